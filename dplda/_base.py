@@ -1,0 +1,123 @@
+"""What every topic model shares: everything that is a function of the released table."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from dplda._compat import CallbackSupportMixin, Interval
+from dplda._corpus import check_counts
+from dplda._fold_in import fold_in
+from dplda.metrics import held_out_log_likelihood
+
+
+class BaseTopicModel(
+    ClassNamePrefixFeaturesOutMixin, CallbackSupportMixin, TransformerMixin, BaseEstimator
+):
+    """Validation, `transform`, `score`, `perplexity`; reads public attributes only.
+
+    Training is not here: the order of private and public steps is written out in each
+    estimator's `fit`, where an auditor looks for it.
+    """
+
+    _parameter_constraints = {
+        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "doc_topic_prior": [Interval(Real, 0, None, closed="neither")],
+        "topic_word_prior": [Interval(Real, 0, None, closed="neither")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "n_jobs": [None, Integral],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Topic weights of documents, by fold-in.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_docs, n_words)
+            Word counts.
+
+        Returns
+        -------
+        theta : ndarray of shape (n_docs, n_components)
+            Rows sum to 1. A row depends on that row of `X` and on the model only; an empty
+            document gets equal weights.
+
+        Notes
+        -----
+        **Privacy.** The model protects the documents it was trained on. A row of the result is a
+        function of that row's words: whoever sees it learns about that document.
+        """
+        check_is_fitted(self)
+        X = check_counts(self, X, reset=False)
+        theta = fold_in(X, self.components_, self.doc_topic_prior, self.n_jobs)
+        theta = theta.astype(X.dtype)
+        return theta / theta.sum(axis=1, keepdims=True)
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Mean held-out log-likelihood per token, by document completion; higher is better.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_docs, n_words)
+            Word counts of documents that the model was not trained on.
+        y : Ignored
+
+        Returns
+        -------
+        score : float
+
+        Notes
+        -----
+        **Privacy.** The score of private documents is a release that `epsilon_` does not cover.
+        """
+        return self._log_likelihood(X, completion=True)
+
+    def perplexity(self, X: Any, *, completion: bool = True) -> float:
+        """Held-out perplexity, ``exp(-score(X))``; lower is better.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_docs, n_words)
+            Word counts of documents that the model was not trained on.
+        completion : bool, default=True
+            False gives the papers' form, in which a document's weights are inferred from the
+            same tokens that are scored.
+
+        Returns
+        -------
+        perplexity : float
+        """
+        return float(np.exp(-self._log_likelihood(X, completion=completion)))
+
+    def _log_likelihood(self, X: Any, *, completion: bool) -> float:
+        check_is_fitted(self)
+        X = check_counts(self, X, reset=False)
+        return held_out_log_likelihood(
+            self.components_,
+            X,
+            doc_topic_prior=self.doc_topic_prior,
+            completion=completion,
+            n_jobs=self.n_jobs,
+        )
+
+    def get_epsilon(self, delta: float) -> float:
+        """The epsilon of the fitted model at another delta (in (0, 1))."""
+        check_is_fitted(self)
+        return self.privacy_.epsilon_at(delta)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.components_.shape[0]
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.positive_only = True
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags

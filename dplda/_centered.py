@@ -1,0 +1,316 @@
+"""The centered release: how document-level estimators release and use word-topic statistics.
+
+A document does not contribute its word-topic counts, but their difference from what past releases
+predict. The sum over documents is the same; one document's contribution, and so the noise, is half
+as large. The steps are word totals, weights, contributions, release and table estimate; the whole
+is described, and proved private, in ``docs/centered_release.md``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from dplda._denoise import TableEstimate, smooth_totals, word_weights
+from dplda._fold_in import over_rows, pad, single_precision, uniform_theta, update_theta
+from dplda._streams import Purpose, Streams
+from dplda.kernels import _variational
+from dplda.privacy import Curator, DiscreteGaussian, NoNoise
+
+INNER_STEPS = 7
+SCALE_UP = 5.0  # short documents count at most five times
+FIRST_TOTALS = 0.3  # of the budget for word totals, the unweighted release that sets the weights
+
+TOTALS = "word totals"
+COUNTS = "word-topic counts"
+
+
+def document_schedule(t: int, max_iter: int) -> tuple[float, float]:
+    """Clip (as a fraction of `contribution_norm`) and tempering of round t = 1, 2, ...
+
+    Early contributions are small, since responsibilities are still flat: the clip grows with
+    them. The power of the word factor grows to 1, so that a word that noise has raised does not
+    confirm the noise.
+    """
+    late = min(1.0, (t - 1) / max(1.0, 0.6 * max_iter))
+    done = min(1.0, (t - 1) / max(1, max_iter - 1))
+    return 0.15 + 0.25 * late, 0.3 + 0.7 * done
+
+
+def round_schedule(t: int, max_iter: int) -> tuple[float, float]:
+    """Relative budget (precision of the noise) and relative weight in the average of round t."""
+    return min(t, max_iter) ** 0.75, min(t, max_iter) ** 1.5
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The mechanisms of a fit, made of public constants only.
+
+    Parameters
+    ----------
+    totals : sequence of mechanisms
+        For the two releases of word totals.
+    rounds : sequence of mechanisms
+        One for each round.
+    subsampling_ratio : float
+        Probability with which a document takes part in a round.
+    """
+
+    totals: Sequence[Any]
+    rounds: Sequence[Any]
+    subsampling_ratio: float
+
+    @classmethod
+    def split(
+        cls,
+        noise_multiplier: float,
+        *,
+        max_iter: int,
+        word_total_share: float,
+        subsampling_ratio: float,
+    ) -> Budget:
+        """Spread a budget over the releases.
+
+        `noise_multiplier` is that of one of `max_iter` equal rounds. Unsampled rounds share the
+        same total unequally; word totals get `word_total_share` of the whole.
+        """
+        if noise_multiplier == 0:
+            return cls([NoNoise()] * 2, [NoNoise()] * max_iter, subsampling_ratio)
+        shares = np.array([round_schedule(t, max_iter)[0] for t in range(1, max_iter + 1)])
+        if subsampling_ratio < 1:
+            shares = np.ones(max_iter)
+        multipliers = noise_multiplier / np.sqrt(max_iter * shares / shares.sum())
+        precision = _rounds_precision(noise_multiplier, max_iter, subsampling_ratio)
+        precision *= word_total_share / (1 - word_total_share)
+        totals = 1 / np.sqrt(precision * np.array([FIRST_TOTALS, 1 - FIRST_TOTALS]))
+        gaussian = DiscreteGaussian.for_noise_multiplier
+        return cls(
+            [gaussian(float(m)) for m in totals],
+            [gaussian(float(m)) for m in multipliers],
+            subsampling_ratio,
+        )
+
+
+def _rounds_precision(noise_multiplier: float, max_iter: int, subsampling_ratio: float) -> float:
+    """About the mu**2 that the rounds spend: exact without sampling, a central limit with it."""
+    if subsampling_ratio == 1:
+        return max_iter / noise_multiplier**2
+    return max_iter * subsampling_ratio**2 * np.expm1(min(50.0, noise_multiplier**-2))
+
+
+@dataclass
+class Documents:
+    """The private side: counts and, for each document, its scale and topic weights."""
+
+    X: sp.csr_array
+    theta: np.ndarray
+    scale: np.ndarray
+    n_jobs: int | None = None
+
+    @classmethod
+    def of(cls, X: sp.csr_array, n_components: int, n_jobs: int | None) -> Documents:
+        X = single_precision(X)
+        padded = pad(np.zeros((0, n_components))).shape[1]
+        return cls(X, uniform_theta(X.shape[0], n_components, padded), np.ones(X.shape[0]), n_jobs)
+
+    def rescale(self, weight: np.ndarray, norm: float) -> None:
+        """Bring each document to norm `norm`, short ones at most `SCALE_UP` times longer."""
+        lengths = np.sqrt(self.X.multiply(self.X) @ weight.astype(float) ** 2)
+        self.scale = np.minimum(SCALE_UP, norm / np.maximum(lengths, norm / SCALE_UP))
+
+    def sum_words(self, weight: np.ndarray, norm: float, radius: int) -> np.ndarray:
+        """Integer word totals, each document's share of L2 norm at most `radius`."""
+        single = np.zeros((max(self.X.shape), 8), np.float32)
+        single[:, 0] = 1
+        rows = np.arange(self.X.shape[0])
+        total = self._sum(
+            rows, single, single, np.zeros_like(single), weight, self.scale, norm, radius
+        )
+        return total[:, 0]
+
+    def sum_topics(
+        self,
+        rows: np.ndarray,
+        factor: np.ndarray,
+        center: np.ndarray,
+        weight: np.ndarray,
+        scale: np.ndarray,
+        norm: float,
+        radius: int,
+    ) -> np.ndarray:
+        """Integer sum over the documents `rows` of their centered word-topic counts.
+
+        Document d contributes s_d w_v x_dv (r_dvk - center_vk) with r_dvk ~ theta_dk factor_vk,
+        cut to norm `norm`, which becomes `radius` integer units.
+        """
+        return self._sum(rows, self.theta, factor, center, weight, scale, norm, radius)
+
+    def _sum(self, rows, theta, factor, center, weight, scale, norm, radius):
+        longest = max(1, int(np.diff(self.X.indptr).max(initial=0)))
+        weight = weight.astype(np.float32)
+
+        def kernel(piece):
+            total = np.zeros((self.X.shape[1], factor.shape[1]), np.int64)
+            scratch = np.empty(longest * factor.shape[1], np.float32)
+            _variational.add_contributions(
+                self.X.indptr, self.X.indices, self.X.data, piece, theta, factor, center,
+                weight, scale, norm, radius, total, scratch, np.empty(len(scratch), np.int32),
+            )  # fmt: skip
+            return total
+
+        # integer sums have no order: the result does not depend on the number of pieces
+        return sum(over_rows(kernel, rows.astype(np.int64, copy=False), self.n_jobs))
+
+
+@dataclass
+class Released:
+    """The public side: what past releases say. A function of them and of public constants.
+
+    Attributes
+    ----------
+    totals : ndarray of shape (n_words,)
+        Estimated word totals.
+    weight : ndarray of shape (n_words,)
+        Word weights.
+    table : ndarray of shape (n_words, n_components)
+        Estimated word-topic table, prior included.
+    average : ndarray of shape (n_words, n_components)
+        Weighted average of the rounds' noisy tables, never clipped.
+    variance, weight_sum : float
+        Of the average's noise in each weighted cell; sum of the rounds' weights.
+    n_rounds : int
+        Rounds so far.
+    estimate : TableEstimate
+        The table's denoiser with the prior that it has learned.
+    """
+
+    totals: np.ndarray
+    weight: np.ndarray
+    table: np.ndarray
+    average: np.ndarray
+    estimate: TableEstimate
+    variance: float = 0.0
+    weight_sum: float = 0.0
+    n_rounds: int = 0
+
+    @classmethod
+    def start(
+        cls, totals: np.ndarray, weight: np.ndarray, n_components: int, streams: Streams
+    ) -> Released:
+        """A table of random topics around the word totals: public random numbers only."""
+        words = streams.words(Purpose.INITIAL_TABLE, 0, 0, len(totals) * n_components)
+        uniform = ((words >> np.uint64(11)).astype(float) + 0.5) * 2.0**-53
+        topics = totals[:, None] * -np.log(uniform).reshape(len(totals), n_components)
+        table = topics / topics.sum(axis=0) * (totals.sum() / n_components)
+        return cls(totals, weight, table, np.zeros_like(table), TableEstimate(totals))
+
+    def word_probabilities(self) -> np.ndarray:
+        """p(word | topic), (n_words, padded) float32."""
+        return pad(self.table / self.table.sum(axis=0))
+
+    def topic_shares(self) -> np.ndarray:
+        """p(topic | word), (n_words, n_components): what the contributions are centered on."""
+        return self.table / self.table.sum(axis=1, keepdims=True)
+
+    def add(self, noisy: np.ndarray, noise_scale: float, weight: float, prior: float) -> None:
+        """Take in a round's noisy centered sum (n_words, n_components), in weighted tokens.
+
+        Contributions sum to zero over topics, so the mean over topics of a word's row is noise.
+        """
+        noisy = noisy - noisy.mean(axis=1, keepdims=True)
+        counts = self.totals[:, None] * self.topic_shares() + noisy / self.weight[:, None]
+        self.n_rounds += 1
+        self.weight_sum += weight
+        rate = weight / self.weight_sum
+        self.average = (1 - rate) * self.average + rate * counts
+        self.variance = (1 - rate) ** 2 * self.variance + rate**2 * noise_scale**2
+        self.table = self.estimate(self.average, self._cell_scale()) + prior
+
+    def finish(self, prior: float) -> np.ndarray:
+        """The final table (n_components, n_words), estimated afresh."""
+        return (self.estimate(self.average, self._cell_scale(), last=True) + prior).T
+
+    def _cell_scale(self) -> np.ndarray:
+        return np.sqrt(self.variance) / self.weight
+
+
+def release_word_totals(
+    documents: Documents, budget: Budget, curator: Curator, contribution_norm: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Word totals and word weights from two releases: one to set the weights, one with them."""
+    weight = np.ones(documents.X.shape[1])
+    totals = weight
+    for step, mechanism in enumerate(budget.totals):
+        documents.rescale(weight, contribution_norm)
+        norm, radius = _grid(mechanism, documents, contribution_norm)
+        value = documents.sum_words(weight, norm, radius)
+        noisy = curator.release(value, mechanism, label=TOTALS, round=step)
+        unit = norm / radius
+        totals = smooth_totals(noisy * unit / weight, mechanism.scale * unit / weight)
+        if step == 0 and mechanism.scale > 0:
+            weight = word_weights(totals)
+    return totals, weight
+
+
+def train_round(
+    documents: Documents,
+    released: Released,
+    budget: Budget,
+    curator: Curator,
+    *,
+    rows: np.ndarray,
+    scale: np.ndarray | None = None,
+    max_iter: int,
+    doc_topic_prior: float,
+    topic_word_prior: float,
+    contribution_norm: float,
+) -> None:
+    """One private round: topic weights of the documents `rows`, their contributions, a release."""
+    t = released.n_rounds + 1
+    clip, power = document_schedule(t, max_iter)
+    mechanism = budget.rounds[min(t, max_iter) - 1]
+    norm, radius = _grid(mechanism, documents, contribution_norm * clip)
+    n_components = released.table.shape[1]
+    phi = released.word_probabilities()
+    update_theta(
+        documents.X,
+        documents.theta,
+        phi,
+        rows,
+        n_components=n_components,
+        doc_topic_prior=doc_topic_prior,
+        max_steps=INNER_STEPS,
+        n_jobs=documents.n_jobs,
+    )
+    value = documents.sum_topics(
+        rows,
+        phi**power,
+        pad(released.topic_shares()),
+        released.weight,
+        documents.scale if scale is None else scale,
+        norm,
+        radius,
+    )[:, :n_components]
+    noisy = curator.release(
+        np.ascontiguousarray(value),
+        mechanism,
+        label=COUNTS,
+        round=len(budget.totals) + t,
+        sampling_probability=budget.subsampling_ratio,
+    )
+    unit = norm / radius / budget.subsampling_ratio
+    released.add(
+        noisy * unit, mechanism.scale * unit, round_schedule(t, max_iter)[1], topic_word_prior
+    )
+
+
+def _grid(mechanism: Any, documents: Documents, norm: float) -> tuple[float, int]:
+    """Clip and its integer radius; without noise, a clip that no document reaches."""
+    if isinstance(mechanism, NoNoise):
+        squares = documents.X.multiply(documents.X).sum(axis=1)
+        return 1.0 + float(np.sqrt(np.max(squares, initial=0.0))), 2**30
+    return norm, mechanism.radius

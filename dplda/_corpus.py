@@ -1,0 +1,109 @@
+"""Count matrices on their way in: checks, and the token stream that the Gibbs samplers read."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from dplda._compat import check_non_negative, validate_data
+
+MAX_TOKENS = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Corpus:
+    """The private data, token by token.
+
+    Parameters
+    ----------
+    word : ndarray of shape (n_tokens,), int32
+        Word of each token, grouped by document.
+    doc_ptr : ndarray of shape (n_docs + 1,), int64
+        Where each document's tokens begin.
+    n_words : int
+        Size of the vocabulary.
+    """
+
+    word: npt.NDArray[np.int32]
+    doc_ptr: npt.NDArray[np.int64]
+    n_words: int
+
+    @classmethod
+    def from_counts(cls, X: sp.csr_array) -> Corpus:
+        """Token stream of a CSR count matrix (documents by words)."""
+        counts = X.data.astype(np.int64)
+        n_tokens = int(counts.sum())
+        if n_tokens > MAX_TOKENS:
+            raise ValueError(
+                f"a token-level sampler takes at most {MAX_TOKENS} tokens, got {n_tokens}; "
+                "split the corpus, or use a document-level estimator such as SubLDA"
+            )
+        upto = np.concatenate([[0], np.cumsum(counts)])
+        return cls(np.repeat(X.indices, counts).astype(np.int32), upto[X.indptr], X.shape[1])
+
+    @property
+    def n_tokens(self) -> int:
+        return len(self.word)
+
+    def blocks(self, n_tokens: int) -> list[Corpus]:
+        """Whole documents in blocks of about `n_tokens`, the same whatever the number of jobs."""
+        bounds = np.searchsorted(self.doc_ptr, np.arange(0, self.n_tokens, n_tokens))
+        edges = np.unique(np.concatenate([bounds, [len(self.doc_ptr) - 1]]))
+        return [self._documents(a, b) for a, b in zip(edges[:-1], edges[1:])]
+
+    def _documents(self, first: int, last: int) -> Corpus:
+        ptr = self.doc_ptr[first : last + 1]
+        return Corpus(self.word[ptr[0] : ptr[-1]], ptr - ptr[0], self.n_words)
+
+
+def check_counts(estimator: Any, X: Any, *, reset: bool) -> sp.csr_array:
+    """Validate a document-term matrix; CSR with float32 or float64 whole counts, no zeros stored.
+
+    Raises
+    ------
+    ValueError
+        On text, negative, NaN or infinite values, or a width other than the fitted one.
+    """
+    if isinstance(X, (str, list, tuple)) or hasattr(X, "ndim"):
+        _refuse_text(X)
+    X = validate_data(
+        estimator,
+        X,
+        reset=reset,
+        accept_sparse="csr",
+        dtype=[np.float64, np.float32],
+    )
+    check_non_negative(X, f"{type(estimator).__name__} (it takes word counts)")
+    X = sp.csr_array(X, copy=sp.issparse(X))
+    X.sum_duplicates()
+    whole = np.rint(X.data)
+    if not np.array_equal(whole, X.data):
+        warnings.warn(
+            f"{type(estimator).__name__} takes word counts, and X holds numbers that are not "
+            "whole: they were rounded to the nearest; pass counts, not tf-idf or frequencies",
+            stacklevel=3,
+        )
+        X.data = whole
+    X.eliminate_zeros()
+    if X.nnz > MAX_TOKENS:
+        raise ValueError(f"X holds {X.nnz} counts, at most {MAX_TOKENS} fit; split the corpus")
+    X.indptr = X.indptr.astype(np.int32, copy=False)
+    X.indices = X.indices.astype(np.int32, copy=False)
+    return X
+
+
+def _refuse_text(X: Any) -> None:
+    """Say what to do to somebody who passes texts instead of counts."""
+    values = getattr(X, "values", X)
+    one_dimensional = isinstance(values, (list, tuple)) or np.ndim(values) == 1
+    if isinstance(X, str) or (one_dimensional and len(values) and isinstance(values[0], str)):
+        raise ValueError(
+            "X holds text, not word counts; put a "
+            "sklearn.feature_extraction.text.CountVectorizer(vocabulary=...) before this "
+            "estimator, with a vocabulary that was not learned from the private texts"
+        )

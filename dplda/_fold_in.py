@@ -1,0 +1,120 @@
+"""Topic weights of documents under a fixed table: what `transform` and the metrics rest on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import joblib
+import numpy as np
+import scipy.sparse as sp
+
+from dplda.kernels import _variational
+
+# Row by row deterministic: a row's result depends on that row and on the table only.
+MAX_STEPS = 100
+TOLERANCE = 1e-4
+
+LANES = 8
+
+
+def pad(table: np.ndarray, dtype: Any = np.float32) -> np.ndarray:
+    """Append zero columns up to a multiple of 8 topics, which the kernels' vectors want."""
+    n_rows, n_components = table.shape
+    padded = np.zeros((n_rows, -(-n_components // LANES) * LANES), dtype)
+    padded[:, :n_components] = table
+    return padded
+
+
+def topic_word_probabilities(components: np.ndarray) -> np.ndarray:
+    """Rows of pseudo-counts (K, V) to the padded (V, K) table of word probabilities."""
+    return pad((components / components.sum(axis=1, keepdims=True)).T)
+
+
+def single_precision(X: Any) -> sp.csr_array:
+    """The CSR form that the kernels take: float32 counts, int32 indices, without duplicates."""
+    X = sp.csr_array(X, dtype=np.float32, copy=True)
+    X.sum_duplicates()
+    X.indices = X.indices.astype(np.int32, copy=False)
+    X.indptr = X.indptr.astype(np.int32, copy=False)
+    return X
+
+
+def over_rows(kernel: Callable[[np.ndarray], Any], rows: np.ndarray, n_jobs: int | None) -> list:
+    """Call `kernel` on consecutive pieces of `rows`, one a job, in threads."""
+    pieces = np.array_split(rows, min(joblib.effective_n_jobs(n_jobs), max(1, len(rows))))
+    if len(pieces) == 1:
+        return [kernel(rows)]
+    run = joblib.delayed(kernel)
+    return joblib.Parallel(n_jobs=len(pieces), backend="threading")(run(p) for p in pieces)
+
+
+def update_theta(
+    X: sp.csr_array,
+    theta: np.ndarray,
+    phi: np.ndarray,
+    rows: np.ndarray,
+    *,
+    n_components: int,
+    doc_topic_prior: float,
+    max_steps: int,
+    tolerance: float = 0.0,
+    n_jobs: int | None = None,
+) -> None:
+    """Improve `theta` (n_docs, padded), in place, for the documents `rows` of X (float32 data)."""
+
+    def kernel(piece: np.ndarray) -> None:
+        _variational.fold_in(
+            X.indptr, X.indices, X.data, piece, phi, doc_topic_prior, n_components,
+            max_steps, tolerance, theta, np.empty(phi.shape[1], np.float32),
+        )  # fmt: skip
+
+    over_rows(kernel, rows.astype(np.int64, copy=False), n_jobs)
+
+
+def uniform_theta(n_docs: int, n_components: int, padded: int) -> np.ndarray:
+    """Where every document's inference starts."""
+    theta = np.zeros((n_docs, padded), np.float32)
+    theta[:, :n_components] = 1.0 / n_components
+    return theta
+
+
+def fold_in(
+    X: sp.csr_array,
+    components: np.ndarray,
+    doc_topic_prior: float,
+    n_jobs: int | None = None,
+) -> np.ndarray:
+    """Topic weights of new documents.
+
+    Parameters
+    ----------
+    X : csr_array of shape (n_docs, n_words)
+        Counts.
+    components : ndarray of shape (n_components, n_words)
+        Positive pseudo-counts or probabilities.
+    doc_topic_prior : float
+        Dirichlet parameter of the topic weights.
+    n_jobs : int or None
+        Threads; never changes the result.
+
+    Returns
+    -------
+    theta : ndarray of shape (n_docs, n_components), float32
+        Rows sum to 1; an empty document gets equal weights.
+    """
+    phi = topic_word_probabilities(components)
+    n_components = components.shape[0]
+    theta = uniform_theta(X.shape[0], n_components, phi.shape[1])
+    update_theta(
+        single_precision(X),
+        theta,
+        phi,
+        np.arange(X.shape[0]),
+        n_components=n_components,
+        doc_topic_prior=doc_topic_prior,
+        max_steps=MAX_STEPS,
+        tolerance=TOLERANCE,
+        n_jobs=n_jobs,
+    )
+    return theta[:, :n_components]

@@ -1,0 +1,108 @@
+"""Frozen-table Gibbs sampling: the sweep whose draws have exactly their stated probabilities."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import joblib
+import numpy as np
+
+from dplda._corpus import Corpus
+from dplda._fold_in import pad
+from dplda._streams import Purpose, Streams
+from dplda.kernels import _gibbs
+
+BLOCK_TOKENS = 1 << 16
+LARGEST_WEIGHT = 1 << 28
+MAX_COMPONENTS = 2048  # 28 + 24 + 11 bits: a sum of weights fits in 64
+
+
+@dataclass(frozen=True, eq=False)
+class IntegerTable:
+    """A word-topic table as positive integers, whose largest ratio is certain.
+
+    Attributes
+    ----------
+    weight : ndarray of shape (n_words, padded), uint32
+        Stand-ins of clip(counts, 0, count_clip) + prior.
+    topic_scale : ndarray of shape (n_components,)
+        Smallest topic size over each topic's size, in (0, 1].
+    """
+
+    weight: np.ndarray
+    topic_scale: np.ndarray
+
+    @classmethod
+    def from_counts(cls, counts: np.ndarray, count_clip: float, prior: float) -> IntegerTable:
+        """Clip noisy counts (n_words, n_components) to [0, count_clip] and add the prior.
+
+        Two weights of one topic differ at most by the factor count_clip / prior + 1, exactly:
+        the smallest is rounded up and the largest is an integer.
+        """
+        smallest = smallest_weight(count_clip, prior)
+        values = (np.clip(counts, 0, count_clip) + prior) * (LARGEST_WEIGHT / (count_clip + prior))
+        weight = np.clip(np.rint(values), smallest, LARGEST_WEIGHT)
+        sizes = weight.sum(axis=0)
+        return cls(pad(weight, np.uint32), sizes.min() / sizes)
+
+
+def smallest_weight(count_clip: float, prior: float) -> int:
+    """The integer that stands for an empty cell when `LARGEST_WEIGHT` stands for a full one."""
+    ratio = Fraction(prior) / (Fraction(count_clip) + Fraction(prior))
+    return math.ceil(ratio * LARGEST_WEIGHT)
+
+
+def sweep(
+    corpus: Corpus,
+    topics: np.ndarray,
+    table: IntegerTable,
+    *,
+    doc_topic_prior: float,
+    streams: Streams,
+    round: int,
+    n_jobs: int | None = None,
+) -> np.ndarray:
+    """Draw every token's topic anew under a table that does not change; arguments untouched.
+
+    Blocks of documents have random streams of their own, so that the result does not depend on
+    `n_jobs`.
+    """
+    topics = topics.copy()
+    blocks = corpus.blocks(BLOCK_TOKENS)
+    ends = np.cumsum([block.n_tokens for block in blocks])
+
+    def run(index: int, block: Corpus) -> None:
+        part = topics[ends[index] - block.n_tokens : ends[index]]
+        _sweep_block(block, part, table, doc_topic_prior, streams, round, index)
+
+    jobs = (joblib.delayed(run)(i, block) for i, block in enumerate(blocks))
+    joblib.Parallel(n_jobs=n_jobs, backend="threading")(jobs)
+    return topics
+
+
+def _sweep_block(block, topics, table, doc_topic_prior, streams, round, index) -> None:
+    """One block, in place. If the spare words run out it starts again with more of them."""
+    start = topics.copy()
+    bits = streams.words(Purpose.TOPICS, round, index, block.n_tokens)
+    n_spare = 64 + block.n_tokens // 64
+    document = np.zeros(table.weight.shape[1], np.uint32)
+    count = np.zeros(len(table.topic_scale), np.int32)
+    while True:
+        spare = streams.words(Purpose.TOPICS, round, index, n_spare, spare=True)
+        used = _gibbs.frozen_sweep(
+            block.word, block.doc_ptr, topics, table.weight, table.topic_scale,
+            doc_topic_prior, bits, spare, document, count,
+        )  # fmt: skip
+        if used >= 0:
+            return
+        topics[:] = start
+        n_spare *= 4
+
+
+def count_words(corpus: Corpus, topics: np.ndarray, n_components: int) -> np.ndarray:
+    """Word-topic counts (n_words, n_components), int64: true and private."""
+    counts = np.zeros((corpus.n_words, n_components), np.int64)
+    _gibbs.count_words(corpus.word, topics, counts)
+    return counts

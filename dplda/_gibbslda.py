@@ -1,0 +1,162 @@
+"""Latent Dirichlet allocation by collapsed Gibbs sampling, without privacy: the baseline."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from dplda._base import BaseTopicModel
+from dplda._compat import _fit_context
+from dplda._corpus import Corpus, check_counts
+from dplda._fold_in import pad
+from dplda._progress import rounds
+from dplda._streams import Purpose, Streams
+from dplda.kernels import _gibbs
+from dplda.privacy import Guarantee, NonPrivate
+
+NO_GUARANTEE = Guarantee(
+    unit="document",
+    relation="one document is added or removed",
+    epsilon=math.inf,
+    delta=0.0,
+    mechanism="exact word-topic counts",
+    sensitivity=math.inf,
+    noise_scale=0.0,
+    noise_multiplier=0.0,
+    seeded=False,
+    events=(NonPrivate(),),
+)
+
+
+class GibbsLDA(BaseTopicModel):
+    """Latent Dirichlet allocation by exact collapsed Gibbs sampling. **Not private.**
+
+    What the private estimators are compared with. Every token's topic is drawn given all others,
+    with live counts [1]_.
+
+    Parameters
+    ----------
+    n_components : int, default=10
+        Number of topics.
+    doc_topic_prior : float, default=0.1
+        Dirichlet parameter of a document's topics (alpha).
+    topic_word_prior : float, default=0.01
+        Dirichlet parameter of a topic's words (beta).
+    max_iter : int, default=100
+        Sweeps over the corpus.
+    n_jobs : int or None, default=None
+        Threads of `transform` and `score`; training is sequential. Never changes a result.
+    random_state : int, RandomState instance or None, default=None
+        None: from the operating system's entropy.
+    verbose : int, default=0
+        Progress: a bar where tqdm is installed, else lines.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features_in_)
+        Words counted in each topic, plus `topic_word_prior`; not normalized.
+    n_iter_ : int
+        Sweeps run.
+    epsilon_, delta_ : float
+        Infinity and 0: nothing is protected.
+    privacy_ : Guarantee
+        Says so in words.
+    n_features_in_ : int
+        Size of the vocabulary.
+
+    See Also
+    --------
+    SubLDA : Protects documents.
+    HDPLDA : Protects documents or single words.
+
+    References
+    ----------
+    .. [1] T. Griffiths, M. Steyvers, "Finding scientific topics", PNAS 101, 2004.
+
+    Examples
+    --------
+    >>> from dplda import GibbsLDA
+    >>> from dplda.datasets import make_topic_corpus
+    >>> X = make_topic_corpus(n_docs=50, n_words=30, n_components=3, random_state=0).data
+    >>> GibbsLDA(n_components=3, max_iter=20, random_state=0).fit_transform(X).shape
+    (50, 3)
+    """
+
+    _parameter_constraints = {**BaseTopicModel._parameter_constraints}
+
+    def __init__(
+        self,
+        n_components=10,
+        *,
+        doc_topic_prior=0.1,
+        topic_word_prior=0.01,
+        max_iter=100,
+        n_jobs=None,
+        random_state=None,
+        verbose=0,
+    ):
+        self.n_components = n_components
+        self.doc_topic_prior = doc_topic_prior
+        self.topic_word_prior = topic_word_prior
+        self.max_iter = max_iter
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None) -> GibbsLDA:
+        """Train on documents.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_docs, n_words)
+            Word counts.
+        y : Ignored
+
+        Returns
+        -------
+        self : object
+        """
+        counts = np.zeros((0, 0), np.int32)
+        return self._train(check_counts(self, X, reset=True), counts, first=1)
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(self, X: Any, y: Any = None) -> GibbsLDA:
+        """Go on with further documents: `max_iter` sweeps over them, on top of the counts so far.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_docs, n_words)
+            Word counts of documents not seen before.
+        y : Ignored
+
+        Returns
+        -------
+        self : object
+        """
+        if not hasattr(self, "components_"):
+            return self.fit(X)
+        counts = np.rint(self.components_ - self.topic_word_prior).astype(np.int32).T
+        return self._train(check_counts(self, X, reset=False), counts, first=self.n_iter_ + 1)
+
+    def _train(self, X, counts, *, first: int) -> GibbsLDA:
+        corpus = Corpus.from_counts(X)
+        streams = Streams.from_random_state(self.random_state)
+        counts = pad(counts if counts.size else np.zeros((X.shape[1], self.n_components)), np.int32)
+        totals = counts[:, : self.n_components].sum(axis=0, dtype=np.int64)
+        topics = np.full(corpus.n_tokens, -1, np.int32)
+        scratch = np.empty((4, counts.shape[1]), np.float32)
+        last = first + self.max_iter - 1
+        for t in rounds(self, first, last):
+            bits = streams.words(Purpose.TOPICS, t, 0, corpus.n_tokens)
+            _gibbs.collapsed_sweep(
+                corpus.word, corpus.doc_ptr, topics, counts, totals,
+                self.doc_topic_prior, self.topic_word_prior, bits, scratch,
+            )  # fmt: skip
+        self.components_ = counts[:, : self.n_components].T + float(self.topic_word_prior)
+        self.n_iter_ = last
+        self.privacy_ = NO_GUARANTEE
+        self.epsilon_, self.delta_ = self.privacy_.epsilon, self.privacy_.delta
+        return self

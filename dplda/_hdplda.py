@@ -1,0 +1,458 @@
+"""HDP-LDA: hybrid differentially private LDA, with word-level or document-level privacy."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from dplda._base import BaseTopicModel
+from dplda._compat import Interval, StrOptions, _fit_context
+from dplda._corpus import Corpus, check_counts
+from dplda._document_level import DOCUMENT_CONSTRAINTS, train
+from dplda._gibbs import (
+    LARGEST_WEIGHT,
+    MAX_COMPONENTS,
+    IntegerTable,
+    count_words,
+    sweep,
+)
+from dplda._private import (
+    PRIVACY_CONSTRAINTS,
+    exactly_one,
+    record_guarantee,
+    warn_if_seeded,
+)
+from dplda._progress import rounds
+from dplda._streams import Purpose, Streams
+from dplda.privacy import (
+    BoundedRange,
+    Curator,
+    DiscreteGaussian,
+    Event,
+    FlooredLaplace,
+    NonPrivate,
+    NoNoise,
+    calibrate,
+    inherent_epsilon,
+)
+from dplda.privacy._curator import TOTAL_VARIATION
+
+COUNTS = "word-topic counts"
+TOPICS = "topic sampling"
+
+
+class HDPLDA(BaseTopicModel):
+    """Hybrid private latent Dirichlet allocation (the H is not "hierarchical").
+
+    The sound form of HDP-LDA [1]_. With ``privacy_unit="word"`` single words are protected, even
+    from somebody who sees the topics of all tokens in every sweep: noise hides the counts, and a
+    clip bounds what a drawn topic tells. With ``privacy_unit="document"`` whole documents are,
+    and topics stay hidden: :class:`SubLDA` without sampling, and the better choice nearly always.
+
+    Parameters
+    ----------
+    n_components : int, default=10
+        Number of topics; at most 2048 with ``privacy_unit="word"``.
+    privacy_unit : {"word", "document"}, default="word"
+        What is protected: one word of one document, or a whole document.
+    epsilon : float or None, default=None
+        Total epsilon to spend in `fit`, above 0; ``inf`` trains without noise and without
+        privacy. With "word" it is split evenly between noise and topic draws, in zCDP. Give this,
+        or `noise_epsilon` or `noise_multiplier`.
+    delta : float, default=1e-6
+        Probability, in (0, 1), with which the bound epsilon may fail.
+    noise : {"laplace", "gaussian"}, default="laplace"
+        Noise on the counts, for "word".
+    noise_epsilon : float or None, default=None
+        Epsilon of the Laplace noise of one sweep (epsilon_L); needs `count_clip`.
+    noise_multiplier : float or None, default=None
+        Standard deviation over sensitivity of one round's Gaussian noise. With "word" it needs
+        `count_clip`; with "document" see :class:`SubLDA`.
+    count_clip : float or None, default=None
+        Noisy counts are clipped to [0, count_clip] before topics are drawn from them (C); a draw
+        costs 2 log(count_clip / topic_word_prior + 1). With "word" and not with `epsilon`.
+    max_iter : int, default=50
+        Sweeps, or rounds.
+    doc_topic_prior : float, default=0.1
+        Dirichlet parameter of a document's topics (alpha).
+    topic_word_prior : float, default=0.01
+        Dirichlet parameter of a topic's words (beta).
+    contribution_norm, word_total_share : float
+        As in :class:`SubLDA`; for "document" only.
+    ledger, n_jobs, random_state, verbose
+        As in :class:`SubLDA`.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features_in_)
+        Released pseudo-counts of words in topics; not normalized.
+    epsilon_, delta_ : float
+        What was spent since `fit`.
+    privacy_ : Guarantee
+        The guarantee: unit, relation, mechanism, assumptions; `print` it.
+    noise_epsilon_, sampling_epsilon_ : float
+        Pure epsilon of one sweep's noise (inf for Gaussian noise) and of its topic draws; with
+        "word".
+    count_clip_ : float
+        The clip that was used; with "word".
+    noise_multiplier_ : float
+        Noise multiplier of a round.
+    n_iter_ : int
+        Sweeps run.
+    n_features_in_ : int
+        Size of the vocabulary.
+
+    Notes
+    -----
+    **Privacy**, "word". Unit: one word token. Relation: its word is replaced; positions and
+    lengths of documents are public. Sensitivity: two counts change by one. Events: per sweep
+    ``Laplace(2 / noise_epsilon)`` twice, or ``Gaussian(noise_multiplier)``, and
+    ``BoundedRange(2 log(count_clip / topic_word_prior + 1))`` for the topic of that token. All
+    later draws read the noisy table, which does not change during a sweep. Draws are made in
+    integers, so that the ratio of probabilities is what the event says. `epsilon_` is the smaller
+    of the sum (Theorem 3 of [1]_, which holds for this form) and of Renyi accounting. The proof is
+    in ``docs/hdplda.md``.
+
+    Word-level privacy is expensive: useful noise costs an epsilon of tens to hundreds.
+
+    **Privacy**, "document": as for :class:`SubLDA`, with ``subsampling_ratio=1``.
+
+    References
+    ----------
+    .. [1] F. Zhao, X. Ren, S. Yang, Q. Han, P. Zhao, X. Yang, "Latent Dirichlet Allocation Model
+       Training With Differential Privacy", IEEE TIFS, 2020, section IV.
+
+    Examples
+    --------
+    >>> from dplda import HDPLDA
+    >>> from dplda.datasets import make_topic_corpus
+    >>> X = make_topic_corpus(n_docs=100, n_words=30, n_components=3, random_state=0).data
+    >>> model = HDPLDA(n_components=3, noise_epsilon=0.5, count_clip=1.0, topic_word_prior=1.0,
+    ...                delta=1e-5, max_iter=50).fit(X)
+    >>> round(model.epsilon_, 2)
+    39.54
+    """
+
+    _parameter_constraints = {
+        **BaseTopicModel._parameter_constraints,
+        **PRIVACY_CONSTRAINTS,
+        **DOCUMENT_CONSTRAINTS,
+        "privacy_unit": [StrOptions({"word", "document"})],
+        "noise": [StrOptions({"laplace", "gaussian"})],
+        "noise_epsilon": [None, Interval(Real, 0, None, closed="neither")],
+        "count_clip": [None, Interval(Real, 0, None, closed="neither")],
+    }
+
+    def __init__(
+        self,
+        n_components=10,
+        *,
+        privacy_unit="word",
+        epsilon=None,
+        delta=1e-6,
+        noise="laplace",
+        noise_epsilon=None,
+        noise_multiplier=None,
+        count_clip=None,
+        max_iter=50,
+        doc_topic_prior=0.1,
+        topic_word_prior=0.01,
+        contribution_norm=6.0,
+        word_total_share=0.2,
+        ledger=None,
+        n_jobs=None,
+        random_state=None,
+        verbose=0,
+    ):
+        self.n_components = n_components
+        self.privacy_unit = privacy_unit
+        self.epsilon = epsilon
+        self.delta = delta
+        self.noise = noise
+        self.noise_epsilon = noise_epsilon
+        self.noise_multiplier = noise_multiplier
+        self.count_clip = count_clip
+        self.max_iter = max_iter
+        self.doc_topic_prior = doc_topic_prior
+        self.topic_word_prior = topic_word_prior
+        self.contribution_norm = contribution_norm
+        self.word_total_share = word_total_share
+        self.ledger = ledger
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None) -> HDPLDA:
+        """Train on private documents: `max_iter` sweeps.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_docs, n_words)
+            Word counts; columns are public.
+        y : Ignored
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        BudgetError
+            When the ledger has too little left; nothing has then been read.
+        """
+        if self.privacy_unit == "document":
+            return self._train_document_level(X, self.max_iter, None)
+        prices = sweep_prices(self)
+        streams = Streams.from_random_state(self.random_state)
+        warn_if_seeded(self, streams.seeded)
+        one_sweep = [(COUNTS, prices.mechanism.event), (TOPICS, prices.topic_event)]
+        with self._curator(one_sweep * self.max_iter, streams) as curator:
+            corpus = Corpus.from_counts(check_counts(self, X, reset=True))
+            topics = uniform_topics(corpus, self.n_components, streams)
+            released = Average.empty(corpus.n_words, self.n_components)
+            for t in rounds(self, 1, self.max_iter):
+                counts = count_words(corpus, topics, self.n_components)
+                noisy = self._release(counts, prices, curator, t)
+                if 2 * t > self.max_iter:
+                    released = released.add(noisy)
+                table = IntegerTable.from_counts(noisy, prices.count_clip, self.topic_word_prior)
+                curator.account(prices.topic_event, label=TOPICS)
+                topics = self._sweep(corpus, topics, table, streams, t)
+        self.n_iter_ = self.max_iter
+        return self._publish(released, prices, curator.events, streams.seeded)
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(self, X: Any, y: Any = None) -> HDPLDA:
+        """One more private sweep (or round), on the given documents; its cost adds to `epsilon_`.
+
+        With "word", topics are drawn under the table so far, starting from none, and their counts
+        are released and averaged in; the first call draws them uniformly.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_docs, n_words)
+            Word counts.
+        y : Ignored
+
+        Returns
+        -------
+        self : object
+        """
+        released = getattr(self, "_released", None)
+        if self.privacy_unit == "document":
+            return self._train_document_level(X, 1, released)
+        prices = sweep_prices(self)
+        streams = Streams.from_random_state(self.random_state)
+        warn_if_seeded(self, streams.seeded)
+        first = released is None
+        one_sweep = [(TOPICS, prices.topic_event), (COUNTS, prices.mechanism.event)]
+        t = 1 if first else self.n_iter_ + 1
+        with self._curator(one_sweep[first:], streams) as curator:
+            corpus = Corpus.from_counts(check_counts(self, X, reset=first))
+            if first:
+                topics = uniform_topics(corpus, self.n_components, streams)
+                released = Average.empty(corpus.n_words, self.n_components)
+            else:
+                curator.account(prices.topic_event, label=TOPICS)
+                topics = np.full(corpus.n_tokens, -1, np.int32)
+                table = IntegerTable.from_counts(
+                    released.mean, prices.count_clip, self.topic_word_prior
+                )
+                topics = self._sweep(corpus, topics, table, streams, t)
+            counts = count_words(corpus, topics, self.n_components)
+            released = released.add(self._release(counts, prices, curator, t))
+        events = curator.events if first else self.privacy_.events + curator.events
+        self.n_iter_ = t
+        return self._publish(released, prices, events, streams.seeded)
+
+    def _train_document_level(self, X, n_rounds, released) -> HDPLDA:
+        if self.noise_epsilon is not None or self.count_clip is not None:
+            raise ValueError(
+                "noise_epsilon and count_clip belong to privacy_unit='word'; with 'document' give "
+                "epsilon or noise_multiplier"
+            )
+        train(self, X, n_rounds=n_rounds, released=released)
+        return self
+
+    def _curator(self, plan: list, streams: Streams) -> Curator:
+        return Curator(plan, streams, label="HDPLDA", unit="word", ledger=self.ledger)
+
+    def _release(
+        self, counts: np.ndarray, prices: SweepPrices, curator: Curator, t: int
+    ) -> np.ndarray:
+        """Noisy word-topic counts, float64 and unbiased."""
+        noisy = curator.release(counts * prices.unit, prices.mechanism, label=COUNTS, round=t)
+        return (noisy - prices.mechanism.mean) / prices.unit
+
+    def _sweep(self, corpus, topics, table, streams, t) -> np.ndarray:
+        return sweep(
+            corpus,
+            topics,
+            table,
+            doc_topic_prior=self.doc_topic_prior,
+            streams=streams,
+            round=t,
+            n_jobs=self.n_jobs,
+        )
+
+    def _publish(self, released, prices, events, seeded) -> HDPLDA:
+        """Set the fitted attributes: functions of released values only."""
+        self._released = released
+        self.components_ = np.maximum(released.mean, 0).T + self.topic_word_prior
+        self.noise_epsilon_ = prices.noise_epsilon
+        self.sampling_epsilon_ = prices.sampling_epsilon
+        self.count_clip_ = prices.count_clip
+        mechanism = prices.mechanism
+        self.noise_multiplier_ = mechanism.scale / prices.unit / prices.sensitivity
+        record_guarantee(
+            self,
+            events,
+            unit="word",
+            relation="the word of one token is replaced; positions and document lengths are public",
+            mechanism=f"{prices.noise} noise on every word-topic count, and topics drawn from the "
+            "clipped noisy counts, each sweep",
+            sensitivity=prices.sensitivity,
+            noise_scale=mechanism.scale / prices.unit,
+            noise_multiplier=self.noise_multiplier_,
+            seeded=seeded,
+            assumptions=("the topics of all tokens may be seen by the adversary",),
+        )
+        return self
+
+
+@dataclass(frozen=True)
+class Average:
+    """Running mean of released tables (n_words, n_components)."""
+
+    mean: np.ndarray
+    n: int
+
+    @classmethod
+    def empty(cls, n_words: int, n_components: int) -> Average:
+        return cls(np.zeros((n_words, n_components)), 0)
+
+    def add(self, noisy: np.ndarray) -> Average:
+        return Average(self.mean + (noisy - self.mean) / (self.n + 1), self.n + 1)
+
+
+def uniform_topics(corpus: Corpus, n_components: int, streams: Streams) -> np.ndarray:
+    """Topics that depend on no word: where `fit` begins."""
+    words = streams.words(Purpose.TOPICS, 0, 0, corpus.n_tokens)
+    return ((words >> np.uint64(32)) * np.uint64(n_components) >> np.uint64(32)).astype(np.int32)
+
+
+@dataclass(frozen=True)
+class SweepPrices:
+    """What one sweep does and costs; public constants.
+
+    Attributes
+    ----------
+    mechanism : mechanism
+        Of the counts, in units of 1 / `unit`.
+    unit : int
+        Counts are multiplied by it before the noise.
+    topic_event : Event
+        Price of the draw of one token's topic.
+    count_clip : float
+        Upper end of the clip.
+    noise_epsilon, sampling_epsilon : float
+        Pure epsilon of both.
+    sensitivity : float
+        Of the counts: 2 in L1 for Laplace noise, sqrt(2) in L2 for Gaussian.
+    noise : str
+        Name of the noise.
+    """
+
+    mechanism: Any
+    unit: int
+    topic_event: Event
+    count_clip: float
+    noise_epsilon: float
+    sampling_epsilon: float
+    sensitivity: float
+    noise: str
+
+
+def sweep_prices(estimator: HDPLDA) -> SweepPrices:
+    """From the parameters of a word-level fit to the mechanisms of a sweep."""
+    _check_word_level(estimator)
+    if estimator.epsilon is None:
+        return _prices(
+            estimator, estimator.noise_epsilon, estimator.noise_multiplier, estimator.count_clip
+        )
+    if math.isinf(estimator.epsilon):
+        return _free_sweep()
+    scale = calibrate(
+        lambda s: _events(_even_split(estimator, s), estimator.max_iter),
+        float(estimator.epsilon),
+        float(estimator.delta),
+        total_variation=TOTAL_VARIATION,
+    )
+    return _even_split(estimator, scale)
+
+
+def _events(prices: SweepPrices, n_sweeps: int) -> list[Event]:
+    return [prices.mechanism.event, prices.topic_event] * n_sweeps
+
+
+def _even_split(estimator: HDPLDA, scale: float) -> SweepPrices:
+    """Noise and draw at 1 / (2 scale**2)-zCDP each, per sweep."""
+    count_clip = estimator.topic_word_prior * math.expm1(1 / scale)
+    return _prices(estimator, math.sqrt(2) / scale, scale, count_clip)
+
+
+def _prices(estimator: HDPLDA, noise_epsilon, noise_multiplier, count_clip) -> SweepPrices:
+    sampling_epsilon = inherent_epsilon(count_clip, estimator.topic_word_prior)
+    topic_event = BoundedRange(sampling_epsilon)
+    if estimator.noise == "gaussian":
+        mechanism: Any = DiscreteGaussian.for_noise_multiplier(float(noise_multiplier))
+        # a replaced word changes two counts by one: L2 norm sqrt(2) unit <= radius, in integers
+        unit = math.isqrt(mechanism.radius**2 // 2)
+        return SweepPrices(
+            mechanism, unit, topic_event, count_clip, math.inf,
+            sampling_epsilon, math.sqrt(2), "discrete Gaussian",
+        )  # fmt: skip
+    mechanism = FlooredLaplace(2 / noise_epsilon, n_cells=2)
+    return SweepPrices(
+        mechanism, 1, topic_event, count_clip, noise_epsilon,
+        sampling_epsilon, 2.0, "discrete Laplace",
+    )  # fmt: skip
+
+
+def _free_sweep() -> SweepPrices:
+    """No noise and, in effect, no clip."""
+    return SweepPrices(
+        NoNoise(), 1, NonPrivate(), 1e5, math.inf, math.inf, 2.0, "no"
+    )
+
+
+def _check_word_level(estimator: HDPLDA) -> None:
+    """Refuse contradictory or missing parameters, and say what to give."""
+    given = "noise_epsilon" if estimator.noise == "laplace" else "noise_multiplier"
+    exactly_one(estimator, "epsilon", "noise_epsilon", "noise_multiplier")
+    if estimator.epsilon is None and getattr(estimator, given) is None:
+        raise ValueError(
+            f"with noise={estimator.noise!r} give epsilon, or {given} and count_clip"
+        )
+    if (estimator.epsilon is None) == (estimator.count_clip is None):
+        raise ValueError(
+            f"give count_clip together with {given}, and not with epsilon (which is split between "
+            f"noise and topic sampling); got epsilon={estimator.epsilon}, "
+            f"count_clip={estimator.count_clip}"
+        )
+    if estimator.n_components > MAX_COMPONENTS:
+        raise ValueError(
+            f"n_components must be at most {MAX_COMPONENTS} with privacy_unit='word', got "
+            f"{estimator.n_components}"
+        )
+    clip = estimator.count_clip
+    if clip is not None and clip > estimator.topic_word_prior * LARGEST_WEIGHT / 64:
+        raise ValueError(
+            f"count_clip may be at most {LARGEST_WEIGHT // 64} times topic_word_prior "
+            f"({estimator.topic_word_prior}), got {clip}; such a clip protects nothing"
+        )

@@ -1,0 +1,14 @@
+"""Corpora: an embedded one, the UCI bags of words, synthetic ones; and a public vocabulary."""
+
+from ._docstrings import load_docstrings, load_public_vocabulary
+from ._docword import read_uci_bow
+from ._synthetic import make_topic_corpus
+from ._uci import load_uci_bow
+
+__all__ = [
+    "load_docstrings",
+    "load_public_vocabulary",
+    "load_uci_bow",
+    "make_topic_corpus",
+    "read_uci_bow",
+]

@@ -1,0 +1,233 @@
+"""An embedded corpus and a public vocabulary, both read from documentation that is installed."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import re
+import sys
+import sysconfig
+from collections import Counter
+from collections.abc import Iterator
+from functools import lru_cache
+from numbers import Integral
+from pathlib import Path
+
+import numpy as np
+from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+from sklearn.utils import Bunch, check_scalar
+
+from ._sources import SKIPPED_FOLDERS, find_sources, read_documentation
+
+_PACKAGES = ("joblib", "numpy", "scipy", "sklearn")
+# Where compiled objects with long documentation live; their sources are not installed.
+_COMPILED = ("numpy", "numpy.random", "scipy.special")
+_FEWEST_WORDS = 20
+# Parts of the standard library that some distributors leave out or package separately.
+_OPTIONAL_STDLIB = {
+    "distutils", "ensurepip", "idlelib", "lib2to3", "tkinter", "turtle", "turtledemo",
+}  # fmt: skip
+_WORD = re.compile(r"\b[a-z]{3,}\b")
+
+
+def _folders(package: str) -> list[Path]:
+    spec = importlib.util.find_spec(package)
+    locations = (spec and spec.submodule_search_locations) or ()
+    return [Path(location) for location in locations if Path(location).is_dir()]
+
+
+def _documents_in_namespace(name: str) -> Iterator[tuple[str, str]]:
+    """Documentation of the compiled objects of a public module, and of their members."""
+    for key, value in sorted(vars(importlib.import_module(name)).items()):
+        if not callable(value) or inspect.isfunction(value):
+            continue
+        yield f"{name}.{key}", inspect.getdoc(value) or ""
+        if isinstance(value, type):
+            for member, attribute in sorted(vars(value).items()):
+                text = getattr(attribute, "__doc__", None)
+                if isinstance(text, str) and not inspect.isfunction(attribute):
+                    yield f"{name}.{key}.{member}", inspect.cleandoc(text)
+
+
+@lru_cache
+def _subpackages(package: str) -> frozenset[str]:
+    names = {path.parent.name for f in _folders(package) for path in f.glob("*/__init__.py")}
+    return frozenset(name for name in names if not name.startswith("_"))
+
+
+def _label(name: str) -> str:
+    """The public subpackage of a qualified name, or else its package: numpy._core is numpy."""
+    package, _, rest = name.partition(".")
+    subpackage = rest.partition(".")[0]
+    return f"{package}.{subpackage}" if subpackage in _subpackages(package) else package
+
+
+@lru_cache(maxsize=1)
+def _docstring_corpus() -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
+    """Read and order the corpus once in a process: ((name, text), ...), ((module, reason), ...)."""
+    documents, skipped = read_documentation(
+        source
+        for package in _PACKAGES
+        for folder in _folders(package)
+        for source in find_sources(folder, package)
+    )
+    for module in _COMPILED:
+        documents.extend(_documents_in_namespace(module))
+    unique: dict[str, str] = {}
+    for name, text in sorted(documents, key=lambda document: document[0]):
+        if len(text.split()) >= _FEWEST_WORDS:
+            unique.setdefault(text, name)
+    return tuple((name, text) for text, name in unique.items()), tuple(skipped)
+
+
+def _describe(
+    n_docs: int, n_words: int, n_labels: int, skipped: tuple[tuple[str, str], ...]
+) -> str:
+    modules = [importlib.import_module(package) for package in _PACKAGES]
+    versions = [f"{module.__name__} {module.__version__}" for module in modules]
+    lines = [
+        f"Docstrings of {', '.join(versions)}, as installed: {n_docs} documents, {n_words} words"
+        f" between blanks, {n_labels} packages and subpackages. Another version of these packages"
+        " is another corpus.",
+        "Left out: tests, bundled projects of others, exact duplicates, docstrings of fewer than"
+        f" {_FEWEST_WORDS} words.",
+        *(f"Could not be read: {module} ({reason})." for module, reason in skipped),
+    ]
+    return "\n".join(lines)
+
+
+def load_docstrings(*, return_X_y: bool = False) -> Bunch | tuple[list[str], np.ndarray]:
+    """Load the embedded corpus: the documentation of the scientific Python packages.
+
+    The documents are the docstrings of the modules, classes, functions and methods of joblib,
+    NumPy, SciPy and scikit-learn, read from the installed packages: nothing is downloaded, and
+    no package is imported that is not already a dependency. There are about 7,000 documents of
+    1.5 million words. The first call of a process takes a few seconds, later ones do not.
+
+    Parameters
+    ----------
+    return_X_y : bool, default=False
+        If True, return `(data, target)` instead of a Bunch.
+
+    Returns
+    -------
+    corpus : :class:`~sklearn.utils.Bunch`
+        Dictionary-like object with the attributes
+
+        data : list of str, length n_docs
+            The texts, ordered by qualified name; for :class:`CountVectorizer`.
+        target : ndarray of shape (n_docs,), int
+            The package or subpackage that each text documents, an index into `target_names`.
+        target_names : list of str
+            The packages and subpackages, such as ``'scipy.stats'``, in alphabetic order. What
+            a private subpackage defines belongs to its package.
+        names : list of str, length n_docs
+            The qualified names, such as ``'sklearn.base.BaseEstimator.get_params'``. Texts that
+            several objects share are given once, under the first name.
+        DESCR : str
+            Versions, sizes, and what was left out.
+        skipped : tuple of (module, reason)
+            Source files that could not be read or parsed.
+    (data, target) : tuple if `return_X_y` is True
+        The texts and their labels.
+
+    See Also
+    --------
+    load_public_vocabulary : A vocabulary for these texts that was not learned on them.
+
+    Notes
+    -----
+    The order and the texts depend on the versions of the four packages only, and for some
+    compiled objects on the platform. The corpus is public: use it to try things out.
+
+    Examples
+    --------
+    >>> from dplda.datasets import load_docstrings
+    >>> corpus = load_docstrings()
+    >>> "scipy.stats" in corpus.target_names
+    True
+    """
+    documents, skipped = _docstring_corpus()
+    names, texts = (list(column) for column in zip(*documents))
+    target_names, target = np.unique([_label(name) for name in names], return_inverse=True)
+    if return_X_y:
+        return texts, target
+    n_words = sum(len(text.split()) for text in texts)
+    return Bunch(
+        data=texts,
+        target=target,
+        target_names=target_names.tolist(),
+        names=names,
+        DESCR=_describe(len(texts), n_words, len(target_names), skipped),
+        skipped=skipped,
+    )
+
+
+def _stdlib_sources() -> Iterator[tuple[str, Path]]:
+    library = Path(sysconfig.get_path("stdlib"))
+    for name in sorted(sys.stdlib_module_names - _OPTIONAL_STDLIB - SKIPPED_FOLDERS):
+        if (library / name / "__init__.py").is_file():
+            yield from find_sources(library / name, name)
+        elif (library / f"{name}.py").is_file():
+            yield name, library / f"{name}.py"
+
+
+@lru_cache(maxsize=1)
+def _stdlib_words() -> tuple[str, ...]:
+    """The words of the standard library's documentation, the most frequent one first."""
+    documents, _ = read_documentation(_stdlib_sources())
+    topics = importlib.import_module("pydoc_data.topics").topics
+    counts: Counter[str] = Counter()
+    for text in {text for _, text in documents} | set(topics.values()):
+        counts.update(_WORD.findall(text.lower()))
+    words = [word for word in counts if word not in ENGLISH_STOP_WORDS]
+    return tuple(sorted(words, key=lambda word: (-counts[word], word)))
+
+
+def load_public_vocabulary(n_words: int = 2000) -> list[str]:
+    """Load a vocabulary that no private text had a part in.
+
+    These are the most frequent words of the documentation of Python's own standard library: the
+    docstrings in its sources, and the help topics of :mod:`pydoc`. Words are lower-case runs of at
+    least three letters a to z that are whole tokens of :class:`CountVectorizer` (``x_train`` holds
+    no word); scikit-learn's English stop words are left out.
+
+    A vocabulary learned on the private documents leaks: that a word is a column of the matrix
+    says that somebody wrote it, and a cut-off by document frequency can hinge on one document.
+    No guarantee of a model fitted on that matrix covers this. So give the vectorizer a
+    vocabulary that was fixed before anyone looked at the documents, such as this one for texts
+    about software, or a word list of your own field.
+
+    Parameters
+    ----------
+    n_words : int, default=2000
+        Length of the vocabulary.
+
+    Returns
+    -------
+    vocabulary : list of str, length n_words
+        The words, the most frequent first, equally frequent ones in alphabetic order; a shorter
+        vocabulary is the beginning of a longer one.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `n_words` is not an integer from 1 to the number of words there are (about 8,000).
+
+    Notes
+    -----
+    The list is the same for every call with the same Python installation; another version of
+    Python has other documentation.
+
+    Examples
+    --------
+    >>> from sklearn.feature_extraction.text import CountVectorizer
+    >>> from dplda.datasets import load_public_vocabulary
+    >>> vectorizer = CountVectorizer(vocabulary=load_public_vocabulary(1000))
+    >>> vectorizer.transform(["a class, a method, a function"]).shape
+    (1, 1000)
+    """
+    words = _stdlib_words()
+    check_scalar(n_words, "n_words", Integral, min_val=1, max_val=len(words))
+    return list(words[:n_words])

@@ -1,0 +1,271 @@
+"""Reads the docword format of the UCI bags of words: D, W, NNZ, then lines `doc word count`."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+import zlib
+from pathlib import Path
+from typing import Any, BinaryIO, NoReturn, cast
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils import Bunch
+
+_BLOCK_BYTES = 1 << 20
+_FIRST_CAPACITY = 1 << 16  # entries allocated on the header's word alone
+_LARGEST = 2**31 - 1
+_INTEGER = re.compile(rb"-?[0-9]{1,18}")
+_HEADER = ("documents D", "words W", "entries NNZ")
+_FIELDS = ("document id", "word id", "count")
+
+
+def _open(path: Path) -> BinaryIO:
+    """Open a plain or gzip file; its first bytes tell which, whatever its name."""
+    with open(path, "rb") as file:
+        compressed = file.read(2) == b"\x1f\x8b"
+    return cast(BinaryIO, gzip.open(path) if compressed else open(path, "rb"))
+
+
+class _LineReader:
+    """Whole lines in large blocks, a count of the lines, errors that name the line.
+
+    Parameters
+    ----------
+    path : Path
+        A text file, plain or compressed by gzip.
+    digest : hash object, optional
+        Is updated with all the text that is read.
+    block_bytes : int
+        Size of the blocks; no line may be longer.
+    """
+
+    def __init__(self, path: Path, digest: Any = None, block_bytes: int = _BLOCK_BYTES) -> None:
+        self.path, self.digest, self.block_bytes = path, digest, block_bytes
+        self.lines_read = 0
+        self._stream = _open(path)
+        self._rest = b""
+        self._damaged = False
+
+    def __enter__(self) -> _LineReader:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stream.close()
+
+    def fail(self, message: str, offset: int = 0) -> NoReturn:
+        """Raise a ValueError about the line that is `offset` lines after those read so far."""
+        raise ValueError(f"{self.path}, line {self.lines_read + offset + 1}: {message}.")
+
+    def _fill(self) -> None:
+        """Read up to the size of a block, also from a compressed file that breaks off."""
+        pieces, missing = [self._rest], self.block_bytes - len(self._rest)
+        try:
+            while missing > 0 and (piece := self._stream.read1(missing)):  # type: ignore[attr-defined]
+                pieces.append(piece)
+                missing -= len(piece)
+                if self.digest is not None:
+                    self.digest.update(piece)
+        except (EOFError, zlib.error, gzip.BadGzipFile):
+            self._damaged = True
+        self._rest = b"".join(pieces)
+
+    def block(self) -> bytes:
+        """Return some whole lines, each ending in a newline; nothing at the end of the file."""
+        if not self._damaged:
+            self._fill()
+        end = self._rest.rfind(b"\n") + 1
+        if end:
+            lines, self._rest = self._rest[:end], self._rest[end:]
+            return lines.replace(b"\r\n", b"\n")
+        if self._damaged:
+            self.fail("the compressed file is truncated or damaged here; get it again")
+        if len(self._rest) >= self.block_bytes:
+            self.fail(f"the line is longer than {self.block_bytes} bytes")
+        lines, self._rest = self._rest, b""
+        return lines + b"\n" if lines else b""
+
+    def line(self) -> bytes:
+        """Return one line without its newline, for the header; b"" at the end of the file."""
+        head, _, tail = self.block().partition(b"\n")
+        self._rest = tail + self._rest
+        return head
+
+
+class _Triples:
+    """Three growing int32 columns: a header that lies about NNZ does not exhaust the memory."""
+
+    def __init__(self, n_expected: int) -> None:
+        self.size, self._expected = 0, n_expected
+        capacity = min(n_expected, _FIRST_CAPACITY)
+        self.columns = [np.empty(capacity, dtype=np.int32) for _ in range(3)]
+
+    def append(self, rows: np.ndarray) -> None:
+        end = self.size + len(rows)
+        if end > len(self.columns[0]):
+            capacity = min(max(end, 2 * self.size), self._expected)
+            for column in self.columns:
+                column.resize(capacity, refcheck=False)
+        for column, values in zip(self.columns, rows.T):
+            column[self.size : end] = values
+        self.size = end
+
+
+def _read_header(reader: _LineReader) -> tuple[int, int, int]:
+    values = []
+    for name in _HEADER:
+        line = reader.line().strip()
+        largest = 10**18 if name == _HEADER[2] else _LARGEST
+        if not _INTEGER.fullmatch(line) or not 0 <= int(line) <= largest:
+            reader.fail(f"expected the number of {name}, one integer from 0 to {largest}")
+        values.append(int(line))
+        reader.lines_read += 1
+    return values[0], values[1], values[2]
+
+
+def _parse_slowly(reader: _LineReader, block: bytes) -> np.ndarray:
+    """Parse line by line: finds the line that is wrong, and accepts any blanks."""
+    rows = []
+    for offset, line in enumerate(block.split(b"\n")[:-1]):
+        fields = line.split()
+        if len(fields) != 3:
+            reader.fail(f"expected 3 integers, 'doc word count', found {len(fields)}", offset)
+        for name, field in zip(_FIELDS, fields):
+            if not _INTEGER.fullmatch(field):
+                reader.fail(f"the {name} is not an integer of at most 18 digits", offset)
+        rows.append([int(field) for field in fields])
+    return np.array(rows, dtype=np.int64)
+
+
+def _parse_block(reader: _LineReader, block: bytes) -> np.ndarray:
+    """Parse whole lines to an int64 array of shape (n_lines, 3)."""
+    n_lines = block.count(b"\n")
+    # Two blanks and digits in every line, and three numbers a line: then every line is right.
+    if block.translate(None, b"0123456789") == b"  \n" * n_lines:
+        values = np.fromstring(block, dtype=np.int64, sep=" ")
+        if values.size == 3 * n_lines:
+            return values.reshape(n_lines, 3)
+    return _parse_slowly(reader, block)
+
+
+def _read_triples(reader: _LineReader, n_docs: int, n_words: int, n_entries: int) -> _Triples:
+    triples = _Triples(n_entries)
+    limits = np.array([n_docs, n_words, _LARGEST])
+    while block := reader.block():
+        rows = _parse_block(reader, block)
+        wrong = (rows < 1) | (rows > limits)
+        if wrong.any():
+            offset, field = np.argwhere(wrong)[0]
+            reader.fail(f"the {_FIELDS[field]} is not in 1 to {limits[field]}", int(offset))
+        if triples.size + len(rows) > n_entries:
+            extra = n_entries - triples.size
+            reader.fail(f"more entries than the header says, NNZ = {n_entries}", extra)
+        triples.append(rows)
+        reader.lines_read += len(rows)
+    if triples.size < n_entries:
+        reader.fail(f"the file ends after {triples.size} entries; the header says {n_entries}")
+    return triples
+
+
+def _to_csr(triples: _Triples, n_docs: int, n_words: int) -> sp.csr_matrix:
+    docs, words, counts = triples.columns
+    docs -= 1
+    words -= 1
+    if np.all(docs[1:] >= docs[:-1]):  # the usual case: no second copy of the entries
+        starts = np.searchsorted(docs, np.arange(n_docs + 1, dtype=np.int32))
+        matrix = sp.csr_matrix((counts, words, starts), shape=(n_docs, n_words))
+    else:
+        matrix = sp.coo_matrix((counts, (docs, words)), shape=(n_docs, n_words)).tocsr()
+    matrix.sum_duplicates()
+    return matrix
+
+
+def read_docword(path: Path, digest: Any = None, block_bytes: int = _BLOCK_BYTES) -> sp.csr_matrix:
+    """Read a docword file to a CSR int32 matrix, updating `digest` with its (unpacked) text."""
+    with _LineReader(path, digest, block_bytes) as reader:
+        n_docs, n_words, n_entries = _read_header(reader)
+        triples = _read_triples(reader, n_docs, n_words, n_entries)
+    return _to_csr(triples, n_docs, n_words)
+
+
+def _decode_word(reader: _LineReader, line: bytes, offset: int) -> str:
+    try:
+        word = line.decode("utf-8").strip()
+    except UnicodeDecodeError:
+        reader.fail("the word is not encoded in UTF-8", offset)
+    if not word:
+        reader.fail("expected a word, the line is blank", offset)
+    return word
+
+
+def read_vocabulary(path: Path, n_words: int) -> np.ndarray:
+    """Read a file of one word a line to an object array of str, and check its length."""
+    with _LineReader(path) as reader:
+        lines = b"".join(iter(reader.block, b"")).split(b"\n")[:-1]
+        if len(lines) != n_words:
+            reader.fail(
+                f"the vocabulary has {len(lines)} words, but the header of the docword file says"
+                f" {n_words}",
+                min(len(lines), n_words),
+            )
+        words = np.empty(n_words, dtype=object)
+        for offset, line in enumerate(lines):
+            words[offset] = _decode_word(reader, line, offset)
+    return words
+
+
+def read_uci_bow(
+    docword_path: str | os.PathLike[str], vocab_path: str | os.PathLike[str] | None = None
+) -> Bunch:
+    """Read a corpus of one's own in the format of the UCI bags of words.
+
+    Parameters
+    ----------
+    docword_path : str or path-like
+        A text file, plain or compressed by gzip. Its first three lines are the number of
+        documents D, of words W and of entries NNZ; NNZ lines ``doc word count`` follow, the ids
+        counted from 1. The order of the entries does not matter; the counts of an entry that is
+        there twice are added.
+    vocab_path : str or path-like, default=None
+        A UTF-8 text file of W lines, one word in each.
+
+    Returns
+    -------
+    corpus : :class:`~sklearn.utils.Bunch`
+        Dictionary-like object with the attributes
+
+        data : sparse matrix of shape (n_docs, n_words), CSR, int32
+            How often each word occurs in each document. Documents without an entry are rows
+            without a count.
+        feature_names : ndarray of shape (n_words,), object, or None
+            The words of the columns; None without `vocab_path`.
+
+    Raises
+    ------
+    ValueError
+        If a file is not in this format: the message has its path, the line (from 1) and what is
+        wrong there, but no text of the file.
+    OSError
+        If a file cannot be read.
+
+    Notes
+    -----
+    The text is parsed in pieces of a megabyte; the memory needed is that of the matrix, 8 bytes
+    an entry, and of 4 more bytes an entry until it is made.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> from pathlib import Path
+    >>> from dplda.datasets import read_uci_bow
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "docword.txt")
+    ...     _ = path.write_text("2\\n3\\n2\\n1 2 4\\n2 3 1\\n")
+    ...     read_uci_bow(path).data.toarray()
+    array([[0, 4, 0],
+           [0, 0, 1]], dtype=int32)
+    """
+    matrix = read_docword(Path(docword_path))
+    words = None if vocab_path is None else read_vocabulary(Path(vocab_path), matrix.shape[1])
+    return Bunch(data=matrix, feature_names=words)

@@ -1,0 +1,118 @@
+"""Documents drawn from a known LDA model."""
+
+from __future__ import annotations
+
+import math
+from numbers import Integral, Real
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils import Bunch, check_random_state, check_scalar
+
+_CELLS_AT_ONCE = 1 << 22  # dense counts held at a time while drawing: 32 MB
+
+
+def _check_size(value: int, name: str) -> None:
+    check_scalar(value, name, Integral, min_val=1)
+
+
+def _check_positive(value: float, name: str) -> None:
+    check_scalar(value, name, Real, min_val=0, include_boundaries="neither")
+    if not math.isfinite(value):
+        raise ValueError(f"{name} must be a finite number above 0, got {value}.")
+
+
+def _draw_counts(
+    generator: np.random.Generator,
+    lengths: np.ndarray,
+    doc_topic: np.ndarray,
+    components: np.ndarray,
+) -> sp.csr_matrix:
+    """Draw word counts, a block of documents at a time; the blocks do not change the draws."""
+    n_docs, n_words = len(lengths), components.shape[1]
+    step = max(1, _CELLS_AT_ONCE // n_words)
+    blocks = []
+    for start in range(0, n_docs, step):
+        rows = slice(start, start + step)
+        word_probabilities = doc_topic[rows] @ components
+        word_probabilities /= word_probabilities.sum(axis=1, keepdims=True)
+        blocks.append(sp.csr_matrix(generator.multinomial(lengths[rows], word_probabilities)))
+    return sp.vstack(blocks, format="csr", dtype=np.int64)
+
+
+def make_topic_corpus(
+    n_docs: int = 100,
+    n_words: int = 50,
+    n_components: int = 5,
+    *,
+    doc_length: float = 60,
+    doc_topic_prior: float = 0.1,
+    topic_word_prior: float = 0.05,
+    random_state: int | np.random.RandomState | None = None,
+) -> Bunch:
+    """Draw a corpus from a latent Dirichlet allocation model with known topics.
+
+    Every topic is a symmetric Dirichlet draw over the words, every document's mixture one over
+    the topics; a document's length is Poisson, its words are independent draws from its mixture
+    of topics.
+
+    Parameters
+    ----------
+    n_docs : int, default=100
+        Number of documents D.
+    n_words : int, default=50
+        Size of the vocabulary V.
+    n_components : int, default=5
+        Number of topics K.
+    doc_length : float, default=60
+        Mean number of words (tokens) of a document. Short documents can come out empty.
+    doc_topic_prior : float, default=0.1
+        Dirichlet parameter of a document's mixture; small values give documents of few topics.
+    topic_word_prior : float, default=0.05
+        Dirichlet parameter of a topic; small values give topics of few words.
+    random_state : int, RandomState instance or None, default=None
+        Pass an int for reproducible documents.
+
+    Returns
+    -------
+    corpus : :class:`~sklearn.utils.Bunch`
+        Dictionary-like object with the attributes
+
+        data : sparse matrix of shape (n_docs, n_words), CSR, int64
+            How often each word occurs in each document.
+        components : ndarray of shape (n_components, n_words)
+            True word probabilities of each topic; the rows sum to 1.
+        doc_topic : ndarray of shape (n_docs, n_components)
+            True topic probabilities of each document; the rows sum to 1.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a size is not a positive integer, or a prior or the length not a positive finite number.
+
+    Notes
+    -----
+    The generative model is that of Blei, Ng and Jordan, "Latent Dirichlet Allocation", JMLR 3
+    (2003), with a Dirichlet prior on the topics too. The documents are invented: a model fitted
+    on them protects nobody, whatever its guarantee says.
+
+    Examples
+    --------
+    >>> from dplda.datasets import make_topic_corpus
+    >>> corpus = make_topic_corpus(n_docs=20, n_words=30, n_components=3, random_state=0)
+    >>> corpus.data.shape, corpus.components.shape, corpus.doc_topic.shape
+    ((20, 30), (3, 30), (20, 3))
+    """
+    _check_size(n_docs, "n_docs")
+    _check_size(n_words, "n_words")
+    _check_size(n_components, "n_components")
+    _check_positive(doc_length, "doc_length")
+    _check_positive(doc_topic_prior, "doc_topic_prior")
+    _check_positive(topic_word_prior, "topic_word_prior")
+    seed = check_random_state(random_state).randint(0, 2**32, size=4, dtype=np.uint32)
+    generator = np.random.default_rng(seed)
+    components = generator.dirichlet(np.full(n_words, topic_word_prior), size=n_components)
+    doc_topic = generator.dirichlet(np.full(n_components, doc_topic_prior), size=n_docs)
+    lengths = generator.poisson(doc_length, size=n_docs)
+    counts = _draw_counts(generator, lengths, doc_topic, components)
+    return Bunch(data=counts, components=components, doc_topic=doc_topic)

@@ -1,0 +1,219 @@
+"""Sampling kernels of the Gibbs topic models: one sweep over the tokens, and the count of a sweep.
+
+Tables are (n_words, n_components) so that the inner loop walks memory. Randomness comes in as an
+array of 64-bit words, one per token: every function here is a pure function of its arguments.
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+
+
+cdef extern from "_wide.h" nogil:
+    uint64_t dplda_mul_wide(uint64_t a, uint64_t b, uint64_t *low)
+
+
+# The weights of a token are added up in 8 strided partial sums ("lanes"), which the compiler turns
+# into vector additions; the draw first picks a lane and then a topic within it.
+cdef Py_ssize_t pick(const float* weight, Py_ssize_t n_components, uint64_t bits) noexcept nogil:
+    """The topic that 23 random bits select among `n_components` (padded to 8) weights."""
+    cdef float lane[8]
+    cdef float below = 0, total = 0, threshold
+    cdef Py_ssize_t k, l, chosen = 0
+    for l in range(8):
+        lane[l] = 0
+    for k in range(0, n_components, 8):
+        for l in range(8):
+            lane[l] += weight[k + l]
+    for l in range(8):
+        total += lane[l]
+    # 23 bits and a half, so that the uniform is strictly inside (0, 1) as a float
+    threshold = (<float>(bits >> 41) + <float>0.5) * <float>1.1920928955078125e-07 * total
+    total = 0
+    for l in range(7):
+        total += lane[l]
+        if total < threshold:
+            chosen = l + 1
+            below = total
+    k = chosen
+    total = below + weight[k]
+    while total < threshold and k + 8 < n_components:
+        k += 8
+        total += weight[k]
+    # rounding may run past the last topic with any weight: step back to it
+    while weight[k] == 0 and k >= 8:
+        k -= 8
+    return k
+
+
+def collapsed_sweep(
+    const int32_t[::1] word,             # in: word of each token, grouped by document
+    const int64_t[::1] doc_ptr,          # in: where each document's tokens begin
+    int32_t[::1] topics,                 # in/out: topic of each token, -1 for not yet assigned
+    int32_t[:, ::1] counts,              # in/out: (n_words, padded) live word-topic counts
+    int64_t[::1] totals,                 # in/out: (n_components,) live topic sizes
+    double doc_topic_prior,
+    double topic_word_prior,
+    const uint64_t[::1] bits,            # in: one random word per token
+    float[:, ::1] scratch,               # scratch: (4, padded)
+):
+    """One sweep of exact collapsed Gibbs sampling; all counts are live."""
+    cdef Py_ssize_t n_components = totals.shape[0], padded = counts.shape[1]
+    cdef Py_ssize_t d, i, k, old, new
+    cdef float beta = <float>topic_word_prior
+    cdef double norm = topic_word_prior * counts.shape[0]
+    cdef float* weight = &scratch[0, 0]
+    cdef float* document = &scratch[1, 0]        # n_dk + alpha; zero on the padding
+    cdef float* inverse = &scratch[2, 0]         # 1 / (n_k + V beta)
+    cdef float* factor = &scratch[3, 0]          # their product
+    cdef int32_t* row
+    with nogil:
+        for k in range(padded):
+            document[k] = inverse[k] = factor[k] = 0
+        for k in range(n_components):
+            inverse[k] = <float>(1.0 / (totals[k] + norm))
+        for d in range(doc_ptr.shape[0] - 1):
+            for k in range(n_components):
+                document[k] = <float>doc_topic_prior
+            for i in range(doc_ptr[d], doc_ptr[d + 1]):
+                if topics[i] >= 0:
+                    document[topics[i]] += 1
+            for k in range(n_components):
+                factor[k] = document[k] * inverse[k]
+            for i in range(doc_ptr[d], doc_ptr[d + 1]):
+                row = &counts[word[i], 0]
+                old = topics[i]
+                if old >= 0:
+                    row[old] -= 1
+                    totals[old] -= 1
+                    document[old] -= 1
+                    inverse[old] = <float>(1.0 / (totals[old] + norm))
+                    factor[old] = document[old] * inverse[old]
+                for k in range(padded):
+                    weight[k] = (<float>row[k] + beta) * factor[k]
+                new = pick(weight, padded, bits[i])
+                topics[i] = <int32_t>new
+                row[new] += 1
+                totals[new] += 1
+                document[new] += 1
+                inverse[new] = <float>(1.0 / (totals[new] + norm))
+                factor[new] = document[new] * inverse[new]
+
+
+cdef inline uint64_t uniform_below(
+    uint64_t total, uint64_t bits, const uint64_t[::1] spare, Py_ssize_t* used
+) noexcept nogil:
+    """An exactly uniform integer below `total`, from one random word.
+
+    It is the high half of bits * total; the few words that would make some values likelier than
+    others are rejected and replaced by spare ones. `used` passes the end of `spare` if they run out.
+    """
+    cdef uint64_t low, rejected
+    cdef uint64_t value = dplda_mul_wide(bits, total, &low)
+    if low < total:
+        rejected = (0 - total) % total
+        while low < rejected:
+            used[0] += 1
+            if used[0] > spare.shape[0]:
+                break
+            value = dplda_mul_wide(spare[used[0] - 1], total, &low)
+    return value
+
+
+cdef inline Py_ssize_t draw_exact(
+    const uint32_t* row, const uint32_t* c, Py_ssize_t padded,
+    uint64_t bits, const uint64_t[::1] spare, Py_ssize_t* used
+) noexcept nogil:
+    """The topic that an exactly uniform integer selects among the weights row[k] * c[k]."""
+    cdef uint64_t lane[8]
+    cdef uint64_t total = 0, target, below
+    cdef Py_ssize_t k, l
+    for l in range(8):
+        lane[l] = 0
+    for k in range(0, padded, 8):
+        for l in range(8):
+            lane[l] += <uint64_t>row[k + l] * c[k + l]
+    for l in range(8):
+        total += lane[l]
+    target = uniform_below(total, bits, spare, used)
+    total = 0
+    below = 0
+    k = 0
+    for l in range(7):
+        total += lane[l]
+        if total <= target:
+            k = l + 1
+            below = total
+    below += <uint64_t>row[k] * c[k]
+    while below <= target and k + 8 < padded:
+        k += 8
+        below += <uint64_t>row[k] * c[k]
+    return k
+
+
+cdef inline uint32_t document_weight(
+    double count, double prior, double scale, double topic_scale
+) noexcept nogil:
+    """The integer stand-in of (n_dk + alpha) / G_k, at least 1 and at most 2**24."""
+    cdef double value = (count + prior) * scale * topic_scale
+    return 1 if value < 1 else <uint32_t>value
+
+
+def frozen_sweep(
+    const int32_t[::1] word,             # in: word of each token, grouped by document
+    const int64_t[::1] doc_ptr,          # in: where each document's tokens begin
+    int32_t[::1] topics,                 # in/out: topic of each token, -1 for not yet assigned
+    const uint32_t[:, ::1] table,        # in: (n_words, padded) integer weights, 0 on the padding
+    const double[::1] topic_scale,       # in: (n_components,) in (0, 1], common to all words
+    double doc_topic_prior,
+    const uint64_t[::1] bits,            # in: one random word per token
+    const uint64_t[::1] spare,           # in: more words, for the draws that reject one
+    uint32_t[::1] document,              # scratch: (padded,), zero on the padding
+    int32_t[::1] doc_count,              # scratch: (n_components,)
+):
+    """One sweep with a fixed table; each draw has exactly the probability of its integer weights.
+
+    The weight of topic k for a token of word w is ``table[w, k] * c[k]``, where the integer c[k]
+    depends on the topics of the document's other tokens and on public values, not on w. Returns
+    the number of spare words used, or -1 if they ran out (`topics` is then half done).
+    """
+    cdef Py_ssize_t n_components = topic_scale.shape[0], padded = table.shape[1], used = 0
+    cdef Py_ssize_t d, i, k, old, new
+    cdef double scale
+    cdef const uint32_t* row
+    cdef uint32_t* c = &document[0]
+    with nogil:
+        for d in range(doc_ptr.shape[0] - 1):
+            scale = 16777216.0 / (doc_ptr[d + 1] - doc_ptr[d] + doc_topic_prior)
+            for k in range(n_components):
+                doc_count[k] = 0
+            for i in range(doc_ptr[d], doc_ptr[d + 1]):
+                if topics[i] >= 0:
+                    doc_count[topics[i]] += 1
+            for k in range(n_components):
+                c[k] = document_weight(doc_count[k], doc_topic_prior, scale, topic_scale[k])
+            for i in range(doc_ptr[d], doc_ptr[d + 1]):
+                row = &table[word[i], 0]
+                old = topics[i]
+                if old >= 0:
+                    doc_count[old] -= 1
+                    c[old] = document_weight(
+                        doc_count[old], doc_topic_prior, scale, topic_scale[old])
+                new = draw_exact(row, c, padded, bits[i], spare, &used)
+                topics[i] = <int32_t>new
+                doc_count[new] += 1
+                c[new] = document_weight(
+                    doc_count[new], doc_topic_prior, scale, topic_scale[new])
+            if used > spare.shape[0]:
+                break
+    return used if used <= spare.shape[0] else -1
+
+
+def count_words(
+    const int32_t[::1] word,             # in
+    const int32_t[::1] topics,           # in
+    int64_t[:, ::1] counts,              # in/out: (n_words, n_components), added to
+):
+    """Add each token to the cell of its word and topic."""
+    cdef Py_ssize_t i
+    with nogil:
+        for i in range(word.shape[0]):
+            counts[word[i], topics[i]] += 1

@@ -1,0 +1,163 @@
+"""Fold-in kernels: a document's topic weights under a fixed table, and its share of a release.
+
+Documents are rows of a CSR matrix, tables are (n_words, padded) with the padding (to a multiple
+of 8 topics) zero. Rows do not depend on each other, so callers may split them over threads.
+"""
+
+from libc.math cimport fabsf, isfinite, sqrt
+from libc.stdint cimport int32_t, int64_t
+
+
+cdef inline float dot(const float* a, const float* b, Py_ssize_t padded) noexcept nogil:
+    """a . b in 8 strided partial sums, which the compiler turns into vector operations."""
+    cdef float lane[8]
+    cdef Py_ssize_t k, l
+    for l in range(8):
+        lane[l] = 0
+    for k in range(0, padded, 8):
+        for l in range(8):
+            lane[l] += a[k + l] * b[k + l]
+    return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]))
+
+
+cdef inline void update_topics(
+    const int32_t* word, const float* count, Py_ssize_t n, const float[:, ::1] phi,
+    float prior, Py_ssize_t n_components, float* theta, float* new
+) noexcept nogil:
+    """One expectation-maximization step for one document: `theta` to `new`, normalized."""
+    cdef Py_ssize_t j, k, padded = phi.shape[1]
+    cdef const float* row
+    cdef float share, total = 0
+    for k in range(padded):
+        new[k] = 0
+    for j in range(n):
+        row = &phi[word[j], 0]
+        share = dot(theta, row, padded)
+        if share > 0:
+            share = count[j] / share
+            for k in range(padded):
+                new[k] += share * row[k]
+    for k in range(n_components):
+        new[k] = new[k] * theta[k] + prior
+        total += new[k]
+    total = 1 / total
+    for k in range(n_components):
+        new[k] *= total
+
+
+def fold_in(
+    const int32_t[::1] indptr,           # in: CSR of the documents
+    const int32_t[::1] indices,          # in
+    const float[::1] data,               # in: counts
+    const int64_t[::1] rows,             # in: the documents to work on
+    const float[:, ::1] phi,             # in: (n_words, padded) word probabilities of each topic
+    float prior,                         # in: doc_topic_prior
+    Py_ssize_t n_components,
+    Py_ssize_t max_iter,
+    float tol,                           # in: stop below this L1 change of theta; 0: never
+    float[:, ::1] theta,                 # in/out: (n_docs, padded) topic weights, warm start
+    float[::1] scratch,                  # scratch: (padded,)
+):
+    """Infer the topic weights of documents under a fixed table."""
+    cdef Py_ssize_t r, d, k, step, begin, n
+    cdef float change
+    cdef float* new = &scratch[0]
+    cdef float* old
+    with nogil:
+        for r in range(rows.shape[0]):
+            d = rows[r]
+            begin = indptr[d]
+            n = indptr[d + 1] - begin
+            if n == 0:
+                continue
+            old = &theta[d, 0]
+            for step in range(max_iter):
+                update_topics(
+                    &indices[begin], &data[begin], n, phi, prior, n_components, old, new)
+                change = 0
+                for k in range(n_components):
+                    change += fabsf(new[k] - old[k])
+                    old[k] = new[k]
+                if change < tol:
+                    break
+
+
+cdef double contribution(
+    const int32_t* word, const float* count, Py_ssize_t n, const float[:, ::1] factor,
+    const float[:, ::1] center, const float[::1] word_weight, const float* theta, float* out
+) noexcept nogil:
+    """out[j, k] = w_v x_v (r_vk - center_vk), r_vk ~ theta_k factor_vk; returns the squared norm."""
+    cdef Py_ssize_t j, k, padded = factor.shape[1]
+    cdef const float* row
+    cdef const float* middle
+    cdef float scale, share, value
+    cdef double norm = 0
+    for j in range(n):
+        row = &factor[word[j], 0]
+        middle = &center[word[j], 0]
+        scale = word_weight[word[j]] * count[j]
+        share = dot(theta, row, padded)
+        share = 1 / share if share > 0 else 0
+        for k in range(padded):
+            value = scale * (theta[k] * row[k] * share - middle[k])
+            out[j * padded + k] = value
+            norm += <double>value * value
+    return norm
+
+
+cdef int64_t round_to_grid(
+    const float* value, Py_ssize_t size, double scale, int32_t* out
+) noexcept nogil:
+    """Round value * scale toward zero; returns the integer sum of squares."""
+    cdef Py_ssize_t i
+    cdef int64_t total = 0
+    for i in range(size):
+        out[i] = <int32_t>(value[i] * scale)
+        total += <int64_t>out[i] * out[i]
+    return total
+
+
+def add_contributions(
+    const int32_t[::1] indptr,           # in: CSR of the documents
+    const int32_t[::1] indices,          # in
+    const float[::1] data,               # in: counts
+    const int64_t[::1] rows,             # in: the documents that take part
+    const float[:, ::1] theta,           # in: (n_docs, padded) topic weights
+    const float[:, ::1] factor,          # in: (n_words, padded) word factor of responsibilities
+    const float[:, ::1] center,          # in: (n_words, padded) subtracted from responsibilities
+    const float[::1] word_weight,        # in: (n_words,)
+    const double[::1] doc_scale,         # in: (n_docs,) scale of each document before the clip
+    double norm,                         # in: clip: L2 norm at which the radius is reached
+    int64_t radius,                      # in: the same norm in integer units, at most 2**30
+    int64_t[:, ::1] total,               # in/out: (n_words, padded) sum of integer contributions
+    float[::1] scratch,                  # scratch: (longest document * padded,)
+    int32_t[::1] rounded,                # scratch: (longest document * padded,)
+):
+    """Add each document's clipped contribution, in integers of L2 norm at most `radius`.
+
+    The bound is checked in integers; a contribution that rounding put above it is shrunk and
+    rounded again, and left out if even that is too long, so that the sensitivity holds always.
+    """
+    cdef Py_ssize_t r, d, j, k, begin, n, padded = theta.shape[1]
+    cdef double length, scale
+    cdef int64_t limit = radius * radius
+    with nogil:
+        for r in range(rows.shape[0]):
+            d = rows[r]
+            begin = indptr[d]
+            n = indptr[d + 1] - begin
+            if n == 0:
+                continue
+            length = doc_scale[d] * sqrt(contribution(
+                &indices[begin], &data[begin], n, factor, center, word_weight,
+                &theta[d, 0], &scratch[0]))
+            if not isfinite(length):
+                continue
+            scale = doc_scale[d] * radius / (norm if length < norm else length)
+            if round_to_grid(&scratch[0], n * padded, scale, &rounded[0]) > limit:
+                scale *= 1 - 1.0 / (1 << 20)
+                if round_to_grid(&scratch[0], n * padded, scale, &rounded[0]) > limit:
+                    continue
+            for j in range(n):
+                for k in range(padded):
+                    total[indices[begin + j], k] += rounded[j * padded + k]

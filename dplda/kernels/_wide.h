@@ -1,0 +1,19 @@
+/* 64 x 64 -> 128 bit products, which Cython has no type for. */
+#ifndef DPLDA_WIDE_H
+#define DPLDA_WIDE_H
+#include <stdint.h>
+#if defined(_MSC_VER) && !defined(__clang__)
+#include <intrin.h>
+static __inline uint64_t dplda_mul_wide(uint64_t a, uint64_t b, uint64_t *low) {
+    uint64_t high;
+    *low = _umul128(a, b, &high);
+    return high;
+}
+#else
+static inline uint64_t dplda_mul_wide(uint64_t a, uint64_t b, uint64_t *low) {
+    unsigned __int128 product = (unsigned __int128)a * b;
+    *low = (uint64_t)product;
+    return (uint64_t)(product >> 64);
+}
+#endif
+#endif

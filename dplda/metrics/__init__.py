@@ -1,0 +1,15 @@
+"""How good a topic model is: functions of a released table and of documents one may look at."""
+
+from dplda.metrics._perplexity import (
+    held_out_log_likelihood,
+    held_out_perplexity,
+    split_documents,
+    unigram_perplexity,
+)
+
+__all__ = [
+    "held_out_log_likelihood",
+    "held_out_perplexity",
+    "split_documents",
+    "unigram_perplexity",
+]

@@ -1,0 +1,321 @@
+"""The closed list of privacy events: what one step of an algorithm costs, as plain values.
+
+An event stands for the pair of output laws that dominates one step, for the unit that the
+algorithm protects. It says nothing of data and holds only public numbers. Sensitivities are
+already inside: a Gaussian event carries noise divided by sensitivity, so that no accountant
+has to know a neighboring relation.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, TypeAlias
+
+from dp_accounting import dp_event
+
+__all__ = [
+    "BoundedRange",
+    "Event",
+    "Gaussian",
+    "Laplace",
+    "NonPrivate",
+    "PoissonSampled",
+    "RandomizedResponse",
+    "Repeated",
+    "ZeroConcentrated",
+    "from_record",
+    "to_dp_event",
+    "to_record",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Gaussian:
+    """Gaussian noise on a vector.
+
+    Parameters
+    ----------
+    noise_multiplier : float
+        Standard deviation of the noise divided by the L2 sensitivity of the vector.
+    """
+
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        _set_positive(self, "noise_multiplier")
+
+
+@dataclass(frozen=True, slots=True)
+class Laplace:
+    """Laplace noise on one cell.
+
+    Parameters
+    ----------
+    scale : float
+        Scale of the noise divided by the sensitivity of that cell. A change of two cells is
+        two of these events: cheaper than one event of doubled sensitivity.
+    """
+
+    scale: float
+
+    def __post_init__(self) -> None:
+        _set_positive(self, "scale")
+
+
+@dataclass(frozen=True, slots=True)
+class BoundedRange:
+    """A random choice whose log probability ratios span at most `epsilon`.
+
+    Over all outcomes, the log ratio between neighboring inputs varies by no more than
+    `epsilon`; the choice is then `epsilon`-DP and ``epsilon**2 / 8``-zCDP [1]_.
+
+    Parameters
+    ----------
+    epsilon : float
+        The range.
+
+    References
+    ----------
+    .. [1] M. Cesar, R. Rogers. "Bounding, concentrating, and truncating: unifying privacy loss
+       composition for data analytics", ALT 2021.
+    """
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        _set_positive(self, "epsilon")
+
+
+@dataclass(frozen=True, slots=True)
+class RandomizedResponse:
+    """One value replaced, with some probability, by a uniform one.
+
+    Parameters
+    ----------
+    flip_mixture : float
+        Probability, strictly between 0 and 1, that the value is replaced by a uniform draw
+        from all buckets. A bit is therefore reported wrongly with half this probability.
+    n_buckets : int, default=2
+        Number of values it can take.
+    """
+
+    flip_mixture: float
+    n_buckets: int = 2
+
+    def __post_init__(self) -> None:
+        _set_positive(self, "flip_mixture")
+        if self.flip_mixture >= 1.0:
+            raise ValueError(
+                f"flip_mixture must lie strictly between 0 and 1, got {self.flip_mixture}; "
+                "lower it, 1 would report nothing but noise"
+            )
+        _set_integer(self, "n_buckets", at_least=2)
+
+
+@dataclass(frozen=True, slots=True)
+class ZeroConcentrated:
+    """Any step that is known to be `rho`-zCDP.
+
+    Parameters
+    ----------
+    rho : float
+        The Renyi divergence of every order a > 1 is at most ``rho * a``.
+    """
+
+    rho: float
+
+    def __post_init__(self) -> None:
+        _set_positive(self, "rho")
+
+
+@dataclass(frozen=True, slots=True)
+class PoissonSampled:
+    """A Gaussian step that each record enters independently and secretly.
+
+    Parameters
+    ----------
+    sampling_probability : float
+        Probability that a record takes part, in (0, 1].
+    event : Gaussian
+        The step that it takes part in.
+    """
+
+    sampling_probability: float
+    event: Gaussian
+
+    def __post_init__(self) -> None:
+        _set_positive(self, "sampling_probability")
+        if self.sampling_probability > 1.0:
+            raise ValueError(
+                f"sampling_probability must lie in (0, 1], got {self.sampling_probability}"
+            )
+        if not isinstance(self.event, Gaussian):
+            raise TypeError(
+                "only a Gaussian event can be Poisson-sampled, "
+                f"got {type(self.event).__name__}: no other amplification is proved here"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """The same event several times, each time with fresh randomness.
+
+    Parameters
+    ----------
+    event : Event
+        What is repeated.
+    count : int
+        How often, at least once.
+    """
+
+    event: Event
+    count: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.event, _CLASSES):
+            raise TypeError(f"Repeated needs a privacy event, got {type(self.event).__name__}")
+        _set_integer(self, "count", at_least=1)
+
+
+@dataclass(frozen=True, slots=True)
+class NonPrivate:
+    """A step without any protection; its epsilon is infinite."""
+
+
+Event: TypeAlias = (
+    Gaussian
+    | Laplace
+    | BoundedRange
+    | RandomizedResponse
+    | ZeroConcentrated
+    | PoissonSampled
+    | Repeated
+    | NonPrivate
+)
+
+_CLASSES = (
+    Gaussian,
+    Laplace,
+    BoundedRange,
+    RandomizedResponse,
+    ZeroConcentrated,
+    PoissonSampled,
+    Repeated,
+    NonPrivate,
+)
+_BY_NAME = {cls.__name__: cls for cls in _CLASSES}
+
+
+def to_dp_event(event: Event) -> dp_event.DpEvent:
+    """Translate an event into the vocabulary of dp_accounting.
+
+    Randomized responses need an accountant with a replacement relation; every other event
+    needs the default one (add or remove), whatever the relation of the guarantee, because the
+    sensitivity is already part of the event.
+
+    Parameters
+    ----------
+    event : Event
+
+    Returns
+    -------
+    dp_accounting.DpEvent
+        Repeated randomized responses come as a written-out list: dp_accounting 0.6 ignores
+        the count of a self-composition of them in its PLD accountant.
+    """
+    match event:
+        case Gaussian(noise_multiplier):
+            return dp_event.GaussianDpEvent(noise_multiplier)
+        case Laplace(scale):
+            return dp_event.LaplaceDpEvent(scale)
+        case BoundedRange(epsilon):
+            return dp_event.ZCDpEvent(epsilon**2 / 8)
+        case RandomizedResponse(flip_mixture, n_buckets):
+            return dp_event.RandomizedResponseDpEvent(flip_mixture, n_buckets)
+        case ZeroConcentrated(rho):
+            return dp_event.ZCDpEvent(rho)
+        case PoissonSampled(probability, inner):
+            return dp_event.PoissonSampledDpEvent(probability, to_dp_event(inner))
+        case Repeated(RandomizedResponse() as inner, count):
+            return dp_event.ComposedDpEvent([to_dp_event(inner)] * count)
+        case Repeated(Repeated(inner, inner_count), count):
+            return to_dp_event(Repeated(inner, inner_count * count))
+        case Repeated(inner, count):
+            return dp_event.SelfComposedDpEvent(to_dp_event(inner), count)
+        case NonPrivate():
+            return dp_event.NonPrivateDpEvent()
+
+
+def to_record(event: Event) -> dict[str, Any]:
+    """Write an event as a dictionary that JSON can hold without loss.
+
+    Parameters
+    ----------
+    event : Event
+
+    Returns
+    -------
+    dict
+        The name of the event under ``"event"``, its fields under their own names; an inner
+        event comes as ``"of"``.
+    """
+    record: dict[str, Any] = {"event": type(event).__name__}
+    for field in fields(event):
+        value = getattr(event, field.name)
+        inner = field.name == "event"
+        record["of" if inner else field.name] = to_record(value) if inner else value
+    return record
+
+
+def from_record(record: Mapping[str, Any]) -> Event:
+    """Read an event back from what `to_record` wrote.
+
+    Parameters
+    ----------
+    record : mapping
+
+    Returns
+    -------
+    Event
+        Equal to the event that was written, to the last bit.
+
+    Raises
+    ------
+    ValueError
+        If the record names no known event or lacks a field.
+    """
+    values = dict(record)
+    name = values.pop("event", None)
+    if name not in _BY_NAME:
+        raise ValueError(f"unknown privacy event {name!r}; known are {', '.join(_BY_NAME)}")
+    if "of" in values:
+        values["event"] = from_record(values.pop("of"))
+    try:
+        event: Event = _BY_NAME[name](**values)
+    except TypeError as error:
+        raise ValueError(f"the record of a {name} event has the wrong fields") from error
+    return event
+
+
+def _set_positive(event: Any, name: str) -> None:
+    """Make a field a plain float; it must be positive and finite."""
+    value = getattr(event, name)
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} must be a number, got {type(value).__name__}")
+    number = float(value)
+    if not 0.0 < number < math.inf:
+        raise ValueError(f"{name} must be positive and finite, got {number}")
+    object.__setattr__(event, name, number)
+
+
+def _set_integer(event: Any, name: str, *, at_least: int) -> None:
+    """Make a field a plain int of at least the given value."""
+    value = getattr(event, name)
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise TypeError(f"{name} must be an integer, got {type(value).__name__}")
+    if value < at_least:
+        raise ValueError(f"{name} must be at least {at_least}, got {int(value)}")
+    object.__setattr__(event, name, int(value))

@@ -1,0 +1,191 @@
+"""The guarantee of a fitted model, as a record that can be stored and read aloud."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from dplda.privacy._accounting import epsilon_of, is_chargeable
+from dplda.privacy._events import Event
+
+__all__ = ["Guarantee"]
+
+# One number for all rounds, or one for each.
+PerRound: TypeAlias = float | tuple[float, ...] | None
+
+# Upper ends of epsilon for the words used in the text.
+_GRADES = (
+    (1.0, "strong"),
+    (3.0, "reasonable"),
+    (8.0, "weak"),
+    (20.0, "very weak"),
+    (math.inf, "nominal"),
+)
+_FALSE_ALARMS = 0.01
+
+
+@dataclass(frozen=True, repr=False)
+class Guarantee:
+    """What a fitted model promises, and what the promise rests on.
+
+    Attributes
+    ----------
+    unit : str
+        What is protected: "document", "word", "token" or "bit".
+    relation : str
+        When two data sets are neighbors, as "zero-out" or "replace".
+    epsilon, delta : float
+        The differential privacy of everything that was released.
+    mechanism : str
+        What was released, and with which noise.
+    sensitivity : float
+        How far one unit can move a released value, in the mechanism's norm.
+    noise_scale : float, tuple of float or None
+        Scale of the noise, in the units of `sensitivity`.
+    noise_multiplier : float, tuple of float or None
+        Scale divided by sensitivity. A tuple if it differs from round to round.
+    seeded : bool
+        Whether the noise came from a given seed. The guarantee is void towards anybody who
+        knows that seed.
+    assumptions : tuple of str
+        What must be true and cannot be checked by the program.
+    events : tuple of Event
+        What epsilon was computed from.
+    total_variation : float
+        Distance between the noise that ran and the noise of the theorem.
+
+    Raises
+    ------
+    ValueError
+        If the events cost more than the stated epsilon.
+    """
+
+    unit: str
+    relation: str
+    epsilon: float
+    delta: float
+    mechanism: str
+    sensitivity: float
+    noise_scale: PerRound
+    noise_multiplier: PerRound
+    seeded: bool
+    assumptions: tuple[str, ...] = ()
+    events: tuple[Event, ...] = ()
+    total_variation: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("epsilon", "delta", "sensitivity", "total_variation"):
+            object.__setattr__(self, name, float(getattr(self, name)))
+        for name in ("noise_scale", "noise_multiplier"):
+            object.__setattr__(self, name, _plain(getattr(self, name)))
+        object.__setattr__(self, "assumptions", tuple(self.assumptions))
+        object.__setattr__(self, "events", tuple(self.events))
+        object.__setattr__(self, "seeded", bool(self.seeded))
+        proved = self.epsilon_at(self.delta)
+        if not self.epsilon >= proved * (1.0 - 1e-9):
+            raise ValueError(
+                f"epsilon {self.epsilon} is less than what the events cost at delta "
+                f"{self.delta}, {proved}; state that"
+            )
+
+    def epsilon_at(self, delta: float) -> float:
+        """Epsilon of the same events at another delta in [0, 1)."""
+        return epsilon_of(self.events, delta, total_variation=self.total_variation)
+
+    def __repr__(self) -> str:
+        seeded = ", seeded" if self.seeded else ""
+        return (
+            f"<Guarantee: one {self.unit} ({self.relation}), epsilon {self.epsilon:.4g} at "
+            f"delta {self.delta:g}{seeded}>"
+        )
+
+    def __str__(self) -> str:
+        parts = [
+            self._claim(),
+            self._strength(),
+            self._noise(),
+            self._distance(),
+            self._secrecy(),
+            self._conditions(),
+        ]
+        return " ".join(part for part in parts if part)
+
+    def _claim(self) -> str:
+        if self.epsilon == math.inf:
+            return (
+                f"This result has no privacy guarantee (epsilon = infinity) for any {self.unit} "
+                "of the data it was computed from."
+            )
+        return (
+            f"This result protects every single {self.unit} of the data it was computed from, "
+            f"by differential privacy with epsilon = {self.epsilon:.4g} and delta = "
+            f"{self.delta:g}; the comparison is with data in which that one {self.unit} is "
+            f"different ({self.relation}) and everything else is the same."
+        )
+
+    def _strength(self) -> str:
+        if self.epsilon == math.inf:
+            return "Whoever sees it may be able to read parts of the data from it."
+        grade = next(word for end, word in _GRADES if self.epsilon <= end)
+        found = 100.0 * _detection_bound(self.epsilon, self.delta, _FALSE_ALARMS)
+        return (
+            "Whoever sees everything that was released, even knowing all the rest of the data, "
+            f"and tests for one particular {self.unit} with a false alarm in 1 of 100 cases, "
+            f"finds it in at most {found:.3g} of 100 cases in which it is there (1 of 100 is "
+            f"blind guessing): {grade} protection."
+        )
+
+    def _noise(self) -> str:
+        text = f"Mechanism: {self.mechanism}; one {self.unit} moves a released value by at most "
+        text += f"{self.sensitivity:.4g}"
+        if self.noise_scale is not None:
+            text += f", the noise has scale {_spread(self.noise_scale)}"
+        if self.noise_multiplier is not None:
+            text += f" (noise multiplier {_spread(self.noise_multiplier)})"
+        return text + "."
+
+    def _distance(self) -> str:
+        if self.total_variation == 0.0 or self.epsilon == math.inf:
+            return ""
+        text = (
+            "The random numbers of the computer differ from the ideal ones of the theorem by at "
+            f"most {self.total_variation:.2g} in total variation"
+        )
+        if is_chargeable(self.total_variation, self.epsilon, self.delta):
+            return f"{text}; delta includes the effect."
+        return f"{text}; the numbers above hold up to that distance, which delta leaves out."
+
+    def _secrecy(self) -> str:
+        if self.epsilon == math.inf:
+            return ""
+        if self.seeded:
+            return (
+                "The noise was drawn from a given seed: towards anybody who knows or guesses the "
+                "seed, none of this holds."
+            )
+        return "The noise was drawn from a secret key that was not kept."
+
+    def _conditions(self) -> str:
+        if not self.assumptions:
+            return ""
+        return f"All this assumes that {'; that '.join(self.assumptions)}."
+
+
+def _detection_bound(epsilon: float, delta: float, false_alarms: float) -> float:
+    """Largest power of a test with the given rate of false alarms, from the definition."""
+    direct = false_alarms * math.exp(min(epsilon, 50.0)) + delta
+    complement = 1.0 - math.exp(-epsilon) * (1.0 - delta - false_alarms)
+    return min(direct, complement, 1.0)
+
+
+def _plain(value: PerRound) -> PerRound:
+    if value is None or isinstance(value, tuple):
+        return value and tuple(float(number) for number in value)
+    return float(value)
+
+
+def _spread(value: float | tuple[float, ...]) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return f"between {min(value):.4g} and {max(value):.4g}, round by round"

@@ -1,0 +1,266 @@
+"""The ledger: what was spent on one body of data, and how much may be."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from dplda.privacy._accounting import epsilon_of, is_within
+from dplda.privacy._errors import BudgetError
+from dplda.privacy._events import Event
+from dplda.privacy._store import Entry, FileStore, MemoryStore, Page, Status, open_file
+
+__all__ = ["Entry", "Ledger"]
+
+
+class Ledger:
+    """A privacy budget, and every charge to it.
+
+    A ledger belongs to one body of data and one unit of privacy. Fits that share it compose:
+    what it reports is the epsilon of all of them together. Copies made by `copy.deepcopy` and
+    by scikit-learn's `clone` are the same ledger; copies sent to other processes are as well,
+    if it has a path.
+
+    Parameters
+    ----------
+    path : str or path-like, default=None
+        SQLite file that keeps the entries, on a local disk; made if there is none. None keeps
+        them in memory, for one process.
+    epsilon : float, default=None
+        The budget. None takes that of the file, or no limit for a new ledger.
+    delta : float, default=None
+        The delta at which epsilon is stated. None takes that of the file, or 1e-6.
+
+    Raises
+    ------
+    ValueError
+        If the file has another budget, or is not a ledger.
+
+    Notes
+    -----
+    **Privacy.** The total is that of a composition in which each mechanism may read what
+    the earlier ones released, but their noise and their number were not chosen by it. An entry
+    counts from the moment it is reserved: a fit that was killed may have released something.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+    ) -> None:
+        _check_budget(epsilon, delta)
+        new_budget = math.inf if epsilon is None else epsilon, 1e-6 if delta is None else delta
+        self._store: MemoryStore | FileStore
+        if path is None:
+            self._store = MemoryStore(*new_budget)
+        else:
+            self._store = open_file(os.path.abspath(os.fspath(path)), *new_budget)
+            self._check_same_budget(epsilon, delta)
+
+    def _check_same_budget(self, epsilon: float | None, delta: float | None) -> None:
+        for name, asked, written in (
+            ("epsilon", epsilon, self.epsilon),
+            ("delta", delta, self.delta),
+        ):
+            if asked is not None and asked != written:
+                raise ValueError(
+                    f"the ledger {self.path} has {name} {written}, not {asked}; leave {name} "
+                    "out to use it as it is, or choose another path"
+                )
+
+    @property
+    def path(self) -> str | None:
+        """Absolute path of the file, None in memory."""
+        return self._store.path
+
+    @property
+    def epsilon(self) -> float:
+        """The budget."""
+        return self._store.epsilon
+
+    @property
+    def delta(self) -> float:
+        """The delta at which epsilon is stated."""
+        return self._store.delta
+
+    @property
+    def unit(self) -> str | None:
+        """What is protected, None before the first entry."""
+        return next((entry.unit for entry in self._counted()), None)
+
+    @property
+    def epsilon_spent(self) -> float:
+        """Epsilon of everything reserved and confirmed, at the ledger's delta."""
+        return self.epsilon_at(self.delta)
+
+    @property
+    def remaining(self) -> float:
+        """The budget minus what was spent.
+
+        Composition is not a sum: several small fits may cost less in total than this says.
+        """
+        return math.inf if self.epsilon == math.inf else max(0.0, self.epsilon - self.epsilon_spent)
+
+    def epsilon_at(self, delta: float) -> float:
+        """Epsilon of everything reserved and confirmed, at any delta in [0, 1)."""
+        return _total(self._counted(), delta)
+
+    def entries(self) -> list[Entry]:
+        """All entries, oldest first."""
+        with self._store.transaction(write=False) as page:
+            return page.entries()
+
+    def _counted(self) -> list[Entry]:
+        return [entry for entry in self.entries() if entry.counts]
+
+    def reserve(
+        self,
+        label: str,
+        unit: str,
+        events: Event | Iterable[Event],
+        *,
+        total_variation: float = 0.0,
+        seeded: bool = False,
+    ) -> int:
+        """Charge for what is about to be released, if the budget allows it.
+
+        Check and charge are one transaction, among threads and processes.
+
+        Parameters
+        ----------
+        label : str
+            Who is charged.
+        unit : str
+            What is protected.
+        events : Event or iterable of Event
+            What will be released.
+        total_variation : float, default=0.0
+            Distance of the noise from its ideal law, over all these events.
+        seeded : bool, default=False
+            Whether the noise comes from a given seed.
+
+        Returns
+        -------
+        int
+            Number of the entry, for `confirm`.
+
+        Raises
+        ------
+        BudgetError
+            If the total would exceed the budget. Nothing was written then.
+        ValueError
+            If the ledger protects another unit.
+        """
+        entry = Entry(
+            id=0,
+            label=str(label),
+            unit=str(unit),
+            events=(events,) if isinstance(events, Event) else tuple(events),
+            total_variation=float(total_variation),
+            seeded=bool(seeded),
+            status="reserved",
+            created=datetime.now(UTC).isoformat(timespec="milliseconds"),
+            process=os.getpid(),
+        )
+        with self._store.transaction(write=True) as page:
+            self._check_affordable(entry, [old for old in page.entries() if old.counts])
+            return page.add(entry)
+
+    def _check_affordable(self, new: Entry, counted: list[Entry]) -> None:
+        if counted and counted[0].unit != new.unit:
+            raise ValueError(
+                f"this ledger protects one {counted[0].unit}, and {new.label!r} protects one "
+                f"{new.unit}; their epsilons do not add up: use a ledger for each unit"
+            )
+        after = [*counted, new]
+        events, distance = _sum(after)
+        if is_within(events, self.epsilon, self.delta, total_variation=distance):
+            return
+        raise BudgetError(
+            f"{new.label!r} would spend epsilon {_total(after, self.delta):.4g} of "
+            f"{self.epsilon:.4g} (delta {self.delta:g}), {_total(counted, self.delta):.4g} of it "
+            "spent before; lower max_iter, raise noise_multiplier, or use a ledger with a "
+            "larger budget"
+        )
+
+    def confirm(self, entry_id: int) -> None:
+        """Note that everything an entry reserved was released. It counts the same."""
+        self._settle(entry_id, "confirmed")
+
+    def cancel(self, entry_id: int) -> None:
+        """Take back a reservation of which nothing was released, nor will be.
+
+        A confirmed entry cannot be taken back.
+        """
+        self._settle(entry_id, "canceled")
+
+    def _settle(self, entry_id: int, status: Status) -> None:
+        with self._store.transaction(write=True) as page:
+            entry = _find(page, entry_id)
+            if entry.status not in ("reserved", status):
+                raise ValueError(f"entry {entry_id} is {entry.status} and cannot become {status}")
+            page.set_status(entry_id, status)
+
+    def __sklearn_clone__(self) -> Ledger:
+        return self
+
+    def __copy__(self) -> Ledger:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Ledger:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.path is None:
+            raise TypeError(
+                "a ledger in memory cannot be sent to another process or saved; give it a "
+                "path, as in Ledger('privacy.sqlite')"
+            )
+        return _attach, (self.path, self.epsilon, self.delta)
+
+    def __repr__(self) -> str:
+        where = "in memory" if self.path is None else repr(self.path)
+        try:
+            spent, n_entries = self.epsilon_spent, len(self._counted())
+        except (OSError, ValueError, RuntimeError):
+            return f"<Ledger {where}: unreadable>"
+        return (
+            f"<Ledger {where}: epsilon {spent:.4g} of {self.epsilon:.4g} spent at delta "
+            f"{self.delta:g}, {n_entries} entries>"
+        )
+
+
+def _attach(path: str, epsilon: float, delta: float) -> Ledger:
+    """A ledger on an existing file, which is opened at the first use."""
+    ledger = Ledger.__new__(Ledger)
+    ledger._store = FileStore(path, epsilon, delta)
+    return ledger
+
+
+def _check_budget(epsilon: float | None, delta: float | None) -> None:
+    if epsilon is not None and not epsilon > 0.0:
+        raise ValueError(f"epsilon must be positive, got {epsilon}")
+    if delta is not None and not 0.0 <= delta < 1.0:
+        raise ValueError(f"delta must lie in [0, 1), got {delta}")
+
+
+def _sum(entries: list[Entry]) -> tuple[list[Event], float]:
+    events = [event for entry in entries for event in entry.events]
+    return events, math.fsum(entry.total_variation for entry in entries)
+
+
+def _total(entries: list[Entry], delta: float) -> float:
+    events, distance = _sum(entries)
+    return epsilon_of(events, delta, total_variation=distance)
+
+
+def _find(page: Page, entry_id: int) -> Entry:
+    for entry in page.entries():
+        if entry.id == entry_id:
+            return entry
+    raise ValueError(f"this ledger has no entry {entry_id}")

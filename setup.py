@@ -1,0 +1,43 @@
+"""Builds the Cython kernels; everything else is declared in pyproject.toml."""
+
+from glob import glob
+from pathlib import Path
+
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+# No -march: a wheel must run on any machine. No contraction of a*b+c into one rounding either:
+# the same seed gives the same topics on every machine.
+FLAGS = {
+    "unix": ["-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off"],
+    "msvc": ["/O2", "/fp:precise"],
+}
+
+
+class BuildKernels(build_ext):
+    """Chooses the flags once the compiler is known."""
+
+    def build_extensions(self):
+        for extension in self.extensions:
+            extension.extra_compile_args = FLAGS.get(self.compiler.compiler_type, [])
+        super().build_extensions()
+
+
+kernels = [
+    Extension(f"dplda.kernels.{Path(path).stem}", [path], depends=glob("dplda/kernels/*.h"))
+    for path in sorted(glob("dplda/kernels/*.pyx"))
+]
+setup(
+    ext_modules=cythonize(
+        kernels,
+        compiler_directives={
+            "language_level": 3,
+            "boundscheck": False,
+            "wraparound": False,
+            "cdivision": True,
+            "initializedcheck": False,
+        },
+    ),
+    cmdclass={"build_ext": BuildKernels},
+)

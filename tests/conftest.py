@@ -1,0 +1,14 @@
+"""Fixtures that several test modules use."""
+
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def shared_data():
+    """The folder of the real corpora; they are not part of the project."""
+    folder = Path(__file__).parents[2] / "shared" / "data"
+    if not folder.is_dir():
+        pytest.skip(f"the real corpora (docword.kos.txt.gz, ...) are not in {folder}")
+    return folder

@@ -1,0 +1,514 @@
+"""Tests of dplda.datasets."""
+
+import gc
+import gzip
+import hashlib
+import os
+import re
+import subprocess
+import sys
+import threading
+import zlib
+from collections import Counter
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, CountVectorizer
+
+import dplda
+from dplda.datasets import (
+    _docstrings,
+    _synthetic,
+    load_docstrings,
+    load_public_vocabulary,
+    load_uci_bow,
+    make_topic_corpus,
+    read_uci_bow,
+)
+from dplda.datasets._docword import read_docword
+from dplda.datasets._sources import find_sources, read_documentation
+from dplda.datasets._uci import _CORPORA, _load
+
+SMALL = "3\n4\n4\n1 1 2\n1 4 1\n3 2 5\n3 3 7\n"
+SMALL_COUNTS = [[2, 0, 0, 1], [0, 0, 0, 0], [0, 5, 7, 0]]
+
+
+def write(path, text):
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+# The embedded corpus
+
+
+@pytest.fixture(scope="module")
+def docstrings():
+    return load_docstrings()
+
+
+def test_docstrings_are_a_corpus(docstrings):
+    assert len(docstrings.data) == len(docstrings.names) == len(docstrings.target)
+    assert len(docstrings.data) > 5000
+    assert sum(len(text.split()) for text in docstrings.data) > 1_000_000
+    assert min(len(text.split()) for text in docstrings.data) >= 20
+    assert len(set(docstrings.data)) == len(docstrings.data)
+    assert docstrings.names == sorted(docstrings.names)
+    assert docstrings.skipped == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [
+        ("numpy.random.Generator.normal", "numpy.random"),
+        ("scipy.special.airy", "scipy.special"),
+        ("sklearn.base.BaseEstimator", "sklearn"),
+        ("sklearn.cluster._kmeans.KMeans", "sklearn.cluster"),
+    ],
+)
+def test_docstrings_are_labeled_by_subpackage(docstrings, name, label):
+    assert docstrings.target_names[docstrings.target[docstrings.names.index(name)]] == label
+
+
+def test_docstrings_leave_out_tests_and_bundled_projects(docstrings):
+    parts = {part for name in docstrings.names for part in name.split(".")[:-1]}
+    assert not parts & {"tests", "externals", "array_api_compat"}
+    assert not [label for label in docstrings.target_names if "._" in label]
+    assert docstrings.target_names == sorted(docstrings.target_names)
+    assert_array_equal(np.unique(docstrings.target), np.arange(len(docstrings.target_names)))
+
+
+def test_docstrings_describe_themselves(docstrings):
+    assert f"{len(docstrings.data)} documents" in docstrings.DESCR
+    assert f"numpy {np.__version__}" in docstrings.DESCR
+
+
+def test_docstrings_as_pair_are_fresh_lists(docstrings):
+    texts, target = load_docstrings(return_X_y=True)
+    assert texts == docstrings.data
+    assert_array_equal(target, docstrings.target)
+    texts.clear()
+    assert load_docstrings().data == docstrings.data
+
+
+def fingerprint():
+    corpus = load_docstrings()
+    parts = [*corpus.names, *corpus.data, *corpus.target_names, *load_public_vocabulary(5000)]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def test_order_does_not_depend_on_the_process():
+    folders = [str(Path(__file__).parent), str(Path(dplda.__file__).parents[1])]
+    env = os.environ | {"PYTHONHASHSEED": "4321", "PYTHONPATH": os.pathsep.join(folders)}
+    code = "import test_datasets; print(test_datasets.fingerprint())"
+    other = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
+    )
+    assert other.stdout.strip() == fingerprint()
+
+
+# Reading sources
+
+
+def test_sources_are_parsed_but_not_imported(tmp_path):
+    package = tmp_path / "sample"
+    for folder in (package, package / "tests", package / "inner", package / "no_package"):
+        folder.mkdir()
+        if folder.name != "no_package":
+            write(folder / "__init__.py", f'"""Package {folder.name}."""\nraise SystemExit')
+    write(package / "no_package" / "a.py", '"""Not in a package."""')
+    write(
+        package / "inner" / "a.py",
+        "if True:\n class C:\n  '''A \\d.'''\n  def f(self):\n   '''An f.'''\n"
+        "   def g(): 'Inside.'\nadd_newdoc('x', 'y', ('z', '''\n  The z.\n  '''))",
+    )
+    write(package / "broken.py", "def")
+    write(package / "latin.py", "'''caf\xe9'''".encode("latin-1"))
+    documents, skipped = read_documentation(find_sources(package, "sample"))
+    assert {name: text for name, text in documents if text} == {
+        "sample": "Package sample.",
+        "sample.inner": "Package inner.",
+        "sample.inner.a.C": "A \\d.",
+        "sample.inner.a.C.f": "An f.",
+        "sample.inner.a.z": "The z.",
+    }
+    assert [name for name, _ in skipped] == ["sample.broken", "sample.latin"]
+    assert skipped[0][1] == "SyntaxError"
+    assert gc.isenabled()
+
+
+# The public vocabulary
+
+
+def test_vocabulary_is_ordered_by_frequency_then_alphabet():
+    vocabulary = load_public_vocabulary(1000)
+    assert len(set(vocabulary)) == 1000
+    assert vocabulary == load_public_vocabulary(2000)[:1000]
+    texts = {text for _, text in read_documentation(_docstrings._stdlib_sources())[0]}
+    texts |= set(__import__("pydoc_data.topics").topics.topics.values())
+    counts = Counter(CountVectorizer(vocabulary=vocabulary).build_analyzer()("\n".join(texts)))
+    assert vocabulary == sorted(vocabulary, key=lambda word: (-counts[word], word))
+
+
+def test_vocabulary_has_plain_words():
+    vocabulary = load_public_vocabulary(5000)
+    assert all(re.fullmatch("[a-z]{3,}", word) for word in vocabulary)
+    assert not set(vocabulary) & ENGLISH_STOP_WORDS
+
+
+def test_vocabulary_covers_the_docstrings(docstrings):
+    vocabulary = load_public_vocabulary()
+    counts = CountVectorizer(vocabulary=vocabulary).fit_transform(docstrings.data)
+    assert counts.shape == (len(docstrings.data), 2000)
+    n_tokens = CountVectorizer().fit_transform(docstrings.data).sum()
+    assert counts.sum() > n_tokens / 4
+
+
+def test_vocabulary_is_a_fresh_list():
+    first = load_public_vocabulary(10)
+    first.clear()
+    assert len(load_public_vocabulary(10)) == 10
+
+
+@pytest.mark.parametrize(
+    ("n_words", "error"), [(0, ValueError), (10**9, ValueError), (2.0, TypeError)]
+)
+def test_vocabulary_refuses_a_wrong_length(n_words, error):
+    with pytest.raises(error, match="n_words"):
+        load_public_vocabulary(n_words)
+
+
+# The docword format
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "n_tokens", "n_entries", "first_word"),
+    [
+        ("kos", (3430, 6906), 467_714, 353_160, "aarp"),
+        ("nips", (1500, 12419), 1_932_365, 746_316, "a2i"),
+    ],
+)
+def test_real_corpora(shared_data, name, shape, n_tokens, n_entries, first_word):
+    corpus = load_uci_bow(name, data_home=shared_data, download_if_missing=False)
+    assert corpus.data.shape == shape
+    assert corpus.data.sum() == n_tokens
+    assert corpus.data.nnz == n_entries
+    assert corpus.data.format == "csr"
+    assert corpus.data.dtype == np.int32
+    assert corpus.data.has_canonical_format
+    assert corpus.feature_names.shape == (shape[1],)
+    assert corpus.feature_names[0] == first_word
+    assert str(shape[0]) in corpus.DESCR
+
+
+def test_real_corpus_in_small_blocks_and_unpacked(shared_data, tmp_path):
+    packed = shared_data / "docword.kos.txt.gz"
+    plain = write(tmp_path / "docword.txt", gzip.decompress(packed.read_bytes()))
+    expected = read_uci_bow(packed).data
+    for matrix in (read_docword(plain), read_docword(packed, block_bytes=5000)):
+        assert (matrix != expected).nnz == 0
+    assert read_uci_bow(plain).feature_names is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        SMALL,
+        SMALL[:-1],
+        SMALL.replace("\n", "\r\n"),
+        SMALL.replace("1 4 1", " 1\t4  1 "),
+        "3\n4\n4\n3 3 7\n3 2 5\n1 4 1\n1 1 2\n",
+        "3\n4\n5\n3 3 3\n3 2 5\n1 4 1\n1 1 2\n3 3 4\n",
+    ],
+    ids=["usual", "no last newline", "CRLF", "blanks", "unordered", "entry twice"],
+)
+@pytest.mark.parametrize("block_bytes", [16, 1 << 20])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_accepted_variants(tmp_path, text, block_bytes, pack):
+    path = write(tmp_path / "docword", pack(text.encode()))
+    matrix = read_docword(path, block_bytes=block_bytes)
+    assert_array_equal(matrix.toarray(), SMALL_COUNTS)
+    assert matrix.has_canonical_format
+
+
+def test_no_entries(tmp_path):
+    assert read_docword(write(tmp_path / "docword", "2\n3\n0\n")).shape == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        ("", 1, "documents D"),
+        ("x\n4\n4\n", 1, "documents D"),
+        ("3\n-4\n4\n", 2, "words W"),
+        ("3\n4\n4 1\n", 3, "entries NNZ"),
+        ("3\n4\n", 3, "entries NNZ"),
+        ("99999999999\n4\n4\n", 1, "documents D"),
+        (SMALL.replace("1 4 1", "1 4.0 1"), 5, "word id is not an integer"),
+        (SMALL.replace("1 4 1", "1 secret 1"), 5, "word id is not an integer"),
+        (SMALL.replace("1 4 1", "1 4 +1"), 5, "count is not an integer"),
+        (SMALL.replace("3 2 5", f"3 2 {10**30}"), 6, "count is not in 1 to"),
+        (SMALL.replace("3 2 5", "3 2\t" + "9" * 30), 6, "count is not an integer"),
+        (SMALL.replace("3 2 5", "3 2"), 6, "expected 3 integers"),
+        (SMALL.replace("3 2 5", "3 2 5 1"), 6, "expected 3 integers"),
+        (SMALL.replace("3 2 5\n", "3 2\n5 "), 6, "expected 3 integers"),
+        (SMALL.replace("3 2 5", "3  5"), 6, "expected 3 integers"),
+        (SMALL.replace("3 2 5", ""), 6, "expected 3 integers"),
+        (SMALL.replace("3 3 7", "4 3 7"), 7, "document id is not in 1 to 3"),
+        (SMALL.replace("3 3 7", "0 3 7"), 7, "document id is not in 1 to 3"),
+        (SMALL.replace("3 3 7", "3 5 7"), 7, "word id is not in 1 to 4"),
+        (SMALL.replace("3 3 7", "3 3 0"), 7, "count is not in 1 to"),
+        (SMALL.replace("3 3 7", "3 3 -7"), 7, "count is not in 1 to"),
+        (SMALL + "3 4 1\n", 8, "more entries"),
+        (SMALL.replace("3 3 7\n", ""), 7, "ends after 3 entries"),
+        (f"3\n4\n{10**17}\n1 1 1\n", 5, "ends after 1 entries"),
+    ],
+)
+@pytest.mark.parametrize("block_bytes", [40, 1 << 20])
+def test_malformed_files(tmp_path, text, line, message, block_bytes):
+    path = write(tmp_path / "docword.txt", text)
+    with pytest.raises(ValueError, match=re.escape(f"{path}, line {line}: ") + f".*{message}") as e:
+        read_docword(path, block_bytes=block_bytes)
+    assert "secret" not in str(e.value)
+
+
+def test_endless_line(tmp_path):
+    path = write(tmp_path / "docword.txt", "3\n4\n4\n1 1 2\n" + "1" * 100)
+    with pytest.raises(ValueError, match="line 5: the line is longer than 50 bytes"):
+        read_docword(path, block_bytes=50)
+
+
+def test_truncated_gzip(tmp_path):
+    entries = "".join(f"{doc} {word} 1\n" for doc in range(1, 301) for word in range(1, 101))
+    packed = gzip.compress(f"300\n100\n30000\n{entries}".encode())[:-3000]
+    n_lines = zlib.decompressobj(wbits=31).decompress(packed).count(b"\n")
+    assert n_lines > 1000
+    path = write(tmp_path / "docword.txt.gz", packed)
+    for block_bytes in (1000, 1 << 20):
+        with pytest.raises(ValueError, match=f"line {n_lines + 1}: .* truncated"):
+            read_docword(path, block_bytes=block_bytes)
+
+
+def test_damaged_gzip(tmp_path):
+    packed = bytearray(gzip.compress(SMALL.encode()))
+    packed[-8] ^= 1  # the checksum
+    with pytest.raises(ValueError, match=r"line 8: .* damaged"):
+        read_docword(write(tmp_path / "docword.txt.gz", bytes(packed)))
+
+
+def test_vocabulary_file(tmp_path):
+    path = write(tmp_path / "docword", SMALL)
+    corpus = read_uci_bow(path, write(tmp_path / "vocab", "ab\ncaf\xe9\nde\nf\n"))
+    assert corpus.feature_names.tolist() == ["ab", "caf\xe9", "de", "f"]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        ("a\nb\nc\n", 4, "has 3 words, .* says 4"),
+        ("a\nb\nc\nd\ne\n", 5, "has 5 words, .* says 4"),
+        ("a\n\nc\nd\n", 2, "blank"),
+        (b"a\nb\n\xff\nd\n", 3, "UTF-8"),
+    ],
+)
+def test_malformed_vocabulary(tmp_path, text, line, message):
+    docword, vocab = write(tmp_path / "docword", SMALL), write(tmp_path / "vocab", text)
+    with pytest.raises(ValueError, match=re.escape(f"{vocab}, line {line}: ") + f".*{message}"):
+        read_uci_bow(docword, vocab)
+
+
+# Finding and downloading corpora
+
+
+@pytest.fixture
+def archive(tmp_path):
+    """A folder in the place of the UCI archive."""
+    folder = tmp_path / "archive"
+    folder.mkdir()
+    return folder
+
+
+def publish(folder, name, docword):
+    """Put a corpus with as many words as the real one into the archive."""
+    write(folder / f"docword.{name}.txt.gz", gzip.compress(docword, compresslevel=1))
+    words = "".join(f"word{index}\n" for index in range(_CORPORA[name].n_words))
+    write(folder / f"vocab.{name}.txt", words)
+
+
+def load_from(archive, home, name):
+    return _load(name, home, archive.as_uri() + "/", n_retries=0, delay=0)
+
+
+def test_unknown_corpus():
+    with pytest.raises(ValueError, match=r"'kos', 'nips', .* got 'reuters'"):
+        load_uci_bow("reuters")
+
+
+def test_missing_files_without_download(tmp_path):
+    with pytest.raises(OSError, match="no docword and vocab file in") as error:
+        load_uci_bow("kos", data_home=tmp_path, download_if_missing=False)
+    for part in ("https://archive.ics.uci.edu/", "vocab.kos.txt", str(tmp_path / "uci_bow")):
+        assert part in str(error.value)
+
+
+@pytest.mark.parametrize("folder", ["", "uci_bow"])
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_local_files_are_found(tmp_path, folder, suffix):
+    (tmp_path / "uci_bow").mkdir()
+    text = gzip.compress(SMALL.encode()) if suffix else SMALL
+    write(tmp_path / folder / f"docword.enron.txt{suffix}", text)
+    write(tmp_path / "vocab.enron.txt", "a\nb\nc\nd\n")
+    corpus = load_uci_bow("enron", data_home=tmp_path)
+    assert_array_equal(corpus.data.toarray(), SMALL_COUNTS)
+    assert "Enron" in corpus.DESCR
+
+
+def test_failed_download_says_what_to_do(tmp_path, archive):
+    with pytest.raises(OSError, match=r"docword\.kos\.txt\.gz could not be downloaded") as error:
+        load_from(archive, tmp_path, "kos")
+    assert f"into {tmp_path / 'uci_bow'}" in str(error.value)
+    assert list((tmp_path / "uci_bow").iterdir()) == []
+
+
+def test_download_is_kept_and_used_again(tmp_path, archive):
+    publish(archive, "enron", b"39861\n28102\n1\n5 28102 7\n")
+    corpus = load_from(archive, tmp_path, "enron")
+    assert corpus.data[4, 28101] == corpus.data.sum() == 7
+    names = sorted(path.name for path in (tmp_path / "uci_bow").iterdir())
+    assert names == ["docword.enron.txt.gz", "vocab.enron.txt"]
+    again = load_uci_bow("enron", data_home=tmp_path, download_if_missing=False)
+    assert (again.data != corpus.data).nnz == 0
+
+
+def test_only_missing_files_are_downloaded(tmp_path, archive):
+    publish(archive, "enron", b"not used")
+    local = write(tmp_path / "docword.enron.txt", "39861\n28102\n1\n5 1 7\n")
+    assert load_from(archive, tmp_path, "enron").feature_names[0] == "word0"
+    assert local.read_text() == "39861\n28102\n1\n5 1 7\n"
+    assert [path.name for path in (tmp_path / "uci_bow").iterdir()] == ["vocab.enron.txt"]
+
+
+@pytest.mark.parametrize(
+    ("name", "docword", "message"),
+    [
+        ("enron", b"39861\n28102\n2\n5 1 7\n", "line 5: the file ends after 1"),
+        ("enron", b"39860\n28102\n1\n5 1 7\n", "must be 39861 and 28102, but are 39860"),
+        ("enron", b"39861\n28101\n1\n5 1 7\n", "has 28102 words"),
+        ("kos", b"3430\n6906\n1\n5 1 7\n", "SHA-1 .* must be 4f299dad"),
+    ],
+)
+def test_wrong_download_is_not_kept(tmp_path, archive, name, docword, message):
+    publish(archive, name, docword)
+    with pytest.raises(OSError, match=f"nothing of this download is kept.*{message}"):
+        load_from(archive, tmp_path, name)
+    assert list((tmp_path / "uci_bow").iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["kos", "nips"])
+def test_real_download_has_the_known_checksum(shared_data, tmp_path, name):
+    corpus = load_from(shared_data, tmp_path, name)
+    assert corpus.data.shape == (_CORPORA[name].n_docs, _CORPORA[name].n_words)
+    assert (tmp_path / "uci_bow" / f"docword.{name}.txt.gz").is_file()
+
+
+class Unreliable(BaseHTTPRequestHandler):
+    """Serves a folder, but refuses the first two requests."""
+
+    def do_GET(self):
+        self.server.n_requests += 1
+        if self.server.n_requests <= 2:
+            self.send_error(503)
+            return
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write((self.server.folder / Path(self.path).name).read_bytes())
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def server(archive, monkeypatch):
+    monkeypatch.setenv("no_proxy", "*")
+    with ThreadingHTTPServer(("127.0.0.1", 0), Unreliable) as server:
+        server.folder, server.n_requests = archive, 0
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def test_download_is_tried_again(tmp_path, archive, server):
+    publish(archive, "enron", b"39861\n28102\n1\n5 1 7\n")
+    url = f"http://127.0.0.1:{server.server_port}/"
+    with pytest.raises(OSError, match="503"):
+        _load("enron", tmp_path, url, n_retries=0, delay=0)
+    corpus = _load("enron", tmp_path, url, n_retries=1, delay=0)
+    assert corpus.data.sum() == 7
+    assert server.n_requests == 4
+
+
+# Synthetic documents
+
+
+def test_synthetic_corpus_has_its_shapes():
+    corpus = make_topic_corpus(n_docs=30, n_words=20, n_components=4, random_state=0)
+    assert corpus.data.shape == (30, 20)
+    assert corpus.data.format == "csr"
+    assert corpus.data.dtype == np.int64
+    assert corpus.components.shape == (4, 20)
+    assert corpus.doc_topic.shape == (30, 4)
+    assert_allclose(corpus.components.sum(axis=1), 1)
+    assert_allclose(corpus.doc_topic.sum(axis=1), 1)
+
+
+def test_synthetic_counts_follow_the_model():
+    corpus = make_topic_corpus(
+        n_docs=3000, n_words=40, n_components=3, doc_length=80, topic_word_prior=1, random_state=1
+    )
+    lengths = np.asarray(corpus.data.sum(axis=1)).ravel()
+    assert abs(lengths.mean() - 80) < 5 * np.sqrt(80 / 3000)
+    assert abs(lengths.var() / 80 - 1) < 0.2
+    for topic in range(3):  # also among the documents of one topic
+        rows = corpus.doc_topic[:, topic] > 0.5
+        expected = lengths[rows] @ corpus.doc_topic[rows] @ corpus.components
+        observed = np.asarray(corpus.data[rows].sum(axis=0)).ravel()
+        assert np.max(np.abs(observed - expected) / np.sqrt(expected + 1)) < 5
+
+
+def test_synthetic_priors_matter():
+    narrow = make_topic_corpus(doc_topic_prior=0.01, topic_word_prior=0.01, random_state=0)
+    wide = make_topic_corpus(doc_topic_prior=100, topic_word_prior=100, random_state=0)
+    assert narrow.doc_topic.max(axis=1).mean() > 0.9
+    assert wide.doc_topic.max() < 0.4
+    assert narrow.components.max(axis=1).mean() > 2 * wide.components.max()
+
+
+def test_synthetic_seeds(monkeypatch):
+    first, second, other = (make_topic_corpus(random_state=seed) for seed in (3, 3, 4))
+    assert (first.data != second.data).nnz == 0
+    assert_array_equal(first.components, second.components)
+    assert (first.data != other.data).nnz > 0
+    state = np.random.RandomState(3)
+    assert (make_topic_corpus(random_state=state).data != first.data).nnz == 0
+    assert (make_topic_corpus(random_state=state).data != first.data).nnz > 0
+    monkeypatch.setattr(_synthetic, "_CELLS_AT_ONCE", 120)
+    assert (make_topic_corpus(random_state=3).data != first.data).nnz == 0
+
+
+@pytest.mark.parametrize("name", ["n_docs", "n_words", "n_components"])
+def test_synthetic_refuses_wrong_sizes(name):
+    with pytest.raises(ValueError, match=name):
+        make_topic_corpus(**{name: 0})
+    with pytest.raises(TypeError, match=name):
+        make_topic_corpus(**{name: 2.5})
+
+
+@pytest.mark.parametrize("name", ["doc_length", "doc_topic_prior", "topic_word_prior"])
+@pytest.mark.parametrize("value", [0, -1.0, np.inf, np.nan])
+def test_synthetic_refuses_wrong_numbers(name, value):
+    with pytest.raises(ValueError, match=name):
+        make_topic_corpus(**{name: value})

@@ -1,0 +1,420 @@
+"""The noise: its tables, its law, its price, and the kernel against a big-integer twin."""
+
+import hashlib
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import reference_noise as reference
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
+from scipy import stats
+
+from dplda._streams import Purpose, Streams
+from dplda.kernels._noise import add_gaussian, add_laplace
+from dplda.privacy._events import Gaussian, Laplace, NonPrivate, Repeated
+from dplda.privacy._mechanisms import (
+    EVENT_VARIANCE,
+    GAUSSIAN_VARIATION,
+    LAPLACE_VARIATION,
+    DiscreteGaussian,
+    FlooredLaplace,
+    NoNoise,
+)
+from dplda.privacy._tables import (
+    alias,
+    gaussian_tables,
+    gaussian_weights,
+    geometric_tables,
+    geometric_weights,
+)
+
+SIGMA = math.sqrt(150**2 * (1 + 64**2 + 64**4))
+SCALES = [0.05, 0.1, 0.3, 0.7, 1.0, 4.0, 20.0, 100.0, 1000.5, 20000.0, 90000.0]
+
+KERNELS = {
+    "gaussian": (add_gaussian, gaussian_tables(), reference.gaussian_draws),
+    "laplace-4": (add_laplace, geometric_tables(4.0), reference.laplace_draws),
+    "laplace-1000.5": (add_laplace, geometric_tables(1000.5), reference.laplace_draws),
+}
+
+
+@pytest.fixture(params=KERNELS)
+def kernel(request):
+    return KERNELS[request.param]
+
+
+def words(n, *, round=0, spare=False):
+    return Streams.from_random_state(7).words(Purpose.NOISE, round, 0, n, spare=spare)
+
+
+def draw(mechanism, n, *, seed=11):
+    reader = Streams.from_random_state(seed).reader(Purpose.NOISE, 0)
+    return mechanism(np.zeros(n, dtype=np.int64), reader)
+
+
+def add_all(kernel, tables, bits, spare, *, buffer):
+    """Draws by a spare buffer of `buffer` words, refilled whenever the kernel asks for it."""
+    cells, done, used, n_calls = np.zeros(len(bits), dtype=np.int64), 0, 0, 0
+    while done < len(bits):
+        some = spare[used : used + buffer]
+        n_done, n_used = kernel(bits[done:], some, tables.fast, tables.slow, cells[done:])
+        done, used, n_calls = done + n_done, used + n_used, n_calls + 1
+    return cells, used, n_calls
+
+
+# ---------------------------------------------------------------- tables
+
+
+def test_gaussian_weights_are_pinned():
+    weights = gaussian_weights()
+    assert sum(weights) == 2**149
+    assert weights[2048] == 1897964830752662893014947039204752220690052
+    assert weights[2198] == 1151173860907789265724078430591354064681545
+    assert weights[4048] == 4724
+    digest = hashlib.sha256("\n".join(map(str, weights)).encode()).hexdigest()
+    assert digest == "584332103769bb4c2affef645878ec16036bac90366ae55542993eadef49a0f3"
+
+
+def test_gaussian_columns_add_up_to_the_weights():
+    (table,) = reference.unpack(gaussian_tables())
+    assert reference.weights_of(*table) == gaussian_weights()
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_geometric_columns_add_up_to_the_weights(scale):
+    weights = geometric_weights(scale)
+    assert [sum(digit) for digit in weights] == [2**149, 2**149]
+    packed = reference.unpack(geometric_tables(scale))
+    assert [reference.weights_of(*table) for table in packed] == list(weights)
+
+
+def test_full_columns_are_their_own_alias():
+    thresholds, aliases = alias([2**137] * 4096)
+    assert thresholds == [0] * 4096
+    assert aliases == list(range(4096))
+
+
+def test_tables_are_read_only():
+    with pytest.raises(ValueError, match="read-only"):
+        gaussian_tables().fast[0] = 0
+
+
+# ---------------------------------------------------------------- distance from the ideal law
+
+
+def test_gaussian_total_variation_is_covered():
+    computed = reference.gaussian_variation(gaussian_weights())
+    assert 0.99 * GAUSSIAN_VARIATION < float(computed) <= GAUSSIAN_VARIATION
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_laplace_total_variation_is_covered(scale):
+    computed = reference.laplace_variation(scale, *geometric_weights(scale))
+    assert 0 < float(computed) <= LAPLACE_VARIATION
+
+
+def test_laplace_total_variation_is_covered_at_every_scale():
+    # Rounding down takes less than one of 2**149 chances from each column but the one that gets
+    # them back, in two tables; the tail beyond both digits grows with the scale.
+    rounding = Fraction(2 * 4095, 2**149)
+    tail = math.exp(-(4096**2) / 90000.0)
+    assert float(rounding) + tail <= LAPLACE_VARIATION
+
+
+def test_total_variation_grows_with_the_draws():
+    assert DiscreteGaussian(2048).total_variation(10**9) == 10**9 * GAUSSIAN_VARIATION
+    assert FlooredLaplace(4.0).total_variation(10**9) == 10**9 * LAPLACE_VARIATION
+    assert NoNoise().total_variation(10**9) == 0
+
+
+# ---------------------------------------------------------------- kernel against the twin
+
+
+def test_kernel_equals_its_twin(kernel):
+    add, tables, twin = kernel
+    bits, spare = words(20_000), words(2000, spare=True)
+    cells = np.arange(20_000) - 10_000
+    n_done, n_used = add(bits, spare, tables.fast, tables.slow, cells)
+    assert n_done == 20_000
+    assert 50 < n_used < 1000
+    assert_array_equal(cells, np.arange(20_000) - 10_000 + twin(bits, spare, tables))
+
+
+def test_tiny_spare_buffer_changes_nothing(kernel):
+    add, tables, twin = kernel
+    bits, spare = words(20_000), words(2000, spare=True)
+    cells, n_used, n_calls = add_all(add, tables, bits, spare, buffer=8)
+    assert n_calls > 10
+    assert n_used % 2 == 0
+    assert_array_equal(cells, twin(bits, spare, tables))
+
+
+def test_kernel_stops_before_a_tie_that_it_cannot_resolve(kernel):
+    add, tables, _ = kernel
+    bits, cells = words(20_000), np.zeros(20_000, dtype=np.int64)
+    n_done, n_used = add(bits, words(5, spare=True), tables.fast, tables.slow, cells)
+    assert 0 < n_done < 20_000
+    assert n_used == 0
+    assert not cells[n_done:].any()
+
+
+def test_forced_ties_are_compared_exactly(kernel):
+    """Every field ties; spare words below, at and above the threshold's other 128 bits."""
+    add, tables, twin = kernel
+    packed = reference.unpack(tables)
+    n_fields = 3 if len(packed) == 1 else 2
+    rng, bits, spare = np.random.default_rng(0), [], []
+    for _ in range(3000):
+        word = int(rng.integers(2)) << 63
+        for i in range(n_fields):
+            thresholds, _ = packed[min(i, len(packed) - 1)]
+            column = int(rng.integers(4096))
+            word |= (thresholds[column] >> 128 << 12 | column) << 21 * i
+            rest = (thresholds[column] + int(rng.integers(-1, 2))) % 2**128
+            spare += [rest >> 64, rest % 2**64]
+        bits.append(word)
+    bits, spare = np.array(bits, dtype=np.uint64), np.array(spare, dtype=np.uint64)
+    spare = np.append(spare, np.zeros(6, dtype=np.uint64))
+    cells = np.zeros(3000, dtype=np.int64)
+    assert add(bits, spare, tables.fast, tables.slow, cells) == (3000, 6000 * n_fields)
+    assert_array_equal(cells, twin(bits, spare, tables))
+
+
+def test_a_tie_is_decided_by_the_last_bit():
+    tables = geometric_tables(4.0)
+    thresholds, aliases = reference.unpack(tables)[0]
+    column = next(i for i in range(4096) if thresholds[i] % 2**64 and aliases[i] != i)
+    high_is_zero = 511 << 33  # at scale 4 every column of the high digit gives 0
+    word = thresholds[column] >> 128 << 12 | column | high_is_zero
+    for below, expected in [(1, column), (0, aliases[column])]:
+        rest = thresholds[column] % 2**128 - below
+        spare = np.array([rest >> 64, rest % 2**64, 0, 0, 0, 0], dtype=np.uint64)
+        cells, bits = np.zeros(1, dtype=np.int64), np.array([word], dtype=np.uint64)
+        assert add_laplace(bits, spare, tables.fast, tables.slow, cells) == (1, 2)
+        assert cells[0] == expected
+
+
+def test_kernel_rejects_wrong_shapes(kernel):
+    add, tables, _ = kernel
+    cells = np.zeros(9, dtype=np.int64)
+    with pytest.raises(ValueError, match="9 cells need as many words, got 8"):
+        add(words(8), words(8), tables.fast, tables.slow, cells)
+    with pytest.raises(ValueError, match="tables must have"):
+        add(words(9), words(8), tables.fast[1:], tables.slow, cells)
+
+
+# ---------------------------------------------------------------- mechanisms
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "tables", "twin"),
+    [
+        (DiscreteGaussian(5000), gaussian_tables(), reference.gaussian_draws),
+        (FlooredLaplace(4.0), geometric_tables(4.0), reference.laplace_draws),
+    ],
+    ids=["gaussian", "laplace"],
+)
+def test_mechanism_reads_its_stream_once_and_in_order(mechanism, tables, twin):
+    """More cells than a piece, more ties than a spare piece: nothing reused, nothing skipped."""
+    value = np.arange(60_000).reshape(300, 200)
+    noisy = mechanism(value, Streams.from_random_state(7).reader(Purpose.NOISE, 3))
+    expected = twin(words(60_000, round=3), words(9000, round=3, spare=True), tables)
+    assert noisy.dtype == np.int64
+    assert_array_equal(noisy - value, expected.reshape(300, 200))
+
+
+@pytest.mark.parametrize("mechanism", [DiscreteGaussian(5000), FlooredLaplace(0.05)])
+def test_noise_is_dense_and_leaves_its_argument_alone(mechanism):
+    value = np.zeros((50, 40), dtype=np.int64, order="F")
+    reader = Streams.from_random_state(0).reader(Purpose.NOISE, 0)
+    first, second = mechanism(value, reader), mechanism(value, reader)
+    assert first.shape == (50, 40)
+    assert not value.any()
+    assert (first != second).mean() > 0.4
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3, 0), (1,)])
+@pytest.mark.parametrize("mechanism", [DiscreteGaussian(5000), FlooredLaplace(4.0), NoNoise()])
+def test_odd_shapes(mechanism, shape):
+    reader = Streams.from_random_state(0).reader(Purpose.NOISE, 0)
+    assert mechanism(np.ones(shape, dtype=np.int32), reader).shape == shape
+
+
+@pytest.mark.parametrize("mechanism", [DiscreteGaussian(5000), FlooredLaplace(4.0), NoNoise()])
+def test_floats_are_refused(mechanism):
+    reader = Streams.from_random_state(0).reader(Purpose.NOISE, 0)
+    with pytest.raises(TypeError, match="safe"):
+        mechanism(np.zeros(3), reader)
+
+
+def test_no_noise():
+    value = np.arange(6).reshape(2, 3)
+    noisy = NoNoise()(value, Streams.from_random_state(0).reader(Purpose.NOISE, 0))
+    assert_array_equal(noisy, value)
+    assert noisy is not value
+    assert NoNoise().event == NonPrivate()
+
+
+@pytest.mark.parametrize(
+    ("noise_multiplier", "radius"),
+    [
+        (0.3, 2048250),
+        (1, 614475),
+        (4.837, 127036),
+        (16.686, 36825),
+        (37.3, 16473),
+        (200, 3072),
+        (600, 1024),
+    ],
+)
+def test_radius(noise_multiplier, radius):
+    mechanism = DiscreteGaussian.for_noise_multiplier(noise_multiplier)
+    assert mechanism.radius == mechanism.sensitivity == radius
+    assert mechanism.scale == pytest.approx(SIGMA, rel=1e-15)
+    assert mechanism.event == Gaussian(mechanism.noise_multiplier)
+    assert mechanism.noise_multiplier == pytest.approx(noise_multiplier, rel=1e-3)
+
+
+@given(st.floats(6e-4, 9600))
+def test_radius_is_the_largest_that_gives_the_noise_multiplier(noise_multiplier):
+    radius = DiscreteGaussian.for_noise_multiplier(noise_multiplier).radius
+    exact = Fraction(noise_multiplier) ** 2
+    assert radius**2 * exact <= EVENT_VARIANCE < (radius + 1) ** 2 * exact
+
+
+def test_tiny_noise_multiplier_is_capped():
+    mechanism = DiscreteGaussian.for_noise_multiplier(1e-9)
+    assert mechanism.radius == 2**30
+    assert mechanism.noise_multiplier > 1e-9
+
+
+@pytest.mark.parametrize("noise_multiplier", [0, -1, 9601.2, math.inf, math.nan])
+def test_impossible_noise_multiplier(noise_multiplier):
+    with pytest.raises(ValueError, match=r"above 0 and at most 9601\.1"):
+        DiscreteGaussian.for_noise_multiplier(noise_multiplier)
+
+
+@pytest.mark.parametrize("radius", [0, 63, 2**30 + 1])
+def test_impossible_radius(radius):
+    with pytest.raises(ValueError, match="radius must be from 64"):
+        DiscreteGaussian(radius)
+
+
+def test_several_cells_cost_as_many_events():
+    assert FlooredLaplace(4.0, n_cells=2).event == Repeated(Laplace(4.0), 2)
+    with pytest.raises(ValueError, match="n_cells"):
+        FlooredLaplace(4.0, n_cells=0)
+
+
+def test_radius_is_an_integer():
+    with pytest.raises(TypeError, match="integer"):
+        DiscreteGaussian(2048.5)
+
+
+@pytest.mark.parametrize("scale", [0.0, 0.049, 90001.0, math.inf, math.nan])
+def test_impossible_scale(scale):
+    with pytest.raises(ValueError, match=r"scale must be from 0\.05 to 90000"):
+        FlooredLaplace(scale)
+
+
+def test_laplace_price():
+    mechanism = FlooredLaplace(4.0)
+    assert mechanism.event == Laplace(4.0)
+    assert mechanism.sensitivity == 1
+    assert mechanism.mean == -0.5
+
+
+# ---------------------------------------------------------------- law
+
+
+def gaussian_law(end=int(6 * SIGMA)):
+    values = np.arange(-end, end)
+    law = np.exp(-(values**2) / (2 * SIGMA**2))
+    return values, law / law.sum()
+
+
+def floored_laplace_law(scale):
+    end = int(min(60 * scale + 10, 2**24))
+    values = np.arange(-end, end)
+    return values, np.diff(stats.laplace.cdf(np.arange(-end, end + 1), scale=scale))
+
+
+def p_value(draws, values, law, *, n_bins, modulus):
+    """Chi-square over (quantile bin, remainder); cells of expectation below 10 form one."""
+    quantile = np.minimum(np.cumsum(law) * n_bins, n_bins - 1).astype(np.int64)
+    cell = quantile * modulus + values % modulus
+    expected = np.bincount(cell, weights=law, minlength=n_bins * modulus) * len(draws)
+    inside = draws[(draws >= values[0]) & (draws <= values[-1])] - values[0]
+    observed = np.bincount(cell[inside], minlength=n_bins * modulus)
+    kept = expected >= 10
+    observed = np.append(observed[kept], len(draws) - observed[kept].sum())
+    expected = np.append(expected[kept], len(draws) - expected[kept].sum())
+    if expected[-1] < 10:
+        observed, expected = observed[:-1], expected[:-1]
+    statistic = ((observed - expected) ** 2 / expected).sum()
+    return stats.chi2.sf(statistic, len(expected) - 1)
+
+
+@pytest.mark.parametrize(
+    ("n_bins", "modulus"), [(400, 64), (1, 4096), (10_000, 1)], ids=["both", "low", "shape"]
+)
+def test_gaussian_law(n_bins, modulus):
+    draws = draw(DiscreteGaussian(5000), 10_000_000)
+    assert p_value(draws, *gaussian_law(), n_bins=n_bins, modulus=modulus) > 1e-6
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_each_gaussian_level(level):
+    """One field random, the others held at the center by words that decide without a tie."""
+    tables = gaussian_tables()
+    field = 511 << 12 | 2048
+    value = reference.look_up(field, reference.unpack(tables)[0], spare=iter(()))
+    others = [i for i in range(3) if i != level]
+    held = np.uint64(sum(field << 21 * i for i in others))
+    bits = words(5_000_000) & np.uint64((2**21 - 1) << 21 * level) | held
+    cells = np.zeros(5_000_000, dtype=np.int64)
+    n_done, _ = add_gaussian(bits, words(50_000, spare=True), tables.fast, tables.slow, cells)
+    assert n_done == 5_000_000
+    cells -= sum((value - 2048) * 64**i for i in others)
+    assert not (cells % 64**level).any()
+    values = np.arange(-2048, 2048)
+    law = np.exp(-(values**2) / (2 * 150**2))
+    p = p_value(cells // 64**level, values, law / law.sum(), n_bins=1, modulus=4096)
+    assert p > 1e-6
+
+
+@pytest.mark.parametrize("scale", [0.3, 0.7, 4.0, 1000.5, 30000.0])
+def test_floored_laplace_law(scale):
+    draws = draw(FlooredLaplace(scale), 10_000_000)
+    n_bins, modulus = (1, 4096) if scale < 100 else (400, 64)
+    p = p_value(draws, *floored_laplace_law(scale), n_bins=n_bins, modulus=modulus)
+    assert p > 1e-6
+
+
+def test_floored_laplace_mean():
+    values, law = floored_laplace_law(4.0)
+    assert (values * law).sum() == pytest.approx(FlooredLaplace.mean, abs=1e-12)
+
+
+def test_the_chi_square_sees_wrong_laws():
+    draws = draw(FlooredLaplace(4.0), 10_000_000)
+    wrong_scale = floored_laplace_law(4.02)
+    assert p_value(draws, *wrong_scale, n_bins=1, modulus=4096) < 1e-6
+    values, _ = floored_laplace_law(4.0)
+    symmetric = np.exp(-np.abs(values) / 4.0)
+    assert p_value(draws, values, symmetric / symmetric.sum(), n_bins=1, modulus=4096) < 1e-6
+
+
+@pytest.mark.parametrize("scale", [0.3, 4.0, 1000.5])
+def test_tables_hold_the_floor_of_a_continuous_laplace_variable(scale):
+    low, high = geometric_weights(scale)
+    values, law = floored_laplace_law(scale)
+    for m in [0, 1, 2, 7, 4095, 4096, 8192 + 5]:
+        chances = low[m % 4096] * high[m // 4096]
+        if values[0] <= -1 - m:
+            expected = law[m - values[0]]
+            assert chances / 2**299 == pytest.approx(expected, rel=1e-6, abs=1e-15)
+            assert law[-1 - m - values[0]] == pytest.approx(expected, rel=1e-6, abs=1e-15)

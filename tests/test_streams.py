@@ -1,0 +1,205 @@
+"""The keystream: known answers, disjoint addresses, successive words, secrecy."""
+
+import copy
+import pickle
+import re
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
+
+from dplda._streams import Address, Purpose, Streams, keystream_total_variation
+
+
+@pytest.fixture
+def streams():
+    return Streams.from_random_state(0)
+
+
+# ---------------------------------------------------------------- the cipher
+
+
+def test_published_answer_of_aes_256():
+    """All-zero key and block: NIST's known answer dc95c078a2408989ad48a21492842087."""
+    words = Streams(bytes(32), seeded=True).words(0, 0, 0, 2)
+    assert words.astype("<u8").tobytes().hex() == "dc95c078a2408989ad48a21492842087"
+
+
+@given(
+    key=st.binary(min_size=32, max_size=32),
+    purpose=st.integers(0, 255),
+    round=st.integers(0, 2**32 - 1),
+    block=st.integers(0, 2**40 - 1),
+    spare=st.booleans(),
+)
+def test_words_are_the_encrypted_counter_blocks(key, purpose, round, block, spare):
+    """The layout of the counter, written out a second time as one number."""
+    first = (((purpose << 32 | round) << 40 | block) << 8 | spare) << 40
+    blocks = b"".join((first + i).to_bytes(16, "big") for i in range(600))
+    encryptor = Cipher(algorithms.AES(key), modes.ECB()).encryptor()
+    expected = np.frombuffer(encryptor.update(blocks), dtype="<u8")
+    words = Streams(key, seeded=True).words(purpose, round, block, 1200, spare=spare)
+    assert_array_equal(words, expected)
+
+
+def test_several_pieces_are_one_keystream():
+    address = Address(Purpose.TOPICS, 1)
+    encryptor = Cipher(algorithms.AES(bytes(32)), modes.CTR(address.counter())).encryptor()
+    expected = np.frombuffer(encryptor.update(bytes(8 * 30_001)), dtype="<u8")
+    words = Streams(bytes(32), seeded=True).words(Purpose.TOPICS, 1, 0, 30_001)
+    assert words.dtype == np.uint64
+    assert_array_equal(words, expected)
+
+
+# ---------------------------------------------------------------- addresses
+
+
+def test_counter_blocks_are_unique_and_leave_room():
+    rounds, blocks = [0, 1, 255, 256, 2**32 - 1], [0, 1, 255, 256, 2**32, 2**40 - 1]
+    addresses = list(product([0, 1, 2, 255], rounds, blocks, [False, True]))
+    counters = {Address(*address).counter() for address in addresses}
+    assert len(counters) == len(addresses)
+    assert all(len(counter) == 16 and counter.endswith(bytes(5)) for counter in counters)
+
+
+def test_different_addresses_give_different_words(streams):
+    requests = [(3, 0, 0), (4, 0, 0), (3, 1, 0), (3, 0, 1)]
+    words = [streams.words(*request, 100) for request in requests]
+    words.append(streams.words(3, 0, 0, 100, spare=True))
+    assert len(np.unique(np.concatenate(words))) == 500
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ((256, 0, 0), "purpose must be at least 0 and less than 256, got 256"),
+        ((1, -1, 0), "round must be at least 0 and less than 4294967296, got -1"),
+        ((1, 2**32, 0), "round must be"),
+        ((1, 0, 2**40), "block must be"),
+    ],
+)
+def test_addresses_out_of_range(streams, address, message):
+    with pytest.raises(ValueError, match=message):
+        streams.words(*address, 1)
+    with pytest.raises(ValueError, match=message):
+        streams.reader(*address)
+
+
+@pytest.mark.parametrize("n", [-1, 2**41 + 1])
+def test_no_stream_runs_into_the_next(streams, n):
+    with pytest.raises(ValueError, match="n must be at least 0"):
+        streams.words(Purpose.TOPICS, 0, 0, n)
+
+
+def test_purposes_fit_into_a_byte():
+    assert all(0 < purpose < 256 for purpose in Purpose)
+    # they enter every seeded result
+    assert [Purpose.INITIAL_TABLE, Purpose.MEMBERSHIP, Purpose.TOPICS, Purpose.NOISE] == [
+        1,
+        2,
+        3,
+        4,
+    ]
+
+
+# ---------------------------------------------------------------- requests
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 7, 8191, 8192, 8193])
+def test_a_longer_request_begins_with_the_shorter_one(streams, n):
+    longer = streams.words(Purpose.TOPICS, 2, 5, 20_000)
+    assert_array_equal(streams.words(Purpose.TOPICS, 2, 5, n), longer[:n])
+
+
+def test_reader_goes_on_where_it_was(streams):
+    reader = streams.reader(Purpose.NOISE, 2, 5)
+    pieces = [reader.words(n) for n in (1, 0, 3, 8192, 5, 10_000)]
+    assert_array_equal(np.concatenate(pieces), streams.words(Purpose.NOISE, 2, 5, 18_201))
+
+
+def test_spare_words_do_not_move_the_main_stream(streams):
+    reader = streams.reader(Purpose.NOISE, 2)
+    first, spare, second = reader.words(3), reader.words(5, spare=True), reader.words(3)
+    assert_array_equal(np.append(first, second), streams.words(Purpose.NOISE, 2, 0, 6))
+    assert_array_equal(spare, streams.words(Purpose.NOISE, 2, 0, 5, spare=True))
+
+
+def test_threads_change_nothing(streams):
+    def words(block):
+        return streams.words(Purpose.TOPICS, 0, block, 5000)
+
+    expected = [words(block) for block in range(20)]
+    drawn = streams.n_words
+    with ThreadPoolExecutor(4) as pool:
+        for result, one in zip(pool.map(words, range(20)), expected):
+            assert_array_equal(result, one)
+    assert drawn == 100_000
+    assert streams.n_words == 200_000
+
+
+def test_words_are_counted_by_cipher_blocks(streams):
+    reader = streams.reader(Purpose.NOISE, 0)
+    reader.words(3)
+    reader.words(2, spare=True)
+    streams.words(Purpose.TOPICS, 0, 0, 1)
+    assert streams.n_words == 4 + 2 + 2
+
+
+# ---------------------------------------------------------------- keys
+
+
+def test_same_seed_same_words():
+    one, same = Streams.from_random_state(3), Streams.from_random_state(np.random.RandomState(3))
+    other = Streams.from_random_state(4)
+    words = one.words(Purpose.NOISE, 0, 0, 10)
+    assert_array_equal(words, same.words(Purpose.NOISE, 0, 0, 10))
+    assert (words != other.words(Purpose.NOISE, 0, 0, 10)).all()
+
+
+def test_a_random_state_is_advanced():
+    random_state = np.random.RandomState(3)
+    first, second = Streams.from_random_state(random_state), Streams.from_random_state(random_state)
+    assert (first.words(1, 0, 0, 5) != second.words(1, 0, 0, 5)).all()
+
+
+def test_seeded_words_are_pinned():
+    """A change here changes every seeded result of the package."""
+    words = Streams.from_random_state(0).words(Purpose.NOISE, 1, 2, 2)
+    assert words.tolist() == [4113203039548236472, 1235885307506444523]
+
+
+def test_secret_by_default():
+    secret, other = Streams.from_random_state(None), Streams.from_random_state(None)
+    assert not secret.seeded
+    assert Streams.from_random_state(0).seeded
+    assert (secret.words(1, 0, 0, 5) != other.words(1, 0, 0, 5)).all()
+
+
+def test_key_length():
+    with pytest.raises(ValueError, match="32 bytes, got 16"):
+        Streams(bytes(16), seeded=True)
+
+
+def test_the_key_does_not_leave(streams):
+    assert repr(streams) == "Streams(seeded=True)"
+    for secret in (streams, streams.reader(Purpose.NOISE, 0)):
+        for leak in (pickle.dumps, copy.copy, copy.deepcopy):
+            with pytest.raises(TypeError, match="cannot be pickled"):
+                leak(secret)
+        assert not re.search("[0-9a-f]{32}", repr(secret))
+
+
+# ---------------------------------------------------------------- distance from uniform
+
+
+def test_keystream_total_variation():
+    assert keystream_total_variation(0) == 0
+    assert keystream_total_variation(2**41) == 2.0**-49
+    assert keystream_total_variation(3) == keystream_total_variation(4) == 2.0**-127
+    # 1e9 draws of one word, and two spare words for a tie in 512 of three look-ups each
+    assert keystream_total_variation(int(1.0117e9)) == pytest.approx(3.76e-22, rel=1e-3)
