@@ -117,8 +117,13 @@ class Documents:
         padded = pad(np.zeros((0, n_components))).shape[1]
         return cls(X, uniform_theta(X.shape[0], n_components, padded), np.ones(X.shape[0]), n_jobs)
 
-    def rescale(self, weight: np.ndarray, norm: float) -> None:
-        """Bring each document to norm `norm`, short ones at most `SCALE_UP` times longer."""
+    def rescale(self, weight: np.ndarray, norm: float, mechanism: Any) -> None:
+        """Bring each document to norm `norm`, short ones at most `SCALE_UP` times longer.
+
+        Without noise there is no need to: documents then count with their lengths.
+        """
+        if isinstance(mechanism, NoNoise):
+            return
         lengths = np.sqrt(self.X.multiply(self.X) @ weight.astype(float) ** 2)
         self.scale = np.minimum(SCALE_UP, norm / np.maximum(lengths, norm / SCALE_UP))
 
@@ -245,7 +250,7 @@ def release_word_totals(
     weight = np.ones(documents.X.shape[1])
     totals = weight
     for step, mechanism in enumerate(budget.totals):
-        documents.rescale(weight, contribution_norm)
+        documents.rescale(weight, contribution_norm, mechanism)
         norm, radius = _grid(mechanism, documents, contribution_norm)
         value = documents.sum_words(weight, norm, radius)
         noisy = curator.release(value, mechanism, label=TOTALS, round=step)

@@ -36,13 +36,12 @@ class Corpus:
     @classmethod
     def from_counts(cls, X: sp.csr_array) -> Corpus:
         """Token stream of a CSR count matrix (documents by words)."""
-        counts = X.data.astype(np.int64)
-        n_tokens = int(counts.sum())
-        if n_tokens > MAX_TOKENS:
+        if X.data.sum(dtype=np.float64) > MAX_TOKENS:
             raise ValueError(
-                f"a token-level sampler takes at most {MAX_TOKENS} tokens, got {n_tokens}; "
+                f"a token-level sampler takes at most {MAX_TOKENS} tokens, and X holds more; "
                 "split the corpus, or use a document-level estimator such as SubLDA"
             )
+        counts = X.data.astype(np.int64)
         upto = np.concatenate([[0], np.cumsum(counts)])
         return cls(np.repeat(X.indices, counts).astype(np.int32), upto[X.indptr], X.shape[1])
 
@@ -91,7 +90,7 @@ def check_counts(estimator: Any, X: Any, *, reset: bool) -> sp.csr_array:
         X.data = whole
     X.eliminate_zeros()
     if X.nnz > MAX_TOKENS:
-        raise ValueError(f"X holds {X.nnz} counts, at most {MAX_TOKENS} fit; split the corpus")
+        raise ValueError(f"X may hold at most {MAX_TOKENS} non-zero counts; split the corpus")
     X.indptr = X.indptr.astype(np.int32, copy=False)
     X.indices = X.indices.astype(np.int32, copy=False)
     return X

@@ -109,7 +109,7 @@ def train(
             released = Released.start(totals, weight, estimator.n_components, streams)
             earlier = ()
         else:
-            documents.rescale(released.weight, estimator.contribution_norm)
+            documents.rescale(released.weight, estimator.contribution_norm, budget.totals[1])
             earlier = estimator.privacy_.events
         for _ in rounds(estimator, done + 1, done + n_rounds):
             rows, scale = sample(documents, released, streams)

@@ -58,26 +58,26 @@ def collapsed_sweep(
     """One sweep of exact collapsed Gibbs sampling; all counts are live."""
     cdef Py_ssize_t n_components = totals.shape[0], padded = counts.shape[1]
     cdef Py_ssize_t d, i, k, old, new
-    cdef float beta = <float>topic_word_prior
+    cdef float alpha = <float>doc_topic_prior, beta = <float>topic_word_prior
     cdef double norm = topic_word_prior * counts.shape[0]
     cdef float* weight = &scratch[0, 0]
-    cdef float* document = &scratch[1, 0]        # n_dk + alpha; zero on the padding
+    cdef float* document = &scratch[1, 0]        # n_dk: whole, so that it cannot drift
     cdef float* inverse = &scratch[2, 0]         # 1 / (n_k + V beta)
-    cdef float* factor = &scratch[3, 0]          # their product
+    cdef float* factor = &scratch[3, 0]          # (n_dk + alpha) * inverse; zero on the padding
     cdef int32_t* row
     with nogil:
         for k in range(padded):
-            document[k] = inverse[k] = factor[k] = 0
+            factor[k] = 0
         for k in range(n_components):
             inverse[k] = <float>(1.0 / (totals[k] + norm))
         for d in range(doc_ptr.shape[0] - 1):
             for k in range(n_components):
-                document[k] = <float>doc_topic_prior
+                document[k] = 0
             for i in range(doc_ptr[d], doc_ptr[d + 1]):
                 if topics[i] >= 0:
                     document[topics[i]] += 1
             for k in range(n_components):
-                factor[k] = document[k] * inverse[k]
+                factor[k] = (document[k] + alpha) * inverse[k]
             for i in range(doc_ptr[d], doc_ptr[d + 1]):
                 row = &counts[word[i], 0]
                 old = topics[i]
@@ -86,7 +86,7 @@ def collapsed_sweep(
                     totals[old] -= 1
                     document[old] -= 1
                     inverse[old] = <float>(1.0 / (totals[old] + norm))
-                    factor[old] = document[old] * inverse[old]
+                    factor[old] = (document[old] + alpha) * inverse[old]
                 for k in range(padded):
                     weight[k] = (<float>row[k] + beta) * factor[k]
                 new = pick(weight, padded, bits[i])
@@ -95,7 +95,7 @@ def collapsed_sweep(
                 totals[new] += 1
                 document[new] += 1
                 inverse[new] = <float>(1.0 / (totals[new] + norm))
-                factor[new] = document[new] * inverse[new]
+                factor[new] = (document[new] + alpha) * inverse[new]
 
 
 cdef inline uint64_t uniform_below(
@@ -209,11 +209,12 @@ def frozen_sweep(
 
 def count_words(
     const int32_t[::1] word,             # in
-    const int32_t[::1] topics,           # in
+    const int32_t[::1] topics,           # in: -1 for not yet assigned, which counts nowhere
     int64_t[:, ::1] counts,              # in/out: (n_words, n_components), added to
 ):
     """Add each token to the cell of its word and topic."""
     cdef Py_ssize_t i
     with nogil:
         for i in range(word.shape[0]):
-            counts[word[i], topics[i]] += 1
+            if topics[i] >= 0:
+                counts[word[i], topics[i]] += 1

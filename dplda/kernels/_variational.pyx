@@ -4,7 +4,7 @@ Documents are rows of a CSR matrix, tables are (n_words, padded) with the paddin
 of 8 topics) zero. Rows do not depend on each other, so callers may split them over threads.
 """
 
-from libc.math cimport fabsf, isfinite, sqrt
+from libc.math cimport INFINITY, fabsf, sqrt
 from libc.stdint cimport int32_t, int64_t
 
 
@@ -33,7 +33,7 @@ cdef inline void update_topics(
     for j in range(n):
         row = &phi[word[j], 0]
         share = dot(theta, row, padded)
-        if share > 0:
+        if share > <float>1e-28:     # below it the quotient might overflow
             share = count[j] / share
             for k in range(padded):
                 new[k] += share * row[k]
@@ -90,29 +90,30 @@ cdef double contribution(
     cdef Py_ssize_t j, k, padded = factor.shape[1]
     cdef const float* row
     cdef const float* middle
-    cdef float scale, share, value
+    cdef float scale, share
     cdef double norm = 0
     for j in range(n):
         row = &factor[word[j], 0]
         middle = &center[word[j], 0]
         scale = word_weight[word[j]] * count[j]
         share = dot(theta, row, padded)
-        share = 1 / share if share > 0 else 0
+        share = scale / share if share > 0 else 0
         for k in range(padded):
-            value = scale * (theta[k] * row[k] * share - middle[k])
-            out[j * padded + k] = value
-            norm += <double>value * value
+            out[k] = theta[k] * row[k] * share - scale * middle[k]
+        norm += dot(out, out, padded)
+        out += padded
     return norm
 
 
 cdef int64_t round_to_grid(
-    const float* value, Py_ssize_t size, double scale, int32_t* out
+    const float* value, Py_ssize_t size, float scale, int32_t* out
 ) noexcept nogil:
     """Round value * scale toward zero; returns the integer sum of squares."""
     cdef Py_ssize_t i
     cdef int64_t total = 0
     for i in range(size):
         out[i] = <int32_t>(value[i] * scale)
+    for i in range(size):
         total += <int64_t>out[i] * out[i]
     return total
 
@@ -135,11 +136,14 @@ def add_contributions(
 ):
     """Add each document's clipped contribution, in integers of L2 norm at most `radius`.
 
-    The bound is checked in integers; a contribution that rounding put above it is shrunk and
-    rounded again, and left out if even that is too long, so that the sensitivity holds always.
+    The bound is checked in integers; a contribution that rounding put above it is shrunk a little
+    and rounded again, and left out if even that is too long: the sensitivity holds always.
     """
     cdef Py_ssize_t r, d, j, k, begin, n, padded = theta.shape[1]
-    cdef double length, scale
+    cdef double length, relative
+    cdef float scale
+    cdef int64_t* cell
+    cdef int32_t* share
     cdef int64_t limit = radius * radius
     with nogil:
         for r in range(rows.shape[0]):
@@ -148,16 +152,20 @@ def add_contributions(
             n = indptr[d + 1] - begin
             if n == 0:
                 continue
-            length = doc_scale[d] * sqrt(contribution(
+            length = sqrt(contribution(
                 &indices[begin], &data[begin], n, factor, center, word_weight,
                 &theta[d, 0], &scratch[0]))
-            if not isfinite(length):
+            relative = doc_scale[d] / norm
+            # also false for NaN; inside these bounds no integer below can overflow
+            if not (1e-15 < length < INFINITY and 0 <= relative < INFINITY):
                 continue
-            scale = doc_scale[d] * radius / (norm if length < norm else length)
+            scale = <float>(radius * (relative if relative * length < 1 else 1 / length))
             if round_to_grid(&scratch[0], n * padded, scale, &rounded[0]) > limit:
-                scale *= 1 - 1.0 / (1 << 20)
+                scale *= <float>(1 - 1.0 / 65536)
                 if round_to_grid(&scratch[0], n * padded, scale, &rounded[0]) > limit:
                     continue
             for j in range(n):
+                cell = &total[indices[begin + j], 0]
+                share = &rounded[j * padded]
                 for k in range(padded):
-                    total[indices[begin + j], k] += rounded[j * padded + k]
+                    cell[k] += share[k]

@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import check_array
 
+from dplda._compat import check_non_negative
 from dplda._fold_in import fold_in
 
 
@@ -35,7 +36,9 @@ def split_documents(X: sp.csr_array) -> tuple[sp.csr_array, sp.csr_array]:
     observed, held_out : csr_array of shape (n_docs, n_words)
         They add up to `X`.
     """
-    X = sp.csr_array(X)
+    X = sp.csr_array(X, copy=True)
+    X.sum_duplicates()
+    X.eliminate_zeros()
     counts = X.data.astype(np.int64)
     cell = _mix(X.indices.astype(np.uint64) * np.uint64(2**32) + counts.astype(np.uint64))
     row = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
@@ -52,6 +55,26 @@ def split_documents(X: sp.csr_array) -> tuple[sp.csr_array, sp.csr_array]:
         part.eliminate_zeros()
         parts.append(part)
     return parts[0], parts[1]
+
+
+def _check(components: Any, X: Any) -> tuple[np.ndarray, sp.csr_array]:
+    components = check_array(components, dtype=np.float64, input_name="components")
+    X = sp.csr_array(check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32]))
+    if X.shape[1] != components.shape[1]:
+        raise ValueError(
+            f"X has {X.shape[1]} words and components has {components.shape[1]}; "
+            "vectorize X with the vocabulary that the model was trained on"
+        )
+    check_non_negative(X, "a perplexity (it takes word counts)")
+    if not np.array_equal(np.rint(X.data), X.data):
+        raise ValueError("X must hold whole word counts; pass counts, not tf-idf or frequencies")
+    possible = [(components.sum(axis=axis) > 0).all() for axis in (0, 1)]
+    if not (components.min() >= 0 and all(possible)):
+        raise ValueError(
+            "components must be non-negative, with no topic empty and no word impossible in all "
+            "topics; add a small positive prior to every cell"
+        )
+    return components, X
 
 
 def _log_likelihood(X: sp.csr_array, theta: np.ndarray, components: np.ndarray) -> float:
@@ -75,15 +98,9 @@ def held_out_log_likelihood(
     n_jobs: int | None = None,
 ) -> float:
     """Mean log-likelihood per token; see :func:`held_out_perplexity`. Higher is better."""
-    components = check_array(components, dtype=np.float64, input_name="components")
-    X = sp.csr_array(check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32]))
-    if X.shape[1] != components.shape[1]:
-        raise ValueError(
-            f"X has {X.shape[1]} words and components has {components.shape[1]}; "
-            "vectorize X with the vocabulary that the model was trained on"
-        )
-    if not (components.min() >= 0 and (components.sum(axis=0) > 0).all()):
-        raise ValueError("components must be non-negative, with no word impossible in all topics")
+    components, X = _check(components, X)
+    if not doc_topic_prior > 0:
+        raise ValueError(f"doc_topic_prior must be above 0, got {doc_topic_prior}")
     observed, scored = split_documents(X) if completion else (X, X)
     n_tokens = float(scored.sum())
     if n_tokens == 0:

@@ -29,6 +29,7 @@ from dplda.privacy._events import (
     Repeated,
 )
 from dplda.privacy._renyi import FloatArray, renyi_divergence
+from dplda.privacy._sampled_gaussian import REACH, sampled_gaussian_distribution
 
 Groups: TypeAlias = tuple[tuple[Event, int], ...]
 
@@ -41,8 +42,8 @@ _INTEGER_ORDERS = np.array([*range(2, 65), 80, 96, 128, 192, 256, 512, 1024], dt
 _FINE_INTERVAL, _INTERVAL, _COARSEST_INTERVAL = 1e-4, 1e-3, 1e-2
 _FINE_BELOW_EPSILON = 3.0
 _MAX_GRID_POINTS = 1_000_000
-# A Gaussian tail is cut at mass exp(-50), ten standard deviations from the center.
-_GAUSSIAN_REACH = 10.0
+# Below this delta, the rounding errors of the convolutions would show.
+_LEAST_DELTA = 1e-10
 
 
 def grouped(events: Event | Iterable[Event]) -> Groups:
@@ -156,17 +157,20 @@ def renyi_epsilon(groups: Groups, delta: float) -> float:
 def loss_distribution_epsilon(groups: Groups, delta: float, known: float) -> float:
     """Composed privacy loss distributions on a grid; `known` is any valid epsilon so far.
 
-    Infinite if an event has no such distribution, or if the grid would be too large.
+    Infinite if an event has no such distribution, the grid would be too large, or delta is
+    too small for floating-point convolutions.
     """
     interval = _grid_interval(groups, known)
-    if interval is None:
+    if interval is None or delta < _LEAST_DELTA:
         return math.inf
     return float(_composed(groups, interval).get_epsilon_for_delta(delta))
 
 
 def _grid_interval(groups: Groups, known: float) -> float | None:
+    """The finest grid that is worth its time and fits into memory, None if even the coarsest
+    does not."""
     widest = max(_reach(event) for event, _ in groups)
-    width = max(widest, 5.0 * known)
+    width = max(widest, min(5.0 * known, sum(_composed_reach(*group) for group in groups)))
     if width == math.inf:
         return None
     interval = _FINE_INTERVAL if known <= _FINE_BELOW_EPSILON else _INTERVAL
@@ -179,11 +183,22 @@ def _reach(event: Event) -> float:
     """Length of the range of one event's privacy loss; infinite if it has no distribution."""
     match event:
         case Gaussian(s) | PoissonSampled(_, Gaussian(s)):
-            return (1.0 / s + 2.0 * _GAUSSIAN_REACH) / s
+            return (1.0 / s + 2.0 * REACH) / s
         case Laplace() | RandomizedResponse():
             return 2.0 * _pure(event)
         case _:
             return math.inf
+
+
+def _composed_reach(event: Event, count: int) -> float:
+    """Rough length after composition: time and memory depend on it, validity does not."""
+    match event:
+        case PoissonSampled(q, Gaussian(s)):
+            often = q * count
+            often = math.ceil(often + 8.0 * math.sqrt(often) + 1.0)
+            return 1.5 * (0.5 * often / s + REACH * math.sqrt(often)) / s
+        case _:
+            return count * _reach(event)
 
 
 def _composed(groups: Groups, interval: float) -> pld.PrivacyLossDistribution:
@@ -208,7 +223,7 @@ def _distribution(event: Event, count: int, interval: float) -> pld.PrivacyLossD
         case Gaussian(noise_multiplier):
             return pld.from_gaussian_mechanism(noise_multiplier / math.sqrt(count), **grid)
         case PoissonSampled(q, Gaussian(noise_multiplier)):
-            once = pld.from_gaussian_mechanism(noise_multiplier, sampling_prob=q, **grid)
+            once = sampled_gaussian_distribution(noise_multiplier, q, interval)
         case Laplace(scale):
             once = pld.from_laplace_mechanism(scale, **grid)
         case RandomizedResponse(flip, n_buckets):

@@ -1,0 +1,23 @@
+"""Colors, and the import of matplotlib when it is needed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+# Colors of Okabe and Ito, which color-blind readers can tell apart; every series also differs
+# in its marker.
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+MARKERS = ("o", "s", "^", "D", "v", "P")
+DASHES = (":", "--", "-.")
+GRAY = "#595959"
+
+
+def import_pyplot(caller: str) -> Any:
+    """matplotlib.pyplot, or an error that says how to get it."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError(
+            f"{caller} needs matplotlib; install it with: pip install 'dplda[plot]'"
+        ) from error
+    return plt

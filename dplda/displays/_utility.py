@@ -1,0 +1,204 @@
+"""Perplexity or score against epsilon."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from dplda.displays._style import COLORS, DASHES, GRAY, MARKERS, import_pyplot
+
+Curves = Mapping[str, Mapping[float, Sequence[float]]]
+
+
+class PrivacyUtilityDisplay:
+    """Perplexity or score against epsilon, with lines for what is not private.
+
+    Use :meth:`from_estimators` or :meth:`from_search`. Every point is a fit: epsilons of fits on
+    the same private documents add up (see :class:`~dplda.privacy.Ledger`), and their values on
+    private documents are releases that no epsilon covers. Draw it for public or synthetic data.
+
+    Parameters
+    ----------
+    curves : dict of str to dict of float to list of float
+        For each label, the values at each epsilon. Several values become their mean and a bar
+        from the least to the greatest; values at epsilon ``inf`` a horizontal line.
+    references : dict of str to float, default=None
+        Horizontal lines, as ``{"unigram": 1266.0}``.
+    value_name, epsilon_name : str
+        Labels of the axes.
+
+    Attributes
+    ----------
+    figure_ : matplotlib Figure
+    ax_ : matplotlib Axes
+    """
+
+    def __init__(
+        self,
+        curves: Curves,
+        *,
+        references: Mapping[str, float] | None = None,
+        value_name: str = "held-out perplexity",
+        epsilon_name: str = "epsilon",
+    ) -> None:
+        self.curves = curves
+        self.references = dict(references or {})
+        self.value_name = value_name
+        self.epsilon_name = epsilon_name
+
+    @classmethod
+    def from_estimators(
+        cls,
+        estimators: Iterable[Any],
+        X: Any,
+        *,
+        references: Mapping[str, float] | None = None,
+        ax: Any = None,
+    ) -> PrivacyUtilityDisplay:
+        """Held-out perplexity of fitted models against their `epsilon_`.
+
+        Parameters
+        ----------
+        estimators : iterable of fitted topic models
+            Models of one class and one unit of privacy are one curve, models that are not
+            private a horizontal line.
+        X : {array-like, sparse matrix} of shape (n_docs, n_words)
+            Documents that none of the models was fitted on.
+        references : dict of str to float, default=None
+            Further horizontal lines, as ``{"unigram": unigram_perplexity(X_train, X)}``.
+        ax : matplotlib Axes, default=None
+            None makes a figure.
+
+        Returns
+        -------
+        display : PrivacyUtilityDisplay
+        """
+        curves: dict[str, dict[float, list[float]]] = {}
+        deltas = set()
+        for estimator in estimators:
+            epsilon, name = float(estimator.epsilon_), type(estimator).__name__
+            private = math.isfinite(epsilon)
+            label = f"{name}, one {estimator.privacy_.unit}" if private else f"{name}, not private"
+            values = curves.setdefault(label, {}).setdefault(epsilon, [])
+            values.append(estimator.perplexity(X))
+            if private:
+                deltas.add(float(estimator.delta_))
+        at = f" at delta = {deltas.pop():.2g}" if len(deltas) == 1 else ""
+        return cls(curves, references=references, epsilon_name=f"epsilon{at}").plot(ax)
+
+    @classmethod
+    def from_search(
+        cls,
+        search: Any,
+        *,
+        references: Mapping[str, float] | None = None,
+        ax: Any = None,
+    ) -> PrivacyUtilityDisplay:
+        """Test scores of a grid search over `epsilon`; one curve for each other setting.
+
+        Parameters
+        ----------
+        search : fitted GridSearchCV or the like
+            One of its parameters is, or ends in, ``epsilon``.
+        references : dict of str to float, default=None
+            Horizontal lines, in the units of the score.
+        ax : matplotlib Axes, default=None
+            None makes a figure.
+
+        Returns
+        -------
+        display : PrivacyUtilityDisplay
+
+        Raises
+        ------
+        ValueError
+            If the search did not vary epsilon.
+        """
+        check_is_fitted(search)
+        results = search.cv_results_
+        key = _epsilon_parameter(results["params"])
+        splits = np.array([results[f"split{i}_test_score"] for i in range(search.n_splits_)])
+        curves: dict[str, dict[float, list[float]]] = {}
+        for scores, setting in zip(splits.T, results["params"]):
+            others = {name: value for name, value in setting.items() if name != key}
+            label = ", ".join(f"{name.split('__')[-1]} = {value}" for name, value in others.items())
+            curve = curves.setdefault(label or "all folds", {})
+            curve.setdefault(float(setting[key]), []).extend(scores.tolist())
+        return cls(
+            curves,
+            references=references,
+            value_name="test score",
+            epsilon_name="epsilon of each fit",
+        ).plot(ax)
+
+    def plot(self, ax: Any = None) -> PrivacyUtilityDisplay:
+        """Draw.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            None makes a figure.
+
+        Returns
+        -------
+        self : PrivacyUtilityDisplay
+
+        Raises
+        ------
+        ImportError
+            Without matplotlib.
+        """
+        plt = import_pyplot("PrivacyUtilityDisplay.plot")
+        if ax is None:
+            _, ax = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
+        self.ax_, self.figure_ = ax, ax.figure
+        lines = dict(self.references)
+        for i, (label, curve) in enumerate(self.curves.items()):
+            private = {epsilon: curve[epsilon] for epsilon in sorted(curve) if epsilon < math.inf}
+            if private:
+                self._draw_curve(label, private, i)
+            if math.inf in curve:
+                name = f"{label}, not private" if private else label
+                lines[name] = float(np.mean(curve[math.inf]))
+        for i, (label, value) in enumerate(lines.items()):
+            ax.axhline(value, color=GRAY, linestyle=DASHES[i % len(DASHES)], label=label)
+        self._finish()
+        return self
+
+    def _draw_curve(self, label: str, curve: Mapping[float, Sequence[float]], i: int) -> None:
+        mean = np.array([np.mean(values) for values in curve.values()])
+        below = mean - [np.min(values) for values in curve.values()]
+        above = [np.max(values) for values in curve.values()] - mean
+        self.ax_.errorbar(
+            list(curve), mean, yerr=np.maximum([below, above], 0), label=label, capsize=3,
+            color=COLORS[i % len(COLORS)], marker=MARKERS[i % len(MARKERS)],
+        )  # fmt: skip
+
+    def _finish(self) -> None:
+        axes = self.ax_
+        epsilons = sorted({e for curve in self.curves.values() for e in curve if e < math.inf})
+        if epsilons:
+            axes.set_xscale("log")
+            axes.set_xticks(epsilons, [f"{epsilon:.3g}" for epsilon in epsilons])
+            axes.set_xticks([], minor=True)
+        axes.set_xlabel(f"{self.epsilon_name} (logarithmic; less is more private)")
+        axes.set_ylabel(self.value_name)
+        axes.set_title("Utility against privacy", loc="left")
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(axis="y", color="0.9")
+        axes.set_axisbelow(True)
+        axes.legend(frameon=False)
+
+
+def _epsilon_parameter(settings: Sequence[Mapping[str, Any]]) -> str:
+    names = [name for name in settings[0] if name.split("__")[-1] == "epsilon"]
+    if len(names) != 1:
+        raise ValueError(
+            f"the search must vary one parameter called epsilon, got {sorted(settings[0])}; "
+            "put for instance 'epsilon': [1.0, 4.0] into param_grid"
+        )
+    return names[0]

@@ -1,0 +1,382 @@
+"""What all estimators promise: input, determinism, secrets, ledger, pipelines, progress."""
+
+import math
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+
+from dplda import HDPLDA, GibbsLDA, SubLDA
+from dplda.datasets import make_topic_corpus
+from dplda.metrics import unigram_perplexity
+from dplda.privacy import BudgetError, Ledger, SeededNoiseWarning
+
+K = 4
+PRIVATE = [
+    SubLDA(K, epsilon=3.0, max_iter=6),
+    SubLDA(K, noise_multiplier=1.5, subsampling_ratio=0.4, adaptive=True, max_iter=6),
+    HDPLDA(K, noise_epsilon=1.0, count_clip=1.0, topic_word_prior=0.5, max_iter=6),
+    HDPLDA(K, noise="gaussian", epsilon=20.0, max_iter=6),
+    HDPLDA(K, privacy_unit="document", epsilon=3.0, max_iter=6),
+]
+ALL = [GibbsLDA(K, max_iter=6), *PRIVATE]
+every = pytest.mark.parametrize("estimator", ALL, ids=repr)
+every_private = pytest.mark.parametrize("estimator", PRIVATE, ids=repr)
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    return make_topic_corpus(137, 40, K, doc_length=50, random_state=0).data
+
+
+def fit_seeded(estimator, X, **parameters):
+    estimator = clone(estimator).set_params(random_state=3, **parameters)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SeededNoiseWarning)
+        return estimator.fit(X)
+
+
+@every
+def test_same_seed_same_model_whatever_the_number_of_jobs(estimator, corpus, monkeypatch):
+    monkeypatch.setattr("dplda._gibbs.BLOCK_TOKENS", 500)  # several blocks of documents
+    one, two = (fit_seeded(estimator, corpus, n_jobs=n) for n in (1, 2))
+    np.testing.assert_array_equal(one.components_, two.components_)
+    np.testing.assert_array_equal(one.transform(corpus), two.transform(corpus))
+
+
+@every
+def test_without_a_seed_every_fit_differs(estimator, corpus):
+    first, second = (clone(estimator).fit(corpus).components_ for _ in range(2))
+    assert not np.array_equal(first, second)
+
+
+@every_private
+def test_a_seed_warns_and_is_recorded(estimator, corpus):
+    with pytest.warns(SeededNoiseWarning, match="random_state"):
+        seeded = clone(estimator).set_params(random_state=0).fit(corpus)
+    assert seeded.privacy_.seeded
+    assert "seed" in str(seeded.privacy_)
+    assert not clone(estimator).fit(corpus).privacy_.seeded
+
+
+@every_private
+def test_epsilon_is_that_of_the_guarantee(estimator, corpus):
+    model = clone(estimator).fit(corpus)
+    assert 0 < model.epsilon_ < math.inf
+    assert model.epsilon_ == model.privacy_.epsilon
+    assert model.delta_ == model.delta == model.privacy_.delta
+    assert model.get_epsilon(1e-3) < model.epsilon_ == model.get_epsilon(model.delta)
+    if estimator.epsilon is not None:
+        assert 0.99 * estimator.epsilon < model.epsilon_ <= estimator.epsilon
+
+
+@every
+def test_rows_of_transform_do_not_depend_on_each_other(estimator, corpus):
+    model = clone(estimator).fit(corpus)
+    theta = model.transform(corpus)
+    np.testing.assert_allclose(theta.sum(axis=1), 1)
+    assert theta.min() > 0
+    order = np.random.RandomState(0).permutation(corpus.shape[0])
+    np.testing.assert_array_equal(model.transform(corpus[order]), theta[order])
+    np.testing.assert_array_equal(model.transform(corpus[[17]]), theta[[17]])
+
+
+def arrays_in(value, seen):
+    """All arrays that can be reached from a value."""
+    if id(value) in seen:
+        return
+    seen.add(id(value))
+    if isinstance(value, np.ndarray):
+        yield value
+    elif sp.issparse(value):
+        yield from (value.data, value.indices)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from arrays_in(item, seen)
+    else:
+        for item in (value if isinstance(value, dict) else getattr(value, "__dict__", {})).values():
+            yield from arrays_in(item, seen)
+
+
+@every
+def test_nothing_of_the_fitted_model_has_the_size_of_the_data(estimator, corpus):
+    model = pickle.loads(pickle.dumps(clone(estimator).fit(corpus)))
+    private = {corpus.shape[0], corpus.shape[0] + 1, int(corpus.sum()), corpus.nnz}
+    found = list(arrays_in(model.__dict__, set()))
+    assert any(array.shape == (K, 40) for array in found)
+    assert not [a.shape for a in found if private & {*a.shape, a.size}]
+
+
+@every
+def test_pickle_transforms_alike(estimator, corpus):
+    model = clone(estimator).fit(corpus)
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(model.transform(corpus), again.transform(corpus))
+    assert again.privacy_ == model.privacy_
+
+
+@every
+def test_partial_fit_goes_on(estimator, corpus):
+    model = clone(estimator).fit(corpus)
+    epsilon, n_iter, table = model.epsilon_, model.n_iter_, model.components_
+    model.partial_fit(corpus[:50])
+    assert model.n_iter_ > n_iter
+    assert model.epsilon_ > epsilon or epsilon == math.inf
+    assert not np.array_equal(model.components_, table)
+    with pytest.raises(ValueError, match="40"):
+        model.partial_fit(corpus[:, :30])
+
+
+@every
+def test_empty_documents_and_empty_corpora(estimator, corpus):
+    X = sp.vstack([corpus[:60], sp.csr_array((3, 40), dtype=int)])
+    model = clone(estimator).fit(X)
+    np.testing.assert_allclose(model.transform(X)[-3:], 1 / K, rtol=1e-6)
+    empty = clone(estimator).fit(np.zeros((5, 40)))
+    assert np.isfinite(empty.components_).all()
+    assert (empty.components_ > 0).all()
+    with pytest.raises(ValueError, match="no words"):
+        empty.score(np.zeros((5, 40)))
+
+
+@every
+def test_score_is_the_log_of_the_perplexity(estimator, corpus):
+    model = clone(estimator).fit(corpus)
+    assert model.perplexity(corpus) == pytest.approx(math.exp(-model.score(corpus)))
+    assert model.perplexity(corpus, completion=False) < model.perplexity(corpus)
+
+
+@every
+def test_bad_counts(estimator, corpus):
+    X = corpus.toarray().astype(float)
+    bad = {"Negative": -1.0, "NaN": np.nan, "infinity": np.inf}
+    for message, value in bad.items():
+        Y = X.copy()
+        Y[5, 7] = value
+        with pytest.raises(ValueError, match=message):
+            clone(estimator).fit(Y)
+    for texts in (["a text", "another"], "a text", np.array(["a text", "b"])):
+        with pytest.raises(ValueError, match="CountVectorizer"):
+            clone(estimator).fit(texts)
+    model = clone(estimator).fit(X)
+    with pytest.raises(ValueError, match=r"30 features.*40 features"):
+        model.transform(X[:, :30])
+    with pytest.warns(UserWarning, match="not whole") as record:
+        clone(estimator).fit(X + 0.25)
+    assert len(record) == 1
+    with pytest.raises(NotFittedError):
+        clone(estimator).transform(X)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "parameters", "message"),
+    [
+        (SubLDA(), {}, "exactly one of epsilon or noise_multiplier, got neither"),
+        (SubLDA(), {"epsilon": 1.0, "noise_multiplier": 2.0}, "got epsilon and noise_multiplier"),
+        (SubLDA(), {"epsilon": 0.0}, "epsilon"),
+        (SubLDA(), {"epsilon": -1.0}, "epsilon"),
+        (SubLDA(), {"epsilon": float("nan")}, "epsilon"),
+        (SubLDA(epsilon=1.0), {"delta": 0.0}, "delta"),
+        (SubLDA(epsilon=1.0), {"delta": 1.0}, "delta"),
+        (SubLDA(epsilon=1.0), {"subsampling_ratio": 0.0}, "subsampling_ratio"),
+        (SubLDA(epsilon=1.0), {"subsampling_ratio": 1.5}, "subsampling_ratio"),
+        (SubLDA(epsilon=1.0), {"n_components": 0}, "n_components"),
+        (SubLDA(epsilon=1.0), {"doc_topic_prior": 0.0}, "doc_topic_prior"),
+        (SubLDA(epsilon=1.0), {"topic_word_prior": -0.1}, "topic_word_prior"),
+        (SubLDA(epsilon=1.0), {"max_iter": 0}, "max_iter"),
+        (SubLDA(epsilon=1.0), {"boost": 0.5}, "boost"),
+        (SubLDA(epsilon=1.0), {"word_total_share": 1.0}, "word_total_share"),
+        (SubLDA(epsilon=1.0), {"contribution_norm": 0.0}, "contribution_norm"),
+        (HDPLDA(), {}, "exactly one of epsilon or noise_epsilon or noise_multiplier, got none"),
+        (HDPLDA(), {"noise_epsilon": 1.0}, "give count_clip together with noise_epsilon"),
+        (HDPLDA(), {"epsilon": 1.0, "count_clip": 1.0}, "not with epsilon"),
+        (HDPLDA(), {"noise_multiplier": 1.0, "count_clip": 1.0}, "with noise='laplace' give"),
+        (HDPLDA(epsilon=1.0), {"n_components": 3000}, "2048"),
+        (HDPLDA(noise_epsilon=1.0), {"count_clip": 1e9}, "protects nothing"),
+        (HDPLDA(epsilon=1.0), {"privacy_unit": "sentence"}, "privacy_unit"),
+        (HDPLDA(privacy_unit="document"), {"noise_epsilon": 1.0}, "belong to privacy_unit='word'"),
+    ],
+)
+def test_bad_parameters(estimator, parameters, message, corpus):
+    with pytest.raises(ValueError, match=message):
+        clone(estimator).set_params(**parameters).fit(corpus)
+
+
+@every_private
+def test_epsilon_inf_is_no_privacy_and_better(estimator, corpus):
+    free = clone(estimator).set_params(
+        epsilon=math.inf, noise_multiplier=None, max_iter=30,
+        **({"noise_epsilon": None, "count_clip": None} if isinstance(estimator, HDPLDA) else {}),
+    ).fit(corpus)  # fmt: skip
+    assert free.epsilon_ == free.privacy_.epsilon == math.inf
+    assert "no privacy guarantee" in str(free.privacy_)
+    assert free.perplexity(corpus) < 0.8 * unigram_perplexity(corpus, corpus)
+
+
+class Forbidden(np.ndarray):
+    """Data that nobody may read."""
+
+    def __array_finalize__(self, parent):
+        self.read = False
+
+    def __array_ufunc__(self, *args, **kwargs):
+        raise AssertionError("the data were read")
+
+    __array_function__ = __array_ufunc__
+
+
+@every_private
+def test_a_fit_over_budget_reads_no_data(estimator, corpus):
+    ledger = Ledger(epsilon=0.5)
+    X = corpus.toarray().astype(float).view(Forbidden)
+    with pytest.raises(BudgetError, match=r"of 0\.5"):
+        clone(estimator).set_params(ledger=ledger).fit(X)
+    assert ledger.entries() == []
+    with pytest.raises(AssertionError, match="were read"):  # the trap works
+        clone(estimator).fit(X)
+
+
+@every_private
+def test_ledger_counts_every_fit(estimator, corpus):
+    ledger = Ledger(epsilon=200.0, delta=estimator.delta)
+    model = clone(estimator).set_params(ledger=ledger)
+    assert model.ledger is ledger
+    model.fit(corpus)
+    assert ledger.epsilon_spent == pytest.approx(model.epsilon_, rel=1e-3)
+    spent = ledger.epsilon_spent
+    model.partial_fit(corpus)
+    clone(model).fit(corpus)
+    assert [entry.status for entry in ledger.entries()] == ["confirmed"] * 3
+    assert ledger.epsilon_spent > spent
+    assert {entry.label for entry in ledger.entries()} == {type(estimator).__name__}
+
+
+@every_private
+def test_bad_data_cost_nothing(estimator, corpus):
+    ledger = Ledger(epsilon=200.0)
+    with pytest.raises(ValueError, match="Negative"):
+        clone(estimator).set_params(ledger=ledger).fit(-corpus)
+    assert [entry.status for entry in ledger.entries()] == ["canceled"]
+    assert ledger.epsilon_spent == 0
+
+
+def test_a_fit_that_fails_after_a_release_has_spent(corpus, monkeypatch):
+    def fail(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dplda._centered.Released.add", fail)
+    ledger = Ledger(epsilon=5.0)
+    with pytest.raises(KeyboardInterrupt):
+        SubLDA(K, epsilon=3.0, max_iter=4, ledger=ledger).fit(corpus)
+    assert [entry.status for entry in ledger.entries()] == ["reserved"]
+    assert ledger.epsilon_spent == pytest.approx(3.0, rel=1e-2)
+
+
+TEXTS = [
+    "the cat sat with the other cat near the dog",
+    "stocks fell as the bank sold bonds and stocks",
+    "the dog chased a cat and a dog",
+    "bonds rose and the bank bought stocks",
+] * 30
+WORDS = ["cat", "dog", "sat", "chased", "stocks", "bank", "bonds", "rose", "fell"]
+
+
+def test_pipeline_and_grid_search_over_epsilon_and_ratio(tmp_path):
+    path = tmp_path / "privacy.sqlite"
+    Ledger(path, epsilon=1000.0)
+    pipeline = make_pipeline(
+        CountVectorizer(vocabulary=WORDS),
+        SubLDA(2, epsilon=1.0, max_iter=5, ledger=str(path)),
+        LogisticRegression(),
+    )
+    grid = {"sublda__epsilon": [1.0, 50.0], "sublda__subsampling_ratio": [0.5, 1.0]}
+    search = GridSearchCV(pipeline, grid, cv=2, n_jobs=2).fit(TEXTS, [0, 1, 0, 1] * 30)
+    ledger = Ledger(path)
+    assert len(ledger.entries()) == 4 * 2 + 1
+    assert ledger.epsilon_spent > 4 * search.best_estimator_["sublda"].epsilon_ / 2
+    assert search.best_score_ > 0.5
+    assert search.predict(["cat and dog"]).shape == (1,)
+
+
+def test_grid_search_with_a_ledger_object(corpus):
+    ledger = Ledger(epsilon=1000.0)
+    search = GridSearchCV(SubLDA(2, max_iter=4, ledger=ledger), {"epsilon": [1.0, 2.0]}, cv=2)
+    search.fit(corpus)  # the score is the estimator's own
+    assert len(ledger.entries()) == 5
+
+
+@every
+def test_feature_names_and_pandas_output(estimator, corpus):
+    model = clone(estimator).set_output(transform="pandas").fit(corpus)
+    frame = model.transform(corpus)
+    name = type(estimator).__name__.lower()
+    assert list(frame.columns) == list(model.get_feature_names_out()) == [
+        f"{name}{k}" for k in range(K)
+    ]
+
+
+@every
+def test_progress(estimator, corpus, capsys, monkeypatch):
+    clone(estimator).set_params(verbose=1).fit(corpus)
+    assert "6/6" in capsys.readouterr().err  # tqdm
+    monkeypatch.setitem(__import__("sys").modules, "tqdm.auto", None)
+    clone(estimator).set_params(verbose=1).fit(corpus)
+    assert "round 6 of 6" in capsys.readouterr().out
+    clone(estimator).fit(corpus)
+    assert capsys.readouterr() == ("", "")
+
+
+class Watcher:
+    """A callback that keeps what it is shown."""
+
+    def __init__(self):
+        self.rounds, self.shown = 0, []
+
+    def setup(self, estimator, context):
+        pass
+
+    def teardown(self, estimator, context):
+        pass
+
+    def on_fit_task_begin(self, estimator, context, *, X, y, fitted_estimator):
+        self.shown += [X, y, fitted_estimator]
+
+    def on_fit_task_end(self, estimator, context, *, X, y, fitted_estimator):
+        self.rounds += context.task_name == "round"
+        self.shown += [X, y, fitted_estimator]
+        return True  # asks to stop, and is not heard
+
+
+@every
+def test_callbacks_see_rounds_and_no_data(estimator, corpus):
+    pytest.importorskip("sklearn.callback", reason="this scikit-learn has no callbacks")
+    watcher = Watcher()
+    clone(estimator).set_callbacks(watcher).fit(corpus)
+    assert watcher.rounds == 6
+    assert set(watcher.shown) == {None}
+
+
+@every
+def test_int64_indices_are_fine(estimator, corpus):
+    X = sp.csr_array(corpus)
+    X.indices, X.indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
+    np.testing.assert_array_equal(
+        fit_seeded(estimator, X).components_, fit_seeded(estimator, corpus).components_
+    )
+
+
+@every
+def test_input_is_left_alone(estimator, corpus):
+    X = sp.csr_array((np.array([1.0, 0.0, 2.0, 3.0]), [3, 2, 1, 1], [0, 2, 4]), shape=(2, 40))
+    before = [X.data.copy(), X.indices.copy(), X.indptr.copy()]
+    clone(estimator).fit(X)
+    for old, new in zip(before, (X.data, X.indices, X.indptr)):
+        np.testing.assert_array_equal(old, new)
