@@ -24,6 +24,7 @@ from dplda.privacy import Curator, DiscreteGaussian, NoNoise
 INNER_STEPS = 7
 SCALE_UP = 5.0  # short documents count at most five times
 FIRST_TOTALS = 0.3  # of the budget for word totals, the unweighted release that sets the weights
+LARGEST_TOTALS = 5000.0  # as a noise multiplier: they are then useless, and cost next to nothing
 
 TOTALS = "word totals"
 COUNTS = "word-topic counts"
@@ -87,6 +88,7 @@ class Budget:
         precision = _rounds_precision(noise_multiplier, max_iter, subsampling_ratio)
         precision *= word_total_share / (1 - word_total_share)
         totals = 1 / np.sqrt(precision * np.array([FIRST_TOTALS, 1 - FIRST_TOTALS]))
+        totals = np.minimum(totals, LARGEST_TOTALS)
         gaussian = DiscreteGaussian.for_noise_multiplier
         return cls(
             [gaussian(float(m)) for m in totals],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from dataclasses import dataclass
 from typing import Any
@@ -49,11 +50,20 @@ class Corpus:
     def n_tokens(self) -> int:
         return len(self.word)
 
+    def shuffled(self, keys: npt.NDArray[np.uint64]) -> Corpus:
+        """The tokens of each document in the order of random keys, shape (2, n_tokens).
+
+        A count matrix has no positions, and an order by word would move many tokens when one word
+        is replaced. Keys of 128 bits give every order the same probability, up to ties.
+        """
+        document = np.repeat(np.arange(len(self.doc_ptr) - 1), np.diff(self.doc_ptr))
+        return Corpus(self.word[np.lexsort((*keys, document))], self.doc_ptr, self.n_words)
+
     def blocks(self, n_tokens: int) -> list[Corpus]:
         """Whole documents in blocks of about `n_tokens`, the same whatever the number of jobs."""
         bounds = np.searchsorted(self.doc_ptr, np.arange(0, self.n_tokens, n_tokens))
         edges = np.unique(np.concatenate([bounds, [len(self.doc_ptr) - 1]]))
-        return [self._documents(a, b) for a, b in zip(edges[:-1], edges[1:])]
+        return [self._documents(a, b) for a, b in itertools.pairwise(edges)]
 
     def _documents(self, first: int, last: int) -> Corpus:
         ptr = self.doc_ptr[first : last + 1]

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-# A cell's count is its word's total times its topic's share times one of these factors.
+# A cell's count is its word's total times its topic's share times about one of these factors.
 FACTORS = np.array([0, 0.03, 0.1, 0.25, 0.5, 0.75, 1, 1.4, 2, 3, 4.5, 7, 11, 18], np.float32)
+SPREAD = np.float32(0.25)
 N_BINS = 6
 FIRST_STEPS, NEXT_STEPS, LAST_STEPS = 8, 2, 30
 
@@ -18,8 +19,9 @@ FIRST_STEPS, NEXT_STEPS, LAST_STEPS = 8, 2, 30
 def smooth_totals(noisy: np.ndarray, noise_scale: np.ndarray) -> np.ndarray:
     """Posterior means of word totals under a prior learned from all of them.
 
-    The prior lives on 40 points between a hundredth and sixty times the mean total and is fitted
-    by 50 steps of expectation-maximization (the nonparametric maximum-likelihood estimate).
+    The prior is a mixture of 40 normal distributions, centered from a hundredth of the mean total
+    to sixty times it (or the largest total), each as wide as half its distance from the next. Its
+    weights are fitted by 50 steps of expectation-maximization.
 
     Parameters
     ----------
@@ -36,15 +38,18 @@ def smooth_totals(noisy: np.ndarray, noise_scale: np.ndarray) -> np.ndarray:
     if not noise_scale.any():
         return np.maximum(noisy, 1e-12 * max(1.0, noisy.sum()))
     mean = max(float(noisy.mean()), 0.01 * float(noise_scale.mean()))
-    grid = np.geomspace(mean / 100, mean * 60, 40)
-    log_likelihood = -0.5 * ((noisy[:, None] - grid) / noise_scale[:, None]) ** 2
+    grid = np.geomspace(mean / 100, max(mean * 60, float(noisy.max())), 40)
+    spread = (0.5 * np.log(grid[1] / grid[0]) * grid) ** 2
+    variance = noise_scale[:, None] ** 2 + spread
+    log_likelihood = -0.5 * ((noisy[:, None] - grid) ** 2 / variance + np.log(variance))
     likelihood = np.exp(log_likelihood - log_likelihood.max(axis=1, keepdims=True))
     prior = np.full(len(grid), 1 / len(grid))
     for _ in range(50):
         joint = likelihood * prior
-        prior = (joint / joint.sum(axis=1, keepdims=True)).mean(axis=0)
-    joint = likelihood * prior
-    return (joint * grid).sum(axis=1) / joint.sum(axis=1)
+        joint /= joint.sum(axis=1, keepdims=True)
+        prior = joint.mean(axis=0)
+    means = grid + (noisy[:, None] - grid) * spread / variance
+    return np.maximum((joint * means).sum(axis=1), grid[0])
 
 
 def word_weights(totals: np.ndarray) -> np.ndarray:
@@ -60,8 +65,9 @@ class TableEstimate:
     """Posterior mean of a noisy word-topic table, under a prior learned from the table.
 
     A cell is p_v N_k g plus noise: p_v is the word's share of all tokens, N_k the topic's size,
-    and g one of `FACTORS`, whose prior is learned by expectation-maximization in each of 6
-    classes of word frequency. Strong noise is shrunk towards p_v N_k; weak noise is left alone.
+    and g normal around one of `FACTORS`, with a quarter of it as standard deviation. How often each
+    factor occurs is learned by expectation-maximization in each of 6 classes of word frequency.
+    Strong noise is shrunk towards p_v N_k; weak noise is left alone.
 
     Parameters
     ----------
@@ -94,25 +100,35 @@ class TableEstimate:
         steps = LAST_STEPS if last else FIRST_STEPS if fresh else NEXT_STEPS
         table = np.empty_like(center)
         for b, words in enumerate(self._bins):
-            likelihood = cell_likelihood(noisy[words], center[words], noise_scale[words])
+            likelihood, means = cell_posteriors(noisy[words], center[words], noise_scale[words])
             prior[b] = improve_prior(prior[b], likelihood, steps)
-            mean = posterior_mean(prior[b], likelihood)
-            table[words] = center[words] * mean.reshape(len(words), -1)
+            factor = posterior_mean(prior[b], likelihood, means)
+            table[words] = center[words] * factor.reshape(len(words), -1)
         self.prior = prior
         return table
 
 
-def cell_likelihood(
+def cell_posteriors(
     noisy: np.ndarray, center: np.ndarray, noise_scale: np.ndarray
-) -> np.ndarray:
-    """Likelihood of every factor in every cell, relative to the best: (n_factors, n_cells)."""
+) -> tuple[np.ndarray, np.ndarray]:
+    """What each factor would make of every cell.
+
+    Returns
+    -------
+    likelihood : ndarray of shape (n_factors, n_cells)
+        Relative to the best factor of the cell.
+    means : ndarray of shape (n_factors, n_cells)
+        Posterior mean of the cell's g, given that it belongs to the factor.
+    """
     unit = (center / noise_scale[:, None]).astype(np.float32).ravel()
     seen = (noisy / noise_scale[:, None]).astype(np.float32).ravel()
-    residual = seen - FACTORS[:, None] * unit
-    residual *= residual
-    residual -= residual.min(axis=0)
-    residual *= -0.5
-    return np.exp(residual, out=residual)
+    expected = FACTORS[:, None] * unit
+    variance = 1 + (SPREAD * expected) ** 2
+    likelihood = -0.5 * ((seen - expected) ** 2 / variance + np.log(variance))
+    likelihood -= likelihood.max(axis=0)
+    means = FACTORS[:, None] / variance
+    means += (1 - 1 / variance) * (seen / np.maximum(unit, np.float32(1e-30)))
+    return np.exp(likelihood, out=likelihood), means
 
 
 def improve_prior(prior: np.ndarray, likelihood: np.ndarray, n_steps: int) -> np.ndarray:
@@ -124,8 +140,7 @@ def improve_prior(prior: np.ndarray, likelihood: np.ndarray, n_steps: int) -> np
     return prior
 
 
-def posterior_mean(prior: np.ndarray, likelihood: np.ndarray) -> np.ndarray:
-    """Posterior mean of the factor in every cell."""
-    prior = prior.astype(np.float32)
-    top = np.einsum("g,gi->i", prior * FACTORS, likelihood)
-    return top / np.einsum("g,gi->i", prior, likelihood)
+def posterior_mean(prior: np.ndarray, likelihood: np.ndarray, means: np.ndarray) -> np.ndarray:
+    """Posterior mean of g in every cell; not negative."""
+    joint = prior.astype(np.float32)[:, None] * likelihood
+    return np.maximum(np.einsum("gi,gi->i", joint, means) / joint.sum(axis=0), 0)

@@ -138,6 +138,11 @@ class GibbsLDA(BaseTopicModel):
         """
         if not hasattr(self, "components_"):
             return self.fit(X)
+        if len(self.components_) != self.n_components:
+            raise ValueError(
+                f"partial_fit goes on with n_components={len(self.components_)}, got "
+                f"{self.n_components}; call fit to start again"
+            )
         counts = np.rint(self.components_ - self.topic_word_prior).astype(np.int32).T
         return self._train(check_counts(self, X, reset=False), counts, first=self.n_iter_ + 1)
 

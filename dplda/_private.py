@@ -51,6 +51,20 @@ def warn_if_seeded(estimator: Any, seeded: bool) -> None:
         )
 
 
+def released_so_far(estimator: Any, unit: str) -> Any:
+    """What an earlier fit released, for `partial_fit` to go on with; None if there was none."""
+    released = getattr(estimator, "_released", None)
+    if released is None:
+        return None
+    fitted = (estimator.privacy_.unit, estimator.components_.shape[0])
+    if fitted != (unit, estimator.n_components):
+        raise ValueError(
+            f"partial_fit goes on with privacy unit {fitted[0]!r} and n_components={fitted[1]}, "
+            f"got {unit!r} and {estimator.n_components}; call fit to start again"
+        )
+    return released
+
+
 def record_guarantee(
     estimator: Any,
     events: Sequence[Event],

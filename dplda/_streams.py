@@ -36,6 +36,7 @@ class Purpose(enum.IntEnum):
     TOPICS = 3
     NOISE = 4
     RESPONSE = 5
+    ORDER = 6
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from dplda._base import BaseTopicModel
 from dplda._centered import Documents, Released
 from dplda._compat import Interval, _fit_context
 from dplda._document_level import DOCUMENT_CONSTRAINTS, train
-from dplda._private import PRIVACY_CONSTRAINTS
+from dplda._private import PRIVACY_CONSTRAINTS, released_so_far
 from dplda._streams import Purpose, Streams
 
 
@@ -195,7 +195,7 @@ class SubLDA(BaseTopicModel):
         -------
         self : object
         """
-        return self._train(X, n_rounds=1, released=getattr(self, "_released", None))
+        return self._train(X, n_rounds=1, released=released_so_far(self, "document"))
 
     def _train(self, X: Any, *, n_rounds: int, released: Released | None) -> SubLDA:
         top = self.subsampling_ratio

@@ -136,6 +136,13 @@ def test_partial_fit_goes_on(estimator, corpus):
 
 
 @every
+def test_partial_fit_refuses_another_shape_of_model(estimator, corpus):
+    model = clone(estimator).fit(corpus).set_params(n_components=K + 1)
+    with pytest.raises(ValueError, match=f"n_components={K}.*call fit"):
+        model.partial_fit(corpus)
+
+
+@every
 def test_empty_documents_and_empty_corpora(estimator, corpus):
     X = sp.vstack([corpus[:60], sp.csr_array((3, 40), dtype=int)])
     model = clone(estimator).fit(X)

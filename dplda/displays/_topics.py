@@ -205,7 +205,7 @@ class TopicDisplay:
             words=[[str(names[v]) for v in order[k]] for k in chosen],
             probability=[_word_probabilities(components)[k, order[k]] for k in chosen],
             marginal=[_marginal(components)[order[k]] for k in chosen],
-            headings=[f"topic {k} ({share[k]:.1%} of words)" for k in chosen],
+            headings=[f"topic {k} ({share[k]:.1%})" for k in chosen],
             title=_title(estimator),
         )
         return display.plot(ax, n_columns=n_columns)
@@ -241,30 +241,39 @@ class TopicDisplay:
             axes.set_xlim(0, 1.05 * longest)
         if ax is None:
             handles, labels = self.ax_[0].get_legend_handles_labels()
-            self.figure_.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
+            self.figure_.legend(
+                handles[::-1],
+                labels[::-1],
+                loc="outside lower center",
+                ncols=2,
+                frameon=False,
+                title="In parentheses: the topic's share of all words",
+            )
         return self
 
     def _draw_topic(self, axes: Any, k: int) -> None:
         place = np.arange(len(self.words[k]))
-        axes.barh(place, self.probability[k], height=0.75, color=COLORS[0], label="in the topic")
+        axes.barh(
+            place,
+            self.probability[k],
+            height=0.75,
+            color=COLORS[0],
+            label="probability in the topic",
+        )
         axes.plot(
             self.marginal[k], place, linestyle="none", marker="|", markersize=9,
-            markeredgewidth=2, color=COLORS[1], label="in all topics", clip_on=False, zorder=3,
+            markeredgewidth=2, color=COLORS[1], clip_on=False, zorder=3,
+            label="probability in all topics",
         )  # fmt: skip
         # a word may hold a dollar sign
         axes.set_yticks(place, self.words[k], fontsize=9, parse_math=False)
         axes.invert_yaxis()
-        axes.xaxis.set_major_locator(_locator())
+        axes.locator_params(axis="x", nbins=3, steps=[1, 2, 5, 10])
+        axes.xaxis.set_major_formatter("{x:g}")
         axes.tick_params(axis="x", labelsize=8, colors=GRAY)
         axes.tick_params(axis="y", length=0)
         axes.spines[["top", "right", "left"]].set_visible(False)
         axes.set_title(self.headings[k], fontsize=10, loc="left")
-
-
-def _locator() -> Any:
-    from matplotlib.ticker import MaxNLocator
-
-    return MaxNLocator(nbins=3, steps=[1, 2, 5, 10])
 
 
 def _panels(plt: Any, ax: Any, n_topics: int, n_columns: int, title: str | None) -> np.ndarray:
@@ -272,7 +281,7 @@ def _panels(plt: Any, ax: Any, n_topics: int, n_columns: int, title: str | None)
     columns = max(1, min(n_columns, n_topics))
     rows = -(-n_topics // columns)
     if ax is None:
-        figure = plt.figure(figsize=(2.9 * columns, 2.5 * rows + 0.7), layout="constrained")
+        figure = plt.figure(figsize=(2.9 * columns, 2.5 * rows + 0.9), layout="constrained")
         figure.suptitle(title or "")
         grid = figure.add_gridspec(rows, columns)
     elif hasattr(ax, "get_subplotspec"):

@@ -11,6 +11,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from dplda.displays._style import COLORS, DASHES, GRAY, MARKERS, import_pyplot
 
+MAX_TICKS = 8
+
 Curves = Mapping[str, Mapping[float, Sequence[float]]]
 
 
@@ -82,7 +84,7 @@ class PrivacyUtilityDisplay:
         for estimator in estimators:
             epsilon, name = float(estimator.epsilon_), type(estimator).__name__
             private = math.isfinite(epsilon)
-            label = f"{name}, one {estimator.privacy_.unit}" if private else f"{name}, not private"
+            label = f"{name} ({estimator.privacy_.unit if private else 'not private'})"
             values = curves.setdefault(label, {}).setdefault(epsilon, [])
             values.append(estimator.perplexity(X))
             if private:
@@ -131,7 +133,7 @@ class PrivacyUtilityDisplay:
         return cls(
             curves,
             references=references,
-            value_name="test score",
+            value_name="test score, mean and range of folds",
             epsilon_name="epsilon of each fit",
         ).plot(ax)
 
@@ -156,13 +158,14 @@ class PrivacyUtilityDisplay:
         if ax is None:
             _, ax = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
         self.ax_, self.figure_ = ax, ax.figure
-        lines = dict(self.references)
-        for i, (label, curve) in enumerate(self.curves.items()):
+        lines, n_drawn = dict(self.references), 0
+        for label, curve in self.curves.items():
             private = {epsilon: curve[epsilon] for epsilon in sorted(curve) if epsilon < math.inf}
             if private:
-                self._draw_curve(label, private, i)
+                self._draw_curve(label, private, n_drawn)
+                n_drawn += 1
             if math.inf in curve:
-                name = f"{label}, not private" if private else label
+                name = f"{label} (not private)" if private else label
                 lines[name] = float(np.mean(curve[math.inf]))
         for i, (label, value) in enumerate(lines.items()):
             ax.axhline(value, color=GRAY, linestyle=DASHES[i % len(DASHES)], label=label)
@@ -183,6 +186,7 @@ class PrivacyUtilityDisplay:
         epsilons = sorted({e for curve in self.curves.values() for e in curve if e < math.inf})
         if epsilons:
             axes.set_xscale("log")
+            epsilons = epsilons[:: -(-len(epsilons) // MAX_TICKS)]
             axes.set_xticks(epsilons, [f"{epsilon:.3g}" for epsilon in epsilons])
             axes.set_xticks([], minor=True)
         axes.set_xlabel(f"{self.epsilon_name} (logarithmic; less is more private)")

@@ -1,4 +1,4 @@
-"""The privacy core: what a release costs, who pays for it, and the only place where noise is drawn."""
+"""The privacy core: what a release costs, who pays, and the only place where noise is drawn."""
 
 from dplda.privacy._accounting import (
     calibrate,

@@ -76,7 +76,7 @@ def _charged_epsilon(groups: Groups, delta: float, total_variation: float, ideal
     return epsilon
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _epsilon(groups: Groups, delta: float) -> float:
     exact = composition.exact_epsilon(groups, delta) if delta > 0.0 else None
     if exact is not None:
@@ -87,7 +87,7 @@ def _epsilon(groups: Groups, delta: float) -> float:
     return min(known, composition.loss_distribution_epsilon(groups, delta, known))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _quick_epsilon(groups: Groups, delta: float) -> float:
     """A valid epsilon in milliseconds, up to some ten percent above `_epsilon`."""
     pure = composition.pure_epsilon(groups)

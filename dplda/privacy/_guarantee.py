@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import numbers
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from dplda.privacy._accounting import epsilon_of, is_chargeable
 from dplda.privacy._events import Event
@@ -34,7 +35,7 @@ class Guarantee:
     unit : str
         What is protected: "document", "word", "token" or "bit".
     relation : str
-        When two data sets are neighbors, as "zero-out" or "replace".
+        What the difference of one unit is, as "one document is added or removed".
     epsilon, delta : float
         The differential privacy of everything that was released.
     mechanism : str
@@ -96,8 +97,8 @@ class Guarantee:
     def __repr__(self) -> str:
         seeded = ", seeded" if self.seeded else ""
         return (
-            f"<Guarantee: one {self.unit} ({self.relation}), epsilon {self.epsilon:.4g} at "
-            f"delta {self.delta:g}{seeded}>"
+            f"<Guarantee: epsilon {self.epsilon:.4g} at delta {self.delta:g} "
+            f"for one {self.unit}{seeded}>"
         )
 
     def __str__(self) -> str:
@@ -120,8 +121,8 @@ class Guarantee:
         return (
             f"This result protects every single {self.unit} of the data it was computed from, "
             f"by differential privacy with epsilon = {self.epsilon:.4g} and delta = "
-            f"{self.delta:g}; the comparison is with data in which that one {self.unit} is "
-            f"different ({self.relation}) and everything else is the same."
+            f"{self.delta:g}. It compares data that differ in one {self.unit} only: "
+            f"{self.relation}."
         )
 
     def _strength(self) -> str:
@@ -137,6 +138,8 @@ class Guarantee:
         )
 
     def _noise(self) -> str:
+        if self.epsilon == math.inf:
+            return f"Mechanism: {self.mechanism}."
         text = f"Mechanism: {self.mechanism}; one {self.unit} moves a released value by at most "
         text += f"{self.sensitivity:.4g}"
         if self.noise_scale is not None:
@@ -179,10 +182,12 @@ def _detection_bound(epsilon: float, delta: float, false_alarms: float) -> float
     return min(direct, complement, 1.0)
 
 
-def _plain(value: PerRound) -> PerRound:
-    if value is None or isinstance(value, tuple):
-        return value and tuple(float(number) for number in value)
-    return float(value)
+def _plain(value: Any) -> PerRound:
+    if value is None:
+        return None
+    if isinstance(value, numbers.Real):
+        return float(value)
+    return tuple(float(number) for number in value)
 
 
 def _spread(value: float | tuple[float, ...]) -> str:

@@ -41,9 +41,9 @@ class Ledger:
 
     Notes
     -----
-    **Privacy.** The total is that of a composition in which each mechanism may read what
-    the earlier ones released, but their noise and their number were not chosen by it. An entry
-    counts from the moment it is reserved: a fit that was killed may have released something.
+    **Privacy.** The total is a theorem if the number of mechanisms and their noise do not
+    depend on what earlier ones released (their computations may). An entry counts from the
+    moment it is reserved: a fit that was killed may have released something.
     """
 
     def __init__(
@@ -182,8 +182,8 @@ class Ledger:
         if is_within(events, self.epsilon, self.delta, total_variation=distance):
             return
         raise BudgetError(
-            f"{new.label!r} would spend epsilon {_total(after, self.delta):.4g} of "
-            f"{self.epsilon:.4g} (delta {self.delta:g}), {_total(counted, self.delta):.4g} of it "
+            f"{new.label!r} would spend epsilon {_total(after, self.delta):.6g} of "
+            f"{self.epsilon:g} (delta {self.delta:g}), {_total(counted, self.delta):.4g} of it "
             "spent before; lower max_iter, raise noise_multiplier, or use a ledger with a "
             "larger budget"
         )
@@ -230,8 +230,8 @@ class Ledger:
         except (OSError, ValueError, RuntimeError):
             return f"<Ledger {where}: unreadable>"
         return (
-            f"<Ledger {where}: epsilon {spent:.4g} of {self.epsilon:.4g} spent at delta "
-            f"{self.delta:g}, {n_entries} entries>"
+            f"<Ledger {where}: epsilon {spent:.4g} of {self.epsilon:g} spent at delta "
+            f"{self.delta:g}, entries: {n_entries}>"
         )
 
 

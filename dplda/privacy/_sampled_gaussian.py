@@ -61,7 +61,8 @@ def _connect_dots(
     delta_of: Callable[[FloatArray], FloatArray], low: float, high: float, interval: float
 ) -> pld_pmf.PLDPmf:
     first, last = math.floor(low / interval), math.ceil(high / interval)
-    deltas = np.clip(delta_of(np.arange(first, last + 1) * interval), 0.0, 1.0)
+    grid: FloatArray = np.arange(first, last + 1, dtype=np.float64) * interval
+    deltas = np.clip(delta_of(grid), 0.0, 1.0)
     # Rounding may leave steps upwards of 1e-16.
     deltas = np.minimum.accumulate(deltas)
     return pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(interval, first, last, deltas)

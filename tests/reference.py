@@ -1,0 +1,230 @@
+"""Slow plain twins of the kernels, and the exact laws that the samplers must have.
+
+Twins of exact kernels use Python's integers. Twins of float kernels add and multiply in float32 in
+the kernels' order, so that they agree to the last bit.
+"""
+
+from itertools import pairwise, product
+from math import lgamma
+
+import numpy as np
+from scipy import stats
+
+F = np.float32
+LANES = 8
+
+
+def corpus_of(documents):
+    """Tokens, and where documents begin, from lists of words."""
+    word = np.array([w for document in documents for w in document], np.int32)
+    return word, np.cumsum([0, *map(len, documents)]).astype(np.int64)
+
+
+def padded(n_components):
+    return -(-n_components // LANES) * LANES
+
+
+# ---------------------------------------------------------------- Gibbs sampling
+
+
+def pick(weight, bits):
+    """Float inversion with 23 bits: first among the sums modulo 8, then upwards in one of them."""
+    lanes = weight[:LANES]
+    for k in range(LANES, len(weight), LANES):
+        lanes = lanes + weight[k : k + LANES]
+    sums = np.add.accumulate(lanes)
+    threshold = (F(int(bits) >> 41) + F(0.5)) * F(2.0**-23) * sums[-1]
+    lane = int(np.sum(sums[:-1] < threshold))
+    total = sums[lane - 1] if lane else F(0)
+    topics = range(lane, len(weight), LANES)
+    for k in topics:
+        total = total + weight[k]
+        if total >= threshold:
+            return k
+    return max(k for k in topics if weight[k] > 0)
+
+
+def collapsed_sweep(word, doc_ptr, topics, counts, totals, alpha, beta, bits):
+    """Topics, word-topic counts and topic sizes after a sweep; arguments untouched."""
+    topics, counts, totals = topics.copy(), counts.copy(), totals.copy()
+    n_components, norm = len(totals), beta * len(counts)
+    for begin, end in pairwise(doc_ptr):
+        assigned = topics[begin:end][topics[begin:end] >= 0]
+        document = np.bincount(assigned, minlength=n_components).astype(F)
+        for i in range(begin, end):
+            row = counts[word[i]]
+            if topics[i] >= 0:
+                for count in (row, totals, document):
+                    count[topics[i]] -= 1
+            inverse = (1.0 / (totals + norm)).astype(F)
+            weight = np.zeros(len(row), F)
+            weight[:n_components] = (document + F(alpha)) * inverse
+            topics[i] = pick((row.astype(F) + F(beta)) * weight, bits[i])
+            for count in (row, totals, document):
+                count[topics[i]] += 1
+    return topics, counts, totals
+
+
+def collapsed_posterior(documents, n_words, n_components, alpha, beta):
+    """Every assignment of topics to the tokens, and its posterior probability."""
+    word, doc_ptr = corpus_of(documents)
+    doc = np.repeat(np.arange(len(documents)), np.diff(doc_ptr))
+    states = list(product(range(n_components), repeat=len(word)))
+
+    def log_joint(state):
+        cells, doc_topic = np.zeros((n_words, n_components)), np.zeros((len(doc_ptr), n_components))
+        np.add.at(cells, (word, state), 1)
+        np.add.at(doc_topic, (doc, state), 1)
+        sizes = cells.sum(axis=0) + n_words * beta
+        return (
+            sum(map(lgamma, (doc_topic + alpha).flat))
+            + sum(map(lgamma, (cells + beta).flat))
+            - sum(map(lgamma, sizes))
+        )
+
+    law = np.exp([log_joint(state) for state in states])
+    return states, law / law.sum()
+
+
+def document_weights(count, n_tokens, alpha, topic_scale):
+    """The integer c[k] of each topic, from its count in the document."""
+    scale = 16777216.0 / (n_tokens + alpha)
+    return [max(1, int((n + alpha) * scale * s)) for n, s in zip(count, topic_scale)]
+
+
+def uniform_below(total, bits, spare):
+    """An exactly uniform integer below `total`; `spare` is an iterator."""
+    product_ = int(bits) * total
+    while product_ % 2**64 < 2**64 % total:
+        product_ = int(next(spare)) * total
+    return product_ >> 64
+
+
+def draw_exact(weight, bits, spare):
+    """Inversion in the kernel's order of the topics: by remainder modulo 8, then upwards."""
+    target = uniform_below(sum(weight), bits, spare)
+    for k in sorted(range(len(weight)), key=lambda k: (k % LANES, k)):
+        target -= weight[k]
+        if target < 0:
+            return k
+    raise AssertionError("a draw below the sum of the weights selects a topic")
+
+
+def frozen_sweep(word, doc_ptr, topics, table, topic_scale, alpha, bits, spare):
+    """Topics after a sweep and how many spare words it took; arguments untouched."""
+    topics, spare = topics.copy(), iter(spare.tolist())
+    n_spare = spare.__length_hint__()
+    for begin, end in pairwise(doc_ptr):
+        for i in range(begin, end):
+            others = [z for j, z in enumerate(topics[begin:end], begin) if j != i and z >= 0]
+            count = np.bincount(others, minlength=len(topic_scale)).tolist()
+            c = document_weights(count, int(end - begin), alpha, topic_scale.tolist())
+            weight = [int(t) * ck for t, ck in zip(table[word[i]], c)]
+            topics[i] = draw_exact(weight, bits[i], spare)
+    return topics, n_spare - spare.__length_hint__()
+
+
+def frozen_conditional(word, others, n_tokens, table, topic_scale, alpha):
+    """Probabilities of a token's topic, given the topics of the document's `others`."""
+    count = np.bincount(others, minlength=len(topic_scale)).tolist()
+    c = document_weights(count, n_tokens, alpha, topic_scale.tolist())
+    weight = np.array([int(t) * ck for t, ck in zip(table[word], c)], float)
+    return weight / weight.sum()
+
+
+def frozen_pair(words, second, table, topic_scale, alpha):
+    """Joint law of the topics of a two-token document after a sweep, from a known second topic."""
+    first = frozen_conditional(words[0], [second], 2, table, topic_scale, alpha)
+    return np.array(
+        [
+            p * frozen_conditional(words[1], [k], 2, table, topic_scale, alpha)
+            for k, p in enumerate(first)
+        ]
+    )
+
+
+def chi_square(observed, law, *, least=10.0):
+    """p-value of observed cell counts under a law; cells of small expectation are pooled."""
+    observed, expected = np.ravel(observed), np.ravel(law) * np.sum(observed)
+    rare = expected < least
+    observed = np.append(observed[~rare], observed[rare].sum())
+    expected = np.append(expected[~rare], expected[rare].sum())
+    if expected[-1] < least:
+        assert observed[-1] < 10 * least
+        observed, expected = observed[:-1], expected[:-1]
+    return stats.chi2.sf(((observed - expected) ** 2 / expected).sum(), len(expected) - 1)
+
+
+# ---------------------------------------------------------------- fold-in
+
+
+def dot(a, b):
+    lanes = np.zeros(LANES, F)
+    for k in range(0, len(a), LANES):
+        lanes = lanes + a[k : k + LANES] * b[k : k + LANES]
+    return ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) + (
+        (lanes[1] + lanes[5]) + (lanes[3] + lanes[7])
+    )
+
+
+def update_topics(words, counts, phi, prior, n_components, theta):
+    new = np.zeros(len(theta), F)
+    for w, count in zip(words, counts):
+        share = dot(theta, phi[w])
+        if share > F(1e-28):
+            new = new + count / share * phi[w]
+    new[:n_components] = new[:n_components] * theta[:n_components] + F(prior)
+    return new * (F(1) / np.add.accumulate(new[:n_components])[-1])
+
+
+def fold_in(X, rows, phi, prior, n_components, max_iter, tol, theta):
+    """Topic weights after at most `max_iter` steps; X is a CSR matrix of float32 counts."""
+    theta = theta.copy()
+    for d in rows:
+        span = slice(X.indptr[d], X.indptr[d + 1])
+        for _ in range(max_iter if len(X.data[span]) else 0):
+            new = update_topics(X.indices[span], X.data[span], phi, prior, n_components, theta[d])
+            change = np.add.accumulate(np.abs(new - theta[d])[:n_components])[-1]
+            theta[d, :n_components] = new[:n_components]
+            if change < F(tol):
+                break
+    return theta
+
+
+def contribution(words, counts, factor, center, word_weight, theta):
+    """Float cells (n, padded) of a document's contribution, and their squared norm."""
+    cells, norm = [], 0.0
+    for w, count in zip(words, counts):
+        scale = word_weight[w] * count
+        share = dot(theta, factor[w])
+        share = scale / share if share > 0 else F(0)
+        cells.append(theta * factor[w] * share - scale * center[w])
+        norm += float(dot(cells[-1], cells[-1]))
+    return np.array(cells), norm
+
+
+def round_to_grid(cells, scale):
+    """Integers toward zero, and their exact sum of squares."""
+    integers = [int(x) for x in (cells * scale).flat]
+    return np.array(integers).reshape(cells.shape), sum(i**2 for i in integers)
+
+
+def add_contributions(X, rows, theta, factor, center, word_weight, doc_scale, norm, radius):
+    """Sum of the documents' integer contributions, (n_words, padded)."""
+    total = np.zeros(factor.shape, np.int64)
+    for d in rows:
+        span = slice(X.indptr[d], X.indptr[d + 1])
+        if span.start == span.stop:
+            continue
+        words = X.indices[span]
+        cells, square = contribution(words, X.data[span], factor, center, word_weight, theta[d])
+        length, relative = square**0.5, float(doc_scale[d]) / norm
+        if not 1e-15 < length < np.inf:
+            continue
+        scale = F(radius * (relative if relative * length < 1 else 1 / length))
+        integers, square = round_to_grid(cells, scale)
+        if square > radius**2:
+            integers, square = round_to_grid(cells, scale * F(1 - 2.0**-16))
+        if square <= radius**2:
+            np.add.at(total, words, integers)
+    return total

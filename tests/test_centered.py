@@ -1,0 +1,294 @@
+"""The steps of the centered release, one by one, and the loop that they make."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import dplda._document_level as document_level
+from dplda import GibbsLDA, SubLDA
+from dplda._centered import (
+    Budget,
+    Documents,
+    Released,
+    document_schedule,
+    release_word_totals,
+    round_schedule,
+    train_round,
+)
+from dplda._document_level import plan
+from dplda._streams import Streams
+from dplda.datasets import make_topic_corpus
+from dplda.metrics import unigram_perplexity
+from dplda.privacy import Curator, Gaussian, NoNoise, PoissonSampled, epsilon_of, gaussian_mu
+
+K = 5
+PRIORS = {"doc_topic_prior": 0.1, "topic_word_prior": 0.01, "contribution_norm": 6.0}
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    return make_topic_corpus(300, 60, K, doc_length=40, random_state=0).data
+
+
+def budget(noise_multiplier=10.0, max_iter=10, ratio=1.0):
+    return Budget.split(
+        noise_multiplier, max_iter=max_iter, word_total_share=0.2, subsampling_ratio=ratio
+    )
+
+
+def curator(budget, n_rounds, seed=0):
+    streams = Streams.from_random_state(seed)
+    steps = plan(budget, 0, n_rounds)
+    return Curator(steps, streams, label="test", unit="document"), streams
+
+
+# ---- schedules and budget -----------------------------------------------------------------
+
+
+def test_document_schedule():
+    clips, powers = zip(*(document_schedule(t, 80) for t in range(1, 81)))
+    assert (clips[0], powers[0]) == (0.15, 0.3)
+    assert (clips[-1], powers[-1]) == pytest.approx((0.4, 1.0))
+    assert clips[48] == pytest.approx(0.4)  # reached after 60% of the rounds
+    assert list(clips) == sorted(clips)
+    assert list(powers) == sorted(powers)
+    assert document_schedule(200, 80) == pytest.approx((0.4, 1.0))
+    assert document_schedule(1, 1) == (0.15, 0.3)
+
+
+def test_round_schedule():
+    assert round_schedule(1, 80) == (1, 1)
+    assert round_schedule(16, 80) == pytest.approx((8, 64))
+    assert round_schedule(100, 80) == round_schedule(80, 80)
+
+
+def test_multipliers_at_epsilon_1():
+    mu = gaussian_mu(1.0, 1e-5)
+    shares = budget(math.sqrt(80 / 0.8) / mu, max_iter=80)
+    totals = [m.noise_multiplier for m in shares.totals]
+    rounds = [m.noise_multiplier for m in shares.rounds]
+    assert totals == pytest.approx([15.230, 9.9705], abs=2e-3)
+    assert (rounds[0], rounds[-1]) == pytest.approx((146.64, 28.353), rel=1e-4)
+    spent = sum(m**-2 for m in totals + rounds)
+    assert spent == pytest.approx(mu**2, rel=1e-4)
+    assert spent <= mu**2
+    events = [event for _, event in plan(shares, 0, 80)]
+    assert epsilon_of(events, 1e-5) == pytest.approx(1.0, abs=2e-4)
+
+
+def test_sampled_rounds_are_equal_and_sampled():
+    steps = [event for _, event in plan(budget(2.0, ratio=0.1), 0, 10)]
+    assert all(isinstance(event, Gaussian) for event in steps[:2])
+    assert steps[2:] == [PoissonSampled(0.1, steps[2].event)] * 10
+
+
+def test_totals_take_their_share_under_sampling():
+    """About a fifth of what is spent, by the epsilon of the parts."""
+    model = SubLDA(epsilon=2.0, delta=1e-5, subsampling_ratio=0.05, max_iter=400)
+    shares, _ = document_level.budget_of(model, 0.05)
+    steps = [event for _, event in plan(shares, 0, 400)]
+    part = gaussian_mu(epsilon_of(steps[:2], 1e-5), 1e-5) ** 2
+    assert 0.15 < part / gaussian_mu(2.0, 1e-5) ** 2 < 0.25
+    assert 1.98 < epsilon_of(steps, 1e-5) <= 2.0
+
+
+# ---- contributions ------------------------------------------------------------------------
+
+
+def random_round(rng, documents):
+    n_words = documents.X.shape[1]
+    padded = documents.theta.shape[1]
+    real = np.arange(padded) < K
+    factor = (rng.gamma(0.1, size=(n_words, padded)) * real).astype(np.float32)
+    center = (rng.dirichlet(np.full(K, 0.3), n_words) @ np.eye(K, padded)).astype(np.float32)
+    documents.theta[:, :K] = rng.dirichlet(np.full(K, 0.1), len(documents.theta))
+    return factor, center, rng.uniform(0.1, 4, n_words)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_one_document_moves_the_sum_by_at_most_the_radius(seed, corpus):
+    rng = np.random.default_rng(seed)
+    documents = Documents.of(corpus, K, None)
+    factor, center, weight = random_round(rng, documents)
+    norm, radius = rng.uniform(0.01, 10), int(rng.integers(64, 10**6))
+    everybody = np.arange(len(documents.scale))
+
+    def total(rows):
+        return documents.sum_topics(rows, factor, center, weight, documents.scale, norm, radius)
+
+    for d in range(0, 300, 17):
+        difference = total(everybody) - total(np.delete(everybody, d))
+        assert (difference.astype(object) ** 2).sum() <= radius**2
+        np.testing.assert_array_equal(difference, total(np.array([d])))
+
+
+def test_contributions_sum_to_zero_over_topics(corpus):
+    documents = Documents.of(corpus, K, None)
+    factor, center, weight = random_round(np.random.default_rng(0), documents)
+    value = documents.sum_topics(
+        np.arange(300), factor, center, weight, documents.scale, 1e4, 2**30
+    )
+    assert np.abs(value.sum(axis=1)).max() < 1e-5 * np.abs(value).sum(axis=1).max()
+
+
+def test_centering_changes_nothing_without_clip_and_noise(corpus):
+    """Adding back U_v rbar gives the plain sum of the counts."""
+    documents = Documents.of(corpus, K, None)
+    factor, center, weight = random_round(np.random.default_rng(1), documents)
+    rows, norm, radius = np.arange(300), 1e3, 2**30
+    centered, plain = (
+        documents.sum_topics(rows, factor, c, weight, documents.scale, norm, radius)
+        * (norm / radius)
+        / weight[:, None]
+        for c in (center, np.zeros_like(center))
+    )
+    totals = np.asarray(corpus.sum(axis=0)).ravel()
+    np.testing.assert_allclose(centered + totals[:, None] * center, plain, atol=2e-2)
+    np.testing.assert_allclose(plain.sum(axis=1), totals, rtol=1e-3)
+
+
+def test_documents_are_scaled_to_the_norm_and_short_ones_at_most_five_times(corpus):
+    documents = Documents.of(sp.vstack([corpus, np.eye(2, 60, dtype=int)]), K, None)
+    weight = np.linspace(0.5, 2, 60)
+    documents.rescale(weight, 6.0, object())
+    lengths = np.sqrt(documents.X.toarray() ** 2 @ weight**2)
+    np.testing.assert_allclose(
+        documents.scale * lengths, np.minimum(6, 5 * lengths), rtol=1e-6
+    )
+    assert documents.scale.max() == 5
+    documents.rescale(weight, 12.0, NoNoise())
+    assert documents.scale.max() == 5  # without noise the scale stays as it is
+
+
+def test_word_totals_of_one_document_stay_in_the_radius(corpus):
+    documents = Documents.of(corpus, K, None)
+    documents.rescale(np.ones(60), 6.0, object())
+    all_words = documents.sum_words(np.ones(60), 6.0, 5000)
+    part = Documents.of(corpus[1:], K, None)
+    part.rescale(np.ones(60), 6.0, object())
+    difference = all_words - part.sum_words(np.ones(60), 6.0, 5000)
+    assert 0.98 * 5000**2 < (difference**2).sum() <= 5000**2
+
+
+# ---- releases -----------------------------------------------------------------------------
+
+
+def test_word_totals_without_noise_are_the_totals(corpus):
+    gate, _ = curator(budget(0), 0)
+    documents = Documents.of(corpus, K, None)
+    totals, weight = release_word_totals(documents, budget(0), gate, 6.0)
+    np.testing.assert_allclose(totals, np.asarray(corpus.sum(axis=0)).ravel(), atol=1e-3)
+    np.testing.assert_array_equal(weight, 1)
+
+
+def start(corpus, seed=0):
+    totals = np.maximum(np.asarray(corpus.sum(axis=0), float).ravel(), 1)
+    return Released.start(totals, np.ones(len(totals)), K, Streams.from_random_state(seed))
+
+
+def one_round(corpus, rows, noise_multiplier=10.0, ratio=1.0):
+    shares = budget(noise_multiplier, ratio=ratio)
+    gate, _ = curator(shares, 10)
+    gate._plan = gate._plan[2:]  # the totals are given
+    released = start(corpus)
+    before = released.table.copy()
+    documents = Documents.of(corpus, K, None)
+    train_round(documents, released, shares, gate, rows=rows, max_iter=10, **PRIORS)
+    return before, released, documents
+
+
+def test_a_round_does_not_see_documents_that_were_not_sampled(corpus):
+    rows = np.arange(0, 300, 3)
+    changed = corpus.tolil(copy=True)
+    changed[1] = 50  # not in rows
+    changed[2] = 0
+    _, one, documents = one_round(sp.csr_array(corpus), rows, ratio=0.5)
+    tables = []
+    for X in (corpus, sp.csr_array(changed)):
+        shares = budget(ratio=0.5)
+        gate, _ = curator(shares, 10)
+        gate._plan = gate._plan[2:]
+        released = start(corpus)
+        train_round(
+            Documents.of(X, K, None), released, shares, gate, rows=rows, max_iter=10, **PRIORS
+        )
+        tables.append(released.table)
+    np.testing.assert_array_equal(*tables)
+    np.testing.assert_array_equal(one.table, tables[0])
+    assert (documents.theta[1, :K] == np.float32(1 / K)).all()  # its state did not move either
+
+
+def test_initial_table_reads_no_data(corpus):
+    released = start(corpus)
+    np.testing.assert_allclose(released.table.sum(axis=0), released.totals.sum() / K)
+    assert len(np.unique(released.table)) == released.table.size
+
+
+def test_average_and_its_variance():
+    released = start(sp.csr_array(np.full((1, 8), 50)))
+    weights, tables = [1.0, 2.0, 5.0], []
+    released.estimate = lambda table, scale, last=False: np.full_like(table, 7.0)
+    for t, weight in enumerate(weights):
+        noisy = np.random.default_rng(t).normal(size=(8, K))
+        centered = noisy - noisy.mean(axis=1, keepdims=True)
+        tables.append(released.totals[:, None] * released.topic_shares() + centered)
+        released.add(noisy, noise_scale=3.0, weight=weight, prior=0.0)
+    share = np.array(weights) / sum(weights)
+    np.testing.assert_allclose(released.average, np.tensordot(share, tables, 1))
+    assert released.variance == pytest.approx(9 * (share**2).sum())
+    assert released.n_rounds == 3
+
+
+class Spy(Curator):
+    seen: list
+
+    def release(self, value, mechanism, **kwargs):
+        noisy = super().release(value, mechanism, **kwargs)
+        self.seen.append((kwargs["label"], value, noisy))
+        return noisy
+
+
+def test_noise_on_every_cell_of_every_release(corpus, monkeypatch):
+    Spy.seen = []
+    monkeypatch.setattr(document_level, "Curator", Spy)
+    X = corpus.tolil(copy=True)
+    X[:, :10] = 0  # words of the vocabulary that nobody uses
+    SubLDA(K, epsilon=1.0, subsampling_ratio=0.05, max_iter=6).fit(sp.csr_array(X))
+    labels = [label for label, _, _ in Spy.seen]
+    assert labels == ["word totals"] * 2 + ["word-topic counts"] * 6
+    for label, value, noisy in Spy.seen:
+        assert value.shape == ((60,) if label == "word totals" else (60, K))
+        assert (value[:10] == 0).all()
+        assert (noisy != value).mean() > 0.99
+        assert (noisy[:10] != 0).mean() > 0.9
+
+
+# ---- the whole ----------------------------------------------------------------------------
+
+
+def test_learns_the_topics_of_a_synthetic_corpus():
+    corpus = make_topic_corpus(3000, 100, K, doc_length=60, random_state=2)
+    train, test = corpus.data[:2700], corpus.data[2700:]
+    unigram = unigram_perplexity(train, test)
+    gibbs = GibbsLDA(K, max_iter=60, random_state=0).fit(train).perplexity(test)
+    private = [
+        SubLDA(K, epsilon=epsilon, delta=1e-5).fit(train).perplexity(test)
+        for epsilon in (1.0, 8.0, math.inf)
+    ]
+    assert private[2] < private[1] * 1.02 < private[0] * 1.04
+    assert private[2] < gibbs
+    assert private[1] < gibbs + 0.35 * (unigram - gibbs)
+    assert private[0] < unigram
+
+
+def test_rounds_of_partial_fit_cost_what_fit_costs(corpus):
+    whole = SubLDA(K, epsilon=2.0, max_iter=5).fit(corpus)
+    parts = SubLDA(K, epsilon=2.0, max_iter=5)
+    for _ in range(5):
+        parts.partial_fit(corpus)
+    assert parts.privacy_.events == whole.privacy_.events
+    assert parts.epsilon_ == whole.epsilon_ <= 2.0
+    parts.partial_fit(corpus)
+    assert parts.epsilon_ > 2.0

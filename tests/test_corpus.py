@@ -1,0 +1,144 @@
+"""Counts on their way in: what is refused, what is repaired, and the token stream."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from numpy.testing import assert_array_equal
+from sklearn.base import BaseEstimator
+
+from dplda._corpus import MAX_TOKENS, Corpus, check_counts
+
+COUNTS = np.array([[0, 2, 0, 1], [0, 0, 0, 0], [3, 0, 0, 0]])
+count_matrices = arrays.arrays(
+    np.int64, st.tuples(st.integers(1, 12), st.integers(1, 6)), elements=st.integers(0, 4)
+)
+
+
+class Counter(BaseEstimator):
+    """An estimator, for its name and its width."""
+
+
+def checked(X, **options):
+    return check_counts(Counter(), X, **{"reset": True, **options})
+
+
+# ---------------------------------------------------------------- check_counts
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array, sp.csc_matrix, sp.coo_array])
+@pytest.mark.parametrize("dtype", [np.int32, np.int64, np.float32, np.float64, np.uint8])
+def test_forms_of_counts(form, dtype):
+    X = checked(form(COUNTS.astype(dtype)))
+    assert_array_equal(X.toarray(), COUNTS)
+    assert X.dtype == (np.float32 if dtype == np.float32 else np.float64)
+    assert X.indices.dtype == X.indptr.dtype == np.int32
+    assert X.nnz == 3
+
+
+def test_lists_and_data_frames():
+    pd = pytest.importorskip("pandas")
+    assert_array_equal(checked(COUNTS.tolist()).toarray(), COUNTS)
+    assert_array_equal(checked(pd.DataFrame(COUNTS)).toarray(), COUNTS)
+
+
+def test_stored_zeros_duplicates_and_order_do_not_matter():
+    data, indices = np.array([1.0, 0, 1, 1, 3]), np.array([3, 2, 1, 1, 0])
+    X = sp.csr_array((data, indices, np.array([0, 4, 4, 5])), (3, 4))
+    result = checked(X)
+    assert_array_equal(result.toarray(), COUNTS)
+    assert result.nnz == 3
+    assert result.has_canonical_format
+
+
+def test_argument_stays_as_it_is():
+    X = sp.csr_array((np.array([1.0, 2, 0]), np.array([2, 2, 0]), np.array([0, 3])), (1, 3))
+    before = X.copy()
+    checked(X)
+    for name in ("data", "indices", "indptr"):
+        assert_array_equal(getattr(X, name), getattr(before, name))
+
+
+def test_numbers_that_are_not_whole_are_rounded_with_a_warning():
+    X = np.array([[0.4, 1.6, 2.0]])
+    with pytest.warns(UserWarning, match="Counter takes word counts"):
+        result = checked(X)
+    assert_array_equal(result.toarray(), [[0, 2, 2]])
+    assert result.nnz == 2
+    assert X[0, 0] == 0.4
+
+
+@pytest.mark.parametrize(
+    "X",
+    ["some text", ["some text", "more"], np.array(["some", "text"]), ("a b", "c")],
+    ids=["string", "list", "array", "tuple"],
+)
+def test_text_is_refused_with_advice(X):
+    with pytest.raises(ValueError, match="CountVectorizer"):
+        checked(X)
+
+
+@pytest.mark.parametrize("bad", [-1.0, np.nan, np.inf])
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+def test_impossible_counts_are_refused(bad, form):
+    with pytest.raises(ValueError, match=r"(?i)negative|nan|infinity"):
+        checked(form([[1.0, bad]]))
+
+
+def test_width_is_that_of_the_fit():
+    estimator = Counter()
+    check_counts(estimator, COUNTS, reset=True)
+    assert estimator.n_features_in_ == 4
+    with pytest.raises(ValueError, match="3 features"):
+        check_counts(estimator, COUNTS[:, :3], reset=False)
+
+
+# ---------------------------------------------------------------- Corpus
+
+
+def test_tokens_by_hand():
+    corpus = Corpus.from_counts(checked(COUNTS))
+    assert_array_equal(corpus.word, [1, 1, 3, 0, 0, 0])
+    assert_array_equal(corpus.doc_ptr, [0, 3, 3, 6])
+    assert corpus.n_words == 4
+    assert corpus.n_tokens == 6
+    assert corpus.word.dtype == np.int32
+    assert corpus.doc_ptr.dtype == np.int64
+
+
+@given(count_matrices)
+def test_tokens_count_up_to_the_matrix(X):
+    corpus = Corpus.from_counts(checked(X))
+    recount = np.zeros_like(X)
+    doc = np.repeat(np.arange(len(X)), np.diff(corpus.doc_ptr))
+    np.add.at(recount, (doc, corpus.word), 1)
+    assert_array_equal(recount, X)
+
+
+@given(count_matrices, st.integers(1, 40))
+def test_blocks_are_whole_documents_in_order(X, size):
+    corpus = Corpus.from_counts(checked(X))
+    blocks = corpus.blocks(size)
+    longest = int(X.sum(axis=1).max())
+    if corpus.n_tokens:
+        assert sum(len(block.doc_ptr) - 1 for block in blocks) == len(X)
+        assert_array_equal(np.concatenate([block.word for block in blocks]), corpus.word)
+        lengths = np.concatenate([np.diff(block.doc_ptr) for block in blocks])
+        assert_array_equal(lengths, X.sum(axis=1))
+    for block in blocks:
+        assert block.doc_ptr[0] == 0
+        assert block.doc_ptr[-1] == block.n_tokens < size + longest
+        assert block.n_words == corpus.n_words
+
+
+def test_no_tokens_no_blocks():
+    assert Corpus.from_counts(checked(COUNTS[1:2])).blocks(10) == []
+
+
+@pytest.mark.parametrize("counts", [[MAX_TOKENS, 1], [1e300, 0], [2.0**62, 2.0**62]])
+def test_too_many_tokens_are_refused_without_telling_how_many(counts):
+    with pytest.raises(ValueError, match=f"at most {MAX_TOKENS} tokens") as caught:
+        Corpus.from_counts(checked([counts]))
+    assert str(int(sum(counts))) not in str(caught.value)

@@ -1,0 +1,326 @@
+"""The displays, by what is on the figure."""
+
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV
+
+from dplda import GibbsLDA, SubLDA
+from dplda.datasets import make_topic_corpus
+from dplda.displays import PrivacyUtilityDisplay, TopicDisplay, top_words
+
+matplotlib = pytest.importorskip("matplotlib")
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(autouse=True)
+def plt():
+    """pyplot without a screen; figures are closed afterwards."""
+    matplotlib.use("agg")
+    import matplotlib.pyplot as plt
+
+    yield plt
+    plt.close("all")
+
+
+@pytest.fixture(scope="module")
+def counts():
+    return make_topic_corpus(n_docs=300, n_words=40, n_components=4, random_state=0).data
+
+
+@pytest.fixture(scope="module")
+def model(counts):
+    return SubLDA(n_components=4, epsilon=4.0, delta=1e-5, max_iter=5).fit(counts)
+
+
+@pytest.fixture(scope="module")
+def baseline(counts):
+    return GibbsLDA(n_components=4, max_iter=20, random_state=0).fit(counts)
+
+
+class Table(BaseEstimator):
+    """A fitted model of which only the table matters."""
+
+    def __init__(self, components):
+        self.components = components
+        self.components_ = np.asarray(components, float)
+
+    def fit(self, X):
+        return self
+
+
+def names(n_words):
+    return [f"word{v}" for v in range(n_words)]
+
+
+def tick_labels(axes):
+    return [label.get_text() for label in axes.get_yticklabels()]
+
+
+# top words
+
+
+def test_top_words_rank_by_probability_times_lift():
+    # "the" is the likeliest word of both topics and tells nothing
+    table = Table([[50, 30, 20, 0.01], [50, 0.01, 20, 30]])
+    words = top_words(table, ["the", "sea", "and", "oven"], n_top_words=2)
+    assert words == [["sea", "the"], ["oven", "the"]]
+
+
+def test_top_words_equal_a_naive_ranking(model):
+    table = model.components_
+    for k, words in enumerate(top_words(model, names(40), 40)):
+        rank = {}
+        for v in range(40):
+            probability = table[k, v] / sum(table[k])
+            rank[f"word{v}"] = probability * probability / (sum(table[:, v]) / table.sum())
+        assert words == sorted(rank, key=rank.get, reverse=True)
+
+
+def test_top_words_are_at_most_those_there_are():
+    assert sorted(top_words(Table([[1.0, 2.0]]), ["a", "b"], 10)[0]) == ["a", "b"]
+
+
+def test_words_without_names_are_numbered():
+    assert top_words(Table([[1, 9, 1], [9, 1, 9]]), n_top_words=1) == [["x1"], ["x0"]]
+
+
+def test_words_of_a_data_frame_have_its_names(counts):
+    frame = pd.DataFrame(counts.toarray(), columns=names(40))
+    fitted = GibbsLDA(n_components=2, max_iter=2, random_state=0).fit(frame)
+    assert set(top_words(fitted, n_top_words=40)[0]) == set(names(40))
+
+
+def test_names_of_another_length_are_refused(model):
+    with pytest.raises(ValueError, match=r"the 40 words .* got 3; pass vectorizer"):
+        top_words(model, ["a", "b", "c"])
+
+
+@pytest.mark.parametrize("show", [top_words, TopicDisplay.from_estimator])
+def test_a_model_that_is_not_fitted_is_refused(show):
+    with pytest.raises(NotFittedError):
+        show(GibbsLDA())
+
+
+# TopicDisplay
+
+
+def test_each_topic_has_its_words_bars_and_ticks(model):
+    display = TopicDisplay.from_estimator(model, names(40), n_top_words=6)
+    assert display.ax_.shape == (4,)
+    p = model.components_ / model.components_.sum(axis=1, keepdims=True)
+    marginal = model.components_.sum(axis=0) / model.components_.sum()
+    for k, (axes, words) in enumerate(zip(display.ax_, top_words(model, names(40), 6))):
+        order = [int(word.removeprefix("word")) for word in words]
+        assert tick_labels(axes) == words
+        np.testing.assert_allclose([bar.get_width() for bar in axes.patches], p[k, order])
+        np.testing.assert_allclose(axes.lines[0].get_xdata(), marginal[order])
+        assert axes.yaxis_inverted()  # the first word is on top
+        assert axes.get_xlim() == display.ax_[0].get_xlim()
+        assert all(bar.get_width() <= axes.get_xlim()[1] for bar in axes.patches)
+
+
+def test_headings_give_number_and_share_of_each_topic():
+    display = TopicDisplay.from_estimator(Table([[1.0, 2.0], [3.0, 3.0], [0.5, 0.5]]))
+    headings = [axes.get_title(loc="left") for axes in display.ax_]
+    assert headings == ["topic 0 (30.0%)", "topic 1 (60.0%)", "topic 2 (10.0%)"]
+
+
+def test_the_title_states_the_guarantee(model, baseline):
+    private = TopicDisplay.from_estimator(model).figure_.get_suptitle()
+    assert private == "SubLDA, 4 topics, epsilon = 4 at delta = 1e-05 for one document"
+    assert TopicDisplay.from_estimator(baseline).figure_.get_suptitle() == (
+        "GibbsLDA, 4 topics, not private"
+    )
+    assert TopicDisplay.from_estimator(Table([[1.0]])).figure_.get_suptitle() == "Table, 1 topics"
+
+
+@pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
+def test_the_title_says_that_noise_was_seeded(counts):
+    seeded = SubLDA(n_components=2, epsilon=4.0, max_iter=2, random_state=0).fit(counts)
+    title = TopicDisplay.from_estimator(seeded).figure_.get_suptitle()
+    assert title.endswith("for one document (seeded noise)")
+
+
+def test_chosen_topics_in_the_order_given(model):
+    display = TopicDisplay.from_estimator(model, names(40), 3, topics=[2, 0])
+    all_words = top_words(model, names(40), 3)
+    assert display.words == [all_words[2], all_words[0]]
+    assert [axes.get_title(loc="left")[:7] for axes in display.ax_] == ["topic 2", "topic 0"]
+
+
+def test_the_figure_has_rows_and_columns(model):
+    display = TopicDisplay.from_estimator(model, n_columns=3)
+    specs = [axes.get_subplotspec() for axes in display.ax_]
+    places = [(spec.rowspan.start, spec.colspan.start) for spec in specs]
+    assert places == [(0, 0), (0, 1), (0, 2), (1, 0)]
+    legend = [text.get_text() for text in display.figure_.legends[0].get_texts()]
+    assert legend == ["probability in the topic", "probability in all topics"]
+
+
+def test_topics_go_into_given_axes(model, plt):
+    figure, axes = plt.subplots(2, 3)
+    display = TopicDisplay.from_estimator(model, names(40), 3, ax=axes)
+    assert display.figure_ is figure
+    assert list(display.ax_) == list(axes.ravel()[:4])
+    assert tick_labels(axes[0, 1]) == top_words(model, names(40), 3)[1]
+    assert not axes[1, 2].patches
+
+
+def test_topics_divide_one_given_axes(model, plt):
+    figure, axes = plt.subplots(1, 2)
+    display = TopicDisplay.from_estimator(model, ax=axes[1], n_columns=2)
+    assert display.figure_ is figure
+    half = axes[1].get_position()
+    assert len(display.ax_) == 4
+    for part in display.ax_:
+        assert half.x0 - 1e-9 <= part.get_position().x0 < part.get_position().x1 <= half.x1 + 1e-9
+    assert not axes[1].axison
+
+
+def test_too_few_axes_are_refused(model, plt):
+    _, axes = plt.subplots(1, 3)
+    with pytest.raises(ValueError, match="one Axes for each of 4 topics, got 3"):
+        TopicDisplay.from_estimator(model, ax=axes)
+
+
+def test_words_with_dollar_signs_are_shown_as_they_are():
+    words = ["$\\undefined$", "a$b$"]
+    display = TopicDisplay.from_estimator(Table([[1.0, 2.0]]), words, 2)
+    display.figure_.canvas.draw()
+    assert set(tick_labels(display.ax_[0])) == set(words)
+
+
+def test_nothing_overlaps_with_twenty_topics_and_long_words():
+    table = Table(np.random.default_rng(0).gamma(0.1, size=(20, 50)) + 0.01)
+    display = TopicDisplay.from_estimator(table, [f"multithreading{v:04}" for v in range(50)])
+    display.figure_.canvas.draw()
+    whole = display.figure_.bbox
+    boxes = [axes.get_tightbbox() for axes in display.ax_]
+    for i, box in enumerate(boxes):
+        assert box.x0 >= whole.x0 - 1
+        assert box.x1 <= whole.x1 + 1
+        assert not any(box.overlaps(other) for other in boxes[:i])
+
+
+# PrivacyUtilityDisplay
+
+
+def test_perplexities_of_fitted_models(counts, model, baseline):
+    second = SubLDA(n_components=4, epsilon=8.0, delta=1e-5, max_iter=5).fit(counts)
+    display = PrivacyUtilityDisplay.from_estimators(
+        [second, baseline, model], counts, references={"unigram": 33.0}
+    )
+    axes = display.ax_
+    line, marks = axes.containers[0].lines[0], [text.get_text() for text in axes.get_xticklabels()]
+    np.testing.assert_allclose(line.get_xdata(orig=False), [model.epsilon_, second.epsilon_])
+    np.testing.assert_allclose(
+        line.get_ydata(orig=False), [model.perplexity(counts), second.perplexity(counts)]
+    )
+    assert marks == ["4", "8"]
+    assert axes.get_xscale() == "log"
+    assert "delta = 1e-05" in axes.get_xlabel()
+    assert axes.get_ylabel() == "held-out perplexity"
+    flat = {text.get_label(): text.get_ydata()[0] for text in axes.lines if len(text.get_xdata())}
+    assert flat["unigram"] == 33.0
+    assert flat["GibbsLDA (not private)"] == pytest.approx(baseline.perplexity(counts))
+    legend = {text.get_text() for text in axes.get_legend().get_texts()}
+    assert legend == {"unigram", "GibbsLDA (not private)", "SubLDA (document)"}
+
+
+def test_repeated_fits_become_a_mean_and_a_bar():
+    display = PrivacyUtilityDisplay({"fits": {1.0: [10.0, 12.0, 17.0], 2.0: [8.0]}}).plot()
+    container = display.ax_.containers[0]
+    np.testing.assert_allclose(container.lines[0].get_ydata(orig=False), [13.0, 8.0])
+    bars = [segment[:, 1].tolist() for segment in container.lines[2][0].get_segments()]
+    np.testing.assert_allclose(bars, [[10.0, 17.0], [8.0, 8.0]])
+
+
+def test_infinite_epsilon_is_a_line_not_a_point():
+    display = PrivacyUtilityDisplay({"fits": {2.0: [8.0], math.inf: [4.0, 6.0]}}).plot()
+    np.testing.assert_allclose(display.ax_.containers[0].lines[0].get_xdata(orig=False), [2.0])
+    assert [
+        line.get_ydata()[0] for line in display.ax_.lines if "not private" in line.get_label()
+    ] == [5.0]
+
+
+def test_many_epsilons_get_few_marks():
+    curve = {1.0 + i / 10: [100.0 - i] for i in range(30)}
+    display = PrivacyUtilityDisplay({"fits": curve}).plot()
+    display.figure_.canvas.draw()
+    assert len(display.ax_.containers[0].lines[0].get_xdata()) == 30
+    assert len(display.ax_.get_xticks()) <= 8
+
+
+def test_it_draws_into_given_axes(plt):
+    figure, axes = plt.subplots(1, 2)
+    display = PrivacyUtilityDisplay({"fits": {1.0: [3.0]}}, references={"unigram": 4.0})
+    assert display.plot(ax=axes[1]).ax_ is axes[1]
+    assert display.figure_ is figure
+    assert not axes[0].lines
+
+
+def test_every_curve_has_its_own_color_and_marker():
+    curves = {f"setting {i}": {1.0: [float(i)], 2.0: [float(i)]} for i in range(6)}
+    axes = PrivacyUtilityDisplay(curves).plot().ax_
+    lines = [container.lines[0] for container in axes.containers]
+    assert len({line.get_color() for line in lines}) == len({x.get_marker() for x in lines}) == 6
+
+
+def test_a_grid_search_gives_a_curve_for_each_other_setting(counts):
+    grid = {"epsilon": [2.0, 4.0], "subsampling_ratio": [0.5, 1.0]}
+    search = GridSearchCV(SubLDA(n_components=3, max_iter=2), grid, cv=2, refit=False).fit(counts)
+    display = PrivacyUtilityDisplay.from_search(search, references={"unigram": -3.0})
+    assert set(display.curves) == {"subsampling_ratio = 0.5", "subsampling_ratio = 1.0"}
+    settings = search.cv_results_["params"]
+    for setting, mean in zip(settings, search.cv_results_["mean_test_score"]):
+        scores = display.curves[f"subsampling_ratio = {setting['subsampling_ratio']}"]
+        assert len(scores[setting["epsilon"]]) == 2
+        assert np.mean(scores[setting["epsilon"]]) == pytest.approx(mean)
+    assert display.ax_.get_ylabel().startswith("test score")
+
+
+def test_a_search_without_epsilon_is_refused(counts):
+    search = GridSearchCV(GibbsLDA(max_iter=2), {"n_components": [2, 3]}, cv=2).fit(counts)
+    with pytest.raises(ValueError, match=r"called epsilon, got \['n_components'\]"):
+        PrivacyUtilityDisplay.from_search(search)
+
+
+# without matplotlib
+
+WITHOUT_MATPLOTLIB = """
+import sys
+sys.modules["matplotlib"] = None
+from dplda import GibbsLDA
+from dplda.displays import PrivacyUtilityDisplay, TopicDisplay, top_words
+
+model = GibbsLDA(n_components=2, max_iter=2).fit([[1, 2], [3, 4]])
+assert sorted(top_words(model, ["a", "b"])[0]) == ["a", "b"]
+for draw in (
+    lambda: TopicDisplay.from_estimator(model),
+    lambda: PrivacyUtilityDisplay({"fits": {1.0: [2.0]}}).plot(),
+):
+    try:
+        draw()
+    except ImportError as error:
+        print(error)
+"""
+
+
+def test_without_matplotlib_the_error_says_how_to_get_it():
+    run = subprocess.run(
+        [sys.executable, "-c", WITHOUT_MATPLOTLIB],
+        cwd=ROOT, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.splitlines() == [
+        f"{name}.plot needs matplotlib; install it with: pip install 'dplda[plot]'"
+        for name in ("TopicDisplay", "PrivacyUtilityDisplay")
+    ]

@@ -1,0 +1,156 @@
+"""Topic weights under a fixed table: against double precision, and one document at a time."""
+
+from itertools import chain
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from numpy.testing import assert_allclose, assert_array_equal
+
+from dplda._fold_in import (
+    fold_in,
+    over_rows,
+    pad,
+    single_precision,
+    topic_word_probabilities,
+    uniform_theta,
+    update_theta,
+)
+from dplda.datasets import make_topic_corpus
+
+N_WORDS, PRIOR = 60, 0.1
+
+
+@pytest.fixture(params=[1, 4, 20])
+def model(request):
+    """Topics and documents, of which the third is empty."""
+    corpus = make_topic_corpus(40, N_WORDS, request.param, doc_length=80, random_state=2)
+    X = sp.csr_array(corpus.data)
+    keep = np.arange(40) != 2
+    X = sp.csr_array(X.multiply(keep[:, None]), dtype=float)
+    X.eliminate_zeros()
+    return corpus.components + 1e-3, X
+
+
+def steps_in_double(X, components, prior, n_steps):
+    """Expectation maximization from equal weights; documents without words keep them."""
+    phi = components / components.sum(axis=1, keepdims=True)
+    theta = np.full((X.shape[0], len(phi)), 1 / len(phi))
+    for _ in range(n_steps):
+        theta = theta * ((X.toarray() / (theta @ phi)) @ phi.T) + prior
+        theta /= theta.sum(axis=1, keepdims=True)
+    return theta
+
+
+def steps_in_single(X, components, prior, n_steps):
+    phi = topic_word_probabilities(components)
+    theta = uniform_theta(X.shape[0], len(components), phi.shape[1])
+    update_theta(
+        single_precision(X), theta, phi, np.arange(X.shape[0]), n_components=len(components),
+        doc_topic_prior=prior, max_steps=n_steps,
+    )  # fmt: skip
+    return theta[:, : len(components)]
+
+
+@pytest.mark.parametrize("n_steps", [1, 7, 30])
+def test_equals_double_precision(model, n_steps):
+    components, X = model
+    ours = steps_in_single(X, components, PRIOR, n_steps)
+    assert_allclose(ours, steps_in_double(X, components, PRIOR, n_steps), atol=1e-5)
+
+
+def test_result_is_a_fixed_point_of_the_equation(model):
+    """theta_k is proportional to the prior plus the document's expected tokens of topic k."""
+    components, X = model
+    theta = steps_in_single(X, components, PRIOR, 3000).astype(float)
+    phi = components / components.sum(axis=1, keepdims=True)
+    expected = theta * ((X.toarray() / (theta @ phi)) @ phi.T) + PRIOR
+    assert_allclose(theta, expected / expected.sum(axis=1, keepdims=True), atol=1e-5)
+
+
+def test_the_public_result_has_converged(model):
+    components, X = model
+    theta = fold_in(X, components, PRIOR)
+    assert theta.dtype == np.float32
+    assert_allclose(theta, steps_in_double(X, components, PRIOR, 5000), atol=0.02)
+
+
+def test_rows_sum_to_one_and_empty_documents_get_equal_weights(model):
+    components, X = model
+    theta = fold_in(X, components, PRIOR)
+    assert_allclose(theta.sum(axis=1), 1, rtol=1e-6)
+    assert (theta > 0).all()
+    assert_array_equal(theta[2], np.full(len(components), 1 / len(components), np.float32))
+
+
+def test_a_row_depends_on_that_row_only(model):
+    components, X = model
+    theta = fold_in(X, components, PRIOR)
+    order = np.random.default_rng(0).permutation(X.shape[0])
+    assert_array_equal(fold_in(X[order], components, PRIOR), theta[order])
+    assert_array_equal(fold_in(X[5:11], components, PRIOR), theta[5:11])
+    assert_array_equal(fold_in(X[[7]], components, PRIOR), theta[[7]])
+
+
+def test_jobs_change_nothing(model):
+    components, X = model
+    one, two, many = (fold_in(X, components, PRIOR, n_jobs) for n_jobs in (1, 2, 64))
+    assert_array_equal(one, two)
+    assert_array_equal(one, many)
+
+
+@pytest.mark.parametrize("factor", [1e-6, 1.0, 1e9])
+def test_scale_of_a_topic_does_not_matter(model, factor):
+    components, X = model
+    scaled = components * np.geomspace(1, factor, len(components))[:, None]
+    assert_allclose(fold_in(X, scaled, PRIOR), fold_in(X, components, PRIOR), atol=1e-5)
+
+
+def test_only_the_named_rows_change(model):
+    components, X = model
+    phi = topic_word_probabilities(components)
+    theta = uniform_theta(X.shape[0], len(components), phi.shape[1])
+    theta[:, 0] += 0.25
+    before = theta.copy()
+    update_theta(
+        single_precision(X), theta, phi, np.array([4, 9]), n_components=len(components),
+        doc_topic_prior=PRIOR, max_steps=2,
+    )  # fmt: skip
+    changed = (theta != before).any(axis=1)
+    assert_array_equal(changed.nonzero()[0], [4, 9])
+
+
+def test_no_documents(model):
+    components, X = model
+    assert fold_in(X[:0], components, PRIOR, n_jobs=2).shape == (0, len(components))
+
+
+# ---------------------------------------------------------------- pieces
+
+
+@pytest.mark.parametrize(("width", "padded"), [(1, 8), (8, 8), (9, 16), (20, 24)])
+def test_pad(width, padded):
+    table = np.arange(1.0, 3 * width + 1).reshape(3, width)
+    result = pad(table)
+    assert result.shape == (3, padded)
+    assert result.dtype == np.float32
+    assert_array_equal(result[:, :width], table)
+    assert not result[:, width:].any()
+
+
+def test_single_precision_sums_duplicates_and_leaves_its_argument_alone():
+    """Were a word stored twice, a document's contribution could exceed the sensitivity."""
+    X = sp.csr_array((np.array([1, 2, 4]), np.array([2, 0, 2]), np.array([0, 3])), (1, 3))
+    result = single_precision(X)
+    assert_array_equal(result.indices, [0, 2])
+    assert_array_equal(result.data, np.array([2, 5], np.float32))
+    assert result.data.dtype == np.float32
+    assert result.indices.dtype == result.indptr.dtype == np.int32
+    assert_array_equal(X.data, [1, 2, 4])
+
+
+@pytest.mark.parametrize(("n_rows", "n_jobs", "n_pieces"), [(5, 1, 1), (5, 2, 2), (2, 4, 2)])
+def test_rows_are_shared_out_in_order(n_rows, n_jobs, n_pieces):
+    pieces = over_rows(list, np.arange(n_rows), n_jobs)
+    assert len(pieces) == n_pieces
+    assert list(chain.from_iterable(pieces)) == list(range(n_rows))

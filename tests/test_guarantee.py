@@ -1,0 +1,154 @@
+"""The record of a guarantee: plain, honest, readable."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import pickle
+
+import numpy as np
+import pytest
+from scipy.special import ndtr, ndtri
+
+from dplda.privacy._accounting import epsilon_of
+from dplda.privacy._events import BoundedRange, Gaussian, Laplace, NonPrivate, Repeated
+from dplda.privacy._guarantee import Guarantee
+
+EVENTS = (Repeated(Gaussian(30.0), 40),)
+
+
+def make(**changes):
+    fields = {
+        "unit": "document",
+        "relation": "one document is replaced by an empty one",
+        "epsilon": epsilon_of(EVENTS, 1e-6),
+        "delta": 1e-6,
+        "mechanism": "discrete Gaussian noise on word-topic counts",
+        "sensitivity": 6.0,
+        "noise_scale": 180.0,
+        "noise_multiplier": 30.0,
+        "seeded": False,
+        "assumptions": ("the vocabulary is public", "each row is one person"),
+        "events": EVENTS,
+        "total_variation": 1e-19,
+    }
+    return Guarantee(**(fields | changes))
+
+
+def test_it_is_frozen_plain_and_equal_by_value():
+    guarantee = make()
+    assert guarantee == make()
+    assert hash(guarantee) == hash(make())
+    assert pickle.loads(pickle.dumps(guarantee)) == guarantee
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        guarantee.epsilon = 0.1
+    for field in dataclasses.fields(guarantee):
+        value = getattr(guarantee, field.name)
+        assert type(value) in (str, float, bool, tuple)
+
+
+def test_numbers_of_other_types_become_plain():
+    guarantee = make(
+        sensitivity=np.float32(6),
+        noise_scale=[np.float64(1), 2],
+        noise_multiplier=np.array([1.0, 2.0]),
+        seeded=np.bool_(True),
+        assumptions=["a"],
+        events=list(EVENTS),
+    )
+    assert type(guarantee.sensitivity) is float
+    assert guarantee.noise_scale == guarantee.noise_multiplier == (1.0, 2.0)
+    assert guarantee.seeded is True
+    assert guarantee.assumptions == ("a",)
+    assert guarantee.events == EVENTS
+
+
+def test_it_cannot_claim_more_than_its_events_prove():
+    with pytest.raises(ValueError, match="less than what the events cost"):
+        make(epsilon=0.99 * epsilon_of(EVENTS, 1e-6))
+    with pytest.raises(ValueError, match="less than what the events cost"):
+        make(events=(NonPrivate(),))
+    with pytest.raises(ValueError, match="less than"):
+        make(epsilon=math.nan)
+    assert make(epsilon=2.0).epsilon == 2.0
+
+
+def test_epsilon_at_other_deltas():
+    guarantee = make()
+    assert guarantee.epsilon_at(1e-6) == pytest.approx(guarantee.epsilon, rel=1e-9)
+    assert guarantee.epsilon_at(1e-9) > guarantee.epsilon > guarantee.epsilon_at(1e-3)
+
+
+def test_text_names_everything_a_reader_must_know():
+    guarantee = make()
+    text = str(guarantee)
+    assert "\n" not in text
+    for part in (
+        "every single document",
+        "differ in one document only: one document is replaced by an empty one.",
+        f"epsilon = {guarantee.epsilon:.4g}",
+        "delta = 1e-06",
+        "strong protection" if guarantee.epsilon <= 1 else "reasonable protection",
+        "discrete Gaussian noise",
+        "at most 6,",
+        "scale 180",
+        "noise multiplier 30",
+        "total variation",
+        "secret key",
+        "assumes that the vocabulary is public; that each row is one person.",
+    ):
+        assert part in text
+
+
+def test_text_tells_of_a_seed():
+    assert "given seed" in str(make(seeded=True))
+    assert "none of this holds" in str(make(seeded=True))
+    assert "seed" not in str(make())
+    assert "seeded" in repr(make(seeded=True))
+
+
+def test_text_without_protection():
+    text = str(make(epsilon=math.inf, delta=0.0, sensitivity=math.inf, events=(NonPrivate(),)))
+    assert "no privacy guarantee" in text
+    assert "protection" not in text
+    assert "secret key" not in text
+    assert "scale" not in text
+
+
+def test_text_of_noise_that_differs_by_round():
+    text = str(make(noise_multiplier=(146.6, 28.35), noise_scale=None))
+    assert "noise multiplier between 28.35 and 146.6, round by round" in text
+    assert "scale" not in text
+
+
+def test_text_says_where_the_distance_of_the_noise_went():
+    assert "delta includes the effect" in str(make())
+    weak = (Repeated(BoundedRange(5.0), 20),)
+    text = str(make(events=weak, epsilon=epsilon_of(weak, 1e-6), total_variation=1e-19))
+    assert "delta leaves out" in text
+    assert "total variation" not in str(make(total_variation=0.0))
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "word"),
+    [(0.5, "strong"), (2.0, "reasonable"), (5.0, "weak"), (15.0, "very weak"), (300.0, "nominal")],
+)
+def test_text_grades_epsilon(epsilon, word):
+    assert f": {word} protection." in str(make(epsilon=epsilon, events=(Laplace(10.0),)))
+
+
+@pytest.mark.parametrize("noise_multiplier", [0.2, 1.0, 4.0, 20.0])
+def test_stated_detection_rate_holds_for_the_best_test(noise_multiplier):
+    """The best test of one Gaussian release has the power that its mu gives."""
+    events = (Gaussian(noise_multiplier),)
+    text = str(make(events=events, epsilon=epsilon_of(events, 1e-6), total_variation=0.0))
+    stated = float(text.split("finds it in at most ")[1].split(" of 100")[0]) / 100
+    best = ndtr(1 / noise_multiplier + ndtri(0.01))
+    assert best <= stated * 1.01
+    assert stated <= 1.0
+    if noise_multiplier == 20.0:
+        assert stated < 0.02
+
+
+def test_repr_is_short():
+    assert repr(make(epsilon=1.25)) == "<Guarantee: epsilon 1.25 at delta 1e-06 for one document>"

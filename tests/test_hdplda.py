@@ -1,0 +1,191 @@
+"""Word-level privacy: prices, releases, and what the proof in docs/hdplda.md asks of the code."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.stats import chisquare
+
+import dplda._hdplda as module
+from dplda import HDPLDA, GibbsLDA
+from dplda._corpus import Corpus
+from dplda._streams import Streams
+from dplda._word_level import tokens_of, uniform_topics
+from dplda.datasets import make_topic_corpus
+from dplda.metrics import unigram_perplexity
+from dplda.privacy import BoundedRange, Curator, Gaussian, Laplace, Repeated, epsilon_of
+
+K = 3
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    return make_topic_corpus(40, 12, K, doc_length=20, random_state=0).data
+
+
+def beta(ratio):
+    """The prior for which count_clip = 1 gives C / beta + 1 = ratio."""
+    return 1 / (ratio - 1)
+
+
+@pytest.mark.parametrize(
+    ("max_iter", "noise_epsilon", "ratio", "expected"),
+    [
+        (50, 0.1, 1.05, 2.649),
+        (50, 0.1, 1.25, 8.523),
+        (50, 0.5, 2.0, 39.541),
+        (50, 1.0, 2.0, 52.660),
+        (50, 10.0, math.exp(5), 1000.0),
+        (100, 0.1, 1.05, 3.930),
+        (100, 0.5, 1.25, 26.182),
+        (100, 1.0, 101.0, 1023.02),
+    ],
+)
+def test_reported_epsilon_with_laplace_noise(max_iter, noise_epsilon, ratio, expected, corpus):
+    model = HDPLDA(
+        K, noise_epsilon=noise_epsilon, count_clip=1.0, topic_word_prior=beta(ratio),
+        max_iter=max_iter, delta=1e-5,
+    ).fit(corpus)  # fmt: skip
+    assert model.epsilon_ == pytest.approx(expected, rel=3e-4)
+    assert model.epsilon_ <= max_iter * (noise_epsilon + 2 * math.log(ratio)) * (1 + 1e-9)
+    assert model.sampling_epsilon_ == pytest.approx(2 * math.log(ratio))
+    assert model.noise_epsilon_ == noise_epsilon
+
+
+@pytest.mark.parametrize(
+    ("max_iter", "deviation", "ratio", "expected"),
+    [(50, 10, 1.05, 5.0445), (50, 10, 1.25, 9.8712), (100, 20, 1.1, 5.7635), (100, 5, 2, 62.26)],
+)
+def test_reported_epsilon_with_gaussian_noise(max_iter, deviation, ratio, expected, corpus):
+    model = HDPLDA(
+        K, noise="gaussian", noise_multiplier=deviation / math.sqrt(2), count_clip=1.0,
+        topic_word_prior=beta(ratio), max_iter=max_iter, delta=1e-5,
+    ).fit(corpus)  # fmt: skip
+    assert model.epsilon_ == pytest.approx(expected, rel=3e-4)
+    assert model.privacy_.noise_scale == pytest.approx(deviation, rel=1e-4)
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_a_total_is_split_evenly_in_zcdp(noise, corpus):
+    model = HDPLDA(K, noise=noise, epsilon=15.0, max_iter=20, topic_word_prior=0.3).fit(corpus)
+    assert 14.9 < model.epsilon_ <= 15.0
+    topic = model.sampling_epsilon_**2 / 8
+    if noise == "laplace":
+        assert model.noise_epsilon_**2 / 4 == pytest.approx(topic)
+    else:
+        assert 0.5 / model.noise_multiplier_**2 == pytest.approx(topic, rel=1e-3)
+
+
+class Spy(Curator):
+    """Keeps the private values that pass the gate."""
+
+    seen: list
+
+    def release(self, value, mechanism, **kwargs):
+        noisy = super().release(value, mechanism, **kwargs)
+        self.seen.append((value, noisy, mechanism))
+        return noisy
+
+
+@pytest.fixture
+def spy(monkeypatch):
+    Spy.seen = []
+    monkeypatch.setattr(module, "Curator", Spy)
+    return Spy.seen
+
+
+def test_every_release_is_dense_fresh_and_of_the_true_counts(spy, corpus):
+    HDPLDA(K, noise_epsilon=2.0, count_clip=1.0, max_iter=8).fit(corpus)
+    assert len(spy) == 8
+    noises = [noisy - value for value, noisy, _ in spy]
+    for value, noise in zip([value for value, _, _ in spy], noises):
+        assert value.shape == noise.shape == (12, K)
+        np.testing.assert_array_equal(value.sum(axis=1), np.asarray(corpus.sum(axis=0)).ravel())
+        assert len(np.unique(noise)) > 3
+    assert all(not np.array_equal(a, b) for a, b in itertools.pairwise(noises))
+
+
+def test_gaussian_counts_are_scaled_within_the_radius(spy, corpus):
+    HDPLDA(K, noise="gaussian", noise_multiplier=3.0, count_clip=1.0, max_iter=2).fit(corpus)
+    value, _, mechanism = spy[0]
+    unit = int(np.gcd.reduce(value[value > 0]))
+    assert 2 * unit**2 <= mechanism.radius**2 < 2 * (unit + 1) ** 2  # two cells change by `unit`
+
+
+def test_replacing_a_word_moves_two_counts_by_one(corpus):
+    X = corpus.toarray()
+    word = np.flatnonzero(X[7])[0]
+    Y = X.copy()
+    Y[7, word] -= 1
+    Y[7, (word + 1) % 12] += 1
+    topics = np.zeros(X.sum(), np.int32)
+    corpora = [Corpus.from_counts(module.check_counts(HDPLDA(), Z, reset=True))
+               for Z in (X, Y)]  # fmt: skip
+    difference = np.subtract(*(module.count_words(c, topics, K) for c in corpora))
+    assert np.abs(difference).sum() == 2
+    assert (difference**2).sum() == 2
+
+
+def test_the_ledger_of_a_sweep_holds_noise_and_topic_draws(corpus):
+    model = HDPLDA(K, noise_epsilon=2.0, count_clip=1.0, topic_word_prior=1.0, max_iter=3)
+    model.fit(corpus)
+    sweep = (Repeated(Laplace(1.0), 2), BoundedRange(2 * math.log(2)))
+    assert model.privacy_.events == sweep * 3
+    model.partial_fit(corpus)
+    assert model.privacy_.events == sweep * 3 + sweep[::-1]
+    assert model.epsilon_ == epsilon_of(
+        model.privacy_.events, model.delta, total_variation=model.privacy_.total_variation
+    )
+    first = HDPLDA(K, noise_epsilon=2.0, count_clip=1.0, topic_word_prior=1.0).partial_fit(corpus)
+    assert first.privacy_.events == sweep[:1]  # topics were drawn without looking at words
+
+
+def test_the_order_of_tokens_tells_nothing_of_their_words():
+    """In a row sorted by word, replacing one word would move the others."""
+    X = np.tile([[1, 1, 1, 0]], (6000, 1))
+    streams = Streams.from_random_state(0)
+    orders = tokens_of(sp.csr_array(X), streams, 1).word.reshape(-1, 3)
+    _, counts = np.unique(orders, axis=0, return_counts=True)
+    assert chisquare(counts).pvalue > 1e-6
+    assert len(counts) == 6
+    # the same keys put any three words into the same order of places
+    other = tokens_of(sp.csr_array(X[:, ::-1]), Streams.from_random_state(0), 1)
+    np.testing.assert_array_equal(other.word.reshape(-1, 3), orders + 1)
+
+
+def test_initial_topics_look_at_no_word(corpus):
+    words = Corpus.from_counts(module.check_counts(HDPLDA(), corpus, reset=True))
+    other = Corpus(words.word[::-1].copy(), words.doc_ptr, words.n_words)
+    topics = [uniform_topics(c, K, Streams.from_random_state(1)) for c in (words, other)]
+    np.testing.assert_array_equal(*topics)
+    counts = np.bincount(topics[0], minlength=K)
+    assert (abs(counts - counts.mean()) < 6 * np.sqrt(counts.mean())).all()
+
+
+def test_the_table_is_unbiased(corpus):
+    """The floored Laplace's mean of -1/2 is taken out again."""
+    model = HDPLDA(1, noise_epsilon=1.0, count_clip=1.0, max_iter=400, topic_word_prior=0.01)
+    model.fit(corpus)  # one topic: the counts are the word totals in every sweep
+    error = model.components_[0] - 0.01 - corpus.sum(axis=0)
+    standard_error = math.sqrt(8 / 200)
+    assert abs(error.mean()) < 6 * standard_error / math.sqrt(12)
+    assert abs(error).max() < 6 * standard_error
+
+
+def test_weak_privacy_learns_and_strong_privacy_does_not():
+    X = make_topic_corpus(400, 60, 5, doc_length=80, random_state=1).data
+    train, test = X[:350], X[350:]
+    unigram, gibbs = unigram_perplexity(train, test), GibbsLDA(5).fit(train).perplexity(test)
+    weak = HDPLDA(5, noise_epsilon=8.0, count_clip=200.0, max_iter=60).fit(train)
+    assert weak.perplexity(test) < gibbs + 0.3 * (unigram - gibbs)
+    strong = HDPLDA(5, epsilon=1.0, max_iter=60).fit(train)
+    assert strong.perplexity(test) > gibbs + 0.8 * (unigram - gibbs)
+
+
+def test_document_level_is_gaussian_and_unsampled(corpus):
+    model = HDPLDA(K, privacy_unit="document", epsilon=2.0, max_iter=5).fit(corpus)
+    assert model.privacy_.unit == "document"
+    assert len(model.privacy_.events) == 5 + 2
+    assert all(isinstance(event, Gaussian) for event in model.privacy_.events)

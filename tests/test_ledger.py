@@ -1,0 +1,610 @@
+"""The ledger: budgets that hold across copies, threads, processes and crashes."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import os
+import pickle
+import re
+import sqlite3
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+from joblib import Parallel, delayed
+from sklearn.base import BaseEstimator, clone
+from sklearn.model_selection import GridSearchCV
+
+import dplda
+from dplda.privacy import _store
+from dplda.privacy._accounting import epsilon_of
+from dplda.privacy._errors import BudgetError, PrivacyLeakWarning, SeededNoiseWarning
+from dplda.privacy._events import (
+    BoundedRange,
+    Gaussian,
+    Laplace,
+    NonPrivate,
+    PoissonSampled,
+    RandomizedResponse,
+    Repeated,
+)
+from dplda.privacy._ledger import Entry, Ledger
+
+# At noise 20 and delta 1e-6, twenty of these fit into epsilon 1.1 and not into 1.
+STEP = Gaussian(20.0)
+
+
+def steps_within(epsilon, delta=1e-6):
+    return next(n for n in range(1, 999) if epsilon_of(Repeated(STEP, n + 1), delta) > epsilon)
+
+
+@pytest.fixture(params=["memory", "file"])
+def make_ledger(request, tmp_path):
+    path = tmp_path / "privacy.sqlite" if request.param == "file" else None
+    return lambda **budget: Ledger(path, **budget)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "privacy.sqlite"
+
+
+def run_python(script, *arguments, wait=True):
+    """Run a script in a fresh interpreter that can import the package under test."""
+    environment = os.environ | {"PYTHONPATH": str(Path(dplda.__file__).parents[1])}
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, *map(str, arguments)],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    return finish(process) if wait else process
+
+
+def finish(process):
+    output, errors = process.communicate(timeout=120)
+    return process.returncode, output, errors
+
+
+# ---- entries ------------------------------------------------------------------------------
+
+
+def test_a_new_ledger_has_no_limit(make_ledger):
+    ledger = make_ledger()
+    assert (ledger.epsilon, ledger.delta) == (math.inf, 1e-6)
+    assert (ledger.epsilon_spent, ledger.remaining, ledger.unit) == (0.0, math.inf, None)
+    assert ledger.entries() == []
+
+
+def test_entries_come_back_as_they_were_written(make_ledger):
+    ledger = make_ledger(epsilon=50.0, delta=1e-5)
+    events = [
+        PoissonSampled(0.1, Gaussian(np.nextafter(1.7, 2.0))),
+        Repeated(Laplace(3.0), 4),
+        RandomizedResponse(0.3, 4),
+    ]
+    first = ledger.reserve("SubLDA", "document", events, total_variation=1e-21, seeded=True)
+    second = ledger.reserve("HDPLDA", "document", BoundedRange(0.5))
+    one, two = ledger.entries()
+    assert (one.id, two.id) == (first, second)
+    assert one.events == tuple(events)
+    assert two.events == (BoundedRange(0.5),)
+    assert (one.label, one.unit, one.total_variation) == ("SubLDA", "document", 1e-21)
+    assert one.seeded is True
+    assert two.seeded is False
+    assert one.process == os.getpid()
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00", one.created)
+    assert one.created <= two.created
+    assert all(isinstance(entry, Entry) and entry.status == "reserved" for entry in (one, two))
+
+
+def test_spending_composes(make_ledger):
+    ledger = make_ledger(epsilon=10.0, delta=1e-5)
+    ledger.reserve("a", "document", Repeated(Gaussian(10.0), 20))
+    ledger.reserve("b", "document", Repeated(Gaussian(10.0), 30))
+    assert ledger.epsilon_spent == epsilon_of(Repeated(Gaussian(10.0), 50), 1e-5)
+    assert ledger.remaining == 10.0 - ledger.epsilon_spent
+    assert ledger.epsilon_at(1e-7) == epsilon_of(Repeated(Gaussian(10.0), 50), 1e-7)
+    assert ledger.unit == "document"
+
+
+def test_distances_from_ideal_noise_add_up(make_ledger):
+    ledger = make_ledger()
+    for _ in range(2):
+        ledger.reserve("a", "document", Gaussian(5.0), total_variation=5e-11)
+    assert ledger.epsilon_spent == epsilon_of([Gaussian(5.0)] * 2, 1e-6, total_variation=1e-10)
+    assert ledger.epsilon_spent > epsilon_of([Gaussian(5.0)] * 2, 1e-6)
+
+
+def test_reserved_and_confirmed_count_the_same(make_ledger):
+    ledger = make_ledger()
+    entry = ledger.reserve("a", "document", STEP)
+    before = ledger.epsilon_spent
+    assert before > 0
+    ledger.confirm(entry)
+    assert ledger.entries()[0].status == "confirmed"
+    assert ledger.epsilon_spent == before
+    ledger.confirm(entry)
+    with pytest.raises(ValueError, match="confirmed"):
+        ledger.cancel(entry)
+
+
+def test_a_canceled_entry_does_not_count(make_ledger):
+    ledger = make_ledger()
+    entry = ledger.reserve("a", "document", STEP)
+    ledger.cancel(entry)
+    assert ledger.entries()[0].status == "canceled"
+    assert ledger.epsilon_spent == 0.0
+    with pytest.raises(ValueError, match="canceled"):
+        ledger.confirm(entry)
+    ledger.reserve("b", "word", STEP)
+    assert ledger.unit == "word"
+
+
+def test_unknown_entries(make_ledger):
+    for settle in (make_ledger().confirm, make_ledger().cancel):
+        with pytest.raises(ValueError, match="no entry 7"):
+            settle(7)
+
+
+def test_units_do_not_mix(make_ledger):
+    ledger = make_ledger()
+    ledger.reserve("SubLDA", "document", STEP)
+    with pytest.raises(ValueError, match=r"one document.*'HDPLDA'.*one word"):
+        ledger.reserve("HDPLDA", "word", STEP)
+    assert len(ledger.entries()) == 1
+
+
+# ---- the budget ---------------------------------------------------------------------------
+
+
+def test_budget_error_comes_before_anything_is_written(make_ledger):
+    ledger = make_ledger(epsilon=1.0)
+    ledger.reserve("SubLDA", "document", Repeated(STEP, 20))
+    before = ledger.entries()
+    with pytest.raises(BudgetError) as caught:
+        ledger.reserve("SubLDA", "document", Repeated(STEP, 20))
+    message = str(caught.value)
+    total = epsilon_of(Repeated(STEP, 40), 1e-6)
+    spent = epsilon_of(Repeated(STEP, 20), 1e-6)
+    assert f"'SubLDA' would spend epsilon {total:.6g} of 1 (delta 1e-06), {spent:.4g}" in message
+    assert "max_iter" in message
+    assert ledger.entries() == before
+    assert isinstance(caught.value, ValueError)
+
+
+def test_the_last_step_that_fits_is_allowed(make_ledger):
+    ledger = make_ledger(epsilon=1.0)
+    for _ in range(steps_within(1.0)):
+        ledger.reserve("a", "document", STEP)
+    assert ledger.epsilon_spent <= 1.0
+    assert ledger.remaining == 1.0 - ledger.epsilon_spent
+    with pytest.raises(BudgetError):
+        ledger.reserve("a", "document", STEP)
+
+
+def test_exactly_the_budget_is_allowed(make_ledger):
+    ledger = make_ledger(epsilon=epsilon_of(STEP, 1e-6))
+    ledger.reserve("a", "document", STEP)
+    assert ledger.remaining == 0.0
+
+
+def test_no_protection_needs_no_limit(make_ledger):
+    ledger = make_ledger()
+    ledger.reserve("baseline", "document", NonPrivate())
+    assert ledger.epsilon_spent == math.inf
+    assert ledger.remaining == math.inf
+
+
+def test_no_protection_breaks_any_budget(make_ledger):
+    with pytest.raises(BudgetError, match="inf"):
+        make_ledger(epsilon=1e6).reserve("baseline", "document", NonPrivate())
+
+
+def test_slow_composition_decides_when_the_quick_bound_cannot(make_ledger):
+    """A budget between the sharp value and the quick bound."""
+    events = Repeated(PoissonSampled(2.5e-5, Gaussian(0.6)), 16000)
+    ledger = make_ledger(epsilon=0.05, delta=1e-4)
+    ledger.reserve("a", "document", events)
+    assert ledger.epsilon_spent < 0.05
+
+
+@pytest.mark.parametrize(
+    "budget", [{"epsilon": 0.0}, {"epsilon": math.nan}, {"delta": 1.0}, {"delta": -1e-9}]
+)
+def test_bad_budgets(make_ledger, budget):
+    with pytest.raises(ValueError, match=next(iter(budget))):
+        make_ledger(**budget)
+
+
+def test_events_are_checked(make_ledger):
+    ledger = make_ledger(epsilon=1.0)
+    with pytest.raises(TypeError, match="privacy events"):
+        ledger.reserve("a", "document", [0.5])
+    assert ledger.entries() == []
+
+
+def test_repr_shows_spent_of_budget(make_ledger):
+    ledger = make_ledger(epsilon=2.0)
+    ledger.reserve("a", "document", STEP)
+    spent = epsilon_of(STEP, 1e-6)
+    assert f"epsilon {spent:.4g} of 2 spent at delta 1e-06, entries: 1>" in repr(ledger)
+
+
+# ---- copies -------------------------------------------------------------------------------
+
+
+class Model(BaseEstimator):
+    """Spends at every fit, as the package's estimators do."""
+
+    def __init__(self, noise_multiplier=50.0, ledger=None):
+        self.noise_multiplier = noise_multiplier
+        self.ledger = ledger
+
+    def fit(self, X, y=None):
+        entry = self.ledger.reserve("Model", "document", Gaussian(self.noise_multiplier))
+        self.n_features_in_ = X.shape[1]
+        self.ledger.confirm(entry)
+        return self
+
+    def score(self, X, y=None):
+        return -self.noise_multiplier
+
+
+def test_copies_are_the_same_ledger(make_ledger):
+    ledger = make_ledger()
+    assert copy.copy(ledger) is ledger
+    assert copy.deepcopy({"a": [ledger]})["a"][0] is ledger
+    model = Model(ledger=ledger)
+    assert clone(model).ledger is ledger
+    assert clone(clone(model)).set_params(noise_multiplier=3.0).ledger is ledger
+
+
+def test_pickle_with_a_path_is_the_same_ledger(path):
+    ledger = Ledger(path, epsilon=3.0, delta=1e-5)
+    again = pickle.loads(pickle.dumps(ledger))
+    again.reserve("a", "document", STEP)
+    assert len(ledger.entries()) == 1
+    assert (again.epsilon, again.delta, again.path) == (3.0, 1e-5, str(path))
+
+
+def test_pickle_in_memory_is_refused():
+    with pytest.raises(TypeError, match="give it a path"):
+        pickle.dumps(Ledger(epsilon=1.0))
+
+
+def test_a_pickle_whose_file_is_gone_cannot_spend(path):
+    data = pickle.dumps(Ledger(path, epsilon=3.0))
+    path.unlink()
+    again = pickle.loads(data)
+    with pytest.raises(FileNotFoundError, match="is gone"):
+        again.reserve("a", "document", STEP)
+    assert not path.exists()
+    assert "unreadable" in repr(again)
+
+
+def test_grid_search_in_one_process_counts_every_fit(make_ledger):
+    ledger = make_ledger()
+    search = GridSearchCV(Model(ledger=ledger), {"noise_multiplier": [40.0, 50.0]}, cv=3)
+    search.fit(np.ones((12, 2)))
+    assert len(ledger.entries()) == 2 * 3 + 1
+    assert {entry.status for entry in ledger.entries()} == {"confirmed"}
+
+
+def test_grid_search_in_two_processes_counts_every_fit(path):
+    ledger = Ledger(path)
+    model = Model(ledger=ledger)
+    GridSearchCV(model, {"noise_multiplier": [40.0, 50.0]}, cv=3, n_jobs=2).fit(np.ones((12, 2)))
+    entries = ledger.entries()
+    assert len(entries) == 2 * 3 + 1
+    assert len({entry.process for entry in entries}) > 1
+    events = [event for entry in entries for event in entry.events]
+    assert sorted(event.noise_multiplier for event in events) == [40.0] * 4 + [50.0] * 3
+
+
+def charge(ledger, index):
+    try:
+        return ledger.reserve(f"job {index}", "document", STEP)
+    except BudgetError:
+        return None
+
+
+def test_worker_processes_share_one_budget(path):
+    ledger = Ledger(path, epsilon=1.0)
+    allowed = steps_within(1.0)
+    numbers = Parallel(n_jobs=2)(delayed(charge)(ledger, i) for i in range(allowed + 8))
+    granted = [number for number in numbers if number is not None]
+    assert sorted(granted) == list(range(1, allowed + 1))
+    assert ledger.epsilon_spent <= 1.0
+
+
+def test_a_budget_error_survives_the_way_back_from_a_worker(path):
+    ledger = Ledger(path, epsilon=0.01)
+    with pytest.raises(BudgetError, match="would spend"):
+        Parallel(n_jobs=2)(delayed(ledger.reserve)("a", "document", STEP) for _ in range(2))
+
+
+# ---- threads ------------------------------------------------------------------------------
+
+
+def test_threads_share_one_budget(make_ledger):
+    ledger = make_ledger(epsilon=1.0)
+    allowed = steps_within(1.0)
+    with ThreadPoolExecutor(8) as pool:
+        numbers = list(pool.map(lambda i: charge(ledger, i), range(allowed + 12)))
+    assert sorted(n for n in numbers if n is not None) == list(range(1, allowed + 1))
+    assert len(ledger.entries()) == allowed
+
+
+# ---- processes ----------------------------------------------------------------------------
+
+RESERVE_UNTIL_REFUSED = """
+import sys, time
+from pathlib import Path
+from dplda.privacy import BudgetError, Gaussian, Ledger
+ledger = Ledger(sys.argv[1])
+Path(sys.argv[2]).touch()
+while not Path(sys.argv[3]).exists():
+    time.sleep(0.001)
+count = 0
+try:
+    while True:
+        ledger.reserve("race", "document", Gaussian(20.0))
+        count += 1
+except BudgetError:
+    print(count)
+"""
+
+
+def test_two_racing_processes_cannot_overspend(path, tmp_path):
+    ledger = Ledger(path, epsilon=1.0)
+    ready, go = [tmp_path / "ready0", tmp_path / "ready1"], tmp_path / "go"
+    racers = [run_python(RESERVE_UNTIL_REFUSED, path, flag, go, wait=False) for flag in ready]
+    while not all(flag.exists() for flag in ready):
+        assert all(racer.poll() is None for racer in racers)
+    go.touch()
+    results = [finish(racer) for racer in racers]
+    assert [errors for _, _, errors in results] == ["", ""]
+    assert sum(int(output) for _, output, _ in results) == steps_within(1.0)
+    assert len(ledger.entries()) == steps_within(1.0)
+    assert ledger.epsilon_spent <= 1.0
+    with pytest.raises(BudgetError):
+        ledger.reserve("late", "document", STEP)
+
+
+CREATE = """
+import sys, time
+from pathlib import Path
+from dplda.privacy import Gaussian, Ledger
+Path(sys.argv[2]).touch()
+while not Path(sys.argv[3]).exists():
+    time.sleep(0.0001)
+Ledger(sys.argv[1], epsilon=float(sys.argv[4])).reserve("a", "document", Gaussian(20.0))
+"""
+
+
+@pytest.mark.parametrize("budgets", [(1.0, 1.0), (1.0, 2.0)])
+def test_two_processes_that_create_the_same_file(path, tmp_path, budgets):
+    """One makes it; the other joins, or is told that the budgets differ."""
+    ready, go = [tmp_path / "ready0", tmp_path / "ready1"], tmp_path / "go"
+    makers = [
+        run_python(CREATE, path, flag, go, budget, wait=False)
+        for flag, budget in zip(ready, budgets, strict=True)
+    ]
+    while not all(flag.exists() for flag in ready):
+        assert all(maker.poll() is None for maker in makers)
+    go.touch()
+    results = [finish(maker) for maker in makers]
+    failed = [errors for code, _, errors in results if code != 0]
+    assert len(failed) == len(set(budgets)) - 1
+    assert all("has epsilon" in errors for errors in failed)
+    assert len(Ledger(path).entries()) == 2 - len(failed)
+
+
+def test_another_process_sees_the_entries(path):
+    Ledger(path, epsilon=5.0, delta=1e-5).reserve("first", "word", [Laplace(2.0)], seeded=True)
+    script = (
+        "import sys; from dplda.privacy import Ledger; ledger = Ledger(sys.argv[1]);"
+        "entry, = ledger.entries();"
+        "print(entry.label, entry.unit, entry.events, entry.seeded, ledger.epsilon, ledger.delta);"
+        "ledger.reserve('second', 'word', entry.events)"
+    )
+    code, output, errors = run_python(script, path)
+    assert (code, errors) == (0, "")
+    assert output == "first word (Laplace(scale=2.0),) True 5.0 1e-05\n"
+    assert [entry.label for entry in Ledger(path).entries()] == ["first", "second"]
+
+
+def test_a_killed_fit_has_spent(path):
+    script = (
+        "import os, sys; from dplda.privacy import Gaussian, Ledger;"
+        "Ledger(sys.argv[1], epsilon=9.0).reserve('killed', 'document', Gaussian(2.0));"
+        "os._exit(3)"
+    )
+    assert run_python(script, path)[0] == 3
+    ledger = Ledger(path)
+    assert [(entry.label, entry.status) for entry in ledger.entries()] == [("killed", "reserved")]
+    assert ledger.epsilon_spent == epsilon_of(Gaussian(2.0), 1e-6)
+
+
+def test_a_reservation_killed_half_way_leaves_nothing_and_no_lock(path):
+    script = (
+        "import os, sys; from dplda.privacy import Gaussian, Ledger;"
+        "ledger = Ledger(sys.argv[1]); ledger.reserve('a', 'document', Gaussian(2.0));\n"
+        "with ledger._store.transaction(write=True) as page:\n"
+        "    page.add(page.entries()[0]); os._exit(3)"
+    )
+    assert run_python(script, path)[0] == 3
+    ledger = Ledger(path)
+    assert len(ledger.entries()) == 1
+    assert ledger.reserve("b", "document", STEP) == 2
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_process_cannot_spend_from_memory():
+    script = (
+        "import os, sys; from dplda.privacy import Gaussian, Ledger; ledger = Ledger()\n"
+        "child = os.fork()\n"
+        "if child == 0:\n"
+        "    try:\n"
+        "        ledger.reserve('a', 'document', Gaussian(2.0))\n"
+        "    except RuntimeError as error:\n"
+        "        os._exit(7 if 'path' in str(error) else 8)\n"
+        "    os._exit(0)\n"
+        "sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
+    )
+    assert run_python(script)[0] == 7
+
+
+# ---- files --------------------------------------------------------------------------------
+
+
+def test_reopening_takes_the_budget_of_the_file(path):
+    Ledger(path, epsilon=1.5, delta=1e-7)
+    again = Ledger(str(path))
+    assert (again.epsilon, again.delta) == (1.5, 1e-7)
+    assert Ledger(path, epsilon=1.5).delta == 1e-7
+
+
+def test_an_unlimited_ledger_keeps_its_infinity(path):
+    Ledger(path)
+    assert Ledger(path).epsilon == math.inf
+    assert Ledger(path, epsilon=math.inf).remaining == math.inf
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        ({"epsilon": 2.0}, r"epsilon 1.5, not 2.0"),
+        ({"epsilon": math.inf}, r"epsilon 1.5, not inf"),
+        ({"epsilon": 1.5, "delta": 1e-5}, r"delta 1e-07, not 1e-05"),
+    ],
+)
+def test_reopening_with_another_budget_is_refused(path, other, message):
+    Ledger(path, epsilon=1.5, delta=1e-7)
+    with pytest.raises(ValueError, match=message):
+        Ledger(path, **other)
+
+
+def test_the_path_does_not_depend_on_the_working_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ledger = Ledger("privacy.sqlite")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    ledger.reserve("a", "document", STEP)
+    assert len(Ledger(tmp_path / "privacy.sqlite").entries()) == 1
+    assert os.listdir() == []
+
+
+def test_the_file_uses_a_write_ahead_log(path):
+    Ledger(path)
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_an_empty_file_becomes_a_ledger(path):
+    path.touch()
+    Ledger(path, epsilon=1.0).reserve("a", "document", STEP)
+    assert len(Ledger(path).entries()) == 1
+
+
+@pytest.mark.parametrize("content", [b"hello", b"not a database " * 1000, bytes(4096)])
+def test_a_file_of_another_kind_is_refused_and_left_alone(path, content):
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="no privacy ledger"):
+        Ledger(path, epsilon=1.0)
+    assert path.read_bytes() == content
+
+
+def test_another_database_is_refused_and_left_alone(path):
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE entries (id INTEGER)")
+        connection.commit()
+    content = path.read_bytes()
+    with pytest.raises(ValueError, match="no privacy ledger"):
+        Ledger(path)
+    assert path.read_bytes() == content
+
+
+def test_a_ledger_of_a_later_format_is_refused(path):
+    Ledger(path)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA user_version = 9")
+    with pytest.raises(ValueError, match="format 9"):
+        Ledger(path)
+
+
+@pytest.mark.parametrize("start", [100, 4096])
+def test_a_damaged_ledger_is_refused(path, start):
+    ledger = Ledger(path, epsilon=1.0)
+    for _ in range(3):
+        ledger.reserve("a", "document", STEP)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    content = bytearray(path.read_bytes())
+    content[start : start + 3000] = b"\xff" * 3000
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="damaged"):
+        Ledger(path).reserve("a", "document", STEP)
+
+
+@pytest.mark.parametrize("events", ["[", '[{"event": "Cauchy"}]', '[{"event": "Laplace"}]', "7"])
+def test_an_unreadable_entry_stops_all_spending(path, events):
+    ledger = Ledger(path, epsilon=1.0)
+    ledger.reserve("a", "document", STEP)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE entries SET events = ?", (events,))
+        connection.commit()
+    with pytest.raises(ValueError, match="entry 1 of the ledger"):
+        ledger.reserve("a", "document", STEP)
+    with pytest.raises(ValueError, match="entry 1 of the ledger"):
+        assert ledger.epsilon_spent
+    assert "unreadable" in repr(ledger)
+
+
+def test_a_lock_that_is_never_released_is_reported(path, monkeypatch):
+    monkeypatch.setattr(_store, "_BUSY_SECONDS", 0.05)
+    ledger = Ledger(path)
+    with (
+        ledger._store.transaction(write=True),
+        pytest.raises(TimeoutError, match="another process held the ledger"),
+    ):
+        ledger.reserve("a", "document", STEP)
+    assert ledger.reserve("a", "document", STEP) == 1
+
+
+def test_readers_do_not_wait_for_writers(path, monkeypatch):
+    monkeypatch.setattr(_store, "_BUSY_SECONDS", 0.05)
+    ledger = Ledger(path)
+    ledger.reserve("a", "document", STEP)
+    with ledger._store.transaction(write=True):
+        assert len(ledger.entries()) == 1
+        assert Ledger(path).epsilon_spent > 0
+
+
+def test_a_missing_directory_is_an_operating_system_error(tmp_path):
+    with pytest.raises(OSError, match="cannot be used"):
+        Ledger(tmp_path / "missing" / "privacy.sqlite")
+
+
+def test_the_file_holds_readable_records(path):
+    """Another program can read the ledger."""
+    Ledger(path).reserve("a", "document", Repeated(PoissonSampled(0.1, Gaussian(2.0)), 5))
+    with closing(sqlite3.connect(path)) as connection:
+        (text,) = connection.execute("SELECT events FROM entries").fetchone()
+    gaussian = {"event": "Gaussian", "noise_multiplier": 2.0}
+    sampled = {"event": "PoissonSampled", "sampling_probability": 0.1, "of": gaussian}
+    assert json.loads(text) == [{"event": "Repeated", "of": sampled, "count": 5}]
+
+
+def test_warning_categories():
+    assert issubclass(PrivacyLeakWarning, UserWarning)
+    assert issubclass(SeededNoiseWarning, UserWarning)
+    assert issubclass(BudgetError, ValueError)

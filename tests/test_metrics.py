@@ -1,0 +1,183 @@
+"""Perplexities: the split of documents, known values, refusals."""
+
+import numpy as np
+import pytest
+import reference
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import stats
+
+from dplda import GibbsLDA
+from dplda._fold_in import fold_in
+from dplda.datasets import make_topic_corpus
+from dplda.metrics import (
+    held_out_log_likelihood,
+    held_out_perplexity,
+    split_documents,
+    unigram_perplexity,
+)
+
+N_WORDS = 50
+counts = st.one_of(st.integers(0, 3), st.integers(0, 200), st.sampled_from([62, 63, 64, 10**6]))
+count_matrices = arrays.arrays(
+    np.int64, st.tuples(st.integers(1, 6), st.integers(1, 8)), elements=counts
+)
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    return make_topic_corpus(300, N_WORDS, 4, doc_length=60, random_state=1)
+
+
+# ---------------------------------------------------------------- split_documents
+
+
+@given(count_matrices)
+def test_halves_add_up(X):
+    observed, held_out = split_documents(X)
+    assert_array_equal((observed + held_out).toarray(), X)
+    for part in (observed, held_out):
+        assert part.dtype == X.dtype
+        assert (part.data > 0).all()
+
+
+@given(count_matrices)
+def test_counts_above_62_are_halved_and_others_tossed(X):
+    observed = split_documents(X)[0].toarray()
+    many = X > 62
+    assert (np.abs(2 * observed - X)[many] <= 1).all()
+    assert (observed <= X).all()
+
+
+@given(count_matrices, st.randoms())
+def test_the_split_of_a_row_depends_on_that_row_only(X, random):
+    whole = split_documents(X)[0].toarray()
+    order = list(range(len(X)))
+    random.shuffle(order)
+    assert_array_equal(split_documents(X[order])[0].toarray(), whole[order])
+    assert_array_equal(split_documents(X[-1:])[0].toarray(), whole[-1:])
+
+
+def test_the_split_does_not_depend_on_how_the_matrix_is_stored():
+    plain = sp.csr_array(np.array([[5, 0, 2, 9, 1, 0, 30]]))
+    data, indices = np.array([30, 9, 0, 2, 4, 1, 1]), np.array([6, 3, 1, 2, 0, 0, 4])
+    stored = sp.csr_array((data.copy(), indices, np.array([0, 7])), (1, 7))
+    expected = [part.toarray() for part in split_documents(plain)]
+    for X in (stored, plain.astype(float), plain.tocoo(), plain.toarray()):
+        for part, other in zip(split_documents(X), expected):
+            assert_array_equal(part.toarray(), other)
+    assert_array_equal(stored.data, data)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 62])
+def test_tokens_are_tossed_like_fair_coins(count):
+    """The observed part of a count is binomial; documents differ in which words they have."""
+    rng = np.random.default_rng(count)
+    X = sp.csr_array(count * (rng.random((2000, 20)) < 0.5))
+    observed = split_documents(X)[0].toarray()[X.toarray() > 0]
+    law = stats.binom.pmf(np.arange(count + 1), count, 0.5)
+    assert reference.chi_square(np.bincount(observed, minlength=count + 1), law) > 1e-6
+
+
+def test_about_half_of_every_word_is_held_out(corpus):
+    observed, _ = split_documents(corpus.data)
+    totals = corpus.data.sum(axis=0)
+    spread = (2 * observed.sum(axis=0) - totals) / np.sqrt(np.maximum(totals, 1))
+    assert np.abs(spread).max() < 6
+    assert stats.chi2.sf((spread**2).sum(), (totals > 0).sum()) > 1e-6
+
+
+# ---------------------------------------------------------------- perplexities
+
+
+@pytest.mark.parametrize("completion", [True, False])
+@pytest.mark.parametrize("n_components", [1, 7])
+def test_uniform_table_has_a_perplexity_of_the_vocabulary(corpus, n_components, completion):
+    table = np.full((n_components, N_WORDS), 3.0)
+    perplexity = held_out_perplexity(table, corpus.data, completion=completion)
+    assert_allclose(perplexity, N_WORDS, rtol=1e-6)
+
+
+@pytest.mark.parametrize("completion", [True, False])
+def test_log_likelihood_by_hand(corpus, completion):
+    X, phi = corpus.data, corpus.components
+    observed, scored = split_documents(X) if completion else (X, X)
+    theta = fold_in(observed, phi, 0.3).astype(float)
+    expected = (scored.toarray() * np.log(theta @ phi)).sum() / scored.sum()
+    result = held_out_log_likelihood(phi, X, doc_topic_prior=0.3, completion=completion)
+    assert_allclose(result, expected, rtol=1e-6)
+    perplexity = held_out_perplexity(phi, X, doc_topic_prior=0.3, completion=completion)
+    assert_allclose(perplexity, np.exp(-expected), rtol=1e-5)
+
+
+def test_training_helps_and_completion_is_the_stricter_number(corpus):
+    train, test = corpus.data[:200], corpus.data[200:]
+    table = GibbsLDA(4, max_iter=300, random_state=0).fit(train).components_
+    seen = held_out_perplexity(table, test, completion=False)
+    strict = held_out_perplexity(table, test)
+    true = held_out_perplexity(corpus.components, test)
+    assert seen < strict < unigram_perplexity(train, test) < N_WORDS
+    assert 0.98 * true < strict < 1.1 * true
+
+
+def test_unigram_perplexity_by_hand(corpus):
+    train, test = corpus.data[:200], corpus.data[200:]
+    frequency = train.toarray().sum(axis=0) + 0.5
+    scored = split_documents(test)[1].toarray()
+    expected = -(scored @ np.log(frequency / frequency.sum())).sum() / scored.sum()
+    for X in (train, train.toarray()):
+        result = unigram_perplexity(X, test, topic_word_prior=0.5)
+        assert_allclose(result, np.exp(expected), rtol=1e-6)
+
+
+def test_forms_of_the_arguments_and_jobs_change_nothing(corpus):
+    components, X = corpus.components, corpus.data[:50]
+    expected = held_out_perplexity(components, X)
+    for same in (X.toarray(), X.tocsc(), X.toarray().tolist(), X.astype(np.float32)):
+        assert held_out_perplexity(components.tolist(), same) == expected
+    assert held_out_perplexity(components, X, n_jobs=2) == expected
+
+
+def test_documents_of_no_or_one_token_are_scored():
+    X = np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [4, 4, 4]])
+    table = np.array([[1.0, 1, 4], [4, 1, 1]])
+    assert 1 < held_out_perplexity(table, X) < 10
+
+
+# ---------------------------------------------------------------- refusals
+
+TABLE, DOCUMENTS = np.ones((2, 3)), np.array([[4, 4, 4]])
+
+
+@pytest.mark.parametrize(
+    ("components", "X", "message"),
+    [
+        (np.ones((2, 4)), DOCUMENTS, "X has 3 words and components has 4"),
+        ([[1, 1, -1], [1, 1, 2]], DOCUMENTS, "non-negative"),
+        ([[1, 1, 0], [1, 1, 0]], DOCUMENTS, "no word impossible"),
+        ([[1, 1, 1], [0, 0, 0]], DOCUMENTS, "no topic empty"),
+        ([[1, 1, 1], [1, np.nan, 1]], DOCUMENTS, "components contains NaN"),
+        (TABLE, [[1, 2, -1]], "Negative"),
+        (TABLE, [[1, 2, np.nan]], "NaN"),
+        (TABLE, [[1, 2.5, 1]], "whole"),
+        (TABLE, [[0, 0, 0]], "no words to score"),
+    ],
+)
+@pytest.mark.parametrize("completion", [True, False])
+def test_what_is_refused(components, X, message, completion):
+    with pytest.raises(ValueError, match=message):
+        held_out_perplexity(components, X, completion=completion)
+
+
+@pytest.mark.parametrize("prior", [0, -0.1, float("nan")])
+def test_impossible_prior_is_refused(prior):
+    with pytest.raises(ValueError, match="doc_topic_prior must be above 0"):
+        held_out_perplexity(TABLE, DOCUMENTS, doc_topic_prior=prior)
+
+
+def test_unseen_word_without_a_prior_is_refused():
+    with pytest.raises(ValueError, match="no word impossible"):
+        unigram_perplexity([[1, 1, 0]], DOCUMENTS, topic_word_prior=0)

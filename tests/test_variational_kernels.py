@@ -1,0 +1,287 @@
+"""Fold-in and contributions: equal to plain twins bit for bit, and never above the sensitivity."""
+
+import numpy as np
+import pytest
+import reference
+import scipy.sparse as sp
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from numpy.testing import assert_allclose, assert_array_equal
+
+from dplda._fold_in import pad, single_precision, uniform_theta
+from dplda.kernels import _variational
+
+SIZES = [1, 2, 7, 8, 9, 20, 33]
+N_DOCS, N_WORDS = 7, 13
+MAX_RADIUS = 2**30
+
+
+def random_counts(seed=0, n_docs=N_DOCS, n_words=N_WORDS):
+    """Documents of different length; the second and the last are empty."""
+    rng = np.random.default_rng(seed)
+    X = rng.poisson(0.7, (n_docs, n_words)) * rng.integers(1, 30, (n_docs, n_words))
+    X[[1, -1]] = 0
+    return single_precision(X)
+
+
+def random_topics(n_components, seed=0, n_words=N_WORDS):
+    """Word probabilities of each topic, (n_words, padded)."""
+    rng = np.random.default_rng(seed)
+    return pad(rng.dirichlet(np.full(n_words, 0.1), n_components).T)
+
+
+def random_theta(n_components, seed=0, n_docs=N_DOCS):
+    return pad(np.random.default_rng(seed).dirichlet(np.full(n_components, 0.3), n_docs))
+
+
+def fold_in(X, rows, phi, prior, n_components, max_iter, tol, theta):
+    """The kernel on a copy of `theta`, as its twin."""
+    theta = theta.copy()
+    scratch = np.full(phi.shape[1], np.nan, np.float32)
+    _variational.fold_in(
+        X.indptr, X.indices, X.data, np.array(rows, np.int64), phi, prior, n_components,
+        max_iter, tol, theta, scratch,
+    )  # fmt: skip
+    return theta
+
+
+def add_contributions(X, rows, theta, factor, center, weight, scale, norm, radius, total=None):
+    """The kernel, as its twin."""
+    total = np.zeros(factor.shape, np.int64) if total is None else total
+    size = max(1, int(np.diff(X.indptr).max(initial=0))) * factor.shape[1]
+    _variational.add_contributions(
+        X.indptr, X.indices, X.data, np.array(rows, np.int64), theta, factor, center, weight,
+        scale, norm, radius, total, np.full(size, np.nan, np.float32), np.full(size, -9, np.int32),
+    )  # fmt: skip
+    return total
+
+
+def squared_norm(total):
+    """Exact, for the contribution of one document."""
+    return sum(int(x) ** 2 for x in total.flat)
+
+
+# ---------------------------------------------------------------- fold-in
+
+
+@pytest.mark.parametrize("n_components", SIZES)
+@pytest.mark.parametrize(("max_iter", "tol"), [(1, 0.0), (5, 0.0), (60, 1e-3), (0, 0.0)])
+def test_fold_in_equals_its_twin(n_components, max_iter, tol):
+    X, phi = random_counts(), random_topics(n_components)
+    start = uniform_theta(N_DOCS, n_components, phi.shape[1])
+    arguments = X, [0, 1, 3, 6, 5], phi, 0.1, n_components, max_iter, tol, start
+    theta = fold_in(*arguments)
+    assert_array_equal(theta, reference.fold_in(*arguments))
+    assert_array_equal(theta[[1, 2, 4, 6]], start[[1, 2, 4, 6]])
+    assert not theta[:, n_components:].any()
+
+
+def test_fold_in_starts_where_theta_is():
+    X, phi = random_counts(), random_topics(9)
+    start, rows = random_theta(9), range(N_DOCS)
+    steps = [fold_in(X, rows, phi, 0.1, 9, n, 0.0, start) for n in (2, 3, 5)]
+    assert_array_equal(fold_in(X, rows, phi, 0.1, 9, 3, 0.0, steps[0]), steps[2])
+    assert not np.array_equal(steps[0], steps[1])
+
+
+@pytest.mark.parametrize("smallest", [0.0, 1e-45, 1e-39, 1e-30, 1e-20])
+def test_words_that_no_topic_expects_do_not_spoil_a_document(smallest):
+    phi = random_topics(4)
+    phi[3] = smallest
+    X = single_precision(np.full((1, N_WORDS), 50))
+    theta = fold_in(X, [0], phi, 0.1, 4, 20, 0.0, uniform_theta(1, 4, 8))
+    assert_allclose(theta.sum(), 1, rtol=1e-6)
+    assert (theta[0, :4] > 0).all()
+
+
+# ---------------------------------------------------------------- contributions: twin and values
+
+
+def random_arguments(n_components, seed=0):
+    rng = np.random.default_rng(seed)
+    X = random_counts(seed)
+    center = rng.dirichlet(np.full(n_components, 0.5), N_WORDS)
+    weight = rng.uniform(0.2, 4, N_WORDS).astype(np.float32)
+    scale = rng.uniform(0, 5, N_DOCS)
+    return (
+        X, range(N_DOCS), random_theta(n_components, seed), random_topics(n_components, seed),
+        pad(center), weight, scale,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("n_components", SIZES)
+@pytest.mark.parametrize(("norm", "radius"), [(0.5, 64), (30.0, 12345), (1e4, MAX_RADIUS)])
+def test_contributions_equal_their_twin(n_components, norm, radius):
+    arguments = *random_arguments(n_components), norm, radius
+    total = add_contributions(*arguments)
+    assert_array_equal(total, reference.add_contributions(*arguments))
+    assert not total[:, n_components:].any()
+
+
+@pytest.mark.parametrize("n_components", SIZES)
+def test_pieces_add_up(n_components):
+    X, rows, *rest = random_arguments(n_components, seed=3)
+    rest = *rest, 3.0, 10**6
+    whole = add_contributions(X, rows, *rest)
+    total = None
+    for piece in ([6, 2, 0], [], [1, 4], [5, 3]):
+        total = add_contributions(X, piece, *rest, total)
+    assert_array_equal(total, whole)
+    assert whole.any()
+
+
+@pytest.mark.parametrize("n_components", [2, 9, 20])
+def test_without_center_and_clip_it_is_the_expected_count(n_components):
+    X, rows, theta, factor, _, weight, _ = random_arguments(n_components, seed=4)
+    norm, radius = 1e3, MAX_RADIUS
+    total = add_contributions(
+        X, rows, theta, factor, np.zeros_like(factor), weight, np.ones(N_DOCS), norm, radius
+    )
+    share = theta[:, None, :].astype(float) * factor
+    share /= share.sum(axis=2, keepdims=True)
+    exact = np.einsum("dv,dvk->vk", X.toarray().astype(float) * weight, share)
+    assert_allclose(total * (norm / radius), exact, rtol=1e-5, atol=N_DOCS * norm / radius)
+    words = X.sum(axis=0) * weight
+    assert_allclose(total.sum(axis=1) * (norm / radius), words, rtol=1e-5)
+
+
+def test_center_and_scale():
+    """One word, two topics, by hand: 3 tokens, weight 2, scale 0.5, centered on 1/4 and 3/4."""
+    X = single_precision([[3]])
+    theta, factor = pad(np.array([[0.5, 0.5]])), pad(np.array([[0.6, 0.2]]))
+    total = add_contributions(
+        X, [0], theta, factor, pad(np.array([[0.25, 0.75]])), np.array([2.0], np.float32),
+        np.array([0.5]), 10.0, 10 * 2**20,
+    )  # fmt: skip
+    assert_allclose(total[0, :2] / 2**20, [1.5, -1.5], atol=2**-19)
+
+
+def test_long_contributions_are_cut_to_the_radius_and_short_ones_are_not():
+    X = single_precision([[3, 4], [30, 40], [300, 400]])
+    theta, one = pad(np.ones((3, 1))), pad(np.ones((2, 1)))
+    rest = one, np.zeros_like(one), np.ones(2, np.float32), np.ones(3), 50.0, 5 * 2**20
+    short, limit, long = (add_contributions(X, [d], theta, *rest)[:, 0] for d in range(3))
+    assert_allclose(short / 2**20, [0.3, 0.4], atol=2**-20)
+    for total in (limit, long):
+        assert_allclose(total / 2**20, [3, 4], rtol=1e-4)
+        assert squared_norm(total) <= (5 * 2**20) ** 2
+
+
+def test_documents_out_of_the_sample_and_empty_ones_add_nothing():
+    arguments = random_arguments(9)
+    empty = add_contributions(arguments[0], [], *arguments[2:], 1.0, 1000)
+    assert not empty.any()
+    assert not add_contributions(arguments[0], [1, 6], *arguments[2:], 1.0, 1000).any()
+
+
+# ---------------------------------------------------------------- contributions: sensitivity
+
+wild_floats = st.one_of(
+    st.floats(width=32),
+    st.sampled_from([0.0, 1e-45, 1e-38, 1e-23, 1e-20, 1.0, 1e19, 1e38, np.inf, -np.inf, np.nan]),
+)
+moderate_floats = st.floats(2**-10, 2**10, width=32)
+radii = st.one_of(st.integers(64, MAX_RADIUS), st.sampled_from([64, 2**24, MAX_RADIUS]))
+
+
+@st.composite
+def one_document(draw, numbers, signed, positive):
+    """Arguments for a document of some words, with every array drawn from `numbers`."""
+    n, width = draw(st.integers(1, 5)), draw(st.sampled_from([8, 16]))
+    array = lambda shape, elements: draw(  # noqa: E731
+        arrays.arrays(np.float32, shape, elements=elements, fill=elements)
+    )
+    X = sp.csr_array(
+        (array(n, numbers), np.arange(n, dtype=np.int32), np.array([0, n], np.int32)), (1, n)
+    )
+    return (
+        X, [0], array((1, width), numbers), array((n, width), numbers),
+        array((n, width), signed), array(n, numbers), np.array([draw(positive)]),
+        draw(positive), draw(radii),
+    )  # fmt: skip
+
+
+usual = one_document(moderate_floats, st.floats(-1024, 1024, width=32), st.floats(1e-3, 1e3))
+wild = one_document(wild_floats, wild_floats, st.one_of(st.floats(), st.floats(1e-300, 1e300)))
+
+
+@settings(max_examples=400)
+@given(usual)
+def test_integer_norm_never_exceeds_the_radius(arguments):
+    total = add_contributions(*arguments)
+    assert squared_norm(total) <= arguments[-1] ** 2
+    assert_array_equal(total, reference.add_contributions(*arguments))
+
+
+@settings(max_examples=400)
+@given(wild)
+def test_integer_norm_never_exceeds_the_radius_whatever_the_floats(arguments):
+    with np.errstate(all="ignore"):
+        total = add_contributions(*arguments)
+    assert squared_norm(total) <= arguments[-1] ** 2
+    numbers = [arguments[0].data, *arguments[2:8]]
+    if any(np.isnan(x).any() for x in numbers):
+        assert not total.any()
+
+
+@given(usual, st.sampled_from([np.nan, np.inf, -np.inf]), st.integers(0, 5), st.data())
+def test_one_bad_number_silences_the_document(arguments, bad, which, data):
+    X, rows, *floats, norm, radius = arguments
+    array = [X.data, *floats][which]
+    index = data.draw(st.integers(0, array.size - 1))
+    array.flat[index] = bad
+    assert not add_contributions(X, rows, *floats, norm, radius).any()
+
+
+@pytest.mark.parametrize("scale", [-1.0, -np.inf, np.nan, np.inf, 1e308])
+@pytest.mark.parametrize("norm", [0.0, -1.0, np.nan, 1.0, 1e-308, np.inf])
+def test_impossible_scales_and_clips(scale, norm):
+    X, rows, *rest, _ = random_arguments(9)
+    total = add_contributions(X, rows[:1], *rest, np.full(N_DOCS, scale), norm, MAX_RADIUS)
+    assert squared_norm(total) <= MAX_RADIUS**2
+    with np.errstate(all="ignore"):
+        relative = np.float64(scale) / norm
+    assert total.any() == (0 < relative < np.inf)
+
+
+def along(cells):
+    """Arguments by which a document contributes these cells, one word each, before the clip."""
+    n = len(cells)
+    X = sp.csr_array(np.ones((1, n), np.float32))
+    X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)
+    one = pad(np.ones((n, 1)))
+    theta, weight = pad(np.ones((1, 1))), np.array(cells, np.float32)
+    return X, [0], theta, one, np.zeros_like(one), weight, np.ones(1)
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [[2**30, 1], [2**30, 2**12], [2**24] * 4096 + [1], [2**29] * 4 + [1] * 7],
+    ids=["1", "2**24", "many", "7"],
+)
+def test_rounding_just_above_the_radius_is_shrunk(cells):
+    """The float norm forgets the small cells, so the scale is 1 and the integers are too long."""
+    arguments = *along(cells), 1.0, MAX_RADIUS
+    assert sum(x**2 for x in cells) > MAX_RADIUS**2
+    total = add_contributions(*arguments)
+    assert_allclose(np.sqrt(float(squared_norm(total))), MAX_RADIUS, rtol=2e-5)
+    assert squared_norm(total) <= MAX_RADIUS**2
+    assert_array_equal(total, reference.add_contributions(*arguments))
+
+
+@given(
+    st.lists(st.integers(0, 2**24), min_size=1, max_size=40).filter(any),
+    st.floats(0.999999, 1.000001),
+    st.integers(0, 3),
+)
+def test_contributions_at_the_limit_stay_below_it(cells, stretch, below):
+    """Whole cells whose exact norm is about the radius, scaled by about 1."""
+    radius = int(np.sqrt(float(sum(x**2 for x in cells)))) - below
+    assume(64 <= radius <= MAX_RADIUS)
+    for norm in (float(radius), 1e-3):
+        X, rows, *rest, scale = along(cells)
+        arguments = X, rows, *rest, scale * stretch, norm, radius
+        total = add_contributions(*arguments)
+        assert squared_norm(total) <= radius**2
+        assert_array_equal(total, reference.add_contributions(*arguments))
