@@ -310,6 +310,8 @@ def train_round(
         sampling_probability=budget.subsampling_ratio,
     )
     unit = norm / radius / budget.subsampling_ratio
+    if mechanism.scale == 0 and budget.subsampling_ratio == 1:
+        released.weight_sum = 0.0  # there is nothing to average out
     released.add(
         noisy * unit, mechanism.scale * unit, round_schedule(t, max_iter)[1], topic_word_prior
     )

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from numpy.testing import assert_array_equal
@@ -108,6 +108,7 @@ def test_tokens_by_hand():
     assert corpus.doc_ptr.dtype == np.int64
 
 
+@settings(deadline=None)
 @given(count_matrices)
 def test_tokens_count_up_to_the_matrix(X):
     corpus = Corpus.from_counts(checked(X))
@@ -117,6 +118,7 @@ def test_tokens_count_up_to_the_matrix(X):
     assert_array_equal(recount, X)
 
 
+@settings(deadline=None)
 @given(count_matrices, st.integers(1, 40))
 def test_blocks_are_whole_documents_in_order(X, size):
     corpus = Corpus.from_counts(checked(X))

@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import reference
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
@@ -330,6 +330,7 @@ noisy_counts = st.one_of(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(noisy_counts, min_size=12, max_size=12), priors, clip_ratios)
 def test_weights_of_two_words_differ_at_most_by_the_stated_factor(counts, prior, clip_ratio):
     count_clip = prior * clip_ratio
@@ -344,6 +345,7 @@ def test_weights_of_two_words_differ_at_most_by_the_stated_factor(counts, prior,
     assert ((table.topic_scale > 0) & (table.topic_scale <= 1)).all()
 
 
+@settings(deadline=None)
 @given(priors, clip_ratios)
 def test_an_empty_cell_is_rounded_up_by_less_than_one(prior, clip_ratio):
     count_clip = prior * clip_ratio

@@ -206,7 +206,7 @@ usual = one_document(moderate_floats, st.floats(-1024, 1024, width=32), st.float
 wild = one_document(wild_floats, wild_floats, st.one_of(st.floats(), st.floats(1e-300, 1e300)))
 
 
-@settings(max_examples=400)
+@settings(deadline=None, max_examples=400)
 @given(usual)
 def test_integer_norm_never_exceeds_the_radius(arguments):
     total = add_contributions(*arguments)
@@ -214,7 +214,7 @@ def test_integer_norm_never_exceeds_the_radius(arguments):
     assert_array_equal(total, reference.add_contributions(*arguments))
 
 
-@settings(max_examples=400)
+@settings(deadline=None, max_examples=400)
 @given(wild)
 def test_integer_norm_never_exceeds_the_radius_whatever_the_floats(arguments):
     with np.errstate(all="ignore"):
@@ -225,6 +225,7 @@ def test_integer_norm_never_exceeds_the_radius_whatever_the_floats(arguments):
         assert not total.any()
 
 
+@settings(deadline=None)
 @given(usual, st.sampled_from([np.nan, np.inf, -np.inf]), st.integers(0, 5), st.data())
 def test_one_bad_number_silences_the_document(arguments, bad, which, data):
     X, rows, *floats, norm, radius = arguments
@@ -270,6 +271,7 @@ def test_rounding_just_above_the_radius_is_shrunk(cells):
     assert_array_equal(total, reference.add_contributions(*arguments))
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.integers(0, 2**24), min_size=1, max_size=40).filter(any),
     st.floats(0.999999, 1.000001),

@@ -10,6 +10,7 @@ import heapq
 import math
 from collections import Counter
 from collections.abc import Iterable
+from functools import lru_cache
 from itertools import count as counter
 from typing import TypeAlias
 
@@ -141,14 +142,20 @@ def _log_upper_tail(log_mass: FloatArray) -> FloatArray:
 
 def renyi_epsilon(groups: Groups, delta: float) -> float:
     """Best conversion of the summed Renyi divergences over a fixed list of orders."""
-    sampled = any(isinstance(event, PoissonSampled) for event, _ in groups)
-    orders = _INTEGER_ORDERS if sampled else _ORDERS
-    divergence = np.zeros_like(orders)
-    for event, count in groups:
-        divergence += count * renyi_divergence(event, orders)
+    orders, divergence = _total_divergence(groups)
     # Canonne, Kamath, Steinke, "The discrete Gaussian for differential privacy", prop. 12.
     epsilon = divergence + np.log1p(-1.0 / orders) - np.log(delta * orders) / (orders - 1.0)
     return max(0.0, float(np.min(epsilon)))
+
+
+@lru_cache(maxsize=16)
+def _total_divergence(groups: Groups) -> tuple[FloatArray, FloatArray]:
+    sampled = any(isinstance(event, PoissonSampled) for event, _ in groups)
+    orders = _INTEGER_ORDERS if sampled else _ORDERS
+    total = np.zeros_like(orders)
+    for event, count in groups:
+        total += count * renyi_divergence(event, orders)
+    return orders, total
 
 
 # ---- privacy loss distributions -----------------------------------------------------------
@@ -201,6 +208,8 @@ def _composed_reach(event: Event, count: int) -> float:
             return count * _reach(event)
 
 
+# The same composition is asked again at a delta that pays for the distance from ideal noise.
+@lru_cache(maxsize=2)
 def _composed(groups: Groups, interval: float) -> pld.PrivacyLossDistribution:
     """Compose the smallest distributions first."""
     order = counter()

@@ -12,24 +12,9 @@ import math
 import numbers
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 from dp_accounting import dp_event
-
-__all__ = [
-    "BoundedRange",
-    "Event",
-    "Gaussian",
-    "Laplace",
-    "NonPrivate",
-    "PoissonSampled",
-    "RandomizedResponse",
-    "Repeated",
-    "ZeroConcentrated",
-    "from_record",
-    "to_dp_event",
-    "to_record",
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +160,7 @@ class Repeated:
     count: int
 
     def __post_init__(self) -> None:
-        if not isinstance(self.event, _CLASSES):
+        if not isinstance(self.event, Event):
             raise TypeError(f"Repeated needs a privacy event, got {type(self.event).__name__}")
         _set_integer(self, "count", at_least=1)
 
@@ -196,17 +181,7 @@ Event: TypeAlias = (
     | NonPrivate
 )
 
-_CLASSES = (
-    Gaussian,
-    Laplace,
-    BoundedRange,
-    RandomizedResponse,
-    ZeroConcentrated,
-    PoissonSampled,
-    Repeated,
-    NonPrivate,
-)
-_BY_NAME = {cls.__name__: cls for cls in _CLASSES}
+_BY_NAME = {cls.__name__: cls for cls in get_args(Event)}
 
 
 def to_dp_event(event: Event) -> dp_event.DpEvent:

@@ -1,0 +1,238 @@
+"""The main job by what it prints, and what the README promises."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator
+
+import dplda
+from dplda.__main__ import main
+from dplda.datasets import load_public_vocabulary
+from dplda.privacy import Guarantee, SeededNoiseWarning
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+
+
+# the main job
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory):
+    """Standard output, standard error and picture of a short run in a process of its own."""
+    picture = tmp_path_factory.mktemp("main") / "topics.png"
+    run = subprocess.run(
+        [
+            sys.executable, "-m", "dplda",
+            "--components", "6", "--max-iter", "8", "--output", str(picture),
+        ],
+        cwd=ROOT, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    return run.stdout, run.stderr, picture
+
+
+def number(pattern, text):
+    found = re.search(pattern, text)
+    assert found, f"{pattern} is not in the output"
+    return float(found[1])
+
+
+def one_line(text):
+    return " ".join(text.split())
+
+
+def topic_rows(text):
+    return re.findall(r"^ +(\d+) +([\d.]+)%  ([a-z ]+)$", text, flags=re.MULTILINE)
+
+
+def test_it_tells_what_the_corpus_is(job):
+    text = one_line(job[0])
+    n_docs = number(r"as installed: (\d+) documents", text)
+    n_train = number(r"To train on: (\d+) documents", text)
+    n_held_out = number(r"every tenth document, (\d+) with", text)
+    assert n_held_out == n_docs // 10
+    assert n_train + n_held_out == n_docs
+    assert number(r"(\d+) words of the vocabulary", text) > 1e5
+
+
+def test_it_says_why_the_vocabulary_must_be_public(job):
+    text = one_line(job[0])
+    assert "public, as it must be: were it learned from private texts" in text
+    assert "epsilon does not cover that" in text
+
+
+def test_it_says_that_only_public_documents_may_be_scored(job):
+    text = one_line(job[0])
+    assert "may be scored because these texts are public" in text
+    assert "perplexity of private documents is a release" in text
+
+
+def test_it_prints_each_topic_with_ten_words_of_the_vocabulary(job):
+    rows = topic_rows(job[0])
+    assert [int(k) for k, _, _ in rows] == list(range(6))
+    assert sum(float(share) for _, share, _ in rows) == pytest.approx(100, abs=0.4)
+    vocabulary = set(load_public_vocabulary(2000))
+    for _, _, words in rows:
+        assert len(set(words.split())) == 10
+        assert set(words.split()) <= vocabulary
+
+
+def test_it_prints_the_guarantee(job):
+    text = job[0]
+    assert 3.9 < number(r"(?m)^epsilon +([\d.]+)$", text) <= 4
+    assert number(r"(?m)^delta +([\d.e-]+)$", text) == 1e-6
+    assert re.search(r"(?m)^unit +document$", text)
+    assert "protects every single document" in one_line(text)
+    assert "secret key that was not kept" in one_line(text)
+
+
+def test_perplexity_lies_between_the_unigram_and_the_non_private_model(job):
+    unigram = number(r"unigram model, not private +([\d.]+)", job[0])
+    private = number(r"SubLDA, epsilon [\d.]+ +([\d.]+)", job[0])
+    exact = number(r"GibbsLDA, not private +([\d.]+)", job[0])
+    assert 50 < exact < private < unigram < 2000
+
+
+def test_it_writes_a_picture(job):
+    pytest.importorskip("matplotlib")
+    assert f"Picture: {job[2]}" in job[0]
+    assert job[2].read_bytes().startswith(b"\x89PNG")
+
+
+def test_noise_is_secret_unless_a_seed_is_given(job):
+    assert "Warning" not in job[1]
+
+
+@pytest.fixture
+def without_matplotlib(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+
+
+def run_seeded(capsys, *options):
+    with pytest.warns(SeededNoiseWarning, match="whoever knows the seed"):
+        main(["--components", "3", "--max-iter", "2", *options])
+    return capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("without_matplotlib")
+def test_a_seed_gives_the_same_topics_and_says_that_it_voids_privacy(capsys, tmp_path):
+    picture = tmp_path / "topics.png"
+    first = run_seeded(capsys, "--seed", "1", "--output", str(picture))
+    again = run_seeded(capsys, "--seed", "1", "--output", str(picture))
+    assert len(topic_rows(first)) == 3
+    assert topic_rows(first) == topic_rows(again)
+    assert "drawn from a given seed" in one_line(first)
+    assert "pip install 'dplda[plot]'" in one_line(first)
+    assert not picture.exists()
+
+
+@pytest.mark.usefixtures("without_matplotlib")
+def test_infinite_epsilon_is_called_no_privacy(capsys):
+    main(["--components", "3", "--max-iter", "2", "--epsilon", "inf", "--seed", "1"])
+    text = capsys.readouterr().out
+    assert re.search(r"(?m)^epsilon +inf$", text)
+    assert "no privacy guarantee" in one_line(text)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--epsilon", "0"], "'epsilon' parameter"),
+        (["--delta", "1"], "'delta' parameter"),
+        (["--components", "0"], "'n_components' parameter"),
+        (["--max-iter", "0"], "'max_iter' parameter"),
+    ],
+)
+def test_a_wrong_option_ends_in_one_sentence(options, message):
+    with pytest.raises(SystemExit, match=message):
+        main(options)
+
+
+def test_a_missing_folder_is_noticed_at_once(capsys, tmp_path):
+    with pytest.raises(SystemExit):
+        main(["--output", str(tmp_path / "missing" / "topics.png")])
+    printed = capsys.readouterr()
+    assert "--output must be in a folder that exists" in printed.err
+    assert printed.out == ""
+
+
+# the README
+
+
+def test_it_is_short():
+    assert len(README.splitlines()) < 150
+    assert len(BLOCKS[0].strip().replace("\n\n", "\n").splitlines()) == 10
+
+
+def test_its_example_runs():
+    names = {}
+    exec(compile(BLOCKS[0], "README.md", "exec"), names)
+    guarantee = names["model"]["sublda"].privacy_
+    assert isinstance(guarantee, Guarantee)
+    assert guarantee.epsilon <= 4
+    assert not guarantee.seeded
+    # better than always the most frequent label
+    accuracy = names["model"].score(names["texts"], names["labels"])
+    assert accuracy > np.bincount(names["labels"]).max() / len(names["labels"])
+
+
+@pytest.mark.slow
+def test_its_budget_example_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    exec(compile(BLOCKS[0] + BLOCKS[1], "README.md", "exec"), names)
+    ledger = names["ledger"]
+    assert [entry.status for entry in ledger.entries()] == ["confirmed"] * (4 * 3 + 1)
+    assert 4 < ledger.epsilon_spent <= 30
+    assert repr(ledger) in capsys.readouterr().out
+    assert np.isfinite(names["search"].cv_results_["mean_test_score"]).all()
+
+
+@pytest.mark.slow
+def test_its_example_of_own_data_runs(tmp_path, monkeypatch, shared_data):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SCIKIT_LEARN_DATA", str(shared_data))
+    Path("docword.mine.txt.gz").write_bytes((shared_data / "docword.kos.txt.gz").read_bytes())
+    Path("vocab.mine.txt").write_bytes((shared_data / "vocab.kos.txt").read_bytes())
+    names = {"SubLDA": dplda.SubLDA}
+    exec(compile(BLOCKS[2], "README.md", "exec"), names)
+    assert names["model"].components_.shape == (50, names["corpus"].data.shape[1])
+    assert (names["kos"].data != names["corpus"].data).nnz == 0
+
+
+def test_its_table_names_the_public_estimators_in_their_order():
+    table = README.partition("## Estimators")[2].partition("\n## ")[0]
+    named = re.findall(r"^\| `(\w+)", table, flags=re.MULTILINE)
+    public = [name for name in dplda.__all__ if issubclass(getattr(dplda, name), BaseEstimator)]
+    assert list(dict.fromkeys(named)) == public
+
+
+def test_it_has_one_command_for_each_job():
+    commands = re.findall(r"```sh\n(.*?)```", README, flags=re.DOTALL)
+    assert [command.count("\n") for command in commands] == [1, 1]
+    run, test = (command.strip() for command in commands)
+    assert "[plot]" in run
+    assert run.endswith("-m dplda")
+    assert "-e '.[test]'" in test
+    assert "-m pytest" in test
+
+
+def test_continuous_integration_runs_the_test_command():
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    pattern = re.search(r"grep -E '(.*)' README.md", script)[1]
+    found = [line for line in README.splitlines() if re.search(pattern, line)]
+    assert len(found) == 1
+    assert f"```sh\n{found[0]}\n```" in README
+    assert 'bash -euo pipefail -c "$command"' in script
+
+
+def test_its_links_lead_somewhere():
+    links = re.findall(r"\]\(([^)#]+)", README)
+    assert "LICENSE" in links
+    assert [link for link in links if "://" not in link and not (ROOT / link).exists()] == []
