@@ -206,9 +206,18 @@ class Released:
 
     @classmethod
     def start(
-        cls, totals: np.ndarray, weight: np.ndarray, n_components: int, streams: Streams
+        cls,
+        totals: np.ndarray,
+        weight: np.ndarray,
+        n_components: int,
+        streams: Streams,
+        init_components: np.ndarray | None = None,
     ) -> Released:
-        """A table of random topics around the word totals: public random numbers only."""
+        """A table of random topics around the word totals, or of given public ones."""
+        if init_components is not None:
+            table = init_components.T + 1e-3 * init_components.mean()
+            table = table / table.sum(axis=0) * (totals.sum() / n_components)
+            return cls(totals, weight, table, np.zeros_like(table), TableEstimate(totals))
         words = streams.words(Purpose.INITIAL_TABLE, 0, 0, len(totals) * n_components)
         uniform = ((words >> np.uint64(11)).astype(float) + 0.5) * 2.0**-53
         topics = totals[:, None] * -np.log(uniform).reshape(len(totals), n_components)
@@ -250,17 +259,34 @@ def release_word_totals(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Word totals and word weights from two releases: one to set the weights, one with them."""
     weight = np.ones(documents.X.shape[1])
-    totals = weight
+    estimates = []
     for step, mechanism in enumerate(budget.totals):
         documents.rescale(weight, contribution_norm, mechanism)
         norm, radius = _grid(mechanism, documents, contribution_norm)
         value = documents.sum_words(weight, norm, radius)
         noisy = curator.release(value, mechanism, label=TOTALS, round=step)
-        unit = norm / radius
-        totals = smooth_totals(noisy * unit / weight, mechanism.scale * unit / weight)
+        unit = norm / radius / weight
+        estimates.append((noisy * unit, mechanism.scale * unit))
         if step == 0 and mechanism.scale > 0:
-            weight = word_weights(totals)
-    return totals, weight
+            weight = word_weights(smooth_totals(*estimates[0]))
+    return smooth_totals(*combine_totals(*estimates)), weight
+
+
+def combine_totals(first: tuple, second: tuple) -> tuple[np.ndarray, np.ndarray]:
+    """One estimate of the word totals, and its noise scale, from two of them.
+
+    Documents are scaled a little differently in the two; the ratio of the sums brings the first to
+    the scale of the second. The mean is weighted with the precision of either, so that it
+    favors the first for frequent and the second for rare words.
+    """
+    if not second[1].any():
+        return second
+    sums = np.maximum([first[0].sum(), second[0].sum()], 1e-12)
+    ratio = np.clip(sums[1] / sums[0], 1 / SCALE_UP, SCALE_UP)
+    precision = np.array([1 / (ratio * first[1]) ** 2, 1 / second[1] ** 2])
+    values = np.array([ratio * first[0], second[0]])
+    total = precision.sum(axis=0)
+    return (precision * values).sum(axis=0) / total, 1 / np.sqrt(total)
 
 
 def train_round(

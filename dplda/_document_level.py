@@ -12,6 +12,7 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
+from sklearn.utils import check_array
 
 from dplda._centered import (
     COUNTS,
@@ -34,6 +35,7 @@ from dplda.privacy._curator import TOTAL_VARIATION, sampled
 DOCUMENT_CONSTRAINTS = {
     "contribution_norm": [Interval(Real, 0, None, closed="neither")],
     "word_total_share": [Interval(Real, 0, 1, closed="neither")],
+    "init_components": [None, "array-like"],
 }
 
 RELATION = "one document is added, removed, or replaced by an empty one"
@@ -81,6 +83,20 @@ def plan(budget: Budget, done: int, n_rounds: int) -> list:
     return totals + [(COUNTS, sampled(m.event, budget.subsampling_ratio)) for m in steps]
 
 
+def public_table(estimator: Any) -> np.ndarray | None:
+    """The checked `init_components`."""
+    if estimator.init_components is None:
+        return None
+    table = check_array(estimator.init_components, dtype=float, input_name="init_components")
+    shape = (estimator.n_components, estimator.n_features_in_)
+    if table.shape != shape or table.min() < 0 or not table.any(axis=1).all():
+        raise ValueError(
+            f"init_components must be a table of shape {shape} (topics by words) of non-negative "
+            f"numbers with no empty topic, got shape {table.shape}"
+        )
+    return table
+
+
 def train(
     estimator: Any,
     X: Any,
@@ -106,7 +122,9 @@ def train(
         if released is None:
             norm = estimator.contribution_norm
             totals, weight = release_word_totals(documents, budget, curator, norm)
-            released = Released.start(totals, weight, estimator.n_components, streams)
+            released = Released.start(
+                totals, weight, estimator.n_components, streams, public_table(estimator)
+            )
             earlier = ()
         else:
             documents.rescale(released.weight, estimator.contribution_norm, budget.totals[1])

@@ -69,7 +69,7 @@ class HDPLDA(BaseTopicModel):
         Dirichlet parameter of a document's topics (alpha).
     topic_word_prior : float, default=0.01
         Dirichlet parameter of a topic's words (beta).
-    contribution_norm, word_total_share : float
+    contribution_norm, word_total_share, init_components
         As in :class:`SubLDA`; for "document" only.
     ledger, n_jobs, random_state, verbose
         As in :class:`SubLDA`.
@@ -151,6 +151,7 @@ class HDPLDA(BaseTopicModel):
         topic_word_prior=0.01,
         contribution_norm=6.0,
         word_total_share=0.2,
+        init_components=None,
         ledger=None,
         n_jobs=None,
         random_state=None,
@@ -169,6 +170,7 @@ class HDPLDA(BaseTopicModel):
         self.topic_word_prior = topic_word_prior
         self.contribution_norm = contribution_norm
         self.word_total_share = word_total_share
+        self.init_components = init_components
         self.ledger = ledger
         self.n_jobs = n_jobs
         self.random_state = random_state

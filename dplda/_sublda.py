@@ -50,6 +50,9 @@ class SubLDA(BaseTopicModel):
         read it from the data.
     word_total_share : float, default=0.2
         Share of the budget, in (0, 1), for word totals.
+    init_components : array-like of shape (n_components, n_features_in_) or None, default=None
+        A public topic-word table to start from, for instance a model of public texts of the same
+        domain. It costs nothing, and must not come from the private texts.
     adaptive : bool, default=False
         Sample documents with many frequent words up to `boost` times as often, and weight them
         down accordingly: the sound form of the paper's adaptive subsampling. It is charged at the
@@ -134,6 +137,7 @@ class SubLDA(BaseTopicModel):
         topic_word_prior=0.01,
         contribution_norm=6.0,
         word_total_share=0.2,
+        init_components=None,
         adaptive=False,
         boost=2.0,
         ledger=None,
@@ -151,6 +155,7 @@ class SubLDA(BaseTopicModel):
         self.topic_word_prior = topic_word_prior
         self.contribution_norm = contribution_norm
         self.word_total_share = word_total_share
+        self.init_components = init_components
         self.adaptive = adaptive
         self.boost = boost
         self.ledger = ledger

@@ -152,6 +152,8 @@ def _check_word_level(estimator: Any) -> None:
             f"noise and topic sampling); got epsilon={estimator.epsilon}, "
             f"count_clip={estimator.count_clip}"
         )
+    if estimator.init_components is not None:
+        raise ValueError("init_components belongs to privacy_unit='document'; leave it None")
     if estimator.n_components > MAX_COMPONENTS:
         raise ValueError(
             f"n_components must be at most {MAX_COMPONENTS} with privacy_unit='word', got "

@@ -5,13 +5,15 @@ import math
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.base import clone
 
 import dplda._document_level as document_level
-from dplda import GibbsLDA, SubLDA
+from dplda import HDPLDA, GibbsLDA, SubLDA
 from dplda._centered import (
     Budget,
     Documents,
     Released,
+    combine_totals,
     document_schedule,
     release_word_totals,
     round_schedule,
@@ -183,6 +185,49 @@ def test_word_totals_without_noise_are_the_totals(corpus):
     np.testing.assert_array_equal(weight, 1)
 
 
+def test_two_totals_are_better_than_one():
+    rng = np.random.default_rng(0)
+    totals = 2000 / np.arange(1, 501)
+    one = (totals * 0.7 + rng.normal(0, 9, 500), np.full(500, 9.0))
+    two = (totals + rng.normal(0, 1, 500) * np.linspace(20, 5, 500), np.linspace(20, 5, 500))
+    both, scale = combine_totals(one, two)
+    assert (scale < two[1]).all()
+    assert np.square(both - totals).mean() < 0.7 * np.square(two[0] - totals).mean()
+    exact = (totals, np.zeros(500))
+    assert combine_totals(one, exact) is exact
+
+
+def test_start_from_a_public_table(corpus):
+    public = np.random.default_rng(0).gamma(0.3, size=(K, 60))
+    released = Released.start(np.ones(60), np.ones(60), K, Streams.from_random_state(0), public)
+    np.testing.assert_allclose(
+        released.table / released.table.sum(axis=0),
+        (public / public.sum(axis=1, keepdims=True)).T, atol=2e-3,
+    )  # fmt: skip
+    model = SubLDA(K, epsilon=2.0, max_iter=5, init_components=public).fit(corpus)
+    plain = SubLDA(K, epsilon=2.0, max_iter=5).fit(corpus)
+    assert model.epsilon_ == plain.epsilon_
+    for wrong in (public[:2], -public, public[:, :5], public * 0, public * np.nan):
+        with pytest.raises(ValueError, match="init_components"):
+            SubLDA(K, epsilon=2.0, init_components=wrong).fit(corpus)
+    with pytest.raises(ValueError, match="belongs to privacy_unit='document'"):
+        HDPLDA(K, epsilon=2.0, init_components=public).fit(corpus)
+
+
+@pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
+def test_a_good_public_table_helps():
+    made = make_topic_corpus(600, 100, K, doc_length=60, random_state=3)
+    train, test = made.data[:500], made.data[500:]
+    cold = [SubLDA(K, epsilon=4.0, delta=1e-5, random_state=s).fit(train) for s in range(3)]
+    warm = [
+        SubLDA(
+            K, epsilon=4.0, delta=1e-5, init_components=made.components, random_state=s
+        ).fit(train)
+        for s in range(3)
+    ]
+    assert np.mean([m.perplexity(test) for m in warm]) < np.mean([m.perplexity(test) for m in cold])
+
+
 def start(corpus, seed=0):
     totals = np.maximum(np.asarray(corpus.sum(axis=0), float).ravel(), 1)
     return Released.start(totals, np.ones(len(totals)), K, Streams.from_random_state(seed))
@@ -268,19 +313,26 @@ def test_noise_on_every_cell_of_every_release(corpus, monkeypatch):
 # ---- the whole ----------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
 def test_learns_the_topics_of_a_synthetic_corpus():
     corpus = make_topic_corpus(3000, 100, K, doc_length=60, random_state=2)
     train, test = corpus.data[:2700], corpus.data[2700:]
     unigram = unigram_perplexity(train, test)
-    gibbs = GibbsLDA(K, max_iter=60, random_state=0).fit(train).perplexity(test)
-    private = [
-        SubLDA(K, epsilon=epsilon, delta=1e-5).fit(train).perplexity(test)
-        for epsilon in (1.0, 8.0, math.inf)
-    ]
-    assert private[2] < private[1] * 1.02 < private[0] * 1.04
-    assert private[2] < gibbs
-    assert private[1] < gibbs + 0.35 * (unigram - gibbs)
-    assert private[0] < unigram
+
+    def perplexity(estimator):  # of the median seed: any topic model may merge two topics
+        return np.median(
+            [clone(estimator).set_params(random_state=s).fit(train).perplexity(test)
+             for s in range(3)]
+        )  # fmt: skip
+
+    gibbs = perplexity(GibbsLDA(K, max_iter=60))
+    strong, weak, free = (
+        perplexity(SubLDA(K, epsilon=epsilon, delta=1e-5)) for epsilon in (1.0, 8.0, math.inf)
+    )
+    assert free < min(weak, gibbs)
+    assert weak < strong * 1.02
+    assert weak < gibbs + 0.1 * (unigram - gibbs)
+    assert strong < gibbs + 0.3 * (unigram - gibbs)
 
 
 def test_rounds_of_partial_fit_cost_what_fit_costs(corpus):

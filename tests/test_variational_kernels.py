@@ -271,6 +271,14 @@ def test_rounding_just_above_the_radius_is_shrunk(cells):
     assert_array_equal(total, reference.add_contributions(*arguments))
 
 
+def test_cells_whose_float_squares_vanish_do_not_escape_the_bound():
+    """The smallest float is the first cell's square; 64 cells of half its size square to 0."""
+    cell = np.float32(2.0**-74.5)
+    assert cell**2 > 0 == (cell / 2) ** 2
+    total = add_contributions(*along([cell] + [cell / 2] * 64), 1e-30, MAX_RADIUS)
+    assert squared_norm(total) <= MAX_RADIUS**2
+
+
 @settings(deadline=None)
 @given(
     st.lists(st.integers(0, 2**24), min_size=1, max_size=40).filter(any),

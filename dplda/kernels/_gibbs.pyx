@@ -17,21 +17,21 @@ cdef Py_ssize_t pick(const float* weight, Py_ssize_t n_components, uint64_t bits
     """The topic that 23 random bits select among `n_components` (padded to 8) weights."""
     cdef float lane[8]
     cdef float below = 0, total = 0, threshold
-    cdef Py_ssize_t k, l, chosen = 0
-    for l in range(8):
-        lane[l] = 0
+    cdef Py_ssize_t k, j, chosen = 0
+    for j in range(8):
+        lane[j] = 0
     for k in range(0, n_components, 8):
-        for l in range(8):
-            lane[l] += weight[k + l]
-    for l in range(8):
-        total += lane[l]
+        for j in range(8):
+            lane[j] += weight[k + j]
+    for j in range(8):
+        total += lane[j]
     # 23 bits and a half, so that the uniform is strictly inside (0, 1) as a float
     threshold = (<float>(bits >> 41) + <float>0.5) * <float>1.1920928955078125e-07 * total
     total = 0
-    for l in range(7):
-        total += lane[l]
+    for j in range(7):
+        total += lane[j]
         if total < threshold:
-            chosen = l + 1
+            chosen = j + 1
             below = total
     k = chosen
     total = below + weight[k]
@@ -104,7 +104,7 @@ cdef inline uint64_t uniform_below(
     """An exactly uniform integer below `total`, from one random word.
 
     It is the high half of bits * total; the few words that would make some values likelier than
-    others are rejected and replaced by spare ones. `used` passes the end of `spare` if they run out.
+    others are rejected and replaced by spare ones; if those run out, `used` passes their end.
     """
     cdef uint64_t low, rejected
     cdef uint64_t value = dplda_mul_wide(bits, total, &low)
@@ -125,22 +125,22 @@ cdef inline Py_ssize_t draw_exact(
     """The topic that an exactly uniform integer selects among the weights row[k] * c[k]."""
     cdef uint64_t lane[8]
     cdef uint64_t total = 0, target, below
-    cdef Py_ssize_t k, l
-    for l in range(8):
-        lane[l] = 0
+    cdef Py_ssize_t k, j
+    for j in range(8):
+        lane[j] = 0
     for k in range(0, padded, 8):
-        for l in range(8):
-            lane[l] += <uint64_t>row[k + l] * c[k + l]
-    for l in range(8):
-        total += lane[l]
+        for j in range(8):
+            lane[j] += <uint64_t>row[k + j] * c[k + j]
+    for j in range(8):
+        total += lane[j]
     target = uniform_below(total, bits, spare, used)
     total = 0
     below = 0
     k = 0
-    for l in range(7):
-        total += lane[l]
+    for j in range(7):
+        total += lane[j]
         if total <= target:
-            k = l + 1
+            k = j + 1
             below = total
     below += <uint64_t>row[k] * c[k]
     while below <= target and k + 8 < padded:

@@ -11,12 +11,12 @@ from libc.stdint cimport int32_t, int64_t
 cdef inline float dot(const float* a, const float* b, Py_ssize_t padded) noexcept nogil:
     """a . b in 8 strided partial sums, which the compiler turns into vector operations."""
     cdef float lane[8]
-    cdef Py_ssize_t k, l
-    for l in range(8):
-        lane[l] = 0
+    cdef Py_ssize_t k, j
+    for j in range(8):
+        lane[j] = 0
     for k in range(0, padded, 8):
-        for l in range(8):
-            lane[l] += a[k + l] * b[k + l]
+        for j in range(8):
+            lane[j] += a[k + j] * b[k + j]
     return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]))
 
 
@@ -59,7 +59,7 @@ def fold_in(
     float[::1] scratch,                  # scratch: (padded,)
 ):
     """Infer the topic weights of documents under a fixed table."""
-    cdef Py_ssize_t r, d, k, step, begin, n
+    cdef Py_ssize_t r, d, k, _, begin, n
     cdef float change
     cdef float* new = &scratch[0]
     cdef float* old
@@ -71,7 +71,7 @@ def fold_in(
             if n == 0:
                 continue
             old = &theta[d, 0]
-            for step in range(max_iter):
+            for _ in range(max_iter):
                 update_topics(
                     &indices[begin], &data[begin], n, phi, prior, n_components, old, new)
                 change = 0
@@ -86,7 +86,7 @@ cdef double contribution(
     const int32_t* word, const float* count, Py_ssize_t n, const float[:, ::1] factor,
     const float[:, ::1] center, const float[::1] word_weight, const float* theta, float* out
 ) noexcept nogil:
-    """out[j, k] = w_v x_v (r_vk - center_vk), r_vk ~ theta_k factor_vk; returns the squared norm."""
+    """out[j, k] = w_v x_v (r_vk - center_vk), r_vk ~ theta_k factor_vk; returns |out|**2."""
     cdef Py_ssize_t j, k, padded = factor.shape[1]
     cdef const float* row
     cdef const float* middle

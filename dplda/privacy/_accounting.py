@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from functools import lru_cache
+from typing import TypeAlias
 
 from dp_accounting import get_sigma_gaussian
+from scipy.optimize import brentq
 
 from dplda.privacy import _composition as composition
-from dplda.privacy import _search as search
-from dplda.privacy._composition import Groups, grouped
-from dplda.privacy._events import Event, Gaussian
-from dplda.privacy._renyi import subsampled_rdp
+from dplda.privacy._composition import FINE_INTERVAL, INTERVAL, Groups, grouped
+from dplda.privacy._events import Event
+from dplda.privacy._formulas import inherent_epsilon, subsampled_rdp
 
 __all__ = [
     "calibrate",
@@ -28,6 +29,11 @@ __all__ = [
 # Beyond this share of delta the distance from the ideal law is not taken out of delta.
 _CHARGEABLE_SHARE = 1e-3
 
+# A price against its target as a function of the logarithm of the noise: positive where the
+# noise is too small, and falling.
+Excess: TypeAlias = Callable[[float], float]
+_LARGEST, _SMALLEST, _OCTAVE = math.log(1e9), math.log(1e-6), math.log(2.0)
+
 
 def epsilon_of(
     events: Event | Iterable[Event], delta: float, *, total_variation: float = 0.0
@@ -36,8 +42,7 @@ def epsilon_of(
 
     The smallest of what is valid: the sum of pure epsilons, Renyi divergences (also for
     bounded-range and zCDP events), privacy loss distributions on a grid, and the exact
-    closed forms for Gaussian events without sampling and for equal random bits. Every method
-    bounds epsilon from above.
+    closed form for Gaussian events without sampling. Every method bounds epsilon from above.
 
     Parameters
     ----------
@@ -58,16 +63,14 @@ def epsilon_of(
     """
     _check_probability("delta", delta)
     _check_probability("total_variation", total_variation)
-    groups = grouped(events)
-    epsilon = _epsilon(groups, float(delta))
-    if total_variation == 0.0 or not is_chargeable(total_variation, epsilon, delta):
-        return epsilon
-    return _charged_epsilon(groups, float(delta), total_variation, epsilon)
+    return _charged_epsilon(grouped(events), float(delta), total_variation)
 
 
-def _charged_epsilon(groups: Groups, delta: float, total_variation: float, ideal: float) -> float:
+def _charged_epsilon(groups: Groups, delta: float, total_variation: float) -> float:
     """Smallest power-of-two margin on the charge for which the result pays its own charge."""
-    epsilon, charge = ideal, 0.0
+    epsilon, charge = _epsilon(groups, delta), 0.0
+    if not is_chargeable(total_variation, epsilon, delta):
+        return epsilon
     while delta_charge(total_variation, epsilon) > charge:
         charge = 2.0 * delta_charge(total_variation, epsilon)
         if charge >= delta:
@@ -77,24 +80,22 @@ def _charged_epsilon(groups: Groups, delta: float, total_variation: float, ideal
 
 
 @lru_cache(maxsize=1024)
-def _epsilon(groups: Groups, delta: float) -> float:
-    exact = composition.exact_epsilon(groups, delta) if delta > 0.0 else None
-    if exact is not None:
-        return min(exact, composition.pure_epsilon(groups))
+def _epsilon(groups: Groups, delta: float, finest_grid: float = FINE_INTERVAL) -> float:
     known = _quick_epsilon(groups, delta)
-    if known in (0.0, math.inf) or delta == 0.0:
+    if known in (0.0, math.inf) or delta == 0.0 or composition.all_gaussian(groups):
         return known
-    return min(known, composition.loss_distribution_epsilon(groups, delta, known))
+    on_grid = composition.loss_distribution_epsilon(groups, delta, known, finest_grid)
+    return min(known, on_grid)
 
 
 @lru_cache(maxsize=1024)
 def _quick_epsilon(groups: Groups, delta: float) -> float:
     """A valid epsilon in milliseconds, up to some ten percent above `_epsilon`."""
-    pure = composition.pure_epsilon(groups)
-    if delta == 0.0 or composition.has_no_protection(groups):
-        return pure
-    gaussian = composition.gaussian_epsilon(groups, delta)
-    return min(pure, gaussian, composition.renyi_epsilon(groups, delta))
+    return min(
+        composition.pure_epsilon(groups),
+        composition.gaussian_epsilon(groups, delta),
+        composition.renyi_epsilon(groups, delta),
+    )
 
 
 def is_within(
@@ -194,56 +195,57 @@ def calibrate(
     """
     _check_target(epsilon, delta)
 
-    def excess(log_noise: float) -> float:
-        events = make_events(math.exp(log_noise))
-        return _log_ratio(epsilon_of(events, delta, total_variation=total_variation), epsilon)
+    def excess_of(price: Callable[[Groups], float]) -> Excess:
+        def excess(log_noise: float) -> float:
+            spent = price(grouped(make_events(math.exp(log_noise))))
+            return math.log(min(max(spent / epsilon, 1e-3), 1e3))
 
-    def quick_excess(log_noise: float) -> float:
-        groups = grouped(make_events(math.exp(log_noise)))
-        return _log_ratio(_quick_epsilon(groups, delta), epsilon)
+        return excess
 
-    if all(isinstance(event, Gaussian) for event, _ in grouped(make_events(1.0))):
-        answer = _gaussian_root(make_events, gaussian_mu(epsilon, delta))
-        return math.exp(search.safe_side(excess, answer, step=1e-10))
-    start = search.root(quick_excess, tolerance=5e-3)
-    answer = search.root_below(excess, start, tolerance=2e-5)
-    return math.exp(search.safe_side(excess, answer, step=1e-5))
-
-
-def _gaussian_root(make_events: Callable[[float], Event | Iterable[Event]], mu: float) -> float:
-    def excess(log_noise: float) -> float:
-        groups = grouped(make_events(math.exp(log_noise)))
-        return -math.log(composition.effective_noise_multiplier(groups) * mu)
-
-    return search.root(excess, tolerance=1e-11)
+    exact = excess_of(lambda groups: _charged_epsilon(groups, float(delta), total_variation))
+    if composition.all_gaussian(grouped(make_events(1.0))):
+        scale = epsilon / gaussian_mu(epsilon, delta)
+        closed = excess_of(lambda groups: scale * composition.gaussian_mu_of(groups))
+        start, step = _least(closed, 0.0, step=_OCTAVE, tolerance=1e-9), 5e-8
+    else:
+        quick = excess_of(lambda groups: _quick_epsilon(groups, float(delta)))
+        coarse = excess_of(lambda groups: _epsilon(groups, float(delta), INTERVAL))
+        start, step = _predicted(quick, coarse, exact), 5e-5
+    return math.exp(_least(exact, start, step=step, tolerance=2.0 * step))
 
 
-def _log_ratio(spent: float, epsilon: float) -> float:
-    """Bounded, so that root finding survives an infinite or a zero price."""
-    return math.log(min(max(spent / epsilon, 1e-3), 1e3))
+def _predicted(quick: Excess, coarse: Excess, exact: Excess) -> float:
+    """Just above the root of `exact`, which is slow and therefore asked only once.
 
-
-def inherent_epsilon(count_clip: float, topic_word_prior: float) -> float:
-    """Range of one topic draw from clipped counts, ``2 log(C / beta + 1)``, as in HDP-LDA.
-
-    Parameters
-    ----------
-    count_clip : float
-        Largest count C that the draw uses.
-    topic_word_prior : float
-        Pseudo-count beta that is added to each count.
-
-    Returns
-    -------
-    float
-        For `BoundedRange`: one draw per sweep depends on the protected word.
+    The quick bound comes first, since very small noise would take a huge grid.
     """
-    if not (count_clip > 0.0 and topic_word_prior > 0.0):
-        raise ValueError(
-            "count_clip and topic_word_prior must be positive, "
-            f"got {count_clip} and {topic_word_prior}"
-        )
-    return 2.0 * math.log1p(count_clip / topic_word_prior)
+    start = _least(quick, 0.0, step=_OCTAVE, tolerance=1e-3)
+    start = _least(coarse, start, step=0.1, tolerance=1e-5)
+    slope = min(-0.1, (coarse(start + 1e-3) - coarse(start)) / 1e-3)
+    return start - exact(start) / slope + 2e-5
+
+
+def _least(excess: Excess, start: float, *, step: float, tolerance: float) -> float:
+    """Where an excess becomes zero or less, sought from `start` in steps that grow.
+
+    The result is on the safe side, and beyond the root by at most `tolerance`.
+    """
+    low = high = start
+    while excess(high) > 0.0:
+        low, high, step = high, high + step, min(2.0 * step, _OCTAVE)
+        if high > _LARGEST:
+            raise ValueError(
+                "no noise meets this target: some events do not depend on the noise and cost "
+                "too much; raise epsilon, or use fewer or cheaper steps"
+            )
+    while excess(low) <= 0.0:
+        low, high, step = low - step, low, min(2.0 * step, _OCTAVE)
+        if low < _SMALLEST:
+            raise ValueError("any noise meets this target; state the noise instead")
+    if high - low <= tolerance:
+        return high
+    root = float(brentq(excess, low, high, xtol=0.5 * tolerance))
+    return next(x for x in (root, root + 0.5 * tolerance, high) if excess(x) <= 0.0)
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:

@@ -1,58 +1,66 @@
 """Upper bounds on the epsilon of a composition, one function a method of accounting.
 
-Every function takes the composition as a tuple of (event, count) pairs made by `grouped` and
-returns a valid epsilon, or infinity where the method does not apply. Their minimum is valid.
+dp_accounting does the composing. What is left to do here: to flatten the events, to ask for each
+event the accountant that takes it, and to keep privacy loss distributions from outgrowing the
+memory. Every function takes what `grouped` made and returns a valid epsilon, or infinity where
+the method does not apply; so the smallest of them is valid. docs/accounting.md says why.
 """
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections import Counter
 from collections.abc import Iterable
-from functools import lru_cache
-from itertools import count as counter
+from functools import lru_cache, reduce
 from typing import TypeAlias
 
 import numpy as np
 from dp_accounting import NeighboringRelation, get_epsilon_gaussian
 from dp_accounting.pld import privacy_loss_distribution as pld
-from scipy.stats import binom
+from dp_accounting.rdp import RdpAccountant, compute_epsilon
 
 from dplda.privacy._events import (
     BoundedRange,
     Event,
     Gaussian,
     Laplace,
-    NonPrivate,
     PoissonSampled,
     RandomizedResponse,
     Repeated,
+    to_dp_event,
 )
-from dplda.privacy._renyi import FloatArray, renyi_divergence
-from dplda.privacy._sampled_gaussian import REACH, sampled_gaussian_distribution
+from dplda.privacy._formulas import FloatArray
 
 Groups: TypeAlias = tuple[tuple[Event, int], ...]
 
-# Renyi orders. The formula for sampled events holds at integers, and its cost grows with them.
-_ORDERS = 1.0 + np.geomspace(0.01, 1e6, 4097)
-_INTEGER_ORDERS = np.array([*range(2, 65), 80, 96, 128, 192, 256, 512, 1024], dtype=float)
+# For sampled events: at fractional orders the library's series are slow and may not converge.
+_INTEGER_ORDERS = [*range(2, 65), 80, 96, 128, 192, 256, 512, 1024]
 
 # Grid of the privacy loss distributions: fine while epsilon is small, and never so fine that
 # a tiny noise multiplier would take gigabytes.
-_FINE_INTERVAL, _INTERVAL, _COARSEST_INTERVAL = 1e-4, 1e-3, 1e-2
+FINE_INTERVAL, INTERVAL, _COARSEST_INTERVAL = 1e-4, 1e-3, 1e-2
 _FINE_BELOW_EPSILON = 3.0
 _MAX_GRID_POINTS = 1_000_000
+# Standard deviations of Gaussian noise on the grid; beyond, the loss counts as infinite.
+_REACH = 10.0
 # Below this delta, the rounding errors of the convolutions would show.
 _LEAST_DELTA = 1e-10
 
 
 def grouped(events: Event | Iterable[Event]) -> Groups:
-    """Flatten events into a sorted tuple of (event, count); equal compositions are equal."""
+    """Flatten events into sorted pairs (event, count); equal compositions become equal.
+
+    All Gaussian events without sampling become a single one, which costs exactly as much.
+    """
     counts: Counter[Event] = Counter()
     for event in [events] if isinstance(events, Event) else events:
         _add(event, 1, counts)
-    return tuple(sorted(counts.items(), key=lambda item: repr(item[0])))
+    groups = sorted(counts.items(), key=lambda group: repr(group[0]))
+    gaussians = [group for group in groups if isinstance(group[0], Gaussian)]
+    if not gaussians:
+        return tuple(groups)
+    merged = Gaussian(1.0 / gaussian_mu_of(gaussians))
+    return (merged, 1), *(group for group in groups if group not in gaussians)
 
 
 def _add(event: Event, count: int, counts: Counter[Event]) -> None:
@@ -67,7 +75,7 @@ def _add(event: Event, count: int, counts: Counter[Event]) -> None:
             counts[event] += count
 
 
-# ---- pure differential privacy ------------------------------------------------------------
+# ---- closed forms -------------------------------------------------------------------------
 
 
 def pure_epsilon(groups: Groups) -> float:
@@ -87,100 +95,82 @@ def _pure(event: Event) -> float:
             return math.inf
 
 
-# ---- exact in closed form -----------------------------------------------------------------
-
-
-def exact_epsilon(groups: Groups, delta: float) -> float | None:
-    """The exact epsilon where a closed form is known: only Gaussians, or equal random bits."""
-    if all(isinstance(event, Gaussian) for event, _ in groups):
-        return gaussian_epsilon(groups, delta)
-    match groups:
-        case ((RandomizedResponse(_, 2) as bit, count),):
-            return _random_bits_epsilon(_pure(bit), count, delta)
-    return None
-
-
-def effective_noise_multiplier(groups: Groups) -> float:
-    """One Gaussian event that costs as much as all; sampling, if any, is ignored."""
-    precision = 0.0
-    for event, count in groups:
-        gaussian = event.event if isinstance(event, PoissonSampled) else event
-        if not isinstance(gaussian, Gaussian):
-            return 0.0
-        precision += count / gaussian.noise_multiplier**2
-    return precision**-0.5 if precision else math.inf
-
-
 def gaussian_epsilon(groups: Groups, delta: float) -> float:
-    """The analytic Gaussian mechanism; an upper bound if some events are sampled."""
-    noise_multiplier = effective_noise_multiplier(groups)
-    return float(get_epsilon_gaussian(noise_multiplier, delta)) if noise_multiplier else math.inf
+    """Exact for Gaussian events; an upper bound if some are sampled, which only helps."""
+    mu = gaussian_mu_of(groups)
+    with np.errstate(divide="ignore"):  # the library takes log(0) at hardly any noise or effect
+        return float(get_epsilon_gaussian(1.0 / mu if mu else math.inf, delta))
 
 
-def _random_bits_epsilon(epsilon: float, count: int, delta: float) -> float:
-    """Exact epsilon of equal randomized bits.
-
-    The best test of two neighbors is a threshold on the number of bits reported truly, so
-    epsilon is the largest log((P[N >= k] - delta) / Q[N >= k]) over thresholds k.
-    """
-    n_true = np.arange(count + 1)
-    truth, lie = 1.0 / (1.0 + math.exp(-epsilon)), 1.0 / (1.0 + math.exp(epsilon))
-    log_p = _log_upper_tail(binom.logpmf(n_true, count, truth))
-    log_q = _log_upper_tail(binom.logpmf(n_true, count, lie))
-    likely = log_p > math.log(delta)
-    log_gain = log_p[likely] + np.log(-np.expm1(math.log(delta) - log_p[likely]))
-    return max(0.0, float(np.max(log_gain - log_q[likely], initial=0.0)))
+def gaussian_mu_of(groups: Iterable[tuple[Event, int]]) -> float:
+    """The mu of Gaussian differential privacy, leaving sampling out; infinite for other events."""
+    return math.hypot(*(math.sqrt(count) * _mu(event) for event, count in groups))
 
 
-def _log_upper_tail(log_mass: FloatArray) -> FloatArray:
-    tail: FloatArray = np.logaddexp.accumulate(log_mass[::-1])[::-1]
-    return tail
+def _mu(event: Event) -> float:
+    match event:
+        case Gaussian(noise_multiplier) | PoissonSampled(_, Gaussian(noise_multiplier)):
+            return 1.0 / noise_multiplier
+        case _:
+            return math.inf
+
+
+def all_gaussian(groups: Groups) -> bool:
+    """Whether the closed form is exact."""
+    return all(isinstance(event, Gaussian) for event, _ in groups)
 
 
 # ---- Renyi divergences --------------------------------------------------------------------
 
 
 def renyi_epsilon(groups: Groups, delta: float) -> float:
-    """Best conversion of the summed Renyi divergences over a fixed list of orders."""
-    orders, divergence = _total_divergence(groups)
-    # Canonne, Kamath, Steinke, "The discrete Gaussian for differential privacy", prop. 12.
-    epsilon = divergence + np.log1p(-1.0 / orders) - np.log(delta * orders) / (orders - 1.0)
-    return max(0.0, float(np.min(epsilon)))
+    """Best conversion of the summed Renyi divergences."""
+    return float(compute_epsilon(*_total_divergence(groups), delta)[0])
 
 
 @lru_cache(maxsize=16)
 def _total_divergence(groups: Groups) -> tuple[FloatArray, FloatArray]:
+    """Orders, and the sum of the divergences at each.
+
+    Randomized responses are known to the library under a replacement relation only, everything
+    else must not be counted under one; so there are two accountants, of which one is mostly idle.
+    """
     sampled = any(isinstance(event, PoissonSampled) for event, _ in groups)
-    orders = _INTEGER_ORDERS if sampled else _ORDERS
-    total = np.zeros_like(orders)
+    orders = _INTEGER_ORDERS if sampled else None
+    responses = RdpAccountant(orders, NeighboringRelation.REPLACE_ONE)
+    others = RdpAccountant(orders, NeighboringRelation.ADD_OR_REMOVE_ONE)
     for event, count in groups:
-        total += count * renyi_divergence(event, orders)
-    return orders, total
+        accountant = responses if isinstance(event, RandomizedResponse) else others
+        accountant.compose(to_dp_event(event), count)
+    return others.orders, responses.rdp + others.rdp
 
 
 # ---- privacy loss distributions -----------------------------------------------------------
 
 
-def loss_distribution_epsilon(groups: Groups, delta: float, known: float) -> float:
+def loss_distribution_epsilon(
+    groups: Groups, delta: float, known: float, finest: float = FINE_INTERVAL
+) -> float:
     """Composed privacy loss distributions on a grid; `known` is any valid epsilon so far.
 
     Infinite if an event has no such distribution, the grid would be too large, or delta is
     too small for floating-point convolutions.
     """
-    interval = _grid_interval(groups, known)
+    interval = _grid_interval(groups, known, finest)
     if interval is None or delta < _LEAST_DELTA:
         return math.inf
-    return float(_composed(groups, interval).get_epsilon_for_delta(delta))
+    with np.errstate(over="ignore"):  # an epsilon beyond 709 may come out infinite
+        return float(_composed(groups, interval).get_epsilon_for_delta(delta))
 
 
-def _grid_interval(groups: Groups, known: float) -> float | None:
+def _grid_interval(groups: Groups, known: float, finest: float) -> float | None:
     """The finest grid that is worth its time and fits into memory, None if even the coarsest
     does not."""
     widest = max(_reach(event) for event, _ in groups)
     width = max(widest, min(5.0 * known, sum(_composed_reach(*group) for group in groups)))
     if width == math.inf:
         return None
-    interval = _FINE_INTERVAL if known <= _FINE_BELOW_EPSILON else _INTERVAL
+    interval = finest if known <= _FINE_BELOW_EPSILON else INTERVAL
     while width / interval > _MAX_GRID_POINTS:
         interval *= 10.0
     return interval if interval <= 1.5 * _COARSEST_INTERVAL else None
@@ -190,7 +180,7 @@ def _reach(event: Event) -> float:
     """Length of the range of one event's privacy loss; infinite if it has no distribution."""
     match event:
         case Gaussian(s) | PoissonSampled(_, Gaussian(s)):
-            return (1.0 / s + 2.0 * REACH) / s
+            return (1.0 / s + 2.0 * _REACH) / s
         case Laplace() | RandomizedResponse():
             return 2.0 * _pure(event)
         case _:
@@ -203,7 +193,7 @@ def _composed_reach(event: Event, count: int) -> float:
         case PoissonSampled(q, Gaussian(s)):
             often = q * count
             often = math.ceil(often + 8.0 * math.sqrt(often) + 1.0)
-            return 1.5 * (0.5 * often / s + REACH * math.sqrt(often)) / s
+            return 1.5 * (0.5 * often / s + _REACH * math.sqrt(often)) / s
         case _:
             return count * _reach(event)
 
@@ -211,39 +201,29 @@ def _composed_reach(event: Event, count: int) -> float:
 # The same composition is asked again at a delta that pays for the distance from ideal noise.
 @lru_cache(maxsize=2)
 def _composed(groups: Groups, interval: float) -> pld.PrivacyLossDistribution:
-    """Compose the smallest distributions first."""
-    order = counter()
-    heap = [(_reach(event), next(order), _distribution(event, n, interval)) for event, n in groups]
-    heapq.heapify(heap)
-    while len(heap) > 1:
-        (width, _, first), (other_width, _, second) = heapq.heappop(heap), heapq.heappop(heap)
-        heapq.heappush(heap, (width + other_width, next(order), first.compose(second)))
-    return heap[0][2]
+    distributions = (_distribution(event, interval).self_compose(n) for event, n in groups)
+    return reduce(lambda total, further: total.compose(further), distributions)
 
 
-def _distribution(event: Event, count: int, interval: float) -> pld.PrivacyLossDistribution:
-    """One event, `count` times.
+def _distribution(event: Event, interval: float) -> pld.PrivacyLossDistribution:
+    """Of one event.
 
-    Built from the library's factories and not from its accountant, which ignores the count of
-    randomized responses and doubles a Gaussian's sensitivity under replacement.
+    From the library's factories and not from its accountant, which takes one relation for all
+    events, ignores the count of randomized responses, and doubles a Gaussian's sensitivity
+    under replacement.
     """
     grid = {"value_discretization_interval": interval}
     match event:
         case Gaussian(noise_multiplier):
-            return pld.from_gaussian_mechanism(noise_multiplier / math.sqrt(count), **grid)
+            return pld.from_gaussian_mechanism(noise_multiplier, **grid)
         case PoissonSampled(q, Gaussian(noise_multiplier)):
-            once = sampled_gaussian_distribution(noise_multiplier, q, interval)
+            return pld.from_gaussian_mechanism(noise_multiplier, sampling_prob=q, **grid)
         case Laplace(scale):
-            once = pld.from_laplace_mechanism(scale, **grid)
+            return pld.from_laplace_mechanism(scale, **grid)
         case RandomizedResponse(flip, n_buckets):
-            once = pld.from_randomized_response(
-                flip, n_buckets, neighboring_relation=NeighboringRelation.REPLACE_ONE, **grid
+            replaced = NeighboringRelation.REPLACE_ONE
+            return pld.from_randomized_response(
+                flip, n_buckets, neighboring_relation=replaced, **grid
             )
         case _:
             raise TypeError(f"{type(event).__name__} has no privacy loss distribution")
-    return once.self_compose(count)
-
-
-def has_no_protection(groups: Groups) -> bool:
-    """Whether some event is not private at all."""
-    return any(isinstance(event, NonPrivate) for event, _ in groups)

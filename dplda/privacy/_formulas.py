@@ -1,0 +1,82 @@
+"""Formulas of the papers: what one step costs before anything is composed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import gammaln
+
+FloatArray = npt.NDArray[np.float64]
+Curve = Callable[[FloatArray], FloatArray]
+
+
+def subsampled_rdp(order: int, rdp: Curve | float, subsampling_ratio: float) -> float:
+    """Renyi divergence of a Poisson-sampled step, equation (3) of SUB-LDA [1]_.
+
+    Parameters
+    ----------
+    order : int
+        Renyi order, at least 2.
+    rdp : callable or float
+        Divergence of the step without sampling: a function of an array of integer orders, or
+        its value at `order` for Gaussian noise, whose divergence is proportional to the order.
+    subsampling_ratio : float
+        Probability in (0, 1] that a record takes part.
+
+    Returns
+    -------
+    float
+        Divergence at `order`. It holds where records that are not sampled leave no trace in
+        the output.
+
+    References
+    ----------
+    .. [1] T. Huang, H. Chen. "SUB-LDA: differentially private LDA with subsampling".
+    """
+    if order != int(order) or order < 2:
+        raise ValueError(f"order must be an integer of at least 2, got {order}")
+    if not 0.0 < subsampling_ratio <= 1.0:
+        raise ValueError(f"subsampling_ratio must lie in (0, 1], got {subsampling_ratio}")
+    chosen = np.arange(2.0, order + 1.0)
+    divergence = rdp(chosen) if callable(rdp) else rdp * chosen / order
+    exponent = (chosen - 1.0) * np.asarray(divergence, dtype=float)
+    if subsampling_ratio == 1.0:
+        return float(exponent[-1]) / (order - 1)
+    # The binomial weights sum to one, so each term can give up its share of that one, which
+    # leaves exp(x) - 1 in place of exp(x): no cancellation, however small the divergence.
+    with np.errstate(divide="ignore"):
+        log_growth = exponent + np.log(-np.expm1(-exponent))
+    log_terms = _log_binomial(chosen, order, subsampling_ratio) + log_growth
+    return float(np.logaddexp(0.0, np.logaddexp.reduce(log_terms))) / (order - 1)
+
+
+def _log_binomial(chosen: FloatArray, n: int, probability: float) -> FloatArray:
+    left = n - chosen
+    log_ways: FloatArray = gammaln(n + 1.0) - gammaln(chosen + 1.0) - gammaln(left + 1.0)
+    return log_ways + chosen * math.log(probability) + left * math.log1p(-probability)
+
+
+def inherent_epsilon(count_clip: float, topic_word_prior: float) -> float:
+    """Range of one topic draw from clipped counts, ``2 log(C / beta + 1)``, as in HDP-LDA.
+
+    Parameters
+    ----------
+    count_clip : float
+        Largest count C that the draw uses.
+    topic_word_prior : float
+        Pseudo-count beta that is added to each count.
+
+    Returns
+    -------
+    float
+        For `BoundedRange`: one draw per sweep depends on the protected word.
+    """
+    if not (count_clip > 0.0 and topic_word_prior > 0.0):
+        raise ValueError(
+            "count_clip and topic_word_prior must be positive, "
+            f"got {count_clip} and {topic_word_prior}"
+        )
+    return 2.0 * math.log1p(count_clip / topic_word_prior)
