@@ -38,13 +38,13 @@ def document_schedule(t: int, max_iter: int) -> tuple[float, float]:
     confirm the noise.
     """
     late = min(1.0, (t - 1) / max(1.0, 0.6 * max_iter))
-    done = min(1.0, (t - 1) / max(1, max_iter - 1))
+    done = min(1.0, (t - 1) / max(1.0, 0.7 * max_iter))
     return 0.15 + 0.25 * late, 0.3 + 0.7 * done
 
 
 def round_schedule(t: int, max_iter: int) -> tuple[float, float]:
     """Relative budget (precision of the noise) and relative weight in the average of round t."""
-    return min(t, max_iter) ** 0.75, min(t, max_iter) ** 1.5
+    return min(t, max_iter) ** 0.75, min(t, max_iter) ** 2.0
 
 
 @dataclass(frozen=True)

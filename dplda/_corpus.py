@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from dplda._compat import check_non_negative, validate_data
+from dplda._messages import warn_user
 
 MAX_TOKENS = 2**31 - 1
 
@@ -92,10 +92,9 @@ def check_counts(estimator: Any, X: Any, *, reset: bool) -> sp.csr_array:
     X.sum_duplicates()
     whole = np.rint(X.data)
     if not np.array_equal(whole, X.data):
-        warnings.warn(
+        warn_user(
             f"{type(estimator).__name__} takes word counts, and X holds numbers that are not "
-            "whole: they were rounded to the nearest; pass counts, not tf-idf or frequencies",
-            stacklevel=3,
+            "whole: they were rounded to the nearest; pass counts, not tf-idf or frequencies"
         )
         X.data = whole
     X.eliminate_zeros()

@@ -151,26 +151,32 @@ def train(
 
 
 def _record(estimator: Any, events: tuple, budget: Budget, seeded: bool) -> None:
-    """The guarantee of all rounds so far."""
-    n_rounds = estimator.n_iter_
-    last = len(budget.rounds)
-    mechanisms = [budget.rounds[min(t, last) - 1] for t in range(1, n_rounds + 1)]
-    clips = [
-        estimator.contribution_norm * document_schedule(t, estimator.max_iter)[0]
-        for t in range(1, n_rounds + 1)
-    ]
+    """The guarantee of all releases so far: word totals first, then the rounds."""
+    norm, last = estimator.contribution_norm, len(budget.rounds)
+    clips = [norm] * len(budget.totals)
+    mechanisms = list(budget.totals)
+    for t in range(1, estimator.n_iter_ + 1):
+        clips.append(norm * document_schedule(t, estimator.max_iter)[0])
+        mechanisms.append(budget.rounds[min(t, last) - 1])
     multipliers = tuple(m.scale / m.sensitivity for m in mechanisms)
-    rate = budget.subsampling_ratio
-    sample = f", over a secret sample of the documents (each with rate {rate:g})"
     record_guarantee(
         estimator,
         events,
         unit="document",
         relation=RELATION,
-        mechanism="discrete Gaussian noise on every word total, and in each round on every "
-        f"word-topic count{sample if rate < 1 else ''}",
+        mechanism=_describe(budget),
         sensitivity=max(clips),
         noise_scale=tuple(c * m for c, m in zip(clips, multipliers)),
         noise_multiplier=multipliers,
         seeded=seeded,
+        assumptions=("one row of X holds everything that one protected unit contributed",),
     )
+
+
+def _describe(budget: Budget) -> str:
+    if budget.totals[0].scale == 0:
+        return "exact word totals and word-topic counts, without noise"
+    text = "discrete Gaussian noise on every word total, and in each round on every word-topic count"
+    if budget.subsampling_ratio < 1:
+        text += f", over a secret sample of the documents (rate {budget.subsampling_ratio:g})"
+    return text

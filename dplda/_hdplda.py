@@ -150,7 +150,7 @@ class HDPLDA(BaseTopicModel):
         doc_topic_prior=0.1,
         topic_word_prior=0.01,
         contribution_norm=6.0,
-        word_total_share=0.2,
+        word_total_share=0.25,
         init_components=None,
         ledger=None,
         n_jobs=None,

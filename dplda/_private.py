@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from numbers import Real
 from os import PathLike
 from typing import Any
 
 from dplda._compat import Interval
+from dplda._messages import warn_user
 from dplda.privacy import Event, Guarantee, Ledger, SeededNoiseWarning, epsilon_of
 from dplda.privacy._curator import TOTAL_VARIATION
 
@@ -22,7 +22,6 @@ PRIVACY_CONSTRAINTS = {
 # What every central guarantee rests on; quoted in `privacy_`.
 ASSUMPTIONS = (
     "the columns of X (the vocabulary) are public and were not chosen by looking at the data",
-    "one row of X holds everything that one protected unit contributed",
     "scores, perplexities and transforms of private documents are not covered",
     "AES-256 with a secret random key cannot be told from random bits",
 )
@@ -36,18 +35,17 @@ def exactly_one(estimator: Any, *names: str) -> None:
         said = " and ".join(given) if given else "neither" if len(names) == 2 else "none"
         raise ValueError(
             f"{type(estimator).__name__} needs exactly one of {listed}, got {said}; give "
-            f"{names[0]} (the total to spend, for instance 4.0; inf for no privacy) and leave the "
-            "other None"
+            f"{names[0]} (the total to spend, for instance 4.0; inf for no privacy) and leave "
+            f"{'the other' if len(names) == 2 else 'the others'} None"
         )
 
 
 def warn_if_seeded(estimator: Any, seeded: bool) -> None:
     if seeded and getattr(estimator, "epsilon", None) != float("inf"):
-        warnings.warn(
+        warn_user(
             f"{type(estimator).__name__} draws its noise from random_state: whoever knows the seed "
             "can remove the noise; leave random_state=None for a model that will be published",
             SeededNoiseWarning,
-            stacklevel=4,
         )
 
 

@@ -46,9 +46,9 @@ class SubLDA(BaseTopicModel):
     topic_word_prior : float, default=0.01
         Dirichlet parameter of a topic's words (beta).
     contribution_norm : float, default=6.0
-        L2 norm that documents are scaled to, at most five times up. A public constant: never
-        read it from the data.
-    word_total_share : float, default=0.2
+        L2 norm that documents are scaled to, at most five times up; rounds clip contributions to
+        0.15 to 0.4 of it. A public constant: never read it from the data.
+    word_total_share : float, default=0.25
         Share of the budget, in (0, 1), for word totals.
     init_components : array-like of shape (n_components, n_features_in_) or None, default=None
         A public topic-word table to start from, for instance a model of public texts of the same
@@ -136,7 +136,7 @@ class SubLDA(BaseTopicModel):
         doc_topic_prior=0.1,
         topic_word_prior=0.01,
         contribution_norm=6.0,
-        word_total_share=0.2,
+        word_total_share=0.25,
         init_components=None,
         adaptive=False,
         boost=2.0,

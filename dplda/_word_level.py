@@ -144,7 +144,8 @@ def _check_word_level(estimator: Any) -> None:
     exactly_one(estimator, "epsilon", "noise_epsilon", "noise_multiplier")
     if estimator.epsilon is None and getattr(estimator, given) is None:
         raise ValueError(
-            f"with noise={estimator.noise!r} give epsilon, or {given} and count_clip"
+            f"with noise={estimator.noise!r} give epsilon, or {given} and count_clip "
+            "(noise_epsilon belongs to Laplace noise, noise_multiplier to Gaussian)"
         )
     if (estimator.epsilon is None) == (estimator.count_clip is None):
         raise ValueError(

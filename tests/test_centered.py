@@ -53,7 +53,8 @@ def test_document_schedule():
     clips, powers = zip(*(document_schedule(t, 80) for t in range(1, 81)))
     assert (clips[0], powers[0]) == (0.15, 0.3)
     assert (clips[-1], powers[-1]) == pytest.approx((0.4, 1.0))
-    assert clips[48] == pytest.approx(0.4)  # reached after 60% of the rounds
+    assert clips[47] < clips[48] == pytest.approx(0.4)  # reached after 60% of the rounds
+    assert powers[55] < powers[56] == pytest.approx(1.0)  # and 70%
     assert list(clips) == sorted(clips)
     assert list(powers) == sorted(powers)
     assert document_schedule(200, 80) == pytest.approx((0.4, 1.0))
@@ -62,7 +63,7 @@ def test_document_schedule():
 
 def test_round_schedule():
     assert round_schedule(1, 80) == (1, 1)
-    assert round_schedule(16, 80) == pytest.approx((8, 64))
+    assert round_schedule(16, 80) == pytest.approx((8, 256))
     assert round_schedule(100, 80) == round_schedule(80, 80)
 
 
@@ -87,12 +88,12 @@ def test_sampled_rounds_are_equal_and_sampled():
 
 
 def test_totals_take_their_share_under_sampling():
-    """About a fifth of what is spent, by the epsilon of the parts."""
+    """About a quarter of what is spent, by the epsilon of the parts."""
     model = SubLDA(epsilon=2.0, delta=1e-5, subsampling_ratio=0.05, max_iter=400)
     shares, _ = document_level.budget_of(model, 0.05)
     steps = [event for _, event in plan(shares, 0, 400)]
     part = gaussian_mu(epsilon_of(steps[:2], 1e-5), 1e-5) ** 2
-    assert 0.15 < part / gaussian_mu(2.0, 1e-5) ** 2 < 0.25
+    assert 0.2 < part / gaussian_mu(2.0, 1e-5) ** 2 < 0.3
     assert 1.98 < epsilon_of(steps, 1e-5) <= 2.0
 
 

@@ -60,8 +60,9 @@ def test_without_a_seed_every_fit_differs(estimator, corpus):
 
 @every_private
 def test_a_seed_warns_and_is_recorded(estimator, corpus):
-    with pytest.warns(SeededNoiseWarning, match="random_state"):
+    with pytest.warns(SeededNoiseWarning, match="random_state") as record:
         seeded = clone(estimator).set_params(random_state=0).fit(corpus)
+    assert record[0].filename == __file__  # it points to the caller
     assert seeded.privacy_.seeded
     assert "seed" in str(seeded.privacy_)
     assert not clone(estimator).fit(corpus).privacy_.seeded

@@ -6,7 +6,8 @@ that plan at once; afterwards the curator lets out exactly what was planned, in 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplda._streams import Purpose, Streams, keystream_total_variation
-from dplda.privacy._events import Event, NonPrivate, PoissonSampled
+from dplda.privacy._events import Event, NonPrivate, PoissonSampled, Repeated
 from dplda.privacy._ledger import Ledger
 from dplda.privacy._mechanisms import GAUSSIAN_VARIATION, LAPLACE_VARIATION, Mechanism
 
@@ -36,6 +37,12 @@ def sampled(event: Event, sampling_probability: float) -> Event:
     if sampling_probability == 1 or isinstance(event, NonPrivate):
         return event
     return PoissonSampled(sampling_probability, event)  # type: ignore[arg-type]
+
+
+def condensed(events: Iterable[Event]) -> tuple[Event, ...]:
+    """Runs of equal events as one: the same price, and a ledger that can be read."""
+    runs = ((event, len(list(run))) for event, run in itertools.groupby(events))
+    return tuple(event if n == 1 else Repeated(event, n) for event, n in runs)
 
 
 class Curator:
@@ -80,7 +87,7 @@ class Curator:
             self._entry = self._ledger.reserve(
                 label,
                 unit,
-                self.events,
+                condensed(self.events),
                 total_variation=TOTAL_VARIATION,
                 seeded=streams.seeded,
             )

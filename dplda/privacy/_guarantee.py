@@ -140,8 +140,8 @@ class Guarantee:
     def _noise(self) -> str:
         if self.epsilon == math.inf:
             return f"Mechanism: {self.mechanism}."
-        text = f"Mechanism: {self.mechanism}; one {self.unit} moves a released value by at most "
-        text += f"{self.sensitivity:.4g}"
+        text = f"Mechanism: {self.mechanism}; one {self.unit} moves a release, as a whole, by at "
+        text += f"most {self.sensitivity:.4g}"
         if self.noise_scale is not None:
             text += f", the noise has scale {_spread(self.noise_scale)}"
         if self.noise_multiplier is not None:

@@ -53,6 +53,8 @@ class Ledger:
         epsilon: float | None = None,
         delta: float | None = None,
     ) -> None:
+        if isinstance(path, (int, float)):
+            raise TypeError(f"path must be a file, got {path}; a budget is Ledger(epsilon={path})")
         _check_budget(epsilon, delta)
         new_budget = math.inf if epsilon is None else epsilon, 1e-6 if delta is None else delta
         self._store: MemoryStore | FileStore
@@ -184,7 +186,7 @@ class Ledger:
         raise BudgetError(
             f"{new.label!r} would spend epsilon {_total(after, self.delta):.6g} of "
             f"{self.epsilon:g} (delta {self.delta:g}), {_total(counted, self.delta):.4g} of it "
-            "spent before; lower max_iter, raise noise_multiplier, or use a ledger with a "
+            "spent before; lower epsilon or max_iter, raise noise_multiplier, or use a ledger with a "
             "larger budget"
         )
 
