@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 
-from dplda._centered import Documents
+from dplda._centered import SCALE_UP, Documents
 from dplda._fold_in import pad, update_theta
 from dplda._streams import Purpose, Streams
 from dplda.privacy import Curator, DiscreteGaussian, gaussian_mu
@@ -34,7 +34,7 @@ def simple_recipe(
     n_docs, n_words = X.shape
     rows, ones = np.arange(n_docs), np.ones(n_words)
     if epsilon <= 2:
-        documents.rescale(ones, CLIP, for_totals)
+        documents.scale[:] = SCALE_UP  # before the clip: short contributions count up to five times
     with Curator(plan, streams, label="simple recipe", unit="document") as curator:
         value = documents.sum_words(ones, CLIP, for_totals.radius)
         totals = curator.release(value, for_totals, label="totals", round=0)

@@ -49,9 +49,7 @@ def perplexities(split: Split, options) -> None:
     X, held = split.train, split.test
     unigram = unigram_perplexity(X, held)
     seeds = range(options.seeds)
-    gibbs = [
-        GibbsLDA(K, max_iter=300, random_state=s).fit(X).perplexity(held) for s in seeds
-    ]
+    gibbs = [GibbsLDA(K, max_iter=300, random_state=s).fit(X).perplexity(held) for s in seeds]
     free, _ = fits(split, np.inf, options)
     print(f"unigram {unigram:.0f}; GibbsLDA (300 sweeps) {spread(gibbs)}; "
           f"SubLDA(epsilon=inf) {spread(free)}\n")  # fmt: skip

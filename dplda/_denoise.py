@@ -95,9 +95,10 @@ class TableEstimate:
         sizes = noisy.sum(axis=0)
         sizes = np.maximum(sizes, 0.02 * max(sizes.mean(), 1e-12))
         center = np.outer(self.totals / self.totals.sum(), sizes)
-        fresh = self.prior is None or last
-        prior = np.full((len(self._bins), len(FACTORS)), 1 / len(FACTORS)) if fresh else self.prior
-        steps = LAST_STEPS if last else FIRST_STEPS if fresh else NEXT_STEPS
+        prior, steps = self.prior, NEXT_STEPS
+        if prior is None or last:
+            prior = np.full((len(self._bins), len(FACTORS)), 1 / len(FACTORS))
+            steps = LAST_STEPS if last else FIRST_STEPS
         table = np.empty_like(center)
         for b, words in enumerate(self._bins):
             likelihood, means = cell_posteriors(noisy[words], center[words], noise_scale[words])

@@ -176,7 +176,7 @@ def _record(estimator: Any, events: tuple, budget: Budget, seeded: bool) -> None
 def _describe(budget: Budget) -> str:
     if budget.totals[0].scale == 0:
         return "exact word totals and word-topic counts, without noise"
-    text = "discrete Gaussian noise on every word total, and in each round on every word-topic count"
+    text = "discrete Gaussian noise on all word totals, and in each round on all word-topic counts"
     if budget.subsampling_ratio < 1:
         text += f", over a secret sample of the documents (rate {budget.subsampling_ratio:g})"
     return text

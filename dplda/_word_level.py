@@ -133,9 +133,7 @@ def _prices(estimator: Any, noise_epsilon, noise_multiplier, count_clip) -> Swee
 
 def _free_sweep() -> SweepPrices:
     """No noise and, in effect, no clip."""
-    return SweepPrices(
-        NoNoise(), 1, NonPrivate(), 1e5, math.inf, math.inf, 2.0, "no"
-    )
+    return SweepPrices(NoNoise(), 1, NonPrivate(), 1e5, math.inf, math.inf, 2.0, "no")
 
 
 def _check_word_level(estimator: Any) -> None:

@@ -3,6 +3,11 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# no deadline: a busy machine is not a failure
+settings.register_profile("dplda", deadline=None)
+settings.load_profile("dplda")
 
 
 @pytest.fixture(scope="session")

@@ -169,10 +169,13 @@ def dot(a, b):
 
 def update_topics(words, counts, phi, prior, n_components, theta):
     new = np.zeros(len(theta), F)
-    for w, count in zip(words, counts):
-        share = dot(theta, phi[w])
-        if share > F(1e-28):
-            new = new + count / share * phi[w]
+    shares = [dot(theta, phi[w]) for w in words]
+    parts = [
+        (count / share if share > F(1e-28) else F(0)) * phi[w]
+        for w, count, share in zip(words, counts, shares)
+    ]
+    for j in range(0, len(parts), 2):  # two words at a time
+        new = new + (parts[j] + parts[j + 1] if j + 1 < len(parts) else parts[j])
     new[:n_components] = new[:n_components] * theta[:n_components] + F(prior)
     return new * (F(1) / np.add.accumulate(new[:n_components])[-1])
 

@@ -157,9 +157,7 @@ def test_documents_are_scaled_to_the_norm_and_short_ones_at_most_five_times(corp
     weight = np.linspace(0.5, 2, 60)
     documents.rescale(weight, 6.0, object())
     lengths = np.sqrt(documents.X.toarray() ** 2 @ weight**2)
-    np.testing.assert_allclose(
-        documents.scale * lengths, np.minimum(6, 5 * lengths), rtol=1e-6
-    )
+    np.testing.assert_allclose(documents.scale * lengths, np.minimum(6, 5 * lengths), rtol=1e-6)
     assert documents.scale.max() == 5
     documents.rescale(weight, 12.0, NoNoise())
     assert documents.scale.max() == 5  # without noise the scale stays as it is
@@ -221,9 +219,9 @@ def test_a_good_public_table_helps():
     train, test = made.data[:500], made.data[500:]
     cold = [SubLDA(K, epsilon=4.0, delta=1e-5, random_state=s).fit(train) for s in range(3)]
     warm = [
-        SubLDA(
-            K, epsilon=4.0, delta=1e-5, init_components=made.components, random_state=s
-        ).fit(train)
+        SubLDA(K, epsilon=4.0, delta=1e-5, init_components=made.components, random_state=s).fit(
+            train
+        )
         for s in range(3)
     ]
     assert np.mean([m.perplexity(test) for m in warm]) < np.mean([m.perplexity(test) for m in cold])

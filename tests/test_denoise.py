@@ -78,9 +78,7 @@ def test_table_estimate_at_the_ends():
 
 def test_prior_improves_likelihood():
     _table, noisy, totals = noisy_table(30.0)
-    likelihood, means = cell_posteriors(
-        noisy, np.outer(totals / 4, np.ones(4)), np.full(600, 30.0)
-    )
+    likelihood, means = cell_posteriors(noisy, np.outer(totals / 4, np.ones(4)), np.full(600, 30.0))
     assert likelihood.shape == means.shape == (len(FACTORS), 2400)
     assert likelihood.max() == 1
     prior = np.full(len(FACTORS), 1 / len(FACTORS))

@@ -326,9 +326,11 @@ def test_feature_names_and_pandas_output(estimator, corpus):
     model = clone(estimator).set_output(transform="pandas").fit(corpus)
     frame = model.transform(corpus)
     name = type(estimator).__name__.lower()
-    assert list(frame.columns) == list(model.get_feature_names_out()) == [
-        f"{name}{k}" for k in range(K)
-    ]
+    assert (
+        list(frame.columns)
+        == list(model.get_feature_names_out())
+        == [f"{name}{k}" for k in range(K)]
+    )
 
 
 @every

@@ -178,8 +178,10 @@ def test_the_table_is_unbiased(corpus):
 def test_weak_privacy_learns_and_strong_privacy_does_not():
     X = make_topic_corpus(400, 60, 5, doc_length=80, random_state=1).data
     train, test = X[:350], X[350:]
-    unigram, gibbs = unigram_perplexity(train, test), GibbsLDA(5, random_state=0).fit(train).perplexity(test)
-    weak = HDPLDA(5, noise_epsilon=8.0, count_clip=200.0, max_iter=60, random_state=0).fit(train)
+    unigram = unigram_perplexity(train, test)
+    gibbs = GibbsLDA(5, random_state=0).fit(train).perplexity(test)
+    weak = HDPLDA(5, noise_epsilon=8.0, count_clip=200.0, max_iter=60, random_state=0)
+    weak.fit(train)
     assert weak.perplexity(test) < gibbs + 0.3 * (unigram - gibbs)
     strong = HDPLDA(5, epsilon=1.0, max_iter=60, random_state=0).fit(train)
     assert strong.perplexity(test) > gibbs + 0.8 * (unigram - gibbs)

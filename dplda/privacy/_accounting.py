@@ -1,4 +1,4 @@
-"""The price of a composition of events, and the noise that meets a price."""
+"""The price of a composition of events, and the noise that meets a price: docs/accounting.md."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ __all__ = [
 
 # Beyond this share of delta the distance from the ideal law is not taken out of delta.
 _CHARGEABLE_SHARE = 1e-3
-
 # A price against its target as a function of the logarithm of the noise: positive where the
 # noise is too small, and falling.
 Excess: TypeAlias = Callable[[float], float]
@@ -193,7 +192,7 @@ def calibrate(
     ValueError
         If no noise is large enough, since some events do not depend on it.
     """
-    _check_target(epsilon, delta)
+    mu = gaussian_mu(epsilon, delta)
 
     def excess_of(price: Callable[[Groups], float]) -> Excess:
         def excess(log_noise: float) -> float:
@@ -204,8 +203,7 @@ def calibrate(
 
     exact = excess_of(lambda groups: _charged_epsilon(groups, float(delta), total_variation))
     if composition.all_gaussian(grouped(make_events(1.0))):
-        scale = epsilon / gaussian_mu(epsilon, delta)
-        closed = excess_of(lambda groups: scale * composition.gaussian_mu_of(groups))
+        closed = excess_of(lambda groups: epsilon / mu * composition.gaussian_mu_of(groups))
         start, step = _least(closed, 0.0, step=_OCTAVE, tolerance=1e-9), 5e-8
     else:
         quick = excess_of(lambda groups: _quick_epsilon(groups, float(delta)))
@@ -260,15 +258,11 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     float
         Gaussian events fit if the sum of ``1 / noise_multiplier**2`` is at most ``mu**2``.
     """
-    _check_target(epsilon, delta)
-    return 1.0 / float(get_sigma_gaussian(epsilon, delta))
-
-
-def _check_target(epsilon: float, delta: float) -> None:
     if not 0.0 < epsilon < math.inf:
         raise ValueError(f"epsilon must be positive and finite, got {epsilon}")
     if not 0.0 < delta < 1.0:
         raise ValueError(f"delta must lie strictly between 0 and 1, got {delta}")
+    return 1.0 / float(get_sigma_gaussian(epsilon, delta))
 
 
 def _check_probability(name: str, value: float) -> None:

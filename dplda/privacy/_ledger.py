@@ -186,8 +186,8 @@ class Ledger:
         raise BudgetError(
             f"{new.label!r} would spend epsilon {_total(after, self.delta):.6g} of "
             f"{self.epsilon:g} (delta {self.delta:g}), {_total(counted, self.delta):.4g} of it "
-            "spent before; lower epsilon or max_iter, raise noise_multiplier, or use a ledger with a "
-            "larger budget"
+            "spent before; lower epsilon or max_iter, raise noise_multiplier, or use a ledger "
+            "with a larger budget"
         )
 
     def confirm(self, entry_id: int) -> None:

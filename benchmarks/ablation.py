@@ -1,0 +1,117 @@
+"""What each piece of the centered release brings: held-out perplexity without it.
+
+``python benchmarks/ablation.py [--corpora kos docstrings bbc nips] [--epsilons 1 4] [--seeds 2]``
+
+K = 20, V = 2000, delta = 1e-5. One piece is changed at a time; the figure is the change of the mean
+perplexity, in percent (positive: the piece helps).
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import warnings
+from unittest import mock
+
+import numpy as np
+from corpora import LOADERS, load
+from utility import DELTA, K
+
+import dplda._centered as centered
+import dplda._denoise as denoise
+from dplda import SubLDA
+from dplda.privacy import SeededNoiseWarning
+
+document_schedule, round_schedule = centered.document_schedule, centered.round_schedule
+add = centered.Released.add
+
+
+def schedule_without(clip: float | None = None, power: float | None = None):
+    def schedule(t: int, max_iter: int) -> tuple[float, float]:
+        usual = document_schedule(t, max_iter)
+        return clip or usual[0], power or usual[1]
+
+    return schedule
+
+
+def add_without_projection(self, noisy, noise_scale, weight, prior):
+    """The mean over topics of a word's row stays in: it is added before it is taken out."""
+    totals = self.totals
+    self.totals = totals + noisy.mean(axis=1) / self.weight / self.topic_shares().sum(axis=1)
+    add(self, noisy, noise_scale, weight, prior)
+    self.totals = totals
+
+
+def uncentered(self) -> np.ndarray:
+    return np.zeros_like(self.table)
+
+
+def add_uncentered(self, noisy, noise_scale, weight, prior):
+    self.n_rounds += 1
+    self.weight_sum += weight
+    rate = weight / self.weight_sum
+    self.average = (1 - rate) * self.average + rate * noisy / self.weight[:, None]
+    self.variance = (1 - rate) ** 2 * self.variance + rate**2 * noise_scale**2
+    self.table = self.estimate(self.average, self._cell_scale()) + prior
+
+
+def cut_at_zero(self, noisy, noise_scale, *, last=False):
+    return np.maximum(noisy, 0)
+
+
+PIECES = {
+    "centering": [
+        (centered.Released, "topic_shares", uncentered),
+        (centered.Released, "add", add_uncentered),
+        (centered, "document_schedule", schedule_without(clip=1.0)),
+    ],
+    "table estimate (cut at 0)": [(denoise.TableEstimate, "__call__", cut_at_zero)],
+    "width of the factors": [(denoise, "SPREAD", np.float32(1e-3))],
+    "tempering": [(centered, "document_schedule", schedule_without(power=1.0))],
+    "growing clip": [(centered, "document_schedule", schedule_without(clip=0.4))],
+    "zero-sum projection": [(centered.Released, "add", add_without_projection)],
+    "more budget later": [
+        (centered, "round_schedule", lambda t, T: (1.0, round_schedule(t, T)[1]))
+    ],
+    "more weight later": [
+        (centered, "round_schedule", lambda t, T: (round_schedule(t, T)[0], 1.0))
+    ],
+    "word weights": [(centered, "word_weights", np.ones_like)],
+    "both totals": [(centered, "combine_totals", lambda first, second: second)],
+}
+
+
+def perplexity(split, epsilon: float, seeds: int, patches=()) -> float:
+    with contextlib.ExitStack() as stack:
+        for owner, name, value in patches:
+            stack.enter_context(mock.patch.object(owner, name, value))
+        fits = (
+            SubLDA(K, epsilon=epsilon, delta=DELTA, random_state=seed).fit(split.train)
+            for seed in range(seeds)
+        )
+        return float(np.mean([model.perplexity(split.test) for model in fits]))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--corpora", nargs="+", default=["kos", "docstrings", "bbc", "nips"],
+                        choices=list(LOADERS))  # fmt: skip
+    parser.add_argument("--epsilons", nargs="+", type=float, default=[1.0, 4.0])
+    parser.add_argument("--seeds", type=int, default=2)
+    options = parser.parse_args()
+    warnings.simplefilter("ignore", SeededNoiseWarning)
+    cases = [(s, e) for s in load(options.corpora) for e in options.epsilons]
+    print("| without | " + " | ".join(f"{s.name} {e:g}" for s, e in cases) + " |")
+    print("|" + " --- |" * (len(cases) + 1))
+    whole = [perplexity(s, e, options.seeds) for s, e in cases]
+    print("| (nothing) | " + " | ".join(f"{value:.0f}" for value in whole) + " |", flush=True)
+    for piece, patches in PIECES.items():
+        cells = [
+            f"{100 * (perplexity(s, e, options.seeds, patches) / value - 1):+.1f}"
+            for (s, e), value in zip(cases, whole)
+        ]
+        print(f"| {piece} | " + " | ".join(cells) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
