@@ -101,35 +101,49 @@ class TableEstimate:
             steps = LAST_STEPS if last else FIRST_STEPS
         table = np.empty_like(center)
         for b, words in enumerate(self._bins):
-            likelihood, means = cell_posteriors(noisy[words], center[words], noise_scale[words])
+            likelihood, precision = cell_likelihood(noisy[words], center[words], noise_scale[words])
             prior[b] = improve_prior(prior[b], likelihood, steps)
-            factor = posterior_mean(prior[b], likelihood, means)
-            table[words] = center[words] * factor.reshape(len(words), -1)
+            table[words] = posterior_mean(
+                prior[b], likelihood, precision, noisy[words], center[words]
+            )
         self.prior = prior
         return table
 
 
-def cell_posteriors(
+def cell_likelihood(
     noisy: np.ndarray, center: np.ndarray, noise_scale: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """What each factor would make of every cell.
+    """How well each factor explains every cell.
 
     Returns
     -------
     likelihood : ndarray of shape (n_factors, n_cells)
-        Relative to the best factor of the cell.
-    means : ndarray of shape (n_factors, n_cells)
-        Posterior mean of the cell's g, given that it belongs to the factor.
+        Relative to that of the nearest factor, but for its width.
+    precision : ndarray of shape (n_factors, n_cells)
+        Variance of the noise over that of the cell, under each factor.
     """
     unit = (center / noise_scale[:, None]).astype(np.float32).ravel()
     seen = (noisy / noise_scale[:, None]).astype(np.float32).ravel()
-    expected = FACTORS[:, None] * unit
-    variance = 1 + (SPREAD * expected) ** 2
-    likelihood = -0.5 * ((seen - expected) ** 2 / variance + np.log(variance))
-    likelihood -= likelihood.max(axis=0)
-    means = FACTORS[:, None] / variance
-    means += (1 - 1 / variance) * (seen / np.maximum(unit, np.float32(1e-30)))
-    return np.exp(likelihood, out=likelihood), means
+    likelihood = np.empty((len(FACTORS), unit.size), np.float32)
+    precision = np.empty_like(likelihood)
+    scratch = np.empty_like(unit)
+    # factor by factor and in place: three times faster than on whole tables
+    for factor, row, weight in zip(FACTORS, likelihood, precision):
+        np.multiply(unit, factor, out=scratch)
+        np.multiply(scratch, SPREAD, out=weight)
+        weight *= weight
+        weight += 1
+        np.reciprocal(weight, out=weight)
+        np.subtract(seen, scratch, out=row)
+        row *= row
+        row *= weight
+    nearest = likelihood.min(axis=0)
+    for row, weight in zip(likelihood, precision):
+        row -= nearest
+        row *= -0.5
+        np.exp(row, out=row)
+        row *= np.sqrt(weight, out=scratch)
+    return likelihood, precision
 
 
 def improve_prior(prior: np.ndarray, likelihood: np.ndarray, n_steps: int) -> np.ndarray:
@@ -141,7 +155,21 @@ def improve_prior(prior: np.ndarray, likelihood: np.ndarray, n_steps: int) -> np
     return prior
 
 
-def posterior_mean(prior: np.ndarray, likelihood: np.ndarray, means: np.ndarray) -> np.ndarray:
-    """Posterior mean of g in every cell; not negative."""
-    joint = prior.astype(np.float32)[:, None] * likelihood
-    return np.maximum(np.einsum("gi,gi->i", joint, means) / joint.sum(axis=0), 0)
+def posterior_mean(
+    prior: np.ndarray,
+    likelihood: np.ndarray,
+    precision: np.ndarray,
+    noisy: np.ndarray,
+    center: np.ndarray,
+) -> np.ndarray:
+    """Posterior mean of every cell's count, shape as `noisy`; not negative.
+
+    Under factor F a cell's mean is F center + (1 - precision) (noisy - F center).
+    """
+    prior = prior.astype(np.float32)
+    trust = likelihood * precision
+    total = np.einsum("g,gi->i", prior, likelihood)
+    kept = np.einsum("g,gi->i", prior, trust) / total
+    expected = np.einsum("g,gi->i", prior * FACTORS, trust) / total
+    shape = noisy.shape
+    return np.maximum(center * expected.reshape(shape) + noisy * (1 - kept.reshape(shape)), 0)

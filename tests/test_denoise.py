@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from dplda._denoise import (
     FACTORS,
     TableEstimate,
-    cell_posteriors,
+    cell_likelihood,
     improve_prior,
     posterior_mean,
     smooth_totals,
@@ -78,9 +79,11 @@ def test_table_estimate_at_the_ends():
 
 def test_prior_improves_likelihood():
     _table, noisy, totals = noisy_table(30.0)
-    likelihood, means = cell_posteriors(noisy, np.outer(totals / 4, np.ones(4)), np.full(600, 30.0))
-    assert likelihood.shape == means.shape == (len(FACTORS), 2400)
-    assert likelihood.max() == 1
+    center = np.outer(totals / 4, np.ones(4))
+    likelihood, precision = cell_likelihood(noisy, center, np.full(600, 30.0))
+    assert likelihood.shape == precision.shape == (len(FACTORS), 2400)
+    assert likelihood.max() <= 1
+    assert (likelihood.max(axis=0) > 0).all()
     prior = np.full(len(FACTORS), 1 / len(FACTORS))
 
     def evidence(prior):
@@ -89,19 +92,31 @@ def test_prior_improves_likelihood():
     better = improve_prior(prior, likelihood, 3)
     assert better.sum() == pytest.approx(1)
     assert evidence(improve_prior(better, likelihood, 5)) > evidence(better) > evidence(prior)
-    mean = posterior_mean(better, likelihood, means)
+    mean = posterior_mean(better, likelihood, precision, noisy, center)
+    assert (mean >= 0).all()
+    expected = FACTORS[:, None] * center.ravel()
+    means = expected + (1 - precision) * (noisy.ravel() - expected)
     joint = better[:, None] * likelihood
-    exact = (joint * means).sum(axis=0) / joint.sum(axis=0)
-    np.testing.assert_allclose(mean, np.maximum(exact, 0), rtol=1e-3, atol=1e-5)
+    exact = np.maximum((joint * means).sum(axis=0) / joint.sum(axis=0), 0)
+    np.testing.assert_allclose(mean.ravel(), exact, rtol=1e-3, atol=0.02)
 
 
 def test_posterior_of_one_factor_is_the_normal_one():
     """Prior N(m g, (m g / 4)^2), noise N(0, s^2)."""
     m, s, a = 50.0, 10.0, 90.0
-    _, means = cell_posteriors(np.array([[a]]), np.array([[m]]), np.array([s]))
+    noisy, center = np.array([[a]]), np.array([[m]])
+    likelihood, precision = cell_likelihood(noisy, center, np.array([s]))
     tau = m * FACTORS / 4
-    expected = (FACTORS * m * s**2 + a * tau**2) / (s**2 + tau**2) / m
-    np.testing.assert_allclose(means[:, 0], expected, rtol=1e-5)
+    variance = s**2 + tau**2
+    np.testing.assert_allclose(precision[:, 0], s**2 / variance, rtol=1e-5)
+    density = norm.pdf(a, m * FACTORS, np.sqrt(variance))
+    np.testing.assert_allclose(
+        likelihood[:, 0] / likelihood[6, 0], density / density[6], rtol=1e-4, atol=1e-30
+    )
+    for k in range(len(FACTORS)):
+        mean = posterior_mean(np.eye(len(FACTORS))[k], likelihood + 1e-20, precision, noisy, center)
+        normal = (FACTORS[k] * m * s**2 + a * tau[k] ** 2) / variance[k]
+        assert mean[0, 0] == pytest.approx(normal, rel=1e-4)
 
 
 def test_weak_noise_is_left_alone():
