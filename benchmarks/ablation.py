@@ -23,7 +23,6 @@ from dplda import SubLDA
 from dplda.privacy import SeededNoiseWarning
 
 document_schedule, round_schedule = centered.document_schedule, centered.round_schedule
-add = centered.Released.add
 
 
 def schedule_without(clip: float | None = None, power: float | None = None):
@@ -34,23 +33,17 @@ def schedule_without(clip: float | None = None, power: float | None = None):
     return schedule
 
 
-def add_without_projection(self, noisy, noise_scale, weight, prior):
-    """The mean over topics of a word's row stays in: it is added before it is taken out."""
-    totals = self.totals
-    self.totals = totals + noisy.mean(axis=1) / self.weight / self.topic_shares().sum(axis=1)
-    add(self, noisy, noise_scale, weight, prior)
-    self.totals = totals
-
-
 def uncentered(self) -> np.ndarray:
     return np.zeros_like(self.table)
 
 
-def add_uncentered(self, noisy, noise_scale, weight, prior):
+def add_unprojected(self, noisy, noise_scale, weight, prior):
+    """As Released.add, but the mean over topics of a word's row stays in."""
+    counts = self.totals[:, None] * self.topic_shares() + noisy / self.weight[:, None]
     self.n_rounds += 1
     self.weight_sum += weight
     rate = weight / self.weight_sum
-    self.average = (1 - rate) * self.average + rate * noisy / self.weight[:, None]
+    self.average = (1 - rate) * self.average + rate * counts
     self.variance = (1 - rate) ** 2 * self.variance + rate**2 * noise_scale**2
     self.table = self.estimate(self.average, self._cell_scale()) + prior
 
@@ -62,14 +55,14 @@ def cut_at_zero(self, noisy, noise_scale, *, last=False):
 PIECES = {
     "centering": [
         (centered.Released, "topic_shares", uncentered),
-        (centered.Released, "add", add_uncentered),
+        (centered.Released, "add", add_unprojected),
         (centered, "document_schedule", schedule_without(clip=1.0)),
     ],
     "table estimate (cut at 0)": [(denoise.TableEstimate, "__call__", cut_at_zero)],
     "width of the factors": [(denoise, "SPREAD", np.float32(1e-3))],
     "tempering": [(centered, "document_schedule", schedule_without(power=1.0))],
     "growing clip": [(centered, "document_schedule", schedule_without(clip=0.4))],
-    "zero-sum projection": [(centered.Released, "add", add_without_projection)],
+    "zero-sum projection": [(centered.Released, "add", add_unprojected)],
     "more budget later": [
         (centered, "round_schedule", lambda t, T: (1.0, round_schedule(t, T)[1]))
     ],

@@ -29,10 +29,36 @@ class BaseTopicModel(
         "doc_topic_prior": [Interval(Real, 0, None, closed="neither")],
         "topic_word_prior": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "n_jobs": [None, Integral],
+        "n_jobs": [
+            None,
+            Interval(Integral, 1, None, closed="left"),
+            Interval(Integral, None, -1, closed="right"),
+        ],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
+
+    def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> np.ndarray:
+        """Train, and return the topic weights of the training documents.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_docs, n_words)
+            Word counts.
+        y : Ignored
+        **fit_params : dict
+            Passed to `fit`.
+
+        Returns
+        -------
+        theta : ndarray of shape (n_docs, n_components)
+
+        Notes
+        -----
+        **Privacy.** The result is private data: a row is a function of that document's words, and
+        `epsilon_` does not cover it.
+        """
+        return super().fit_transform(X, y, **fit_params)
 
     def transform(self, X: Any) -> np.ndarray:
         """Topic weights of documents, by fold-in.
@@ -107,8 +133,10 @@ class BaseTopicModel(
         )
 
     def get_epsilon(self, delta: float) -> float:
-        """The epsilon of the fitted model at another delta (in (0, 1))."""
+        """The epsilon of the fitted model at another delta, from 1e-14 to below 1."""
         check_is_fitted(self)
+        if not 1e-14 <= delta < 1:
+            raise ValueError(f"delta must be at least 1e-14 and below 1, got {delta}")
         return self.privacy_.epsilon_at(delta)
 
     @property

@@ -25,6 +25,7 @@ INNER_STEPS = 7
 SCALE_UP = 5.0  # short documents count at most five times
 FIRST_TOTALS = 0.3  # of the budget for word totals, the unweighted release that sets the weights
 LARGEST_TOTALS = 5000.0  # as a noise multiplier: they are then useless, and cost next to nothing
+SMALLEST_NOISE = 1e-4  # below what the integer grid can express
 
 TOTALS = "word totals"
 COUNTS = "word-topic counts"
@@ -65,6 +66,10 @@ class Budget:
     rounds: Sequence[Any]
     subsampling_ratio: float
 
+    def round(self, t: int) -> Any:
+        """The mechanism of round t = 1, 2, ...; rounds after the last are like it."""
+        return self.rounds[min(t, len(self.rounds)) - 1]
+
     @classmethod
     def split(
         cls,
@@ -79,7 +84,9 @@ class Budget:
         `noise_multiplier` is that of one of `max_iter` equal rounds. Unsampled rounds share the
         same total unequally; word totals get `word_total_share` of the whole.
         """
-        if noise_multiplier == 0:
+        if noise_multiplier > 0:
+            noise_multiplier = max(noise_multiplier, SMALLEST_NOISE)
+        else:
             return cls([NoNoise()] * 2, [NoNoise()] * max_iter, subsampling_ratio)
         shares = np.array([round_schedule(t, max_iter)[0] for t in range(1, max_iter + 1)])
         if subsampling_ratio < 1:
@@ -191,6 +198,8 @@ class Released:
         Of the average's noise in each weighted cell; sum of the rounds' weights.
     n_rounds : int
         Rounds so far.
+    norms : tuple of float
+        L2 bound of a document's contribution to each release so far.
     estimate : TableEstimate
         The table's denoiser with the prior that it has learned.
     """
@@ -203,6 +212,7 @@ class Released:
     variance: float = 0.0
     weight_sum: float = 0.0
     n_rounds: int = 0
+    norms: tuple[float, ...] = ()
 
     @classmethod
     def start(
@@ -296,7 +306,7 @@ def train_round(
     curator: Curator,
     *,
     rows: np.ndarray,
-    scale: np.ndarray | None = None,
+    scale: np.ndarray,
     max_iter: int,
     doc_topic_prior: float,
     topic_word_prior: float,
@@ -305,7 +315,7 @@ def train_round(
     """One private round: topic weights of the documents `rows`, their contributions, a release."""
     t = released.n_rounds + 1
     clip, power = document_schedule(t, max_iter)
-    mechanism = budget.rounds[min(t, max_iter) - 1]
+    mechanism = budget.round(t)
     norm, radius = _grid(mechanism, documents, contribution_norm * clip)
     n_components = released.table.shape[1]
     phi = released.word_probabilities()
@@ -321,10 +331,10 @@ def train_round(
     )
     value = documents.sum_topics(
         rows,
-        phi**power,
+        phi ** np.float32(power),
         pad(released.topic_shares()),
         released.weight,
-        documents.scale if scale is None else scale,
+        scale,
         norm,
         radius,
     )[:, :n_components]
@@ -335,6 +345,7 @@ def train_round(
         round=len(budget.totals) + t,
         sampling_probability=budget.subsampling_ratio,
     )
+    released.norms += (contribution_norm * clip,)
     unit = norm / radius / budget.subsampling_ratio
     if mechanism.scale == 0 and budget.subsampling_ratio == 1:
         released.weight_sum = 0.0  # there is nothing to average out

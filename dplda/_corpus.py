@@ -14,6 +14,11 @@ from dplda._compat import check_non_negative, validate_data
 from dplda._messages import warn_user
 
 MAX_TOKENS = 2**31 - 1
+NOT_COUNTS = (
+    "X holds text, not a matrix of word counts; put a "
+    "sklearn.feature_extraction.text.CountVectorizer(vocabulary=...) before this estimator, with a "
+    "vocabulary that was not learned from the private texts"
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,15 +83,17 @@ def check_counts(estimator: Any, X: Any, *, reset: bool) -> sp.csr_array:
     ValueError
         On text, negative, NaN or infinite values, or a width other than the fitted one.
     """
-    if isinstance(X, (str, list, tuple)) or hasattr(X, "ndim"):
-        _refuse_text(X)
-    X = validate_data(
-        estimator,
-        X,
-        reset=reset,
-        accept_sparse="csr",
-        dtype=[np.float64, np.float32],
-    )
+    _check_kind(X)
+    try:
+        X = validate_data(
+            estimator, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32]
+        )
+    except (ValueError, TypeError) as error:
+        # these messages print the data
+        if "could not convert" in str(error) or "scalar array" in str(error):
+            raise ValueError(NOT_COUNTS) from None
+        raise
+    _check_width(estimator, X, reset=reset)
     check_non_negative(X, f"{type(estimator).__name__} (it takes word counts)")
     X = sp.csr_array(X, copy=sp.issparse(X))
     X.sum_duplicates()
@@ -105,13 +112,38 @@ def check_counts(estimator: Any, X: Any, *, reset: bool) -> sp.csr_array:
     return X
 
 
-def _refuse_text(X: Any) -> None:
-    """Say what to do to somebody who passes texts instead of counts."""
-    values = getattr(X, "values", X)
-    one_dimensional = isinstance(values, (list, tuple)) or np.ndim(values) == 1
-    if isinstance(X, str) or (one_dimensional and len(values) and isinstance(values[0], str)):
+def _check_width(estimator: Any, X: Any, *, reset: bool) -> None:
+    """The table decides, for a failed `fit` may have left another width behind."""
+    table = getattr(estimator, "components_", None)
+    if not reset and table is not None and X.shape[1] != table.shape[1]:
         raise ValueError(
-            "X holds text, not word counts; put a "
-            "sklearn.feature_extraction.text.CountVectorizer(vocabulary=...) before this "
-            "estimator, with a vocabulary that was not learned from the private texts"
+            f"X has {X.shape[1]} features, but {type(estimator).__name__} is expecting "
+            f"{table.shape[1]} features as input"
+        )
+
+
+def _check_kind(X: Any) -> None:
+    """Say what to do to somebody who passes texts, or anything but a matrix of real numbers.
+
+    Ahead of scikit-learn's own checks, whose messages print the data.
+    """
+    if isinstance(X, str):
+        X = [X]
+    if isinstance(X, (list, tuple)):
+        try:
+            values = np.asarray(X)
+        except ValueError:  # rows of different lengths: lists of tokens
+            raise ValueError(NOT_COUNTS) from None
+    else:
+        values = getattr(X, "values", X)
+    kind = getattr(getattr(values, "dtype", None), "kind", "")
+    first = values.flat[0] if kind == "O" and values.size else None
+    if kind in ("U", "S") or isinstance(first, (str, bytes, list)):
+        raise ValueError(NOT_COUNTS)
+    if kind == "c":
+        raise ValueError("Complex data not supported; pass word counts")
+    if getattr(values, "ndim", 2) != 2:
+        raise ValueError(
+            f"X must be a matrix of word counts, documents by words, got {values.ndim} "
+            "dimension(s). Reshape your data: X.reshape(1, -1) is one document"
         )

@@ -6,6 +6,7 @@ nothing of other documents but past noisy sums. docs/document_level.md proves wh
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable
 from numbers import Real
@@ -20,31 +21,39 @@ from dplda._centered import (
     Budget,
     Documents,
     Released,
-    document_schedule,
     release_word_totals,
     train_round,
 )
 from dplda._compat import Interval
 from dplda._corpus import check_counts
-from dplda._private import exactly_one, record_guarantee, warn_if_seeded
+from dplda._private import exactly_one, make_guarantee, publish, warn_if_seeded
 from dplda._progress import rounds
 from dplda._streams import Streams
-from dplda.privacy import Curator, calibrate
+from dplda.privacy import (
+    Curator,
+    Event,
+    Gaussian,
+    Guarantee,
+    NonPrivate,
+    PoissonSampled,
+    calibrate,
+)
 from dplda.privacy._curator import TOTAL_VARIATION, sampled
 
 DOCUMENT_CONSTRAINTS = {
-    "contribution_norm": [Interval(Real, 0, None, closed="neither")],
+    "contribution_norm": [Interval(Real, 0, 1e9, closed="right")],
     "word_total_share": [Interval(Real, 0, 1, closed="neither")],
     "init_components": [None, "array-like"],
 }
 
 RELATION = "one document is added, removed, or replaced by an empty one"
 
-# Which documents take part in a round, and with which scale: rows, scale = sample(...)
-Sampler = Callable[[Documents, Released, Streams], tuple[np.ndarray, np.ndarray]]
+# Which documents take part in a round, and with which scale, if the highest rate charged is
+# `subsampling_ratio`: rows, scale = sample(documents, released, streams, subsampling_ratio)
+Sampler = Callable[[Documents, Released, Streams, float], tuple[np.ndarray, np.ndarray]]
 
 
-def everybody(documents: Documents, released: Released, streams: Streams):
+def everybody(documents: Documents, released: Released, streams: Streams, subsampling_ratio: float):
     """All documents take part in every round."""
     return np.arange(documents.X.shape[0]), documents.scale
 
@@ -78,8 +87,7 @@ def budget_of(estimator: Any, subsampling_ratio: float) -> tuple[Budget, float]:
 def plan(budget: Budget, done: int, n_rounds: int) -> list:
     """What `n_rounds` rounds after `done` earlier ones will release, in order."""
     totals = [] if done else [(TOTALS, mechanism.event) for mechanism in budget.totals]
-    last = len(budget.rounds) - 1
-    steps = [budget.rounds[min(t, last)] for t in range(done, done + n_rounds)]
+    steps = [budget.round(t) for t in range(done + 1, done + n_rounds + 1)]
     return totals + [(COUNTS, sampled(m.event, budget.subsampling_ratio)) for m in steps]
 
 
@@ -114,23 +122,25 @@ def train(
     budget, multiplier = budget_of(estimator, subsampling_ratio)
     streams = Streams.from_random_state(estimator.random_state)
     warn_if_seeded(estimator, streams.seeded)
+    earlier = None if released is None else estimator.privacy_
+    released = copy.deepcopy(released)  # an interrupted call leaves the model as it was
     done = 0 if released is None else released.n_rounds
     steps = plan(budget, done, n_rounds)
     with Curator(steps, streams, label=name, unit="document", ledger=estimator.ledger) as curator:
         X = check_counts(estimator, X, reset=released is None)
-        documents = Documents.of(X, estimator.n_components, estimator.n_jobs)
+        documents = Documents.of(X, int(estimator.n_components), estimator.n_jobs)
         if released is None:
-            norm = estimator.contribution_norm
+            norm = float(estimator.contribution_norm)
+            public = public_table(estimator)
             totals, weight = release_word_totals(documents, budget, curator, norm)
-            released = Released.start(
-                totals, weight, estimator.n_components, streams, public_table(estimator)
-            )
-            earlier = ()
+            n_components = int(estimator.n_components)
+            released = Released.start(totals, weight, n_components, streams, public)
+            released.norms = (norm,) * len(budget.totals)
         else:
-            documents.rescale(released.weight, estimator.contribution_norm, budget.totals[1])
-            earlier = estimator.privacy_.events
+            mechanism = budget.totals[1]
+            documents.rescale(released.weight, estimator.contribution_norm, mechanism)
         for _ in rounds(estimator, done + 1, done + n_rounds):
-            rows, scale = sample(documents, released, streams)
+            rows, scale = sample(documents, released, streams, subsampling_ratio)
             train_round(
                 documents,
                 released,
@@ -143,40 +153,56 @@ def train(
                 topic_word_prior=estimator.topic_word_prior,
                 contribution_norm=estimator.contribution_norm,
             )
-    estimator._released = released
-    estimator.components_ = released.finish(estimator.topic_word_prior)
-    estimator.n_iter_ = released.n_rounds
-    estimator.noise_multiplier_ = multiplier
-    _record(estimator, earlier + curator.events, budget, streams.seeded)
-
-
-def _record(estimator: Any, events: tuple, budget: Budget, seeded: bool) -> None:
-    """The guarantee of all releases so far: word totals first, then the rounds."""
-    norm, last = estimator.contribution_norm, len(budget.rounds)
-    clips = [norm] * len(budget.totals)
-    mechanisms = list(budget.totals)
-    for t in range(1, estimator.n_iter_ + 1):
-        clips.append(norm * document_schedule(t, estimator.max_iter)[0])
-        mechanisms.append(budget.rounds[min(t, last) - 1])
-    multipliers = tuple(m.scale / m.sensitivity for m in mechanisms)
-    record_guarantee(
+    publish(
         estimator,
-        events,
-        unit="document",
-        relation=RELATION,
-        mechanism=_describe(budget),
-        sensitivity=max(clips),
-        noise_scale=tuple(c * m for c, m in zip(clips, multipliers)),
-        noise_multiplier=multipliers,
-        seeded=seeded,
-        assumptions=("one row of X holds everything that one protected unit contributed",),
+        _guarantee(estimator, curator.events, earlier, released.norms, streams.seeded),
+        components_=released.finish(estimator.topic_word_prior),
+        n_iter_=released.n_rounds,
+        noise_multiplier_=multiplier,
+        _released=released,
     )
 
 
-def _describe(budget: Budget) -> str:
-    if budget.totals[0].scale == 0:
-        return "exact word totals and word-topic counts, without noise"
+def _guarantee(
+    estimator: Any,
+    events: tuple[Event, ...],
+    earlier: Guarantee | None,
+    norms: tuple[float, ...],
+    seeded: bool,
+) -> Guarantee:
+    """The guarantee of all releases so far, as their events tell."""
+    all_events = events if earlier is None else earlier.events + events
+    multipliers = tuple(_noise_multiplier(event) for event in all_events)
+    assumptions: tuple[str, ...] = (
+        "one row of X holds everything that one protected unit contributed",
+    )
+    if estimator.init_components is not None:
+        assumptions += ("init_components is public and was not made of the private documents",)
+    return make_guarantee(
+        estimator,
+        events,
+        earlier=earlier,
+        unit="document",
+        relation=RELATION,
+        mechanism=_describe(all_events),
+        sensitivity=max(norms),
+        noise_scale=tuple(n * m for n, m in zip(norms, multipliers)),
+        noise_multiplier=multipliers,
+        seeded=seeded,
+        assumptions=assumptions,
+    )
+
+
+def _noise_multiplier(event: Event) -> float:
+    gaussian = event.event if isinstance(event, PoissonSampled) else event
+    return gaussian.noise_multiplier if isinstance(gaussian, Gaussian) else 0.0
+
+
+def _describe(events: tuple[Event, ...]) -> str:
+    if any(isinstance(event, NonPrivate) for event in events):
+        return "word totals and word-topic counts, some or all of them exact, without noise"
     text = "discrete Gaussian noise on all word totals, and in each round on all word-topic counts"
-    if budget.subsampling_ratio < 1:
-        text += f", over a secret sample of the documents (rate {budget.subsampling_ratio:g})"
+    rates = {e.sampling_probability for e in events if isinstance(e, PoissonSampled)}
+    if rates:
+        text += f", over a secret sample of the documents (rate {max(rates):g})"
     return text

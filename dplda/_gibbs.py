@@ -50,7 +50,8 @@ class IntegerTable:
 
 def smallest_weight(count_clip: float, prior: float) -> int:
     """The integer that stands for an empty cell when `LARGEST_WEIGHT` stands for a full one."""
-    ratio = Fraction(prior) / (Fraction(count_clip) + Fraction(prior))
+    clip, beta = Fraction(float(count_clip)), Fraction(float(prior))
+    ratio = beta / (clip + beta)
     return math.ceil(ratio * LARGEST_WEIGHT)
 
 

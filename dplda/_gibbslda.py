@@ -143,7 +143,7 @@ class GibbsLDA(BaseTopicModel):
                 f"partial_fit goes on with n_components={len(self.components_)}, got "
                 f"{self.n_components}; call fit to start again"
             )
-        counts = np.rint(self.components_ - self.topic_word_prior).astype(np.int32).T
+        counts = np.rint(self.components_ - self._fitted_prior).astype(np.int32).T
         return self._train(check_counts(self, X, reset=False), counts, first=self.n_iter_ + 1)
 
     def _train(self, X, counts, *, first: int) -> GibbsLDA:
@@ -160,7 +160,8 @@ class GibbsLDA(BaseTopicModel):
                 corpus.word, corpus.doc_ptr, topics, counts, totals,
                 self.doc_topic_prior, self.topic_word_prior, bits, scratch,
             )  # fmt: skip
-        self.components_ = counts[:, : self.n_components].T + float(self.topic_word_prior)
+        self._fitted_prior = float(self.topic_word_prior)
+        self.components_ = counts[:, : self.n_components].T + self._fitted_prior
         self.n_iter_ = last
         self.privacy_ = NO_GUARANTEE
         self.epsilon_, self.delta_ = self.privacy_.epsilon, self.privacy_.delta

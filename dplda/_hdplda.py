@@ -14,13 +14,16 @@ from dplda._document_level import DOCUMENT_CONSTRAINTS, train
 from dplda._gibbs import IntegerTable, count_words, sweep
 from dplda._private import (
     PRIVACY_CONSTRAINTS,
-    record_guarantee,
+    make_guarantee,
+    publish,
     released_so_far,
     warn_if_seeded,
 )
 from dplda._progress import rounds
 from dplda._streams import Streams
 from dplda._word_level import (
+    LARGEST_EPSILON,
+    SMALLEST_EPSILON,
     Average,
     SweepPrices,
     sweep_prices,
@@ -56,7 +59,8 @@ class HDPLDA(BaseTopicModel):
     noise : {"laplace", "gaussian"}, default="laplace"
         Noise on the counts, for "word".
     noise_epsilon : float or None, default=None
-        Epsilon of the Laplace noise of one sweep (epsilon_L); needs `count_clip`.
+        Epsilon of the Laplace noise of one sweep (epsilon_L), from 2.5e-5 to 40; needs
+        `count_clip`.
     noise_multiplier : float or None, default=None
         Standard deviation over sensitivity of one round's Gaussian noise. With "word" it needs
         `count_clip`; with "document" see :class:`SubLDA`.
@@ -96,8 +100,9 @@ class HDPLDA(BaseTopicModel):
 
     Notes
     -----
-    **Privacy**, "word". Unit: one word token. Relation: its word is replaced; positions and
-    lengths of documents are public. Sensitivity: two counts change by one. Events: per sweep
+    **Privacy**, "word". Unit: one word token. Relation: its word is replaced by another of the
+    vocabulary; lengths of documents, counted in words of the vocabulary, are public. Sensitivity:
+    two counts change by one. Events: per sweep
     ``Laplace(2 / noise_epsilon)`` twice, or ``Gaussian(noise_multiplier)``, and
     ``BoundedRange(2 log(count_clip / topic_word_prior + 1))`` for the topic of that token. All
     later draws read the noisy table, which does not change during a sweep. Draws are made in
@@ -131,7 +136,7 @@ class HDPLDA(BaseTopicModel):
         **DOCUMENT_CONSTRAINTS,
         "privacy_unit": [StrOptions({"word", "document"})],
         "noise": [StrOptions({"laplace", "gaussian"})],
-        "noise_epsilon": [None, Interval(Real, 0, None, closed="neither")],
+        "noise_epsilon": [None, Interval(Real, SMALLEST_EPSILON, LARGEST_EPSILON, closed="both")],
         "count_clip": [None, Interval(Real, 0, None, closed="neither")],
     }
 
@@ -203,18 +208,17 @@ class HDPLDA(BaseTopicModel):
         one_sweep = [(COUNTS, prices.mechanism.event), (TOPICS, prices.topic_event)]
         with self._curator(one_sweep * self.max_iter, streams) as curator:
             corpus = tokens_of(check_counts(self, X, reset=True), streams, 1)
-            topics = uniform_topics(corpus, self.n_components, streams)
-            released = Average.empty(corpus.n_words, self.n_components)
+            topics = uniform_topics(corpus, int(self.n_components), streams)
+            released = Average.empty(corpus.n_words, int(self.n_components))
             for t in rounds(self, 1, self.max_iter):
-                counts = count_words(corpus, topics, self.n_components)
+                counts = count_words(corpus, topics, int(self.n_components))
                 noisy = self._release(counts, prices, curator, t)
                 if 2 * t > self.max_iter:
                     released = released.add(noisy)
                 table = IntegerTable.from_counts(noisy, prices.count_clip, self.topic_word_prior)
                 curator.account(prices.topic_event, label=TOPICS)
                 topics = self._sweep(corpus, topics, table, streams, t)
-        self.n_iter_ = self.max_iter
-        return self._publish(released, prices, curator.events, streams.seeded)
+        return self._publish(released, prices, curator.events, None, streams.seeded, t)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: Any, y: Any = None) -> HDPLDA:
@@ -245,8 +249,8 @@ class HDPLDA(BaseTopicModel):
         with self._curator(one_sweep[first:], streams) as curator:
             corpus = tokens_of(check_counts(self, X, reset=first), streams, t)
             if first:
-                topics = uniform_topics(corpus, self.n_components, streams)
-                released = Average.empty(corpus.n_words, self.n_components)
+                topics = uniform_topics(corpus, int(self.n_components), streams)
+                released = Average.empty(corpus.n_words, int(self.n_components))
             else:
                 curator.account(prices.topic_event, label=TOPICS)
                 topics = np.full(corpus.n_tokens, -1, np.int32)
@@ -254,11 +258,10 @@ class HDPLDA(BaseTopicModel):
                     released.mean, prices.count_clip, self.topic_word_prior
                 )
                 topics = self._sweep(corpus, topics, table, streams, t)
-            counts = count_words(corpus, topics, self.n_components)
+            counts = count_words(corpus, topics, int(self.n_components))
             released = released.add(self._release(counts, prices, curator, t))
-        events = curator.events if first else self.privacy_.events + curator.events
-        self.n_iter_ = t
-        return self._publish(released, prices, events, streams.seeded)
+        earlier = None if first else self.privacy_
+        return self._publish(released, prices, curator.events, earlier, streams.seeded, t)
 
     def _train_document_level(self, X, n_rounds, released) -> HDPLDA:
         if self.noise_epsilon is not None or self.count_clip is not None:
@@ -290,26 +293,33 @@ class HDPLDA(BaseTopicModel):
             n_jobs=self.n_jobs,
         )
 
-    def _publish(self, released, prices, events, seeded) -> HDPLDA:
+    def _publish(self, released, prices, events, earlier, seeded, n_iter) -> HDPLDA:
         """Set the fitted attributes: functions of released values only."""
-        self._released = released
-        self.components_ = np.maximum(released.mean, 0).T + self.topic_word_prior
-        self.noise_epsilon_ = prices.noise_epsilon
-        self.sampling_epsilon_ = prices.sampling_epsilon
-        self.count_clip_ = prices.count_clip
         mechanism = prices.mechanism
-        self.noise_multiplier_ = mechanism.scale / prices.unit / prices.sensitivity
-        record_guarantee(
+        scale = mechanism.scale / prices.unit
+        guarantee = make_guarantee(
             self,
             events,
+            earlier=earlier,
             unit="word",
-            relation="the word of one token is replaced; positions and document lengths are public",
+            relation="one word is replaced by another of the vocabulary; how many documents there "
+            "are, and how many words of the vocabulary each has, is public",
             mechanism=f"{prices.noise} noise on every word-topic count, and topics drawn from the "
-            "clipped noisy counts, each sweep",
+            "clipped noisy counts, each sweep; the topics of all words may be seen as well",
             sensitivity=prices.sensitivity,
-            noise_scale=mechanism.scale / prices.unit,
-            noise_multiplier=self.noise_multiplier_,
+            noise_scale=scale,
+            noise_multiplier=scale / prices.sensitivity,
             seeded=seeded,
-            assumptions=("the topics of all tokens may be seen by the adversary",),
+        )
+        publish(
+            self,
+            guarantee,
+            components_=np.maximum(released.mean, 0).T + float(self.topic_word_prior),
+            n_iter_=n_iter,
+            noise_epsilon_=prices.noise_epsilon,
+            sampling_epsilon_=prices.sampling_epsilon,
+            count_clip_=prices.count_clip,
+            noise_multiplier_=scale / prices.sensitivity,
+            _released=released,
         )
         return self

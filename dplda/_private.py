@@ -12,9 +12,11 @@ from dplda._messages import warn_user
 from dplda.privacy import Event, Guarantee, Ledger, SeededNoiseWarning, epsilon_of
 from dplda.privacy._curator import TOTAL_VARIATION
 
+SMALLEST_DELTA = 1e-14
 PRIVACY_CONSTRAINTS = {
     "epsilon": [None, Interval(Real, 0, None, closed="right")],
-    "delta": [Interval(Real, 0, 1, closed="neither")],
+    # a smaller delta could not pay for the distance of the noise from its ideal law
+    "delta": [Interval(Real, SMALLEST_DELTA, 1, closed="left")],
     "noise_multiplier": [None, Interval(Real, 0, None, closed="neither")],
     "ledger": [None, str, PathLike, Ledger],
 }
@@ -63,10 +65,11 @@ def released_so_far(estimator: Any, unit: str) -> Any:
     return released
 
 
-def record_guarantee(
+def make_guarantee(
     estimator: Any,
     events: Sequence[Event],
     *,
+    earlier: Guarantee | None,
     unit: str,
     relation: str,
     mechanism: str,
@@ -75,14 +78,18 @@ def record_guarantee(
     noise_multiplier: float | tuple[float, ...],
     seeded: bool,
     assumptions: tuple[str, ...] = (),
-) -> None:
-    """Set `privacy_`, `epsilon_` and `delta_` from the events that ran."""
+) -> Guarantee:
+    """The guarantee of what was released now and, in `partial_fit`, earlier."""
+    distance = TOTAL_VARIATION
+    if earlier is not None:
+        events = (*earlier.events, *events)
+        seeded = seeded or earlier.seeded
+        distance += earlier.total_variation
     delta = float(estimator.delta)
-    epsilon = epsilon_of(events, delta, total_variation=TOTAL_VARIATION)
-    estimator.privacy_ = Guarantee(
+    return Guarantee(
         unit=unit,
         relation=relation,
-        epsilon=epsilon,
+        epsilon=epsilon_of(events, delta, total_variation=distance),
         delta=delta,
         mechanism=mechanism,
         sensitivity=sensitivity,
@@ -91,7 +98,16 @@ def record_guarantee(
         seeded=seeded,
         assumptions=ASSUMPTIONS + assumptions,
         events=tuple(events),
-        total_variation=TOTAL_VARIATION,
+        total_variation=distance,
     )
-    estimator.epsilon_ = epsilon
-    estimator.delta_ = delta
+
+
+def publish(estimator: Any, guarantee: Guarantee, **attributes: Any) -> None:
+    """Set the fitted attributes, all at once: never a model beside another model's epsilon."""
+    attributes |= {
+        "privacy_": guarantee,
+        "epsilon_": guarantee.epsilon,
+        "delta_": guarantee.delta,
+    }
+    for name, value in attributes.items():
+        setattr(estimator, name, value)

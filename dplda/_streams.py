@@ -35,8 +35,7 @@ class Purpose(enum.IntEnum):
     MEMBERSHIP = 2
     TOPICS = 3
     NOISE = 4
-    RESPONSE = 5
-    ORDER = 6
+    ORDER = 5
 
 
 @dataclass(frozen=True, slots=True)

@@ -216,41 +216,44 @@ class SubLDA(BaseTopicModel):
         )
         return self
 
-    def _sample(self, documents: Documents, released: Released, streams: Streams):
+    def _sample(
+        self, documents: Documents, released: Released, streams: Streams, subsampling_ratio: float
+    ):
         """A Poisson sample, and the scale of each document's contribution."""
-        top, rates = self.subsampling_ratio, np.full(documents.X.shape[0], self.subsampling_ratio)
+        rates = np.full(documents.X.shape[0], subsampling_ratio)
         if self.adaptive:
-            top, rates = adaptive_rates(
-                documents.X, released.table, self.subsampling_ratio, self.boost
-            )
-        rows = poisson_sample(rates, streams, released.n_rounds)
-        return rows, documents.scale * (top / rates)
+            lowest = min(self.subsampling_ratio, subsampling_ratio)
+            share = frequent_share(documents.X, released.table, 1 / self.boost)
+            rates = np.clip(subsampling_ratio * share, lowest, subsampling_ratio)
+        rows = poisson_sample(rates, subsampling_ratio, streams, released.n_rounds)
+        return rows, documents.scale * (subsampling_ratio / rates)
 
 
-def poisson_sample(rates: np.ndarray, streams: Streams, round: int) -> np.ndarray:
-    """Indices of a sample in which each document is with its own rate, at most, independently.
+def poisson_sample(rates: np.ndarray, highest: float, streams: Streams, round: int) -> np.ndarray:
+    """Indices of a sample in which each document is with its own rate, independently.
 
-    The rate is rounded down to a multiple of 2**-64; the account is for the rate as given, which
-    is not less.
+    No rate may exceed `highest`, the one that is charged. Rates are rounded down to multiples of
+    2**-64, so that none is higher than it says.
     """
+    if not (rates <= highest).all():
+        raise RuntimeError("a document's rate is higher than the rate that is charged")
     words = streams.words(Purpose.MEMBERSHIP, round, 0, len(rates))
-    threshold = np.where(rates < 1, rates, 0.0) * 2.0**64
-    return np.flatnonzero((words < threshold.astype(np.uint64)) | (rates >= 1))
+    return np.flatnonzero((words < membership_threshold(rates)) | (rates >= 1))
 
 
-def adaptive_rates(
-    X: Any, table: np.ndarray, subsampling_ratio: float, boost: float
-) -> tuple[float, np.ndarray]:
-    """The highest rate, and each document's own.
+def membership_threshold(rates: np.ndarray) -> np.ndarray:
+    """How many of the 2**64 words let a document in; 0 for rate 1, which needs no word."""
+    return (np.where(rates < 1, rates, 0.0) * 2.0**64).astype(np.uint64)
 
-    A word is frequent if it is among the words that make up the first 1/boost of a topic in the
-    released table. A document's rate is `subsampling_ratio` times boost times the share of
-    frequent words among its tokens, but at least `subsampling_ratio`.
+
+def frequent_share(X: Any, table: np.ndarray, frequent_mass: float) -> np.ndarray:
+    """Share of frequent words among the tokens of each document.
+
+    A word is frequent if it is among the words that make up the first `frequent_mass` of a topic
+    in the released table.
     """
-    top = min(1.0, subsampling_ratio * boost)
     lengths = np.maximum(X.sum(axis=1), 1)
-    share = (X @ frequent_words(table, 1 / boost).astype(np.float32)) / lengths
-    return top, np.clip(top * share, min(top, subsampling_ratio), top)
+    return (X @ frequent_words(table, frequent_mass).astype(np.float64)) / lengths
 
 
 def frequent_words(table: np.ndarray, frequent_mass: float) -> np.ndarray:

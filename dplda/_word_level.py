@@ -24,6 +24,9 @@ from dplda.privacy import (
 )
 from dplda.privacy._curator import TOTAL_VARIATION
 
+# What the noise tables reach: scales 2 / epsilon from 0.05 to 80000.
+SMALLEST_EPSILON, LARGEST_EPSILON = 2.5e-5, 40.0
+
 
 @dataclass(frozen=True)
 class Average:
@@ -109,8 +112,9 @@ def _events(prices: SweepPrices, n_sweeps: int) -> list[Event]:
 
 def _even_split(estimator: Any, scale: float) -> SweepPrices:
     """Noise and draw at 1 / (2 scale**2)-zCDP each, per sweep."""
-    count_clip = estimator.topic_word_prior * math.expm1(1 / scale)
-    return _prices(estimator, math.sqrt(2) / scale, scale, count_clip)
+    count_clip = float(estimator.topic_word_prior) * math.expm1(min(1 / scale, 12.0))
+    noise_epsilon = min(max(math.sqrt(2) / scale, SMALLEST_EPSILON), LARGEST_EPSILON)
+    return _prices(estimator, noise_epsilon, scale, count_clip)
 
 
 def _prices(estimator: Any, noise_epsilon, noise_multiplier, count_clip) -> SweepPrices:
@@ -124,10 +128,10 @@ def _prices(estimator: Any, noise_epsilon, noise_multiplier, count_clip) -> Swee
             mechanism, unit, topic_event, count_clip, math.inf,
             sampling_epsilon, math.sqrt(2), "discrete Gaussian",
         )  # fmt: skip
-    mechanism = FlooredLaplace(2 / noise_epsilon, n_cells=2)
+    mechanism = FlooredLaplace(2 / float(noise_epsilon), n_cells=2)
     return SweepPrices(
         mechanism, 1, topic_event, count_clip, noise_epsilon,
-        sampling_epsilon, 2.0, "discrete Laplace",
+        sampling_epsilon, 2.0, "floored Laplace",
     )  # fmt: skip
 
 

@@ -239,7 +239,9 @@ def one_round(corpus, rows, noise_multiplier=10.0, ratio=1.0):
     released = start(corpus)
     before = released.table.copy()
     documents = Documents.of(corpus, K, None)
-    train_round(documents, released, shares, gate, rows=rows, max_iter=10, **PRIORS)
+    train_round(
+        documents, released, shares, gate, rows=rows, scale=documents.scale, max_iter=10, **PRIORS
+    )
     return before, released, documents
 
 
@@ -255,8 +257,9 @@ def test_a_round_does_not_see_documents_that_were_not_sampled(corpus):
         gate, _ = curator(shares, 10)
         gate._plan = gate._plan[2:]
         released = start(corpus)
+        docs = Documents.of(X, K, None)
         train_round(
-            Documents.of(X, K, None), released, shares, gate, rows=rows, max_iter=10, **PRIORS
+            docs, released, shares, gate, rows=rows, scale=docs.scale, max_iter=10, **PRIORS
         )
         tables.append(released.table)
     np.testing.assert_array_equal(*tables)
@@ -340,6 +343,8 @@ def test_rounds_of_partial_fit_cost_what_fit_costs(corpus):
     for _ in range(5):
         parts.partial_fit(corpus)
     assert parts.privacy_.events == whole.privacy_.events
-    assert parts.epsilon_ == whole.epsilon_ <= 2.0
+    # each call is charged for its own random bits: the tenth digit differs
+    assert parts.epsilon_ == pytest.approx(whole.epsilon_, rel=1e-9)
+    assert whole.epsilon_ <= 2.0
     parts.partial_fit(corpus)
     assert parts.epsilon_ > 2.0

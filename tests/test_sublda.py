@@ -10,7 +10,12 @@ from scipy.stats import binomtest
 import dplda._sublda as module
 from dplda import SubLDA
 from dplda._streams import Streams
-from dplda._sublda import adaptive_rates, frequent_words, poisson_sample
+from dplda._sublda import (
+    frequent_share,
+    frequent_words,
+    membership_threshold,
+    poisson_sample,
+)
 from dplda.datasets import make_topic_corpus
 from dplda.privacy import PoissonSampled, Repeated, epsilon_of
 
@@ -26,26 +31,28 @@ def corpus():
 def test_poisson_sample_has_the_stated_rates():
     rates = np.repeat([0.03, 0.5, 0.97], 20000)
     streams = Streams.from_random_state(0)
-    rows = poisson_sample(rates, streams, 0)
+    rows = poisson_sample(rates, 1.0, streams, 0)
     for j, rate in enumerate([0.03, 0.5, 0.97]):
         n = ((rows >= 20000 * j) & (rows < 20000 * (j + 1))).sum()
         assert binomtest(int(n), 20000, rate).pvalue > 1e-6
-    again = poisson_sample(rates, streams, 1)
+    again = poisson_sample(rates, 1.0, streams, 1)
     both = np.intersect1d(rows, again)
     assert binomtest(len(both), 60000, np.square(rates).mean()).pvalue > 1e-6
 
 
 def test_poisson_sample_at_the_ends():
     streams = Streams.from_random_state(0)
-    assert len(poisson_sample(np.ones(1000), streams, 0)) == 1000
-    assert len(poisson_sample(np.full(1000, 1e-19), streams, 0)) == 0
-    assert len(poisson_sample(np.full(1000, math.nextafter(1, 0)), streams, 0)) == 1000
+    assert len(poisson_sample(np.ones(1000), 1.0, streams, 0)) == 1000
+    assert len(poisson_sample(np.full(1000, 1e-19), 1.0, streams, 0)) == 0
+    assert len(poisson_sample(np.full(1000, math.nextafter(1, 0)), 1.0, streams, 0)) == 1000
 
 
 def test_the_rate_charged_is_not_below_the_rate_drawn():
-    for rate in np.random.default_rng(0).uniform(0, 1, 1000):
-        threshold = int((np.array([rate]) * 2.0**64).astype(np.uint64)[0])
-        assert threshold <= rate * 2**64
+    rates = np.random.default_rng(0).uniform(0, 1, 1000)
+    for rate, threshold in zip(rates, membership_threshold(rates)):
+        assert 0 <= rate * 2**64 - int(threshold) < 1
+    with pytest.raises(RuntimeError, match="higher than the rate"):
+        poisson_sample(np.array([0.1, 0.3]), 0.2, Streams.from_random_state(0), 0)
 
 
 def test_sampled_epsilon_is_that_of_sampled_gaussians(corpus):
@@ -79,15 +86,13 @@ def test_frequent_words_make_up_the_mass():
     assert frequent_words(table, 1.0).all()
 
 
-def test_adaptive_rates_are_a_function_of_the_document_and_the_table(corpus):
+def test_frequent_share_is_a_function_of_the_document_and_the_table(corpus):
     X = sp.csr_array(corpus.astype(np.float32))
-    top, rates = adaptive_rates(X, TABLE, 0.2, 2.5)
-    assert top == 0.5
-    assert (rates >= 0.2).all()
-    assert (rates <= 0.5).all()
-    assert len(np.unique(rates)) > 20
-    _, part = adaptive_rates(X[[5, 9]], TABLE, 0.2, 2.5)
-    np.testing.assert_array_equal(part, rates[[5, 9]])
+    share = frequent_share(X, TABLE, 0.4)
+    assert share.min() >= 0
+    assert share.max() <= 1
+    assert len(np.unique(share)) > 20
+    np.testing.assert_array_equal(frequent_share(X[[5, 9]], TABLE, 0.4), share[[5, 9]])
 
 
 def test_adaptive_weights_undo_the_rates(corpus):
@@ -99,9 +104,9 @@ def test_adaptive_weights_undo_the_rates(corpus):
         table = TABLE
 
     documents = module.Documents.of(X, 4, None)
-    rows, scale = model._sample(documents, Public, Streams.from_random_state(0))
-    top, rates = adaptive_rates(X, TABLE, 0.2, 2.0)
-    np.testing.assert_allclose(scale * rates, top)
+    rows, scale = model._sample(documents, Public, Streams.from_random_state(0), 0.4)
+    rates = np.clip(0.4 * frequent_share(X, TABLE, 0.5), 0.2, 0.4)
+    np.testing.assert_allclose(scale * rates, 0.4)
     assert 0 < len(rows) < 400
 
 

@@ -22,7 +22,7 @@ from dplda.privacy._mechanisms import GAUSSIAN_VARIATION, LAPLACE_VARIATION, Mec
 # What a fit may draw from its streams, and the distance from ideal randomness that it is charged
 # for it: constants, so that the charge depends on nothing private. The last term is for ties among
 # the 128-bit keys that order at most 2**31 tokens.
-MAX_WORDS = 2**34
+MAX_WORDS = 2**36
 TOTAL_VARIATION = (
     keystream_total_variation(MAX_WORDS)
     + MAX_WORDS * max(GAUSSIAN_VARIATION, LAPLACE_VARIATION)
@@ -78,7 +78,6 @@ class Curator:
         ledger: Any = None,
     ) -> None:
         self.events = tuple(event for _, event in plan)
-        self.total_variation = TOTAL_VARIATION
         self._plan = list(plan)
         self._streams = streams
         self._n_released = 0

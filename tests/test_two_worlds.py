@@ -1,0 +1,108 @@
+"""Neighboring corpora, run side by side: what the proofs say of one unit, asserted of the code."""
+
+import itertools
+import warnings
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from reference import document_weights
+
+import dplda._document_level as document_level
+from dplda import HDPLDA, SubLDA
+from dplda._gibbs import IntegerTable
+from dplda.datasets import make_topic_corpus
+from dplda.privacy import Curator, SeededNoiseWarning
+
+
+class Recorder(Curator):
+    """Keeps what was private and what became public in each release."""
+
+    tape: list
+
+    def release(self, value, mechanism, **kwargs):
+        noisy = super().release(value, mechanism, **kwargs)
+        self.tape.append((value.copy(), noisy))
+        return noisy
+
+
+class Player(Curator):
+    """Releases what the first world released, and compares the private values."""
+
+    tape: list
+    worst: float
+
+    def release(self, value, mechanism, **kwargs):
+        super().release(value, mechanism, **kwargs)
+        other, noisy = self.tape.pop(0)
+        squares = int(((value - other).astype(object) ** 2).sum())
+        assert squares <= mechanism.radius**2
+        Player.worst = max(Player.worst, squares / mechanism.radius**2)
+        return noisy
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        SubLDA(4, epsilon=3.0, max_iter=15),
+        SubLDA(4, epsilon=3.0, max_iter=15, n_jobs=2),
+        SubLDA(4, epsilon=3.0, max_iter=15, subsampling_ratio=0.5),
+        SubLDA(4, epsilon=3.0, max_iter=15, subsampling_ratio=0.3, adaptive=True, boost=3.0),
+        HDPLDA(4, epsilon=3.0, max_iter=15, privacy_unit="document"),
+    ],
+    ids=repr,
+)
+def test_a_document_moves_no_release_further_than_its_radius(estimator, monkeypatch):
+    X = make_topic_corpus(80, 40, 4, random_state=0).data
+    Y = X.tolil()
+    Y[13] = 0
+    Recorder.tape = Player.tape = []
+    Player.worst = 0.0
+    estimator = estimator.set_params(random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SeededNoiseWarning)
+        for curator, corpus in ((Recorder, X), (Player, Y)):
+            monkeypatch.setattr(document_level, "Curator", curator)
+            estimator.fit(sp.csr_array(corpus))
+    assert Player.tape == []
+    assert Player.worst > 0.5  # the bound is nearly met, so the comparison saw something
+
+
+def sweep_law(words, topics, table, prior):
+    """Exact law of the topics after a frozen sweep over one document, as {topics: probability}."""
+    n_components = len(table.topic_scale)
+    law = {}
+    for drawn in itertools.product(range(n_components), repeat=len(words)):
+        probability, current = Fraction(1), list(topics)
+        for i, word in enumerate(words):
+            others = [z for j, z in enumerate(current) if j != i and z >= 0]
+            counts = np.bincount(others, minlength=n_components).tolist()
+            c = document_weights(counts, len(words), prior, table.topic_scale.tolist())
+            weight = [int(a) * b for a, b in zip(table.weight[word], c)]
+            probability *= Fraction(weight[drawn[i]], sum(weight))
+            current[i] = drawn[i]
+        law[drawn] = probability
+    return law
+
+
+def worst_ratio(one, other):
+    return max(max(one[z] / other[z], other[z] / one[z]) for z in one)
+
+
+def test_replacing_a_word_changes_the_law_of_a_sweep_by_the_bound_at_most():
+    """Over random orders; in the order of a sorted row the laws of other tokens change too."""
+    rng = np.random.default_rng(0)
+    clip, prior = 1.0, 0.05
+    bound = (Fraction(clip) / Fraction(prior) + 1) ** 2
+    worst = 0
+    for _ in range(40):
+        table = IntegerTable.from_counts(rng.choice([-1, 0, 0.5, 1, 2], (3, 2)), clip, prior)
+        topics = rng.integers(-1, 2, 3).tolist()
+        mixtures = []
+        for words in ((0, 1, 2), (0, 1, 0)):
+            orders = list(itertools.permutations(range(3)))
+            laws = [sweep_law([words[i] for i in o], topics, table, 0.2) for o in orders]
+            mixtures.append({z: sum(law[z] for law in laws) / len(orders) for z in laws[0]})
+        worst = max(worst, worst_ratio(*mixtures))
+    assert 10 < worst <= bound
