@@ -1,6 +1,7 @@
 """What each piece of the centered release brings: held-out perplexity without it.
 
-``python benchmarks/ablation.py [--corpora kos docstrings bbc nips] [--epsilons 1 4] [--seeds 2]``
+``python benchmarks/ablation.py [--corpora kos docstrings bbc nips] [--epsilons 1 4] [--seeds 2]
+[--variants]``
 
 K = 20, V = 2000, delta = 1e-5. One piece is changed at a time; the figure is the change of the mean
 perplexity, in percent (positive: the piece helps).
@@ -74,6 +75,34 @@ PIECES = {
 }
 
 
+# Changes that were tried and not kept.
+VARIANTS = {
+    "final clip 0.55": [
+        (
+            centered,
+            "document_schedule",
+            lambda t, T: (
+                0.15 + 1.6 * (document_schedule(t, T)[0] - 0.15),
+                document_schedule(t, T)[1],
+            ),
+        )
+    ],
+    "average weights t^3": [
+        (centered, "round_schedule", lambda t, T: (round_schedule(t, T)[0], min(t, T) ** 3.0))
+    ],
+    "budget t^1.5": [
+        (centered, "round_schedule", lambda t, T: (min(t, T) ** 1.5, round_schedule(t, T)[1]))
+    ],
+    "500 words, others at weight 0.1": [(centered, "word_weights", lambda u: few_words(u, 500))],
+}
+
+
+def few_words(totals: np.ndarray, n_words: int) -> np.ndarray:
+    """Word weights that leave the rarer words almost out of the rounds."""
+    weight = denoise.word_weights(totals)
+    return np.where(np.argsort(np.argsort(-totals)) < n_words, weight, 0.1)
+
+
 def perplexity(split, epsilon: float, seeds: int, patches=()) -> float:
     with contextlib.ExitStack() as stack:
         for owner, name, value in patches:
@@ -91,14 +120,19 @@ def main() -> None:
                         choices=list(LOADERS))  # fmt: skip
     parser.add_argument("--epsilons", nargs="+", type=float, default=[1.0, 4.0])
     parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--variants", action="store_true", help="what was tried and not kept")
     options = parser.parse_args()
     warnings.simplefilter("ignore", SeededNoiseWarning)
     cases = [(s, e) for s in load(options.corpora) for e in options.epsilons]
-    print("| without | " + " | ".join(f"{s.name} {e:g}" for s, e in cases) + " |")
+    print(
+        ("| with | " if options.variants else "| without | ")
+        + " | ".join(f"{s.name} {e:g}" for s, e in cases)
+        + " |"
+    )
     print("|" + " --- |" * (len(cases) + 1))
     whole = [perplexity(s, e, options.seeds) for s, e in cases]
     print("| (nothing) | " + " | ".join(f"{value:.0f}" for value in whole) + " |", flush=True)
-    for piece, patches in PIECES.items():
+    for piece, patches in (VARIANTS if options.variants else PIECES).items():
         cells = [
             f"{100 * (perplexity(s, e, options.seeds, patches) / value - 1):+.1f}"
             for (s, e), value in zip(cases, whole)
