@@ -18,7 +18,16 @@ from utility import DELTA, K, spread
 from dplda import SubLDA
 from dplda.privacy import SeededNoiseWarning
 
-SETTINGS = [(1.0, 80), (0.1, 100), (0.1, 200), (0.1, 400), (0.1, 800), (0.02, 400), (0.02, 1000)]
+SETTINGS = [
+    (1.0, 80),
+    (0.1, 60),
+    (0.1, 100),
+    (0.1, 200),
+    (0.1, 400),
+    (0.1, 800),
+    (0.02, 400),
+    (0.02, 1000),
+]
 
 
 def main() -> None:

@@ -97,9 +97,10 @@ class Budget:
         totals = 1 / np.sqrt(precision * np.array([FIRST_TOTALS, 1 - FIRST_TOTALS]))
         totals = np.minimum(totals, LARGEST_TOTALS)
         gaussian = DiscreteGaussian.for_noise_multiplier
+        made = {m: gaussian(m) for m in set(multipliers.tolist())}
         return cls(
             [gaussian(float(m)) for m in totals],
-            [gaussian(float(m)) for m in multipliers],
+            [made[m] for m in multipliers.tolist()],
             subsampling_ratio,
         )
 
