@@ -18,6 +18,7 @@ import numpy as np
 from corpora import LOADERS, load
 from utility import DELTA, K
 
+import dplda._budget as budget
 import dplda._centered as centered
 import dplda._denoise as denoise
 from dplda import SubLDA
@@ -38,17 +39,6 @@ def uncentered(self) -> np.ndarray:
     return np.zeros_like(self.table)
 
 
-def add_unprojected(self, noisy, noise_scale, weight, prior):
-    """As Released.add, but the mean over topics of a word's row stays in."""
-    counts = self.totals[:, None] * self.topic_shares() + noisy / self.weight[:, None]
-    self.n_rounds += 1
-    self.weight_sum += weight
-    rate = weight / self.weight_sum
-    self.average = (1 - rate) * self.average + rate * counts
-    self.variance = (1 - rate) ** 2 * self.variance + rate**2 * noise_scale**2
-    self.table = self.estimate(self.average, self._cell_scale()) + prior
-
-
 def cut_at_zero(self, noisy, noise_scale, *, last=False):
     return np.maximum(noisy, 0)
 
@@ -56,17 +46,15 @@ def cut_at_zero(self, noisy, noise_scale, *, last=False):
 PIECES = {
     "centering": [
         (centered.Released, "topic_shares", uncentered),
-        (centered.Released, "add", add_unprojected),
+        (centered.Released, "add", centered.Released._average_in),
         (centered, "document_schedule", schedule_without(clip=1.0)),
     ],
     "table estimate (cut at 0)": [(denoise.TableEstimate, "__call__", cut_at_zero)],
     "width of the factors": [(denoise, "SPREAD", np.float32(1e-3))],
     "tempering": [(centered, "document_schedule", schedule_without(power=1.0))],
     "growing clip": [(centered, "document_schedule", schedule_without(clip=0.4))],
-    "zero-sum projection": [(centered.Released, "add", add_unprojected)],
-    "more budget later": [
-        (centered, "round_schedule", lambda t, T: (1.0, round_schedule(t, T)[1]))
-    ],
+    "zero-sum projection": [(centered.Released, "add", centered.Released._average_in)],
+    "more budget later": [(budget, "round_schedule", lambda t, T: (1.0, round_schedule(t, T)[1]))],
     "more weight later": [
         (centered, "round_schedule", lambda t, T: (round_schedule(t, T)[0], 1.0))
     ],
@@ -91,7 +79,7 @@ VARIANTS = {
         (centered, "round_schedule", lambda t, T: (round_schedule(t, T)[0], min(t, T) ** 3.0))
     ],
     "budget t^1.5": [
-        (centered, "round_schedule", lambda t, T: (min(t, T) ** 1.5, round_schedule(t, T)[1]))
+        (budget, "round_schedule", lambda t, T: (min(t, T) ** 1.5, round_schedule(t, T)[1]))
     ],
     "500 words, others at weight 0.1": [(centered, "word_weights", lambda u: few_words(u, 500))],
 }

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_array
 
+from dplda._budget import Budget
 from dplda._centered import (
     COUNTS,
     TOTALS,
-    Budget,
     Documents,
     Released,
     release_word_totals,

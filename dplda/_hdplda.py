@@ -226,6 +226,8 @@ class HDPLDA(BaseTopicModel):
 
         With "word", topics are drawn under the table so far, starting from none, and their counts
         are released and averaged in; the first call draws them uniformly.
+        Decide on the number of calls before looking at the model: the account is for a number that
+        does not depend on what was released.
 
         Parameters
         ----------

@@ -85,6 +85,7 @@ def make_guarantee(
         events = (*earlier.events, *events)
         seeded = seeded or earlier.seeded
         distance += earlier.total_variation
+        assumptions += tuple(a for a in earlier.assumptions if a not in ASSUMPTIONS + assumptions)
     delta = float(estimator.delta)
     return Guarantee(
         unit=unit,

@@ -189,6 +189,8 @@ class SubLDA(BaseTopicModel):
         """One more private round, on the given documents; its cost adds to `epsilon_`.
 
         The first call also releases word totals; `max_iter` calls cost what `fit` costs.
+        Decide on the number of calls before looking at the model: the account is for a number that
+        does not depend on what was released.
 
         Parameters
         ----------

@@ -430,6 +430,13 @@ def test_every_call_pays_for_its_random_bits(estimator, corpus):
     assert model.partial_fit(corpus).privacy_.total_variation == 2 * once
 
 
+def test_an_assumption_is_not_forgotten(corpus):
+    public = np.random.RandomState(0).gamma(0.3, size=(K, 40))
+    model = SubLDA(K, epsilon=2.0, max_iter=3, init_components=public).fit(corpus)
+    model.set_params(init_components=None).partial_fit(corpus)
+    assert sum("init_components is public" in a for a in model.privacy_.assumptions) == 1
+
+
 def test_the_record_tells_the_rounds_that_ran(corpus):
     model = SubLDA(K, noise_multiplier=3.0, subsampling_ratio=0.1, max_iter=4).fit(corpus)
     model.set_params(noise_multiplier=100.0, subsampling_ratio=1.0, contribution_norm=2.0)
