@@ -21,10 +21,11 @@ from utility import DELTA, K
 import dplda._budget as budget
 import dplda._centered as centered
 import dplda._denoise as denoise
+import dplda._document_level as document_level
 from dplda import SubLDA
 from dplda.privacy import SeededNoiseWarning
 
-document_schedule, round_schedule = centered.document_schedule, centered.round_schedule
+document_schedule, round_schedule = budget.document_schedule, budget.round_schedule
 
 
 def schedule_without(clip: float | None = None, power: float | None = None):
@@ -47,16 +48,16 @@ PIECES = {
     "centering": [
         (centered.Released, "topic_shares", uncentered),
         (centered.Released, "add", centered.Released._average_in),
-        (centered, "document_schedule", schedule_without(clip=1.0)),
+        (document_level, "document_schedule", schedule_without(clip=1.0)),
     ],
     "table estimate (cut at 0)": [(denoise.TableEstimate, "__call__", cut_at_zero)],
     "width of the factors": [(denoise, "SPREAD", np.float32(1e-3))],
-    "tempering": [(centered, "document_schedule", schedule_without(power=1.0))],
-    "growing clip": [(centered, "document_schedule", schedule_without(clip=0.4))],
+    "tempering": [(document_level, "document_schedule", schedule_without(power=1.0))],
+    "growing clip": [(document_level, "document_schedule", schedule_without(clip=0.4))],
     "zero-sum projection": [(centered.Released, "add", centered.Released._average_in)],
     "more budget later": [(budget, "round_schedule", lambda t, T: (1.0, round_schedule(t, T)[1]))],
     "more weight later": [
-        (centered, "round_schedule", lambda t, T: (round_schedule(t, T)[0], 1.0))
+        (document_level, "round_schedule", lambda t, T: (round_schedule(t, T)[0], 1.0))
     ],
     "word weights": [(centered, "word_weights", np.ones_like)],
     "both totals": [(centered, "combine_totals", lambda first, second: second)],
@@ -67,7 +68,7 @@ PIECES = {
 VARIANTS = {
     "final clip 0.55": [
         (
-            centered,
+            document_level,
             "document_schedule",
             lambda t, T: (
                 0.15 + 1.6 * (document_schedule(t, T)[0] - 0.15),
@@ -76,7 +77,7 @@ VARIANTS = {
         )
     ],
     "average weights t^3": [
-        (centered, "round_schedule", lambda t, T: (round_schedule(t, T)[0], min(t, T) ** 3.0))
+        (document_level, "round_schedule", lambda t, T: (round_schedule(t, T)[0], min(t, T) ** 3.0))
     ],
     "budget t^1.5": [
         (budget, "round_schedule", lambda t, T: (min(t, T) ** 1.5, round_schedule(t, T)[1]))

@@ -3,7 +3,8 @@
 from dplda._gibbslda import GibbsLDA
 from dplda._hdplda import HDPLDA
 from dplda._sublda import SubLDA
+from dplda._svilda import PrivateSVILDA
 
 __version__ = "0.1.0"
 
-__all__ = ["GibbsLDA", "HDPLDA", "SubLDA"]
+__all__ = ["GibbsLDA", "HDPLDA", "SubLDA", "PrivateSVILDA"]

@@ -8,20 +8,21 @@ is described, and proved private, in ``docs/centered_release.md``.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.special import ndtri
 
-from dplda._budget import Budget, document_schedule, round_schedule
+from dplda._budget import Budget
 from dplda._denoise import TableEstimate, smooth_totals, word_weights
-from dplda._fold_in import over_rows, pad, single_precision, uniform_theta, update_theta
+from dplda._fold_in import over_rows, pad, single_precision, uniform_theta
 from dplda._streams import Purpose, Streams
 from dplda.kernels import _variational
 from dplda.privacy import Curator, NoNoise
 
-INNER_STEPS = 7
 SCALE_UP = 5.0  # short documents count at most five times
 
 TOTALS = "word totals"
@@ -97,6 +98,16 @@ class Documents:
         return sum(over_rows(kernel, rows.astype(np.int64, copy=False), self.n_jobs))
 
 
+def exponential(uniform: np.ndarray) -> np.ndarray:
+    """Topics that differ much from the start."""
+    return -np.log(uniform)
+
+
+def nearly_equal(uniform: np.ndarray) -> np.ndarray:
+    """Topics that differ by about a tenth, as in online variational Bayes."""
+    return np.exp(0.1 * ndtri(uniform))
+
+
 @dataclass
 class Released:
     """The public side: what past releases say. A function of them and of public constants.
@@ -110,9 +121,9 @@ class Released:
     table : ndarray of shape (n_words, n_components)
         Estimated word-topic table, prior included.
     average : ndarray of shape (n_words, n_components)
-        Weighted average of the rounds' noisy tables, never clipped.
-    variance, weight_sum : float
-        Of the average's noise in each weighted cell; sum of the rounds' weights.
+        Weighted average of the first table and the rounds' noisy ones, never clipped.
+    variance : float
+        Of the average's noise in each weighted cell.
     n_rounds : int
         Rounds so far.
     norms : tuple of float
@@ -127,7 +138,6 @@ class Released:
     average: np.ndarray
     estimate: TableEstimate
     variance: float = 0.0
-    weight_sum: float = 0.0
     n_rounds: int = 0
     norms: tuple[float, ...] = ()
 
@@ -139,17 +149,21 @@ class Released:
         n_components: int,
         streams: Streams,
         init_components: np.ndarray | None = None,
+        factors: Callable[[np.ndarray], np.ndarray] = exponential,
     ) -> Released:
-        """A table of random topics around the word totals, or of given public ones."""
+        """A table of random topics around the word totals, or of given public ones.
+
+        `factors` makes uniform numbers the ratios of a topic's words to the word totals.
+        """
         if init_components is not None:
             table = init_components.T + 1e-3 * init_components.mean()
             table = table / table.sum(axis=0) * (totals.sum() / n_components)
-            return cls(totals, weight, table, np.zeros_like(table), TableEstimate(totals))
+            return cls(totals, weight, table, table, TableEstimate(totals))
         words = streams.words(Purpose.INITIAL_TABLE, 0, 0, len(totals) * n_components)
         uniform = ((words >> np.uint64(11)).astype(float) + 0.5) * 2.0**-53
-        topics = totals[:, None] * -np.log(uniform).reshape(len(totals), n_components)
+        topics = totals[:, None] * factors(uniform).reshape(len(totals), n_components)
         table = topics / topics.sum(axis=0) * (totals.sum() / n_components)
-        return cls(totals, weight, table, np.zeros_like(table), TableEstimate(totals))
+        return cls(totals, weight, table, table, TableEstimate(totals))
 
     def word_probabilities(self) -> np.ndarray:
         """p(word | topic), (n_words, padded) float32."""
@@ -159,21 +173,18 @@ class Released:
         """p(topic | word), (n_words, n_components): what the contributions are centered on."""
         return self.table / self.table.sum(axis=1, keepdims=True)
 
-    def add(self, noisy: np.ndarray, noise_scale: float, weight: float, prior: float) -> None:
+    def add(self, noisy: np.ndarray, noise_scale: float, rate: float, prior: float) -> None:
         """Take in a round's noisy centered sum (n_words, n_components), in weighted tokens.
 
-        Contributions sum to zero over topics, so the mean over topics of a word's row is noise.
+        It makes up the share `rate` of the new average. Contributions sum to zero over topics, so
+        the mean over topics of a word's row is noise.
         """
         noisy = noisy - noisy.mean(axis=1, keepdims=True)
-        self._average_in(noisy, noise_scale, weight, prior)
+        self._average_in(noisy, noise_scale, rate, prior)
 
-    def _average_in(
-        self, noisy: np.ndarray, noise_scale: float, weight: float, prior: float
-    ) -> None:
+    def _average_in(self, noisy: np.ndarray, noise_scale: float, rate: float, prior: float) -> None:
         counts = self.totals[:, None] * self.topic_shares() + noisy / self.weight[:, None]
         self.n_rounds += 1
-        self.weight_sum += weight
-        rate = weight / self.weight_sum
         self.average = (1 - rate) * self.average + rate * counts
         self.variance = (1 - rate) ** 2 * self.variance + rate**2 * noise_scale**2
         self.table = self.estimate(self.average, self._cell_scale()) + prior
@@ -229,36 +240,23 @@ def train_round(
     *,
     rows: np.ndarray,
     scale: np.ndarray,
-    max_iter: int,
-    doc_topic_prior: float,
+    factor: np.ndarray,
+    norm: float,
+    rate: float,
     topic_word_prior: float,
-    contribution_norm: float,
 ) -> None:
-    """One private round: topic weights of the documents `rows`, their contributions, a release."""
+    """Release the contributions of the documents `rows`, and learn from them.
+
+    `factor` (n_words, padded) is the word factor of their responsibilities, `norm` the clip, and
+    `rate` the share of this round in the average of all.
+    """
     t = released.n_rounds + 1
-    clip, power = document_schedule(t, max_iter)
     mechanism = budget.round(t)
-    norm, radius = _grid(mechanism, documents, contribution_norm * clip)
     n_components = released.table.shape[1]
-    phi = released.word_probabilities()
-    update_theta(
-        documents.X,
-        documents.theta,
-        phi,
-        rows,
-        n_components=n_components,
-        doc_topic_prior=doc_topic_prior,
-        max_steps=INNER_STEPS,
-        n_jobs=documents.n_jobs,
-    )
+    released.norms += (norm,)
+    norm, radius = _grid(mechanism, documents, norm)
     value = documents.sum_topics(
-        rows,
-        phi ** np.float32(power),
-        pad(released.topic_shares()),
-        released.weight,
-        scale,
-        norm,
-        radius,
+        rows, factor, pad(released.topic_shares()), released.weight, scale, norm, radius
     )[:, :n_components]
     noisy = curator.release(
         np.ascontiguousarray(value),
@@ -267,13 +265,8 @@ def train_round(
         round=len(budget.totals) + t,
         sampling_probability=budget.subsampling_ratio,
     )
-    released.norms += (contribution_norm * clip,)
     unit = norm / radius / budget.subsampling_ratio
-    if mechanism.scale == 0 and budget.subsampling_ratio == 1:
-        released.weight_sum = 0.0  # there is nothing to average out
-    released.add(
-        noisy * unit, mechanism.scale * unit, round_schedule(t, max_iter)[1], topic_word_prior
-    )
+    released.add(noisy * unit, mechanism.scale * unit, rate, topic_word_prior)
 
 
 def _grid(mechanism: Any, documents: Documents, norm: float) -> tuple[float, int]:

@@ -64,6 +64,14 @@ class Corpus:
         document = np.repeat(np.arange(len(self.doc_ptr) - 1), np.diff(self.doc_ptr))
         return Corpus(self.word[np.lexsort((*keys, document))], self.doc_ptr, self.n_words)
 
+    def first_tokens(self, n_tokens: int) -> sp.csr_array:
+        """Counts (documents by words) of the first `n_tokens` of each document, float64."""
+        document = np.repeat(np.arange(len(self.doc_ptr) - 1), np.diff(self.doc_ptr))
+        kept = np.arange(self.n_tokens) - self.doc_ptr[document] < n_tokens
+        where = (document[kept], self.word[kept])
+        shape = (len(self.doc_ptr) - 1, self.n_words)
+        return sp.csr_array(sp.coo_array((np.ones(len(where[0])), where), shape))
+
     def blocks(self, n_tokens: int) -> list[Corpus]:
         """Whole documents in blocks of about `n_tokens`, the same whatever the number of jobs."""
         bounds = np.searchsorted(self.doc_ptr, np.arange(0, self.n_tokens, n_tokens))
@@ -110,6 +118,14 @@ def check_counts(estimator: Any, X: Any, *, reset: bool) -> sp.csr_array:
     X.indptr = X.indptr.astype(np.int32, copy=False)
     X.indices = X.indices.astype(np.int32, copy=False)
     return X
+
+
+def replace_rows(X: sp.csr_array, rows: npt.NDArray[np.int64], new: sp.csr_array) -> sp.csr_array:
+    """`X` with the rows `rows` replaced by those of `new`, in that order."""
+    stacked = sp.vstack([X, new], format="csr")
+    source = np.arange(X.shape[0])
+    source[rows] = X.shape[0] + np.arange(len(rows))
+    return sp.csr_array(stacked[source])
 
 
 def _check_width(estimator: Any, X: Any, *, reset: bool) -> None:

@@ -1,4 +1,4 @@
-"""Training with document-level privacy: the loop that SubLDA and HDPLDA share.
+"""Training with document-level privacy: the loop that SubLDA, HDPLDA and PrivateSVILDA share.
 
 Every document has private topic weights, contributes a clipped vector to a noisy sum, and reads
 nothing of other documents but past noisy sums. docs/document_level.md proves what that costs.
@@ -9,26 +9,29 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
 import numpy as np
 from sklearn.utils import check_array
 
-from dplda._budget import Budget
+from dplda._budget import Budget, document_schedule, round_schedule
 from dplda._centered import (
     COUNTS,
     TOTALS,
     Documents,
     Released,
+    exponential,
     release_word_totals,
     train_round,
 )
 from dplda._compat import Interval
 from dplda._corpus import check_counts
+from dplda._fold_in import update_theta
 from dplda._private import exactly_one, make_guarantee, publish, warn_if_seeded
 from dplda._progress import rounds
-from dplda._streams import Streams
+from dplda._streams import Purpose, Streams
 from dplda.privacy import (
     Curator,
     Event,
@@ -48,14 +51,93 @@ DOCUMENT_CONSTRAINTS = {
 
 RELATION = "one document is added, removed, or replaced by an empty one"
 
-# Which documents take part in a round, and with which scale, if the highest rate charged is
-# `subsampling_ratio`: rows, scale = sample(documents, released, streams, subsampling_ratio)
-Sampler = Callable[[Documents, Released, Streams, float], tuple[np.ndarray, np.ndarray]]
+INNER_STEPS = 7
 
 
-def everybody(documents: Documents, released: Released, streams: Streams, subsampling_ratio: float):
-    """All documents take part in every round."""
-    return np.arange(documents.X.shape[0]), documents.scale
+def sample_documents(
+    documents: Documents, released: Released, streams: Streams, subsampling_ratio: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Each document with the same probability, at its own scale."""
+    n_docs = documents.X.shape[0]
+    if subsampling_ratio == 1:
+        return np.arange(n_docs), documents.scale
+    rates = np.full(n_docs, subsampling_ratio)
+    return poisson_sample(rates, subsampling_ratio, streams, released.n_rounds), documents.scale
+
+
+def poisson_sample(rates: np.ndarray, highest: float, streams: Streams, round: int) -> np.ndarray:
+    """Indices of a sample in which each document is with its own rate, independently.
+
+    No rate may exceed `highest`, the one that is charged. Rates are rounded down to multiples of
+    2**-64, so that none is higher than it says.
+    """
+    if not (rates <= highest).all():
+        raise RuntimeError("a document's rate is higher than the rate that is charged")
+    words = streams.words(Purpose.MEMBERSHIP, round, 0, len(rates))
+    return np.flatnonzero((words < membership_threshold(rates)) | (rates >= 1))
+
+
+def membership_threshold(rates: np.ndarray) -> np.ndarray:
+    """How many of the 2**64 words let a document in; 0 for rate 1, which needs no word."""
+    return (np.where(rates < 1, rates, 0.0) * 2.0**64).astype(np.uint64)
+
+
+def fold_in_topics(
+    estimator: Any, documents: Documents, released: Released, rows: np.ndarray
+) -> np.ndarray:
+    """Some more steps for each document's weights; word probabilities to a tempering power."""
+    phi = released.word_probabilities()
+    update_theta(
+        documents.X,
+        documents.theta,
+        phi,
+        rows,
+        n_components=released.table.shape[1],
+        doc_topic_prior=estimator.doc_topic_prior,
+        max_steps=INNER_STEPS,
+        n_jobs=documents.n_jobs,
+    )
+    _, power = document_schedule(released.n_rounds + 1, estimator.max_iter)
+    return phi ** np.float32(power)
+
+
+def rate_of_later_rounds(estimator: Any, t: int, exact: bool) -> float:
+    """Weights that grow; without noise and sampling there is nothing to average out."""
+    if exact:
+        return 1.0
+    weights = [round_schedule(s, estimator.max_iter)[1] for s in range(1, t + 1)]
+    return weights[-1] / sum(weights)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What the document-level estimators do differently from each other.
+
+    Attributes
+    ----------
+    subsampling_ratio : float
+        The highest probability with which a document takes part in a round.
+    sample : callable
+        ``sample(documents, released, streams, subsampling_ratio)`` returns the rows of a round,
+        and the scale of every document.
+    infer : callable
+        ``infer(estimator, documents, released, rows)`` brings the topic weights of those
+        documents up to date, and returns the word factor of their responsibilities.
+    rate : callable
+        ``rate(estimator, t, exact)`` returns the share of round t in the average of all rounds up
+        to t. `exact`: neither noise nor sampling.
+    prepare : callable
+        ``prepare(X, streams)`` returns the counts to train on.
+    factors : callable
+        How the topics of the first table differ: `Released.start`.
+    """
+
+    subsampling_ratio: float = 1.0
+    sample: Callable = sample_documents
+    infer: Callable = fold_in_topics
+    rate: Callable = rate_of_later_rounds
+    prepare: Callable = lambda X, streams: X
+    factors: Callable = exponential
 
 
 def budget_of(estimator: Any, subsampling_ratio: float) -> tuple[Budget, float]:
@@ -80,6 +162,7 @@ def budget_of(estimator: Any, subsampling_ratio: float) -> tuple[Budget, float]:
             float(estimator.epsilon),
             float(estimator.delta),
             total_variation=TOTAL_VARIATION,
+            accountant=getattr(estimator, "accountant", "pld"),
         )
     return split(multiplier), multiplier
 
@@ -111,15 +194,15 @@ def train(
     *,
     n_rounds: int,
     released: Released | None,
-    subsampling_ratio: float = 1.0,
-    sample: Sampler = everybody,
+    recipe: Recipe = Recipe(),
 ) -> None:
     """Run `n_rounds` private rounds and set the fitted attributes.
 
     `released` continues an earlier fit, whose cost is then added to that of this one.
     """
     name = type(estimator).__name__
-    budget, multiplier = budget_of(estimator, subsampling_ratio)
+    ratio = recipe.subsampling_ratio
+    budget, multiplier = budget_of(estimator, ratio)
     streams = Streams.from_random_state(estimator.random_state)
     warn_if_seeded(estimator, streams.seeded)
     earlier = None if released is None else estimator.privacy_
@@ -127,20 +210,20 @@ def train(
     done = 0 if released is None else released.n_rounds
     steps = plan(budget, done, n_rounds)
     with Curator(steps, streams, label=name, unit="document", ledger=estimator.ledger) as curator:
-        X = check_counts(estimator, X, reset=released is None)
+        X = recipe.prepare(check_counts(estimator, X, reset=released is None), streams)
         documents = Documents.of(X, int(estimator.n_components), estimator.n_jobs)
+        norm = float(estimator.contribution_norm)
         if released is None:
-            norm = float(estimator.contribution_norm)
             public = public_table(estimator)
             totals, weight = release_word_totals(documents, budget, curator, norm)
-            n_components = int(estimator.n_components)
-            released = Released.start(totals, weight, n_components, streams, public)
+            released = Released.start(
+                totals, weight, int(estimator.n_components), streams, public, recipe.factors
+            )
             released.norms = (norm,) * len(budget.totals)
         else:
-            mechanism = budget.totals[1]
-            documents.rescale(released.weight, estimator.contribution_norm, mechanism)
-        for _ in rounds(estimator, done + 1, done + n_rounds):
-            rows, scale = sample(documents, released, streams, subsampling_ratio)
+            documents.rescale(released.weight, norm, budget.totals[1])
+        for t in rounds(estimator, done + 1, done + n_rounds):
+            rows, scale = recipe.sample(documents, released, streams, ratio)
             train_round(
                 documents,
                 released,
@@ -148,10 +231,10 @@ def train(
                 curator,
                 rows=rows,
                 scale=scale,
-                max_iter=estimator.max_iter,
-                doc_topic_prior=estimator.doc_topic_prior,
+                factor=recipe.infer(estimator, documents, released, rows),
+                norm=norm * document_schedule(t, estimator.max_iter)[0],
+                rate=recipe.rate(estimator, t, multiplier == 0 and ratio == 1),
                 topic_word_prior=estimator.topic_word_prior,
-                contribution_norm=estimator.contribution_norm,
             )
     publish(
         estimator,

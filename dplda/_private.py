@@ -87,10 +87,11 @@ def make_guarantee(
         distance += earlier.total_variation
         assumptions += tuple(a for a in earlier.assumptions if a not in ASSUMPTIONS + assumptions)
     delta = float(estimator.delta)
+    accountant = getattr(estimator, "accountant", "pld")
     return Guarantee(
         unit=unit,
         relation=relation,
-        epsilon=epsilon_of(events, delta, total_variation=distance),
+        epsilon=epsilon_of(events, delta, total_variation=distance, accountant=accountant),
         delta=delta,
         mechanism=mechanism,
         sensitivity=sensitivity,
@@ -100,6 +101,7 @@ def make_guarantee(
         assumptions=ASSUMPTIONS + assumptions,
         events=tuple(events),
         total_variation=distance,
+        accountant=accountant,
     )
 
 

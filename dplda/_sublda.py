@@ -10,9 +10,9 @@ import numpy as np
 from dplda._base import BaseTopicModel
 from dplda._centered import Documents, Released
 from dplda._compat import Interval, _fit_context
-from dplda._document_level import DOCUMENT_CONSTRAINTS, train
+from dplda._document_level import DOCUMENT_CONSTRAINTS, Recipe, poisson_sample, train
 from dplda._private import PRIVACY_CONSTRAINTS, released_so_far
-from dplda._streams import Purpose, Streams
+from dplda._streams import Streams
 
 
 class SubLDA(BaseTopicModel):
@@ -205,47 +205,21 @@ class SubLDA(BaseTopicModel):
         return self._train(X, n_rounds=1, released=released_so_far(self, "document"))
 
     def _train(self, X: Any, *, n_rounds: int, released: Released | None) -> SubLDA:
-        top = self.subsampling_ratio
+        recipe = Recipe(float(self.subsampling_ratio))
         if self.adaptive:
-            top = min(1.0, top * self.boost)
-        train(
-            self,
-            X,
-            n_rounds=n_rounds,
-            released=released,
-            subsampling_ratio=float(top),
-            sample=self._sample,
-        )
+            highest = min(1.0, self.subsampling_ratio * self.boost)
+            recipe = Recipe(highest, sample=self._sample_frequent)
+        train(self, X, n_rounds=n_rounds, released=released, recipe=recipe)
         return self
 
-    def _sample(
-        self, documents: Documents, released: Released, streams: Streams, subsampling_ratio: float
-    ):
-        """A Poisson sample, and the scale of each document's contribution."""
-        rates = np.full(documents.X.shape[0], subsampling_ratio)
-        if self.adaptive:
-            lowest = min(self.subsampling_ratio, subsampling_ratio)
-            share = frequent_share(documents.X, released.table, 1 / self.boost)
-            rates = np.clip(subsampling_ratio * share, lowest, subsampling_ratio)
-        rows = poisson_sample(rates, subsampling_ratio, streams, released.n_rounds)
-        return rows, documents.scale * (subsampling_ratio / rates)
-
-
-def poisson_sample(rates: np.ndarray, highest: float, streams: Streams, round: int) -> np.ndarray:
-    """Indices of a sample in which each document is with its own rate, independently.
-
-    No rate may exceed `highest`, the one that is charged. Rates are rounded down to multiples of
-    2**-64, so that none is higher than it says.
-    """
-    if not (rates <= highest).all():
-        raise RuntimeError("a document's rate is higher than the rate that is charged")
-    words = streams.words(Purpose.MEMBERSHIP, round, 0, len(rates))
-    return np.flatnonzero((words < membership_threshold(rates)) | (rates >= 1))
-
-
-def membership_threshold(rates: np.ndarray) -> np.ndarray:
-    """How many of the 2**64 words let a document in; 0 for rate 1, which needs no word."""
-    return (np.where(rates < 1, rates, 0.0) * 2.0**64).astype(np.uint64)
+    def _sample_frequent(
+        self, documents: Documents, released: Released, streams: Streams, highest: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """A sample at rates of their own, and the scale that makes up for the rates."""
+        share = frequent_share(documents.X, released.table, 1 / self.boost)
+        rates = np.clip(highest * share, min(self.subsampling_ratio, highest), highest)
+        rows = poisson_sample(rates, highest, streams, released.n_rounds)
+        return rows, documents.scale * (highest / rates)
 
 
 def frequent_share(X: Any, table: np.ndarray, frequent_mass: float) -> np.ndarray:

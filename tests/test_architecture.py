@@ -43,7 +43,7 @@ def is_in(name, modules):
 
 
 def test_the_rules_see_the_package():
-    assert {"_gibbslda.py", "_hdplda.py", "_sublda.py"} <= ALGORITHMS
+    assert {"_gibbslda.py", "_hdplda.py", "_sublda.py", "_svilda.py"} <= ALGORITHMS
     assert "dplda.kernels._noise.add_gaussian" in imports("privacy/_mechanisms.py")
     assert "os.urandom" in names("_streams.py")
     assert "dplda.datasets._uci.load_uci_bow" in imports("datasets/__init__.py")

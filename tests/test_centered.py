@@ -9,24 +9,22 @@ from sklearn.base import clone
 
 import dplda._document_level as document_level
 from dplda import HDPLDA, GibbsLDA, SubLDA
+from dplda._budget import Budget, document_schedule, round_schedule
 from dplda._centered import (
-    Budget,
     Documents,
     Released,
     combine_totals,
-    document_schedule,
     release_word_totals,
-    round_schedule,
     train_round,
 )
-from dplda._document_level import plan
+from dplda._document_level import fold_in_topics, plan
 from dplda._streams import Streams
 from dplda.datasets import make_topic_corpus
 from dplda.metrics import unigram_perplexity
 from dplda.privacy import Curator, Gaussian, NoNoise, PoissonSampled, epsilon_of, gaussian_mu
 
 K = 5
-PRIORS = {"doc_topic_prior": 0.1, "topic_word_prior": 0.01, "contribution_norm": 6.0}
+SETTINGS = SubLDA(K, max_iter=10)
 
 
 @pytest.fixture(scope="module")
@@ -232,6 +230,21 @@ def start(corpus, seed=0):
     return Released.start(totals, np.ones(len(totals)), K, Streams.from_random_state(seed))
 
 
+def train_one_round(documents, released, shares, gate, rows):
+    train_round(
+        documents,
+        released,
+        shares,
+        gate,
+        rows=rows,
+        scale=documents.scale,
+        factor=fold_in_topics(SETTINGS, documents, released, rows),
+        norm=6.0 * document_schedule(1, 10)[0],
+        rate=1.0,
+        topic_word_prior=0.01,
+    )
+
+
 def one_round(corpus, rows, noise_multiplier=10.0, ratio=1.0):
     shares = budget(noise_multiplier, ratio=ratio)
     gate, _ = curator(shares, 10)
@@ -239,9 +252,7 @@ def one_round(corpus, rows, noise_multiplier=10.0, ratio=1.0):
     released = start(corpus)
     before = released.table.copy()
     documents = Documents.of(corpus, K, None)
-    train_round(
-        documents, released, shares, gate, rows=rows, scale=documents.scale, max_iter=10, **PRIORS
-    )
+    train_one_round(documents, released, shares, gate, rows)
     return before, released, documents
 
 
@@ -258,9 +269,7 @@ def test_a_round_does_not_see_documents_that_were_not_sampled(corpus):
         gate._plan = gate._plan[2:]
         released = start(corpus)
         docs = Documents.of(X, K, None)
-        train_round(
-            docs, released, shares, gate, rows=rows, scale=docs.scale, max_iter=10, **PRIORS
-        )
+        train_one_round(docs, released, shares, gate, rows)
         tables.append(released.table)
     np.testing.assert_array_equal(*tables)
     np.testing.assert_array_equal(one.table, tables[0])
@@ -275,17 +284,24 @@ def test_initial_table_reads_no_data(corpus):
 
 def test_average_and_its_variance():
     released = start(sp.csr_array(np.full((1, 8), 50)))
-    weights, tables = [1.0, 2.0, 5.0], []
+    tables = [released.average]
     released.estimate = lambda table, scale, last=False: np.full_like(table, 7.0)
-    for t, weight in enumerate(weights):
+    for t, rate in enumerate([0.5, 0.3, 0.8]):
         noisy = np.random.default_rng(t).normal(size=(8, K))
         centered = noisy - noisy.mean(axis=1, keepdims=True)
         tables.append(released.totals[:, None] * released.topic_shares() + centered)
-        released.add(noisy, noise_scale=3.0, weight=weight, prior=0.0)
-    share = np.array(weights) / sum(weights)
+        released.add(noisy, noise_scale=3.0, rate=rate, prior=0.0)
+    share = np.array([0.5 * 0.7 * 0.2, 0.5 * 0.7 * 0.2, 0.3 * 0.2, 0.8])
     np.testing.assert_allclose(released.average, np.tensordot(share, tables, 1))
-    assert released.variance == pytest.approx(9 * (share**2).sum())
+    assert released.variance == pytest.approx(9 * (share[1:] ** 2).sum())
     assert released.n_rounds == 3
+
+
+def test_weights_of_rounds_are_squares():
+    rates = [document_level.rate_of_later_rounds(SETTINGS, t, False) for t in range(1, 6)]
+    left = np.cumprod([1.0, *(1 - r for r in rates[:0:-1])])[::-1]
+    np.testing.assert_allclose(rates * left, np.arange(1, 6) ** 2 / 55)
+    assert document_level.rate_of_later_rounds(SETTINGS, 3, True) == 1.0
 
 
 class Spy(Curator):

@@ -3,13 +3,16 @@
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from dplda import HDPLDA, GibbsLDA, SubLDA
+from dplda import HDPLDA, GibbsLDA, PrivateSVILDA, SubLDA
 
 ESTIMATORS = [
     GibbsLDA(max_iter=5),
     SubLDA(epsilon=1.0, max_iter=5),
     SubLDA(noise_multiplier=2.0, subsampling_ratio=0.5, adaptive=True, max_iter=5),
     SubLDA(epsilon=float("inf"), max_iter=5),
+    PrivateSVILDA(epsilon=1.0, subsampling_ratio=0.5, max_iter=5),
+    PrivateSVILDA(noise_multiplier=2.0, accountant="rdp", max_doc_tokens=5, max_iter=5),
+    PrivateSVILDA(epsilon=float("inf"), max_iter=5),
     HDPLDA(epsilon=10.0, max_iter=5),
     HDPLDA(noise="gaussian", noise_multiplier=5.0, count_clip=0.01, max_iter=5),
     HDPLDA(privacy_unit="document", epsilon=1.0, max_iter=5),

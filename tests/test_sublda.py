@@ -9,13 +9,9 @@ from scipy.stats import binomtest
 
 import dplda._sublda as module
 from dplda import SubLDA
+from dplda._document_level import membership_threshold, poisson_sample
 from dplda._streams import Streams
-from dplda._sublda import (
-    frequent_share,
-    frequent_words,
-    membership_threshold,
-    poisson_sample,
-)
+from dplda._sublda import frequent_share, frequent_words
 from dplda.datasets import make_topic_corpus
 from dplda.privacy import PoissonSampled, Repeated, epsilon_of
 
@@ -104,7 +100,7 @@ def test_adaptive_weights_undo_the_rates(corpus):
         table = TABLE
 
     documents = module.Documents.of(X, 4, None)
-    rows, scale = model._sample(documents, Public, Streams.from_random_state(0), 0.4)
+    rows, scale = model._sample_frequent(documents, Public, Streams.from_random_state(0), 0.4)
     rates = np.clip(0.4 * frequent_share(X, TABLE, 0.5), 0.2, 0.4)
     np.testing.assert_allclose(scale * rates, 0.4)
     assert 0 < len(rows) < 400

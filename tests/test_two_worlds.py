@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from reference import document_weights
 
 import dplda._document_level as document_level
-from dplda import HDPLDA, SubLDA
+from dplda import HDPLDA, PrivateSVILDA, SubLDA
 from dplda._gibbs import IntegerTable
 from dplda.datasets import make_topic_corpus
 from dplda.privacy import Curator, SeededNoiseWarning
@@ -50,6 +50,9 @@ class Player(Curator):
         SubLDA(4, epsilon=3.0, max_iter=15, subsampling_ratio=0.5),
         SubLDA(4, epsilon=3.0, max_iter=15, subsampling_ratio=0.3, adaptive=True, boost=3.0),
         HDPLDA(4, epsilon=3.0, max_iter=15, privacy_unit="document"),
+        PrivateSVILDA(4, epsilon=3.0, max_iter=15, subsampling_ratio=1.0),
+        PrivateSVILDA(4, epsilon=3.0, max_iter=15, subsampling_ratio=0.5),
+        PrivateSVILDA(4, epsilon=3.0, max_iter=15, subsampling_ratio=1.0, max_doc_tokens=8),
     ],
     ids=repr,
 )

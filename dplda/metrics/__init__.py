@@ -1,5 +1,6 @@
 """How good a topic model is: functions of a released table and of documents one may look at."""
 
+from dplda.metrics._bound import perplexity_bound
 from dplda.metrics._perplexity import (
     held_out_log_likelihood,
     held_out_perplexity,
@@ -10,6 +11,7 @@ from dplda.metrics._perplexity import (
 __all__ = [
     "held_out_log_likelihood",
     "held_out_perplexity",
+    "perplexity_bound",
     "split_documents",
     "unigram_perplexity",
 ]

@@ -25,6 +25,7 @@ from dplda.privacy._events import (
 from dplda.privacy._guarantee import Guarantee
 from dplda.privacy._ledger import Entry, Ledger
 from dplda.privacy._mechanisms import DiscreteGaussian, FlooredLaplace, NoNoise
+from dplda.privacy._vips import VipsCalibration, vips_calibration
 
 __all__ = [
     "BoundedRange",
@@ -45,6 +46,7 @@ __all__ = [
     "RandomizedResponse",
     "Repeated",
     "SeededNoiseWarning",
+    "VipsCalibration",
     "ZeroConcentrated",
     "calibrate",
     "delta_charge",
@@ -53,4 +55,5 @@ __all__ = [
     "inherent_epsilon",
     "is_chargeable",
     "subsampled_rdp",
+    "vips_calibration",
 ]

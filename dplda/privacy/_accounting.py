@@ -31,17 +31,25 @@ _CHARGEABLE_SHARE = 1e-3
 # A price against its target as a function of the logarithm of the noise: positive where the
 # noise is too small, and falling.
 Excess: TypeAlias = Callable[[float], float]
+# A valid epsilon of grouped events at a delta.
+Method: TypeAlias = Callable[[Groups, float], float]
+ACCOUNTANTS = ("pld", "rdp")
 _LARGEST, _SMALLEST, _OCTAVE = math.log(1e9), math.log(1e-6), math.log(2.0)
 
 
 def epsilon_of(
-    events: Event | Iterable[Event], delta: float, *, total_variation: float = 0.0
+    events: Event | Iterable[Event],
+    delta: float,
+    *,
+    total_variation: float = 0.0,
+    accountant: str = "pld",
 ) -> float:
     """Epsilon at which the adaptive composition of the events is (epsilon, delta)-DP.
 
-    The smallest of what is valid: the sum of pure epsilons, Renyi divergences (also for
-    bounded-range and zCDP events), privacy loss distributions on a grid, and the exact
-    closed form for Gaussian events without sampling. Every method bounds epsilon from above.
+    With ``accountant="pld"`` the smallest of what is valid: the sum of pure epsilons, Renyi
+    divergences (also for bounded-range and zCDP events), privacy loss distributions on a grid,
+    and the exact closed form for Gaussian events without sampling. Every method bounds epsilon
+    from above.
 
     Parameters
     ----------
@@ -54,6 +62,9 @@ def epsilon_of(
         is taken out of delta, ``delta - (1 + exp(epsilon)) * total_variation``, if that is at
         most a thousandth of delta (`is_chargeable`), and is left out otherwise: the result is
         then the epsilon of the ideal mechanism.
+    accountant : {"pld", "rdp"}, default="pld"
+        "rdp" takes Renyi divergences alone: valid as well, as a rule larger, and what many other
+        libraries report.
 
     Returns
     -------
@@ -62,19 +73,25 @@ def epsilon_of(
     """
     _check_probability("delta", delta)
     _check_probability("total_variation", total_variation)
-    return _charged_epsilon(grouped(events), float(delta), total_variation)
+    return _charged_epsilon(grouped(events), float(delta), total_variation, _method(accountant))
 
 
-def _charged_epsilon(groups: Groups, delta: float, total_variation: float) -> float:
+def _method(accountant: str) -> Method:
+    if accountant not in ACCOUNTANTS:
+        raise ValueError(f"accountant must be one of {ACCOUNTANTS}, got {accountant!r}")
+    return _epsilon if accountant == "pld" else composition.renyi_epsilon
+
+
+def _charged_epsilon(groups: Groups, delta: float, total_variation: float, method: Method) -> float:
     """Smallest power-of-two margin on the charge for which the result pays its own charge."""
-    epsilon, charge = _epsilon(groups, delta), 0.0
+    epsilon, charge = method(groups, delta), 0.0
     if not is_chargeable(total_variation, epsilon, delta):
         return epsilon
     while delta_charge(total_variation, epsilon) > charge:
         charge = 2.0 * delta_charge(total_variation, epsilon)
         if charge >= delta:
             return math.inf
-        epsilon = _epsilon(groups, min(delta - charge, math.nextafter(delta, 0.0)))
+        epsilon = method(groups, min(delta - charge, math.nextafter(delta, 0.0)))
     return epsilon
 
 
@@ -84,6 +101,8 @@ def _epsilon(groups: Groups, delta: float, finest_grid: float = FINE_INTERVAL) -
     if known in (0.0, math.inf) or delta == 0.0 or composition.all_gaussian(groups):
         return known
     on_grid = composition.loss_distribution_epsilon(groups, delta, known, finest_grid)
+    if on_grid == math.inf:  # some event has no such distribution
+        on_grid = composition.renyi_epsilon(groups, delta)
     return min(known, on_grid)
 
 
@@ -93,7 +112,7 @@ def _quick_epsilon(groups: Groups, delta: float) -> float:
     return min(
         composition.pure_epsilon(groups),
         composition.gaussian_epsilon(groups, delta),
-        composition.renyi_epsilon(groups, delta),
+        composition.quick_renyi_epsilon(groups, delta),
     )
 
 
@@ -168,6 +187,7 @@ def calibrate(
     delta: float,
     *,
     total_variation: float = 0.0,
+    accountant: str = "pld",
 ) -> float:
     """Find the smallest noise multiplier that meets (epsilon, delta).
 
@@ -179,6 +199,8 @@ def calibrate(
     epsilon, delta : float
         The target, both positive.
     total_variation : float, default=0.0
+        As in `epsilon_of`.
+    accountant : {"pld", "rdp"}, default="pld"
         As in `epsilon_of`.
 
     Returns
@@ -201,8 +223,13 @@ def calibrate(
 
         return excess
 
-    exact = excess_of(lambda groups: _charged_epsilon(groups, float(delta), total_variation))
-    if composition.all_gaussian(grouped(make_events(1.0))):
+    method = _method(accountant)
+    exact = excess_of(
+        lambda groups: _charged_epsilon(groups, float(delta), total_variation, method)
+    )
+    if accountant == "rdp":
+        start, step = _least(exact, 0.0, step=_OCTAVE, tolerance=1e-3), 5e-5
+    elif composition.all_gaussian(grouped(make_events(1.0))):
         closed = excess_of(lambda groups: epsilon / mu * composition.gaussian_mu_of(groups))
         start, step = _least(closed, 0.0, step=_OCTAVE, tolerance=1e-9), 5e-8
     else:

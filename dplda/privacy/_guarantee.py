@@ -55,6 +55,8 @@ class Guarantee:
         What epsilon was computed from.
     total_variation : float
         Distance between the noise that ran and the noise of the theorem.
+    accountant : str
+        How the events were composed: "pld" or "rdp", as in `epsilon_of`.
 
     Raises
     ------
@@ -74,6 +76,7 @@ class Guarantee:
     assumptions: tuple[str, ...] = ()
     events: tuple[Event, ...] = ()
     total_variation: float = 0.0
+    accountant: str = "pld"
 
     def __post_init__(self) -> None:
         for name in ("epsilon", "delta", "sensitivity", "total_variation"):
@@ -92,7 +95,12 @@ class Guarantee:
 
     def epsilon_at(self, delta: float) -> float:
         """Epsilon of the same events at another delta in [0, 1)."""
-        return epsilon_of(self.events, delta, total_variation=self.total_variation)
+        return epsilon_of(
+            self.events,
+            delta,
+            total_variation=self.total_variation,
+            accountant=self.accountant,
+        )
 
     def __repr__(self) -> str:
         seeded = ", seeded" if self.seeded else ""

@@ -1,0 +1,74 @@
+"""The E-step of variational Bayes: Dirichlet posteriors of documents' topic weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.special import psi
+
+from dplda._fold_in import over_rows, pad
+from dplda.kernels import _e_step
+
+# scikit-learn's stopping rule for a document: at most so many steps, or until the mean change of
+# its Dirichlet parameters falls below.
+MAX_STEPS = 100
+TOLERANCE = 1e-3
+
+
+def exp_dirichlet_expectation(table: np.ndarray, dtype: Any) -> np.ndarray:
+    """exp(E[log beta]) for topics with Dirichlet parameters `table` (n_words, n_components).
+
+    Returns
+    -------
+    ndarray of shape (n_words, padded)
+        Columns sum to less than 1; the padding is zero.
+    """
+    return pad(np.exp(psi(table) - psi(table.sum(axis=0))), dtype)
+
+
+def e_step(
+    X: sp.csr_array,
+    exp_topic_word: np.ndarray,
+    *,
+    n_components: int,
+    doc_topic_prior: float,
+    n_jobs: int | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Variational posterior of every document's topic weights.
+
+    Parameters
+    ----------
+    X : csr_array of shape (n_docs, n_words)
+        Counts, in the type of `exp_topic_word`.
+    exp_topic_word : ndarray of shape (n_words, padded), float32 or float64
+        exp(E[log beta]), padding zero.
+    n_components : int
+        Topics without the padding.
+    doc_topic_prior : float
+        Dirichlet parameter of the topic weights.
+    n_jobs : int or None
+        Threads; never changes the result.
+
+    Returns
+    -------
+    gamma : ndarray of shape (n_docs, padded)
+        Dirichlet parameters.
+    exp_doc_topic : ndarray of shape (n_docs, padded)
+        exp(E[log theta]), padding zero.
+    """
+    dtype, padded = exp_topic_word.dtype, exp_topic_word.shape[1]
+    gamma = np.ones((X.shape[0], padded), dtype)
+    exp_doc_topic = np.zeros_like(gamma)
+    longest = int(np.diff(X.indptr).max(initial=0))
+    n_scratch = _e_step.scratch_size(longest, n_components)
+
+    def kernel(piece: np.ndarray) -> None:
+        _e_step.e_step(
+            X.indptr, X.indices, X.data, piece, exp_topic_word, doc_topic_prior, n_components,
+            MAX_STEPS, TOLERANCE, gamma, exp_doc_topic, np.empty(n_scratch, dtype),
+        )  # fmt: skip
+
+    over_rows(kernel, np.arange(X.shape[0], dtype=np.int64), n_jobs)
+    return gamma, exp_doc_topic

@@ -1,0 +1,77 @@
+"""The E-step of variational LDA: documents' Dirichlet parameters under a fixed table.
+
+The updates are those of scikit-learn's LatentDirichletAllocation. Documents are rows of a CSR
+matrix, tables are (n_words, padded) with the padding (to a multiple of 8 topics) zero. Rows do not
+depend on each other, so callers may split them over threads. The loops are in ``_e_step.h``.
+"""
+
+from cython cimport floating
+from libc.stdint cimport int32_t, int64_t
+
+cdef extern from *:
+    """
+    #define REAL float
+    #include "_e_step.h"
+    #undef REAL
+    #define REAL double
+    #include "_e_step.h"
+    #undef REAL
+    """
+    enum:
+        WORDS "DPLDA_WORDS"
+        LANES "DPLDA_LANES"
+    void e_step_float "dplda_e_step_float"(
+        const int32_t* word, const float* count, Py_ssize_t n_words, const float* table,
+        Py_ssize_t stride, float prior, Py_ssize_t n_components, Py_ssize_t max_iter, double tol,
+        float* gamma, float* exp_doc_topic, float* scratch) noexcept nogil
+    void e_step_double "dplda_e_step_double"(
+        const int32_t* word, const double* count, Py_ssize_t n_words, const double* table,
+        Py_ssize_t stride, double prior, Py_ssize_t n_components, Py_ssize_t max_iter, double tol,
+        double* gamma, double* exp_doc_topic, double* scratch) noexcept nogil
+
+
+def scratch_size(Py_ssize_t longest, Py_ssize_t n_components):
+    """Elements of scratch for documents of at most `longest` different words."""
+    cdef Py_ssize_t padded = (n_components + 7) // 8 * 8
+    cdef Py_ssize_t words = (longest + WORDS - 1) // WORDS * WORDS
+    return words * (n_components + 1) + padded * (LANES + 3) + 64 // sizeof(float)
+
+
+def e_step(
+    const int32_t[::1] indptr,               # in: CSR of the documents
+    const int32_t[::1] indices,              # in
+    const floating[::1] data,                # in: counts
+    const int64_t[::1] rows,                 # in: the documents to work on
+    const floating[:, ::1] exp_topic_word,   # in: (n_words, padded) exp(E[log beta])
+    double prior,                            # in: doc_topic_prior
+    Py_ssize_t n_components,
+    Py_ssize_t max_iter,
+    double tol,                              # in: stop below this mean absolute change of gamma
+    floating[:, ::1] gamma,                  # in/out: (n_docs, padded) Dirichlet parameters
+    floating[:, ::1] exp_doc_topic,          # out: (n_docs, padded) exp(E[log theta])
+    floating[::1] scratch,                   # scratch: (scratch_size(...),)
+):
+    """Iterate gamma = prior + expected topic counts, each document from its row of `gamma`.
+
+    `exp_doc_topic` belongs to the last `gamma`; a weight below 2**-63 (double: 2**-126) is 0.
+    """
+    cdef Py_ssize_t r, d, begin, n, longest = 0, padded = exp_topic_word.shape[1]
+    for r in range(rows.shape[0]):
+        longest = max(longest, indptr[rows[r] + 1] - indptr[rows[r]])
+    if scratch.shape[0] < scratch_size(longest, n_components):
+        raise ValueError("scratch is smaller than scratch_size(longest document, n_components)")
+    with nogil:
+        for r in range(rows.shape[0]):
+            d = rows[r]
+            begin = indptr[d]
+            n = indptr[d + 1] - begin
+            if floating is float:
+                e_step_float(
+                    &indices[0] + begin, &data[0] + begin, n, &exp_topic_word[0, 0], padded,
+                    <float>prior, n_components, max_iter, tol, &gamma[d, 0], &exp_doc_topic[d, 0],
+                    &scratch[0])
+            else:
+                e_step_double(
+                    &indices[0] + begin, &data[0] + begin, n, &exp_topic_word[0, 0], padded,
+                    prior, n_components, max_iter, tol, &gamma[d, 0], &exp_doc_topic[d, 0],
+                    &scratch[0])

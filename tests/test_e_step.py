@@ -1,0 +1,234 @@
+"""E-step: equal to a plain twin bit for bit, and to scikit-learn up to rounding."""
+
+import numpy as np
+import pytest
+import reference
+import scipy.sparse as sp
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.special import psi
+from sklearn.decomposition._lda import _update_doc_distribution
+
+from dplda._fold_in import pad
+from dplda.kernels import _e_step, _variational
+
+SIZES = [1, 5, 20, 37]
+DTYPES = [np.float32, np.float64]
+N_DOCS, N_WORDS = 12, 150
+
+
+def random_counts(dtype, seed=0, scale=9):
+    """Documents of some to most of the words; the second and the last are empty."""
+    rng = np.random.default_rng(seed)
+    X = rng.integers(1, scale, (N_DOCS, N_WORDS))
+    X *= rng.random(X.shape) < rng.uniform(0.05, 0.9, (N_DOCS, 1))
+    X[[1, -1]] = 0
+    X = sp.csr_matrix(X, dtype=dtype)
+    X.indptr, X.indices = X.indptr.astype(np.int32), X.indices.astype(np.int32)
+    return X
+
+
+def random_table(n_components, dtype, seed=0):
+    """exp(E[log beta]) of invented topics, (n_words, padded)."""
+    rng = np.random.default_rng(seed)
+    table = 0.1 + rng.gamma(0.2, 20, (N_WORDS, n_components))
+    return pad(np.exp(psi(table) - psi(table.sum(axis=0))), dtype)
+
+
+def e_step(X, rows, table, prior, n_components, max_iter=100, tol=1e-3, gamma=None):
+    """The kernel, as its twin; from ones unless told."""
+    gamma = pad(np.ones((X.shape[0], n_components)), table.dtype) if gamma is None else gamma.copy()
+    exp_doc_topic = np.full_like(gamma, -1)
+    size = _e_step.scratch_size(np.diff(X.indptr).max(initial=0), n_components)
+    _e_step.e_step(
+        X.indptr, X.indices, X.data, np.array(rows, np.int64), table, prior, n_components,
+        max_iter, tol, gamma, exp_doc_topic, np.full(size, np.nan, table.dtype),
+    )  # fmt: skip
+    return gamma, exp_doc_topic
+
+
+def scikit_learn(X, table, prior, n_components, max_iter=100, tol=1e-3):
+    """Dirichlet parameters and expected counts (n_words, n_components), in double precision."""
+    topics = np.ascontiguousarray(table[:, :n_components].T, float)
+    X = sp.csr_matrix(X, dtype=float)
+    gamma, counts = _update_doc_distribution(X, topics, prior, max_iter, tol, True, None)
+    return gamma, (counts * topics).T
+
+
+def weights_of(gamma):
+    gamma = gamma.astype(float)
+    return np.exp(psi(gamma) - psi(gamma.sum(axis=1, keepdims=True)))
+
+
+# ---------------------------------------------------------------- twin
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n_components", SIZES)
+@pytest.mark.parametrize(("max_iter", "tol"), [(0, 0.0), (1, 0.0), (7, 0.0), (100, 1e-3)])
+@pytest.mark.parametrize("prior", [0.01, 0.3])
+def test_equals_its_twin(dtype, n_components, max_iter, tol, prior):
+    X, table = random_counts(dtype), random_table(n_components, dtype)
+    start = pad(np.random.default_rng(1).gamma(0.5, 1.0, (N_DOCS, n_components)) + 1e-3, dtype)
+    arguments = X, range(N_DOCS), table, prior, n_components, max_iter, tol, start
+    for values, expected in zip(e_step(*arguments), reference.e_step(*arguments)):
+        assert_array_equal(values, expected)
+        assert not values[:, n_components:].any()
+
+
+# ---------------------------------------------------------------- scikit-learn
+
+
+@pytest.mark.parametrize("n_components", SIZES)
+@pytest.mark.parametrize("prior", [0.02, 0.5])
+@pytest.mark.parametrize(
+    ("dtype", "rtol"), [(np.float64, 1e-5), (np.float32, 2e-4)], ids=["double", "single"]
+)
+def test_equals_scikit_learn(n_components, prior, dtype, rtol):
+    """Its digamma is good to 3e-9, and documents that converge slowly multiply that."""
+    X, table = random_counts(dtype), random_table(n_components, dtype)
+    gamma, weights = e_step(X, range(N_DOCS), table, prior, n_components)
+    expected, _ = scikit_learn(X, table, prior, n_components)
+    assert_allclose(gamma[:, :n_components], expected, rtol=rtol, atol=rtol)
+    assert_allclose(
+        weights[:, :n_components], weights_of(gamma[:, :n_components]), rtol=1e-4, atol=1e-18
+    )
+
+
+@pytest.mark.parametrize("max_iter", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("dtype", "rtol"), [(np.float64, 1e-7), (np.float32, 2e-5)], ids=["double", "single"]
+)
+def test_each_step_is_scikit_learns(max_iter, dtype, rtol):
+    for n_components in SIZES:
+        X, table = random_counts(dtype), random_table(n_components, dtype)
+        gamma, _ = e_step(X, range(N_DOCS), table, 0.1, n_components, max_iter, 0.0)
+        expected, _ = scikit_learn(X, table, 0.1, n_components, max_iter, 0.0)
+        assert_allclose(gamma[:, :n_components], expected, rtol=rtol)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n_components", [5, 37])
+def test_expected_counts_are_scikit_learns(dtype, n_components):
+    X, table = random_counts(dtype), random_table(n_components, dtype)
+    rows = np.arange(N_DOCS)
+    _, weights = e_step(X, rows, table, 0.1, n_components)
+    norm, single = 1 + np.sqrt(X.multiply(X).sum(axis=1).max()), table.astype(np.float32)
+    total = np.zeros(table.shape, np.int64)
+    size = N_WORDS * table.shape[1]
+    _variational.add_contributions(
+        X.indptr, X.indices, X.data.astype(np.float32), rows, weights.astype(np.float32), single,
+        np.zeros_like(single), np.ones(N_WORDS, np.float32), np.ones(N_DOCS), norm, 2**30, total,
+        np.empty(size, np.float32), np.empty(size, np.int32),
+    )  # fmt: skip
+    _, expected = scikit_learn(X, table, 0.1, n_components)
+    difference = np.abs(total[:, :n_components] * (norm / 2**30) - expected)
+    assert difference.sum() < 1e-4 * expected.sum()
+    assert difference.max() < 1e-4 * expected.max()
+
+
+# ---------------------------------------------------------------- exp(digamma)
+
+
+def worst_digits(weights, gamma):
+    """Largest relative error in units of eps (1 + 1 / x): digamma(x) is about -1 / x near 0."""
+    expected = weights_of(gamma)
+    unit = np.finfo(gamma.dtype).eps * (1 + 1 / gamma.astype(float))
+    return np.max(np.abs(weights - expected) / (unit * expected + 2e-19))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("total", [1e-3, 1.0, 7.99, 8.0, 50.0, 1e4, 1e7])
+def test_exponential_of_digamma(dtype, total):
+    """The weights of given parameters, without a step; in double, SciPy has a part in the error."""
+    x = np.append(np.geomspace(1e-3, 1e7, 5000), [7.9999995, 8, 8.0000005])
+    gamma = np.array([x, np.maximum(total, x)]).T.astype(dtype)
+    X = sp.csr_matrix((len(x), N_WORDS), dtype=dtype)
+    start = pad(gamma, dtype)
+    _, weights = e_step(X, range(len(x)), random_table(2, dtype), 0.1, 2, max_iter=0, gamma=start)
+    assert worst_digits(weights[:, :2], gamma) < (8 if dtype is np.float32 else 40)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_empty_documents_show_the_prior(dtype):
+    X = sp.csr_matrix((1, N_WORDS), dtype=dtype)
+    for prior in np.geomspace(1e-3, 1e7, 300).astype(dtype):
+        for n_components in (1, 5):
+            gamma, weights = e_step(X, [0], random_table(n_components, dtype), prior, n_components)
+            assert (gamma[0, :n_components] == prior).all()
+            gamma, weights = gamma[:, :n_components], weights[:, :n_components]
+            assert worst_digits(weights, gamma) < (8 if dtype is np.float32 else 40)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_weights_of_extreme_parameters_are_numbers(dtype):
+    sizes = np.array([1e-38, 1e-30, 1e-12, 1e-3, 0.1, 7.9999995, 8, 1e12, 1e30, 1e37], dtype)
+    start = np.array(np.meshgrid(sizes, sizes)).reshape(2, -1).T
+    X = sp.csr_matrix((len(start), N_WORDS), dtype=dtype)
+    _, weights = e_step(
+        X, range(len(start)), random_table(2, dtype), 0.1, 2, max_iter=0, gamma=pad(start, dtype)
+    )
+    assert (weights >= 0).all()
+    assert (weights <= 1 + 1e-6).all()
+
+
+# ---------------------------------------------------------------- documents
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_documents_are_independent(dtype):
+    X, table = random_counts(dtype), random_table(20, dtype)
+    start = pad(np.ones((N_DOCS, 20)), dtype)
+    whole = e_step(X, range(N_DOCS), table, 0.05, 20)
+    for rows in ([3], [7, 0, 11], [], [1, 2, 4, 5, 6, 8, 9, 10]):
+        others = np.setdiff1d(np.arange(N_DOCS), rows)
+        gamma, weights = e_step(X, rows, table, 0.05, 20)
+        assert_array_equal(gamma[rows], whole[0][rows])
+        assert_array_equal(weights[rows], whole[1][rows])
+        assert_array_equal(gamma[others], start[others])
+        assert (weights[others] == -1).all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_topics_below_the_prior_come_back(dtype):
+    """A start may give a topic no weight at all; the first step forgets it."""
+    X, table = random_counts(dtype), random_table(5, dtype)
+    start = pad(np.ones((N_DOCS, 5)), dtype)
+    start[:, 2] = 1e-3
+    gamma, weights = e_step(X, range(N_DOCS), table, 0.5, 5, 1, 0.0, start)
+    assert (gamma[:, 2] == dtype(0.5)).all()
+    assert (weights[:, 2] > 0).all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_count_of_zero_is_no_word(dtype):
+    X, table = random_counts(dtype), random_table(5, dtype)
+    Y = sp.csr_matrix(X.toarray() + 1)
+    Y.indptr, Y.indices = Y.indptr.astype(np.int32), Y.indices.astype(np.int32)
+    Y.data -= 1
+    for values, expected in zip(
+        e_step(Y, range(N_DOCS), table, 0.1, 5), e_step(X, range(N_DOCS), table, 0.1, 5)
+    ):
+        assert_allclose(values, expected, rtol=1e-3, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_large_counts_and_words_of_no_topic(dtype):
+    X, table = random_counts(dtype, scale=10**6), random_table(20, dtype)
+    table[::3] = 0
+    table[1::9] = np.finfo(dtype).tiny / 8
+    gamma, weights = e_step(X, range(N_DOCS), table, 0.01, 20)
+    expected, _ = scikit_learn(X, table, 0.01, 20)
+    known = table.any(axis=1) & (table[:, 0] > 1e-30)
+    assert np.isfinite(gamma).all()
+    assert np.isfinite(weights).all()
+    assert_allclose(gamma.sum(axis=1), X[:, known].sum(axis=1).A1 + 0.2, rtol=1e-4)
+    if dtype is np.float64:
+        assert_allclose(gamma[:, :20], expected, rtol=1e-6)
+
+
+def test_scratch_that_is_too_small_is_refused():
+    X, table = random_counts(np.float32), random_table(5, np.float32)
+    gamma = pad(np.ones((N_DOCS, 5)))
+    arguments = X.indptr, X.indices, X.data, np.arange(N_DOCS), table, 0.1, 5, 1, 0.0, gamma
+    with pytest.raises(ValueError, match="scratch_size"):
+        _e_step.e_step(*arguments, gamma.copy(), np.empty(32, np.float32))

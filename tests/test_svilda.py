@@ -1,0 +1,316 @@
+"""Private stochastic variational inference: E-step, averages, minibatches, bound, account."""
+
+import copy
+import math
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.special import gammaln, psi
+from scipy.stats import binomtest
+from sklearn.decomposition import LatentDirichletAllocation
+from sklearn.feature_extraction.text import CountVectorizer
+
+import dplda._svilda as module
+from dplda import PrivateSVILDA, SubLDA
+from dplda._centered import Documents, Released
+from dplda._streams import Streams
+from dplda.datasets import (
+    load_docstrings,
+    load_public_vocabulary,
+    load_uci_bow,
+    make_topic_corpus,
+)
+from dplda.metrics import held_out_perplexity, perplexity_bound, unigram_perplexity
+from dplda.privacy import PoissonSampled, Repeated, SeededNoiseWarning, epsilon_of
+
+K = 4
+MADE = make_topic_corpus(400, 50, K, doc_length=40, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    return MADE.data
+
+
+def seeded(model, X):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SeededNoiseWarning)
+        return model.set_params(random_state=0).fit(X)
+
+
+# ---- account ------------------------------------------------------------------------------
+
+
+def test_epsilon_is_that_of_sampled_gaussians_and_two_totals(corpus):
+    model = PrivateSVILDA(K, noise_multiplier=2.0, subsampling_ratio=0.1, max_iter=100, delta=1e-5)
+    model.fit(corpus)
+    events = model.privacy_.events
+    rounds = PoissonSampled(0.1, events[2].event)
+    assert events[2:] == (rounds,) * 100
+    alone = epsilon_of(Repeated(rounds, 100), 1e-5)
+    assert alone == pytest.approx(2.3374, abs=2e-4)
+    assert model.epsilon_ >= epsilon_of(events, 1e-5)
+    assert alone < model.epsilon_ < 1.3 * alone
+
+
+def test_renyi_accounting_needs_more_noise_and_reports_more(corpus):
+    settings = {"delta": 1e-5, "subsampling_ratio": 0.1, "max_iter": 50}
+    pld = PrivateSVILDA(K, epsilon=2.0, **settings).fit(corpus)
+    rdp = PrivateSVILDA(K, epsilon=2.0, accountant="rdp", **settings).fit(corpus)
+    assert rdp.noise_multiplier_ > 1.02 * pld.noise_multiplier_
+    assert 1.99 < pld.epsilon_ <= 2.0
+    assert 1.99 < rdp.epsilon_ <= 2.0
+    assert epsilon_of(rdp.privacy_.events, 1e-5) < 1.97
+    at = epsilon_of(
+        rdp.privacy_.events,
+        1e-7,
+        accountant="rdp",
+        total_variation=rdp.privacy_.total_variation,
+    )
+    assert rdp.get_epsilon(1e-7) == at
+
+
+def test_partial_fit_is_a_round_a_call_and_composes(corpus):
+    model = PrivateSVILDA(K, noise_multiplier=2.0, subsampling_ratio=0.5, max_iter=5)
+    spent = []
+    for _ in range(5):
+        spent.append(model.partial_fit(corpus).epsilon_)
+    assert model.n_iter_ == 5
+    assert spent == sorted(spent)
+    whole = PrivateSVILDA(K, noise_multiplier=2.0, subsampling_ratio=0.5, max_iter=5).fit(corpus)
+    assert model.epsilon_ == pytest.approx(whole.epsilon_)
+    assert model.privacy_.events == whole.privacy_.events
+    assert model.partial_fit(corpus[:100]).epsilon_ > spent[-1]  # other rows, one more round
+
+
+def test_nothing_released_depends_on_the_number_of_documents(corpus):
+    """Empty documents change n, and the size of every minibatch, but no contribution."""
+    padded = sp.vstack([corpus, sp.csr_array((100, corpus.shape[1]))], format="csr")
+    for ratio in (0.3, 1.0):
+        model = PrivateSVILDA(K, epsilon=3.0, subsampling_ratio=ratio, max_iter=4)
+        one = seeded(model, corpus).components_
+        np.testing.assert_array_equal(one, seeded(model, padded).components_)
+
+
+# ---- rounds -------------------------------------------------------------------------------
+
+
+def start(totals, seed=0):
+    streams = Streams.from_random_state(seed)
+    totals = np.asarray(totals, float).ravel()
+    return Released.start(totals, np.ones(len(totals)), K, streams)
+
+
+def test_rates_decay_from_the_first_table():
+    model = PrivateSVILDA(K, learning_decay=0.6, learning_offset=3.0)
+    released = start(np.ones(50))
+    average = released.table.copy()
+    released.estimate = lambda table, scale, last=False: np.full_like(table, 2.0)
+    for t in range(1, 8):
+        rate = module._rate(model, t, False)
+        assert rate == pytest.approx((3 + t) ** -0.6)
+        noisy = np.random.default_rng(t).normal(size=(50, K))
+        table = released.totals[:, None] * released.topic_shares()
+        table = table + noisy - noisy.mean(axis=1, keepdims=True)
+        released.add(noisy, 1.0, rate, prior=0.0)
+        average = (1 - rate) * average + rate * table
+    np.testing.assert_allclose(released.average, average)
+
+
+def test_the_average_is_signed(corpus):
+    model = seeded(PrivateSVILDA(K, epsilon=0.5, max_iter=10), corpus)
+    assert (model._released.average < 0).any()
+    assert (model.components_ > 0).all()
+
+
+def test_a_round_starts_every_document_afresh(corpus):
+    documents = Documents.of(corpus, K, None)
+    released = start(corpus.sum(axis=0))
+    model = PrivateSVILDA(K, epsilon=1.0)
+    rows = np.arange(0, 400, 2)
+    module._infer(model, documents, released, rows)
+    first = documents.theta.copy()
+    documents.theta[rows] = 1e-3
+    factor = module._infer(model, documents, released, rows)
+    np.testing.assert_array_equal(documents.theta, first)
+    assert (documents.theta[1, :K] == np.float32(1 / K)).all()  # not in rows: untouched
+    assert factor.shape == (50, 8)
+
+
+def test_without_noise_topics_are_dirichlet_posteriors(corpus):
+    released = start(corpus.sum(axis=0))
+    factor, power = module._word_factor(PrivateSVILDA(K, epsilon=math.inf), released)
+    expected = np.exp(psi(released.table) - psi(released.table.sum(axis=0)))
+    np.testing.assert_allclose(factor[:, :K], expected, rtol=1e-6)
+    assert power == 1.0
+    factor, power = module._word_factor(PrivateSVILDA(K, epsilon=1.0), released)
+    np.testing.assert_allclose(factor[:, :K].sum(axis=0), 1, rtol=1e-5)
+    assert power == pytest.approx(0.3)
+
+
+def test_an_interrupted_round_changes_nothing(corpus, monkeypatch):
+    model = seeded(PrivateSVILDA(K, epsilon=3.0, max_iter=3), corpus)
+    before = copy.deepcopy(model.__dict__)
+
+    def fail(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "_infer", fail)
+    with pytest.raises(KeyboardInterrupt), pytest.warns(SeededNoiseWarning):
+        model.partial_fit(corpus)
+    np.testing.assert_array_equal(model.components_, before["components_"])
+    assert model.epsilon_ == before["epsilon_"]
+
+
+# ---- documents of limited length ----------------------------------------------------------
+
+
+def shortened(X, n_tokens, seed=0):
+    model = PrivateSVILDA(K, epsilon=1.0, max_doc_tokens=n_tokens)
+    return model._shorten(sp.csr_array(X), Streams.from_random_state(seed))
+
+
+def test_long_documents_are_cut_to_random_tokens():
+    X = np.array([[5.0, 0, 1, 0], [30, 60, 0, 30], [0, 0, 0, 0], [0, 0, 9, 0]])
+    cut = shortened(X, 8).toarray()
+    np.testing.assert_array_equal(cut[[0, 2]], X[[0, 2]])
+    np.testing.assert_array_equal(cut.sum(axis=1), [6, 8, 0, 8])
+    assert (cut <= X).all()
+    np.testing.assert_array_equal(shortened(X, 8).toarray(), cut)
+    assert not np.array_equal(shortened(X, 8, seed=1).toarray(), cut)
+    assert shortened(X, 120) is not None
+    np.testing.assert_array_equal(shortened(X, 120).toarray(), X)
+
+
+def test_every_token_is_as_likely_to_stay():
+    X = np.tile([30.0, 60, 0, 30], (3000, 1))
+    kept = shortened(X, 8).toarray().sum(axis=0)
+    for word, share in ((0, 0.25), (1, 0.5), (3, 0.25)):
+        assert binomtest(int(kept[word]), 24000, share).pvalue > 1e-4  # conservative: no repeats
+
+
+# ---- bound --------------------------------------------------------------------------------
+
+
+def test_bound_is_scikit_learns_without_its_topic_term(corpus):
+    X = sp.csr_matrix(corpus)  # scikit-learn's bound takes no sparse arrays
+    lda = LatentDirichletAllocation(K, max_iter=5, learning_method="batch", random_state=0)
+    lda.set_params(doc_topic_prior=0.1, topic_word_prior=0.01).fit(X)
+    table = lda.components_
+    whole = -np.log(lda.perplexity(X)) * X.sum()
+    expected_log = psi(table) - psi(table.sum(axis=1, keepdims=True))
+    topics = ((0.01 - table) * expected_log + gammaln(table) - gammaln(0.01)).sum()
+    topics += (gammaln(0.01 * 50) - gammaln(table.sum(axis=1))).sum()
+    ours = perplexity_bound(table, corpus, doc_topic_prior=0.1)
+    assert ours == pytest.approx(np.exp(-(whole - topics) / X.sum()), rel=1e-6)
+
+
+def test_bound_bounds_the_perplexity_of_a_document_with_one_topic():
+    """With one topic nothing is uncertain but the topic: the bound is E[log beta] exactly."""
+    table = np.array([[30.0, 50, 20]])
+    X = np.array([[1, 2, 0], [0, 0, 3]])
+    expected_log = psi(table[0]) - psi(100)
+    assert perplexity_bound(table, X) == pytest.approx(np.exp(-(X @ expected_log).sum() / 6))
+    assert perplexity_bound(table, X) > np.exp(-(X @ np.log(table[0] / 100)).sum() / 6)
+
+
+def test_bound_as_a_method(corpus):
+    model = seeded(PrivateSVILDA(K, epsilon=8.0, max_iter=20), corpus)
+    bound = model.perplexity_bound(corpus)
+    assert bound == perplexity_bound(model.components_, corpus)
+    assert bound > model.perplexity(corpus, completion=False)
+    assert model.set_params(n_jobs=2).perplexity_bound(corpus) == bound
+    with pytest.raises(ValueError, match="50 features as input"):
+        model.perplexity_bound(np.ones((2, 3)))
+
+
+@pytest.mark.parametrize(
+    ("components", "X", "prior", "message"),
+    [
+        (np.zeros((2, 3)), np.ones((1, 3)), 0.1, "no topic empty"),
+        ([[1.0, 0, 1], [1, 1, 1]], np.ones((1, 3)), 0.1, "above 0 in every cell"),
+        (np.ones((2, 3)), np.zeros((1, 3)), 0.1, "no words to score"),
+        (np.ones((2, 3)), np.ones((1, 4)), 0.1, "X has 4 words and components has 3"),
+        (np.ones((2, 3)), np.ones((1, 3)), 0.0, "doc_topic_prior must be above 0"),
+    ],
+)
+def test_bound_checks_its_input(components, X, prior, message):
+    with pytest.raises(ValueError, match=message):
+        perplexity_bound(components, X, doc_topic_prior=prior)
+
+
+# ---- results ------------------------------------------------------------------------------
+
+
+def test_more_epsilon_is_better():
+    made = make_topic_corpus(2000, 50, K, doc_length=40, random_state=1)
+    train, test = made.data[:1800], made.data[1800:]
+    results = [
+        seeded(PrivateSVILDA(K, epsilon=epsilon, delta=1e-5, max_iter=60), train).perplexity(test)
+        for epsilon in (1.0, 8.0, math.inf)
+    ]
+    assert results == sorted(results, reverse=True)
+    assert results[1] < unigram_perplexity(train, test)
+
+
+def split(X):
+    """Documents of at least 20 tokens, every tenth held out."""
+    X = sp.csr_array(X)
+    X = X[np.flatnonzero(X.sum(axis=1) >= 20)]
+    held = np.arange(X.shape[0]) % 10 == 0
+    return sp.csr_array(X[~held]), sp.csr_array(X[held])
+
+
+def frequent(folder, name):
+    """The 2000 words of highest document frequency but for the first ten."""
+    X = load_uci_bow(name, data_home=folder, download_if_missing=False).data
+    order = np.argsort(-(X > 0).sum(axis=0), kind="stable")
+    return split(X[:, order[10:2010]])
+
+
+def online_pair(train, test, n_components, passes):
+    """Held-out perplexity of scikit-learn's online LDA and ours, at equal passes and priors."""
+    peer = LatentDirichletAllocation(
+        n_components,
+        learning_method="online",
+        batch_size=128,
+        max_iter=passes,
+        doc_topic_prior=0.1,
+        topic_word_prior=0.01,
+        random_state=0,
+    ).fit(sp.csr_matrix(train))
+    ratio = 128 / train.shape[0]
+    ours = PrivateSVILDA(
+        n_components,
+        epsilon=math.inf,
+        subsampling_ratio=ratio,
+        max_iter=round(passes / ratio),
+        learning_decay=0.7,
+        learning_offset=10.0,
+        random_state=0,
+    ).fit(train)
+    return held_out_perplexity(peer.components_, test), ours.perplexity(test)
+
+
+@pytest.mark.slow
+def test_online_lda_of_docstrings_is_as_good_as_scikit_learns():
+    X = CountVectorizer(vocabulary=load_public_vocabulary(2000)).transform(load_docstrings().data)
+    theirs, ours = online_pair(*split(X), 20, 10)
+    assert abs(ours / theirs - 1) < 0.02
+
+
+@pytest.mark.slow
+def test_online_lda_of_nips_is_as_good_as_scikit_learns(shared_data):
+    theirs, ours = online_pair(*frequent(shared_data, "nips"), 20, 10)
+    assert abs(ours / theirs - 1) < 0.02
+
+
+@pytest.mark.slow
+def test_utility_is_that_of_document_level_training(shared_data):
+    train, test = frequent(shared_data, "kos")
+    for epsilon in (2.0, 8.0):
+        settings = {"epsilon": epsilon, "delta": 1e-5}
+        ours = seeded(PrivateSVILDA(20, **settings), train).perplexity(test)
+        assert ours < 1.03 * seeded(SubLDA(20, **settings), train).perplexity(test)
