@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sklearn.base import _fit_context
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import Interval, Options, StrOptions
 from sklearn.utils.validation import check_non_negative, validate_data
 
 try:  # scikit-learn 1.9's callbacks, experimental
@@ -17,6 +17,7 @@ except ImportError:
 __all__ = [
     "CallbackSupportMixin",
     "Interval",
+    "Options",
     "StrOptions",
     "_fit_context",
     "check_non_negative",

@@ -36,6 +36,10 @@ class Purpose(enum.IntEnum):
     TOPICS = 3
     NOISE = 4
     ORDER = 5
+    BIT_FLIPS = 6
+    COINS = 7
+    KEPT_WORDS = 8
+    HASH_KEY = 9
 
 
 @dataclass(frozen=True, slots=True)

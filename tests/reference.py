@@ -65,6 +65,33 @@ def collapsed_sweep(word, doc_ptr, topics, counts, totals, alpha, beta, bits):
     return topics, counts, totals
 
 
+def noisy_sweep(word, doc_ptr, topics, counts, totals, word_noise, doc_noise, alpha, beta, bits):
+    """As `collapsed_sweep`, with noise in steps of a power of two: sums are exact in any order."""
+    topics, counts = topics.copy(), counts.copy()
+    n_components, norm = len(totals), beta * len(counts)
+    for d, (begin, end) in enumerate(pairwise(doc_ptr)):
+        assigned = topics[begin:end][topics[begin:end] >= 0]
+        document = doc_noise[d] + np.bincount(assigned, minlength=len(doc_noise[d])).astype(F)
+        for i in range(begin, end):
+            row = counts[word[i]]
+            if topics[i] >= 0:
+                for count in (row, document):
+                    count[topics[i]] -= 1
+            inverse = (1.0 / (noisy_sizes(counts, word_noise) + norm)).astype(F)
+            weight = np.maximum(row.astype(F) + word_noise[word[i]], F(0)) + F(beta)
+            weight *= (np.maximum(document, F(0)) + F(alpha)) * inverse
+            weight[n_components:] = 0
+            topics[i] = pick(weight, bits[i])
+            for count in (row, document):
+                count[topics[i]] += 1
+    return topics, counts, noisy_sizes(counts, word_noise)[:n_components]
+
+
+def noisy_sizes(counts, word_noise):
+    """Sizes of the topics; a negative noisy count is read as zero."""
+    return np.maximum(counts + word_noise.astype(float), 0).sum(axis=0)
+
+
 def collapsed_posterior(documents, n_words, n_components, alpha, beta):
     """Every assignment of topics to the tokens, and its posterior probability."""
     word, doc_ptr = corpus_of(documents)

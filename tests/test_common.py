@@ -3,10 +3,19 @@
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from dplda import HDPLDA, GibbsLDA, PrivateSVILDA, SubLDA
+from dplda import (
+    CDPLDA,
+    HDPLDA,
+    GibbsLDA,
+    PrivateSVILDA,
+    RandomizedResponse,
+    SubLDA,
+)
 
 ESTIMATORS = [
     GibbsLDA(max_iter=5),
+    CDPLDA(epsilon=1.0, max_iter=5),
+    CDPLDA(epsilon=1.0, noise="every", max_iter=5),
     SubLDA(epsilon=1.0, max_iter=5),
     SubLDA(noise_multiplier=2.0, subsampling_ratio=0.5, adaptive=True, max_iter=5),
     SubLDA(epsilon=float("inf"), max_iter=5),
@@ -16,11 +25,15 @@ ESTIMATORS = [
     HDPLDA(epsilon=10.0, max_iter=5),
     HDPLDA(noise="gaussian", noise_multiplier=5.0, count_clip=0.01, max_iter=5),
     HDPLDA(privacy_unit="document", epsilon=1.0, max_iter=5),
+    RandomizedResponse(epsilon=1.0),
+    RandomizedResponse(epsilon=1.0, mechanism="oue", max_doc_words=2),
+    RandomizedResponse(epsilon=float("inf")),
 ]
 
 
 # the suite gives seeds and counts that are not whole
 @pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
+@pytest.mark.filterwarnings("ignore::dplda.privacy.PrivacyLeakWarning")
 @pytest.mark.filterwarnings("ignore:.*not whole:UserWarning")
 @parametrize_with_checks(ESTIMATORS)
 def test_scikit_learn_check(estimator, check):

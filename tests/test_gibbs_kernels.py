@@ -53,6 +53,14 @@ def collapsed(word, doc_ptr, topics, counts, totals, alpha, beta, bits):
     return topics, counts, totals
 
 
+def noisy(word, doc_ptr, topics, counts, totals, *rest):
+    """The kernel on copies, as its twin."""
+    topics, counts, totals = topics.copy(), counts.copy(), totals.copy()
+    scratch = np.full((4, counts.shape[1]), np.nan, np.float32)
+    _gibbs.noisy_sweep(word, doc_ptr, topics, counts, totals, *rest, scratch)
+    return topics, counts, totals
+
+
 def frozen(word, doc_ptr, topics, table, alpha, bits, spare):
     """The kernel on a copy of `topics`, as its twin."""
     topics = topics.copy()
@@ -103,6 +111,32 @@ def test_collapsed_sweep_equals_its_twin(documents, n_components):
     np.add.at(recount, (word, topics), 1)
     assert_array_equal(counts, recount)
     assert_array_equal(totals, recount.sum(axis=0)[:n_components])
+
+
+@pytest.mark.parametrize("n_components", SIZES)
+@pytest.mark.parametrize("scale", [0.0, 0.3, 40.0])
+@pytest.mark.parametrize("documents", DOCUMENTS.values(), ids=DOCUMENTS)
+def test_noisy_sweep_equals_its_twin(documents, scale, n_components):
+    word, doc_ptr = reference.corpus_of(documents)
+    rng = np.random.default_rng(n_components)
+    noise = [
+        pad(np.rint(256 * rng.laplace(0, scale, (n, n_components))) / 256)
+        for n in (N_WORDS, len(documents))
+    ]
+    counts = np.zeros((N_WORDS, reference.padded(n_components)), np.int32)
+    sizes = reference.noisy_sizes(counts, noise[0])[:n_components]
+    state = unassigned(word), counts, sizes
+    plain = unassigned(word), counts, np.zeros(n_components, np.int64)
+    for seed in range(4):
+        rest = 0.1, 0.01, random_words(len(word), seed)
+        expected = reference.noisy_sweep(word, doc_ptr, *state, *noise, *rest)
+        state = noisy(word, doc_ptr, *state, *noise, *rest)
+        for ours, theirs in zip(state, expected):
+            assert_array_equal(ours, theirs)
+        plain = collapsed(word, doc_ptr, *plain, *rest)
+        if scale == 0:
+            for ours, theirs in zip(state, plain):
+                assert_array_equal(ours, theirs)
 
 
 @pytest.mark.parametrize("n_components", SIZES)

@@ -12,6 +12,32 @@ def collapsed_sweep(
     bits: NDArray[np.uint64],
     scratch: NDArray[np.float32],
 ) -> None: ...
+def background_sweep(
+    word: NDArray[np.int32],
+    doc_ptr: NDArray[np.int64],
+    topics: NDArray[np.int32],
+    counts: NDArray[np.int32],
+    totals: NDArray[np.float64],
+    word_prior: NDArray[np.float32],
+    background: NDArray[np.float32],
+    doc_topic_prior: float,
+    doc_scale: float,
+    bits: NDArray[np.uint64],
+    scratch: NDArray[np.float32],
+) -> None: ...
+def noisy_sweep(
+    word: NDArray[np.int32],
+    doc_ptr: NDArray[np.int64],
+    topics: NDArray[np.int32],
+    counts: NDArray[np.int32],
+    totals: NDArray[np.float64],
+    word_noise: NDArray[np.float32],
+    doc_noise: NDArray[np.float32],
+    doc_topic_prior: float,
+    topic_word_prior: float,
+    bits: NDArray[np.uint64],
+    scratch: NDArray[np.float32],
+) -> None: ...
 def frozen_sweep(
     word: NDArray[np.int32],
     doc_ptr: NDArray[np.int64],

@@ -13,7 +13,9 @@ cdef extern from "_wide.h" nogil:
 
 # The weights of a token are added up in 8 strided partial sums ("lanes"), which the compiler turns
 # into vector additions; the draw first picks a lane and then a topic within it.
-cdef Py_ssize_t pick(const float* weight, Py_ssize_t n_components, uint64_t bits) noexcept nogil:
+cdef inline Py_ssize_t pick(
+    const float* weight, Py_ssize_t n_components, uint64_t bits
+) noexcept nogil:
     """The topic that 23 random bits select among `n_components` (padded to 8) weights."""
     cdef float lane[8]
     cdef float below = 0, total = 0, threshold
@@ -96,6 +98,142 @@ def collapsed_sweep(
                 document[new] += 1
                 inverse[new] = <float>(1.0 / (totals[new] + norm))
                 factor[new] = (document[new] + alpha) * inverse[new]
+
+
+def background_sweep(
+    const int32_t[::1] word,             # in: word of each token, grouped by document
+    const int64_t[::1] doc_ptr,          # in: where each document's tokens begin
+    int32_t[::1] topics,                 # in/out: topic of each token, -1 for not yet assigned,
+                                         #         n_components for the background
+    int32_t[:, ::1] counts,              # in/out: (n_words, padded) live word-topic counts
+    double[::1] totals,                  # in/out: (n_components,) live sums of counts plus prior
+    const float[:, ::1] word_prior,      # in: (n_words, padded) Dirichlet parameters
+    const float[::1] background,         # in: (n_words,) tokens of a document that no topic made
+    double doc_topic_prior,
+    double doc_scale,                    # in: weight of a document's topics beside the background
+    const uint64_t[::1] bits,            # in: one random word per token
+    float[:, ::1] scratch,               # scratch: (4, padded)
+):
+    """`collapsed_sweep` with a prior for each cell, and one topic more whose words are known.
+
+    The tables have room for that topic in column n_components: padded exceeds n_components. The
+    background is counted there for each word, and reads nothing.
+    """
+    cdef Py_ssize_t n_components = totals.shape[0], padded = counts.shape[1]
+    cdef Py_ssize_t d, i, k, old, new
+    cdef float alpha = <float>doc_topic_prior
+    cdef float* weight = &scratch[0, 0]
+    cdef float* document = &scratch[1, 0]        # n_dk: whole, so that it cannot drift
+    cdef float* inverse = &scratch[2, 0]         # doc_scale / (n_k + sum of beta)
+    cdef float* factor = &scratch[3, 0]          # (n_dk + alpha) * inverse; zero from n_components
+    cdef int32_t* row
+    cdef const float* beta
+    with nogil:
+        for k in range(padded):
+            factor[k] = 0
+        for k in range(n_components):
+            inverse[k] = <float>(doc_scale / totals[k])
+        for d in range(doc_ptr.shape[0] - 1):
+            for k in range(n_components):
+                document[k] = 0
+            for i in range(doc_ptr[d], doc_ptr[d + 1]):
+                if 0 <= topics[i] < n_components:
+                    document[topics[i]] += 1
+            for k in range(n_components):
+                factor[k] = (document[k] + alpha) * inverse[k]
+            for i in range(doc_ptr[d], doc_ptr[d + 1]):
+                row = &counts[word[i], 0]
+                beta = &word_prior[word[i], 0]
+                old = topics[i]
+                if old >= 0:
+                    row[old] -= 1
+                    if old < n_components:
+                        totals[old] -= 1
+                        document[old] -= 1
+                        inverse[old] = <float>(doc_scale / totals[old])
+                        factor[old] = (document[old] + alpha) * inverse[old]
+                for k in range(padded):
+                    weight[k] = (<float>row[k] + beta[k]) * factor[k]
+                weight[n_components] = background[word[i]]
+                new = pick(weight, padded, bits[i])
+                topics[i] = <int32_t>new
+                row[new] += 1
+                if new < n_components:
+                    totals[new] += 1
+                    document[new] += 1
+                    inverse[new] = <float>(doc_scale / totals[new])
+                    factor[new] = (document[new] + alpha) * inverse[new]
+
+
+cdef inline float weight_of(float count) noexcept nogil:
+    """A noisy count as the weights read it: a negative one counts as zero."""
+    return count if count > 0 else <float>0
+
+
+cdef inline double size_of(int32_t count, float noise) noexcept nogil:
+    """What a noisy count adds to the size of its topic."""
+    cdef double value = count + <double>noise
+    return value if value > 0 else <double>0
+
+
+def noisy_sweep(
+    const int32_t[::1] word,             # in: word of each token, grouped by document
+    const int64_t[::1] doc_ptr,          # in: where each document's tokens begin
+    int32_t[::1] topics,                 # in/out: topic of each token, -1 for not yet assigned
+    int32_t[:, ::1] counts,              # in/out: (n_words, padded) live word-topic counts
+    double[::1] totals,                  # in/out: (n_components,) live sums of max(noisy count, 0)
+    const float[:, ::1] word_noise,      # in: (n_words, padded) added to counts, 0 on the padding
+    const float[:, ::1] doc_noise,       # in: (n_docs, padded) added to document-topic counts
+    double doc_topic_prior,
+    double topic_word_prior,
+    const uint64_t[::1] bits,            # in: one random word per token
+    float[:, ::1] scratch,               # scratch: (4, padded)
+):
+    """`collapsed_sweep` that reads each count with its noise, and as 0 where that is negative."""
+    cdef Py_ssize_t n_components = totals.shape[0], padded = counts.shape[1]
+    cdef Py_ssize_t d, i, k, old, new
+    cdef float alpha = <float>doc_topic_prior, beta = <float>topic_word_prior
+    cdef double norm = topic_word_prior * counts.shape[0]
+    cdef float* weight = &scratch[0, 0]
+    cdef float* document = &scratch[1, 0]        # n_dk plus noise
+    cdef float* inverse = &scratch[2, 0]         # 1 / (n_k + V beta)
+    cdef float* factor = &scratch[3, 0]          # (n_dk + alpha) * inverse; zero on the padding
+    cdef int32_t* row
+    cdef const float* noise
+    with nogil:
+        for k in range(padded):
+            factor[k] = 0
+        for k in range(n_components):
+            inverse[k] = <float>(1.0 / (totals[k] + norm))
+        for d in range(doc_ptr.shape[0] - 1):
+            for k in range(n_components):
+                document[k] = doc_noise[d, k]
+            for i in range(doc_ptr[d], doc_ptr[d + 1]):
+                if topics[i] >= 0:
+                    document[topics[i]] += 1
+            for k in range(n_components):
+                factor[k] = (weight_of(document[k]) + alpha) * inverse[k]
+            for i in range(doc_ptr[d], doc_ptr[d + 1]):
+                row = &counts[word[i], 0]
+                noise = &word_noise[word[i], 0]
+                old = topics[i]
+                if old >= 0:
+                    totals[old] -= size_of(row[old], noise[old])
+                    row[old] -= 1
+                    totals[old] += size_of(row[old], noise[old])
+                    document[old] -= 1
+                    inverse[old] = <float>(1.0 / (totals[old] + norm))
+                    factor[old] = (weight_of(document[old]) + alpha) * inverse[old]
+                for k in range(padded):
+                    weight[k] = (weight_of(<float>row[k] + noise[k]) + beta) * factor[k]
+                new = pick(weight, padded, bits[i])
+                topics[i] = <int32_t>new
+                totals[new] -= size_of(row[new], noise[new])
+                row[new] += 1
+                totals[new] += size_of(row[new], noise[new])
+                document[new] += 1
+                inverse[new] = <float>(1.0 / (totals[new] + norm))
+                factor[new] = (weight_of(document[new]) + alpha) * inverse[new]
 
 
 cdef inline uint64_t uniform_below(

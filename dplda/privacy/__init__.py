@@ -24,7 +24,7 @@ from dplda.privacy._events import (
 )
 from dplda.privacy._guarantee import Guarantee
 from dplda.privacy._ledger import Entry, Ledger
-from dplda.privacy._mechanisms import DiscreteGaussian, FlooredLaplace, NoNoise
+from dplda.privacy._mechanisms import DiscreteGaussian, FlooredLaplace, NoNoise, RandomizedBits
 from dplda.privacy._vips import VipsCalibration, vips_calibration
 
 __all__ = [
@@ -43,6 +43,7 @@ __all__ = [
     "NonPrivate",
     "PoissonSampled",
     "PrivacyLeakWarning",
+    "RandomizedBits",
     "RandomizedResponse",
     "Repeated",
     "SeededNoiseWarning",

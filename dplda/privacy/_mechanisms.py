@@ -18,7 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplda.kernels._noise import add_gaussian, add_laplace
-from dplda.privacy._events import Event, Gaussian, Laplace, NonPrivate, Repeated
+from dplda.privacy._events import (
+    Event,
+    Gaussian,
+    Laplace,
+    NonPrivate,
+    RandomizedResponse,
+    Repeated,
+)
 from dplda.privacy._tables import LEVEL_WIDTH, AliasTables, gaussian_tables, geometric_tables
 
 Integers = NDArray[np.int64]
@@ -33,6 +40,9 @@ MIN_RADIUS = 64  # a coarser grid leaves little of a contribution; such noise is
 MAX_RADIUS = 2**30  # one contribution must fit in 32 bits
 MIN_SCALE = 0.05
 MAX_SCALE = 90000.0
+# Of a bit's flip. The ends: a scale of at most MAX_SCALE, and never above one half after rounding.
+MIN_FLIP = 1.2e-5
+MAX_FLIP = 0.4999999
 
 # Total variation of one draw, rounded up.
 GAUSSIAN_VARIATION = 1.31e-41
@@ -171,8 +181,7 @@ class FlooredLaplace:
 
     @property
     def event(self) -> Event:
-        event = Laplace(self.scale)
-        return event if self.n_cells == 1 else Repeated(event, self.n_cells)
+        return _repeated(Laplace(self.scale), self.n_cells)
 
     def total_variation(self, n_draws: int) -> float:
         """Distance of `n_draws` draws from the ideal law (docs/noise.md, section 4)."""
@@ -201,6 +210,139 @@ class NoNoise:
     def __call__(self, value: Integers, reader: WordReader) -> Integers:
         """A copy of the value."""
         return value.astype(np.int64, casting="safe")
+
+
+@dataclass(frozen=True)
+class RandomizedBits:
+    """Randomized response on bits, independently, in time and memory of the ones only.
+
+    A bit 0 is reported as 1 with `probability`, a bit 1 as 0 with the same probability or, with
+    `fair_ones`, with probability 1/2 (optimized unary encoding). The flips of a long run of bits
+    are found by geometric skips from one to the next, which are floored Laplace noise without its
+    sign.
+
+    The scale of the skips is a float and the ratio of their law is exp(-1/scale) exactly. It is
+    2**-48 of itself below the float nearest to the scale meant, which is more than all rounding
+    errors, here and in the price: the true flip probability is above `probability` by a relative
+    2**-49 to 2**-47, and never above 1/2, so every log-ratio is below the one that is charged.
+
+    **Privacy.** Unit: a bit, or a vector of bits with at most so many ones. Relation: replaced by
+    any other. Sensitivity: the number of bits that differ. Event: `events`, up to
+    `total_variation`; the proof is in docs/local_privacy.md.
+
+    Parameters
+    ----------
+    probability : float
+        From 1.2e-5 to 0.4999999.
+    fair_ones : bool, default=False
+    """
+
+    probability: float
+    fair_ones: bool = False
+
+    def __post_init__(self) -> None:
+        if not MIN_FLIP <= self.probability <= MAX_FLIP:
+            raise ValueError(
+                f"the probability of a flip must be from {MIN_FLIP} to {MAX_FLIP}, got "
+                f"{self.probability}"
+            )
+
+    @property
+    def scale(self) -> float:
+        """Scale of the Laplace law whose floor, without its sign, is the number of bits skipped."""
+        return -1.0 / math.log1p(-self.probability) * (1.0 - 2.0**-48)
+
+    @property
+    def one_probability(self) -> tuple[float, float]:
+        """Probability that a bit 0, and a bit 1, is reported as 1."""
+        return self.probability, 0.5 if self.fair_ones else 1.0 - self.probability
+
+    @property
+    def log_ratios(self) -> tuple[float, float]:
+        """Log-ratio of the probabilities, under either bit, of reporting 1, and of reporting 0."""
+        zero, one = self.one_probability
+        return math.log(one / zero), math.log((1.0 - zero) / (1.0 - one))
+
+    @property
+    def epsilon(self) -> float:
+        """Pure epsilon of one bit."""
+        return max(self.log_ratios)
+
+    def events(self, max_ones: int, n_bits: int) -> tuple[Event, ...]:
+        """What it costs to replace `n_bits` bits, `max_ones` of them 1 at most, by such others."""
+        n_ones = min(max_ones, n_bits)
+        n_pairs = min(n_ones, n_bits - n_ones)  # a one of the one vector and a one of the other
+        flip = RandomizedResponse(2.0 * self.probability)
+        if not self.fair_ones:
+            return (_repeated(flip, n_ones + n_pairs),)
+        single = RandomizedResponse(4.0 * self.probability / (1.0 + 2.0 * self.probability))
+        counted = ((flip, n_pairs), (single, n_ones - n_pairs))
+        return tuple(_repeated(event, n) for event, n in counted if n)
+
+    def total_variation(self, n_draws: int) -> float:
+        """Distance of `n_draws` skips from the ideal law (docs/noise.md, section 4)."""
+        return n_draws * LAPLACE_VARIATION
+
+    def __call__(
+        self, ones: Integers, n_bits: int, flips: WordReader, coins: WordReader
+    ) -> Integers:
+        """Randomize a run of bits.
+
+        Parameters
+        ----------
+        ones : ndarray of shape (n_ones,), int64
+            Increasing positions of the ones.
+        n_bits : int
+            Length of the run.
+        flips, coins : WordReader
+            The response to a bit depends on the position and the words only: a shorter run with
+            the same words has the same responses.
+
+        Returns
+        -------
+        reported : ndarray of shape (n_reported,), int64
+            Increasing positions of the ones of the report.
+        """
+        if self.fair_ones:  # a coin stays fair, whether a flip comes on top or not
+            ones = ones[_coins(ones, n_bits, coins)]
+        return _in_one_only(ones, self._flipped(n_bits, flips))
+
+    def _flipped(self, n_bits: int, reader: WordReader) -> Integers:
+        """Increasing positions, each of which is there with the flip probability."""
+        pieces, last = [], -1
+        tables, zeros = geometric_tables(self.scale), np.zeros(PIECE, np.int64)
+        while last < n_bits:
+            skips = _with_noise(zeros, reader, add_laplace, tables)
+            skips ^= skips >> 63  # -1 - m becomes m
+            skips += 1
+            skips[0] += last
+            pieces.append(np.cumsum(skips, out=skips))
+            last = int(skips[-1])
+        flipped = np.concatenate(pieces)
+        return flipped[: np.searchsorted(flipped, n_bits)]
+
+
+def _coins(positions: Integers, n_bits: int, reader: WordReader) -> NDArray[np.bool_]:
+    """A fair coin for each of some positions: a bit of the stream at that position."""
+    words = reader.words(-(-n_bits // 64))
+    shifts = (positions & 63).astype(np.uint64)
+    coins: NDArray[np.bool_] = (words[positions >> 6] >> shifts & np.uint64(1)).astype(np.bool_)
+    return coins
+
+
+def _in_one_only(a: Integers, b: Integers) -> Integers:
+    """Symmetric difference of two increasing sequences, increasing."""
+    both = np.concatenate([a, b])
+    both.sort(kind="stable")  # merges the two in linear time
+    alone = np.ones(both.size, np.bool_)
+    differs = both[1:] != both[:-1]
+    alone[1:] &= differs
+    alone[:-1] &= differs
+    return both[alone]
+
+
+def _repeated(event: Event, count: int) -> Event:
+    return event if count == 1 else Repeated(event, count)
 
 
 def _with_noise(

@@ -1,0 +1,758 @@
+"""Randomized response on documents: its law, its price, its secrets, and that it is sparse."""
+
+import itertools
+import math
+import pickle
+import sqlite3
+import subprocess
+import sys
+import tracemalloc
+import warnings
+from collections import Counter
+from decimal import Decimal, localcontext
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.optimize import brentq
+from scipy.stats import beta, binom, chi2, chi2_contingency
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
+
+import dplda
+import dplda._randomized_response as module
+from dplda import MemoizedReports, RandomizedResponse
+from dplda._streams import Purpose, Streams
+from dplda.privacy import (
+    BudgetError,
+    Ledger,
+    RandomizedBits,
+    SeededNoiseWarning,
+    epsilon_of,
+)
+from dplda.privacy._mechanisms import MAX_FLIP, MIN_FLIP
+
+SURE = 1e-6  # chance of a false alarm, were the seeds not fixed
+MECHANISMS = [
+    RandomizedResponse(flip_mixture=0.1),
+    RandomizedResponse(flip_mixture=0.9),
+    RandomizedResponse(epsilon=1.0),
+    RandomizedResponse(epsilon=1.0, mechanism="oue"),
+    RandomizedResponse(epsilon=3.0, mechanism="oue"),
+]
+every = pytest.mark.parametrize("estimator", MECHANISMS, ids=repr)
+
+
+def report_seeded(estimator, X, seed=0, **parameters):
+    estimator = clone(estimator).set_params(random_state=seed, **parameters)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SeededNoiseWarning)
+        return estimator.fit(X).transform(X)
+
+
+def documents(n_docs, n_words, density, seed=0):
+    rng = np.random.default_rng(seed)
+    return sp.csr_array((rng.random((n_docs, n_words)) < density) * rng.integers(1, 9, n_words))
+
+
+def assert_rate(n_hits, n, rate):
+    """The Clopper-Pearson interval of the hits contains the rate."""
+    low = beta.ppf(SURE / 2, n_hits, n - n_hits + 1)
+    high = beta.ppf(1 - SURE / 2, n_hits + 1, n - n_hits)
+    assert low < rate < high
+
+
+def same(a, b):
+    return a.shape == b.shape and (a != b).nnz == 0
+
+
+# the law
+
+
+@every
+def test_rates_of_both_values_of_a_bit(estimator):
+    X = documents(3000, 700, 0.3)
+    reported = report_seeded(estimator, X, max_doc_words=None).toarray()
+    there = X.toarray() > 0
+    zero, one = estimator.fit(X).one_probability_
+    assert_rate(int(reported[there].sum()), int(there.sum()), one)
+    assert_rate(int(reported[~there].sum()), int((~there).sum()), zero)
+
+
+@every
+def test_each_word_and_each_document_has_the_rate(estimator):
+    X = documents(1500, 1501, 0.2)
+    there = X.toarray() > 0
+    rates = np.array(estimator.fit(X).one_probability_)[there.astype(int)]
+    error = report_seeded(estimator, X, max_doc_words=None).toarray() - rates
+    for axis in (0, 1):
+        z = error.sum(axis=axis) / np.sqrt((rates * (1 - rates)).sum(axis=axis))
+        assert SURE < chi2.sf((z**2).sum(), z.size) < 1 - SURE
+
+
+@pytest.mark.parametrize("distance", [1, 2, 64, 400])
+@every
+def test_bits_do_not_know_each_other(estimator, distance):
+    """Also across the end of a row, and at the period of the coins' words."""
+    X = documents(2000, 400, 0.5)
+    there = X.toarray().ravel() > 0
+    reported = report_seeded(estimator, X, max_doc_words=None).toarray().ravel() > 0
+    for one, other in itertools.product((False, True), repeat=2):
+        pairs = (there[:-distance] == one) & (there[distance:] == other)
+        table = np.zeros((2, 2))
+        np.add.at(table, (reported[:-distance][pairs] * 1, reported[distance:][pairs] * 1), 1)
+        assert chi2_contingency(table).pvalue > SURE
+
+
+@pytest.mark.parametrize("fair_ones", [False, True])
+@pytest.mark.parametrize("probability", [0.003, 0.2, 0.45])
+def test_bits_equal_their_twin(probability, fair_ones):
+    """Skips are floored Laplace noise without its sign, and coins single bits of words."""
+    streams, n_bits = Streams(bytes(32), seeded=True), 50_000
+    bits = RandomizedBits(probability, fair_ones)
+    ones = np.flatnonzero(np.random.default_rng(0).random(n_bits) < 0.1)
+    flips, coins = (lambda p=p: streams.reader(p, 0) for p in (Purpose.BIT_FLIPS, Purpose.COINS))
+    reported = bits(ones, n_bits, flips(), coins())
+
+    flipped = np.zeros(n_bits, bool)
+    flipped[bits(np.empty(0, np.int64), n_bits, flips(), coins())] = True
+    words = coins().words(n_bits // 64 + 1).tolist()
+    expected = flipped.copy()
+    for i in ones.tolist():
+        coin = words[i // 64] >> (i % 64) & 1
+        expected[i] = flipped[i] ^ coin if fair_ones else not flipped[i]
+    np.testing.assert_array_equal(reported, np.flatnonzero(expected))
+    assert reported.dtype == np.int64
+
+
+def test_skips_have_the_geometric_law():
+    n_bits, p = 2_000_000, 0.07
+    streams = Streams(bytes(32), seeded=True)
+    readers = streams.reader(Purpose.BIT_FLIPS, 0), streams.reader(Purpose.COINS, 0)
+    flipped = RandomizedBits(p)(np.empty(0, np.int64), n_bits, *readers)
+    skips = np.minimum(np.diff(flipped) - 1, 100)
+    expected = len(skips) * np.append(p * (1 - p) ** np.arange(100), (1 - p) ** 100)
+    statistic = ((np.bincount(skips, minlength=101) - expected) ** 2 / expected).sum()
+    assert SURE < chi2.sf(statistic, 100) < 1 - SURE
+
+
+@pytest.mark.parametrize("fair_ones", [False, True])
+def test_a_run_without_bits_or_ones(fair_ones):
+    streams = Streams(bytes(32), seeded=True)
+    bits = RandomizedBits(MIN_FLIP, fair_ones)
+    nothing = np.empty(0, np.int64)
+    for n_bits in (0, 1):
+        readers = streams.reader(Purpose.BIT_FLIPS, 0), streams.reader(Purpose.COINS, 0)
+        assert bits(nothing, n_bits, *readers).size == 0
+
+
+# the price
+
+
+@pytest.mark.parametrize(
+    "probability", [MIN_FLIP, 1e-4, 0.01, 0.05, 1 / 3, 0.25, 0.4, 0.45, 0.499, MAX_FLIP]
+)
+@pytest.mark.parametrize("fair_ones", [False, True])
+def test_no_log_ratio_exceeds_its_price(probability, fair_ones):
+    """With the flip probability that runs, 1 - exp(-1/scale) of the float scale, at 60 digits."""
+    bits = RandomizedBits(probability, fair_ones)
+    with localcontext(prec=60):
+        flip = 1 - (-1 / Decimal(bits.scale)).exp()
+        assert Decimal(2) ** -49 < flip / Decimal(probability) - 1 < Decimal(2) ** -47
+        assert flip < Decimal("0.5")
+        one = Decimal("0.5") if fair_ones else 1 - flip
+        rise, fall = (one / flip).ln(), ((1 - flip) / (1 - one)).ln()
+        price = {event: (2 / Decimal(event.flip_mixture) - 1).ln() for event in events_in(bits)}
+        pair, single = max(price.values()), min(price.values())
+        assert max(rise, fall) <= single
+        assert rise + fall <= (pair if fair_ones else 2 * single)
+
+
+def events_in(bits):
+    repeated = (*bits.events(1, 2), *bits.events(1, 1))
+    return {getattr(event, "event", event) for event in repeated}
+
+
+def exact_epsilon(flip_mixture, n, delta):
+    """Of n randomized responses, from the binomial law of the number of true ones."""
+    epsilon, true = math.log(2 / flip_mixture - 1), np.arange(n + 1)
+    loss, law = (2 * true - n) * epsilon, binom.pmf(true, n, 1 - flip_mixture / 2)
+
+    def excess(x):
+        return (law * np.maximum(-np.expm1(np.minimum(x - loss, 0)), 0)).sum() - delta
+
+    return brentq(excess, 0, n * epsilon)
+
+
+@pytest.mark.parametrize(
+    ("flip_mixture", "bit_epsilon"), [(0.1, 2.9444), (0.2, 2.1972), (0.5, 1.0986), (0.9, 0.2007)]
+)
+def test_epsilon_of_a_bit(flip_mixture, bit_epsilon):
+    X = np.ones((1, 300))
+    by_flip = RandomizedResponse(flip_mixture=flip_mixture).fit(X)
+    assert by_flip.bit_epsilon_ == pytest.approx(bit_epsilon, abs=5e-5)
+    assert by_flip.document_epsilon_ == pytest.approx(200 * by_flip.bit_epsilon_)
+    by_epsilon = RandomizedResponse(epsilon=by_flip.bit_epsilon_).fit(X)
+    assert by_epsilon.flip_mixture_ == pytest.approx(flip_mixture)
+    assert by_epsilon.one_probability_ == pytest.approx((flip_mixture / 2, 1 - flip_mixture / 2))
+
+
+@pytest.mark.parametrize(
+    ("flip_mixture", "n_bits", "exact", "pure"),
+    [(0.9, 20, 3.537, 4.013), (0.9, 100, 9.790, 20.067), (0.5, 100, 90.782, 109.861),
+     (0.5, 20, 21.969, 21.972)],
+)  # fmt: skip
+def test_epsilon_of_a_document(flip_mixture, n_bits, exact, pure):
+    X = np.ones((1, 1000))
+    client = RandomizedResponse(flip_mixture=flip_mixture, max_doc_words=n_bits // 2, delta=1e-5)
+    client.fit(X)
+    assert exact_epsilon(flip_mixture, n_bits, 1e-5) == pytest.approx(exact, abs=1e-3)
+    assert client.document_epsilon_ == pytest.approx(pure, abs=1e-3)
+    assert exact < client.epsilon_ + 1e-3 < 1.005 * exact + 1e-3  # the grid's rounding is upward
+    assert client.privacy_.sensitivity == n_bits
+    assert client.epsilon_ == client.privacy_.epsilon
+    assert client.delta_ == 1e-5
+
+
+def test_delta_zero_is_the_pure_epsilon():
+    client = RandomizedResponse(epsilon=0.5, delta=0.0).fit(np.ones((1, 1000)))
+    assert client.epsilon_ == client.document_epsilon_ == pytest.approx(100)
+    assert "which delta leaves out" in str(client.privacy_)
+
+
+@pytest.mark.parametrize("mechanism", ["symmetric", "oue"])
+@pytest.mark.parametrize("n_words", [1, 5, 8, 11])
+def test_without_a_cap_all_bits_are_paid(mechanism, n_words):
+    X = np.ones((1, n_words))
+    client = RandomizedResponse(epsilon=1.5, max_doc_words=None, mechanism=mechanism).fit(X)
+    assert client.document_epsilon_ == pytest.approx(n_words * client.bit_epsilon_)
+    wide = clone(client).set_params(max_doc_words=n_words + 3).fit(X)
+    assert wide.document_epsilon_ == client.document_epsilon_
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.5, 1.0, 3.0])
+def test_ratios_of_unary_encoding(epsilon):
+    client = RandomizedResponse(epsilon=epsilon, mechanism="oue", max_doc_words=7)
+    client.fit(np.ones((1, 50)))
+    zero, one = client.one_probability_
+    assert one == 0.5
+    assert zero == pytest.approx(1 / (math.exp(2 * epsilon) + 1))
+    assert client.bit_epsilon_ == pytest.approx(math.log((math.exp(2 * epsilon) + 1) / 2))
+    assert client.document_epsilon_ == pytest.approx(2 * 7 * epsilon)
+    assert client.flip_mixture_ is None
+
+
+def laws(client, n_words, max_words):
+    """P(report | document) of all documents with few enough words, as {words: {report: P}}."""
+    zero, one = client.one_probability_
+    reports = list(itertools.product((0, 1), repeat=n_words))
+    return {
+        words: {
+            report: math.prod(
+                (one if j in words else zero) if r else 1 - (one if j in words else zero)
+                for j, r in enumerate(report)
+            )
+            for report in reports
+        }
+        for n in range(max_words + 1)
+        for words in itertools.combinations(range(n_words), n)
+    }
+
+
+@pytest.mark.parametrize("mechanism", ["symmetric", "oue"])
+@pytest.mark.parametrize(("n_words", "cap"), [(4, 1), (5, 2), (5, 3), (5, 4), (4, 4), (4, None)])
+def test_document_epsilon_is_the_largest_log_ratio(mechanism, n_words, cap):
+    client = RandomizedResponse(epsilon=0.8, max_doc_words=cap, mechanism=mechanism)
+    client.fit(np.ones((1, n_words)))
+    law = laws(client, n_words, cap or n_words)
+    ratios = [
+        max(math.log(p[r] / q[r]) for r in p)
+        for p, q in itertools.permutations(law.values(), 2)
+    ]  # fmt: skip
+    assert max(ratios) == pytest.approx(client.document_epsilon_)
+
+
+@pytest.mark.parametrize("mechanism", ["symmetric", "oue"])
+@pytest.mark.parametrize(("n_words", "cap"), [(4, 1), (6, 2), (6, 4), (6, 5), (4, None)])
+def test_epsilon_bounds_the_hockey_stick_of_every_pair_of_documents(mechanism, n_words, cap):
+    client = RandomizedResponse(epsilon=0.8, max_doc_words=cap, mechanism=mechanism)
+    client.fit(np.ones((1, n_words)))
+    law = {w: np.array(list(p.values())) for w, p in laws(client, n_words, cap or n_words).items()}
+    for delta in (1e-3, 0.05, 0.2):
+        factor = math.exp(epsilon_of(client.privacy_.events, delta))
+        worst = max(
+            np.maximum(p - factor * q, 0).sum() for p, q in itertools.permutations(law.values(), 2)
+        )
+        assert worst <= delta
+        if mechanism == "symmetric":
+            assert worst > 0.9 * delta or client.document_epsilon_ < math.log(factor) + 0.01
+
+
+def test_the_law_that_runs_is_the_law_of_the_proof():
+    """Small documents, many reports, all patterns, with the cap."""
+    X = np.tile([[1, 1, 1, 0]], (60_000, 1))
+    for mechanism in ("symmetric", "oue"):
+        client = RandomizedResponse(epsilon=0.7, max_doc_words=2, mechanism=mechanism)
+        law = laws(client.fit(X), 4, 2)
+        capped = [law[words] for words in itertools.combinations(range(3), 2)]
+        found = Counter(map(tuple, report_seeded(client, X).toarray().astype(int).tolist()))
+        expected = {r: sum(p[r] for p in capped) / 3 * len(X) for r in capped[0]}
+        statistic = sum((found[r] - e) ** 2 / e for r, e in expected.items())
+        assert SURE < chi2.sf(statistic, 15) < 1 - SURE
+
+
+# what the server can estimate: Theorem 5
+
+
+def estimates(X, flip_mixture, seed):
+    n_docs = X.shape[0]
+    client = RandomizedResponse(flip_mixture=flip_mixture, max_doc_words=None)
+    n = report_seeded(client, X, seed).sum(axis=0)
+    return (2 * n - flip_mixture * n_docs) / (2 * (1 - flip_mixture))
+
+
+@pytest.mark.parametrize(
+    ("n_docs", "n_with", "f", "fixed", "sampled"),
+    [(1000, 200, 0.5, 750, 910), (3000, 50, 0.1, 175.93, 225.09)],
+)
+def test_variance_of_the_estimated_counts(n_docs, n_with, f, fixed, sampled):
+    """Words are the repetitions; the second term is that of documents drawn anew."""
+    n_words = 6000
+    assert (2 - f) * f * n_docs / (4 * (1 - f) ** 2) == pytest.approx(fixed, abs=0.01)
+    extra = (n_docs - n_with) * n_with / n_docs
+    assert fixed + extra == pytest.approx(sampled, abs=0.01)
+    rng = np.random.default_rng(1)
+    corpora = {
+        fixed: rng.permuted(np.arange(n_docs)[:, None] < np.full(n_words, n_with), axis=0),
+        sampled: rng.random((n_docs, n_words)) < n_with / n_docs,
+    }
+    for variance, corpus in corpora.items():
+        found = estimates(sp.csr_array(corpus * 1.0), f, 3)
+        assert abs(found.mean() - n_with) < 5 * math.sqrt(variance / n_words)
+        # a variance from n normal values has standard deviation sqrt(2 / n) of itself
+        assert abs(found.var() / variance - 1) < 5 * math.sqrt(2 / n_words)
+
+
+# the cap
+
+
+def test_cap_keeps_a_uniform_subset():
+    X = np.tile(np.r_[np.ones(6), np.zeros(2)], (20_000, 1))
+    kept = report_seeded(RandomizedResponse(epsilon=math.inf, max_doc_words=2), X).toarray()
+    assert (kept.sum(axis=1) == 2).all()
+    assert not kept[:, 6:].any()
+    subsets = Counter(tuple(np.flatnonzero(row)) for row in kept)
+    found = np.array([subsets[pair] for pair in itertools.combinations(range(6), 2)])
+    expected = len(X) / 15
+    assert SURE < chi2.sf(((found - expected) ** 2 / expected).sum(), 14) < 1 - SURE
+
+
+def test_cap_leaves_short_documents_alone():
+    X = documents(200, 60, 0.2)
+    kept = RandomizedResponse(epsilon=math.inf, max_doc_words=10).fit_transform(X)
+    short = np.diff(X.indptr) <= 10
+    assert 0 < short.sum() < 200
+    assert same(kept[short], (X[short] > 0) * 1.0)
+    assert np.diff(kept.indptr).max() == 10
+    assert (X.toarray()[kept.toarray() > 0] > 0).all()
+    everything = RandomizedResponse(epsilon=math.inf, max_doc_words=None).fit_transform(X)
+    assert same(everything, (X > 0) * 1.0)
+
+
+def test_cap_comes_before_the_response():
+    X = np.ones((300, 1000))
+    reported = report_seeded(RandomizedResponse(flip_mixture=0.5, max_doc_words=20), X)
+    assert_rate(reported.nnz, reported.shape[0] * 1000, 0.25 + 0.02 * 0.5)
+
+
+# streams
+
+
+@every
+def test_reports_depend_on_seed_row_and_row_number_only(estimator, monkeypatch):
+    monkeypatch.setattr(module, "BLOCK_BITS", 7 * 60)
+    X = documents(40, 60, 0.4)
+    reported = report_seeded(estimator, X, 5, max_doc_words=15)
+    assert same(reported, report_seeded(estimator, X, 5, max_doc_words=15))
+    assert not same(reported, report_seeded(estimator, X, 6, max_doc_words=15))
+    for n in (1, 7, 10, 21):  # a shorter last block begins like a longer one
+        assert same(reported[:n], report_seeded(estimator, X[:n], 5, max_doc_words=15))
+    Y = X.tolil()
+    Y[8:12] = 1
+    again = report_seeded(estimator, Y.tocsr(), 5, max_doc_words=15)
+    others = np.r_[:8, 12:40]
+    assert same(reported[others], again[others])
+
+
+@every
+def test_without_a_seed_every_call_differs(estimator):
+    X = documents(20, 200, 0.2)
+    client = clone(estimator).fit(X)
+    assert not same(client.transform(X), client.transform(X))
+    assert not client.privacy_.seeded
+
+
+def test_a_seed_warns_and_is_recorded():
+    X = documents(5, 20, 0.2)
+    client = RandomizedResponse(epsilon=1.0, random_state=0).fit(X)
+    with pytest.warns(SeededNoiseWarning, match="random_state") as record:
+        client.transform(X)
+    assert record[0].filename == __file__
+    assert client.privacy_.seeded
+    RandomizedResponse(epsilon=math.inf, random_state=0).fit_transform(X)  # no warning
+
+
+def test_a_random_state_goes_on():
+    X = documents(20, 200, 0.2)
+    client = RandomizedResponse(epsilon=1.0, random_state=np.random.RandomState(0)).fit(X)
+    with pytest.warns(SeededNoiseWarning):
+        assert not same(client.transform(X), client.transform(X))
+
+
+def test_the_fitted_seed_counts():
+    X = documents(20, 200, 0.2)
+    client = RandomizedResponse(epsilon=1.0).fit(X).set_params(random_state=0)
+    assert not same(client.transform(X), client.transform(X))  # no warning either
+
+
+def test_a_call_stops_before_it_exceeds_what_is_charged(monkeypatch):
+    monkeypatch.setattr(module, "MAX_WORDS", 1000)
+    with pytest.raises(RuntimeError, match="fewer rows"):
+        RandomizedResponse(epsilon=1.0).fit_transform(documents(20, 200, 0.2))
+
+
+# scikit-learn
+
+
+def test_types_and_containers():
+    X = documents(30, 50, 0.3)
+    for dtype, expected in ((np.float32, np.float32), (np.float64, np.float64), (int, np.float64)):
+        for container in (sp.csr_array, sp.csr_matrix, sp.csc_array, sp.coo_array):
+            given = container(X.astype(dtype))
+            before = given.toarray()
+            reported = report_seeded(MECHANISMS[0], given)
+            assert isinstance(reported, sp.csr_array)
+            assert reported.dtype == expected
+            assert reported.has_sorted_indices
+            assert set(reported.data) == {1}
+            assert same(reported, report_seeded(MECHANISMS[0], X.toarray()))
+            np.testing.assert_array_equal(given.toarray(), before)
+
+
+def test_counts_become_presence():
+    X = documents(30, 50, 0.3)
+    assert same(report_seeded(MECHANISMS[0], X), report_seeded(MECHANISMS[0], X > 0))
+
+
+def test_empty_documents_are_randomized_too():
+    reported = report_seeded(MECHANISMS[0], sp.csr_array((100, 400)))
+    assert_rate(reported.nnz, 40_000, 0.05)
+
+
+def test_pickle_holds_no_key_and_goes_on():
+    X = documents(30, 50, 0.3)
+    client = pickle.loads(pickle.dumps(RandomizedResponse(epsilon=1.0).fit(X)))
+    assert client.transform(X).shape == X.shape
+    assert not [v for v in vars(client).values() if isinstance(v, (bytes, np.ndarray, Streams))]
+
+
+def test_pipeline_and_names():
+    X = documents(30, 50, 0.3)
+    pipeline = make_pipeline(RandomizedResponse(epsilon=1.0), dplda.GibbsLDA(3, max_iter=2))
+    assert pipeline.fit(X)[0].get_feature_names_out()[:2].tolist() == ["x0", "x1"]
+    with pytest.raises(ValueError, match="sparse"):
+        RandomizedResponse(epsilon=1.0).set_output(transform="pandas").fit_transform(X)
+
+
+def test_no_privacy():
+    client = RandomizedResponse(epsilon=math.inf).fit(np.ones((2, 5)))
+    assert client.epsilon_ == client.bit_epsilon_ == client.document_epsilon_ == math.inf
+    assert client.one_probability_ == (0.0, 1.0)
+    assert client.flip_mixture_ == 0
+    assert "no privacy guarantee" in str(client.privacy_)
+    assert same(client.transform(np.eye(5)), sp.csr_array(np.eye(5)))
+
+
+def test_what_the_guarantee_says():
+    client = RandomizedResponse(epsilon=0.01, max_doc_words=10).fit(np.ones((2, 500)))
+    said = str(client.privacy_)
+    for part in ("one document is replaced by any other", "each of 500 words", "reported once"):
+        assert part in said
+    assert client.privacy_.unit == "document"
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({}, "exactly one of epsilon or flip_mixture, got neither"),
+        ({"epsilon": 1.0, "flip_mixture": 0.5}, "got epsilon and flip_mixture"),
+        ({"epsilon": 0.0}, "epsilon"),
+        ({"epsilon": float("nan")}, "epsilon"),
+        ({"epsilon": 1e-9}, r"epsilon must be from 4e-07 to 11\.33059 .*symmetric.*got 1e-09"),
+        ({"epsilon": 12.0}, r"11\.33059 .* or inf for no privacy, got 12"),
+        ({"epsilon": 1e5}, "got 100000"),
+        ({"epsilon": 6.0, "mechanism": "oue"}, r"from 2e-07 to 5\.66\d* .*'oue'.*got 6"),
+        ({"flip_mixture": 0.0}, "flip_mixture"),
+        ({"flip_mixture": 1.0}, "flip_mixture"),
+        ({"flip_mixture": 1e-5}, r"flip_mixture must be from 2\.4e-05 to 0\.9999998 .*got 1e-05"),
+        ({"flip_mixture": 0.5, "mechanism": "oue"}, "flip_mixture belongs to"),
+        ({"epsilon": 1.0, "mechanism": "rappor"}, "mechanism"),
+        ({"epsilon": 1.0, "max_doc_words": 0}, "max_doc_words"),
+        ({"epsilon": 1.0, "delta": 1.0}, "delta"),
+        ({"epsilon": 1.0, "delta": -0.1}, "delta"),
+        ({"epsilon": 1.0, "ledger": 3}, "ledger"),
+    ],
+)
+def test_bad_parameters(parameters, message):
+    with pytest.raises(ValueError, match=message):
+        RandomizedResponse(**parameters).fit(np.ones((2, 3)))
+
+
+@pytest.mark.parametrize("probability", [0.0, 1e-5, 0.5, 0.9, float("nan")])
+def test_bad_flip_probability(probability):
+    with pytest.raises(ValueError, match=r"from 1\.2e-05 to 0\.4999999, got"):
+        RandomizedBits(probability)
+
+
+@pytest.mark.parametrize(
+    "X",
+    [["secret letter"], [["secret", "x", "y"]], [[7654321, -1, 1]], [[7654321, np.nan, 1]],
+     [7654321, 1, 1], [[7654321, 1]]],
+    ids=["text", "words", "negative", "nan", "one dimension", "width"],
+)  # fmt: skip
+def test_bad_data(X):
+    client = RandomizedResponse(epsilon=1.0).fit(np.ones((2, 3)))
+    with pytest.raises(ValueError, match=r"count|NaN|features") as error:
+        client.transform(X)
+    assert "secret" not in str(error.value)
+    assert "7654321" not in str(error.value)
+
+
+def test_a_failed_refit_does_not_change_the_width():
+    client = RandomizedResponse(epsilon=1.0).fit(np.ones((2, 3)))
+    with pytest.raises(ValueError, match="Negative"):
+        client.fit(-np.ones((2, 5)))
+    with pytest.raises(ValueError, match="expecting 3 features"):
+        client.transform(np.ones((2, 5)))
+
+
+def test_not_fitted():
+    with pytest.raises(NotFittedError):
+        RandomizedResponse(epsilon=1.0).transform(np.ones((2, 3)))
+    with pytest.raises(NotFittedError):
+        MemoizedReports(RandomizedResponse(epsilon=1.0))
+
+
+# the ledger
+
+
+def test_each_call_is_charged():
+    X = documents(20, 60, 0.2)
+    ledger = Ledger(epsilon=25.0, delta=0.0)
+    client = RandomizedResponse(epsilon=0.5, max_doc_words=10, ledger=ledger).fit(X)
+    assert ledger.entries() == []
+    client.transform(X)
+    assert ledger.epsilon_spent == pytest.approx(client.document_epsilon_) == pytest.approx(10)
+    client.transform(X)
+    assert ledger.epsilon_spent == pytest.approx(20)
+    assert {(e.unit, e.status) for e in ledger.entries()} == {("document", "confirmed")}
+    with pytest.raises(BudgetError, match=r"of 25"):
+        client.transform("not even looked at")
+    with pytest.raises(ValueError, match="features"):
+        clone(client).set_params(epsilon=0.1).fit(X).transform(X[:, :5])
+    assert ledger.epsilon_spent == pytest.approx(20)
+
+
+def test_a_call_that_fails_while_it_draws_has_spent(monkeypatch):
+    X = documents(20, 60, 0.2)
+    ledger = Ledger()
+    client = RandomizedResponse(epsilon=0.5, ledger=ledger, mechanism="oue").fit(X)
+    monkeypatch.setattr(module, "MAX_WORDS", 10)
+    with pytest.raises(RuntimeError):
+        client.transform(X)
+    assert [entry.status for entry in ledger.entries()] == ["reserved"]
+
+
+# memoized reports
+
+
+@pytest.fixture
+def corpus():
+    return documents(30, 80, 0.2)
+
+
+@pytest.fixture(params=["memory", "file"])
+def path(request, tmp_path):
+    return None if request.param == "memory" else tmp_path / "reports.sqlite"
+
+
+def test_a_document_is_reported_once(corpus, path):
+    ledger = Ledger()
+    client = RandomizedResponse(epsilon=1.0, ledger=ledger).fit(corpus)
+    memo = MemoizedReports(client, path)
+    first = memo.reports(range(20), corpus[:20])
+    assert isinstance(first, sp.csr_array)
+    assert first.has_canonical_format
+    assert not same(first, corpus[:20] > 0)
+    order = np.array([3, 3, 19, 0])
+    assert same(memo.reports(order, corpus[order]), first[order])
+    assert len(ledger.entries()) == 1
+    more = memo.reports(range(30), corpus)
+    assert same(more[:20], first)
+    assert len(ledger.entries()) == 2
+    if path is not None:
+        assert same(MemoizedReports(client, str(path)).reports(range(30), corpus), more)
+        assert len(ledger.entries()) == 2
+
+
+def test_reports_have_the_law_of_the_randomizer(path):
+    X = documents(400, 300, 0.2)
+    client = RandomizedResponse(flip_mixture=0.5, max_doc_words=None).fit(X)
+    reported = MemoizedReports(client, path).reports(range(400), X).toarray()
+    there = X.toarray() > 0
+    assert_rate(int(reported[there].sum()), int(there.sum()), 0.75)
+    assert_rate(int(reported[~there].sum()), int((~there).sum()), 0.25)
+
+
+def test_a_changed_document(corpus, path):
+    client = RandomizedResponse(epsilon=1.0).fit(corpus)
+    memo = MemoizedReports(client, path)
+    first = memo.reports(["a", "b"], corpus[:2])
+    assert same(memo.reports(["a", "b"], 3 * corpus[:2]), first)  # the same words
+    with pytest.raises(ValueError, match="1 of 3 documents differ") as error:
+        memo.reports(["a", "b", "secret id"], corpus[[0, 2, 3]])
+    assert "secret id" not in str(error.value)
+    with pytest.raises(ValueError, match="1 of 2"):
+        memo.reports(["new", "new"], corpus[[5, 6]])
+    if path is not None:
+        keeping = MemoizedReports(client, path, changed="keep")
+        assert same(keeping.reports(["b", "a"], corpus[[7, 8]]), first[[1, 0]])
+
+
+def test_numbers_and_texts_are_different_ids(corpus):
+    memo = MemoizedReports(RandomizedResponse(epsilon=0.1).fit(corpus))
+    one, other, again = memo.reports([1, "1", np.int8(1)], corpus[[0, 0, 0]])
+    assert (one != other).nnz > 0
+    assert (one != again).nnz == 0
+
+
+def test_an_unaffordable_report_is_not_stored(corpus, path):
+    ledger = Ledger(epsilon=250.0, delta=0.0)
+    client = RandomizedResponse(epsilon=1.0, ledger=ledger, max_doc_words=60).fit(corpus)
+    memo = MemoizedReports(client, path)
+    first = memo.reports([0], corpus[:1])
+    memo.reports([1], corpus[[1]])
+    memo.reports([2], corpus[[2]])
+    with pytest.raises(BudgetError):
+        memo.reports([0, 3], corpus[[0, 3]])
+    assert same(memo.reports([0], corpus[:1]), first)
+    assert len(ledger.entries()) == 3
+
+
+def test_bad_memoized_calls(corpus, tmp_path):
+    client = RandomizedResponse(epsilon=1.0).fit(corpus)
+    memo = MemoizedReports(client)
+    with pytest.raises(ValueError, match="30 rows and needs as many ids, got 2"):
+        memo.reports([0, 1], corpus)
+    with pytest.raises(TypeError, match="str or an int, got float"):
+        memo.reports([0.5], corpus[:1])
+    with pytest.raises(ValueError, match="'error' or 'keep', got 'draw'"):
+        MemoizedReports(client, changed="draw")
+    path = tmp_path / "reports.sqlite"
+    MemoizedReports(client, path)
+    with pytest.raises(ValueError, match="other parameters"):
+        MemoizedReports(clone(client).set_params(epsilon=2.0).fit(corpus), path)
+    Ledger(tmp_path / "ledger.sqlite")
+    with pytest.raises(ValueError, match="without reports"):
+        MemoizedReports(client, tmp_path / "ledger.sqlite")
+    (tmp_path / "text").write_text("no database " * 100)
+    with pytest.raises(ValueError, match="no file of reports"):
+        MemoizedReports(client, tmp_path / "text")
+
+
+def test_the_file_holds_neither_ids_nor_documents(corpus, tmp_path):
+    path = tmp_path / "reports.sqlite"
+    memo = MemoizedReports(RandomizedResponse(epsilon=0.1).fit(corpus), path)
+    memo.reports(["secret id"], corpus[:1])
+    content = path.read_bytes()
+    assert b"secret" not in content
+    assert corpus[:1].indices.astype("<i4").tobytes() not in content
+    connection = sqlite3.connect(path)
+    assert connection.execute("SELECT count(*) FROM reports").fetchone() == (1,)
+    connection.close()
+
+
+# the client
+
+CLIENT = """
+import sys
+from dplda import MemoizedReports, RandomizedResponse
+import numpy as np
+
+client = RandomizedResponse(epsilon=1.0).fit(np.ones((2, 5)))
+MemoizedReports(client).reports(["a", "b"], client.transform(np.ones((2, 5))))
+print(*sorted(name for name in sys.modules if name.startswith("dplda")))
+"""
+
+
+def test_a_client_loads_nothing_of_the_server():
+    loaded = subprocess.run(
+        [sys.executable, "-W", "error", "-c", CLIENT], capture_output=True, text=True, check=True
+    ).stdout.split()
+    own = {"_compat", "_corpus", "_memoized_reports", "_messages", "_private"}
+    own |= {"_randomized_response", "_streams", "kernels", "kernels._noise", "privacy"}
+    others = {name.removeprefix("dplda.") for name in loaded} - own - {"dplda"}
+    assert "dplda._randomized_response" in loaded
+    assert [name for name in others if not name.startswith("privacy.")] == []
+
+
+def test_the_front_page():
+    assert set(dplda.__all__) <= set(dir(dplda))
+    assert all(getattr(dplda, name).__name__ == name for name in dplda.__all__)
+    with pytest.raises(AttributeError, match="has no attribute 'LDA'"):
+        dplda.LDA  # noqa: B018
+
+
+# size
+
+
+def peak_memory(function, *args):
+    tracemalloc.start()
+    try:
+        result = function(*args)
+        return result, tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def sparse_documents(n_docs, n_words, n_ones):
+    columns = np.random.default_rng(0).integers(0, n_words, (n_docs, n_ones))
+    rows = np.repeat(np.arange(n_docs), n_ones)
+    return sp.csr_array((np.ones(rows.size), (rows, columns.ravel())), shape=(n_docs, n_words))
+
+
+def test_memory_is_that_of_the_result():
+    """A vocabulary so large that any dense row of numbers would show."""
+    X = sparse_documents(300, 100_000, 50)
+    client = RandomizedResponse(flip_mixture=0.002).fit(X)
+    client.transform(X[:2])  # tables and imports
+    reported, peak = peak_memory(client.transform, X)
+    size = reported.data.nbytes + reported.indices.nbytes
+    assert size < 0.05 * math.prod(X.shape)
+    assert peak < 3 * size + 2**21
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("parameters", [{"flip_mixture": 0.1}, {"epsilon": 2, "mechanism": "oue"}])
+def test_many_documents(parameters):
+    X = sparse_documents(20_000, 10_000, 80)
+    client = RandomizedResponse(**parameters).fit(X)
+    reported, peak = peak_memory(client.transform, X)
+    size = reported.data.nbytes + reported.indices.nbytes
+    assert peak < 2 * size + 2**26  # the parts and the whole; a dense array has 1.6e9 bytes
+    zero, one = client.one_probability_
+    n_ones = X.astype(bool).sum()
+    expected = n_ones * one + (math.prod(X.shape) - n_ones) * zero
+    variance = n_ones * one * (1 - one) + (math.prod(X.shape) - n_ones) * zero * (1 - zero)
+    assert abs(reported.nnz - expected) < 5 * math.sqrt(variance)
