@@ -40,6 +40,11 @@ def uncentered(self) -> np.ndarray:
     return np.zeros_like(self.table)
 
 
+def add_unprojected(self, noisy, noise_scale, rate, prior) -> None:
+    counts = self.totals[:, None] * self.topic_shares() + noisy / self.weight[:, None]
+    self.average_in(counts, noise_scale, rate, prior)
+
+
 def cut_at_zero(self, noisy, noise_scale, *, last=False):
     return np.maximum(noisy, 0)
 
@@ -47,14 +52,14 @@ def cut_at_zero(self, noisy, noise_scale, *, last=False):
 PIECES = {
     "centering": [
         (centered.Released, "topic_shares", uncentered),
-        (centered.Released, "add", centered.Released._average_in),
+        (centered.Released, "add", add_unprojected),
         (document_level, "document_schedule", schedule_without(clip=1.0)),
     ],
     "table estimate (cut at 0)": [(denoise.TableEstimate, "__call__", cut_at_zero)],
     "width of the factors": [(denoise, "SPREAD", np.float32(1e-3))],
     "tempering": [(document_level, "document_schedule", schedule_without(power=1.0))],
     "growing clip": [(document_level, "document_schedule", schedule_without(clip=0.4))],
-    "zero-sum projection": [(centered.Released, "add", centered.Released._average_in)],
+    "zero-sum projection": [(centered.Released, "add", add_unprojected)],
     "more budget later": [(budget, "round_schedule", lambda t, T: (1.0, round_schedule(t, T)[1]))],
     "more weight later": [
         (document_level, "round_schedule", lambda t, T: (round_schedule(t, T)[0], 1.0))

@@ -9,7 +9,9 @@ if TYPE_CHECKING:
     from dplda._cdplda import CDPLDA
     from dplda._gibbslda import GibbsLDA
     from dplda._hdplda import HDPLDA
+    from dplda._lplda import LPLDA
     from dplda._memoized_reports import MemoizedReports
+    from dplda._olplda import OLPLDA
     from dplda._randomized_response import RandomizedResponse
     from dplda._sublda import SubLDA
     from dplda._svilda import PrivateSVILDA
@@ -22,6 +24,8 @@ __all__ = [
     "SubLDA",
     "PrivateSVILDA",
     "CDPLDA",
+    "LPLDA",
+    "OLPLDA",
     "RandomizedResponse",
     "MemoizedReports",
 ]
@@ -32,13 +36,20 @@ _MODULES = {
     "SubLDA": "dplda._sublda",
     "PrivateSVILDA": "dplda._svilda",
     "CDPLDA": "dplda._cdplda",
+    "LPLDA": "dplda._lplda",
+    "OLPLDA": "dplda._olplda",
     "RandomizedResponse": "dplda._randomized_response",
     "MemoizedReports": "dplda._memoized_reports",
 }
 
 
+_SUBPACKAGES = ("datasets", "displays", "metrics", "privacy")
+
+
 def __getattr__(name: str) -> Any:
-    """Import a class at its first use, so that a client loads nothing of the server."""
+    """Import a class or subpackage at its first use: a client loads nothing of the server."""
+    if name in _SUBPACKAGES:
+        return importlib.import_module(f"{__name__}.{name}")
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = value = getattr(importlib.import_module(_MODULES[name]), name)
@@ -46,4 +57,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_SUBPACKAGES})

@@ -180,10 +180,11 @@ class Released:
         the mean over topics of a word's row is noise.
         """
         noisy = noisy - noisy.mean(axis=1, keepdims=True)
-        self._average_in(noisy, noise_scale, rate, prior)
-
-    def _average_in(self, noisy: np.ndarray, noise_scale: float, rate: float, prior: float) -> None:
         counts = self.totals[:, None] * self.topic_shares() + noisy / self.weight[:, None]
+        self.average_in(counts, noise_scale, rate, prior)
+
+    def average_in(self, counts: np.ndarray, noise_scale: float, rate: float, prior: float) -> None:
+        """Take in a round's word-topic counts (n_words, n_components)."""
         self.n_rounds += 1
         self.average = (1 - rate) * self.average + rate * counts
         self.variance = (1 - rate) ** 2 * self.variance + rate**2 * noise_scale**2
@@ -255,18 +256,20 @@ def train_round(
     n_components = released.table.shape[1]
     released.norms += (norm,)
     norm, radius = _grid(mechanism, documents, norm)
-    value = documents.sum_topics(
-        rows, factor, pad(released.topic_shares()), released.weight, scale, norm, radius
-    )[:, :n_components]
+    center = pad(released.topic_shares())
+    if mechanism.scale == 0:  # nothing to be gained, and later documents may have other words
+        center = np.zeros_like(center)
+    value = documents.sum_topics(rows, factor, center, released.weight, scale, norm, radius)
     noisy = curator.release(
-        np.ascontiguousarray(value),
+        np.ascontiguousarray(value[:, :n_components]),
         mechanism,
         label=COUNTS,
         round=len(budget.totals) + t,
         sampling_probability=budget.subsampling_ratio,
     )
     unit = norm / radius / budget.subsampling_ratio
-    released.add(noisy * unit, mechanism.scale * unit, rate, topic_word_prior)
+    take_in = released.add if mechanism.scale > 0 else released.average_in
+    take_in(noisy * unit, mechanism.scale * unit, rate, topic_word_prior)
 
 
 def _grid(mechanism: Any, documents: Documents, norm: float) -> tuple[float, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval, Options, StrOptions
+from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_non_negative, validate_data
 
 try:  # scikit-learn 1.9's callbacks, experimental
@@ -20,6 +21,7 @@ __all__ = [
     "Options",
     "StrOptions",
     "_fit_context",
+    "_get_output_config",
     "check_non_negative",
     "validate_data",
 ]

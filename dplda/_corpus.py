@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 from dplda._compat import check_non_negative, validate_data
 from dplda._messages import warn_user
+from dplda._streams import Reader
 
 MAX_TOKENS = 2**31 - 1
 NOT_COUNTS = (
@@ -64,14 +65,6 @@ class Corpus:
         document = np.repeat(np.arange(len(self.doc_ptr) - 1), np.diff(self.doc_ptr))
         return Corpus(self.word[np.lexsort((*keys, document))], self.doc_ptr, self.n_words)
 
-    def first_tokens(self, n_tokens: int) -> sp.csr_array:
-        """Counts (documents by words) of the first `n_tokens` of each document, float64."""
-        document = np.repeat(np.arange(len(self.doc_ptr) - 1), np.diff(self.doc_ptr))
-        kept = np.arange(self.n_tokens) - self.doc_ptr[document] < n_tokens
-        where = (document[kept], self.word[kept])
-        shape = (len(self.doc_ptr) - 1, self.n_words)
-        return sp.csr_array(sp.coo_array((np.ones(len(where[0])), where), shape))
-
     def blocks(self, n_tokens: int) -> list[Corpus]:
         """Whole documents in blocks of about `n_tokens`, the same whatever the number of jobs."""
         bounds = np.searchsorted(self.doc_ptr, np.arange(0, self.n_tokens, n_tokens))
@@ -120,12 +113,33 @@ def check_counts(estimator: Any, X: Any, *, reset: bool) -> sp.csr_array:
     return X
 
 
-def replace_rows(X: sp.csr_array, rows: npt.NDArray[np.int64], new: sp.csr_array) -> sp.csr_array:
-    """`X` with the rows `rows` replaced by those of `new`, in that order."""
-    stacked = sp.vstack([X, new], format="csr")
-    source = np.arange(X.shape[0])
-    source[rows] = X.shape[0] + np.arange(len(rows))
-    return sp.csr_array(stacked[source])
+def sample_tokens(
+    counts: npt.NDArray[np.floating], n_tokens: int, reader: Reader
+) -> npt.NDArray[np.floating]:
+    """Counts of `n_tokens` random tokens of a document that has more, in time of that number.
+
+    Parameters
+    ----------
+    counts : ndarray of shape (n_entries,)
+        Of the document's words.
+    n_tokens : int
+        Below the sum of the counts.
+    reader : Reader
+        Random words.
+    """
+    upto = np.cumsum(counts)
+    length = int(upto[-1])
+    drop = 2 * n_tokens > length  # then choose those that go
+    n_chosen = length - n_tokens if drop else n_tokens
+    chosen = np.empty(0)
+    while len(chosen) < n_chosen:
+        uniform = (reader.words(2 * (n_chosen - len(chosen))) >> np.uint64(11)) * 2.0**-53
+        both = np.concatenate([chosen, np.floor(uniform * length)])
+        _, first = np.unique(both, return_index=True)
+        chosen = both[np.sort(first)][:n_chosen]
+    of_word = np.searchsorted(upto, chosen, side="right")
+    taken = np.bincount(of_word, minlength=len(counts)).astype(counts.dtype)
+    return counts - taken if drop else taken
 
 
 def _check_width(estimator: Any, X: Any, *, reset: bool) -> None:

@@ -28,7 +28,7 @@ def smooth_totals(noisy: np.ndarray, noise_scale: np.ndarray) -> np.ndarray:
     noisy : ndarray of shape (n_words,)
         Released totals.
     noise_scale : ndarray of shape (n_words,)
-        Standard deviation of the noise in each; zeros return the totals as they are.
+        Standard deviation of the noise in each; zeros return the totals as they are, at least one.
 
     Returns
     -------
@@ -36,7 +36,7 @@ def smooth_totals(noisy: np.ndarray, noise_scale: np.ndarray) -> np.ndarray:
         Positive.
     """
     if not noise_scale.any():
-        return np.maximum(noisy, 1e-12 * max(1.0, noisy.sum()))
+        return np.maximum(noisy, 1.0)  # later documents may have words that these have not
     mean = max(float(noisy.mean()), 0.01 * float(noise_scale.mean()))
     grid = np.geomspace(mean / 100, max(mean * 60, float(noisy.max())), 40)
     spread = (0.5 * np.log(grid[1] / grid[0]) * grid) ** 2

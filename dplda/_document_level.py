@@ -51,6 +51,7 @@ DOCUMENT_CONSTRAINTS = {
 
 RELATION = "one document is added, removed, or replaced by an empty one"
 
+SMALLEST_RATIO = 1e-8  # of sampling; far below, accounting takes minutes and then overflows
 INNER_STEPS = 7
 
 

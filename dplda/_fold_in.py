@@ -16,6 +16,7 @@ MAX_STEPS = 100
 TOLERANCE = 1e-4
 
 LANES = 8
+LARGEST_COUNT = 1e12
 
 
 def pad(table: np.ndarray, dtype: Any = np.float32) -> np.ndarray:
@@ -32,8 +33,12 @@ def topic_word_probabilities(components: np.ndarray) -> np.ndarray:
 
 
 def single_precision(X: Any) -> sp.csr_array:
-    """The CSR form that the kernels take: float32 counts, int32 indices, without duplicates."""
-    X = sp.csr_array(X, dtype=np.float32, copy=True)
+    """The CSR form that the kernels take: float32 counts, int32 indices, without duplicates.
+
+    Counts beyond `LARGEST_COUNT`, which nobody counted, are taken as that: no sum may overflow.
+    """
+    X = sp.csr_array(X, copy=True)
+    X.data = np.minimum(X.data, LARGEST_COUNT).astype(np.float32)
     X.sum_duplicates()
     X.indices = X.indices.astype(np.int32, copy=False)
     X.indptr = X.indptr.astype(np.int32, copy=False)

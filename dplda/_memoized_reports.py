@@ -8,6 +8,7 @@ import json
 import operator
 import os
 import sqlite3
+import threading
 import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -36,10 +37,11 @@ class MemoizedReports:
     Parameters
     ----------
     randomizer : RandomizedResponse
-        Fitted. It draws the reports, and charges its ledger for new ones only.
+        Fitted. It draws the reports, and charges its ledger for each call with new ones: a ledger
+        cannot tell documents apart.
     path : str or path-like, default=None
         SQLite file that keeps the reports, on a local disk; made if there is none. None keeps them
-        in memory, for one thread.
+        in memory, for one process and one thread.
     changed : {"error", "keep"}, default="error"
         What to do with a document that differs from the one that was reported under its id:
         refuse, or give out the old report.
@@ -83,6 +85,7 @@ class MemoizedReports:
         self.changed = changed
         self._path = None if path is None else os.path.abspath(os.fspath(path))
         self._memory = None
+        self._owner = (os.getpid(), threading.get_ident())
         if path is None:
             self._memory = sqlite3.connect(":memory:", isolation_level=None)
             weakref.finalize(self, self._memory.close)
@@ -112,6 +115,8 @@ class MemoizedReports:
             When the randomizer's ledger has too little left for new reports.
         """
         X = check_counts(self.randomizer, X, reset=False)
+        if isinstance(ids, (str, bytes)):
+            raise TypeError("ids must be one id for each row of X, got a single string")
         labels = [_id_bytes(id) for id in ids]
         if len(labels) != X.shape[0]:
             raise ValueError(f"X has {X.shape[0]} rows and needs as many ids, got {len(labels)}")
@@ -160,6 +165,11 @@ class MemoizedReports:
     @contextmanager
     def _transaction(self) -> Iterator[tuple[sqlite3.Connection, bytes]]:
         """As the only writer of all processes, so that no document is reported by two of them."""
+        if self._memory and self._owner != (os.getpid(), threading.get_ident()):
+            raise RuntimeError(
+                "reports in memory are for the process and the thread that made them: a copy would "
+                "report the same documents again; give a path to share them"
+            )
         connection = self._memory or sqlite3.connect(
             str(self._path), timeout=_BUSY_SECONDS, isolation_level=None
         )
@@ -211,6 +221,8 @@ def _rows(X: sp.csr_array) -> list[np.ndarray]:
 def _id_bytes(id: str | int) -> bytes:
     if isinstance(id, str):
         return b"s" + id.encode("utf-8", "surrogatepass")
+    if isinstance(id, (bool, np.bool_)):
+        raise TypeError("an id must be a str or an int, got a truth value")
     try:
         return b"i%d" % operator.index(id)
     except TypeError:

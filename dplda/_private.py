@@ -45,8 +45,9 @@ def exactly_one(estimator: Any, *names: str) -> None:
 def warn_if_seeded(estimator: Any, seeded: bool) -> None:
     if seeded and getattr(estimator, "epsilon", None) != float("inf"):
         warn_user(
-            f"{type(estimator).__name__} draws its noise from random_state: whoever knows the seed "
-            "can remove the noise; leave random_state=None for a model that will be published",
+            f"{type(estimator).__name__} draws its noise from random_state: whoever knows the "
+            "seed, or sees two results of it, can remove the noise; leave random_state=None for a "
+            "model that will be published",
             SeededNoiseWarning,
         )
 

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from dplda._compat import Interval, StrOptions, _fit_context
+from dplda._compat import Interval, StrOptions, _fit_context, _get_output_config
 from dplda._corpus import check_counts
 from dplda._messages import warn_user
 from dplda._private import PRIVACY_CONSTRAINTS, publish
@@ -70,7 +70,8 @@ class RandomizedResponse(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         SQLite file, which also counts calls of other processes.
     random_state : int, RandomState instance or None, default=None
         None draws from a new secret key in each call of `transform`. Anything else makes the
-        reports reproducible, and the guarantee void towards those who know it
+        reports reproducible, and the guarantee void towards those who know it, or who see the
+        reports of two calls: both have the same flips
         (`SeededNoiseWarning`).
 
     Attributes
@@ -80,7 +81,7 @@ class RandomizedResponse(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     document_epsilon_ : float
         Pure epsilon (delta = 0) of a document.
     epsilon_, delta_ : float
-        What one report of a document costs.
+        What one report of a document costs: many times the parameter `epsilon`, which is of a bit.
     privacy_ : Guarantee
         The guarantee: unit, relation, mechanism, assumptions; `print` it.
     one_probability_ : tuple of two floats
@@ -154,7 +155,7 @@ class RandomizedResponse(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None) -> RandomizedResponse:
-        """Compute what a report costs. Of `X`, only the number of columns is used.
+        """Compute what a report costs. Of `X`, which is checked, only the columns are used.
 
         Parameters
         ----------
@@ -168,7 +169,7 @@ class RandomizedResponse(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """
         bits = self._bits_of_parameters()
         n_words = check_counts(self, X, reset=True).shape[1]
-        max_ones = n_words if self.max_doc_words is None else min(self.max_doc_words, n_words)
+        max_ones = n_words if self.max_doc_words is None else min(int(self.max_doc_words), n_words)
         zero, one = (0.0, 1.0) if bits is None else bits.one_probability
         events = (NonPrivate(),) if bits is None else bits.events(max_ones, n_words)
         guarantee = Guarantee(
@@ -255,14 +256,20 @@ class RandomizedResponse(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         say about the same document costs twice as much.
         """
         check_is_fitted(self)
+        if _get_output_config("transform", self)["dense"] != "default":  # it would fail when paid
+            raise ValueError(
+                "reports are a sparse matrix, which set_output cannot turn into a data frame; use "
+                "set_output(transform='default')"
+            )
         return self._report(X, checked=False)
 
     def _report(self, X: Any, *, checked: bool) -> sp.csr_array:
         streams = Streams.from_random_state(self._random_state)
         if streams.seeded and self._bits is not None:
             warn_user(
-                "RandomizedResponse draws from random_state: whoever knows the seed can take the "
-                "noise out of the reports; leave random_state=None for reports of real documents",
+                "RandomizedResponse draws from random_state: whoever knows the seed, or sees two "
+                "calls with it, can take the noise out of the reports; leave random_state=None for "
+                "reports of real documents",
                 SeededNoiseWarning,
             )
         plan = [("reports", event) for event in self.privacy_.events]

@@ -40,6 +40,9 @@ class Purpose(enum.IntEnum):
     COINS = 7
     KEPT_WORDS = 8
     HASH_KEY = 9
+    RECONSTRUCTION = 10
+    FIRST_TOPICS = 11
+    CLIENT_SEED = 12
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,13 @@ import numpy as np
 from dplda._base import BaseTopicModel
 from dplda._centered import Documents, Released
 from dplda._compat import Interval, _fit_context
-from dplda._document_level import DOCUMENT_CONSTRAINTS, Recipe, poisson_sample, train
+from dplda._document_level import (
+    DOCUMENT_CONSTRAINTS,
+    SMALLEST_RATIO,
+    Recipe,
+    poisson_sample,
+    train,
+)
 from dplda._private import PRIVACY_CONSTRAINTS, released_so_far
 from dplda._streams import Streams
 
@@ -37,8 +43,8 @@ class SubLDA(BaseTopicModel):
         rounds differ, and cost together as much as `max_iter` equal ones with this value; word
         totals come on top.
     subsampling_ratio : float, default=1.0
-        Probability, in (0, 1], with which a document takes part in a round (gamma). Small values
-        save time; take more rounds with them.
+        Probability, from 1e-8 to 1, with which a document takes part in a round (gamma). Small
+        values save time; take more rounds with them.
     max_iter : int, default=80
         Rounds.
     doc_topic_prior : float, default=0.1
@@ -66,7 +72,7 @@ class SubLDA(BaseTopicModel):
         Threads. Never changes a result.
     random_state : int, RandomState instance or None, default=None
         None draws the noise from a secret key. Anything else makes the fit reproducible, and the
-        guarantee void towards those who know it (`SeededNoiseWarning`).
+        guarantee void towards those who know it or see two results of it (`SeededNoiseWarning`).
     verbose : int, default=0
         Progress: a bar where tqdm is installed, else lines.
 
@@ -119,7 +125,7 @@ class SubLDA(BaseTopicModel):
         **BaseTopicModel._parameter_constraints,
         **PRIVACY_CONSTRAINTS,
         **DOCUMENT_CONSTRAINTS,
-        "subsampling_ratio": [Interval(Real, 0, 1, closed="right")],
+        "subsampling_ratio": [Interval(Real, SMALLEST_RATIO, 1, closed="both")],
         "adaptive": ["boolean"],
         "boost": [Interval(Real, 1, None, closed="left")],
     }
@@ -188,7 +194,9 @@ class SubLDA(BaseTopicModel):
     def partial_fit(self, X: Any, y: Any = None) -> SubLDA:
         """One more private round, on the given documents; its cost adds to `epsilon_`.
 
-        The first call also releases word totals; `max_iter` calls cost what `fit` costs.
+        The first call also releases word totals; `max_iter` calls cost what `fit` costs. With
+        noise, these totals stand for all later calls, which only divide them among the topics: give
+        the whole corpus to each call, or at least documents with the same words.
         Decide on the number of calls before looking at the model: the account is for a number that
         does not depend on what was released.
 

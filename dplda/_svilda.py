@@ -14,8 +14,8 @@ from dplda._base import BaseTopicModel
 from dplda._budget import document_schedule
 from dplda._centered import Documents, Released, nearly_equal
 from dplda._compat import Interval, StrOptions, _fit_context
-from dplda._corpus import Corpus, check_counts, replace_rows
-from dplda._document_level import DOCUMENT_CONSTRAINTS, Recipe, train
+from dplda._corpus import check_counts, sample_tokens
+from dplda._document_level import DOCUMENT_CONSTRAINTS, SMALLEST_RATIO, Recipe, train
 from dplda._private import PRIVACY_CONSTRAINTS, released_so_far
 from dplda._streams import Purpose, Streams
 from dplda._variational import e_step, exp_dirichlet_expectation
@@ -44,7 +44,7 @@ class PrivateSVILDA(BaseTopicModel):
         Noise of a round, as standard deviation over sensitivity, instead of `epsilon` (sigma over
         Delta s in [1]_); word totals come on top.
     subsampling_ratio : float, default=0.2
-        Probability, in (0, 1], with which a document takes part in a round (nu). The size of a
+        Probability, from 1e-8 to 1, with which a document takes part in a round (nu). The size of a
         minibatch is random and secret.
     max_iter : int, default=200
         Rounds, each with one minibatch (J). Passes over the data are `max_iter` times
@@ -56,7 +56,7 @@ class PrivateSVILDA(BaseTopicModel):
         Share of the budget, in (0, 1), for word totals.
     max_doc_tokens : int or None, default=None
         Documents with more tokens are cut to this many, drawn at random once a fit (N). The clip
-        bounds what a document contributes with or without it; it saves time on very long ones.
+        bounds what a document contributes with or without it.
     learning_decay : float, default=0.8
         Exponent of the learning rate, in (0.5, 1] (kappa).
     learning_offset : float, default=1.0
@@ -79,7 +79,7 @@ class PrivateSVILDA(BaseTopicModel):
         Threads. Never changes a result.
     random_state : int, RandomState instance or None, default=None
         None draws the noise from a secret key. Anything else makes the fit reproducible, and the
-        guarantee void towards those who know it (`SeededNoiseWarning`).
+        guarantee void towards those who know it or see two results of it (`SeededNoiseWarning`).
     verbose : int, default=0
         Progress: a bar where tqdm is installed, else lines.
 
@@ -92,7 +92,7 @@ class PrivateSVILDA(BaseTopicModel):
     privacy_ : Guarantee
         The guarantee: unit, relation, mechanism, assumptions; `print` it.
     noise_multiplier_ : float
-        Noise multiplier of an average round.
+        Noise multiplier of an average round of the last call.
     n_iter_ : int
         Rounds run.
     n_features_in_ : int
@@ -136,7 +136,7 @@ class PrivateSVILDA(BaseTopicModel):
         **BaseTopicModel._parameter_constraints,
         **PRIVACY_CONSTRAINTS,
         **DOCUMENT_CONSTRAINTS,
-        "subsampling_ratio": [Interval(Real, 0, 1, closed="right")],
+        "subsampling_ratio": [Interval(Real, SMALLEST_RATIO, 1, closed="both")],
         "max_doc_tokens": [None, Interval(Integral, 1, None, closed="left")],
         "learning_decay": [Interval(Real, 0.5, 1, closed="right")],
         "learning_offset": [Interval(Real, 1, None, closed="left")],
@@ -211,7 +211,9 @@ class PrivateSVILDA(BaseTopicModel):
     def partial_fit(self, X: Any, y: Any = None) -> PrivateSVILDA:
         """One private round with a Poisson sample of the given documents; its cost adds up.
 
-        The first call also releases word totals; `max_iter` calls cost what `fit` costs.
+        The first call also releases word totals; `max_iter` calls cost what `fit` costs. With
+        noise, these totals stand for all later calls, which only divide them among the topics: give
+        the whole corpus to each call, or at least documents with the same words.
         Decide on the number of calls before looking at the model: the account is for a number that
         does not depend on what was released.
 
@@ -225,6 +227,13 @@ class PrivateSVILDA(BaseTopicModel):
         Returns
         -------
         self : object
+
+        Raises
+        ------
+        BudgetError
+            When the ledger has too little left; nothing has then been read.
+        ValueError
+            If `n_components` or the width of `X` changed since the first call.
         """
         return self._train(X, n_rounds=1, released=released_so_far(self, "document"))
 
@@ -270,15 +279,15 @@ class PrivateSVILDA(BaseTopicModel):
         long = np.flatnonzero(X.sum(axis=1) > self.max_doc_tokens)
         if not len(long):
             return X
-        corpus = Corpus.from_counts(X[long])
-        # a stream for each document, so that no document's tokens depend on another's length
-        lengths = np.diff(corpus.doc_ptr)
-        keys = [
-            streams.words(Purpose.ORDER, 0, int(row), 2 * n).reshape(2, n)
-            for row, n in zip(long, lengths)
-        ]
-        cut = corpus.shuffled(np.concatenate(keys, axis=1)).first_tokens(self.max_doc_tokens)
-        return replace_rows(X, long, cut)
+        data = X.data.copy()
+        for row in long.tolist():
+            # a stream for each document, so that no document's tokens depend on another's length
+            reader = streams.reader(Purpose.ORDER, 0, row)
+            cells = slice(X.indptr[row], X.indptr[row + 1])
+            data[cells] = sample_tokens(data[cells], int(self.max_doc_tokens), reader)
+        cut = sp.csr_array((data, X.indices, X.indptr), X.shape)
+        cut.eliminate_zeros()
+        return cut
 
 
 def _infer(
@@ -286,8 +295,9 @@ def _infer(
 ) -> np.ndarray:
     """The E-step of the documents `rows`, from scratch: nothing is kept between rounds."""
     factor, power = _word_factor(estimator, released)
+    everybody = len(rows) == documents.X.shape[0]
     _, documents.theta[rows] = e_step(
-        documents.X[rows],
+        documents.X if everybody else documents.X[rows],
         factor,
         n_components=released.table.shape[1],
         doc_topic_prior=estimator.doc_topic_prior,

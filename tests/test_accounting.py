@@ -458,6 +458,16 @@ def test_advanced_and_linear_composition_give_the_total_back():
 
 
 @pytest.mark.parametrize("composition", ["zcdp", "advanced", "linear"])
+@pytest.mark.parametrize(("epsilon", "max_iter"), [(1e4, 1), (1e6, 1), (1e6, 100), (1e-6, 100)])
+def test_published_calibration_of_extreme_budgets(composition, epsilon, max_iter):
+    noise = vips_calibration(
+        epsilon, 1e-5, subsampling_ratio=1e-2, max_iter=max_iter, composition=composition
+    )
+    assert 0 < noise.noise_multiplier < math.inf
+    assert noise.epsilon_iter > noise.epsilon_round
+
+
+@pytest.mark.parametrize("composition", ["zcdp", "advanced", "linear"])
 def test_published_budget_of_a_sampled_round(composition):
     rate = 1e-3
     noise = vips_calibration(
@@ -478,6 +488,7 @@ def test_published_budget_of_a_sampled_round(composition):
         ({"delta": 1.0}, "delta must lie strictly"),
         ({"subsampling_ratio": 0.0}, r"subsampling_ratio must lie in \(0, 1\]"),
         ({"max_iter": 0}, "max_iter must be an integer"),
+        ({"max_iter": math.inf}, "max_iter must be an integer"),
         ({"composition": "basic"}, "composition must be one of"),
         ({"delta_round": 0.2}, "below subsampling_ratio"),
         ({"delta_round": 1e-5, "composition": "linear"}, "spend more than delta"),

@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
-from dplda import CDPLDA, HDPLDA, GibbsLDA, PrivateSVILDA, SubLDA
+from dplda import CDPLDA, HDPLDA, LPLDA, OLPLDA, GibbsLDA, PrivateSVILDA, SubLDA
 from dplda.datasets import make_topic_corpus
 from dplda.metrics import unigram_perplexity
 from dplda.privacy import BudgetError, Ledger, SeededNoiseWarning
@@ -39,11 +39,19 @@ PRIVATE = [
         max_iter=6,
     ),
 ]
+# the noise is the clients', and epsilon that of a bit: tests/test_lplda.py has their own promises
+LOCAL = [
+    LPLDA(K, epsilon=3.0, max_iter=6),
+    LPLDA(K, epsilon=3.0, mechanism="oue", reconstruction="bits", max_iter=6),
+    OLPLDA(K, epsilon=3.0, max_iter=6),
+    OLPLDA(K, flip_mixture=0.2, reconstruction="background", max_iter=6),
+]
 ALL = [
     GibbsLDA(K, max_iter=6),
     CDPLDA(K, epsilon=5.0, max_iter=6),
     CDPLDA(K, epsilon=5.0, noise="every", max_iter=6),
     *PRIVATE,
+    *LOCAL,
 ]
 every = pytest.mark.parametrize("estimator", ALL, ids=repr)
 every_private = pytest.mark.parametrize("estimator", PRIVATE, ids=repr)
@@ -147,7 +155,10 @@ def test_partial_fit_goes_on(estimator, corpus):
     epsilon, n_iter, table = model.epsilon_, model.n_iter_, model.components_
     model.partial_fit(corpus[:50])
     assert model.n_iter_ > n_iter
-    assert model.epsilon_ > epsilon or epsilon == math.inf
+    if estimator in LOCAL:
+        assert model.epsilon_ == epsilon  # other documents have other reports
+    else:
+        assert model.epsilon_ > epsilon or epsilon == math.inf
     assert not np.array_equal(model.components_, table)
     with pytest.raises(ValueError, match="40"):
         model.partial_fit(corpus[:, :30])
@@ -546,6 +557,8 @@ def test_wrong_parameters_cost_nothing(estimator, parameters, corpus):
         HDPLDA(3, noise_epsilon=np.float32(1.0), count_clip=np.float32(1.0), max_iter=3),
         GibbsLDA(np.int8(3), max_iter=3),
         CDPLDA(np.int8(3), epsilon=np.float32(2.0), noise="every", max_iter=np.int8(3)),
+        LPLDA(np.int8(3), epsilon=np.float32(2.0), max_doc_words=np.int8(9), max_iter=np.int8(3)),
+        OLPLDA(np.int8(3), epsilon=2.0, batch_size=np.int8(50), max_iter=np.int8(3)),
     ],
     ids=repr,
 )

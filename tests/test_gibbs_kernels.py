@@ -61,6 +61,14 @@ def noisy(word, doc_ptr, topics, counts, totals, *rest):
     return topics, counts, totals
 
 
+def beside(word, doc_ptr, topics, counts, totals, *rest):
+    """`background_sweep` on copies."""
+    topics, counts, totals = topics.copy(), counts.copy(), totals.copy()
+    scratch = np.full((4, counts.shape[1]), np.nan, np.float32)
+    _gibbs.background_sweep(word, doc_ptr, topics, counts, totals, *rest, scratch)
+    return topics, counts, totals
+
+
 def frozen(word, doc_ptr, topics, table, alpha, bits, spare):
     """The kernel on a copy of `topics`, as its twin."""
     topics = topics.copy()
@@ -137,6 +145,63 @@ def test_noisy_sweep_equals_its_twin(documents, scale, n_components):
         if scale == 0:
             for ours, theirs in zip(state, plain):
                 assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("n_components", SIZES)
+@pytest.mark.parametrize("documents", DOCUMENTS.values(), ids=DOCUMENTS)
+def test_background_sweep_without_background_is_the_collapsed_one(documents, n_components):
+    word, doc_ptr = reference.corpus_of(documents)
+    shape = N_WORDS, reference.padded(n_components + 1)
+    prior = np.zeros(shape, np.float32)
+    prior[:, :n_components] = 0.25  # sums are exact
+    sizes, background = prior.sum(axis=0)[:n_components].astype(float), np.zeros(N_WORDS, "f4")
+    start = unassigned(word), np.zeros(shape, np.int32), np.zeros(n_components, np.int64)
+    ours = theirs = start
+    for seed in range(4):
+        bits = random_words(len(word), seed)
+        ours = beside(word, doc_ptr, *ours, prior, sizes, background, 0.1, bits)
+        theirs = collapsed(word, doc_ptr, *theirs, 0.1, 0.25, bits)
+        for a, b in zip(ours, theirs):
+            assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("n_components", SIZES)
+def test_background_sweep_reads_counts_as_prior(n_components):
+    """Counts that do not move, and the same numbers in the prior, are the same."""
+    word, doc_ptr = reference.corpus_of(next(iter(DOCUMENTS.values())))
+    shape = N_WORDS, reference.padded(n_components + 1)
+    rng = np.random.default_rng(0)
+    before, prior = np.zeros(shape, np.int32), np.zeros(shape, np.float32)
+    before[:, :n_components] = rng.integers(0, 9, (N_WORDS, n_components))
+    prior[:, :n_components] = 0.5
+    background = rng.random(N_WORDS).astype(np.float32)
+    rest = background, 0.1, random_words(len(word), 1)
+    results = []
+    for counts, table in ((before, prior), (0 * before, prior + before.astype(np.float32))):
+        sizes = table.sum(axis=0)[:n_components].astype(float)
+        totals = counts.sum(axis=0)[:n_components].astype(np.int64)
+        start = unassigned(word), counts, totals
+        results.append(beside(word, doc_ptr, *start, table, sizes, *rest))
+    (topics, counts, totals), (again, added, _) = results
+    assert_array_equal(topics, again)
+    assert_array_equal(counts, added + before)
+    assert_array_equal(totals, counts.sum(axis=0)[:n_components])
+    assert (topics == n_components).any() or not len(word)
+
+
+def test_background_sweep_draws_the_background_with_its_probability():
+    """One token of weight alpha * beta / (V beta) for each topic, beside the background."""
+    n, n_components, alpha, rate = 20_000, 3, 0.5, 0.2
+    doc_ptr, word = np.arange(n + 1, dtype=np.int64), np.zeros(n, np.int32)
+    prior = np.zeros((4, 8), np.float32)
+    prior[:, :n_components] = 1e6  # so much that the counts do not matter
+    sizes, background = np.full(n_components, 4e6), np.full(4, rate, np.float32)
+    start = unassigned(word), np.zeros((4, 8), np.int32), np.zeros(n_components, np.int64)
+    bits = np.random.default_rng(0).integers(0, 2**64, n, dtype=np.uint64)
+    topics, counts, _ = beside(word, doc_ptr, *start, prior, sizes, background, alpha, bits)
+    expected = rate / (rate + n_components * alpha / 4)
+    assert (topics == n_components).mean() == pytest.approx(expected, abs=5 * 0.5 / n**0.5)
+    assert counts[0, n_components] == (topics == n_components).sum()
 
 
 @pytest.mark.parametrize("n_components", SIZES)

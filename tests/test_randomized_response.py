@@ -9,6 +9,7 @@ import sys
 import tracemalloc
 import warnings
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal, localcontext
 
 import numpy as np
@@ -547,6 +548,20 @@ def test_not_fitted():
 # the ledger
 
 
+def test_data_frames_are_refused_before_anything_is_charged():
+    ledger = Ledger(epsilon=1000.0)
+    client = RandomizedResponse(epsilon=1.0, ledger=ledger).fit(np.ones((2, 5)))
+    with pytest.raises(ValueError, match="set_output"):
+        client.set_output(transform="pandas").transform(np.ones((2, 5)))
+    assert ledger.entries() == []
+
+
+def test_numpy_integers_as_a_cap():
+    X = np.ones((2, 300))
+    small = RandomizedResponse(epsilon=1.0, max_doc_words=np.int8(100)).fit(X)
+    assert small.document_epsilon_ == RandomizedResponse(epsilon=1.0).fit(X).document_epsilon_
+
+
 def test_each_call_is_charged():
     X = documents(20, 60, 0.2)
     ledger = Ledger(epsilon=25.0, delta=0.0)
@@ -657,6 +672,10 @@ def test_bad_memoized_calls(corpus, tmp_path):
         memo.reports([0, 1], corpus)
     with pytest.raises(TypeError, match="str or an int, got float"):
         memo.reports([0.5], corpus[:1])
+    with pytest.raises(TypeError, match="truth value"):
+        memo.reports([True], corpus[:1])
+    with pytest.raises(TypeError, match="single string"):
+        memo.reports("ab", corpus[:2])
     with pytest.raises(ValueError, match="'error' or 'keep', got 'draw'"):
         MemoizedReports(client, changed="draw")
     path = tmp_path / "reports.sqlite"
@@ -669,6 +688,17 @@ def test_bad_memoized_calls(corpus, tmp_path):
     (tmp_path / "text").write_text("no database " * 100)
     with pytest.raises(ValueError, match="no file of reports"):
         MemoizedReports(client, tmp_path / "text")
+
+
+def test_reports_in_memory_are_not_for_others(corpus, monkeypatch):
+    """A copy in another process, or thread, would report the same documents a second time."""
+    memo = MemoizedReports(RandomizedResponse(epsilon=1.0).fit(corpus))
+    memo.reports([0], corpus[:1])
+    with ThreadPoolExecutor(1) as pool, pytest.raises(RuntimeError, match="give a path"):
+        pool.submit(memo.reports, [0], corpus[:1]).result()
+    monkeypatch.setattr("os.getpid", lambda: -1)
+    with pytest.raises(RuntimeError, match="give a path"):
+        memo.reports([0], corpus[:1])
 
 
 def test_the_file_holds_neither_ids_nor_documents(corpus, tmp_path):
@@ -705,6 +735,11 @@ def test_a_client_loads_nothing_of_the_server():
     others = {name.removeprefix("dplda.") for name in loaded} - own - {"dplda"}
     assert "dplda._randomized_response" in loaded
     assert [name for name in others if not name.startswith("privacy.")] == []
+
+
+def test_subpackages_are_there_without_an_import():
+    code = "import dplda; dplda.privacy.Ledger, dplda.metrics.perplexity_bound, dplda.datasets"
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
 
 
 def test_the_front_page():

@@ -86,6 +86,19 @@ def test_partial_fit_is_a_round_a_call_and_composes(corpus):
     assert model.partial_fit(corpus[:100]).epsilon_ > spent[-1]  # other rows, one more round
 
 
+def test_without_noise_later_calls_may_bring_other_words():
+    made = make_topic_corpus(400, 20, 2, doc_length=40, random_state=0).data
+    other = sp.csr_array((400, 20))
+    first, later = sp.hstack([made, other], "csr"), sp.hstack([other, made], "csr")
+    model = PrivateSVILDA(K, epsilon=math.inf, subsampling_ratio=1, random_state=0)
+    model.partial_fit(first)
+    for _ in range(30):
+        model.partial_fit(later)
+    later_mass = model.components_[:, 20:].sum() / model.components_.sum()
+    assert later_mass > 0.9
+    assert model.perplexity(later) < 20
+
+
 def test_nothing_released_depends_on_the_number_of_documents(corpus):
     """Empty documents change n, and the size of every minibatch, but no contribution."""
     padded = sp.vstack([corpus, sp.csr_array((100, corpus.shape[1]))], format="csr")
@@ -181,15 +194,27 @@ def test_long_documents_are_cut_to_random_tokens():
     assert (cut <= X).all()
     np.testing.assert_array_equal(shortened(X, 8).toarray(), cut)
     assert not np.array_equal(shortened(X, 8, seed=1).toarray(), cut)
-    assert shortened(X, 120) is not None
     np.testing.assert_array_equal(shortened(X, 120).toarray(), X)
 
 
-def test_every_token_is_as_likely_to_stay():
+@pytest.mark.parametrize("n_tokens", [8, 100])  # few chosen to stay, or few to go
+def test_every_token_is_as_likely_to_stay(n_tokens):
     X = np.tile([30.0, 60, 0, 30], (3000, 1))
-    kept = shortened(X, 8).toarray().sum(axis=0)
+    kept = shortened(X, n_tokens).toarray()
+    assert (kept.sum(axis=1) == n_tokens).all()
     for word, share in ((0, 0.25), (1, 0.5), (3, 0.25)):
-        assert binomtest(int(kept[word]), 24000, share).pvalue > 1e-4  # conservative: no repeats
+        n_kept = int(kept[:, word].sum())
+        assert binomtest(n_kept, 3000 * n_tokens, share).pvalue > 1e-4
+        variance = n_tokens * share * (1 - share) * (120 - n_tokens) / 119  # hypergeometric
+        assert kept[:, word].var() == pytest.approx(variance, rel=0.15)
+
+
+def test_a_document_of_any_length_is_cut_at_once():
+    X = np.array([[3e15, 1e15], [2, 3]])
+    cut = shortened(X, 1000).toarray()
+    assert cut[0].sum() == 1000
+    assert binomtest(int(cut[0, 0]), 1000, 0.75).pvalue > 1e-4
+    np.testing.assert_array_equal(cut[1], X[1])
 
 
 # ---- bound --------------------------------------------------------------------------------
@@ -215,6 +240,16 @@ def test_bound_bounds_the_perplexity_of_a_document_with_one_topic():
     expected_log = psi(table[0]) - psi(100)
     assert perplexity_bound(table, X) == pytest.approx(np.exp(-(X @ expected_log).sum() / 6))
     assert perplexity_bound(table, X) > np.exp(-(X @ np.log(table[0] / 100)).sum() / 6)
+
+
+def test_bound_of_a_word_that_is_all_but_impossible():
+    """exp(E[log beta]) is no float there; the bound is one."""
+    table = np.array([[1e-3, 1000.0]])
+    expected_log = psi(table[0]) - psi(table.sum())
+    expected = np.exp(-(np.array([1, 99]) @ expected_log) / 100)
+    assert perplexity_bound(table, [[1, 99]]) == pytest.approx(expected)
+    assert expected > 2e4
+    assert perplexity_bound(np.vstack([table, table]), [[1, 99]]) > expected
 
 
 def test_bound_as_a_method(corpus):
@@ -249,7 +284,7 @@ def test_without_noise_and_sampling_it_is_online_variational_bayes(corpus):
     """Step by step, with scikit-learn's E-step."""
     model = seeded(PrivateSVILDA(K, epsilon=math.inf, subsampling_ratio=1, max_iter=6), corpus)
     streams = Streams.from_random_state(0)
-    totals = np.asarray(corpus.sum(axis=0), float).ravel()
+    totals = np.maximum(np.asarray(corpus.sum(axis=0), float).ravel(), 1)
     first = Released.start(totals, np.ones(50), K, streams, None, nearly_equal).table
     average, table = first, first
     for t in range(1, 7):
@@ -329,7 +364,7 @@ def test_online_lda_of_nips_is_as_good_as_scikit_learns(shared_data):
 @pytest.mark.slow
 def test_utility_is_that_of_document_level_training(shared_data):
     train, test = frequent(shared_data, "kos")
-    for epsilon in (2.0, 8.0):
+    for epsilon in (2.0, 4.0, 8.0):
         settings = {"epsilon": epsilon, "delta": 1e-5}
         ours = seeded(PrivateSVILDA(20, **settings), train).perplexity(test)
         assert ours < 1.03 * seeded(SubLDA(20, **settings), train).perplexity(test)

@@ -17,11 +17,11 @@ def background_sweep(
     doc_ptr: NDArray[np.int64],
     topics: NDArray[np.int32],
     counts: NDArray[np.int32],
-    totals: NDArray[np.float64],
+    totals: NDArray[np.int64],
     word_prior: NDArray[np.float32],
+    prior_sizes: NDArray[np.float64],
     background: NDArray[np.float32],
     doc_topic_prior: float,
-    doc_scale: float,
     bits: NDArray[np.uint64],
     scratch: NDArray[np.float32],
 ) -> None: ...

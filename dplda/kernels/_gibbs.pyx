@@ -106,33 +106,33 @@ def background_sweep(
     int32_t[::1] topics,                 # in/out: topic of each token, -1 for not yet assigned,
                                          #         n_components for the background
     int32_t[:, ::1] counts,              # in/out: (n_words, padded) live word-topic counts
-    double[::1] totals,                  # in/out: (n_components,) live sums of counts plus prior
-    const float[:, ::1] word_prior,      # in: (n_words, padded) Dirichlet parameters
-    const float[::1] background,         # in: (n_words,) tokens of a document that no topic made
+    int64_t[::1] totals,                 # in/out: (n_components,) live topic sizes
+    const float[:, ::1] word_prior,      # in: (n_words, padded) Dirichlet parameters, 0 on padding
+    const double[::1] prior_sizes,       # in: (n_components,) their sums over words
+    const float[::1] background,         # in: (n_words,) tokens that no topic made, per document
     double doc_topic_prior,
-    double doc_scale,                    # in: weight of a document's topics beside the background
     const uint64_t[::1] bits,            # in: one random word per token
     float[:, ::1] scratch,               # scratch: (4, padded)
 ):
-    """`collapsed_sweep` with a prior for each cell, and one topic more whose words are known.
+    """`collapsed_sweep` with a prior for each cell, beside a background whose rates are known.
 
-    The tables have room for that topic in column n_components: padded exceeds n_components. The
-    background is counted there for each word, and reads nothing.
+    The background is one topic more, so that padded must exceed n_components: its tokens are
+    counted in that column of `counts`, and nowhere else.
     """
     cdef Py_ssize_t n_components = totals.shape[0], padded = counts.shape[1]
     cdef Py_ssize_t d, i, k, old, new
     cdef float alpha = <float>doc_topic_prior
     cdef float* weight = &scratch[0, 0]
     cdef float* document = &scratch[1, 0]        # n_dk: whole, so that it cannot drift
-    cdef float* inverse = &scratch[2, 0]         # doc_scale / (n_k + sum of beta)
-    cdef float* factor = &scratch[3, 0]          # (n_dk + alpha) * inverse; zero from n_components
+    cdef float* inverse = &scratch[2, 0]         # 1 / (n_k + sum of the prior)
+    cdef float* factor = &scratch[3, 0]          # (n_dk + alpha) * inverse; 0 from n_components on
     cdef int32_t* row
     cdef const float* beta
     with nogil:
         for k in range(padded):
             factor[k] = 0
         for k in range(n_components):
-            inverse[k] = <float>(doc_scale / totals[k])
+            inverse[k] = <float>(1.0 / (totals[k] + prior_sizes[k]))
         for d in range(doc_ptr.shape[0] - 1):
             for k in range(n_components):
                 document[k] = 0
@@ -150,7 +150,7 @@ def background_sweep(
                     if old < n_components:
                         totals[old] -= 1
                         document[old] -= 1
-                        inverse[old] = <float>(doc_scale / totals[old])
+                        inverse[old] = <float>(1.0 / (totals[old] + prior_sizes[old]))
                         factor[old] = (document[old] + alpha) * inverse[old]
                 for k in range(padded):
                     weight[k] = (<float>row[k] + beta[k]) * factor[k]
@@ -161,7 +161,7 @@ def background_sweep(
                 if new < n_components:
                     totals[new] += 1
                     document[new] += 1
-                    inverse[new] = <float>(doc_scale / totals[new])
+                    inverse[new] = <float>(1.0 / (totals[new] + prior_sizes[new]))
                     factor[new] = (document[new] + alpha) * inverse[new]
 
 

@@ -6,10 +6,13 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.special import gammaln, psi
+from scipy.special import gammaln, logsumexp, psi
 
-from dplda._variational import e_step, exp_dirichlet_expectation
+from dplda._fold_in import pad
+from dplda._variational import e_step
 from dplda.metrics._perplexity import _check
+
+CHUNK = 1 << 20  # numbers at a time
 
 
 def perplexity_bound(
@@ -56,27 +59,32 @@ def perplexity_bound(
     if n_tokens == 0:
         raise ValueError("X holds no words to score; pass documents with at least one word")
     n_components = len(components)
-    exp_topic_word = exp_dirichlet_expectation(components.T, np.float64)
-    gamma, exp_doc_topic = e_step(
+    expected_log = psi(components) - psi(components.sum(axis=1, keepdims=True))
+    gamma, _ = e_step(
         sp.csr_array(X, dtype=np.float64),
-        exp_topic_word,
+        pad(np.exp(expected_log).T, np.float64),
         n_components=n_components,
         doc_topic_prior=doc_topic_prior,
         n_jobs=n_jobs,
     )
-    bound = _words(X, exp_doc_topic, exp_topic_word)
-    bound += _weights(gamma[:, :n_components], doc_topic_prior)
-    return float(np.exp(-bound / n_tokens))
+    gamma = gamma[:, :n_components]
+    bound = _words(X, gamma, np.ascontiguousarray(expected_log.T))
+    return float(np.exp(-(bound + _weights(gamma, doc_topic_prior)) / n_tokens))
 
 
-def _words(X: sp.csr_array, exp_doc_topic: np.ndarray, exp_topic_word: np.ndarray) -> float:
-    """E[log p(words, topics) - log q(topics)] with the best q(topics), over all documents."""
+def _words(X: sp.csr_array, gamma: np.ndarray, log_topic_word: np.ndarray) -> float:
+    """E[log p(words, topics) - log q(topics)] with the best q(topics), over all documents.
+
+    In logarithms: a word that is hardly possible in any topic has a probability that is no float.
+    """
+    log_doc_topic = psi(gamma) - psi(gamma.sum(axis=1, keepdims=True))
     row = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+    step = max(1, CHUNK // gamma.shape[1])
     total = 0.0
-    for start in range(0, X.nnz, 1 << 18):
-        part = slice(start, start + (1 << 18))
-        share = np.einsum("ik,ik->i", exp_doc_topic[row[part]], exp_topic_word[X.indices[part]])
-        total += float(X.data[part] @ np.log(np.maximum(share, np.finfo(float).tiny)))
+    for start in range(0, X.nnz, step):
+        part = slice(start, start + step)
+        terms = log_doc_topic[row[part]] + log_topic_word[X.indices[part]]
+        total += float(X.data[part] @ logsumexp(terms, axis=1))
     return total
 
 

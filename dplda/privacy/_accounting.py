@@ -56,7 +56,8 @@ def epsilon_of(
     events : Event or iterable of Event
         Order does not matter.
     delta : float
-        Probability in [0, 1). With ``delta=0`` only the sum of pure epsilons counts.
+        Probability in [0, 1). With ``delta=0`` only the sum of pure epsilons counts, which
+        "rdp" does not take.
     total_variation : float, default=0.0
         Distance between the noise that runs and its ideal law, over the whole composition. It
         is taken out of delta, ``delta - (1 + exp(epsilon)) * total_variation``, if that is at

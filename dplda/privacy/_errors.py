@@ -16,4 +16,4 @@ class PrivacyLeakWarning(UserWarning):
 
 
 class SeededNoiseWarning(UserWarning):
-    """The noise comes from a known seed: whoever knows the seed can take it away again."""
+    """The noise comes from a known seed: whoever knows it can take the noise away again."""

@@ -173,7 +173,7 @@ class Guarantee:
         if self.seeded:
             return (
                 "The noise was drawn from a given seed: towards anybody who knows or guesses the "
-                "seed, none of this holds."
+                "seed, or sees another result drawn with it, none of this holds."
             )
         return "The noise was drawn from a secret key that was not kept."
 

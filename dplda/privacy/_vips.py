@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Integral
 
 from scipy.optimize import brentq
 
@@ -97,10 +98,17 @@ def vips_calibration(
         epsilon_round = _round_of_advanced(epsilon, delta - max_iter * delta_round, max_iter)
     else:
         epsilon_round = epsilon / max_iter
-    epsilon_iter = math.log1p(math.expm1(epsilon_round) / subsampling_ratio)
+    epsilon_iter = _before_sampling(epsilon_round, subsampling_ratio)
     delta_iter = delta_round / subsampling_ratio
     noise_multiplier = math.sqrt(2.0 * math.log(1.25 / delta_iter)) / epsilon_iter
     return VipsCalibration(epsilon_round, delta_round, epsilon_iter, delta_iter, noise_multiplier)
+
+
+def _before_sampling(epsilon: float, ratio: float) -> float:
+    """Equation (6) solved for epsilon_iter: log(1 + (exp(epsilon) - 1) / ratio)."""
+    if epsilon < 1.0:
+        return math.log1p(math.expm1(epsilon) / ratio)
+    return epsilon - math.log(ratio) + math.log1p((ratio - 1.0) * math.exp(-epsilon))
 
 
 def _round_of_zcdp(epsilon: float, delta: float, delta_round: float, max_iter: int) -> float:
@@ -117,7 +125,8 @@ def _round_of_advanced(epsilon: float, slack: float, max_iter: int) -> float:
     def excess(x: float) -> float:
         return max_iter * x * math.expm1(x) + rate * x - epsilon
 
-    return float(brentq(excess, 0.0, epsilon / rate, xtol=1e-300, rtol=1e-14))
+    upper = min(epsilon / rate, 700.0)  # the exponential of more is no float
+    return float(brentq(excess, 0.0, upper, xtol=1e-300, rtol=1e-14))
 
 
 def _check(
@@ -129,7 +138,7 @@ def _check(
         raise ValueError(f"delta must lie strictly between 0 and 1, got {delta}")
     if not 0.0 < subsampling_ratio <= 1.0:
         raise ValueError(f"subsampling_ratio must lie in (0, 1], got {subsampling_ratio}")
-    if max_iter != int(max_iter) or max_iter < 1:
+    if not isinstance(max_iter, Integral) or max_iter < 1:
         raise ValueError(f"max_iter must be an integer of at least 1, got {max_iter}")
     if composition not in COMPOSITIONS:
         raise ValueError(f"composition must be one of {COMPOSITIONS}, got {composition!r}")

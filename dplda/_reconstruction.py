@@ -1,0 +1,137 @@
+"""What can be computed from randomized reports: counts of words, and documents that have them.
+
+Post-processing all of it: nothing here reads a document, so nothing costs privacy. Equations and
+theorems are those of F. Zhao, X. Ren, S. Yang, Q. Han, P. Zhao, X. Yang, "Latent Dirichlet
+Allocation Model Training with Differential Privacy", IEEE TIFS 2020, sections V-B and VI-C, for any
+pair of probabilities (q, p) of reporting a zero, and a one, as a one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+
+from dplda._streams import Reader
+
+
+def estimate_counts(
+    n_reported: np.ndarray, n_docs: int, one_probability: tuple[float, float]
+) -> np.ndarray:
+    """Documents that have each word, from the number of reports that have it (equation 8).
+
+    Parameters
+    ----------
+    n_reported : ndarray of shape (n_words,)
+        Reports with a one.
+    n_docs : int
+        All reports.
+    one_probability : (q, p)
+
+    Returns
+    -------
+    counts : ndarray of shape (n_words,)
+        ``(n_reported - n_docs * q) / (p - q)``, which is unbiased, clipped to [0, n_docs].
+    """
+    zero, one = one_probability
+    return np.clip((n_reported - n_docs * zero) / (one - zero), 0.0, n_docs)
+
+
+def estimate_variance(
+    counts: np.ndarray,
+    n_docs: int,
+    one_probability: tuple[float, float],
+    *,
+    sampled_docs: bool = False,
+) -> np.ndarray:
+    """Variance of the unclipped estimate of `counts`.
+
+    Theorem 5 of the paper is the form with ``sampled_docs=True``, where documents have a word with
+    probability ``counts / n_docs``, independently. For given documents, whose reports alone are
+    random, its second term has to go; the first, generalized, is what remains.
+    """
+    zero, one = one_probability
+    noise = counts * one * (1.0 - one) + (n_docs - counts) * zero * (1.0 - zero)
+    variance = noise / (one - zero) ** 2
+    return variance + counts * (n_docs - counts) / n_docs if sampled_docs else variance
+
+
+def weight_of_prior(
+    counts: np.ndarray, n_docs: int, one_probability: tuple[float, float], prior_variance: float
+) -> np.ndarray:
+    """The omega of Theorem 6: variance of the estimate, over that and the prior's together.
+
+    `counts` matter only where the two values of a bit have different noise.
+    """
+    variance = estimate_variance(counts, n_docs, one_probability)
+    return variance / (variance + prior_variance)
+
+
+def false_ones(
+    n_reported: np.ndarray, counts: np.ndarray, n_docs: int, one_probability: tuple[float, float]
+) -> np.ndarray:
+    """Reported ones of each word, per document, in excess of those that `counts` explain.
+
+    Where `counts` are the unbiased estimate and were not clipped, this is the expectation
+    ``q * (1 - counts / n_docs)``.
+    """
+    return np.maximum(n_reported - one_probability[1] * counts, 0.0) / n_docs
+
+
+def set_and_clear(reports: sp.csr_array, counts: np.ndarray, reader: Reader) -> sp.csr_array:
+    """Set or clear bits at random until each word is in as many documents as it should be.
+
+    Steps 3 to 5 of the paper's section V-B. Every choice of documents is equally likely, up to
+    ``n_docs * 2**-32``. Time and memory are those of the ones, before and after.
+
+    Parameters
+    ----------
+    reports : csr_array of shape (n_docs, n_words)
+        Zeros and ones.
+    counts : ndarray of shape (n_words,)
+        From 0 to n_docs; rounded to the nearest whole number.
+    reader : Reader
+        Random words.
+
+    Returns
+    -------
+    documents : csr_array of shape (n_docs, n_words)
+        Zeros and ones, with ``rint(counts)`` ones in the columns.
+    """
+    n_docs, n_words = reports.shape
+    word = reports.indices.astype(np.int64)
+    doc = np.repeat(np.arange(n_docs), np.diff(reports.indptr))
+    n_ones = np.bincount(word, minlength=n_words)
+    target = np.rint(counts).astype(np.int64)
+
+    # clear: of each word's documents those stay whose random keys are the smallest
+    order = np.lexsort((reader.words(len(word)), word))
+    rank = np.arange(len(word)) - np.repeat(np.cumsum(n_ones) - n_ones, n_ones)
+    kept = order[rank < target[word[order]]]
+    ones = word[kept] * n_docs + doc[kept]
+
+    # set: documents drawn anew until they are others; or, where most get the word, by keys again
+    ones.sort()
+    missing = np.maximum(target - n_ones, 0)
+    crowded = np.flatnonzero((missing > 0) & (2 * target > n_docs)).tolist()
+    filled = [_fill(ones, w, n_docs, missing[w], reader) for w in crowded]
+    ones = np.sort(np.concatenate([ones, *filled]))
+    missing[crowded] = 0
+    while missing.any():
+        drawn = reader.words(int(missing.sum())) >> np.uint64(32)
+        drawn = (drawn * np.uint64(n_docs) >> np.uint64(32)).astype(np.int64)
+        drawn = np.unique(np.repeat(np.arange(n_words), missing) * n_docs + drawn)
+        drawn = np.setdiff1d(drawn, ones, assume_unique=True)
+        missing -= np.bincount(drawn // n_docs, minlength=n_words)
+        ones = np.union1d(ones, drawn)
+    word, doc = np.divmod(ones, n_docs)
+    documents = sp.csr_array((np.ones(len(ones)), (doc, word)), shape=reports.shape)
+    documents.sort_indices()
+    return documents
+
+
+def _fill(ones: np.ndarray, word: int, n_docs: int, n: int, reader: Reader) -> np.ndarray:
+    """`n` of the cells of a word that are not among the sorted `ones`."""
+    cells = np.arange(word * n_docs, (word + 1) * n_docs)
+    first, last = np.searchsorted(ones, (cells[0], cells[-1] + 1))
+    free = np.setdiff1d(cells, ones[first:last], assume_unique=True)
+    return free[np.argsort(reader.words(len(free)), kind="stable")[:n]]

@@ -1,0 +1,367 @@
+"""LP-LDA: reports are trusted for what they are, their guarantee is carried, and noise costs."""
+
+import copy
+import math
+import os
+import pickle
+import re
+import subprocess
+import sys
+import tracemalloc
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import dplda
+import dplda._local as module
+from dplda import LPLDA, OLPLDA, GibbsLDA, RandomizedResponse
+from dplda.datasets import make_topic_corpus
+from dplda.metrics import unigram_perplexity
+from dplda.privacy import BudgetError, Ledger, SeededNoiseWarning
+
+K = 3
+BOTH = [LPLDA, OLPLDA]
+both = pytest.mark.parametrize("estimator", BOTH)
+ways = pytest.mark.parametrize("reconstruction", ["background", "bits"])
+pytestmark = pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    return make_topic_corpus(200, 40, K, doc_length=30, random_state=0).data
+
+
+@pytest.fixture(scope="module")
+def reports(corpus):
+    return RandomizedResponse(epsilon=3.0, max_doc_words=20).fit(corpus).transform(corpus)
+
+
+def server(estimator, **parameters):
+    defaults = {"epsilon": 3.0, "max_doc_words": 20, "randomized": True, "max_iter": 5}
+    return estimator(K, **(defaults | parameters))
+
+
+@both
+@ways
+@pytest.mark.parametrize("mechanism", ["symmetric", "oue"])
+def test_documents_and_their_reports_give_the_same_model(
+    estimator, reconstruction, mechanism, corpus
+):
+    client = {"epsilon": 2.0, "mechanism": mechanism, "max_doc_words": 9, "random_state": 5}
+    parameters = {"max_iter": 4, "reconstruction": reconstruction}
+    ours = estimator(K, **client, **parameters).fit(corpus)
+    made = RandomizedResponse(**client).fit(corpus).transform(corpus)
+    theirs = estimator(K, **client, **parameters, randomized=True).fit(made)
+    np.testing.assert_array_equal(ours.components_, theirs.components_)
+    for form in (made.toarray(), made.toarray().astype(bool), sp.coo_array(made)):
+        again = estimator(K, **client, **parameters, randomized=True).fit(form)
+        np.testing.assert_array_equal(again.components_, theirs.components_)
+
+
+@both
+@pytest.mark.parametrize("mechanism", ["symmetric", "oue"])
+def test_the_guarantee_is_that_of_the_clients(estimator, mechanism, corpus):
+    client = {"epsilon": 0.5, "mechanism": mechanism, "max_doc_words": 4, "delta": 1e-4}
+    randomizer = RandomizedResponse(**client).fit(corpus)
+    made = randomizer.transform(corpus)
+    for model in (
+        estimator(K, max_iter=2, **client).fit(corpus),
+        estimator(K, max_iter=2, randomized=True, **client).fit(made),
+    ):
+        for name in (
+            "bit_epsilon_", "document_epsilon_", "epsilon_", "delta_", "one_probability_",
+        ):  # fmt: skip
+            assert getattr(model, name) == getattr(randomizer, name)
+        assert model.privacy_.events == randomizer.privacy_.events
+        assert set(randomizer.privacy_.assumptions) < set(model.privacy_.assumptions)
+        assert model.epsilon_ == model.privacy_.epsilon == model.get_epsilon(1e-4)
+        carried = any("made by RandomizedResponse" in a for a in model.privacy_.assumptions)
+        assert carried == model.randomized
+        assert any("reported once" in a for a in model.privacy_.assumptions)
+        assert not model.privacy_.seeded
+
+
+@both
+def test_flip_mixture_is_another_name(estimator, corpus):
+    epsilon, mixture = (
+        estimator(K, max_iter=2, random_state=0, **parameters).fit(corpus)
+        for parameters in ({"epsilon": math.log(3)}, {"flip_mixture": 0.5})
+    )
+    assert mixture.bit_epsilon_ == pytest.approx(epsilon.bit_epsilon_)
+    np.testing.assert_array_equal(mixture.components_, epsilon.components_)
+
+
+@both
+def test_ledger_is_charged_for_making_reports_only(estimator, corpus, reports):
+    ledger = Ledger(epsilon=1000.0)
+    server(estimator, ledger=ledger).fit(reports).partial_fit(reports)
+    assert ledger.entries() == []
+    model = server(estimator, ledger=ledger, randomized=False).fit(corpus)
+    assert len(ledger.entries()) == 1
+    assert ledger.epsilon_spent == pytest.approx(model.epsilon_)
+    model.partial_fit(corpus)
+    assert [entry.status for entry in ledger.entries()] == ["confirmed"] * 2
+    assert model.epsilon_ < ledger.epsilon_spent
+    poor = server(estimator, ledger=Ledger(epsilon=1.0), randomized=False)
+    with pytest.raises(BudgetError):
+        poor.fit(corpus)
+    assert not hasattr(poor, "components_")
+
+
+@both
+def test_a_seed_matters_where_reports_are_made(estimator, corpus, reports):
+    with pytest.warns(SeededNoiseWarning, match="random_state") as record:
+        model = server(estimator, randomized=False, random_state=0).fit(corpus)
+    assert record[0].filename == __file__
+    assert model.privacy_.seeded
+    assert model.set_params(random_state=None).partial_fit(corpus).privacy_.seeded
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert not server(estimator, random_state=0).fit(reports).privacy_.seeded
+
+
+@both
+@pytest.mark.parametrize("value", [2.0, 0.5, 1.5])
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+def test_reports_are_zeros_and_ones(estimator, value, form, reports):
+    wrong = reports.toarray()
+    wrong[3, 5] = value
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(ValueError, match=r"zeros and ones only.*randomized=False"):
+            server(estimator).fit(form(wrong))
+    twice = sp.coo_array((np.ones(2), ([0, 0], [1, 1])), shape=(2, 40))
+    with pytest.raises(ValueError, match="zeros and ones only"):
+        server(estimator).fit(twice)
+
+
+@both
+def test_other_bad_input(estimator, corpus, reports):
+    for value, message in ((-1.0, "Negative"), (np.nan, "NaN"), (np.inf, "infinity")):
+        wrong = reports.toarray()
+        wrong[3, 5] = value
+        with pytest.raises(ValueError, match=message):
+            server(estimator).fit(wrong)
+    model = server(estimator).fit(reports)
+    for call in (model.partial_fit, model.transform):
+        with pytest.raises(ValueError, match=r"30 features.*40 features"):
+            call(reports[:, :30])
+    with pytest.raises(ValueError, match="CountVectorizer"):
+        server(estimator).fit(["a text"])
+
+
+@both
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"epsilon": None}, "exactly one of epsilon or flip_mixture, got neither"),
+        ({"flip_mixture": 0.5}, "got epsilon and flip_mixture"),
+        ({"epsilon": 0.0}, "epsilon"),
+        ({"epsilon": 30.0}, "epsilon must be from"),
+        ({"epsilon": None, "flip_mixture": 1.0}, "flip_mixture"),
+        ({"epsilon": None, "flip_mixture": 0.1, "mechanism": "oue"}, "belongs to"),
+        ({"mechanism": "laplace"}, "mechanism"),
+        ({"max_doc_words": 0}, "max_doc_words"),
+        ({"delta": 1.0}, "delta"),
+        ({"randomized": "yes"}, "randomized"),
+        ({"reconstruction": "weights"}, "reconstruction"),
+    ],
+)
+def test_bad_parameters(estimator, parameters, message, reports):
+    with pytest.raises(ValueError, match=message):
+        server(estimator, **parameters).fit(reports)
+
+
+@both
+def test_partial_fit_is_for_reports_of_the_same_randomizer(estimator, reports):
+    model = server(estimator).fit(reports[:100])
+    before = model.epsilon_, model.components_.sum()
+    model.partial_fit(reports[100:])
+    assert model.epsilon_ == before[0]  # other documents
+    assert model.components_.sum() > before[1]
+    assert model.n_iter_ == 10
+    for changed in ({"epsilon": 2.0}, {"max_doc_words": 3}, {"mechanism": "oue"}):
+        with pytest.raises(ValueError, match=r"same randomizer.*call fit"):
+            copy.deepcopy(model).set_params(**changed).partial_fit(reports)
+    first = server(estimator, random_state=0).partial_fit(reports)
+    whole = server(estimator, random_state=0, **BATCH[estimator]).fit(reports)
+    np.testing.assert_array_equal(first.components_, whole.components_)
+
+
+BATCH = {LPLDA: {}, OLPLDA: {"batch_size": 10**6}}
+
+
+@both
+def test_calls_with_a_seed_flip_different_bits(estimator, monkeypatch):
+    seen = []
+    original = RandomizedResponse._report
+
+    def spy(self, X, *, checked):
+        seen.append(original(self, X, checked=checked).toarray())
+        return sp.csr_array(seen[-1])
+
+    monkeypatch.setattr(RandomizedResponse, "_report", spy)
+    X = np.zeros((20, 40))
+    model = server(estimator, randomized=False, random_state=1, epsilon=1.0).fit(X)
+    model.partial_fit(X)
+    again = server(estimator, randomized=False, random_state=1, epsilon=1.0).fit(X)
+    again.partial_fit(X)
+    assert (seen[0] == seen[2]).all()
+    assert (seen[1] == seen[3]).all()
+    assert 0.2 < seen[0][seen[1] > 0].mean() < 0.4  # q = 0.27: as if independent
+
+
+@ways
+def test_infinite_epsilon_is_gibbs_sampling_of_presence(reconstruction, corpus):
+    train, test = corpus[:150], corpus[150:]
+    free = LPLDA(
+        K, epsilon=math.inf, reconstruction=reconstruction, max_doc_words=None, random_state=0
+    ).fit(train)
+    assert free.epsilon_ == free.bit_epsilon_ == free.document_epsilon_ == math.inf
+    assert "no privacy guarantee" in str(free.privacy_)
+    there = (train > 0).astype(float)
+    assert (free.components_ - 0.01).sum() == pytest.approx(there.sum())  # nothing added or lost
+    plain = GibbsLDA(K, random_state=0).fit(there)
+    assert free.perplexity(test) == pytest.approx(plain.perplexity(test), rel=0.05)
+
+
+def test_bits_make_the_estimated_counts(reports, monkeypatch):
+    seen = []
+    original = module.topic_counts
+
+    def spy(documents, prior, background, **rest):
+        seen.append((documents, background))
+        return original(documents, prior, background, **rest)
+
+    for name in ("dplda._lplda.topic_counts",):
+        monkeypatch.setattr(name, spy)
+    q, p = server(LPLDA, reconstruction="bits").fit(reports).one_probability_
+    server(LPLDA, reconstruction="background").fit(reports)
+    n = reports.toarray().sum(axis=0)
+    expected = np.clip((n - 200 * q) / (p - q), 0, 200)
+    (documents, nothing), (same, background) = seen
+    np.testing.assert_array_equal(documents.toarray().sum(axis=0), np.rint(expected))
+    assert not nothing.any()
+    np.testing.assert_array_equal(same.toarray(), reports.toarray())
+    np.testing.assert_allclose(background * 200, np.maximum(n - p * expected, 0), rtol=1e-6)
+
+
+@ways
+@pytest.mark.parametrize("mechanism", ["symmetric", "oue"])
+def test_perplexity_falls_as_epsilon_grows(reconstruction, mechanism):
+    X = make_topic_corpus(1200, 100, 5, doc_length=40, random_state=0).data
+    train, test = X[:1000], X[1000:]
+    perplexity = [
+        LPLDA(
+            5, epsilon=epsilon, mechanism=mechanism, reconstruction=reconstruction,
+            max_doc_words=None, max_iter=50, random_state=0,
+        ).fit(train).perplexity(test)
+        for epsilon in (0.2, 1.5, 5.0)
+    ]  # fmt: skip
+    assert perplexity[0] > 1.03 * perplexity[1]
+    assert perplexity[1] > 1.02 * perplexity[2]
+    assert perplexity[2] < unigram_perplexity(train, test)
+
+
+def test_a_background_is_better_than_clearing_bits():
+    X = make_topic_corpus(1200, 200, 5, doc_length=30, random_state=1).data
+    background, bits = (
+        LPLDA(5, epsilon=2.0, reconstruction=way, max_iter=60, random_state=0)
+        .fit(X[:1000])
+        .perplexity(X[1000:])
+        for way in ("background", "bits")
+    )
+    assert background < 0.97 * bits
+
+
+@both
+def test_pickle_holds_no_document(estimator):
+    rng = np.random.default_rng(0)
+    X = sp.csr_array(rng.poisson(0.5, (300, 40)))
+    model = estimator(K, epsilon=1.0, max_iter=3).fit(X)
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.components_, model.components_)
+    attributes = vars(again) | vars(vars(again).get("_state") or Empty())
+    arrays = [value for value in attributes.values() if isinstance(value, np.ndarray)]
+    assert len(arrays) >= 2
+    exact = {tuple(X.toarray().sum(axis=0)), tuple((X.toarray() > 0).sum(axis=0))}
+    for array in arrays:
+        assert set(array.shape) <= {K, 40}
+        assert tuple(array.sum(axis=array.shape.index(K)) if array.ndim > 1 else array) not in exact
+
+
+class Empty:
+    """Without attributes."""
+
+
+@both
+@ways
+def test_wide_vocabularies_are_never_dense(estimator, reconstruction):
+    n_docs, n_words = 3000, 100_000
+    cells = np.unique(np.random.default_rng(0).integers(0, n_docs * n_words, 60_000))
+    X = sp.csr_array((np.ones(len(cells)), np.divmod(cells, n_words)), shape=(n_docs, n_words))
+    model = estimator(
+        2, epsilon=4.0, mechanism="oue", max_iter=1, reconstruction=reconstruction,
+        **({"batch_size": 1500} if estimator is OLPLDA else {}),
+    )  # fmt: skip
+    tracemalloc.start()
+    model.fit(X)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < n_docs * n_words / 3  # a dense array has at least one byte for each cell
+
+
+@both
+@ways
+@pytest.mark.parametrize("shape", [(1, 1), (5, 1), (1, 40)])
+@pytest.mark.parametrize("value", [0, 1])
+def test_degenerate_reports(estimator, reconstruction, shape, value):
+    model = server(estimator, reconstruction=reconstruction, epsilon=0.1)
+    model.fit(np.full(shape, value)).partial_fit(np.full(shape, value))
+    assert np.isfinite(model.components_).all()
+    assert (model.components_ > 0).all()
+
+
+PAGE = Path(__file__).parents[1] / "docs" / "local_privacy.md"
+
+
+def test_client_and_server_of_the_docs_are_two_programs(tmp_path):
+    blocks = re.findall(
+        r"```python\n# (client|server)\.py\n(.*?)```", PAGE.read_text("utf-8"), re.S
+    )
+    assert [name for name, _ in blocks] == ["client", "server"]
+    for name, code in blocks:
+        (tmp_path / f"{name}.py").write_text(code, "utf-8")
+    assert "LPLDA" not in blocks[0][1]
+    words = ["cat", "dog", "sat", "chased", "stocks", "bank", "bonds", "rose", "fell"]
+    (tmp_path / "vocabulary.txt").write_text("\n".join(words), "utf-8")
+    for number, text in enumerate(["the cat sat by the dog", "the bank sold bonds and stocks"]):
+        texts = tmp_path / f"owner{number}.txt"
+        texts.write_text("\n".join([text] * 20), "utf-8")
+        run(tmp_path, "client.py", texts.name, f"reports{number}.npz")
+        first = (tmp_path / f"reports{number}.npz").read_bytes()
+        stored = sp.load_npz(tmp_path / f"reports{number}.npz")
+        assert stored.shape == (20, len(words))
+        run(tmp_path, "client.py", texts.name, f"reports{number}.npz")  # asked again
+        again = sp.load_npz(tmp_path / f"reports{number}.npz")
+        assert first
+        assert (again != stored).nnz == 0
+    said = run(tmp_path, "server.py", "reports0.npz", "reports1.npz")
+    assert "40 reports" in said
+    assert "differential privacy with epsilon" in said
+
+
+def run(folder, *arguments):
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(Path(dplda.__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout

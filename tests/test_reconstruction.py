@@ -1,0 +1,163 @@
+"""Estimates from reports: unbiased, with the stated variances, and documents with those counts."""
+
+import math
+import tracemalloc
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.stats import chisquare
+
+from dplda._reconstruction import (
+    estimate_counts,
+    estimate_variance,
+    false_ones,
+    set_and_clear,
+    weight_of_prior,
+)
+from dplda._streams import Purpose, Streams
+
+PAIRS = [(0.25, 0.75), (0.05, 0.95), (0.1, 0.5)]  # f = .5, f = .1, oue
+N_RUNS = 200_000
+every_pair = pytest.mark.parametrize("pair", PAIRS, ids=str)
+
+
+def reader(seed=0):
+    return Streams.from_random_state(seed).reader(Purpose.RECONSTRUCTION, 1)
+
+
+def reported(rng, counts, n_docs, pair):
+    """Numbers of reports with a one, drawn from their law."""
+    return rng.binomial(counts, pair[1]) + rng.binomial(n_docs - counts, pair[0])
+
+
+@every_pair
+@pytest.mark.parametrize("sampled_docs", [False, True])
+def test_estimates_are_unbiased_and_have_the_variance_of_theorem_5(pair, sampled_docs):
+    rng, n_docs, count = np.random.default_rng(0), 1000, 300
+    counts = rng.binomial(n_docs, count / n_docs, N_RUNS) if sampled_docs else np.full(N_RUNS, 300)
+    estimate = estimate_counts(reported(rng, counts, n_docs, pair), n_docs, pair)
+    assert 0 < estimate.min() < estimate.max() < n_docs  # no clip was in the way
+    variance = estimate_variance(np.array([count]), n_docs, pair, sampled_docs=sampled_docs)[0]
+    # 5 standard errors of a mean, and of a variance of nearly normal numbers
+    assert estimate.mean() == pytest.approx(count, abs=5 * math.sqrt(variance / N_RUNS))
+    assert estimate.var() == pytest.approx(variance, rel=5 * math.sqrt(2 / N_RUNS))
+
+
+@pytest.mark.parametrize("f", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize("count", [0, 50, 1000])
+def test_symmetric_forms_are_those_of_the_paper(f, count):
+    pair, n_docs = (f / 2, 1 - f / 2), 1000
+    fixed = (2 - f) * f * n_docs / (4 * (1 - f) ** 2)
+    counts = np.array([count])
+    assert estimate_variance(counts, n_docs, pair) == pytest.approx(fixed)
+    assert estimate_variance(counts, n_docs, pair, sampled_docs=True) == pytest.approx(
+        fixed + (n_docs - count) * count / n_docs
+    )
+    noise = n_docs * f * (2 - f)
+    omega = noise / (noise + 4 * 30.0 * (1 - f) ** 2)
+    assert weight_of_prior(counts, n_docs, pair, 30.0) == pytest.approx(omega)
+    n = np.array([700.0])
+    expected = min(max((2 * n[0] - f * n_docs) / (2 * (1 - f)), 0), n_docs)
+    assert estimate_counts(n, n_docs, pair) == pytest.approx(expected)
+
+
+def test_pinned_variances():
+    pins = {(1000, 200, 0.5): (750, 910), (3000, 50, 0.1): (175.93, 225.09)}
+    for (n_docs, count, f), (fixed, sampled) in pins.items():
+        arguments = np.array([count]), n_docs, (f / 2, 1 - f / 2)
+        assert estimate_variance(*arguments) == pytest.approx(fixed, abs=0.01)
+        assert estimate_variance(*arguments, sampled_docs=True) == pytest.approx(sampled, abs=0.01)
+
+
+@every_pair
+def test_the_weight_of_the_prior_is_the_best_one(pair):
+    """Of all weights, it has the least mean squared error over counts around the prior's mean."""
+    rng, n_docs, sd = np.random.default_rng(1), 400, 12.0
+    counts = np.rint(rng.normal(120, sd, 50_000)).astype(int)
+    estimate = estimate_counts(reported(rng, counts, n_docs, pair), n_docs, pair)
+    weight = weight_of_prior(np.array([120]), n_docs, pair, sd**2)[0]
+
+    def error(w):
+        return np.mean((w * 120 + (1 - w) * estimate - counts) ** 2)
+
+    assert error(weight) < min(error(weight - 0.1), error(weight + 0.1), error(0), error(1))
+
+
+@every_pair
+def test_estimates_are_clipped(pair):
+    assert estimate_counts(np.array([0, 100]), 100, pair).tolist() == [0, 100]
+
+
+def test_without_noise_counts_are_exact():
+    n = np.array([0, 3, 10])
+    assert estimate_counts(n, 10, (0.0, 1.0)).tolist() == n.tolist()
+    assert estimate_variance(n, 10, (0.0, 1.0)).tolist() == [0, 0, 0]
+    assert weight_of_prior(n, 10, (0.0, 1.0), 1.0).tolist() == [0, 0, 0]
+    assert false_ones(n, n, 10, (0.0, 1.0)).tolist() == [0, 0, 0]
+
+
+@every_pair
+def test_false_ones_are_those_to_be_expected(pair):
+    n = np.array([300.0, 350.0])
+    counts = (n - 1000 * pair[0]) / (pair[1] - pair[0])
+    expected = pair[0] * (1 - counts / 1000)
+    np.testing.assert_allclose(false_ones(n, counts, 1000, pair), expected)
+    assert false_ones(np.array([5]), np.array([500]), 1000, pair).tolist() == [0]
+
+
+def reports(n_docs=50, n_words=30, seed=0):
+    rng = np.random.default_rng(seed)
+    return sp.csr_array((rng.random((n_docs, n_words)) < rng.random(n_words)).astype(float))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_counts_are_exact_after_setting_and_clearing(seed):
+    X = reports(seed=seed)
+    counts = np.random.default_rng(seed).uniform(0, 50, 30)
+    counts[:2] = 0, 50
+    documents = set_and_clear(X, counts, reader(seed))
+    assert set(documents.data) == {1.0}
+    np.testing.assert_array_equal(documents.toarray().sum(axis=0), np.rint(counts))
+    difference = documents.toarray() - X.toarray()
+    for change in difference.T:  # a word is only set, or only cleared
+        assert len(set(change) - {0}) <= 1
+    again = set_and_clear(X, counts, reader(seed))
+    np.testing.assert_array_equal(again.toarray(), documents.toarray())
+    other = set_and_clear(X, counts, reader(seed + 1))
+    assert (other.toarray() != documents.toarray()).any()
+
+
+@pytest.mark.parametrize("count", [1, 4, 8])  # cleared, set by drawing anew, set by keys
+def test_every_choice_of_documents_is_equally_likely(count):
+    n_docs, n_runs = 10, 3000
+    column = np.isin(np.arange(n_docs), (1, 2, 5)).astype(float)[:, None]
+    X = sp.csr_array(np.repeat(column, n_runs, axis=1))
+    documents = set_and_clear(X, np.full(n_runs, count), reader()).toarray()
+    changed = (documents != X.toarray()).sum(axis=1)
+    there = column[:, 0] > 0
+    assert changed[there if count > 3 else ~there].sum() == 0
+    assert chisquare(changed[~there if count > 3 else there]).pvalue > 1e-4
+
+
+def test_reports_without_ones_and_counts_of_zero():
+    X = sp.csr_array((4, 3))
+    assert set_and_clear(X, np.zeros(3), reader()).nnz == 0
+    assert set_and_clear(X, np.array([4.0, 0, 2]), reader()).sum(axis=0).tolist() == [4, 0, 2]
+
+
+def test_wide_reports_are_never_dense():
+    n_docs, n_words = 2000, 100_000
+    rng = np.random.default_rng(0)
+    cells = np.unique(rng.integers(0, n_docs * n_words, 200_000))
+    X = sp.csr_array((np.ones(len(cells)), np.divmod(cells, n_words)), shape=(n_docs, n_words))
+    n = np.bincount(X.indices, minlength=n_words)
+    tracemalloc.start()
+    documents = set_and_clear(X, np.where(np.arange(n_words) % 2, n / 2, 2 * n), reader())
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < n_docs * n_words / 4  # a dense array has at least one byte for each cell
+    np.testing.assert_array_equal(
+        np.bincount(documents.indices, minlength=n_words),
+        np.rint(np.where(np.arange(n_words) % 2, n / 2, 2 * n)),
+    )
