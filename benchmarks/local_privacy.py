@@ -4,8 +4,8 @@
 [--pictures DIR]``
 
 The 1000 most frequent words, K = 50, priors 0.1 and 0.01, one tenth held out, no cap on the words
-of a document. Perplexity by document completion; with ``--same-tokens`` the paper's form, in which a
-document's weights are inferred from the tokens that are scored. Epsilon is that of one bit for
+of a document. Perplexity by document completion; with ``--same-tokens`` the paper's form, in which
+a document's weights are inferred from the tokens that are scored. Epsilon is that of one bit for
 LP-LDA and OLP-LDA, and of one count for CDP-LDA, as in the paper: **they are not the same
 protection**. A document of 100 words costs 200 times the epsilon of a bit, and CDP-LDA has no
 guarantee at all.
