@@ -77,13 +77,17 @@ class Corpus:
 
 
 def check_counts(estimator: Any, X: Any, *, reset: bool) -> sp.csr_array:
-    """Validate a document-term matrix; CSR with float32 or float64 whole counts, no zeros stored.
+    """Validate a document-term matrix, or the one of a SentenceCorpus.
+
+    CSR with float32 or float64 whole counts, no zeros stored.
 
     Raises
     ------
     ValueError
         On text, negative, NaN or infinite values, or a width other than the fitted one.
     """
+    if hasattr(X, "sentence_counts"):  # a SentenceCorpus, by name: a client need not load it
+        X = X.counts()
     _check_kind(X)
     try:
         X = validate_data(

@@ -212,7 +212,8 @@ def train(
     steps = plan(budget, done, n_rounds)
     with Curator(steps, streams, label=name, unit="document", ledger=estimator.ledger) as curator:
         X = recipe.prepare(check_counts(estimator, X, reset=released is None), streams)
-        documents = Documents.of(X, int(estimator.n_components), estimator.n_jobs)
+        n_components = int(estimator.n_components) if released is None else released.table.shape[1]
+        documents = Documents.of(X, n_components, estimator.n_jobs)
         norm = float(estimator.contribution_norm)
         if released is None:
             public = public_table(estimator)

@@ -75,8 +75,8 @@ def make_guarantee(
     relation: str,
     mechanism: str,
     sensitivity: float,
-    noise_scale: float | tuple[float, ...],
-    noise_multiplier: float | tuple[float, ...],
+    noise_scale: float | tuple[float, ...] | None,
+    noise_multiplier: float | tuple[float, ...] | None,
     seeded: bool,
     assumptions: tuple[str, ...] = (),
 ) -> Guarantee:

@@ -43,6 +43,10 @@ class Purpose(enum.IntEnum):
     RECONSTRUCTION = 10
     FIRST_TOPICS = 11
     CLIENT_SEED = 12
+    SURVIVORS = 20
+    OWN_WORDS = 21
+    KEPT_TOKENS = 22
+    PROPOSALS = 23
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from dplda import (
     RandomizedResponse,
     SubLDA,
 )
+from dplda.federated import IFTMParty
 
 ESTIMATORS = [
     GibbsLDA(max_iter=5),
@@ -36,6 +37,10 @@ ESTIMATORS = [
     RandomizedResponse(epsilon=1.0),
     RandomizedResponse(epsilon=1.0, mechanism="oue", max_doc_words=2),
     RandomizedResponse(epsilon=float("inf")),
+    IFTMParty(epsilon=3.0, max_iter=5),
+    IFTMParty(epsilon=3.0, token_mechanism="laplace", max_doc_tokens=20, max_iter=5),
+    IFTMParty(epsilon=float("inf"), max_iter=5),
+    IFTMParty(epsilon=1.0, privacy_unit="document", max_iter=5),
 ]
 
 

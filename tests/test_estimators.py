@@ -16,6 +16,7 @@ from sklearn.pipeline import make_pipeline
 
 from dplda import CDPLDA, HDPLDA, LPLDA, OLPLDA, GibbsLDA, PrivateSVILDA, SubLDA
 from dplda.datasets import make_topic_corpus
+from dplda.federated import IFTMParty
 from dplda.metrics import unigram_perplexity
 from dplda.privacy import BudgetError, Ledger, SeededNoiseWarning
 
@@ -38,6 +39,9 @@ PRIVATE = [
         max_doc_tokens=30,
         max_iter=6,
     ),
+    IFTMParty(K, epsilon=3.0, max_iter=6),
+    IFTMParty(K, epsilon=3.0, token_mechanism="laplace", max_doc_tokens=40, max_iter=6),
+    IFTMParty(K, privacy_unit="document", epsilon=3.0, max_iter=6),
 ]
 # the noise is the clients', and epsilon that of a bit: tests/test_lplda.py has their own promises
 LOCAL = [
@@ -72,6 +76,7 @@ def fit_seeded(estimator, X, **parameters):
 @every
 def test_same_seed_same_model_whatever_the_number_of_jobs(estimator, corpus, monkeypatch):
     monkeypatch.setattr("dplda._gibbs.BLOCK_TOKENS", 500)  # several blocks of documents
+    monkeypatch.setattr("dplda.federated._tokens.BLOCK_TOKENS", 500)
     one, two = (fit_seeded(estimator, corpus, n_jobs=n) for n in (1, 2))
     np.testing.assert_array_equal(one.components_, two.components_)
     np.testing.assert_array_equal(one.transform(corpus), two.transform(corpus))
@@ -135,6 +140,7 @@ def arrays_in(value, seen):
 @every
 def test_nothing_of_the_fitted_model_has_the_size_of_the_data(estimator, corpus):
     model = pickle.loads(pickle.dumps(clone(estimator).fit(corpus)))
+    model.__dict__.pop("_batches", None)  # noisy vectors of tokens, whose number is public
     private = {corpus.shape[0], corpus.shape[0] + 1, int(corpus.sum()), corpus.nnz}
     found = list(arrays_in(model.__dict__, set()))
     assert any(array.shape == (K, 40) for array in found)
@@ -155,8 +161,9 @@ def test_partial_fit_goes_on(estimator, corpus):
     epsilon, n_iter, table = model.epsilon_, model.n_iter_, model.components_
     model.partial_fit(corpus[:50])
     assert model.n_iter_ > n_iter
-    if estimator in LOCAL:
-        assert model.epsilon_ == epsilon  # other documents have other reports
+    if estimator in LOCAL or model.privacy_.unit == "token":
+        # other documents have other reports, or tokens
+        assert model.epsilon_ == pytest.approx(epsilon, rel=1e-9)
     else:
         assert model.epsilon_ > epsilon or epsilon == math.inf
     assert not np.array_equal(model.components_, table)
@@ -241,6 +248,28 @@ def test_bad_counts(estimator, corpus):
         (PrivateSVILDA(epsilon=1.0), {"learning_offset": float("nan")}, "learning_offset"),
         (PrivateSVILDA(epsilon=1.0), {"accountant": "gdp"}, "accountant"),
         (PrivateSVILDA(epsilon=1.0), {"contribution_norm": float("inf")}, "contribution_norm"),
+        (IFTMParty(), {}, "needs epsilon"),
+        (IFTMParty(epsilon=8.0), {"model": "hdp"}, "model"),
+        (IFTMParty(epsilon=8.0), {"model": "sentence_lda"}, "SentenceVectorizer"),
+        (IFTMParty(epsilon=12.0), {}, r"from .* to 11\.3"),
+        (IFTMParty(epsilon=8.0), {"noise_threshold": 1.0}, "noise_threshold"),
+        (IFTMParty(epsilon=8.0), {"max_doc_tokens": 0}, "max_doc_tokens"),
+        (IFTMParty(epsilon=8.0), {"privacy_unit": "word"}, "privacy_unit"),
+        (
+            IFTMParty(epsilon=90.0, token_mechanism="laplace"),
+            {"noise_threshold": 0.5},
+            "lower the threshold",
+        ),
+        (
+            IFTMParty(epsilon=8.0, privacy_unit="document"),
+            {"max_doc_tokens": 3},
+            "belongs to privacy_unit='token'",
+        ),
+        (
+            IFTMParty(epsilon=8.0, privacy_unit="document"),
+            {"model": "sentence_lda"},
+            "model='lda' only",
+        ),
         (HDPLDA(), {}, "exactly one of epsilon or noise_epsilon or noise_multiplier, got none"),
         (HDPLDA(), {"noise_epsilon": 1.0}, "give count_clip together with noise_epsilon"),
         (HDPLDA(), {"epsilon": 1.0, "count_clip": 1.0}, "not with epsilon"),
@@ -259,8 +288,9 @@ def test_bad_parameters(estimator, parameters, message, corpus):
 @every_private
 def test_epsilon_inf_is_no_privacy_and_better(estimator, corpus):
     free = clone(estimator).set_params(
-        epsilon=math.inf, noise_multiplier=None, max_iter=30,
+        epsilon=math.inf, max_iter=30,
         **({"noise_epsilon": None, "count_clip": None} if isinstance(estimator, HDPLDA) else {}),
+        **({} if isinstance(estimator, IFTMParty) else {"noise_multiplier": None}),
     ).fit(corpus)  # fmt: skip
     assert free.epsilon_ == free.privacy_.epsilon == math.inf
     assert "no privacy guarantee" in str(free.privacy_)

@@ -192,6 +192,9 @@ def test_its_budget_example_runs(tmp_path, monkeypatch, capsys):
     assert 4 < ledger.epsilon_spent <= 30
     assert repr(ledger) in capsys.readouterr().out
     assert np.isfinite(names["search"].cv_results_["mean_test_score"]).all()
+    exec(compile(BLOCKS[2], "README.md", "exec"), names)  # many parties, with the same counts
+    assert names["master"].components_.shape[1] == 2000
+    assert names["master"].round_ == 2
 
 
 @pytest.mark.slow
@@ -201,7 +204,7 @@ def test_its_example_of_own_data_runs(tmp_path, monkeypatch, shared_data):
     Path("docword.mine.txt.gz").write_bytes((shared_data / "docword.kos.txt.gz").read_bytes())
     Path("vocab.mine.txt").write_bytes((shared_data / "vocab.kos.txt").read_bytes())
     names = {"SubLDA": dplda.SubLDA}
-    exec(compile(BLOCKS[2], "README.md", "exec"), names)
+    exec(compile(BLOCKS[3], "README.md", "exec"), names)
     assert names["model"].components_.shape == (50, names["corpus"].data.shape[1])
     assert (names["kos"].data != names["corpus"].data).nnz == 0
 

@@ -15,3 +15,17 @@ def add_laplace(
     slow: NDArray[np.uint64],
     cells: NDArray[np.int64],
 ) -> tuple[int, int]: ...
+def find_survivors(
+    words: NDArray[np.uint64],
+    spare: NDArray[np.uint64],
+    fast: NDArray[np.uint32],
+    slow: NDArray[np.uint64],
+    wide: bool,
+    n_words: int,
+    own_word: NDArray[np.int32],
+    own_level: NDArray[np.int32],
+    ptr: NDArray[np.int64],
+    word: NDArray[np.int32],
+    level: NDArray[np.uint16],
+    state: NDArray[np.int64],
+) -> tuple[int, int]: ...

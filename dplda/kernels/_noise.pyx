@@ -7,7 +7,7 @@ they equal the threshold's first 9 (a tie, probability 1/512); then the other 12
 spare words. So the law is exactly that of the integers behind the table. See docs/noise.md.
 """
 
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t, uint64_t
 
 cdef enum:
     FIELD_BITS = 21
@@ -16,6 +16,7 @@ cdef enum:
     COLUMN = (1 << 12) - 1
     N_COLUMNS = 1 << 12
     SPARE_PER_DRAW = 6                  # two for each of at most three look-ups
+    CHUNK = 24                          # survivors that are looked up together
 
 
 cdef inline uint32_t field_of(uint64_t word, int level) noexcept nogil:
@@ -138,3 +139,122 @@ def add_laplace(
             cells[j] += laplace(words[j], x0, x1)
             j += 1
     return j, used
+
+
+cdef Py_ssize_t decode(
+    const uint64_t[::1] words,
+    Py_ssize_t first,
+    const uint64_t[::1] spare,
+    Py_ssize_t* used,
+    const uint32_t* fast,
+    const uint64_t* slow,
+    bint wide,
+    int64_t* gap,                       # out: (CHUNK,)
+    uint16_t* excess,                   # out: (CHUNK,)
+) noexcept nogil:
+    """Gaps and excesses of the words from `first` on; how many: fewer if spare words run out."""
+    cdef Py_ssize_t j, n = min(words.shape[0] - first, <Py_ssize_t>CHUNK)
+    cdef const uint64_t* word = &words[first]
+    cdef uint32_t f0, f1, f2, e0, e1, e2, ties = 0
+    for j in range(n):                  # without a branch; what has a tie is wrong
+        f0, f2 = field_of(word[j], 0), field_of(word[j], 2)
+        e0, e2 = fast[f0 & COLUMN], fast[2 * N_COLUMNS + (f2 & COLUMN)]
+        gap[j] = look_up(f0, e0)
+        excess[j] = <uint16_t>look_up(f2, e2)
+        ties |= tied(f0, e0) | tied(f2, e2)
+    if not wide and not ties:
+        return n
+    for j in range(n):
+        f0, f1, f2 = field_of(word[j], 0), field_of(word[j], 1), field_of(word[j], 2)
+        e0, e2 = fast[f0 & COLUMN], fast[2 * N_COLUMNS + (f2 & COLUMN)]
+        if not wide and not (tied(f0, e0) | tied(f2, e2)):
+            continue
+        if used[0] + SPARE_PER_DRAW > spare.shape[0]:
+            return j
+        gap[j] = look_up_exactly(f0, e0, slow, spare, used)
+        if wide:
+            e1 = fast[N_COLUMNS + (f1 & COLUMN)]
+            gap[j] += N_COLUMNS * <int64_t>look_up_exactly(
+                f1, e1, slow + 2 * N_COLUMNS, spare, used
+            )
+        excess[j] = <uint16_t>look_up_exactly(f2, e2, slow + 4 * N_COLUMNS, spare, used)
+    return n
+
+
+def find_survivors(
+    const uint64_t[::1] words,          # in: one a survivor
+    const uint64_t[::1] spare,          # in: for ties
+    const uint32_t[::1] fast,           # in: (12288,) low digit of a gap, high digit, excess
+    const uint64_t[:, ::1] slow,        # in: (12288, 2)
+    bint wide,                          # in: whether a gap's high digit can be anything but 0
+    int64_t n_words,                    # in: coordinates of a token
+    const int32_t[::1] own_word,        # in: coordinate whose value is given instead, -1 for none
+    const int32_t[::1] own_level,       # in: that value, -1 if it does not survive
+    int64_t[::1] ptr,                   # out: (n_tokens + 1,) where each token's survivors begin
+    int32_t[::1] word,                  # out: coordinate of each survivor, room for one a token
+    uint16_t[::1] level,                # out: its excess over the threshold, at most 4095
+    int64_t[::1] state,                 # in/out: token, coordinate, survivors, whether own is due
+):
+    """Survivors of the tokens' coordinates, in order, by the gaps between them.
+
+    Start with the state (0, 0, 0, 1) and call again with more words as long as the token is below
+    n_tokens; it stops when words, or six spare ones, are not left.
+
+    Returns
+    -------
+    n_words, n_spare : int
+        Words and spare words used.
+    """
+    if fast.shape[0] != 3 * N_COLUMNS or slow.shape[0] != 3 * N_COLUMNS or slow.shape[1] != 2:
+        raise ValueError(f"the tables must have {3 * N_COLUMNS} columns, got {fast.shape[0]}")
+    if own_level.shape[0] != own_word.shape[0] or ptr.shape[0] != own_word.shape[0] + 1:
+        raise ValueError("own_word, own_level and ptr must belong to the same tokens")
+    if min(word.shape[0], level.shape[0]) < state[2] + words.shape[0] + ptr.shape[0] - state[0]:
+        raise ValueError("there is no room for a survivor for each word and each token")
+    cdef Py_ssize_t used = 0, i = 0, j, n_decoded, n_tokens = own_word.shape[0], token = state[0]
+    cdef int64_t position = state[1], n_found = state[2], own, stop
+    cdef int64_t gap[CHUNK]
+    cdef uint16_t excess[CHUNK]
+    cdef int32_t* found_word = &word[0]
+    cdef uint16_t* found_level = &level[0]
+    with nogil:
+        own = own_word[token] if token < n_tokens and state[3] else -1
+        if token == 0:
+            ptr[0] = 0
+        while token < n_tokens and i < words.shape[0]:
+            n_decoded = decode(words, i, spare, &used, &fast[0], &slow[0, 0], wide, gap, excess)
+            if n_decoded == 0:
+                break
+            j = 0
+            while j < n_decoded:
+                stop = own if own >= 0 else n_words
+                while j < n_decoded:     # nearly all of the time
+                    if position + gap[j] >= stop:
+                        break
+                    position += gap[j]
+                    found_word[n_found], found_level[n_found] = <int32_t>position, excess[j]
+                    n_found += 1
+                    position += 1
+                    j += 1
+                if j == n_decoded:
+                    break
+                if own >= 0:             # the token's own coordinate is reached or passed
+                    if own_level[token] >= 0:
+                        found_word[n_found] = <int32_t>own
+                        found_level[n_found] = <uint16_t>own_level[token]
+                        n_found += 1
+                    if position + gap[j] == own:  # its noise is in its own value
+                        position = own + 1
+                        j += 1
+                    own = -1
+                    continue
+                gap[j] -= n_words - position  # into the next token
+                position = 0
+                token += 1
+                ptr[token] = n_found
+                if token == n_tokens:
+                    break
+                own = own_word[token]
+            i += j
+        state[0], state[1], state[2], state[3] = token, position, n_found, own >= 0
+    return i, used

@@ -17,7 +17,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dplda.kernels._noise import add_gaussian, add_laplace
+from dplda.kernels._noise import add_gaussian, add_laplace, find_survivors
 from dplda.privacy._events import (
     Event,
     Gaussian,
@@ -26,7 +26,14 @@ from dplda.privacy._events import (
     RandomizedResponse,
     Repeated,
 )
-from dplda.privacy._tables import LEVEL_WIDTH, AliasTables, gaussian_tables, geometric_tables
+from dplda.privacy._tables import (
+    LEVEL_WIDTH,
+    N_COLUMNS,
+    AliasTables,
+    gaussian_tables,
+    geometric_tables,
+    survivor_tables,
+)
 
 Integers = NDArray[np.int64]
 Words = NDArray[np.uint64]
@@ -320,6 +327,146 @@ class RandomizedBits:
             last = int(skips[-1])
         flipped = np.concatenate(pieces)
         return flipped[: np.searchsorted(flipped, n_bits)]
+
+
+@dataclass(frozen=True, eq=False)
+class Survivors:
+    """The coordinates of noisy one-hot vectors that are above the threshold, token by token.
+
+    Attributes
+    ----------
+    ptr : ndarray of shape (n_tokens + 1,), int64
+        Where each token's survivors begin.
+    word : ndarray of shape (n_survivors,), int32
+        Coordinates, increasing within a token.
+    level : ndarray of shape (n_survivors,), uint16
+        Steps by which the value exceeds the threshold, at most 4095.
+    """
+
+    ptr: Integers
+    word: NDArray[np.int32]
+    level: NDArray[np.uint16]
+
+
+@dataclass(frozen=True)
+class ThresholdedLaplace:
+    """Laplace noise on one-hot vectors, rounded down to a grid, small values not reported.
+
+    A token of word w is the vector that is 1 at w and 0 elsewhere. It gets Laplace noise of scale
+    1 / epsilon on every coordinate; what is reported is floor(y / STEP) for each y that is at
+    least the threshold, and nothing for the others. As 1 and the threshold are multiples of the
+    step, this is a post-processing of the continuous mechanism, coordinate by coordinate:
+
+    * a coordinate 0 survives with probability exp(-epsilon * threshold) / 2, and then exceeds the
+      threshold by a geometric number of steps; survivors are found by geometric gaps;
+    * the coordinate w is 1 / STEP steps plus `FlooredLaplace`.
+
+    The scale in steps is the float next above 1 / (epsilon * STEP), and every table is made of that
+    float with 90 digits. So the mechanism that runs is that of a slightly smaller epsilon, exactly.
+
+    **Privacy.** Unit: token. Relation: blanked, that is w becomes "no word" (one coordinate moves
+    by 1); replaced by another word is two of these events. Sensitivity: 1. Event: `Laplace(scale)`,
+    up to `total_variation`.
+
+    Parameters
+    ----------
+    epsilon : float
+        From 0.011 to 100.
+    threshold : float
+        Above 0 and below 1; the nearest multiple of the step counts.
+    """
+
+    epsilon: float
+    threshold: float
+
+    STEP: ClassVar[float] = 2.0**-10
+    MAX_LEVEL: ClassVar[int] = N_COLUMNS - 1
+    MAX_EPSILON: ClassVar[float] = 100.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.threshold_steps < 1 / self.STEP:
+            raise ValueError(
+                f"the threshold must be from {self.STEP} to {1 - self.STEP}, got {self.threshold}"
+            )
+        lowest = 1 / (MAX_SCALE * self.STEP)
+        if not lowest <= self.epsilon <= self.MAX_EPSILON:
+            raise ValueError(
+                f"epsilon must be from {lowest:.2g} to {self.MAX_EPSILON:g}, got {self.epsilon}"
+            )
+        if self.survival < MIN_FLIP:
+            raise ValueError(
+                f"epsilon * threshold must be at most {-math.log(2 * MIN_FLIP):.4g}, got "
+                f"{self.epsilon * self.threshold:.4g}; lower the threshold"
+            )
+
+    @property
+    def threshold_steps(self) -> int:
+        return round(self.threshold / self.STEP)
+
+    @property
+    def scale_steps(self) -> float:
+        """Scale of the noise in steps: a float, rounded up."""
+        return math.nextafter(1.0 / (self.epsilon * self.STEP), math.inf)
+
+    @property
+    def scale(self) -> float:
+        return self.scale_steps * self.STEP
+
+    @property
+    def survival(self) -> float:
+        """Probability that a coordinate 0 survives."""
+        return 0.5 * math.exp(-self.threshold_steps / self.scale_steps)
+
+    @property
+    def event(self) -> Event:
+        return Laplace(self.scale)
+
+    def total_variation(self, n_draws: int) -> float:
+        """Distance of `n_draws` draws of three look-ups from the ideal law."""
+        return 1.5 * n_draws * LAPLACE_VARIATION
+
+    def own_levels(self, n_tokens: int, reader: WordReader) -> NDArray[np.int32]:
+        """The level of each token's own coordinate, -1 if it does not survive; any word's alike."""
+        one = np.full(n_tokens, round(1 / self.STEP), np.int64)
+        noisy = FlooredLaplace(self.scale_steps)(one, reader) - self.threshold_steps
+        return np.clip(noisy, -1, self.MAX_LEVEL).astype(np.int32)
+
+    def survivors(
+        self,
+        own_word: NDArray[np.int32],
+        own_level: NDArray[np.int32],
+        n_words: int,
+        reader: WordReader,
+    ) -> Survivors:
+        """Survivors of tokens, of which `own_word` and `own_level` give one coordinate each.
+
+        A function of its arguments: the same reader from its beginning gives the same survivors.
+        A coordinate `own_word` of -1 is that of a blank token.
+        """
+        n_tokens = len(own_word)
+        tables, wide = survivor_tables(self.scale_steps, self.threshold_steps)
+        expected = n_tokens * n_words * self.survival
+        n_asked = int(expected + 6 * math.sqrt(expected)) + 16  # nearly always enough
+        ptr = np.zeros(n_tokens + 1, np.int64)
+        word = np.empty(n_asked + n_tokens + 1, np.int32)
+        level = np.empty(len(word), np.uint16)
+        state = np.array([0, 0, 0, 1], np.int64)
+        words, spare = reader.words(n_asked), reader.words(n_asked // 64 + 64, spare=True)
+        while n_tokens:
+            n_done, n_used = find_survivors(
+                words, spare, tables.fast, tables.slow, wide, n_words,
+                own_word, own_level, ptr, word, level, state,
+            )  # fmt: skip
+            words, spare = words[n_done:], spare[n_used:]
+            if state[0] == n_tokens:
+                break
+            if words.size:  # it stopped at a tie
+                spare = np.concatenate([spare, reader.words(SPARE_PIECE, spare=True)])
+            else:
+                words = reader.words(SPARE_PIECE)
+                room = int(state[2]) + SPARE_PIECE + n_tokens + 1
+                word, level = np.resize(word, room), np.resize(level, room)
+        return Survivors(ptr, word[: ptr[-1]], level[: ptr[-1]])
 
 
 def _coins(positions: Integers, n_bits: int, reader: WordReader) -> NDArray[np.bool_]:

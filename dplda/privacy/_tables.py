@@ -52,6 +52,22 @@ def geometric_tables(scale: float) -> AliasTables:
     return pack(geometric_weights(scale))
 
 
+@lru_cache(maxsize=16)
+def survivor_tables(scale: float, threshold: int) -> tuple[AliasTables, bool]:
+    """Low and high digit of the gap between two survivors, and a survivor's excess.
+
+    Also whether the high digit can be anything but 0.
+
+    A coordinate without a token survives with the probability exp(-threshold / scale) / 2 that
+    floored Laplace noise of that scale is at least `threshold`; by how much it exceeds it is
+    geometric with ratio exp(-1/scale), cut at 4095. All of this is of exactly the float given.
+    """
+    with localcontext(DIGITS):
+        survival = (-threshold / Decimal(scale)).exp() / 2
+        gaps = _digits(-(1 - survival).ln())
+        return pack([*gaps, _capped(1 / Decimal(scale))]), gaps[1][0] < TOTAL
+
+
 def gaussian_weights() -> list[int]:
     """Weights of the discrete Gaussian of width 150, of the values -2048, ..., 2047."""
     with localcontext(DIGITS):
@@ -71,10 +87,19 @@ def geometric_weights(scale: float) -> tuple[list[int], list[int]]:
     everything beyond.
     """
     with localcontext(DIGITS):
-        rate = 1 / Decimal(scale)  # of exactly the float given
-        low, high = _powers(rate), _powers(N_COLUMNS * rate)
-        high[-1] /= 1 - (-N_COLUMNS * rate).exp()
-        return _integers(low, remainder_to=0), _integers(high, remainder_to=0)
+        return _digits(1 / Decimal(scale))  # of exactly the float given
+
+
+def _digits(rate: Decimal) -> tuple[list[int], list[int]]:
+    """Both digits of a geometric variable of ratio exp(-rate)."""
+    return _integers(_powers(rate), remainder_to=0), _capped(N_COLUMNS * rate)
+
+
+def _capped(rate: Decimal) -> list[int]:
+    """A geometric variable of ratio exp(-rate); the last column takes everything beyond."""
+    law = _powers(rate)
+    law[-1] /= 1 - (-rate).exp()
+    return _integers(law, remainder_to=0)
 
 
 def alias(weights: Sequence[int]) -> tuple[list[int], list[int]]:

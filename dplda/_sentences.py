@@ -1,0 +1,330 @@
+"""Documents with sentence boundaries: how they are made, kept, and indexed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.utils.validation import check_is_fitted
+
+from dplda._compat import _fit_context
+
+SENTENCE_END = r"(?<=[.!?])\s+|\s*\n\s*"
+
+Pointers = npt.NDArray[np.int64]
+
+
+class SentenceCorpus:
+    """Documents as sequences of sentences, which are sequences of words: private data.
+
+    It has a length and a shape, and takes slices, integer arrays and boolean masks of documents,
+    so that pipelines and cross-validation treat it like a matrix.
+
+    Parameters
+    ----------
+    word : array-like of shape (n_tokens,)
+        Words, as columns of the vocabulary, in order.
+    sentence_ptr : array-like of shape (n_sentences + 1,)
+        Where each sentence's words begin, from 0 to n_tokens; sentences are not empty.
+    document_ptr : array-like of shape (n_docs + 1,)
+        Where each document's sentences begin, from 0 to n_sentences; documents may be empty.
+    n_words : int
+        Size of the vocabulary.
+
+    Attributes
+    ----------
+    word, sentence_ptr, document_ptr : ndarray
+        As given: int32, int64, int64.
+    n_words : int
+    shape : tuple
+        (n_docs, n_words).
+
+    Raises
+    ------
+    ValueError
+        If the boundaries do not fit together, or a word is not in the vocabulary.
+
+    See Also
+    --------
+    SentenceVectorizer : Makes it from texts.
+
+    Examples
+    --------
+    >>> from dplda._sentences import SentenceCorpus
+    >>> corpus = SentenceCorpus.from_lists([[[0, 1], [2]], [[1, 1]]], n_words=3)
+    >>> corpus
+    <SentenceCorpus: 2 documents, 3 words in the vocabulary>
+    >>> corpus.counts().toarray()
+    array([[1., 1., 1.],
+           [0., 2., 0.]])
+    """
+
+    def __init__(self, word: Any, sentence_ptr: Any, document_ptr: Any, n_words: int) -> None:
+        words = _whole(word, "word")
+        self.n_words = int(n_words)
+        self.sentence_ptr = _boundaries(sentence_ptr, "sentence_ptr", "words", len(words))
+        n_sentences = len(self.sentence_ptr) - 1
+        self.document_ptr = _boundaries(document_ptr, "document_ptr", "sentences", n_sentences)
+        if n_sentences and np.diff(self.sentence_ptr).min() < 1:
+            raise ValueError(
+                "sentence_ptr has a sentence without words; leave empty sentences out (a document "
+                "may have none)"
+            )
+        if len(words) and not 0 <= words.min() <= words.max() < self.n_words:
+            raise ValueError(
+                f"word must hold columns from 0 to {self.n_words - 1}, one of which is not; give "
+                "the n_words of the vocabulary that numbered them"
+            )
+        self.word: npt.NDArray[np.int32] = words.astype(np.int32)
+
+    @classmethod
+    def from_lists(
+        cls, documents: Iterable[Iterable[Sequence[int]]], n_words: int
+    ) -> SentenceCorpus:
+        """From documents as lists of sentences as lists of columns; empty sentences are dropped."""
+        kept = [[list(s) for s in document if len(s)] for document in documents]
+        sentences = [sentence for document in kept for sentence in document]
+        return cls(
+            np.array([w for sentence in sentences for w in sentence], dtype=np.int64),
+            np.cumsum([0, *map(len, sentences)]),
+            np.cumsum([0, *map(len, kept)]),
+            n_words,
+        )
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self), self.n_words
+
+    @property
+    def token_ptr(self) -> Pointers:
+        """Where each document's words begin, (n_docs + 1,)."""
+        return self.sentence_ptr[self.document_ptr]
+
+    def counts(self) -> sp.csr_array:
+        """The count matrix (n_docs, n_words), float64, without the boundaries."""
+        return _counts(self.word, self.token_ptr, self.n_words)
+
+    def sentence_counts(self) -> sp.csr_array:
+        """Counts of the words of each sentence, (n_sentences, n_words), float64."""
+        return _counts(self.word, self.sentence_ptr, self.n_words)
+
+    def split(self) -> SentenceCorpus:
+        """The same documents, every word a sentence of its own."""
+        pointers = np.arange(len(self.word) + 1)
+        return SentenceCorpus(self.word, pointers, self.token_ptr, self.n_words)
+
+    def keep(self, tokens: npt.NDArray[np.bool_]) -> SentenceCorpus:
+        """Only the tokens of a mask (n_tokens,); sentences without any are gone."""
+        upto = np.concatenate([[0], np.cumsum(tokens)])
+        edges = upto[self.sentence_ptr]
+        full = np.concatenate([[0], np.cumsum(np.diff(edges) > 0)])
+        return SentenceCorpus(
+            self.word[tokens], np.unique(edges), full[self.document_ptr], self.n_words
+        )
+
+    def __len__(self) -> int:
+        return len(self.document_ptr) - 1
+
+    def __getitem__(self, key: Any) -> SentenceCorpus:
+        if isinstance(key, tuple):  # as in X[rows, ...]
+            if any(rest is not Ellipsis and rest != slice(None) for rest in key[1:]):
+                raise IndexError("a SentenceCorpus has rows only: documents are indexed, not words")
+            key = key[0]
+        if isinstance(key, (list, tuple)) and not len(key):
+            key = slice(0, 0)
+        rows = np.atleast_1d(np.arange(len(self))[key])
+        sentences, document_ptr = _ranges(self.document_ptr, rows)
+        tokens, sentence_ptr = _ranges(self.sentence_ptr, sentences)
+        return SentenceCorpus(self.word[tokens], sentence_ptr, document_ptr, self.n_words)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, SentenceCorpus):
+            return NotImplemented
+        return self.n_words == other.n_words and all(
+            np.array_equal(getattr(self, name), getattr(other, name))
+            for name in ("word", "sentence_ptr", "document_ptr")
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        n_docs, n_words = self.shape
+        return f"<SentenceCorpus: {n_docs} documents, {n_words} words in the vocabulary>"
+
+
+class SentenceVectorizer(TransformerMixin, BaseEstimator):
+    """Texts to documents with sentence boundaries, by a fixed vocabulary.
+
+    Nothing is learned from the texts. Words outside the vocabulary are left out, and so are
+    sentences without any other.
+
+    Parameters
+    ----------
+    vocabulary : iterable of str, or mapping of str to int
+        The words, in the order of the columns; public. As in
+        `sklearn.feature_extraction.text.CountVectorizer`.
+    splitter : str or callable, default=SENTENCE_END
+        What separates sentences, as a regular expression, or ``splitter(text)`` that returns a
+        list of sentences. The default splits at white space after ``.``, ``!``, ``?``, and at the
+        ends of lines. A callable must be picklable where pipelines are.
+    token_pattern : str, default=r"(?u)\\\\b\\\\w\\\\w+\\\\b"
+        What a word is, as in `CountVectorizer`.
+    lowercase : bool, default=True
+        Whether words are compared in lower case.
+
+    Attributes
+    ----------
+    vocabulary_ : dict
+        Column of each word.
+
+    Notes
+    -----
+    **Privacy.** None: the result is the texts, as numbers. The vocabulary must be public.
+
+    Examples
+    --------
+    >>> from dplda._sentences import SentenceVectorizer
+    >>> vectorizer = SentenceVectorizer(["bank", "bonds", "cat", "dog"])
+    >>> corpus = vectorizer.fit_transform(["The cat saw the dog. The bank sold bonds!"])
+    >>> corpus.word, corpus.sentence_ptr
+    (array([2, 3, 0, 1], dtype=int32), array([0, 2, 4]))
+    """
+
+    _parameter_constraints = {
+        "vocabulary": "no_validation",
+        "splitter": [str, callable],
+        "token_pattern": [str],
+        "lowercase": ["boolean"],
+    }
+
+    def __init__(
+        self,
+        vocabulary: Any,
+        *,
+        splitter: str | Callable[[str], Sequence[str]] = SENTENCE_END,
+        token_pattern: str = r"(?u)\b\w\w+\b",
+        lowercase: bool = True,
+    ) -> None:
+        self.vocabulary = vocabulary
+        self.splitter = splitter
+        self.token_pattern = token_pattern
+        self.lowercase = lowercase
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any = None, y: Any = None) -> SentenceVectorizer:
+        """Check the parameters. `X` is not looked at.
+
+        Parameters
+        ----------
+        X, y : Ignored
+
+        Returns
+        -------
+        self : object
+        """
+        if isinstance(self.vocabulary, str) or self.vocabulary is None:
+            raise ValueError(
+                "vocabulary must be a list of words or a mapping of words to columns, got "
+                f"{type(self.vocabulary).__name__}; it is public, and never learned from the texts"
+            )
+        counter = CountVectorizer(
+            vocabulary=self.vocabulary,
+            token_pattern=self.token_pattern,
+            lowercase=bool(self.lowercase),
+        )
+        counter._validate_vocabulary()
+        if isinstance(self.splitter, str):
+            try:
+                re.compile(self.splitter)
+            except re.error as error:
+                raise ValueError(f"splitter is not a regular expression: {error}") from None
+        self.vocabulary_ = dict(counter.vocabulary_)
+        return self
+
+    def transform(self, texts: Iterable[str]) -> SentenceCorpus:
+        """Split texts into sentences and words.
+
+        Parameters
+        ----------
+        texts : iterable of str
+
+        Returns
+        -------
+        corpus : SentenceCorpus
+        """
+        check_is_fitted(self)
+        if isinstance(texts, str):
+            raise ValueError("texts must be a list of texts, got one; put it into a list")
+        words_of = CountVectorizer(
+            token_pattern=self.token_pattern, lowercase=bool(self.lowercase)
+        ).build_analyzer()
+        column = self.vocabulary_.get
+        documents = []
+        for text in texts:
+            if not isinstance(text, str):
+                raise ValueError(f"texts must hold str, and one is a {type(text).__name__}")
+            found = ([column(w) for w in words_of(s)] for s in self._sentences(text))
+            documents.append([[w for w in words if w is not None] for words in found])
+        return SentenceCorpus.from_lists(documents, len(self.vocabulary_))
+
+    def _sentences(self, text: str) -> Sequence[str]:
+        if isinstance(self.splitter, str):
+            return [part for part in re.split(self.splitter, text) if part]
+        sentences = self.splitter(text)
+        if isinstance(sentences, str) or not all(isinstance(s, str) for s in sentences):
+            raise ValueError(
+                "splitter(text) must return a list of sentences, each a str; it returned "
+                + ("one str" if isinstance(sentences, str) else "something else")
+            )
+        return list(sentences)
+
+    def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
+        """The words, in the order of the columns."""
+        check_is_fitted(self)
+        return np.array(sorted(self.vocabulary_, key=self.vocabulary_.__getitem__), dtype=object)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = True
+        tags.input_tags.two_d_array = False
+        tags.requires_fit = True
+        return tags
+
+
+def _whole(values: Any, name: str) -> npt.NDArray[np.int64]:
+    array = np.asarray(values)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise ValueError(
+            f"{name} must be a one-dimensional array of integers, got {array.ndim} dimension(s) of "
+            f"{array.dtype}"
+        )
+    return array.astype(np.int64)
+
+
+def _boundaries(values: Any, name: str, of: str, n: int) -> Pointers:
+    ptr = _whole(values, name)
+    if not len(ptr) or ptr[0] != 0 or ptr[-1] != n or (np.diff(ptr) < 0).any():
+        raise ValueError(
+            f"{name} must begin with 0, never decrease, and end with the number of {of}, {n}; "
+            "a boundary is where a piece begins, plus one at the end"
+        )
+    return ptr
+
+
+def _counts(word: npt.NDArray[np.int32], ptr: Pointers, n_words: int) -> sp.csr_array:
+    X = sp.csr_array((np.ones(len(word)), word, ptr), shape=(len(ptr) - 1, n_words), copy=True)
+    X.sum_duplicates()
+    return X
+
+
+def _ranges(ptr: Pointers, rows: Pointers) -> tuple[Pointers, Pointers]:
+    """The indices that belong to `rows`, one after the other, and the pointers into them."""
+    lengths = ptr[rows + 1] - ptr[rows]
+    new = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    return np.arange(new[-1]) + np.repeat(ptr[rows] - new[:-1], lengths), new

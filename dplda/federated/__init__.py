@@ -1,0 +1,25 @@
+"""Federated topic modeling: several parties train together, and each keeps its documents."""
+
+from dplda._sentences import SentenceCorpus, SentenceVectorizer
+from dplda.federated._language_model import interpolate_language_model
+from dplda.federated._master import IFTMMaster, Refusal, RoundError, RoundRecord
+from dplda.federated._messages import LocalModel, MessageError, NextModel, vocabulary_hash
+from dplda.federated._party import IFTMParty
+from dplda.federated._rounds import StoredParty, run_rounds
+
+__all__ = [
+    "IFTMMaster",
+    "IFTMParty",
+    "LocalModel",
+    "MessageError",
+    "NextModel",
+    "Refusal",
+    "RoundError",
+    "RoundRecord",
+    "SentenceCorpus",
+    "SentenceVectorizer",
+    "StoredParty",
+    "interpolate_language_model",
+    "run_rounds",
+    "vocabulary_hash",
+]

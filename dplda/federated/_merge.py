@@ -1,0 +1,174 @@
+"""Merging topics of several parties, and composing each party's next model: pure functions.
+
+Algorithms 3 and 4 of Jiang et al., "Industrial Federated Topic Modeling", ACM TIST 12(1), 2021.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from scipy.sparse.csgraph import connected_components
+
+FloatTable = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class TopWords:
+    """The most probable words of each topic; all that similarity looks at.
+
+    Attributes
+    ----------
+    words : ndarray of shape (n_topics, n_top_words)
+        Columns of the table, the most probable first; of equal ones the first.
+    probabilities : ndarray of shape (n_topics, n_top_words)
+        Their probabilities, not normalized again.
+    n_words : int
+        Size of the vocabulary.
+    """
+
+    words: Indices
+    probabilities: FloatTable
+    n_words: int
+
+    @classmethod
+    def of(cls, table: npt.ArrayLike, n_top_words: int) -> TopWords:
+        """The `n_top_words` top words of a table (n_topics, n_words), or all if it has fewer."""
+        table = np.asarray(table, np.float64)
+        n_topics, n_words = table.shape
+        n_top_words = min(n_top_words, n_words)
+        # all above the last one's probability, and of those that equal it as many as there is room
+        last = np.partition(table, n_words - n_top_words, axis=1)[:, [n_words - n_top_words]]
+        above, equal = table > last, table == last
+        room = n_top_words - above.sum(axis=1, keepdims=True)
+        top = above | (equal & (equal.cumsum(axis=1) <= room))
+        words = np.nonzero(top)[1].reshape(n_topics, n_top_words)
+        order = np.argsort(-np.take_along_axis(table, words, axis=1), axis=1, kind="stable")
+        words = np.take_along_axis(words, order, axis=1)
+        return cls(words, np.take_along_axis(table, words, axis=1), n_words)
+
+
+def normalize_topics(components: npt.ArrayLike) -> FloatTable:
+    """Topic-wise normalization: pseudo-counts (n_topics, n_words) to rows that sum to 1."""
+    table: FloatTable = np.array(components, np.float64)
+    table /= table.sum(axis=1, keepdims=True)
+    return table
+
+
+def similarity(first: TopWords, second: TopWords) -> FloatTable:
+    """Weighted Jaccard similarity of the topics' top words (equation 29).
+
+    The probabilities of common words, the smaller of both, over the sum of all probabilities
+    minus that.
+
+    Returns
+    -------
+    similarity : ndarray of shape (n_topics_first, n_topics_second)
+        From 0 (no common word) to 1 (equal).
+    """
+    result = np.empty((len(first.words), len(second.words)))
+    mass = second.probabilities.sum(axis=1)
+    topic = np.zeros(first.n_words)
+    for k, (words, probabilities) in enumerate(zip(first.words, first.probabilities)):
+        topic[words] = probabilities
+        common = np.minimum(topic[second.words], second.probabilities).sum(axis=1)
+        result[k] = common / (probabilities.sum() + mass - common)
+        topic[words] = 0
+    return result
+
+
+def redundant_topics(topics: TopWords, similarity_threshold: float) -> Indices:
+    """Which topics are the same: those that a chain of similar ones connects (union-find).
+
+    Returns
+    -------
+    labels : ndarray of shape (n_topics,)
+        Equal for redundant topics; numbered from 0 in the order of their first topics.
+    """
+    edges = sp.csr_array(similarity(topics, topics) >= similarity_threshold)
+    n_sets, labels = connected_components(edges, directed=False)
+    first = np.full(n_sets, len(labels))
+    np.minimum.at(first, labels, np.arange(len(labels)))
+    ordered: Indices = np.argsort(np.argsort(first))[labels]
+    return ordered
+
+
+def merge_topics(
+    table: npt.ArrayLike, weights: npt.ArrayLike, labels: Indices
+) -> tuple[FloatTable, FloatTable]:
+    """Replace each set of redundant topics by its weighted mean (Algorithm 3, lines 12 to 17).
+
+    Parameters
+    ----------
+    table : array-like of shape (n_topics, n_words)
+        The topics of all parties; rows sum to 1.
+    weights : array-like of shape (n_topics,)
+        Amount of data behind each topic, not negative.
+    labels : ndarray of shape (n_topics,)
+        `redundant_topics`.
+
+    Returns
+    -------
+    merged : ndarray of shape (n_sets, n_words)
+        Rows sum to 1.
+    merged_weights : ndarray of shape (n_sets,)
+        Sums of the weights.
+    """
+    table, weights = np.asarray(table, np.float64), np.asarray(weights, np.float64)
+    n_sets = labels.max() + 1
+    total = np.bincount(labels, weights, n_sets)
+    # topics without data are merged evenly, when no other topic is in their set
+    share = np.where(total[labels] > 0, weights, 1.0)
+    share /= np.bincount(labels, share, n_sets)[labels]
+    sums = sp.csr_array((share, (labels, np.arange(len(labels)))), (n_sets, len(labels))) @ table
+    return normalize_topics(sums), total.astype(np.float64)
+
+
+def compose_model(
+    global_table: FloatTable,
+    table: npt.ArrayLike,
+    *,
+    similarity_threshold: float,
+    n_top_words: int,
+) -> FloatTable:
+    """A party's next model: its topics, replaced by global ones where they match (Algorithm 4).
+
+    The pseudo-code contradicts itself: it removes the best match from the global model even when
+    it was not taken, and it does not say what becomes of a topic that has no match. Read here:
+
+    * pairs are taken in the order of their similarity (the pseudo-code's order, by topic number,
+      would let the result depend on the numbering);
+    * a global topic is given to one topic of the party at most, and only a topic that was given
+      is removed;
+    * a topic without a match is kept as it is, so that the party keeps its number of topics and
+      nothing that it has learned gets lost.
+
+    Parameters
+    ----------
+    global_table : ndarray of shape (n_global_topics, n_words)
+    table : array-like of shape (n_topics, n_words)
+        The party's own topics; rows of both tables sum to 1.
+    similarity_threshold : float
+        Least similarity of a match (xi).
+    n_top_words : int
+        Top words that are compared (L).
+
+    Returns
+    -------
+    composed : ndarray of shape (n_topics, n_words)
+    """
+    composed = np.array(table, np.float64)
+    rho = similarity(TopWords.of(composed, n_top_words), TopWords.of(global_table, n_top_words))
+    own, candidates = np.nonzero(rho >= similarity_threshold)
+    given: set[int] = set()
+    done: set[int] = set()
+    for pair in np.argsort(-rho[own, candidates], kind="stable"):
+        k, g = int(own[pair]), int(candidates[pair])
+        if k not in done and g not in given:
+            composed[k] = global_table[g]
+            done.add(k)
+            given.add(g)
+    return composed

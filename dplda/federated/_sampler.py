@@ -1,0 +1,192 @@
+"""The private Metropolis-Hastings sampler: topics and words given noisy vectors, sweep by sweep.
+
+Everything here is a function of `Tokens`, that is post-processing; see docs/federated_party.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import joblib
+import numpy as np
+from numpy.typing import NDArray
+
+from dplda._streams import Purpose, Streams
+from dplda.federated._tokens import Tokens
+from dplda.kernels import _metropolis
+
+SMALLEST = 1e-30  # a probability that float32 can hold
+
+
+@dataclass(frozen=True, eq=False)
+class Topics:
+    """Word probabilities of the topics in a sweep, and the alias tables of the words.
+
+    Attributes
+    ----------
+    phi : ndarray of shape (n_components, n_words), float32
+        Rows sum to 1.
+    threshold, alias : ndarray of shape (n_words, n_components)
+        A topic for each word, with probability proportional to phi.
+    """
+
+    phi: NDArray[np.float32]
+    threshold: NDArray[np.uint32]
+    alias: NDArray[np.int32]
+
+    @classmethod
+    def of(cls, table: NDArray[np.float64]) -> Topics:
+        """From non-negative weights (n_components, n_words)."""
+        phi = np.maximum(table / table.sum(axis=1, keepdims=True), SMALLEST).astype(np.float32)
+        weight = np.ascontiguousarray(phi.T)
+        threshold, alias = np.empty(weight.shape, np.uint32), np.empty(weight.shape, np.int32)
+        n = weight.shape[1]
+        _metropolis.build_alias(weight, threshold, alias, np.empty(n), np.empty(n, np.int32))
+        return cls(phi, threshold, alias)
+
+
+def sweep(
+    batches: Sequence[Tokens],
+    topics: Sequence[NDArray[np.int32]],
+    table: NDArray[np.float64],
+    word_prior: NDArray[np.float64],
+    *,
+    doc_topic_prior: float,
+    streams: Streams,
+    round: int,
+    n_jobs: int | None = None,
+) -> NDArray[np.int64]:
+    """Draw each unit's topic, in place, and each token's word; returns how often each was drawn.
+
+    Blocks of documents have random words of their own, so that `n_jobs` changes nothing.
+
+    Parameters
+    ----------
+    batches : sequence of Tokens
+    topics : sequence of ndarray of shape (n_units,), int32
+        For each batch; -1 for a unit that has none yet.
+    table : ndarray of shape (n_components, n_words)
+        The topics' word probabilities, fixed during the sweep.
+    word_prior : ndarray of shape (n_words,)
+        For the choice of a candidate among a token's survivors.
+    doc_topic_prior : float
+    streams : Streams
+    round : int
+        Address of the random words.
+    n_jobs : int or None
+
+    Returns
+    -------
+    counts : ndarray of shape (n_components, n_words)
+    """
+    model = Topics.of(table)
+    prior = np.maximum(word_prior / word_prior.sum(), SMALLEST).astype(np.float32)
+    blocks = [(b, block) for b, tokens in enumerate(batches) for block in range(len(tokens.pieces))]
+    shares = np.array_split(
+        np.arange(len(blocks)), max(1, min(len(blocks), joblib.effective_n_jobs(n_jobs)))
+    )
+
+    def run(share: NDArray[np.int64]) -> NDArray[np.int32]:
+        counts = np.zeros(table.shape, np.int32)
+        for number in share:
+            batch, block = blocks[number]
+            reader = streams.reader(Purpose.PROPOSALS, round, int(number))
+            _sweep_block(
+                batches[batch], topics[batch], block, model, prior, doc_topic_prior, reader, counts
+            )
+        return counts
+
+    if len(shares) == 1:
+        return run(shares[0]).astype(np.int64)
+    jobs = (joblib.delayed(run)(share) for share in shares)
+    parts = joblib.Parallel(n_jobs=len(shares), backend="threading")(jobs)
+    return sum(part.astype(np.int64) for part in parts)  # integers: the order does not matter
+
+
+def _sweep_block(tokens, topics, block, model, prior, doc_topic_prior, reader, counts) -> None:
+    n_components = len(model.phi)
+    scratch = (
+        np.empty(n_components, np.int32), np.empty(n_components), np.empty(n_components, np.int64)
+    )  # fmt: skip
+    likelihood = tokens.likelihood
+    document_ptr = tokens.documents_of(block)
+    for index, (first, last) in enumerate(tokens.pieces[block]):
+        found = tokens.of_piece(block, index)
+        n_tokens = int(tokens.unit_ptr[last] - tokens.unit_ptr[first])
+        _metropolis.sweep(
+            document_ptr, tokens.unit_ptr, first, last, topics,
+            found.ptr, found.word, found.level, likelihood.base, likelihood.gain,
+            model.phi, model.threshold, model.alias, prior, doc_topic_prior,
+            reader.words(2 * (last - first)), reader.words(4 * n_tokens), counts, *scratch,
+        )  # fmt: skip
+
+
+def train(
+    batches: Sequence[Tokens],
+    table: NDArray[np.float64],
+    sweeps: Iterable[int],
+    *,
+    n_averaged: int,
+    n_split: int = 0,
+    doc_topic_prior: float,
+    topic_word_prior: float,
+    streams: Streams,
+    n_jobs: int | None = None,
+) -> NDArray[np.float64]:
+    """Run sweeps from a table of topics; after each, the table is made of the words it drew.
+
+    Parameters
+    ----------
+    batches : sequence of Tokens
+    table : ndarray of shape (n_components, n_words)
+        Positive weights.
+    sweeps : iterable of int
+        Their numbers, which address the random words.
+    n_averaged : int
+        How many of the last sweeps the result is the mean of.
+    n_split : int, default=0
+        First sweeps in which each token has a topic of its own. Whole sentences can hardly change
+        their topic while the topics are random: starting with their tokens saves most sweeps.
+    doc_topic_prior, topic_word_prior : float
+    streams : Streams
+    n_jobs : int or None
+
+    Returns
+    -------
+    counts : ndarray of shape (n_components, n_words)
+        Mean number of tokens of each word in each topic.
+    """
+    table = np.asarray(table, dtype=np.float64)
+    word_prior = word_weights(batches)
+    units = [tokens.split() for tokens in batches] if n_split else batches
+    topics = [np.full(tokens.n_units, -1, np.int32) for tokens in units]
+    last: list[NDArray[np.int64]] = []
+    for number, t in enumerate(sweeps):
+        if number == n_split > 0:
+            units = batches
+            topics = [np.full(tokens.n_units, -1, np.int32) for tokens in units]
+        counts = sweep(
+            units, topics, table, word_prior,
+            doc_topic_prior=doc_topic_prior, streams=streams, round=t, n_jobs=n_jobs,
+        )  # fmt: skip
+        table = np.add(counts, topic_word_prior, dtype=np.float64)
+        last = [*last[-(n_averaged - 1) :], counts] if n_averaged > 1 else [counts]
+    return np.asarray(np.mean(last, axis=0), dtype=np.float64)
+
+
+def word_weights(batches: Sequence[Tokens]) -> NDArray[np.float64]:
+    """About how frequent each word is, by unbiased counts of the noisy vectors; positive."""
+    counts = np.sum([tokens.word_scores() for tokens in batches], axis=0)
+    noise = sum(tokens.n_tokens * tokens.likelihood.variance for tokens in batches)
+    return np.maximum(counts, max(1.0, 0.5 * noise**0.5))
+
+
+def random_table(
+    word_weight: NDArray[np.float64], n_components: int, streams: Streams
+) -> NDArray[np.float64]:
+    """Random topics around the word weights, (n_components, n_words)."""
+    n_words = len(word_weight)
+    words = streams.words(Purpose.INITIAL_TABLE, 0, 0, n_components * n_words)
+    uniform = ((words >> np.uint64(11)).astype(float) + 0.5) * 2.0**-53
+    return word_weight * -np.log(uniform).reshape(n_components, n_words)

@@ -1,0 +1,404 @@
+"""Privatized tokens: a noisy one-hot vector for each token, and all that training reads.
+
+`privatize` is the only function that reads words. docs/federated_party.md has the proofs.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dplda._sentences import SentenceCorpus
+from dplda._streams import Purpose, Streams
+from dplda.privacy import Event, NonPrivate, RandomizedBits
+from dplda.privacy._curator import MAX_WORDS
+from dplda.privacy._mechanisms import MAX_FLIP, MIN_FLIP, Survivors, ThresholdedLaplace
+
+Pointers = NDArray[np.int64]
+
+# Both numbers enter every seeded result.
+BLOCK_TOKENS = 2**14  # whole documents that are swept with streams of their own
+PIECE_SURVIVORS = 2**16  # whole units that are regenerated at a time: a megabyte with its words
+BLOCK_BITS = 2**20  # whole tokens that are randomized at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Likelihood:
+    """What a noisy coordinate says about its word.
+
+    The ratio of its probability given this word to that given another one is e^g. It is kept
+    divided by its largest value, so that no epsilon overflows.
+
+    Attributes
+    ----------
+    gain : ndarray of shape (n_levels,)
+        The ratio, for a coordinate that was reported with that level.
+    base : float
+        The ratio, for a coordinate that was not reported.
+    score : ndarray of shape (n_levels,)
+        What a reported coordinate adds to the unbiased count of its word, (e^g - 1) / I.
+    base_score : float
+        What a coordinate that was not reported adds.
+    variance : float
+        1 / I: what each token of another word adds to the variance of a count.
+    """
+
+    gain: NDArray[np.float64]
+    base: float
+    score: NDArray[np.float64]
+    base_score: float
+    variance: float
+
+    @classmethod
+    def of(
+        cls, null: NDArray[np.float64], ratio: NDArray[np.float64], epsilon: float
+    ) -> Likelihood:
+        """From the levels' probabilities for another word, and their e^(g - epsilon).
+
+        The last entry of both is that of a coordinate that is not reported.
+        """
+        even = math.exp(-epsilon)  # e^(g - epsilon) of an observation that says nothing
+        information = float(null @ (ratio - even) ** 2)
+        score = (ratio - even) * (even / information)
+        return cls(
+            gain=ratio[:-1].copy(),
+            base=float(ratio[-1]),
+            score=score[:-1].copy(),
+            base_score=float(score[-1]),
+            variance=even**2 / information,
+        )
+
+
+EXACT = Likelihood(np.ones(1), 0.0, np.ones(1), 0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class TokenMechanism:
+    """How a token becomes a noisy vector: randomized response, thresholded Laplace, or not at all.
+
+    Attributes
+    ----------
+    noise : RandomizedBits, ThresholdedLaplace or None
+    """
+
+    noise: RandomizedBits | ThresholdedLaplace | None
+
+    @classmethod
+    def of(cls, name: str, epsilon: float, threshold: float) -> TokenMechanism:
+        """From the parameters of an estimator.
+
+        Raises
+        ------
+        ValueError
+            If epsilon or the threshold is out of the mechanism's range.
+        """
+        if math.isinf(epsilon):
+            return cls(None)
+        if name == "laplace":
+            return cls(ThresholdedLaplace(epsilon, threshold))
+        flip = 1.0 / (1.0 + math.exp(min(epsilon, 700.0)))
+        if not MIN_FLIP <= flip <= MAX_FLIP:
+            low, high = (math.log(1.0 / p - 1.0) for p in (MAX_FLIP, MIN_FLIP))
+            raise ValueError(
+                f"epsilon (per token) must be from {low:.2g} to {high:.4g} with token_mechanism="
+                f"'rr', or inf for no privacy, got {epsilon}"
+            )
+        return cls(RandomizedBits(flip))
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """Price of a token: it is blanked, that is one coordinate changes."""
+        if self.noise is None:
+            return (NonPrivate(),)
+        if isinstance(self.noise, ThresholdedLaplace):
+            return (self.noise.event,)
+        return self.noise.events(1, 1)
+
+    @property
+    def epsilon(self) -> float:
+        """Pure epsilon of a token."""
+        if self.noise is None:
+            return math.inf
+        if isinstance(self.noise, ThresholdedLaplace):
+            return 1.0 / self.noise.scale
+        return self.noise.epsilon
+
+    @property
+    def survival(self) -> float:
+        """Probability that a coordinate without a token is reported."""
+        if self.noise is None:
+            return 0.0
+        if isinstance(self.noise, ThresholdedLaplace):
+            return self.noise.survival
+        return self.noise.probability
+
+    @property
+    def scale(self) -> float | None:
+        """Scale of the noise on a coordinate; None for bits that are flipped."""
+        if self.noise is None:
+            return 0.0
+        return self.noise.scale if isinstance(self.noise, ThresholdedLaplace) else None
+
+    def likelihood(self) -> Likelihood:
+        """What a coordinate says (section "What a noisy vector says" of the proofs)."""
+        if self.noise is None:
+            return EXACT
+        epsilon = self.epsilon
+        if isinstance(self.noise, RandomizedBits):
+            q = self.noise.probability
+            return Likelihood.of(np.array([q, 1 - q]), np.exp([0.0, -2.0 * epsilon]), epsilon)
+        # the cell [m, m + 1) of steps: its ratio is that of its middle, and all beyond 1 are equal
+        step, first = self.noise.STEP, self.noise.threshold_steps
+        cell = first + np.arange(self.noise.MAX_LEVEL + 1)
+        gain = np.exp(2 * epsilon * np.minimum((cell + 0.5) * step - 1, 0))
+        null = 0.5 * np.exp(-epsilon * step * cell) * -np.expm1(-epsilon * step)
+        null[-1] = 0.5 * math.exp(-epsilon * step * cell[-1])
+        missed = 0.5 * math.exp(-epsilon * (1 - first * step))
+        base = missed / (1 - self.survival) * math.exp(-epsilon)
+        return Likelihood.of(np.append(null, 1 - self.survival), np.append(gain, base), epsilon)
+
+    def describe(self, n_words: int) -> str:
+        """The mechanism in words, for `privacy_`."""
+        if self.noise is None:
+            return "the words themselves, without noise"
+        if isinstance(self.noise, ThresholdedLaplace):
+            return (
+                f"Laplace noise of scale {self.noise.scale:.4g} on each of the {n_words} "
+                "coordinates of each token's one-hot vector, once"
+            )
+        return (
+            f"randomized response on each of the {n_words} bits of each token's one-hot vector "
+            f"(a bit is reported wrongly with probability {self.noise.probability:.3g}), once"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Stored:
+    """Noisy vectors as their survivors."""
+
+    survivors: Survivors
+
+    def of(self, first: int, last: int, piece: int) -> Survivors:
+        """Survivors of a range of tokens."""
+        ptr = self.survivors.ptr[first : last + 1]
+        span = slice(ptr[0], ptr[-1])
+        level = self.survivors.level[span] if len(self.survivors.level) else None
+        if level is None:  # one level only
+            level = np.zeros(ptr[-1] - ptr[0], np.uint16)
+        return Survivors(ptr - ptr[0], self.survivors.word[span], level)
+
+
+@dataclass(frozen=True, eq=False)
+class Regenerated:
+    """Noisy vectors by the key of their noise; survivors are found again whenever needed.
+
+    One coordinate of each token comes from its own word, not from the key. With the key, this
+    coordinate *is* the word: the object is private, and lives in memory only. Pickled, it becomes
+    the survivors.
+
+    Attributes
+    ----------
+    mechanism : ThresholdedLaplace
+    streams : Streams
+    batch : int
+        Address of the noise.
+    own_word, own_level : ndarray of shape (n_tokens,), int32
+    n_words : int
+    """
+
+    mechanism: ThresholdedLaplace
+    streams: Streams
+    batch: int
+    own_word: NDArray[np.int32] = field(repr=False)
+    own_level: NDArray[np.int32] = field(repr=False)
+    n_words: int
+
+    def of(self, first: int, last: int, piece: int) -> Survivors:
+        """Survivors of the tokens of a piece."""
+        reader = self.streams.reader(Purpose.SURVIVORS, self.batch, piece)
+        own = slice(first, last)
+        return self.mechanism.survivors(
+            self.own_word[own], self.own_level[own], self.n_words, reader
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Tokens:
+    """Privatized tokens of some documents. Boundaries are public, words are not here.
+
+    Attributes
+    ----------
+    document_ptr : ndarray of shape (n_docs + 1,), int64
+        Where each document's units begin.
+    unit_ptr : ndarray of shape (n_units + 1,), int64
+        Where each unit's tokens begin; a unit has one topic.
+    n_words : int
+    likelihood : Likelihood
+    vectors : Stored or Regenerated
+    pieces : tuple of tuple of (first unit, last unit)
+        For each block of documents, the units that are held in memory together.
+    """
+
+    document_ptr: Pointers
+    unit_ptr: Pointers
+    n_words: int
+    likelihood: Likelihood
+    vectors: Stored | Regenerated
+    pieces: tuple[tuple[tuple[int, int], ...], ...]
+
+    @property
+    def n_units(self) -> int:
+        return len(self.unit_ptr) - 1
+
+    @property
+    def n_tokens(self) -> int:
+        return int(self.unit_ptr[-1])
+
+    def of_piece(self, block: int, index: int) -> Survivors:
+        """Survivors of one piece of one block."""
+        first, last = self.pieces[block][index]
+        number = sum(len(p) for p in self.pieces[:block]) + index
+        return self.vectors.of(int(self.unit_ptr[first]), int(self.unit_ptr[last]), number)
+
+    def documents_of(self, block: int) -> Pointers:
+        """`document_ptr` of the documents of a block."""
+        first, last = self.pieces[block][0][0], self.pieces[block][-1][1]
+        a = int(np.searchsorted(self.document_ptr, first, side="right")) - 1
+        b = int(np.searchsorted(self.document_ptr, last, side="left"))
+        return self.document_ptr[a : b + 1]
+
+    def word_scores(self) -> NDArray[np.float64]:
+        """Unbiased count of each word, (n_words,); `Likelihood.variance` a token of noise."""
+        likelihood = self.likelihood
+        counts = np.full(self.n_words, self.n_tokens * likelihood.base_score)
+        gained = likelihood.score - likelihood.base_score
+        for block, pieces in enumerate(self.pieces):
+            for index in range(len(pieces)):
+                found = self.of_piece(block, index)
+                counts += np.bincount(found.word, gained[found.level], self.n_words)
+        return counts
+
+    def split(self) -> Tokens:
+        """The same vectors, each a unit of its own."""
+        return Tokens(
+            self.unit_ptr[self.document_ptr], np.arange(self.n_tokens + 1), self.n_words,
+            self.likelihood, self.vectors,
+            tuple(
+                tuple((int(self.unit_ptr[a]), int(self.unit_ptr[b])) for a, b in pieces)
+                for pieces in self.pieces
+            ),
+        )  # fmt: skip
+
+    def stored(self) -> Tokens:
+        """The same, with the survivors themselves instead of what regenerates them."""
+        if isinstance(self.vectors, Stored):
+            return self
+        found = [
+            self.of_piece(block, index)
+            for block, pieces in enumerate(self.pieces)
+            for index in range(len(pieces))
+        ]
+        survivors = Survivors(
+            np.cumsum(np.concatenate([[0], *(np.diff(f.ptr) for f in found)])).astype(np.int64),
+            np.concatenate([np.zeros(0, np.int32), *(f.word for f in found)]),
+            np.concatenate([np.zeros(0, np.uint16), *(f.level for f in found)]),
+        )
+        return Tokens(
+            self.document_ptr, self.unit_ptr, self.n_words, self.likelihood, Stored(survivors),
+            self.pieces,
+        )  # fmt: skip
+
+    def __reduce__(self) -> tuple[Callable[..., Tokens], tuple[Any, ...]]:
+        t = self.stored()
+        return Tokens, (
+            t.document_ptr, t.unit_ptr, t.n_words, t.likelihood, t.vectors, t.pieces
+        )  # fmt: skip
+
+
+def check_size(corpus: SentenceCorpus, mechanism: TokenMechanism) -> None:
+    """Refuse what would take more random words than a fit is charged for."""
+    survivors = max(1.0, corpus.n_words * mechanism.survival)
+    if len(corpus.word) * survivors > MAX_WORDS / 2:
+        raise ValueError(
+            f"the tokens would take more than {MAX_WORDS // 2} random words; raise epsilon or the "
+            "threshold, or give fewer documents to a call"
+        )
+
+
+def privatize(
+    corpus: SentenceCorpus, mechanism: TokenMechanism, streams: Streams, *, batch: int = 0
+) -> Tokens:
+    """Noisy vectors of all tokens of a corpus, whose sentences become the units.
+
+    Parameters
+    ----------
+    corpus : SentenceCorpus
+        Nothing of it but the boundaries is kept.
+    mechanism : TokenMechanism
+    streams : Streams
+        Of this call alone; kept where vectors are regenerated.
+    batch : int, default=0
+        Address of the noise: another one for other documents of the same seed.
+
+    Returns
+    -------
+    tokens : Tokens
+    """
+    n_words, n_tokens = corpus.n_words, len(corpus.word)
+    survivors = max(1.0, n_words * mechanism.survival)
+    noise = mechanism.noise
+    vectors: Stored | Regenerated
+    if noise is None:
+        one = Survivors(np.arange(n_tokens + 1), corpus.word.copy(), np.zeros(0, np.uint16))
+        vectors = Stored(one)
+    elif isinstance(noise, ThresholdedLaplace):
+        level = noise.own_levels(n_tokens, streams.reader(Purpose.OWN_WORDS, batch))
+        vectors = Regenerated(noise, streams, batch, corpus.word.copy(), level, n_words)
+    else:
+        vectors = Stored(_respond(corpus.word, n_words, noise, streams, batch))
+    size = n_tokens if isinstance(vectors, Stored) else int(PIECE_SURVIVORS / survivors)
+    return Tokens(
+        corpus.document_ptr.copy(), corpus.sentence_ptr.copy(), n_words, mechanism.likelihood(),
+        vectors, _pieces(corpus.document_ptr, corpus.sentence_ptr, size),
+    )  # fmt: skip
+
+
+def _respond(
+    word: NDArray[np.int32], n_words: int, bits: RandomizedBits, streams: Streams, batch: int
+) -> Survivors:
+    """Randomized response on the one-hot vectors, in blocks of whole tokens."""
+    n = max(1, BLOCK_BITS // n_words)
+    found, lengths = [np.zeros(0, np.int32)], [np.zeros(1, np.int64)]
+    for block, first in enumerate(range(0, len(word), n)):
+        own = word[first : first + n].astype(np.int64)
+        start = np.arange(len(own) + 1, dtype=np.int64) * n_words
+        flips = streams.reader(Purpose.BIT_FLIPS, batch, block)
+        coins = streams.reader(Purpose.COINS, batch, block)
+        reported = bits(start[:-1] + own, int(start[-1]), flips, coins)
+        lengths.append(np.diff(np.searchsorted(reported, start)))
+        found.append((reported - np.repeat(start[:-1], lengths[-1])).astype(np.int32))
+    return Survivors(
+        np.cumsum(np.concatenate(lengths)), np.concatenate(found), np.zeros(0, np.uint16)
+    )
+
+
+def _pieces(
+    document_ptr: Pointers, unit_ptr: Pointers, n_tokens: int
+) -> tuple[tuple[tuple[int, int], ...], ...]:
+    """Blocks of whole documents, cut into pieces of whole units of about `n_tokens` tokens."""
+    token_ptr = unit_ptr[document_ptr]
+    starts = np.searchsorted(token_ptr, np.arange(0, token_ptr[-1], BLOCK_TOKENS))
+    edges = np.unique(document_ptr[np.concatenate([starts, [len(token_ptr) - 1]])])
+    blocks = []
+    for first, last in itertools.pairwise(edges):
+        tokens = np.arange(unit_ptr[first], unit_ptr[last], max(1, n_tokens))
+        cuts = np.searchsorted(unit_ptr, tokens)
+        cuts = np.unique(np.concatenate([cuts, [first, last]]))
+        blocks.append(tuple((int(a), int(b)) for a, b in itertools.pairwise(cuts)))
+    return tuple(blocks)

@@ -1,0 +1,360 @@
+"""The engine: its messages in one process, and a real deployment of several (marked slow)."""
+
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from dplda.datasets import make_topic_corpus
+from dplda.federated import IFTMMaster, RoundError, StoredParty, run_rounds
+from dplda.federated import flower as engine
+from dplda.privacy import Ledger, SeededNoiseWarning
+
+pytest.importorskip("flwr", reason="pip install 'dplda[federated]'")
+
+N_WORDS = 30
+WORDS = [f"word{i}" for i in range(N_WORDS)]
+PARAMETERS = {"north": (5, 1), "south": (3, 2)}  # topics, seed
+
+
+@pytest.fixture(scope="module")
+def documents():
+    X = make_topic_corpus(n_docs=120, n_words=N_WORDS, n_components=4, random_state=0).data
+    X = sp.csr_array(X)
+    return {"north": X[:80], "south": X[80:]}
+
+
+def estimator(name, **changes):
+    from dplda.federated import IFTMParty
+
+    n_components, seed = PARAMETERS[name]
+    return IFTMParty(
+        n_components,
+        **{"epsilon": 6.0, "max_iter": 5, "random_state": seed, **changes},
+    )
+
+
+@pytest.fixture(scope="module")
+def in_process(documents):
+    """The result of three rounds without any engine."""
+    parties = {name: (estimator(name), X) for name, X in documents.items()}
+    return run_rounds(IFTMMaster(WORDS, min_parties=2), parties, 3)
+
+
+pytestmark = pytest.mark.filterwarnings("ignore", category=SeededNoiseWarning)
+
+
+class LoopGrid:
+    """Flower's side of the coordinator, for parties in this process."""
+
+    def __init__(self, parties):
+        from flwr.supercore.task_identity import TaskIdentity
+
+        TaskIdentity.run_id = TaskIdentity.task_id = 1
+        TaskIdentity.node_id = 0
+        self.parties = parties  # by node
+
+    def get_node_ids(self):
+        return list(self.parties)
+
+    def get_nodes(self):
+        return [
+            SimpleNamespace(node_id=node, public_key=b"key %d" % node, status="online")
+            for node in self.parties
+        ]
+
+    def send_and_receive(self, messages, *, timeout):
+        replies = []
+        for message in messages:
+            node = message.metadata.dst_node_id
+            message.metadata.__dict__["_message_id"] = f"{node}"
+            replies.append(engine.reply_to(message, self.parties[node]))
+        return reversed(replies)
+
+
+def stored(name, X, folder, **changes):
+    return StoredParty(
+        name, estimator(name, **changes), lambda: X, vocabulary=WORDS, path=folder / f"{name}.state"
+    )
+
+
+def test_flower_messages_carry_the_same_rounds(documents, in_process, tmp_path):
+    parties = {7: stored("south", documents["south"], tmp_path)}
+    parties[9] = stored("north", documents["north"], tmp_path)
+    for keys in (None, {b"key 7": "south", b"key 9": "north"}):
+        master = IFTMMaster(WORDS, min_parties=2)
+        if keys is None:
+            engine.conduct(LoopGrid(parties), master, 3)
+            assert master.global_model_ == in_process.global_model_
+        else:  # goes on from what the parties have
+            engine.conduct(LoopGrid(parties), master, 1, keys=keys)
+            assert set(master.next_models_) == {"north", "south"}
+
+
+def test_a_ledger_refuses_and_the_round_goes_on(documents, tmp_path, caplog):
+    ledger = Ledger(tmp_path / "north.sqlite", epsilon=5.0)  # less than one fit needs
+    parties = {
+        1: stored("north", documents["north"], tmp_path, ledger=str(ledger.path)),
+        2: stored("south", documents["south"], tmp_path),
+    }
+    master = IFTMMaster(WORDS, min_parties=1)
+    engine.conduct(LoopGrid(parties), master, 1)
+    assert master.history_[0].parties == ("south",)
+    assert "sent no model: 'BudgetError'" in caplog.text
+    assert ledger.entries() == []
+
+
+def test_names_are_those_of_the_keys(documents, tmp_path, caplog):
+    parties = {
+        1: stored("north", documents["north"], tmp_path),
+        2: stored("south", documents["south"], tmp_path),
+    }
+    keys = {b"key 1": "north", b"key 2": "east"}
+    master = IFTMMaster(WORDS, parties=["north", "east"])
+    engine.conduct(LoopGrid(parties), master, 1, keys=keys)
+    assert master.history_[0].parties == ("north",)
+    assert "'east' sent a model in another name" in caplog.text
+    with pytest.raises(RoundError, match="0 of at least 1 parties came"):
+        engine.conduct(LoopGrid(parties), master, 1, keys={b"key 3": "x"}, round_timeout=0, poll=0)
+
+
+def test_the_coordinator_gives_up_on_rounds_that_fail(documents, tmp_path):
+    parties = {1: stored("north", documents["north"], tmp_path)}
+    parties[2] = SimpleNamespace(answer=lambda *_: b"nonsense")
+    with pytest.raises(RoundError, match="1 valid models of at least 2"):
+        engine.conduct(LoopGrid(parties), IFTMMaster(WORDS, min_parties=2), 1)
+
+
+@pytest.mark.parametrize("content", [10**12, "text", b"", [1, 2], 0.5])
+def test_any_content_is_refused(documents, tmp_path, content):
+    """A number, above all, must not become that many bytes."""
+    parties = {1: stored("north", documents["north"], tmp_path)}
+    parties[2] = SimpleNamespace(answer=lambda *_: content)
+    master = IFTMMaster(WORDS)
+    engine.conduct(LoopGrid(parties), master, 1)
+    assert master.history_[0].parties == ("north",)
+
+
+def test_errors_do_not_travel(tmp_path):
+    """Only the name of an error leaves the party."""
+
+    def answer(*_):
+        raise ValueError("the patient is called Smith")
+
+    grid = LoopGrid({1: SimpleNamespace(answer=answer)})
+    message = engine.request(IFTMMaster(WORDS), 1, "", 60.0)
+    (reply,) = grid.send_and_receive([message], timeout=1)
+    assert reply.error.reason == "ValueError"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ("coordinator --vocabulary v", "give --certificate"),
+        ("coordinator --vocabulary v --insecure --party a=b", "needs TLS"),
+        ("coordinator --vocabulary v --certificate c --certificate-key k", "give --certificate"),
+        ("coordinator --vocabulary v --party a", "expected NAME=FILE, got 'a'"),
+        ("party --name a", "required: --data"),
+        ("", "required"),
+    ],
+)
+def test_bad_options(arguments, text, capsys):
+    with pytest.raises(SystemExit):
+        engine.parse(arguments.split())
+    assert text in capsys.readouterr().err
+
+
+# ---------------------------------------------------------------- a real deployment
+
+
+def slow(test):
+    posix = pytest.mark.skipif(os.name != "posix", reason="stops processes by POSIX signals")
+    return pytest.mark.slow(posix(test))
+
+
+class Gate:
+    """Documents that can be read only once a file is there: to stop a party in mid-fit."""
+
+    def __init__(self, array, path):
+        self.array, self.path = array, str(path)
+
+    def __array__(self, dtype=None, copy=None):
+        while not os.path.exists(self.path):
+            time.sleep(0.05)
+        return np.asarray(self.array, dtype)
+
+
+class Deployment:
+    """A coordinator and parties as processes of this machine, ended by their ids."""
+
+    def __init__(self, folder):
+        self.folder, self.processes, self.options = folder, {}, ["--insecure"]
+        self.port = free_port()
+        (folder / "words.txt").write_text("\n".join(WORDS) + "\n", "utf-8")
+
+    def start(self, name, *arguments):
+        log = (self.folder / f"{name}.log").open("a")
+        tests = str(Path(__file__).parent)
+        paths = [tests, *filter(None, [os.environ.get("PYTHONPATH")])]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+        command = [sys.executable, "-m", "dplda.federated.flower", *map(str, arguments)]
+        self.processes[name] = subprocess.Popen(
+            command, stdout=log, stderr=log, cwd=self.folder, env=environment
+        )
+        log.close()
+        return self.processes[name]
+
+    def coordinator(self, *arguments):
+        return self.start(
+            "coordinator", "coordinator", "--vocabulary", "words.txt", "--port", self.port,
+            "--home", self.folder / "home", "--round-timeout", 90, *self.options, *arguments,
+        )  # fmt: skip
+
+    def party(self, name, data, *arguments):
+        n_components, seed = PARAMETERS[name]
+        return self.start(
+            name, "party", "--name", name, "--data", data, "--vocabulary", "words.txt",
+            "--epsilon", 6.0, "--components", n_components, "--max-iter", 5, "--seed", seed,
+            "--ledger", f"{name}.sqlite", "--state", f"{name}.state",
+            "--superlink", f"127.0.0.1:{self.port}", *arguments,
+        )  # fmt: skip
+
+    def text(self, name):
+        return (self.folder / f"{name}.log").read_text("utf-8", "replace")
+
+    def wait_for(self, condition, seconds=90):
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < deadline, "\n".join(
+                f"--- {name}\n{self.text(name)[-3000:]}" for name in self.processes
+            )
+            time.sleep(0.2)
+
+    def end(self):
+        for process in self.processes.values():
+            if process.poll() is None:
+                process.send_signal(signal.SIGCONT)
+                process.terminate()
+        for process in self.processes.values():
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+@pytest.fixture
+def deployment(tmp_path):
+    deployment = Deployment(tmp_path)
+    yield deployment
+    deployment.end()
+
+
+@slow
+def test_a_deployment_gives_the_same_model(deployment, documents, in_process):
+    """Bit for bit, over TLS, with parties that prove who they are."""
+    folder = deployment.folder
+    make_certificates(folder, documents)
+    deployment.options = [
+        "--certificate", "server.pem", "--certificate-key", "server.key",
+        "--ca-certificate", "ca.pem",
+        *(f"--party={name}={name}.pub" for name in documents),
+    ]  # fmt: skip
+    coordinator = deployment.coordinator("--rounds", 3)
+    for name, X in documents.items():
+        sp.save_npz(folder / f"{name}.npz", X)
+        deployment.party(name, f"{name}.npz", "--ca-certificate", "ca.pem", "--key", f"{name}.key")
+    deployment.wait_for(lambda: coordinator.poll() is not None, 150)
+    assert coordinator.returncode == 0, deployment.text("coordinator")
+    assert (folder / "global.model").read_bytes() == in_process.global_model_.to_bytes()
+    for name in documents:
+        (entry,) = Ledger(folder / f"{name}.sqlite").entries()
+        assert entry.status == "confirmed"  # three rounds, one charge
+
+
+@slow
+def test_a_party_is_killed_and_comes_back(deployment, documents):
+    folder = deployment.folder
+    gate = folder / "gate"
+    sp.save_npz(folder / "north.npz", documents["north"])
+    south = Gate(documents["south"].toarray(), gate)
+    (folder / "south.pkl").write_bytes(pickle.dumps(south))
+    coordinator = deployment.coordinator("--rounds", 5, "--min-parties", 1)
+    killed = deployment.party("south", "south.pkl", "--insecure")
+    ledger = folder / "south.sqlite"
+    deployment.wait_for(lambda: ledger.exists() and len(Ledger(ledger).entries()) == 1)
+    once = Ledger(ledger).epsilon_spent
+    killed.kill()  # within its fit: reserved, nothing sent
+    killed.wait()
+    north = deployment.party("north", "north.npz", "--insecure")
+    deployment.wait_for(lambda: "round 1 of 5 is made" in deployment.text("coordinator"))
+    north.send_signal(signal.SIGSTOP)  # holds the next round open
+    gate.touch()
+    activated = deployment.text("coordinator").count("activate-node")
+    deployment.party("south", "south.pkl", "--insecure")
+    deployment.wait_for(lambda: deployment.text("coordinator").count("activate-node") > activated)
+    north.send_signal(signal.SIGCONT)
+    deployment.wait_for(lambda: coordinator.poll() is not None, 120)
+    assert coordinator.returncode == 0
+    assert "south" in (folder / "south.state").read_bytes().decode("latin-1")
+    assert (folder / "global.model").exists()
+    first, second = Ledger(ledger).entries()
+    assert (first.status, second.status) == ("reserved", "confirmed")
+    assert Ledger(ledger).epsilon_spent > 1.5 * once
+
+
+def make_certificates(folder, names):
+    """A signing authority, the coordinator's certificate, and a key for each party."""
+    import datetime
+    import ipaddress
+
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    pem = serialization.Encoding.PEM
+    plain, forms = serialization.NoEncryption(), serialization.PrivateFormat
+    today = datetime.datetime.now(datetime.UTC)
+
+    def certificate(name, key, signer, extensions):
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)]))
+            .issuer_name(x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "authority")]))
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(today - datetime.timedelta(days=1))
+            .not_valid_after(today + datetime.timedelta(days=1))
+        )
+        for extension in extensions:
+            builder = builder.add_extension(extension, critical=False)
+        return builder.sign(signer, hashes.SHA256()).public_bytes(pem)
+
+    authority, server = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+    own = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    root = x509.BasicConstraints(ca=True, path_length=None)
+    (folder / "ca.pem").write_bytes(certificate("authority", authority, authority, [root]))
+    (folder / "server.pem").write_bytes(certificate("coordinator", server, authority, [own]))
+    (folder / "server.key").write_bytes(server.private_bytes(pem, forms.PKCS8, plain))
+    for name in names:
+        key = ec.generate_private_key(ec.SECP384R1())
+        (folder / f"{name}.key").write_bytes(key.private_bytes(pem, forms.OpenSSH, plain))
+        public = key.public_key().public_bytes(
+            serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
+        )
+        (folder / f"{name}.pub").write_bytes(public)

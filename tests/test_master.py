@@ -1,0 +1,392 @@
+"""The master: rounds, refusals, parties that come, go and fail; a party between rounds."""
+
+import os
+import pickle
+import stat
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from numpy.testing import assert_array_equal
+from sklearn.base import BaseEstimator
+
+from dplda.datasets import make_topic_corpus
+from dplda.federated import (
+    IFTMMaster,
+    LocalModel,
+    MessageError,
+    NextModel,
+    RoundError,
+    StoredParty,
+    interpolate_language_model,
+    run_rounds,
+    vocabulary_hash,
+)
+from dplda.metrics import held_out_perplexity, unigram_perplexity
+from dplda.privacy import BudgetError
+
+N_WORDS = 40
+HASH = vocabulary_hash(N_WORDS)
+
+
+class EMParty(BaseEstimator):
+    """What a federation needs of a party: a deterministic topic model without privacy."""
+
+    def __init__(self, n_components=4, *, random_state=0, fail=None, privacy_unit="token"):
+        self.n_components = n_components
+        self.random_state = random_state
+        self.fail = fail
+        self.privacy_unit = privacy_unit
+
+    def fit(self, X, y=None):
+        if self.fail is not None:
+            raise self.fail
+        self.n_fits_ = getattr(self, "n_fits_", 0) + 1
+        self._X = sp.csr_array(X).astype(float)
+        start = np.random.default_rng(self.random_state).dirichlet(np.ones(N_WORDS), 50)
+        self.components_ = self._sweeps(start[: self.n_components])
+        return self
+
+    def refine(self, table, X=None):
+        assert (X is not None) == (self.privacy_unit == "document")
+        self.components_ = self._sweeps(np.asarray(table, float))
+        return self
+
+    def _sweeps(self, phi):
+        row, word = self._X.nonzero()
+        theta = np.full((self._X.shape[0], len(phi)), 1.0)
+        for _ in range(10):
+            share = theta[row] * phi.T[word] + 1e-12
+            share *= (self._X.data / share.sum(axis=1))[:, None]
+            theta, counts = np.full(theta.shape, 0.1), np.full(phi.T.shape, 0.01)
+            np.add.at(theta, row, share)
+            np.add.at(counts, word, share)
+            phi = (counts / counts.sum(axis=0)).T
+        return phi
+
+    def local_model(self, party, round, vocabulary):
+        return LocalModel(
+            party=party, round=round, vocabulary=vocabulary, table=self.components_,
+            weight=float(self._X.sum()), epsilon=np.inf, delta=0.0, unit=self.privacy_unit,
+        )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    X = make_topic_corpus(n_docs=420, n_words=N_WORDS, n_components=6, random_state=0).data
+    return sp.csr_array(X)
+
+
+@pytest.fixture
+def parties(corpus):
+    return {
+        "a": (EMParty(6), corpus[:200]),
+        "b": (EMParty(4, random_state=1), corpus[200:300]),
+        "c": (EMParty(5, random_state=2), corpus[300:380]),
+    }
+
+
+def say(party="a", *, seed=0, n_topics=3, n_words=N_WORDS, **changes):
+    table = np.random.default_rng(seed).dirichlet(np.full(n_words, 0.2), n_topics)
+    fields = dict(
+        party=party, round=0, vocabulary=HASH, table=table, weight=100.0,
+        epsilon=4.0, delta=0.0, unit="token",
+    )  # fmt: skip
+    return LocalModel(**{**fields, **changes})
+
+
+def test_a_round_merges_what_is_similar():
+    shared, own = say(seed=1, n_topics=2).table, say(seed=2, n_topics=1).table
+    master = IFTMMaster(N_WORDS, similarity_threshold=0.5)
+    next_models = master.update(
+        [say("b", table=np.concatenate([own, shared]), weight=300), say("a", table=shared)]
+    )
+    assert master.components_.shape == (3, N_WORDS)
+    np.testing.assert_allclose(master.components_[:2], shared, atol=1e-6)
+    assert_array_equal(master.topic_weights_, [400, 400, 300])
+    assert [next_models[name].n_topics for name in "ab"] == [2, 3]
+    assert all(model.round == master.round_ == 1 for model in next_models.values())
+    assert NextModel.from_bytes(master.global_model_.to_bytes()) == master.global_model_
+    (record,) = master.history_
+    assert (record.parties, record.n_topics) == (("a", "b"), 3)
+    assert record.bytes_sent == sum(len(model.to_bytes()) for model in next_models.values())
+
+
+def test_weights_are_amounts_of_data():
+    one, two = np.zeros((2, 1, N_WORDS))
+    one[0, :2], two[0, :2] = [0.75, 0.25], [0.25, 0.75]
+    messages = [say("a", table=one, weight=300), say("b", table=two, weight=100)]
+    for largest, expected in [(None, [0.625, 0.375]), (100, [0.5, 0.5])]:
+        master = IFTMMaster(N_WORDS, similarity_threshold=0.3, n_top_words=2, max_weight=largest)
+        master.update(messages)
+        np.testing.assert_allclose(master.components_[0, :2], expected)
+
+
+def test_the_order_of_messages_changes_nothing():
+    messages = [say(name, seed=seed, n_topics=seed + 2) for seed, name in enumerate("abcd")]
+    results = []
+    for order in ([0, 1, 2, 3], [3, 1, 0, 2]):
+        master = IFTMMaster(N_WORDS, similarity_threshold=0.1)
+        next_models = master.update([messages[i].to_bytes() for i in order])
+        results.append((master.global_model_, next_models, master.history_))
+    assert results[0] == results[1]
+    master = IFTMMaster(N_WORDS, similarity_threshold=0.1)
+    assert master.update({m.party: m for m in messages}) == results[0][1]
+
+
+OTHER_WORDS = {"vocabulary": vocabulary_hash(N_WORDS + 1)}
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (say("x", round=1), "for round 1, and round 0 is running"),
+        (say("x", **OTHER_WORDS), "not that of the federation"),
+        (say("x", n_words=N_WORDS - 1), "vocabulary of 39 words"),
+        (say("x", n_topics=21), "21 topics, at most 20"),
+        (say("outsider"), "not a member"),
+        (say("x").to_bytes()[:-5], "checksum"),
+        (b"\x80\x04." * 99, "not a message"),
+        (b"x" * 20_000, "20000 bytes, and at most"),
+        ("model", "expected a LocalModel"),
+        (None, "expected a LocalModel"),
+        (say("x").table, "expected a LocalModel"),
+    ],
+)
+@pytest.mark.parametrize("first", [True, False])
+def test_a_bad_message_is_refused_and_harms_nobody(message, reason, first):
+    good = [say("a", seed=1), say("b", seed=2)]
+    options = dict(max_topics=20, parties=["a", "b", "x"])
+    alone = IFTMMaster(N_WORDS, **options)
+    expected = alone.update(good)
+    master = IFTMMaster(N_WORDS, **options)
+    assert master.update([message, *good] if first else [*good, message]) == expected
+    assert master.global_model_ == alone.global_model_
+    (refusal,) = master.refused_
+    assert reason in refusal.reason
+    assert refusal.party in (None, "x", "outsider")
+    assert master.history_[0].refused == master.refused_
+
+
+def test_nobody_speaks_for_another():
+    """With the engine's word for who sent what, a forger is refused; without it, both are."""
+    honest, forged, other = say("a", seed=1), say("a", seed=2), say("b", seed=3)
+    master = IFTMMaster(N_WORDS)
+    assert set(master.update({"a": honest, "x": forged, "b": other})) == {"a", "b"}
+    assert master.refused_[0].party == "x"
+    assert "names another party" in master.refused_[0].reason
+    alone = IFTMMaster(N_WORDS)
+    alone.update([honest, other])
+    assert master.global_model_ == alone.global_model_
+    master = IFTMMaster(N_WORDS)
+    assert set(master.update([honest, forged, other])) == {"b"}
+    assert "several messages" in master.refused_[0].reason
+
+
+def test_a_round_without_enough_models_is_not_made():
+    master = IFTMMaster(N_WORDS, min_parties=2)
+    with pytest.raises(RoundError, match=r"round 0 has 1 valid models of at least 2; 1 messages"):
+        master.update([say("a"), say("b", round=7)])
+    assert master.round_ == 0
+    assert not hasattr(master, "components_")
+    assert "round 7" in master.refused_[0].reason
+    master.update([say("a"), say("b")])
+    assert (master.round_, master.refused_) == (1, ())
+    before = (master.global_model_, master.next_models_, list(master.history_))
+    with pytest.raises(RoundError):
+        master.update([])
+    assert before == (master.global_model_, master.next_models_, master.history_)
+
+
+def test_an_absent_party_is_remembered_for_a_while():
+    master = IFTMMaster(N_WORDS, max_age=1, similarity_threshold=1.0)
+    master.update([say("a", seed=1), say("b", seed=2, n_topics=5)])
+    next_models = master.update([say("a", seed=1, round=1)])
+    assert master.history_[-1].remembered == ("b",)
+    assert len(master.components_) == 8
+    assert next_models["b"].round == 2  # should it come back
+    master.update([say("a", seed=1, round=2)])
+    assert (master.history_[-1].remembered, len(master.components_)) == ((), 3)
+    master.update([say("a", seed=1, round=3), say("b", seed=2, round=3), say("c", seed=3, round=3)])
+    assert set(master.next_models_) == set("abc")
+    master.forget("c")
+    master.update([say("a", seed=1, round=4)])
+    assert master.history_[-1].remembered == ("b",)
+
+
+def test_a_master_can_be_saved_between_rounds():
+    master = IFTMMaster(N_WORDS)
+    master.update([say("a", seed=1), say("b", seed=2)])
+    again = pickle.loads(pickle.dumps(master))
+    messages = [say("a", seed=3, round=1), say("b", seed=4, round=1)]
+    assert master.update(messages) == again.update(messages)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        dict(similarity_threshold=0), dict(similarity_threshold=1.1),
+        dict(similarity_threshold=np.nan), dict(n_top_words=0), dict(n_top_words=2.5),
+        dict(max_topics=0), dict(min_parties=0), dict(max_age=-1), dict(max_weight=0),
+        dict(parties="ab"),
+    ],
+)  # fmt: skip
+def test_bad_parameters(options):
+    (name,) = options
+    with pytest.raises(ValueError, match=f"{name} must be"):
+        IFTMMaster(N_WORDS, **options)
+
+
+def test_rounds_in_process(parties, corpus):
+    held_out = corpus[380:]
+    master = run_rounds(IFTMMaster(N_WORDS, min_parties=3), parties, 3)
+    assert [record.parties for record in master.history_] == [("a", "b", "c")] * 3
+    assert [len(parties[name][0].components_) for name in "abc"] == [6, 4, 5]
+    assert all(estimator.n_fits_ == 1 for estimator, _ in parties.values())
+    together = held_out_perplexity(master.components_, held_out)
+    alone = held_out_perplexity(
+        EMParty(4, random_state=1).fit(corpus[200:300]).components_, held_out
+    )
+    assert together < alone < unigram_perplexity(corpus[:380], held_out)
+
+
+def test_rounds_may_be_made_one_by_one(parties, corpus):
+    together = run_rounds(IFTMMaster(N_WORDS), parties, 3)
+    again = {name: (EMParty(**e.get_params()), X) for name, (e, X) in parties.items()}
+    master = IFTMMaster(N_WORDS)
+    for _ in range(3):
+        run_rounds(master, dict(reversed(again.items())), 1)
+    assert master.global_model_ == together.global_model_
+
+
+def test_a_party_that_fails_leaves_the_round(parties, corpus):
+    parties["b"][0].fail = BudgetError("too little left")
+    master = IFTMMaster(N_WORDS, min_parties=2)
+    with pytest.warns(UserWarning, match=r"'b' failed in round 0 \(BudgetError\)"):
+        run_rounds(master, parties, 1)
+    assert master.history_[0].parties == ("a", "c")
+    parties["b"][0].fail = None  # and joins later, with its own first model
+    run_rounds(master, parties, 1)
+    assert master.history_[1].parties == ("a", "b", "c")
+    strict = IFTMMaster(N_WORDS, min_parties=4)
+    with pytest.raises(RoundError, match="3 valid models of at least 4"):
+        run_rounds(strict, parties, 1)
+
+
+@pytest.mark.parametrize("n_rounds", [0, -1, 1.5, "3"])
+def test_bad_number_of_rounds(parties, n_rounds):
+    with pytest.raises(ValueError, match="n_rounds must be an integer of at least 1"):
+        run_rounds(IFTMMaster(N_WORDS), parties, n_rounds)
+
+
+def test_only_charged_refinements_read_the_documents(corpus):
+    """EMParty.refine asserts that it gets them for document-level privacy, and not else."""
+    parties = {unit: (EMParty(3, privacy_unit=unit), corpus[:50]) for unit in ("token", "document")}
+    run_rounds(IFTMMaster(N_WORDS), parties, 2)
+
+
+class Loader:
+    """Documents, and how often they were read."""
+
+    def __init__(self, X):
+        self.X, self.n_reads = X, 0
+
+    def __call__(self):
+        self.n_reads += 1
+        return self.X
+
+
+def stored(path, load, name="a", **parameters):
+    return StoredParty(name, EMParty(**parameters), load, vocabulary=N_WORDS, path=path)
+
+
+def test_a_stored_party_survives_its_process(tmp_path, corpus):
+    load, master = Loader(corpus[:60]), IFTMMaster(N_WORDS)
+    path = tmp_path / "a.state"
+    first = stored(path, load).answer(0, HASH, b"")
+    if os.name == "posix":
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stored(path, load).answer(0, HASH, b"") == first  # asked again, in another process
+    next_model = master.update([first])["a"].to_bytes()
+    second = stored(path, load).answer(1, HASH, next_model)
+    assert load.n_reads == 1
+    reference = {"a": (EMParty(), corpus[:60])}
+    run_rounds(expected := IFTMMaster(N_WORDS), reference, 2)
+    master.update([second])
+    assert master.global_model_ == expected.global_model_
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_stored_party_refuses(tmp_path, corpus):
+    load = Loader(corpus[:60])
+    party = stored(tmp_path / "a.state", load)
+    with pytest.raises(MessageError, match="another vocabulary"):
+        party.answer(0, vocabulary_hash(3), b"")
+    with pytest.raises(MessageError, match="not a message"):
+        party.answer(0, HASH, b"cos\nsystem\n" * 9)
+    with pytest.raises(MessageError, match="round must be"):
+        party.answer(-1, HASH, b"")
+    message = NextModel(round=3, vocabulary=HASH, table=say().table)
+    with pytest.raises(MessageError, match="for round 3, and round 1"):
+        party.answer(1, HASH, message.to_bytes())
+    narrow = NextModel(round=1, vocabulary=HASH, table=say(n_words=3).table)
+    with pytest.raises(MessageError, match="3 words"):
+        party.answer(1, HASH, narrow.to_bytes())
+    many = NextModel(round=1, vocabulary=HASH, table=say(n_topics=1001).table)
+    with pytest.raises(MessageError, match="1001 topics"):
+        party.answer(1, HASH, many.to_bytes())
+    assert load.n_reads == 0
+    party.answer(0, HASH, b"")
+    for changed in (dict(name="b"), dict(n_components=7), dict(random_state=9)):
+        with pytest.raises(ValueError, match="another name, vocabulary or parameters"):
+            stored(tmp_path / "a.state", load, **changed)
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path, corpus, monkeypatch):
+    path = tmp_path / "a.state"
+    party = stored(path, Loader(corpus[:60]))
+    party.answer(0, HASH, b"")
+    before = path.read_bytes()
+
+    def fail(*_):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(OSError, match="no space"):
+        party.answer(1, HASH, NextModel(round=1, vocabulary=HASH, table=say().table).to_bytes())
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_language_model_by_hand():
+    theta = [[1.0, 0.0], [0.25, 0.75]]
+    components = [[2, 2, 0], [0, 5, 5]]
+    unigram = [0.5, 0.25, 0.25]
+    expected = [[0.5, 0.275, 0.225], [0.4625, 0.275, 0.2625]]
+    result = interpolate_language_model(theta, components, unigram)
+    np.testing.assert_allclose(result, expected)
+    result = interpolate_language_model(theta, components, [unigram, unigram])
+    np.testing.assert_allclose(result, expected)
+    assert_array_equal(
+        interpolate_language_model(theta, components, unigram, topic_weight=0), [unigram] * 2
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        (dict(theta=[[1.0]]), "theta has 1 topics and components has 2"),
+        (dict(theta=[[0.5, 0.6]]), "rows of theta"),
+        (dict(theta=[[-0.5, 1.5]]), "rows of theta"),
+        (dict(language_model=[0.5, 0.5]), r"language_model must have shape \(1, 3\) or \(3,\)"),
+        (dict(language_model=[1, 1, 1]), "rows of language_model"),
+        (dict(components=[[0, 0, 0], [1, 1, 1]]), "no topic empty"),
+        (dict(topic_weight=1.5), "from 0 to 1, got 1.5"),
+    ],
+)
+def test_bad_language_models(changes, text):
+    good = dict(
+        theta=[[0.5, 0.5]], components=[[1, 0, 0], [1, 1, 1]], language_model=[0.2, 0.3, 0.5]
+    )
+    with pytest.raises(ValueError, match=text):
+        interpolate_language_model(**{**good, **changes})

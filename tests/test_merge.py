@@ -1,0 +1,180 @@
+"""Similarity, merging and composing: hand-computed cases, and slow twins of the paper's loops."""
+
+import numpy as np
+import pytest
+
+from dplda.federated._merge import (
+    TopWords,
+    compose_model,
+    merge_topics,
+    normalize_topics,
+    redundant_topics,
+    similarity,
+)
+
+
+def random_table(rng, n_topics, n_words, concentration=0.2):
+    return rng.dirichlet(np.full(n_words, concentration), n_topics)
+
+
+def slow_similarity(a, b, n_top_words):
+    """Equation 29 for two topics, in both its forms."""
+    top_a = {int(w): a[w] for w in sorted(range(len(a)), key=lambda w: (-a[w], w))[:n_top_words]}
+    top_b = {int(w): b[w] for w in sorted(range(len(b)), key=lambda w: (-b[w], w))[:n_top_words]}
+    common = top_a.keys() & top_b.keys()
+    low = sum(min(top_a[w], top_b[w]) for w in common)
+    high = sum(max(top_a[w], top_b[w]) for w in common)
+    alone = sum(p for top in (top_a, top_b) for w, p in top.items() if w not in common)
+    first, second = low / (high + alone), low / (sum(top_a.values()) + sum(top_b.values()) - low)
+    assert first == pytest.approx(second, rel=1e-12)
+    return second
+
+
+def slow_labels(table, threshold, n_top_words):
+    """Algorithm 3, lines 2 to 12, with union-find."""
+    parent = list(range(len(table)))
+
+    def find(i):
+        while parent[i] != i:
+            i = parent[i]
+        return i
+
+    for i in range(len(table)):
+        for j in range(i + 1, len(table)):
+            if slow_similarity(table[i], table[j], n_top_words) >= threshold:
+                low, high = sorted((find(i), find(j)))
+                parent[high] = low
+    roots = [find(i) for i in range(len(table))]
+    return [sorted(set(roots)).index(root) for root in roots]
+
+
+def slow_merge(table, weights, labels):
+    """Algorithm 3, lines 12 to 17: add one topic after the other, then normalize."""
+    merged = []
+    for label in range(max(labels) + 1):
+        rows = [k for k in range(len(labels)) if labels[k] == label]
+        total = sum(weights[k] * table[k] for k in rows)
+        merged.append(total / total.sum())
+    return np.array(merged)
+
+
+def test_similarity_by_hand():
+    a = TopWords.of([[0.5, 0.3, 0.1, 0.1, 0.0]], 2)  # words 0, 1
+    b = TopWords.of([[0.2, 0.0, 0.6, 0.1, 0.1]], 2)  # words 2, 0
+    np.testing.assert_array_equal(b.words, [[2, 0]])
+    # common: word 0, minimum .2; maximum .5; alone: .3 and .6
+    np.testing.assert_allclose(similarity(a, b), 0.2 / (0.5 + 0.3 + 0.6))
+    np.testing.assert_allclose(similarity(a, a), 1)
+    c = TopWords.of([[0.0, 0.0, 0.0, 0.4, 0.6]], 2)
+    np.testing.assert_array_equal(similarity(a, c), 0)
+
+
+def test_equal_probabilities_take_the_first_words():
+    top = TopWords.of(np.full((2, 6), 1 / 6), 3)
+    np.testing.assert_array_equal(top.words, [[0, 1, 2]] * 2)
+
+
+@pytest.mark.parametrize("n_top_words", [1, 3, 19, 20, 21])
+def test_top_words_are_those_of_a_stable_sort(n_top_words):
+    table = np.random.default_rng(0).integers(0, 4, (50, 20)) / 4  # many ties
+    words = np.argsort(-table, axis=1, kind="stable")[:, :n_top_words]
+    np.testing.assert_array_equal(TopWords.of(table, n_top_words).words, words)
+
+
+@pytest.mark.parametrize("n_top_words", [1, 5, 30, 100])
+def test_similarity_is_that_of_the_slow_twin(n_top_words):
+    rng = np.random.default_rng(n_top_words)
+    a, b = random_table(rng, 7, 40), random_table(rng, 4, 40)
+    fast = similarity(TopWords.of(a, n_top_words), TopWords.of(b, n_top_words))
+    slow = [[slow_similarity(x, y, n_top_words) for y in b] for x in a]
+    np.testing.assert_allclose(fast, slow, rtol=1e-12)
+
+
+def test_all_words_give_the_distance_in_total_variation():
+    rng = np.random.default_rng(0)
+    a, b = random_table(rng, 3, 20), random_table(rng, 5, 20)
+    distance = np.abs(a[:, None] - b).sum(axis=2) / 2
+    rho = similarity(TopWords.of(a, 20), TopWords.of(b, 20))
+    np.testing.assert_allclose(rho, (1 - distance) / (1 + distance))
+
+
+def test_chains_are_one_topic():
+    """The paper's example: (1, 2) and (2, 3) make {1, 2, 3}."""
+    table = np.array([
+        [0.6, 0.4, 0.0, 0.0, 0.0, 0.0],
+        [0.0, 0.0, 0.0, 0.0, 0.5, 0.5],
+        [0.0, 0.6, 0.4, 0.0, 0.0, 0.0],
+        [0.0, 0.0, 0.6, 0.4, 0.0, 0.0],
+    ])  # fmt: skip
+    top = TopWords.of(table, 2)
+    rho = similarity(top, top)
+    assert rho[0, 2] == pytest.approx(0.25)
+    assert rho[0, 3] == 0
+    np.testing.assert_array_equal(redundant_topics(top, 0.25), [0, 1, 0, 0])
+    np.testing.assert_array_equal(redundant_topics(top, 0.26), [0, 1, 2, 3])
+
+
+@pytest.mark.parametrize("threshold", [0.05, 0.2, 0.5, 1.0])
+def test_merging_is_that_of_the_slow_twin(threshold):
+    rng = np.random.default_rng(3)
+    table = random_table(rng, 12, 25)
+    table = np.concatenate([table, normalize_topics(table[:5] + 0.01 * rng.random((5, 25)))])
+    weights = rng.integers(1, 100, len(table)).astype(float)
+    labels = redundant_topics(TopWords.of(table, 8), threshold)
+    assert labels.tolist() == slow_labels(table, threshold, 8)
+    merged, total = merge_topics(table, weights, labels)
+    np.testing.assert_allclose(merged, slow_merge(table, weights, labels), rtol=1e-12)
+    np.testing.assert_allclose(total, np.bincount(labels, weights))
+
+
+def test_merging_by_hand():
+    table = [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.5, 0.5, 0.0]]
+    merged, total = merge_topics(table, [3.0, 5.0, 1.0], np.array([0, 1, 0]))
+    np.testing.assert_allclose(merged, [[0.875, 0.125, 0], [0, 0, 1]])
+    np.testing.assert_allclose(total, [4, 5])
+
+
+@pytest.mark.parametrize("weights", [[0, 0, 0], [1e-300, 1e-300, 1e-300], [2.0**53, 0, 2.0**53]])
+def test_extreme_weights(weights):
+    merged, _ = merge_topics([[1.0, 0], [0, 1.0], [0, 1.0]], weights, np.array([0, 1, 0]))
+    np.testing.assert_allclose(merged, [[0.5, 0.5], [0, 1]])
+
+
+def compose(global_table, table, threshold=0.2, n_top_words=2):
+    return compose_model(
+        np.array(global_table, float), table,
+        similarity_threshold=threshold, n_top_words=n_top_words,
+    )  # fmt: skip
+
+
+def test_composing_replaces_matches_and_keeps_the_rest():
+    global_table = [[0.7, 0.3, 0, 0], [0, 0, 0.6, 0.4]]
+    own = [[0.5, 0.0, 0, 0.5], [0.0, 0, 0.5, 0.5], [0.4, 0.6, 0, 0]]
+    composed = compose(global_table, own, threshold=0.5)
+    np.testing.assert_array_equal(composed, [own[0], global_table[1], global_table[0]])
+
+
+def test_a_global_topic_is_given_once_to_the_most_similar():
+    global_table = [[0.7, 0.3, 0, 0]]
+    own = [[0.4, 0.6, 0, 0], [0.6, 0.4, 0, 0]]
+    np.testing.assert_array_equal(compose(global_table, own), [own[0], global_table[0]])
+    np.testing.assert_array_equal(compose(global_table, own[::-1]), [global_table[0], own[0]])
+
+
+def test_composing_does_not_depend_on_the_numbering():
+    rng = np.random.default_rng(5)
+    own = random_table(rng, 9, 30)
+    global_table = normalize_topics(own[[2, 4, 6]] + 0.02 * rng.random((3, 30)))
+    composed, order = compose(global_table, own, n_top_words=10), rng.permutation(9)
+    np.testing.assert_array_equal(
+        compose(global_table, own[order], n_top_words=10), composed[order]
+    )
+    np.testing.assert_array_equal(compose(global_table[::-1], own, n_top_words=10), composed)
+    assert sum(any((row == g).all() for g in global_table) for row in composed) == 3
+
+
+def test_a_party_alone_gets_its_own_topics_back():
+    own = random_table(np.random.default_rng(1), 5, 30)
+    labels = redundant_topics(TopWords.of(own, 10), 0.9)
+    merged, _ = merge_topics(own, np.ones(5), labels)
+    np.testing.assert_allclose(compose(merged, own, n_top_words=10), own)

@@ -1,0 +1,287 @@
+"""IFTMParty: nothing but noisy vectors is read, prices, rounds, sentences, documents."""
+
+import copy
+import math
+import pickle
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+
+import dplda.federated._party as party_module
+from dplda import SubLDA
+from dplda._sentences import SentenceCorpus
+from dplda.datasets import make_topic_corpus
+from dplda.federated import IFTMParty, vocabulary_hash
+from dplda.federated._party import fold_in_sentences
+from dplda.metrics import unigram_perplexity
+from dplda.privacy import BudgetError, Ledger
+
+pytestmark = pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
+
+K = 3
+TOKENS = [
+    IFTMParty(K, epsilon=5.0, max_iter=8, random_state=0),
+    IFTMParty(K, epsilon=5.0, token_mechanism="laplace", max_iter=8, random_state=0),
+    IFTMParty(K, epsilon=5.0, max_doc_tokens=20, max_iter=8, random_state=0),
+    IFTMParty(K, model="sentence_lda", epsilon=5.0, max_iter=8, random_state=0),
+    IFTMParty(
+        K, model="sentence_lda", epsilon=5.0, token_mechanism="laplace", max_iter=8, random_state=0
+    ),
+]
+every = pytest.mark.parametrize("party", TOKENS, ids=repr)
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    """Documents of three topics, cut into sentences of one topic each."""
+    rng = np.random.default_rng(0)
+    phi = rng.dirichlet(np.full(40, 0.1), K)
+    documents = []
+    for _ in range(120):
+        theta = rng.dirichlet(np.full(K, 0.3))
+        topics = rng.choice(K, p=theta, size=rng.integers(4, 9))
+        documents.append([rng.choice(40, p=phi[k], size=rng.integers(2, 8)) for k in topics])
+    return SentenceCorpus.from_lists(documents, 40)
+
+
+@every
+def test_the_words_are_never_read_again(party, corpus, monkeypatch):
+    """Privatize, then destroy the words of everything in sight: the model is the same."""
+    plain = clone(party).fit(copy.deepcopy(corpus)).components_
+    doomed, seen = copy.deepcopy(corpus), []
+
+    def privatize(private, *args, **kwargs):
+        tokens = original(private, *args, **kwargs)
+        for each in (private, doomed):
+            each.word[:] = np.random.default_rng(1).permutation(each.word)
+        seen.append(tokens)
+        return tokens
+
+    original = party_module.privatize
+    monkeypatch.setattr(party_module, "privatize", privatize)
+    model = clone(party).fit(doomed)
+    assert len(seen) == 1
+    assert not np.array_equal(doomed.word, corpus.word)
+    assert_array_equal(model.components_, plain)
+    other = clone(party).fit(doomed)  # what would have come of the destroyed words
+    assert not np.array_equal(other.components_, plain)
+    table = np.random.default_rng(2).random((5, 40))
+    refined = clone(party).fit(copy.deepcopy(corpus)).refine(table)
+    assert_array_equal(model.refine(table).components_, refined.components_)
+
+
+@every
+def test_any_number_of_rounds_costs_nothing(party, corpus):
+    ledger = Ledger(epsilon=5.0)
+    model = clone(party).set_params(ledger=ledger).fit(corpus)
+    before = (model.epsilon_, model.privacy_, ledger.epsilon_spent)
+    for n_topics in (K, 5, 1):
+        table = np.random.default_rng(n_topics).random((n_topics, 40))
+        assert model.refine(table) is model
+        assert model.components_.shape == (n_topics, 40)
+        assert model.transform(corpus).shape == (120, n_topics)
+    assert (model.epsilon_, model.privacy_, ledger.epsilon_spent) == before
+    assert model.n_iter_ == 8 * 4
+    assert len(ledger.entries()) == 1
+    with pytest.raises(BudgetError):
+        model.partial_fit(corpus[:5])
+
+
+@every
+def test_refine_goes_on_after_a_pickle(party, corpus):
+    model = clone(party).fit(corpus)
+    again = pickle.loads(pickle.dumps(model))
+    assert_array_equal(
+        again.refine(model.components_).components_, model.refine(model.components_).components_
+    )
+
+
+@every
+def test_n_jobs_changes_nothing(party, corpus, monkeypatch):
+    monkeypatch.setattr("dplda.federated._tokens.BLOCK_TOKENS", 300)
+    one, two = (clone(party).set_params(n_jobs=n).fit(corpus) for n in (1, 2))
+    assert len(one._batches[0].pieces) > 3
+    assert_array_equal(one.components_, two.components_)
+    assert_array_equal(one.transform(corpus), two.transform(corpus))
+
+
+def test_prices_of_tokens_and_documents(corpus):
+    party = IFTMParty(K, epsilon=4.0, max_doc_tokens=30, max_iter=1).fit(corpus)
+    assert party.token_epsilon_ == pytest.approx(4.0)
+    assert 3.99 < party.epsilon_ <= 4.0
+    assert party.document_epsilon_ == pytest.approx(120.0)
+    assert party.document_epsilon(30) == pytest.approx(120.0)
+    assert party.document_epsilon(30, relation="replaced") == pytest.approx(240.0)
+    assert party.document_epsilon(1, relation="replaced") == pytest.approx(8.0)
+    assert party.document_epsilon(1, delta=1e-6) == party.epsilon_
+    assert party.privacy_.unit == "token"
+    assert "2 n times" in str(party.privacy_)
+    assert IFTMParty(K, epsilon=4.0, max_iter=1).fit(corpus).document_epsilon_ == math.inf
+    small = IFTMParty(K, epsilon=0.1, max_iter=1).fit(corpus)
+    assert small.document_epsilon(1000, delta=1e-5) < 30 < small.document_epsilon(1000)
+    for arguments in ({"n_tokens": 0}, {"n_tokens": 3, "relation": "moved"}):
+        with pytest.raises(ValueError, match="must be"):
+            party.document_epsilon(**arguments)
+
+
+def test_a_document_never_has_more_tokens_than_the_cap(corpus):
+    for model in ("lda", "sentence_lda"):
+        party = IFTMParty(K, model=model, epsilon=5.0, max_doc_tokens=7, max_iter=1).fit(corpus)
+        (tokens,) = party._batches
+        lengths = np.diff(tokens.unit_ptr[tokens.document_ptr])
+        assert_array_equal(lengths, np.minimum(np.diff(corpus.token_ptr), 7))
+
+
+def test_later_documents_are_privatized_too(corpus):
+    party = IFTMParty(K, epsilon=5.0, max_iter=4, random_state=0).fit(corpus[:60])
+    party.set_params(epsilon=2.0).partial_fit(corpus[60:])
+    assert party.token_epsilon_ == pytest.approx(5.0)  # the dearest token
+    assert len(party._batches) == 2
+    assert party.components_.sum() == pytest.approx(len(corpus.word) + 0.01 * K * 40)
+    assert party.n_iter_ == 8
+    party.set_params(epsilon=7.0).partial_fit(corpus[:1])
+    assert party.token_epsilon_ == pytest.approx(7.0)
+    party.set_params(privacy_unit="document")
+    with pytest.raises(ValueError, match=r"privacy unit 'token'.*call fit"):
+        party.partial_fit(corpus)
+    with pytest.raises(ValueError, match=r"privacy unit 'token'.*call fit"):
+        party.refine(party.components_, corpus)
+    assert np.isnan(party.fit(corpus).token_epsilon_)
+    with pytest.raises(ValueError, match="document_epsilon is for"):
+        party.document_epsilon(5)
+
+
+def test_counts_are_shuffled_before_the_noise():
+    """In the order of a matrix, the places of all tokens would depend on every word."""
+    X = np.tile(np.arange(1, 11), (50, 1))
+    party = IFTMParty(2, epsilon=math.inf, max_iter=1).fit(X)
+    (tokens,) = party._batches
+    words = tokens.vectors.survivors.word.reshape(50, -1)
+    assert_array_equal(np.sort(words, axis=1), np.tile(np.repeat(np.arange(10), X[0]), (50, 1)))
+    assert abs(np.corrcoef(words.ravel(), np.tile(np.arange(55), 50))[0, 1]) < 0.15
+
+
+@pytest.mark.parametrize("mechanism", ["rr", "laplace"])
+def test_it_learns(mechanism):
+    X = make_topic_corpus(600, 60, 4, doc_length=60, random_state=1).data
+    exact = IFTMParty(4, epsilon=math.inf, max_iter=40, random_state=0).fit(X)
+    noisy = IFTMParty(4, epsilon=7.0, token_mechanism=mechanism, max_iter=40, random_state=0).fit(X)
+    unigram = unigram_perplexity(X, X)
+    assert exact.epsilon_ == math.inf
+    assert exact.perplexity(X) < 0.75 * unigram
+    assert noisy.perplexity(X) < 1.05 * exact.perplexity(X)
+
+
+def test_sentences_are_learned_and_inferred(corpus):
+    party = IFTMParty(K, model="sentence_lda", epsilon=math.inf, max_iter=40, random_state=0)
+    theta = party.fit(corpus).transform(corpus)
+    assert_allclose(theta.sum(axis=1), 1)
+    assert party.perplexity(corpus) < 0.7 * unigram_perplexity(corpus.counts(), corpus.counts())
+    order = np.random.default_rng(0).permutation(120)
+    assert_array_equal(party.transform(corpus[order]), theta[order])
+    # words by themselves, if that is asked for
+    assert not np.array_equal(party.transform(corpus.counts()), theta)
+    empty = SentenceCorpus([], [0], [0, 0], 40)
+    assert_allclose(party.transform(empty), 1 / K, rtol=1e-6)
+
+
+def test_inference_of_sentences_is_its_twin():
+    phi = np.random.default_rng(0).dirichlet(np.ones(6), 3)
+    corpus = SentenceCorpus.from_lists([[[0, 1], [2, 2, 5]], [[4]]], 6)
+    found = fold_in_sentences(corpus, phi, 0.5, None)
+    for row, sentences in enumerate(([[0, 1], [2, 2, 5]], [[4]])):
+        theta = np.full(3, 1 / 3)
+        for _ in range(1000):
+            shares = [theta * phi[:, s].prod(axis=1) for s in sentences]
+            theta = sum(s / s.sum() for s in shares) + 0.5
+            theta /= theta.sum()
+        assert_allclose(found[row], theta, atol=2e-3)
+
+
+def test_sentences_need_boundaries(corpus):
+    with pytest.raises(ValueError, match=r"needs documents with sentence boundaries.*csr_array"):
+        IFTMParty(K, model="sentence_lda", epsilon=5.0).fit(corpus.counts())
+    ledger = Ledger(epsilon=100.0)
+    with pytest.raises(ValueError, match="SentenceVectorizer"):
+        IFTMParty(K, model="sentence_lda", epsilon=5.0, ledger=ledger).fit(["A text. Another."])
+    assert ledger.entries() == []
+
+
+def test_a_party_as_curator_of_documents(corpus):
+    X = corpus.counts()
+    ledger = Ledger(epsilon=10.0, delta=1e-6)
+    options = {"max_iter": 10, "random_state": 0}
+    party = IFTMParty(K, privacy_unit="document", epsilon=4.0, ledger=ledger, **options).fit(X)
+    same = SubLDA(K, epsilon=4.0, **options).fit(X)
+    assert_array_equal(party.components_, same.components_)
+    assert party.privacy_.unit == "document"
+    assert 3.9 < party.epsilon_ <= 4.0
+    once = party.epsilon_
+    party.refine(np.random.default_rng(0).random((5, 40)), corpus)  # other topics, same documents
+    assert party.components_.shape == (5, 40)
+    assert party.n_iter_ == 20
+    assert 1.2 * once < party.epsilon_ < 2 * once
+    assert ledger.epsilon_spent == pytest.approx(party.epsilon_, rel=1e-3)
+    with pytest.raises(ValueError, match="reads the documents again"):
+        party.refine(party.components_)
+    model = party.components_
+    while ledger.remaining > 1:
+        model = party.refine(model, X).components_
+    with pytest.raises(BudgetError):
+        party.refine(model, X)
+    assert_array_equal(party.components_, model)
+
+
+def test_refining_documents_starts_from_the_table(corpus):
+    free = IFTMParty(K, privacy_unit="document", epsilon=math.inf, max_iter=1, random_state=0)
+    good = IFTMParty(K, epsilon=math.inf, max_iter=40, random_state=0).fit(corpus).components_
+    model = free.fit(corpus)
+    before = model.perplexity(corpus)
+    assert model.refine(good, corpus).perplexity(corpus) < 0.9 * before
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (np.ones((2, 7)), "40 columns"),
+        (-np.ones((2, 40)), "no negative entry"),
+        (np.zeros((2, 40)), "no empty row"),
+        (np.full((2, 40), np.nan), "NaN"),
+        (np.ones(40), "1D array"),
+    ],
+)
+def test_bad_tables(table, message, corpus):
+    party = IFTMParty(K, epsilon=5.0, max_iter=2).fit(corpus)
+    with pytest.raises(ValueError, match=message):
+        party.refine(table)
+    assert party.components_.shape == (K, 40)
+
+
+def test_refine_reads_no_documents_with_tokens(corpus):
+    party = IFTMParty(K, epsilon=5.0, max_iter=2).fit(corpus)
+    with pytest.raises(ValueError, match="leave X out"):
+        party.refine(party.components_, corpus)
+
+
+@pytest.mark.parametrize("unit", ["token", "document"])
+def test_message_to_the_master(unit, corpus):
+    party = IFTMParty(K, epsilon=5.0, privacy_unit=unit, max_iter=3).fit(corpus)
+    message = party.local_model("north", 2, vocabulary_hash(40))
+    assert (message.party, message.round, message.unit) == ("north", 2, unit)
+    assert message.epsilon == party.epsilon_
+    assert message.delta == party.delta_
+    assert_allclose(message.table.sum(axis=1), 1, atol=1e-4)
+    if unit == "token":
+        assert message.weight == pytest.approx(len(corpus.word), rel=0.01)
+    assert type(message).from_bytes(message.to_bytes()).to_bytes() == message.to_bytes()
+
+
+def test_no_fitted_word_survives_in_a_pickle(corpus):
+    """With "rr" the vectors are noise and bits; with "laplace" no own coordinates are written."""
+    for party in TOKENS:
+        content = pickle.dumps(clone(party).fit(corpus))
+        assert corpus.split().word.tobytes() not in content
+        assert b"own_word" not in content
+        assert b"Streams" not in content

@@ -1,0 +1,410 @@
+"""Privatized tokens: the figures of the mechanism, exact laws, regeneration, and what is kept."""
+
+import itertools
+import math
+import pickle
+from decimal import Decimal, localcontext
+
+import numpy as np
+import pytest
+import reference_noise as reference
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.stats import chi2
+
+from dplda._sentences import SentenceCorpus
+from dplda._streams import Purpose, Streams
+from dplda.federated import _tokens
+from dplda.federated._tokens import Regenerated, TokenMechanism, check_size, privatize
+from dplda.privacy import Laplace, RandomizedResponse, epsilon_of
+from dplda.privacy._mechanisms import FlooredLaplace, ThresholdedLaplace
+from dplda.privacy._tables import survivor_tables
+
+STEP = ThresholdedLaplace.STEP
+KEY = bytes(range(32))
+
+
+def streams(key=KEY):
+    return Streams(key, seeded=True)
+
+
+def corpus_of(word, n_words):
+    word = np.asarray(word)
+    return SentenceCorpus(word, np.arange(len(word) + 1), [0, len(word)], n_words)
+
+
+def p_value(observed, expected):
+    return chi2.sf(((observed - expected) ** 2 / expected).sum(), len(expected) - 1)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "threshold", "m0", "m1", "p0", "p1"),
+    [
+        (8, 0.2, 0.032808, 0.999938, 0.100948, 0.999169),
+        (11, 0.2, 0.016117, 0.999992, 0.055402, 0.999925),
+        (4, 0.5, 0.050751, 0.983083, 0.067668, 0.932332),
+    ],
+)
+def test_figures_of_the_continuous_mechanism(epsilon, threshold, m0, m1, p0, p1):
+    """The specification's figures, and that the grid reproduces them up to its step."""
+    mechanism = ThresholdedLaplace(epsilon, threshold)
+    # a threshold off the grid moves the figures by at most half a step
+    slack = 1e-6 + (0 if threshold == 0.5 else epsilon * STEP * 0.5)
+    assert mechanism.survival == pytest.approx(p0, rel=slack, abs=1e-6)
+    n = 200_000
+    level = mechanism.own_levels(n, streams().reader(Purpose.OWN_WORDS, 0))
+    assert (level >= 0).mean() == pytest.approx(p1, abs=6 * math.sqrt(p1 * (1 - p1) / n))
+    value = np.where(level >= 0, (level + 0.5) * STEP + mechanism.threshold_steps * STEP, 0)
+    assert value.mean() == pytest.approx(m1, abs=6 * value.std() / math.sqrt(n) + STEP)
+    blank = np.full(100, -1, np.int32)
+    found = mechanism.survivors(blank, blank, 8000, streams().reader(Purpose.SURVIVORS, 0))
+    noise = (found.level + 0.5 + mechanism.threshold_steps) * STEP
+    assert noise.sum() / 800_000 == pytest.approx(m0, rel=0.02)
+    assert len(noise) / 800_000 == pytest.approx(p0, rel=0.02)
+
+
+def test_weights_of_evidence():
+    """g(y) = epsilon (|y| - |y - 1|), of a cell of the grid at its middle."""
+    for epsilon, y, g in [(8, 0.75, 4), (8, 1.7, 8)]:
+        mechanism = TokenMechanism.of("laplace", epsilon, 0.25)
+        likelihood = mechanism.likelihood()
+        level = round(y / STEP) - mechanism.noise.threshold_steps
+        pair = likelihood.gain[[level - 1, level]]
+        assert np.sqrt(pair.prod()) * math.exp(epsilon) == pytest.approx(math.exp(g), rel=1e-9)
+    for epsilon, threshold, base in [(8, 0.2, 9.2406e-4), (10, 0.2, 1.7991e-4), (4, 0.5, 0.072579)]:
+        likelihood = TokenMechanism.of("laplace", epsilon, threshold).likelihood()
+        slack = 1e-4 + (0 if threshold == 0.5 else epsilon * STEP)
+        assert likelihood.base * math.exp(epsilon) == pytest.approx(base, rel=slack)
+    rr = TokenMechanism.of("rr", 8.0, 0.2).likelihood()
+    assert_allclose([rr.gain[0], rr.base], [1, math.exp(-16)])
+    assert rr.variance == pytest.approx(math.exp(8) / (math.exp(8) - 1) ** 2)
+
+
+@pytest.mark.parametrize(("epsilon", "threshold"), [(4.0, 0.5), (8.0, 0.2), (2.0, 0.75)])
+def test_information_of_the_thresholded_score(epsilon, threshold):
+    likelihood = TokenMechanism.of("laplace", epsilon, threshold).likelihood()
+    t = round(threshold / STEP) * STEP
+    p0 = math.exp(-t * epsilon) / 2
+    base = (math.exp(-(1 - t) * epsilon) / 2) / (1 - p0)
+    information = (
+        base**2 * (1 - p0)
+        + (math.exp(epsilon) - math.exp(-2 * epsilon + 3 * epsilon * t)) / 6
+        + math.exp(epsilon) / 2
+        - 1
+    )
+    assert 1 / likelihood.variance == pytest.approx(information, rel=(epsilon * STEP) ** 2)
+    full = 2 / 3 * math.exp(epsilon) + math.exp(-2 * epsilon) / 3 - 1
+    loss = math.exp(-3 * epsilon * (1 - t)) / 4
+    assert information == pytest.approx(full * (1 - loss), rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("name", "epsilon", "threshold", "expected"),
+    [
+        ("laplace", 4.0, 0.2, 1797),
+        ("laplace", 4.0, 0.5, 541),
+        ("laplace", 8.0, 0.2, 808),
+        ("laplace", 8.0, 0.5, 73),
+        ("laplace", 10.0, 0.5, 27),
+        ("laplace", 11.0, 1 - 1.07 / 11, 0.19),
+        ("rr", 8.0, 0.2, 8000 / (1 + math.exp(8))),
+        ("rr", 4.0, 0.2, 8000 / (1 + math.exp(4))),
+    ],
+)
+def test_survivors_per_token(name, epsilon, threshold, expected):
+    n = max(20, min(2000, int(40_000 / expected)))
+    mechanism = TokenMechanism.of(name, epsilon, threshold)
+    assert 8000 * mechanism.survival == pytest.approx(expected, rel=0.03)
+    tokens = privatize(corpus_of(np.arange(n) % 8000, 8000), mechanism, streams()).stored()
+    found = len(tokens.vectors.survivors.word) / n
+    own = 1 - mechanism.survival  # that of the bit
+    if name == "laplace":
+        own = 1 - math.exp(-(1 - threshold) * epsilon) / 2
+    assert found == pytest.approx(
+        8000 * mechanism.survival + own, abs=6 * math.sqrt((expected + 1) / n)
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "epsilon", "threshold"),
+    [("rr", 3.0, 0.2), ("laplace", 3.0, 0.25), ("rr", math.inf, 0.2)],
+)
+def test_unbiased_counts(name, epsilon, threshold):
+    rng = np.random.default_rng(0)
+    n, n_words = 3000, 200
+    word = np.concatenate([np.zeros(500, int), rng.integers(1, 100, n - 500)])  # 100.. are empty
+    truth = np.bincount(word, minlength=n_words)
+    mechanism = TokenMechanism.of(name, epsilon, threshold)
+    tokens = privatize(corpus_of(word, n_words), mechanism, streams())
+    scores = tokens.word_scores()
+    noise = tokens.likelihood.variance * n
+    if math.isinf(epsilon):
+        assert_array_equal(scores, truth)
+        return
+    assert scores[100:].mean() == pytest.approx(0, abs=6 * math.sqrt(noise / 100))
+    assert scores[100:].var() == pytest.approx(noise, rel=0.8)
+    assert scores[0] == pytest.approx(500, abs=6 * math.sqrt(noise + 500))
+    assert scores.sum() == pytest.approx(n, abs=6 * math.sqrt(n_words * noise + n))
+
+
+def test_prices():
+    rr = TokenMechanism.of("rr", 8.0, 0.2)
+    (event,) = rr.events
+    assert isinstance(event, RandomizedResponse)
+    assert epsilon_of(rr.events, 0.0) == pytest.approx(8.0, rel=1e-12)
+    laplace = TokenMechanism.of("laplace", 8.0, 0.2)
+    (event,) = laplace.events
+    assert isinstance(event, Laplace)
+    assert 1 / 8 <= event.scale <= (1 / 8) * (1 + 1e-15)
+    assert epsilon_of(laplace.events, 0.0) <= 8.0
+
+
+@pytest.mark.parametrize("epsilon", [0.013, 0.3, 1 / 3, 2.7, 8.0, 11.0, 99.9])
+def test_the_scale_is_rounded_up(epsilon):
+    """So the mechanism that runs is that of an epsilon not above the one that is charged."""
+    mechanism = ThresholdedLaplace(epsilon, min(0.2, 10 / epsilon))
+    with localcontext(prec=60):
+        exact = 1 / (Decimal(epsilon) * Decimal(STEP))
+        assert exact <= Decimal(mechanism.scale_steps) <= exact * (1 + Decimal(2) ** -51)
+        assert Decimal(mechanism.scale) == Decimal(mechanism.scale_steps) * Decimal(STEP)
+
+
+@pytest.mark.parametrize(("epsilon", "threshold"), [(8.0, 0.2), (0.5, 0.001), (11.0, 0.9)])
+def test_tables_are_the_stated_laws(epsilon, threshold):
+    """Recovered integer by integer, at 80 digits: no float but the scale enters."""
+    mechanism = ThresholdedLaplace(epsilon, threshold)
+    tables, wide = survivor_tables(mechanism.scale_steps, mechanism.threshold_steps)
+    low, high, excess = (reference.weights_of(*table) for table in reference.unpack(tables))
+    assert wide == (high[0] < 2**149)
+    with localcontext(prec=80):
+        scale = Decimal(mechanism.scale_steps)
+        survival = (-Decimal(mechanism.threshold_steps) / scale).exp() / 2
+        stay = 1 - survival
+        gaps = [stay**i * survival / (1 - stay**4096) for i in range(4096)]
+        step = (-1 / scale).exp()
+        excesses = [step**i * (1 - step) for i in range(4095)] + [step**4095]
+        for weights, law in ((low, gaps), (excess, excesses)):
+            distance = sum(abs(Decimal(w) / 2**149 - p) for w, p in zip(weights, law)) / 2
+            assert distance < Decimal("5.74e-42")
+        assert abs(Decimal(high[1]) / 2**149 - stay**4096 * (1 - stay**4096)) < Decimal(2) ** -148
+    assert float(survival) == pytest.approx(mechanism.survival)
+
+
+def twin_survivors(words, spare, mechanism, own_word, own_level, n_words):
+    """The survivors in plain Python, coordinate by coordinate."""
+    tables, _ = survivor_tables(mechanism.scale_steps, mechanism.threshold_steps)
+    low, high, excess = reference.unpack(tables)
+    spare = iter(spare)
+    noise, position = {}, -1
+    for word in map(int, words):
+        fields = [word >> 21 * i & reference.FIELD for i in range(3)]
+        ties = [f >> 12 == t[0][f % 4096] >> 128 for f, t in zip(fields, (low, high, excess))]
+        assert not any(ties[i] for i in (0, 2)) or spare is not None
+        gap = reference.look_up(fields[0], low, spare)
+        if high[0][0] or high[1][1]:
+            gap += 4096 * reference.look_up(fields[1], high, spare)
+        level = reference.look_up(fields[2], excess, spare)
+        position += 1 + gap
+        noise[position] = level
+        if position >= len(own_word) * n_words:
+            break
+    else:
+        raise AssertionError("more words are needed")
+    result = []
+    for token, (own, own_is) in enumerate(zip(own_word, own_level)):
+        row = {
+            v: noise[token * n_words + v]
+            for v in range(n_words)
+            if token * n_words + v in noise and v != own
+        }
+        if own >= 0 and own_is >= 0:
+            row[own] = own_is
+        result.append(sorted(row.items()))
+    return result
+
+
+@pytest.mark.parametrize(("epsilon", "threshold"), [(3.0, 0.2), (9.0, 0.8), (1.0, 0.01)])
+@pytest.mark.parametrize("n_words", [1, 7, 300])
+def test_survivors_are_their_twin(epsilon, threshold, n_words):
+    mechanism = ThresholdedLaplace(epsilon, threshold)
+    rng = np.random.default_rng(n_words)
+    n = 50
+    own_word = rng.integers(-1, n_words, n).astype(np.int32)
+    own_level = mechanism.own_levels(n, streams().reader(Purpose.OWN_WORDS, 0))
+    found = mechanism.survivors(own_word, own_level, n_words, streams().reader(20, 0, 0))
+    reader = streams().reader(20, 0, 0)
+    expected = twin_survivors(
+        reader.words(3 * n * n_words + 500), reader.words(20_000, spare=True), mechanism,
+        own_word, own_level, n_words,
+    )  # fmt: skip
+    for (a, b), row in zip(itertools.pairwise(found.ptr), expected):
+        assert list(zip(found.word[a:b].tolist(), found.level[a:b].tolist())) == row
+
+
+class Miser:
+    """A reader whose first pieces are short: the kernel has to stop and go on."""
+
+    def __init__(self, reader):
+        self.reader = reader
+
+    def words(self, n, *, spare=False):
+        return self.reader.words(6 if spare else min(n, 5), spare=spare)
+
+
+def test_survivors_do_not_depend_on_the_pieces_of_the_stream():
+    mechanism = ThresholdedLaplace(2.0, 0.1)
+    own = np.arange(40, dtype=np.int32)
+    level = np.full(40, 7, np.int32)
+    whole = mechanism.survivors(own, level, 60, streams().reader(20, 0))
+    pieces = mechanism.survivors(own, level, 60, Miser(streams().reader(20, 0)))
+    for name in ("ptr", "word", "level"):
+        assert_array_equal(getattr(whole, name), getattr(pieces, name))
+
+
+def test_positions_and_values_have_the_right_law():
+    """What section 2.5 of the performance notes left untested."""
+    mechanism = ThresholdedLaplace(5.0, 0.25)
+    n, n_words = 4000, 50
+    own = np.full(n, 20, np.int32)
+    level = mechanism.own_levels(n, streams().reader(Purpose.OWN_WORDS, 0))
+    found = mechanism.survivors(own, level, n_words, streams().reader(20, 0))
+    hits = np.bincount(found.word, minlength=n_words)
+    p0, p1 = mechanism.survival, 1 - math.exp(-0.75 * 5) / 2
+    expected = np.where(np.arange(n_words) == 20, n * p1, n * p0)
+    spread = expected * (1 - expected / n)
+    assert chi2.sf(((hits - expected) ** 2 / spread).sum(), n_words) > 1e-6
+    noise = found.level[found.word != 20]
+    edges = np.array([0, 50, 100, 200, 400, 800, 4096])
+    tail = np.exp(-edges / mechanism.scale_steps)
+    tail[-1] = 0
+    observed = np.histogram(noise, edges)[0]
+    assert p_value(observed, len(noise) * (tail[:-1] - tail[1:])) > 1e-6
+    one = round(1 / STEP) - mechanism.threshold_steps
+    above = (level >= one).mean()
+    assert above == pytest.approx(0.5, abs=6 * 0.5 / math.sqrt(n))
+    # neighbors in a vector do not know of each other
+    table = np.zeros((n, n_words), bool)
+    table[np.repeat(np.arange(n), np.diff(found.ptr)), found.word] = True
+    both = (table[:, 1:19] & table[:, :18]).mean()
+    assert both == pytest.approx(p0**2, abs=6 * p0 / math.sqrt(n * 18))
+
+
+def test_own_values_are_floored_laplace():
+    mechanism = ThresholdedLaplace(6.0, 0.5)
+    level = mechanism.own_levels(1000, streams().reader(Purpose.OWN_WORDS, 3))
+    raw = FlooredLaplace(mechanism.scale_steps)(
+        np.full(1000, 1024, np.int64), streams().reader(Purpose.OWN_WORDS, 3)
+    )
+    assert_array_equal(level, np.clip(raw - 512, -1, 4095))
+
+
+def test_response_bits_have_the_right_law():
+    word = np.repeat([3, 17], 3000)
+    tokens = privatize(corpus_of(word, 40), TokenMechanism.of("rr", 2.0, 0.2), streams())
+    survivors = tokens.vectors.survivors
+    table = np.zeros((6000, 40), bool)
+    table[np.repeat(np.arange(6000), np.diff(survivors.ptr)), survivors.word] = True
+    q = 1 / (1 + math.exp(2.0))
+    for rows, own in ((slice(0, 3000), 3), (slice(3000, 6000), 17)):
+        expected = np.where(np.arange(40) == own, 3000 * (1 - q), 3000 * q)
+        spread = 3000 * q * (1 - q)
+        observed = table[rows].sum(axis=0)
+        assert chi2.sf(((observed - expected) ** 2 / spread).sum(), 40) > 1e-6
+
+
+@pytest.mark.parametrize("name", ["rr", "laplace"])
+def test_other_tokens_noise_does_not_depend_on_a_word(name):
+    """The relation of the guarantee: one word changes, one coordinate or two of one vector do."""
+    mechanism = TokenMechanism.of(name, 3.0, 0.2)
+    word = np.arange(60) % 30
+    other = word.copy()
+    other[25] = 29
+    vectors = []
+    for w in (word, other):
+        found = privatize(corpus_of(w, 30), mechanism, streams()).stored().vectors.of(0, 60, 0)
+        rows = np.split(np.c_[found.word, found.level], found.ptr[1:-1])
+        vectors.append([{(int(a), int(b)) for a, b in row} for row in rows])
+    differ = [i for i, (a, b) in enumerate(zip(*vectors)) if a != b]
+    assert differ == [25]
+    assert {v for v, _ in vectors[0][25] ^ vectors[1][25]} <= {25, 29}
+
+
+def test_the_words_are_not_needed_after_the_call():
+    """Nor changed: privatize, destroy the words, and everything is still there."""
+    for name in ("rr", "laplace"):
+        mechanism = TokenMechanism.of(name, 4.0, 0.2)
+        corpus = corpus_of(np.arange(500) % 90, 90)
+        tokens = privatize(corpus, mechanism, streams())
+        before = tokens.stored().vectors.survivors
+        corpus.word[:] = 0
+        after = tokens.stored().vectors.survivors
+        for part in ("ptr", "word", "level"):
+            assert_array_equal(getattr(before, part), getattr(after, part))
+
+
+def test_a_pickle_holds_vectors_and_neither_key_nor_words(monkeypatch):
+    monkeypatch.setattr(_tokens, "PIECE_SURVIVORS", 200)
+    mechanism = TokenMechanism.of("laplace", 4.0, 0.3)
+    tokens = privatize(corpus_of(np.arange(300) % 50, 50), mechanism, streams())
+    assert isinstance(tokens.vectors, Regenerated)
+    content = pickle.dumps(tokens)
+    assert KEY not in content
+    again = pickle.loads(content)
+    assert not hasattr(again.vectors, "own_word")
+    assert again.pieces == tokens.pieces
+    assert len(tokens.pieces[0]) > 3
+    for index in range(len(tokens.pieces[0])):
+        old, new = tokens.of_piece(0, index), again.of_piece(0, index)
+        for part in ("ptr", "word", "level"):
+            assert_array_equal(getattr(old, part), getattr(new, part))
+    assert_array_equal(again.word_scores(), tokens.word_scores())
+
+
+def test_bytes_kept_do_not_grow_with_the_survivors():
+    tokens = privatize(
+        corpus_of(np.arange(1000), 8000), TokenMechanism.of("laplace", 8.0, 0.2), streams()
+    )
+    vectors = tokens.vectors
+    assert vectors.own_word.nbytes + vectors.own_level.nbytes == 8 * 1000
+
+
+def test_batches_have_noise_of_their_own():
+    mechanism = TokenMechanism.of("laplace", 3.0, 0.2)
+    corpus = corpus_of(np.arange(50), 50)
+    first, second = (privatize(corpus, mechanism, streams(), batch=b).stored() for b in (0, 1))
+    assert not np.array_equal(first.vectors.survivors.word, second.vectors.survivors.word)
+
+
+def test_blocks_are_whole_documents_and_pieces_whole_units(monkeypatch):
+    monkeypatch.setattr(_tokens, "BLOCK_TOKENS", 10)
+    rng = np.random.default_rng(0)
+    documents = [[[0] * rng.integers(1, 6) for _ in range(rng.integers(0, 4))] for _ in range(40)]
+    corpus = SentenceCorpus.from_lists([[], *documents, [], []], 3)
+    blocks = _tokens._pieces(corpus.document_ptr, corpus.sentence_ptr, 4)
+    assert len(blocks) > 5
+    flat = [piece for block in blocks for piece in block]
+    assert [a for a, _ in flat] == [0, *(b for _, b in flat)][:-1]
+    assert flat[-1][1] == len(corpus.sentence_ptr) - 1
+    assert all(block[0][0] in corpus.document_ptr for block in blocks)
+
+
+def test_too_many_tokens_are_refused():
+    corpus = corpus_of(np.zeros(3000, int), 2**31 - 1)
+    with pytest.raises(ValueError, match="random words; raise epsilon"):
+        check_size(corpus, TokenMechanism.of("rr", 4.0, 0.2))
+
+
+@pytest.mark.parametrize(
+    ("name", "epsilon", "threshold", "message"),
+    [
+        ("rr", 11.4, 0.2, r"to 11\.3.*got 11\.4"),
+        ("rr", 1e-9, 0.2, "epsilon"),
+        ("laplace", 1e-3, 0.2, "epsilon must be from 0.011 to"),
+        ("laplace", 8.0, 0.99999, "threshold must be from"),
+        ("laplace", 8.0, 1e-9, "threshold must be from"),
+        ("laplace", 60.0, 0.2, "lower the threshold"),
+        ("laplace", 1000.0, 0.002, "epsilon must be"),
+    ],
+)
+def test_bad_mechanisms(name, epsilon, threshold, message):
+    with pytest.raises(ValueError, match=message):
+        TokenMechanism.of(name, epsilon, threshold)
