@@ -183,11 +183,11 @@ def draw(title, label, x, curves, folder: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(figsize=(6.0, 4.0), layout="constrained")
+    figure, axes = plt.subplots(figsize=(8.0, 4.0), layout="constrained")
     for (name, curve), marker in zip(curves.items(), itertools.cycle("osD^vXP*")):
         axes.plot(x[: len(curve)], curve, marker=marker, markersize=4, label=name)
     axes.set(title=title, xlabel=label, ylabel="held-out perplexity")
-    axes.legend(frameon=False)
+    figure.legend(frameon=False, loc="outside right upper")  # the curves need all the room
     folder.mkdir(parents=True, exist_ok=True)
     name = title.split(":")[0].lower().replace(", ", "_").replace(" ", "_")
     figure.savefig(folder / f"{name}.png", dpi=150)
