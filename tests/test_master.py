@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_array_equal
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils import check_random_state
 
 from dplda.datasets import make_topic_corpus
 from dplda.federated import (
     IFTMMaster,
+    IFTMParty,
     LocalModel,
     MessageError,
     NextModel,
@@ -23,7 +25,7 @@ from dplda.federated import (
     vocabulary_hash,
 )
 from dplda.metrics import held_out_perplexity, unigram_perplexity
-from dplda.privacy import BudgetError
+from dplda.privacy import BudgetError, Ledger
 
 N_WORDS = 40
 HASH = vocabulary_hash(N_WORDS)
@@ -333,13 +335,76 @@ def test_a_stored_party_refuses(tmp_path, corpus):
     with pytest.raises(MessageError, match="3 words"):
         party.answer(1, HASH, narrow.to_bytes())
     many = NextModel(round=1, vocabulary=HASH, table=say(n_topics=1001).table)
-    with pytest.raises(MessageError, match="1001 topics"):
+    with pytest.raises(MessageError, match="at most 66176 are read"):  # a megabyte is not
         party.answer(1, HASH, many.to_bytes())
+    more = NextModel(round=1, vocabulary=HASH, table=say(n_topics=6).table)
+    with pytest.raises(MessageError, match="6 topics of"):
+        party.answer(1, HASH, more.to_bytes())
     assert load.n_reads == 0
     party.answer(0, HASH, b"")
     for changed in (dict(name="b"), dict(n_components=7), dict(random_state=9)):
         with pytest.raises(ValueError, match="another name, vocabulary or parameters"):
             stored(tmp_path / "a.state", load, **changed)
+
+
+def test_what_is_not_in_the_file_is_not_given_out(tmp_path, corpus, monkeypatch):
+    party = stored(tmp_path / "a.state", Loader(corpus[:60]))
+    party.answer(0, HASH, b"")
+    table = say(n_topics=party.max_topics).table
+    message = NextModel(round=1, vocabulary=HASH, table=table).to_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr("os.replace", _disk_is_full)
+        with pytest.raises(OSError, match="full"):
+            party.answer(1, HASH, message)
+    assert stored(tmp_path / "a.state", Loader(corpus[:60])).answer(0, HASH, b"")
+    answer = party.answer(1, HASH, message)
+    assert stored(tmp_path / "a.state", Loader(corpus[:60])).answer(1, HASH, message) == answer
+
+
+def _disk_is_full(*args):
+    raise OSError("the disk is full")
+
+
+def test_a_restarted_party_uses_the_ledger_that_it_is_given(tmp_path, corpus):
+    path, load = tmp_path / "a.state", Loader(corpus[:60])
+    party = IFTMParty(3, epsilon=5.0, max_iter=2, ledger=str(tmp_path / "old"))
+    StoredParty("a", party, load, vocabulary=N_WORDS, path=path).answer(0, HASH, b"")
+    again = clone(party).set_params(ledger=str(tmp_path / "new"), n_jobs=2)
+    restarted = StoredParty("a", again, load, vocabulary=N_WORDS, path=path)
+    assert restarted._estimator.ledger == str(tmp_path / "new")
+    assert restarted._estimator.n_jobs == 2
+
+
+def test_a_party_that_pays_for_rounds_needs_a_budget(tmp_path, corpus):
+    party = IFTMParty(3, epsilon=1.0, privacy_unit="document", max_iter=3)
+    for ledger in (None, str(tmp_path / "free"), Ledger(tmp_path / "free")):
+        with pytest.raises(ValueError, match="a ledger with a budget"):
+            StoredParty("a", party.set_params(ledger=ledger), None, vocabulary=9, path="x")
+    party.set_params(ledger=Ledger(tmp_path / "budget", epsilon=1.05))
+    load, path = Loader(corpus[:60]), tmp_path / "a.state"
+    stored_party = StoredParty("a", party, load, vocabulary=N_WORDS, path=path)
+    # it comes late: one fit, and no refinement on top
+    late = NextModel(round=4, vocabulary=HASH, table=say(n_topics=3).table).to_bytes()
+    message = LocalModel.from_bytes(stored_party.answer(4, HASH, late))
+    assert 0.9 < message.epsilon <= 1.0
+    further = NextModel(round=5, vocabulary=HASH, table=say(n_topics=3).table).to_bytes()
+    with pytest.raises(BudgetError):
+        stored_party.answer(5, HASH, further)
+
+
+def test_documents_of_another_width_cost_nothing(tmp_path, corpus):
+    ledger = Ledger(epsilon=10.0)
+    party = IFTMParty(3, epsilon=5.0, ledger=ledger)
+    load = Loader(corpus[:60, :4])
+    with pytest.raises(ValueError, match="documents of this vocabulary"):
+        StoredParty("a", party, load, vocabulary=N_WORDS, path=tmp_path / "a").answer(0, HASH, b"")
+    assert ledger.entries() == []
+
+
+def test_a_random_state_is_no_part_of_a_file(tmp_path):
+    party = IFTMParty(3, epsilon=5.0, random_state=check_random_state(0))
+    with pytest.raises(ValueError, match="None or an integer, got RandomState"):
+        StoredParty("a", party, None, vocabulary=9, path=tmp_path / "a")
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path, corpus, monkeypatch):

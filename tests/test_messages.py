@@ -213,3 +213,9 @@ def test_the_hash_names_a_vocabulary():
 def test_what_is_no_vocabulary(words):
     with pytest.raises(MessageError, match="word"):
         vocabulary_hash(words)
+
+
+@pytest.mark.parametrize("field", ["weight", "epsilon", "delta", "round"])
+def test_huge_integers_are_refused(field):
+    with pytest.raises(MessageError, match="got a huge integer"):
+        dataclasses.replace(local(), **{field: 10**5000})

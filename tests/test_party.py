@@ -285,3 +285,34 @@ def test_no_fitted_word_survives_in_a_pickle(corpus):
         assert corpus.split().word.tobytes() not in content
         assert b"own_word" not in content
         assert b"Streams" not in content
+
+
+def test_the_largest_cap_counts(corpus):
+    party = IFTMParty(K, epsilon=5.0, max_doc_tokens=5, max_iter=2).fit(corpus)
+    assert party.document_epsilon_ == pytest.approx(25.0)
+    party.set_params(max_doc_tokens=1).partial_fit(corpus)
+    assert party.document_epsilon_ == pytest.approx(25.0)
+    party.refine(party.components_)
+    assert party.document_epsilon_ == pytest.approx(25.0)
+    party.set_params(max_doc_tokens=None).partial_fit(corpus)
+    assert party.document_epsilon_ == math.inf
+
+
+def test_another_mechanism_needs_another_fit(corpus):
+    ledger = Ledger(epsilon=100.0)
+    party = IFTMParty(K, epsilon=5.0, max_iter=2, ledger=ledger).fit(corpus)
+    with pytest.raises(ValueError, match="got 'laplace'; give the same"):
+        party.set_params(token_mechanism="laplace").partial_fit(corpus)
+    assert len(ledger.entries()) == 1
+
+
+def test_documents_forget_a_given_table():
+    """A table of words that nobody wrote is gone after a refinement."""
+    X = make_topic_corpus(2000, 30, K, doc_length=40, random_state=0).data.toarray()
+    X[:, :5] = 0
+    party = IFTMParty(K, privacy_unit="document", epsilon=20.0, max_iter=10, random_state=0).fit(X)
+    nonsense = np.full((K, 30), 1e-6)
+    nonsense[:, :K] += np.eye(K)
+    party.refine(nonsense, X)
+    phi = party.components_ / party.components_.sum(axis=1, keepdims=True)
+    assert phi[:, :5].sum() < 0.05

@@ -277,7 +277,9 @@ class IFTMMaster:
             try:
                 accepted.append(self._check(sender, message))
             except MessageError as error:
-                refused.append(Refusal(sender or getattr(message, "party", None), str(error)))
+                named = getattr(message, "party", None)
+                party = sender or (named if isinstance(named, str) else None)
+                refused.append(Refusal(party, str(error)))
         names = [model.party for model in accepted]
         twice = {name for name in names if names.count(name) > 1}
         for name in twice:

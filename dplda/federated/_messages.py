@@ -326,9 +326,13 @@ def check_integer(name: str, value: Any, least: int, most: int) -> None:
 
 def _checked_real(name: str, value: Any, least: float, most: float) -> float:
     allowed = isinstance(value, (int, float, np.integer, np.floating))
-    if not allowed or isinstance(value, bool) or not least <= float(value) <= most:
+    try:
+        number = float(value) if allowed and not isinstance(value, bool) else math.nan
+    except OverflowError:  # a huge integer
+        number = math.nan
+    if not least <= number <= most:
         raise MessageError(f"{name} must be a number from {least} to {most}, got {_shown(value)}")
-    return float(value)
+    return number
 
 
 def _is_hash(text: str) -> bool:
@@ -352,5 +356,7 @@ def _unpack(value: Any) -> Any:
 
 def _shown(value: Any) -> str:
     """A value as an error may show it: a stranger's text is not repeated at length."""
+    if isinstance(value, int) and value.bit_length() > 256:
+        return "a huge integer"
     text = repr(value) if isinstance(value, (int, float, str, type(None))) else type(value).__name__
     return text if len(text) <= 80 else f"{text[:77]}..."

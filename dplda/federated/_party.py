@@ -16,6 +16,7 @@ from dplda._base import BaseTopicModel
 from dplda._centered import Released
 from dplda._compat import Interval, StrOptions, _fit_context
 from dplda._corpus import Corpus, check_counts
+from dplda._document_level import Recipe, rate_of_later_rounds
 from dplda._document_level import train as train_documents
 from dplda._fold_in import MAX_STEPS, TOLERANCE, pad, uniform_theta, update_theta
 from dplda._private import (
@@ -30,7 +31,7 @@ from dplda._streams import Purpose, Streams
 from dplda.federated._messages import LocalModel
 from dplda.federated._sampler import random_table, train, word_weights
 from dplda.federated._tokens import TokenMechanism, Tokens, check_size, privatize
-from dplda.privacy import Curator, Event, Guarantee, Repeated, epsilon_of
+from dplda.privacy import Curator, Event, Guarantee, NonPrivate, Repeated, epsilon_of
 
 AVERAGED = 5  # the last fifth of the sweeps is averaged
 NOISY_TOKENS = "noisy tokens"
@@ -150,6 +151,8 @@ class IFTMParty(BaseTopicModel):
     >>> party.refine(party.components_).components_.shape
     (3, 30)
     """
+
+    _largest_cap: float  # of the calls so far: of how many tokens of a document were privatized
 
     _parameter_constraints = {
         **BaseTopicModel._parameter_constraints,
@@ -444,6 +447,13 @@ class IFTMParty(BaseTopicModel):
             self.token_mechanism, float(self.epsilon), float(self.noise_threshold)
         )
         self._check_kind(X)
+        earlier_events = self.privacy_.events if batches else ()
+        kinds = {type(event) for event in (*earlier_events, *mechanism.events)} - {NonPrivate}
+        if len(kinds) > 1:  # then neither is the dearer one at every delta
+            raise ValueError(
+                f"partial_fit goes on with the token_mechanism of fit, got {self.token_mechanism!r}"
+                "; give the same, or call fit to start again"
+            )
         streams = Streams.from_random_state(self.random_state)
         warn_if_seeded(self, streams.seeded)
         plan = [(NOISY_TOKENS, event) for event in mechanism.events]
@@ -458,6 +468,8 @@ class IFTMParty(BaseTopicModel):
         del corpus, counts, X
         earlier = self.privacy_ if batches else None
         guarantee = self._guarantee(mechanism, tokens.n_words, earlier, streams.seeded)
+        cap = math.inf if self.max_doc_tokens is None else float(self.max_doc_tokens)
+        self._largest_cap = max(cap, self._largest_cap) if batches else cap
         n_split = 0
         if table is None:
             table = random_table(word_weights([tokens]), int(self.n_components), streams)
@@ -515,7 +527,6 @@ class IFTMParty(BaseTopicModel):
             streams=streams,
             n_jobs=self.n_jobs,
         )
-        most = self.max_doc_tokens
         epsilon = epsilon_of(guarantee.events, 0.0)
         publish(
             self,
@@ -523,7 +534,7 @@ class IFTMParty(BaseTopicModel):
             components_=counts + self.topic_word_prior,
             n_iter_=last,
             token_epsilon_=epsilon,
-            document_epsilon_=math.inf if most is None else most * epsilon,
+            document_epsilon_=self._largest_cap * epsilon,
             _batches=batches,
             _n_components=int(self.n_components),
             _released=None,
@@ -554,8 +565,14 @@ class IFTMParty(BaseTopicModel):
         )
 
     def _train_documents(self, X: Any, *, n_rounds: int, released: Released | None) -> IFTMParty:
-        """As a trusted curator of the documents."""
-        train_documents(self, X, n_rounds=n_rounds, released=released)
+        """As a trusted curator of the documents; a given table is forgotten like a random one."""
+        begin = 0 if released is None or released is self._released else released.n_rounds
+
+        def rate(estimator: Any, t: int, exact: bool) -> float:
+            return rate_of_later_rounds(estimator, t - begin, exact)
+
+        recipe = Recipe(rate=rate)
+        train_documents(self, X, n_rounds=n_rounds, released=released, recipe=recipe)
         self.token_epsilon_ = self.document_epsilon_ = math.nan
         self._batches: tuple[Tokens, ...] = ()
         self._n_components = int(self.n_components)
@@ -566,7 +583,7 @@ class IFTMParty(BaseTopicModel):
         old = self._released
         unused = Streams.from_random_state(0)  # a given table needs no random numbers
         new = Released.start(old.totals, old.weight, len(table), unused, table)
-        new.n_rounds, new.norms, new.variance = old.n_rounds, old.norms, old.variance
+        new.n_rounds, new.norms = old.n_rounds, old.norms
         return new
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import pickle
 import tempfile
@@ -11,6 +12,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
@@ -25,6 +27,10 @@ from dplda.federated._messages import (
     vocabulary_hash,
     vocabulary_size,
 )
+from dplda.privacy import Ledger
+
+MAX_OVERHEAD = 65536  # of a message, beside its table
+NOT_THE_MODEL = {"ledger", "n_jobs", "verbose"}  # parameters that make no other model
 
 
 def take_part(
@@ -59,8 +65,8 @@ def take_part(
     """
     _check_next(next_model, round, vocabulary)
     if not _is_fitted(estimator):
-        estimator.fit(X)
-    if next_model is not None:
+        estimator.fit(X)  # a party that comes late begins with a model of its own
+    elif next_model is not None:
         _refine(estimator, next_model.table, X)
     local_model: LocalModel = estimator.local_model(party, round, vocabulary)
     return local_model
@@ -76,7 +82,7 @@ def _check_next(next_model: NextModel | None, round: int, vocabulary: str) -> No
 
 def _refine(estimator: Any, table: Any, X: Any) -> None:
     """Only a party that charges for further rounds reads its documents again."""
-    if getattr(estimator, "privacy_unit", "token") == "document":
+    if _is_charged(estimator):
         estimator.refine(table, X)
     else:
         estimator.refine(table)
@@ -102,13 +108,15 @@ class StoredParty:
     path : str or path-like
         The file; made if there is none, readable by its owner only. It is unpickled: nobody else
         may write to it. A party with ``epsilon=inf`` or a seed has its documents in it.
-    max_topics : int, default=1000
-        A next model with more topics is refused.
+    max_topics : int or None, default=None
+        A next model with more topics is refused. None: as many as the estimator has, which is
+        what an `IFTMMaster` sends.
 
     Raises
     ------
     ValueError
-        When the file belongs to a party with other parameters.
+        When the file belongs to a party with other parameters, the estimator has a RandomState,
+        which is no part of a file, or it pays for every round out of an unlimited budget.
     """
 
     def __init__(
@@ -119,13 +127,17 @@ class StoredParty:
         *,
         vocabulary: Sequence[str] | int,
         path: str | os.PathLike[str],
-        max_topics: int = 1000,
+        max_topics: int | None = None,
     ) -> None:
+        _check_budget(estimator)
+        seed = getattr(estimator, "random_state", None)
+        if not (seed is None or isinstance(seed, Integral)):
+            raise ValueError(f"random_state must be None or an integer, got {type(seed).__name__}")
         self.name = name
         self.vocabulary = vocabulary_hash(vocabulary)
         self.n_words = vocabulary_size(vocabulary)
         self.path = Path(path)
-        self.max_topics = max_topics
+        self.max_topics = int(estimator.n_components) if max_topics is None else max_topics
         self._load = load
         self._estimator = estimator
         self._asked = self._answer = b""
@@ -164,7 +176,8 @@ class StoredParty:
         asked = hashlib.sha256(b"%d:" % round + next_model).digest()
         if asked == self._asked:
             return self._answer
-        model = NextModel.from_bytes(next_model) if next_model else None
+        most = 4 * self.max_topics * self.n_words + MAX_OVERHEAD
+        model = NextModel.from_bytes(next_model, max_bytes=most) if next_model else None
         _check_next(model, round, vocabulary)
         if model is not None and not (
             model.n_words == self.n_words and model.n_topics <= self.max_topics
@@ -174,24 +187,37 @@ class StoredParty:
                 f"{self.max_topics} topics of {self.n_words} words are read"
             )
         if not _is_fitted(self._estimator):
-            self._estimator.fit(self._load())
-            self._store()
-        charged = getattr(self._estimator, "privacy_unit", "token") == "document"
+            self._estimator.fit(self._documents())
+            self._store(self._asked, self._answer)
+            model = None  # it begins with a model of its own
         message = take_part(
             self._estimator,
-            self._load() if charged and model is not None else None,
+            self._documents() if _is_charged(self._estimator) and model is not None else None,
             party=self.name,
             round=round,
             vocabulary=vocabulary,
             next_model=model,
         )
-        self._asked, self._answer = asked, message.to_bytes()
-        self._store()
-        return self._answer
+        answer = message.to_bytes()
+        self._store(asked, answer)
+        return answer
 
-    def _store(self) -> None:
-        """Write a new file beside the old one, and put it in its place at once."""
-        content = pickle.dumps((self._identity, self._asked, self._answer, self._estimator))
+    def _documents(self) -> Any:
+        """The documents, if their width is that of the vocabulary: before anything is charged."""
+        X = self._load()
+        if np.shape(X)[1:] != (self.n_words,):
+            raise ValueError(
+                f"the documents have shape {np.shape(X)}, and the vocabulary has {self.n_words} "
+                "words; load documents of this vocabulary"
+            )
+        return X
+
+    def _store(self, asked: bytes, answer: bytes) -> None:
+        """Write a new file beside the old one, and put it in its place at once.
+
+        Only what is in the file may be given out again.
+        """
+        content = pickle.dumps((self._identity, asked, answer, self._estimator))
         handle, name = tempfile.mkstemp(dir=self.path.absolute().parent)  # mode 0600
         try:
             with open(handle, "wb") as file:
@@ -202,6 +228,7 @@ class StoredParty:
         except BaseException:
             os.unlink(name)
             raise
+        self._asked, self._answer = asked, answer
 
     def _restore(self) -> None:
         identity, asked, answer, estimator = pickle.loads(self.path.read_bytes())
@@ -210,13 +237,34 @@ class StoredParty:
                 f"{self.path} was written by a party of another name, vocabulary or parameters; "
                 "give the same ones, or another file: that party starts anew, and is charged anew"
             )
+        given = self._estimator.get_params()
+        estimator.set_params(**{name: given[name] for name in NOT_THE_MODEL if name in given})
         self._asked, self._answer, self._estimator = asked, answer, estimator
 
 
 def _parameters(estimator: Any) -> list[tuple[str, Any]]:
     """What makes the estimator the same one: not where it is charged, nor how it runs."""
     parameters = estimator.get_params()
-    return [(k, parameters[k]) for k in sorted({*parameters} - {"ledger", "n_jobs", "verbose"})]
+    return [(k, parameters[k]) for k in sorted({*parameters} - NOT_THE_MODEL)]
+
+
+def _is_charged(estimator: Any) -> bool:
+    """Whether every round reads the documents again, and pays for it."""
+    return getattr(estimator, "privacy_unit", "token") == "document"
+
+
+def _check_budget(estimator: Any) -> None:
+    """A coordinator decides on the number of rounds, but not on what they may cost."""
+    if not _is_charged(estimator) or estimator.epsilon == math.inf:
+        return
+    ledger = estimator.ledger
+    if ledger is not None and not isinstance(ledger, Ledger):
+        ledger = Ledger(ledger)
+    if ledger is None or ledger.epsilon == math.inf:
+        raise ValueError(
+            "with privacy_unit='document' every round costs privacy, and the coordinator decides "
+            "how many there are: give a ledger with a budget, Ledger(path, epsilon=...)"
+        )
 
 
 def _is_fitted(estimator: Any) -> bool:

@@ -428,7 +428,6 @@ def _public_keys(parties: Sequence[tuple[str, Path]]) -> dict[bytes, str]:
 
 def take_part_in(options: argparse.Namespace) -> None:
     """Start Flower's supernode, and answer what comes until the process is ended."""
-    import httpx
     from flwr.supercore.constant import TaskType
 
     party = StoredParty(
@@ -444,7 +443,7 @@ def take_part_in(options: argparse.Namespace) -> None:
     def work(token: str) -> bool:
         try:
             answer_task(address, token, party)
-        except httpx.HTTPError:
+        except Exception:  # whatever came in: the party stays for the next task
             log.exception("an answer got lost; it is kept for when it is asked for again")
         return False
 
