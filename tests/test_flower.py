@@ -185,7 +185,7 @@ class Gate:
     """Documents that can be read only once a file is there: to stop a party in mid-fit."""
 
     def __init__(self, array, path):
-        self.array, self.path = array, str(path)
+        self.array, self.path, self.shape = array, str(path), array.shape
 
     def __array__(self, dtype=None, copy=None):
         while not os.path.exists(self.path):
