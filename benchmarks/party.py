@@ -35,6 +35,7 @@ def main() -> None:
     parser.add_argument("--components", type=int, nargs="+")
     parser.add_argument("--sweeps", type=int, default=50)
     parser.add_argument("--seeds", type=int)
+    parser.add_argument("--first-seed", type=int, default=0, help="of the splits of --classify")
     parser.add_argument("--classify", action="store_true")
     options = parser.parse_args()
     warnings.simplefilter("ignore", SeededNoiseWarning)
@@ -93,7 +94,7 @@ def classify(options: argparse.Namespace) -> None:
             for model in ("lda", "sentence_lda"):
                 runs = [
                     accuracies(texts, labels, n_components, epsilon, model, options, seed)
-                    for seed in range(options.seeds or 3)
+                    for seed in range(options.first_seed, options.first_seed + (options.seeds or 3))
                 ]
                 for features in runs[0]:
                     values = np.array([run[features] for run in runs])

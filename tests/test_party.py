@@ -316,3 +316,16 @@ def test_documents_forget_a_given_table():
     party.refine(nonsense, X)
     phi = party.components_ / party.components_.sum(axis=1, keepdims=True)
     assert phi[:, :5].sum() < 0.05
+
+
+def test_an_interrupted_fit_leaves_the_cap_of_the_model(corpus, monkeypatch):
+    party = IFTMParty(K, epsilon=5.0, max_iter=2).fit(corpus)
+
+    def fail(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(party_module, "train", fail)
+        with pytest.raises(KeyboardInterrupt):
+            party.set_params(max_doc_tokens=1).fit(corpus)
+    assert party.refine(party.components_).document_epsilon_ == math.inf

@@ -323,7 +323,14 @@ class IFTMParty(BaseTopicModel):
                 "documents: leave X out, or give new documents to partial_fit"
             )
         streams = Streams.from_random_state(self.random_state)
-        self._sweep(self._batches, table, streams, self.privacy_, first=self.n_iter_ + 1)
+        self._sweep(
+            self._batches,
+            table,
+            streams,
+            self.privacy_,
+            self._largest_cap,
+            first=self.n_iter_ + 1,
+        )
         return self
 
     def local_model(self, party: str, round: int, vocabulary: str) -> LocalModel:
@@ -469,13 +476,16 @@ class IFTMParty(BaseTopicModel):
         earlier = self.privacy_ if batches else None
         guarantee = self._guarantee(mechanism, tokens.n_words, earlier, streams.seeded)
         cap = math.inf if self.max_doc_tokens is None else float(self.max_doc_tokens)
-        self._largest_cap = max(cap, self._largest_cap) if batches else cap
+        if batches:
+            cap = max(cap, self._largest_cap)
         n_split = 0
         if table is None:
             table = random_table(word_weights([tokens]), int(self.n_components), streams)
             n_split = int(self.max_iter) // 2 if self.model == "sentence_lda" else 0
         first = self.n_iter_ + 1 if batches else 1
-        self._sweep((*batches, tokens), table, streams, guarantee, first=first, n_split=n_split)
+        self._sweep(
+            (*batches, tokens), table, streams, guarantee, cap, first=first, n_split=n_split
+        )
         return self
 
     def _units(
@@ -510,6 +520,7 @@ class IFTMParty(BaseTopicModel):
         table: np.ndarray,
         streams: Streams,
         guarantee: Guarantee,
+        cap: float,
         *,
         first: int,
         n_split: int = 0,
@@ -534,7 +545,8 @@ class IFTMParty(BaseTopicModel):
             components_=counts + self.topic_word_prior,
             n_iter_=last,
             token_epsilon_=epsilon,
-            document_epsilon_=self._largest_cap * epsilon,
+            document_epsilon_=cap * epsilon,
+            _largest_cap=cap,
             _batches=batches,
             _n_components=int(self.n_components),
             _released=None,
