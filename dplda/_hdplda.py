@@ -31,6 +31,7 @@ from dplda._word_level import (
     uniform_topics,
 )
 from dplda.privacy import Curator
+from dplda.privacy._observation import announce
 
 COUNTS = "word-topic counts"
 TOPICS = "topic sampling"
@@ -285,7 +286,8 @@ class HDPLDA(BaseTopicModel):
         return (noisy - prices.mechanism.mean) / prices.unit
 
     def _sweep(self, corpus, topics, table, streams, t) -> np.ndarray:
-        return sweep(
+        """New topics of all tokens, which whoever watches the training may see."""
+        topics = sweep(
             corpus,
             topics,
             table,
@@ -294,6 +296,8 @@ class HDPLDA(BaseTopicModel):
             round=t,
             n_jobs=self.n_jobs,
         )
+        announce(TOPICS, t, topics)
+        return topics
 
     def _publish(self, released, prices, events, earlier, seeded, n_iter) -> HDPLDA:
         """Set the fitted attributes: functions of released values only."""

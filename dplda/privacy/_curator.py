@@ -18,6 +18,7 @@ from dplda._streams import Purpose, Streams, keystream_total_variation
 from dplda.privacy._events import Event, NonPrivate, PoissonSampled, Repeated
 from dplda.privacy._ledger import Ledger
 from dplda.privacy._mechanisms import GAUSSIAN_VARIATION, LAPLACE_VARIATION, Mechanism
+from dplda.privacy._observation import announce
 
 # What a fit may draw from its streams, and the distance from ideal randomness that it is charged
 # for it: constants, so that the charge depends on nothing private. The last term is for ties among
@@ -109,6 +110,7 @@ class Curator:
         reader = self._streams.reader(Purpose.NOISE, round)
         noisy = mechanism(value, reader)
         self._check_limit()
+        announce(label, round, noisy, mechanism)
         return noisy
 
     def account(self, event: Event, *, label: str) -> None:

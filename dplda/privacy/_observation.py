@@ -1,0 +1,59 @@
+"""What the adversary of the theorems sees: every released value, for audits.
+
+Nothing private passes here. A release is public once it is drawn; to observe it costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
+
+__all__ = ["Release", "announce", "observe_releases"]
+
+
+@dataclass(frozen=True, eq=False)
+class Release:
+    """One value that became public.
+
+    Attributes
+    ----------
+    label : str
+        What it is, as in the plan of the fit.
+    round : int
+        Number of the round or sweep.
+    value : ndarray
+        The noisy value, in the units of the mechanism.
+    mechanism : mechanism or None
+        What drew its noise; None for a value that is public for another reason.
+    """
+
+    label: str
+    round: int
+    value: NDArray[Any]
+    mechanism: Any = None
+
+
+_SEEN: ContextVar[list[Release] | None] = ContextVar("_SEEN", default=None)
+
+
+@contextmanager
+def observe_releases() -> Iterator[list[Release]]:
+    """Collect what is released in the block, by this thread, oldest first."""
+    seen: list[Release] = []
+    token = _SEEN.set(seen)
+    try:
+        yield seen
+    finally:
+        _SEEN.reset(token)
+
+
+def announce(label: str, round: int, value: NDArray[Any], mechanism: Any = None) -> None:
+    """Show a value that has just become public to whoever observes."""
+    seen = _SEEN.get()
+    if seen is not None:
+        seen.append(Release(label, round, value.copy(), mechanism))
