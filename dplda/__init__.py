@@ -43,7 +43,7 @@ _MODULES = {
 }
 
 
-_SUBPACKAGES = ("datasets", "displays", "federated", "metrics", "privacy")
+_SUBPACKAGES = ("datasets", "displays", "federated", "metrics", "privacy", "published")
 
 
 def __getattr__(name: str) -> Any:

@@ -202,42 +202,17 @@ def train(
     `released` continues an earlier fit, whose cost is then added to that of this one.
     """
     name = type(estimator).__name__
-    ratio = recipe.subsampling_ratio
-    budget, multiplier = budget_of(estimator, ratio)
+    budget, multiplier = budget_of(estimator, recipe.subsampling_ratio)
     streams = Streams.from_random_state(estimator.random_state)
     warn_if_seeded(estimator, streams.seeded)
     earlier = None if released is None else estimator.privacy_
-    released = copy.deepcopy(released)  # an interrupted call leaves the model as it was
     done = 0 if released is None else released.n_rounds
     steps = plan(budget, done, n_rounds)
     with Curator(steps, streams, label=name, unit="document", ledger=estimator.ledger) as curator:
         X = recipe.prepare(check_counts(estimator, X, reset=released is None), streams)
-        n_components = int(estimator.n_components) if released is None else released.table.shape[1]
-        documents = Documents.of(X, n_components, estimator.n_jobs)
-        norm = float(estimator.contribution_norm)
-        if released is None:
-            public = public_table(estimator)
-            totals, weight = release_word_totals(documents, budget, curator, norm)
-            released = Released.start(
-                totals, weight, int(estimator.n_components), streams, public, recipe.factors
-            )
-            released.norms = (norm,) * len(budget.totals)
-        else:
-            documents.rescale(released.weight, norm, budget.totals[1])
-        for t in rounds(estimator, done + 1, done + n_rounds):
-            rows, scale = recipe.sample(documents, released, streams, ratio)
-            train_round(
-                documents,
-                released,
-                budget,
-                curator,
-                rows=rows,
-                scale=scale,
-                factor=recipe.infer(estimator, documents, released, rows),
-                norm=norm * document_schedule(t, estimator.max_iter)[0],
-                rate=recipe.rate(estimator, t, multiplier == 0 and ratio == 1),
-                topic_word_prior=estimator.topic_word_prior,
-            )
+        released = release_rounds(
+            estimator, X, curator, streams, budget, recipe, n_rounds=n_rounds, released=released
+        )
     publish(
         estimator,
         _guarantee(estimator, curator.events, earlier, released.norms, streams.seeded),
@@ -246,6 +221,51 @@ def train(
         noise_multiplier_=multiplier,
         _released=released,
     )
+
+
+def release_rounds(
+    estimator: Any,
+    X: Any,
+    curator: Any,
+    streams: Streams,
+    budget: Budget,
+    recipe: Recipe,
+    *,
+    n_rounds: int,
+    released: Released | None,
+) -> Released:
+    """Word totals, unless they were released before, and `n_rounds` rounds.
+
+    Of the private `X` nothing leaves but what `curator.release` returns.
+    """
+    released = copy.deepcopy(released)  # an interrupted call leaves the model as it was
+    n_components = int(estimator.n_components) if released is None else released.table.shape[1]
+    documents = Documents.of(X, n_components, estimator.n_jobs)
+    norm = float(estimator.contribution_norm)
+    if released is None:
+        public = public_table(estimator)
+        totals, weight = release_word_totals(documents, budget, curator, norm)
+        released = Released.start(totals, weight, n_components, streams, public, recipe.factors)
+        released.norms = (norm,) * len(budget.totals)
+    else:
+        documents.rescale(released.weight, norm, budget.totals[1])
+    exact = recipe.subsampling_ratio == 1 and budget.rounds[0].scale == 0
+    done = released.n_rounds
+    for t in rounds(estimator, done + 1, done + n_rounds):
+        rows, scale = recipe.sample(documents, released, streams, recipe.subsampling_ratio)
+        train_round(
+            documents,
+            released,
+            budget,
+            curator,
+            rows=rows,
+            scale=scale,
+            factor=recipe.infer(estimator, documents, released, rows),
+            norm=norm * document_schedule(t, estimator.max_iter)[0],
+            rate=recipe.rate(estimator, t, exact),
+            topic_word_prior=estimator.topic_word_prior,
+        )
+    return released
 
 
 def _guarantee(

@@ -20,6 +20,7 @@ from dplda._reconstruction import false_ones, set_and_clear
 from dplda._streams import Purpose, Streams
 from dplda.kernels import _gibbs
 from dplda.privacy import Guarantee
+from dplda.privacy._observation import announce
 
 CLIENT_PARAMETERS = (
     "epsilon", "flip_mixture", "max_doc_words", "mechanism", "delta", "ledger",
@@ -35,6 +36,7 @@ MADE_BY_CLIENTS = (
     "parameters of this estimator and with secret randomness"
 )
 SCORES = ASSUMPTIONS[1]
+REPORTS = "reports"
 
 
 def reports_of(
@@ -66,7 +68,10 @@ def reports_of(
             "partial_fit goes on with reports of the same randomizer, and epsilon, flip_mixture, "
             "mechanism or max_doc_words have changed; call fit to start again"
         )
-    return client, client._report(counts, checked=True) if reports is None else reports
+    if reports is None:
+        reports = client._report(counts, checked=True)
+        announce(REPORTS, call, reports)
+    return client, reports
 
 
 def client_of(estimator: Any, X: Any, random_state: Any = None) -> RandomizedResponse:

@@ -213,12 +213,14 @@ class SubLDA(BaseTopicModel):
         return self._train(X, n_rounds=1, released=released_so_far(self, "document"))
 
     def _train(self, X: Any, *, n_rounds: int, released: Released | None) -> SubLDA:
-        recipe = Recipe(float(self.subsampling_ratio))
-        if self.adaptive:
-            highest = min(1.0, self.subsampling_ratio * self.boost)
-            recipe = Recipe(highest, sample=self._sample_frequent)
-        train(self, X, n_rounds=n_rounds, released=released, recipe=recipe)
+        train(self, X, n_rounds=n_rounds, released=released, recipe=self._recipe())
         return self
+
+    def _recipe(self) -> Recipe:
+        if not self.adaptive:
+            return Recipe(float(self.subsampling_ratio))
+        highest = min(1.0, self.subsampling_ratio * self.boost)
+        return Recipe(highest, sample=self._sample_frequent)
 
     def _sample_frequent(
         self, documents: Documents, released: Released, streams: Streams, highest: float

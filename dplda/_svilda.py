@@ -262,15 +262,17 @@ class PrivateSVILDA(BaseTopicModel):
         )
 
     def _train(self, X: Any, *, n_rounds: int, released: Released | None) -> PrivateSVILDA:
-        recipe = Recipe(
+        train(self, X, n_rounds=n_rounds, released=released, recipe=self._recipe())
+        return self
+
+    def _recipe(self) -> Recipe:
+        return Recipe(
             float(self.subsampling_ratio),
             infer=_infer,
             rate=_rate,
             prepare=self._shorten,
             factors=nearly_equal,
         )
-        train(self, X, n_rounds=n_rounds, released=released, recipe=recipe)
-        return self
 
     def _shorten(self, X: sp.csr_array, streams: Streams) -> sp.csr_array:
         """Cut documents longer than `max_doc_tokens` to that many random tokens."""

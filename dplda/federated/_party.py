@@ -32,6 +32,7 @@ from dplda.federated._messages import LocalModel
 from dplda.federated._sampler import random_table, train, word_weights
 from dplda.federated._tokens import TokenMechanism, Tokens, check_size, privatize
 from dplda.privacy import Curator, Event, Guarantee, NonPrivate, Repeated, epsilon_of
+from dplda.privacy._observation import announce
 
 AVERAGED = 5  # the last fifth of the sweeps is averaged
 NOISY_TOKENS = "noisy tokens"
@@ -472,6 +473,7 @@ class IFTMParty(BaseTopicModel):
             for label, event in plan:
                 curator.account(event, label=label)
             tokens = privatize(corpus, mechanism, streams, batch=len(batches))
+            announce(NOISY_TOKENS, len(batches), tokens, mechanism)
         del corpus, counts, X
         earlier = self.privacy_ if batches else None
         guarantee = self._guarantee(mechanism, tokens.n_words, earlier, streams.seeded)

@@ -11,8 +11,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from numpy.typing import NDArray
-
 __all__ = ["Release", "announce", "observe_releases"]
 
 
@@ -26,15 +24,15 @@ class Release:
         What it is, as in the plan of the fit.
     round : int
         Number of the round or sweep.
-    value : ndarray
-        The noisy value, in the units of the mechanism.
+    value : object
+        The noisy value, as a rule an array in the units of the mechanism.
     mechanism : mechanism or None
         What drew its noise; None for a value that is public for another reason.
     """
 
     label: str
     round: int
-    value: NDArray[Any]
+    value: Any
     mechanism: Any = None
 
 
@@ -52,8 +50,8 @@ def observe_releases() -> Iterator[list[Release]]:
         _SEEN.reset(token)
 
 
-def announce(label: str, round: int, value: NDArray[Any], mechanism: Any = None) -> None:
-    """Show a value that has just become public to whoever observes."""
+def announce(label: str, round: int, value: Any, mechanism: Any = None) -> None:
+    """Show a value that has just become public, and will not be changed, to whoever observes."""
     seen = _SEEN.get()
     if seen is not None:
-        seen.append(Release(label, round, value.copy(), mechanism))
+        seen.append(Release(label, round, value, mechanism))
