@@ -16,7 +16,7 @@ import numpy as np
 
 from dplda._streams import Purpose, Streams
 from dplda.federated._tokens import PIECE_SURVIVORS
-from dplda.privacy._mechanisms import ThresholdedLaplace
+from dplda.privacy._bits import ThresholdedLaplace
 
 
 def naive(rng, n_words: int, epsilon: float, threshold: float, own: int):

@@ -27,8 +27,8 @@ from dplda.privacy import (
     SeededNoiseWarning,
     epsilon_of,
 )
+from dplda.privacy._bits import MAX_FLIP, MIN_FLIP
 from dplda.privacy._curator import MAX_WORDS, TOTAL_VARIATION
-from dplda.privacy._mechanisms import MAX_FLIP, MIN_FLIP
 
 BLOCK_BITS = 2**20  # whole rows at a time; the number enters every seeded result
 

@@ -6,6 +6,7 @@ Nothing here comes from the package but the integers of the tables.
 from __future__ import annotations
 
 from decimal import Context, Decimal, localcontext
+from functools import lru_cache
 
 import numpy as np
 
@@ -14,6 +15,7 @@ FIELD = 2**21 - 1
 DIGITS = Context(prec=80)
 
 
+@lru_cache(maxsize=32)
 def unpack(tables):
     """Thresholds in [0, 2**137) and aliases, as Python integers, one pair of lists per table."""
     entries = [int(entry) for entry in tables.fast]

@@ -13,7 +13,7 @@ from dplda._streams import Streams
 from dplda.federated._sampler import Topics, random_table, sweep, train, word_weights
 from dplda.federated._tokens import Stored, TokenMechanism, Tokens, _pieces, privatize
 from dplda.kernels import _metropolis
-from dplda.privacy._mechanisms import Survivors
+from dplda.privacy._bits import Survivors
 
 MECHANISMS = {
     "rr": TokenMechanism.of("rr", 2.0, 0.2),

@@ -1,6 +1,7 @@
 """The noise: its tables, its law, its price, and the kernel against a big-integer twin."""
 
 import hashlib
+import itertools
 import math
 from fractions import Fraction
 
@@ -12,13 +13,17 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 from scipy import stats
 
-from dplda._streams import Purpose, Streams
+from dplda._streams import Purpose, Streams, keystream_total_variation
+from dplda.kernels import _noise
 from dplda.kernels._noise import add_gaussian, add_laplace
+from dplda.privacy._accounting import delta_charge
+from dplda.privacy._bits import MIN_FLIP
 from dplda.privacy._events import Gaussian, Laplace, NonPrivate, Repeated
 from dplda.privacy._mechanisms import (
     EVENT_VARIANCE,
     GAUSSIAN_VARIATION,
     LAPLACE_VARIATION,
+    WORD_VARIATION,
     DiscreteGaussian,
     FlooredLaplace,
     NoNoise,
@@ -31,6 +36,10 @@ from dplda.privacy._tables import (
     geometric_weights,
 )
 
+SLOW = pytest.mark.slow
+PIECE = 5_000_000
+N_QUICK, N = PIECE, 100_000_000
+N_DRAWS = [N_QUICK, pytest.param(N, marks=SLOW)]
 SIGMA = math.sqrt(150**2 * (1 + 64**2 + 64**4))
 SCALES = [0.05, 0.1, 0.3, 0.7, 1.0, 4.0, 20.0, 100.0, 1000.5, 20000.0, 90000.0]
 
@@ -46,13 +55,39 @@ def kernel(request):
     return KERNELS[request.param]
 
 
+@pytest.fixture(params=["scalar", "avx2"])
+def instruction_set(request):
+    """Whatever draws noise does so by this instruction set."""
+    if request.param not in _noise.INSTRUCTION_SETS:
+        pytest.skip(f"this machine has no {request.param}")
+    before = _noise.instruction_set()
+    _noise.use(request.param)
+    yield request.param
+    _noise.use(before)
+
+
 def words(n, *, round=0, spare=False):
     return Streams.from_random_state(7).words(Purpose.NOISE, round, 0, n, spare=spare)
 
 
-def draw(mechanism, n, *, seed=11):
-    reader = Streams.from_random_state(seed).reader(Purpose.NOISE, 0)
-    return mechanism(np.zeros(n, dtype=np.int64), reader)
+def tied_words(tables, n, *, share, seed=0):
+    """Words of which a share has a tie in each field; the others are random.
+
+    Also six spare words for each: below, at or above the threshold's other 128 bits.
+    """
+    packed = reference.unpack(tables)
+    n_fields = 3 if len(packed) == 1 else 2
+    rng, bits, spare = np.random.default_rng(seed), words(n).tolist(), []
+    for j in np.flatnonzero(rng.random(n) < share):
+        bits[j] = int(rng.integers(2)) << 63
+        for i in range(n_fields):
+            thresholds, _ = packed[min(i, len(packed) - 1)]
+            column = int(rng.integers(4096))
+            bits[j] |= (thresholds[column] >> 128 << 12 | column) << 21 * i
+            rest = (thresholds[column] + int(rng.integers(-1, 2))) % 2**128
+            spare += [rest >> 64, rest % 2**64]
+    spare += words(2 * n + 6, spare=True).tolist()
+    return np.array(bits, dtype=np.uint64), np.array(spare, dtype=np.uint64)
 
 
 def add_all(kernel, tables, bits, spare, *, buffer):
@@ -124,6 +159,25 @@ def test_laplace_total_variation_is_covered_at_every_scale():
     assert float(rounding) + tail <= LAPLACE_VARIATION
 
 
+def test_total_variation_is_covered_whatever_is_drawn_from_a_word():
+    # A gap of two digits and an excess: three tables, and gaps beyond both digits.
+    rounding = Fraction(3 * 4095, 2**149)
+    tail = math.exp(-(4096**2) * MIN_FLIP)
+    assert float(rounding) + tail <= WORD_VARIATION
+    assert max(GAUSSIAN_VARIATION, LAPLACE_VARIATION) <= WORD_VARIATION
+
+
+def test_a_billion_draws():
+    """Tables 1.3e-32, keystream 3.8e-22; 8e-18 of delta at epsilon = 10."""
+    tables = DiscreteGaussian(2048).total_variation(10**9)
+    keystream = keystream_total_variation(10**9 + 6 * 10**9 // 512)  # two words for each tie
+    assert tables == pytest.approx(1.31e-32)
+    assert keystream == pytest.approx(3.8e-22, rel=0.01)
+    assert delta_charge(tables + keystream, 10.0) == pytest.approx(8.3e-18, rel=0.01)
+    laplace = FlooredLaplace(4.0).total_variation(10**9)
+    assert delta_charge(laplace + keystream, 10.0) == pytest.approx(8.3e-18, rel=0.01)
+
+
 def test_total_variation_grows_with_the_draws():
     assert DiscreteGaussian(2048).total_variation(10**9) == 10**9 * GAUSSIAN_VARIATION
     assert FlooredLaplace(4.0).total_variation(10**9) == 10**9 * LAPLACE_VARIATION
@@ -133,7 +187,7 @@ def test_total_variation_grows_with_the_draws():
 # ---------------------------------------------------------------- kernel against the twin
 
 
-def test_kernel_equals_its_twin(kernel):
+def test_kernel_equals_its_twin(kernel, instruction_set):
     add, tables, twin = kernel
     bits, spare = words(20_000), words(2000, spare=True)
     cells = np.arange(20_000) - 10_000
@@ -143,41 +197,61 @@ def test_kernel_equals_its_twin(kernel):
     assert_array_equal(cells, np.arange(20_000) - 10_000 + twin(bits, spare, tables))
 
 
-def test_tiny_spare_buffer_changes_nothing(kernel):
+@pytest.mark.parametrize("start", [0, 1])
+@pytest.mark.parametrize("share", [0.0, 0.05, 0.5, 1.0], ids="{:.0%} tied".format)
+def test_any_number_of_cells(kernel, instruction_set, share, start):
+    """Also those that fill no block of eight, and arrays that begin anywhere."""
     add, tables, twin = kernel
-    bits, spare = words(20_000), words(2000, spare=True)
-    cells, n_used, n_calls = add_all(add, tables, bits, spare, buffer=8)
-    assert n_calls > 10
+    for n in [0, 1, 7, 8, 9, 15, 16, 17, 63, 64, 65, 100]:
+        bits, spare = tied_words(tables, start + n + 3, share=share, seed=n)
+        cells = np.full(start + n + 3, 7)
+        done = add(bits[start:], spare, tables.fast, tables.slow, cells[start : start + n])
+        expected = twin(bits[start : start + n], spare, tables)
+        assert done[0] == n
+        assert_array_equal(cells[start : start + n], 7 + expected)
+        assert (np.delete(cells, np.s_[start : start + n]) == 7).all()
+
+
+def test_extreme_words(kernel, instruction_set):
+    """Fields of zeros and ones in every combination, beside the first and the last columns."""
+    add, tables, twin = kernel
+    fields = [0, 1, 4095, 4096, 2**21 - 4096, 2**21 - 1]
+    combined = itertools.product(fields, fields, fields, [0, 1])
+    bits = np.array([a | b << 21 | c << 42 | s << 63 for a, b, c, s in combined], np.uint64)
+    for spare in (np.zeros(6 * len(bits), np.uint64), np.full(6 * len(bits), 2**64 - 1, np.uint64)):
+        cells = np.full(len(bits), -(2**62))
+        assert add(bits, spare, tables.fast, tables.slow, cells)[0] == len(bits)
+        assert_array_equal(cells + 2**62, twin(bits, spare, tables))
+
+
+@pytest.mark.parametrize("buffer", [6, 7, 8, 20])
+@pytest.mark.parametrize("share", [0.0, 0.3], ids="{:.0%} tied".format)
+def test_tiny_spare_buffer_changes_nothing(kernel, instruction_set, share, buffer):
+    add, tables, twin = kernel
+    bits, spare = tied_words(tables, 5003, share=share)
+    cells, n_used, n_calls = add_all(add, tables, bits, spare, buffer=buffer)
+    assert n_calls > (200 if share else 1)
     assert n_used % 2 == 0
     assert_array_equal(cells, twin(bits, spare, tables))
 
 
-def test_kernel_stops_before_a_tie_that_it_cannot_resolve(kernel):
-    add, tables, _ = kernel
+def test_kernel_stops_before_a_tie_that_it_cannot_resolve(kernel, instruction_set):
+    add, tables, twin = kernel
     bits, cells = words(20_000), np.zeros(20_000, dtype=np.int64)
     n_done, n_used = add(bits, words(5, spare=True), tables.fast, tables.slow, cells)
     assert 0 < n_done < 20_000
     assert n_used == 0
+    assert_array_equal(cells[:n_done], twin(bits[:n_done], [], tables))
     assert not cells[n_done:].any()
+    with pytest.raises(StopIteration):
+        twin(bits[n_done : n_done + 1], [], tables)
 
 
-def test_forced_ties_are_compared_exactly(kernel):
+def test_forced_ties_are_compared_exactly(kernel, instruction_set):
     """Every field ties; spare words below, at and above the threshold's other 128 bits."""
     add, tables, twin = kernel
-    packed = reference.unpack(tables)
-    n_fields = 3 if len(packed) == 1 else 2
-    rng, bits, spare = np.random.default_rng(0), [], []
-    for _ in range(3000):
-        word = int(rng.integers(2)) << 63
-        for i in range(n_fields):
-            thresholds, _ = packed[min(i, len(packed) - 1)]
-            column = int(rng.integers(4096))
-            word |= (thresholds[column] >> 128 << 12 | column) << 21 * i
-            rest = (thresholds[column] + int(rng.integers(-1, 2))) % 2**128
-            spare += [rest >> 64, rest % 2**64]
-        bits.append(word)
-    bits, spare = np.array(bits, dtype=np.uint64), np.array(spare, dtype=np.uint64)
-    spare = np.append(spare, np.zeros(6, dtype=np.uint64))
+    n_fields = 3 if tables.fast.size == 4096 else 2
+    bits, spare = tied_words(tables, 3000, share=1.0)
     cells = np.zeros(3000, dtype=np.int64)
     assert add(bits, spare, tables.fast, tables.slow, cells) == (3000, 6000 * n_fields)
     assert_array_equal(cells, twin(bits, spare, tables))
@@ -195,6 +269,17 @@ def test_a_tie_is_decided_by_the_last_bit():
         cells, bits = np.zeros(1, dtype=np.int64), np.array([word], dtype=np.uint64)
         assert add_laplace(bits, spare, tables.fast, tables.slow, cells) == (1, 2)
         assert cells[0] == expected
+
+
+def test_instruction_sets():
+    before = _noise.instruction_set()
+    assert before == _noise.INSTRUCTION_SETS[-1]
+    _noise.use("scalar")
+    assert _noise.instruction_set() == "scalar"
+    _noise.use(before)
+    with pytest.raises(ValueError, match=r"must be one of \('scalar'.*got 'avx1024'"):
+        _noise.use("avx1024")
+    assert _noise.instruction_set() == before
 
 
 def test_kernel_rejects_wrong_shapes(kernel):
@@ -342,56 +427,95 @@ def floored_laplace_law(scale):
     return values, np.diff(stats.laplace.cdf(np.arange(-end, end + 1), scale=scale))
 
 
-def p_value(draws, values, law, *, n_bins, modulus):
+def frequencies(pieces, values):
+    """How often each value comes in pieces of draws, and how often any other."""
+    observed = np.zeros(len(values) + 2, dtype=np.int64)
+    for draws in pieces:
+        draws -= values[0] - 1
+        np.clip(draws, 0, len(values) + 1, out=draws)
+        observed += np.bincount(draws, minlength=len(observed))
+    return observed[1:-1], observed[0] + observed[-1]
+
+
+def fresh_reader():
+    """Of each instruction set's own stream: two sets give independent evidence."""
+    round = _noise.INSTRUCTION_SETS.index(_noise.instruction_set())
+    return Streams.from_random_state(11).reader(Purpose.NOISE, round)
+
+
+def drawn(mechanism, n):
+    """Successive draws in pieces."""
+    reader = fresh_reader()
+    zeros = np.zeros(min(n, PIECE), dtype=np.int64)
+    return (mechanism(zeros, reader) for _ in range(n // len(zeros)))
+
+
+def p_value(observed, others, values, law, *, n_bins, modulus):
     """Chi-square over (quantile bin, remainder); cells of expectation below 10 form one."""
+    n = observed.sum() + others
     quantile = np.minimum(np.cumsum(law) * n_bins, n_bins - 1).astype(np.int64)
     cell = quantile * modulus + values % modulus
-    expected = np.bincount(cell, weights=law, minlength=n_bins * modulus) * len(draws)
-    inside = draws[(draws >= values[0]) & (draws <= values[-1])] - values[0]
-    observed = np.bincount(cell[inside], minlength=n_bins * modulus)
+    expected = np.bincount(cell, weights=law, minlength=n_bins * modulus) * n
+    observed = np.bincount(cell, weights=observed, minlength=n_bins * modulus)
     kept = expected >= 10
-    observed = np.append(observed[kept], len(draws) - observed[kept].sum())
-    expected = np.append(expected[kept], len(draws) - expected[kept].sum())
+    observed = np.append(observed[kept], n - observed[kept].sum())
+    expected = np.append(expected[kept], n - expected[kept].sum())
     if expected[-1] < 10:
+        assert observed[-1] < 100
         observed, expected = observed[:-1], expected[:-1]
     statistic = ((observed - expected) ** 2 / expected).sum()
     return stats.chi2.sf(statistic, len(expected) - 1)
 
 
-@pytest.mark.parametrize(
-    ("n_bins", "modulus"), [(400, 64), (1, 4096), (10_000, 1)], ids=["both", "low", "shape"]
-)
-def test_gaussian_law(n_bins, modulus):
-    draws = draw(DiscreteGaussian(5000), 10_000_000)
-    assert p_value(draws, *gaussian_law(), n_bins=n_bins, modulus=modulus) > 1e-6
+@pytest.mark.parametrize("n", N_DRAWS)
+def test_gaussian_law(instruction_set, n):
+    values, law = gaussian_law()
+    observed = frequencies(drawn(DiscreteGaussian(5000), n), values)
+    for n_bins, modulus in [(400, 64), (1, 4096), (10_000, 1)]:
+        assert p_value(*observed, values, law, n_bins=n_bins, modulus=modulus) > 1e-6
 
 
-@pytest.mark.parametrize("level", [0, 1, 2])
-def test_each_gaussian_level(level):
-    """One field random, the others held at the center by words that decide without a tie."""
+def levels(level, n):
+    """Draws of one level, the others held at the center by words that decide without a tie."""
     tables = gaussian_tables()
     field = 511 << 12 | 2048
     value = reference.look_up(field, reference.unpack(tables)[0], spare=iter(()))
     others = [i for i in range(3) if i != level]
-    held = np.uint64(sum(field << 21 * i for i in others))
-    bits = words(5_000_000) & np.uint64((2**21 - 1) << 21 * level) | held
-    cells = np.zeros(5_000_000, dtype=np.int64)
-    n_done, _ = add_gaussian(bits, words(50_000, spare=True), tables.fast, tables.slow, cells)
-    assert n_done == 5_000_000
-    cells -= sum((value - 2048) * 64**i for i in others)
-    assert not (cells % 64**level).any()
+    mask, held = (2**21 - 1) << 21 * level, sum(field << 21 * i for i in others)
+    reader = fresh_reader()
+    for _ in range(n // PIECE):
+        bits = reader.words(PIECE) & np.uint64(mask) | np.uint64(held)
+        spare = reader.words(PIECE // 100, spare=True)
+        cells = np.full(PIECE, -sum((value - 2048) * 64**i for i in others))
+        assert add_gaussian(bits, spare, tables.fast, tables.slow, cells)[0] == PIECE
+        assert not (cells % 64**level).any()
+        yield cells // 64**level
+
+
+@pytest.mark.parametrize(
+    ("level", "n"), [(0, N_QUICK), (1, N_QUICK), (2, N_QUICK), pytest.param(0, N, marks=SLOW)]
+)
+def test_each_gaussian_level(instruction_set, level, n):
+    """Every value of the table of width 150."""
     values = np.arange(-2048, 2048)
     law = np.exp(-(values**2) / (2 * 150**2))
-    p = p_value(cells // 64**level, values, law / law.sum(), n_bins=1, modulus=4096)
-    assert p > 1e-6
+    observed = frequencies(levels(level, n), values)
+    assert p_value(*observed, values, law / law.sum(), n_bins=1, modulus=4096) > 1e-6
 
 
-@pytest.mark.parametrize("scale", [0.3, 0.7, 4.0, 1000.5, 30000.0])
-def test_floored_laplace_law(scale):
-    draws = draw(FlooredLaplace(scale), 10_000_000)
-    n_bins, modulus = (1, 4096) if scale < 100 else (400, 64)
-    p = p_value(draws, *floored_laplace_law(scale), n_bins=n_bins, modulus=modulus)
-    assert p > 1e-6
+@pytest.mark.parametrize(
+    ("scale", "n"),
+    [
+        *((scale, N_QUICK) for scale in [0.3, 0.7, 4.0, 1000.5, 30000.0]),
+        *(pytest.param(scale, N, marks=SLOW) for scale in [0.7, 4.0, 1000.5]),
+    ],
+)
+def test_floored_laplace_law(instruction_set, scale, n):
+    values, law = floored_laplace_law(scale)
+    observed = frequencies(drawn(FlooredLaplace(scale), n), values)
+    groups = [(1, 4096)] if scale < 100 else [(400, 64), (1, 4096)]
+    for n_bins, modulus in groups:
+        assert p_value(*observed, values, law, n_bins=n_bins, modulus=modulus) > 1e-6
 
 
 def test_floored_laplace_mean():
@@ -400,12 +524,12 @@ def test_floored_laplace_mean():
 
 
 def test_the_chi_square_sees_wrong_laws():
-    draws = draw(FlooredLaplace(4.0), 10_000_000)
-    wrong_scale = floored_laplace_law(4.02)
-    assert p_value(draws, *wrong_scale, n_bins=1, modulus=4096) < 1e-6
-    values, _ = floored_laplace_law(4.0)
+    values, wrong_scale = floored_laplace_law(4.02)
+    observed = frequencies(drawn(FlooredLaplace(4.0), N_QUICK), values)
+    assert p_value(*observed, values, wrong_scale, n_bins=1, modulus=4096) < 1e-6
     symmetric = np.exp(-np.abs(values) / 4.0)
-    assert p_value(draws, values, symmetric / symmetric.sum(), n_bins=1, modulus=4096) < 1e-6
+    symmetric /= symmetric.sum()
+    assert p_value(*observed, values, symmetric, n_bins=1, modulus=4096) < 1e-6
 
 
 @pytest.mark.parametrize("scale", [0.3, 4.0, 1000.5])
@@ -418,3 +542,58 @@ def test_tables_hold_the_floor_of_a_continuous_laplace_variable(scale):
             expected = law[m - values[0]]
             assert chances / 2**299 == pytest.approx(expected, rel=1e-6, abs=1e-15)
             assert law[-1 - m - values[0]] == pytest.approx(expected, rel=1e-6, abs=1e-15)
+
+
+# ---------------------------------------------------------------- another implementation
+
+
+def opendp_draws(kind, scale, n=1_000_000):
+    """OpenDP's exact discrete Gaussian or Laplace noise, by rejection; 10 to 30 us a draw."""
+    dp = pytest.importorskip("opendp.prelude")
+    dp.enable_features("contrib")
+    make, metric = {
+        "gaussian": (dp.m.make_gaussian, dp.l2_distance),
+        "laplace": (dp.m.make_laplace, dp.l1_distance),
+    }[kind]
+    domain = dp.vector_domain(dp.atom_domain(T="i64"))
+    return np.array(make(domain, metric(T="i64"), scale)([0] * n))
+
+
+def two_sample_p_value(a, b, *, n_bins, modulus):
+    """Chi-square over (quantile bin, remainder), rare cells in one."""
+    edges = np.unique(np.quantile(a, np.arange(1, n_bins) / n_bins))
+    cells = [np.searchsorted(edges, x) * modulus + x % modulus for x in (a, b)]
+    table = np.array([np.bincount(cell, minlength=n_bins * modulus) for cell in cells])
+    rare = table.sum(axis=0) * (len(b) / (len(a) + len(b))) < 10
+    table = np.column_stack([table[:, ~rare], table[:, rare].sum(axis=1)])
+    return stats.chi2_contingency(table[:, table.any(axis=0)]).pvalue
+
+
+@pytest.mark.slow
+def test_gaussian_law_is_that_of_opendp():
+    ours = np.concatenate(list(drawn(DiscreteGaussian(5000), 2 * PIECE)))
+    theirs = opendp_draws("gaussian", SIGMA)
+    for n_bins, modulus in [(20, 64), (1, 4096), (2000, 1)]:
+        assert two_sample_p_value(ours, theirs, n_bins=n_bins, modulus=modulus) > 1e-6
+
+
+@pytest.mark.slow
+def test_table_of_width_150_is_that_of_opendp():
+    ours = np.concatenate(list(levels(0, 2 * PIECE)))
+    theirs = opendp_draws("gaussian", 150.0)
+    assert two_sample_p_value(ours, theirs, n_bins=1, modulus=4096) > 1e-6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scale", [0.7, 4.0, 1000.5])
+def test_laplace_law_is_that_of_opendp(scale):
+    """Theirs is symmetric, P(x) ~ a^|x|: without zeros, and with 1, 2, ... moved to 0, 1, ..., it
+    gives m and -1 - m the probability (1 - a) a^m / 2 each, as ours does."""
+    ours = np.concatenate(list(drawn(FlooredLaplace(scale), 2 * PIECE)))
+    theirs = opendp_draws("laplace", scale)
+    cells = dict(n_bins=1, modulus=4096) if scale < 100 else dict(n_bins=50, modulus=64)
+    moved = theirs[theirs != 0]
+    moved -= moved > 0
+    assert two_sample_p_value(ours, moved, **cells) > 1e-6
+    if scale < 100:
+        assert two_sample_p_value(ours, theirs, **cells) < 1e-6

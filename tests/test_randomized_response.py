@@ -32,7 +32,7 @@ from dplda.privacy import (
     SeededNoiseWarning,
     epsilon_of,
 )
-from dplda.privacy._mechanisms import MAX_FLIP, MIN_FLIP
+from dplda.privacy._bits import MAX_FLIP, MIN_FLIP
 
 SURE = 1e-6  # chance of a false alarm, were the seeds not fixed
 MECHANISMS = [

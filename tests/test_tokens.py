@@ -16,7 +16,8 @@ from dplda._streams import Purpose, Streams
 from dplda.federated import _tokens
 from dplda.federated._tokens import Regenerated, TokenMechanism, check_size, privatize
 from dplda.privacy import Laplace, RandomizedResponse, epsilon_of
-from dplda.privacy._mechanisms import FlooredLaplace, ThresholdedLaplace
+from dplda.privacy._bits import ThresholdedLaplace
+from dplda.privacy._mechanisms import FlooredLaplace
 from dplda.privacy._tables import survivor_tables
 
 STEP = ThresholdedLaplace.STEP

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from dplda._sentences import SentenceCorpus
 from dplda._streams import Purpose, Streams
 from dplda.privacy import Event, NonPrivate, RandomizedBits
+from dplda.privacy._bits import MAX_FLIP, MIN_FLIP, Survivors, ThresholdedLaplace
 from dplda.privacy._curator import MAX_WORDS
-from dplda.privacy._mechanisms import MAX_FLIP, MIN_FLIP, Survivors, ThresholdedLaplace
 
 Pointers = NDArray[np.int64]
 

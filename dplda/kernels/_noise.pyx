@@ -5,18 +5,46 @@ columns (low 12 bits) and the first 9 bits of a fraction of 137 bits: the look-u
 if the fraction is below the column's threshold, else the column's alias. The 9 bits decide unless
 they equal the threshold's first 9 (a tie, probability 1/512); then the other 128 come from two
 spare words. So the law is exactly that of the integers behind the table. See docs/noise.md.
+
+Blocks of eight cells without a tie are left to ``_noise.h`` on machines with AVX2; not a bit of any
+result depends on it.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t, uint64_t
 
+cdef extern from "_noise.h" nogil:
+    enum:
+        FIELD_BITS "DPLDA_FIELD_BITS"
+        FIELD "DPLDA_FIELD"
+        COLUMN_BITS "DPLDA_COLUMN_BITS"
+        COLUMN "DPLDA_COLUMN"
+        N_COLUMNS "DPLDA_N_COLUMNS"
+        LANES "DPLDA_LANES"
+    bint has_avx2 "dplda_has_avx2"()
+    Py_ssize_t gaussian_blocks "dplda_gaussian_blocks"(
+        const uint64_t* words, const uint32_t* fast, int64_t* cells, Py_ssize_t n)
+    Py_ssize_t laplace_blocks "dplda_laplace_blocks"(
+        const uint64_t* words, const uint32_t* fast, int64_t* cells, Py_ssize_t n)
+
 cdef enum:
-    FIELD_BITS = 21
-    FIELD = (1 << 21) - 1
-    COLUMN_BITS = 12
-    COLUMN = (1 << 12) - 1
-    N_COLUMNS = 1 << 12
     SPARE_PER_DRAW = 6                  # two for each of at most three look-ups
     CHUNK = 24                          # survivors that are looked up together
+
+INSTRUCTION_SETS = ("scalar", "avx2") if has_avx2() else ("scalar",)
+cdef bint in_blocks = has_avx2()
+
+
+def instruction_set():
+    """Name of the instruction set in use."""
+    return INSTRUCTION_SETS[in_blocks]
+
+
+def use(name):
+    """Choose one of `INSTRUCTION_SETS`, those of this machine; the last is the default."""
+    global in_blocks
+    if name not in INSTRUCTION_SETS:
+        raise ValueError(f"the instruction set must be one of {INSTRUCTION_SETS}, got {name!r}")
+    in_blocks = name == "avx2"
 
 
 cdef inline uint32_t field_of(uint64_t word, int level) noexcept nogil:
@@ -91,10 +119,14 @@ def add_gaussian(
         are left; call again for the other cells with more.
     """
     check(words, fast, slow, cells, N_COLUMNS)
-    cdef Py_ssize_t used = 0, j = 0
+    cdef Py_ssize_t used = 0, j = 0, n = cells.shape[0], stop = 0 if in_blocks else n
     cdef uint32_t f0, f1, f2, e0, e1, e2, x0, x1, x2
     with nogil:
-        while j < cells.shape[0]:
+        while j < n:
+            if j >= stop:
+                j += gaussian_blocks(&words[j], &fast[0], &cells[j], n - j)
+                stop = min(j + LANES, n)
+                continue
             f0, f1, f2 = field_of(words[j], 0), field_of(words[j], 1), field_of(words[j], 2)
             e0, e1, e2 = fast[f0 & COLUMN], fast[f1 & COLUMN], fast[f2 & COLUMN]
             x0, x1, x2 = look_up(f0, e0), look_up(f1, e1), look_up(f2, e2)
@@ -124,10 +156,14 @@ def add_laplace(
         As for `add_gaussian`.
     """
     check(words, fast, slow, cells, 2 * N_COLUMNS)
-    cdef Py_ssize_t used = 0, j = 0
+    cdef Py_ssize_t used = 0, j = 0, n = cells.shape[0], stop = 0 if in_blocks else n
     cdef uint32_t f0, f1, e0, e1, x0, x1
     with nogil:
-        while j < cells.shape[0]:
+        while j < n:
+            if j >= stop:
+                j += laplace_blocks(&words[j], &fast[0], &cells[j], n - j)
+                stop = min(j + LANES, n)
+                continue
             f0, f1 = field_of(words[j], 0), field_of(words[j], 1)
             e0, e1 = fast[f0 & COLUMN], fast[N_COLUMNS + (f1 & COLUMN)]
             x0, x1 = look_up(f0, e0), look_up(f1, e1)

@@ -9,6 +9,7 @@ from dplda.privacy._accounting import (
     is_chargeable,
     subsampled_rdp,
 )
+from dplda.privacy._bits import RandomizedBits
 from dplda.privacy._curator import Curator
 from dplda.privacy._errors import BudgetError, PrivacyLeakWarning, SeededNoiseWarning
 from dplda.privacy._events import (
@@ -24,7 +25,7 @@ from dplda.privacy._events import (
 )
 from dplda.privacy._guarantee import Guarantee
 from dplda.privacy._ledger import Entry, Ledger
-from dplda.privacy._mechanisms import DiscreteGaussian, FlooredLaplace, NoNoise, RandomizedBits
+from dplda.privacy._mechanisms import DiscreteGaussian, FlooredLaplace, NoNoise
 from dplda.privacy._vips import VipsCalibration, vips_calibration
 
 __all__ = [

@@ -17,18 +17,14 @@ from numpy.typing import NDArray
 from dplda._streams import Purpose, Streams, keystream_total_variation
 from dplda.privacy._events import Event, NonPrivate, PoissonSampled, Repeated
 from dplda.privacy._ledger import Ledger
-from dplda.privacy._mechanisms import GAUSSIAN_VARIATION, LAPLACE_VARIATION, Mechanism
+from dplda.privacy._mechanisms import WORD_VARIATION, Mechanism
 from dplda.privacy._observation import announce
 
 # What a fit may draw from its streams, and the distance from ideal randomness that it is charged
 # for it: constants, so that the charge depends on nothing private. The last term is for ties among
 # the 128-bit keys that order at most 2**31 tokens.
 MAX_WORDS = 2**36
-TOTAL_VARIATION = (
-    keystream_total_variation(MAX_WORDS)
-    + MAX_WORDS * max(GAUSSIAN_VARIATION, LAPLACE_VARIATION)
-    + 2.0**-67
-)
+TOTAL_VARIATION = keystream_total_variation(MAX_WORDS) + MAX_WORDS * WORD_VARIATION + 2.0**-67
 
 Step = tuple[str, Event]
 

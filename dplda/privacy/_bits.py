@@ -1,0 +1,302 @@
+"""Noise on vectors of bits, in time and memory of the bits that are reported only.
+
+The bits that noise sets are found by the gaps between them. docs/noise.md has the proofs, and
+docs/local_privacy.md and docs/federated_party.md those of the prices.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dplda.kernels._noise import find_survivors
+from dplda.privacy._events import Event, Laplace, RandomizedResponse
+from dplda.privacy._mechanisms import (
+    LAPLACE_VARIATION,
+    MAX_SCALE,
+    PIECE,
+    SPARE_PIECE,
+    WORD_VARIATION,
+    FlooredLaplace,
+    Integers,
+    WordReader,
+    repeated,
+)
+from dplda.privacy._tables import N_COLUMNS, survivor_tables
+
+# Of a bit's flip. The ends: a scale of at most MAX_SCALE, and never above one half after rounding.
+MIN_FLIP = 1.2e-5
+MAX_FLIP = 0.4999999
+
+
+@dataclass(frozen=True)
+class RandomizedBits:
+    """Randomized response on bits, independently, in time and memory of the ones only.
+
+    A bit 0 is reported as 1 with `probability`, a bit 1 as 0 with the same probability or, with
+    `fair_ones`, with probability 1/2 (optimized unary encoding). The flips of a long run of bits
+    are found by geometric skips from one to the next, which are floored Laplace noise without its
+    sign.
+
+    The scale of the skips is a float and the ratio of their law is exp(-1/scale) exactly. It is
+    2**-48 of itself below the float nearest to the scale meant, which is more than all rounding
+    errors, here and in the price: the true flip probability is above `probability` by a relative
+    2**-49 to 2**-47, and never above 1/2, so every log-ratio is below the one that is charged.
+
+    **Privacy.** Unit: a bit, or a vector of bits with at most so many ones. Relation: replaced by
+    any other. Sensitivity: the number of bits that differ. Event: `events`, up to
+    `total_variation`; the proof is in docs/local_privacy.md.
+
+    Parameters
+    ----------
+    probability : float
+        From 1.2e-5 to 0.4999999.
+    fair_ones : bool, default=False
+    """
+
+    probability: float
+    fair_ones: bool = False
+
+    def __post_init__(self) -> None:
+        if not MIN_FLIP <= self.probability <= MAX_FLIP:
+            raise ValueError(
+                f"the probability of a flip must be from {MIN_FLIP} to {MAX_FLIP}, got "
+                f"{self.probability}"
+            )
+
+    @property
+    def scale(self) -> float:
+        """Scale of the Laplace law whose floor, without its sign, is the number of bits skipped."""
+        return -1.0 / math.log1p(-self.probability) * (1.0 - 2.0**-48)
+
+    @property
+    def one_probability(self) -> tuple[float, float]:
+        """Probability that a bit 0, and a bit 1, is reported as 1."""
+        return self.probability, 0.5 if self.fair_ones else 1.0 - self.probability
+
+    @property
+    def log_ratios(self) -> tuple[float, float]:
+        """Log-ratio of the probabilities, under either bit, of reporting 1, and of reporting 0."""
+        zero, one = self.one_probability
+        return math.log(one / zero), math.log((1.0 - zero) / (1.0 - one))
+
+    @property
+    def epsilon(self) -> float:
+        """Pure epsilon of one bit."""
+        return max(self.log_ratios)
+
+    def events(self, max_ones: int, n_bits: int) -> tuple[Event, ...]:
+        """What it costs to replace `n_bits` bits, `max_ones` of them 1 at most, by such others."""
+        n_ones = min(max_ones, n_bits)
+        n_pairs = min(n_ones, n_bits - n_ones)  # a one of the one vector and a one of the other
+        flip = RandomizedResponse(2.0 * self.probability)
+        if not self.fair_ones:
+            return (repeated(flip, n_ones + n_pairs),)
+        single = RandomizedResponse(4.0 * self.probability / (1.0 + 2.0 * self.probability))
+        counted = ((flip, n_pairs), (single, n_ones - n_pairs))
+        return tuple(repeated(event, n) for event, n in counted if n)
+
+    def total_variation(self, n_draws: int) -> float:
+        """Distance of `n_draws` skips from the ideal law (docs/noise.md, section 4)."""
+        return n_draws * LAPLACE_VARIATION
+
+    def __call__(
+        self, ones: Integers, n_bits: int, flips: WordReader, coins: WordReader
+    ) -> Integers:
+        """Randomize a run of bits.
+
+        Parameters
+        ----------
+        ones : ndarray of shape (n_ones,), int64
+            Increasing positions of the ones.
+        n_bits : int
+            Length of the run.
+        flips, coins : WordReader
+            The response to a bit depends on the position and the words only: a shorter run with
+            the same words has the same responses.
+
+        Returns
+        -------
+        reported : ndarray of shape (n_reported,), int64
+            Increasing positions of the ones of the report.
+        """
+        if self.fair_ones:  # a coin stays fair, whether a flip comes on top or not
+            ones = ones[_coins(ones, n_bits, coins)]
+        return _in_one_only(ones, self._flipped(n_bits, flips))
+
+    def _flipped(self, n_bits: int, reader: WordReader) -> Integers:
+        """Increasing positions, each of which is there with the flip probability."""
+        pieces, last = [], -1
+        noise, zeros = FlooredLaplace(self.scale), np.zeros(PIECE, np.int64)
+        while last < n_bits:
+            skips = noise(zeros, reader)
+            skips ^= skips >> 63  # -1 - m becomes m
+            skips += 1
+            skips[0] += last
+            pieces.append(np.cumsum(skips, out=skips))
+            last = int(skips[-1])
+        flipped = np.concatenate(pieces)
+        return flipped[: np.searchsorted(flipped, n_bits)]
+
+
+@dataclass(frozen=True, eq=False)
+class Survivors:
+    """The coordinates of noisy one-hot vectors that are above the threshold, token by token.
+
+    Attributes
+    ----------
+    ptr : ndarray of shape (n_tokens + 1,), int64
+        Where each token's survivors begin.
+    word : ndarray of shape (n_survivors,), int32
+        Coordinates, increasing within a token.
+    level : ndarray of shape (n_survivors,), uint16
+        Steps by which the value exceeds the threshold, at most 4095.
+    """
+
+    ptr: Integers
+    word: NDArray[np.int32]
+    level: NDArray[np.uint16]
+
+
+@dataclass(frozen=True)
+class ThresholdedLaplace:
+    """Laplace noise on one-hot vectors, rounded down to a grid, small values not reported.
+
+    A token of word w is the vector that is 1 at w and 0 elsewhere. It gets Laplace noise of scale
+    1 / epsilon on every coordinate; what is reported is floor(y / STEP) for each y that is at
+    least the threshold, and nothing for the others. As 1 and the threshold are multiples of the
+    step, this is a post-processing of the continuous mechanism, coordinate by coordinate:
+
+    * a coordinate 0 survives with probability exp(-epsilon * threshold) / 2, and then exceeds the
+      threshold by a geometric number of steps; survivors are found by geometric gaps;
+    * the coordinate w is 1 / STEP steps plus `FlooredLaplace`.
+
+    The scale in steps is the float next above 1 / (epsilon * STEP), and every table is made of that
+    float with 90 digits. So the mechanism that runs is that of a slightly smaller epsilon, exactly.
+
+    **Privacy.** Unit: token. Relation: blanked, that is w becomes "no word" (one coordinate moves
+    by 1); replaced by another word is two of these events. Sensitivity: 1. Event: `Laplace(scale)`,
+    up to `total_variation`.
+
+    Parameters
+    ----------
+    epsilon : float
+        From 0.011 to 100.
+    threshold : float
+        Above 0 and below 1; the nearest multiple of the step counts.
+    """
+
+    epsilon: float
+    threshold: float
+
+    STEP: ClassVar[float] = 2.0**-10
+    MAX_LEVEL: ClassVar[int] = N_COLUMNS - 1
+    MAX_EPSILON: ClassVar[float] = 100.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.threshold_steps < 1 / self.STEP:
+            raise ValueError(
+                f"the threshold must be from {self.STEP} to {1 - self.STEP}, got {self.threshold}"
+            )
+        lowest = 1 / (MAX_SCALE * self.STEP)
+        if not lowest <= self.epsilon <= self.MAX_EPSILON:
+            raise ValueError(
+                f"epsilon must be from {lowest:.2g} to {self.MAX_EPSILON:g}, got {self.epsilon}"
+            )
+        if self.survival < MIN_FLIP:
+            raise ValueError(
+                f"epsilon * threshold must be at most {-math.log(2 * MIN_FLIP):.4g}, got "
+                f"{self.epsilon * self.threshold:.4g}; lower the threshold"
+            )
+
+    @property
+    def threshold_steps(self) -> int:
+        return round(self.threshold / self.STEP)
+
+    @property
+    def scale_steps(self) -> float:
+        """Scale of the noise in steps: a float, rounded up."""
+        return math.nextafter(1.0 / (self.epsilon * self.STEP), math.inf)
+
+    @property
+    def scale(self) -> float:
+        return self.scale_steps * self.STEP
+
+    @property
+    def survival(self) -> float:
+        """Probability that a coordinate 0 survives."""
+        return 0.5 * math.exp(-self.threshold_steps / self.scale_steps)
+
+    @property
+    def event(self) -> Event:
+        return Laplace(self.scale)
+
+    def total_variation(self, n_draws: int) -> float:
+        """Distance of `n_draws` draws from the ideal law (docs/noise.md, section 4)."""
+        return n_draws * WORD_VARIATION
+
+    def own_levels(self, n_tokens: int, reader: WordReader) -> NDArray[np.int32]:
+        """The level of each token's own coordinate, -1 if it does not survive; any word's alike."""
+        one = np.full(n_tokens, round(1 / self.STEP), np.int64)
+        noisy = FlooredLaplace(self.scale_steps)(one, reader) - self.threshold_steps
+        return np.clip(noisy, -1, self.MAX_LEVEL).astype(np.int32)
+
+    def survivors(
+        self,
+        own_word: NDArray[np.int32],
+        own_level: NDArray[np.int32],
+        n_words: int,
+        reader: WordReader,
+    ) -> Survivors:
+        """Survivors of tokens, of which `own_word` and `own_level` give one coordinate each.
+
+        A function of its arguments: the same reader from its beginning gives the same survivors.
+        A coordinate `own_word` of -1 is that of a blank token.
+        """
+        n_tokens = len(own_word)
+        tables, wide = survivor_tables(self.scale_steps, self.threshold_steps)
+        expected = n_tokens * n_words * self.survival
+        n_asked = int(expected + 6 * math.sqrt(expected)) + 16  # nearly always enough
+        ptr = np.zeros(n_tokens + 1, np.int64)
+        word = np.empty(n_asked + n_tokens + 1, np.int32)
+        level = np.empty(len(word), np.uint16)
+        state = np.array([0, 0, 0, 1], np.int64)
+        words, spare = reader.words(n_asked), reader.words(n_asked // 64 + 64, spare=True)
+        while n_tokens:
+            n_done, n_used = find_survivors(
+                words, spare, tables.fast, tables.slow, wide, n_words,
+                own_word, own_level, ptr, word, level, state,
+            )  # fmt: skip
+            words, spare = words[n_done:], spare[n_used:]
+            if state[0] == n_tokens:
+                break
+            if words.size:  # it stopped at a tie
+                spare = np.concatenate([spare, reader.words(SPARE_PIECE, spare=True)])
+            else:
+                words = reader.words(SPARE_PIECE)
+                room = int(state[2]) + SPARE_PIECE + n_tokens + 1
+                word, level = np.resize(word, room), np.resize(level, room)
+        return Survivors(ptr, word[: ptr[-1]], level[: ptr[-1]])
+
+
+def _coins(positions: Integers, n_bits: int, reader: WordReader) -> NDArray[np.bool_]:
+    """A fair coin for each of some positions: a bit of the stream at that position."""
+    words = reader.words(-(-n_bits // 64))
+    shifts = (positions & 63).astype(np.uint64)
+    coins: NDArray[np.bool_] = (words[positions >> 6] >> shifts & np.uint64(1)).astype(np.bool_)
+    return coins
+
+
+def _in_one_only(a: Integers, b: Integers) -> Integers:
+    """Symmetric difference of two increasing sequences, increasing."""
+    both = np.concatenate([a, b])
+    both.sort(kind="stable")  # merges the two in linear time
+    alone = np.ones(both.size, np.bool_)
+    differs = both[1:] != both[:-1]
+    alone[1:] &= differs
+    alone[:-1] &= differs
+    return both[alone]
