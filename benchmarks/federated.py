@@ -1,7 +1,7 @@
 """Federated topic models beside each party alone and beside all data together.
 
 ``python benchmarks/federated.py [--corpora kos] [--epsilons 4 6 8 11] [--seeds 3] [--rounds 5]
-[--parts alone noise rounds classify] [--figures DIR]``
+[--parts alone noise rounds literal classify] [--figures DIR]``
 
 Three unequal parties whose documents are not alike, after figures 5 to 7 and table 3 of the iFTM
 paper. KOS is dealt out by topic: nine of ten documents go to the party that their main topic
@@ -9,7 +9,8 @@ belongs to, the others anywhere. BBC is dealt out by label, in the same way. Eps
 token; 20 topics a party, 50 sweeps a round, V = 2000, one tenth held out; mean and standard
 deviation over seeds of held-out log-likelihood per token by document completion (higher is
 better). `alone` without an epsilon and `all data` are GibbsLDA, without privacy, with as many
-sweeps as all rounds.
+sweeps as all rounds. `literal` has the party as published beside the sound one: what is learned and
+sent, and of which words the master finds the exact frequency in a party's documents.
 """
 
 from __future__ import annotations
@@ -24,14 +25,16 @@ from sklearn.linear_model import LogisticRegression
 
 from dplda import GibbsLDA
 from dplda._base import BaseTopicModel
-from dplda.federated import IFTMMaster, IFTMParty, run_rounds
+from dplda.federated import IFTMMaster, IFTMParty, run_rounds, vocabulary_hash
 from dplda.metrics import held_out_log_likelihood
-from dplda.privacy import SeededNoiseWarning
+from dplda.privacy import PrivacyLeakWarning, SeededNoiseWarning
+from dplda.published import IFTMParty as LiteralParty
+from dplda.published import recover_counts
 
 K, SWEEPS = 20, 50
 SHARES = np.array([1, 2, 3]) / 6
 STRAYS = 0.1  # documents that go to any party
-PARTS = ["alone", "noise", "rounds", "classify"]
+PARTS = ["alone", "noise", "rounds", "literal", "classify"]
 
 
 def main() -> None:
@@ -44,6 +47,7 @@ def main() -> None:
     parser.add_argument("--figures", type=Path, help="folder for pictures (PNG)")
     options = parser.parse_args()
     warnings.simplefilter("ignore", SeededNoiseWarning)
+    warnings.simplefilter("ignore", PrivacyLeakWarning)
     if options.figures:
         options.figures.mkdir(parents=True, exist_ok=True)
     for split in load(options.corpora):
@@ -71,11 +75,13 @@ def deal(split: Split) -> np.ndarray:
     return np.where(stray, rng.choice(3, len(owner), p=SHARES), owner)
 
 
-def federation(split: Split, owner: np.ndarray, seed: int, **parameters) -> dict:
+def federation(
+    split: Split, owner: np.ndarray, seed: int, kind: type = IFTMParty, **parameters
+) -> dict:
     parameters = {"max_iter": SWEEPS, **parameters}
     return {
         f"P{p + 1}": (
-            IFTMParty(K, random_state=100 * seed + p, **parameters),
+            kind(K, random_state=100 * seed + p, **parameters),
             split.train[np.flatnonzero(owner == p)],
         )
         for p in range(3)
@@ -191,6 +197,44 @@ def rounds(split: Split, owner: np.ndarray, options) -> None:
     if options.figures:
         by_bytes = {name: [(b / 1e6, v) for _, v, b in points] for name, points in curves.items()}
         lines(by_bytes, "megabytes sent", split, options.figures, "rounds", log=True)
+
+
+def literal(split: Split, owner: np.ndarray, options) -> None:
+    """The party as published beside the sound one, at the paper's threshold and at a better one."""
+    print("\n| epsilon | party | log-likelihood per token | megabytes | words recovered |")
+    print("| --- | --- | --- | --- | --- |")
+    for epsilon in options.epsilons:
+        best = np.round(1024 * (1 - 1.07 / epsilon)) / 1024
+        for name, kind, parameters in [
+            ("as published, tau 0.2", LiteralParty, {}),
+            (f"as published, tau {best:.3f}", LiteralParty, {"noise_threshold": best}),
+            ("sound, laplace, tau 0.2", IFTMParty, {"token_mechanism": "laplace"}),
+            ("sound, rr", IFTMParty, {}),
+        ]:
+            values = []
+            for seed in range(options.seeds):
+                parties = federation(split, owner, seed, kind, epsilon=epsilon, **parameters)
+                master = run_rounds(IFTMMaster(split.train.shape[1]), parties, options.rounds)
+                n_bytes = sum(r.bytes_received + r.bytes_sent for r in master.history_)
+                found = [recovered(estimator, X) for estimator, X in parties.values()]
+                values.append((score(master.components_, split), n_bytes / 1e6, np.mean(found)))
+            value, sent, share = zip(*values)
+            cells = [spread(value), f"{np.mean(sent):.1f}", f"{np.mean(share):.1%}"]
+            print(f"| {epsilon:g} | {name} | {' | '.join(cells)} |", flush=True)
+
+
+def recovered(estimator, X) -> float:
+    """Share of a party's words whose exact frequency follows from its message.
+
+    A sound party sends the mean of its last sweeps' counts: their sum has whole numbers. What it
+    counts are imputed words; their frequency is a guess of the true one.
+    """
+    n_averaged = 1 if isinstance(estimator, LiteralParty) else SWEEPS // 5
+    message = estimator.local_model("party", 0, vocabulary_hash(X.shape[1]))
+    beta = n_averaged * estimator.topic_word_prior
+    counts = recover_counts(message.table, topic_word_prior=beta) / n_averaged
+    frequency = X.sum(axis=0)
+    return float(np.mean((np.rint(counts.sum(axis=0)) == frequency)[frequency > 0]))
 
 
 class Topics(BaseTopicModel):

@@ -1,0 +1,360 @@
+"""Private topic modeling as published: Algorithm 1 of Park et al., with what is wrong in it."""
+
+from __future__ import annotations
+
+import math
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils.validation import check_is_fitted
+
+from dplda._base import BaseTopicModel
+from dplda._centered import nearly_equal
+from dplda._compat import Interval, StrOptions, _fit_context
+from dplda._corpus import check_counts, sample_tokens
+from dplda._messages import warn_user
+from dplda._private import SMALLEST_DELTA, make_guarantee, publish
+from dplda._progress import rounds
+from dplda._streams import Purpose, Streams
+from dplda._variational import e_step, exp_dirichlet_expectation
+from dplda.metrics import perplexity_bound
+from dplda.privacy import (
+    DiscreteGaussian,
+    Event,
+    Gaussian,
+    Guarantee,
+    NoNoise,
+    NonPrivate,
+    PrivacyLeakWarning,
+    Repeated,
+    vips_calibration,
+)
+from dplda.privacy._observation import announce
+from dplda.privacy._vips import COMPOSITIONS
+
+STATISTICS = "expected statistics"
+HOLE = (
+    "the noise is made for the mean over all documents, which one document moves by "
+    "max_doc_tokens / n_docs, but the mean over a minibatch is released, which it moves by "
+    "max_doc_tokens / batch_size"
+)
+
+
+class PrivateSVILDA(BaseTopicModel):
+    """Private topic modeling as its paper prints it. **Its epsilon is not the stated one.**
+
+    Algorithm 1 of [1]_: online variational Bayes in which the mean of a minibatch's expected
+    sufficient statistics gets Gaussian noise. For reproduction and as a target of audits;
+    :class:`dplda.PrivateSVILDA` is the sound form.
+
+    Parameters
+    ----------
+    n_components : int, default=10
+        Number of topics (K).
+    epsilon : float
+        Total to spend as [1]_ counts, above 0 (epsilon_tot); must be given. ``inf`` adds no noise.
+    delta : float, default=1e-4
+        Probability, in (0, 1), with which the bound epsilon may fail (delta_tot); the default is
+        that of [1]_.
+    batch_size : int, default=10
+        Documents in a minibatch, at most as many as there are (S).
+    max_iter : int, default=100
+        Rounds, each with one minibatch (J).
+    max_doc_tokens : int, default=200
+        Documents with more tokens are cut to this many, drawn at random once (N). A public
+        constant: never read it from the data.
+    composition : {"zcdp", "advanced", "linear"}, default="zcdp"
+        How rounds are composed: equation (5) of [1]_, or one of the two it is compared with.
+    learning_decay : float, default=0.7
+        Exponent of the learning rate, in (0.5, 1] (kappa).
+    learning_offset : float, default=10.0
+        Slows the first rounds down, at least 1 (tau_0). The rate of round t is
+        ``(learning_offset + t) ** -learning_decay``.
+    doc_topic_prior : float, default=0.1
+        Dirichlet parameter of a document's topics (alpha).
+    topic_word_prior : float, default=0.01
+        Dirichlet parameter of a topic's words (eta).
+    n_jobs : int or None, default=None
+        Threads. Never changes a result.
+    random_state : int, RandomState instance or None, default=None
+        None: from the operating system's entropy.
+    verbose : int, default=0
+        Progress: a bar where tqdm is installed, else lines.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features_in_)
+        Parameters of the topics' Dirichlet distributions (lambda).
+    epsilon_, delta_ : float
+        What can be proved, for a document that is replaced by another: `max_iter` Gaussian
+        mechanisms of noise multiplier ``noise_multiplier_ * batch_size / n_docs / sqrt(2)``. As a
+        rule many thousands.
+    published_epsilon_ : float
+        The claim of [1]_: `epsilon`.
+    noise_multiplier_ : float
+        Noise of a round in units of ``max_doc_tokens / n_docs`` (sigma over Delta s in [1]_), by
+        :func:`dplda.privacy.vips_calibration`.
+    privacy_ : Guarantee
+        The guarantee, such as it is: unit, relation, mechanism, assumptions; `print` it.
+    n_iter_ : int
+        Rounds run.
+    n_features_in_ : int
+        Size of the vocabulary.
+
+    Warns
+    -----
+    PrivacyLeakWarning
+        In `fit`, if the epsilon that can be proved is above the stated one: whenever minibatches
+        are smaller than the corpus.
+
+    Notes
+    -----
+    **Privacy.** Unit: document (a row of `X`). Relation: one document is replaced by another;
+    their number is public. Sensitivity: ``sqrt(2) * max_doc_tokens / batch_size``, in L2. Event:
+    ``Gaussian(noise_multiplier_ * batch_size / n_docs / sqrt(2))`` in each round. What is false
+    in [1]_:
+
+    1. Equation (4) is the sensitivity of a mean over all D documents. Algorithm 1 releases one
+       over S of them: its noise is too small by D / S. A document is seen in each round in
+       which it is drawn, so that delta is about ``1 - (1 - S / D) ** J`` at any moderate epsilon.
+    2. The third line of (4) drops one of two documents: to replace one moves the mean by up to
+       ``sqrt(2)`` times more.
+    3. Equations (5) and (6) are no proof. `vips_calibration` says why, and what is free in them.
+
+    How [1]_ is read here. A minibatch is a uniformly random set of S documents, drawn afresh in
+    each round: no amplification is proved for it, as so large an epsilon has none to gain.
+    delta' is ``delta / max_iter``. Negative noisy statistics become 0, as below equation (3).
+    The first topics, of which [1]_ says nothing, are nearly equal, as in the online variational
+    Bayes of [2]_. The account is that of sums and noise in real numbers.
+
+    The noisy statistics of each round, shape (n_words, n_components), are announced before
+    negative ones become 0: the adversary of the account sees them.
+
+    See Also
+    --------
+    dplda.PrivateSVILDA : The sound form.
+
+    References
+    ----------
+    .. [1] M. Park, J. Foulds, K. Chaudhuri, M. Welling, "Private Topic Modeling", NIPS workshop on
+       private multi-party machine learning, 2016, Algorithm 1.
+    .. [2] M. Hoffman, D. Blei, F. Bach, "Online learning for latent Dirichlet allocation", NIPS,
+       2010.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from dplda.published import PrivateSVILDA
+    >>> from dplda.datasets import make_topic_corpus
+    >>> X = make_topic_corpus(n_docs=500, n_words=30, n_components=3, random_state=0).data
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")  # it says that epsilon is not 1
+    ...     model = PrivateSVILDA(n_components=3, epsilon=1.0, batch_size=10).fit(X)
+    >>> model.published_epsilon_, model.epsilon_ > 10000
+    (1.0, True)
+    """
+
+    _parameter_constraints = {
+        **BaseTopicModel._parameter_constraints,
+        "epsilon": [Interval(Real, 0, None, closed="right")],
+        "delta": [Interval(Real, SMALLEST_DELTA, 1, closed="left")],
+        "batch_size": [Interval(Integral, 1, None, closed="left")],
+        "max_doc_tokens": [Interval(Integral, 1, None, closed="left")],
+        "composition": [StrOptions(set(COMPOSITIONS))],
+        "learning_decay": [Interval(Real, 0.5, 1, closed="right")],
+        "learning_offset": [Interval(Real, 1, None, closed="left")],
+    }
+
+    def __init__(
+        self,
+        n_components=10,
+        *,
+        epsilon=None,
+        delta=1e-4,
+        batch_size=10,
+        max_iter=100,
+        max_doc_tokens=200,
+        composition="zcdp",
+        learning_decay=0.7,
+        learning_offset=10.0,
+        doc_topic_prior=0.1,
+        topic_word_prior=0.01,
+        n_jobs=None,
+        random_state=None,
+        verbose=0,
+    ):
+        self.n_components = n_components
+        self.epsilon = epsilon
+        self.delta = delta
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.max_doc_tokens = max_doc_tokens
+        self.composition = composition
+        self.learning_decay = learning_decay
+        self.learning_offset = learning_offset
+        self.doc_topic_prior = doc_topic_prior
+        self.topic_word_prior = topic_word_prior
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None) -> PrivateSVILDA:
+        """Train on documents: `max_iter` minibatches.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_docs, n_words)
+            Word counts.
+        y : Ignored
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        ValueError
+            If there are fewer documents than `batch_size`.
+        """
+        X = check_counts(self, X, reset=True).astype(float)
+        n_docs, n_words = X.shape
+        if self.batch_size > n_docs:
+            raise ValueError(
+                f"batch_size is {self.batch_size}, but X has {n_docs} documents; lower it"
+            )
+        streams = Streams.from_random_state(self.random_state)
+        multiplier, mechanism = self._noise(n_docs)
+        guarantee = self._guarantee(multiplier, n_docs, streams.seeded)
+        if guarantee.epsilon > self.epsilon:
+            warn_user(
+                f"dplda.published.PrivateSVILDA does not have the stated epsilon {self.epsilon:g}: "
+                f"{HOLE}; what can be proved is epsilon = {guarantee.epsilon:.3g}; use "
+                "dplda.PrivateSVILDA",
+                PrivacyLeakWarning,
+            )
+        X = shorten(X, int(self.max_doc_tokens), streams)
+        grid = _steps(mechanism) * n_docs / int(self.max_doc_tokens)
+        table = first_table((n_words, int(self.n_components)), streams)
+        for t in rounds(self, 1, self.max_iter):
+            batch = X[uniform_sample(n_docs, int(self.batch_size), streams, t)]
+            statistics = self._expected_statistics(batch, table) / int(self.batch_size)
+            value = np.rint(statistics * grid).astype(np.int64)
+            noisy = mechanism(value, streams.reader(Purpose.NOISE, t)) / grid
+            announce(STATISTICS, t, noisy)
+            rate = (self.learning_offset + t) ** -self.learning_decay
+            step = float(self.topic_word_prior) + n_docs * np.maximum(noisy, 0)
+            table = (1 - rate) * table + rate * step
+        publish(
+            self,
+            guarantee,
+            components_=table.T,
+            n_iter_=int(self.max_iter),
+            published_epsilon_=float(self.epsilon),
+            noise_multiplier_=multiplier,
+        )
+        return self
+
+    def perplexity_bound(self, X: Any) -> float:
+        """Variational upper bound on the perplexity of documents, the metric of the paper.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_docs, n_words)
+            Word counts of documents that the model was not trained on.
+
+        Returns
+        -------
+        bound : float
+            Lower is better; not comparable with `perplexity`.
+        """
+        check_is_fitted(self)
+        X = check_counts(self, X, reset=False)
+        return perplexity_bound(
+            self.components_, X, doc_topic_prior=self.doc_topic_prior, n_jobs=self.n_jobs
+        )
+
+    def _expected_statistics(self, X: sp.csr_array, table: np.ndarray) -> np.ndarray:
+        """Sum over documents and tokens of phi_dn^k w_dn^v, shape (n_words, n_components)."""
+        factor = exp_dirichlet_expectation(table, float)
+        _, theta = e_step(
+            X,
+            factor,
+            n_components=table.shape[1],
+            doc_topic_prior=self.doc_topic_prior,
+            n_jobs=self.n_jobs,
+        )
+        rows = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+        sizes = np.einsum("ik,ik->i", theta[rows], factor[X.indices])
+        share = X.data / np.maximum(sizes, np.finfo(float).tiny)  # a tiny prior underflows
+        share = sp.csr_array((share, X.indices, X.indptr), X.shape)
+        return (factor * (share.T @ theta))[:, : table.shape[1]]
+
+    def _noise(self, n_docs: int) -> tuple[float, Any]:
+        """Noise multiplier of a round by equations (3), (5) and (6), and its mechanism."""
+        if self.epsilon == math.inf:
+            return 0.0, NoNoise()
+        multiplier = vips_calibration(
+            float(self.epsilon),
+            float(self.delta),
+            subsampling_ratio=self.batch_size / n_docs,
+            max_iter=int(self.max_iter),
+            composition=self.composition,
+        ).noise_multiplier
+        return multiplier, DiscreteGaussian.for_noise_multiplier(multiplier)
+
+    def _guarantee(self, multiplier: float, n_docs: int, seeded: bool) -> Guarantee:
+        sensitivity = math.sqrt(2) * self.max_doc_tokens / self.batch_size
+        scale = multiplier * self.max_doc_tokens / n_docs
+        event: Event = NonPrivate()
+        mechanism = "exact mean of a minibatch's expected statistics, each round"
+        if scale > 0:
+            event = Gaussian(scale / sensitivity)
+            mechanism = (
+                "Gaussian noise on the mean of a minibatch's expected statistics, each round; the "
+                f"published epsilon, {self.epsilon:g}, is that of a mean over all documents"
+            )
+        return make_guarantee(
+            self,
+            [Repeated(event, int(self.max_iter))],
+            earlier=None,
+            unit="document",
+            relation="one document is replaced by another; how many there are is public",
+            mechanism=mechanism,
+            sensitivity=sensitivity,
+            noise_scale=scale,
+            noise_multiplier=scale / sensitivity,
+            seeded=seeded,
+            assumptions=("sums and noise are those of real numbers",),
+        )
+
+
+def _steps(mechanism: Any) -> float:
+    """Integers in the sensitivity that the noise is made for; plenty if there is none."""
+    return float(getattr(mechanism, "radius", 2**30))
+
+
+def shorten(X: sp.csr_array, max_doc_tokens: int, streams: Streams) -> sp.csr_array:
+    """Cut longer documents to `max_doc_tokens` random tokens."""
+    cut = X.copy()
+    for row in np.flatnonzero(X.sum(axis=1) > max_doc_tokens).tolist():
+        # a stream for each document, so that no document's tokens depend on another's length
+        reader = streams.reader(Purpose.ORDER, 0, row)
+        cells = slice(cut.indptr[row], cut.indptr[row + 1])
+        cut.data[cells] = sample_tokens(cut.data[cells], max_doc_tokens, reader)
+    cut.eliminate_zeros()
+    return cut
+
+
+def first_table(shape: tuple[int, int], streams: Streams) -> np.ndarray:
+    """Dirichlet parameters around 1, of standard deviation 0.1."""
+    words = streams.words(Purpose.INITIAL_TABLE, 0, 0, shape[0] * shape[1])
+    return nearly_equal(((words >> np.uint64(11)).astype(float) + 0.5) * 2.0**-53).reshape(shape)
+
+
+def uniform_sample(n_docs: int, size: int, streams: Streams, round: int) -> np.ndarray:
+    """Increasing indices of `size` documents, every set of so many equally likely."""
+    keys = streams.words(Purpose.MEMBERSHIP, round, 0, n_docs)
+    return np.sort(np.argpartition(keys, size - 1)[:size])

@@ -1,0 +1,322 @@
+"""HDP-LDA as published: it is the paper's Algorithm 1, and its claim is false of it."""
+
+import itertools
+import math
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import dplda
+from dplda._corpus import Corpus
+from dplda.datasets import make_topic_corpus
+from dplda.kernels import _published_hdp
+from dplda.privacy import PrivacyLeakWarning
+from dplda.privacy._observation import observe_releases
+from dplda.published import HDPLDA
+
+K = 3
+pytestmark = pytest.mark.filterwarnings("ignore::dplda.privacy.PrivacyLeakWarning")
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    return make_topic_corpus(60, 40, K, doc_length=30, random_state=0).data
+
+
+def observed(model, X):
+    """The model fitted to X, and what the paper's adversary sees: counts and topics by sweep."""
+    with observe_releases() as seen:
+        model.fit(X)
+    assert {release.label for release in seen} == {"word-topic counts", "topics"}
+    counts = {r.round: r.value for r in seen if r.label == "word-topic counts"}
+    topics = {r.round: r.value for r in seen if r.label == "topics"}
+    assert list(counts) == list(range(1, model.n_iter_ + 1))
+    assert list(topics) == list(range(model.n_iter_ + 1))
+    return model, counts, topics
+
+
+def true_counts(X, topics, n_components):
+    """Word-topic counts, by the definition."""
+    word = Corpus.from_counts(X).word
+    counts = np.zeros((X.shape[1], n_components))
+    np.add.at(counts, (word, topics), 1)
+    return counts
+
+
+def weights(row, totals, doc_counts, *, n_words, clip, alpha, beta):
+    """The kernel's own weights of a draw, not normalized."""
+    out = np.empty(len(row))
+    _published_hdp.draw_weights(
+        np.asarray(row, float), np.asarray(totals, float), np.asarray(doc_counts, np.int64),
+        n_words, clip, alpha, beta, out,
+    )  # fmt: skip
+    return out
+
+
+# the law of a draw
+
+
+def test_weights_are_those_of_line_13():
+    row, totals, doc_counts = [7.5, 0.25, -3.0], [40.0, 20.0, -8.0], [2, 0, 5]
+    got = weights(row, totals, doc_counts, n_words=10, clip=4.0, alpha=0.3, beta=0.5)
+    expected = [4.5 / 45 * 2.3, 0.75 / 25 * 0.3, 0.5 / 5 * 5.3]
+    np.testing.assert_allclose(got, expected, rtol=1e-14)
+
+
+def test_sweep_draws_with_the_weights_of_live_counts():
+    """Each draw of the kernel, against inversion of the weights on counts that move along."""
+    rng = np.random.default_rng(0)
+    word = rng.integers(0, 6, 200).astype(np.int32)
+    doc_ptr = np.array([0, 50, 50, 120, 200])
+    counts, topics = rng.laplace(2, 5, (6, 4)), rng.integers(0, 4, 200).astype(np.int32)
+    bits = rng.integers(0, 2**64, 200, dtype=np.uint64)
+    live, expected = counts.copy(), topics.copy()
+    for first, last in itertools.pairwise(doc_ptr.tolist()):
+        doc_counts = np.bincount(expected[first:last], minlength=4)
+        for i in range(first, last):
+            weight = weights(
+                live[word[i]], live.sum(0), doc_counts, n_words=6, clip=3.0, alpha=0.2, beta=0.1
+            )
+            uniform = float(bits[i]) / 2**64
+            new = int(np.searchsorted(np.cumsum(weight) / weight.sum(), uniform))
+            for table, sign, k in [(live, -1, expected[i]), (live, 1, new)]:
+                table[word[i], k] += sign
+                doc_counts[k] += sign
+            expected[i] = new
+    _published_hdp.live_sweep(
+        word, doc_ptr, topics, counts, counts.sum(0), 3.0, 0.2, 0.1, bits,
+        np.empty(4, np.int64), np.empty(4),
+    )  # fmt: skip
+    np.testing.assert_array_equal(topics, expected)
+    np.testing.assert_allclose(counts, live, atol=1e-12)
+
+
+# the holes
+
+
+def path_loss(m, *, frozen):
+    """Log-likelihood ratio of one path of topics, under word 0 and under word 1 of one token.
+
+    The token comes first and moves from topic 1 to topic 0; m tokens of word 1 follow and stay in
+    topic 1. Noisy counts start at (1, 0) and (0, 1); a third word evens the sizes of the topics
+    out, and a large alpha the documents.
+    """
+    start = np.array([[1.0, 0.0], [0.0, 1.0], [1e15, 1e15]])
+    law = {"n_words": 3, "clip": 1.0, "alpha": 1e12, "beta": 0.01}
+    path = [(1, 0)] + m * [(1, 1)]
+    log_likelihood = []
+    for replaced in (0, 1):
+        live, total = start.copy(), 0.0
+        for word, (old, new) in zip([replaced] + m * [1], path):
+            doc_counts = np.eye(2, dtype=np.int64)[old]
+            weight = weights((start if frozen else live)[word], live.sum(0), doc_counts, **law)
+            total += math.log(weight[new] / weight.sum())
+            live[word, old] -= 1
+            live[word, new] += 1
+        log_likelihood.append(total)
+        if not frozen:
+            swept = sweep_along([replaced] + m * [1], path, start, law)
+            np.testing.assert_array_equal(swept, live)
+    return log_likelihood[0] - log_likelihood[1]
+
+
+def sweep_along(words, path, start, law):
+    """Counts after the kernel was led along a path: topic 0 by the least bits, 1 by the largest."""
+    counts, topics = start.copy(), np.array([old for old, _ in path], np.int32)
+    bits = np.array([[0, 2**64 - 1][new] for _, new in path], np.uint64)
+    _published_hdp.live_sweep(
+        np.array(words, np.int32), np.arange(len(words) + 1), topics, counts, counts.sum(0),
+        law["clip"], law["alpha"], law["beta"], bits, np.empty(2, np.int64), np.empty(2),
+    )  # fmt: skip
+    assert topics.tolist() == [new for _, new in path]
+    return counts
+
+
+@pytest.mark.parametrize("m", [0, 1, 2, 5, 20])
+def test_live_counts_lose_more_with_every_related_word(m):
+    """Equation (30) says that related words cost nothing: the claim is 2 log 101 for all m."""
+    assert path_loss(m, frozen=False) == pytest.approx((1 + m) * math.log(101), rel=1e-9)
+    assert path_loss(m, frozen=True) == pytest.approx(math.log(101), rel=1e-9)
+    model = HDPLDA(2, noise_epsilon=math.inf, count_clip=1.0, max_iter=1).fit([[1, 1]])
+    assert model.sampling_epsilon_ == pytest.approx(2 * math.log(101), rel=1e-12)
+    assert (path_loss(m, frozen=False) > model.sampling_epsilon_ * (1 + 1e-9)) == (m >= 2)
+
+
+def test_final_counts_give_the_last_moves_away(corpus):
+    model = HDPLDA(K, noise_epsilon=0.7, count_clip=5.0, max_iter=4, random_state=0)
+    model, counts, topics = observed(model, corpus)
+    moves = true_counts(corpus, topics[4], K) - true_counts(corpus, topics[3], K)
+    final = model.components_.T - model.topic_word_prior
+    positive = final > 1e-9  # the model holds no negative counts
+    assert positive.mean() > 0.5
+    recovered = final - counts[4]
+    np.testing.assert_allclose(recovered[positive], moves[positive], atol=1e-9)
+    assert np.abs(moves[positive]).max() >= 2
+    np.testing.assert_allclose(final, np.maximum(counts[4] + moves, 0), atol=1e-9)
+
+
+@pytest.mark.parametrize("present", [False, True])
+def test_a_single_word_shows_in_the_last_moves(present):
+    """In both worlds 400 runs; the event "row 0 moved" has probability 0 in one of them."""
+    X = np.zeros((2, 4), int)
+    X[:, 1:] = 5
+    X[0, 0 if present else 1] += 1
+    moved = []
+    for seed in range(400):
+        model = HDPLDA(2, noise_epsilon=1.0, count_clip=1.0, max_iter=2, random_state=seed)
+        model, counts, _ = observed(model, X)
+        final = model.components_.T[0] - model.topic_word_prior
+        moved.append(bool((np.abs(final - np.maximum(counts[2][0], 0)) > 1e-9).any()))
+    assert any(moved) == present
+    if present:
+        assert 0.1 < np.mean(moved) < 0.9
+
+
+def test_noise_is_added_in_place():
+    """The variance of the announced counts grows with the sweep: t times 2 (2 / epsilon)**2."""
+    X = np.random.RandomState(0).poisson(5.0, (20, 8000))
+    model = HDPLDA(1, noise_epsilon=0.5, count_clip=1.0, max_iter=8, random_state=0)
+    _, counts, _ = observed(model, X)
+    noise = np.array([counts[t][:, 0] - X.sum(axis=0) for t in range(1, 9)])
+    np.testing.assert_allclose(noise.var(axis=1) / np.arange(1, 9), 2 * 4.0**2, rtol=0.1)
+    fresh = np.diff(noise, axis=0, prepend=0)
+    assert np.abs(np.corrcoef(fresh) - np.eye(8)).max() < 5 / math.sqrt(8000)
+    np.testing.assert_allclose(np.abs(fresh).mean(axis=1), 4.0, rtol=0.06)
+    assert abs(fresh.mean()) < 5 * math.sqrt(32 / fresh.size)
+
+
+def test_moves_are_exact_on_top_of_the_noise(corpus):
+    """Increments of the announced counts are whole moves plus fresh noise, for every sweep."""
+    model = HDPLDA(K, noise_epsilon=math.inf, count_clip=5.0, max_iter=5, random_state=0)
+    model, counts, topics = observed(model, corpus)
+    for t in range(1, 6):
+        np.testing.assert_array_equal(counts[t], true_counts(corpus, topics[t - 1], K))
+    expected = true_counts(corpus, topics[5], K) + model.topic_word_prior
+    np.testing.assert_array_equal(model.components_.T, expected)
+
+
+# figures and warnings
+
+
+@pytest.mark.parametrize(
+    ("n_sweeps", "noise_epsilon", "ratio", "pure"),
+    [
+        (50, 0.1, 1.05, 9.879),
+        (50, 0.1, 1.25, 27.314),
+        (50, 0.5, 2.0, 94.315),
+        (50, 1.0, 2.0, 119.315),
+        (50, 10.0, math.exp(5), 1000.0),
+        (100, 0.1, 1.05, 19.758),
+        (100, 0.5, 1.25, 94.629),
+        (100, 1.0, 101.0, 1023.02),
+    ],
+)
+def test_published_epsilon(n_sweeps, noise_epsilon, ratio, pure):
+    model = HDPLDA(2, noise_epsilon=noise_epsilon, count_clip=0.3 * (ratio - 1),
+                   topic_word_prior=0.3, max_iter=n_sweeps).fit([[3, 1], [0, 2]])  # fmt: skip
+    assert model.published_epsilon_ == pytest.approx(pure, abs=6e-3 if pure > 1000 else 6e-4)
+    assert model.sampling_epsilon_ == pytest.approx(2 * math.log(ratio))
+    assert model.epsilon_ == model.privacy_.epsilon == model.get_epsilon(1e-5) == math.inf
+    assert model.delta_ == 0
+    assert "no privacy guarantee" in str(model.privacy_)
+    assert "live counts" in str(model.privacy_)
+    assert model.partial_fit([[1, 2]]).published_epsilon_ == pytest.approx(2 * pure, rel=1e-3)
+    assert model.n_iter_ == 2 * n_sweeps
+
+
+@pytest.mark.parametrize("call", ["fit", "partial_fit"])
+def test_it_warns_that_it_is_not_private(call, corpus):
+    message = "live counts.*in place.*last sweep.*dplda.HDPLDA"
+    with pytest.warns(PrivacyLeakWarning, match=message) as record:
+        getattr(HDPLDA(K, noise_epsilon=1.0, count_clip=1.0, max_iter=1), call)(corpus)
+    assert len(record) == 1
+    assert record[0].filename == __file__
+
+
+def test_no_warning_without_noise(corpus):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = HDPLDA(K, noise_epsilon=math.inf, count_clip=1.0, max_iter=1).fit(corpus)
+    assert model.published_epsilon_ == math.inf
+
+
+# what every estimator promises
+
+
+def test_same_seed_same_model_whatever_the_number_of_jobs(corpus):
+    one, two = (
+        HDPLDA(K, noise_epsilon=1.0, count_clip=2.0, max_iter=5, random_state=3, n_jobs=n)
+        for n in (1, 2)
+    )
+    np.testing.assert_array_equal(one.fit(corpus).components_, two.fit(corpus).components_)
+    np.testing.assert_array_equal(one.transform(corpus), two.transform(corpus))
+    other = HDPLDA(K, noise_epsilon=1.0, count_clip=2.0, max_iter=5, random_state=4).fit(corpus)
+    assert not np.array_equal(one.components_, other.components_)
+
+
+def test_input_is_not_changed_and_observation_changes_nothing(corpus):
+    before = corpus.copy()
+    model = HDPLDA(K, noise_epsilon=1.0, count_clip=2.0, max_iter=3, random_state=0)
+    seen, _, _ = observed(model, corpus)
+    components = seen.components_
+    np.testing.assert_array_equal(model.fit(corpus).components_, components)
+    assert (before != corpus).nnz == 0
+
+
+def test_transform_and_pickle(corpus):
+    model = HDPLDA(K, noise_epsilon=2.0, count_clip=10.0, max_iter=5, random_state=0)
+    theta = model.fit_transform(corpus)
+    assert theta.shape == (60, K)
+    np.testing.assert_allclose(theta.sum(axis=1), 1)
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.transform(corpus), theta)
+    assert all(60 not in np.shape(value) for value in vars(again).values())
+    assert len(model.get_feature_names_out()) == K
+
+
+@pytest.mark.parametrize("noise_epsilon", [0.006, 10000.0])
+def test_extreme_noise_gives_a_model(noise_epsilon, corpus):
+    model = HDPLDA(K, noise_epsilon=noise_epsilon, count_clip=1.0, max_iter=3).fit(corpus)
+    assert (model.components_ > 0).all()
+    assert np.isfinite(model.perplexity(corpus))
+
+
+def test_it_learns_topics():
+    X = make_topic_corpus(400, 100, 5, doc_length=40, random_state=0).data
+    train, test = X[:350], X[350:]
+    fitted = {
+        e: HDPLDA(
+            5, noise_epsilon=e, count_clip=100.0, doc_topic_prior=0.1, max_iter=60, random_state=0
+        ).fit(train)
+        for e in (0.05, 0.5, math.inf)
+    }
+    perplexity = {e: model.perplexity(test) for e, model in fitted.items()}
+    plain = dplda.GibbsLDA(5, max_iter=60, random_state=0).fit(train).perplexity(test)
+    assert perplexity[math.inf] < 1.05 * plain
+    assert perplexity[0.05] > 1.05 * perplexity[0.5] > 1.05**2 * perplexity[math.inf]
+
+
+@pytest.mark.filterwarnings("ignore:.*not whole:UserWarning")
+@parametrize_with_checks([HDPLDA(noise_epsilon=3.0, count_clip=1.0, max_iter=3)])
+def test_scikit_learn_check(estimator, check):
+    check(estimator)
+
+
+def test_empty_documents(corpus):
+    model = HDPLDA(K, noise_epsilon=1.0, count_clip=1.0, max_iter=2).fit(0 * corpus)
+    assert np.isfinite(model.components_).all()
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [{"noise_epsilon": e} for e in (None, 0.0, -1.0, math.nan, 1e-6, 1e6)]
+    + [{"count_clip": c} for c in (None, 0.0, -1.0)],
+)
+def test_bad_parameters(parameters, corpus):
+    name = list(parameters)[-1]
+    model = HDPLDA(K, **{"noise_epsilon": 1.0, "count_clip": 1.0, **parameters})
+    with pytest.raises(ValueError, match=f"'{name}' parameter of HDPLDA"):
+        model.fit(corpus)

@@ -1,0 +1,384 @@
+"""iFTM's party to the letter: what it sends is the exact counts, and the sound party's is not."""
+
+import itertools
+import math
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+
+import dplda.federated._party as sound_module
+import dplda.published._iftm as module
+from dplda._corpus import Corpus
+from dplda.datasets import make_topic_corpus, read_uci_bow
+from dplda.federated import IFTMMaster, run_rounds, vocabulary_hash
+from dplda.federated import IFTMParty as SoundParty
+from dplda.federated._sampler import Topics
+from dplda.kernels import _published_iftm
+from dplda.metrics import unigram_perplexity
+from dplda.privacy import PrivacyLeakWarning
+from dplda.privacy._observation import observe_releases
+from dplda.published import IFTMParty, recover_counts
+
+K, V, BETA = 3, 40, 0.01
+leaks = pytest.mark.filterwarnings("ignore::dplda.privacy.PrivacyLeakWarning")
+seeded = pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
+LITERAL = IFTMParty(K, epsilon=5.0, max_iter=4, random_state=0)
+SOUND = SoundParty(K, epsilon=5.0, token_mechanism="laplace", max_iter=4, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def counts():
+    return make_topic_corpus(80, V, K, doc_length=30, random_state=0).data.toarray()
+
+
+@pytest.fixture(scope="module")
+def kos(shared_data):
+    return read_uci_bow(shared_data / "docword.kos.txt.gz").data[:400].toarray()
+
+
+def sent(party):
+    return party.local_model("north", 0, vocabulary_hash(party.n_features_in_)).table
+
+
+def draw_counts(rng, shape=(5, 300)):
+    """Counts of few and of many tokens, each row with zeros and a one."""
+    table = rng.poisson(rng.choice([0.1, 2.0, 4000.0], shape))
+    table[:, 0], table[:, 1] = 1, 0
+    return table
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("beta", [0.0, 0.01, 0.5])
+def test_normalized_rows_give_their_counts_back(dtype, beta):
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        table = draw_counts(rng)
+        model = (table + beta) / (table + beta).sum(axis=1, keepdims=True)
+        assert_array_equal(recover_counts(model.astype(dtype), topic_word_prior=beta), table)
+        # the least entry alone, as a master would do it by hand
+        least = np.where(model > 0, model, 1).min(axis=1, keepdims=True)
+        weights = model.astype(dtype) * ((beta or 1) / least)
+        assert_array_equal(np.rint(weights - beta), table)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_rows_without_a_one_come_back_up_to_their_divisor(dtype):
+    table = np.array([[6, 9, 15, 0], [4, 6, 8, 10], [7, 0, 11, 500]])
+    model = (table / table.sum(axis=1, keepdims=True)).astype(dtype)
+    divisor = np.gcd.reduce(table, axis=1)[:, None]
+    assert_array_equal(recover_counts(model), table // divisor)
+    smooth = table + 0.1  # beta tells the scale; a row without a zero too
+    smooth = (smooth / smooth.sum(axis=1, keepdims=True)).astype(dtype)
+    assert_array_equal(recover_counts(smooth, topic_word_prior=0.1), table)
+
+
+def test_other_weights_are_not_taken_for_counts():
+    model = np.random.default_rng(0).dirichlet(np.ones(100), 5)
+    assert_array_equal(recover_counts(model), -np.ones((5, 100)))
+    for bad in ([[0.5, -0.1]], [[1.0, 0.0], [0.0, 0.0]]):
+        with pytest.raises(ValueError, match="no negative entry and no empty row"):
+            recover_counts(bad)
+
+
+@leaks
+@pytest.mark.parametrize("epsilon", [0.5, 8.0, math.inf])
+def test_the_sent_model_is_the_exact_counts(epsilon, counts):
+    party = clone(LITERAL).set_params(epsilon=epsilon).fit(counts)
+    recovered = recover_counts(sent(party), topic_word_prior=BETA)
+    assert_allclose(recovered + BETA, party.components_, rtol=1e-12)
+    assert_array_equal(recovered.sum(axis=0), counts.sum(axis=0))
+    again = recover_counts(sent(party.refine(sent(party))), topic_word_prior=BETA)
+    assert_array_equal(again.sum(axis=0), counts.sum(axis=0))
+
+
+@leaks
+def test_the_counts_of_a_real_corpus(kos):
+    party = IFTMParty(20, epsilon=8.0, max_iter=2, random_state=0).fit(kos)
+    recovered = recover_counts(sent(party), topic_word_prior=BETA)
+    assert_array_equal(recovered, np.rint(party.components_ - BETA))
+    assert_array_equal(recovered.sum(axis=0), kos.sum(axis=0))
+    # and without beta
+    model = recovered / recovered.sum(axis=1, keepdims=True)
+    for dtype in (np.float64, np.float32):
+        assert_array_equal(recover_counts(model.astype(dtype)), recovered)
+
+
+@leaks
+def test_a_word_that_occurs_once_is_seen(counts):
+    """An event of probability 1 with the token and 0 without it: no finite epsilon, delta = 1."""
+    without = counts.copy()
+    without[:, 7] = 0
+    once = without.copy()
+    once[3, 7] = 1
+    for seed in range(5):
+        seen = [
+            recover_counts(
+                sent(clone(LITERAL).set_params(random_state=seed).fit(X)), topic_word_prior=BETA
+            )
+            for X in (once, without)
+        ]
+        assert seen[0][:, 7].sum() == 1
+        assert not seen[1][:, 7].any()
+    assert clone(LITERAL).fit(once).epsilon_ == math.inf
+
+
+@seeded
+@pytest.mark.parametrize("mechanism", ["laplace", "rr"])
+def test_the_sound_party_has_no_counts_to_recover(mechanism, counts, monkeypatch):
+    party = clone(SOUND).set_params(token_mechanism=mechanism)
+    frequency = counts.sum(axis=0)
+    averaged = recover_counts(sent(clone(party).set_params(max_iter=10).fit(counts)))
+    assert (averaged.sum(axis=0) != frequency).mean() > 0.9
+    imputed = recover_counts(sent(party.fit(counts)), topic_word_prior=BETA)  # of one sweep
+    assert imputed.sum() == counts.sum()
+    assert (imputed.sum(axis=0) != frequency).mean() > 0.5
+    privatize = sound_module.privatize
+
+    def destroy(corpus, *args, **kwargs):
+        tokens = privatize(corpus, *args, **kwargs)
+        corpus.word[:] = np.random.default_rng(1).permutation(corpus.word)
+        return tokens
+
+    monkeypatch.setattr(sound_module, "privatize", destroy)
+    assert_array_equal(sent(clone(party).fit(counts)), sent(party))
+
+
+@leaks
+def test_the_literal_party_reads_words_after_the_noise(counts, monkeypatch):
+    noisy = module._noisy_vectors
+
+    def destroy(corpus, *args):
+        tokens = noisy(corpus, *args)
+        corpus.word[:] = np.minimum(corpus.word, 5)
+        return tokens
+
+    monkeypatch.setattr(module, "_noisy_vectors", destroy)
+    recovered = recover_counts(sent(clone(LITERAL).fit(counts)), topic_word_prior=BETA)
+    assert not recovered[:, 6:].any()
+    assert recovered.sum() == counts.sum()
+
+
+@leaks
+def test_no_guarantee_and_the_published_figure(counts):
+    party = clone(LITERAL).set_params(epsilon=8.0).fit(counts)
+    assert party.epsilon_ == party.privacy_.epsilon == party.get_epsilon(1e-5) == math.inf
+    assert party.delta_ == 0
+    assert party.published_epsilon_ == 8.0
+    assert party.refine(party.components_).published_epsilon_ == 8.0
+    assert "no privacy guarantee" in str(party.privacy_)
+    assert "raw words" in str(party.privacy_)
+    assert "scale 0.125 " in str(party.privacy_)
+    message = party.local_model("north", 2, vocabulary_hash(V))
+    assert (message.epsilon, message.unit, message.round) == (math.inf, "token", 2)
+
+
+@pytest.mark.parametrize("call", ["fit", "refine"])
+def test_it_warns_that_it_is_not_private(call, counts):
+    party = clone(LITERAL)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        party.fit(counts)
+    given = counts if call == "fit" else party.components_
+    with pytest.warns(PrivacyLeakWarning, match="raw words.*encryption.*dplda.federated") as record:
+        getattr(party, call)(given)
+    assert len(record) == 1
+    assert record[0].filename == __file__
+
+
+def test_without_noise_it_does_not_warn_and_it_learns():
+    X = make_topic_corpus(300, 100, 5, doc_length=40, random_state=0).data
+    train, test = X[:250], X[250:]
+    party = IFTMParty(5, epsilon=math.inf, max_iter=40, random_state=0).fit(train)
+    assert party.perplexity(test) < 0.9 * unigram_perplexity(train, test)
+    assert party.published_epsilon_ == math.inf
+
+
+@leaks
+def test_many_survivors_drive_all_tokens_into_one_topic():
+    """The score (8) sums log phi over noisy counts: the largest topic, which is the most even."""
+    X = make_topic_corpus(300, 400, 5, doc_length=40, random_state=0).data
+    train, test = X[:250], X[250:]
+    low, high = (
+        IFTMParty(5, epsilon=10.0, noise_threshold=tau, max_iter=40, random_state=0).fit(train)
+        for tau in (0.2, 0.9)
+    )
+    largest = [p.components_.sum(axis=1).max() / p.components_.sum() for p in (low, high)]
+    assert largest[0] > 0.95
+    assert largest[1] < 0.5
+    assert low.perplexity(test) > 0.97 * unigram_perplexity(train, test)
+    assert high.perplexity(test) < 0.9 * unigram_perplexity(train, test)
+
+
+@leaks
+def test_the_same_seed_gives_the_same_model(counts):
+    table = np.random.default_rng(0).random((5, V))
+    models = []
+    for n_jobs in (1, 2):
+        party = clone(LITERAL).set_params(n_jobs=n_jobs).fit(counts)
+        first = party.components_
+        models.append((first, party.refine(table).components_, party.transform(counts)))
+    for one, two in zip(*models):
+        assert_array_equal(one, two)
+    other = clone(LITERAL).set_params(random_state=1).fit(counts)
+    assert not np.array_equal(other.components_, models[0][0])
+
+
+@leaks
+def test_transform_refine_and_pickle(counts):
+    party = clone(LITERAL).fit(counts)
+    theta = party.transform(counts)
+    assert theta.shape == (80, K)
+    assert_allclose(theta.sum(axis=1), 1)
+    assert party.n_iter_ == 4
+    copy = pickle.loads(pickle.dumps(party))
+    table = np.random.default_rng(0).random((5, V))
+    assert_array_equal(copy.refine(table).components_, party.refine(table).components_)
+    assert party.components_.shape == (5, V)
+    assert party.n_iter_ == 8
+    for bad in (table[:, 1:], -table, np.zeros((2, V))):
+        with pytest.raises(ValueError, match="table must have 40 columns"):
+            party.refine(bad)
+
+
+@leaks
+def test_what_is_sent_is_announced(counts):
+    with observe_releases() as seen:
+        party = clone(LITERAL).fit(counts)
+    (release,) = seen
+    assert (release.label, release.round, release.mechanism) == (module.COUNTS, 4, None)
+    assert_array_equal(release.value, party.components_)
+
+
+@leaks
+@seeded
+def test_it_takes_part_in_rounds_beside_the_sound_party(counts):
+    parties = {"literal": (clone(LITERAL), counts[:40]), "sound": (clone(SOUND), counts[40:])}
+    master = run_rounds(IFTMMaster(V), parties, 2)
+    assert [record.parties for record in master.history_] == [("literal", "sound")] * 2
+    literal = parties["literal"][0]
+    assert literal.n_iter_ == 8
+    recovered = recover_counts(sent(literal), topic_word_prior=BETA)
+    assert_array_equal(recovered.sum(axis=0), counts[:40].sum(axis=0))
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [{"epsilon": e} for e in (None, 0.0, -1.0, math.nan, "1")]
+    + [{"epsilon": 1.0, "noise_threshold": t} for t in (0.0, 1.0)]
+    + [{"epsilon": 1.0, "max_iter": 0}],
+)
+def test_bad_parameters(parameters, counts):
+    name = list(parameters)[-1]
+    with pytest.raises(ValueError, match=f"'{name}' parameter of IFTMParty"):
+        IFTMParty(K, **parameters).fit(counts)
+
+
+@leaks
+@pytest.mark.parametrize(
+    ("parameters", "match"),
+    [
+        ({"epsilon": 1e4}, "epsilon must be from"),
+        ({"epsilon": 1e-3}, "epsilon must be from"),
+        ({"epsilon": 60.0, "noise_threshold": 0.9}, "lower the threshold"),
+    ],
+)
+def test_epsilon_and_threshold_are_those_of_the_noise(parameters, match, counts):
+    with pytest.raises(ValueError, match=match):
+        IFTMParty(K, **parameters).fit(counts)
+
+
+def test_documents_without_words():
+    X = np.zeros((4, 6))
+    X[1, 2] = 3
+    for counts in (X, 0 * X):
+        party = IFTMParty(2, epsilon=math.inf, max_iter=3, random_state=0).fit(counts)
+        assert_allclose(party.components_.sum(axis=0), counts.sum(axis=0) + 2 * BETA)
+
+
+def test_a_draw_of_phi_has_the_law_of_dirichlet(monkeypatch):
+    """Equation (7): means and variances; tiny parameters do not underflow."""
+    prior, seen = np.array([[0.3, 2.0, 7.7], [0.01, 0.01, 0.01]]), []
+    for round in range(4000):
+        seen.append(module._draw_log_phi(prior, module.Streams.from_random_state(round), round))
+    log_phi = np.array(seen, dtype=float)
+    assert np.isfinite(log_phi).all()
+    phi = np.exp(log_phi)
+    assert_allclose(phi.sum(axis=2), 1, atol=1e-5)
+    share, total = prior / prior.sum(axis=1, keepdims=True), prior.sum(axis=1, keepdims=True)
+    variance = share * (1 - share) / (total + 1)
+    assert (np.abs(phi.mean(axis=0) - share) < 5 * np.sqrt(variance / 4000)).all()
+    assert_allclose(phi.var(axis=0), variance, rtol=0.15)
+
+
+def test_proposals_have_the_laws_of_17_and_20():
+    """Over a grid of random words, proposals are as frequent as they are probable."""
+    corpus = Corpus(np.array([0, 1, 1, 3, 2, 2], np.int32), np.array([0, 2, 2, 6]), 4)
+    topics = np.array([0, 2, 1, 1, 1, 2], np.int32)
+    alpha, n = 0.3, 3000
+    grid = ((np.arange(n) + 0.5) / n * 2**64).astype(np.uint64)
+    by_doc = [
+        module._propose_by_document(corpus, topics, K, alpha, np.full(6, bits)) for bits in grid
+    ]
+    for i, own in enumerate([topics[:2]] * 2 + [topics[2:]] * 4):
+        expected = (np.bincount(own, minlength=K) + alpha) / (len(own) + K * alpha)
+        found = np.bincount(np.array(by_doc)[:, i], minlength=K) / n
+        assert_allclose(found, expected, atol=4 / n)
+    weights = np.array([[5.0, 1, 0.01, 3], [0.01, 1, 4, 3], [2.0, 1, 7, 3]])
+    model = Topics.of(weights)
+    low = np.random.default_rng(0).integers(0, 2**32, 300000, dtype=np.uint64)
+    bits = (np.arange(300000, dtype=np.uint64) * np.uint64(2**32 // 300000) << np.uint64(32)) | low
+    for v in range(4):
+        found = np.bincount(module._draw_topics(model, np.full(300000, v), bits), minlength=K)
+        expected = model.phi[:, v] / model.phi[:, v].sum()
+        assert_allclose(found / 300000, expected, atol=0.005)
+
+
+def twin(doc_ptr, word, topics, by_doc, by_word, log_uniform, vectors, log_phi, omega, alpha):
+    """Both acceptances of each token, in plain Python."""
+    initial, topics = topics, topics.copy()
+    for start, end in itertools.pairwise(doc_ptr):
+        table = np.bincount(initial[start:end], minlength=len(log_phi)) + alpha  # of line 12
+        for i in range(start, end):
+            others = np.delete(topics[start:end], i - start)
+            live = np.bincount(others, minlength=len(log_phi)) + alpha
+            score = [sum(x * phi[v] for v, x in vectors[i]) for phi in log_phi.astype(float)]
+            target = np.log(live) + score
+            proposal = np.log(table), np.log(omega[:, word[i]].astype(float))
+            for new, law, coin in zip((by_doc[i], by_word[i]), proposal, log_uniform[:, i]):
+                old = topics[i]
+                if coin < target[new] - target[old] + law[old] - law[new]:
+                    topics[i] = new
+    return topics
+
+
+def test_the_kernel_accepts_what_19_and_22_say():
+    rng = np.random.default_rng(0)
+    n, n_words, alpha = 400, 12, 0.2
+    doc_ptr = np.concatenate([[0, 0], np.sort(rng.integers(0, n, 30)), [n]])
+    word = rng.integers(0, n_words, n).astype(np.int32)
+    topics, by_doc, by_word = rng.integers(0, K, (3, n)).astype(np.int32)
+    log_uniform = np.log(rng.random((2, n)))
+    survives = rng.random((n, n_words)) < 0.2
+    ptr = np.concatenate([[0], np.cumsum(survives.sum(axis=1))])
+    survivor = np.nonzero(survives)[1].astype(np.int32)
+    value = np.array([0.2, 0.7, 1.1])
+    level = rng.integers(0, 3, len(survivor)).astype(np.uint16)
+    vectors = [[*zip(survivor[a:b], value[level[a:b]])] for a, b in itertools.pairwise(ptr)]
+    log_phi = np.log(rng.dirichlet(np.ones(n_words), K)).astype(np.float32)
+    omega = rng.dirichlet(np.ones(n_words), K).astype(np.float32)
+    expected = twin(
+        doc_ptr, word, topics, by_doc, by_word, log_uniform, vectors, log_phi, omega, alpha
+    )
+    ours = topics.copy()
+    for a, b in ((0, 133), (133, 134), (134, n)):  # pieces end inside documents
+        _published_iftm.accept_topics(
+            doc_ptr, a, b, word, ours, topics, by_doc, by_word, log_uniform,
+            ptr[a : b + 1] - ptr[a], survivor[ptr[a] :], level[ptr[a] :], value, log_phi, omega,
+            alpha, *np.empty((2, K), np.int32),
+        )  # fmt: skip
+    assert_array_equal(ours, expected)
+    assert 50 < (ours != topics).sum() < 350

@@ -1,0 +1,580 @@
+"""SUB-LDA as published: it is Algorithm 1 of the paper, and what is wrong with it shows."""
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import test_estimators as common
+from scipy.optimize import minimize_scalar
+from scipy.special import gammaln
+from sklearn.base import clone
+
+import dplda.published._sublda as module
+from dplda.datasets import make_topic_corpus
+from dplda.privacy import Gaussian, PrivacyLeakWarning, Repeated, epsilon_of
+from dplda.privacy._observation import observe_releases
+from dplda.published import SubLDA, efficiency_privacy, iteration_epsilon
+from dplda.published._sublda import frequent_words
+
+K = 4
+SIGMA = math.sqrt(3.5)  # of order 14 and divergence 2
+pytestmark = pytest.mark.filterwarnings("ignore::dplda.privacy.PrivacyLeakWarning")
+both = pytest.mark.parametrize("placement", ["iteration", "token"])
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    return make_topic_corpus(137, 40, K, doc_length=50, random_state=0).data
+
+
+def observed(model, X):
+    """The model fitted to X, and the noisy counts after its iterations."""
+    with observe_releases() as seen:
+        model.fit(X)
+    labels = [("word-topic counts", t) for t in range(1, model.n_iter_ + 1)]
+    assert [(release.label, release.round) for release in seen] == labels
+    return model, np.array([release.value for release in seen])
+
+
+# Equations (3) and (6), Table 3, Lemma 4.1
+
+TABLE_3 = [  # ratio, equation (3), the sum without its last term, as printed; iterations, total
+    (0.1, 0.046457, 0.0464, 0.05, 92, 4.27),
+    (0.3, 0.771905, 0.7313, 0.73, 83, 64.07),
+    (0.5, 1.280934, 1.1882, 1.18, 70, 89.67),
+    (0.7, 1.627338, 1.4752, 1.48, 66, 107.40),
+    (0.9, 1.889464, 1.6366, 1.63, 61, 115.26),
+]
+
+
+@pytest.mark.parametrize(("ratio", "right", "table", "printed", "n_iter", "total"), TABLE_3)
+def test_table_3(ratio, right, table, printed, n_iter, total, corpus):
+    assert iteration_epsilon(ratio, 14, 2.0) == pytest.approx(right, abs=5e-7)
+    as_printed = iteration_epsilon(ratio, 14, 2.0, convention="table")
+    assert as_printed == pytest.approx(table, abs=6e-5)
+    assert as_printed == pytest.approx(printed, abs=0.009)
+    model = SubLDA(2, subsampling_ratio=ratio, max_iter=n_iter).fit(corpus[:3])
+    assert model.published_epsilon_ == pytest.approx(total, abs=0.005)
+
+
+def test_without_sampling_an_iteration_costs_its_divergence():
+    for convention in ("equation", "table"):
+        assert iteration_epsilon(1.0, 14, 2.0, convention=convention) == pytest.approx(2.0)
+        assert iteration_epsilon(0.3, 14, math.inf, convention=convention) == math.inf
+
+
+@pytest.mark.parametrize(
+    ("order", "epsilon", "ratio"), [(2, 0.1, 0.01), (5, 3.0, 0.4), (14, 2.0, 0.9), (60, 9.0, 0.2)]
+)
+def test_the_table_leaves_out_the_last_term(order, epsilon, ratio):
+    right, table = (
+        math.exp((order - 1) * iteration_epsilon(ratio, order, epsilon, convention=convention))
+        for convention in ("equation", "table")
+    )
+    assert right - table == pytest.approx(ratio**order * math.exp((order - 1) * epsilon), rel=1e-6)
+
+
+def test_i_increases_and_only_without_its_last_term_has_a_maximum():
+    grid = np.linspace(0.01, 1.0, 100)
+    for order, sigma in ((2, 1.0), (8, SIGMA), (14, SIGMA), (14, 5.0), (40, 2.0)):
+        right = [efficiency_privacy(g, order, sigma) for g in grid]
+        assert (np.diff(right) > 0).all()
+        table = [efficiency_privacy(g, order, sigma, convention="table") for g in grid[:-1]]
+        assert 0 < np.argmax(table) < len(table) - 1
+
+
+@pytest.mark.parametrize(("order", "place"), [(8, 0.8788), (14, 0.9323)])
+def test_the_place_of_the_maximum_of_figure_1(order, place):
+    found = minimize_scalar(
+        lambda g: -efficiency_privacy(g, order, SIGMA, convention="table"),
+        bounds=(0.5, 0.999),
+        method="bounded",
+        options={"xatol": 1e-8},
+    )
+    assert found.x == pytest.approx(place, abs=1e-4)
+
+
+def test_i_is_its_closed_form():
+    assert efficiency_privacy(1.0, 14, SIGMA) == pytest.approx(math.exp(26), rel=1e-9)
+    # order 2: the divergence of the mixture is 1 + ratio**2 (exp(1 / sigma**2) - 1)
+    expected = 0.3 * (1 + 0.09 * math.expm1(1 / 4))
+    assert efficiency_privacy(0.3, 2, 2.0) == pytest.approx(expected, rel=1e-12)
+    assert efficiency_privacy(0.5, 200, 0.1) == math.inf
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((0.0, 14, 2.0), "subsampling_ratio"),
+        ((1.1, 14, 2.0), "subsampling_ratio"),
+        ((0.1, 1, 2.0), "order"),
+        ((0.1, 14, 0.0), "above 0"),
+        ((0.1, 14, math.nan), "above 0"),
+    ],
+)
+def test_bad_arguments(arguments, message):
+    for function in (iteration_epsilon, efficiency_privacy):
+        with pytest.raises(ValueError, match=message):
+            function(*arguments)
+    with pytest.raises(ValueError, match="'equation' or 'table', got 'figure'"):
+        iteration_epsilon(0.1, 14, 2.0, convention="figure")
+
+
+# Algorithm 1
+
+
+def read(count):
+    return max(count, 0.0)
+
+
+def reference_sweep(
+    word, document, taken, topics, noisy, sizes, doc_counts, row_noise, clip, tau, beta, bits, _
+):
+    """Algorithm 1's loop over tokens, in the order of operations of the kernel."""
+    norm = beta * len(noisy)
+    for j, i in enumerate(taken):
+        row, doc = noisy[word[i]], doc_counts[document[i]]
+
+        def change(k, amount, row=row):
+            sizes[k] -= read(row[k])
+            row[k] += amount
+            sizes[k] += read(row[k])
+
+        for k, eta in enumerate(row_noise[j] if len(row_noise) else []):
+            change(k, eta)
+        change(topics[i], -1)
+        doc[topics[i]] -= 1
+        weights = [
+            (min(read(row[k]), clip) + beta) * (1 / (sizes[k] + norm)) * (doc[k] + tau)
+            for k in range(len(sizes))
+        ]
+        upto = list(itertools.accumulate(weights, initial=0.0))[1:]
+        threshold = (float(bits[j] >> np.uint64(12)) + 0.5) * 2.0**-52 * upto[-1]
+        topics[i] = next(k for k, total in enumerate(upto) if total >= threshold)
+        change(topics[i], 1)
+        doc[topics[i]] += 1
+
+
+@pytest.fixture
+def sweeps(monkeypatch):
+    """The arguments after each call of the kernel, which has done what the reference does."""
+    seen = []
+    sweep = module._published.subsampled_sweep
+
+    def spy(*arguments):
+        ours = [a.copy() if isinstance(a, np.ndarray) else a for a in arguments]
+        sweep(*arguments)
+        reference_sweep(*ours)
+        for index in (3, 4, 5, 6):
+            np.testing.assert_array_equal(ours[index], arguments[index])
+        seen.append([a.copy() if isinstance(a, np.ndarray) else a for a in arguments])
+
+    monkeypatch.setattr(module._published, "subsampled_sweep", spy)
+    return seen
+
+
+@both
+@pytest.mark.parametrize(
+    "parameters",
+    [{}, {"subsampling_ratio": 1.0, "count_clip": 2.5}, {"adaptive": True, "boost": 4.0}],
+    ids=repr,
+)
+def test_it_is_algorithm_1(placement, parameters, sweeps, corpus):
+    model = SubLDA(K, noise_placement=placement, max_iter=3, **parameters)
+    model, released = observed(model, corpus[:20])
+    word, document, _, topics, noisy, sizes, doc_counts, *rest = sweeps[-1]
+    np.testing.assert_array_equal(released[-1], noisy)
+    np.testing.assert_allclose(sizes, np.maximum(noisy, 0).sum(axis=0))
+    assert [round(v, 3) for v in rest[1:4]] == [parameters.get("count_clip", math.inf), 0.1, 0.01]
+    expected = np.zeros((20, K))
+    np.add.at(expected, (document, topics), 1)
+    np.testing.assert_array_equal(doc_counts, expected)
+    words = corpus[:20].toarray().sum(axis=0)
+    np.testing.assert_array_equal(np.bincount(word, minlength=40), words)
+    np.testing.assert_array_equal(model.components_.T, np.maximum(noisy, 0) + 0.01)
+
+
+def test_noise_in_parts_is_still_algorithm_1(sweeps, corpus, monkeypatch):
+    monkeypatch.setattr(module, "NOISE_CELLS", 50 * K)
+    SubLDA(K, noise_placement="token", max_iter=2).fit(corpus)
+    assert len(sweeps) > 20
+    assert max(len(arguments[2]) for arguments in sweeps) == 50
+    taken = [arguments[2] for arguments in sweeps]
+    assert all(len(set(part)) == len(part) for part in taken)
+
+
+def law_of_counts(X, tau, beta):
+    """Exact posterior of the word-topic counts of two topics, as {counts: probability}."""
+    word = [w for row in X for w, n in enumerate(row) for _ in range(n)]
+    document = [d for d, row in enumerate(X) for _ in range(sum(row))]
+    law = {}
+    for topics in itertools.product((0, 1), repeat=len(word)):
+        counts, doc_counts = np.zeros((len(X[0]), 2)), np.zeros((len(X), 2))
+        np.add.at(counts, (word, topics), 1)
+        np.add.at(doc_counts, (document, topics), 1)
+        log_p = gammaln(counts + beta).sum() - gammaln(counts.sum(0) + len(X[0]) * beta).sum()
+        key = tuple(counts.ravel().astype(int))
+        law[key] = law.get(key, 0) + math.exp(log_p + gammaln(doc_counts + tau).sum())
+    return {key: p / sum(law.values()) for key, p in law.items()}
+
+
+@both
+@pytest.mark.parametrize("ratio", [0.4, 1.0])
+def test_without_noise_it_samples_the_posterior(placement, ratio):
+    """Of all words, as a scan over a random part leaves the same law: 20000 iterations."""
+    X = [[2, 1, 0], [0, 1, 2]]
+    law = law_of_counts(X, 0.5, 0.3)
+    model = SubLDA(
+        2, subsampling_ratio=ratio, rdp_epsilon=math.inf, noise_placement=placement,
+        doc_topic_prior=0.5, topic_word_prior=0.3, max_iter=20_000, random_state=0,
+    )  # fmt: skip
+    _, released = observed(model, np.array(X))
+    found, n = np.unique(released.reshape(len(released), -1), axis=0, return_counts=True)
+    frequency = {tuple(row.astype(int)): k / len(released) for row, k in zip(found, n)}
+    assert set(frequency) <= set(law)
+    assert sum(abs(frequency.get(key, 0) - p) for key, p in law.items()) / 2 < 0.04
+
+
+def test_every_token_is_sampled_at_ratio_1_and_with_its_rate_below(sweeps, corpus):
+    SubLDA(K, subsampling_ratio=1.0, max_iter=1).fit(corpus)
+    np.testing.assert_array_equal(sweeps[0][2], np.arange(corpus.sum()))
+    sweeps.clear()
+    SubLDA(K, subsampling_ratio=0.03, max_iter=10, random_state=0).fit(corpus)
+    taken = [arguments[2] for arguments in sweeps]
+    expected = 0.03 * corpus.sum() * 10
+    assert abs(sum(map(len, taken)) - expected) < 5 * math.sqrt(expected)
+    often = np.bincount(np.concatenate(taken), minlength=int(corpus.sum()))
+    assert often.max() <= 4  # another sample in each iteration
+
+
+# The noise, and what it leaves bare
+
+WIDE = np.full((2, 4000), 2)  # with one topic, counts are known, and cells are many
+
+
+@pytest.mark.parametrize(("order", "epsilon"), [(14, 2.0), (3, 40.0), (2, 1e-4)])
+def test_noise_of_an_iteration_is_new_and_has_the_stated_variance(order, epsilon):
+    model = SubLDA(1, rdp_order=order, rdp_epsilon=epsilon, max_iter=6, random_state=0)
+    model, released = observed(model, WIDE)
+    noise = released[:, :, 0] - 4
+    sigma = math.sqrt(order / (2 * epsilon))
+    np.testing.assert_allclose(noise.std(axis=1), sigma, rtol=5 / math.sqrt(8000))
+    assert np.abs(noise.mean(axis=1)).max() < 5 * sigma / math.sqrt(4000)
+    assert np.abs(np.corrcoef(noise) - np.eye(6)).max() < 5 / math.sqrt(4000)
+    assert f"standard deviation {sigma:.4g} " in str(model.privacy_)
+
+
+def test_noise_in_the_token_loop_stays_and_adds_up():
+    """All four tokens of each word are sampled in each of five iterations."""
+    model = SubLDA(1, subsampling_ratio=1.0, noise_placement="token", max_iter=5, random_state=0)
+    _, released = observed(model, WIDE)
+    steps = np.diff(released[:, :, 0], axis=0, prepend=4)
+    np.testing.assert_allclose(steps.std(axis=1), 2 * SIGMA, rtol=5 / math.sqrt(8000))
+    assert np.abs(np.corrcoef(steps) - np.eye(5)).max() < 5 / math.sqrt(4000)
+    assert released[-1].std() == pytest.approx(math.sqrt(20) * SIGMA, rel=5 / math.sqrt(8000))
+
+
+def test_a_word_that_no_document_has_gets_no_noise_in_the_token_loop(corpus):
+    """One token more is seen for certain: delta = 1."""
+    absent = sp.csr_array(corpus.multiply(np.arange(40) != 7))
+    present = absent.tolil()
+    present[3, 7] = 1
+    parameters = {"subsampling_ratio": 0.5, "noise_placement": "token", "max_iter": 10}
+    for seed in range(20):
+        model = SubLDA(2, random_state=seed, **parameters)
+        assert (observed(model, absent)[1][:, 7] == 0).all()
+        assert (observed(model, sp.csr_array(present))[1][:, 7] != 0).any(axis=1).all()
+
+
+def test_words_that_are_not_sampled_are_counted_without_noise_in_the_token_loop(sweeps):
+    X = np.arange(1, 101).reshape(1, 100)
+    model = SubLDA(2, subsampling_ratio=0.01, noise_placement="token", max_iter=1, random_state=0)
+    model, released = observed(model, X)
+    sampled = np.isin(np.arange(100), sweeps[0][0][sweeps[0][2]])
+    assert 0 < sampled.sum() < 60
+    np.testing.assert_array_equal(released[0].sum(axis=1)[~sampled], X[0][~sampled])
+    assert (released[0] != np.rint(released[0]))[sampled].all()
+
+
+def test_words_that_are_not_sampled_are_counted_in_an_iteration(monkeypatch):
+    """No token at all takes part, and the release is as accurate as without sampling."""
+    monkeypatch.setattr(
+        module._published, "subsampled_sweep", lambda *a: pytest.fail("a token was sampled")
+    )
+    model = SubLDA(2, subsampling_ratio=1e-8, max_iter=25, random_state=0)
+    model, released = observed(model, WIDE)
+    total = released.sum(axis=2)
+    assert total.mean() == pytest.approx(4, abs=5 * SIGMA * math.sqrt(2 / total.size))
+    assert model.published_epsilon_ < 1e-9
+
+
+def test_a_rare_word_is_seen_beyond_the_published_account():
+    """Row sums are Gaussian whatever the topics: 92 iterations at ratio 0.1 tell as much as at 1.
+
+    300 fits: a document with or without the only token of a word.
+    """
+    X = np.array([[5, 5, 1, 0], [5, 5, 0, 5]])
+    without = X * np.array([1, 1, 0, 1])
+    model = SubLDA(2, subsampling_ratio=0.1, max_iter=92)
+    score = [[observed(model, data)[1][:, 2].sum() for _ in range(150)] for data in (X, without)]
+    mu = 92 / (SIGMA * math.sqrt(2 * 92))
+    difference = (np.mean(score[0]) - np.mean(score[1])) / np.std(score, axis=1).mean()
+    assert difference == pytest.approx(mu, abs=5 * math.sqrt((2 + mu**2 / 4) / 150))
+    claimed = model.published_epsilon_ + math.log(1e5) / 13
+    assert claimed == pytest.approx(5.16, abs=0.005)
+    assert epsilon_of([Repeated(Gaussian(SIGMA * math.sqrt(2)), 92)], 1e-5) > 3 * claimed
+
+
+# Rule (9)
+
+
+def brute_stop(curve, tol, patience):
+    small = [abs(b - a) <= tol for a, b in itertools.pairwise(curve)]
+    for end in range(patience + 1, len(small) + 1):
+        if all(small[end - patience - 1 : end]):
+            return end + 1
+    return len(curve)
+
+
+@pytest.mark.parametrize(("tol", "patience"), [(0.05, 0), (0.1, 1), (0.3, 2), (1e9, 2), (0.0, 0)])
+def test_it_stops_where_rule_9_says(tol, patience, corpus):
+    def run(**parameters):
+        return SubLDA(K, subsampling_ratio=0.5, random_state=1, **parameters).fit(corpus)
+
+    curve = run(tol=0.0, patience=1000).perplexities_
+    assert len(curve) == 100
+    model = run(tol=tol, patience=patience)
+    assert model.n_iter_ == len(model.perplexities_) == brute_stop(curve, tol, patience)
+    np.testing.assert_array_equal(model.perplexities_, curve[: model.n_iter_])
+    cost = iteration_epsilon(0.5, 14, 2.0)
+    assert model.published_epsilon_ == pytest.approx(model.n_iter_ * cost)
+    if tol == 1e9:
+        assert model.n_iter_ == patience + 2
+    if 0 < tol < 1e9:
+        assert patience + 2 < model.n_iter_ < 100
+
+
+def test_perplexity_is_that_of_the_current_topics(sweeps, corpus):
+    model = SubLDA(K, max_iter=2, tol=0.0).fit(corpus)
+    noisy, doc_counts = sweeps[-1][4], sweeps[-1][6]
+    phi = np.maximum(noisy, 0) + 0.01
+    theta = doc_counts + 0.1
+    p = (theta / theta.sum(axis=1, keepdims=True)) @ (phi / phi.sum(axis=0)).T
+    expected = math.exp(-(corpus.toarray() * np.log(p)).sum() / corpus.sum())
+    assert model.perplexities_[-1] == pytest.approx(expected, rel=1e-12)
+    assert SubLDA(K, max_iter=2).fit(corpus).perplexities_.shape == (0,)
+
+
+# Equations (10) to (13)
+
+
+def test_frequent_words_are_the_fewest_that_make_up_the_share():
+    counts = np.random.RandomState(0).poisson(3.0, (30, 6)) * np.array([1, 1, 1, 1, 1, 0])
+    for share in (0.1, 0.5, 0.999, 1.0):
+        frequent = frequent_words(counts, share)
+        for k in range(5):
+            chosen, left = counts[frequent[:, k], k], counts[~frequent[:, k], k]
+            assert Fraction(int(chosen.sum())) >= Fraction(share) * int(counts[:, k].sum())
+            assert chosen.sum() - chosen.min() < share * counts[:, k].sum()
+            assert left.max(initial=0) <= chosen.min()
+        assert not frequent[:, 5].any()
+    np.testing.assert_array_equal(frequent_words(np.array([[2], [2], [2]]), 0.6).T, [[1, 1, 0]])
+
+
+def test_adaptive_sampling_takes_frequent_words_of_each_topic_only(sweeps, monkeypatch):
+    X = np.random.RandomState(0).poisson(0.1, (100, 3000))
+    tables = []
+    monkeypatch.setattr(
+        module,
+        "frequent_words",
+        lambda counts, share: (
+            tables.append((counts.copy(), frequent_words(counts, share))) or tables[-1][1]
+        ),
+    )
+    SubLDA(
+        3, subsampling_ratio=0.2, adaptive=True, boost=3.0, frequent_share=0.25, max_iter=4,
+        random_state=0,
+    ).fit(X)  # fmt: skip
+    topics, n_frequent = None, 0
+    for (counts, frequent), arguments in zip(tables, sweeps):
+        word, taken = arguments[0], arguments[2]
+        if topics is not None:  # those at the start of the iteration
+            assert frequent[word[taken], topics[taken]].all()
+            expected = np.zeros_like(counts)
+            np.add.at(expected, (word, topics), 1)
+            np.testing.assert_array_equal(counts, expected)
+        share = counts[frequent].sum()
+        n_frequent += share
+        assert abs(len(taken) - 0.6 * share) < 5 * math.sqrt(0.24 * share)  # rate v gamma, (10)
+        topics = arguments[3]
+    # (11): eta = 1 / (v q) is the ratio of the expected sizes, but for words taken whole
+    assert 0.2 * X.sum() * 4 / (0.6 * n_frequent) == pytest.approx(1 / (3 * 0.25), rel=0.05)
+
+
+def test_adaptive_sampling_is_published_at_log_v_more(corpus):
+    uniform = SubLDA(K, max_iter=7).fit(corpus)
+    adaptive = SubLDA(K, max_iter=7, adaptive=True, boost=3.0).fit(corpus)
+    more = adaptive.published_epsilon_ - uniform.published_epsilon_
+    assert more == pytest.approx(7 * math.log(3.0))
+
+
+# What it promises
+
+
+@both
+@pytest.mark.parametrize("call", ["fit", "partial_fit"])
+def test_it_warns_that_it_is_not_private(placement, call, corpus):
+    message = rf"not private.*'{placement}'.*not sampled.*use dplda\.SubLDA"
+    with pytest.warns(PrivacyLeakWarning, match=message) as record:
+        getattr(SubLDA(K, noise_placement=placement, max_iter=1), call)(corpus)
+    assert len(record) == 1
+    assert record[0].filename == __file__
+
+
+@pytest.mark.filterwarnings("error::dplda.privacy.PrivacyLeakWarning")
+def test_no_warning_without_noise(corpus):
+    model = SubLDA(K, rdp_epsilon=math.inf, max_iter=2).fit(corpus)
+    assert model.published_epsilon_ == model.epsilon_ == math.inf
+    assert "exact word-topic counts" in str(model.privacy_)
+
+
+@both
+def test_no_guarantee_and_the_published_figure(placement, corpus):
+    model = SubLDA(K, noise_placement=placement, max_iter=4).fit(corpus)
+    assert model.epsilon_ == model.privacy_.epsilon == model.get_epsilon(1e-5) == math.inf
+    assert model.delta_ == 0
+    assert "no privacy guarantee" in str(model.privacy_)
+    assert "not sampled" in str(model.privacy_)
+    assert model.published_epsilon_ == pytest.approx(4 * 0.046457, abs=4e-6)
+    model.set_params(max_iter=2, subsampling_ratio=1.0).partial_fit(corpus)
+    assert model.published_epsilon_ == pytest.approx(4 * 0.046457 + 2 * 2.0, abs=4e-6)
+    assert model.n_iter_ == 6
+
+
+def test_partial_fit_goes_on_from_the_noisy_counts():
+    model = SubLDA(1, max_iter=3, random_state=0).fit(WIDE)
+    table = model._released
+    model.partial_fit(WIDE)
+    noise = (model._released - table)[:, 0] - 4
+    assert noise.std() == pytest.approx(SIGMA, rel=5 / math.sqrt(8000))
+    first = SubLDA(1, max_iter=3, random_state=0).fit(WIDE)._released[:, 0] - 4
+    assert abs(np.corrcoef(noise, first)[0, 1]) < 5 / math.sqrt(4000)  # same seed, other noise
+
+
+def test_it_learns_topics():
+    X = make_topic_corpus(400, 100, 5, doc_length=60, random_state=0).data
+    train, test = X[:350], X[350:]
+    free, noisy, coarse = (
+        SubLDA(5, subsampling_ratio=0.5, rdp_epsilon=e, random_state=0).fit(train).perplexity(test)
+        for e in (math.inf, 2.0, 2e-4)
+    )
+    assert free < noisy < 0.9 * coarse
+
+
+@pytest.mark.parametrize("epsilon", [1e-12, 1e12])
+def test_extreme_noise_gives_a_model(epsilon, corpus):
+    for placement in ("iteration", "token"):
+        model = SubLDA(K, rdp_epsilon=epsilon, noise_placement=placement, max_iter=3).fit(corpus)
+        assert (model.components_ > 0).all()
+        assert np.isfinite(model.perplexity(corpus))
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"subsampling_ratio": 0.0},
+        {"subsampling_ratio": 1.5},
+        {"rdp_order": 1},
+        {"rdp_order": 2.5},
+        {"rdp_epsilon": 0.0},
+        {"rdp_epsilon": math.nan},
+        {"noise_placement": "matrix"},
+        {"count_clip": 0.0},
+        {"boost": 0.5},
+        {"frequent_share": 0.0},
+        {"frequent_share": 1.5},
+        {"tol": -1.0},
+        {"patience": -1},
+        {"max_iter": 0},
+    ],
+    ids=repr,
+)
+def test_bad_parameters(parameters, corpus):
+    with pytest.raises(ValueError, match=f"'{next(iter(parameters))}' parameter of SubLDA"):
+        SubLDA(K, **parameters).fit(corpus)
+
+
+def test_a_boosted_rate_is_a_probability(corpus):
+    with pytest.raises(ValueError, match=r"at most 1, got 3\.0 times 0\.5"):
+        SubLDA(K, adaptive=True, boost=3.0, subsampling_ratio=0.5).fit(corpus)
+    SubLDA(K, adaptive=True, boost=2.0, subsampling_ratio=0.5, max_iter=1).fit(corpus)
+
+
+ESTIMATORS = [
+    SubLDA(K, max_iter=6),
+    SubLDA(K, subsampling_ratio=0.5, noise_placement="token", max_iter=6),
+    SubLDA(K, adaptive=True, tol=0.0, max_iter=6),
+]
+COMMON = [
+    common.test_without_a_seed_every_fit_differs,
+    common.test_rows_of_transform_do_not_depend_on_each_other,
+    common.test_nothing_of_the_fitted_model_has_the_size_of_the_data,
+    common.test_pickle_transforms_alike,
+    common.test_partial_fit_goes_on,
+    common.test_partial_fit_refuses_another_shape_of_model,
+    common.test_empty_documents_and_empty_corpora,
+    common.test_score_is_the_log_of_the_perplexity,
+    common.test_bad_counts,
+    common.test_feature_names_and_pandas_output,
+    common.test_callbacks_see_rounds_and_no_data,
+    common.test_int64_indices_are_fine,
+    common.test_input_is_left_alone,
+    common.test_a_failed_refit_does_not_change_the_width,
+]
+every = pytest.mark.parametrize("estimator", ESTIMATORS, ids=repr)
+
+
+@every
+@pytest.mark.parametrize("check", COMMON, ids=lambda check: check.__name__.removeprefix("test_"))
+def test_what_all_estimators_promise(check, estimator, corpus):
+    check(estimator, corpus)
+
+
+@every
+def test_same_seed_same_model_whatever_the_number_of_jobs(estimator, corpus, monkeypatch):
+    common.test_same_seed_same_model_whatever_the_number_of_jobs(estimator, corpus, monkeypatch)
+
+
+@every
+def test_progress(estimator, corpus, capsys, monkeypatch):
+    common.test_progress(estimator, corpus, capsys, monkeypatch)
+
+
+def test_a_run_that_stops_early_ends_its_progress(corpus, capsys):
+    pytest.importorskip("sklearn.callback", reason="this scikit-learn has no callbacks")
+    watcher = common.Watcher()
+    model = SubLDA(K, tol=1e9, patience=1, verbose=1)
+    clone(model).set_callbacks(watcher).fit(corpus)
+    assert watcher.rounds in (2, 3)  # the last one is not reported as ended
+    clone(model).fit(corpus)
+    assert "100" in capsys.readouterr().err
+
+
+def test_numbers_of_other_types_are_numbers(corpus):
+    model = SubLDA(
+        np.int8(3), subsampling_ratio=np.float32(0.5), rdp_order=np.int8(14),
+        rdp_epsilon=np.float32(2.0), count_clip=np.float32(9.0), max_iter=np.int8(3),
+        patience=np.int8(1), tol=np.float32(0.1),
+    ).fit(corpus)  # fmt: skip
+    assert np.isfinite(model.transform(corpus)).all()
+    assert model.published_epsilon_ == pytest.approx(3 * 1.280934, rel=1e-5)
+
+
+def test_observation_changes_nothing(corpus):
+    alone = SubLDA(K, max_iter=3, random_state=5).fit(corpus)
+    model, released = observed(SubLDA(K, max_iter=3, random_state=5), corpus)
+    np.testing.assert_array_equal(alone.components_, model.components_)
+    assert released.shape == (3, 40, K)

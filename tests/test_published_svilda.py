@@ -1,0 +1,298 @@
+"""Private topic modeling as published: it is Algorithm 1 of the paper; its noise is too small."""
+
+import math
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.special import psi
+from scipy.stats import norm
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from dplda._streams import Streams
+from dplda._variational import e_step, exp_dirichlet_expectation
+from dplda.datasets import make_topic_corpus
+from dplda.metrics import unigram_perplexity
+from dplda.privacy import Gaussian, PrivacyLeakWarning, Repeated, epsilon_of, vips_calibration
+from dplda.privacy._observation import observe_releases
+from dplda.published import PrivateSVILDA
+from dplda.published._svilda import first_table, shorten, uniform_sample
+
+K = 3
+pytestmark = pytest.mark.filterwarnings("ignore::dplda.privacy.PrivacyLeakWarning")
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    return make_topic_corpus(60, 40, K, doc_length=30, random_state=0).data
+
+
+def observed(model, X):
+    """The model fitted to X, and the noisy statistics of its rounds."""
+    with observe_releases() as seen:
+        model.fit(X)
+    assert [(r.label, r.round) for r in seen] == [
+        ("expected statistics", t) for t in range(1, model.n_iter_ + 1)
+    ]
+    return model, [release.value for release in seen]
+
+
+# Algorithm 1
+
+
+@pytest.mark.parametrize(("epsilon", "size"), [(0.5, 3), (8.0, 20)])
+def test_noise_is_that_of_the_mean_over_all_documents(epsilon, size):
+    """Empty documents have no statistics: what is announced is noise, of sd sigma N / D."""
+    X = sp.csr_array((50, 2000))
+    model = PrivateSVILDA(
+        4, epsilon=epsilon, batch_size=size, max_iter=5, max_doc_tokens=30, random_state=0
+    )
+    model, noise = observed(model, X)
+    assert noise[0].shape == (2000, 4)
+    scale = model.noise_multiplier_ * 30 / 50
+    np.testing.assert_allclose(np.std(noise, axis=(1, 2)), scale, rtol=5 / math.sqrt(2 * 8000))
+    assert abs(np.mean(noise)) < 5 * scale / math.sqrt(40000)
+    flat = np.reshape(noise, (5, -1))
+    assert np.abs(np.corrcoef(flat) - np.eye(5)).max() < 5 / math.sqrt(8000)
+
+
+@pytest.mark.parametrize("composition", ["zcdp", "advanced", "linear"])
+def test_noise_is_calibrated_by_the_papers_equations(composition, corpus):
+    model = PrivateSVILDA(
+        K, epsilon=2.0, delta=1e-5, batch_size=6, max_iter=7, composition=composition
+    ).fit(corpus)
+    expected = vips_calibration(
+        2.0, 1e-5, subsampling_ratio=0.1, max_iter=7, composition=composition
+    )
+    assert model.noise_multiplier_ == expected.noise_multiplier
+
+
+def test_noise_of_the_papers_setting():
+    model = PrivateSVILDA(epsilon=1.0, batch_size=400, max_iter=400)
+    multiplier, mechanism = model._noise(400_000)
+    assert multiplier == pytest.approx(0.9849, abs=1e-4)
+    assert mechanism.noise_multiplier == pytest.approx(multiplier, rel=1e-6)
+
+
+def test_statistics_are_a_mean_over_the_minibatch(corpus):
+    """One topic: the statistics are word counts, divided by S and not by D."""
+    model = PrivateSVILDA(1, epsilon=math.inf, batch_size=12, max_iter=3, random_state=5)
+    _, seen = observed(model, corpus)
+    streams = Streams.from_random_state(5)
+    for t, statistics in enumerate(seen, 1):
+        batch = corpus[uniform_sample(60, 12, streams, t)].toarray()
+        np.testing.assert_allclose(statistics[:, 0], batch.sum(axis=0) / 12, atol=1e-6)
+
+
+def test_statistics_are_those_of_the_e_step(corpus):
+    """phi by its formula, token by token, from the Dirichlet parameters of the E-step."""
+    model = PrivateSVILDA(K, epsilon=math.inf, batch_size=60, max_iter=1, random_state=2)
+    _, (statistics,) = observed(model, corpus)
+    table = first_table((40, K), Streams.from_random_state(2))
+    gamma, _ = e_step(
+        sp.csr_array(corpus, dtype=float),
+        exp_dirichlet_expectation(table, float),
+        n_components=K,
+        doc_topic_prior=0.1,
+    )
+    gamma = gamma[:, :K]
+    expected = np.zeros((40, K))
+    for d, row in enumerate(corpus.toarray()):
+        log_phi = psi(table) - psi(table.sum(axis=0)) + psi(gamma[d]) - psi(gamma[d].sum())
+        phi = np.exp(log_phi)
+        expected += row[:, None] * phi / phi.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(statistics, expected / 60, atol=1e-6)
+
+
+def test_topics_step_towards_the_noisy_statistics(corpus):
+    """lambda <- (1 - rho_t) lambda + rho_t (eta + D max(s, 0)), rho_t = (tau_0 + t)^-kappa."""
+    model = PrivateSVILDA(
+        K, epsilon=1.0, batch_size=6, max_iter=4, learning_decay=0.6, learning_offset=3.0,
+        topic_word_prior=0.02, random_state=4,
+    )  # fmt: skip
+    model, seen = observed(model, corpus)
+    table = first_table((40, K), Streams.from_random_state(4))
+    for t, noisy in enumerate(seen, 1):
+        assert (noisy < 0).any()
+        rate = (3.0 + t) ** -0.6
+        table = (1 - rate) * table + rate * (0.02 + 60 * np.maximum(noisy, 0))
+    np.testing.assert_allclose(model.components_, table.T, rtol=1e-12)
+
+
+def test_first_topics_are_nearly_equal():
+    table = first_table((500, 20), Streams.from_random_state(0))
+    assert table.mean() == pytest.approx(1.005, abs=0.005)
+    assert table.std() == pytest.approx(0.1, abs=0.005)
+
+
+def test_minibatches_are_uniform_sets_of_fixed_size():
+    streams = Streams.from_random_state(0)
+    batches = [uniform_sample(20, 5, streams, t) for t in range(4000)]
+    assert all(len(np.unique(batch)) == 5 and (np.diff(batch) > 0).all() for batch in batches)
+    drawn = np.bincount(np.concatenate(batches), minlength=20) / 4000
+    np.testing.assert_allclose(drawn, 0.25, atol=5 * math.sqrt(0.1875 / 4000))
+    pairs = np.mean([{0, 1} <= set(batch.tolist()) for batch in batches])
+    assert pairs == pytest.approx(5 * 4 / (20 * 19), abs=5 * math.sqrt(0.05 / 4000))
+
+
+def test_long_documents_are_cut():
+    X = sp.csr_array(np.array([[100.0, 0, 50], [1, 2, 3], [0, 0, 7]]))
+    cut = shorten(X, 7, Streams.from_random_state(0)).toarray()
+    assert cut.sum(axis=1).tolist() == [7, 6, 7]
+    assert (cut[0] <= X.toarray()[0]).all()
+    np.testing.assert_array_equal(cut[1:], X.toarray()[1:])
+    first = [shorten(X, 7, Streams.from_random_state(s)).toarray()[0, 0] for s in range(300)]
+    assert X.toarray()[0].tolist() == [100, 0, 50]
+    assert np.mean(first) == pytest.approx(7 * 2 / 3, abs=0.4)
+
+
+# what is false
+
+
+def test_a_document_is_seen_in_the_round_in_which_it_is_drawn():
+    """epsilon = 1 is stated; a threshold on one word tells every draw, without an error.
+
+    Word 0 is that of the document only. Its statistics move by N / S, the noise has sd sigma N / D.
+    """
+    X = np.zeros((400, 30))
+    X[:, 1:11] = 1
+    X[0] = np.eye(30)[0] * 10
+    for present in (True, False):
+        data = X if present else X[1:].tolist() + [[0] * 30]
+        hits, told = 0, 0
+        for seed in range(5):
+            model = PrivateSVILDA(
+                2, epsilon=1.0, batch_size=8, max_iter=60, max_doc_tokens=10, random_state=seed
+            )
+            model, seen = observed(model, data)
+            guess = np.array([statistics[0].sum() > 0.5 * 10 / 8 for statistics in seen])
+            streams = Streams.from_random_state(seed)
+            drawn = [0 in uniform_sample(400, 8, streams, t) for t in range(1, 61)]
+            np.testing.assert_array_equal(guess, np.array(drawn) & present)
+            hits, told = hits + any(drawn), told + guess.any()
+        assert hits >= 3  # of 5, each with probability 1 - 0.98**60 = 0.70
+        assert told == (hits if present else 0)
+        assert model.noise_multiplier_ < 2
+
+
+def test_a_replaced_document_moves_the_mean_by_the_root_of_two_more(corpus):
+    """Two documents of N equal words: the distance that the third line of (4) rules out."""
+    X = np.zeros((10, 5))
+    X[0, 0] = 20
+    other = np.roll(X, 1, axis=1)
+    model = PrivateSVILDA(1, epsilon=math.inf, batch_size=10, max_iter=1, max_doc_tokens=20)
+    (one,), (two,) = (observed(model, data)[1] for data in (X, other))
+    assert np.linalg.norm(one - two) == pytest.approx(math.sqrt(2) * 20 / 10, rel=1e-6)
+
+
+@pytest.mark.parametrize(("size", "n_rounds"), [(6, 30), (60, 10)])
+def test_epsilon_is_that_of_the_noise_that_was_drawn(size, n_rounds, corpus):
+    """Gaussian differential privacy in closed form, of mu = sqrt(2 J) D / (S sigma)."""
+    model = PrivateSVILDA(K, epsilon=1.0, delta=1e-3, batch_size=size, max_iter=n_rounds)
+    model.fit(corpus)
+    mu = math.sqrt(2 * n_rounds) * 60 / (size * model.noise_multiplier_)
+    if mu < 30:
+        a, b = norm.cdf(mu / 2 - model.epsilon_ / mu), norm.logcdf(-mu / 2 - model.epsilon_ / mu)
+        assert a - math.exp(model.epsilon_ + b) == pytest.approx(1e-3, rel=1e-3)
+    event = Repeated(Gaussian(math.sqrt(n_rounds) / mu), n_rounds)
+    assert model.epsilon_ == pytest.approx(epsilon_of(event, 1e-3), rel=1e-9)
+    assert model.epsilon_ == model.privacy_.epsilon == model.get_epsilon(1e-3)
+    assert model.delta_ == 1e-3
+    assert model.published_epsilon_ == 1.0
+    if size == 6:
+        assert model.epsilon_ > 100
+    assert "one document is replaced" in str(model.privacy_)
+    assert "published epsilon, 1, is that of a mean over all documents" in str(model.privacy_)
+    assert "real numbers" in str(model.privacy_)
+
+
+def test_it_warns_where_the_proved_epsilon_is_above_the_stated_one(corpus):
+    message = "stated epsilon 1:.*minibatch.*dplda.PrivateSVILDA"
+    with pytest.warns(PrivacyLeakWarning, match=message) as record:
+        PrivateSVILDA(K, epsilon=1.0, batch_size=6, max_iter=2).fit(corpus)
+    assert len(record) == 1
+    assert record[0].filename == __file__
+
+
+def test_no_warning_where_nothing_is_claimed_or_the_claim_is_true(corpus):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = PrivateSVILDA(K, epsilon=math.inf, batch_size=6, max_iter=2).fit(corpus)
+        assert model.epsilon_ == model.published_epsilon_ == math.inf
+        assert "exact mean" in str(model.privacy_)
+        # all documents in every round, and linear composition, which is wasteful
+        model.set_params(epsilon=1.0, batch_size=60, max_iter=20, composition="linear").fit(corpus)
+    assert model.epsilon_ <= model.published_epsilon_ == 1.0
+
+
+# what every estimator promises
+
+
+def test_same_seed_same_model_whatever_the_number_of_jobs(corpus):
+    parameters = {"epsilon": 1.0, "batch_size": 20, "max_iter": 5, "max_doc_tokens": 20}
+    one, two = (PrivateSVILDA(K, random_state=3, n_jobs=n, **parameters) for n in (1, 2))
+    np.testing.assert_array_equal(one.fit(corpus).components_, two.fit(corpus).components_)
+    np.testing.assert_array_equal(one.transform(corpus), two.transform(corpus))
+    other = PrivateSVILDA(K, random_state=4, **parameters).fit(corpus)
+    assert not np.array_equal(one.components_, other.components_)
+
+
+def test_transform_pickle_and_input(corpus):
+    before = corpus.copy()
+    model = PrivateSVILDA(K, epsilon=1.0, max_iter=3, max_doc_tokens=20, random_state=0)
+    theta = model.fit_transform(corpus)
+    assert theta.shape == (60, K)
+    np.testing.assert_allclose(theta.sum(axis=1), 1)
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.transform(corpus), theta)
+    assert all(60 not in np.shape(value) for value in vars(again).values())
+    assert (before != corpus).nnz == 0
+    assert again.perplexity_bound(corpus) > again.perplexity(corpus, completion=False)
+
+
+@pytest.mark.parametrize("prior", [1e-6, 1.0])
+def test_extreme_priors_give_a_model(prior, corpus):
+    model = PrivateSVILDA(K, epsilon=math.inf, topic_word_prior=prior, batch_size=60, max_iter=200,
+                          learning_decay=0.51, learning_offset=1.0).fit(corpus)  # fmt: skip
+    assert np.isfinite(model.components_).all()
+    assert (model.components_ > 0).all()
+
+
+def test_it_learns_topics_if_the_noise_lets_it():
+    X = make_topic_corpus(700, 100, 5, doc_length=40, random_state=0).data
+    train, test = X[:600], X[600:]
+    perplexity = [
+        PrivateSVILDA(
+            5, epsilon=epsilon, batch_size=50, max_iter=150, max_doc_tokens=40, random_state=0
+        )
+        .fit(train)
+        .perplexity(test)
+        for epsilon in (math.inf, 8.0, 0.05)
+    ]
+    assert perplexity[0] < 0.9 * unigram_perplexity(train, test)
+    assert perplexity[2] > 1.05 * perplexity[1] > 1.05 * perplexity[0] * 0.9
+
+
+@pytest.mark.filterwarnings("ignore:.*not whole:UserWarning")
+@parametrize_with_checks([PrivateSVILDA(epsilon=3.0, batch_size=1, max_iter=3)])
+def test_scikit_learn_check(estimator, check):
+    check(estimator)
+
+
+def test_a_minibatch_of_more_documents_than_there_are(corpus):
+    with pytest.raises(ValueError, match="batch_size is 61, but X has 60 documents"):
+        PrivateSVILDA(K, epsilon=1.0, batch_size=61).fit(corpus)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [{"epsilon": e} for e in (None, 0.0, -1.0, math.nan)]
+    + [{"delta": d} for d in (None, 0.0, 1.0)]
+    + [{"batch_size": 0}, {"max_doc_tokens": 0}, {"composition": "sum"}, {"learning_decay": 0.5}],
+)
+def test_bad_parameters(parameters, corpus):
+    name = list(parameters)[-1]
+    with pytest.raises(ValueError, match=f"'{name}' parameter of PrivateSVILDA"):
+        PrivateSVILDA(K, **{"epsilon": 1.0, **parameters}).fit(corpus)
