@@ -18,11 +18,13 @@ from dplda._progress import rounds
 from dplda._streams import Purpose, Reader, Streams
 from dplda.kernels import _gibbs
 from dplda.privacy import FlooredLaplace, Guarantee, NoNoise, NonPrivate, PrivacyLeakWarning
+from dplda.privacy._observation import announce
 
 # Noise is drawn in steps of 1 / GRID: whole steps would drown the small noise of a large epsilon.
 GRID = 256
 SMALLEST_EPSILON, LARGEST_EPSILON = 0.003, 5000.0  # scales GRID / epsilon that the noise reaches
 
+COUNTS, TOPICS = "word-topic counts", "topics"  # what whoever watches the training sees
 WORDS, DOCUMENTS = 0, 1  # blocks of the noise stream
 
 HOLES = {
@@ -212,12 +214,15 @@ class CDPLDA(BaseTopicModel):
                 doc_noise += self._draw(
                     (n_docs, n_components), streams.reader(Purpose.NOISE, t, DOCUMENTS)
                 )
-            totals = np.maximum(counts + word_noise, 0).sum(axis=0)[:n_components]
+            noisy = counts + word_noise
+            announce(COUNTS, t, noisy[:, :n_components])
+            totals = np.maximum(noisy, 0).sum(axis=0)[:n_components]
             bits = streams.words(Purpose.TOPICS, t, 0, corpus.n_tokens)
             _gibbs.noisy_sweep(
                 corpus.word, corpus.doc_ptr, topics, counts, totals, word_noise, doc_noise,
                 self.doc_topic_prior, self.topic_word_prior, bits, scratch,
             )  # fmt: skip
+            announce(TOPICS, t, topics.copy())
         published = float(self.epsilon) * (self.max_iter if self.noise == "every" else 1)
         if released is not None:
             published += self.published_epsilon_

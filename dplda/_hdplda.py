@@ -296,7 +296,7 @@ class HDPLDA(BaseTopicModel):
             round=t,
             n_jobs=self.n_jobs,
         )
-        announce(TOPICS, t, topics)
+        announce("topics", t, topics)
         return topics
 
     def _publish(self, released, prices, events, earlier, seeded, n_iter) -> HDPLDA:

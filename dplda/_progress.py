@@ -16,7 +16,7 @@ def rounds(estimator: Any, first: int, last: int) -> Iterator[int]:
     if hasattr(estimator, "_skl_callbacks"):
         numbers = _with_callbacks(estimator, numbers)
     elif estimator.verbose:
-        numbers = _with_bar(type(estimator).__name__, numbers)
+        numbers = with_bar(type(estimator).__name__, numbers)
     yield from numbers
 
 
@@ -31,7 +31,8 @@ def _with_callbacks(estimator: Any, numbers: range) -> Iterator[int]:
     context.call_on_fit_task_end(estimator=estimator)
 
 
-def _with_bar(name: str, numbers: range) -> Iterator[int]:
+def with_bar(name: str, numbers: range) -> Iterator[int]:
+    """Yield the numbers, with a bar or some lines."""
     try:
         from tqdm.auto import tqdm
     except ImportError:

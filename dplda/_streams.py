@@ -47,6 +47,7 @@ class Purpose(enum.IntEnum):
     OWN_WORDS = 21
     KEPT_TOKENS = 22
     PROPOSALS = 23
+    AUDIT = 24
 
 
 @dataclass(frozen=True, slots=True)

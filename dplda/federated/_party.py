@@ -473,7 +473,7 @@ class IFTMParty(BaseTopicModel):
             for label, event in plan:
                 curator.account(event, label=label)
             tokens = privatize(corpus, mechanism, streams, batch=len(batches))
-            announce(NOISY_TOKENS, len(batches), tokens, mechanism)
+            announce(NOISY_TOKENS, len(batches), tokens.stored, mechanism)
         del corpus, counts, X
         earlier = self.privacy_ if batches else None
         guarantee = self._guarantee(mechanism, tokens.n_words, earlier, streams.seeded)

@@ -51,7 +51,10 @@ def observe_releases() -> Iterator[list[Release]]:
 
 
 def announce(label: str, round: int, value: Any, mechanism: Any = None) -> None:
-    """Show a value that has just become public, and will not be changed, to whoever observes."""
+    """Show a value that has just become public, and will not be changed, to whoever observes.
+
+    `value` may be a function that makes it, to be called if somebody does.
+    """
     seen = _SEEN.get()
     if seen is not None:
-        seen.append(Release(label, round, value, mechanism))
+        seen.append(Release(label, round, value() if callable(value) else value, mechanism))

@@ -1,0 +1,41 @@
+"""Audits: lower bounds on the epsilon of a fit, by attacking it.
+
+`audit_epsilon` hides canaries, lets an attack that sees all releases guess which are there, and
+turns right guesses into a bound. A bound above the claimed epsilon refutes the claim.
+"""
+
+from dplda.privacy._observation import observe_releases
+from dplda.privacy.audit._attacks import (
+    Attack,
+    DocumentAttack,
+    ReportAttack,
+    TokenAttack,
+    WordAttack,
+)
+from dplda.privacy.audit._audit import AuditResult, audit_epsilon
+from dplda.privacy.audit._bounds import (
+    gaussian_lower_bound,
+    many_run_lower_bound,
+    one_run_lower_bound,
+)
+from dplda.privacy.audit._membership import MembershipResult, membership_attack
+from dplda.privacy.audit._published_attacks import AnchorAttack
+from dplda.privacy.audit._topics import topic_attack
+
+__all__ = [
+    "AnchorAttack",
+    "Attack",
+    "AuditResult",
+    "DocumentAttack",
+    "MembershipResult",
+    "ReportAttack",
+    "TokenAttack",
+    "WordAttack",
+    "audit_epsilon",
+    "gaussian_lower_bound",
+    "many_run_lower_bound",
+    "membership_attack",
+    "observe_releases",
+    "one_run_lower_bound",
+    "topic_attack",
+]

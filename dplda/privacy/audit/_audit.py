@@ -1,0 +1,370 @@
+"""Audits: how much privacy a fit spends at least, seen from outside."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from dplda._corpus import check_counts
+from dplda._progress import with_bar
+from dplda._streams import Purpose, Streams
+from dplda.displays._style import COLORS, GRAY, import_pyplot
+from dplda.privacy import PrivacyLeakWarning, SeededNoiseWarning
+from dplda.privacy._observation import Release, announce, observe_releases
+from dplda.privacy.audit._bounds import (
+    gaussian_lower_bound,
+    many_run_lower_bound,
+    one_run_lower_bound,
+)
+
+# Shares of the canaries that are guessed; the bounds divide the error among them.
+GUESSED = (0.02, 0.1, 0.2, 0.5)
+N_CANARIES, N_RUNS = 1000, 200
+
+_CENTRAL = "dplda.privacy.audit._attacks"
+_PAPERS = "dplda.privacy.audit._published_attacks"
+# By name, so that no algorithm is imported before somebody uses it.
+_ATTACKS: dict[str, tuple[str, str | dict[str, str]]] = {
+    "dplda._sublda.SubLDA": (_CENTRAL, "DocumentAttack"),
+    "dplda._svilda.PrivateSVILDA": (_CENTRAL, "DocumentAttack"),
+    "dplda._hdplda.HDPLDA": (_CENTRAL, {"word": "WordAttack", "document": "DocumentAttack"}),
+    "dplda.federated._party.IFTMParty": (
+        _CENTRAL,
+        {"token": "TokenAttack", "document": "DocumentAttack"},
+    ),
+    "dplda._lplda.LPLDA": (_CENTRAL, "ReportAttack"),
+    "dplda._olplda.OLPLDA": (_CENTRAL, "ReportAttack"),
+    "dplda._randomized_response.RandomizedResponse": (_CENTRAL, "ReportAttack"),
+    "dplda.published._sublda.SubLDA": (_PAPERS, "CountsAttack"),
+    "dplda.published._hdplda.HDPLDA": (_PAPERS, "MovesAttack"),
+    "dplda.published._svilda.PrivateSVILDA": (_PAPERS, "BatchAttack"),
+    "dplda.published._iftm.IFTMParty": (_PAPERS, "RecoveryAttack"),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class AuditResult:
+    """What an audit found.
+
+    Attributes
+    ----------
+    name : str
+        Class of the estimator.
+    relation : str
+        What a coin decided.
+    design : {"one-run", "many-run"}
+    lower_bound : float
+        Epsilon that was spent at least, with `confidence`.
+    gaussian_lower_bound : float
+        The same, stronger, if the mechanism is one of unsampled Gaussian noise; nan for "one-run".
+    confidence : float
+    claim : float
+        Epsilon that is claimed.
+    delta : float
+        At which both are stated.
+    scores : ndarray of shape (n_coins,)
+        What the attack thought of each coin.
+    coins : ndarray of shape (n_coins,), bool
+        What each was.
+    n_runs : int
+        Fits.
+    """
+
+    name: str
+    relation: str
+    design: str
+    lower_bound: float
+    gaussian_lower_bound: float
+    confidence: float
+    claim: float
+    delta: float
+    scores: np.ndarray
+    coins: np.ndarray
+    n_runs: int
+
+    @property
+    def exceeds_claim(self) -> bool:
+        """Whether the claim is refuted, at the stated confidence."""
+        return self.lower_bound > self.claim
+
+    @property
+    def verdict(self) -> str:
+        """One sentence."""
+        found = (
+            f"{self.name} spends an epsilon of at least {self.lower_bound:.3g} and claims "
+            f"{self.claim:.4g}, where {self.relation} (delta {self.delta:g}, confidence "
+            f"{self.confidence:g}, {self.n_runs} {'fit' if self.n_runs == 1 else 'fits'} with "
+            f"{len(self.coins) // self.n_runs} "
+            f"{'canary' if len(self.coins) == self.n_runs else 'canaries'} each): "
+        )
+        if self.exceeds_claim:
+            return found + "the claim is false."
+        return found + "nothing speaks against the claim."
+
+    def __repr__(self) -> str:
+        return (
+            f"<AuditResult: {self.name}, epsilon at least {self.lower_bound:.3g}, "
+            f"claimed {self.claim:.4g}>"
+        )
+
+    def __str__(self) -> str:
+        return self.verdict
+
+    def plot(self, ax: Any = None) -> Any:
+        """Histograms of the scores in both worlds.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            None makes a figure.
+
+        Returns
+        -------
+        matplotlib Axes
+        """
+        plt = import_pyplot("AuditResult.plot")
+        if ax is None:
+            _, ax = plt.subplots(figsize=(6, 3.5), layout="constrained")
+        worlds = {"0": self.scores[~self.coins], "1": self.scores[self.coins]}
+        low, high = np.quantile(self.scores, [0.002, 0.998]).tolist()
+        bins = np.linspace(low, high, 41) if low < high else np.linspace(low - 1, low + 1, 41)
+        for (coin, scores), color in zip(worlds.items(), COLORS):
+            inside = np.clip(scores, bins[0], bins[-1])
+            ax.hist(inside, bins, alpha=0.6, color=color, label=f"coin {coin} ({len(scores)})")
+        ax.axvline(0, color=GRAY, linewidth=1, linestyle=":")
+        ax.set_xlabel("score of the attack (log-likelihood ratio)")
+        ax.set_ylabel("canaries")
+        ax.set_title(
+            f"{self.name}: epsilon $\\geq$ {self.lower_bound:.2f}, claimed {self.claim:.4g}"
+        )
+        ax.legend(title=self.relation, frameon=False)
+        return ax
+
+
+def audit_epsilon(
+    estimator: Any,
+    X: Any,
+    *,
+    design: str = "one-run",
+    n_canaries: int | None = None,
+    n_runs: int | None = None,
+    delta: float | None = None,
+    confidence: float = 0.95,
+    attack: Callable[..., Any] | None = None,
+    random_state: Any = None,
+    verbose: int = 0,
+) -> AuditResult:
+    """Attack fits of an estimator, and bound from below the epsilon that they spend.
+
+    Canaries, invented documents or words, are hidden among the documents `X` by fair coins. An
+    attack that sees all that is released guesses the coins; too many right guesses refute a claim.
+
+    Parameters
+    ----------
+    estimator : estimator
+        `SubLDA`, `HDPLDA`, `PrivateSVILDA`, `LPLDA`, `OLPLDA`, `RandomizedResponse`, `IFTMParty`,
+        or one of `dplda.published`, of which the published epsilon is the claim. It is copied.
+    X : {array-like, sparse matrix} of shape (n_docs, n_words)
+        Word counts of the other documents.
+    design : {"one-run", "many-run"}, default="one-run"
+        "one-run": many canaries at once, and the bound of [1]_. "many-run": one canary, half of the
+        fits with it, half without, and Clopper-Pearson bounds on the rates of an event that is
+        chosen by the first half of either.
+    n_canaries : int, default=None
+        In a fit of "one-run"; None is 1000.
+    n_runs : int, default=None
+        Fits; None is 1 for "one-run" and 200 for "many-run".
+    delta : float, default=None
+        At which the bound is stated; None is the estimator's own, or 1e-5.
+    confidence : float, default=0.95
+        Probability with which the bound holds.
+    attack : callable, default=None
+        Makes the attack, ``attack(estimator, n_words, n_canaries, streams)``; None chooses by the
+        estimator. See `AnchorAttack`.
+    random_state : int, RandomState instance or None, default=None
+        Of coins and fits.
+    verbose : int, default=0
+        Progress.
+
+    Returns
+    -------
+    AuditResult
+
+    Raises
+    ------
+    ValueError
+        If there is no attack on the estimator, or nothing is claimed.
+
+    Notes
+    -----
+    A low bound proves nothing: there may be a better attack. A bound above the claim refutes it.
+
+    **Privacy.** Each fit spends the estimator's epsilon on `X`, and charges its ledger if it has
+    one. With ``random_state=None`` the result is a function of releases and coins; with a seed it
+    is not covered by anything. Audit with public or invented documents.
+
+    References
+    ----------
+    .. [1] T. Steinke, M. Nasr, M. Jagielski, "Privacy Auditing with One (1) Training Run", NeurIPS
+       2023.
+
+    Examples
+    --------
+    >>> from dplda import SubLDA
+    >>> from dplda.datasets import make_topic_corpus
+    >>> from dplda.privacy.audit import audit_epsilon
+    >>> X = make_topic_corpus(n_docs=20, n_words=30, n_components=2, random_state=0).data
+    >>> model = SubLDA(n_components=2, epsilon=4.0, delta=1e-5, max_iter=5)
+    >>> result = audit_epsilon(model, X, n_canaries=200, random_state=0)
+    >>> 0 < result.lower_bound < result.claim
+    True
+    """
+    n_canaries, n_runs = _sizes(design, n_canaries, n_runs)
+    make_attack = default_attack(estimator) if attack is None else attack
+    X = check_counts(clone(estimator), X, reset=True)
+    delta = float(getattr(estimator, "delta", 1e-5) if delta is None else delta)
+    streams = Streams.from_random_state(random_state)
+    attacker = make_attack(estimator, X.shape[1], n_canaries, streams)
+    claim, scores, coins = math.inf, [], []
+    runs = range(n_runs)
+    for run in with_bar("audit", runs) if verbose else runs:
+        words = streams.words(Purpose.AUDIT, 0, run, n_canaries + 1)
+        coin = (words[1:] >> np.uint64(63)).astype(np.int64)
+        if design == "many-run":
+            coin[:] = run % 2
+        seed = None if random_state is None else int(words[0] >> np.uint64(33))
+        model, releases = observed_fit(attacker.estimator, attacker.plant(X, coin), seed)
+        claim = attacker.claim(model, delta)
+        if math.isinf(claim):
+            raise ValueError(
+                f"{type(estimator).__name__} claims an infinite epsilon here, so there is nothing "
+                "to audit; give it a finite one"
+            )
+        scores.append(attacker.scores(model, releases))
+        coins.append(coin)
+    return _result(
+        type(estimator).__name__,
+        attacker.relation,
+        design,
+        np.concatenate(scores),
+        np.concatenate(coins).astype(bool),
+        claim=claim,
+        delta=delta,
+        confidence=float(confidence),
+        n_runs=n_runs,
+    )
+
+
+def _sizes(design: str, n_canaries: int | None, n_runs: int | None) -> tuple[int, int]:
+    """Canaries in a fit, and fits."""
+    if design not in ("one-run", "many-run"):
+        raise ValueError(f"design must be 'one-run' or 'many-run', got {design!r}")
+    if design == "many-run" and n_canaries not in (None, 1):
+        raise ValueError(
+            f"design='many-run' has one canary, got n_canaries={n_canaries}; leave it out"
+        )
+    one_run = design == "one-run"
+    n_canaries = n_canaries or (N_CANARIES if one_run else 1)
+    n_runs = n_runs or (1 if one_run else N_RUNS)
+    least = 1 if one_run else 4
+    if n_canaries < 1 or n_runs < least:
+        raise ValueError(
+            f"n_canaries must be at least 1 and n_runs at least {least} for {design!r}, got "
+            f"{n_canaries} and {n_runs}"
+        )
+    return int(n_canaries), int(n_runs)
+
+
+def default_attack(estimator: Any) -> Callable[..., Any]:
+    """The attack on an estimator, by its class and `privacy_unit`."""
+    for cls in type(estimator).__mro__:
+        known = _ATTACKS.get(f"{cls.__module__}.{cls.__qualname__}")
+        if known is not None:
+            module, name = known
+            if isinstance(name, dict):
+                name = name[estimator.privacy_unit]
+            return getattr(importlib.import_module(module), name)
+    raise ValueError(
+        f"there is no attack on {type(estimator).__name__}; audit one of "
+        f"{', '.join(sorted({name.rpartition('.')[2] for name in _ATTACKS}))}, or give attack"
+    )
+
+
+def observed_fit(estimator: Any, X: Any, random_state: Any) -> tuple[Any, list[Release]]:
+    """A fit of a copy, and all that it released."""
+    model = clone(estimator).set_params(random_state=random_state)
+    with warnings.catch_warnings(), observe_releases() as releases:
+        warnings.simplefilter("ignore", PrivacyLeakWarning)  # that is what is to be shown
+        warnings.simplefilter("ignore", SeededNoiseWarning)  # the documents are invented
+        model.fit(X)
+        if not hasattr(model, "components_"):  # a randomizer releases what it returns
+            announce("reports", 0, model.transform(X))
+    return model, releases
+
+
+def _result(
+    name: str,
+    relation: str,
+    design: str,
+    scores: np.ndarray,
+    coins: np.ndarray,
+    *,
+    claim: float,
+    delta: float,
+    confidence: float,
+    n_runs: int,
+) -> AuditResult:
+    gaussian = math.nan
+    if design == "one-run":
+        bound = _bound_of_guesses(scores, coins, delta, confidence)
+    else:
+        counts = _event_counts(scores, coins, delta)
+        bound = many_run_lower_bound(*counts, delta=delta, confidence=confidence)
+        if delta > 0:
+            gaussian = gaussian_lower_bound(*counts, delta=delta, confidence=confidence)
+    return AuditResult(
+        name, relation, design, bound, gaussian, confidence, claim, delta, scores, coins, n_runs
+    )
+
+
+def _bound_of_guesses(
+    scores: np.ndarray, coins: np.ndarray, delta: float, confidence: float
+) -> float:
+    """The best of several numbers of guesses; the surest guesses come first."""
+    surest = np.argsort(-np.abs(scores), kind="stable")
+    right = ((scores > 0) == coins)[surest]
+    confidence = 1.0 - (1.0 - confidence) / len(GUESSED)
+    sizes = [max(1, round(share * len(scores))) for share in GUESSED]
+    return max(
+        one_run_lower_bound(
+            len(scores), n, int(right[:n].sum()), delta=delta, confidence=confidence
+        )
+        for n in sizes
+    )
+
+
+def _event_counts(scores: np.ndarray, coins: np.ndarray, delta: float) -> tuple[int, int, int, int]:
+    """True and false positives, and runs of either world, of the event "score above t".
+
+    The first half of the runs of either world chooses t, the second half counts.
+    """
+    one, zero = scores[coins], scores[~coins]
+    chosen = _best_threshold(one[: len(one) // 2], zero[: len(zero) // 2], delta)
+    one, zero = one[len(one) // 2 :], zero[len(zero) // 2 :]
+    return int((one > chosen).sum()), int((zero > chosen).sum()), len(one), len(zero)
+
+
+def _best_threshold(one: np.ndarray, zero: np.ndarray, delta: float) -> float:
+    def bound(threshold: float) -> float:
+        counts = int((one > threshold).sum()), int((zero > threshold).sum())
+        return many_run_lower_bound(*counts, len(one), len(zero), delta=delta)
+
+    candidates = np.quantile(np.concatenate([one, zero]), np.linspace(0, 1, 101))
+    return float(max(candidates, key=bound))
