@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from dplda._memoized_reports import MemoizedReports
     from dplda._olplda import OLPLDA
     from dplda._randomized_response import RandomizedResponse
+    from dplda._release import load_release as load_release
     from dplda._sublda import SubLDA
     from dplda._svilda import PrivateSVILDA
 
@@ -40,6 +41,7 @@ _MODULES = {
     "OLPLDA": "dplda._olplda",
     "RandomizedResponse": "dplda._randomized_response",
     "MemoizedReports": "dplda._memoized_reports",
+    "load_release": "dplda._release",
 }
 
 
@@ -47,7 +49,7 @@ _SUBPACKAGES = ("datasets", "displays", "federated", "metrics", "privacy", "publ
 
 
 def __getattr__(name: str) -> Any:
-    """Import a class or subpackage at its first use: a client loads nothing of the server."""
+    """Import a name or subpackage at its first use: a client loads nothing of the server."""
     if name in _SUBPACKAGES:
         return importlib.import_module(f"{__name__}.{name}")
     if name not in _MODULES:
@@ -57,4 +59,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_SUBPACKAGES})
+    return sorted({*globals(), *_MODULES, *_SUBPACKAGES})

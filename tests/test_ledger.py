@@ -503,16 +503,82 @@ def test_the_path_does_not_depend_on_the_working_directory(tmp_path, monkeypatch
     assert os.listdir() == []
 
 
-def test_the_file_uses_a_write_ahead_log(path):
-    Ledger(path)
-    with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+def test_all_that_was_charged_is_in_one_file(path, tmp_path):
+    """A copy of it, or what is left when its companions are lost, is the whole ledger."""
+    ledger = Ledger(path)
+    ledger.reserve("a", "document", STEP)
+    assert os.listdir(tmp_path) == [path.name]
+    copied = tmp_path / "copy.sqlite"
+    with ledger._store.transaction(write=False) as page:
+        copied.write_bytes(path.read_bytes())
+        assert Ledger(copied).entries() == page.entries()
 
 
-def test_an_empty_file_becomes_a_ledger(path):
+def test_a_charge_is_on_the_disk_before_it_is_granted(path):
+    with _store._connection(str(path), make=True) as connection:
+        assert connection.execute("PRAGMA synchronous").fetchone() == (3,)  # extra
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+
+
+def test_an_empty_file_is_refused(path):
+    """It may be what a full disk or a crash left of a ledger."""
     path.touch()
-    Ledger(path, epsilon=1.0).reserve("a", "document", STEP)
-    assert len(Ledger(path).entries()) == 1
+    with pytest.raises(ValueError, match="is empty"):
+        Ledger(path, epsilon=1.0)
+    assert path.read_bytes() == b""
+
+
+def test_a_lost_ledger_is_not_replaced_beside_its_journal(path):
+    journal = Path(f"{path}-journal")
+    journal.write_bytes(b"what is left")
+    with pytest.raises(ValueError, match="is gone, but its journal"):
+        Ledger(path)
+    assert not path.exists()
+
+
+def test_a_ledger_that_was_made_meanwhile_is_joined_and_not_replaced(path, monkeypatch):
+    Ledger(path, epsilon=3.0).reserve("a", "document", STEP)
+    _store._create(str(path), 1.0, 1e-6)
+    ledger = Ledger(path)
+    assert (ledger.epsilon, len(ledger.entries())) == (3.0, 1)
+    assert os.listdir(path.parent) == [path.name]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "DELETE FROM entries WHERE id = 3",
+        "DELETE FROM entries WHERE id = 1",
+        "UPDATE entries SET status = 'canceled' WHERE id = 2",
+        "UPDATE entries SET unit = 'word'",
+        "UPDATE entries SET total_variation = 1e-30 WHERE id = 1",
+        "UPDATE budget SET epsilon = 100.0",
+        "UPDATE budget SET delta = 1e-5",
+        "DELETE FROM budget",
+        "INSERT INTO budget SELECT * FROM budget",
+        "INSERT INTO entries SELECT 9, label, unit, events, 0, 0, status, created, process "
+        "FROM entries WHERE id = 1",
+        "UPDATE entries SET label = x'ff' WHERE id = 1",
+        "UPDATE entries SET label = CAST(x'ff' AS TEXT) WHERE id = 1",
+        "DROP TABLE entries",
+    ],
+)
+def test_a_change_by_anybody_else_is_noticed(path, change):
+    ledger = Ledger(path, epsilon=10.0)
+    for _ in range(3):
+        ledger.reserve("a", "document", STEP)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(change)
+        connection.commit()
+    content = path.read_bytes()
+    for use in (
+        ledger.entries,
+        lambda: ledger.reserve("b", "document", STEP),
+        lambda: Ledger(path),
+    ):
+        with pytest.raises(ValueError, match="damaged"):
+            use()
+    assert path.read_bytes() == content
 
 
 @pytest.mark.parametrize("content", [b"hello", b"not a database " * 1000, bytes(4096)])
@@ -533,11 +599,12 @@ def test_another_database_is_refused_and_left_alone(path):
     assert path.read_bytes() == content
 
 
-def test_a_ledger_of_a_later_format_is_refused(path):
+@pytest.mark.parametrize("version", [1, 9])
+def test_a_ledger_of_another_format_is_refused(path, version):
     Ledger(path)
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA user_version = 9")
-    with pytest.raises(ValueError, match="format 9"):
+        connection.execute(f"PRAGMA user_version = {version}")
+    with pytest.raises(ValueError, match=f"format {version}"):
         Ledger(path)
 
 
@@ -546,8 +613,6 @@ def test_a_damaged_ledger_is_refused(path, start):
     ledger = Ledger(path, epsilon=1.0)
     for _ in range(3):
         ledger.reserve("a", "document", STEP)
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     content = bytearray(path.read_bytes())
     content[start : start + 3000] = b"\xff" * 3000
     path.write_bytes(content)
@@ -557,11 +622,11 @@ def test_a_damaged_ledger_is_refused(path, start):
 
 @pytest.mark.parametrize("events", ["[", '[{"event": "Cauchy"}]', '[{"event": "Laplace"}]', "7"])
 def test_an_unreadable_entry_stops_all_spending(path, events):
+    """As another version of the package may have written it."""
     ledger = Ledger(path, epsilon=1.0)
     ledger.reserve("a", "document", STEP)
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("UPDATE entries SET events = ?", (events,))
-        connection.commit()
+    with ledger._store.transaction(write=True) as page:
+        page._connection.execute("UPDATE entries SET events = ?", (events,))
     with pytest.raises(ValueError, match="entry 1 of the ledger"):
         ledger.reserve("a", "document", STEP)
     with pytest.raises(ValueError, match="entry 1 of the ledger"):
@@ -590,7 +655,7 @@ def test_readers_do_not_wait_for_writers(path, monkeypatch):
 
 
 def test_a_missing_directory_is_an_operating_system_error(tmp_path):
-    with pytest.raises(OSError, match="cannot be used"):
+    with pytest.raises(OSError, match="cannot be made"):
         Ledger(tmp_path / "missing" / "privacy.sqlite")
 
 

@@ -27,7 +27,7 @@ class Ledger:
     Parameters
     ----------
     path : str or path-like, default=None
-        SQLite file that keeps the entries, on a local disk; made if there is none. None keeps
+        SQLite file that keeps the entries, on a local disk; made if there is no file. None keeps
         them in memory, for one process.
     epsilon : float, default=None
         The budget. None takes that of the file, or no limit for a new ledger.
@@ -37,10 +37,15 @@ class Ledger:
     Raises
     ------
     ValueError
-        If the file has another budget, or is not a ledger.
+        If the file has another budget, is not a ledger, is empty, or was damaged: no use of the
+        ledger goes on with fewer entries than were written.
+    OSError
+        If the file cannot be opened or made; a charge that cannot be written raises it too.
 
     Notes
     -----
+    An older copy of the file, put back in its place, cannot be noticed (``docs/accounting.md``).
+
     **Privacy.** The total is a theorem if the number of mechanisms and their noise do not
     depend on what earlier ones released (their computations may). It is for the relation that all
     entries share: if some are of documents replaced by any others (`RandomizedResponse`) and some

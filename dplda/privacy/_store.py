@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import sqlite3
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol, TypeAlias
+from pathlib import Path
+from typing import Any, Literal, Protocol, TypeAlias
 
 from dplda.privacy._events import Event, from_record, to_record
 
@@ -17,11 +20,11 @@ Status: TypeAlias = Literal["reserved", "confirmed", "canceled"]
 
 # Written into the header of the file, so that no other database is taken for a ledger.
 _APPLICATION_ID = 0x64706C64
-_SCHEMA = 1
+_SCHEMA = 2
 _BUSY_SECONDS = 600.0
 _TABLES = (
-    "CREATE TABLE budget (epsilon REAL NOT NULL, delta REAL NOT NULL)",
-    "CREATE TABLE entries (id INTEGER PRIMARY KEY AUTOINCREMENT, label TEXT NOT NULL, "
+    "CREATE TABLE budget (epsilon REAL NOT NULL, delta REAL NOT NULL, digest TEXT NOT NULL)",
+    "CREATE TABLE entries (id INTEGER PRIMARY KEY, label TEXT NOT NULL, "
     "unit TEXT NOT NULL, events TEXT NOT NULL, total_variation REAL NOT NULL, "
     "seeded INTEGER NOT NULL, status TEXT NOT NULL, created TEXT NOT NULL, "
     "process INTEGER NOT NULL)",
@@ -138,7 +141,10 @@ class FileStore:
             _check_header(connection, self.path)
             connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
             try:
+                _check_digest(connection, self.path)
                 yield _FilePage(connection, self.path)
+                if write:
+                    _set_digest(connection)
             except BaseException:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
@@ -151,8 +157,7 @@ class _FilePage:
         self._connection, self._path = connection, path
 
     def entries(self) -> list[Entry]:
-        rows = self._connection.execute(f"SELECT {_FIELDS} FROM entries ORDER BY id").fetchall()
-        return [self._read(row) for row in rows]
+        return [self._read(row) for row in _rows(self._connection)]
 
     def _read(self, row: tuple[object, ...]) -> Entry:
         entry = Entry(*row)  # type: ignore[arg-type]
@@ -188,48 +193,85 @@ class _FilePage:
 
 
 def open_file(path: str, epsilon: float, delta: float) -> FileStore:
-    """Open the ledger in a file; make it, with this budget, if there is none yet.
+    """Open the ledger in a file; make it, with this budget, if there is no file.
 
     Raises
     ------
     ValueError
-        If the file is something else, or damaged.
+        If the file is something else, empty, or damaged.
     """
-    with _explained(path), _connection(path) as connection:
-        if _is_new(connection):
-            # Without the write-ahead log, readers wait for writers; nothing else depends on it.
-            with suppress(sqlite3.OperationalError):
-                connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("BEGIN IMMEDIATE")
-            if _is_new(connection):
-                _create(connection, epsilon, delta)
-            connection.execute("COMMIT")
-        _check_header(connection, path)
-        return FileStore(path, *connection.execute("SELECT epsilon, delta FROM budget").fetchone())
+    with _explained(path):
+        journal_is_left = os.path.exists(_journal(path))
+        if not os.path.exists(path):
+            if journal_is_left:
+                raise ValueError(
+                    f"the ledger {path} is gone, but its journal {_journal(path)} is there; "
+                    "restore the ledger, or remove the journal if nothing it held matters"
+                )
+            _create(path, epsilon, delta)
+        if os.path.isfile(path) and os.path.getsize(path) == 0:
+            raise ValueError(
+                f"{path} is empty, so it is no privacy ledger, or one whose content was lost; "
+                "restore it, or choose a path where there is no file"
+            )
+        with _connection(path) as connection:
+            _check_header(connection, path)
+            connection.execute("BEGIN")
+            _check_digest(connection, path)
+            return FileStore(path, *_budget(connection)[:2])
 
 
-def _create(connection: sqlite3.Connection, epsilon: float, delta: float) -> None:
+def _create(path: str, epsilon: float, delta: float) -> None:
+    """Make a ledger that is whole from the moment it is there, and never in place of another."""
+    folder = os.path.dirname(path)
+    try:
+        with tempfile.TemporaryDirectory(prefix=".dplda-ledger-", dir=folder) as workplace:
+            draft = os.path.join(workplace, "ledger")
+            with _connection(draft, make=True) as connection:
+                _fill(connection, epsilon, delta)
+            with suppress(FileExistsError):  # another process was quicker: the ledger is its
+                os.link(draft, path)
+        sync_folder(folder)
+    except OSError as error:
+        raise OSError(
+            f"the ledger {path} cannot be made: {error.strerror}; it needs a folder that is there "
+            "and can be written, on a local disk"
+        ) from error
+
+
+def _fill(connection: sqlite3.Connection, epsilon: float, delta: float) -> None:
+    connection.execute("BEGIN IMMEDIATE")
     for statement in _TABLES:
         connection.execute(statement)
-    connection.execute("INSERT INTO budget VALUES (?, ?)", (epsilon, delta))
+    connection.execute("INSERT INTO budget VALUES (?, ?, '')", (epsilon, delta))
+    _set_digest(connection)
     connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {_SCHEMA}")
+    connection.execute("COMMIT")
 
 
-def _is_new(connection: sqlite3.Connection) -> bool:
-    n_tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-    return bool(n_tables == 0 and _header(connection) == (0, 0))
+def sync_folder(folder: str) -> None:
+    """Let the names in a folder survive a power cut, where the system can do that."""
+    if os.name == "posix":
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
-def _header(connection: sqlite3.Connection) -> tuple[int, int]:
-    application = connection.execute("PRAGMA application_id").fetchone()[0]
-    return application, connection.execute("PRAGMA user_version").fetchone()[0]
+def _journal(path: str) -> str:
+    return f"{path}-journal"
 
 
 def _check_header(connection: sqlite3.Connection, path: str) -> None:
-    application, schema = _header(connection)
+    application = connection.execute("PRAGMA application_id").fetchone()[0]
     if application != _APPLICATION_ID:
-        raise ValueError(f"{path} is a database, but no privacy ledger; choose another path")
+        raise ValueError(
+            f"{path} is a database, but no privacy ledger, or a damaged one; choose another path, "
+            "or restore the file"
+        )
+    schema = connection.execute("PRAGMA user_version").fetchone()[0]
     if schema != _SCHEMA:
         raise ValueError(
             f"{path} is a ledger of format {schema}, and this version reads format {_SCHEMA}; "
@@ -237,11 +279,47 @@ def _check_header(connection: sqlite3.Connection, path: str) -> None:
         )
 
 
+def _rows(connection: sqlite3.Connection) -> list[tuple[Any, ...]]:
+    return connection.execute(f"SELECT {_FIELDS} FROM entries ORDER BY id").fetchall()
+
+
+def _budget(connection: sqlite3.Connection) -> tuple[float, float, str]:
+    rows = connection.execute("SELECT epsilon, delta, digest FROM budget").fetchall()
+    if len(rows) != 1:
+        raise sqlite3.DatabaseError("a ledger has one budget")
+    epsilon, delta, digest = rows[0]
+    return epsilon, delta, digest
+
+
+def _digest(connection: sqlite3.Connection) -> str:
+    """Of everything that the ledger says. SQLite itself would not notice a changed number."""
+    content = json.dumps([_budget(connection)[:2], _rows(connection)], default=repr)
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def _set_digest(connection: sqlite3.Connection) -> None:
+    connection.execute("UPDATE budget SET digest = ?", (_digest(connection),))
+
+
+def _check_digest(connection: sqlite3.Connection, path: str) -> None:
+    if _digest(connection) != _budget(connection)[2]:
+        raise ValueError(
+            f"the ledger {path} is damaged: its entries are not those that were written; restore "
+            "the file, or count what was spent on the data by hand and start a new ledger"
+        )
+
+
 @contextmanager
-def _connection(path: str) -> Iterator[sqlite3.Connection]:
-    with closing(sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)) as connection:
-        # A charge must survive a power cut: it stands for something that was released.
-        connection.execute("PRAGMA synchronous = FULL")
+def _connection(path: str, *, make: bool = False) -> Iterator[sqlite3.Connection]:
+    where = f"{Path(path).as_uri()}?mode={'rwc' if make else 'rw'}"
+    with closing(
+        sqlite3.connect(where, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
+    ) as connection:
+        # A charge must survive a power cut: it stands for something that was released. So the
+        # journal is a file that is removed, and the folder is written to disk after that: what
+        # counts is in one file.
+        connection.execute("PRAGMA synchronous = EXTRA")
+        connection.execute("PRAGMA fullfsync = ON")
         yield connection
 
 
@@ -261,4 +339,7 @@ def _explained(path: str) -> Iterator[None]:
                 f"{path} is no privacy ledger, or a damaged one; choose another path, or "
                 "restore the file"
             ) from error
-        raise OSError(f"the ledger {path} cannot be used: {error}") from error
+        raise OSError(
+            f"the ledger {path} cannot be used: {error}; it needs a file and a folder that can be "
+            "written, and room on the disk"
+        ) from error

@@ -1,0 +1,138 @@
+"""Show a ledger: ``python -m dplda.privacy.ledger show FILE``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from dplda.privacy._accounting import epsilon_of
+from dplda.privacy._ledger import Entry, Ledger
+
+COLUMNS = ("number", "time", "label", "unit", "status", "epsilon", "seeded", "process")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Parameters
+    ----------
+    arguments : sequence of str, default=None
+        None takes those of the process.
+
+    Returns
+    -------
+    int
+        0, or 1 if the file is missing or is no ledger that can be read.
+    """
+    asked = _parser().parse_args(arguments)
+    try:
+        if not os.path.exists(asked.file):  # it would be made
+            raise FileNotFoundError(f"there is no file {asked.file}")
+        report = summary(Ledger(asked.file), asked.delta)
+    except (OSError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    print(_as_json(report) if asked.json else _as_text(report))
+    return 0
+
+
+def summary(ledger: Ledger, delta: float | None = None) -> dict[str, Any]:
+    """What was spent, on what and when.
+
+    Parameters
+    ----------
+    ledger : Ledger
+    delta : float, default=None
+        The delta of the epsilons, in [0, 1). None takes the ledger's.
+
+    Returns
+    -------
+    dict
+        ``"delta"``; ``"entries"``, a list with the epsilon of each entry by itself;
+        ``"epsilon_spent"`` by all together; ``"budget"`` and ``"remaining"``, which are at the
+        ledger's own ``"budget_delta"``.
+    """
+    delta = ledger.delta if delta is None else delta
+    return {
+        "ledger": ledger.path,
+        "delta": delta,
+        "entries": [_described(entry, delta) for entry in ledger.entries()],
+        "epsilon_spent": ledger.epsilon_at(delta),
+        "budget": ledger.epsilon,
+        "budget_delta": ledger.delta,
+        "remaining": ledger.remaining,
+    }
+
+
+def _described(entry: Entry, delta: float) -> dict[str, Any]:
+    alone = epsilon_of(entry.events, delta, total_variation=entry.total_variation)
+    values = (
+        entry.id, entry.created, entry.label, entry.unit, entry.status, alone, entry.seeded,
+        entry.process,
+    )  # fmt: skip
+    return dict(zip(COLUMNS, values, strict=True))
+
+
+def _as_json(report: dict[str, Any]) -> str:
+    """Infinity as the string "inf", which JSON has no number for."""
+    entries = [{name: _finite(value) for name, value in e.items()} for e in report["entries"]]
+    whole = {name: _finite(value) for name, value in report.items()}
+    return json.dumps(whole | {"entries": entries}, indent=2, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    return "inf" if value == math.inf else value
+
+
+def _as_text(report: dict[str, Any]) -> str:
+    rows = [COLUMNS, *(tuple(map(_cell, entry.values())) for entry in report["entries"])]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    lines += [
+        "",
+        f"spent      epsilon {report['epsilon_spent']:.6g} at delta {report['delta']:g}, by "
+        "all reserved and confirmed entries together",
+        f"budget     epsilon {report['budget']:g} at delta {report['budget_delta']:g}",
+        f"remaining  epsilon {report['remaining']:.6g} at delta {report['budget_delta']:g}",
+    ]
+    return "\n".join(lines)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    text = f"{value:.6g}" if isinstance(value, float) else str(value)
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m dplda.privacy.ledger", description="Look into a privacy ledger."
+    )
+    commands = parser.add_subparsers(required=True, metavar="command")
+    show = commands.add_parser("show", help="print what was spent, on what and when")
+    show.add_argument("file", help="file of the ledger; it is not changed")
+    show.add_argument(
+        "--delta", type=_delta, help="state epsilons at this delta instead of the ledger's"
+    )
+    show.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    return parser
+
+
+def _delta(text: str) -> float:
+    try:
+        delta = float(text)
+    except ValueError:
+        delta = math.nan
+    if not 0.0 <= delta < 1.0:
+        raise argparse.ArgumentTypeError(f"delta must be a number in [0, 1), got {text!r}")
+    return delta
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,502 @@
+"""A ledger under SIGKILL, full disks, missing rights and damage: it never forgets a charge."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from contextlib import closing, suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dplda
+from dplda import HDPLDA, LPLDA, OLPLDA, PrivateSVILDA, SubLDA
+from dplda.federated import IFTMParty
+from dplda.privacy import BudgetError, Gaussian, Ledger, epsilon_of
+from dplda.privacy.ledger import main
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+
+# The real thing, small: one private fit after another on one ledger. What is released goes to a
+# file at once, so that it outlives the process.
+FITS = '''
+import os, random, signal, sys, time, warnings
+import numpy as np
+from dplda import SubLDA
+from dplda.privacy import BudgetError, Gaussian, Ledger, _observation
+
+X = np.random.RandomState(0).poisson(1.0, (12, 6))
+
+class Flushed:
+    def __init__(self, descriptor):
+        self.descriptor, self.fit = descriptor, 0
+    def append(self, release):
+        os.write(self.descriptor, b"%d %d\\n" % (os.getpid(), self.fit))
+
+def model(ledger=None):
+    return SubLDA(2, noise_multiplier=20.0, max_iter=2, ledger=ledger)
+
+def fit_forever(path, marks):
+    seen = Flushed(os.open(marks, os.O_WRONLY | os.O_APPEND | os.O_CREAT))
+    _observation._SEEN.set(seen)
+    estimator = model(path)
+    while True:
+        seen.fit += 1
+        estimator.fit(X)
+
+def charge_forever(path, marks):
+    """The same without the training, so that more kills meet a transaction."""
+    seen = Flushed(os.open(marks, os.O_WRONLY | os.O_APPEND | os.O_CREAT))
+    ledger = Ledger(path)
+    while True:
+        seen.fit += 1
+        entry = ledger.reserve("bare", "document", Gaussian(20.0))
+        seen.append("what was charged")
+        ledger.confirm(entry)
+
+model().fit(X)  # imports and caches, before the forks
+'''
+
+KILLS = (
+    FITS
+    + """
+path, marks, seed, tries = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+chance, n_journals = random.Random(seed), 0
+for i in range(tries):
+    heard, told = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(told, b"!")
+        (fit_forever if i % 2 else charge_forever)(path, marks)
+    os.read(heard, 1)
+    time.sleep(chance.uniform(0, 0.05))
+    os.kill(child, signal.SIGKILL)
+    status = os.waitpid(child, 0)[1]
+    assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL, status
+    os.close(heard), os.close(told)
+    n_journals += os.path.exists(path + "-journal")
+print(n_journals)
+"""
+)
+
+
+def run(script, *arguments, timeout=250):
+    environment = os.environ | {
+        "PYTHONPATH": str(Path(dplda.__file__).parents[1]),
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", script, *map(str, arguments)],
+        env=environment, capture_output=True, text=True, timeout=timeout, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def released_fits(marks):
+    """How many fits of each process released something."""
+    fits = {}
+    for line in marks.read_text().splitlines() if marks.exists() else []:
+        process, fit = map(int, line.split())
+        fits[process] = max(fit, fits.get(process, 0))
+    return fits
+
+
+def integrity(path):
+    with closing(sqlite3.connect(path)) as connection:
+        return connection.execute("PRAGMA integrity_check").fetchone()[0]
+
+
+def check_after_kills(path, marks):
+    """Every fit that released has its entry; the file is whole, and goes on."""
+    released = released_fits(marks)
+    if not path.exists():
+        assert released == {}
+        return 0
+    ledger = Ledger(path)
+    counted = {}
+    for entry in ledger.entries():
+        assert entry.status in ("reserved", "confirmed")
+        counted[entry.process] = counted.get(entry.process, 0) + 1
+    for process, n_fits in released.items():
+        # at most one more: reserved, and killed before its first release
+        assert n_fits <= counted[process] <= n_fits + 1
+    assert all(n == 1 for process, n in counted.items() if process not in released)
+    assert integrity(path) == "ok"
+    number = len(ledger.entries())
+    assert ledger.reserve("the next fit", "document", Gaussian(20.0)) == number + 1
+    assert not Path(f"{path}-journal").exists()
+    return sum(released.values())
+
+
+@pytest.mark.parametrize(
+    ("n_ledgers", "tries"), [(2, 10), pytest.param(20, 50, marks=pytest.mark.slow)]
+)
+def test_a_ledger_survives_kills_at_random_moments(n_ledgers, tries):
+    """1,000 kills in the slow form, on ledgers that the fits have to make themselves.
+
+    In memory where that is possible: a kill, unlike a power cut, does not ask for a disk.
+    """
+    n_fits = n_journals = 0
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=memory) as folder:
+        for seed in range(n_ledgers):
+            path, marks = Path(folder, f"{seed}.sqlite"), Path(folder, f"{seed}.marks")
+            n_journals += int(run(KILLS, path, marks, seed, tries))
+            n_fits += check_after_kills(path, marks)
+    print(f"{n_ledgers * tries} kills, {n_fits} fits that released, {n_journals} open journals")
+    assert n_fits > 0  # it was about something
+
+
+IN_TRANSACTION = """
+import os, signal, sys
+from dplda.privacy import Gaussian, Ledger
+ledger = Ledger(sys.argv[1])
+with ledger._store.transaction(write=True) as page:
+    page._connection.execute("PRAGMA cache_size = 1")  # changed pages go to the file at once
+    for i in range(30):
+        page.set_status(1 + i, "canceled")
+        page.add(page.entries()[0])
+    if os.fork() == 0:
+        os._exit(0)
+    os.wait()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_kill_in_the_middle_of_a_transaction_is_undone(tmp_path):
+    """The file is half changed and the journal is there: SQLite's rollback has to work."""
+    path = tmp_path / "privacy.sqlite"
+    ledger = Ledger(path)
+    for _ in range(60):
+        ledger.reserve("a" * 500, "document", Gaussian(20.0))
+    before, content = ledger.entries(), path.read_bytes()
+    with pytest.raises(AssertionError):
+        run(IN_TRANSACTION, path)
+    assert Path(f"{path}-journal").stat().st_size > 0
+    assert path.read_bytes() != content
+    assert Ledger(path).entries() == before
+    assert integrity(path) == "ok"
+    assert ledger.reserve("b", "document", Gaussian(20.0)) == 61
+
+
+def test_a_half_written_ledger_without_its_journal_is_refused(tmp_path):
+    path = tmp_path / "privacy.sqlite"
+    ledger = Ledger(path)
+    for _ in range(60):
+        ledger.reserve("a" * 500, "document", Gaussian(20.0))
+    with pytest.raises(AssertionError):
+        run(IN_TRANSACTION, path)
+    Path(f"{path}-journal").unlink()
+    with pytest.raises(ValueError, match="damaged"):
+        ledger.entries()
+
+
+# ---- several processes --------------------------------------------------------------------
+
+FITS_UNTIL_REFUSED = (
+    FITS
+    + """
+children = []
+for _ in range(4):
+    child = os.fork()
+    if child == 0:
+        n_fits, estimator = 0, model(sys.argv[1])
+        try:
+            while True:
+                estimator.fit(X)
+                n_fits += 1
+        except BudgetError:
+            os.write(1, b"%d\\n" % n_fits)
+            os._exit(0)
+        os._exit(1)
+    children.append(child)
+assert all(os.waitpid(child, 0)[1] == 0 for child in children)
+"""
+)
+
+
+def test_fits_of_four_processes_cannot_overspend(tmp_path):
+    """Exactly as many fits as fit, whoever makes them."""
+    path, alone = tmp_path / "privacy.sqlite", Ledger(epsilon=2.0)
+    X = np.random.RandomState(0).poisson(1.0, (12, 6))
+    with suppress(BudgetError):
+        while True:
+            SubLDA(2, noise_multiplier=20.0, max_iter=2, ledger=alone).fit(X)
+    allowed = len(alone.entries())
+    ledger = Ledger(path, epsilon=2.0)
+    counts = [int(line) for line in run(FITS_UNTIL_REFUSED, path).split()]
+    assert len(counts) == 4
+    assert sum(counts) == allowed > 20
+    assert ledger.epsilon_spent == alone.epsilon_spent <= 2.0
+    assert {entry.status for entry in ledger.entries()} == {"confirmed"}
+    assert len(ledger.entries()) == allowed
+
+
+# ---- a fit that cannot be charged reads nothing -------------------------------------------
+
+
+class Untouchable:
+    """Data that nobody may look at."""
+
+    def __getattribute__(self, name):
+        raise AssertionError(f"the documents were touched: {name}")
+
+
+UNTOUCHABLE = """
+class Untouchable:
+    def __getattribute__(self, name):
+        os.write(2, b"touched")
+        os._exit(9)
+"""
+PRIVATE = [
+    SubLDA(2, epsilon=3.0),
+    HDPLDA(2, epsilon=30.0),
+    HDPLDA(2, privacy_unit="document", epsilon=3.0),
+    PrivateSVILDA(2, epsilon=3.0),
+    IFTMParty(2, epsilon=3.0),
+    IFTMParty(2, privacy_unit="document", epsilon=3.0),
+]
+
+
+@pytest.mark.parametrize("estimator", PRIVATE, ids=repr)
+@pytest.mark.parametrize("content", [b"", b"hello", b"SQLite format 3\0" + bytes(84)])
+def test_a_fit_with_a_broken_ledger_reads_nothing(estimator, content, tmp_path):
+    path = tmp_path / "privacy.sqlite"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="no privacy ledger"):
+        estimator.set_params(ledger=str(path)).fit(Untouchable())
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("estimator", [LPLDA(2, epsilon=1.0), OLPLDA(2, epsilon=1.0)], ids=repr)
+def test_local_models_randomize_nothing_with_a_broken_ledger(estimator, tmp_path, monkeypatch):
+    """They read the width of the data first."""
+    path = tmp_path / "privacy.sqlite"
+    path.write_bytes(b"hello")
+    monkeypatch.setattr("dplda._streams.Streams.reader", None)
+    with pytest.raises(ValueError, match="no privacy ledger"):
+        estimator.set_params(ledger=str(path)).fit(np.ones((3, 4)))
+    assert not hasattr(estimator, "components_")
+
+
+FULL = (
+    FITS
+    + UNTOUCHABLE
+    + """
+import resource
+for limit in map(int, sys.argv[2:]):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+    try:
+        model(sys.argv[1]).fit(Untouchable())
+    except OSError as error:
+        outcome = str(error)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+    print(outcome)
+"""
+)
+
+
+def test_a_full_disk_refuses_the_fit_and_keeps_every_entry(tmp_path):
+    path = tmp_path / "privacy.sqlite"
+    ledger = Ledger(path)
+    for _ in range(20):
+        ledger.reserve("a" * 500, "document", Gaussian(20.0))
+    before, size = ledger.entries(), path.stat().st_size
+    limits = (0, 511, 4096, size // 2, size - 1)
+    outcomes = run(FULL, path, *limits).splitlines()
+    assert len(outcomes) == len(limits)
+    for outcome in outcomes:
+        assert outcome.startswith(f"the ledger {path} cannot be used")
+        assert outcome.endswith("room on the disk")
+    assert ledger.entries() == before
+    assert integrity(path) == "ok"
+    assert ledger.reserve("b", "document", Gaussian(20.0)) == 21
+
+
+def test_a_full_disk_makes_no_half_ledger(tmp_path):
+    path = tmp_path / "privacy.sqlite"
+    outcomes = run(FULL, path, 0, 4096, 8192).splitlines()
+    assert len(outcomes) == 3
+    assert all(outcome.startswith(f"the ledger {path} cannot be") for outcome in outcomes)
+    assert os.listdir(tmp_path) == []
+
+
+NOBODY = (
+    FITS
+    + UNTOUCHABLE
+    + """
+if os.getuid() == 0:
+    os.setgroups([]), os.setgid(65534), os.setuid(65534)
+try:
+    model(sys.argv[1]).fit(Untouchable())
+except OSError as error:
+    print(error)
+print(len(Ledger(sys.argv[1]).entries()) if os.path.exists(sys.argv[1]) else "none")
+"""
+)
+
+
+@pytest.mark.parametrize("protected", ["file", "folder", "both", "missing file"])
+def test_a_ledger_that_cannot_be_written_refuses_the_fit(protected):
+    with tempfile.TemporaryDirectory() as name:  # pytest's own is closed to other users
+        folder = Path(name)
+        path = folder / "privacy.sqlite"
+        if protected != "missing file":
+            Ledger(path).reserve("a", "document", Gaussian(20.0))
+            path.chmod(0o666 if protected == "folder" else 0o444)
+        folder.chmod(0o777 if protected == "file" else 0o555)
+        message, n_entries = run(NOBODY, path).splitlines()
+        folder.chmod(0o755)
+        missing = protected == "missing file"
+        assert message.startswith(f"the ledger {path} cannot be {'made' if missing else 'used'}")
+        assert "can be written" in message
+        assert n_entries == ("none" if missing else "1")
+
+
+# ---- damage -------------------------------------------------------------------------------
+
+
+def damage(content, chance):
+    """A file with bits turned, stretches zeroed or overwritten, pages moved, or the end lost."""
+    changed = bytearray(content)
+    kind = chance.randrange(6)
+    if kind == 0:
+        for _ in range(chance.choice([1, 1, 1, 10])):
+            changed[chance.randrange(len(changed))] ^= 1 << chance.randrange(8)
+    elif kind == 1:  # the header, in which a bit says much
+        changed[chance.randrange(100)] ^= 1 << chance.randrange(8)
+    elif kind == 2:
+        del changed[chance.choice([0, chance.randrange(len(changed))]) :]
+    elif kind == 3:
+        start = chance.randrange(len(changed))
+        length = min(chance.choice([4, 64, 512, 4096]), len(changed) - start)
+        changed[start : start + length] = bytes(length)
+    elif kind == 4:
+        start, n_pages = 4096, len(changed) // 4096
+        a, b = (start * chance.randrange(n_pages) for _ in range(2))
+        changed[a : a + start], changed[b : b + start] = (
+            changed[b : b + start], changed[a : a + start],
+        )  # fmt: skip
+    else:
+        del changed[4096 * chance.randrange(len(changed) // 4096) :]
+    return bytes(changed)
+
+
+def test_damage_is_refused_or_harmless(tmp_path):
+    """Never a smaller total: all entries are there, or an error that names the file."""
+    path = tmp_path / "privacy.sqlite"
+    ledger = Ledger(path, epsilon=20.0)
+    for i in range(40):
+        number = ledger.reserve("a" * (i * 10), "document", Gaussian(20.0 + i))
+        (ledger.confirm, ledger.cancel, str)[i % 3](number)
+    content, entries = path.read_bytes(), ledger.entries()
+    n_refused = unnamed = 0
+    for seed in range(400):
+        path.write_bytes(damage(content, random.Random(seed)))
+        Path(f"{path}-journal").unlink(missing_ok=True)
+        try:
+            again = Ledger(path)
+            found = again.entries()
+        except (ValueError, OSError) as error:
+            unnamed += str(path) not in str(error)
+            with pytest.raises((ValueError, OSError)):
+                ledger.reserve("b", "document", Gaussian(20.0))
+            with pytest.raises((ValueError, OSError)):
+                SubLDA(2, noise_multiplier=9.0, ledger=ledger).fit(Untouchable())
+            n_refused += 1
+            continue
+        assert (found, again.epsilon, again.delta) == (entries, 20.0, 1e-6)
+        try:
+            again.reserve("b", "document", Gaussian(20.0))
+        except (ValueError, OSError):
+            continue
+        assert Ledger(path).entries()[:-1] == entries
+    assert unnamed == 0
+    assert 200 < n_refused < 400
+
+
+# ---- the command line ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def shown(tmp_path):
+    ledger = Ledger(tmp_path / "privacy.sqlite", epsilon=9.0, delta=1e-5)
+    ledger.confirm(ledger.reserve("SubLDA", "document", Gaussian(2.0)))
+    ledger.reserve("my\nfit", "document", Gaussian(3.0), seeded=True)
+    ledger.cancel(ledger.reserve("HDPLDA", "document", Gaussian(1.0)))
+    return ledger
+
+
+def test_show_prints_what_was_spent_on_what_and_when(shown, capsys):
+    content = Path(shown.path).read_bytes()
+    assert main(["show", shown.path]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    first = shown.entries()[0]
+    assert " ".join(lines[0]) == "number time label unit status epsilon seeded process"
+    assert lines[1] == [
+        "1", first.created, "SubLDA", "document", "confirmed",
+        f"{epsilon_of(Gaussian(2.0), 1e-5):.6g}", "no", str(os.getpid()),
+    ]  # fmt: skip
+    assert lines[2][2:5] == ["my?fit", "document", "reserved"]
+    assert lines[2][6] == "yes"
+    assert lines[3][4] == "canceled"
+    assert lines[5][:6] == f"spent epsilon {shown.epsilon_spent:.6g} at delta 1e-05,".split()
+    assert " ".join(lines[6]) == "budget epsilon 9 at delta 1e-05"
+    assert lines[7] == f"remaining epsilon {shown.remaining:.6g} at delta 1e-05".split()
+    assert Path(shown.path).read_bytes() == content
+
+
+def test_show_as_json_at_another_delta(shown, capsys):
+    assert main(["show", shown.path, "--json", "--delta", "1e-8"]) == 0
+    report = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert report["delta"] == 1e-8
+    assert report["epsilon_spent"] == shown.epsilon_at(1e-8) > shown.epsilon_spent
+    assert (report["budget"], report["budget_delta"]) == (9.0, 1e-5)
+    assert [entry["status"] for entry in report["entries"]] == ["confirmed", "reserved", "canceled"]
+    assert report["entries"][1]["label"] == "my\nfit"
+
+
+def test_show_of_a_new_ledger_without_limit(tmp_path, capsys):
+    path = str(tmp_path / "new.sqlite")
+    Ledger(path)
+    assert main(["show", path]) == 0
+    assert "budget     epsilon inf" in capsys.readouterr().out
+    assert main(["show", path, "--json"]) == 0
+    report = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert (report["budget"], report["entries"], report["epsilon_spent"]) == ("inf", [], 0.0)
+
+
+def test_show_of_anything_else_is_a_message_and_an_exit_code(shown, tmp_path, capsys):
+    (tmp_path / "text").write_text("hello")
+    (tmp_path / "empty").touch()
+    for name, message in [
+        ("missing", "there is no file"), ("text", "no privacy ledger"), ("empty", "is empty"),
+        (".", "cannot be used"),
+    ]:  # fmt: skip
+        assert main(["show", str(tmp_path / name)]) == 1
+        output, errors = capsys.readouterr()
+        assert output == ""
+        assert errors.startswith("error: ")
+        assert message in errors
+        assert errors.count("\n") == 1
+    assert not (tmp_path / "missing").exists()
+    for wrong in [(), ("show",), ("show", shown.path, "--delta", "2")]:
+        with pytest.raises(SystemExit, match="2"):
+            main(wrong)
+
+
+def test_show_is_a_command(shown):
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "dplda.privacy.ledger", "show", shown.path],
+        cwd=Path(dplda.__file__).parents[1], capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "SubLDA" in done.stdout

@@ -1,0 +1,511 @@
+"""Release files: public values only, the same model again, and no trust in the file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import pickle
+import random
+import struct
+import warnings
+from contextlib import suppress
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+
+import dplda
+from dplda import (
+    CDPLDA,
+    HDPLDA,
+    LPLDA,
+    OLPLDA,
+    GibbsLDA,
+    PrivateSVILDA,
+    SubLDA,
+    _release,
+    load_release,
+)
+from dplda.datasets import make_topic_corpus
+from dplda.federated import IFTMParty
+from dplda.privacy import Curator, PrivacyLeakWarning, epsilon_of
+from dplda.privacy._events import from_record
+
+pytestmark = pytest.mark.filterwarnings("ignore::dplda.privacy.PrivacyLeakWarning")
+
+K, N_WORDS = 3, 20
+CENTRAL = [
+    SubLDA(K, epsilon=3.0, max_iter=4),
+    SubLDA(K, noise_multiplier=1.5, subsampling_ratio=0.4, adaptive=True, max_iter=4),
+    HDPLDA(K, noise_epsilon=1.0, count_clip=1.0, topic_word_prior=0.5, max_iter=4),
+    HDPLDA(K, noise="gaussian", epsilon=20.0, max_iter=4),
+    HDPLDA(K, privacy_unit="document", epsilon=3.0, max_iter=4),
+    PrivateSVILDA(K, noise_multiplier=1.5, subsampling_ratio=0.4, accountant="rdp", max_iter=4),
+    IFTMParty(K, privacy_unit="document", epsilon=3.0, max_iter=4),
+]
+PRIVATE = [
+    *CENTRAL,
+    IFTMParty(K, epsilon=3.0, max_iter=4),
+    LPLDA(K, epsilon=3.0, max_iter=4),
+    OLPLDA(K, epsilon=3.0, mechanism="oue", max_iter=4),
+]
+BASELINES = [
+    GibbsLDA(K, max_iter=4),
+    CDPLDA(K, epsilon=5.0, max_iter=4),
+    SubLDA(K, epsilon=math.inf, max_iter=4),
+]
+every = pytest.mark.parametrize("estimator", [*PRIVATE, *BASELINES], ids=repr)
+
+
+def corpus(seed=0):
+    return make_topic_corpus(61, N_WORDS, K, doc_length=30, random_state=seed).data
+
+
+@pytest.fixture(scope="module")
+def X():
+    return corpus()
+
+
+@pytest.fixture(scope="module")
+def model(X):
+    return SubLDA(K, epsilon=3.0, max_iter=4).fit(X)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "topics.dplda"
+
+
+def parts(path):
+    """Header and table of a release file."""
+    data = path.read_bytes()
+    _, _, n_header, _ = _release._PREFIX.unpack_from(data)
+    start = _release._PREFIX.size
+    return json.loads(data[start : start + n_header]), data[start + n_header :]
+
+
+def forge(path, header, table):
+    """A file with a good checksum, as a hostile author would write it."""
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    digest = hashlib.sha256(text + table).digest()
+    prefix = struct.pack("<14sHI32s", b"dplda-release\n", 1, len(text), digest)
+    path.write_bytes(prefix + text + table)
+
+
+# ---- there and back -----------------------------------------------------------------------
+
+
+@every
+def test_a_loaded_model_is_the_same_model(estimator, X, path):
+    model = clone(estimator).fit(X)
+    model.export_release(path)
+    again = load_release(str(path))
+    np.testing.assert_array_equal(again.components_, model.components_)
+    np.testing.assert_array_equal(again.transform(X), model.transform(X))
+    assert again.score(X) == model.score(X)
+    assert again.perplexity(X) == model.perplexity(X)
+    assert again.privacy_ == model.privacy_
+    assert str(again.privacy_) == str(model.privacy_)
+    assert (again.epsilon_, again.delta_) == (model.epsilon_, model.delta_)
+    assert again.get_epsilon(1e-4) == model.get_epsilon(1e-4)
+    assert (again.n_iter_, again.n_features_in_) == (model.n_iter_, N_WORDS)
+    assert len(again.get_feature_names_out()) == K
+    assert again.estimator_name_ == type(model).__name__
+    assert again.version_ == dplda.__version__
+    public = {k: v for k, v in model.get_params().items() if k not in _release.NOT_RELEASED}
+    assert again.parameters_ == public
+    assert again.vocabulary_ is None
+
+
+def test_after_partial_fit_all_that_was_spent_is_in_the_file(X, path):
+    model = SubLDA(K, epsilon=3.0, max_iter=4).fit(X).partial_fit(X)
+    model.export_release(path)
+    assert load_release(path).epsilon_ == model.epsilon_ > 3.0
+
+
+def test_words_of_the_columns(model, X, path):
+    words = [f"wörd \ud800 {i}" for i in range(N_WORDS)]
+    model.export_release(path, vocabulary=np.array(words, dtype=object))
+    again = load_release(path)
+    assert again.vocabulary_.tolist() == words
+    assert not hasattr(again, "feature_names_in_")
+    again.transform(X)  # no warning about names
+    for wrong in (words[1:], [words[0], *words[:-1]]):
+        with pytest.raises(ValueError, match=f"{N_WORDS} different words"):
+            model.export_release(path, vocabulary=wrong)
+    for wrong in ("abc", {"a": 0}):
+        with pytest.raises(TypeError, match="in the order of the columns"):
+            model.export_release(path, vocabulary=wrong)
+
+
+def test_names_of_the_columns(X, path):
+    frame = pd.DataFrame(X.toarray(), columns=[f"word {i}" for i in range(N_WORDS)])
+    model = SubLDA(K, epsilon=3.0, max_iter=4).fit(frame)
+    model.export_release(path)
+    again = load_release(path)
+    np.testing.assert_array_equal(again.feature_names_in_, frame.columns)
+    np.testing.assert_array_equal(again.transform(frame), model.transform(frame))
+    with pytest.raises(ValueError, match="feature names should match"):
+        again.transform(frame[frame.columns[::-1]])
+    with pytest.raises(ValueError, match="differs from the column names"):
+        model.export_release(path, vocabulary=[f"other {i}" for i in range(N_WORDS)])
+
+
+def test_it_is_a_frozen_step_of_a_pipeline(model, X, path):
+    model.export_release(path)
+    released = load_release(path)
+    table = released.components_.copy()
+    pipeline = make_pipeline(released, LogisticRegression())
+    labels = np.arange(X.shape[0]) % 2
+    assert clone(pipeline)[0] is released
+    clone(pipeline).fit(X, labels).predict(X)
+    np.testing.assert_array_equal(released.fit(X[:3]).components_, table)
+    np.testing.assert_array_equal(released.fit_transform(X), model.transform(X))
+    assert not hasattr(released, "partial_fit")
+    assert released.set_params(n_jobs=2).get_params() == {"doc_topic_prior": 0.1, "n_jobs": 2}
+    assert set(released.set_output(transform="pandas").transform(X).columns) == {
+        f"releasedmodel{k}" for k in range(K)
+    }
+    again = pickle.loads(pickle.dumps(released))
+    np.testing.assert_array_equal(again.components_, table)
+    again.export_release(path)
+    np.testing.assert_array_equal(load_release(path).components_, table)
+
+
+def test_a_model_that_is_not_fitted_is_not_exported(path):
+    with pytest.raises(NotFittedError):
+        SubLDA(epsilon=1.0).export_release(path)
+    with pytest.raises(NotFittedError):
+        _release.ReleasedModel().fit()
+    assert not path.exists()
+
+
+def test_export_warns_of_what_should_not_be_published(X, path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PrivacyLeakWarning)
+        SubLDA(K, epsilon=3.0, max_iter=4).fit(X).export_release(path)
+    seeded = SubLDA(K, epsilon=3.0, max_iter=4, random_state=7)
+    with pytest.warns(dplda.privacy.SeededNoiseWarning):
+        seeded.fit(X)
+    for model, message in [(seeded, "random_state"), (GibbsLDA(K).fit(X), "without privacy")]:
+        with pytest.warns(PrivacyLeakWarning, match=message) as record:
+            model.export_release(path)
+        assert record[0].filename == __file__
+    assert "no privacy guarantee" in str(load_release(path).privacy_)
+
+
+# ---- what is in it ------------------------------------------------------------------------
+
+
+def test_the_file_holds_these_values_and_no_others(X, path, tmp_path):
+    secret = 8_675_309
+    model = SubLDA(
+        K, epsilon=3.0, max_iter=4, random_state=secret, ledger=tmp_path / "private.sqlite",
+        init_components=np.ones((K, N_WORDS)), n_jobs=1,
+    )  # fmt: skip
+    with pytest.warns(dplda.privacy.SeededNoiseWarning):
+        model.fit(X).export_release(path)
+    header, table = parts(path)
+    assert set(header) == {
+        "dplda", "estimator", "parameters", "n_iter", "shape", "order", "vocabulary",
+        "named_columns", "guarantee",
+    }  # fmt: skip
+    hidden = {"random_state", "ledger", "n_jobs", "verbose", "init_components"}
+    assert set(header["parameters"]) == set(model.get_params()) - hidden
+    assert header["order"] == "F"
+    assert table == model.components_.T.astype("<f8").tobytes()
+    assert len(table) == 8 * K * N_WORDS
+    data = path.read_bytes()
+    for trace in (str(secret).encode(), secret.to_bytes(4, "little"), b"sqlite", b"private."):
+        assert trace not in data
+
+
+@pytest.mark.parametrize("estimator", CENTRAL, ids=repr)
+def test_a_model_is_a_function_of_its_releases(estimator, monkeypatch):
+    """Two corpora that release the same give the same pickle: nothing else of them is in it."""
+
+    def release(curator, value, mechanism, *, label, round, sampling_probability=1.0):
+        curator._take(label, dplda.privacy._curator.sampled(mechanism.event, sampling_probability))
+        return np.arange(value.size, dtype=np.int64).reshape(value.shape) % 7 * 100 + round
+
+    monkeypatch.setattr(Curator, "release", release)
+    estimator = clone(estimator).set_params(random_state=5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dplda.privacy.SeededNoiseWarning)
+        one, two = (pickle.dumps(clone(estimator).fit(corpus(seed))) for seed in (0, 1))
+        other = corpus(2)[:30]
+        three = pickle.dumps(clone(estimator).fit(other))
+    assert one == two == three
+
+
+# ---- files that cannot be trusted ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_damage_is_found(model, path, seed):
+    model.export_release(path)
+    chance, data = random.Random(seed), bytearray(path.read_bytes())
+    if seed % 2:
+        data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+    else:
+        del data[chance.randrange(len(data)) :]
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match="no release file that can be trusted"):
+        load_release(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"hello", b"PK\3\4" + bytes(99), b"\x80\x04." * 99])
+def test_other_files_are_refused(path, content):
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="no release file"):
+        load_release(path)
+
+
+def test_a_missing_file_is_an_operating_system_error(path):
+    with pytest.raises(FileNotFoundError):
+        load_release(path)
+
+
+def test_a_file_of_another_format_is_refused(model, path):
+    model.export_release(path)
+    data = bytearray(path.read_bytes())
+    data[14] = 2
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match="format 2"):
+        load_release(path)
+
+
+def test_a_huge_file_is_refused_unread(path):
+    with path.open("wb") as file:
+        file.truncate(2**33 + 1)  # without blocks on the disk
+    with pytest.raises(ValueError, match="bytes"):
+        load_release(path)
+
+
+def changed(header, *keys, value):
+    """A deep copy with one value replaced, or removed."""
+    header = json.loads(json.dumps(header))
+    inner = header
+    for key in keys[:-1]:
+        inner = inner[key]
+    if value is ...:
+        del inner[keys[-1]]
+    else:
+        inner[keys[-1]] = value
+    return header
+
+
+GUARANTEE = "guarantee"
+LIES = [
+    (("shape",), [K, N_WORDS + 1], "shape"),
+    (("shape",), [2**31, 2**31], "shape"),
+    (("shape",), [-K, -N_WORDS], "shape"),
+    (("shape",), [0, 0], "shape"),
+    (("shape",), [True, K * N_WORDS], "shape"),
+    (("shape",), [float(K), N_WORDS], "shape"),
+    (("shape",), [K, N_WORDS, 1], "shape"),
+    (("shape",), "3x20", "shape"),
+    (("order",), "A", "order"),
+    (("order",), ["C"], "order"),
+    (("shape",), ..., "fields"),
+    (("pickle",), "gASV", "fields"),
+    (("n_iter",), -1, "n_iter"),
+    (("n_iter",), 10**30, "n_iter"),
+    (("n_iter",), "4", "n_iter"),
+    (("estimator",), ["os.system"], "estimator"),
+    (("dplda",), None, "dplda"),
+    (("vocabulary",), ["a"], "different words"),
+    (("vocabulary",), ["a"] * N_WORDS, "different words"),
+    (("vocabulary",), list(range(N_WORDS)), "list of words"),
+    (("vocabulary",), {"a": 1}, "list of words"),
+    (("parameters",), [], "parameters"),
+    (("parameters", "random_state"), 5, "parameters"),
+    (("parameters", "epsilon"), [[]], "epsilon"),
+    (("parameters", "doc_topic_prior"), ..., "doc_topic_prior"),
+    (("parameters", "doc_topic_prior"), 0, "doc_topic_prior"),
+    (("parameters", "doc_topic_prior"), -0.1, "doc_topic_prior"),
+    (("parameters", "doc_topic_prior"), "inf", "doc_topic_prior"),
+    (("parameters", "doc_topic_prior"), True, "doc_topic_prior"),
+    ((GUARANTEE,), None, "guarantee"),
+    ((GUARANTEE, "unit"), ..., "guarantee"),
+    ((GUARANTEE, "unit"), 3, "unit"),
+    ((GUARANTEE, "more"), 3, "guarantee"),
+    ((GUARANTEE, "epsilon"), 0.01, "less than what the events cost"),
+    ((GUARANTEE, "epsilon"), -1, "epsilon"),
+    ((GUARANTEE, "epsilon"), None, "epsilon"),
+    ((GUARANTEE, "epsilon"), "nan", "epsilon"),
+    ((GUARANTEE, "epsilon"), 10**400, "epsilon"),
+    ((GUARANTEE, "delta"), 2, "delta"),
+    ((GUARANTEE, "delta"), 1e-300, "less than what the events cost"),
+    ((GUARANTEE, "total_variation"), 1.0, "total_variation"),
+    ((GUARANTEE, "accountant"), "none", "accountant"),
+    ((GUARANTEE, "seeded"), 0, "seeded"),
+    ((GUARANTEE, "assumptions"), "none", "assumptions"),
+    ((GUARANTEE, "assumptions"), [1], "assumptions"),
+    ((GUARANTEE, "noise_scale"), [[]], "noise_scale"),
+    ((GUARANTEE, "events"), [], "1 to 1000000 private steps"),
+    ((GUARANTEE, "events"), None, "events"),
+    ((GUARANTEE, "events"), [3], "events"),
+    ((GUARANTEE, "events"), [{"event": "Cauchy"}], "events"),
+    ((GUARANTEE, "events"), [{"event": "Gaussian", "noise_multiplier": 0}], "events"),
+    ((GUARANTEE, "events"), [{"event": "NonPrivate"}], "less than what the events cost"),
+]
+
+
+@pytest.mark.parametrize(("keys", "value", "message"), LIES, ids=repr)
+def test_lies_are_refused(model, path, keys, value, message):
+    model.export_release(path)
+    header, table = parts(path)
+    forge(path, changed(header, *keys, value=value), table)
+    with pytest.raises(ValueError, match=message):
+        load_release(path)
+
+
+def test_a_forger_that_forges_nothing_is_believed(model, path):
+    """The other tests refuse for the reason that they name."""
+    model.export_release(path)
+    forge(path, *parts(path))
+    assert load_release(path).epsilon_ == model.epsilon_
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        {"event": "Laplace", "scale": 1e4},
+        {"event": "Gaussian", "noise_multiplier": 5.0},
+        {"event": "RandomizedResponse", "flip_mixture": 0.99999, "n_buckets": 2},
+        {
+            "event": "PoissonSampled",
+            "sampling_probability": 1e-8,
+            "of": {"event": "Gaussian", "noise_multiplier": 1.0},
+        },
+    ],
+    ids=lambda step: step["event"],
+)
+def test_events_that_would_take_hours_are_refused_at_once(model, path, step):
+    """Any number of Gaussian events is one, and is only too dear."""
+    model.export_release(path)
+    header, table = parts(path)
+    for count in (10**9, 10**300):
+        events = [{"event": "Repeated", "of": step, "count": count}]
+        forge(path, changed(header, GUARANTEE, "events", value=events), table)
+        with pytest.raises(ValueError, match=r"private steps|less than what|events cannot be"):
+            load_release(path)
+
+
+def test_many_kinds_of_events_are_refused(model, path):
+    model.export_release(path)
+    header, table = parts(path)
+    events = [{"event": "Laplace", "scale": 100.0 + i} for i in range(51)]
+    header = changed(header, GUARANTEE, "epsilon", value=1e6)
+    forge(path, changed(header, GUARANTEE, "events", value=events), table)
+    with pytest.raises(ValueError, match="50 different kinds"):
+        load_release(path)
+    forge(path, changed(header, GUARANTEE, "events", value=events[:3]), table)
+    assert load_release(path).epsilon_ == 1e6
+
+
+@pytest.mark.parametrize(
+    "number",
+    [math.nan, -1.0, math.inf, -math.inf, 1e308],
+    ids=["nan", "-1", "inf", "-inf", "1e308"],
+)
+def test_tables_that_are_none_of_counts_are_refused(model, path, number):
+    model.export_release(path)
+    header, table = parts(path)
+    cells = np.frombuffer(table, "<f8").copy()
+    cells[[K, 2 * K, 3 * K]] = number  # of one topic
+    forge(path, header, cells.tobytes())
+    with pytest.raises(ValueError, match="finite and non-negative"):
+        load_release(path)
+    cells[:] = 0
+    forge(path, header, cells.tobytes())
+    with pytest.raises(ValueError, match="no empty topic"):
+        load_release(path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"{", b"[]", b"7", b"\xff\xfe", b"[" * 200_000, b'{"a":' * 200_000, b'{"a": NaN}',
+        b'{"a": Infinity}', b'{"a": 1e999}', b'{"a": 1, "a": 2}', b'{"a": ' + b"9" * 5000 + b"}",
+    ],
+    ids=range(11),
+)  # fmt: skip
+def test_headers_that_are_no_header_are_refused(path, text):
+    forge(path, text, bytes(8))
+    with pytest.raises(ValueError, match="no release file"):
+        load_release(path)
+
+
+def test_a_header_beyond_the_limit_is_neither_written_nor_read(model, path, monkeypatch):
+    model.export_release(path)
+    content = path.read_bytes()
+    monkeypatch.setattr(_release, "MAX_HEADER", 500)
+    with pytest.raises(ValueError, match="header is too long"):
+        load_release(path)
+    with pytest.raises(ValueError, match="leave the vocabulary out"):
+        model.export_release(path)
+    assert path.read_bytes() == content
+
+
+def test_extreme_events_are_an_error_or_a_valid_claim(model, path):
+    """Never another exception, a crash, or a claim below the cost."""
+    model.export_release(path)
+    header, table = parts(path)
+    chance = random.Random(0)
+    kinds = [("Gaussian", "noise_multiplier"), ("Laplace", "scale"), ("BoundedRange", "epsilon"),
+             ("ZeroConcentrated", "rho")]  # fmt: skip
+    n_loaded = 0
+    for _ in range(60):
+        name, field = chance.choice(kinds)
+        event = {
+            "event": name,
+            field: 10.0 ** chance.choice([-320, -160, -9, -3, 0, 3, 9, 160, 300]),
+        }
+        claim = changed(header, GUARANTEE, "events", value=[event])
+        claim = changed(claim, GUARANTEE, "epsilon", value=chance.choice([0.5, 50.0, 1e6]))
+        forge(path, claim, table)
+        with suppress(ValueError), warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            loaded = load_release(path)
+            cost = epsilon_of(
+                from_record(event), 1e-6, total_variation=loaded.privacy_.total_variation
+            )
+            assert loaded.epsilon_ >= cost * (1 - 1e-9)
+            n_loaded += 1
+    assert 10 < n_loaded < 60
+
+
+# ---- writing ------------------------------------------------------------------------------
+
+
+def test_a_file_is_replaced_as_a_whole_or_not_at_all(model, path, monkeypatch):
+    path.write_bytes(b"what was there before")
+
+    def fail(descriptor):
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="disk is full"):
+        model.export_release(path)
+    assert path.read_bytes() == b"what was there before"
+    assert os.listdir(path.parent) == [path.name]
+    monkeypatch.undo()
+    model.export_release(path)
+    assert load_release(path).epsilon_ == model.epsilon_
+    assert os.listdir(path.parent) == [path.name]
+
+
+def test_what_cannot_be_read_back_is_not_written(X, path):
+    model = SubLDA(K, epsilon=3.0, max_iter=4).fit(X)
+    model.components_ = model.components_ - 1e9
+    with pytest.raises(ValueError, match="finite and non-negative"):
+        model.export_release(path)
+    assert not path.exists()
