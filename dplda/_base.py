@@ -11,8 +11,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from dplda._compat import CallbackSupportMixin, Interval
 from dplda._corpus import check_counts
-from dplda._fold_in import fold_in
+from dplda._fold_in import LARGEST_PRIOR, fold_in
 from dplda.metrics import held_out_log_likelihood
+
+MAX_COMPONENTS = 2**16
+MAX_ITER = 10**6  # a plan names every round before the first one
 
 
 class BaseTopicModel(
@@ -25,10 +28,10 @@ class BaseTopicModel(
     """
 
     _parameter_constraints = {
-        "n_components": [Interval(Integral, 1, None, closed="left")],
-        "doc_topic_prior": [Interval(Real, 0, None, closed="neither")],
-        "topic_word_prior": [Interval(Real, 0, None, closed="neither")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "n_components": [Interval(Integral, 1, MAX_COMPONENTS, closed="both")],
+        "doc_topic_prior": [Interval(Real, 0, LARGEST_PRIOR, closed="right")],
+        "topic_word_prior": [Interval(Real, 0, LARGEST_PRIOR, closed="right")],
+        "max_iter": [Interval(Integral, 1, MAX_ITER, closed="both")],
         "n_jobs": [
             None,
             Interval(Integral, 1, None, closed="left"),
@@ -169,6 +172,9 @@ class BaseTopicModel(
         from dplda._release import write_release
 
         write_release(self, path, vocabulary)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "components_")  # a fit that failed leaves n_features_in_ behind
 
     @property
     def _n_features_out(self) -> int:

@@ -78,8 +78,8 @@ class Budget:
         multipliers = noise_multiplier / np.sqrt(max_iter * shares / shares.sum())
         precision = _rounds_precision(noise_multiplier, max_iter, subsampling_ratio)
         precision *= word_total_share / (1 - word_total_share)
-        totals = 1 / np.sqrt(precision * np.array([FIRST_TOTALS, 1 - FIRST_TOTALS]))
-        totals = np.minimum(totals, LARGEST_TOTALS)
+        of_totals = precision * np.array([FIRST_TOTALS, 1 - FIRST_TOTALS])
+        totals = 1 / np.sqrt(np.maximum(of_totals, LARGEST_TOTALS**-2))
         gaussian = DiscreteGaussian.for_noise_multiplier
         made = {m: gaussian(m) for m in set(multipliers.tolist())}
         return cls(

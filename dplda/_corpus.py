@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
+from sklearn.utils import check_array
 
 from dplda._compat import check_non_negative, validate_data
 from dplda._messages import warn_user
@@ -88,16 +91,10 @@ def check_counts(estimator: Any, X: Any, *, reset: bool) -> sp.csr_array:
     """
     if hasattr(X, "sentence_counts"):  # a SentenceCorpus, by name: a client need not load it
         X = X.counts()
-    _check_kind(X)
-    try:
+    with check_quoting_nothing(X):
         X = validate_data(
             estimator, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32]
         )
-    except (ValueError, TypeError) as error:
-        # these messages print the data
-        if "could not convert" in str(error) or "scalar array" in str(error):
-            raise ValueError(NOT_COUNTS) from None
-        raise
     _check_width(estimator, X, reset=reset)
     check_non_negative(X, f"{type(estimator).__name__} (it takes word counts)")
     X = sp.csr_array(X, copy=sp.issparse(X))
@@ -146,6 +143,55 @@ def sample_tokens(
     return counts - taken if drop else taken
 
 
+@contextmanager
+def check_quoting_nothing(X: Any) -> Iterator[None]:
+    """Around scikit-learn's own checks of `X`, whose messages may print the data."""
+    _check_kind(X)
+    _check_structure(X)
+    try:
+        yield
+    except OverflowError:
+        raise ValueError("X holds an integer too large for a float; pass word counts") from None
+    except (ValueError, TypeError) as error:
+        if "could not convert" in str(error) or "scalar array" in str(error):
+            raise ValueError(NOT_COUNTS) from None
+        raise
+
+
+def check_table(table: Any, name: str, **options: Any) -> npt.NDArray[np.float64]:
+    """A float64 array of finite numbers; options as in scikit-learn's `check_array`."""
+    try:
+        array: npt.NDArray[np.float64] = check_array(
+            table, dtype=np.float64, input_name=name, **options
+        )
+    except (ValueError, TypeError, OverflowError) as error:  # most of them print the array
+        if str(error).startswith(f"Input {name} contains"):
+            raise
+        raise ValueError(f"{name} must be a table of finite numbers") from None
+    return array
+
+
+def _check_structure(X: Any) -> None:
+    """Refuse a sparse matrix whose index arrays point outside of it.
+
+    scipy takes them on trust, and would read and write elsewhere in the memory.
+    """
+    if not sp.issparse(X):
+        return
+    try:
+        if X.format in ("csr", "csc", "bsr"):
+            X.check_format(full_check=True)
+        elif X.format == "coo":
+            for index, length in zip(X.coords, X.shape):
+                if len(index) != X.nnz or (index < 0).any() or (index >= length).any():
+                    raise ValueError
+    except (ValueError, TypeError, AttributeError):
+        raise ValueError(
+            f"X is a sparse matrix ({X.format}) whose index arrays do not fit its shape; make it "
+            "anew, from whole rows and columns within the shape"
+        ) from None
+
+
 def _check_width(estimator: Any, X: Any, *, reset: bool) -> None:
     """The table decides, for a failed `fit` may have left another width behind."""
     table = getattr(estimator, "components_", None)
@@ -157,10 +203,7 @@ def _check_width(estimator: Any, X: Any, *, reset: bool) -> None:
 
 
 def _check_kind(X: Any) -> None:
-    """Say what to do to somebody who passes texts, or anything but a matrix of real numbers.
-
-    Ahead of scikit-learn's own checks, whose messages print the data.
-    """
+    """Say what to do to somebody who passes texts, or anything but a matrix of real numbers."""
     if isinstance(X, str):
         X = [X]
     if isinstance(X, (list, tuple)):

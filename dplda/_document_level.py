@@ -14,7 +14,6 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-from sklearn.utils import check_array
 
 from dplda._budget import Budget, document_schedule, round_schedule
 from dplda._centered import (
@@ -27,7 +26,7 @@ from dplda._centered import (
     train_round,
 )
 from dplda._compat import Interval
-from dplda._corpus import check_counts
+from dplda._corpus import check_counts, check_table
 from dplda._fold_in import update_theta
 from dplda._private import exactly_one, make_guarantee, publish, warn_if_seeded
 from dplda._progress import rounds
@@ -44,7 +43,7 @@ from dplda.privacy import (
 from dplda.privacy._curator import TOTAL_VARIATION, sampled
 
 DOCUMENT_CONSTRAINTS = {
-    "contribution_norm": [Interval(Real, 0, 1e9, closed="right")],
+    "contribution_norm": [Interval(Real, 1e-6, 1e9, closed="both")],
     "word_total_share": [Interval(Real, 0, 1, closed="neither")],
     "init_components": [None, "array-like"],
 }
@@ -179,7 +178,7 @@ def public_table(estimator: Any) -> np.ndarray | None:
     """The checked `init_components`."""
     if estimator.init_components is None:
         return None
-    table = check_array(estimator.init_components, dtype=float, input_name="init_components")
+    table = check_table(estimator.init_components, "init_components")
     shape = (estimator.n_components, estimator.n_features_in_)
     if table.shape != shape or table.min() < 0 or not table.any(axis=1).all():
         raise ValueError(

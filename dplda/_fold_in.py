@@ -17,6 +17,7 @@ TOLERANCE = 1e-4
 
 LANES = 8
 LARGEST_COUNT = 1e12
+LARGEST_PRIOR = 1e9  # the kernels' numbers are of single precision
 
 
 def pad(table: np.ndarray, dtype: Any = np.float32) -> np.ndarray:

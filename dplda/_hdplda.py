@@ -58,7 +58,7 @@ class HDPLDA(BaseTopicModel):
     delta : float, default=1e-6
         Probability, in (0, 1), with which the bound epsilon may fail.
     noise : {"laplace", "gaussian"}, default="laplace"
-        Noise on the counts, for "word".
+        Noise on the counts, for "word" only; with "document" it is always Gaussian.
     noise_epsilon : float or None, default=None
         Epsilon of the Laplace noise of one sweep (epsilon_L), from 2.5e-5 to 40; needs
         `count_clip`.
@@ -138,7 +138,7 @@ class HDPLDA(BaseTopicModel):
         "privacy_unit": [StrOptions({"word", "document"})],
         "noise": [StrOptions({"laplace", "gaussian"})],
         "noise_epsilon": [None, Interval(Real, SMALLEST_EPSILON, LARGEST_EPSILON, closed="both")],
-        "count_clip": [None, Interval(Real, 0, None, closed="neither")],
+        "count_clip": [None, Interval(Real, 0, 1e18, closed="right")],
     }
 
     def __init__(

@@ -192,7 +192,7 @@ class OLPLDA(BaseTopicModel):
         **LOCAL_CONSTRAINTS,
         "correlation": [Interval(Real, 0, 1, closed="both")],
         "prior_weight": [None, Interval(Real, 0, 1, closed="both")],
-        "prior_variance": [None, Interval(Real, 0, None, closed="neither")],
+        "prior_variance": [None, Interval(Real, 0, 1e18, closed="right")],
         "batch_size": [Interval(Integral, 1, None, closed="left")],
     }
 

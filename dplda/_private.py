@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from numbers import Real
 from os import PathLike
 from typing import Any
 
-from dplda._compat import Interval
+from dplda._compat import Interval, Options
 from dplda._messages import warn_user
 from dplda.privacy import Event, Guarantee, Ledger, SeededNoiseWarning, epsilon_of
 from dplda.privacy._curator import TOTAL_VARIATION
 
 SMALLEST_DELTA = 1e-14
 PRIVACY_CONSTRAINTS = {
-    "epsilon": [None, Interval(Real, 0, None, closed="right")],
+    "epsilon": [None, Interval(Real, 0, 1e9, closed="right"), Options(Real, {math.inf})],
     # a smaller delta could not pay for the distance of the noise from its ideal law
     "delta": [Interval(Real, SMALLEST_DELTA, 1, closed="left")],
-    "noise_multiplier": [None, Interval(Real, 0, None, closed="neither")],
+    "noise_multiplier": [None, Interval(Real, 0, 1e9, closed="right")],
     "ledger": [None, str, PathLike, Ledger],
 }
 

@@ -286,6 +286,9 @@ class RandomizedResponse(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 curator.account(event, label=step)
             return randomize(X, self._bits, self._max_ones, streams)
 
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "privacy_")  # a fit that failed leaves n_features_in_ behind
+
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.positive_only = True

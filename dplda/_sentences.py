@@ -67,6 +67,8 @@ class SentenceCorpus:
 
     def __init__(self, word: Any, sentence_ptr: Any, document_ptr: Any, n_words: int) -> None:
         words = _whole(word, "word")
+        if not (isinstance(n_words, (int, np.integer)) and 0 <= n_words < 2**31):
+            raise ValueError("n_words must be an integer from 0 to 2147483647")
         self.n_words = int(n_words)
         self.sentence_ptr = _boundaries(sentence_ptr, "sentence_ptr", "words", len(words))
         n_sentences = len(self.sentence_ptr) - 1
@@ -90,8 +92,12 @@ class SentenceCorpus:
         """From documents as lists of sentences as lists of columns; empty sentences are dropped."""
         kept = [[list(s) for s in document if len(s)] for document in documents]
         sentences = [sentence for document in kept for sentence in document]
+        try:
+            words = np.array([w for sentence in sentences for w in sentence], dtype=np.int64)
+        except (ValueError, TypeError, OverflowError):
+            raise ValueError("documents must be lists of lists of columns (integers)") from None
         return cls(
-            np.array([w for sentence in sentences for w in sentence], dtype=np.int64),
+            words,
             np.cumsum([0, *map(len, sentences)]),
             np.cumsum([0, *map(len, kept)]),
             n_words,

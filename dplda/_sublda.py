@@ -127,7 +127,7 @@ class SubLDA(BaseTopicModel):
         **DOCUMENT_CONSTRAINTS,
         "subsampling_ratio": [Interval(Real, SMALLEST_RATIO, 1, closed="both")],
         "adaptive": ["boolean"],
-        "boost": [Interval(Real, 1, None, closed="left")],
+        "boost": [Interval(Real, 1, 1e9, closed="both")],
     }
 
     def __init__(

@@ -137,9 +137,9 @@ class PrivateSVILDA(BaseTopicModel):
         **PRIVACY_CONSTRAINTS,
         **DOCUMENT_CONSTRAINTS,
         "subsampling_ratio": [Interval(Real, SMALLEST_RATIO, 1, closed="both")],
-        "max_doc_tokens": [None, Interval(Integral, 1, None, closed="left")],
+        "max_doc_tokens": [None, Interval(Integral, 1, 10**7, closed="both")],
         "learning_decay": [Interval(Real, 0.5, 1, closed="right")],
-        "learning_offset": [Interval(Real, 1, None, closed="left")],
+        "learning_offset": [Interval(Real, 1, 1e9, closed="both")],
         "accountant": [StrOptions(set(ACCOUNTANTS))],
     }
 

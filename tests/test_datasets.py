@@ -264,6 +264,9 @@ def test_no_entries(tmp_path):
         (SMALL + "3 4 1\n", 8, "more entries"),
         (SMALL.replace("3 3 7\n", ""), 7, "ends after 3 entries"),
         (f"3\n4\n{10**17}\n1 1 1\n", 5, "ends after 1 entries"),
+        ("\ufeff" + SMALL, 1, "byte order mark"),
+        (f"{2**31 - 1}\n4\n1\n1 1 1\n", 1, "D may be at most 1048576"),
+        (f"3\n4\n4\n2 3 7\n1 1 {2**31 - 1}\n2 2 {2**31 - 1}\n1 1 1\n", 7, "add up to more"),
     ],
 )
 @pytest.mark.parametrize("block_bytes", [40, 1 << 20])
@@ -272,6 +275,24 @@ def test_malformed_files(tmp_path, text, line, message, block_bytes):
     with pytest.raises(ValueError, match=re.escape(f"{path}, line {line}: ") + f".*{message}") as e:
         read_docword(path, block_bytes=block_bytes)
     assert "secret" not in str(e.value)
+
+
+def test_largest_header_and_counts(tmp_path):
+    path = write(tmp_path / "docword", f"{2**20}\n4\n3\n1 1 {2**31 - 2}\n9 2 7\n1 1 1\n")
+    matrix = read_docword(path)
+    assert matrix.shape == (2**20, 4)
+    assert (matrix[0, 0], matrix[8, 1], matrix.nnz) == (2**31 - 1, 7, 2)
+
+
+def test_compressed_file_that_grows_without_end(tmp_path):
+    path = write(tmp_path / "docword.gz", gzip.compress(b"9\n9\n4194304\n" + b"1 1 1\n" * 2**22))
+    assert path.stat().st_size < 2**16
+    with pytest.raises(ValueError, match=r"more than 100 times as long .* unpack it first"):
+        read_docword(path)
+    vocab = write(tmp_path / "vocab.gz", gzip.compress(b"a\n" * 2**24))
+    docword = write(tmp_path / "docword", f"1\n{2**31 - 1}\n0\n")
+    with pytest.raises(ValueError, match="more than 100 times as long"):
+        read_uci_bow(docword, vocab)
 
 
 def test_endless_line(tmp_path):
@@ -307,10 +328,13 @@ def test_vocabulary_file(tmp_path):
 @pytest.mark.parametrize(
     ("text", "line", "message"),
     [
-        ("a\nb\nc\n", 4, "has 3 words, .* says 4"),
-        ("a\nb\nc\nd\ne\n", 5, "has 5 words, .* says 4"),
+        ("a\nb\nc\n", 4, "says 4 words, .* only 3"),
+        ("a\nb\nc\nd\ne\n", 5, "says 4 words, .* more"),
         ("a\n\nc\nd\n", 2, "blank"),
         (b"a\nb\n\xff\nd\n", 3, "UTF-8"),
+        (b"\xef\xbb\xbfa\nb\nc\nd\n", 1, "byte order mark"),
+        ("a\nb\t7\nc\nd\n", 2, "control character"),
+        ("a\nb\nc\n\0\n", 4, "control character"),
     ],
 )
 def test_malformed_vocabulary(tmp_path, text, line, message):
@@ -395,7 +419,7 @@ def test_only_missing_files_are_downloaded(tmp_path, archive):
     [
         ("enron", b"39861\n28102\n2\n5 1 7\n", "line 5: the file ends after 1"),
         ("enron", b"39860\n28102\n1\n5 1 7\n", "must be 39861 and 28102, but are 39860"),
-        ("enron", b"39861\n28101\n1\n5 1 7\n", "has 28102 words"),
+        ("enron", b"39861\n28101\n1\n5 1 7\n", "says 28101 words, .* more"),
         ("kos", b"3430\n6906\n1\n5 1 7\n", "SHA-1 .* must be 4f299dad"),
     ],
 )

@@ -249,7 +249,7 @@ def test_refining_documents_starts_from_the_table(corpus):
         (-np.ones((2, 40)), "no negative entry"),
         (np.zeros((2, 40)), "no empty row"),
         (np.full((2, 40), np.nan), "NaN"),
-        (np.ones(40), "1D array"),
+        (np.ones(40), "table of finite numbers"),
     ],
 )
 def test_bad_tables(table, message, corpus):

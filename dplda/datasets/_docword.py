@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import math
 import os
 import re
 import zlib
@@ -16,16 +17,26 @@ from sklearn.utils import Bunch
 _BLOCK_BYTES = 1 << 20
 _FIRST_CAPACITY = 1 << 16  # entries allocated on the header's word alone
 _LARGEST = 2**31 - 1
+# Against files made to exhaust the memory: what is far beyond any real corpus.
+_FREE_TEXT = 1 << 24  # bytes that any compressed file may unpack to
+_MAX_EXPANSION = 100  # times the size of a larger compressed file; corpora have 3 to 10
+_FREE_DOCS = 1 << 20  # documents that any header may name
+_MAX_DOCS_PER_ENTRY = 64
+_BYTE_ORDER_MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
 _INTEGER = re.compile(rb"-?[0-9]{1,18}")
 _HEADER = ("documents D", "words W", "entries NNZ")
 _FIELDS = ("document id", "word id", "count")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
-def _open(path: Path) -> BinaryIO:
-    """Open a plain or gzip file; its first bytes tell which, whatever its name."""
+def _open(path: Path) -> tuple[BinaryIO, float]:
+    """Open a plain or gzip file, whatever its name, and say how much text it may hold."""
     with open(path, "rb") as file:
         compressed = file.read(2) == b"\x1f\x8b"
-    return cast(BinaryIO, gzip.open(path) if compressed else open(path, "rb"))
+    if compressed:
+        most = max(_FREE_TEXT, _MAX_EXPANSION * path.stat().st_size)
+        return cast(BinaryIO, gzip.open(path)), most
+    return open(path, "rb"), math.inf
 
 
 class _LineReader:
@@ -44,7 +55,7 @@ class _LineReader:
     def __init__(self, path: Path, digest: Any = None, block_bytes: int = _BLOCK_BYTES) -> None:
         self.path, self.digest, self.block_bytes = path, digest, block_bytes
         self.lines_read = 0
-        self._stream = _open(path)
+        self._stream, self._bytes_left = _open(path)
         self._rest = b""
         self._damaged = False
 
@@ -65,11 +76,17 @@ class _LineReader:
             while missing > 0 and (piece := self._stream.read1(missing)):  # type: ignore[attr-defined]
                 pieces.append(piece)
                 missing -= len(piece)
+                self._bytes_left -= len(piece)
                 if self.digest is not None:
                     self.digest.update(piece)
         except (EOFError, zlib.error, gzip.BadGzipFile):
             self._damaged = True
         self._rest = b"".join(pieces)
+        if self._bytes_left < 0:
+            self.fail(
+                f"the text is more than {_MAX_EXPANSION} times as long as the compressed file; if"
+                " you trust it, unpack it first"
+            )
 
     def block(self) -> bytes:
         """Return some whole lines, each ending in a newline; nothing at the end of the file."""
@@ -85,6 +102,12 @@ class _LineReader:
             self.fail(f"the line is longer than {self.block_bytes} bytes")
         lines, self._rest = self._rest, b""
         return lines + b"\n" if lines else b""
+
+    def refuse_byte_order_mark(self) -> None:
+        """To be called before anything is read."""
+        self._fill()
+        if self._rest.startswith(_BYTE_ORDER_MARKS):
+            self.fail("the file begins with a byte order mark; save it as UTF-8 without one")
 
     def line(self) -> bytes:
         """Return one line without its newline, for the header; b"" at the end of the file."""
@@ -113,6 +136,7 @@ class _Triples:
 
 
 def _read_header(reader: _LineReader) -> tuple[int, int, int]:
+    reader.refuse_byte_order_mark()
     values = []
     for name in _HEADER:
         line = reader.line().strip()
@@ -121,7 +145,11 @@ def _read_header(reader: _LineReader) -> tuple[int, int, int]:
             reader.fail(f"expected the number of {name}, one integer from 0 to {largest}")
         values.append(int(line))
         reader.lines_read += 1
-    return values[0], values[1], values[2]
+    n_docs, n_words, n_entries = values
+    most = max(_FREE_DOCS, _MAX_DOCS_PER_ENTRY * n_entries)
+    if n_docs > most:  # every document takes memory, also an empty one
+        reader.fail(f"D may be at most {most} with the NNZ of line 3", -reader.lines_read)
+    return n_docs, n_words, n_entries
 
 
 def _parse_slowly(reader: _LineReader, block: bytes) -> np.ndarray:
@@ -168,6 +196,24 @@ def _read_triples(reader: _LineReader, n_docs: int, n_words: int, n_entries: int
     return triples
 
 
+def _check_sums(reader: _LineReader, triples: _Triples) -> None:
+    """Refuse counts of one document and word whose sum does not fit in 32 bits."""
+    docs, words, counts = (column[: triples.size] for column in triples.columns)
+    if counts.sum(dtype=np.int64) <= _LARGEST:
+        return
+    order = np.lexsort((words, docs))  # stable: lines of one document and word stay in order
+    new = np.ones(triples.size, dtype=bool)
+    new[1:] = (np.diff(docs[order]) != 0) | (np.diff(words[order]) != 0)
+    upto = np.cumsum(counts[order], dtype=np.int64)
+    before = (upto - counts[order])[new][np.cumsum(new) - 1]
+    too_many = order[upto - before > _LARGEST]
+    if too_many.size:
+        reader.fail(
+            f"the counts of this document and word add up to more than {_LARGEST}",
+            int(too_many.min()) - triples.size,
+        )
+
+
 def _to_csr(triples: _Triples, n_docs: int, n_words: int) -> sp.csr_matrix:
     docs, words, counts = triples.columns
     docs -= 1
@@ -186,6 +232,7 @@ def read_docword(path: Path, digest: Any = None, block_bytes: int = _BLOCK_BYTES
     with _LineReader(path, digest, block_bytes) as reader:
         n_docs, n_words, n_entries = _read_header(reader)
         triples = _read_triples(reader, n_docs, n_words, n_entries)
+        _check_sums(reader, triples)
     return _to_csr(triples, n_docs, n_words)
 
 
@@ -196,19 +243,26 @@ def _decode_word(reader: _LineReader, line: bytes, offset: int) -> str:
         reader.fail("the word is not encoded in UTF-8", offset)
     if not word:
         reader.fail("expected a word, the line is blank", offset)
+    if _CONTROL.search(word):
+        reader.fail("expected a word, the line holds a tab or another control character", offset)
     return word
 
 
 def read_vocabulary(path: Path, n_words: int) -> np.ndarray:
     """Read a file of one word a line to an object array of str, and check its length."""
     with _LineReader(path) as reader:
-        lines = b"".join(iter(reader.block, b"")).split(b"\n")[:-1]
+        reader.refuse_byte_order_mark()
+        lines: list[bytes] = []
+        while len(lines) <= n_words and (block := reader.block()):
+            lines += block.split(b"\n")[:-1]
+            reader.lines_read = min(len(lines), n_words)
         if len(lines) != n_words:
+            found = "more" if len(lines) > n_words else f"only {len(lines)}"
             reader.fail(
-                f"the vocabulary has {len(lines)} words, but the header of the docword file says"
-                f" {n_words}",
-                min(len(lines), n_words),
+                f"the header of the docword file says {n_words} words, and the vocabulary has"
+                f" {found}"
             )
+        reader.lines_read = 0
         words = np.empty(n_words, dtype=object)
         for offset, line in enumerate(lines):
             words[offset] = _decode_word(reader, line, offset)
@@ -245,7 +299,9 @@ def read_uci_bow(
     ------
     ValueError
         If a file is not in this format: the message has its path, the line (from 1) and what is
-        wrong there, but no text of the file.
+        wrong there, but no text of the file. Also if it is made to exhaust the memory: a header
+        with more than a million documents and 64 times as many as entries, a compressed file of
+        more than 16 MB of text and 100 times its own size.
     OSError
         If a file cannot be read.
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from numbers import Integral, Real
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import Bunch, check_random_state, check_scalar
 
+_LARGEST = 1e9
 _CELLS_AT_ONCE = 1 << 22  # dense counts held at a time while drawing: 32 MB
 
 
@@ -17,9 +17,9 @@ def _check_size(value: int, name: str) -> None:
 
 
 def _check_positive(value: float, name: str) -> None:
-    check_scalar(value, name, Real, min_val=0, include_boundaries="neither")
-    if not math.isfinite(value):
-        raise ValueError(f"{name} must be a finite number above 0, got {value}.")
+    check_scalar(value, name, Real)
+    if not 0 < value <= _LARGEST:
+        raise ValueError(f"{name} must be a finite number above 0 and at most {_LARGEST:g}.")
 
 
 def _draw_counts(

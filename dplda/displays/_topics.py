@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
+from sklearn.utils import check_scalar
 from sklearn.utils.validation import check_is_fitted
 
 from dplda.displays._style import COLORS, GRAY, import_pyplot
@@ -36,6 +38,7 @@ def rank_words(components: np.ndarray, n_top_words: int) -> np.ndarray:
     .. [1] C. Sievert, K. Shirley, "LDAvis: A method for visualizing and interpreting topics",
        ACL Workshop on Interactive Language Learning, Visualization, and Interfaces, 2014.
     """
+    check_scalar(n_top_words, "n_top_words", Integral, min_val=1)
     relevance = 2 * np.log(_word_probabilities(components)) - np.log(_marginal(components))
     return np.argsort(-relevance, axis=1, kind="stable")[:, :n_top_words]
 
@@ -93,6 +96,13 @@ def _names(estimator: Any, feature_names: Sequence[str] | None) -> Sequence[str]
             f"{len(feature_names)}; pass vectorizer.get_feature_names_out()"
         )
     return feature_names
+
+
+def _chosen(topics: Sequence[int] | None, n_topics: int) -> list[int]:
+    chosen = list(range(n_topics) if topics is None else topics)
+    if not chosen or not all(isinstance(k, Integral) and 0 <= k < n_topics for k in chosen):
+        raise ValueError(f"topics must be one or more integers from 0 to {n_topics - 1}, or None")
+    return chosen
 
 
 def _word_probabilities(components: np.ndarray) -> np.ndarray:
@@ -197,7 +207,7 @@ class TopicDisplay:
         """
         check_is_fitted(estimator)
         components = estimator.components_
-        chosen = range(len(components)) if topics is None else topics
+        chosen = _chosen(topics, len(components))
         order = rank_words(components, n_top_words)
         names = _names(estimator, feature_names)
         share = components.sum(axis=1) / components.sum()

@@ -82,6 +82,7 @@ class PrivacyUtilityDisplay:
         curves: dict[str, dict[float, list[float]]] = {}
         deltas = set()
         for estimator in estimators:
+            check_is_fitted(estimator, "epsilon_")
             epsilon, name = float(estimator.epsilon_), type(estimator).__name__
             private = math.isfinite(epsilon)
             label = f"{name} ({estimator.privacy_.unit if private else 'not private'})"
@@ -120,7 +121,7 @@ class PrivacyUtilityDisplay:
         ValueError
             If the search did not vary epsilon.
         """
-        check_is_fitted(search)
+        check_is_fitted(search, "cv_results_")
         results = search.cv_results_
         key = _epsilon_parameter(results["params"])
         splits = np.array([results[f"split{i}_test_score"] for i in range(search.n_splits_)])

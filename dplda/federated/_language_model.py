@@ -6,7 +6,8 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-from sklearn.utils import check_array
+
+from dplda._corpus import check_table
 
 
 def interpolate_language_model(
@@ -56,11 +57,9 @@ def interpolate_language_model(
     """
     if not (isinstance(topic_weight, Real) and 0 <= topic_weight <= 1):
         raise ValueError(f"topic_weight must be a number from 0 to 1, got {topic_weight!r}")
-    theta = check_array(theta, dtype=float, input_name="theta")
-    components = check_array(components, dtype=float, input_name="components")
-    language_model = np.atleast_2d(
-        check_array(language_model, dtype=float, ensure_2d=False, input_name="language_model")
-    )
+    theta = check_table(theta, "theta")
+    components = check_table(components, "components")
+    language_model = np.atleast_2d(check_table(language_model, "language_model", ensure_2d=False))
     shape = (len(theta), components.shape[1])
     if theta.shape[1] != len(components):
         raise ValueError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -336,5 +336,6 @@ class IFTMMaster:
 
 
 def _check_real(name: str, value: Any, most: float) -> None:
-    if not isinstance(value, Real) or isinstance(value, bool) or not 0 < float(value) <= most:
+    is_number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    if not (is_number and 0 < value <= most):
         raise ValueError(f"{name} must be a number above 0 and at most {most:g}, got {value!r}")

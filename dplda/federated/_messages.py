@@ -300,7 +300,8 @@ def _parse(data: bytes, max_bytes: int) -> tuple[dict[str, Any], npt.NDArray[np.
 def _checked_table(table: Any) -> npt.NDArray[np.float32]:
     """A read-only copy in float32 whose rows are probabilities."""
     try:
-        array = np.array(table, dtype=np.float32, order="C")
+        with np.errstate(over="ignore"):  # it becomes infinite, and is refused
+            array = np.array(table, dtype=np.float32, order="C")
     except (TypeError, ValueError, OverflowError):
         raise MessageError("table must be an array of numbers") from None
     if array.ndim != 2 or 0 in array.shape:

@@ -9,13 +9,12 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
 from dplda._base import BaseTopicModel
 from dplda._centered import Released
 from dplda._compat import Interval, StrOptions, _fit_context
-from dplda._corpus import Corpus, check_counts
+from dplda._corpus import Corpus, check_counts, check_table
 from dplda._document_level import Recipe, rate_of_later_rounds
 from dplda._document_level import train as train_documents
 from dplda._fold_in import MAX_STEPS, TOLERANCE, pad, uniform_theta, update_theta
@@ -296,7 +295,7 @@ class IFTMParty(BaseTopicModel):
         """
         check_is_fitted(self)
         self._check_parameters()
-        table = check_array(table, dtype=np.float64, input_name="table")
+        table = check_table(table, "table")
         if (
             table.shape[1] != self.components_.shape[1]
             or table.min() < 0

@@ -314,6 +314,10 @@ def run_rounds(
     >>> master.components_.shape[1], len(master.history_)
     (30, 2)
     """
+    if not isinstance(parties, Mapping):
+        raise TypeError(
+            f"parties must be a mapping of names to (IFTMParty, X), got {type(parties).__name__}"
+        )
     if not isinstance(n_rounds, Integral) or n_rounds < 1:
         raise ValueError(f"n_rounds must be an integer of at least 1, got {n_rounds!r}")
     for _ in range(n_rounds):

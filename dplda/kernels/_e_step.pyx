@@ -5,6 +5,7 @@ matrix, tables are (n_words, padded) with the padding (to a multiple of 8 topics
 depend on each other, so callers may split them over threads. The loops are in ``_e_step.h``.
 """
 
+cimport cython
 from cython cimport floating
 from libc.stdint cimport int32_t, int64_t
 
@@ -37,6 +38,7 @@ def scratch_size(Py_ssize_t longest, Py_ssize_t n_components):
     return words * (n_components + 1) + padded * (LANES + 3) + 64 // sizeof(float)
 
 
+@cython.boundscheck(False)  # also where sanitizers run: it takes the address of empty arrays
 def e_step(
     const int32_t[::1] indptr,               # in: CSR of the documents
     const int32_t[::1] indices,              # in

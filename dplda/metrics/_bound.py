@@ -10,7 +10,7 @@ from scipy.special import gammaln, logsumexp, psi
 
 from dplda._fold_in import pad
 from dplda._variational import e_step
-from dplda.metrics._perplexity import _check
+from dplda.metrics._perplexity import _check, _check_prior
 
 CHUNK = 1 << 20  # numbers at a time
 
@@ -53,8 +53,7 @@ def perplexity_bound(
     components, X = _check(components, X)
     if not components.min() > 0:
         raise ValueError("components must be above 0 in every cell; add a small positive prior")
-    if not doc_topic_prior > 0:
-        raise ValueError(f"doc_topic_prior must be above 0, got {doc_topic_prior}")
+    _check_prior(doc_topic_prior)
     n_tokens = float(X.sum())
     if n_tokens == 0:
         raise ValueError("X holds no words to score; pass documents with at least one word")

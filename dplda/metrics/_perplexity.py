@@ -9,7 +9,8 @@ import scipy.sparse as sp
 from sklearn.utils import check_array
 
 from dplda._compat import check_non_negative
-from dplda._fold_in import fold_in
+from dplda._corpus import check_quoting_nothing, check_table
+from dplda._fold_in import LARGEST_PRIOR, fold_in
 
 
 def _mix(x: np.ndarray) -> np.ndarray:
@@ -39,7 +40,7 @@ def split_documents(X: sp.csr_array) -> tuple[sp.csr_array, sp.csr_array]:
     X = sp.csr_array(X, copy=True)
     X.sum_duplicates()
     X.eliminate_zeros()
-    counts = X.data.astype(np.int64)
+    counts = np.minimum(X.data, 2.0**62).astype(np.int64)
     cell = _mix(X.indices.astype(np.uint64) * np.uint64(2**32) + counts.astype(np.uint64))
     row = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
     key = np.zeros(X.shape[0], np.uint64)
@@ -57,15 +58,21 @@ def split_documents(X: sp.csr_array) -> tuple[sp.csr_array, sp.csr_array]:
     return parts[0], parts[1]
 
 
+def _check_counts(X: Any) -> sp.csr_array:
+    with check_quoting_nothing(X):
+        X = sp.csr_array(check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32]))
+    check_non_negative(X, "a perplexity (it takes word counts)")
+    return X
+
+
 def _check(components: Any, X: Any) -> tuple[np.ndarray, sp.csr_array]:
-    components = check_array(components, dtype=np.float64, input_name="components")
-    X = sp.csr_array(check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32]))
+    components = check_table(components, "components")
+    X = _check_counts(X)
     if X.shape[1] != components.shape[1]:
         raise ValueError(
             f"X has {X.shape[1]} words and components has {components.shape[1]}; "
             "vectorize X with the vocabulary that the model was trained on"
         )
-    check_non_negative(X, "a perplexity (it takes word counts)")
     if not np.array_equal(np.rint(X.data), X.data):
         raise ValueError("X must hold whole word counts; pass counts, not tf-idf or frequencies")
     possible = [(components.sum(axis=axis) > 0).all() for axis in (0, 1)]
@@ -75,6 +82,11 @@ def _check(components: Any, X: Any) -> tuple[np.ndarray, sp.csr_array]:
             "topics; add a small positive prior to every cell"
         )
     return components, X
+
+
+def _check_prior(value: Any, name: str = "doc_topic_prior") -> None:
+    if not (isinstance(value, (int, float, np.number)) and 0 < value <= LARGEST_PRIOR):
+        raise ValueError(f"{name} must be above 0 and at most {LARGEST_PRIOR:g}, got {value!r}")
 
 
 def _log_likelihood(X: sp.csr_array, theta: np.ndarray, components: np.ndarray) -> float:
@@ -99,8 +111,7 @@ def held_out_log_likelihood(
 ) -> float:
     """Mean log-likelihood per token; see :func:`held_out_perplexity`. Higher is better."""
     components, X = _check(components, X)
-    if not doc_topic_prior > 0:
-        raise ValueError(f"doc_topic_prior must be above 0, got {doc_topic_prior}")
+    _check_prior(doc_topic_prior)
     observed, scored = split_documents(X) if completion else (X, X)
     n_tokens = float(scored.sum())
     if n_tokens == 0:
@@ -163,5 +174,8 @@ def held_out_perplexity(
 
 def unigram_perplexity(X_train: Any, X: Any, *, topic_word_prior: float = 0.01) -> float:
     """Perplexity of one topic for all: the word frequencies of `X_train` (not private)."""
-    counts = np.asarray(sp.csr_array(X_train).sum(axis=0), dtype=float).reshape(1, -1)
+    if topic_word_prior != 0:
+        _check_prior(topic_word_prior, "topic_word_prior")
+    X_train = _check_counts(X_train)
+    counts = np.asarray(X_train.sum(axis=0), dtype=float).reshape(1, -1)
     return held_out_perplexity(counts + topic_word_prior, X)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from functools import lru_cache
+from numbers import Real
 from typing import TypeAlias
 
+import numpy as np
 from dp_accounting import get_sigma_gaussian
 from scipy.optimize import brentq
 
 from dplda.privacy import _composition as composition
 from dplda.privacy._composition import FINE_INTERVAL, INTERVAL, Groups, grouped
 from dplda.privacy._events import Event
-from dplda.privacy._formulas import inherent_epsilon, subsampled_rdp
+from dplda.privacy._formulas import check_positive, inherent_epsilon, subsampled_rdp
 
 __all__ = [
     "calibrate",
@@ -159,8 +161,13 @@ def delta_charge(total_variation: float, epsilon: float) -> float:
     float
         Infinite if the number is too large for a float.
     """
+    _check_probability("total_variation", total_variation)
     if total_variation == 0.0:
         return 0.0
+    if not isinstance(epsilon, Real):
+        raise TypeError(f"epsilon must be a number, got {type(epsilon).__name__}")
+    if not -1e300 < epsilon < 1e300:
+        return math.inf
     log_charge = math.log(total_variation) + max(epsilon, 0.0) + math.log1p(math.exp(-abs(epsilon)))
     return math.exp(log_charge) if log_charge < 709.0 else math.inf
 
@@ -286,13 +293,12 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     float
         Gaussian events fit if the sum of ``1 / noise_multiplier**2`` is at most ``mu**2``.
     """
-    if not 0.0 < epsilon < math.inf:
-        raise ValueError(f"epsilon must be positive and finite, got {epsilon}")
-    if not 0.0 < delta < 1.0:
-        raise ValueError(f"delta must lie strictly between 0 and 1, got {delta}")
-    return 1.0 / float(get_sigma_gaussian(epsilon, delta))
+    check_positive("epsilon", epsilon, 1e9)
+    check_positive("delta", delta, math.nextafter(1.0, 0.0))
+    with np.errstate(divide="ignore", invalid="ignore"):  # at huge epsilons, in the library
+        return 1.0 / float(get_sigma_gaussian(epsilon, delta))
 
 
 def _check_probability(name: str, value: float) -> None:
-    if not 0.0 <= value < 1.0:
-        raise ValueError(f"{name} must lie in [0, 1), got {value}")
+    if not (isinstance(value, Real) and 0.0 <= value < 1.0):
+        raise ValueError(f"{name} must be a number in [0, 1), got {value!r}")

@@ -22,6 +22,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from dp_accounting.rdp import RdpAccountant, compute_epsilon
 
 from dplda.privacy._events import (
+    MAX_COUNT,
     BoundedRange,
     Event,
     Gaussian,
@@ -44,6 +45,8 @@ _INTEGER_ORDERS = (*range(2, 65), 80, 96, 128, 192, 256, 512, 1024)
 FINE_INTERVAL, INTERVAL, _COARSEST_INTERVAL = 1e-4, 1e-3, 1e-2
 _FINE_BELOW_EPSILON = 3.0
 _MAX_GRID_POINTS = 1_000_000
+# Of one event; more compositions of it take seconds, however narrow its distribution is.
+_MAX_ON_GRID = 10_000_000
 # Standard deviations of Gaussian noise on the grid; beyond, the loss counts as infinite.
 _REACH = 10.0
 # Below this delta, the rounding errors of the convolutions would show.
@@ -58,6 +61,8 @@ def grouped(events: Event | Iterable[Event]) -> Groups:
     counts: Counter[Event] = Counter()
     for event in [events] if isinstance(events, Event) else events:
         _add(event, 1, counts)
+    if max(counts.values(), default=0) > MAX_COUNT:
+        raise ValueError(f"an event may be repeated at most {MAX_COUNT} times in all")
     groups = sorted(counts.items(), key=lambda group: repr(group[0]))
     gaussians = [group for group in groups if isinstance(group[0], Gaussian)]
     if not gaussians:
@@ -176,11 +181,11 @@ def loss_distribution_epsilon(
 ) -> float:
     """Composed privacy loss distributions on a grid; `known` is any valid epsilon so far.
 
-    Infinite if an event has no such distribution, the grid would be too large, or delta is
-    too small for floating-point convolutions.
+    Infinite if an event has no such distribution or is repeated more than ten million times, the
+    grid would be too large, or delta is too small for floating-point convolutions.
     """
     interval = _grid_interval(groups, known, finest)
-    if interval is None or delta < _LEAST_DELTA:
+    if interval is None or delta < _LEAST_DELTA or max(n for _, n in groups) > _MAX_ON_GRID:
         return math.inf
     with np.errstate(over="ignore"):  # an epsilon beyond 709 may come out infinite
         return float(_composed(groups, interval).get_epsilon_for_delta(delta))

@@ -26,6 +26,10 @@ from dplda.privacy._observation import announce
 MAX_WORDS = 2**36
 TOTAL_VARIATION = keystream_total_variation(MAX_WORDS) + MAX_WORDS * WORD_VARIATION + 2.0**-67
 
+TOO_MANY_WORDS = (
+    f"a fit may draw at most {MAX_WORDS} random words; use fewer rounds, topics or words"
+)
+
 Step = tuple[str, Event]
 
 
@@ -76,6 +80,7 @@ class Curator:
     ) -> None:
         self.events = tuple(event for _, event in plan)
         self._plan = list(plan)
+        self._labels: set[str] = set()
         self._streams = streams
         self._n_released = 0
         self._ledger = ledger if ledger is None or isinstance(ledger, Ledger) else Ledger(ledger)
@@ -102,6 +107,7 @@ class Curator:
         `round` numbers the noise stream: continue it when a fit goes on, so that a seeded fit
         does not draw the same noise twice.
         """
+        self._check_planned(label, value.size, mechanism.event)
         self._take(label, sampled(mechanism.event, sampling_probability))
         reader = self._streams.reader(Purpose.NOISE, round)
         noisy = mechanism(value, reader)
@@ -122,12 +128,18 @@ class Curator:
         self._plan.pop(0)
         self._n_released += 1
 
+    def _check_planned(self, label: str, n_cells: int, event: Event) -> None:
+        """Before the first release of a label: all of them draw for as many cells."""
+        if label in self._labels or isinstance(event, NonPrivate):
+            return
+        self._labels.add(label)
+        n_words = n_cells * sum(planned == label for planned, _ in self._plan)
+        if self._streams.n_words + n_words > MAX_WORDS:
+            raise ValueError(TOO_MANY_WORDS)
+
     def _check_limit(self) -> None:
         if self._streams.n_words > MAX_WORDS:
-            raise RuntimeError(
-                f"a fit may draw at most {MAX_WORDS} random words; use fewer rounds, topics or "
-                "words"
-            )
+            raise RuntimeError(TOO_MANY_WORDS)
 
     def __enter__(self) -> Curator:
         return self

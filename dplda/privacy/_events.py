@@ -16,6 +16,8 @@ from typing import Any, TypeAlias, get_args
 
 from dp_accounting import dp_event
 
+MAX_COUNT = 2**63  # of repetitions; far more would be no float
+
 
 @dataclass(frozen=True, slots=True)
 class Gaussian:
@@ -153,7 +155,7 @@ class Repeated:
     event : Event
         What is repeated.
     count : int
-        How often, at least once.
+        How often, from once to 2**63 times.
     """
 
     event: Event
@@ -280,7 +282,10 @@ def _set_positive(event: Any, name: str) -> None:
     value = getattr(event, name)
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise TypeError(f"{name} must be a number, got {type(value).__name__}")
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
     if not 0.0 < number < math.inf:
         raise ValueError(f"{name} must be positive and finite, got {number}")
     object.__setattr__(event, name, number)
@@ -291,6 +296,7 @@ def _set_integer(event: Any, name: str, *, at_least: int) -> None:
     value = getattr(event, name)
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise TypeError(f"{name} must be an integer, got {type(value).__name__}")
-    if value < at_least:
-        raise ValueError(f"{name} must be at least {at_least}, got {int(value)}")
-    object.__setattr__(event, name, int(value))
+    number = int(value)
+    if not at_least <= number <= MAX_COUNT:
+        raise ValueError(f"{name} must be an integer from {at_least} to {MAX_COUNT}")
+    object.__setattr__(event, name, number)

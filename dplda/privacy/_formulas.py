@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from numbers import Integral, Real
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +12,17 @@ from scipy.special import gammaln
 
 FloatArray = npt.NDArray[np.float64]
 Curve = Callable[[FloatArray], FloatArray]
+
+
+def check_positive(name: str, value: float, most: float) -> float:
+    """A number above 0 and at most `most`, as a float."""
+    try:
+        number = float(value) if isinstance(value, Real) else math.nan
+    except OverflowError:
+        number = math.inf
+    if not 0.0 < number <= most:
+        raise ValueError(f"{name} must be positive and at most {most:g}")
+    return number
 
 
 def subsampled_rdp(order: int, rdp: Curve | float, subsampling_ratio: float) -> float:
@@ -36,10 +48,11 @@ def subsampled_rdp(order: int, rdp: Curve | float, subsampling_ratio: float) -> 
     ----------
     .. [1] T. Huang, H. Chen. "SUB-LDA: differentially private LDA with subsampling".
     """
-    if order != int(order) or order < 2:
-        raise ValueError(f"order must be an integer of at least 2, got {order}")
-    if not 0.0 < subsampling_ratio <= 1.0:
-        raise ValueError(f"subsampling_ratio must lie in (0, 1], got {subsampling_ratio}")
+    if not (isinstance(order, (Integral, float)) and 2 <= order <= 10**6 and order == int(order)):
+        raise ValueError(f"order must be an integer from 2 to {10**6}, got {order!r:.20}")
+    check_positive("subsampling_ratio", subsampling_ratio, 1.0)
+    if not callable(rdp) and rdp not in (0.0, math.inf):
+        check_positive("rdp", rdp, 1e150)
     chosen = np.arange(2.0, order + 1.0)
     divergence = rdp(chosen) if callable(rdp) else rdp * chosen / order
     exponent = (chosen - 1.0) * np.asarray(divergence, dtype=float)
@@ -74,9 +87,5 @@ def inherent_epsilon(count_clip: float, topic_word_prior: float) -> float:
     float
         For `BoundedRange`: one draw per sweep depends on the protected word.
     """
-    if not (count_clip > 0.0 and topic_word_prior > 0.0):
-        raise ValueError(
-            "count_clip and topic_word_prior must be positive, "
-            f"got {count_clip} and {topic_word_prior}"
-        )
-    return 2.0 * math.log1p(count_clip / topic_word_prior)
+    clip = check_positive("count_clip", count_clip, 1e300)
+    return 2.0 * math.log1p(clip / check_positive("topic_word_prior", topic_word_prior, 1e300))

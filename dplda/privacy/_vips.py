@@ -132,14 +132,16 @@ def _round_of_advanced(epsilon: float, slack: float, max_iter: int) -> float:
 def _check(
     epsilon: float, delta: float, subsampling_ratio: float, max_iter: int, composition: str
 ) -> None:
-    if not 0.0 < epsilon < math.inf:
-        raise ValueError(f"epsilon must be positive and finite, got {epsilon}")
+    if not 1e-9 <= epsilon <= 1e9:
+        raise ValueError(f"epsilon must be positive and finite, from 1e-9 to 1e9, got {epsilon}")
     if not 0.0 < delta < 1.0:
         raise ValueError(f"delta must lie strictly between 0 and 1, got {delta}")
     if not 0.0 < subsampling_ratio <= 1.0:
         raise ValueError(f"subsampling_ratio must lie in (0, 1], got {subsampling_ratio}")
-    if not isinstance(max_iter, Integral) or max_iter < 1:
-        raise ValueError(f"max_iter must be an integer of at least 1, got {max_iter}")
+    if not isinstance(max_iter, Integral) or not 1 <= max_iter <= 10**9:
+        raise ValueError(
+            f"max_iter must be an integer of at least 1, and at most 10**9, got {max_iter}"
+        )
     if composition not in COMPOSITIONS:
         raise ValueError(f"composition must be one of {COMPOSITIONS}, got {composition!r}")
 

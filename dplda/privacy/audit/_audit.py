@@ -139,12 +139,13 @@ class AuditResult:
             inside = np.clip(scores, bins[0], bins[-1])
             ax.hist(inside, bins, alpha=0.6, color=color, label=f"coin {coin} ({len(scores)})")
         ax.axvline(0, color=GRAY, linewidth=1, linestyle=":")
-        ax.set_xlabel("score of the attack (log-likelihood ratio)")
+        ax.set_xlabel("score of the attack: the surer of coin 1, the larger")
         ax.set_ylabel("canaries")
         ax.set_title(
             f"{self.name}: epsilon $\\geq$ {self.lower_bound:.2f}, claimed {self.claim:.4g}"
         )
-        ax.legend(title=self.relation, frameon=False)
+        place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.18), "ncols": 2}
+        ax.legend(title=self.relation, frameon=False, **place)
         return ax
 
 

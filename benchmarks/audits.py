@@ -1,0 +1,197 @@
+"""Audits of every estimator: the epsilon that an attack finds, beside the one that is claimed.
+
+``python benchmarks/audits.py [--runs 20] [--seed 0] [--pictures DIR]``
+
+Canaries among 100 invented documents (``make_topic_corpus``), 1000 in each fit, delta 1e-5,
+confidence 0.95 of each line by itself. The claim of `dplda.published` is the published one.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+
+from dplda import (
+    HDPLDA,
+    LPLDA,
+    OLPLDA,
+    PrivateSVILDA,
+    RandomizedResponse,
+    SubLDA,
+    published,
+)
+from dplda.datasets import make_topic_corpus
+from dplda.federated import IFTMParty
+from dplda.privacy.audit import AnchorAttack, audit_epsilon
+
+DELTA, ROUNDS = 1e-5, {"delta": 1e-5, "max_iter": 10}
+
+
+def word_level(*, noise_epsilon: float, count_clip: float, **options) -> HDPLDA:
+    return HDPLDA(
+        2, noise_epsilon=noise_epsilon, count_clip=count_clip, topic_word_prior=1.0,
+        **ROUNDS | options,
+    )  # fmt: skip
+
+
+def local(kind: type, epsilon: float, max_doc_words: int, **options) -> object:
+    if kind is not RandomizedResponse:
+        options |= {"n_components": 2, "max_iter": 1}
+    if kind is OLPLDA:
+        options |= {"prior_weight": 0.4, "batch_size": 500}
+    return kind(epsilon=epsilon, max_doc_words=max_doc_words, delta=DELTA, **options)
+
+
+SOUND = {
+    "SubLDA, epsilon 1": SubLDA(2, epsilon=1.0, **ROUNDS),
+    "SubLDA, epsilon 4": SubLDA(2, epsilon=4.0, **ROUNDS),
+    "SubLDA, epsilon 8, ratio 0.2": SubLDA(2, epsilon=8.0, subsampling_ratio=0.2, **ROUNDS),
+    "SubLDA, epsilon 4, adaptive": SubLDA(
+        2, epsilon=4.0, subsampling_ratio=0.3, adaptive=True, **ROUNDS
+    ),
+    "SubLDA, all for word totals": SubLDA(2, epsilon=4.0, word_total_share=0.99, **ROUNDS),
+    "PrivateSVILDA, epsilon 1": PrivateSVILDA(2, epsilon=1.0, **ROUNDS),
+    "PrivateSVILDA, epsilon 4": PrivateSVILDA(2, epsilon=4.0, **ROUNDS),
+    "PrivateSVILDA, epsilon 8, ratio 1": PrivateSVILDA(
+        2, epsilon=8.0, subsampling_ratio=1.0, **ROUNDS
+    ),
+    "PrivateSVILDA, 5 tokens": PrivateSVILDA(2, epsilon=4.0, max_doc_tokens=5, **ROUNDS),
+    "PrivateSVILDA, multiplier 0.8, ratio 0.1": PrivateSVILDA(
+        2, noise_multiplier=0.8, subsampling_ratio=0.1, **ROUNDS
+    ),
+    "HDPLDA, documents, epsilon 1": HDPLDA(2, privacy_unit="document", epsilon=1.0, **ROUNDS),
+    "HDPLDA, documents, epsilon 4": HDPLDA(2, privacy_unit="document", epsilon=4.0, **ROUNDS),
+    "HDPLDA, documents, epsilon 8": HDPLDA(2, privacy_unit="document", epsilon=8.0, **ROUNDS),
+    "HDPLDA, documents, 10 topics": HDPLDA(10, privacy_unit="document", epsilon=4.0, **ROUNDS),
+    "HDPLDA, documents, one round": HDPLDA(
+        2, privacy_unit="document", epsilon=4.0, delta=DELTA, max_iter=1
+    ),
+    "HDPLDA, words, epsilon 2": HDPLDA(2, epsilon=2.0, **ROUNDS),
+    "HDPLDA, words, Gaussian, epsilon 4": HDPLDA(2, epsilon=4.0, noise="gaussian", **ROUNDS),
+    "HDPLDA, words, 0.1 + 0.45": word_level(noise_epsilon=0.1, count_clip=0.25),
+    "HDPLDA, words, 1 + 1.39": word_level(noise_epsilon=1.0, count_clip=1.0),
+    "HDPLDA, words, 4 + 1.39, one sweep": word_level(noise_epsilon=4.0, count_clip=1.0, max_iter=1),
+    "LPLDA, bit 1, 1 word": local(LPLDA, 1.0, 1),
+    "LPLDA, bit 2, 1 word": local(LPLDA, 2.0, 1),
+    "LPLDA, bit 0.5, 2 words": local(LPLDA, 0.5, 2),
+    "LPLDA, bit 0.3, 5 words": local(LPLDA, 0.3, 5),
+    "LPLDA, oue, pair 1, 2 words": local(LPLDA, 1.0, 2, mechanism="oue"),
+    "OLPLDA, bit 1, 1 word": local(OLPLDA, 1.0, 1),
+    "OLPLDA, bit 2, 1 word": local(OLPLDA, 2.0, 1),
+    "OLPLDA, bit 0.5, 2 words": local(OLPLDA, 0.5, 2),
+    "OLPLDA, bit 0.3, 5 words": local(OLPLDA, 0.3, 5),
+    "OLPLDA, oue, pair 1, 2 words": local(OLPLDA, 1.0, 2, mechanism="oue"),
+    "RandomizedResponse, bit 0.1, 10 words": local(RandomizedResponse, 0.1, 10),
+    "RandomizedResponse, bit 0.7, 2 words": local(RandomizedResponse, 0.7, 2),
+    "RandomizedResponse, bit 1.5, 1 word": local(RandomizedResponse, 1.5, 1),
+    "RandomizedResponse, oue, pair 2, 1 word": local(RandomizedResponse, 2.0, 1, mechanism="oue"),
+    "RandomizedResponse, oue, pair 0.5, 4 words": local(
+        RandomizedResponse, 0.5, 4, mechanism="oue"
+    ),
+    "IFTMParty, token 0.5": IFTMParty(2, epsilon=0.5, max_iter=1),
+    "IFTMParty, token 2": IFTMParty(2, epsilon=2.0, max_iter=1),
+    "IFTMParty, Laplace 0.5": IFTMParty(2, epsilon=0.5, token_mechanism="laplace", max_iter=1),
+    "IFTMParty, Laplace 2": IFTMParty(2, epsilon=2.0, token_mechanism="laplace", max_iter=1),
+    "IFTMParty, documents, epsilon 4": IFTMParty(2, epsilon=4.0, privacy_unit="document", **ROUNDS),
+}
+# Name, estimator, attack (None: the one of the estimator).
+PUBLISHED = {
+    "SUB-LDA: words that were not sampled": (published.SubLDA(2, max_iter=92), None),
+    "SUB-LDA: topics that a word moves": (
+        published.SubLDA(2, rdp_epsilon=14 / (2 * 5.5**2), doc_topic_prior=0.02, max_iter=300),
+        AnchorAttack,
+    ),
+    "HDP-LDA: moves without noise": (
+        published.HDPLDA(2, noise_epsilon=0.1, count_clip=0.05, topic_word_prior=1, max_iter=5),
+        None,
+    ),
+    "private SVI: noise for another mean": (published.PrivateSVILDA(2, epsilon=1.0), None),
+    "iFTM: counts from a normalized model": (
+        published.IFTMParty(2, epsilon=2.0, max_iter=2),
+        None,
+    ),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=20, help="fits of each sound estimator")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--pictures", type=Path, help="folder for two PNG")
+    options = parser.parse_args()
+    X = make_topic_corpus(n_docs=100, n_words=50, n_components=2, random_state=0).data
+    sound = {
+        name: audit_epsilon(model, X, delta=DELTA, n_runs=options.runs, random_state=options.seed)
+        for name, model in SOUND.items()
+    }
+    show(f"Sound estimators, {options.runs} fits each", sound)
+    found = {
+        name: audit_epsilon(
+            model, X, delta=DELTA, n_runs=5, attack=attack, random_state=options.seed
+        )
+        for name, (model, attack) in PUBLISHED.items()
+    }
+    show("As published, 5 fits each", found)
+    if options.pictures is not None:
+        options.pictures.mkdir(parents=True, exist_ok=True)
+        draw_bars(sound, found, options.pictures / "audits.png")
+        draw_scores(sound, found, options.pictures / "audit_scores.png")
+
+
+def show(title, results) -> None:
+    print(f"\n{title}\n\n| | a coin decides that | epsilon at least | claimed | |")
+    print("| --- | --- | --- | --- | --- |")
+    for name, result in results.items():
+        verdict = "**refuted**" if result.exceeds_claim else "holds"
+        print(
+            f"| {name} | {result.relation} | {result.lower_bound:.2f} | {result.claim:.2f} "
+            f"| {verdict} |"
+        )
+
+
+def draw_bars(sound, found, path) -> None:
+    import matplotlib.pyplot as plt
+
+    heights = [len(found), len(sound)]
+    figure, axes = plt.subplots(
+        2, 1, figsize=(8, 0.21 * sum(heights) + 2.2), height_ratios=heights, layout="constrained"
+    )
+    for ax, results, title in zip(axes, (found, sound), ("as published", "dplda")):
+        at = np.arange(len(results))
+        ax.barh(at, [r.claim for r in results.values()], color="#D0D0D0", label="claimed")
+        ax.barh(
+            at, [r.lower_bound for r in results.values()], height=0.4,
+            color=["#D55E00" if r.exceeds_claim else "#0072B2" for r in results.values()],
+            label="found by the attack",
+        )  # fmt: skip
+        ax.set_yticks(at, list(results), fontsize=7)
+        ax.set_ylim(len(results) - 0.4, -0.6)
+        ax.set_title(title, fontsize=9, loc="left")
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.set_xlim(0, 1.05 * max(max(r.claim, r.lower_bound) for r in results.values()))
+    axes[0].legend(fontsize=7, frameon=False, ncols=2, loc="lower right", bbox_to_anchor=(1, 1))
+    axes[1].set_xlabel("epsilon (delta 1e-5)")
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
+def draw_scores(sound, found, path) -> None:
+    import matplotlib.pyplot as plt
+
+    chosen = [
+        sound["SubLDA, epsilon 4"],
+        sound["IFTMParty, Laplace 2"],
+        found["SUB-LDA: words that were not sampled"],
+        found["SUB-LDA: topics that a word moves"],
+    ]
+    figure, axes = plt.subplots(2, 2, figsize=(11, 6.4), layout="constrained")
+    for ax, result in zip(axes.ravel(), chosen):
+        result.plot(ax)
+    figure.savefig(path, dpi=100)
+    plt.close(figure)
+
+
+if __name__ == "__main__":
+    main()

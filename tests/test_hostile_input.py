@@ -1,0 +1,496 @@
+"""Whatever is passed to a public entry: documented errors only, and none that quotes the data."""
+
+import inspect
+import io
+import math
+import warnings
+from contextlib import contextmanager, redirect_stderr
+from functools import partial
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sklearn.exceptions import NotFittedError
+
+import dplda.__main__ as command_line
+from dplda import (
+    CDPLDA,
+    HDPLDA,
+    LPLDA,
+    OLPLDA,
+    GibbsLDA,
+    MemoizedReports,
+    PrivateSVILDA,
+    RandomizedResponse,
+    SubLDA,
+)
+from dplda.datasets import load_public_vocabulary, load_uci_bow, make_topic_corpus, read_uci_bow
+from dplda.displays import PrivacyUtilityDisplay, TopicDisplay, top_words
+from dplda.federated import (
+    IFTMMaster,
+    IFTMParty,
+    LocalModel,
+    NextModel,
+    RoundError,
+    SentenceCorpus,
+    SentenceVectorizer,
+    flower,
+    interpolate_language_model,
+    run_rounds,
+    vocabulary_hash,
+)
+from dplda.metrics import (
+    held_out_log_likelihood,
+    held_out_perplexity,
+    perplexity_bound,
+    unigram_perplexity,
+)
+from dplda.privacy import (
+    BoundedRange,
+    BudgetError,
+    DiscreteGaussian,
+    FlooredLaplace,
+    Gaussian,
+    Laplace,
+    Ledger,
+    NonPrivate,
+    PoissonSampled,
+    PrivacyLeakWarning,
+    RandomizedBits,
+    Repeated,
+    SeededNoiseWarning,
+    ZeroConcentrated,
+    delta_charge,
+    epsilon_of,
+    gaussian_mu,
+    inherent_epsilon,
+    is_chargeable,
+    subsampled_rdp,
+    vips_calibration,
+)
+from dplda.privacy import RandomizedResponse as RandomizedResponseEvent
+from dplda.privacy._events import from_record
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*not whole:UserWarning")
+
+DOCUMENTED = (ValueError, TypeError, NotFittedError, BudgetError, RoundError, OSError)
+# What stands for private data; as a count small enough for samplers that keep every token.
+SECRET_COUNT, SECRET_WORD = 98765, "geheim"
+SECRETS = (str(SECRET_COUNT), "9.8765", SECRET_WORD)
+
+COUNTS = np.array([[1, 2, 0], [0, 3, 1], [4, 0, 0]])
+NUMBERS = [
+    0, 1, 2, 3, -1, 0.5, 1e-300, 1e300, -1e300, 5e-324, 1e-14, 1e-3, 0.999999, 1.0 - 2.0**-53,
+    1e9, 1e38, 1e39, 2048, 2049, 2**31, 2**63, 10**30, 10**400, math.nan, math.inf, -math.inf,
+    np.float32(0.3), np.int64(2), np.float64(math.nan), True, False,
+]  # fmt: skip
+OTHERS = [
+    None, "", "x", "document", "word", "gaussian", "oue", "rdp", b"x", "\ud800", (), [], [1, 2],
+    {}, {"epsilon": 1}, {1}, object(), len, np.array([1.0]), np.array(1.0), [[1, 2, 3]], ["a", "a"],
+    Gaussian(1.0), Repeated(Laplace(1e4), 10**9), [Gaussian(1.0), 3], range(3),
+]  # fmt: skip
+
+
+def damaged(**arrays):
+    """A CSR matrix whose index arrays lie."""
+    X = sp.csr_array(COUNTS.astype(float))
+    for name, array in arrays.items():
+        setattr(X, name, np.array(array))
+    return X
+
+
+def coordinates(rows):
+    X = sp.coo_array(COUNTS.astype(float))
+    X.coords = (np.array(rows), X.coords[1])
+    return X
+
+
+# Functions, for some of these objects are used up or changed by a call.
+MATRICES = [
+    lambda value=value: value
+    for value in (
+        None, math.nan, SECRET_COUNT, SECRET_WORD, {}, [{}], object(), b"ab", (), [[]],
+        [[SECRET_COUNT, 0, 1], [0, 1, 1]], [[-SECRET_COUNT, 1, 0]], [[SECRET_COUNT + 0.5, 1, 0]],
+        [[math.nan, SECRET_COUNT, 0]], [[math.inf, SECRET_COUNT, 0]], [[1e300, 1, 0]],
+        [[1e38, 1e38, 0]], [[1e-300, 1, 0]], [[-0.0, 1, 0]], [[2**40, 1, 0]], [[10**30, 1, 0]],
+        [[10**400, 1, SECRET_COUNT]], [[None, SECRET_COUNT, 0]], [[1, 2], [SECRET_COUNT]],
+        [SECRET_COUNT, 1, 2], [SECRET_WORD, "b"], [[SECRET_WORD, 1, 2]], [[b"geheim", 1, 2]],
+        {"a": [SECRET_COUNT]}, COUNTS[:, :2], COUNTS[:0], COUNTS[:, :0], np.zeros((3, 3)),
+        np.zeros((2, 2, 2)), np.array([[SECRET_COUNT + 1j, 1, 2]]), np.array([[True, False, True]]),
+        np.array([[SECRET_WORD, 1, 2]], object), np.array([[{}, SECRET_COUNT, 2]], object),
+        np.array([[str(SECRET_COUNT), 1, 2]], object), np.array([["2020-01-01"] * 3], "M8[D]"),
+        np.array([[2**64 - 1, 0, 0]], np.uint64), np.array([[65504, 1, 0]], np.float16),
+        np.array([[1, 2, 3]], np.longdouble), np.array([["a"]]), memoryview(b"abc"),
+    )
+] + [
+    lambda: iter(COUNTS), lambda: (row for row in COUNTS), lambda: sp.csr_array(COUNTS),
+    lambda: sp.csr_array((3, 3)), lambda: sp.lil_matrix(COUNTS), lambda: sp.dok_array(COUNTS),
+    lambda: sp.coo_matrix(COUNTS * SECRET_COUNT), lambda: sp.csc_array(COUNTS) * -SECRET_COUNT,
+    lambda: sp.dia_array(COUNTS), lambda: sp.bsr_array(COUNTS), lambda: sp.coo_array([1, 2, 3]),
+    lambda: SentenceCorpus.from_lists([[[0, 1], [2]], []], 3),
+    lambda: SentenceVectorizer(["a", "b"]).fit().transform(["a b. b", SECRET_WORD]),
+]  # fmt: skip
+
+# Only where counts are expected: scipy itself reads elsewhere in the memory, whoever asks it.
+DAMAGED = [
+    lambda: damaged(indices=[0, 99_999_999, 1, 2, 0]), lambda: damaged(indices=[0, -5, 1, 2, 0]),
+    lambda: damaged(indptr=[0, 99_999, 4, 5]), lambda: damaged(indptr=[0, 4, 2, 5]),
+    lambda: damaged(indptr=[0, 5]), lambda: damaged(data=[SECRET_COUNT]),
+    lambda: damaged(indices=[]), lambda: damaged(indptr=[-9, 1, 4, 5]),
+    lambda: coordinates([0, 0, 1, 1, 99_999_999]), lambda: coordinates([0, 0, 1, 1, -7]),
+]  # fmt: skip
+
+BUDGETS = {
+    GibbsLDA: {},
+    CDPLDA: {"epsilon": 1.0},
+    SubLDA: {"noise_multiplier": 2.0},
+    PrivateSVILDA: {"noise_multiplier": 2.0},
+    HDPLDA: {"noise_epsilon": 1.0, "count_clip": 1.0},
+    LPLDA: {"epsilon": 1.0},
+    OLPLDA: {"epsilon": 1.0},
+    RandomizedResponse: {"epsilon": 1.0},
+    IFTMParty: {"epsilon": 3.0},
+}
+# What a value of the list would only make slow, or write to files.
+LEFT_OUT = {"ledger", "n_jobs", "verbose"}
+FITS = (("fit",), ("partial_fit",), ("fit", "partial_fit"), ("fit_transform",))
+QUESTIONS = ("transform", "score", "perplexity", "perplexity_bound", "fit_prior", "refine")
+
+
+@contextmanager
+def documented_errors_only(secrets=SECRETS):
+    """Lets no other exception pass, nor a warning of numpy, nor private data in a message."""
+    message = ""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for category in (SeededNoiseWarning, PrivacyLeakWarning, UserWarning):
+            warnings.filterwarnings("ignore", category=category)
+        try:
+            yield
+        except DOCUMENTED as error:
+            message = str(error)
+    assert not any(secret in message for secret in secrets), message
+
+
+def run(n_examples, strategy, check):
+    """Many examples of a strategy; what fails is made small and shown."""
+    options = settings(
+        max_examples=n_examples, deadline=None, database=None,
+        suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+    options(given(strategy)(check))()
+
+
+def sizes(few, many):
+    return pytest.mark.parametrize("n_examples", [few, pytest.param(many, marks=pytest.mark.slow)])
+
+
+def parameters_of(cls):
+    return [name for name in inspect.signature(cls).parameters if name not in LEFT_OUT]
+
+
+def is_affordable(name, value):
+    """Whether a fit with it takes no time: huge but allowed sizes are left out."""
+    limits = {"max_iter": (10, 10**6), "n_components": (3000, 2**16)}
+    if name not in limits or not isinstance(value, (int, np.integer)):
+        return True
+    low, high = limits[name]
+    return not low < value <= high
+
+
+VALUES = st.one_of(st.sampled_from(NUMBERS), st.sampled_from(OTHERS), st.floats(), st.integers())
+MATRIX = st.sampled_from(MATRICES)
+COUNT_MATRIX = st.sampled_from(MATRICES + DAMAGED)
+
+
+@st.composite
+def estimators(draw):
+    """An estimator with up to three hostile parameters."""
+    cls = draw(st.sampled_from(sorted(BUDGETS, key=lambda cls: cls.__name__)))
+    names = parameters_of(cls)
+    chosen = {"n_components": 2, "max_iter": 1, "random_state": draw(st.sampled_from([None, 0]))}
+    chosen = {name: value for name, value in chosen.items() if name in names} | BUDGETS[cls]
+    for name in draw(st.lists(st.sampled_from(names), max_size=3, unique=True)):
+        chosen[name] = draw(VALUES.filter(partial(is_affordable, name)))
+    return cls(**chosen)
+
+
+@st.composite
+def fits(draw):
+    """An estimator, and methods with what they are given."""
+    questions = draw(st.lists(st.sampled_from(QUESTIONS), max_size=3))
+    usual = draw(st.booleans())
+    return draw(estimators()), [
+        (name, COUNTS.copy if usual else draw(COUNT_MATRIX))
+        for name in (*draw(st.sampled_from(FITS)), *questions)
+    ]
+
+
+def check_fit(case):
+    estimator, calls = case
+    for name, make in calls:
+        if hasattr(estimator, name):
+            with documented_errors_only():
+                getattr(estimator, name)(make())
+
+
+# two to five calls each
+@sizes(120, 5_000)
+def test_estimators(n_examples):
+    run(n_examples, fits(), check_fit)
+
+
+FITTED = GibbsLDA(2, max_iter=2, random_state=0).fit(COUNTS)
+CLIENT = RandomizedResponse(epsilon=1.0).fit(COUNTS)
+TABLE = np.array([[0.5, 0.25, 0.25], [0.1, 0.2, 0.7]])
+WORDS = ["a", "b", "c"]
+
+
+def reserve(label, unit, events, total_variation):
+    return Ledger(epsilon=1.0).reserve(label, unit, events, total_variation=total_variation)
+
+
+def vectorize(vocabulary, splitter, token_pattern, lowercase, texts):
+    vectorizer = SentenceVectorizer(
+        vocabulary, splitter=splitter, token_pattern=token_pattern, lowercase=lowercase
+    )
+    return vectorizer.fit().transform(texts)
+
+
+def report(randomizer, changed, ids, X):
+    return MemoizedReports(randomizer, changed=changed).reports(ids, X)
+
+
+# Entries that are cheap to call, with arguments that are right.
+ENTRIES = [
+    (epsilon_of, {"events": Gaussian(2.0), "delta": 1e-5, "total_variation": 0.0}),
+    (delta_charge, {"total_variation": 1e-30, "epsilon": 1.0}),
+    (is_chargeable, {"total_variation": 1e-30, "epsilon": 1.0, "delta": 1e-5}),
+    (gaussian_mu, {"epsilon": 1.0, "delta": 1e-5}),
+    (inherent_epsilon, {"count_clip": 1.0, "topic_word_prior": 0.1}),
+    (subsampled_rdp, {"order": 3, "rdp": 0.1, "subsampling_ratio": 0.1}),
+    (vips_calibration, {"epsilon": 1.0, "delta": 1e-4, "subsampling_ratio": 1e-3, "max_iter": 9}),
+    (Gaussian, {"noise_multiplier": 1.0}),
+    (Laplace, {"scale": 1.0}),
+    (BoundedRange, {"epsilon": 1.0}),
+    (ZeroConcentrated, {"rho": 1.0}),
+    (RandomizedResponseEvent, {"flip_mixture": 0.5, "n_buckets": 3}),
+    (PoissonSampled, {"sampling_probability": 0.5, "event": Gaussian(1.0)}),
+    (Repeated, {"event": NonPrivate(), "count": 3}),
+    (from_record, {"record": {"event": "Repeated", "count": 2, "of": {"event": "NonPrivate"}}}),
+    (DiscreteGaussian.for_noise_multiplier, {"noise_multiplier": 1.0}),
+    (FlooredLaplace, {"scale": 1.0, "n_cells": 2}),
+    (RandomizedBits, {"probability": 0.1}),
+    (Ledger, {"epsilon": 1.0, "delta": 1e-5}),
+    (reserve, {"label": "a", "unit": "b", "events": Gaussian(9.0), "total_variation": 0.0}),
+    (held_out_perplexity, {"components": TABLE, "X": COUNTS, "doc_topic_prior": 0.1}),
+    (held_out_log_likelihood, {"components": TABLE, "X": COUNTS, "completion": False}),
+    (perplexity_bound, {"components": TABLE, "X": COUNTS, "doc_topic_prior": 0.1}),
+    (unigram_perplexity, {"X_train": COUNTS, "X": COUNTS, "topic_word_prior": 0.01}),
+    (make_topic_corpus, {"doc_length": 9, "doc_topic_prior": 0.1, "topic_word_prior": 0.1}),
+    (load_public_vocabulary, {"n_words": 10}),
+    (load_uci_bow, {"name": "kos", "download_if_missing": False}),
+    (vocabulary_hash, {"words": WORDS}),
+    (NextModel, {"round": 1, "vocabulary": vocabulary_hash(3), "table": TABLE}),
+    (
+        LocalModel,
+        {
+            "party": "a", "round": 1, "vocabulary": vocabulary_hash(3), "table": TABLE,
+            "weight": 1.0, "epsilon": 1.0, "delta": 0.0, "unit": "token",
+        },
+    ),
+    (NextModel.from_bytes, {"data": b"dplda-fed", "max_bytes": 99}),
+    (
+        IFTMMaster,
+        {
+            "vocabulary": WORDS, "similarity_threshold": 0.3, "n_top_words": 2, "max_topics": 3,
+            "min_parties": 1, "max_age": 1, "max_weight": 1.0, "parties": ["a"],
+        },
+    ),
+    (IFTMMaster(WORDS).update, {"local_models": []}),
+    (partial(run_rounds, IFTMMaster(WORDS)), {"parties": {}, "n_rounds": 1}),
+    (
+        interpolate_language_model,
+        {"theta": [[0.5, 0.5]], "components": TABLE, "language_model": [0.2, 0.3, 0.5]},
+    ),
+    (
+        SentenceCorpus,
+        {"word": [0, 1], "sentence_ptr": [0, 1, 2], "document_ptr": [0, 2], "n_words": 3},
+    ),
+    (SentenceCorpus.from_lists, {"documents": [[[0, 1]]], "n_words": 3}),
+    (
+        vectorize,
+        {
+            "vocabulary": WORDS, "splitter": "x", "token_pattern": r"\w", "lowercase": True,
+            "texts": ["a b", SECRET_WORD],
+        },
+    ),
+    (report, {"randomizer": CLIENT, "changed": "keep", "ids": [1, "b", "b"], "X": COUNTS}),
+    (CLIENT.transform, {"X": COUNTS}),
+    (FITTED.transform, {"X": COUNTS}),
+    (FITTED.get_epsilon, {"delta": 1e-5}),
+    (top_words, {"estimator": FITTED, "feature_names": WORDS, "n_top_words": 2}),
+    (TopicDisplay.from_estimator, {"estimator": FITTED, "feature_names": WORDS, "topics": [0]}),
+    (PrivacyUtilityDisplay.from_estimators, {"estimators": [], "X": COUNTS, "references": {}}),
+    (PrivacyUtilityDisplay.from_search, {"search": FITTED, "references": None}),
+]  # fmt: skip
+
+
+PRIVATE = {"X", "X_train", "texts", "ids", "documents", "word", "theta"}  # no message shows them
+
+
+@st.composite
+def calls(draw):
+    """An entry with some of its arguments replaced."""
+    function, arguments = draw(st.sampled_from(ENTRIES))
+    arguments = {name: (lambda value=value: value) for name, value in arguments.items()}
+    is_private = True
+    for name in draw(st.lists(st.sampled_from(list(arguments)), min_size=1, unique=True)):
+        matrix = COUNT_MATRIX if name in ("X", "X_train") else MATRIX
+        arguments[name] = draw(st.one_of(matrix, VALUES.map(lambda value: lambda: value)))
+        is_private = is_private and name in PRIVATE
+    return function, arguments, SECRETS if is_private else ()
+
+
+def check_call(case):
+    function, arguments, secrets = case
+    with documented_errors_only(secrets):
+        function(**{name: make() for name, make in arguments.items()})
+
+
+@sizes(1_000, 75_000)
+def test_functions(n_examples):
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    pyplot.switch_backend("agg")
+    run(n_examples, calls(), check_call)
+    pyplot.close("all")
+
+
+# Files
+
+
+LINES = st.one_of(
+    st.sampled_from([
+        "1 1 1", "1 2 3", "2 3 1", "1 1 2147483647", "0 1 1", "1 1 -1", "nan 1 1", "1 1", "1 1 1 1",
+        "", " ", "\ufeff", "99999999999999999999 1 1", "1 1 1.5", "\0", "9 9 9", SECRET_WORD, "1e3",
+    ]),
+    st.text(max_size=8),
+    st.integers(-1, 9).map(str),
+)  # fmt: skip
+TEXTS = st.one_of(
+    st.tuples(
+        st.sampled_from(["2", "0", "2147483647", "-1"]), st.sampled_from(["3", "0", "2147483647"]),
+        st.sampled_from(["1", "2", "0", "999999999999999999"]), st.lists(LINES, max_size=4),
+    ).map(lambda t: [*t[:3], *t[3]]),
+    st.lists(LINES, max_size=6),
+)  # fmt: skip
+FILES = st.one_of(
+    st.tuples(TEXTS, st.sampled_from(["\n", "\r\n", "\r"])).map(
+        lambda t: t[1].join([*t[0], ""]).encode("utf-8", "surrogatepass")
+    ),
+    st.binary(max_size=60),
+    st.binary(max_size=60).map(lambda data: b"\x1f\x8b\x08" + data),
+)
+
+
+@sizes(100, 4_000)
+def test_files(n_examples, tmp_path):
+    docword, vocabulary = tmp_path / "docword", tmp_path / "vocab"
+
+    def check(case):
+        docword.write_bytes(case[0])
+        vocabulary.write_bytes(case[1])
+        with documented_errors_only():
+            read_uci_bow(docword)
+        with documented_errors_only():
+            read_uci_bow(docword, vocabulary)
+
+    run(n_examples, st.tuples(FILES, FILES), check)
+
+
+# Command lines
+
+
+ARGUMENTS = st.one_of(
+    st.sampled_from([
+        "--epsilon", "--delta", "--components", "--max-iter", "--output", "--seed", "coordinator",
+        "party", "--rounds", "--port", "--name", "--data", "--vocabulary", "--insecure", "--party",
+        "--certificate", "--ledger", "--state", "--superlink", "1", "-1", "nan", "inf", "1e400",
+        "x", "a=b", "=", "/nowhere/x", "--", "",
+    ]),
+    st.text(max_size=6),
+)  # fmt: skip
+
+
+@sizes(50, 1_500)
+@pytest.mark.parametrize("parse", [command_line.parse, flower.parse], ids=["dplda", "flower"])
+def test_command_lines(n_examples, parse):
+    def check(arguments):
+        said, code = io.StringIO(), 0
+        try:
+            with redirect_stderr(said), warnings.catch_warnings():
+                warnings.simplefilter("error")
+                parse([a for a in arguments if a not in ("-h", "--help")])
+        except SystemExit as end:
+            code = end.code
+        assert code == 0 or "error:" in said.getvalue()
+
+    run(n_examples, st.lists(ARGUMENTS, max_size=6), check)
+
+
+# What these searches have found
+
+
+@pytest.mark.parametrize("make", [
+    lambda: damaged(indices=[0, 99_999_999, 1, 2, 0]), lambda: damaged(indices=[0, -5, 1, 2, 0]),
+    lambda: damaged(indptr=[0, 99_999, 4, 5]), lambda: damaged(indptr=[0, 4, 2, 5]),
+    lambda: coordinates([0, 0, 1, 1, 99_999_999]), lambda: coordinates([0, 0, 1, 1, -7]),
+])  # fmt: skip
+def test_sparse_matrix_that_points_outside(make):
+    for call in (
+        GibbsLDA(2, max_iter=1).fit,
+        RandomizedResponse(epsilon=1.0).fit,
+        CLIENT.transform,
+        FITTED.transform,
+        partial(held_out_perplexity, TABLE),
+        partial(unigram_perplexity, COUNTS),
+        partial(unigram_perplexity, X=COUNTS),
+    ):
+        with pytest.raises(ValueError, match="index arrays do not fit its shape; make it anew"):
+            call(make())
+
+
+def test_after_a_failed_fit_a_model_is_not_fitted():
+    for estimator in (SubLDA(2, noise_multiplier=1.0), RandomizedResponse(epsilon=99.0)):
+        with pytest.raises(ValueError, match=r"Negative values|epsilon must be"):
+            estimator.fit(-COUNTS)
+        with pytest.raises(NotFittedError):
+            estimator.transform(COUNTS)
+
+
+@pytest.mark.parametrize(
+    ("event", "least"),
+    [(Laplace(1e4), 17.85), (RandomizedResponseEvent(0.9999), 46.2), (NonPrivate(), math.inf)],
+)
+def test_price_of_a_billion_steps_is_known_at_once(event, least):
+    """A little above the epsilon of the Gaussian limit, mu**2 = n * variance of one loss."""
+    assert least <= epsilon_of(Repeated(event, 10**9), 1e-5) <= max(1.3 * least, least)
+
+
+def test_huge_repetitions_are_refused():
+    with pytest.raises(ValueError, match=r"count must be an integer from 1 to 9223372036854775808"):
+        Repeated(Laplace(1.0), 10**400)
+    with pytest.raises(ValueError, match="at most 9223372036854775808 times in all"):
+        epsilon_of(Repeated(Repeated(Laplace(1.0), 2**62), 2**62), 1e-5)
+
+
+def test_too_many_random_words_are_refused_before_the_first_of_them(monkeypatch):
+    monkeypatch.setattr("dplda.privacy._curator.MAX_WORDS", 60)
+    ledger = Ledger()
+    model = HDPLDA(2, noise_epsilon=1.0, count_clip=1.0, max_iter=10, ledger=ledger)
+    with pytest.raises(ValueError, match="random words; use fewer rounds, topics or words"):
+        model.fit(COUNTS)
+    assert [entry.status for entry in ledger.entries()] == ["canceled"]
+    model.set_params(max_iter=1).fit(COUNTS)
