@@ -107,7 +107,10 @@ PUBLISHED = {
         published.HDPLDA(2, noise_epsilon=0.1, count_clip=0.05, topic_word_prior=1, max_iter=5),
         None,
     ),
-    "private SVI: noise for another mean": (published.PrivateSVILDA(2, epsilon=1.0), None),
+    "private SVI: noise for another mean": (
+        published.PrivateSVILDA(2, epsilon=1.0, delta=DELTA),
+        None,
+    ),
     "iFTM: counts from a normalized model": (
         published.IFTMParty(2, epsilon=2.0, max_iter=2),
         None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -181,6 +182,11 @@ def _check_structure(X: Any) -> None:
     try:
         if X.format in ("csr", "csc", "bsr"):
             X.check_format(full_check=True)
+        elif X.format == "lil":
+            for columns, values in zip(X.rows, X.data):
+                inside = [0 <= operator.index(column) < X.shape[1] for column in columns]
+                if not all(inside) or len(columns) != len(values):
+                    raise ValueError
         elif X.format == "coo":
             for index, length in zip(X.coords, X.shape):
                 if len(index) != X.nnz or (index < 0).any() or (index >= length).any():

@@ -87,6 +87,14 @@ def test_impossible_counts_are_refused(bad, form):
         checked(form([[1.0, bad]]))
 
 
+@pytest.mark.parametrize("column", [5, 10**7, -1])
+def test_rows_of_lists_that_point_outside_are_refused(column):
+    X = sp.lil_array((3, 5))
+    X.rows[0], X.data[0] = [column], [1.0]
+    with pytest.raises(ValueError, match=r"\(lil\) whose index arrays do not fit"):
+        check_counts(BaseEstimator(), X, reset=True)
+
+
 def test_width_is_that_of_the_fit():
     estimator = Counter()
     check_counts(estimator, COUNTS, reset=True)

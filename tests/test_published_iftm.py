@@ -234,9 +234,15 @@ def test_transform_refine_and_pickle(counts):
     assert theta.shape == (80, K)
     assert_allclose(theta.sum(axis=1), 1)
     assert party.n_iter_ == 4
-    copy = pickle.loads(pickle.dumps(party))
+    saved = pickle.dumps(party)
+    copy = pickle.loads(saved)
+    assert_array_equal(copy.components_, party.components_)
+    assert party._corpus.word.tobytes() not in saved
+    assert b"_tokens" not in saved
     table = np.random.default_rng(0).random((5, V))
-    assert_array_equal(copy.refine(table).components_, party.refine(table).components_)
+    with pytest.raises(ValueError, match="copies hold no documents"):
+        copy.refine(table)
+    party.refine(table)
     assert party.components_.shape == (5, V)
     assert party.n_iter_ == 8
     for bad in (table[:, 1:], -table, np.zeros((2, V))):

@@ -58,6 +58,10 @@ def test_table_3(ratio, right, table, printed, n_iter, total, corpus):
     assert as_printed == pytest.approx(printed, abs=0.009)
     model = SubLDA(2, subsampling_ratio=ratio, max_iter=n_iter).fit(corpus[:3])
     assert model.published_epsilon_ == pytest.approx(total, abs=0.005)
+    assert model.published_table_epsilon_ == pytest.approx(n_iter * table, abs=6e-5 * n_iter)
+    assert model.partial_fit(corpus[:3]).published_table_epsilon_ == pytest.approx(
+        2 * n_iter * table, abs=2 * 6e-5 * n_iter
+    )
 
 
 def test_without_sampling_an_iteration_costs_its_divergence():

@@ -129,12 +129,16 @@ class Curator:
         self._n_released += 1
 
     def _check_planned(self, label: str, n_cells: int, event: Event) -> None:
-        """Before the first release of a label: all of them draw for as many cells."""
+        """Before the first release of a label: all of them draw for as many cells.
+
+        Reads public sizes only, unlike `_check_limit`, since an error of the first release cancels
+        the charge.
+        """
         if label in self._labels or isinstance(event, NonPrivate):
             return
         self._labels.add(label)
         n_words = n_cells * sum(planned == label for planned, _ in self._plan)
-        if self._streams.n_words + n_words > MAX_WORDS:
+        if n_words > MAX_WORDS:
             raise ValueError(TOO_MANY_WORDS)
 
     def _check_limit(self) -> None:

@@ -219,6 +219,11 @@ class IFTMParty(BaseTopicModel):
         self : object
         """
         check_is_fitted(self)
+        if not hasattr(self, "_corpus"):
+            raise ValueError(
+                "this party was copied or unpickled, and copies hold no documents; call fit, or "
+                "refine the original"
+            )
         self._warn()
         table = check_array(table, dtype=np.float64, input_name="table")
         n_words = self.components_.shape[1]
@@ -308,6 +313,11 @@ class IFTMParty(BaseTopicModel):
             _value=value,
         )
         return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the raw tokens, which `refine` needs: a pickle is often shown to others."""
+        private = ("_corpus", "_tokens", "_value")
+        return {k: v for k, v in super().__getstate__().items() if k not in private}
 
     def _warn(self) -> None:
         if self.epsilon != math.inf:

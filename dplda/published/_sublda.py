@@ -107,6 +107,8 @@ class SubLDA(BaseTopicModel):
     published_epsilon_ : float
         What [1]_ states: `n_iter_` times :func:`iteration_epsilon`, a Renyi divergence of order
         `rdp_order`; with `adaptive` plus ``log(boost)`` each time, equation (13). Not a guarantee.
+    published_table_epsilon_ : float
+        The same by the convention of Table 3 of [1]_, whose sum lacks its last term.
     privacy_ : Guarantee
         Says that there is none, and why.
     n_features_in_ : int
@@ -295,9 +297,10 @@ class SubLDA(BaseTopicModel):
                 perplexities.append(self._training_perplexity(corpus, document, noisy, doc_counts))
                 if self._has_converged(perplexities):
                     break
-        published = (t - first + 1) * self._published_iteration()
+        published, table = ((t - first + 1) * e for e in self._published_iteration())
         if released is not None:
             published += self.published_epsilon_
+            table += self.published_table_epsilon_
         publish(
             self,
             self._no_guarantee(streams.seeded),
@@ -305,6 +308,7 @@ class SubLDA(BaseTopicModel):
             n_iter_=t,
             perplexities_=np.array(perplexities),
             published_epsilon_=published,
+            published_table_epsilon_=table,
             _released=noisy,
         )
         return self
@@ -346,9 +350,11 @@ class SubLDA(BaseTopicModel):
         steps = np.abs(np.diff(perplexities[-self.patience - 2 :]))
         return len(steps) == self.patience + 1 and bool((steps <= self.tol).all())
 
-    def _published_iteration(self) -> float:
-        epsilon = iteration_epsilon(self.subsampling_ratio, self.rdp_order, self.rdp_epsilon)
-        return epsilon + math.log(self.boost) if self.adaptive else epsilon
+    def _published_iteration(self) -> list[float]:
+        """Of one iteration, by equation (3) and by Table 3."""
+        more = math.log(self.boost) if self.adaptive else 0.0
+        sizes = self.subsampling_ratio, self.rdp_order, self.rdp_epsilon
+        return [iteration_epsilon(*sizes, convention=c) + more for c in ("equation", "table")]
 
     def _no_guarantee(self, seeded: bool) -> Guarantee:
         mechanism = "exact word-topic counts"

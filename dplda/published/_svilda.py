@@ -313,7 +313,8 @@ class PrivateSVILDA(BaseTopicModel):
         if scale > 0:
             event = Gaussian(scale / sensitivity)
             mechanism = (
-                "Gaussian noise on the mean of a minibatch's expected statistics, each round; the "
+                "Gaussian noise (idealized: rounding to its grid is not counted) on the mean of a "
+                "minibatch's expected statistics, each round; the "
                 f"published epsilon, {self.epsilon:g}, is that of a mean over all documents"
             )
         return make_guarantee(

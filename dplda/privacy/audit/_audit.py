@@ -19,6 +19,7 @@ from dplda.displays._style import COLORS, GRAY, import_pyplot
 from dplda.privacy import PrivacyLeakWarning, SeededNoiseWarning
 from dplda.privacy._observation import Release, announce, observe_releases
 from dplda.privacy.audit._bounds import (
+    check_probabilities,
     gaussian_lower_bound,
     many_run_lower_bound,
     one_run_lower_bound,
@@ -27,6 +28,8 @@ from dplda.privacy.audit._bounds import (
 # Shares of the canaries that are guessed; the bounds divide the error among them.
 GUESSED = (0.02, 0.1, 0.2, 0.5)
 N_CANARIES, N_RUNS = 1000, 200
+
+NOTHING = "{} claims an infinite epsilon here, so there is nothing to audit; give it a finite one"
 
 _CENTRAL = "dplda.privacy.audit._attacks"
 _PAPERS = "dplda.privacy.audit._published_attacks"
@@ -229,8 +232,11 @@ def audit_epsilon(
     """
     n_canaries, n_runs = _sizes(design, n_canaries, n_runs)
     make_attack = default_attack(estimator) if attack is None else attack
-    X = check_counts(clone(estimator), X, reset=True)
     delta = float(getattr(estimator, "delta", 1e-5) if delta is None else delta)
+    check_probabilities(delta, float(confidence))
+    if getattr(estimator, "epsilon", None) == math.inf:
+        raise ValueError(NOTHING.format(type(estimator).__name__))
+    X = check_counts(clone(estimator), X, reset=True)
     streams = Streams.from_random_state(random_state)
     attacker = make_attack(estimator, X.shape[1], n_canaries, streams)
     claim, scores, coins = math.inf, [], []
@@ -244,10 +250,7 @@ def audit_epsilon(
         model, releases = observed_fit(attacker.estimator, attacker.plant(X, coin), seed)
         claim = attacker.claim(model, delta)
         if math.isinf(claim):
-            raise ValueError(
-                f"{type(estimator).__name__} claims an infinite epsilon here, so there is nothing "
-                "to audit; give it a finite one"
-            )
+            raise ValueError(NOTHING.format(type(estimator).__name__))
         scores.append(attacker.scores(model, releases))
         coins.append(coin)
     return _result(
@@ -272,8 +275,10 @@ def _sizes(design: str, n_canaries: int | None, n_runs: int | None) -> tuple[int
             f"design='many-run' has one canary, got n_canaries={n_canaries}; leave it out"
         )
     one_run = design == "one-run"
-    n_canaries = n_canaries or (N_CANARIES if one_run else 1)
-    n_runs = n_runs or (1 if one_run else N_RUNS)
+    if n_canaries is None:
+        n_canaries = N_CANARIES if one_run else 1
+    if n_runs is None:
+        n_runs = 1 if one_run else N_RUNS
     least = 1 if one_run else 4
     if n_canaries < 1 or n_runs < least:
         raise ValueError(

@@ -48,7 +48,8 @@ def many_run_lower_bound(
     (epsilon, delta) private, ``P(event | in) <= exp(epsilon) P(event | out) + delta``, for an event
     and for its complement with the worlds exchanged.
     """
-    low, high = _rates(true_positives, false_positives, n_in, n_out or n_in, confidence)
+    check_probabilities(delta, confidence)
+    low, high = _rates(true_positives, false_positives, n_in, n_out, confidence)
     bounds = [0.0]
     for gain, cost in ((low - delta, high), (1.0 - high - delta, 1.0 - low)):
         if gain > cost > 0.0:
@@ -80,20 +81,32 @@ def gaussian_lower_bound(
     float
         Zero or more.
     """
-    low, high = _rates(true_positives, false_positives, n_in, n_out or n_in, confidence)
+    check_probabilities(delta, confidence)
+    if delta == 0.0:
+        raise ValueError("delta must be above 0: no Gaussian noise is private with delta 0")
+    low, high = _rates(true_positives, false_positives, n_in, n_out, confidence)
     mu = norm.ppf(low) - norm.ppf(high)
     return epsilon_of(Gaussian(1.0 / mu), delta) if mu > 1e-9 else 0.0
 
 
-def _rates(tp: int, fp: int, n_in: int, n_out: int, confidence: float) -> tuple[float, float]:
+def check_probabilities(delta: float, confidence: float) -> None:
+    """Refuse what is no delta in [0, 1) or no confidence in (0, 1)."""
+    if not 0.0 <= delta < 1.0:
+        raise ValueError(f"delta must lie in [0, 1), got {delta}")
+    if not 0.0 < confidence < 1.0:
+        raise ValueError(f"confidence must lie strictly between 0 and 1, got {confidence}")
+
+
+def _rates(
+    tp: int, fp: int, n_in: int, n_out: int | None, confidence: float
+) -> tuple[float, float]:
     """Lower bound of the rate of true positives, upper bound of that of false ones."""
+    n_out = n_in if n_out is None else n_out
     if not (0 <= tp <= n_in and 0 <= fp <= n_out and min(n_in, n_out) > 0):
         raise ValueError(
             "true_positives and false_positives must be counts out of n_in and n_out runs, got "
             f"{tp} of {n_in} and {fp} of {n_out}"
         )
-    if not 0.0 < confidence < 1.0:
-        raise ValueError(f"confidence must lie strictly between 0 and 1, got {confidence}")
     error = (1.0 - confidence) / 2.0
     low = beta.ppf(error, tp, n_in - tp + 1) if tp > 0 else 0.0
     high = beta.isf(error, fp + 1, n_out - fp) if fp < n_out else 1.0
@@ -143,8 +156,7 @@ def one_run_lower_bound(
             "needed: 0 <= n_right <= n_guesses <= n_canaries, got "
             f"{n_right}, {n_guesses} and {n_canaries}"
         )
-    if not 0.0 < confidence < 1.0:
-        raise ValueError(f"confidence must lie strictly between 0 and 1, got {confidence}")
+    check_probabilities(delta, confidence)
 
     def excess(epsilon: float) -> float:
         return _chance(epsilon, n_canaries, n_guesses, n_right, delta) - (1.0 - confidence)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, f1_score, roc_auc_score, roc_curve
@@ -83,6 +84,7 @@ def membership_attack(
     """
     if n_shadows < 1:
         raise ValueError(f"n_shadows must be at least 1, got {n_shadows}")
+    X = X.tocsr() if issparse(X) else np.asarray(X)
     y = np.unique(np.asarray(y), return_inverse=True)[1]
     random = check_random_state(random_state)
     shadow, target = _halves(np.arange(len(y)), y, random)

@@ -9,7 +9,9 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import clone
 
+from dplda._private import SMALLEST_DELTA
 from dplda._streams import Streams
+from dplda.privacy import Guarantee
 from dplda.privacy.audit._attacks import Releases, widened
 from dplda.published import recover_counts
 
@@ -61,6 +63,14 @@ class BatchAttack(_OneWordAttack):
     def scores(self, model: Any, releases: Releases) -> np.ndarray:
         return np.sum([self._difference(r.value) for r in releases], axis=0)
 
+    def claim(self, model: Any, delta: float) -> float:
+        if delta < model.delta:
+            raise ValueError(
+                f"the published epsilon is stated at delta {model.delta} and says nothing at "
+                f"{delta}; give delta={delta} to the estimator too"
+            )
+        return float(model.published_epsilon_)
+
 
 class RecoveryAttack(_OneWordAttack):
     """On iFTM: exact word counts from the model that is sent."""
@@ -68,7 +78,7 @@ class RecoveryAttack(_OneWordAttack):
     n_units = 2  # a word replaced is one blanked and one written
 
     def scores(self, model: Any, releases: Releases) -> np.ndarray:
-        sent = model.components_ / model.components_.sum(axis=1, keepdims=True)
+        sent = model.local_model("party", 1, "0" * 64).table
         counts = recover_counts(sent, topic_word_prior=float(model.topic_word_prior))
         return self._difference(counts.T)
 
@@ -96,10 +106,13 @@ class CountsAttack:
     def claim(self, model: Any, delta: float) -> float:
         """The paper's divergence, as an epsilon at delta; of the sound form its epsilon."""
         if not hasattr(model, "published_epsilon_"):
-            return model.privacy_.epsilon_at(delta)
+            return self._sound_claim(model.privacy_, delta)
         if delta == 0:
             return math.inf
         return float(model.published_epsilon_) - math.log(delta) / (int(model.rdp_order) - 1)
+
+    def _sound_claim(self, guarantee: Guarantee, delta: float) -> float:
+        return guarantee.epsilon_at(delta)
 
 
 class AnchorAttack(CountsAttack):
@@ -139,6 +152,16 @@ class AnchorAttack(CountsAttack):
         own = _counts(rows, neutral + rows, np.full(m, self.n_neutral), (m, neutral + m))
         anchor = _counts(rows, np.full(m, anchors), coins.astype(int), (m, neutral + m))
         return sp.csr_array(sp.vstack([*blocks, own + anchor]))
+
+    def _sound_claim(self, guarantee: Guarantee, delta: float) -> float:
+        """Of one document replaced by another: by an empty one, and that by the other."""
+        part = delta / 2
+        while part >= SMALLEST_DELTA:
+            epsilon = guarantee.epsilon_at(part)
+            if part * (1 + math.exp(epsilon)) <= delta:
+                return 2 * epsilon
+            part = 0.9 * delta / (1 + math.exp(epsilon))
+        return math.inf
 
     def scores(self, model: Any, releases: Releases) -> np.ndarray:
         late = np.mean([r.value for r in releases[-len(releases) // 3 :]], axis=0)

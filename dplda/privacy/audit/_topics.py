@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from dplda import published
 from dplda._gibbs import IntegerTable
 from dplda._word_level import sweep_prices
 from dplda.privacy._observation import Release
@@ -74,7 +75,7 @@ def _log_exact(
     """Log-probability, for each word, of the topic that was drawn for the last token."""
     table = word_topic_weights(model, noisy)
     in_document = np.bincount(drawn[first : last - 1], minlength=table.shape[1]).astype(float)
-    if type(model).__module__.startswith("dplda.published") and old is not None:
+    if isinstance(model, published.HDPLDA) and old is not None:
         in_document[old[last - 1]] += 1  # it counts the token itself
     weight = table * (in_document + model.doc_topic_prior)
     return np.log(weight[:, drawn[last - 1]] / weight.sum(axis=1))
