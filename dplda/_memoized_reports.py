@@ -24,6 +24,11 @@ from dplda._streams import Purpose, Streams
 
 _APPLICATION_ID = 0x6470_7272  # marks an SQLite file as reports
 _BUSY_SECONDS = 60.0
+_KEY_BYTES = 32
+_UNUSABLE = (
+    sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN,
+)  # fmt: skip
 _TABLES = (
     f"PRAGMA application_id = {_APPLICATION_ID}",
     "CREATE TABLE settings (response TEXT NOT NULL, key BLOB NOT NULL)",
@@ -111,6 +116,9 @@ class MemoizedReports:
         ------
         ValueError
             If documents changed and ``changed="error"``. Nothing was reported then.
+            If the file is damaged, or is that of another randomizer.
+        OSError
+            If the file cannot be read and written.
         BudgetError
             When the randomizer's ledger has too little left for new reports.
         """
@@ -146,7 +154,7 @@ class MemoizedReports:
                 )
             query = "SELECT report FROM reports WHERE id = ?"
             rows = [
-                np.frombuffer(connection.execute(query, (name,)).fetchone()[0], "<i4")
+                _columns(connection.execute(query, (name,)).fetchone()[0], X.shape[1])
                 for name in names
             ]
         indices, indptr = np.concatenate(rows), np.cumsum([0, *map(len, rows)])
@@ -170,28 +178,20 @@ class MemoizedReports:
                 "reports in memory are for the process and the thread that made them: a copy would "
                 "report the same documents again; give a path to share them"
             )
-        connection = self._memory or sqlite3.connect(
-            str(self._path), timeout=_BUSY_SECONDS, isolation_level=None
-        )
-        try:
+        with _explained(self._path):
+            connection = self._memory or sqlite3.connect(
+                str(self._path), timeout=_BUSY_SECONDS, isolation_level=None
+            )
             try:
                 connection.execute("PRAGMA synchronous = FULL")  # what was sent is not forgotten
                 connection.execute("BEGIN IMMEDIATE")
-                key = self._open(connection)
-            except sqlite3.DatabaseError as error:
-                if isinstance(error, sqlite3.OperationalError):  # busy, or not writable
-                    raise
-                raise ValueError(
-                    f"{self._path} is no file of reports, or a damaged one; choose another path, "
-                    "or restore the file"
-                ) from error
-            yield connection, key
-            connection.execute("COMMIT")
-        finally:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            if connection is not self._memory:
-                connection.close()
+                yield connection, self._open(connection)
+                connection.execute("COMMIT")
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                if connection is not self._memory:
+                    connection.close()
 
     def _open(self, connection: sqlite3.Connection) -> bytes:
         """The key of the hashes; the tables are made if there are none."""
@@ -200,17 +200,51 @@ class MemoizedReports:
         if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0:
             for statement in _TABLES:
                 connection.execute(statement)
-            key = Streams.from_random_state(None).words(Purpose.HASH_KEY, 0, 0, 4).tobytes()
+            streams = Streams.from_random_state(None)
+            key = streams.words(Purpose.HASH_KEY, 0, 0, _KEY_BYTES // 8).tobytes()
             connection.execute("INSERT INTO settings VALUES (?, ?)", (response, key))
         if connection.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION_ID:
             raise ValueError(f"{self._path} is a database without reports; choose another path")
-        written, key = connection.execute("SELECT response, key FROM settings").fetchone()
+        settings = connection.execute("SELECT response, key FROM settings").fetchall()
+        if len(settings) != 1:
+            raise sqlite3.DatabaseError("reports have one key")
+        written, key = settings[0]
+        if not isinstance(key, bytes) or len(key) != _KEY_BYTES:
+            raise sqlite3.DatabaseError("the key is damaged")
         if written != response:
             raise ValueError(
                 "the stored reports are those of a randomizer with other parameters or another "
                 "vocabulary; use the same, or another path"
             )
         return key
+
+
+@contextmanager
+def _explained(path: str | None) -> Iterator[None]:
+    """Say what an SQLite error means for the reports."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+        if code in _UNUSABLE:
+            raise OSError(
+                f"the reports {path} cannot be used: {error}; they need a file and a folder that "
+                "can be written, and no other process that holds them for "
+                f"{_BUSY_SECONDS:.0f} seconds"
+            ) from error
+        raise ValueError(
+            f"{path} is no file of reports, or a damaged one; choose another path, or restore the "
+            "file"
+        ) from error
+
+
+def _columns(report: Any, n_words: int) -> np.ndarray:
+    """A stored report's column numbers, which must not point outside of the matrix."""
+    if isinstance(report, bytes) and len(report) % 4 == 0:
+        columns = np.frombuffer(report, "<i4")
+        if ((columns >= 0) & (columns < n_words)).all():
+            return columns
+    raise sqlite3.DatabaseError("a stored report is damaged")
 
 
 def _rows(X: sp.csr_array) -> list[np.ndarray]:

@@ -73,7 +73,7 @@ def main() -> None:
 
 def attack_table(options) -> None:
     """Inferred probability of the true word against the sweep."""
-    shown = [t for t in (1, 2, 5, 10, 20, 50, 100) if t <= options.sweeps]
+    shown = [*(t for t in (1, 2, 5, 10, 20, 50, 100) if t < options.sweeps), options.sweeps]
     for name in options.corpora:
         split = LOADERS[name](n_words=1000, n_skip=0)
         # the last word of a document should not be its rarest one

@@ -300,6 +300,8 @@ def _parse(data: bytes, max_bytes: int) -> tuple[dict[str, Any], npt.NDArray[np.
 def _checked_table(table: Any) -> npt.NDArray[np.float32]:
     """A read-only copy in float32 whose rows are probabilities."""
     try:
+        if np.iscomplexobj(table):
+            raise TypeError
         with np.errstate(over="ignore"):  # it becomes infinite, and is refused
             array = np.array(table, dtype=np.float32, order="C")
     except (TypeError, ValueError, OverflowError):

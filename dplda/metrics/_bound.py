@@ -54,6 +54,7 @@ def perplexity_bound(
     if not components.min() > 0:
         raise ValueError("components must be above 0 in every cell; add a small positive prior")
     _check_prior(doc_topic_prior)
+    doc_topic_prior = max(float(doc_topic_prior), np.finfo(float).tiny)  # psi of less is infinite
     n_tokens = float(X.sum())
     if n_tokens == 0:
         raise ValueError("X holds no words to score; pass documents with at least one word")

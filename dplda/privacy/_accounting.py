@@ -74,8 +74,8 @@ def epsilon_of(
     float
         Zero or more; infinite if some event is not private.
     """
-    _check_probability("delta", delta)
-    _check_probability("total_variation", total_variation)
+    check_probability("delta", delta)
+    check_probability("total_variation", total_variation)
     return _charged_epsilon(grouped(events), float(delta), total_variation, _method(accountant))
 
 
@@ -161,13 +161,14 @@ def delta_charge(total_variation: float, epsilon: float) -> float:
     float
         Infinite if the number is too large for a float.
     """
-    _check_probability("total_variation", total_variation)
+    check_probability("total_variation", total_variation)
     if total_variation == 0.0:
         return 0.0
     if not isinstance(epsilon, Real):
         raise TypeError(f"epsilon must be a number, got {type(epsilon).__name__}")
-    if not -1e300 < epsilon < 1e300:
+    if not -1e4 < epsilon < 1e4:  # no float, and maybe none that numpy's small types can hold
         return math.inf
+    epsilon = float(epsilon)
     log_charge = math.log(total_variation) + max(epsilon, 0.0) + math.log1p(math.exp(-abs(epsilon)))
     return math.exp(log_charge) if log_charge < 709.0 else math.inf
 
@@ -186,6 +187,7 @@ def is_chargeable(total_variation: float, epsilon: float, delta: float) -> bool:
         True if the charge is at most a thousandth of delta. If False, the guarantee reads:
         within this total variation of an (epsilon, delta)-DP mechanism.
     """
+    check_probability("delta", delta)
     return delta_charge(total_variation, epsilon) <= _CHARGEABLE_SHARE * delta
 
 
@@ -299,6 +301,6 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
         return 1.0 / float(get_sigma_gaussian(epsilon, delta))
 
 
-def _check_probability(name: str, value: float) -> None:
+def check_probability(name: str, value: float) -> None:
     if not (isinstance(value, Real) and 0.0 <= value < 1.0):
         raise ValueError(f"{name} must be a number in [0, 1), got {value!r}")

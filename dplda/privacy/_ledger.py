@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from dplda.privacy._accounting import epsilon_of, is_within
+from dplda.privacy._accounting import check_probability, epsilon_of, is_within
 from dplda.privacy._errors import BudgetError
 from dplda.privacy._events import Event
 from dplda.privacy._store import Entry, FileStore, MemoryStore, Page, Status, open_file
@@ -163,8 +163,9 @@ class Ledger:
         BudgetError
             If the total would exceed the budget. Nothing was written then.
         ValueError
-            If the ledger protects another unit.
+            If the ledger protects another unit, or `total_variation` is none in [0, 1).
         """
+        check_probability("total_variation", total_variation)
         entry = Entry(
             id=0,
             label=str(label),

@@ -6,6 +6,7 @@ of inputs. Any exception but the documented ones ends the search, and the input 
 """
 
 import gzip
+import io
 import os
 import sqlite3
 import struct
@@ -13,22 +14,27 @@ import sys
 import tempfile
 import warnings
 import zlib
-from contextlib import suppress
+from contextlib import redirect_stderr, redirect_stdout, suppress
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
 import atheris
 
-with atheris.instrument_imports(include=["dplda.datasets", "dplda.federated", "dplda.privacy"]):
+INSTRUMENTED = [
+    "dplda.datasets", "dplda.federated", "dplda.privacy", "dplda._memoized_reports",
+    "dplda._release",
+]  # fmt: skip
+with atheris.instrument_imports(include=INSTRUMENTED):
+    from dplda import GibbsLDA, MemoizedReports, RandomizedResponse, load_release
+    from dplda._release import _MAGIC, _PREFIX, FORMAT_VERSION
     from dplda.datasets import read_uci_bow
     from dplda.federated import LocalModel, MessageError, NextModel, vocabulary_hash
-    from dplda.privacy import BudgetError, Ledger
+    from dplda.privacy import BudgetError, Ledger, PrivacyLeakWarning
+    from dplda.privacy import ledger as ledger_command
+    from dplda.privacy._store import _set_digest
 
-try:
-    from dplda import _release as release
-except ImportError:
-    release = None
-
+CLIENT = RandomizedResponse(epsilon=1.0).fit([[1, 0, 2]])
 FOLDER = Path(tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None))
 
 
@@ -98,27 +104,72 @@ def message(data):
         assert cls.from_bytes(read.to_bytes()) == read
 
 
+@cache
+def sound_ledger():
+    path = FOLDER / "sound.sqlite"
+    Ledger(path).reserve("a", "document", [])
+    return path.read_bytes()
+
+
+@cache
+def sound_reports():
+    path = FOLDER / "sound.reports"
+    MemoizedReports(CLIENT, path).reports(["a"], [[1, 0, 2]])
+    return path.read_bytes()
+
+
 def ledger(data):
     """Any bytes as a file, or a sound database with any text as events."""
     path = written("ledger.sqlite", data[1:])
     if data[:1] < b"\xc0":
-        path.unlink()
-        whole = Ledger(path)
-        whole.reserve("a", "document", [])
+        path.write_bytes(sound_ledger())
         text = data[1:].decode("utf-8", "replace")
         with sqlite3.connect(path) as connection:
             connection.execute("UPDATE entries SET events = ?", (text,))
+            _set_digest(connection)
         connection.close()
     with suppress(ValueError, OSError, BudgetError):
         found = Ledger(path)
         assert found.epsilon_spent >= 0
         found.entries()
+    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        assert ledger_command.main(["show", "--json", str(path)]) in (0, 1)
+
+
+def reports(data):
+    """Any bytes as a file, or a sound database with any bytes in one of its columns."""
+    path = written("reports.sqlite", data[1:])
+    column = {0: "response", 1: "key", 2: "document", 3: "report"}.get(data[0] % 8 if data else 4)
+    if column:
+        path.write_bytes(sound_reports())
+        table = "settings" if column in ("response", "key") else "reports"
+        with sqlite3.connect(path) as connection:
+            connection.execute(f"UPDATE {table} SET {column} = ?", (data[1:],))
+        connection.close()
+    with suppress(ValueError, OSError):
+        found = MemoizedReports(CLIENT, path, changed="keep").reports(["a", "b"], [[1, 0, 2]] * 2)
+        found.check_format(full_check=True)
 
 
 def released(data):
-    """A file of a released model."""
+    """Any bytes as a file, or any header and table with a right checksum."""
+    if data[:1] < b"\xe0":
+        header, _, table = data[1:].partition(b"\0")
+        head = _PREFIX.pack(_MAGIC, FORMAT_VERSION, len(header), sha256(header + table).digest())
+        data = head + header + table
     with suppress(ValueError, OSError):
-        release.load_release(written("model.release", data))
+        model = load_release(written("model.release", data))
+        assert model.epsilon_ >= 0
+        theta = model.transform([[1] * model.n_features_in_])
+        assert abs(theta.sum() - 1) < 1e-6
+
+
+def sound_release():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivacyLeakWarning)
+        GibbsLDA(1, max_iter=1).fit([[1, 2]]).export_release(FOLDER / "sound.release")
+    data = (FOLDER / "sound.release").read_bytes()
+    return b"\0" + data[_PREFIX.size : -16] + b"\0" + data[-16:]
 
 
 # Each with inputs to start from.
@@ -128,7 +179,8 @@ ENTRIES = {
     "vocabulary": (vocabulary, [b"\0a\nb\nc\n", b"@caf\xc3\xa9\r\nb\n"]),
     "message": (message, [b"\xff" + sound_message(), b"\0" + sound_message()[:-32]]),
     "ledger": (ledger, [b"\0" + SOUND_EVENTS, b"\xffSQLite format 3\0"]),
-    **({"release": (released, [b"{}"])} if release else {}),
+    "reports": (reports, [b"\x03" + bytes(8), b"\x01" + bytes(32), b"\x07SQLite format 3\0"]),
+    "release": (released, [sound_release(), b"\xff" + _MAGIC]),
 }
 
 
