@@ -15,6 +15,8 @@ import scipy.sparse as sp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
 
 import dplda.__main__ as command_line
 from dplda import (
@@ -77,6 +79,15 @@ from dplda.privacy import (
 )
 from dplda.privacy import RandomizedResponse as RandomizedResponseEvent
 from dplda.privacy._events import from_record
+from dplda.privacy.audit import (
+    audit_epsilon,
+    gaussian_lower_bound,
+    many_run_lower_bound,
+    membership_attack,
+    observe_releases,
+    one_run_lower_bound,
+    topic_attack,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*not whole:UserWarning")
 
@@ -158,7 +169,9 @@ BUDGETS = {
     RandomizedResponse: {"epsilon": 1.0},
     IFTMParty: {"epsilon": 3.0},
     published.HDPLDA: {"noise_epsilon": 1.0, "count_clip": 1.0},
+    published.IFTMParty: {"epsilon": 8.0},
     published.PrivateSVILDA: {"epsilon": 1.0, "batch_size": 2},
+    published.SubLDA: {},
 }
 # What a value of the list would only make slow, or write to files.
 LEFT_OUT = {"ledger", "n_jobs", "verbose"}
@@ -202,7 +215,10 @@ def parameters_of(cls):
 
 def is_affordable(name, value):
     """Whether a call with it takes no time: huge but allowed sizes are left out."""
-    limits = {"max_iter": (10, 10**6), "n_components": (3000, 2**16)}
+    limits = {
+        "max_iter": (10, 10**6), "n_components": (3000, 2**16), "n_canaries": (20, math.inf),
+        "n_runs": (9, math.inf), "n_shadows": (2, math.inf),
+    }  # fmt: skip
     if name not in limits or not isinstance(value, (int, float, np.number)):
         return True
     low, high = limits[name]
@@ -258,6 +274,9 @@ def test_estimators(n_examples):
 
 
 FITTED = GibbsLDA(2, max_iter=2, random_state=0).fit(COUNTS)
+WATCHED = CDPLDA(2, epsilon=math.inf, max_iter=2, random_state=0)
+with observe_releases() as RELEASES:
+    WATCHED.fit(COUNTS)
 CLIENT = RandomizedResponse(epsilon=1.0).fit(COUNTS)
 TABLE = np.array([[0.5, 0.25, 0.25], [0.1, 0.2, 0.7]])
 WORDS = ["a", "b", "c"]
@@ -352,6 +371,43 @@ ENTRIES = [
     (PrivacyUtilityDisplay.from_search, {"search": FITTED, "references": None}),
     (FITTED.export_release, {"path": "exported", "vocabulary": WORDS}),
     (load_release, {"path": "exported"}),
+    (
+        published.iteration_epsilon,
+        {"subsampling_ratio": 0.5, "rdp_order": 14, "rdp_epsilon": 2.0, "convention": "table"},
+    ),
+    (
+        published.efficiency_privacy,
+        {"subsampling_ratio": 0.5, "rdp_order": 8, "noise_multiplier": 2.0, "convention": "table"},
+    ),
+    (published.recover_counts, {"sent_model": TABLE, "topic_word_prior": 0.0}),
+    (
+        many_run_lower_bound,
+        {"true_positives": 9, "false_positives": 1, "n_in": 9, "n_out": 9, "delta": 0.0,
+         "confidence": 0.95},
+    ),
+    (
+        gaussian_lower_bound,
+        {"true_positives": 9, "false_positives": 1, "n_in": 9, "n_out": 9, "delta": 1e-5,
+         "confidence": 0.95},
+    ),
+    (
+        one_run_lower_bound,
+        {"n_canaries": 9, "n_guesses": 8, "n_right": 7, "delta": 1e-5, "confidence": 0.95},
+    ),
+    (
+        audit_epsilon,
+        {"estimator": SubLDA(2, noise_multiplier=2.0, max_iter=1), "X": COUNTS,
+         "design": "one-run", "n_canaries": 2, "n_runs": 1, "delta": 1e-5, "confidence": 0.95},
+    ),
+    (
+        topic_attack,
+        {"model": WATCHED, "releases": RELEASES, "first": 6, "last": 11, "exact": True},
+    ),
+    (
+        membership_attack,
+        {"classifier": make_pipeline(FITTED, LogisticRegression()), "X": np.tile(COUNTS, (8, 1)),
+         "y": [0, 0, 1] * 8, "n_shadows": 1, "random_state": 0},
+    ),
 ]  # fmt: skip
 
 

@@ -25,6 +25,13 @@ def check_positive(name: str, value: float, most: float) -> float:
     return number
 
 
+def check_order(order: float) -> int:
+    """A Renyi order that is an integer."""
+    if not (isinstance(order, (Integral, float)) and 2 <= order <= 10**6 and order == int(order)):
+        raise ValueError(f"order must be an integer from 2 to {10**6}, got {order!r:.20}")
+    return int(order)
+
+
 def subsampled_rdp(order: int, rdp: Curve | float, subsampling_ratio: float) -> float:
     """Renyi divergence of a Poisson-sampled step, equation (3) of SUB-LDA [1]_.
 
@@ -48,8 +55,7 @@ def subsampled_rdp(order: int, rdp: Curve | float, subsampling_ratio: float) -> 
     ----------
     .. [1] T. Huang, H. Chen. "SUB-LDA: differentially private LDA with subsampling".
     """
-    if not (isinstance(order, (Integral, float)) and 2 <= order <= 10**6 and order == int(order)):
-        raise ValueError(f"order must be an integer from 2 to {10**6}, got {order!r:.20}")
+    order = check_order(order)
     check_positive("subsampling_ratio", subsampling_ratio, 1.0)
     if not callable(rdp) and rdp not in (0.0, math.inf):
         check_positive("rdp", rdp, 1e150)

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaincinv, logsumexp
-from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
 from dplda._base import BaseTopicModel
 from dplda._compat import Interval, _fit_context
-from dplda._corpus import Corpus, check_counts
+from dplda._corpus import Corpus, check_counts, check_table
+from dplda._fold_in import LARGEST_PRIOR
 from dplda._messages import warn_user
 from dplda._private import publish
 from dplda._progress import rounds
@@ -36,6 +36,7 @@ HOLE = (
     "counts back (recover_counts)"
 )
 
+LARGEST_COUNT = 2.0**53  # beyond it a float holds whole numbers only
 MAX_DIVISOR = 1000  # largest least count of a row that `recover_counts` tries
 
 
@@ -225,7 +226,7 @@ class IFTMParty(BaseTopicModel):
                 "refine the original"
             )
         self._warn()
-        table = check_array(table, dtype=np.float64, input_name="table")
+        table = check_table(table, "table")
         n_words = self.components_.shape[1]
         if table.shape[1] != n_words or table.min() < 0 or not table.any(axis=1).all():
             raise ValueError(
@@ -372,7 +373,7 @@ def recover_counts(sent_model: ArrayLike, *, topic_word_prior: float = 0.0) -> N
     Raises
     ------
     ValueError
-        On a negative entry or an empty row.
+        On a negative entry or an empty row, or a prior out of range.
 
     Notes
     -----
@@ -390,20 +391,28 @@ def recover_counts(sent_model: ArrayLike, *, topic_word_prior: float = 0.0) -> N
     >>> recover_counts([[0.5, 0.25, 0.25, 0.0]])
     array([[2, 1, 1, 0]])
     """
-    table = check_array(sent_model, dtype=[np.float64, np.float32], input_name="sent_model")
+    table = check_table(sent_model, "sent_model")
+    if not (isinstance(topic_word_prior, Real) and 0.0 <= topic_word_prior <= LARGEST_PRIOR):
+        raise ValueError(
+            f"topic_word_prior must be from 0 to {LARGEST_PRIOR:g}, got {topic_word_prior}"
+        )
     if table.min() < 0 or not table.any(axis=1).all():
         raise ValueError("sent_model must have no negative entry and no empty row")
-    rounding = 4 * np.finfo(table.dtype).eps
+    is_single = getattr(sent_model, "dtype", None) == np.float32
+    rounding = 4 * np.finfo(np.float32 if is_single else np.float64).eps
     return np.array([_recover_row(row, float(topic_word_prior), rounding) for row in table])
 
 
 def _recover_row(row: NDArray[Any], beta: float, rounding: float) -> NDArray[np.int64]:
-    row = row.astype(np.float64)
     least = row[row > 0].min()
+    if row.max() / LARGEST_COUNT > least:
+        return np.full(len(row), -1)
     for count in range(0 if beta else 1, MAX_DIVISOR + 1):
-        weights = row * ((count + beta) / least)
+        weights = row / least * (count + beta)
         whole = np.rint(weights - beta)
-        if np.all(np.abs(weights - beta - whole) <= np.minimum(rounding * weights, 0.1)):
+        if weights.max() < LARGEST_COUNT and np.all(
+            np.abs(weights - beta - whole) <= np.minimum(rounding * weights, 0.1)
+        ):
             return whole.astype(np.int64)
     return np.full(len(row), -1)
 

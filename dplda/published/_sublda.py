@@ -28,9 +28,11 @@ from dplda.privacy import (
     PrivacyLeakWarning,
     subsampled_rdp,
 )
+from dplda.privacy._formulas import check_order, check_positive
 from dplda.privacy._mechanisms import MIN_RADIUS
 from dplda.privacy._observation import announce
 
+SMALLEST_EPSILON = 1e-100  # the noise of less is infinite
 NOISE_CELLS = 1 << 22  # drawn at a time, at most: 32 MB
 
 HOLES = {
@@ -167,7 +169,10 @@ class SubLDA(BaseTopicModel):
         **BaseTopicModel._parameter_constraints,
         "subsampling_ratio": [Interval(Real, SMALLEST_RATIO, 1, closed="both")],
         "rdp_order": [Interval(Integral, 2, None, closed="left")],
-        "rdp_epsilon": [Interval(Real, 0, None, closed="neither"), Options(Real, {math.inf})],
+        "rdp_epsilon": [
+            Interval(Real, SMALLEST_EPSILON, None, closed="left"),
+            Options(Real, {math.inf}),
+        ],
         "noise_placement": [StrOptions({"iteration", "token"})],
         "count_clip": [Interval(Real, 0, None, closed="neither"), Options(Real, {math.inf})],
         "adaptive": ["boolean"],
@@ -447,7 +452,8 @@ def iteration_epsilon(
         raise ValueError(f"convention must be 'equation' or 'table', got {convention!r}")
     if not rdp_epsilon > 0:
         raise ValueError(f"rdp_epsilon must be above 0, got {rdp_epsilon}")
-    complete = subsampled_rdp(int(rdp_order), float(rdp_epsilon), float(subsampling_ratio))
+    complete = subsampled_rdp(rdp_order, rdp_epsilon, subsampling_ratio)
+    rdp_epsilon = float(rdp_epsilon)
     if convention == "equation" or subsampling_ratio == 1 or math.isinf(rdp_epsilon):
         return complete
     order, chosen = int(rdp_order), np.arange(int(rdp_order))  # the last term is left out
@@ -499,7 +505,8 @@ def efficiency_privacy(
     """
     if not noise_multiplier > 0:
         raise ValueError(f"noise_multiplier must be above 0, got {noise_multiplier}")
-    epsilon = rdp_order / (2 * noise_multiplier**2)
+    noise_multiplier = check_positive("noise_multiplier", noise_multiplier, 1e100)
+    epsilon = check_order(rdp_order) / 2 / noise_multiplier / noise_multiplier
     cost = iteration_epsilon(subsampling_ratio, rdp_order, epsilon, convention=convention)
     exponent = math.log(subsampling_ratio) + (rdp_order - 1) * cost
     return math.exp(exponent) if exponent < 709 else math.inf

@@ -7,6 +7,7 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -232,8 +233,9 @@ def audit_epsilon(
     """
     n_canaries, n_runs = _sizes(design, n_canaries, n_runs)
     make_attack = default_attack(estimator) if attack is None else attack
-    delta = float(getattr(estimator, "delta", 1e-5) if delta is None else delta)
-    check_probabilities(delta, float(confidence))
+    delta = getattr(estimator, "delta", 1e-5) if delta is None else delta
+    check_probabilities(delta, confidence)
+    delta = float(delta)
     if getattr(estimator, "epsilon", None) == math.inf:
         raise ValueError(NOTHING.format(type(estimator).__name__))
     X = check_counts(clone(estimator), X, reset=True)
@@ -280,7 +282,8 @@ def _sizes(design: str, n_canaries: int | None, n_runs: int | None) -> tuple[int
     if n_runs is None:
         n_runs = 1 if one_run else N_RUNS
     least = 1 if one_run else 4
-    if n_canaries < 1 or n_runs < least:
+    whole = isinstance(n_canaries, Integral) and isinstance(n_runs, Integral)
+    if not whole or n_canaries < 1 or n_runs < least:
         raise ValueError(
             f"n_canaries must be at least 1 and n_runs at least {least} for {design!r}, got "
             f"{n_canaries} and {n_runs}"

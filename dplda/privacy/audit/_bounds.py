@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from numbers import Integral, Real
 
 import numpy as np
 from scipy.optimize import brentq
@@ -13,6 +14,7 @@ from dplda.privacy import Gaussian, epsilon_of
 __all__ = ["gaussian_lower_bound", "many_run_lower_bound", "one_run_lower_bound"]
 
 _LARGEST = 50.0  # no number of guesses that fits in memory shows more
+_MOST = 10**7  # runs or guesses
 
 
 def many_run_lower_bound(
@@ -91,10 +93,14 @@ def gaussian_lower_bound(
 
 def check_probabilities(delta: float, confidence: float) -> None:
     """Refuse what is no delta in [0, 1) or no confidence in (0, 1)."""
-    if not 0.0 <= delta < 1.0:
+    if not (isinstance(delta, Real) and 0.0 <= delta < 1.0):
         raise ValueError(f"delta must lie in [0, 1), got {delta}")
-    if not 0.0 < confidence < 1.0:
+    if not (isinstance(confidence, Real) and 0.0 < confidence < 1.0):
         raise ValueError(f"confidence must lie strictly between 0 and 1, got {confidence}")
+
+
+def _are_counts(*counts: int) -> bool:
+    return all(isinstance(count, Integral) and count <= _MOST for count in counts)
 
 
 def _rates(
@@ -102,7 +108,8 @@ def _rates(
 ) -> tuple[float, float]:
     """Lower bound of the rate of true positives, upper bound of that of false ones."""
     n_out = n_in if n_out is None else n_out
-    if not (0 <= tp <= n_in and 0 <= fp <= n_out and min(n_in, n_out) > 0):
+    whole = _are_counts(tp, fp, n_in, n_out)
+    if not (whole and 0 <= tp <= n_in and 0 <= fp <= n_out and min(n_in, n_out) > 0):
         raise ValueError(
             "true_positives and false_positives must be counts out of n_in and n_out runs, got "
             f"{tp} of {n_in} and {fp} of {n_out}"
@@ -151,9 +158,10 @@ def one_run_lower_bound(
     .. [1] T. Steinke, M. Nasr, M. Jagielski, "Privacy Auditing with One (1) Training Run", NeurIPS
        2023.
     """
-    if not 0 <= n_right <= n_guesses <= n_canaries:
+    whole = _are_counts(n_right, n_guesses, n_canaries)
+    if not (whole and 0 <= n_right <= n_guesses <= n_canaries):
         raise ValueError(
-            "needed: 0 <= n_right <= n_guesses <= n_canaries, got "
+            "needed: integers 0 <= n_right <= n_guesses <= n_canaries, got "
             f"{n_right}, {n_guesses} and {n_canaries}"
         )
     check_probabilities(delta, confidence)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,9 @@ from sklearn.metrics import accuracy_score, f1_score, roc_auc_score, roc_curve
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils import check_random_state
+from sklearn.utils import check_consistent_length, check_random_state
 
+from dplda._corpus import check_quoting_nothing
 from dplda.privacy import PrivacyLeakWarning, SeededNoiseWarning
 
 
@@ -82,10 +84,14 @@ def membership_attack(
     .. [2] F. Zhao, X. Ren, S. Yang, Q. Han, P. Zhao, X. Yang, "Latent Dirichlet Allocation Model
        Training With Differential Privacy", IEEE TIFS, 2020, section VII-C.
     """
-    if n_shadows < 1:
+    if not isinstance(n_shadows, Integral) or n_shadows < 1:
         raise ValueError(f"n_shadows must be at least 1, got {n_shadows}")
-    X = X.tocsr() if issparse(X) else np.asarray(X)
-    y = np.unique(np.asarray(y), return_inverse=True)[1]
+    if not hasattr(classifier, "predict_proba"):
+        raise TypeError(f"{type(classifier).__name__} has no predict_proba; give a classifier")
+    with check_quoting_nothing(X):
+        X, y = X.tocsr() if issparse(X) else np.asarray(X), np.asarray(y)
+        check_consistent_length(X, y)
+    y = np.unique(y, return_inverse=True)[1]
     random = check_random_state(random_state)
     shadow, target = _halves(np.arange(len(y)), y, random)
     answers, labels = [], []

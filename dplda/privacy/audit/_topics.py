@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
+from sklearn.utils.validation import check_is_fitted
 
 from dplda import published
 from dplda._gibbs import IntegerTable
@@ -45,12 +47,22 @@ def topic_attack(
     .. [1] F. Zhao, X. Ren, S. Yang, Q. Han, P. Zhao, X. Yang, "Latent Dirichlet Allocation Model
        Training With Differential Privacy", IEEE TIFS, 2020, section VII-A.
     """
+    if not all(isinstance(release, Release) for release in releases):
+        raise TypeError("releases must be those that observe_releases saw")
     counts = [release.value for release in releases if release.label == COUNTS]
     topics = [release.value for release in releases if release.label == TOPICS]
     if not counts or len(topics) < len(counts):
         raise ValueError(
             f"releases hold {len(counts)} tables of counts and {len(topics)} of topics; give what "
             "observe_releases saw of a word-level fit"
+        )
+    check_is_fitted(model, "topic_word_prior")
+    n_tokens = len(topics[-1])
+    whole = isinstance(first, Integral) and isinstance(last, Integral)
+    if not (whole and 0 <= first < last <= n_tokens):
+        raise ValueError(
+            f"first and last must be integers, 0 <= first < last <= {n_tokens} (tokens), got "
+            f"{first} and {last}"
         )
     topics = topics[-len(counts) :]  # without the first ones, which no counts led to
     before = [None, *topics[:-1]]
