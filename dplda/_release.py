@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import math
 import os
@@ -12,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 
 import dplda
 from dplda._base import BaseTopicModel
+from dplda._fold_in import LARGEST_PRIOR
 from dplda._messages import warn_user
 from dplda.privacy import Guarantee, PrivacyLeakWarning
 from dplda.privacy._composition import grouped
@@ -29,6 +31,7 @@ from dplda.privacy._store import sync_folder
 FORMAT_VERSION = 1
 MAX_BYTES = 2**33
 MAX_HEADER = 2**24
+MAX_TEXT = 10_000
 # Of events, so that a stranger's file cannot make the accountant compute for hours.
 MAX_STEPS, MAX_KINDS = 1_000_000, 50
 
@@ -117,7 +120,7 @@ def write_release(
     check_is_fitted(estimator)
     guarantee: Guarantee = estimator.privacy_
     data = _to_bytes(estimator, guarantee, _words(estimator, vocabulary))
-    _from_bytes(data)  # what cannot be read is not written
+    _read(io.BytesIO(data), len(data))  # what cannot be read is not written
     if guarantee.epsilon == math.inf or guarantee.seeded:
         reason = "was trained without privacy (epsilon is infinite)"
         if guarantee.epsilon < math.inf:
@@ -172,11 +175,7 @@ def load_release(path: str | os.PathLike[str]) -> ReleasedModel:
     path = Path(path)
     try:
         with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            if not _PREFIX.size < size <= MAX_BYTES:
-                raise ValueError(f"it has {size} bytes")
-            data = file.read(size)
-        return _from_bytes(data)
+            return _read(file, os.fstat(file.fileno()).st_size)
     except ValueError as error:
         raise ValueError(
             f"{path} is no release file that can be trusted: {error}; get it again from who wrote "
@@ -276,22 +275,20 @@ def _write_whole(path: Path, data: bytes) -> None:
 # ---- reading ------------------------------------------------------------------------------
 
 
-def _from_bytes(data: bytes) -> ReleasedModel:
-    """Lengths first, then the checksum, then the content."""
-    if not data.startswith(_MAGIC):
-        raise ValueError("it does not begin as one")
-    _, version, n_header, checksum = _PREFIX.unpack_from(data)
-    if version != FORMAT_VERSION:
-        raise ValueError(
-            f"it has format {version}, and this version of dplda reads {FORMAT_VERSION}"
-        )
-    start = _PREFIX.size + n_header
-    if n_header > MAX_HEADER or start > len(data):
-        raise ValueError("its header is too long, or it was cut off")
-    if hashlib.sha256(memoryview(data)[_PREFIX.size :]).digest() != checksum:
+def _read(file: BinaryIO, size: int) -> ReleasedModel:
+    """Lengths first, so that no more is read than fits; then the checksum, then the content."""
+    if not _PREFIX.size < size <= MAX_BYTES:
+        raise ValueError(f"it has {size} bytes")
+    n_header, checksum = _prefix(file.read(_PREFIX.size), size)
+    text = file.read(n_header)
+    header = _header(text)
+    shape = _shape(header["shape"], size - _PREFIX.size - n_header)
+    cells = file.read(8 * math.prod(shape))
+    digest = hashlib.sha256(text)
+    digest.update(cells)
+    if digest.digest() != checksum:
         raise ValueError("it was damaged or cut off: the checksum does not fit")
-    header = _header(data[_PREFIX.size : start])
-    table = _table(data, start, header["shape"], header["order"])
+    table = _table(cells, shape, header["order"])
     parameters = _parameters(header["parameters"])
     model = ReleasedModel(doc_topic_prior=_positive(parameters.get("doc_topic_prior")))
     model.components_ = table
@@ -306,6 +303,20 @@ def _from_bytes(data: bytes) -> ReleasedModel:
     model.version_ = _text("dplda", header["dplda"])
     model.parameters_ = parameters
     return model
+
+
+def _prefix(data: bytes, size: int) -> tuple[int, bytes]:
+    """Bytes of the header, and the checksum."""
+    if len(data) < _PREFIX.size or not data.startswith(_MAGIC):
+        raise ValueError("it does not begin as one")
+    _, version, n_header, checksum = _PREFIX.unpack(data)
+    if version != FORMAT_VERSION:
+        raise ValueError(
+            f"it has format {version}, and this version of dplda reads {FORMAT_VERSION}"
+        )
+    if n_header > MAX_HEADER or _PREFIX.size + n_header > size:
+        raise ValueError("its header is too long, or it was cut off")
+    return n_header, checksum
 
 
 def _header(text: bytes) -> dict[str, Any]:
@@ -336,19 +347,20 @@ def _unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
-def _table(data: bytes, start: int, shape: Any, order: Any) -> npt.NDArray[np.float64]:
+def _shape(shape: Any, n_bytes: int) -> tuple[int, int]:
     if not (isinstance(shape, list) and len(shape) == 2):
         raise ValueError("shape must be a list of two numbers")
+    n_topics, n_words = (_integer("shape", n, 1, MAX_BYTES) for n in shape)
+    if 8 * n_topics * n_words != n_bytes:
+        raise ValueError(f"it says shape ({n_topics}, {n_words}), and has {n_bytes} bytes for it")
+    return n_topics, n_words
+
+
+def _table(cells: bytes, shape: tuple[int, int], order: Any) -> npt.NDArray[np.float64]:
     if order not in ("C", "F"):
         raise ValueError("order must be C or F")
-    n_topics, n_words = (_integer("shape", n, 1, MAX_BYTES) for n in shape)
-    if 8 * n_topics * n_words != len(data) - start:
-        raise ValueError(
-            f"it says shape ({n_topics}, {n_words}), and has {len(data) - start} bytes for it"
-        )
-    cells = np.frombuffer(data, "<f8", offset=start).astype(np.float64)
-    table = cells.reshape((n_topics, n_words), order=order)
-    with np.errstate(over="ignore"):
+    table = np.frombuffer(cells, "<f8").astype(np.float64).reshape(shape, order=order)
+    with np.errstate(over="ignore", invalid="ignore"):
         sums = table.sum(axis=1)
     if not (np.isfinite(sums).all() and table.min() >= 0 and sums.min() > 0):
         raise ValueError(
@@ -422,8 +434,9 @@ def _list(name: str, record: Mapping[str, Any]) -> Iterable[Any]:
 
 
 def _text(name: str, value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"{name} must be a string")
+    """It is shown as it is, so that it must not be able to direct a terminal."""
+    if not (isinstance(value, str) and len(value) <= MAX_TEXT and value.isprintable()):
+        raise ValueError(f"{name} must be a string of at most {MAX_TEXT} printable characters")
     return value
 
 
@@ -454,6 +467,6 @@ def _per_round(name: str, value: Any) -> Any:
 
 def _positive(value: Any) -> float:
     number = _number("doc_topic_prior", value)
-    if not 0 < number < math.inf:
-        raise ValueError("doc_topic_prior must be positive and finite")
+    if not 0 < number <= LARGEST_PRIOR:
+        raise ValueError(f"doc_topic_prior must be positive and at most {LARGEST_PRIOR:g}")
     return number

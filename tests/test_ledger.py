@@ -290,6 +290,31 @@ def test_a_pickle_whose_file_is_gone_cannot_spend(path):
     assert "unreadable" in repr(again)
 
 
+@pytest.mark.parametrize("budget", [10.0, 1.0])
+def test_an_opened_ledger_does_not_spend_from_another_at_its_path(path, budget):
+    """With the same budget it is another one nonetheless."""
+    opened = Ledger(path, epsilon=10.0)
+    opened.reserve("a", "document", STEP)
+    pickled = pickle.loads(pickle.dumps(opened))
+    path.unlink()
+    new = Ledger(path, epsilon=budget)
+    for old in (opened, pickled):
+        for use in (old.entries, lambda old=old: old.reserve("b", "document", Gaussian(1.0))):
+            with pytest.raises(ValueError, match="another ledger than the one that was opened"):
+                use()
+        assert "unreadable" in repr(old)
+    assert new.entries() == []
+
+
+def test_a_restored_copy_is_the_same_ledger(path):
+    ledger = Ledger(path, epsilon=10.0)
+    ledger.reserve("a", "document", STEP)
+    content = path.read_bytes()
+    path.unlink()
+    path.write_bytes(content)
+    assert ledger.reserve("b", "document", STEP) == 2
+
+
 def test_grid_search_in_one_process_counts_every_fit(make_ledger):
     ledger = make_ledger()
     search = GridSearchCV(Model(ledger=ledger), {"noise_multiplier": [40.0, 50.0]}, cv=3)
@@ -463,6 +488,41 @@ def test_a_forked_process_cannot_spend_from_memory():
     assert run_python(script)[0] == 7
 
 
+FORK_DURING_A_CHARGE = """
+import os, sys, threading, time
+from dplda.privacy import Gaussian, Ledger, _store
+_store._BUSY_SECONDS = 1.0
+ledger = Ledger(sys.argv[1])
+inside = threading.Event()
+
+def hold():
+    with ledger._store.transaction(write=sys.argv[2] == "write") as page:
+        page.entries()
+        inside.set()
+        time.sleep(0.3)
+
+thread = threading.Thread(target=hold)
+thread.start()
+inside.wait()
+child = os.fork()
+if child == 0:
+    ledger.reserve("child", "document", Gaussian(20.0))
+    os._exit(0)
+thread.join()
+ledger.reserve("parent", "document", Gaussian(20.0))
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize("access", ["read", "write"])
+def test_a_process_forked_while_a_thread_charges_can_charge(path, access):
+    """SQLite would take the thread's lock for one that is still held."""
+    code, _, errors = run_python(FORK_DURING_A_CHARGE, path, access)
+    assert code == 0, errors
+    assert sorted(entry.label for entry in Ledger(path).entries()) == ["child", "parent"]
+
+
 # ---- files --------------------------------------------------------------------------------
 
 
@@ -528,12 +588,91 @@ def test_an_empty_file_is_refused(path):
     assert path.read_bytes() == b""
 
 
-def test_a_lost_ledger_is_not_replaced_beside_its_journal(path):
-    journal = Path(f"{path}-journal")
+@pytest.mark.parametrize("kind", ["journal", "wal"])
+def test_a_lost_ledger_is_not_replaced_beside_its_journal(path, kind):
+    journal = Path(f"{path}-{kind}")
     journal.write_bytes(b"what is left")
     with pytest.raises(ValueError, match="is gone, but its journal"):
         Ledger(path)
     assert not path.exists()
+
+
+def test_a_write_ahead_log_is_undone_or_refused(path):
+    """Charges in it would be lost with it."""
+    ledger = Ledger(path, epsilon=9.0)
+    ledger.reserve("a", "document", STEP)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        assert other.execute("PRAGMA journal_mode = WAL").fetchone() == ("wal",)
+        assert other.execute("SELECT count(*) FROM entries").fetchone() == (1,)
+        for use in (
+            ledger.entries,
+            lambda: ledger.reserve("b", "document", STEP),
+            lambda: Ledger(path),
+        ):
+            with pytest.raises(OSError, match=r"write-ahead log.*close it there"):
+                use()
+    assert ledger.reserve("b", "document", STEP) == 2
+    assert os.listdir(path.parent) == [path.name]
+    with closing(sqlite3.connect(path)) as other:
+        assert other.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+
+
+def test_a_write_ahead_log_set_at_the_last_moment_is_refused(path, monkeypatch):
+    ledger = Ledger(path)
+    check = _store._is_write_ahead
+
+    with closing(sqlite3.connect(path)) as other:
+
+        def check_and_lose(connection):
+            found = check(connection)
+            if not connection.in_transaction:
+                other.execute("PRAGMA journal_mode = WAL")
+            return found
+
+        monkeypatch.setattr(_store, "_is_write_ahead", check_and_lose)
+        with pytest.raises(OSError, match="write-ahead log"):
+            ledger.reserve("a", "document", STEP)
+        monkeypatch.undo()
+    assert ledger.entries() == []
+
+
+def test_the_journal_of_another_database_is_left_alone(path):
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("PRAGMA journal_mode = WAL")
+        other.execute("CREATE TABLE entries (id INTEGER)")
+    with pytest.raises(ValueError, match="no privacy ledger"):
+        Ledger(path)
+    with closing(sqlite3.connect(path)) as other:
+        assert other.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_a_draft_that_cannot_be_removed_is_no_error(path, monkeypatch):
+    def fail(*arguments, **options):
+        raise OSError("the folder is busy")
+
+    monkeypatch.setattr(os, "rmdir", fail)
+    ledger = Ledger(path, epsilon=2.0)
+    monkeypatch.undo()
+    assert ledger.reserve("a", "document", STEP) == 1
+    assert len(os.listdir(path.parent)) == 2
+
+
+def test_a_process_killed_after_it_made_the_ledger_leaves_a_whole_one(path):
+    script = (
+        "import os, sys; from dplda.privacy import Ledger; link = os.link\n"
+        "os.link = lambda *names: (link(*names), os._exit(3))\n"
+        "Ledger(sys.argv[1], epsilon=2.0)"
+    )
+    assert run_python(script, path)[0] == 3
+    left = [name for name in os.listdir(path.parent) if name.startswith(".dplda-ledger-")]
+    assert len(left) == 1
+    ledger = Ledger(path)
+    assert ledger.epsilon == 2.0
+    assert ledger.reserve("a", "document", STEP) == 1
+    draft = path.parent / left[0] / "ledger"
+    assert draft.samefile(path)
+    draft.unlink()
+    assert len(ledger.entries()) == 1
 
 
 def test_a_ledger_that_was_made_meanwhile_is_joined_and_not_replaced(path, monkeypatch):
@@ -554,6 +693,7 @@ def test_a_ledger_that_was_made_meanwhile_is_joined_and_not_replaced(path, monke
         "UPDATE entries SET total_variation = 1e-30 WHERE id = 1",
         "UPDATE budget SET epsilon = 100.0",
         "UPDATE budget SET delta = 1e-5",
+        "UPDATE budget SET ledger = 'another'",
         "DELETE FROM budget",
         "INSERT INTO budget SELECT * FROM budget",
         "INSERT INTO entries SELECT 9, label, unit, events, 0, 0, status, created, process "
@@ -599,7 +739,7 @@ def test_another_database_is_refused_and_left_alone(path):
     assert path.read_bytes() == content
 
 
-@pytest.mark.parametrize("version", [1, 9])
+@pytest.mark.parametrize("version", [1, 2, 9])
 def test_a_ledger_of_another_format_is_refused(path, version):
     Ledger(path)
     with closing(sqlite3.connect(path)) as connection:

@@ -493,6 +493,15 @@ def test_show_of_anything_else_is_a_message_and_an_exit_code(shown, tmp_path, ca
             main(wrong)
 
 
+def test_show_promises_no_more_than_it_keeps(shown, capsys):
+    """It undoes a half-written transaction, and so may change the file, but no entry."""
+    with pytest.raises(SystemExit, match="0"):
+        main(["show", "--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    assert "no entry is changed" in text
+    assert "it is not changed" not in text
+
+
 def test_show_is_a_command(shown):
     done = subprocess.run(
         [sys.executable, "-W", "error", "-m", "dplda.privacy.ledger", "show", shown.path],

@@ -9,6 +9,7 @@ import os
 import pickle
 import random
 import struct
+import tracemalloc
 import warnings
 from contextlib import suppress
 
@@ -32,6 +33,7 @@ from dplda import (
     _release,
     load_release,
 )
+from dplda._fold_in import LARGEST_PRIOR
 from dplda.datasets import make_topic_corpus
 from dplda.federated import IFTMParty
 from dplda.privacy import Curator, PrivacyLeakWarning, epsilon_of
@@ -288,6 +290,25 @@ def test_a_huge_file_is_refused_unread(path):
         load_release(path)
 
 
+@pytest.mark.parametrize("shape", [None, [K, N_WORDS]])
+def test_a_large_file_is_not_read_before_its_lengths_agree(model, path, shape):
+    model.export_release(path)
+    header, table = parts(path)
+    if shape is None:
+        path.write_bytes(b"")
+    else:
+        forge(path, header, table)
+    with path.open("r+b") as file:
+        file.truncate(7 * 2**30)  # without blocks on the disk
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match="does not begin as one" if shape is None else "shape"):
+            load_release(path)
+        assert tracemalloc.get_traced_memory()[1] < 2**24
+    finally:
+        tracemalloc.stop()
+
+
 def changed(header, *keys, value):
     """A deep copy with one value replaced, or removed."""
     header = json.loads(json.dumps(header))
@@ -319,7 +340,9 @@ LIES = [
     (("n_iter",), 10**30, "n_iter"),
     (("n_iter",), "4", "n_iter"),
     (("estimator",), ["os.system"], "estimator"),
+    (("estimator",), "Sub\x1b[2JLDA", "estimator"),
     (("dplda",), None, "dplda"),
+    (("dplda",), "1.0\n2.0", "dplda"),
     (("vocabulary",), ["a"], "different words"),
     (("vocabulary",), ["a"] * N_WORDS, "different words"),
     (("vocabulary",), list(range(N_WORDS)), "list of words"),
@@ -332,6 +355,8 @@ LIES = [
     (("parameters", "doc_topic_prior"), -0.1, "doc_topic_prior"),
     (("parameters", "doc_topic_prior"), "inf", "doc_topic_prior"),
     (("parameters", "doc_topic_prior"), True, "doc_topic_prior"),
+    (("parameters", "doc_topic_prior"), 1e12, "doc_topic_prior"),
+    (("parameters", "doc_topic_prior"), math.nextafter(LARGEST_PRIOR, math.inf), "doc_topic_prior"),
     ((GUARANTEE,), None, "guarantee"),
     ((GUARANTEE, "unit"), ..., "guarantee"),
     ((GUARANTEE, "unit"), 3, "unit"),
@@ -348,6 +373,9 @@ LIES = [
     ((GUARANTEE, "seeded"), 0, "seeded"),
     ((GUARANTEE, "assumptions"), "none", "assumptions"),
     ((GUARANTEE, "assumptions"), [1], "assumptions"),
+    ((GUARANTEE, "assumptions"), ["none \u202e"], "assumptions"),
+    ((GUARANTEE, "assumptions"), ["none\r"], "assumptions"),
+    ((GUARANTEE, "mechanism"), "\x1b]0;title\x07", "mechanism"),
     ((GUARANTEE, "noise_scale"), [[]], "noise_scale"),
     ((GUARANTEE, "events"), [], "1 to 1000000 private steps"),
     ((GUARANTEE, "events"), None, "events"),
@@ -365,6 +393,26 @@ def test_lies_are_refused(model, path, keys, value, message):
     forge(path, changed(header, *keys, value=value), table)
     with pytest.raises(ValueError, match=message):
         load_release(path)
+
+
+def test_the_largest_prior_of_an_estimator_loads_and_transforms(model, X, path):
+    model.export_release(path)
+    header, table = parts(path)
+    value = LARGEST_PRIOR
+    forge(path, changed(header, "parameters", "doc_topic_prior", value=value), table)
+    np.testing.assert_allclose(load_release(path).transform(X).sum(axis=1), 1.0, rtol=1e-5)
+
+
+def test_texts_up_to_the_limit_load_and_no_longer_ones(model, path):
+    model.export_release(path)
+    header, table = parts(path)
+    text = "é " * 5000
+    forge(path, changed(header, GUARANTEE, "assumptions", value=[text]), table)
+    assert load_release(path).privacy_.assumptions == (text,)
+    for keys in (("estimator",), (GUARANTEE, "unit")):
+        forge(path, changed(header, *keys, value="d" * 10_001), table)
+        with pytest.raises(ValueError, match=f"{keys[-1]} must be a string of at most 10000"):
+            load_release(path)
 
 
 def test_a_forger_that_forges_nothing_is_believed(model, path):
@@ -421,6 +469,10 @@ def test_tables_that_are_none_of_counts_are_refused(model, path, number):
     header, table = parts(path)
     cells = np.frombuffer(table, "<f8").copy()
     cells[[K, 2 * K, 3 * K]] = number  # of one topic
+    forge(path, header, cells.tobytes())
+    with pytest.raises(ValueError, match="finite and non-negative"):
+        load_release(path)
+    cells[2 * K] = -number
     forge(path, header, cells.tobytes())
     with pytest.raises(ValueError, match="finite and non-negative"):
         load_release(path)

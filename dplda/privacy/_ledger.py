@@ -37,8 +37,8 @@ class Ledger:
     Raises
     ------
     ValueError
-        If the file has another budget, is not a ledger, is empty, or was damaged: no use of the
-        ledger goes on with fewer entries than were written.
+        If the file has another budget, is not a ledger, is empty, or was damaged, or if another
+        ledger is in its place: no use of the ledger goes on with fewer entries than were written.
     OSError
         If the file cannot be opened or made; a charge that cannot be written raises it too.
 
@@ -226,12 +226,12 @@ class Ledger:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if self.path is None:
+        if isinstance(self._store, MemoryStore):
             raise TypeError(
                 "a ledger in memory cannot be sent to another process or saved; give it a "
                 "path, as in Ledger('privacy.sqlite')"
             )
-        return _attach, (self.path, self.epsilon, self.delta)
+        return _attach, (self.path, self.epsilon, self.delta, self._store.ledger_id)
 
     def __repr__(self) -> str:
         where = "in memory" if self.path is None else repr(self.path)
@@ -245,10 +245,10 @@ class Ledger:
         )
 
 
-def _attach(path: str, epsilon: float, delta: float) -> Ledger:
+def _attach(path: str, epsilon: float, delta: float, ledger_id: str) -> Ledger:
     """A ledger on an existing file, which is opened at the first use."""
     ledger = Ledger.__new__(Ledger)
-    ledger._store = FileStore(path, epsilon, delta)
+    ledger._store = FileStore(path, epsilon, delta, ledger_id)
     return ledger
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import sqlite3
 import tempfile
 import threading
+import uuid
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -20,16 +22,27 @@ Status: TypeAlias = Literal["reserved", "confirmed", "canceled"]
 
 # Written into the header of the file, so that no other database is taken for a ledger.
 _APPLICATION_ID = 0x64706C64
-_SCHEMA = 2
+_SCHEMA = 3
 _BUSY_SECONDS = 600.0
 _TABLES = (
-    "CREATE TABLE budget (epsilon REAL NOT NULL, delta REAL NOT NULL, digest TEXT NOT NULL)",
+    "CREATE TABLE budget (epsilon REAL NOT NULL, delta REAL NOT NULL, ledger TEXT NOT NULL, "
+    "digest TEXT NOT NULL)",
     "CREATE TABLE entries (id INTEGER PRIMARY KEY, label TEXT NOT NULL, "
     "unit TEXT NOT NULL, events TEXT NOT NULL, total_variation REAL NOT NULL, "
     "seeded INTEGER NOT NULL, status TEXT NOT NULL, created TEXT NOT NULL, "
     "process INTEGER NOT NULL)",
 )
 _FIELDS = "id, label, unit, events, total_variation, seeded, status, created, process"
+
+# SQLite keeps the file locks of a process in its memory, and a forked process inherits those of
+# threads that it has not: it would wait for them forever. So no fork while there is a connection.
+_CONNECTED = threading.RLock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_CONNECTED.acquire,
+        after_in_parent=_CONNECTED.release,
+        after_in_child=_CONNECTED.release,
+    )
 
 
 @dataclass(frozen=True)
@@ -126,22 +139,24 @@ class FileStore:
         Absolute.
     epsilon, delta : float
         What the file says; see `open_file`.
+    ledger_id : str
+        Which ledger it is, whatever file is at its path later.
     """
 
-    def __init__(self, path: str, epsilon: float, delta: float) -> None:
+    def __init__(self, path: str, epsilon: float, delta: float, ledger_id: str) -> None:
         self.path = path
-        self.epsilon, self.delta = epsilon, delta
+        self.epsilon, self.delta, self.ledger_id = epsilon, delta, ledger_id
 
     @contextmanager
     def transaction(self, *, write: bool) -> Iterator[Page]:
         """Read a consistent state; with `write`, as the only writer of all processes."""
         if not os.path.exists(self.path):
             raise FileNotFoundError(f"the ledger {self.path} is gone; what it held was spent")
-        with _explained(self.path), _connection(self.path) as connection:
-            _check_header(connection, self.path)
+        with _explained(self.path), _ledger_connection(self.path) as connection:
             connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
             try:
-                _check_digest(connection, self.path)
+                _check_content(connection, self.path)
+                self._check_same(connection)
                 yield _FilePage(connection, self.path)
                 if write:
                     _set_digest(connection)
@@ -150,6 +165,13 @@ class FileStore:
                     connection.execute("ROLLBACK")
                 raise
             connection.execute("COMMIT")
+
+    def _check_same(self, connection: sqlite3.Connection) -> None:
+        if _budget(connection)[:3] != (self.epsilon, self.delta, self.ledger_id):
+            raise ValueError(
+                f"the file {self.path} is another ledger than the one that was opened, and what "
+                "that one held was spent; restore its file, or open the new one by its path"
+            )
 
 
 class _FilePage:
@@ -201,11 +223,11 @@ def open_file(path: str, epsilon: float, delta: float) -> FileStore:
         If the file is something else, empty, or damaged.
     """
     with _explained(path):
-        journal_is_left = os.path.exists(_journal(path))
+        journals = [name for name in (f"{path}-journal", f"{path}-wal") if os.path.exists(name)]
         if not os.path.exists(path):
-            if journal_is_left:
+            if journals:
                 raise ValueError(
-                    f"the ledger {path} is gone, but its journal {_journal(path)} is there; "
+                    f"the ledger {path} is gone, but its journal {journals[0]} is there; "
                     "restore the ledger, or remove the journal if nothing it held matters"
                 )
             _create(path, epsilon, delta)
@@ -214,18 +236,17 @@ def open_file(path: str, epsilon: float, delta: float) -> FileStore:
                 f"{path} is empty, so it is no privacy ledger, or one whose content was lost; "
                 "restore it, or choose a path where there is no file"
             )
-        with _connection(path) as connection:
-            _check_header(connection, path)
+        with _ledger_connection(path) as connection:
             connection.execute("BEGIN")
-            _check_digest(connection, path)
-            return FileStore(path, *_budget(connection)[:2])
+            _check_content(connection, path)
+            return FileStore(path, *_budget(connection)[:3])
 
 
 def _create(path: str, epsilon: float, delta: float) -> None:
     """Make a ledger that is whole from the moment it is there, and never in place of another."""
     folder = os.path.dirname(path)
     try:
-        with tempfile.TemporaryDirectory(prefix=".dplda-ledger-", dir=folder) as workplace:
+        with _workplace(folder) as workplace:
             draft = os.path.join(workplace, "ledger")
             with _connection(draft, make=True) as connection:
                 _fill(connection, epsilon, delta)
@@ -239,11 +260,22 @@ def _create(path: str, epsilon: float, delta: float) -> None:
         ) from error
 
 
+@contextmanager
+def _workplace(folder: str) -> Iterator[str]:
+    """A new folder. If it cannot be removed the ledger is there nonetheless, and so no error."""
+    workplace = tempfile.mkdtemp(prefix=".dplda-ledger-", dir=folder)
+    try:
+        yield workplace
+    finally:
+        shutil.rmtree(workplace, ignore_errors=True)
+
+
 def _fill(connection: sqlite3.Connection, epsilon: float, delta: float) -> None:
     connection.execute("BEGIN IMMEDIATE")
     for statement in _TABLES:
         connection.execute(statement)
-    connection.execute("INSERT INTO budget VALUES (?, ?, '')", (epsilon, delta))
+    row = (epsilon, delta, uuid.uuid4().hex)
+    connection.execute("INSERT INTO budget VALUES (?, ?, ?, '')", row)
     _set_digest(connection)
     connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {_SCHEMA}")
@@ -258,10 +290,6 @@ def sync_folder(folder: str) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-
-
-def _journal(path: str) -> str:
-    return f"{path}-journal"
 
 
 def _check_header(connection: sqlite3.Connection, path: str) -> None:
@@ -279,21 +307,25 @@ def _check_header(connection: sqlite3.Connection, path: str) -> None:
         )
 
 
+def _is_write_ahead(connection: sqlite3.Connection) -> bool:
+    return bool(connection.execute("PRAGMA journal_mode").fetchone()[0] != "delete")
+
+
 def _rows(connection: sqlite3.Connection) -> list[tuple[Any, ...]]:
     return connection.execute(f"SELECT {_FIELDS} FROM entries ORDER BY id").fetchall()
 
 
-def _budget(connection: sqlite3.Connection) -> tuple[float, float, str]:
-    rows = connection.execute("SELECT epsilon, delta, digest FROM budget").fetchall()
+def _budget(connection: sqlite3.Connection) -> tuple[float, float, str, str]:
+    rows = connection.execute("SELECT epsilon, delta, ledger, digest FROM budget").fetchall()
     if len(rows) != 1:
         raise sqlite3.DatabaseError("a ledger has one budget")
-    epsilon, delta, digest = rows[0]
-    return epsilon, delta, digest
+    epsilon, delta, ledger_id, digest = rows[0]
+    return epsilon, delta, ledger_id, digest
 
 
 def _digest(connection: sqlite3.Connection) -> str:
     """Of everything that the ledger says. SQLite itself would not notice a changed number."""
-    content = json.dumps([_budget(connection)[:2], _rows(connection)], default=repr)
+    content = json.dumps([_budget(connection)[:3], _rows(connection)], default=repr)
     return hashlib.sha256(content.encode()).hexdigest()
 
 
@@ -301,20 +333,39 @@ def _set_digest(connection: sqlite3.Connection) -> None:
     connection.execute("UPDATE budget SET digest = ?", (_digest(connection),))
 
 
-def _check_digest(connection: sqlite3.Connection, path: str) -> None:
-    if _digest(connection) != _budget(connection)[2]:
+def _check_content(connection: sqlite3.Connection, path: str) -> None:
+    """In a transaction: nobody else can change content or journal mode until it ends."""
+    if _digest(connection) != _budget(connection)[3]:
         raise ValueError(
             f"the ledger {path} is damaged: its entries are not those that were written; restore "
             "the file, or count what was spent on the data by hand and start a new ledger"
         )
+    if _is_write_ahead(connection):
+        raise OSError(
+            f"the ledger {path} cannot be used: another program has set it to a write-ahead log "
+            "(PRAGMA journal_mode = WAL), and has it open; close it there"
+        )
+
+
+@contextmanager
+def _ledger_connection(path: str) -> Iterator[sqlite3.Connection]:
+    with _connection(path) as connection:
+        _check_header(connection, path)
+        if _is_write_ahead(connection):  # the file remembers that another tool asked for it
+            with suppress(sqlite3.OperationalError):  # in use; `_check_content` will see it
+                connection.execute("PRAGMA journal_mode = DELETE")
+        yield connection
 
 
 @contextmanager
 def _connection(path: str, *, make: bool = False) -> Iterator[sqlite3.Connection]:
     where = f"{Path(path).as_uri()}?mode={'rwc' if make else 'rw'}"
-    with closing(
-        sqlite3.connect(where, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
-    ) as connection:
+    with (
+        _CONNECTED,
+        closing(
+            sqlite3.connect(where, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
+        ) as connection,
+    ):
         # A charge must survive a power cut: it stands for something that was released. So the
         # journal is a file that is removed, and the folder is written to disk after that: what
         # counts is in one file.

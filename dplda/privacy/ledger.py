@@ -116,7 +116,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(required=True, metavar="command")
     show = commands.add_parser("show", help="print what was spent, on what and when")
-    show.add_argument("file", help="file of the ledger; it is not changed")
+    show.add_argument("file", help="file of the ledger; no entry is changed")
     show.add_argument(
         "--delta", type=_delta, help="state epsilons at this delta instead of the ledger's"
     )
