@@ -3,6 +3,7 @@
 import inspect
 import io
 import math
+import os
 import sqlite3
 import struct
 import warnings
@@ -197,9 +198,13 @@ def documented_errors_only(secrets=SECRETS):
 
 
 def run(n_examples, strategy, check):
-    """Many examples of a strategy; what fails is made small and shown."""
+    """Many examples of a strategy; what fails is made small and shown.
+
+    The same ones each time, unless the variable DPLDA_EXPLORE is set.
+    """
     options = settings(
         max_examples=n_examples, deadline=None, database=None,
+        derandomize="DPLDA_EXPLORE" not in os.environ,
         suppress_health_check=list(HealthCheck),
     )  # fmt: skip
     options(given(strategy)(check))()

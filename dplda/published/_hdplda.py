@@ -151,7 +151,7 @@ class HDPLDA(BaseTopicModel):
             Interval(Real, SMALLEST_EPSILON, LARGEST_EPSILON, closed="both"),
             Options(Real, {math.inf}),
         ],
-        "count_clip": [Interval(Real, 0, None, closed="neither")],
+        "count_clip": [Interval(Real, 0, 1e18, closed="right")],
     }
 
     def __init__(

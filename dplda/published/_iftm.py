@@ -13,7 +13,7 @@ from scipy.special import gammaincinv, logsumexp
 from sklearn.utils.validation import check_is_fitted
 
 from dplda._base import BaseTopicModel
-from dplda._compat import Interval, _fit_context
+from dplda._compat import Interval, Options, _fit_context
 from dplda._corpus import Corpus, check_counts, check_table
 from dplda._fold_in import LARGEST_PRIOR
 from dplda._messages import warn_user
@@ -148,7 +148,7 @@ class IFTMParty(BaseTopicModel):
 
     _parameter_constraints = {
         **BaseTopicModel._parameter_constraints,
-        "epsilon": [Interval(Real, 0, None, closed="right")],
+        "epsilon": [Interval(Real, 0, 1e9, closed="right"), Options(Real, {math.inf})],
         "noise_threshold": [Interval(Real, 0, 1, closed="neither")],
     }
 
@@ -458,7 +458,7 @@ def _draw_log_phi(prior: NDArray[np.float64], streams: Streams, round: int) -> N
     one, two = _uniform(bits).reshape(2, *prior.shape)
     log_gamma = np.log(gammaincinv(prior + 1, one)) + np.log(two) / prior
     log_phi: NDArray[np.float64] = log_gamma - logsumexp(log_gamma, axis=1, keepdims=True)
-    return log_phi.astype(np.float32)
+    return np.maximum(log_phi, -1e30).astype(np.float32)  # exp of it is 0 anyway
 
 
 def _draw_topics(model: Topics, word: NDArray[np.int32], bits: Words) -> NDArray[np.int32]:

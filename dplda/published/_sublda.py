@@ -168,18 +168,18 @@ class SubLDA(BaseTopicModel):
     _parameter_constraints = {
         **BaseTopicModel._parameter_constraints,
         "subsampling_ratio": [Interval(Real, SMALLEST_RATIO, 1, closed="both")],
-        "rdp_order": [Interval(Integral, 2, None, closed="left")],
+        "rdp_order": [Interval(Integral, 2, 10**6, closed="both")],
         "rdp_epsilon": [
-            Interval(Real, SMALLEST_EPSILON, None, closed="left"),
+            Interval(Real, SMALLEST_EPSILON, 1e9, closed="both"),
             Options(Real, {math.inf}),
         ],
         "noise_placement": [StrOptions({"iteration", "token"})],
-        "count_clip": [Interval(Real, 0, None, closed="neither"), Options(Real, {math.inf})],
+        "count_clip": [Interval(Real, 0, 1e18, closed="right"), Options(Real, {math.inf})],
         "adaptive": ["boolean"],
-        "boost": [Interval(Real, 1, None, closed="left")],
+        "boost": [Interval(Real, 1, 1e9, closed="both")],
         "frequent_share": [Interval(Real, 0, 1, closed="right")],
-        "tol": [None, Interval(Real, 0, None, closed="left")],
-        "patience": [Interval(Integral, 0, None, closed="left")],
+        "tol": [None, Interval(Real, 0, 1e18, closed="both")],
+        "patience": [Interval(Integral, 0, 10**9, closed="both")],
     }
 
     def __init__(

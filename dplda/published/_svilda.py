@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dplda._base import BaseTopicModel
 from dplda._centered import nearly_equal
-from dplda._compat import Interval, StrOptions, _fit_context
+from dplda._compat import Interval, Options, StrOptions, _fit_context
 from dplda._corpus import check_counts, sample_tokens
 from dplda._messages import warn_user
 from dplda._private import SMALLEST_DELTA, make_guarantee, publish
@@ -158,13 +158,13 @@ class PrivateSVILDA(BaseTopicModel):
 
     _parameter_constraints = {
         **BaseTopicModel._parameter_constraints,
-        "epsilon": [Interval(Real, 0, None, closed="right")],
+        "epsilon": [Interval(Real, 0, 1e9, closed="right"), Options(Real, {math.inf})],
         "delta": [Interval(Real, SMALLEST_DELTA, 1, closed="left")],
         "batch_size": [Interval(Integral, 1, None, closed="left")],
-        "max_doc_tokens": [Interval(Integral, 1, None, closed="left")],
+        "max_doc_tokens": [Interval(Integral, 1, 10**7, closed="both")],
         "composition": [StrOptions(set(COMPOSITIONS))],
         "learning_decay": [Interval(Real, 0.5, 1, closed="right")],
-        "learning_offset": [Interval(Real, 1, None, closed="left")],
+        "learning_offset": [Interval(Real, 1, 1e9, closed="both")],
     }
 
     def __init__(

@@ -16,7 +16,7 @@ from sklearn.metrics import accuracy_score, f1_score, roc_auc_score, roc_curve
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils import check_consistent_length, check_random_state
+from sklearn.utils import check_random_state
 
 from dplda._corpus import check_quoting_nothing
 from dplda.privacy import PrivacyLeakWarning, SeededNoiseWarning
@@ -90,7 +90,11 @@ def membership_attack(
         raise TypeError(f"{type(classifier).__name__} has no predict_proba; give a classifier")
     with check_quoting_nothing(X):
         X, y = X.tocsr() if issparse(X) else np.asarray(X), np.asarray(y)
-        check_consistent_length(X, y)
+    if X.ndim != 2 or y.shape != X.shape[:1]:
+        raise ValueError(
+            "X must be a matrix of word counts and y have one class for each of its rows, got "
+            f"shapes {X.shape} and {y.shape}"
+        )
     y = np.unique(y, return_inverse=True)[1]
     random = check_random_state(random_state)
     shadow, target = _halves(np.arange(len(y)), y, random)
