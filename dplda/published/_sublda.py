@@ -170,7 +170,7 @@ class SubLDA(BaseTopicModel):
         "subsampling_ratio": [Interval(Real, SMALLEST_RATIO, 1, closed="both")],
         "rdp_order": [Interval(Integral, 2, 10**6, closed="both")],
         "rdp_epsilon": [
-            Interval(Real, SMALLEST_EPSILON, 1e100, closed="both"),
+            Interval(Real, SMALLEST_EPSILON, 1e30, closed="both"),
             Options(Real, {math.inf}),
         ],
         "noise_placement": [StrOptions({"iteration", "token"})],
