@@ -222,7 +222,7 @@ class CDPLDA(BaseTopicModel):
                 corpus.word, corpus.doc_ptr, topics, counts, totals, word_noise, doc_noise,
                 self.doc_topic_prior, self.topic_word_prior, bits, scratch,
             )  # fmt: skip
-            announce(TOPICS, t, topics.copy())
+            announce(TOPICS, t, topics.copy)
         published = float(self.epsilon) * (self.max_iter if self.noise == "every" else 1)
         if released is not None:
             published += self.published_epsilon_

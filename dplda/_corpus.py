@@ -16,7 +16,7 @@ from sklearn.utils import check_array
 
 from dplda._compat import check_non_negative, validate_data
 from dplda._messages import warn_user
-from dplda._streams import Reader
+from dplda._streams import Purpose, Reader
 
 MAX_TOKENS = 2**31 - 1
 NOT_COUNTS = (
@@ -142,6 +142,18 @@ def sample_tokens(
     of_word = np.searchsorted(upto, chosen, side="right")
     taken = np.bincount(of_word, minlength=len(counts)).astype(counts.dtype)
     return counts - taken if drop else taken
+
+
+def shorten(X: sp.csr_array, max_doc_tokens: int, streams: Any) -> sp.csr_array:
+    """Cut longer documents to `max_doc_tokens` random tokens."""
+    cut = X.copy()
+    for row in np.flatnonzero(X.sum(axis=1) > max_doc_tokens).tolist():
+        # a stream for each document, so that no document's tokens depend on another's length
+        reader = streams.reader(Purpose.ORDER, 0, row)
+        cells = slice(cut.indptr[row], cut.indptr[row + 1])
+        cut.data[cells] = sample_tokens(cut.data[cells], max_doc_tokens, reader)
+    cut.eliminate_zeros()
+    return cut
 
 
 @contextmanager

@@ -14,10 +14,10 @@ from dplda._base import BaseTopicModel
 from dplda._budget import document_schedule
 from dplda._centered import Documents, Released, nearly_equal
 from dplda._compat import Interval, StrOptions, _fit_context
-from dplda._corpus import check_counts, sample_tokens
+from dplda._corpus import check_counts, shorten
 from dplda._document_level import DOCUMENT_CONSTRAINTS, SMALLEST_RATIO, Recipe, train
 from dplda._private import PRIVACY_CONSTRAINTS, released_so_far
-from dplda._streams import Purpose, Streams
+from dplda._streams import Streams
 from dplda._variational import e_step, exp_dirichlet_expectation
 from dplda.metrics import perplexity_bound
 from dplda.privacy._accounting import ACCOUNTANTS
@@ -278,18 +278,7 @@ class PrivateSVILDA(BaseTopicModel):
         """Cut documents longer than `max_doc_tokens` to that many random tokens."""
         if self.max_doc_tokens is None:
             return X
-        long = np.flatnonzero(X.sum(axis=1) > self.max_doc_tokens)
-        if not len(long):
-            return X
-        data = X.data.copy()
-        for row in long.tolist():
-            # a stream for each document, so that no document's tokens depend on another's length
-            reader = streams.reader(Purpose.ORDER, 0, row)
-            cells = slice(X.indptr[row], X.indptr[row + 1])
-            data[cells] = sample_tokens(data[cells], int(self.max_doc_tokens), reader)
-        cut = sp.csr_array((data, X.indices, X.indptr), X.shape)
-        cut.eliminate_zeros()
-        return cut
+        return shorten(X, int(self.max_doc_tokens), streams)
 
 
 def _infer(

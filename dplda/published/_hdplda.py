@@ -222,13 +222,13 @@ class HDPLDA(BaseTopicModel):
         first = 1 if released is None else self.n_iter_ + 1
         last = first + self.max_iter - 1
         topics = uniform_topics(corpus, n_components, streams)  # lines 1 to 6
-        announce(TOPICS, first - 1, topics.copy())
+        announce(TOPICS, first - 1, topics.copy)
         counts = count_words(corpus, topics, n_components).astype(float)
         if released is not None:
             counts += released
         for t in rounds(self, first, last):
             counts += self._draw(counts.shape, streams.reader(Purpose.NOISE, t))  # line 9
-            announce(COUNTS, t, counts.copy())
+            announce(COUNTS, t, counts.copy)
             bits = streams.words(Purpose.TOPICS, t, 0, corpus.n_tokens)
             # A token of word w in document m draws topic k with probability proportional to
             #     (clip(n_kw, 0, C) + beta) / (max(sum_v n_kv, 0) + V beta) * (n_mk + alpha),
@@ -239,7 +239,7 @@ class HDPLDA(BaseTopicModel):
                 self.count_clip, self.doc_topic_prior, self.topic_word_prior, bits,
                 np.empty(n_components, np.int64), np.empty(n_components),
             )  # fmt: skip
-            announce(TOPICS, t, topics.copy())
+            announce(TOPICS, t, topics.copy)
         sampling_epsilon = inherent_epsilon(self.count_clip, self.topic_word_prior)
         published = self.max_iter * (float(self.noise_epsilon) + sampling_epsilon)
         if released is not None:

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from dplda._base import BaseTopicModel
 from dplda._centered import nearly_equal
 from dplda._compat import Interval, Options, StrOptions, _fit_context
-from dplda._corpus import check_counts, sample_tokens
+from dplda._corpus import check_counts, shorten
 from dplda._messages import warn_user
 from dplda._private import SMALLEST_DELTA, make_guarantee, publish
 from dplda._progress import rounds
@@ -335,18 +335,6 @@ class PrivateSVILDA(BaseTopicModel):
 def _steps(mechanism: Any) -> float:
     """Integers in the sensitivity that the noise is made for; plenty if there is none."""
     return float(getattr(mechanism, "radius", 2**30))
-
-
-def shorten(X: sp.csr_array, max_doc_tokens: int, streams: Streams) -> sp.csr_array:
-    """Cut longer documents to `max_doc_tokens` random tokens."""
-    cut = X.copy()
-    for row in np.flatnonzero(X.sum(axis=1) > max_doc_tokens).tolist():
-        # a stream for each document, so that no document's tokens depend on another's length
-        reader = streams.reader(Purpose.ORDER, 0, row)
-        cells = slice(cut.indptr[row], cut.indptr[row + 1])
-        cut.data[cells] = sample_tokens(cut.data[cells], max_doc_tokens, reader)
-    cut.eliminate_zeros()
-    return cut
 
 
 def first_table(shape: tuple[int, int], streams: Streams) -> np.ndarray:
