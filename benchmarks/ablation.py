@@ -18,10 +18,10 @@ import numpy as np
 from corpora import LOADERS, load
 from utility import DELTA, K
 
-import dplda._budget as budget
-import dplda._centered as centered
-import dplda._denoise as denoise
-import dplda._document_level as document_level
+import dplda.central._centered_release as centered
+import dplda.central._denoise as denoise
+import dplda.central._document_rounds as document_level
+import dplda.central._schedule as budget
 from dplda import SubLDA
 from dplda.privacy import SeededNoiseWarning
 

@@ -22,9 +22,9 @@ from dplda import (
     SubLDA,
     published,
 )
+from dplda.audit import AnchorAttack, audit_epsilon
 from dplda.datasets import make_topic_corpus
 from dplda.federated import IFTMParty
-from dplda.privacy.audit import AnchorAttack, audit_epsilon
 
 DELTA, ROUNDS = 1e-5, {"delta": 1e-5, "max_iter": 10}
 
@@ -98,21 +98,25 @@ SOUND = {
 }
 # Name, estimator, attack (None: the one of the estimator).
 PUBLISHED = {
-    "SUB-LDA: words that were not sampled": (published.SubLDA(2, max_iter=92), None),
+    "SUB-LDA: words that were not sampled": (published.PublishedSubLDA(2, max_iter=92), None),
     "SUB-LDA: topics that a word moves": (
-        published.SubLDA(2, rdp_epsilon=14 / (2 * 5.5**2), doc_topic_prior=0.02, max_iter=300),
+        published.PublishedSubLDA(
+            2, rdp_epsilon=14 / (2 * 5.5**2), doc_topic_prior=0.02, max_iter=300
+        ),
         AnchorAttack,
     ),
     "HDP-LDA: moves without noise": (
-        published.HDPLDA(2, noise_epsilon=0.1, count_clip=0.05, topic_word_prior=1, max_iter=5),
+        published.PublishedHDPLDA(
+            2, noise_epsilon=0.1, count_clip=0.05, topic_word_prior=1, max_iter=5
+        ),
         None,
     ),
     "private SVI: noise for another mean": (
-        published.PrivateSVILDA(2, epsilon=1.0, delta=DELTA),
+        published.PublishedPrivateSVILDA(2, epsilon=1.0, delta=DELTA),
         None,
     ),
     "iFTM: counts from a normalized model": (
-        published.IFTMParty(2, epsilon=2.0, max_iter=2),
+        published.PublishedIFTMParty(2, epsilon=2.0, max_iter=2),
         None,
     ),
 }

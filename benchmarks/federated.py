@@ -28,7 +28,7 @@ from dplda._base import BaseTopicModel
 from dplda.federated import IFTMMaster, IFTMParty, run_rounds, vocabulary_hash
 from dplda.metrics import held_out_log_likelihood
 from dplda.privacy import PrivacyLeakWarning, SeededNoiseWarning
-from dplda.published import IFTMParty as LiteralParty
+from dplda.published import PublishedIFTMParty as LiteralParty
 from dplda.published import recover_counts
 
 K, SWEEPS = 20, 50

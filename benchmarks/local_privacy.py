@@ -22,9 +22,10 @@ import numpy as np
 import scipy.sparse as sp
 from corpora import kos, nips
 
-from dplda import CDPLDA, LPLDA, OLPLDA, GibbsLDA
+from dplda import LPLDA, OLPLDA, GibbsLDA
 from dplda.metrics import unigram_perplexity
 from dplda.privacy import PrivacyLeakWarning, SeededNoiseWarning
+from dplda.published import CDPLDA
 
 K = 50
 PRIORS = {"doc_topic_prior": 0.1, "topic_word_prior": 0.01}

@@ -17,10 +17,10 @@ import numpy as np
 from corpora import nips
 
 from dplda import HDPLDA, SubLDA
-from dplda._streams import Purpose, Streams
 from dplda.kernels import _noise
 from dplda.privacy import DiscreteGaussian, FlooredLaplace, SeededNoiseWarning
 from dplda.privacy._mechanisms import PIECE
+from dplda.privacy._streams import Purpose, Streams
 from dplda.privacy._tables import gaussian_tables, geometric_tables
 
 SCALE = 4.0

@@ -18,11 +18,11 @@ from local_privacy import LOADERS, LOCAL, PRIORS, K
 from dplda import LPLDA, RandomizedResponse
 from dplda._corpus import Corpus
 from dplda._fold_in import pad
-from dplda._reconstruction import estimate_counts
-from dplda._streams import Purpose, Streams
 from dplda.kernels import _gibbs
+from dplda.local._estimates import estimate_counts
 from dplda.metrics import held_out_perplexity
 from dplda.privacy import SeededNoiseWarning
+from dplda.privacy._streams import Purpose, Streams
 
 SWEEPS = 60
 

@@ -12,10 +12,10 @@ import math
 
 import numpy as np
 
-from dplda._centered import SCALE_UP, Documents
 from dplda._fold_in import pad, update_theta
-from dplda._streams import Purpose, Streams
+from dplda.central._centered_release import SCALE_UP, Documents
 from dplda.privacy import Curator, DiscreteGaussian, gaussian_mu
+from dplda.privacy._streams import Purpose, Streams
 
 CLIP, ROUNDS, SHARE = 6.0, 40, 0.1
 

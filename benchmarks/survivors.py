@@ -14,9 +14,9 @@ import time
 
 import numpy as np
 
-from dplda._streams import Purpose, Streams
 from dplda.federated._tokens import PIECE_SURVIVORS
-from dplda.privacy._bits import ThresholdedLaplace
+from dplda.privacy._local_mechanisms import ThresholdedLaplace
+from dplda.privacy._streams import Purpose, Streams
 
 
 def naive(rng, n_words: int, epsilon: float, threshold: float, own: int):

@@ -29,8 +29,8 @@ from dplda.privacy import (
     SeededNoiseWarning,
     calibrate,
     epsilon_of,
-    vips_calibration,
 )
+from dplda.published import vips_calibration
 
 BATCH = 128
 SETTINGS = {  # of PrivateSVILDA

@@ -15,8 +15,8 @@ import scipy.sparse as sp
 from sklearn.utils import check_array
 
 from dplda._compat import check_non_negative, validate_data
-from dplda._messages import warn_user
-from dplda._streams import Purpose, Reader
+from dplda._warnings import warn_user
+from dplda.privacy._streams import Purpose, Reader
 
 MAX_TOKENS = 2**31 - 1
 NOT_COUNTS = (

@@ -11,8 +11,8 @@ import numpy as np
 
 from dplda._corpus import Corpus
 from dplda._fold_in import pad
-from dplda._streams import Purpose, Streams
 from dplda.kernels import _gibbs
+from dplda.privacy._streams import Purpose, Streams
 
 BLOCK_TOKENS = 1 << 16
 LARGEST_WEIGHT = 1 << 28

@@ -22,9 +22,9 @@ from sklearn.utils.validation import check_is_fitted
 import dplda
 from dplda._base import BaseTopicModel
 from dplda._fold_in import LARGEST_PRIOR
-from dplda._messages import warn_user
+from dplda._warnings import warn_user
 from dplda.privacy import Guarantee, PrivacyLeakWarning
-from dplda.privacy._composition import grouped
+from dplda.privacy._bounds_on_epsilon import grouped
 from dplda.privacy._events import from_record, to_record
 from dplda.privacy._store import sync_folder
 

@@ -23,7 +23,7 @@ from dplda.privacy._accounting import (
     is_within,
     subsampled_rdp,
 )
-from dplda.privacy._composition import (
+from dplda.privacy._bounds_on_epsilon import (
     grouped,
     pure_epsilon,
     quick_renyi_epsilon,
@@ -42,7 +42,7 @@ from dplda.privacy._events import (
     to_dp_event,
     to_record,
 )
-from dplda.privacy._vips import vips_calibration
+from dplda.published._calibration import vips_calibration
 
 ADD_REMOVE = NeighboringRelation.ADD_OR_REMOVE_ONE
 REPLACE = NeighboringRelation.REPLACE_ONE

@@ -10,7 +10,6 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 from dplda import (
-    CDPLDA,
     HDPLDA,
     LPLDA,
     OLPLDA,
@@ -18,15 +17,10 @@ from dplda import (
     PrivateSVILDA,
     RandomizedResponse,
     SubLDA,
-    _document_level,
     published,
 )
 from dplda._gibbs import IntegerTable
-from dplda.datasets import make_topic_corpus
-from dplda.federated import IFTMParty
-from dplda.privacy import DiscreteGaussian, Ledger, RandomizedBits, SeededNoiseWarning
-from dplda.privacy._observation import announce
-from dplda.privacy.audit import (
+from dplda.audit import (
     AnchorAttack,
     WordAttack,
     audit_epsilon,
@@ -37,8 +31,14 @@ from dplda.privacy.audit import (
     one_run_lower_bound,
     topic_attack,
 )
-from dplda.privacy.audit._audit import default_attack
-from dplda.privacy.audit._published_attacks import CountsAttack
+from dplda.audit._audit import default_attack
+from dplda.audit._published_attacks import CountsAttack
+from dplda.central import _document_rounds
+from dplda.datasets import make_topic_corpus
+from dplda.federated import IFTMParty
+from dplda.privacy import DiscreteGaussian, Ledger, RandomizedBits, SeededNoiseWarning
+from dplda.privacy._observation import announce
+from dplda.published import CDPLDA
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::dplda.privacy.SeededNoiseWarning", "ignore::dplda.privacy.PrivacyLeakWarning"
@@ -298,7 +298,7 @@ def test_documents_that_contribute_unsampled_are_found(model, monkeypatch, X):
     model = model(2, noise_multiplier=1.0, subsampling_ratio=0.01, max_iter=10, delta=DELTA)
     assert not audit_epsilon(model, X, random_state=0).exceeds_claim
     monkeypatch.setattr(
-        _document_level, "poisson_sample", lambda rates, *rest: np.arange(len(rates))
+        _document_rounds, "poisson_sample", lambda rates, *rest: np.arange(len(rates))
     )
     assert audit_epsilon(model, X, random_state=0).exceeds_claim
 
@@ -325,13 +325,15 @@ def test_bits_that_flip_too_seldom_are_found(monkeypatch, X):
 # the papers' algorithms do not hold
 
 PUBLISHED = {
-    "extra word": (published.SubLDA(2, max_iter=92), {"n_canaries": 5000}),
+    "extra word": (published.PublishedSubLDA(2, max_iter=92), {"n_canaries": 5000}),
     "released moves": (
-        published.HDPLDA(2, noise_epsilon=0.1, count_clip=0.05, topic_word_prior=1, max_iter=2),
+        published.PublishedHDPLDA(
+            2, noise_epsilon=0.1, count_clip=0.05, topic_word_prior=1, max_iter=2
+        ),
         {},
     ),
-    "minibatch": (published.PrivateSVILDA(2, epsilon=1.0, delta=DELTA), {}),
-    "recovered counts": (published.IFTMParty(2, epsilon=1.0, max_iter=2), {}),
+    "minibatch": (published.PublishedPrivateSVILDA(2, epsilon=1.0, delta=DELTA), {}),
+    "recovered counts": (published.PublishedIFTMParty(2, epsilon=1.0, max_iter=2), {}),
 }
 
 
@@ -346,7 +348,7 @@ def test_published_algorithms_spend_more_than_they_claim(hole, X):
 @pytest.mark.slow
 def test_an_anchored_word_moves_the_others():
     """Section 4 of the audits' page: a word shows in counts that it does not belong to."""
-    model = published.SubLDA(
+    model = published.PublishedSubLDA(
         2, rdp_epsilon=14 / (2 * 5.5**2), doc_topic_prior=0.02, max_iter=300
     )  # noise of standard deviation 5.5
     result = audit_epsilon(
@@ -393,7 +395,7 @@ def test_topics_tell_the_word_unless_the_clip_hides_it():
 
 def test_published_topics_give_the_word_away_too():
     X = one_document()
-    model = published.HDPLDA(2, noise_epsilon=math.inf, count_clip=100.0, max_iter=50,
+    model = published.PublishedHDPLDA(2, noise_epsilon=math.inf, count_clip=100.0, max_iter=50,
                              random_state=0)  # fmt: skip
     posterior = topic_attack(model, observed(model, X), int(X[:-1].sum()), int(X.sum()))
     assert posterior[-1, 10:].sum() > 0.99
@@ -409,8 +411,8 @@ def test_no_sweep_shows_more_of_a_word_than_its_price(noise_epsilon, X):
     """The likelihood ratio of each sweep, noise and topic, is at most epsilon_L + epsilon_I."""
     model = HDPLDA(3, noise_epsilon=noise_epsilon, count_clip=1.0, topic_word_prior=0.2,
                    max_iter=6, random_state=0)  # fmt: skip
-    from dplda._streams import Streams
-    from dplda._word_level import sweep_prices
+    from dplda.central._word_sweeps import sweep_prices
+    from dplda.privacy._streams import Streams
 
     attack = WordAttack(model, X.shape[1], 500, Streams.from_random_state(0))
     coins = np.arange(500) % 2
@@ -513,7 +515,9 @@ def test_wrong_options_are_refused_before_anything_is_spent(options, message, X)
 
 def test_a_published_epsilon_says_nothing_at_a_smaller_delta(X):
     with pytest.raises(ValueError, match=r"stated at delta 0.0001 and says nothing at 1e-05"):
-        audit_epsilon(published.PrivateSVILDA(2, epsilon=1.0), X, delta=DELTA, random_state=0)
+        audit_epsilon(
+            published.PublishedPrivateSVILDA(2, epsilon=1.0), X, delta=DELTA, random_state=0
+        )
 
 
 def test_what_has_no_attack_or_claims_nothing_is_refused(X):
@@ -530,8 +534,8 @@ def test_attacks_are_chosen_by_class_and_unit():
         "WordAttack": HDPLDA(),
         "DocumentAttack": HDPLDA(privacy_unit="document"),
         "TokenAttack": IFTMParty(),
-        "MovesAttack": published.HDPLDA(),
-        "CountsAttack": type("MySubLDA", (published.SubLDA,), {})(),
+        "MovesAttack": published.PublishedHDPLDA(),
+        "CountsAttack": type("MySubLDA", (published.PublishedSubLDA,), {})(),
     }
     assert {name: default_attack(model).__name__ for name, model in names.items()} == {
         name: name for name in names

@@ -7,11 +7,12 @@ import warnings
 import numpy as np
 import pytest
 
-import dplda._cdplda as module
-from dplda import CDPLDA, GibbsLDA
+import dplda.published._cdplda as module
+from dplda import GibbsLDA
 from dplda.datasets import make_topic_corpus
 from dplda.metrics import unigram_perplexity
 from dplda.privacy import PrivacyLeakWarning
+from dplda.published import CDPLDA
 
 K = 3
 leaks = pytest.mark.filterwarnings("ignore::dplda.privacy.PrivacyLeakWarning")

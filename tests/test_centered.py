@@ -7,21 +7,21 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 
-import dplda._document_level as document_level
+import dplda.central._document_rounds as document_level
 from dplda import HDPLDA, GibbsLDA, SubLDA
-from dplda._budget import Budget, document_schedule, round_schedule
-from dplda._centered import (
+from dplda.central._centered_release import (
     Documents,
     Released,
     combine_totals,
     release_word_totals,
     train_round,
 )
-from dplda._document_level import fold_in_topics, plan
-from dplda._streams import Streams
+from dplda.central._document_rounds import fold_in_topics, plan
+from dplda.central._schedule import Budget, document_schedule, round_schedule
 from dplda.datasets import make_topic_corpus
 from dplda.metrics import unigram_perplexity
 from dplda.privacy import Curator, Gaussian, NoNoise, PoissonSampled, epsilon_of, gaussian_mu
+from dplda.privacy._streams import Streams
 
 K = 5
 SETTINGS = SubLDA(K, max_iter=10)

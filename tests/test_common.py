@@ -4,7 +4,6 @@ import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dplda import (
-    CDPLDA,
     HDPLDA,
     LPLDA,
     OLPLDA,
@@ -14,6 +13,7 @@ from dplda import (
     SubLDA,
 )
 from dplda.federated import IFTMParty
+from dplda.published import CDPLDA
 
 ESTIMATORS = [
     GibbsLDA(max_iter=5),

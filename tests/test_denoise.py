@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from dplda._denoise import (
+from dplda.central._denoise import (
     FACTORS,
     TableEstimate,
     cell_likelihood,

@@ -14,11 +14,12 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
-from dplda import CDPLDA, HDPLDA, LPLDA, OLPLDA, GibbsLDA, PrivateSVILDA, SubLDA
+from dplda import HDPLDA, LPLDA, OLPLDA, GibbsLDA, PrivateSVILDA, SubLDA
 from dplda.datasets import make_topic_corpus
 from dplda.federated import IFTMParty
 from dplda.metrics import unigram_perplexity
 from dplda.privacy import BudgetError, Ledger, SeededNoiseWarning
+from dplda.published import CDPLDA
 
 # CDPLDA warns of what it is in every fit
 pytestmark = pytest.mark.filterwarnings("ignore::dplda.privacy.PrivacyLeakWarning")
@@ -351,7 +352,7 @@ def test_a_fit_that_fails_after_a_release_has_spent(corpus, monkeypatch):
     def fail(*args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dplda._centered.Released.add", fail)
+    monkeypatch.setattr("dplda.central._centered_release.Released.add", fail)
     ledger = Ledger(epsilon=5.0)
     with pytest.raises(KeyboardInterrupt):
         SubLDA(K, epsilon=3.0, max_iter=4, ledger=ledger).fit(corpus)
@@ -473,7 +474,7 @@ def test_an_interrupted_call_leaves_the_model_and_its_epsilon_together(
     def fail(*args, **kwargs):
         raise KeyboardInterrupt
 
-    for place in ("dplda._private.epsilon_of", "dplda.privacy.Curator.__exit__"):
+    for place in ("dplda._private_fit.epsilon_of", "dplda.privacy.Curator.__exit__"):
         with monkeypatch.context() as patch:
             patch.setattr(place, fail)
             for call in (model.partial_fit, model.fit):

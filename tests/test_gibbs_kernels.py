@@ -13,8 +13,8 @@ import dplda._gibbs as gibbs
 from dplda._corpus import Corpus
 from dplda._fold_in import pad
 from dplda._gibbs import LARGEST_WEIGHT, IntegerTable, count_words, smallest_weight, sweep
-from dplda._streams import Purpose, Streams
 from dplda.kernels import _gibbs
+from dplda.privacy._streams import Purpose, Streams
 
 SIZES = [1, 2, 7, 8, 9, 20, 33]
 N_WORDS = 11

@@ -8,14 +8,14 @@ import pytest
 import scipy.sparse as sp
 from scipy.stats import chisquare
 
-import dplda._hdplda as module
+import dplda.central._hdplda as module
 from dplda import HDPLDA, GibbsLDA
 from dplda._corpus import Corpus
-from dplda._streams import Streams
-from dplda._word_level import tokens_of, uniform_topics
+from dplda.central._word_sweeps import tokens_of, uniform_topics
 from dplda.datasets import make_topic_corpus
 from dplda.metrics import unigram_perplexity
 from dplda.privacy import BoundedRange, Curator, Gaussian, Laplace, Repeated, epsilon_of
+from dplda.privacy._streams import Streams
 
 K = 3
 

@@ -21,7 +21,6 @@ from sklearn.pipeline import make_pipeline
 
 import dplda.__main__ as command_line
 from dplda import (
-    CDPLDA,
     HDPLDA,
     LPLDA,
     OLPLDA,
@@ -32,6 +31,15 @@ from dplda import (
     SubLDA,
     load_release,
     published,
+)
+from dplda.audit import (
+    audit_epsilon,
+    gaussian_lower_bound,
+    many_run_lower_bound,
+    membership_attack,
+    observe_releases,
+    one_run_lower_bound,
+    topic_attack,
 )
 from dplda.datasets import load_public_vocabulary, load_uci_bow, make_topic_corpus, read_uci_bow
 from dplda.displays import PrivacyUtilityDisplay, TopicDisplay, top_words
@@ -76,19 +84,10 @@ from dplda.privacy import (
     is_chargeable,
     ledger,
     subsampled_rdp,
-    vips_calibration,
 )
 from dplda.privacy import RandomizedResponse as RandomizedResponseEvent
 from dplda.privacy._events import from_record
-from dplda.privacy.audit import (
-    audit_epsilon,
-    gaussian_lower_bound,
-    many_run_lower_bound,
-    membership_attack,
-    observe_releases,
-    one_run_lower_bound,
-    topic_attack,
-)
+from dplda.published import CDPLDA, vips_calibration
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*not whole:UserWarning")
 
@@ -169,10 +168,10 @@ BUDGETS = {
     OLPLDA: {"epsilon": 1.0},
     RandomizedResponse: {"epsilon": 1.0},
     IFTMParty: {"epsilon": 3.0},
-    published.HDPLDA: {"noise_epsilon": 1.0, "count_clip": 1.0},
-    published.IFTMParty: {"epsilon": 8.0},
-    published.PrivateSVILDA: {"epsilon": 1.0, "batch_size": 2},
-    published.SubLDA: {},
+    published.PublishedHDPLDA: {"noise_epsilon": 1.0, "count_clip": 1.0},
+    published.PublishedIFTMParty: {"epsilon": 8.0},
+    published.PublishedPrivateSVILDA: {"epsilon": 1.0, "batch_size": 2},
+    published.PublishedSubLDA: {},
 }
 # What a value of the list would only make slow, or write to files.
 LEFT_OUT = {"ledger", "n_jobs", "verbose"}

@@ -281,7 +281,7 @@ def test_local_models_randomize_nothing_with_a_broken_ledger(estimator, tmp_path
     """They read the width of the data first."""
     path = tmp_path / "privacy.sqlite"
     path.write_bytes(b"hello")
-    monkeypatch.setattr("dplda._streams.Streams.reader", None)
+    monkeypatch.setattr("dplda.privacy._streams.Streams.reader", None)
     with pytest.raises(ValueError, match="no privacy ledger"):
         estimator.set_params(ledger=str(path)).fit(np.ones((3, 4)))
     assert not hasattr(estimator, "components_")

@@ -16,7 +16,7 @@ import pytest
 import scipy.sparse as sp
 
 import dplda
-import dplda._local as module
+import dplda.local._server as module
 from dplda import LPLDA, OLPLDA, GibbsLDA, RandomizedResponse
 from dplda.datasets import make_topic_corpus
 from dplda.metrics import unigram_perplexity
@@ -236,7 +236,7 @@ def test_bits_make_the_estimated_counts(reports, monkeypatch):
         seen.append((documents, background))
         return original(documents, prior, background, **rest)
 
-    for name in ("dplda._lplda.topic_counts",):
+    for name in ("dplda.local._lplda.topic_counts",):
         monkeypatch.setattr(name, spy)
     q, p = server(LPLDA, reconstruction="bits").fit(reports).one_probability_
     server(LPLDA, reconstruction="background").fit(reports)

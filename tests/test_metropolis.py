@@ -8,12 +8,12 @@ import pytest
 from numpy.testing import assert_array_equal
 from scipy.stats import chi2
 
-from dplda._sentences import SentenceCorpus
-from dplda._streams import Streams
 from dplda.federated._sampler import Topics, random_table, sweep, train, word_weights
+from dplda.federated._sentences import SentenceCorpus
 from dplda.federated._tokens import Stored, TokenMechanism, Tokens, _pieces, privatize
 from dplda.kernels import _metropolis
-from dplda.privacy._bits import Survivors
+from dplda.privacy._local_mechanisms import Survivors
+from dplda.privacy._streams import Streams
 
 MECHANISMS = {
     "rr": TokenMechanism.of("rr", 2.0, 0.2),

@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 from scipy import stats
 
-from dplda._streams import Purpose, Streams, keystream_total_variation
 from dplda.kernels import _noise
 from dplda.kernels._noise import add_gaussian, add_laplace
 from dplda.privacy._accounting import delta_charge
-from dplda.privacy._bits import MIN_FLIP
 from dplda.privacy._events import Gaussian, Laplace, NonPrivate, Repeated
+from dplda.privacy._local_mechanisms import MIN_FLIP
 from dplda.privacy._mechanisms import (
     EVENT_VARIANCE,
     GAUSSIAN_VARIATION,
@@ -28,6 +27,7 @@ from dplda.privacy._mechanisms import (
     FlooredLaplace,
     NoNoise,
 )
+from dplda.privacy._streams import Purpose, Streams, keystream_total_variation
 from dplda.privacy._tables import (
     alias,
     gaussian_tables,

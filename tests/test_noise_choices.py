@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from dplda._document_level import poisson_sample
 from dplda._fold_in import pad
 from dplda._gibbs import LARGEST_WEIGHT
+from dplda.central._document_rounds import poisson_sample
 from dplda.kernels import _gibbs
 
 ALPHA = 0.1

@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 
-import dplda._olplda as module
+import dplda.local._olplda as module
 from dplda import OLPLDA, RandomizedResponse
-from dplda._reconstruction import estimate_counts, weight_of_prior
 from dplda.datasets import make_topic_corpus
+from dplda.local._estimates import estimate_counts, weight_of_prior
 from dplda.metrics import unigram_perplexity
 from dplda.privacy import Ledger
 

@@ -11,10 +11,10 @@ from sklearn.base import clone
 
 import dplda.federated._party as party_module
 from dplda import SubLDA
-from dplda._sentences import SentenceCorpus
 from dplda.datasets import make_topic_corpus
 from dplda.federated import IFTMParty, vocabulary_hash
 from dplda.federated._party import fold_in_sentences
+from dplda.federated._sentences import SentenceCorpus
 from dplda.metrics import unigram_perplexity
 from dplda.privacy import BudgetError, Ledger
 

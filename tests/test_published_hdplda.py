@@ -15,7 +15,7 @@ from dplda.datasets import make_topic_corpus
 from dplda.kernels import _published_hdp
 from dplda.privacy import PrivacyLeakWarning
 from dplda.privacy._observation import observe_releases
-from dplda.published import HDPLDA
+from dplda.published import PublishedHDPLDA
 
 K = 3
 pytestmark = pytest.mark.filterwarnings("ignore::dplda.privacy.PrivacyLeakWarning")
@@ -140,13 +140,13 @@ def test_live_counts_lose_more_with_every_related_word(m):
     """Equation (30) says that related words cost nothing: the claim is 2 log 101 for all m."""
     assert path_loss(m, frozen=False) == pytest.approx((1 + m) * math.log(101), rel=1e-9)
     assert path_loss(m, frozen=True) == pytest.approx(math.log(101), rel=1e-9)
-    model = HDPLDA(2, noise_epsilon=math.inf, count_clip=1.0, max_iter=1).fit([[1, 1]])
+    model = PublishedHDPLDA(2, noise_epsilon=math.inf, count_clip=1.0, max_iter=1).fit([[1, 1]])
     assert model.sampling_epsilon_ == pytest.approx(2 * math.log(101), rel=1e-12)
     assert (path_loss(m, frozen=False) > model.sampling_epsilon_ * (1 + 1e-9)) == (m >= 2)
 
 
 def test_final_counts_give_the_last_moves_away(corpus):
-    model = HDPLDA(K, noise_epsilon=0.7, count_clip=5.0, max_iter=4, random_state=0)
+    model = PublishedHDPLDA(K, noise_epsilon=0.7, count_clip=5.0, max_iter=4, random_state=0)
     model, counts, topics = observed(model, corpus)
     moves = true_counts(corpus, topics[4], K) - true_counts(corpus, topics[3], K)
     final = model.components_.T - model.topic_word_prior
@@ -166,7 +166,7 @@ def test_a_single_word_shows_in_the_last_moves(present):
     X[0, 0 if present else 1] += 1
     moved = []
     for seed in range(400):
-        model = HDPLDA(2, noise_epsilon=1.0, count_clip=1.0, max_iter=2, random_state=seed)
+        model = PublishedHDPLDA(2, noise_epsilon=1.0, count_clip=1.0, max_iter=2, random_state=seed)
         model, counts, _ = observed(model, X)
         final = model.components_.T[0] - model.topic_word_prior
         moved.append(bool((np.abs(final - np.maximum(counts[2][0], 0)) > 1e-9).any()))
@@ -178,7 +178,7 @@ def test_a_single_word_shows_in_the_last_moves(present):
 def test_noise_is_added_in_place():
     """The variance of the announced counts grows with the sweep: t times 2 (2 / epsilon)**2."""
     X = np.random.RandomState(0).poisson(5.0, (20, 8000))
-    model = HDPLDA(1, noise_epsilon=0.5, count_clip=1.0, max_iter=8, random_state=0)
+    model = PublishedHDPLDA(1, noise_epsilon=0.5, count_clip=1.0, max_iter=8, random_state=0)
     _, counts, _ = observed(model, X)
     noise = np.array([counts[t][:, 0] - X.sum(axis=0) for t in range(1, 9)])
     np.testing.assert_allclose(noise.var(axis=1) / np.arange(1, 9), 2 * 4.0**2, rtol=0.1)
@@ -190,7 +190,7 @@ def test_noise_is_added_in_place():
 
 def test_moves_are_exact_on_top_of_the_noise(corpus):
     """Increments of the announced counts are whole moves plus fresh noise, for every sweep."""
-    model = HDPLDA(K, noise_epsilon=math.inf, count_clip=5.0, max_iter=5, random_state=0)
+    model = PublishedHDPLDA(K, noise_epsilon=math.inf, count_clip=5.0, max_iter=5, random_state=0)
     model, counts, topics = observed(model, corpus)
     for t in range(1, 6):
         np.testing.assert_array_equal(counts[t], true_counts(corpus, topics[t - 1], K))
@@ -215,7 +215,7 @@ def test_moves_are_exact_on_top_of_the_noise(corpus):
     ],
 )
 def test_published_epsilon(n_sweeps, noise_epsilon, ratio, pure):
-    model = HDPLDA(2, noise_epsilon=noise_epsilon, count_clip=0.3 * (ratio - 1),
+    model = PublishedHDPLDA(2, noise_epsilon=noise_epsilon, count_clip=0.3 * (ratio - 1),
                    topic_word_prior=0.3, max_iter=n_sweeps).fit([[3, 1], [0, 2]])  # fmt: skip
     assert model.published_epsilon_ == pytest.approx(pure, abs=6e-3 if pure > 1000 else 6e-4)
     assert model.sampling_epsilon_ == pytest.approx(2 * math.log(ratio))
@@ -231,7 +231,7 @@ def test_published_epsilon(n_sweeps, noise_epsilon, ratio, pure):
 def test_it_warns_that_it_is_not_private(call, corpus):
     message = "live counts.*in place.*last sweep.*dplda.HDPLDA"
     with pytest.warns(PrivacyLeakWarning, match=message) as record:
-        getattr(HDPLDA(K, noise_epsilon=1.0, count_clip=1.0, max_iter=1), call)(corpus)
+        getattr(PublishedHDPLDA(K, noise_epsilon=1.0, count_clip=1.0, max_iter=1), call)(corpus)
     assert len(record) == 1
     assert record[0].filename == __file__
 
@@ -239,7 +239,7 @@ def test_it_warns_that_it_is_not_private(call, corpus):
 def test_no_warning_without_noise(corpus):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        model = HDPLDA(K, noise_epsilon=math.inf, count_clip=1.0, max_iter=1).fit(corpus)
+        model = PublishedHDPLDA(K, noise_epsilon=math.inf, count_clip=1.0, max_iter=1).fit(corpus)
     assert model.published_epsilon_ == math.inf
 
 
@@ -248,18 +248,20 @@ def test_no_warning_without_noise(corpus):
 
 def test_same_seed_same_model_whatever_the_number_of_jobs(corpus):
     one, two = (
-        HDPLDA(K, noise_epsilon=1.0, count_clip=2.0, max_iter=5, random_state=3, n_jobs=n)
+        PublishedHDPLDA(K, noise_epsilon=1.0, count_clip=2.0, max_iter=5, random_state=3, n_jobs=n)
         for n in (1, 2)
     )
     np.testing.assert_array_equal(one.fit(corpus).components_, two.fit(corpus).components_)
     np.testing.assert_array_equal(one.transform(corpus), two.transform(corpus))
-    other = HDPLDA(K, noise_epsilon=1.0, count_clip=2.0, max_iter=5, random_state=4).fit(corpus)
+    other = PublishedHDPLDA(K, noise_epsilon=1.0, count_clip=2.0, max_iter=5, random_state=4).fit(
+        corpus
+    )
     assert not np.array_equal(one.components_, other.components_)
 
 
 def test_input_is_not_changed_and_observation_changes_nothing(corpus):
     before = corpus.copy()
-    model = HDPLDA(K, noise_epsilon=1.0, count_clip=2.0, max_iter=3, random_state=0)
+    model = PublishedHDPLDA(K, noise_epsilon=1.0, count_clip=2.0, max_iter=3, random_state=0)
     seen, _, _ = observed(model, corpus)
     components = seen.components_
     np.testing.assert_array_equal(model.fit(corpus).components_, components)
@@ -267,7 +269,7 @@ def test_input_is_not_changed_and_observation_changes_nothing(corpus):
 
 
 def test_transform_and_pickle(corpus):
-    model = HDPLDA(K, noise_epsilon=2.0, count_clip=10.0, max_iter=5, random_state=0)
+    model = PublishedHDPLDA(K, noise_epsilon=2.0, count_clip=10.0, max_iter=5, random_state=0)
     theta = model.fit_transform(corpus)
     assert theta.shape == (60, K)
     np.testing.assert_allclose(theta.sum(axis=1), 1)
@@ -279,7 +281,7 @@ def test_transform_and_pickle(corpus):
 
 @pytest.mark.parametrize("noise_epsilon", [0.006, 10000.0])
 def test_extreme_noise_gives_a_model(noise_epsilon, corpus):
-    model = HDPLDA(K, noise_epsilon=noise_epsilon, count_clip=1.0, max_iter=3).fit(corpus)
+    model = PublishedHDPLDA(K, noise_epsilon=noise_epsilon, count_clip=1.0, max_iter=3).fit(corpus)
     assert (model.components_ > 0).all()
     assert np.isfinite(model.perplexity(corpus))
 
@@ -288,7 +290,7 @@ def test_it_learns_topics():
     X = make_topic_corpus(400, 100, 5, doc_length=40, random_state=0).data
     train, test = X[:350], X[350:]
     fitted = {
-        e: HDPLDA(
+        e: PublishedHDPLDA(
             5, noise_epsilon=e, count_clip=100.0, doc_topic_prior=0.1, max_iter=60, random_state=0
         ).fit(train)
         for e in (0.05, 0.5, math.inf)
@@ -300,13 +302,13 @@ def test_it_learns_topics():
 
 
 @pytest.mark.filterwarnings("ignore:.*not whole:UserWarning")
-@parametrize_with_checks([HDPLDA(noise_epsilon=3.0, count_clip=1.0, max_iter=3)])
+@parametrize_with_checks([PublishedHDPLDA(noise_epsilon=3.0, count_clip=1.0, max_iter=3)])
 def test_scikit_learn_check(estimator, check):
     check(estimator)
 
 
 def test_empty_documents(corpus):
-    model = HDPLDA(K, noise_epsilon=1.0, count_clip=1.0, max_iter=2).fit(0 * corpus)
+    model = PublishedHDPLDA(K, noise_epsilon=1.0, count_clip=1.0, max_iter=2).fit(0 * corpus)
     assert np.isfinite(model.components_).all()
 
 
@@ -317,6 +319,6 @@ def test_empty_documents(corpus):
 )
 def test_bad_parameters(parameters, corpus):
     name = list(parameters)[-1]
-    model = HDPLDA(K, **{"noise_epsilon": 1.0, "count_clip": 1.0, **parameters})
-    with pytest.raises(ValueError, match=f"'{name}' parameter of HDPLDA"):
+    model = PublishedHDPLDA(K, **{"noise_epsilon": 1.0, "count_clip": 1.0, **parameters})
+    with pytest.raises(ValueError, match=f"'{name}' parameter of PublishedHDPLDA"):
         model.fit(corpus)

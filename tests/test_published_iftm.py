@@ -21,12 +21,12 @@ from dplda.kernels import _published_iftm
 from dplda.metrics import unigram_perplexity
 from dplda.privacy import PrivacyLeakWarning
 from dplda.privacy._observation import observe_releases
-from dplda.published import IFTMParty, recover_counts
+from dplda.published import PublishedIFTMParty, recover_counts
 
 K, V, BETA = 3, 40, 0.01
 leaks = pytest.mark.filterwarnings("ignore::dplda.privacy.PrivacyLeakWarning")
 seeded = pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
-LITERAL = IFTMParty(K, epsilon=5.0, max_iter=4, random_state=0)
+LITERAL = PublishedIFTMParty(K, epsilon=5.0, max_iter=4, random_state=0)
 SOUND = SoundParty(K, epsilon=5.0, token_mechanism="laplace", max_iter=4, random_state=0)
 
 
@@ -97,7 +97,7 @@ def test_the_sent_model_is_the_exact_counts(epsilon, counts):
 
 @leaks
 def test_the_counts_of_a_real_corpus(kos):
-    party = IFTMParty(20, epsilon=8.0, max_iter=2, random_state=0).fit(kos)
+    party = PublishedIFTMParty(20, epsilon=8.0, max_iter=2, random_state=0).fit(kos)
     recovered = recover_counts(sent(party), topic_word_prior=BETA)
     assert_array_equal(recovered, np.rint(party.components_ - BETA))
     assert_array_equal(recovered.sum(axis=0), kos.sum(axis=0))
@@ -192,7 +192,7 @@ def test_it_warns_that_it_is_not_private(call, counts):
 def test_without_noise_it_does_not_warn_and_it_learns():
     X = make_topic_corpus(300, 100, 5, doc_length=40, random_state=0).data
     train, test = X[:250], X[250:]
-    party = IFTMParty(5, epsilon=math.inf, max_iter=40, random_state=0).fit(train)
+    party = PublishedIFTMParty(5, epsilon=math.inf, max_iter=40, random_state=0).fit(train)
     assert party.perplexity(test) < 0.9 * unigram_perplexity(train, test)
     assert party.published_epsilon_ == math.inf
 
@@ -203,7 +203,9 @@ def test_many_survivors_drive_all_tokens_into_one_topic():
     X = make_topic_corpus(300, 400, 5, doc_length=40, random_state=0).data
     train, test = X[:250], X[250:]
     low, high = (
-        IFTMParty(5, epsilon=10.0, noise_threshold=tau, max_iter=40, random_state=0).fit(train)
+        PublishedIFTMParty(5, epsilon=10.0, noise_threshold=tau, max_iter=40, random_state=0).fit(
+            train
+        )
         for tau in (0.2, 0.9)
     )
     largest = [p.components_.sum(axis=1).max() / p.components_.sum() for p in (low, high)]
@@ -279,8 +281,8 @@ def test_it_takes_part_in_rounds_beside_the_sound_party(counts):
 )
 def test_bad_parameters(parameters, counts):
     name = list(parameters)[-1]
-    with pytest.raises(ValueError, match=f"'{name}' parameter of IFTMParty"):
-        IFTMParty(K, **parameters).fit(counts)
+    with pytest.raises(ValueError, match=f"'{name}' parameter of PublishedIFTMParty"):
+        PublishedIFTMParty(K, **parameters).fit(counts)
 
 
 @leaks
@@ -294,14 +296,14 @@ def test_bad_parameters(parameters, counts):
 )
 def test_epsilon_and_threshold_are_those_of_the_noise(parameters, match, counts):
     with pytest.raises(ValueError, match=match):
-        IFTMParty(K, **parameters).fit(counts)
+        PublishedIFTMParty(K, **parameters).fit(counts)
 
 
 def test_documents_without_words():
     X = np.zeros((4, 6))
     X[1, 2] = 3
     for counts in (X, 0 * X):
-        party = IFTMParty(2, epsilon=math.inf, max_iter=3, random_state=0).fit(counts)
+        party = PublishedIFTMParty(2, epsilon=math.inf, max_iter=3, random_state=0).fit(counts)
         assert_allclose(party.components_.sum(axis=0), counts.sum(axis=0) + 2 * BETA)
 
 

@@ -16,7 +16,7 @@ import dplda.published._sublda as module
 from dplda.datasets import make_topic_corpus
 from dplda.privacy import Gaussian, PrivacyLeakWarning, Repeated, epsilon_of
 from dplda.privacy._observation import observe_releases
-from dplda.published import SubLDA, efficiency_privacy, iteration_epsilon
+from dplda.published import PublishedSubLDA, efficiency_privacy, iteration_epsilon
 from dplda.published._sublda import frequent_words
 
 K = 4
@@ -56,7 +56,7 @@ def test_table_3(ratio, right, table, printed, n_iter, total, corpus):
     as_printed = iteration_epsilon(ratio, 14, 2.0, convention="table")
     assert as_printed == pytest.approx(table, abs=6e-5)
     assert as_printed == pytest.approx(printed, abs=0.009)
-    model = SubLDA(2, subsampling_ratio=ratio, max_iter=n_iter).fit(corpus[:3])
+    model = PublishedSubLDA(2, subsampling_ratio=ratio, max_iter=n_iter).fit(corpus[:3])
     assert model.published_epsilon_ == pytest.approx(total, abs=0.005)
     assert model.published_table_epsilon_ == pytest.approx(n_iter * table, abs=6e-5 * n_iter)
     assert model.partial_fit(corpus[:3]).published_table_epsilon_ == pytest.approx(
@@ -187,7 +187,7 @@ def sweeps(monkeypatch):
     ids=repr,
 )
 def test_it_is_algorithm_1(placement, parameters, sweeps, corpus):
-    model = SubLDA(K, noise_placement=placement, max_iter=3, **parameters)
+    model = PublishedSubLDA(K, noise_placement=placement, max_iter=3, **parameters)
     model, released = observed(model, corpus[:20])
     word, document, _, topics, noisy, sizes, doc_counts, *rest = sweeps[-1]
     np.testing.assert_array_equal(released[-1], noisy)
@@ -203,7 +203,7 @@ def test_it_is_algorithm_1(placement, parameters, sweeps, corpus):
 
 def test_noise_in_parts_is_still_algorithm_1(sweeps, corpus, monkeypatch):
     monkeypatch.setattr(module, "NOISE_CELLS", 50 * K)
-    SubLDA(K, noise_placement="token", max_iter=2).fit(corpus)
+    PublishedSubLDA(K, noise_placement="token", max_iter=2).fit(corpus)
     assert len(sweeps) > 20
     assert max(len(arguments[2]) for arguments in sweeps) == 50
     taken = [arguments[2] for arguments in sweeps]
@@ -231,7 +231,7 @@ def test_without_noise_it_samples_the_posterior(placement, ratio):
     """Of all words, as a scan over a random part leaves the same law: 20000 iterations."""
     X = [[2, 1, 0], [0, 1, 2]]
     law = law_of_counts(X, 0.5, 0.3)
-    model = SubLDA(
+    model = PublishedSubLDA(
         2, subsampling_ratio=ratio, rdp_epsilon=math.inf, noise_placement=placement,
         doc_topic_prior=0.5, topic_word_prior=0.3, max_iter=20_000, random_state=0,
     )  # fmt: skip
@@ -243,10 +243,10 @@ def test_without_noise_it_samples_the_posterior(placement, ratio):
 
 
 def test_every_token_is_sampled_at_ratio_1_and_with_its_rate_below(sweeps, corpus):
-    SubLDA(K, subsampling_ratio=1.0, max_iter=1).fit(corpus)
+    PublishedSubLDA(K, subsampling_ratio=1.0, max_iter=1).fit(corpus)
     np.testing.assert_array_equal(sweeps[0][2], np.arange(corpus.sum()))
     sweeps.clear()
-    SubLDA(K, subsampling_ratio=0.03, max_iter=10, random_state=0).fit(corpus)
+    PublishedSubLDA(K, subsampling_ratio=0.03, max_iter=10, random_state=0).fit(corpus)
     taken = [arguments[2] for arguments in sweeps]
     expected = 0.03 * corpus.sum() * 10
     assert abs(sum(map(len, taken)) - expected) < 5 * math.sqrt(expected)
@@ -261,7 +261,7 @@ WIDE = np.full((2, 4000), 2)  # with one topic, counts are known, and cells are 
 
 @pytest.mark.parametrize(("order", "epsilon"), [(14, 2.0), (3, 40.0), (2, 1e-4)])
 def test_noise_of_an_iteration_is_new_and_has_the_stated_variance(order, epsilon):
-    model = SubLDA(1, rdp_order=order, rdp_epsilon=epsilon, max_iter=6, random_state=0)
+    model = PublishedSubLDA(1, rdp_order=order, rdp_epsilon=epsilon, max_iter=6, random_state=0)
     model, released = observed(model, WIDE)
     noise = released[:, :, 0] - 4
     sigma = math.sqrt(order / (2 * epsilon))
@@ -273,7 +273,9 @@ def test_noise_of_an_iteration_is_new_and_has_the_stated_variance(order, epsilon
 
 def test_noise_in_the_token_loop_stays_and_adds_up():
     """All four tokens of each word are sampled in each of five iterations."""
-    model = SubLDA(1, subsampling_ratio=1.0, noise_placement="token", max_iter=5, random_state=0)
+    model = PublishedSubLDA(
+        1, subsampling_ratio=1.0, noise_placement="token", max_iter=5, random_state=0
+    )
     _, released = observed(model, WIDE)
     steps = np.diff(released[:, :, 0], axis=0, prepend=4)
     np.testing.assert_allclose(steps.std(axis=1), 2 * SIGMA, rtol=5 / math.sqrt(8000))
@@ -288,14 +290,16 @@ def test_a_word_that_no_document_has_gets_no_noise_in_the_token_loop(corpus):
     present[3, 7] = 1
     parameters = {"subsampling_ratio": 0.5, "noise_placement": "token", "max_iter": 10}
     for seed in range(20):
-        model = SubLDA(2, random_state=seed, **parameters)
+        model = PublishedSubLDA(2, random_state=seed, **parameters)
         assert (observed(model, absent)[1][:, 7] == 0).all()
         assert (observed(model, sp.csr_array(present))[1][:, 7] != 0).any(axis=1).all()
 
 
 def test_words_that_are_not_sampled_are_counted_without_noise_in_the_token_loop(sweeps):
     X = np.arange(1, 101).reshape(1, 100)
-    model = SubLDA(2, subsampling_ratio=0.01, noise_placement="token", max_iter=1, random_state=0)
+    model = PublishedSubLDA(
+        2, subsampling_ratio=0.01, noise_placement="token", max_iter=1, random_state=0
+    )
     model, released = observed(model, X)
     sampled = np.isin(np.arange(100), sweeps[0][0][sweeps[0][2]])
     assert 0 < sampled.sum() < 60
@@ -308,7 +312,7 @@ def test_words_that_are_not_sampled_are_counted_in_an_iteration(monkeypatch):
     monkeypatch.setattr(
         module._published, "subsampled_sweep", lambda *a: pytest.fail("a token was sampled")
     )
-    model = SubLDA(2, subsampling_ratio=1e-8, max_iter=25, random_state=0)
+    model = PublishedSubLDA(2, subsampling_ratio=1e-8, max_iter=25, random_state=0)
     model, released = observed(model, WIDE)
     total = released.sum(axis=2)
     assert total.mean() == pytest.approx(4, abs=5 * SIGMA * math.sqrt(2 / total.size))
@@ -322,7 +326,7 @@ def test_a_rare_word_is_seen_beyond_the_published_account():
     """
     X = np.array([[5, 5, 1, 0], [5, 5, 0, 5]])
     without = X * np.array([1, 1, 0, 1])
-    model = SubLDA(2, subsampling_ratio=0.1, max_iter=92)
+    model = PublishedSubLDA(2, subsampling_ratio=0.1, max_iter=92)
     score = [[observed(model, data)[1][:, 2].sum() for _ in range(150)] for data in (X, without)]
     mu = 92 / (SIGMA * math.sqrt(2 * 92))
     difference = (np.mean(score[0]) - np.mean(score[1])) / np.std(score, axis=1).mean()
@@ -346,7 +350,7 @@ def brute_stop(curve, tol, patience):
 @pytest.mark.parametrize(("tol", "patience"), [(0.05, 0), (0.1, 1), (0.3, 2), (1e9, 2), (0.0, 0)])
 def test_it_stops_where_rule_9_says(tol, patience, corpus):
     def run(**parameters):
-        return SubLDA(K, subsampling_ratio=0.5, random_state=1, **parameters).fit(corpus)
+        return PublishedSubLDA(K, subsampling_ratio=0.5, random_state=1, **parameters).fit(corpus)
 
     curve = run(tol=0.0, patience=1000).perplexities_
     assert len(curve) == 100
@@ -362,14 +366,14 @@ def test_it_stops_where_rule_9_says(tol, patience, corpus):
 
 
 def test_perplexity_is_that_of_the_current_topics(sweeps, corpus):
-    model = SubLDA(K, max_iter=2, tol=0.0).fit(corpus)
+    model = PublishedSubLDA(K, max_iter=2, tol=0.0).fit(corpus)
     noisy, doc_counts = sweeps[-1][4], sweeps[-1][6]
     phi = np.maximum(noisy, 0) + 0.01
     theta = doc_counts + 0.1
     p = (theta / theta.sum(axis=1, keepdims=True)) @ (phi / phi.sum(axis=0)).T
     expected = math.exp(-(corpus.toarray() * np.log(p)).sum() / corpus.sum())
     assert model.perplexities_[-1] == pytest.approx(expected, rel=1e-12)
-    assert SubLDA(K, max_iter=2).fit(corpus).perplexities_.shape == (0,)
+    assert PublishedSubLDA(K, max_iter=2).fit(corpus).perplexities_.shape == (0,)
 
 
 # Equations (10) to (13)
@@ -398,7 +402,7 @@ def test_adaptive_sampling_takes_frequent_words_of_each_topic_only(sweeps, monke
             tables.append((counts.copy(), frequent_words(counts, share))) or tables[-1][1]
         ),
     )
-    SubLDA(
+    PublishedSubLDA(
         3, subsampling_ratio=0.2, adaptive=True, boost=3.0, frequent_share=0.25, max_iter=4,
         random_state=0,
     ).fit(X)  # fmt: skip
@@ -419,8 +423,8 @@ def test_adaptive_sampling_takes_frequent_words_of_each_topic_only(sweeps, monke
 
 
 def test_adaptive_sampling_is_published_at_log_v_more(corpus):
-    uniform = SubLDA(K, max_iter=7).fit(corpus)
-    adaptive = SubLDA(K, max_iter=7, adaptive=True, boost=3.0).fit(corpus)
+    uniform = PublishedSubLDA(K, max_iter=7).fit(corpus)
+    adaptive = PublishedSubLDA(K, max_iter=7, adaptive=True, boost=3.0).fit(corpus)
     more = adaptive.published_epsilon_ - uniform.published_epsilon_
     assert more == pytest.approx(7 * math.log(3.0))
 
@@ -433,21 +437,21 @@ def test_adaptive_sampling_is_published_at_log_v_more(corpus):
 def test_it_warns_that_it_is_not_private(placement, call, corpus):
     message = rf"not private.*'{placement}'.*not sampled.*use dplda\.SubLDA"
     with pytest.warns(PrivacyLeakWarning, match=message) as record:
-        getattr(SubLDA(K, noise_placement=placement, max_iter=1), call)(corpus)
+        getattr(PublishedSubLDA(K, noise_placement=placement, max_iter=1), call)(corpus)
     assert len(record) == 1
     assert record[0].filename == __file__
 
 
 @pytest.mark.filterwarnings("error::dplda.privacy.PrivacyLeakWarning")
 def test_no_warning_without_noise(corpus):
-    model = SubLDA(K, rdp_epsilon=math.inf, max_iter=2).fit(corpus)
+    model = PublishedSubLDA(K, rdp_epsilon=math.inf, max_iter=2).fit(corpus)
     assert model.published_epsilon_ == model.epsilon_ == math.inf
     assert "exact word-topic counts" in str(model.privacy_)
 
 
 @both
 def test_no_guarantee_and_the_published_figure(placement, corpus):
-    model = SubLDA(K, noise_placement=placement, max_iter=4).fit(corpus)
+    model = PublishedSubLDA(K, noise_placement=placement, max_iter=4).fit(corpus)
     assert model.epsilon_ == model.privacy_.epsilon == model.get_epsilon(1e-5) == math.inf
     assert model.delta_ == 0
     assert "no privacy guarantee" in str(model.privacy_)
@@ -459,12 +463,12 @@ def test_no_guarantee_and_the_published_figure(placement, corpus):
 
 
 def test_partial_fit_goes_on_from_the_noisy_counts():
-    model = SubLDA(1, max_iter=3, random_state=0).fit(WIDE)
+    model = PublishedSubLDA(1, max_iter=3, random_state=0).fit(WIDE)
     table = model._released
     model.partial_fit(WIDE)
     noise = (model._released - table)[:, 0] - 4
     assert noise.std() == pytest.approx(SIGMA, rel=5 / math.sqrt(8000))
-    first = SubLDA(1, max_iter=3, random_state=0).fit(WIDE)._released[:, 0] - 4
+    first = PublishedSubLDA(1, max_iter=3, random_state=0).fit(WIDE)._released[:, 0] - 4
     assert abs(np.corrcoef(noise, first)[0, 1]) < 5 / math.sqrt(4000)  # same seed, other noise
 
 
@@ -472,7 +476,9 @@ def test_it_learns_topics():
     X = make_topic_corpus(400, 100, 5, doc_length=60, random_state=0).data
     train, test = X[:350], X[350:]
     free, noisy, coarse = (
-        SubLDA(5, subsampling_ratio=0.5, rdp_epsilon=e, random_state=0).fit(train).perplexity(test)
+        PublishedSubLDA(5, subsampling_ratio=0.5, rdp_epsilon=e, random_state=0)
+        .fit(train)
+        .perplexity(test)
         for e in (math.inf, 2.0, 2e-4)
     )
     assert free < noisy < 0.9 * coarse
@@ -481,7 +487,9 @@ def test_it_learns_topics():
 @pytest.mark.parametrize("epsilon", [1e-12, 1e12])
 def test_extreme_noise_gives_a_model(epsilon, corpus):
     for placement in ("iteration", "token"):
-        model = SubLDA(K, rdp_epsilon=epsilon, noise_placement=placement, max_iter=3).fit(corpus)
+        model = PublishedSubLDA(K, rdp_epsilon=epsilon, noise_placement=placement, max_iter=3).fit(
+            corpus
+        )
         assert (model.components_ > 0).all()
         assert np.isfinite(model.perplexity(corpus))
 
@@ -507,20 +515,22 @@ def test_extreme_noise_gives_a_model(epsilon, corpus):
     ids=repr,
 )
 def test_bad_parameters(parameters, corpus):
-    with pytest.raises(ValueError, match=f"'{next(iter(parameters))}' parameter of SubLDA"):
-        SubLDA(K, **parameters).fit(corpus)
+    with pytest.raises(
+        ValueError, match=f"'{next(iter(parameters))}' parameter of PublishedSubLDA"
+    ):
+        PublishedSubLDA(K, **parameters).fit(corpus)
 
 
 def test_a_boosted_rate_is_a_probability(corpus):
     with pytest.raises(ValueError, match=r"at most 1, got 3\.0 times 0\.5"):
-        SubLDA(K, adaptive=True, boost=3.0, subsampling_ratio=0.5).fit(corpus)
-    SubLDA(K, adaptive=True, boost=2.0, subsampling_ratio=0.5, max_iter=1).fit(corpus)
+        PublishedSubLDA(K, adaptive=True, boost=3.0, subsampling_ratio=0.5).fit(corpus)
+    PublishedSubLDA(K, adaptive=True, boost=2.0, subsampling_ratio=0.5, max_iter=1).fit(corpus)
 
 
 ESTIMATORS = [
-    SubLDA(K, max_iter=6),
-    SubLDA(K, subsampling_ratio=0.5, noise_placement="token", max_iter=6),
-    SubLDA(K, adaptive=True, tol=0.0, max_iter=6),
+    PublishedSubLDA(K, max_iter=6),
+    PublishedSubLDA(K, subsampling_ratio=0.5, noise_placement="token", max_iter=6),
+    PublishedSubLDA(K, adaptive=True, tol=0.0, max_iter=6),
 ]
 COMMON = [
     common.test_without_a_seed_every_fit_differs,
@@ -560,7 +570,7 @@ def test_progress(estimator, corpus, capsys, monkeypatch):
 def test_a_run_that_stops_early_ends_its_progress(corpus, capsys):
     pytest.importorskip("sklearn.callback", reason="this scikit-learn has no callbacks")
     watcher = common.Watcher()
-    model = SubLDA(K, tol=1e9, patience=1, verbose=1)
+    model = PublishedSubLDA(K, tol=1e9, patience=1, verbose=1)
     clone(model).set_callbacks(watcher).fit(corpus)
     assert watcher.rounds in (2, 3)  # the last one is not reported as ended
     clone(model).fit(corpus)
@@ -568,7 +578,7 @@ def test_a_run_that_stops_early_ends_its_progress(corpus, capsys):
 
 
 def test_numbers_of_other_types_are_numbers(corpus):
-    model = SubLDA(
+    model = PublishedSubLDA(
         np.int8(3), subsampling_ratio=np.float32(0.5), rdp_order=np.int8(14),
         rdp_epsilon=np.float32(2.0), count_clip=np.float32(9.0), max_iter=np.int8(3),
         patience=np.int8(1), tol=np.float32(0.1),
@@ -578,7 +588,7 @@ def test_numbers_of_other_types_are_numbers(corpus):
 
 
 def test_observation_changes_nothing(corpus):
-    alone = SubLDA(K, max_iter=3, random_state=5).fit(corpus)
-    model, released = observed(SubLDA(K, max_iter=3, random_state=5), corpus)
+    alone = PublishedSubLDA(K, max_iter=3, random_state=5).fit(corpus)
+    model, released = observed(PublishedSubLDA(K, max_iter=3, random_state=5), corpus)
     np.testing.assert_array_equal(alone.components_, model.components_)
     assert released.shape == (3, 40, K)

@@ -22,9 +22,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 
 import dplda
-import dplda._randomized_response as module
+import dplda.local._randomized_response as module
 from dplda import MemoizedReports, RandomizedResponse
-from dplda._streams import Purpose, Streams
 from dplda.privacy import (
     BudgetError,
     Ledger,
@@ -32,7 +31,8 @@ from dplda.privacy import (
     SeededNoiseWarning,
     epsilon_of,
 )
-from dplda.privacy._bits import MAX_FLIP, MIN_FLIP
+from dplda.privacy._local_mechanisms import MAX_FLIP, MIN_FLIP
+from dplda.privacy._streams import Purpose, Streams
 
 SURE = 1e-6  # chance of a false alarm, were the seeds not fixed
 MECHANISMS = [
@@ -733,7 +733,7 @@ def test_a_client_loads_nothing_of_the_server():
     own = {"_compat", "_corpus", "_memoized_reports", "_messages", "_private"}
     own |= {"_randomized_response", "_streams", "kernels", "kernels._noise", "privacy"}
     others = {name.removeprefix("dplda.") for name in loaded} - own - {"dplda"}
-    assert "dplda._randomized_response" in loaded
+    assert "dplda.local._randomized_response" in loaded
     assert [name for name in others if not name.startswith("privacy.")] == []
 
 

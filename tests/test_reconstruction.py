@@ -8,14 +8,14 @@ import pytest
 import scipy.sparse as sp
 from scipy.stats import chisquare
 
-from dplda._reconstruction import (
+from dplda.local._estimates import (
     estimate_counts,
     estimate_variance,
     false_ones,
     set_and_clear,
     weight_of_prior,
 )
-from dplda._streams import Purpose, Streams
+from dplda.privacy._streams import Purpose, Streams
 
 PAIRS = [(0.25, 0.75), (0.05, 0.95), (0.1, 0.5)]  # f = .5, f = .1, oue
 N_RUNS = 200_000

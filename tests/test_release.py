@@ -23,7 +23,6 @@ from sklearn.pipeline import make_pipeline
 
 import dplda
 from dplda import (
-    CDPLDA,
     HDPLDA,
     LPLDA,
     OLPLDA,
@@ -38,6 +37,7 @@ from dplda.datasets import make_topic_corpus
 from dplda.federated import IFTMParty
 from dplda.privacy import Curator, PrivacyLeakWarning, epsilon_of
 from dplda.privacy._events import from_record
+from dplda.published import CDPLDA
 
 pytestmark = pytest.mark.filterwarnings("ignore::dplda.privacy.PrivacyLeakWarning")
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from dplda._streams import Address, Purpose, Streams, keystream_total_variation
+from dplda.privacy._streams import Address, Purpose, Streams, keystream_total_variation
 
 
 @pytest.fixture

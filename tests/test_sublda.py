@@ -7,13 +7,13 @@ import pytest
 import scipy.sparse as sp
 from scipy.stats import binomtest
 
-import dplda._sublda as module
+import dplda.central._sublda as module
 from dplda import SubLDA
-from dplda._document_level import membership_threshold, poisson_sample
-from dplda._streams import Streams
-from dplda._sublda import frequent_share, frequent_words
+from dplda.central._document_rounds import membership_threshold, poisson_sample
+from dplda.central._sublda import frequent_share, frequent_words
 from dplda.datasets import make_topic_corpus
 from dplda.privacy import PoissonSampled, Repeated, epsilon_of
+from dplda.privacy._streams import Streams
 
 MADE = make_topic_corpus(400, 50, 4, doc_length=40, random_state=0)
 TABLE = MADE.components.T * 1000 + 1e-3

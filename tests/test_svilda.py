@@ -13,10 +13,9 @@ from sklearn.decomposition import LatentDirichletAllocation
 from sklearn.decomposition._lda import _update_doc_distribution
 from sklearn.feature_extraction.text import CountVectorizer
 
-import dplda._svilda as module
+import dplda.central._svilda as module
 from dplda import PrivateSVILDA, SubLDA
-from dplda._centered import Documents, Released, nearly_equal
-from dplda._streams import Streams
+from dplda.central._centered_release import Documents, Released, nearly_equal
 from dplda.datasets import (
     load_docstrings,
     load_public_vocabulary,
@@ -25,6 +24,7 @@ from dplda.datasets import (
 )
 from dplda.metrics import held_out_perplexity, perplexity_bound, unigram_perplexity
 from dplda.privacy import PoissonSampled, Repeated, SeededNoiseWarning, epsilon_of
+from dplda.privacy._streams import Streams
 
 K = 4
 MADE = make_topic_corpus(400, 50, K, doc_length=40, random_state=0)

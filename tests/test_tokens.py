@@ -11,13 +11,13 @@ import reference_noise as reference
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import chi2
 
-from dplda._sentences import SentenceCorpus
-from dplda._streams import Purpose, Streams
 from dplda.federated import _tokens
+from dplda.federated._sentences import SentenceCorpus
 from dplda.federated._tokens import Regenerated, TokenMechanism, check_size, privatize
 from dplda.privacy import Laplace, RandomizedResponse, epsilon_of
-from dplda.privacy._bits import ThresholdedLaplace
+from dplda.privacy._local_mechanisms import ThresholdedLaplace
 from dplda.privacy._mechanisms import FlooredLaplace
+from dplda.privacy._streams import Purpose, Streams
 from dplda.privacy._tables import survivor_tables
 
 STEP = ThresholdedLaplace.STEP

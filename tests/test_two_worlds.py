@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 from reference import document_weights
 
-import dplda._document_level as document_level
+import dplda.central._document_rounds as document_level
 from dplda import HDPLDA, PrivateSVILDA, SubLDA
 from dplda._gibbs import IntegerTable
 from dplda.datasets import make_topic_corpus

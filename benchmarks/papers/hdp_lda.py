@@ -29,15 +29,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from corpora import bbc, kos, nips
 
 import dplda
-from dplda import CDPLDA, LPLDA, GibbsLDA
+from dplda import LPLDA, GibbsLDA
 from dplda._corpus import Corpus
-from dplda._streams import Streams
-from dplda._word_level import tokens_of
+from dplda.audit import membership_attack, observe_releases, topic_attack
+from dplda.central._word_sweeps import tokens_of
 from dplda.kernels import _published_hdp
 from dplda.metrics import unigram_perplexity
 from dplda.privacy import PrivacyLeakWarning, SeededNoiseWarning
-from dplda.privacy.audit import membership_attack, observe_releases, topic_attack
-from dplda.published import HDPLDA
+from dplda.privacy._streams import Streams
+from dplda.published import CDPLDA, PublishedHDPLDA
 
 K, ALPHA, BETA = 50, 1.0, 0.01
 INHERENT = 10.0
@@ -111,8 +111,8 @@ def attacked_models(options) -> dict:
     for beta, inherent in itertools.product(options.betas, (1.0, INHERENT)):
         limited = limited_inherent(beta, options, inherent)
         setting = f"inherent epsilon {inherent:g}, beta = {beta:g}"
-        rows[f"HDP-LDA as published, no noise, {setting}"] = lambda s, limited=limited: HDPLDA(
-            K, noise_epsilon=math.inf, random_state=s, **limited
+        rows[f"HDP-LDA as published, no noise, {setting}"] = lambda s, limited=limited: (
+            PublishedHDPLDA(K, noise_epsilon=math.inf, random_state=s, **limited)
         )
         rows[f"HDPLDA, sound, noise epsilon 10, {setting}"] = lambda s, limited=limited: (
             dplda.HDPLDA(K, noise_epsilon=10.0, random_state=s, **limited)
@@ -165,10 +165,10 @@ def models(options) -> dict:
     for beta in options.betas:
         limited = limited_inherent(beta, options)
         rows |= {
-            f"limited inherent, beta = {beta:g}": lambda s, e, limited=limited: HDPLDA(
+            f"limited inherent, beta = {beta:g}": lambda s, e, limited=limited: PublishedHDPLDA(
                 K, noise_epsilon=math.inf, random_state=s, **limited
             ),
-            f"HDP-LDA as published, beta = {beta:g}": lambda s, e, limited=limited: HDPLDA(
+            f"HDP-LDA as published, beta = {beta:g}": lambda s, e, limited=limited: PublishedHDPLDA(
                 K, noise_epsilon=e, random_state=s, **limited
             ),
             f"HDPLDA, sound, beta = {beta:g}": lambda s, e, limited=limited: dplda.HDPLDA(
@@ -310,7 +310,7 @@ def final_counts_table(split, options) -> None:
     header("epsilon of a sweep", columns)
     for epsilon in options.epsilons:
         parameters = limited_inherent(options.betas[0], options)
-        model = HDPLDA(K, noise_epsilon=epsilon, random_state=0, **parameters)
+        model = PublishedHDPLDA(K, noise_epsilon=epsilon, random_state=0, **parameters)
         with observe_releases() as seen:
             model.fit(split.train)
         counts = [release.value for release in seen if release.label == "word-topic counts"]

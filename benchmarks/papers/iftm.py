@@ -23,7 +23,7 @@ from corpora import kos
 
 from dplda.metrics import unigram_perplexity
 from dplda.privacy import PrivacyLeakWarning
-from dplda.published import IFTMParty
+from dplda.published import PublishedIFTMParty
 
 BETA = 0.01
 SETTINGS = [(8.0, 0.2), (11.0, 0.2), (11.0, 0.5), (11.0, 0.9), (math.inf, 0.2)]
@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def fitted(split, epsilon, tau, sweeps, seed) -> tuple[float, float]:
-    model = IFTMParty(
+    model = PublishedIFTMParty(
         20, epsilon=epsilon, noise_threshold=tau, topic_word_prior=BETA, max_iter=sweeps,
         random_state=seed,
     ).fit(split.train)  # fmt: skip

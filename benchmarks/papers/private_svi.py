@@ -34,7 +34,7 @@ from dplda.datasets import load_public_vocabulary, load_uci_bow
 from dplda.displays import top_words
 from dplda.metrics import perplexity_bound
 from dplda.privacy import Gaussian, PrivacyLeakWarning, Repeated, SeededNoiseWarning, epsilon_of
-from dplda.published import PrivateSVILDA
+from dplda.published import PublishedPrivateSVILDA
 
 K, DELTA = 20, 1e-4
 PAPER_DOCS, PAPER_SEEN = 400_000, 160_000
@@ -73,8 +73,8 @@ def repeated(split, n_docs: int) -> sp.csr_array:
     return sp.csr_array(split.train)[rows]
 
 
-def published(X, epsilon, size, composition, options, seed=0) -> PrivateSVILDA:
-    return PrivateSVILDA(
+def published(X, epsilon, size, composition, options, seed=0) -> PublishedPrivateSVILDA:
+    return PublishedPrivateSVILDA(
         K, epsilon=epsilon, delta=DELTA, batch_size=size, max_iter=options.seen // size,
         max_doc_tokens=options.tokens, composition=composition, random_state=seed,
     ).fit(X)  # fmt: skip
@@ -195,7 +195,9 @@ def true_table(options) -> None:
     print("| --- | --- | --- | --- | --- | --- |")
     for size in (10, 20, 50, 100, 200, 400):
         rounds = PAPER_SEEN // size
-        model = PrivateSVILDA(K, epsilon=1.0, delta=DELTA, batch_size=size, max_iter=rounds)
+        model = PublishedPrivateSVILDA(
+            K, epsilon=1.0, delta=DELTA, batch_size=size, max_iter=rounds
+        )
         sigma, _ = model._noise(PAPER_DOCS)
         effective = sigma * size / PAPER_DOCS
         proved = epsilon_of(Repeated(Gaussian(effective / math.sqrt(2)), rounds), DELTA)

@@ -3,8 +3,8 @@
 ``python benchmarks/papers/sub_lda.py [--parts table3 leak figure1 figure2 figure3 figure4
 figure5 figure6] [--corpora kos] [--quick] [--figures DIR]``
 
-`dplda.published.SubLDA`, which is **not private**, in the paper's setting: order 14, divergence 2
-(standard deviation 1.87), 100 iterations, all words and all documents, perplexity of the training
+`dplda.published.PublishedSubLDA`, **not private**, in the paper's setting: order 14, divergence
+2 (standard deviation 1.87), 100 iterations, all words and all documents, perplexity of the training
 data. KOS stands in for 20 Newsgroups and ENRON. The figures of the paper have curves and no
 numbers; what its text says of them is printed beside ours. The paper gives neither the priors (here
 0.1 and 0.01) nor the clip (here none) nor the constants of its stopping rule. One seed. ``--quick``
@@ -29,7 +29,7 @@ from corpora import data_folder
 
 from dplda.datasets import load_uci_bow
 from dplda.privacy import Gaussian, PoissonSampled, PrivacyLeakWarning, Repeated, epsilon_of
-from dplda.published import SubLDA, efficiency_privacy, iteration_epsilon
+from dplda.published import PublishedSubLDA, efficiency_privacy, iteration_epsilon
 
 ORDER, EPSILON, DELTA = 14, 2.0, 1e-5
 SIGMA = math.sqrt(ORDER / (2 * EPSILON))
@@ -63,7 +63,7 @@ class Setting:
     def perplexities(self, name, n_components, subsampling_ratio, **parameters):
         """After each iteration; a tolerance of 0 records without stopping."""
         parameters = {"max_iter": self.max_iter, "tol": 0.0, "patience": 1000, **parameters}
-        model = SubLDA(
+        model = PublishedSubLDA(
             n_components, subsampling_ratio=subsampling_ratio, random_state=0, **parameters
         )
         return model.fit(self.load(name)).perplexities_
@@ -198,7 +198,9 @@ def iteration_seconds(setting, name, n_components, ratio, n_iter=2) -> float:
     for _ in range(2):
         times = []
         for n in (1, 1 + n_iter):
-            model = SubLDA(n_components, subsampling_ratio=ratio, max_iter=n, random_state=0)
+            model = PublishedSubLDA(
+                n_components, subsampling_ratio=ratio, max_iter=n, random_state=0
+            )
             started = time.process_time()
             model.fit(setting.load(name))
             times.append(time.process_time() - started)

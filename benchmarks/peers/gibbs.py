@@ -26,11 +26,11 @@ from corpora import data_folder
 from dplda._corpus import Corpus, check_counts
 from dplda._fold_in import pad
 from dplda._gibbs import IntegerTable, count_words, sweep
-from dplda._gibbslda import GibbsLDA
-from dplda._streams import Purpose, Streams
+from dplda.central._gibbslda import GibbsLDA
 from dplda.datasets import load_uci_bow
 from dplda.kernels import _gibbs
 from dplda.privacy import FlooredLaplace
+from dplda.privacy._streams import Purpose, Streams
 
 ALPHA, BETA = 0.1, 0.01
 

@@ -1,11 +1,11 @@
 """Federated topic modeling: several parties train together, and each keeps its documents."""
 
-from dplda._sentences import SentenceCorpus, SentenceVectorizer
 from dplda.federated._language_model import interpolate_language_model
 from dplda.federated._master import IFTMMaster, Refusal, RoundError, RoundRecord
 from dplda.federated._messages import LocalModel, MessageError, NextModel, vocabulary_hash
 from dplda.federated._party import IFTMParty
 from dplda.federated._rounds import StoredParty, run_rounds
+from dplda.federated._sentences import SentenceCorpus, SentenceVectorizer
 
 __all__ = [
     "IFTMMaster",

@@ -12,26 +12,26 @@ import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
 from dplda._base import BaseTopicModel
-from dplda._centered import Released
 from dplda._compat import Interval, StrOptions, _fit_context
 from dplda._corpus import Corpus, check_counts, check_table
-from dplda._document_level import Recipe, rate_of_later_rounds
-from dplda._document_level import train as train_documents
 from dplda._fold_in import MAX_STEPS, TOLERANCE, pad, uniform_theta, update_theta
-from dplda._private import (
+from dplda._private_fit import (
     PRIVACY_CONSTRAINTS,
     make_guarantee,
     publish,
     warn_if_seeded,
 )
 from dplda._progress import rounds
-from dplda._sentences import SentenceCorpus
-from dplda._streams import Purpose, Streams
+from dplda.central._centered_release import Released
+from dplda.central._document_rounds import Recipe, rate_of_later_rounds
+from dplda.central._document_rounds import train as train_documents
 from dplda.federated._messages import LocalModel
 from dplda.federated._sampler import random_table, train, word_weights
+from dplda.federated._sentences import SentenceCorpus
 from dplda.federated._tokens import TokenMechanism, Tokens, check_size, privatize
 from dplda.privacy import Curator, Event, Guarantee, NonPrivate, Repeated, epsilon_of
 from dplda.privacy._observation import announce
+from dplda.privacy._streams import Purpose, Streams
 
 AVERAGED = 5  # the last fifth of the sweeps is averaged
 NOISY_TOKENS = "noisy tokens"
@@ -154,6 +154,7 @@ class IFTMParty(BaseTopicModel):
 
     _largest_cap: float  # of the calls so far: of how many tokens of a document were privatized
 
+    _attack = "token"
     _parameter_constraints = {
         **BaseTopicModel._parameter_constraints,
         "model": [StrOptions({"lda", "sentence_lda"})],

@@ -16,7 +16,7 @@ import numpy as np
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from dplda._messages import warn_user
+from dplda._warnings import warn_user
 from dplda.federated._master import IFTMMaster, RoundError
 from dplda.federated._messages import (
     MAX_ROUND,

@@ -12,9 +12,9 @@ import joblib
 import numpy as np
 from numpy.typing import NDArray
 
-from dplda._streams import Purpose, Streams
 from dplda.federated._tokens import Tokens
 from dplda.kernels import _metropolis
+from dplda.privacy._streams import Purpose, Streams
 
 SMALLEST = 1e-30  # a probability that float32 can hold
 

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dplda._sentences import SentenceCorpus
-from dplda._streams import Purpose, Streams
+from dplda.federated._sentences import SentenceCorpus
 from dplda.privacy import Event, NonPrivate, RandomizedBits
-from dplda.privacy._bits import MAX_FLIP, MIN_FLIP, Survivors, ThresholdedLaplace
 from dplda.privacy._curator import MAX_WORDS
+from dplda.privacy._local_mechanisms import MAX_FLIP, MIN_FLIP, Survivors, ThresholdedLaplace
+from dplda.privacy._streams import Purpose, Streams
 
 Pointers = NDArray[np.int64]
 

@@ -9,7 +9,6 @@ from dplda.privacy._accounting import (
     is_chargeable,
     subsampled_rdp,
 )
-from dplda.privacy._bits import RandomizedBits
 from dplda.privacy._curator import Curator
 from dplda.privacy._errors import BudgetError, PrivacyLeakWarning, SeededNoiseWarning
 from dplda.privacy._events import (
@@ -25,8 +24,8 @@ from dplda.privacy._events import (
 )
 from dplda.privacy._guarantee import Guarantee
 from dplda.privacy._ledger import Entry, Ledger
+from dplda.privacy._local_mechanisms import RandomizedBits
 from dplda.privacy._mechanisms import DiscreteGaussian, FlooredLaplace, NoNoise
-from dplda.privacy._vips import VipsCalibration, vips_calibration
 
 __all__ = [
     "BoundedRange",
@@ -48,7 +47,6 @@ __all__ = [
     "RandomizedResponse",
     "Repeated",
     "SeededNoiseWarning",
-    "VipsCalibration",
     "ZeroConcentrated",
     "calibrate",
     "delta_charge",
@@ -57,5 +55,4 @@ __all__ = [
     "inherent_epsilon",
     "is_chargeable",
     "subsampled_rdp",
-    "vips_calibration",
 ]

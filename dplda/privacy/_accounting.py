@@ -12,8 +12,8 @@ import numpy as np
 from dp_accounting import get_sigma_gaussian
 from scipy.optimize import brentq
 
-from dplda.privacy import _composition as composition
-from dplda.privacy._composition import FINE_INTERVAL, INTERVAL, Groups, grouped
+from dplda.privacy import _bounds_on_epsilon as composition
+from dplda.privacy._bounds_on_epsilon import FINE_INTERVAL, INTERVAL, Groups, grouped
 from dplda.privacy._events import Event
 from dplda.privacy._formulas import check_positive, inherent_epsilon, subsampled_rdp
 

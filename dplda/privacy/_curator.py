@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dplda._streams import Purpose, Streams, keystream_total_variation
 from dplda.privacy._events import Event, NonPrivate, PoissonSampled, Repeated
 from dplda.privacy._ledger import Ledger
 from dplda.privacy._mechanisms import WORD_VARIATION, Mechanism
 from dplda.privacy._observation import announce
+from dplda.privacy._streams import Purpose, Streams, keystream_total_variation
 
 # What a fit may draw from its streams, and the distance from ideal randomness that it is charged
 # for it: constants, so that the charge depends on nothing private. The last term is for ties among

@@ -44,7 +44,7 @@ SPARE_PIECE = 256  # spare words at a time: more than a piece takes on average, 
 
 
 class WordReader(Protocol):
-    """Successive random words, never the same ones twice: `dplda._streams.Reader`."""
+    """Successive random words, never the same ones twice: `dplda.privacy._streams.Reader`."""
 
     def words(self, n: int, *, spare: bool = False) -> Words: ...
 

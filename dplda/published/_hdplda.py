@@ -12,11 +12,10 @@ from dplda._base import BaseTopicModel
 from dplda._compat import Interval, Options, _fit_context
 from dplda._corpus import Corpus, check_counts
 from dplda._gibbs import count_words
-from dplda._messages import warn_user
-from dplda._private import publish, released_so_far
+from dplda._private_fit import publish, released_so_far
 from dplda._progress import rounds
-from dplda._streams import Purpose, Reader, Streams
-from dplda._word_level import uniform_topics
+from dplda._warnings import warn_user
+from dplda.central._word_sweeps import uniform_topics
 from dplda.kernels import _published_hdp
 from dplda.privacy import (
     FlooredLaplace,
@@ -27,6 +26,7 @@ from dplda.privacy import (
     inherent_epsilon,
 )
 from dplda.privacy._observation import announce
+from dplda.privacy._streams import Purpose, Reader, Streams
 
 # Noise is drawn in steps of 1 / GRID: whole steps would drown the small noise of a large epsilon.
 # Noisy counts are then multiples of 1 / (2 GRID), and adding them up is exact in double precision.
@@ -41,7 +41,7 @@ HOLES = (
 )
 
 
-class HDPLDA(BaseTopicModel):
+class PublishedHDPLDA(BaseTopicModel):
     """HDP-LDA as its paper prints it. **Not private**: for reproduction and as a target of audits.
 
     Algorithm 1 of [1]_: each sweep adds Laplace noise to the word-topic counts in place, and draws
@@ -125,7 +125,7 @@ class HDPLDA(BaseTopicModel):
     See Also
     --------
     dplda.HDPLDA : The sound form.
-    dplda.CDPLDA : What [1]_ compares it with.
+    dplda.published.CDPLDA : What [1]_ compares it with.
 
     References
     ----------
@@ -135,16 +135,17 @@ class HDPLDA(BaseTopicModel):
     Examples
     --------
     >>> import warnings
-    >>> from dplda.published import HDPLDA
+    >>> from dplda.published import PublishedHDPLDA
     >>> from dplda.datasets import make_topic_corpus
     >>> X = make_topic_corpus(n_docs=50, n_words=30, n_components=3, random_state=0).data
     >>> with warnings.catch_warnings():
     ...     warnings.simplefilter("ignore")  # it says that this is not private
-    ...     model = HDPLDA(n_components=3, noise_epsilon=1.0, count_clip=1.0, max_iter=100).fit(X)
+    ...     model = PublishedHDPLDA(3, noise_epsilon=1.0, count_clip=1.0, max_iter=100).fit(X)
     >>> model.epsilon_, round(model.published_epsilon_, 2)
     (inf, 1023.02)
     """
 
+    _attack = "published HDP-LDA"
     _parameter_constraints = {
         **BaseTopicModel._parameter_constraints,
         "noise_epsilon": [
@@ -178,7 +179,7 @@ class HDPLDA(BaseTopicModel):
         self.verbose = verbose
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None) -> HDPLDA:
+    def fit(self, X: Any, y: Any = None) -> PublishedHDPLDA:
         """Train on documents: `max_iter` sweeps.
 
         Parameters
@@ -194,7 +195,7 @@ class HDPLDA(BaseTopicModel):
         return self._train(X, None)
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def partial_fit(self, X: Any, y: Any = None) -> HDPLDA:
+    def partial_fit(self, X: Any, y: Any = None) -> PublishedHDPLDA:
         """Go on with further documents: `max_iter` sweeps over them, on top of the noisy counts.
 
         Parameters
@@ -209,11 +210,11 @@ class HDPLDA(BaseTopicModel):
         """
         return self._train(X, released_so_far(self, "word"))
 
-    def _train(self, X: Any, released: np.ndarray | None) -> HDPLDA:
+    def _train(self, X: Any, released: np.ndarray | None) -> PublishedHDPLDA:
         """Sweeps over `X` on top of the `released` noisy counts (n_words, n_components), if any."""
         if self.noise_epsilon != math.inf:
             warn_user(
-                f"dplda.published.HDPLDA is not private: {HOLES}; use dplda.HDPLDA",
+                f"dplda.published.PublishedHDPLDA is not private: {HOLES}; use dplda.HDPLDA",
                 PrivacyLeakWarning,
             )
         corpus = Corpus.from_counts(check_counts(self, X, reset=released is None))

@@ -16,18 +16,18 @@ from dplda._base import BaseTopicModel
 from dplda._compat import Interval, Options, _fit_context
 from dplda._corpus import Corpus, check_counts, check_table
 from dplda._fold_in import LARGEST_PRIOR
-from dplda._messages import warn_user
-from dplda._private import publish
+from dplda._private_fit import publish
 from dplda._progress import rounds
-from dplda._sentences import SentenceCorpus
-from dplda._streams import Purpose, Streams, Words
+from dplda._warnings import warn_user
 from dplda.federated._messages import LocalModel
 from dplda.federated._sampler import Topics
+from dplda.federated._sentences import SentenceCorpus
 from dplda.federated._tokens import TokenMechanism, Tokens, check_size, privatize
 from dplda.kernels import _published_iftm
 from dplda.privacy import Guarantee, NonPrivate, PrivacyLeakWarning
-from dplda.privacy._bits import Survivors, ThresholdedLaplace
+from dplda.privacy._local_mechanisms import Survivors, ThresholdedLaplace
 from dplda.privacy._observation import announce
+from dplda.privacy._streams import Purpose, Streams, Words
 
 COUNTS = "word-topic counts"
 HOLE = (
@@ -40,7 +40,7 @@ LARGEST_COUNT = 2.0**53  # beyond it a float holds whole numbers only
 MAX_DIVISOR = 1000  # largest least count of a row that `recover_counts` tries
 
 
-class IFTMParty(BaseTopicModel):
+class PublishedIFTMParty(BaseTopicModel):
     """A party of iFTM by Algorithm 1 of [1]_, as printed. **Not private.**
 
     Laplace noise of scale ``1 / epsilon`` on the one-hot vector of each token enters one factor of
@@ -132,12 +132,12 @@ class IFTMParty(BaseTopicModel):
     --------
     >>> import warnings
     >>> from dplda.datasets import make_topic_corpus
-    >>> from dplda.published import IFTMParty
+    >>> from dplda.published import PublishedIFTMParty
     >>> from dplda.published import recover_counts
     >>> X = make_topic_corpus(n_docs=50, n_words=30, n_components=3, random_state=0).data
     >>> with warnings.catch_warnings():
     ...     warnings.simplefilter("ignore")  # it says that this is not private
-    ...     party = IFTMParty(n_components=3, epsilon=8.0, max_iter=5).fit(X)
+    ...     party = PublishedIFTMParty(n_components=3, epsilon=8.0, max_iter=5).fit(X)
     >>> party.epsilon_, party.published_epsilon_
     (inf, 8.0)
     >>> sent = party.local_model("north", 0, "0" * 64).table
@@ -146,6 +146,7 @@ class IFTMParty(BaseTopicModel):
     True
     """
 
+    _attack = "published iFTM"
     _parameter_constraints = {
         **BaseTopicModel._parameter_constraints,
         "epsilon": [Interval(Real, 0, 1e9, closed="right"), Options(Real, {math.inf})],
@@ -176,7 +177,7 @@ class IFTMParty(BaseTopicModel):
         self.verbose = verbose
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None) -> IFTMParty:
+    def fit(self, X: Any, y: Any = None) -> PublishedIFTMParty:
         """The first global iteration: draw the noise, and `max_iter` sweeps from random topics.
 
         Parameters
@@ -207,7 +208,7 @@ class IFTMParty(BaseTopicModel):
         )
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def refine(self, table: Any) -> IFTMParty:
+    def refine(self, table: Any) -> PublishedIFTMParty:
         """A later global iteration: `max_iter` sweeps from the table that the master sent.
 
         Parameters
@@ -281,7 +282,7 @@ class IFTMParty(BaseTopicModel):
         streams: Streams,
         *,
         first: int,
-    ) -> IFTMParty:
+    ) -> PublishedIFTMParty:
         """Lines 11 to 24 of Algorithm 1; `topics` (n_tokens,) is changed in place."""
         alpha, beta = float(self.doc_topic_prior), float(self.topic_word_prior)
         last = first + self.max_iter - 1
@@ -323,7 +324,7 @@ class IFTMParty(BaseTopicModel):
     def _warn(self) -> None:
         if self.epsilon != math.inf:
             warn_user(
-                f"the published IFTMParty is not private: {HOLE}; use dplda.federated.IFTMParty",
+                f"PublishedIFTMParty is not private: {HOLE}; use dplda.federated.IFTMParty",
                 PrivacyLeakWarning,
             )
 
@@ -377,7 +378,7 @@ def recover_counts(sent_model: ArrayLike, *, topic_word_prior: float = 0.0) -> N
 
     Notes
     -----
-    **Privacy.** Of the published `IFTMParty` the sum over topics is the exact frequency of each
+    **Privacy.** Of `PublishedIFTMParty` the sum over topics is the exact frequency of each
     word in the party's documents. Of the sound one there is nothing to recover but counts of
     imputed words, which are released anyway.
 

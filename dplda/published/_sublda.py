@@ -13,13 +13,12 @@ from scipy.special import gammaln, logsumexp, xlog1py, xlogy
 from dplda._base import BaseTopicModel
 from dplda._compat import Interval, Options, StrOptions, _fit_context
 from dplda._corpus import Corpus, check_counts
-from dplda._document_level import SMALLEST_RATIO
 from dplda._gibbs import count_words
-from dplda._messages import warn_user
-from dplda._private import publish, released_so_far
+from dplda._private_fit import publish, released_so_far
 from dplda._progress import rounds
-from dplda._streams import Purpose, Reader, Streams
-from dplda._word_level import uniform_topics
+from dplda._warnings import warn_user
+from dplda.central._document_rounds import SMALLEST_RATIO
+from dplda.central._word_sweeps import uniform_topics
 from dplda.kernels import _published
 from dplda.privacy import (
     DiscreteGaussian,
@@ -31,6 +30,7 @@ from dplda.privacy import (
 from dplda.privacy._formulas import check_order, check_positive
 from dplda.privacy._mechanisms import MIN_RADIUS
 from dplda.privacy._observation import announce
+from dplda.privacy._streams import Purpose, Reader, Streams
 
 SMALLEST_EPSILON = 1e-100  # the noise of less is infinite
 NOISE_CELLS = 1 << 22  # drawn at a time, at most: 32 MB
@@ -43,7 +43,7 @@ HOLES = {
 }
 
 
-class SubLDA(BaseTopicModel):
+class PublishedSubLDA(BaseTopicModel):
     """SUB-LDA to the letter, Algorithm 1 of [1]_. **Not private.**
 
     Collapsed Gibbs sampling in which every token takes part in an iteration with probability
@@ -156,15 +156,16 @@ class SubLDA(BaseTopicModel):
     --------
     >>> import warnings
     >>> from dplda.datasets import make_topic_corpus
-    >>> from dplda.published import SubLDA
+    >>> from dplda.published import PublishedSubLDA
     >>> X = make_topic_corpus(n_docs=50, n_words=30, n_components=3, random_state=0).data
     >>> with warnings.catch_warnings():
     ...     warnings.simplefilter("ignore")  # it says that this is not private
-    ...     model = SubLDA(n_components=3, subsampling_ratio=0.5, max_iter=70).fit(X)
+    ...     model = PublishedSubLDA(n_components=3, subsampling_ratio=0.5, max_iter=70).fit(X)
     >>> model.epsilon_, round(model.published_epsilon_, 2)
     (inf, 89.67)
     """
 
+    _attack = "published SUB-LDA"
     _parameter_constraints = {
         **BaseTopicModel._parameter_constraints,
         "subsampling_ratio": [Interval(Real, SMALLEST_RATIO, 1, closed="both")],
@@ -222,7 +223,7 @@ class SubLDA(BaseTopicModel):
         self.verbose = verbose
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None) -> SubLDA:
+    def fit(self, X: Any, y: Any = None) -> PublishedSubLDA:
         """Train on documents.
 
         Parameters
@@ -238,7 +239,7 @@ class SubLDA(BaseTopicModel):
         return self._train(X, None)
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def partial_fit(self, X: Any, y: Any = None) -> SubLDA:
+    def partial_fit(self, X: Any, y: Any = None) -> PublishedSubLDA:
         """Go on with further documents: new iterations over them, on top of the noisy counts.
 
         Parameters
@@ -253,12 +254,12 @@ class SubLDA(BaseTopicModel):
         """
         return self._train(X, released_so_far(self, "word"))
 
-    def _train(self, X: Any, released: np.ndarray | None) -> SubLDA:
+    def _train(self, X: Any, released: np.ndarray | None) -> PublishedSubLDA:
         """Algorithm 1 on top of the `released` noisy counts (n_words, n_components), if any."""
         threshold = self._membership_threshold()
         if self.rdp_epsilon != math.inf:
             warn_user(
-                "dplda.published.SubLDA is not private: with "
+                "dplda.published.PublishedSubLDA is not private: with "
                 f"noise_placement={self.noise_placement!r} {HOLES[self.noise_placement]}; use "
                 "dplda.SubLDA to protect documents",
                 PrivacyLeakWarning,
@@ -432,8 +433,9 @@ def iteration_epsilon(
     Returns
     -------
     float
-        Renyi divergence of order `rdp_order`. No property of :class:`SubLDA`: the equation holds
-        where a token that is not sampled leaves no trace.
+        Renyi divergence of order `rdp_order`. No property of
+        :class:`PublishedSubLDA`: the equation holds where a token that is not sampled leaves no
+        trace.
 
     References
     ----------

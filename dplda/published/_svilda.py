@@ -11,14 +11,13 @@ import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
 from dplda._base import BaseTopicModel
-from dplda._centered import nearly_equal
 from dplda._compat import Interval, Options, StrOptions, _fit_context
 from dplda._corpus import check_counts, shorten
-from dplda._messages import warn_user
-from dplda._private import SMALLEST_DELTA, make_guarantee, publish
+from dplda._private_fit import SMALLEST_DELTA, make_guarantee, publish
 from dplda._progress import rounds
-from dplda._streams import Purpose, Streams
 from dplda._variational import e_step, exp_dirichlet_expectation
+from dplda._warnings import warn_user
+from dplda.central._centered_release import nearly_equal
 from dplda.metrics import perplexity_bound
 from dplda.privacy import (
     DiscreteGaussian,
@@ -29,10 +28,10 @@ from dplda.privacy import (
     NonPrivate,
     PrivacyLeakWarning,
     Repeated,
-    vips_calibration,
 )
 from dplda.privacy._observation import announce
-from dplda.privacy._vips import COMPOSITIONS
+from dplda.privacy._streams import Purpose, Streams
+from dplda.published._calibration import COMPOSITIONS, vips_calibration
 
 STATISTICS = "expected statistics"
 HOLE = (
@@ -42,7 +41,7 @@ HOLE = (
 )
 
 
-class PrivateSVILDA(BaseTopicModel):
+class PublishedPrivateSVILDA(BaseTopicModel):
     """Private topic modeling as its paper prints it. **Its epsilon is not the stated one.**
 
     Algorithm 1 of [1]_: online variational Bayes in which the mean of a minibatch's expected
@@ -95,7 +94,7 @@ class PrivateSVILDA(BaseTopicModel):
         The claim of [1]_: `epsilon`.
     noise_multiplier_ : float
         Noise of a round in units of ``max_doc_tokens / n_docs`` (sigma over Delta s in [1]_), by
-        :func:`dplda.privacy.vips_calibration`.
+        :func:`dplda.published.vips_calibration`.
     privacy_ : Guarantee
         The guarantee, such as it is: unit, relation, mechanism, assumptions; `print` it.
     n_iter_ : int
@@ -146,16 +145,17 @@ class PrivateSVILDA(BaseTopicModel):
     Examples
     --------
     >>> import warnings
-    >>> from dplda.published import PrivateSVILDA
+    >>> from dplda.published import PublishedPrivateSVILDA
     >>> from dplda.datasets import make_topic_corpus
     >>> X = make_topic_corpus(n_docs=500, n_words=30, n_components=3, random_state=0).data
     >>> with warnings.catch_warnings():
     ...     warnings.simplefilter("ignore")  # it says that epsilon is not 1
-    ...     model = PrivateSVILDA(n_components=3, epsilon=1.0, batch_size=10).fit(X)
+    ...     model = PublishedPrivateSVILDA(n_components=3, epsilon=1.0, batch_size=10).fit(X)
     >>> model.published_epsilon_, model.epsilon_ > 10000
     (1.0, True)
     """
 
+    _attack = "published private SVI"
     _parameter_constraints = {
         **BaseTopicModel._parameter_constraints,
         "epsilon": [Interval(Real, 0, 1e9, closed="right"), Options(Real, {math.inf})],
@@ -201,7 +201,7 @@ class PrivateSVILDA(BaseTopicModel):
         self.verbose = verbose
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None) -> PrivateSVILDA:
+    def fit(self, X: Any, y: Any = None) -> PublishedPrivateSVILDA:
         """Train on documents: `max_iter` minibatches.
 
         Parameters
@@ -230,7 +230,8 @@ class PrivateSVILDA(BaseTopicModel):
         guarantee = self._guarantee(multiplier, n_docs, streams.seeded)
         if guarantee.epsilon > self.epsilon:
             warn_user(
-                f"dplda.published.PrivateSVILDA does not have the stated epsilon {self.epsilon:g}: "
+                "dplda.published.PublishedPrivateSVILDA does not have the stated epsilon "
+                f"{self.epsilon:g}: "
                 f"{HOLE}; what can be proved is epsilon = {guarantee.epsilon:.3g}; use "
                 "dplda.PrivateSVILDA",
                 PrivacyLeakWarning,

@@ -22,7 +22,7 @@ from pathlib import Path
 import atheris
 
 INSTRUMENTED = [
-    "dplda.datasets", "dplda.federated", "dplda.privacy", "dplda._memoized_reports",
+    "dplda.datasets", "dplda.federated", "dplda.privacy", "dplda.local._memoized_reports",
     "dplda._release",
 ]  # fmt: skip
 with atheris.instrument_imports(include=INSTRUMENTED):

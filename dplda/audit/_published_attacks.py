@@ -9,10 +9,10 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import clone
 
-from dplda._private import SMALLEST_DELTA
-from dplda._streams import Streams
+from dplda._private_fit import SMALLEST_DELTA
+from dplda.audit._attacks import Releases, widened
 from dplda.privacy import Guarantee
-from dplda.privacy.audit._attacks import Releases, widened
+from dplda.privacy._streams import Streams
 from dplda.published import recover_counts
 
 

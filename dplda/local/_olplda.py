@@ -13,7 +13,11 @@ import scipy.sparse as sp
 from dplda._base import BaseTopicModel
 from dplda._compat import Interval, _fit_context
 from dplda._corpus import check_counts
-from dplda._local import (
+from dplda._private_fit import publish
+from dplda._progress import rounds
+from dplda.local._estimates import estimate_counts, weight_of_prior
+from dplda.local._randomized_response import RandomizedResponse
+from dplda.local._server import (
     LOCAL_CONSTRAINTS,
     check_goes_on,
     client_of,
@@ -22,11 +26,7 @@ from dplda._local import (
     reports_of,
     topic_counts,
 )
-from dplda._private import publish
-from dplda._progress import rounds
-from dplda._randomized_response import RandomizedResponse
-from dplda._reconstruction import estimate_counts, weight_of_prior
-from dplda._streams import Streams
+from dplda.privacy._streams import Streams
 
 PUBLIC_PRIOR = (
     "the corpus that fit_prior was given is public: it is used as it is, without any protection"
@@ -187,6 +187,7 @@ class OLPLDA(BaseTopicModel):
     (3.0, 2)
     """
 
+    _attack = "report"
     _parameter_constraints = {
         **BaseTopicModel._parameter_constraints,
         **LOCAL_CONSTRAINTS,

@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 
 from dplda._base import BaseTopicModel
-from dplda._centered import Documents, Released
 from dplda._compat import Interval, _fit_context
-from dplda._document_level import (
+from dplda._private_fit import PRIVACY_CONSTRAINTS, released_so_far
+from dplda.central._centered_release import Documents, Released
+from dplda.central._document_rounds import (
     DOCUMENT_CONSTRAINTS,
     SMALLEST_RATIO,
     Recipe,
     poisson_sample,
     train,
 )
-from dplda._private import PRIVACY_CONSTRAINTS, released_so_far
-from dplda._streams import Streams
+from dplda.privacy._streams import Streams
 
 
 class SubLDA(BaseTopicModel):
@@ -121,6 +121,7 @@ class SubLDA(BaseTopicModel):
     4.0
     """
 
+    _attack = "document"
     _parameter_constraints = {
         **BaseTopicModel._parameter_constraints,
         **PRIVACY_CONSTRAINTS,

@@ -15,8 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from dplda._budget import Budget, document_schedule, round_schedule
-from dplda._centered import (
+from dplda._compat import Interval
+from dplda._corpus import check_counts, check_table
+from dplda._fold_in import update_theta
+from dplda._private_fit import exactly_one, make_guarantee, publish, warn_if_seeded
+from dplda._progress import rounds
+from dplda.central._centered_release import (
     COUNTS,
     TOTALS,
     Documents,
@@ -25,12 +29,7 @@ from dplda._centered import (
     release_word_totals,
     train_round,
 )
-from dplda._compat import Interval
-from dplda._corpus import check_counts, check_table
-from dplda._fold_in import update_theta
-from dplda._private import exactly_one, make_guarantee, publish, warn_if_seeded
-from dplda._progress import rounds
-from dplda._streams import Purpose, Streams
+from dplda.central._schedule import Budget, document_schedule, round_schedule
 from dplda.privacy import (
     Curator,
     Event,
@@ -41,6 +40,7 @@ from dplda.privacy import (
     calibrate,
 )
 from dplda.privacy._curator import TOTAL_VARIATION, sampled
+from dplda.privacy._streams import Purpose, Streams
 
 DOCUMENT_CONSTRAINTS = {
     "contribution_norm": [Interval(Real, 1e-6, 1e9, closed="both")],

@@ -10,9 +10,8 @@ import numpy as np
 from dplda._base import BaseTopicModel
 from dplda._compat import Interval, StrOptions, _fit_context
 from dplda._corpus import check_counts
-from dplda._document_level import DOCUMENT_CONSTRAINTS, train
 from dplda._gibbs import IntegerTable, count_words, sweep
-from dplda._private import (
+from dplda._private_fit import (
     PRIVACY_CONSTRAINTS,
     make_guarantee,
     publish,
@@ -20,8 +19,8 @@ from dplda._private import (
     warn_if_seeded,
 )
 from dplda._progress import rounds
-from dplda._streams import Streams
-from dplda._word_level import (
+from dplda.central._document_rounds import DOCUMENT_CONSTRAINTS, train
+from dplda.central._word_sweeps import (
     LARGEST_EPSILON,
     SMALLEST_EPSILON,
     Average,
@@ -32,6 +31,7 @@ from dplda._word_level import (
 )
 from dplda.privacy import Curator
 from dplda.privacy._observation import announce
+from dplda.privacy._streams import Streams
 
 COUNTS = "word-topic counts"
 TOPICS = "topic sampling"
@@ -131,6 +131,7 @@ class HDPLDA(BaseTopicModel):
     39.54
     """
 
+    _attack = "word"
     _parameter_constraints = {
         **BaseTopicModel._parameter_constraints,
         **PRIVACY_CONSTRAINTS,

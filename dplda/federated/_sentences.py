@@ -56,7 +56,7 @@ class SentenceCorpus:
 
     Examples
     --------
-    >>> from dplda._sentences import SentenceCorpus
+    >>> from dplda.federated._sentences import SentenceCorpus
     >>> corpus = SentenceCorpus.from_lists([[[0, 1], [2]], [[1, 1]]], n_words=3)
     >>> corpus
     <SentenceCorpus: 2 documents, 3 words in the vocabulary>
@@ -195,7 +195,7 @@ class SentenceVectorizer(TransformerMixin, BaseEstimator):
 
     Examples
     --------
-    >>> from dplda._sentences import SentenceVectorizer
+    >>> from dplda.federated._sentences import SentenceVectorizer
     >>> vectorizer = SentenceVectorizer(["bank", "bonds", "cat", "dog"])
     >>> corpus = vectorizer.fit_transform(["The cat saw the dog. The bank sold bonds!"])
     >>> corpus.word, corpus.sentence_ptr

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from dplda._streams import Reader
+from dplda.privacy._streams import Reader
 
 
 def estimate_counts(

@@ -8,7 +8,10 @@ import numpy as np
 
 from dplda._base import BaseTopicModel
 from dplda._compat import _fit_context
-from dplda._local import (
+from dplda._private_fit import publish
+from dplda._progress import rounds
+from dplda.local._estimates import estimate_counts
+from dplda.local._server import (
     LOCAL_CONSTRAINTS,
     check_goes_on,
     guarantee_of,
@@ -16,10 +19,7 @@ from dplda._local import (
     reports_of,
     topic_counts,
 )
-from dplda._private import publish
-from dplda._progress import rounds
-from dplda._reconstruction import estimate_counts
-from dplda._streams import Streams
+from dplda.privacy._streams import Streams
 
 
 class LPLDA(BaseTopicModel):
@@ -123,6 +123,7 @@ class LPLDA(BaseTopicModel):
     (3.0, 60.0)
     """
 
+    _attack = "report"
     _parameter_constraints = {**BaseTopicModel._parameter_constraints, **LOCAL_CONSTRAINTS}
 
     def __init__(

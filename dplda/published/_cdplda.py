@@ -12,13 +12,13 @@ from dplda._base import BaseTopicModel
 from dplda._compat import Interval, Options, StrOptions, _fit_context
 from dplda._corpus import Corpus, check_counts
 from dplda._fold_in import pad
-from dplda._messages import warn_user
-from dplda._private import publish, released_so_far
+from dplda._private_fit import publish, released_so_far
 from dplda._progress import rounds
-from dplda._streams import Purpose, Reader, Streams
+from dplda._warnings import warn_user
 from dplda.kernels import _gibbs
 from dplda.privacy import FlooredLaplace, Guarantee, NoNoise, NonPrivate, PrivacyLeakWarning
 from dplda.privacy._observation import announce
+from dplda.privacy._streams import Purpose, Reader, Streams
 
 # Noise is drawn in steps of 1 / GRID: whole steps would drown the small noise of a large epsilon.
 GRID = 256
@@ -113,7 +113,7 @@ class CDPLDA(BaseTopicModel):
     Examples
     --------
     >>> import warnings
-    >>> from dplda import CDPLDA
+    >>> from dplda.published import CDPLDA
     >>> from dplda.datasets import make_topic_corpus
     >>> X = make_topic_corpus(n_docs=50, n_words=30, n_components=3, random_state=0).data
     >>> with warnings.catch_warnings():

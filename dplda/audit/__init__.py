@@ -4,23 +4,23 @@
 turns right guesses into a bound. A bound above the claimed epsilon refutes the claim.
 """
 
-from dplda.privacy._observation import observe_releases
-from dplda.privacy.audit._attacks import (
+from dplda.audit._attacks import (
     Attack,
     DocumentAttack,
     ReportAttack,
     TokenAttack,
     WordAttack,
 )
-from dplda.privacy.audit._audit import AuditResult, audit_epsilon
-from dplda.privacy.audit._bounds import (
+from dplda.audit._audit import AuditResult, audit_epsilon
+from dplda.audit._bounds import (
     gaussian_lower_bound,
     many_run_lower_bound,
     one_run_lower_bound,
 )
-from dplda.privacy.audit._membership import MembershipResult, membership_attack
-from dplda.privacy.audit._published_attacks import AnchorAttack
-from dplda.privacy.audit._topics import topic_attack
+from dplda.audit._membership import MembershipResult, membership_attack
+from dplda.audit._published_attacks import AnchorAttack
+from dplda.audit._topics import topic_attack
+from dplda.privacy._observation import observe_releases
 
 __all__ = [
     "AnchorAttack",

@@ -16,12 +16,12 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.special import ndtri
 
-from dplda._budget import Budget
-from dplda._denoise import TableEstimate, smooth_totals, word_weights
 from dplda._fold_in import over_rows, pad, single_precision, uniform_theta
-from dplda._streams import Purpose, Streams
+from dplda.central._denoise import TableEstimate, smooth_totals, word_weights
+from dplda.central._schedule import Budget
 from dplda.kernels import _variational
 from dplda.privacy import Curator, NoNoise
+from dplda.privacy._streams import Purpose, Streams
 
 SCALE_UP = 5.0  # short documents count at most five times
 

@@ -11,16 +11,16 @@ import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
 from dplda._base import BaseTopicModel
-from dplda._budget import document_schedule
-from dplda._centered import Documents, Released, nearly_equal
 from dplda._compat import Interval, StrOptions, _fit_context
 from dplda._corpus import check_counts, shorten
-from dplda._document_level import DOCUMENT_CONSTRAINTS, SMALLEST_RATIO, Recipe, train
-from dplda._private import PRIVACY_CONSTRAINTS, released_so_far
-from dplda._streams import Streams
+from dplda._private_fit import PRIVACY_CONSTRAINTS, released_so_far
 from dplda._variational import e_step, exp_dirichlet_expectation
+from dplda.central._centered_release import Documents, Released, nearly_equal
+from dplda.central._document_rounds import DOCUMENT_CONSTRAINTS, SMALLEST_RATIO, Recipe, train
+from dplda.central._schedule import document_schedule
 from dplda.metrics import perplexity_bound
 from dplda.privacy._accounting import ACCOUNTANTS
+from dplda.privacy._streams import Streams
 
 
 class PrivateSVILDA(BaseTopicModel):
@@ -107,7 +107,7 @@ class PrivateSVILDA(BaseTopicModel):
     release is divided by the size of a minibatch or by the number of documents. The proof is in
     ``docs/svilda.md``.
 
-    The noise of the paper's equations (3) to (6) is not used: `dplda.privacy.vips_calibration`
+    The noise of the paper's equations (3) to (6) is not used: `dplda.published.vips_calibration`
     computes it for comparison, and ``docs/svilda.md`` says why it is no proof.
 
     See Also
@@ -132,6 +132,7 @@ class PrivateSVILDA(BaseTopicModel):
     4.0
     """
 
+    _attack = "document"
     _parameter_constraints = {
         **BaseTopicModel._parameter_constraints,
         **PRIVACY_CONSTRAINTS,

@@ -12,9 +12,9 @@ from dplda._compat import _fit_context
 from dplda._corpus import Corpus, check_counts
 from dplda._fold_in import pad
 from dplda._progress import rounds
-from dplda._streams import Purpose, Streams
 from dplda.kernels import _gibbs
 from dplda.privacy import Guarantee, NonPrivate
+from dplda.privacy._streams import Purpose, Streams
 
 NO_GUARANTEE = Guarantee(
     unit="document",

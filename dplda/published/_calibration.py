@@ -83,7 +83,7 @@ def vips_calibration(
 
     Examples
     --------
-    >>> from dplda.privacy import vips_calibration
+    >>> from dplda.published import vips_calibration
     >>> noise = vips_calibration(1.0, 1e-4, subsampling_ratio=1e-3, max_iter=400)
     >>> round(noise.noise_multiplier, 4)
     0.9849

@@ -10,8 +10,7 @@ import numpy as np
 
 from dplda._corpus import Corpus
 from dplda._gibbs import LARGEST_WEIGHT, MAX_COMPONENTS
-from dplda._private import exactly_one
-from dplda._streams import Purpose, Streams
+from dplda._private_fit import exactly_one
 from dplda.privacy import (
     BoundedRange,
     DiscreteGaussian,
@@ -23,6 +22,7 @@ from dplda.privacy import (
     inherent_epsilon,
 )
 from dplda.privacy._curator import TOTAL_VARIATION
+from dplda.privacy._streams import Purpose, Streams
 
 # What the noise tables reach: scales 2 / epsilon from 0.05 to 80000.
 SMALLEST_EPSILON, LARGEST_EPSILON = 2.5e-5, 40.0

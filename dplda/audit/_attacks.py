@@ -14,12 +14,12 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import clone
 
-from dplda._document_level import Recipe, budget_of, release_rounds
 from dplda._gibbs import IntegerTable
-from dplda._streams import Purpose, Streams
-from dplda._word_level import SweepPrices, sweep_prices
+from dplda.central._document_rounds import Recipe, budget_of, release_rounds
+from dplda.central._word_sweeps import SweepPrices, sweep_prices
 from dplda.privacy import FlooredLaplace, Repeated, epsilon_of
 from dplda.privacy._observation import Release
+from dplda.privacy._streams import Purpose, Streams
 
 Releases = list[Release]
 

@@ -14,13 +14,13 @@ import scipy.sparse as sp
 from dplda._compat import StrOptions
 from dplda._corpus import Corpus, check_counts
 from dplda._fold_in import pad
-from dplda._private import ASSUMPTIONS
-from dplda._randomized_response import RandomizedResponse
-from dplda._reconstruction import false_ones, set_and_clear
-from dplda._streams import Purpose, Streams
+from dplda._private_fit import ASSUMPTIONS
 from dplda.kernels import _gibbs
+from dplda.local._estimates import false_ones, set_and_clear
+from dplda.local._randomized_response import RandomizedResponse
 from dplda.privacy import Guarantee
 from dplda.privacy._observation import announce
+from dplda.privacy._streams import Purpose, Streams
 
 CLIENT_PARAMETERS = (
     "epsilon", "flip_mixture", "max_doc_words", "mechanism", "delta", "ledger",

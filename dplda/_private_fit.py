@@ -9,7 +9,7 @@ from os import PathLike
 from typing import Any
 
 from dplda._compat import Interval, Options
-from dplda._messages import warn_user
+from dplda._warnings import warn_user
 from dplda.privacy import Event, Guarantee, Ledger, SeededNoiseWarning, epsilon_of
 from dplda.privacy._curator import TOTAL_VARIATION
 

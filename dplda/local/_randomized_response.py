@@ -16,9 +16,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from dplda._compat import Interval, StrOptions, _fit_context, _get_output_config
 from dplda._corpus import check_counts
-from dplda._messages import warn_user
-from dplda._private import PRIVACY_CONSTRAINTS, publish
-from dplda._streams import Purpose, Streams
+from dplda._private_fit import PRIVACY_CONSTRAINTS, publish
+from dplda._warnings import warn_user
 from dplda.privacy import (
     Curator,
     Guarantee,
@@ -27,8 +26,9 @@ from dplda.privacy import (
     SeededNoiseWarning,
     epsilon_of,
 )
-from dplda.privacy._bits import MAX_FLIP, MIN_FLIP
 from dplda.privacy._curator import MAX_WORDS, TOTAL_VARIATION
+from dplda.privacy._local_mechanisms import MAX_FLIP, MIN_FLIP
+from dplda.privacy._streams import Purpose, Streams
 
 BLOCK_BITS = 2**20  # whole rows at a time; the number enters every seeded result
 
@@ -124,6 +124,7 @@ class RandomizedResponse(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     (1.1, 21.97)
     """
 
+    _attack = "report"
     _parameter_constraints = {
         "epsilon": PRIVACY_CONSTRAINTS["epsilon"],
         "flip_mixture": [None, Interval(Real, 0, 1, closed="neither")],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 import warnings
 from collections.abc import Callable
@@ -15,16 +14,18 @@ from sklearn.base import clone
 
 from dplda._corpus import check_counts
 from dplda._progress import with_bar
-from dplda._streams import Purpose, Streams
-from dplda.displays._style import COLORS, GRAY, import_pyplot
-from dplda.privacy import PrivacyLeakWarning, SeededNoiseWarning
-from dplda.privacy._observation import Release, announce, observe_releases
-from dplda.privacy.audit._bounds import (
+from dplda.audit._attacks import DocumentAttack, ReportAttack, TokenAttack, WordAttack
+from dplda.audit._bounds import (
     check_probabilities,
     gaussian_lower_bound,
     many_run_lower_bound,
     one_run_lower_bound,
 )
+from dplda.audit._published_attacks import BatchAttack, CountsAttack, MovesAttack, RecoveryAttack
+from dplda.displays._style import COLORS, GRAY, import_pyplot
+from dplda.privacy import PrivacyLeakWarning, SeededNoiseWarning
+from dplda.privacy._observation import Release, announce, observe_releases
+from dplda.privacy._streams import Purpose, Streams
 
 # Shares of the canaries that are guessed; the bounds divide the error among them.
 GUESSED = (0.02, 0.1, 0.2, 0.5)
@@ -32,24 +33,16 @@ N_CANARIES, N_RUNS = 1000, 200
 
 NOTHING = "{} claims an infinite epsilon here, so there is nothing to audit; give it a finite one"
 
-_CENTRAL = "dplda.privacy.audit._attacks"
-_PAPERS = "dplda.privacy.audit._published_attacks"
-# By name, so that no algorithm is imported before somebody uses it.
-_ATTACKS: dict[str, tuple[str, str | dict[str, str]]] = {
-    "dplda._sublda.SubLDA": (_CENTRAL, "DocumentAttack"),
-    "dplda._svilda.PrivateSVILDA": (_CENTRAL, "DocumentAttack"),
-    "dplda._hdplda.HDPLDA": (_CENTRAL, {"word": "WordAttack", "document": "DocumentAttack"}),
-    "dplda.federated._party.IFTMParty": (
-        _CENTRAL,
-        {"token": "TokenAttack", "document": "DocumentAttack"},
-    ),
-    "dplda._lplda.LPLDA": (_CENTRAL, "ReportAttack"),
-    "dplda._olplda.OLPLDA": (_CENTRAL, "ReportAttack"),
-    "dplda._randomized_response.RandomizedResponse": (_CENTRAL, "ReportAttack"),
-    "dplda.published._sublda.SubLDA": (_PAPERS, "CountsAttack"),
-    "dplda.published._hdplda.HDPLDA": (_PAPERS, "MovesAttack"),
-    "dplda.published._svilda.PrivateSVILDA": (_PAPERS, "BatchAttack"),
-    "dplda.published._iftm.IFTMParty": (_PAPERS, "RecoveryAttack"),
+# By the `_attack` of an estimator's class.
+_ATTACKS: dict[str, Callable[..., Any]] = {
+    "document": DocumentAttack,
+    "word": WordAttack,
+    "token": TokenAttack,
+    "report": ReportAttack,
+    "published SUB-LDA": CountsAttack,
+    "published HDP-LDA": MovesAttack,
+    "published private SVI": BatchAttack,
+    "published iFTM": RecoveryAttack,
 }
 
 
@@ -224,7 +217,7 @@ def audit_epsilon(
     --------
     >>> from dplda import SubLDA
     >>> from dplda.datasets import make_topic_corpus
-    >>> from dplda.privacy.audit import audit_epsilon
+    >>> from dplda.audit import audit_epsilon
     >>> X = make_topic_corpus(n_docs=20, n_words=30, n_components=2, random_state=0).data
     >>> model = SubLDA(n_components=2, epsilon=4.0, delta=1e-5, max_iter=5)
     >>> result = audit_epsilon(model, X, n_canaries=200, random_state=0)
@@ -292,18 +285,14 @@ def _sizes(design: str, n_canaries: int | None, n_runs: int | None) -> tuple[int
 
 
 def default_attack(estimator: Any) -> Callable[..., Any]:
-    """The attack on an estimator, by its class and `privacy_unit`."""
-    for cls in type(estimator).__mro__:
-        known = _ATTACKS.get(f"{cls.__module__}.{cls.__qualname__}")
-        if known is not None:
-            module, name = known
-            if isinstance(name, dict):
-                name = name[estimator.privacy_unit]
-            return getattr(importlib.import_module(module), name)
-    raise ValueError(
-        f"there is no attack on {type(estimator).__name__}; audit one of "
-        f"{', '.join(sorted({name.rpartition('.')[2] for name in _ATTACKS}))}, or give attack"
-    )
+    """The attack that an estimator's class names in `_attack`."""
+    name = getattr(estimator, "_attack", None)
+    if name not in _ATTACKS:
+        raise ValueError(
+            f"{type(estimator).__name__} names no attack; pass attack=, or set the class attribute "
+            f"_attack to one of {', '.join(map(repr, _ATTACKS))}"
+        )
+    return _ATTACKS[name]
 
 
 def observed_fit(estimator: Any, X: Any, random_state: Any) -> tuple[Any, list[Release]]:

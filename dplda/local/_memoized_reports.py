@@ -19,8 +19,8 @@ import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
 from dplda._corpus import check_counts
-from dplda._randomized_response import RandomizedResponse
-from dplda._streams import Purpose, Streams
+from dplda.local._randomized_response import RandomizedResponse
+from dplda.privacy._streams import Purpose, Streams
 
 _APPLICATION_ID = 0x6470_7272  # marks an SQLite file as reports
 _BUSY_SECONDS = 60.0

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dplda import published
 from dplda._gibbs import IntegerTable
-from dplda._word_level import sweep_prices
+from dplda.central._word_sweeps import sweep_prices
 from dplda.privacy._observation import Release
 
 COUNTS, TOPICS = "word-topic counts", "topics"
@@ -27,7 +27,7 @@ def topic_attack(
     Parameters
     ----------
     model : estimator
-        Fitted `HDPLDA` (word level), `dplda.published.HDPLDA` or `CDPLDA`.
+        Fitted `HDPLDA` (word level), `dplda.published.PublishedHDPLDA` or `CDPLDA`.
     releases : list of Release
         Of that fit, as `observe_releases` saw them.
     first, last : int
@@ -87,7 +87,7 @@ def _log_exact(
     """Log-probability, for each word, of the topic that was drawn for the last token."""
     table = word_topic_weights(model, noisy)
     in_document = np.bincount(drawn[first : last - 1], minlength=table.shape[1]).astype(float)
-    if isinstance(model, published.HDPLDA) and old is not None:
+    if isinstance(model, published.PublishedHDPLDA) and old is not None:
         in_document[old[last - 1]] += 1  # it counts the token itself
     weight = table * (in_document + model.doc_topic_prior)
     return np.log(weight[:, drawn[last - 1]] / weight.sum(axis=1))

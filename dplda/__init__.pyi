@@ -1,0 +1,19 @@
+from . import audit as audit
+from . import datasets as datasets
+from . import displays as displays
+from . import federated as federated
+from . import metrics as metrics
+from . import privacy as privacy
+from . import published as published
+from ._release import ReleasedModel as ReleasedModel
+from ._release import load_release as load_release
+from .central._gibbslda import GibbsLDA as GibbsLDA
+from .central._hdplda import HDPLDA as HDPLDA
+from .central._sublda import SubLDA as SubLDA
+from .central._svilda import PrivateSVILDA as PrivateSVILDA
+from .local._lplda import LPLDA as LPLDA
+from .local._memoized_reports import MemoizedReports as MemoizedReports
+from .local._olplda import OLPLDA as OLPLDA
+from .local._randomized_response import RandomizedResponse as RandomizedResponse
+
+__version__: str

@@ -1,0 +1,1 @@
+"""Central privacy: one trusted process sees the documents; the fitted model may be published."""

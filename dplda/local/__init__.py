@@ -1,0 +1,1 @@
+"""Local privacy: documents are randomized before they leave their owner; no server is trusted."""
