@@ -16,7 +16,7 @@ from sklearn.utils import check_array
 
 from dplda._compat import check_non_negative, validate_data
 from dplda._warnings import warn_user
-from dplda.privacy._streams import Purpose, Reader
+from dplda.privacy._streams import Purpose, Reader, uniform
 
 MAX_TOKENS = 2**31 - 1
 NOT_COUNTS = (
@@ -135,8 +135,8 @@ def sample_tokens(
     n_chosen = length - n_tokens if drop else n_tokens
     chosen = np.empty(0)
     while len(chosen) < n_chosen:
-        uniform = (reader.words(2 * (n_chosen - len(chosen))) >> np.uint64(11)) * 2.0**-53
-        both = np.concatenate([chosen, np.floor(uniform * length)])
+        drawn = uniform(reader.words(2 * (n_chosen - len(chosen))))
+        both = np.concatenate([chosen, np.floor(drawn * length)])
         _, first = np.unique(both, return_index=True)
         chosen = both[np.sort(first)][:n_chosen]
     of_word = np.searchsorted(upto, chosen, side="right")

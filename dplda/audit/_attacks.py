@@ -19,7 +19,7 @@ from dplda.central._document_rounds import Recipe, budget_of, release_rounds
 from dplda.central._word_sweeps import SweepPrices, sweep_prices
 from dplda.privacy import FlooredLaplace, Repeated, epsilon_of
 from dplda.privacy._observation import Release
-from dplda.privacy._streams import Purpose, Streams
+from dplda.privacy._streams import Purpose, Streams, uniform
 
 Releases = list[Release]
 
@@ -118,8 +118,7 @@ class DocumentAttack:
 
 def _random_table(shape: tuple[int, int], streams: Streams) -> np.ndarray:
     words = streams.words(Purpose.AUDIT, 1, 0, math.prod(shape))
-    uniform = ((words >> np.uint64(11)).astype(float) + 0.5) * 2.0**-53
-    return -np.log(uniform).reshape(shape)
+    return -np.log(uniform(words, positive=True)).reshape(shape)
 
 
 def _everybody(documents: Any, released: Any, streams: Streams, ratio: float) -> Any:

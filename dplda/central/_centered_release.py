@@ -21,7 +21,7 @@ from dplda.central._denoise import TableEstimate, smooth_totals, word_weights
 from dplda.central._schedule import Budget
 from dplda.kernels import _variational
 from dplda.privacy import Curator, NoNoise
-from dplda.privacy._streams import Purpose, Streams
+from dplda.privacy._streams import Purpose, Streams, uniform
 
 SCALE_UP = 5.0  # short documents count at most five times
 
@@ -98,14 +98,14 @@ class Documents:
         return sum(over_rows(kernel, rows.astype(np.int64, copy=False), self.n_jobs))
 
 
-def exponential(uniform: np.ndarray) -> np.ndarray:
+def exponential(draws: np.ndarray) -> np.ndarray:
     """Topics that differ much from the start."""
-    return -np.log(uniform)
+    return -np.log(draws)
 
 
-def nearly_equal(uniform: np.ndarray) -> np.ndarray:
+def nearly_equal(draws: np.ndarray) -> np.ndarray:
     """Topics that differ by about a tenth, as in online variational Bayes."""
-    return np.exp(0.1 * ndtri(uniform))
+    return np.exp(0.1 * ndtri(draws))
 
 
 @dataclass
@@ -160,8 +160,8 @@ class Released:
             table = table / table.sum(axis=0) * (totals.sum() / n_components)
             return cls(totals, weight, table, table, TableEstimate(totals))
         words = streams.words(Purpose.INITIAL_TABLE, 0, 0, len(totals) * n_components)
-        uniform = ((words >> np.uint64(11)).astype(float) + 0.5) * 2.0**-53
-        topics = totals[:, None] * factors(uniform).reshape(len(totals), n_components)
+        draws = factors(uniform(words, positive=True))
+        topics = totals[:, None] * draws.reshape(len(totals), n_components)
         table = topics / topics.sum(axis=0) * (totals.sum() / n_components)
         return cls(totals, weight, table, table, TableEstimate(totals))
 

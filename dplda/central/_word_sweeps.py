@@ -22,7 +22,7 @@ from dplda.privacy import (
     inherent_epsilon,
 )
 from dplda.privacy._curator import TOTAL_VARIATION
-from dplda.privacy._streams import Purpose, Streams
+from dplda.privacy._streams import Purpose, Streams, uniform_integers
 
 # What the noise tables reach: scales 2 / epsilon from 0.05 to 80000.
 SMALLEST_EPSILON, LARGEST_EPSILON = 2.5e-5, 40.0
@@ -53,7 +53,7 @@ def tokens_of(X: Any, streams: Streams, round: int) -> Corpus:
 def uniform_topics(corpus: Corpus, n_components: int, streams: Streams) -> np.ndarray:
     """Topics that depend on no word: where `fit` begins."""
     words = streams.words(Purpose.TOPICS, 0, 0, corpus.n_tokens)
-    return ((words >> np.uint64(32)) * np.uint64(n_components) >> np.uint64(32)).astype(np.int32)
+    return uniform_integers(words, n_components).astype(np.int32)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dplda.federated._tokens import Tokens
 from dplda.kernels import _metropolis
-from dplda.privacy._streams import Purpose, Streams
+from dplda.privacy._streams import Purpose, Streams, uniform
 
 SMALLEST = 1e-30  # a probability that float32 can hold
 
@@ -188,5 +188,4 @@ def random_table(
     """Random topics around the word weights, (n_components, n_words)."""
     n_words = len(word_weight)
     words = streams.words(Purpose.INITIAL_TABLE, 0, 0, n_components * n_words)
-    uniform = ((words >> np.uint64(11)).astype(float) + 0.5) * 2.0**-53
-    return word_weight * -np.log(uniform).reshape(n_components, n_words)
+    return word_weight * -np.log(uniform(words, positive=True)).reshape(n_components, n_words)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from dplda.privacy._streams import Reader
+from dplda.privacy._streams import Reader, uniform_integers
 
 
 def estimate_counts(
@@ -117,8 +117,7 @@ def set_and_clear(reports: sp.csr_array, counts: np.ndarray, reader: Reader) -> 
     ones = np.sort(np.concatenate([ones, *filled]))
     missing[crowded] = 0
     while missing.any():
-        drawn = reader.words(int(missing.sum())) >> np.uint64(32)
-        drawn = (drawn * np.uint64(n_docs) >> np.uint64(32)).astype(np.int64)
+        drawn = uniform_integers(reader.words(int(missing.sum())), n_docs)
         drawn = np.unique(np.repeat(np.arange(n_words), missing) * n_docs + drawn)
         drawn = np.setdiff1d(drawn, ones, assume_unique=True)
         missing -= np.bincount(drawn // n_docs, minlength=n_words)

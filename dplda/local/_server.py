@@ -20,7 +20,7 @@ from dplda.local._estimates import false_ones, set_and_clear
 from dplda.local._randomized_response import RandomizedResponse
 from dplda.privacy import Guarantee
 from dplda.privacy._observation import announce
-from dplda.privacy._streams import Purpose, Streams
+from dplda.privacy._streams import Purpose, Streams, uniform_integers
 
 CLIENT_PARAMETERS = (
     "epsilon", "flip_mixture", "max_doc_words", "mechanism", "delta", "ledger",
@@ -205,8 +205,7 @@ def topic_counts(
         words = streams.words(Purpose.FIRST_TOPICS, first_round, 0, corpus.n_tokens)
         n_tokens = np.bincount(corpus.word, minlength=n_words)
         share = background * documents.shape[0] / np.maximum(n_tokens, 1)
-        low, high = words & np.uint64(0xFFFFFFFF), words >> np.uint64(32)
-        drawn = high * np.uint64(n_components) >> np.uint64(32)
+        low, drawn = words & np.uint64(0xFFFFFFFF), uniform_integers(words, n_components)
         topics[:] = np.where(low * 2.0**-32 < share[corpus.word], n_components, drawn)
         tokens = (np.ones(corpus.n_tokens, np.int32), (corpus.word, topics))
         counts[:, : n_components + 1] = sp.coo_array(tokens, shape=shape).toarray()

@@ -182,6 +182,20 @@ class _Keystream:
         return buffer[:n].astype(np.uint64, copy=False)
 
 
+def uniform(words: Words, *, positive: bool = False) -> NDArray[np.float64]:
+    """Uniform numbers in [0, 1), multiples of 2**-53, from random words.
+
+    `positive` moves them up by half a step, into (0, 1], for logarithms.
+    """
+    numbers = (words >> np.uint64(11)).astype(np.float64)
+    return (numbers + 0.5 if positive else numbers) * 2.0**-53
+
+
+def uniform_integers(words: Words, n: int) -> NDArray[np.int64]:
+    """Uniform integers in [0, n), n up to 2**32, with a bias of at most n * 2**-32."""
+    return ((words >> np.uint64(32)) * np.uint64(n) >> np.uint64(32)).astype(np.int64)
+
+
 def keystream_total_variation(n_words: int) -> float:
     """Distance of `n_words` words of keystream from independent uniform ones.
 

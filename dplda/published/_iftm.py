@@ -27,7 +27,7 @@ from dplda.kernels import _published_iftm
 from dplda.privacy import Guarantee, NonPrivate, PrivacyLeakWarning
 from dplda.privacy._local_mechanisms import Survivors, ThresholdedLaplace
 from dplda.privacy._observation import announce
-from dplda.privacy._streams import Purpose, Streams, Words
+from dplda.privacy._streams import Purpose, Streams, Words, uniform_integers
 
 COUNTS = "word-topic counts"
 HOLE = (
@@ -464,8 +464,7 @@ def _draw_log_phi(prior: NDArray[np.float64], streams: Streams, round: int) -> N
 
 def _draw_topics(model: Topics, word: NDArray[np.int32], bits: Words) -> NDArray[np.int32]:
     """A topic for each word from its alias table, (n_tokens,)."""
-    n_components = np.uint64(len(model.phi))
-    column = ((bits >> np.uint64(32)) * n_components >> np.uint64(32)).astype(np.int64)
+    column = uniform_integers(bits, len(model.phi))
     itself = (bits & np.uint64(2**32 - 1)) < model.threshold[word, column]
     return np.where(itself, column, model.alias[word, column]).astype(np.int32)
 

@@ -30,7 +30,7 @@ from dplda.privacy import (
     Repeated,
 )
 from dplda.privacy._observation import announce
-from dplda.privacy._streams import Purpose, Streams
+from dplda.privacy._streams import Purpose, Streams, uniform
 from dplda.published._calibration import COMPOSITIONS, vips_calibration
 
 STATISTICS = "expected statistics"
@@ -341,7 +341,7 @@ def _steps(mechanism: Any) -> float:
 def first_table(shape: tuple[int, int], streams: Streams) -> np.ndarray:
     """Dirichlet parameters around 1, of standard deviation 0.1."""
     words = streams.words(Purpose.INITIAL_TABLE, 0, 0, shape[0] * shape[1])
-    return nearly_equal(((words >> np.uint64(11)).astype(float) + 0.5) * 2.0**-53).reshape(shape)
+    return nearly_equal(uniform(words, positive=True)).reshape(shape)
 
 
 def uniform_sample(n_docs: int, size: int, streams: Streams, round: int) -> np.ndarray:

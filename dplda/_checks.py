@@ -1,0 +1,78 @@
+"""Checks of single numbers: one wording for all errors. Imports nothing of the package."""
+
+from __future__ import annotations
+
+import math
+from numbers import Integral, Real
+from typing import Any
+
+
+def check_number(
+    name: str, value: Any, low: float, high: float, *, closed: str = "both", unit: str = ""
+) -> float:
+    """Return `value` as a float in an interval.
+
+    Parameters
+    ----------
+    name : str
+        What the error calls it.
+    value : object
+        Anything; numbers too large for a float count as infinite.
+    low, high : float
+        Ends of the interval.
+    closed : {"both", "left", "right", "neither"}, default="both"
+        Which ends belong to it.
+    unit : str, default=""
+        What the number counts, for the error.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    TypeError
+        If `value` is not a real number, or is a bool.
+    ValueError
+        If it is NaN or outside of the interval.
+    """
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number, got {type(value).__name__}")
+    try:
+        number = float(value)
+    except OverflowError:  # an int beyond the largest float
+        number = math.inf if value > 0 else -math.inf  # type: ignore[operator]
+    above = number >= low if closed in ("both", "left") else number > low
+    below = number <= high if closed in ("both", "right") else number < high
+    if not (above and below):
+        left = "[" if closed in ("both", "left") else "("
+        right = "]" if closed in ("both", "right") else ")"
+        raise ValueError(
+            f"{name} must be a number in {left}{low:g}, {high:g}{right}{unit and ' ' + unit}, "
+            f"got {number:g}"
+        )
+    return number
+
+
+def check_integer(name: str, value: Any, low: int, high: int) -> int:
+    """Return `value` as an int from `low` to `high`, both included.
+
+    Raises
+    ------
+    TypeError
+        If `value` is not an integer, or is a bool.
+    ValueError
+        If it is out of range.
+    """
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TypeError(f"{name} must be an integer, got {type(value).__name__}")
+    number = int(value)
+    if not low <= number <= high:
+        shown = number if abs(number) < 10**30 else "a number of more than 30 digits"
+        raise ValueError(f"{name} must be an integer from {low} to {high}, got {shown}")
+    return number
+
+
+def check_probability(name: str, value: Any) -> float:
+    """Return `value` as a float in [0, 1)."""
+    return check_number(name, value, 0.0, 1.0, closed="left")
