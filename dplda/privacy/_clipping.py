@@ -53,7 +53,7 @@ def sum_clipped(contributions: Any, norm: float, radius: int) -> NDArray[np.int6
     --------
     >>> import numpy as np
     >>> from dplda.privacy.mechanisms import sum_clipped
-    >>> sum_clipped(np.array([[3.0, 4.0], [0.3, 0.4]]), norm=1.0, radius=1000)  # (.6, .8) + (.3, .4)
+    >>> sum_clipped(np.array([[3.0, 4.0], [0.3, 0.4]]), norm=1.0, radius=1000)
     array([ 900, 1200])
     """
     norm = check_number("norm", norm, 1e-9, 1e9)

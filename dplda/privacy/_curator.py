@@ -87,7 +87,8 @@ class Curator:
     >>> from dplda.privacy.mechanisms import Curator, DiscreteGaussian, Streams
     >>> mechanism = DiscreteGaussian.for_noise_multiplier(2.0)
     >>> plan = [("total", mechanism.event)]
-    >>> with Curator(plan, Streams.from_random_state(None), label="Sum", unit="document") as curator:
+    >>> streams = Streams.from_random_state(None)
+    >>> with Curator(plan, streams, label="Sum", unit="document") as curator:
     ...     total = np.array([mechanism.radius])  # private: one document moves it by the radius
     ...     noisy = curator.release(total, mechanism, label="total", round=0)  # public
     >>> noisy.shape

@@ -58,6 +58,8 @@ class Mechanism(Protocol):
         The price of one call, for a value of the stated sensitivity.
     sensitivity : float
         Of the integer value, in the norm of the event.
+    exact : bool
+        Whether the noise is zero; nothing is protected then.
     scale : float
         Standard deviation (Gaussian) or scale (Laplace) of the noise, in the value's units.
     mean : float
@@ -66,6 +68,8 @@ class Mechanism(Protocol):
 
     @property
     def event(self) -> Event: ...
+    @property
+    def exact(self) -> bool: ...
     @property
     def sensitivity(self) -> float: ...
     @property
@@ -95,6 +99,7 @@ class DiscreteGaussian:
 
     radius: int
 
+    exact: ClassVar[bool] = False
     scale: ClassVar[float] = math.sqrt(NOISE_VARIANCE)
     mean: ClassVar[float] = 0.0
 
@@ -161,6 +166,7 @@ class FlooredLaplace:
     scale: float
     n_cells: int = 1
 
+    exact: ClassVar[bool] = False
     sensitivity: ClassVar[float] = 1.0
     mean: ClassVar[float] = -0.5
 
@@ -187,6 +193,7 @@ class FlooredLaplace:
 class NoNoise:
     """No noise and no privacy: for epsilon = inf."""
 
+    exact: ClassVar[bool] = True
     scale: ClassVar[float] = 0.0
     sensitivity: ClassVar[float] = math.inf
     mean: ClassVar[float] = 0.0
