@@ -18,7 +18,7 @@ from dplda.privacy._events import (
     Laplace,
     NonPrivate,
     PoissonSampled,
-    RandomizedResponse,
+    RandomizedResponseEvent,
     Repeated,
     ZeroConcentrated,
 )
@@ -44,7 +44,7 @@ __all__ = [
     "PoissonSampled",
     "PrivacyLeakWarning",
     "RandomizedBits",
-    "RandomizedResponse",
+    "RandomizedResponseEvent",
     "Repeated",
     "SeededNoiseWarning",
     "ZeroConcentrated",

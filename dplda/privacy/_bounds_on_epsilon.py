@@ -28,7 +28,7 @@ from dplda.privacy._events import (
     Gaussian,
     Laplace,
     PoissonSampled,
-    RandomizedResponse,
+    RandomizedResponseEvent,
     Repeated,
     to_dp_event,
 )
@@ -97,7 +97,7 @@ def _pure(event: Event) -> float:
             return 1.0 / scale
         case BoundedRange(epsilon):
             return epsilon
-        case RandomizedResponse(flip, n_buckets):
+        case RandomizedResponseEvent(flip, n_buckets):
             return math.log1p(n_buckets * (1.0 - flip) / flip)
         case _:
             return math.inf
@@ -168,7 +168,7 @@ def _total_divergence(
     responses = RdpAccountant(orders, NeighboringRelation.REPLACE_ONE)
     others = RdpAccountant(orders, NeighboringRelation.ADD_OR_REMOVE_ONE)
     for event, count in groups:
-        accountant = responses if isinstance(event, RandomizedResponse) else others
+        accountant = responses if isinstance(event, RandomizedResponseEvent) else others
         accountant.compose(to_dp_event(event), count)
     return others.orders, responses.rdp + others.rdp
 
@@ -209,7 +209,7 @@ def _reach(event: Event) -> float:
     match event:
         case Gaussian(s) | PoissonSampled(_, Gaussian(s)):
             return (1.0 / s + 2.0 * _REACH) / s
-        case Laplace() | RandomizedResponse():
+        case Laplace() | RandomizedResponseEvent():
             return 2.0 * _pure(event)
         case _:
             return math.inf
@@ -248,7 +248,7 @@ def _distribution(event: Event, interval: float) -> pld.PrivacyLossDistribution:
             return pld.from_gaussian_mechanism(noise_multiplier, sampling_prob=q, **grid)
         case Laplace(scale):
             return pld.from_laplace_mechanism(scale, **grid)
-        case RandomizedResponse(flip, n_buckets):
+        case RandomizedResponseEvent(flip, n_buckets):
             replaced = NeighboringRelation.REPLACE_ONE
             return pld.from_randomized_response(
                 flip, n_buckets, neighboring_relation=replaced, **grid

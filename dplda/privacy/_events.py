@@ -77,7 +77,7 @@ class BoundedRange:
 
 
 @dataclass(frozen=True, slots=True)
-class RandomizedResponse:
+class RandomizedResponseEvent:
     """One value replaced, with some probability, by a uniform one.
 
     Parameters
@@ -176,7 +176,7 @@ Event: TypeAlias = (
     Gaussian
     | Laplace
     | BoundedRange
-    | RandomizedResponse
+    | RandomizedResponseEvent
     | ZeroConcentrated
     | PoissonSampled
     | Repeated
@@ -210,13 +210,13 @@ def to_dp_event(event: Event) -> dp_event.DpEvent:
             return dp_event.LaplaceDpEvent(scale)
         case BoundedRange(epsilon):
             return dp_event.ZCDpEvent(epsilon**2 / 8)
-        case RandomizedResponse(flip_mixture, n_buckets):
+        case RandomizedResponseEvent(flip_mixture, n_buckets):
             return dp_event.RandomizedResponseDpEvent(flip_mixture, n_buckets)
         case ZeroConcentrated(rho):
             return dp_event.ZCDpEvent(rho)
         case PoissonSampled(probability, inner):
             return dp_event.PoissonSampledDpEvent(probability, to_dp_event(inner))
-        case Repeated(RandomizedResponse() as inner, count):
+        case Repeated(RandomizedResponseEvent() as inner, count):
             return dp_event.ComposedDpEvent([to_dp_event(inner)] * count)
         case Repeated(Repeated(inner, inner_count), count):
             return to_dp_event(Repeated(inner, inner_count * count))

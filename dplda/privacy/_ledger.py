@@ -47,10 +47,11 @@ class Ledger:
     An older copy of the file, put back in its place, cannot be noticed (``docs/accounting.md``).
 
     **Privacy.** The total is a theorem if the number of mechanisms and their noise do not
-    depend on what earlier ones released (their computations may). It is for the relation that all
-    entries share: if some are of documents replaced by any others (`RandomizedResponse`) and some
-    of documents added or removed, the total is of a document replaced by an empty one. An entry
-    counts from the moment it is reserved: a fit that was killed may have released something.
+    depend on what earlier ones released (their computations may). It holds for the relation that
+    all entries share. If some entries replace a document by any other
+    (`RandomizedResponseEvent`) and some add or remove one, the total holds for a document that is
+    replaced by an empty one. An entry counts from its reservation on: a fit that was killed may
+    have released something.
     """
 
     def __init__(

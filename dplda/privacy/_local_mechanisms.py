@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplda.kernels._noise import find_survivors
-from dplda.privacy._events import Event, Laplace, RandomizedResponse
+from dplda.privacy._events import Event, Laplace, RandomizedResponseEvent
 from dplda.privacy._mechanisms import (
     LAPLACE_VARIATION,
     MAX_SCALE,
@@ -93,10 +93,10 @@ class RandomizedBits:
         """What it costs to replace `n_bits` bits, `max_ones` of them 1 at most, by such others."""
         n_ones = min(max_ones, n_bits)
         n_pairs = min(n_ones, n_bits - n_ones)  # a one of the one vector and a one of the other
-        flip = RandomizedResponse(2.0 * self.probability)
+        flip = RandomizedResponseEvent(2.0 * self.probability)
         if not self.fair_ones:
             return (repeated(flip, n_ones + n_pairs),)
-        single = RandomizedResponse(4.0 * self.probability / (1.0 + 2.0 * self.probability))
+        single = RandomizedResponseEvent(4.0 * self.probability / (1.0 + 2.0 * self.probability))
         counted = ((flip, n_pairs), (single, n_ones - n_pairs))
         return tuple(repeated(event, n) for event, n in counted if n)
 
