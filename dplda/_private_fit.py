@@ -89,11 +89,10 @@ def make_guarantee(
         distance += earlier.total_variation
         assumptions += tuple(a for a in earlier.assumptions if a not in ASSUMPTIONS + assumptions)
     delta = float(estimator.delta)
-    accountant = getattr(estimator, "accountant", "pld")
     return Guarantee(
         unit=unit,
         relation=relation,
-        epsilon=epsilon_of(events, delta, total_variation=distance, accountant=accountant),
+        epsilon=epsilon_of(events, delta, total_variation=distance),
         delta=delta,
         mechanism=mechanism,
         sensitivity=sensitivity,
@@ -103,7 +102,6 @@ def make_guarantee(
         assumptions=ASSUMPTIONS + assumptions,
         events=tuple(events),
         total_variation=distance,
-        accountant=accountant,
     )
 
 

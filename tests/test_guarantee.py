@@ -11,7 +11,14 @@ import pytest
 from scipy.special import ndtr, ndtri
 
 from dplda.privacy._accounting import epsilon_of
-from dplda.privacy._events import BoundedRange, Gaussian, Laplace, NonPrivate, Repeated
+from dplda.privacy._events import (
+    BoundedRange,
+    Gaussian,
+    Laplace,
+    NonPrivate,
+    PoissonSampled,
+    Repeated,
+)
 from dplda.privacy._guarantee import Guarantee
 
 EVENTS = (Repeated(Gaussian(30.0), 40),)
@@ -77,6 +84,18 @@ def test_epsilon_at_other_deltas():
     guarantee = make()
     assert guarantee.epsilon_at(1e-6) == pytest.approx(guarantee.epsilon, rel=1e-9)
     assert guarantee.epsilon_at(1e-9) > guarantee.epsilon > guarantee.epsilon_at(1e-3)
+
+
+@pytest.mark.parametrize("delta", [1e-9, 1e-6, 1e-3])
+@pytest.mark.parametrize("events", [EVENTS, (PoissonSampled(0.05, Gaussian(1.5)), Laplace(9.0))])
+def test_other_accountants_are_never_below_the_smallest_valid_epsilon(events, delta):
+    guarantee = make(events=events, epsilon=100.0)
+    assert guarantee.epsilon_at(delta, accountant="pld") == guarantee.epsilon_at(delta)
+    renyi = guarantee.epsilon_at(delta, accountant="rdp")
+    assert guarantee.epsilon_at(delta) <= renyi < math.inf
+    assert renyi == epsilon_of(events, delta, total_variation=1e-19, accountant="rdp")
+    with pytest.raises(ValueError, match=r"accountant must be one of \('pld', 'rdp'\)"):
+        guarantee.epsilon_at(delta, accountant="gdp")
 
 
 def test_text_names_everything_a_reader_must_know():

@@ -112,6 +112,9 @@ def test_spending_composes(make_ledger):
     assert ledger.epsilon_spent == epsilon_of(Repeated(Gaussian(10.0), 50), 1e-5)
     assert ledger.remaining == 10.0 - ledger.epsilon_spent
     assert ledger.epsilon_at(1e-7) == epsilon_of(Repeated(Gaussian(10.0), 50), 1e-7)
+    renyi = ledger.epsilon_at(1e-7, accountant="rdp")
+    assert renyi == epsilon_of(Repeated(Gaussian(10.0), 50), 1e-7, accountant="rdp")
+    assert renyi >= ledger.epsilon_at(1e-7)
     assert ledger.unit == "document"
 
 

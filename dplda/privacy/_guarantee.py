@@ -55,8 +55,6 @@ class Guarantee:
         What epsilon was computed from.
     total_variation : float
         Distance between the noise that ran and the noise of the theorem.
-    accountant : str
-        How the events were composed: "pld" or "rdp", as in `epsilon_of`.
 
     Raises
     ------
@@ -76,7 +74,6 @@ class Guarantee:
     assumptions: tuple[str, ...] = ()
     events: tuple[Event, ...] = ()
     total_variation: float = 0.0
-    accountant: str = "pld"
 
     def __post_init__(self) -> None:
         for name in ("epsilon", "delta", "sensitivity", "total_variation"):
@@ -93,13 +90,25 @@ class Guarantee:
                 f"{self.delta}, {proved}; state that"
             )
 
-    def epsilon_at(self, delta: float) -> float:
-        """Epsilon of the same events at another delta in [0, 1)."""
+    def epsilon_at(self, delta: float, *, accountant: str = "pld") -> float:
+        """State epsilon of the same events at another delta.
+
+        Parameters
+        ----------
+        delta : float
+            In [0, 1).
+        accountant : {"pld", "rdp"}, default="pld"
+            Method of composition, see `epsilon_of`. "pld" takes the smallest valid epsilon.
+            "rdp" takes Renyi divergences alone, which is usually larger; many other libraries
+            report it.
+
+        Returns
+        -------
+        float
+            Zero or more; infinite if some event is not private.
+        """
         return epsilon_of(
-            self.events,
-            delta,
-            total_variation=self.total_variation,
-            accountant=self.accountant,
+            self.events, delta, total_variation=self.total_variation, accountant=accountant
         )
 
     def __repr__(self) -> str:

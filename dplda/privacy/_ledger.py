@@ -116,9 +116,24 @@ class Ledger:
         """
         return math.inf if self.epsilon == math.inf else max(0.0, self.epsilon - self.epsilon_spent)
 
-    def epsilon_at(self, delta: float) -> float:
-        """Epsilon of everything reserved and confirmed, at any delta in [0, 1)."""
-        return _total(self._counted(), delta)
+    def epsilon_at(self, delta: float, *, accountant: str = "pld") -> float:
+        """State epsilon of all reserved and confirmed entries at another delta.
+
+        Parameters
+        ----------
+        delta : float
+            In [0, 1).
+        accountant : {"pld", "rdp"}, default="pld"
+            Method of composition, see `epsilon_of`. "pld" takes the smallest valid epsilon.
+            "rdp" takes Renyi divergences alone, which is usually larger; many other libraries
+            report it. The budget is always compared with "pld".
+
+        Returns
+        -------
+        float
+            Zero or more; infinite if some event is not private.
+        """
+        return _total(self._counted(), delta, accountant)
 
     def entries(self) -> list[Entry]:
         """All entries, oldest first."""
@@ -265,9 +280,9 @@ def _sum(entries: list[Entry]) -> tuple[list[Event], float]:
     return events, math.fsum(entry.total_variation for entry in entries)
 
 
-def _total(entries: list[Entry], delta: float) -> float:
+def _total(entries: list[Entry], delta: float, accountant: str = "pld") -> float:
     events, distance = _sum(entries)
-    return epsilon_of(events, delta, total_variation=distance)
+    return epsilon_of(events, delta, total_variation=distance, accountant=accountant)
 
 
 def _find(page: Page, entry_id: int) -> Entry:
