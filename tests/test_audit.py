@@ -36,8 +36,9 @@ from dplda.audit._published_attacks import CountsAttack
 from dplda.central import _document_rounds
 from dplda.datasets import make_topic_corpus
 from dplda.federated import IFTMParty
-from dplda.privacy import DiscreteGaussian, Ledger, RandomizedBits, SeededNoiseWarning
+from dplda.privacy import Ledger, SeededNoiseWarning
 from dplda.privacy._observation import announce
+from dplda.privacy.mechanisms import DiscreteGaussian, RandomizedBits
 from dplda.published import CDPLDA
 
 pytestmark = pytest.mark.filterwarnings(

@@ -17,9 +17,10 @@ from sklearn.base import clone
 from dplda._gibbs import IntegerTable
 from dplda.central._document_rounds import Recipe, budget_of, release_rounds
 from dplda.central._word_sweeps import SweepPrices, sweep_prices
-from dplda.privacy import FlooredLaplace, Repeated, epsilon_of
+from dplda.privacy import Repeated, epsilon_of
 from dplda.privacy._observation import Release
 from dplda.privacy._streams import Purpose, Streams, uniform
+from dplda.privacy.mechanisms import FlooredLaplace
 
 Releases = list[Release]
 

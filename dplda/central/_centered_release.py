@@ -20,8 +20,8 @@ from dplda._fold_in import over_rows, pad, single_precision, uniform_theta
 from dplda.central._denoise import TableEstimate, smooth_totals, word_weights
 from dplda.central._schedule import Budget
 from dplda.kernels import _variational
-from dplda.privacy import Curator, NoNoise
 from dplda.privacy._streams import Purpose, Streams, uniform
+from dplda.privacy.mechanisms import Curator, NoNoise
 
 SCALE_UP = 5.0  # short documents count at most five times
 

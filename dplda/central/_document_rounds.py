@@ -30,17 +30,10 @@ from dplda.central._centered_release import (
     train_round,
 )
 from dplda.central._schedule import Budget, document_schedule, round_schedule
-from dplda.privacy import (
-    Curator,
-    Event,
-    Gaussian,
-    Guarantee,
-    NonPrivate,
-    PoissonSampled,
-    calibrate,
-)
+from dplda.privacy import Event, Gaussian, Guarantee, NonPrivate, PoissonSampled, calibrate
 from dplda.privacy._curator import TOTAL_VARIATION, sampled
 from dplda.privacy._streams import Purpose, Streams
+from dplda.privacy.mechanisms import Curator
 
 DOCUMENT_CONSTRAINTS = {
     "contribution_norm": [Interval(Real, 1e-6, 1e9, closed="both")],

@@ -29,9 +29,9 @@ from dplda.central._word_sweeps import (
     tokens_of,
     uniform_topics,
 )
-from dplda.privacy import Curator
 from dplda.privacy._observation import announce
 from dplda.privacy._streams import Streams
+from dplda.privacy.mechanisms import Curator
 
 COUNTS = "word-topic counts"
 TOPICS = "topic sampling"

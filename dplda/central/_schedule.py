@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dplda.privacy import DiscreteGaussian, NoNoise
+from dplda.privacy.mechanisms import DiscreteGaussian, NoNoise
 
 FIRST_TOTALS = 0.3  # of the budget for word totals, the unweighted release that sets the weights
 LARGEST_TOTALS = 5000.0  # as a noise multiplier: they are then useless, and cost next to nothing

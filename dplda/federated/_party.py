@@ -29,9 +29,10 @@ from dplda.federated._messages import LocalModel
 from dplda.federated._sampler import random_table, train, word_weights
 from dplda.federated._sentences import SentenceCorpus
 from dplda.federated._tokens import TokenMechanism, Tokens, check_size, privatize
-from dplda.privacy import Curator, Event, Guarantee, NonPrivate, Repeated, epsilon_of
+from dplda.privacy import Event, Guarantee, NonPrivate, Repeated, epsilon_of
 from dplda.privacy._observation import announce
 from dplda.privacy._streams import Purpose, Streams
+from dplda.privacy.mechanisms import Curator
 
 AVERAGED = 5  # the last fifth of the sweeps is averaged
 NOISY_TOKENS = "noisy tokens"

@@ -76,22 +76,3 @@ def _log_binomial(chosen: FloatArray, n: int, probability: float) -> FloatArray:
     left = n - chosen
     log_ways: FloatArray = gammaln(n + 1.0) - gammaln(chosen + 1.0) - gammaln(left + 1.0)
     return log_ways + chosen * math.log(probability) + left * math.log1p(-probability)
-
-
-def inherent_epsilon(count_clip: float, topic_word_prior: float) -> float:
-    """Range of one topic draw from clipped counts, ``2 log(C / beta + 1)``, as in HDP-LDA.
-
-    Parameters
-    ----------
-    count_clip : float
-        Largest count C that the draw uses.
-    topic_word_prior : float
-        Pseudo-count beta that is added to each count.
-
-    Returns
-    -------
-    float
-        For `BoundedRange`: one draw per sweep depends on the protected word.
-    """
-    clip = check_positive("count_clip", count_clip, 1e300)
-    return 2.0 * math.log1p(clip / check_positive("topic_word_prior", topic_word_prior, 1e300))

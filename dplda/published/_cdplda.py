@@ -16,9 +16,10 @@ from dplda._private_fit import publish, released_so_far
 from dplda._progress import rounds
 from dplda._warnings import warn_user
 from dplda.kernels import _gibbs
-from dplda.privacy import FlooredLaplace, Guarantee, NoNoise, NonPrivate, PrivacyLeakWarning
+from dplda.privacy import Guarantee, NonPrivate, PrivacyLeakWarning
 from dplda.privacy._observation import announce
 from dplda.privacy._streams import Purpose, Reader, Streams
+from dplda.privacy.mechanisms import FlooredLaplace, NoNoise
 
 # Noise is drawn in steps of 1 / GRID: whole steps would drown the small noise of a large epsilon.
 GRID = 256

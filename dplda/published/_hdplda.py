@@ -15,18 +15,12 @@ from dplda._gibbs import count_words
 from dplda._private_fit import publish, released_so_far
 from dplda._progress import rounds
 from dplda._warnings import warn_user
-from dplda.central._word_sweeps import uniform_topics
+from dplda.central._word_sweeps import inherent_epsilon, uniform_topics
 from dplda.kernels import _published_hdp
-from dplda.privacy import (
-    FlooredLaplace,
-    Guarantee,
-    NoNoise,
-    NonPrivate,
-    PrivacyLeakWarning,
-    inherent_epsilon,
-)
+from dplda.privacy import Guarantee, NonPrivate, PrivacyLeakWarning
 from dplda.privacy._observation import announce
 from dplda.privacy._streams import Purpose, Reader, Streams
+from dplda.privacy.mechanisms import FlooredLaplace, NoNoise
 
 # Noise is drawn in steps of 1 / GRID: whole steps would drown the small noise of a large epsilon.
 # Noisy counts are then multiples of 1 / (2 GRID), and adding them up is exact in double precision.

@@ -20,17 +20,12 @@ from dplda._warnings import warn_user
 from dplda.central._document_rounds import SMALLEST_RATIO
 from dplda.central._word_sweeps import uniform_topics
 from dplda.kernels import _published
-from dplda.privacy import (
-    DiscreteGaussian,
-    Guarantee,
-    NonPrivate,
-    PrivacyLeakWarning,
-    subsampled_rdp,
-)
-from dplda.privacy._formulas import check_order, check_positive
+from dplda.privacy import Guarantee, NonPrivate, PrivacyLeakWarning
+from dplda.privacy._formulas import check_order, check_positive, subsampled_rdp
 from dplda.privacy._mechanisms import MIN_RADIUS
 from dplda.privacy._observation import announce
 from dplda.privacy._streams import Purpose, Reader, Streams
+from dplda.privacy.mechanisms import DiscreteGaussian
 
 SMALLEST_EPSILON = 1e-100  # the noise of less is infinite
 NOISE_CELLS = 1 << 22  # drawn at a time, at most: 32 MB

@@ -19,18 +19,10 @@ from dplda._variational import e_step, exp_dirichlet_expectation
 from dplda._warnings import warn_user
 from dplda.central._centered_release import nearly_equal
 from dplda.metrics import perplexity_bound
-from dplda.privacy import (
-    DiscreteGaussian,
-    Event,
-    Gaussian,
-    Guarantee,
-    NoNoise,
-    NonPrivate,
-    PrivacyLeakWarning,
-    Repeated,
-)
+from dplda.privacy import Event, Gaussian, Guarantee, NonPrivate, PrivacyLeakWarning, Repeated
 from dplda.privacy._observation import announce
 from dplda.privacy._streams import Purpose, Streams, uniform
+from dplda.privacy.mechanisms import DiscreteGaussian, NoNoise
 from dplda.published._calibration import COMPOSITIONS, vips_calibration
 
 STATISTICS = "expected statistics"
