@@ -11,7 +11,7 @@ from scipy.stats import chisquare
 import dplda.central._hdplda as module
 from dplda import HDPLDA, GibbsLDA
 from dplda._corpus import Corpus
-from dplda.central._word_sweeps import tokens_of, uniform_topics
+from dplda.central._word_sweeps import shuffled_tokens, uniform_topics
 from dplda.datasets import make_topic_corpus
 from dplda.metrics import unigram_perplexity
 from dplda.privacy import BoundedRange, Curator, Gaussian, Laplace, Repeated, epsilon_of
@@ -146,12 +146,12 @@ def test_the_order_of_tokens_tells_nothing_of_their_words():
     """In a row sorted by word, replacing one word would move the others."""
     X = np.tile([[1, 1, 1, 0]], (6000, 1))
     streams = Streams.from_random_state(0)
-    orders = tokens_of(sp.csr_array(X), streams, 1).word.reshape(-1, 3)
+    orders = shuffled_tokens(sp.csr_array(X), streams, 1).word.reshape(-1, 3)
     _, counts = np.unique(orders, axis=0, return_counts=True)
     assert chisquare(counts).pvalue > 1e-6
     assert len(counts) == 6
     # the same keys put any three words into the same order of places
-    other = tokens_of(sp.csr_array(X[:, ::-1]), Streams.from_random_state(0), 1)
+    other = shuffled_tokens(sp.csr_array(X[:, ::-1]), Streams.from_random_state(0), 1)
     np.testing.assert_array_equal(other.word.reshape(-1, 3), orders + 1)
 
 

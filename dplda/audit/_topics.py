@@ -13,7 +13,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from dplda import published
 from dplda._gibbs import IntegerTable
-from dplda.central._word_sweeps import sweep_prices
 from dplda.privacy._observation import Release
 
 COUNTS, TOPICS = "word-topic counts", "topics"
@@ -97,9 +96,8 @@ def word_topic_weights(model: Any, noisy: NDArray[Any]) -> NDArray[np.float64]:
     """The factor of words and topics in the probability of a draw, (n_words, n_components)."""
     beta = float(model.topic_word_prior)
     if hasattr(model, "count_clip_"):
-        prices = sweep_prices(model)
-        counts = (noisy - prices.mechanism.mean) / prices.unit
-        frozen = IntegerTable.from_counts(counts, prices.count_clip, beta)
+        counts = model._mechanisms().unbiased(noisy)
+        frozen = IntegerTable.from_counts(counts, model.count_clip_, beta)
         return frozen.weight[:, : noisy.shape[1]] * frozen.topic_scale
     clip = float(getattr(model, "count_clip", math.inf))
     sizes = np.maximum(noisy.sum(axis=0), 0) + len(noisy) * beta

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
-from dplda._base import BaseTopicModel
+from dplda._base import BaseLDA
 from dplda._compat import Interval, StrOptions, _fit_context
 from dplda._corpus import Corpus, check_counts, check_table
 from dplda._fold_in import MAX_STEPS, TOLERANCE, pad, uniform_theta, update_theta
@@ -46,7 +46,7 @@ TOKEN_ASSUMPTIONS = (
 )
 
 
-class IFTMParty(BaseTopicModel):
+class IFTMParty(BaseLDA):
     """A party of federated topic modeling [1]_, with differential privacy for each of its tokens.
 
     The sound form of the party's algorithms. Every token becomes a noisy one-hot vector over the
@@ -157,7 +157,7 @@ class IFTMParty(BaseTopicModel):
 
     _attack = "token"
     _parameter_constraints = {
-        **BaseTopicModel._parameter_constraints,
+        **BaseLDA._parameter_constraints,
         "model": [StrOptions({"lda", "sentence_lda"})],
         "epsilon": PRIVACY_CONSTRAINTS["epsilon"],
         "token_mechanism": [StrOptions({"rr", "laplace"})],
@@ -464,7 +464,7 @@ class IFTMParty(BaseTopicModel):
                 "; give the same, or call fit to start again"
             )
         streams = Streams.from_random_state(self.random_state)
-        warn_if_seeded(self, streams.seeded)
+        warn_if_seeded("IFTMParty", streams.seeded and self.epsilon != math.inf)
         plan = [(NOISY_TOKENS, event) for event in mechanism.events]
         name = type(self).__name__
         with Curator(plan, streams, label=name, unit="token", ledger=self.ledger) as curator:
@@ -566,8 +566,8 @@ class IFTMParty(BaseTopicModel):
             earlier = dataclasses.replace(earlier, events=())
         noise = mechanism.noise
         return make_guarantee(
-            self,
             events,
+            delta=self.delta,
             earlier=earlier,
             unit="token",
             relation=TOKEN_RELATION,

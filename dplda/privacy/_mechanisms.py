@@ -135,9 +135,9 @@ class DiscreteGaussian:
 
     radius: int
 
+    exact: ClassVar[bool] = False
     scale: ClassVar[float] = math.sqrt(NOISE_VARIANCE)
     mean: ClassVar[float] = 0.0
-    exact: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_integer("radius", self.radius, MIN_RADIUS, MAX_RADIUS)
@@ -254,9 +254,9 @@ class FlooredLaplace:
     scale: float
     n_cells: int = 1
 
+    exact: ClassVar[bool] = False
     sensitivity: ClassVar[float] = 1.0
     mean: ClassVar[float] = -0.5
-    exact: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_number("scale", self.scale, MIN_SCALE, MAX_SCALE)
@@ -316,10 +316,10 @@ class NoNoise:
         True.
     """
 
+    exact: ClassVar[bool] = True
     scale: ClassVar[float] = 0.0
     sensitivity: ClassVar[float] = math.inf
     mean: ClassVar[float] = 0.0
-    exact: ClassVar[bool] = True
 
     @property
     def event(self) -> Event:

@@ -21,6 +21,7 @@ An estimator outside of this package may use the stream purposes from 128 to 255
 """
 
 from dplda.privacy._accounting import delta_charge, gaussian_mu, is_chargeable
+from dplda.privacy._clipping import sum_clipped
 from dplda.privacy._curator import TOTAL_VARIATION, Curator, sampled
 from dplda.privacy._local_mechanisms import RandomizedBits, Survivors, ThresholdedLaplace
 from dplda.privacy._mechanisms import DiscreteGaussian, FlooredLaplace, NoNoise
@@ -41,6 +42,7 @@ __all__ = [
     "gaussian_mu",
     "is_chargeable",
     "sampled",
+    "sum_clipped",
     "uniform",
     "uniform_integers",
 ]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dplda._base import BaseTopicModel
+from dplda._base import BaseLDA
 from dplda._compat import Interval, Options, StrOptions, _fit_context
 from dplda._corpus import Corpus, check_counts
 from dplda._fold_in import pad
@@ -35,7 +35,7 @@ HOLES = {
 }
 
 
-class CDPLDA(BaseTopicModel):
+class CDPLDA(BaseLDA):
     """Collapsed Gibbs sampling with Laplace noise on its counts. **Not private.**
 
     What [1]_ compares HDP-LDA and LP-LDA with: noise of scale ``1 / epsilon`` on the word-topic
@@ -125,7 +125,7 @@ class CDPLDA(BaseTopicModel):
     """
 
     _parameter_constraints = {
-        **BaseTopicModel._parameter_constraints,
+        **BaseLDA._parameter_constraints,
         "epsilon": [
             Interval(Real, SMALLEST_EPSILON, LARGEST_EPSILON, closed="both"),
             Options(Real, {math.inf}),

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dplda._base import BaseTopicModel
+from dplda._base import BaseLDA
 from dplda._compat import Interval, Options, _fit_context
 from dplda._corpus import Corpus, check_counts
 from dplda._gibbs import count_words
@@ -35,7 +35,7 @@ HOLES = (
 )
 
 
-class PublishedHDPLDA(BaseTopicModel):
+class PublishedHDPLDA(BaseLDA):
     """HDP-LDA as its paper prints it. **Not private**: for reproduction and as a target of audits.
 
     Algorithm 1 of [1]_: each sweep adds Laplace noise to the word-topic counts in place, and draws
@@ -141,7 +141,7 @@ class PublishedHDPLDA(BaseTopicModel):
 
     _attack = "published HDP-LDA"
     _parameter_constraints = {
-        **BaseTopicModel._parameter_constraints,
+        **BaseLDA._parameter_constraints,
         "noise_epsilon": [
             Interval(Real, SMALLEST_EPSILON, LARGEST_EPSILON, closed="both"),
             Options(Real, {math.inf}),

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaincinv, logsumexp
 from sklearn.utils.validation import check_is_fitted
 
-from dplda._base import BaseTopicModel
+from dplda._base import BaseLDA
 from dplda._compat import Interval, Options, _fit_context
 from dplda._corpus import Corpus, check_counts, check_table
 from dplda._fold_in import LARGEST_PRIOR
@@ -40,7 +40,7 @@ LARGEST_COUNT = 2.0**53  # beyond it a float holds whole numbers only
 MAX_DIVISOR = 1000  # largest least count of a row that `recover_counts` tries
 
 
-class PublishedIFTMParty(BaseTopicModel):
+class PublishedIFTMParty(BaseLDA):
     """A party of iFTM by Algorithm 1 of [1]_, as printed. **Not private.**
 
     Laplace noise of scale ``1 / epsilon`` on the one-hot vector of each token enters one factor of
@@ -148,7 +148,7 @@ class PublishedIFTMParty(BaseTopicModel):
 
     _attack = "published iFTM"
     _parameter_constraints = {
-        **BaseTopicModel._parameter_constraints,
+        **BaseLDA._parameter_constraints,
         "epsilon": [Interval(Real, 0, 1e9, closed="right"), Options(Real, {math.inf})],
         "noise_threshold": [Interval(Real, 0, 1, closed="neither")],
     }

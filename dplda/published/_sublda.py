@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 from scipy.special import gammaln, logsumexp, xlog1py, xlogy
 
-from dplda._base import BaseTopicModel
+from dplda._base import BaseLDA
 from dplda._compat import Interval, Options, StrOptions, _fit_context
 from dplda._corpus import Corpus, check_counts
 from dplda._gibbs import count_words
 from dplda._private_fit import publish, released_so_far
 from dplda._progress import rounds
 from dplda._warnings import warn_user
-from dplda.central._document_rounds import SMALLEST_RATIO
+from dplda.central._document_budget import SMALLEST_RATIO
 from dplda.central._word_sweeps import uniform_topics
 from dplda.kernels import _published
 from dplda.privacy import Guarantee, NonPrivate, PrivacyLeakWarning
@@ -38,7 +38,7 @@ HOLES = {
 }
 
 
-class PublishedSubLDA(BaseTopicModel):
+class PublishedSubLDA(BaseLDA):
     """SUB-LDA to the letter, Algorithm 1 of [1]_. **Not private.**
 
     Collapsed Gibbs sampling in which every token takes part in an iteration with probability
@@ -162,7 +162,7 @@ class PublishedSubLDA(BaseTopicModel):
 
     _attack = "published SUB-LDA"
     _parameter_constraints = {
-        **BaseTopicModel._parameter_constraints,
+        **BaseLDA._parameter_constraints,
         "subsampling_ratio": [Interval(Real, SMALLEST_RATIO, 1, closed="both")],
         "rdp_order": [Interval(Integral, 2, 10**6, closed="both")],
         "rdp_epsilon": [
