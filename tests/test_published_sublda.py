@@ -183,7 +183,7 @@ def sweeps(monkeypatch):
 @both
 @pytest.mark.parametrize(
     "parameters",
-    [{}, {"subsampling_ratio": 1.0, "count_clip": 2.5}, {"adaptive": True, "boost": 4.0}],
+    [{}, {"subsampling_ratio": 1.0, "count_clip": 2.5}, {"boost": 4.0}],
     ids=repr,
 )
 def test_it_is_algorithm_1(placement, parameters, sweeps, corpus):
@@ -403,7 +403,7 @@ def test_adaptive_sampling_takes_frequent_words_of_each_topic_only(sweeps, monke
         ),
     )
     PublishedSubLDA(
-        3, subsampling_ratio=0.2, adaptive=True, boost=3.0, frequent_share=0.25, max_iter=4,
+        3, subsampling_ratio=0.2, boost=3.0, frequent_share=0.25, max_iter=4,
         random_state=0,
     ).fit(X)  # fmt: skip
     topics, n_frequent = None, 0
@@ -424,7 +424,7 @@ def test_adaptive_sampling_takes_frequent_words_of_each_topic_only(sweeps, monke
 
 def test_adaptive_sampling_is_published_at_log_v_more(corpus):
     uniform = PublishedSubLDA(K, max_iter=7).fit(corpus)
-    adaptive = PublishedSubLDA(K, max_iter=7, adaptive=True, boost=3.0).fit(corpus)
+    adaptive = PublishedSubLDA(K, max_iter=7, boost=3.0).fit(corpus)
     more = adaptive.published_epsilon_ - uniform.published_epsilon_
     assert more == pytest.approx(7 * math.log(3.0))
 
@@ -523,14 +523,14 @@ def test_bad_parameters(parameters, corpus):
 
 def test_a_boosted_rate_is_a_probability(corpus):
     with pytest.raises(ValueError, match=r"at most 1, got 3\.0 times 0\.5"):
-        PublishedSubLDA(K, adaptive=True, boost=3.0, subsampling_ratio=0.5).fit(corpus)
-    PublishedSubLDA(K, adaptive=True, boost=2.0, subsampling_ratio=0.5, max_iter=1).fit(corpus)
+        PublishedSubLDA(K, boost=3.0, subsampling_ratio=0.5).fit(corpus)
+    PublishedSubLDA(K, boost=2.0, subsampling_ratio=0.5, max_iter=1).fit(corpus)
 
 
 ESTIMATORS = [
     PublishedSubLDA(K, max_iter=6),
     PublishedSubLDA(K, subsampling_ratio=0.5, noise_placement="token", max_iter=6),
-    PublishedSubLDA(K, adaptive=True, tol=0.0, max_iter=6),
+    PublishedSubLDA(K, boost=2.0, tol=0.0, max_iter=6),
 ]
 COMMON = [
     common.test_without_a_seed_every_fit_differs,
