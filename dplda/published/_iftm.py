@@ -196,7 +196,9 @@ class PublishedIFTMParty(BaseTopicModel):
             If epsilon or the threshold is out of the noise's range.
         """
         self._warn()
-        mechanism = TokenMechanism.of("laplace", float(self.epsilon), float(self.noise_threshold))
+        mechanism = TokenMechanism.from_name(
+            "laplace", float(self.epsilon), float(self.noise_threshold)
+        )
         corpus = Corpus.from_counts(check_counts(self, X, reset=True))
         streams = Streams.from_random_state(self.random_state)
         tokens = _noisy_vectors(corpus, mechanism, streams)  # lines 2 to 6
@@ -237,7 +239,7 @@ class PublishedIFTMParty(BaseTopicModel):
         streams = Streams.from_random_state(self.random_state)
         corpus, first = self._corpus, self.n_iter_ + 1
         bits = streams.words(Purpose.FIRST_TOPICS, first, 0, corpus.n_tokens)
-        topics = _draw_topics(Topics.of(table), corpus.word, bits)  # lines 9 and 10
+        topics = _draw_topics(Topics.from_weights(table), corpus.word, bits)  # lines 9 and 10
         return self._sweeps(
             corpus, self._tokens, self._value, topics, len(table), streams, first=first
         )
@@ -289,7 +291,7 @@ class PublishedIFTMParty(BaseTopicModel):
         weights = _count(corpus, topics, n_components) + beta
         for t in rounds(self, first, last):
             log_phi = _draw_log_phi(weights, streams, t)  # line 22
-            omega = Topics.of(weights)  # line 13
+            omega = Topics.from_weights(weights)  # line 13
             n_bits = 4 * corpus.n_tokens
             bits = streams.words(Purpose.PROPOSALS, t, 0, n_bits).reshape(4, -1)
             by_doc = _propose_by_document(corpus, topics, n_components, alpha, bits[0])  # 12, 16
@@ -439,7 +441,7 @@ def _pieces(tokens: Tokens) -> Iterator[tuple[int, int, Survivors]]:
     """Survivors of some tokens at a time, and which tokens these are."""
     for block, pieces in enumerate(tokens.pieces):
         for index, (first, last) in enumerate(pieces):
-            yield first, last, tokens.of_piece(block, index)
+            yield first, last, tokens.read(block, index)
 
 
 def _count(corpus: Corpus, topics: NDArray[np.int32], n_components: int) -> NDArray[np.float64]:
