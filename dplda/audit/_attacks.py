@@ -264,7 +264,7 @@ class TokenAttack:
     def scores(self, model: Any, releases: Releases) -> np.ndarray:
         tokens = releases[0].value
         likelihood = tokens.likelihood
-        found = tokens.vectors.of(0, self._n_canaries, 0)
+        found = tokens.vectors.read(0, self._n_canaries, 0)
         gain = np.full((self._n_canaries, 2), likelihood.base)
         token = np.repeat(np.arange(self._n_canaries), np.diff(found.ptr))
         ours = found.word >= self._n_words
