@@ -45,7 +45,7 @@ _HEADER_FIELDS = {
     "dplda", "estimator", "parameters", "n_iter", "shape", "order", "vocabulary", "named_columns",
     "guarantee",
 }  # fmt: skip
-_TEXTS = ("unit", "relation", "mechanism", "accountant")
+_TEXTS = ("unit", "relation", "mechanism")
 _NUMBERS = ("epsilon", "delta", "sensitivity", "total_variation")
 _PER_ROUND = ("noise_scale", "noise_multiplier")
 

@@ -29,8 +29,8 @@ from dplda._gibbs import IntegerTable, count_words, draw_topics
 from dplda.central._gibbslda import GibbsLDA
 from dplda.datasets import load_uci_bow
 from dplda.kernels import _gibbs
-from dplda.privacy import FlooredLaplace
 from dplda.privacy._streams import Purpose, Streams
+from dplda.privacy.mechanisms import FlooredLaplace
 
 ALPHA, BETA = 0.1, 0.01
 

@@ -15,9 +15,9 @@ from sklearn.base import clone
 
 from dplda._gibbs import IntegerTable
 from dplda.central._word_sweeps import SweepMechanisms
-from dplda.privacy import FlooredLaplace, Repeated, epsilon_of
+from dplda.privacy import Repeated, epsilon_of
 from dplda.privacy._observation import Release
-from dplda.privacy._streams import Purpose, Streams, uniform
+from dplda.privacy.mechanisms import FlooredLaplace, Purpose, Streams, uniform
 
 Releases = list[Release]
 
@@ -267,7 +267,7 @@ class TokenAttack:
     def scores(self, model: Any, releases: Releases) -> np.ndarray:
         tokens = releases[0].value
         likelihood = tokens.likelihood
-        found = tokens.vectors.of(0, self._n_canaries, 0)
+        found = tokens.vectors.read(0, self._n_canaries, 0)
         gain = np.full((self._n_canaries, 2), likelihood.base)
         token = np.repeat(np.arange(self._n_canaries), np.diff(found.ptr))
         ours = found.word >= self._n_words

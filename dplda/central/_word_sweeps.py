@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from dplda._checks import check_number
 from dplda._corpus import Corpus
 from dplda._gibbs import LARGEST_WEIGHT, MAX_COMPONENTS
 from dplda._private_fit import exactly_one
-from dplda.privacy import BoundedRange, Event, NonPrivate, calibrate, inherent_epsilon
+from dplda.privacy import BoundedRange, Event, NonPrivate, calibrate
 from dplda.privacy._clipping import count_unit
 from dplda.privacy._curator import TOTAL_VARIATION
 from dplda.privacy._mechanisms import DiscreteGaussian, FlooredLaplace, NoNoise
@@ -51,6 +52,31 @@ def uniform_topics(corpus: Corpus, n_components: int, streams: Streams) -> np.nd
     """First topics, (n_tokens,): uniform, and independent of the words."""
     words = streams.words(Purpose.TOPICS, 0, 0, corpus.n_tokens)
     return uniform_integers(words, n_components).astype(np.int32)
+
+
+def inherent_epsilon(count_clip: float, topic_word_prior: float) -> float:
+    """Range of one topic draw from clipped counts, ``2 log(C / beta + 1)``, as in HDP-LDA [1]_.
+
+    Parameters
+    ----------
+    count_clip : float
+        Largest count C that the draw uses, above 0.
+    topic_word_prior : float
+        Pseudo-count beta that is added to each count, above 0.
+
+    Returns
+    -------
+    float
+        The epsilon of a `BoundedRange` event: one draw per sweep depends on the protected word.
+
+    References
+    ----------
+    .. [1] F. Zhao, X. Ren, S. Yang, Q. Han, P. Zhao, X. Yang, "Latent Dirichlet Allocation Model
+       Training With Differential Privacy", IEEE TIFS, 2020.
+    """
+    clip = check_number("count_clip", count_clip, 0.0, 1e300, closed="right")
+    prior = check_number("topic_word_prior", topic_word_prior, 0.0, 1e300, closed="right")
+    return 2.0 * math.log1p(clip / prior)
 
 
 @dataclass(frozen=True)
