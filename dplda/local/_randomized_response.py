@@ -338,8 +338,8 @@ def bits_from_flip_mixture(flip_mixture: float) -> RandomizedBits:
     flip = 0.5 * flip_mixture
     if not MIN_FLIP <= flip <= MAX_FLIP:
         raise ValueError(
-            f"flip_mixture must be from {2.0 * MIN_FLIP:.3g} to {2.0 * MAX_FLIP:.7g}, got "
-            f"{flip_mixture:g}; give epsilon=inf for no privacy"
+            f"flip_mixture must be from {2.0 * MIN_FLIP:.3g} to {2.0 * MAX_FLIP:.7g} (or "
+            f"epsilon=inf for no privacy), got {flip_mixture:g}"
         )
     return RandomizedBits(flip)
 
