@@ -1,6 +1,7 @@
 """LP-LDA: reports are trusted for what they are, their guarantee is carried, and noise costs."""
 
 import copy
+import doctest
 import math
 import os
 import pickle
@@ -376,6 +377,12 @@ def test_client_and_server_of_the_docs_are_two_programs(tmp_path):
     said = run(tmp_path, "server.py", "reports0.npz", "reports1.npz")
     assert "40 reports" in said
     assert "differential privacy with epsilon" in said
+
+
+def test_figures_of_the_docs():
+    failed, attempted = doctest.testfile(str(PAGE), module_relative=False)
+    assert attempted >= 5
+    assert failed == 0
 
 
 def run(folder, *arguments):
