@@ -386,7 +386,7 @@ def estimates(X, flip_mixture, seed):
     [(1000, 200, 0.5, 750, 910), (3000, 50, 0.1, 175.93, 225.09)],
 )
 def test_variance_of_the_estimated_counts(n_docs, n_with, f, fixed, sampled):
-    """Words are the repetitions; the second term is that of documents drawn anew."""
+    """Words are the repetitions; the second term is that of documents drawn again."""
     n_words = 6000
     assert (2 - f) * f * n_docs / (4 * (1 - f) ** 2) == pytest.approx(fixed, abs=0.01)
     extra = (n_docs - n_with) * n_with / n_docs
