@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
-from dplda._base import BaseTopicModel
+from dplda._base import BaseLDA
 from dplda._checks import check_integer
 from dplda._compat import Interval, StrOptions, _fit_context
 from dplda._corpus import Corpus, check_counts, check_table
@@ -22,9 +22,10 @@ from dplda.federated._messages import LocalModel
 from dplda.federated._sampler import random_table, train_topics, word_weights
 from dplda.federated._sentences import SentenceCorpus
 from dplda.federated._tokens import TokenMechanism, Tokens, check_size, privatize
-from dplda.privacy import Curator, Event, Guarantee, NonPrivate, Repeated, epsilon_of
+from dplda.privacy import Event, Guarantee, NonPrivate, Repeated, epsilon_of
 from dplda.privacy._observation import announce
 from dplda.privacy._streams import Purpose, Streams
+from dplda.privacy.mechanisms import Curator
 
 AVERAGED = 5  # the last fifth of the sweeps is averaged
 MAX_TOKENS = 2**31 - 1
@@ -39,7 +40,7 @@ TOKEN_ASSUMPTIONS = (
 )
 
 
-class IFTMParty(BaseTopicModel):
+class IFTMParty(BaseLDA):
     """A party of federated topic modeling [1]_, with differential privacy for each token.
 
     The sound form of the party's algorithms. Every token becomes a noisy one-hot vector over the
@@ -156,7 +157,7 @@ class IFTMParty(BaseTopicModel):
 
     _attack = "token"
     _parameter_constraints = {
-        **BaseTopicModel._parameter_constraints,
+        **BaseLDA._parameter_constraints,
         "token_epsilon": PRIVACY_CONSTRAINTS["epsilon"],
         "delta": PRIVACY_CONSTRAINTS["delta"],
         "model": [StrOptions({"lda", "sentence_lda"})],
@@ -384,7 +385,7 @@ class IFTMParty(BaseTopicModel):
         mechanism = self._mechanism(self.privacy_.events if batches else ())
         streams = Streams.from_random_state(self.random_state)  # secret
         is_private = mechanism.noise is not None
-        warn_if_seeded(self, streams.seeded and is_private)
+        warn_if_seeded("IFTMParty", streams.seeded and is_private)
         plan = [(NOISY_TOKENS, event) for event in mechanism.events]  # public
         name = type(self).__name__
         with Curator(plan, streams, label=name, unit="token", ledger=self.ledger) as curator:
@@ -517,8 +518,8 @@ class IFTMParty(BaseTopicModel):
                 events = earlier.events
             earlier = dataclasses.replace(earlier, events=())
         return make_guarantee(
-            self,
             events,
+            delta=self.delta,
             earlier=earlier,
             unit="token",
             relation=TOKEN_RELATION,
