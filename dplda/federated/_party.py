@@ -122,7 +122,7 @@ class IFTMParty(BaseLDA):
     -----
     **Privacy.** Unit: token. Relation: one token is blanked, its position stays. A replaced token
     is two such events, a document of n tokens n or 2 n of them (`document_epsilon`). Sensitivity:
-    1 in one coordinate. Event: ``RandomizedResponse`` of `token_epsilon`, or
+    1 in one coordinate. Event: ``RandomizedResponseEvent`` of `token_epsilon`, or
     ``Laplace(1 / token_epsilon)``. If parties hold disjoint documents, parallel composition
     applies: the federation satisfies the largest of their epsilons. The proofs are in
     ``docs/federated_party.md``.
