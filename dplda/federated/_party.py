@@ -95,7 +95,7 @@ class IFTMParty(BaseLDA):
         Pseudo-counts of words in topics, computed from noisy vectors; not normalized. After
         `refine` it has as many rows as the given table.
     epsilon_, delta_ : float
-        Privacy cost of one token at `delta`; at most `token_epsilon`, or the largest of the calls.
+        Privacy cost of one token that is blanked, at `delta`: the largest of all calls.
     privacy_ : Guarantee
         The guarantee: unit, relation, mechanism, assumptions; `print` it.
     token_epsilon_ : float

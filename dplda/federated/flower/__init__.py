@@ -5,11 +5,9 @@ document runs in the party's own process, with the dplda that the party installe
 that the party gave. Flower would let a coordinator ship code to the parties. Here neither side runs
 code that came over the network: each asks its own local Flower process for tasks and answers them.
 
-========================= ======================================================
-``flower/_command.py``    the options of the two commands, and what they do
-``flower/_protocol.py``   what coordinator and party say to each other
-``flower/_tasks.py``      the only file that uses non-public parts of Flower
-========================= ======================================================
+* ``_command.py``: the options of the two commands, and what they start
+* ``_protocol.py``: what coordinator and party say to each other
+* ``_tasks.py``: the only file that uses non-public parts of Flower
 """
 
 import os
