@@ -384,8 +384,7 @@ class IFTMParty(BaseLDA):
         self._check_sentences(X)
         mechanism = self._mechanism(self.privacy_.events if batches else ())
         streams = Streams.from_random_state(self.random_state)  # secret
-        is_private = mechanism.noise is not None
-        warn_if_seeded("IFTMParty", streams.seeded and is_private)
+        warn_if_seeded("IFTMParty", streams.seeded and mechanism.noise is not None)
         plan = [(NOISY_TOKENS, event) for event in mechanism.events]  # public
         name = type(self).__name__
         with Curator(plan, streams, label=name, unit="token", ledger=self.ledger) as curator:
@@ -397,6 +396,7 @@ class IFTMParty(BaseLDA):
             # One blanked token changes one coordinate of one one-hot vector by 1: the positions of
             # all tokens depend on lengths and coins only. Each coordinate of each token has noise
             # of that sensitivity, so that the event of one coordinate is the cost of the token.
+            # What `tokens` reads out is public; the key inside it is secret and is never written.
             tokens = privatize(corpus, mechanism, streams, batch=len(batches))  # public
             announce(NOISY_TOKENS, len(batches), tokens.stored, mechanism)
         del corpus, counts, X  # everything below is post-processing
