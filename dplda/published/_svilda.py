@@ -247,15 +247,16 @@ class PublishedPrivateSVILDA(BaseTopicModel):
                 PrivacyLeakWarning,
             )
         X = shorten(X, int(self.max_doc_tokens), streams)  # private
-        # One document changes the mean over S by sqrt(2) N / S in L2, because its statistics have
-        # norm at most N; the noise is that of a change by N / D, as equation (4) says.
+        # The statistics of a document have L2 norm at most N, its number of tokens. To replace one
+        # document changes the mean over S of them by up to sqrt(2) N / S, but the noise is that of
+        # a change by N / D: equation (4) is about the mean over all documents.
         grid = _steps(mechanism) * n_docs / int(self.max_doc_tokens)
         table = first_table((n_words, int(self.n_components)), streams)  # public
         for t in rounds(self, 1, self.max_iter):
-            batch = X[uniform_sample(n_docs, int(self.batch_size), streams, t)]  # secret
-            statistics = self._expected_statistics(batch, table) / int(self.batch_size)  # private
+            rows = uniform_sample(n_docs, int(self.batch_size), streams, t)  # secret
+            statistics = self._expected_statistics(X[rows], table) / int(self.batch_size)  # private
             value = np.rint(statistics * grid).astype(np.int64)  # private
-            noisy = mechanism(value, streams.reader(Purpose.NOISE, t)) / grid
+            noisy = mechanism(value, streams.reader(Purpose.NOISE, t)) / grid  # public
             announce(STATISTICS, t, noisy)  # public
             rate = (self.learning_offset + t) ** -self.learning_decay
             step = float(self.topic_word_prior) + n_docs * np.maximum(noisy, 0)  # public
