@@ -20,7 +20,7 @@ import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 import dplda
-from dplda._base import BaseTopicModel
+from dplda._base import BaseLDA
 from dplda._fold_in import LARGEST_PRIOR
 from dplda._warnings import warn_user
 from dplda.privacy import Guarantee, PrivacyLeakWarning
@@ -45,12 +45,12 @@ _HEADER_FIELDS = {
     "dplda", "estimator", "parameters", "n_iter", "shape", "order", "vocabulary", "named_columns",
     "guarantee",
 }  # fmt: skip
-_TEXTS = ("unit", "relation", "mechanism", "accountant")
+_TEXTS = ("unit", "relation", "mechanism")
 _NUMBERS = ("epsilon", "delta", "sensitivity", "total_variation")
 _PER_ROUND = ("noise_scale", "noise_multiplier")
 
 
-class ReleasedModel(BaseTopicModel):
+class ReleasedModel(BaseLDA):
     """A topic model as it was published: made by `load_release`.
 
     It transforms and scores like the model that was exported. It cannot be trained: `fit` changes
@@ -87,7 +87,7 @@ class ReleasedModel(BaseTopicModel):
     """
 
     _parameter_constraints = {
-        name: BaseTopicModel._parameter_constraints[name] for name in ("doc_topic_prior", "n_jobs")
+        name: BaseLDA._parameter_constraints[name] for name in ("doc_topic_prior", "n_jobs")
     }
 
     def __init__(self, doc_topic_prior=0.1, n_jobs=None):
@@ -116,7 +116,7 @@ class ReleasedModel(BaseTopicModel):
 def write_release(
     estimator: Any, path: str | os.PathLike[str], vocabulary: Sequence[str] | None = None
 ) -> None:
-    """Write a fitted model's public values to a file; see `BaseTopicModel.export_release`."""
+    """Write a fitted model's public values to a file; see `BaseLDA.export_release`."""
     check_is_fitted(estimator)
     guarantee: Guarantee = estimator.privacy_
     data = _to_bytes(estimator, guarantee, _words(estimator, vocabulary))

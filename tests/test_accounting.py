@@ -13,12 +13,12 @@ from dp_accounting.rdp import RdpAccountant
 from scipy.special import logsumexp, ndtr
 from scipy.stats import binom
 
+from dplda.central._word_sweeps import inherent_epsilon
 from dplda.privacy._accounting import (
     calibrate,
     delta_charge,
     epsilon_of,
     gaussian_mu,
-    inherent_epsilon,
     is_chargeable,
     is_within,
 )
@@ -34,7 +34,7 @@ from dplda.privacy._events import (
     Laplace,
     NonPrivate,
     PoissonSampled,
-    RandomizedResponse,
+    RandomizedResponseEvent,
     Repeated,
     ZeroConcentrated,
     from_record,
@@ -51,8 +51,8 @@ ONE_OF_EACH = [
     Gaussian(3.0),
     Laplace(2.0),
     BoundedRange(0.7),
-    RandomizedResponse(0.5),
-    RandomizedResponse(0.4, 6),
+    RandomizedResponseEvent(0.5),
+    RandomizedResponseEvent(0.4, 6),
     ZeroConcentrated(0.2),
     PoissonSampled(0.2, Gaussian(1.5)),
     Repeated(PoissonSampled(0.01, Gaussian(0.9)), 7),
@@ -80,6 +80,14 @@ def test_record_round_trip_is_exact(event):
     assert hash(again) == hash(event)
 
 
+def test_a_record_names_the_class():
+    assert to_record(RandomizedResponseEvent(0.5, 3)) == {
+        "event": "RandomizedResponseEvent",
+        "flip_mixture": 0.5,
+        "n_buckets": 3,
+    }
+
+
 def test_record_keeps_every_bit_of_a_float():
     event = Gaussian(np.nextafter(1.1, 2.0))
     assert from_record(to_record(event)).noise_multiplier == np.nextafter(1.1, 2.0)
@@ -105,10 +113,10 @@ def test_bad_records_are_refused(record, message):
         (lambda: Laplace(-1.0), ValueError),
         (lambda: BoundedRange(0.0), ValueError),
         (lambda: ZeroConcentrated(-0.1), ValueError),
-        (lambda: RandomizedResponse(0.0), ValueError),
-        (lambda: RandomizedResponse(1.0), ValueError),
-        (lambda: RandomizedResponse(0.5, 1), ValueError),
-        (lambda: RandomizedResponse(0.5, 2.0), TypeError),
+        (lambda: RandomizedResponseEvent(0.0), ValueError),
+        (lambda: RandomizedResponseEvent(1.0), ValueError),
+        (lambda: RandomizedResponseEvent(0.5, 1), ValueError),
+        (lambda: RandomizedResponseEvent(0.5, 2.0), TypeError),
         (lambda: PoissonSampled(0.0, Gaussian(1.0)), ValueError),
         (lambda: PoissonSampled(1.1, Gaussian(1.0)), ValueError),
         (lambda: PoissonSampled(0.1, Laplace(1.0)), TypeError),
@@ -149,9 +157,9 @@ def test_library_ignores_the_count_of_randomized_responses():
     assert printed(PLDAccountant(REPLACE).compose(written_out).get_epsilon(1e-5), "10.9868")
     rdp = RdpAccountant(neighboring_relation=REPLACE).compose(ten).get_epsilon(1e-5)
     assert printed(rdp, "10.9868")
-    ours = to_dp_event(Repeated(RandomizedResponse(0.5), 10))
+    ours = to_dp_event(Repeated(RandomizedResponseEvent(0.5), 10))
     assert printed(PLDAccountant(REPLACE).compose(ours).get_epsilon(1e-5), "10.9868")
-    twice = to_dp_event(Repeated(Repeated(RandomizedResponse(0.5), 5), 2))
+    twice = to_dp_event(Repeated(Repeated(RandomizedResponseEvent(0.5), 5), 2))
     assert twice == ours
 
 
@@ -241,7 +249,7 @@ def test_quick_bound_of_sampled_events_uses_whole_orders(q, noise_multiplier, ca
 
 def test_renyi_divergences_of_bits_and_others_add_up():
     """Two accountants, since the library knows each kind under a relation of its own."""
-    bits, others = Repeated(RandomizedResponse(0.9), 30), [Gaussian(5.0), BoundedRange(0.4)]
+    bits, others = Repeated(RandomizedResponseEvent(0.9), 30), [Gaussian(5.0), BoundedRange(0.4)]
     by_relation = [RdpAccountant([4.0], REPLACE).compose(to_dp_event(bits))]
     by_relation += [RdpAccountant([4.0]).compose(to_dp_event(event)) for event in others]
     at_order_4 = sum(accountant.rdp[0] for accountant in by_relation)
@@ -391,7 +399,7 @@ def test_two_cells_cost_less_than_one_of_double_sensitivity():
 def test_discrete_laplace_is_a_randomized_bit():
     """A unit shift of the symmetric discrete Laplace, alone and with the topic draws."""
     a = 0.25
-    bits = Repeated(RandomizedResponse(2 / (1 + math.exp(a))), 100)
+    bits = Repeated(RandomizedResponseEvent(2 / (1 + math.exp(a))), 100)
     discrete = dp_event.SelfComposedDpEvent(dp_event.DiscreteLaplaceDpEvent(a, 1), 100)
     assert printed(PLDAccountant().compose(discrete).get_epsilon(1e-5), "12.833")
     # As bits, each loss is rounded up to the grid.
@@ -416,7 +424,7 @@ def test_published_totals_of_hdplda(n_rounds, noise_epsilon, ratio, claim):
 def test_inherent_epsilon():
     assert printed(inherent_epsilon(1.0, 0.01), "9.2302")
     for clip, prior in [(0.0, 1.0), (1.0, 0.0), (-1.0, 1.0), (math.nan, 1.0)]:
-        with pytest.raises(ValueError, match="positive"):
+        with pytest.raises(ValueError, match=r"must be a number in \(0, 1e\+300\]"):
             inherent_epsilon(clip, prior)
 
 
@@ -655,7 +663,7 @@ def test_one_sampled_step_meets_delta(noise_multiplier, q, delta):
     ("flip", "epsilon"), [(0.1, "2.9444"), (0.2, "2.1972"), (0.5, "1.0986"), (0.9, "0.2007")]
 )
 def test_epsilon_of_one_bit(flip, epsilon):
-    value = epsilon_of(RandomizedResponse(flip), 0.0)
+    value = epsilon_of(RandomizedResponseEvent(flip), 0.0)
     assert printed(value, epsilon)
     assert 2 / (1 + math.exp(value)) == pytest.approx(flip)
 
@@ -672,7 +680,7 @@ BITS = [
 
 @pytest.mark.parametrize(("flip", "count", "pure", "bound", "exact"), BITS)
 def test_epsilon_of_many_bits(flip, count, pure, bound, exact):
-    bits = Repeated(RandomizedResponse(flip), count)
+    bits = Repeated(RandomizedResponseEvent(flip), count)
     assert printed(pure_epsilon(grouped(bits)), pure)
     assert printed(epsilon_of(bits, 1e-5), bound)
     n_true = np.arange(count + 1)
@@ -685,7 +693,7 @@ def test_epsilon_of_many_bits(flip, count, pure, bound, exact):
 @pytest.mark.parametrize(("flip", "count"), [(0.9, 7), (0.3, 12), (0.02, 3)])
 @pytest.mark.parametrize("delta", [1e-3, 1e-6])
 def test_epsilon_of_bits_meets_delta(flip, count, delta):
-    epsilon = epsilon_of(Repeated(RandomizedResponse(flip), count), delta)
+    epsilon = epsilon_of(Repeated(RandomizedResponseEvent(flip), count), delta)
     n_true = np.arange(count + 1)
     p = binom.pmf(n_true, count, 1 - flip / 2)
     q = binom.pmf(n_true, count, flip / 2)
@@ -695,12 +703,12 @@ def test_epsilon_of_bits_meets_delta(flip, count, delta):
 
 
 def test_epsilon_of_very_many_bits_is_finite():
-    bits = Repeated(RandomizedResponse(0.1), 20_000)
+    bits = Repeated(RandomizedResponseEvent(0.1), 20_000)
     assert 0.8 * 20_000 * 2.9444 < epsilon_of(bits, 1e-6) < 20_000 * 2.9445
 
 
 def test_bits_of_different_kinds_compose():
-    mixed = [Repeated(RandomizedResponse(0.5), 10), Repeated(RandomizedResponse(0.9), 10)]
+    mixed = [Repeated(RandomizedResponseEvent(0.5), 10), Repeated(RandomizedResponseEvent(0.9), 10)]
     lower = epsilon_of(mixed[0], 1e-5)
     assert lower < epsilon_of(mixed, 1e-5) <= lower + epsilon_of(mixed[1], 0.0) + 1e-9
 

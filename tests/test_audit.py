@@ -32,8 +32,9 @@ from dplda.audit._published_attacks import CountsAttack
 from dplda.central import _document_rounds
 from dplda.datasets import make_topic_corpus
 from dplda.federated import IFTMParty
-from dplda.privacy import DiscreteGaussian, Ledger, RandomizedBits, SeededNoiseWarning
+from dplda.privacy import Ledger, SeededNoiseWarning
 from dplda.privacy._observation import announce
+from dplda.privacy.mechanisms import DiscreteGaussian, RandomizedBits
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::dplda.privacy.SeededNoiseWarning", "ignore::dplda.privacy.PrivacyLeakWarning"
@@ -368,13 +369,12 @@ def test_no_sweep_shows_more_of_a_word_than_its_price(noise_epsilon, X):
     """The likelihood ratio of each sweep, noise and topic, is at most epsilon_L + epsilon_I."""
     model = HDPLDA(3, noise_epsilon=noise_epsilon, count_clip=1.0, topic_word_prior=0.2,
                    max_iter=6, random_state=0)  # fmt: skip
-    from dplda.central._word_sweeps import sweep_prices
     from dplda.privacy._streams import Streams
 
     attack = WordAttack(model, X.shape[1], 500, Streams.from_random_state(0))
     coins = np.arange(500) % 2
     releases = observed(model, attack.plant(X, coins))
-    prices, before = sweep_prices(model), None
+    prices, before = model._mechanisms(), None
     for counts, topics in zip(releases[::2], releases[1::2]):
         drawn = topics.value[:500]
         noise = attack._of_counts(counts.value, prices, before)

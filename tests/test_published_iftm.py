@@ -27,7 +27,7 @@ K, V, BETA = 3, 40, 0.01
 leaks = pytest.mark.filterwarnings("ignore::dplda.privacy.PrivacyLeakWarning")
 seeded = pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
 LITERAL = PublishedIFTMParty(K, published_epsilon=5.0, max_iter=4, random_state=0)
-SOUND = SoundParty(K, epsilon=5.0, token_mechanism="laplace", max_iter=4, random_state=0)
+SOUND = SoundParty(K, token_epsilon=5.0, token_mechanism="laplace", max_iter=4, random_state=0)
 
 
 @pytest.fixture(scope="module")
@@ -126,6 +126,7 @@ def test_a_word_that_occurs_once_is_seen(counts):
     assert clone(LITERAL).fit(once).epsilon_ == math.inf
 
 
+@leaks
 @seeded
 @pytest.mark.parametrize("mechanism", ["laplace", "rr"])
 def test_the_sound_party_has_no_counts_to_recover(mechanism, counts, monkeypatch):
@@ -165,7 +166,7 @@ def test_the_literal_party_reads_words_after_the_noise(counts, monkeypatch):
 @leaks
 def test_no_guarantee_and_the_published_figure(counts):
     party = clone(LITERAL).set_params(published_epsilon=8.0).fit(counts)
-    assert party.epsilon_ == party.privacy_.epsilon == party.get_epsilon(1e-5) == math.inf
+    assert party.epsilon_ == party.privacy_.epsilon == party.epsilon_at(1e-5) == math.inf
     assert party.delta_ == 0
     assert party.published_epsilon_ == 8.0
     assert party.refine(party.components_).published_epsilon_ == 8.0
@@ -339,7 +340,7 @@ def test_proposals_have_the_laws_of_17_and_20():
         found = np.bincount(np.array(by_doc)[:, i], minlength=K) / n
         assert_allclose(found, expected, atol=4 / n)
     weights = np.array([[5.0, 1, 0.01, 3], [0.01, 1, 4, 3], [2.0, 1, 7, 3]])
-    model = Topics.of(weights)
+    model = Topics.from_weights(weights)
     low = np.random.default_rng(0).integers(0, 2**32, 300000, dtype=np.uint64)
     bits = (np.arange(300000, dtype=np.uint64) * np.uint64(2**32 // 300000) << np.uint64(32)) | low
     for v in range(4):

@@ -33,7 +33,7 @@ import dplda
 from dplda import LPLDA, GibbsLDA
 from dplda._corpus import Corpus
 from dplda.audit import observe_releases
-from dplda.central._word_sweeps import tokens_of
+from dplda.central._word_sweeps import shuffled_tokens
 from dplda.kernels import _published_hdp
 from dplda.metrics import unigram_perplexity
 from dplda.privacy import PrivacyLeakWarning, SeededNoiseWarning
@@ -96,7 +96,7 @@ def attack_table(options) -> None:
 def last_tokens(X, seed) -> np.ndarray:
     """Documents with the same last word in the corpus and as `dplda.HDPLDA` shuffles them."""
     plain = Corpus.from_counts(X)
-    shuffled = tokens_of(X, Streams.from_random_state(seed), 1)
+    shuffled = shuffled_tokens(X, Streams.from_random_state(seed), 1)
     last = plain.doc_ptr[1:] - 1
     return np.flatnonzero(plain.word[last] == shuffled.word[last])
 

@@ -23,7 +23,6 @@ from sklearn.utils.validation import check_is_fitted
 from dplda._checks import check_integer
 from dplda._corpus import check_quoting_nothing
 from dplda._gibbs import IntegerTable
-from dplda.central._word_sweeps import sweep_prices
 from dplda.privacy import PrivacyLeakWarning, SeededNoiseWarning
 from dplda.privacy._observation import Release
 from dplda.published import PublishedHDPLDA
@@ -113,9 +112,8 @@ def word_topic_weights(model: Any, noisy: NDArray[Any]) -> NDArray[np.float64]:
     """Factor of words and topics in the probability of a draw, (n_words, n_components)."""
     beta = float(model.topic_word_prior)
     if hasattr(model, "count_clip_"):
-        prices = sweep_prices(model)
-        counts = (noisy - prices.mechanism.mean) / prices.unit
-        frozen = IntegerTable.from_counts(counts, prices.count_clip, beta)
+        counts = model._mechanisms().unbiased(noisy)
+        frozen = IntegerTable.from_counts(counts, model.count_clip_, beta)
         return frozen.weight[:, : noisy.shape[1]] * frozen.topic_scale
     clip = float(getattr(model, "count_clip", math.inf))
     sizes = np.maximum(noisy.sum(axis=0), 0) + len(noisy) * beta

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dplda._base import BaseTopicModel
+from dplda._base import BaseLDA
 from dplda._compat import Interval, Options, StrOptions, _fit_context
 from dplda._corpus import Corpus, check_counts
 from dplda._fold_in import pad
@@ -16,9 +16,10 @@ from dplda._private_fit import publish, released_so_far
 from dplda._progress import rounds
 from dplda._warnings import warn_user
 from dplda.kernels import _gibbs
-from dplda.privacy import FlooredLaplace, Guarantee, NoNoise, NonPrivate, PrivacyLeakWarning
+from dplda.privacy import Guarantee, NonPrivate, PrivacyLeakWarning
 from dplda.privacy._observation import announce
 from dplda.privacy._streams import Purpose, Reader, Streams
+from dplda.privacy.mechanisms import FlooredLaplace, NoNoise
 
 # Noise is drawn in steps of 1 / GRID: whole steps would drown the small noise of a large epsilon.
 GRID = 256
@@ -34,7 +35,7 @@ HOLES = {
 }
 
 
-class CDPLDA(BaseTopicModel):
+class CDPLDA(BaseLDA):
     """Collapsed Gibbs sampling with Laplace noise on its counts: not private.
 
     [1]_ compares HDP-LDA and LP-LDA with it. The word-topic and the document-topic counts get
@@ -129,7 +130,7 @@ class CDPLDA(BaseTopicModel):
     """
 
     _parameter_constraints = {
-        **BaseTopicModel._parameter_constraints,
+        **BaseLDA._parameter_constraints,
         "noise_epsilon": [
             Interval(Real, SMALLEST_EPSILON, LARGEST_EPSILON, closed="both"),
             Options(Real, {math.inf}),

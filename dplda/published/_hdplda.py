@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dplda._base import BaseTopicModel
+from dplda._base import BaseLDA
 from dplda._compat import Interval, Options, _fit_context
 from dplda._corpus import Corpus, check_counts
 from dplda._gibbs import count_words
@@ -17,9 +17,10 @@ from dplda._progress import rounds
 from dplda._warnings import warn_user
 from dplda.central._word_sweeps import inherent_epsilon, uniform_topics
 from dplda.kernels import _published_hdp
-from dplda.privacy import FlooredLaplace, Guarantee, NoNoise, NonPrivate, PrivacyLeakWarning
+from dplda.privacy import Guarantee, NonPrivate, PrivacyLeakWarning
 from dplda.privacy._observation import announce
 from dplda.privacy._streams import Purpose, Reader, Streams
+from dplda.privacy.mechanisms import FlooredLaplace, NoNoise
 
 # Noise is drawn in steps of 1 / GRID: whole steps would drown the small noise of a large epsilon.
 # Noisy counts are then multiples of 1 / (2 GRID), and adding them up is exact in double precision.
@@ -35,7 +36,7 @@ HOLES = (
 )
 
 
-class PublishedHDPLDA(BaseTopicModel):
+class PublishedHDPLDA(BaseLDA):
     """HDP-LDA as its paper prints it, Algorithm 1 of [1]_: not private.
 
     Each sweep adds Laplace noise to the word-topic counts in place. It then draws the topic of
@@ -144,7 +145,7 @@ class PublishedHDPLDA(BaseTopicModel):
 
     _attack = "published HDP-LDA"
     _parameter_constraints = {
-        **BaseTopicModel._parameter_constraints,
+        **BaseLDA._parameter_constraints,
         "noise_epsilon": [
             Interval(Real, SMALLEST_EPSILON, LARGEST_EPSILON, closed="both"),
             Options(Real, {math.inf}),

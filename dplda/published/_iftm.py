@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaincinv, logsumexp
 from sklearn.utils.validation import check_is_fitted
 
-from dplda._base import BaseTopicModel
+from dplda._base import BaseLDA
 from dplda._checks import check_number
 from dplda._compat import Interval, Options, _fit_context
 from dplda._corpus import Corpus, check_counts, check_table
@@ -42,7 +42,7 @@ LARGEST_COUNT = 2.0**53  # larger floats are whole numbers, whatever they stand 
 MAX_DIVISOR = 1000  # `recover_counts` tries smallest counts up to this one
 
 
-class PublishedIFTMParty(BaseTopicModel):
+class PublishedIFTMParty(BaseLDA):
     """A party of iFTM as its paper prints it, Algorithm 1 of [1]_: not private.
 
     Laplace noise of scale ``1 / published_epsilon`` on the one-hot vector of each token enters one
@@ -156,7 +156,7 @@ class PublishedIFTMParty(BaseTopicModel):
 
     _attack = "published iFTM"
     _parameter_constraints = {
-        **BaseTopicModel._parameter_constraints,
+        **BaseLDA._parameter_constraints,
         "published_epsilon": [
             Interval(Real, SMALLEST_EPSILON, ThresholdedLaplace.MAX_EPSILON, closed="both"),
             Options(Real, {math.inf}),
@@ -258,7 +258,9 @@ class PublishedIFTMParty(BaseTopicModel):
         corpus, first = self._corpus, self.n_iter_ + 1  # private
         bits = streams.words(Purpose.FIRST_TOPICS, first, 0, corpus.n_tokens)  # secret
         # the table is public, but line 10 reads the raw word of each token
-        topics = _draw_topics(Topics.of(table), corpus.word, bits)  # lines 9 and 10; private
+        topics = _draw_topics(
+            Topics.from_weights(table), corpus.word, bits
+        )  # lines 9 and 10; private
         return self._sweeps(
             corpus, self._tokens, self._value, topics, len(table), streams, first=first
         )
@@ -310,7 +312,7 @@ class PublishedIFTMParty(BaseTopicModel):
         weights = _count(corpus, topics, n_components) + beta  # private
         for t in rounds(self, first, last):
             log_phi = _draw_log_phi(weights, streams, t)  # line 22; private
-            omega = Topics.of(weights)  # line 13; private
+            omega = Topics.from_weights(weights)  # line 13; private
             n_bits = 4 * corpus.n_tokens
             bits = streams.words(Purpose.PROPOSALS, t, 0, n_bits).reshape(4, -1)  # secret
             by_doc = _propose_by_document(corpus, topics, n_components, alpha, bits[0])  # 12, 16
@@ -471,7 +473,7 @@ def _pieces(tokens: Tokens) -> Iterator[tuple[int, int, Survivors]]:
     """Ranges of tokens, as first and last + 1, with their survivors: one piece at a time."""
     for block, pieces in enumerate(tokens.pieces):
         for index, (first, last) in enumerate(pieces):
-            yield first, last, tokens.of_piece(block, index)
+            yield first, last, tokens.read(block, index)
 
 
 def _count(corpus: Corpus, topics: NDArray[np.int32], n_components: int) -> NDArray[np.float64]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dplda._base import BaseTopicModel
+from dplda._base import BaseLDA
 from dplda._checks import check_number
 from dplda._compat import Interval, Options, StrOptions, _fit_context
 from dplda._corpus import Corpus, check_counts
@@ -17,13 +17,14 @@ from dplda._gibbs import count_words
 from dplda._private_fit import publish, released_so_far
 from dplda._progress import rounds
 from dplda._warnings import warn_user
-from dplda.central._document_rounds import SMALLEST_RATIO
+from dplda.central._document_budget import SMALLEST_RATIO
 from dplda.central._word_sweeps import uniform_topics
 from dplda.kernels import _published
-from dplda.privacy import DiscreteGaussian, Guarantee, NonPrivate, PrivacyLeakWarning
+from dplda.privacy import Guarantee, NonPrivate, PrivacyLeakWarning
 from dplda.privacy._mechanisms import MIN_RADIUS
 from dplda.privacy._observation import announce
 from dplda.privacy._streams import Purpose, Reader, Streams
+from dplda.privacy.mechanisms import DiscreteGaussian
 from dplda.published._calibration import subsampled_rdp
 
 SMALLEST_EPSILON = 1e-100  # a smaller one makes the noise infinite
@@ -39,7 +40,7 @@ HOLES = {
 }
 
 
-class PublishedSubLDA(BaseTopicModel):
+class PublishedSubLDA(BaseLDA):
     """SUB-LDA as its paper prints it, Algorithm 1 of [1]_: not private.
 
     Collapsed Gibbs sampling in which every token takes part in an iteration with probability
@@ -169,7 +170,7 @@ class PublishedSubLDA(BaseTopicModel):
 
     _attack = "published SUB-LDA"
     _parameter_constraints = {
-        **BaseTopicModel._parameter_constraints,
+        **BaseLDA._parameter_constraints,
         "rdp_epsilon": [
             Interval(Real, SMALLEST_EPSILON, 1e30, closed="both"),
             Options(Real, {math.inf}),

@@ -10,27 +10,19 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
-from dplda._base import BaseTopicModel
+from dplda._base import BaseLDA
 from dplda._compat import Interval, Options, StrOptions, _fit_context
 from dplda._corpus import check_counts, shorten
 from dplda._private_fit import SMALLEST_DELTA, make_guarantee, publish
 from dplda._progress import rounds
 from dplda._variational import e_step, exp_dirichlet_expectation
 from dplda._warnings import warn_user
-from dplda.central._centered_release import nearly_equal
+from dplda.central._noisy_table import nearly_equal
 from dplda.metrics import perplexity_bound
-from dplda.privacy import (
-    DiscreteGaussian,
-    Event,
-    Gaussian,
-    Guarantee,
-    NoNoise,
-    NonPrivate,
-    PrivacyLeakWarning,
-    Repeated,
-)
+from dplda.privacy import Event, Gaussian, Guarantee, NonPrivate, PrivacyLeakWarning, Repeated
 from dplda.privacy._observation import announce
 from dplda.privacy._streams import Purpose, Streams, uniform
+from dplda.privacy.mechanisms import DiscreteGaussian, NoNoise
 from dplda.published._calibration import COMPOSITIONS, vips_calibration
 
 STATISTICS = "expected statistics"
@@ -41,7 +33,7 @@ HOLE = (
 )
 
 
-class PublishedPrivateSVILDA(BaseTopicModel):
+class PublishedPrivateSVILDA(BaseLDA):
     """Private topic modeling as its paper prints it: its epsilon is not the stated one.
 
     Algorithm 1 of [1]_: online variational Bayes in which the mean of a minibatch's expected
@@ -164,7 +156,7 @@ class PublishedPrivateSVILDA(BaseTopicModel):
 
     _attack = "published private SVI"
     _parameter_constraints = {
-        **BaseTopicModel._parameter_constraints,
+        **BaseLDA._parameter_constraints,
         "published_epsilon": [Interval(Real, 0, 1e9, closed="right"), Options(Real, {math.inf})],
         "delta": [Interval(Real, SMALLEST_DELTA, 1, closed="left")],
         "composition": [StrOptions(set(COMPOSITIONS))],
@@ -336,8 +328,8 @@ class PublishedPrivateSVILDA(BaseTopicModel):
                 f"{self.published_epsilon:g}, is that of a mean over all documents"
             )
         return make_guarantee(
-            self,
             [Repeated(event, int(self.max_iter))],
+            delta=self.delta,
             earlier=None,
             unit="document",
             relation="one document is replaced by another; how many there are is public",
