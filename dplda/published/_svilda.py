@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils.validation import check_is_fitted
 
 from dplda._base import BaseLDA
 from dplda._compat import Interval, Options, StrOptions, _fit_context
@@ -18,7 +17,6 @@ from dplda._progress import rounds
 from dplda._variational import e_step, exp_dirichlet_expectation
 from dplda._warnings import warn_user
 from dplda.central._noisy_table import nearly_equal
-from dplda.metrics import perplexity_bound
 from dplda.privacy import Event, Gaussian, Guarantee, NonPrivate, PrivacyLeakWarning, Repeated
 from dplda.privacy._observation import announce
 from dplda.privacy._streams import Purpose, Streams, uniform
@@ -107,6 +105,7 @@ class PublishedPrivateSVILDA(BaseLDA):
     See Also
     --------
     dplda.PrivateSVILDA : The sound form.
+    dplda.metrics.perplexity_bound : The metric of the paper.
 
     Notes
     -----
@@ -262,29 +261,6 @@ class PublishedPrivateSVILDA(BaseLDA):
             noise_multiplier_=multiplier,
         )
         return self
-
-    def perplexity_bound(self, X: Any) -> float:
-        """Variational upper bound on the perplexity of documents, the metric of the paper.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_docs, n_words)
-            Word counts of documents that the model was not trained on.
-
-        Returns
-        -------
-        bound : float
-            Lower is better. Not comparable with `perplexity`.
-
-        Notes
-        -----
-        **Privacy.** The bound of private documents is a release that `epsilon_` does not cover.
-        """
-        check_is_fitted(self)
-        X = check_counts(self, X, reset=False)
-        return perplexity_bound(
-            self.components_, X, doc_topic_prior=self.doc_topic_prior, n_jobs=self.n_jobs
-        )
 
     def _expected_statistics(self, X: sp.csr_array, table: np.ndarray) -> np.ndarray:
         """Sum over documents and tokens of phi_dn^k w_dn^v, shape (n_words, n_components)."""
