@@ -264,7 +264,8 @@ def classified_models(options):
         yield "CDP-LDA", epsilon, CDPLDA(K, noise_epsilon=epsilon, **prior)
     for way in ("bits", "background"):
         for epsilon in options.epsilons:
-            yield f"LP-LDA, {way}", epsilon, LPLDA(K, epsilon=epsilon, reconstruction=way, **local)
+            model = LPLDA(K, bit_epsilon=epsilon, reconstruction=way, **local)
+            yield f"LP-LDA, {way}", epsilon, model
 
 
 # What is false
