@@ -215,7 +215,7 @@ def header(corner, columns) -> None:
 
 
 def claims(split, rows, options) -> None:
-    """What the text says of figure 5, and ours."""
+    """What the text says of figure 5, and our results."""
     much = ", much better on KOS" if split.name == "KOS" else ""
     print("\n| the paper says | beta | ours |\n| --- | --- | --- |")
     for beta in options.betas:
