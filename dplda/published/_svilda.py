@@ -124,10 +124,10 @@ class PublishedPrivateSVILDA(BaseLDA):
     3. Equations (5) and (6) are no proof. `vips_calibration` says why, and what they leave open.
 
     How [1]_ is read here. A minibatch is a uniformly random set of S documents, drawn independently
-    in each round. No amplification is proved for it: so large an epsilon has nothing to gain from
-    it. delta' is ``delta / max_iter``. Negative noisy statistics become 0, as below equation (3).
-    [1]_ does not specify the first topics; they are nearly equal, as in the online variational
-    Bayes of [2]_. The account treats sums and noise as real numbers.
+    in each round. No amplification by sampling is proved for it, because it would not matter for
+    an epsilon of this size. delta' is ``delta / max_iter``. Negative noisy statistics become 0, as
+    below equation (3). [1]_ does not specify the first topics; they are nearly equal, as in the
+    online variational Bayes of [2]_. The account treats sums and noise as real numbers.
 
     The fit announces the noisy statistics of each round, shape (n_words, n_components), before
     negative ones become 0: the adversary of the account sees them.
