@@ -20,8 +20,9 @@ from dplda.central._document_rounds import fold_in_topics, plan
 from dplda.central._schedule import Budget, document_schedule, round_schedule
 from dplda.datasets import make_topic_corpus
 from dplda.metrics import unigram_perplexity
-from dplda.privacy import Curator, Gaussian, NoNoise, PoissonSampled, epsilon_of, gaussian_mu
+from dplda.privacy import Gaussian, PoissonSampled, epsilon_of
 from dplda.privacy._streams import Streams
+from dplda.privacy.mechanisms import Curator, NoNoise, gaussian_mu
 
 K = 5
 SETTINGS = SubLDA(K, max_iter=10)
