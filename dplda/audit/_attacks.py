@@ -206,8 +206,11 @@ class DocumentAttack(CanaryAttack):
         model._rounds(canaries, None, model._budget(), replay, public, int(model.max_iter))
         total = np.zeros(n_canaries)
         for release, value, rates in replay.steps:
-            value = value[n_all - n_canaries :].reshape(n_canaries, -1).astype(float)
-            noisy = release.value[n_all - n_canaries :].reshape(n_canaries, -1)
+            # the canaries' own words are the last ones, and words come last in every release
+            value = value.reshape(-1)
+            cells = value.size // n_all * n_canaries
+            value = value[-cells:].reshape(n_canaries, -1).astype(float)
+            noisy = release.value.reshape(-1)[-cells:].reshape(n_canaries, -1)
             variance = release.mechanism.scale**2
             ratio = ((noisy - value / 2) * value).sum(axis=1) / variance
             sampled = rates < 1  # the sample is secret: a mixture of both cases
