@@ -325,7 +325,7 @@ def _warn_of_leaks(name: str, guarantee: Guarantee) -> None:
     if guarantee.epsilon == math.inf:
         reason = "was trained without privacy (epsilon is infinite)"
     elif guarantee.seeded:
-        reason = "drew its noise from a given random_state; anyone who knows it can remove noise"
+        reason = "drew its noise from a given random_state; anyone who knows it removes the noise"
     else:
         return
     warn_user(

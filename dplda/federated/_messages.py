@@ -157,8 +157,6 @@ class LocalModel(_Message):
 
     Parameters
     ----------
-    party : str
-        Name of the party: 1 to 64 printable characters.
     round : int
         The round that it answers, from 0.
     vocabulary : str
@@ -166,6 +164,8 @@ class LocalModel(_Message):
     table : array-like of shape (n_topics, n_words)
         Probabilities of words in topics; rows sum to 1 (topic-wise normalization, which is not a
         protection). Kept as read-only float32.
+    party : str
+        Name of the party: 1 to 64 printable characters.
     weight : float
         Amount of data, in tokens: a public or an already noisy number.
     epsilon, delta : float
