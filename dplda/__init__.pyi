@@ -8,7 +8,6 @@ from . import published as published
 from ._release import ReleasedModel as ReleasedModel
 from ._release import load_release as load_release
 from ._release import save_release as save_release
-from ._version import __version__ as __version__
 from .central._gibbslda import GibbsLDA as GibbsLDA
 from .central._hdplda import HDPLDA as HDPLDA
 from .central._sublda import SubLDA as SubLDA
@@ -17,3 +16,5 @@ from .local._lplda import LPLDA as LPLDA
 from .local._memoized_reports import MemoizedReports as MemoizedReports
 from .local._olplda import OLPLDA as OLPLDA
 from .local._randomized_response import RandomizedResponse as RandomizedResponse
+
+__version__: str

@@ -1,7 +1,7 @@
 """The main job, ``dplda demo``: a private topic model of real texts.
 
-The texts are the embedded corpus, so that nothing is downloaded. They are public, which is why
-they may be scored, and their topics shown next to those of a model that is not private.
+The texts are the docstrings of installed packages, so that nothing is downloaded. They are public:
+the demo may score them, and show the topics of a model that is not private.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ HELD_OUT = 10  # every tenth document
 
 WHY_PUBLIC = (
     f"Vocabulary: the {N_WORDS} most frequent words of the documentation of Python's standard "
-    "library. It is public, as it must be: were it learned from private texts, each of its words "
-    "would tell that somebody wrote it, and epsilon does not cover that."
+    "library. The vocabulary must be public: one that is learned from private texts shows that "
+    "someone used each of its words, and epsilon does not cover that."
 )
 WHY_SCORED = (
     "The held-out documents may be scored because these texts are public. The perplexity of "
@@ -87,7 +87,7 @@ def say(text: str = "", indent: str = "") -> None:
 
 
 def fit(model: Any, counts: sp.csr_array, unit: str) -> Any:
-    """Fit, and say how long it took."""
+    """Fit, and print how long it took."""
     start = time.perf_counter()
     model.fit(counts)
     name = type(model).__name__
@@ -121,7 +121,7 @@ def show_perplexity(private: Any, baseline: Any, train: sp.csr_array, test: sp.c
 
 
 def draw(model: Any, vocabulary: list[str], path: Path) -> None:
-    """Write the picture, or say what is missing."""
+    """Write the picture, or print what is missing."""
     try:
         import matplotlib
     except ImportError:

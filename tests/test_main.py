@@ -65,7 +65,7 @@ def test_it_tells_what_the_corpus_is(job):
 
 def test_it_says_why_the_vocabulary_must_be_public(job):
     text = one_line(job[0])
-    assert "public, as it must be: were it learned from private texts" in text
+    assert "must be public: one that is learned from private texts shows" in text
     assert "epsilon does not cover that" in text
 
 

@@ -241,6 +241,18 @@ def test_long_messages_are_refused_unread():
         NextModel.from_bytes(b"x" * 100, max_bytes=99)
 
 
+def test_no_flipped_bit_and_no_cut_passes():
+    original = local().to_bytes()
+    for position in range(len(original)):
+        for bit in range(8):
+            damaged = bytearray(original)
+            damaged[position] ^= 1 << bit
+            with pytest.raises(MessageError):
+                LocalModel.from_bytes(damaged)
+        with pytest.raises(MessageError):
+            LocalModel.from_bytes(original[:position])
+
+
 @given(st.data())
 @settings(max_examples=200)
 def test_no_damage_passes(data):

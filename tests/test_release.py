@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import math
 import os
@@ -353,6 +354,17 @@ def test_damage_is_found(model, path, seed):
     path.write_bytes(data)
     with pytest.raises(ValueError, match="no release file that can be trusted"):
         load_release(path)
+
+
+def test_no_flipped_byte_and_no_cut_is_read(model, path):
+    save_release(model, path, vocabulary=[f"wörd {i}" for i in range(N_WORDS)])
+    original = path.read_bytes()
+    for position in range(len(original)):
+        damaged = bytearray(original)
+        damaged[position] ^= 1 << position % 8
+        for data in (bytes(damaged), original[:position]):
+            with pytest.raises(ValueError, match=r"."):
+                _release._read(io.BytesIO(data), len(data))
 
 
 @pytest.mark.parametrize("content", [b"", b"hello", b"PK\3\4" + bytes(99), b"\x80\x04." * 99])

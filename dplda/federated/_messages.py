@@ -95,7 +95,7 @@ class _Message:
         Raises
         ------
         MessageError
-            When the data are anything else than one valid message of this class.
+            If the data are anything else than one valid message of this class.
         """
         if not isinstance(data, (bytes, bytearray, memoryview)):
             raise MessageError(f"a message is bytes, got {type(data).__name__}")
@@ -137,11 +137,11 @@ class NextModel(_Message):
     Raises
     ------
     MessageError
-        When a value is not allowed.
+        If a value is not allowed.
 
     Notes
     -----
-    **Privacy.** It is made of local models only, which are released already.
+    **Privacy.** It is computed from local models only, which are released already.
 
     References
     ----------
@@ -153,7 +153,7 @@ class NextModel(_Message):
 
 @dataclass(frozen=True, eq=False)
 class LocalModel(_Message):
-    """What a party sends the master: its topics, and what they weigh and cost.
+    """What a party sends the master: its topics, their weight and their privacy cost.
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ class LocalModel(_Message):
     Raises
     ------
     MessageError
-        When a value is not allowed.
+        If a value is not allowed.
 
     Notes
     -----
@@ -210,12 +210,12 @@ class LocalModel(_Message):
 
 
 def vocabulary_hash(words: Sequence[str] | int) -> str:
-    """A short name of a vocabulary: equal if and only if the columns are the same words.
+    """A digest of a vocabulary, which is equal if and only if the columns are the same words.
 
     Parameters
     ----------
     words : sequence of str, or int
-        The words in the order of the columns, without repetition; or only their number, when the
+        The words in the order of the columns, without repetition. Or only their number, if the
         parties have agreed on the columns in another way.
 
     Returns
@@ -226,7 +226,7 @@ def vocabulary_hash(words: Sequence[str] | int) -> str:
     Raises
     ------
     MessageError
-        When there are no words, or one of them is repeated or no string.
+        If there are no words, or if one of them is repeated or is not a string.
 
     Examples
     --------
