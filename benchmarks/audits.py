@@ -112,11 +112,11 @@ PUBLISHED = {
         None,
     ),
     "private SVI: noise for another mean": (
-        published.PublishedPrivateSVILDA(2, epsilon=1.0, delta=DELTA),
+        published.PublishedPrivateSVILDA(2, published_epsilon=1.0, delta=DELTA),
         None,
     ),
     "iFTM: counts from a normalized model": (
-        published.PublishedIFTMParty(2, epsilon=2.0, max_iter=2),
+        published.PublishedIFTMParty(2, published_epsilon=2.0, max_iter=2),
         None,
     ),
 }

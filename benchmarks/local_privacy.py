@@ -65,7 +65,7 @@ def figure_6(split, options):
         "LDA on presence": lambda s: GibbsLDA(K, random_state=s, **PRIORS).fit(presence),
         "LP-LDA, exact bits": lambda s: lplda(s, np.inf, "bits", "symmetric").fit(split.train),
     }
-    private = {"CDP-LDA": lambda s, e: CDPLDA(K, epsilon=e, random_state=s, **PRIORS)}
+    private = {"CDP-LDA": lambda s, e: CDPLDA(K, noise_epsilon=e, random_state=s, **PRIORS)}
     private |= {
         f"LP-LDA, {way}, {mechanism}": lambda s, e, way=way, mechanism=mechanism: lplda(
             s, e, way, mechanism

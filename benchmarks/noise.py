@@ -18,10 +18,11 @@ from corpora import nips
 
 from dplda import HDPLDA, SubLDA
 from dplda.kernels import _noise
-from dplda.privacy import DiscreteGaussian, FlooredLaplace, SeededNoiseWarning
+from dplda.privacy import SeededNoiseWarning
 from dplda.privacy._mechanisms import PIECE
 from dplda.privacy._streams import Purpose, Streams
 from dplda.privacy._tables import gaussian_tables, geometric_tables
+from dplda.privacy.mechanisms import DiscreteGaussian, FlooredLaplace
 
 SCALE = 4.0
 FIRST, LAST = 1, 3  # rounds of the two fits whose difference is timed

@@ -14,8 +14,8 @@ import numpy as np
 
 from dplda._fold_in import pad, update_theta
 from dplda.central._centered_release import SCALE_UP, Documents
-from dplda.privacy import Curator, DiscreteGaussian, gaussian_mu
 from dplda.privacy._streams import Purpose, Streams
+from dplda.privacy.mechanisms import Curator, DiscreteGaussian, gaussian_mu
 
 CLIP, ROUNDS, SHARE = 6.0, 40, 0.1
 

@@ -1,4 +1,4 @@
-"""What every topic model shares: everything that is a function of the released table."""
+"""What all topic models share: parameter checks, and inference from the released table."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from dplda._checks import check_number
 from dplda._compat import CallbackSupportMixin, Interval
 from dplda._corpus import check_counts
 from dplda._fold_in import LARGEST_PRIOR, fold_in
+from dplda._private_fit import SMALLEST_DELTA
 from dplda.metrics import held_out_log_likelihood
 
 MAX_COMPONENTS = 2**16
@@ -21,16 +23,14 @@ MAX_ITER = 10**6  # a plan names every round before the first one
 class BaseTopicModel(
     ClassNamePrefixFeaturesOutMixin, CallbackSupportMixin, TransformerMixin, BaseEstimator
 ):
-    """Validation, `transform`, `score`, `perplexity`; reads public attributes only.
+    """Parameter checks, tags and `epsilon_at`; reads public attributes only.
 
-    Training is not here: the order of private and public steps is written out in each
-    estimator's `fit`, where an auditor looks for it.
+    Training is not here. Each estimator writes out the order of its private and public steps in
+    its own file, where an auditor looks for it.
     """
 
     _parameter_constraints = {
         "n_components": [Interval(Integral, 1, MAX_COMPONENTS, closed="both")],
-        "doc_topic_prior": [Interval(Real, 0, LARGEST_PRIOR, closed="right")],
-        "topic_word_prior": [Interval(Real, 0, LARGEST_PRIOR, closed="right")],
         "max_iter": [Interval(Integral, 1, MAX_ITER, closed="both")],
         "n_jobs": [
             None,
@@ -62,6 +62,47 @@ class BaseTopicModel(
         `epsilon_` does not cover it.
         """
         return super().fit_transform(X, y, **fit_params)
+
+    def epsilon_at(self, delta: float) -> float:
+        """Epsilon of the fitted model at another delta.
+
+        Parameters
+        ----------
+        delta : float
+            From 1e-14 to below 1.
+
+        Returns
+        -------
+        epsilon : float
+            Infinite if the model has no guarantee.
+        """
+        check_is_fitted(self)
+        delta = check_number("delta", delta, SMALLEST_DELTA, 1.0, closed="left")
+        return self.privacy_.epsilon_at(delta)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "components_")  # a fit that failed leaves n_features_in_ behind
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.components_.shape[0]
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.positive_only = True
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+class BaseLDA(BaseTopicModel):
+    """Inference of latent Dirichlet allocation: `transform`, `score` and `perplexity`."""
+
+    _parameter_constraints = {
+        **BaseTopicModel._parameter_constraints,
+        "doc_topic_prior": [Interval(Real, 0, LARGEST_PRIOR, closed="right")],
+        "topic_word_prior": [Interval(Real, 0, LARGEST_PRIOR, closed="right")],
+    }
 
     def transform(self, X: Any) -> np.ndarray:
         """Topic weights of documents, by fold-in.
@@ -134,24 +175,3 @@ class BaseTopicModel(
             completion=completion,
             n_jobs=self.n_jobs,
         )
-
-    def get_epsilon(self, delta: float) -> float:
-        """The epsilon of the fitted model at another delta, from 1e-14 to below 1."""
-        check_is_fitted(self)
-        if not 1e-14 <= delta < 1:
-            raise ValueError(f"delta must be at least 1e-14 and below 1, got {delta}")
-        return self.privacy_.epsilon_at(delta)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "components_")  # a fit that failed leaves n_features_in_ behind
-
-    @property
-    def _n_features_out(self) -> int:
-        return self.components_.shape[0]
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.positive_only = True
-        tags.input_tags.sparse = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags

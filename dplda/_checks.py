@@ -48,8 +48,8 @@ def check_number(
         left = "[" if closed in ("both", "left") else "("
         right = "]" if closed in ("both", "right") else ")"
         raise ValueError(
-            f"{name} must be a number in {left}{low:g}, {high:g}{right}{unit and ' ' + unit}, "
-            f"got {number:g}"
+            f"{name} must be a number in {left}{low:.10g}, {high:.10g}{right}"
+            f"{unit and ' ' + unit}, got {number:.10g}"
         )
     return number
 

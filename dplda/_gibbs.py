@@ -55,14 +55,14 @@ def smallest_weight(count_clip: float, prior: float) -> int:
     return math.ceil(ratio * LARGEST_WEIGHT)
 
 
-def sweep(
+def draw_topics(
     corpus: Corpus,
     topics: np.ndarray,
     table: IntegerTable,
     *,
     doc_topic_prior: float,
     streams: Streams,
-    round: int,
+    t: int,
     n_jobs: int | None = None,
 ) -> np.ndarray:
     """Draw every token's topic anew under a table that does not change; arguments untouched.
@@ -76,22 +76,22 @@ def sweep(
 
     def run(index: int, block: Corpus) -> None:
         part = topics[ends[index] - block.n_tokens : ends[index]]
-        _sweep_block(block, part, table, doc_topic_prior, streams, round, index)
+        _sweep_block(block, part, table, doc_topic_prior, streams, t, index)
 
     jobs = (joblib.delayed(run)(i, block) for i, block in enumerate(blocks))
     joblib.Parallel(n_jobs=n_jobs, backend="threading")(jobs)
     return topics
 
 
-def _sweep_block(block, topics, table, doc_topic_prior, streams, round, index) -> None:
+def _sweep_block(block, topics, table, doc_topic_prior, streams, t, index) -> None:
     """One block, in place. If the spare words run out it starts again with more of them."""
     start = topics.copy()
-    bits = streams.words(Purpose.TOPICS, round, index, block.n_tokens)
+    bits = streams.words(Purpose.TOPICS, t, index, block.n_tokens)
     n_spare = 64 + block.n_tokens // 64
     document = np.zeros(table.weight.shape[1], np.uint32)
     count = np.zeros(len(table.topic_scale), np.int32)
     while True:
-        spare = streams.words(Purpose.TOPICS, round, index, n_spare, spare=True)
+        spare = streams.words(Purpose.TOPICS, t, index, n_spare, spare=True)
         used = _gibbs.frozen_sweep(
             block.word, block.doc_ptr, topics, table.weight, table.topic_scale,
             doc_topic_prior, bits, spare, document, count,

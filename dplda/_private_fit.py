@@ -1,16 +1,25 @@
-"""What the private estimators share besides the topic model: parameters and the public record."""
+"""What the private estimators share next to the topic model: parameters and the public record."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable
 from numbers import Real
 from os import PathLike
 from typing import Any
 
+from sklearn.base import BaseEstimator
+
 from dplda._compat import Interval, Options
 from dplda._warnings import warn_user
-from dplda.privacy import Event, Guarantee, Ledger, SeededNoiseWarning, epsilon_of
+from dplda.privacy import (
+    BudgetError,
+    Event,
+    Guarantee,
+    Ledger,
+    SeededNoiseWarning,
+    epsilon_of,
+)
 from dplda.privacy._curator import TOTAL_VARIATION
 
 SMALLEST_DELTA = 1e-14
@@ -30,47 +39,104 @@ ASSUMPTIONS = (
 )
 
 
-def exactly_one(estimator: Any, *names: str) -> None:
-    """Refuse a fit for which no or more than one statement of the privacy budget is given."""
-    given = [name for name in names if getattr(estimator, name) is not None]
+def exactly_one(name: str, **statements: float | None) -> None:
+    """Refuse a fit unless exactly one statement of its privacy budget is given.
+
+    Parameters
+    ----------
+    name : str
+        Class of the estimator.
+    **statements : float or None
+        Value of each parameter that may state the budget, `epsilon` first.
+    """
+    given = [parameter for parameter, value in statements.items() if value is not None]
     if len(given) != 1:
-        listed = " or ".join(names)
-        said = " and ".join(given) if given else "neither" if len(names) == 2 else "none"
+        found = " and ".join(given) if given else "neither" if len(statements) == 2 else "none"
+        first = next(iter(statements))
         raise ValueError(
-            f"{type(estimator).__name__} needs exactly one of {listed}, got {said}; give "
-            f"{names[0]} (the total to spend, for instance 4.0; inf for no privacy) and leave "
-            f"{'the other' if len(names) == 2 else 'the others'} None"
+            f"{name} needs exactly one of {' or '.join(statements)}, got {found}; give {first} "
+            "(the total to spend, for instance 4.0; inf for no privacy) and leave "
+            f"{'the other' if len(statements) == 2 else 'the others'} None"
         )
 
 
-def warn_if_seeded(estimator: Any, seeded: bool) -> None:
-    if seeded and getattr(estimator, "epsilon", None) != float("inf"):
+def check_paid(
+    name: str,
+    events: Iterable[Event],
+    *,
+    epsilon: float | None,
+    delta: float,
+    earlier: Guarantee | None,
+    max_iter: int,
+) -> None:
+    """Refuse a `partial_fit` call that `epsilon` does not pay for, before any data are read.
+
+    Parameters
+    ----------
+    name : str
+        Class of the estimator.
+    events : iterable of Event
+        What the call would release.
+    epsilon : float or None
+        The total that the estimator may spend. None: the budget is stated otherwise, and only a
+        ledger limits the number of calls.
+    delta : float
+    earlier : Guarantee or None
+        That of the calls before.
+    max_iter : int
+        Calls that `epsilon` pays for.
+
+    Raises
+    ------
+    BudgetError
+        If `epsilon` is too small for all calls so far and this one.
+    """
+    if epsilon is None or math.isinf(epsilon) or earlier is None:
+        return
+    total = epsilon_of(
+        (*earlier.events, *events),
+        float(delta),
+        total_variation=earlier.total_variation + TOTAL_VARIATION,
+    )
+    if total > epsilon:
+        raise BudgetError(
+            f"this partial_fit would bring {name} to a total epsilon of {total:.6g}, above "
+            f"epsilon={epsilon:g}, which pays for max_iter={max_iter} calls; nothing was read or "
+            "charged. Call fit to train from scratch with a larger epsilon or max_iter. To decide "
+            "on the number of calls as you go, state noise_multiplier instead of epsilon and "
+            "pass ledger=Ledger(epsilon=...), which refuses the first call that is too expensive"
+        )
+
+
+def warn_if_seeded(name: str, seeded: bool) -> None:
+    """Warn that noise from a given seed protects nobody who knows the seed."""
+    if seeded:
         warn_user(
-            f"{type(estimator).__name__} draws its noise from random_state: whoever knows the "
-            "seed, or sees two results of it, can remove the noise; leave random_state=None for a "
-            "model that will be published",
+            f"{name} draws its noise from random_state: anyone who knows the seed, or sees two "
+            "results of it, can remove the noise; leave random_state=None for a model that will "
+            "be published",
             SeededNoiseWarning,
         )
 
 
-def released_so_far(estimator: Any, unit: str) -> Any:
-    """What an earlier fit released, for `partial_fit` to go on with; None if there was none."""
+def released_so_far(estimator: BaseEstimator, unit: str) -> Any:
+    """What an earlier fit released, from which `partial_fit` continues; None if there was none."""
     released = getattr(estimator, "_released", None)
     if released is None:
         return None
     fitted = (estimator.privacy_.unit, estimator.components_.shape[0])
     if fitted != (unit, estimator.n_components):
         raise ValueError(
-            f"partial_fit goes on with privacy unit {fitted[0]!r} and n_components={fitted[1]}, "
-            f"got {unit!r} and {estimator.n_components}; call fit to start again"
+            f"partial_fit continues with privacy unit {fitted[0]!r} and n_components={fitted[1]}, "
+            f"got {unit!r} and {estimator.n_components}; call fit to start from scratch"
         )
     return released
 
 
 def make_guarantee(
-    estimator: Any,
-    events: Sequence[Event],
+    events: Iterable[Event],
     *,
+    delta: float,
     earlier: Guarantee | None,
     unit: str,
     relation: str,
@@ -88,27 +154,25 @@ def make_guarantee(
         seeded = seeded or earlier.seeded
         distance += earlier.total_variation
         assumptions += tuple(a for a in earlier.assumptions if a not in ASSUMPTIONS + assumptions)
-    delta = float(estimator.delta)
-    accountant = getattr(estimator, "accountant", "pld")
+    events = tuple(events)
     return Guarantee(
         unit=unit,
         relation=relation,
-        epsilon=epsilon_of(events, delta, total_variation=distance, accountant=accountant),
-        delta=delta,
+        epsilon=epsilon_of(events, float(delta), total_variation=distance),
+        delta=float(delta),
         mechanism=mechanism,
         sensitivity=sensitivity,
         noise_scale=noise_scale,
         noise_multiplier=noise_multiplier,
         seeded=seeded,
         assumptions=ASSUMPTIONS + assumptions,
-        events=tuple(events),
+        events=events,
         total_variation=distance,
-        accountant=accountant,
     )
 
 
-def publish(estimator: Any, guarantee: Guarantee, **attributes: Any) -> None:
-    """Set the fitted attributes, all at once: never a model beside another model's epsilon."""
+def publish(estimator: BaseEstimator, guarantee: Guarantee, **attributes: Any) -> None:
+    """Set the fitted attributes, all at once: a model never stands next to another's epsilon."""
     attributes |= {
         "privacy_": guarantee,
         "epsilon_": guarantee.epsilon,

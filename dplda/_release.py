@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
-from dplda._base import BaseTopicModel
+from dplda._base import BaseLDA
 from dplda._checks import check_integer, check_number
 from dplda._files import write_atomically
 from dplda._fold_in import LARGEST_PRIOR
@@ -40,7 +40,7 @@ _FIELDS = {
 }  # fmt: skip
 
 
-class ReleasedModel(BaseTopicModel):
+class ReleasedModel(BaseLDA):
     """A published topic model, as `load_release` reads it.
 
     It transforms and scores like the model that was saved. It cannot be trained: `fit` changes
@@ -97,8 +97,8 @@ class ReleasedModel(BaseTopicModel):
     """
 
     _parameter_constraints = {
-        "doc_topic_prior": [*BaseTopicModel._parameter_constraints["doc_topic_prior"], None],
-        "n_jobs": BaseTopicModel._parameter_constraints["n_jobs"],
+        "doc_topic_prior": [*BaseLDA._parameter_constraints["doc_topic_prior"], None],
+        "n_jobs": BaseLDA._parameter_constraints["n_jobs"],
     }
 
     def __init__(self, doc_topic_prior=None, n_jobs=None):
@@ -458,7 +458,7 @@ def _events(name: str, records: Any) -> tuple[Any, ...]:
 
 
 _READERS: dict[str, Callable[[str, Any], Any]] = {
-    "unit": _text, "relation": _text, "mechanism": _text, "accountant": _text,
+    "unit": _text, "relation": _text, "mechanism": _text,
     "epsilon": _number, "delta": _number, "sensitivity": _number, "total_variation": _number,
     "noise_scale": _per_round, "noise_multiplier": _per_round, "seeded": _flag,
     "assumptions": _texts, "events": _events,

@@ -6,8 +6,6 @@ import warnings
 import numpy as np
 import pytest
 from scipy.stats import binom, norm
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
 
 from dplda import (
     HDPLDA,
@@ -26,19 +24,17 @@ from dplda.audit import (
     audit_epsilon,
     gaussian_lower_bound,
     many_run_lower_bound,
-    membership_attack,
     observe_releases,
     one_run_lower_bound,
-    topic_attack,
 )
 from dplda.audit._audit import default_attack
 from dplda.audit._published_attacks import CountsAttack
 from dplda.central import _document_rounds
 from dplda.datasets import make_topic_corpus
 from dplda.federated import IFTMParty
-from dplda.privacy import DiscreteGaussian, Ledger, RandomizedBits, SeededNoiseWarning
+from dplda.privacy import Ledger, SeededNoiseWarning
 from dplda.privacy._observation import announce
-from dplda.published import CDPLDA
+from dplda.privacy.mechanisms import DiscreteGaussian, RandomizedBits
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::dplda.privacy.SeededNoiseWarning", "ignore::dplda.privacy.PrivacyLeakWarning"
@@ -332,8 +328,8 @@ PUBLISHED = {
         ),
         {},
     ),
-    "minibatch": (published.PublishedPrivateSVILDA(2, epsilon=1.0, delta=DELTA), {}),
-    "recovered counts": (published.PublishedIFTMParty(2, epsilon=1.0, max_iter=2), {}),
+    "minibatch": (published.PublishedPrivateSVILDA(2, published_epsilon=1.0, delta=DELTA), {}),
+    "recovered counts": (published.PublishedIFTMParty(2, published_epsilon=1.0, max_iter=2), {}),
 }
 
 
@@ -358,7 +354,7 @@ def test_an_anchored_word_moves_the_others():
     assert result.exceeds_claim
 
 
-# the topic-based attack
+# what each sweep shows
 
 
 def observed(model, X):
@@ -368,56 +364,17 @@ def observed(model, X):
     return releases
 
 
-def one_document(n_words=20):
-    counts = np.zeros((40, n_words))
-    rng = np.random.default_rng(0)
-    counts[:, : n_words // 2] = rng.poisson(3, (40, n_words // 2))
-    counts[20:] = counts[20:, ::-1]
-    return counts
-
-
-def test_topics_tell_the_word_unless_the_clip_hides_it():
-    X = one_document()
-    true_word = X.shape[1] - 1 - int(np.argmax(X[-1, ::-1] > 0))  # of the last token
-    n_tokens, first = int(X.sum()), int(X[:-1].sum())
-    plain = CDPLDA(2, epsilon=math.inf, max_iter=50, random_state=0)
-    for exact in (True, False):
-        posterior = topic_attack(plain, observed(plain, X), first, n_tokens, exact=exact)
-        assert posterior.shape == (50, 20)
-        np.testing.assert_allclose(posterior.sum(axis=1), 1)
-        side = posterior[-1].reshape(2, 10).sum(axis=1)
-        assert side[true_word // 10] > 0.99
-    clipped = HDPLDA(2, noise_epsilon=0.5, count_clip=0.05, topic_word_prior=1.0, max_iter=50,
-                     random_state=0)  # fmt: skip
-    posterior = topic_attack(clipped, observed(clipped, X), first, n_tokens)
-    assert posterior[-1].max() < 0.5
-
-
-def test_published_topics_give_the_word_away_too():
-    X = one_document()
-    model = published.PublishedHDPLDA(2, noise_epsilon=math.inf, count_clip=100.0, max_iter=50,
-                             random_state=0)  # fmt: skip
-    posterior = topic_attack(model, observed(model, X), int(X[:-1].sum()), int(X.sum()))
-    assert posterior[-1, 10:].sum() > 0.99
-
-
-def test_the_topic_attack_needs_releases():
-    with pytest.raises(ValueError, match="0 tables of counts"):
-        topic_attack(HDPLDA(2, epsilon=1.0), [], 0, 1)
-
-
 @pytest.mark.parametrize("noise_epsilon", [0.5, 10.0])
 def test_no_sweep_shows_more_of_a_word_than_its_price(noise_epsilon, X):
     """The likelihood ratio of each sweep, noise and topic, is at most epsilon_L + epsilon_I."""
     model = HDPLDA(3, noise_epsilon=noise_epsilon, count_clip=1.0, topic_word_prior=0.2,
                    max_iter=6, random_state=0)  # fmt: skip
-    from dplda.central._word_sweeps import sweep_prices
     from dplda.privacy._streams import Streams
 
     attack = WordAttack(model, X.shape[1], 500, Streams.from_random_state(0))
     coins = np.arange(500) % 2
     releases = observed(model, attack.plant(X, coins))
-    prices, before = sweep_prices(model), None
+    prices, before = model._mechanisms(), None
     for counts, topics in zip(releases[::2], releases[1::2]):
         drawn = topics.value[:500]
         noise = attack._of_counts(counts.value, prices, before)
@@ -426,34 +383,6 @@ def test_no_sweep_shows_more_of_a_word_than_its_price(noise_epsilon, X):
         assert np.abs(topic).max() <= model.sampling_epsilon_ * (1 + 1e-9)
         assert np.abs(noise).max() > 0.3 * noise_epsilon
         before = drawn
-
-
-# membership
-
-
-def test_membership_of_an_overfitted_classifier_and_of_a_private_one():
-    X, labels = (
-        make_topic_corpus(
-            n_docs=400, n_words=60, n_components=4, doc_length=20, random_state=0
-        ).data,
-        np.arange(400) % 2,
-    )  # classes that mean nothing: what is learned is learned by heart
-    learned = LogisticRegression(C=1e6, max_iter=2000)
-    heart = membership_attack(learned, X, labels, n_shadows=3, random_state=0)
-    assert heart.accuracy > 0.7
-    assert heart.advantage > 0.4
-    topics = make_pipeline(SubLDA(4, epsilon=1.0, max_iter=5, random_state=0), LogisticRegression())
-    hidden = membership_attack(topics, X, labels, n_shadows=2, random_state=0)
-    assert hidden.accuracy < 0.6
-    assert hidden == membership_attack(topics, X, labels, n_shadows=2, random_state=0)
-    dense = X.toarray()
-    attacked = [
-        membership_attack(topics, data, labels.tolist(), n_shadows=1, random_state=0)
-        for data in (dense, dense.tolist(), X.tocoo())
-    ]
-    assert attacked[0] == attacked[1] == attacked[2]
-    with pytest.raises(ValueError, match="n_shadows"):
-        membership_attack(topics, X, labels, n_shadows=0)
 
 
 # the function and its result
@@ -515,9 +444,7 @@ def test_wrong_options_are_refused_before_anything_is_spent(options, message, X)
 
 def test_a_published_epsilon_says_nothing_at_a_smaller_delta(X):
     with pytest.raises(ValueError, match=r"stated at delta 0.0001 and says nothing at 1e-05"):
-        audit_epsilon(
-            published.PublishedPrivateSVILDA(2, epsilon=1.0), X, delta=DELTA, random_state=0
-        )
+        audit_epsilon(published.PublishedPrivateSVILDA(2, published_epsilon=1.0), X, delta=DELTA)
 
 
 def test_what_has_no_attack_or_claims_nothing_is_refused(X):

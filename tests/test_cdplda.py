@@ -16,7 +16,7 @@ from dplda.published import CDPLDA
 
 K = 3
 leaks = pytest.mark.filterwarnings("ignore::dplda.privacy.PrivacyLeakWarning")
-both = pytest.mark.parametrize("noise", ["first", "every"])
+both = pytest.mark.parametrize("noise_at", ["first_sweep", "every_sweep"])
 
 
 @pytest.fixture(scope="module")
@@ -48,9 +48,11 @@ def sweeps(monkeypatch):
 
 
 @both
-def test_infinite_epsilon_is_gibbs_sampling_to_the_last_bit(noise, corpus):
+def test_infinite_epsilon_is_gibbs_sampling_to_the_last_bit(noise_at, corpus):
     parameters = {"max_iter": 7, "doc_topic_prior": 0.3, "topic_word_prior": 0.07}
-    ours = CDPLDA(11, epsilon=math.inf, noise=noise, random_state=1, **parameters).fit(corpus)
+    ours = CDPLDA(11, noise_epsilon=math.inf, noise_at=noise_at, random_state=1, **parameters).fit(
+        corpus
+    )
     theirs = GibbsLDA(11, random_state=1, **parameters).fit(corpus)
     np.testing.assert_array_equal(ours.components_, theirs.components_)
     for model in (ours, theirs):
@@ -64,8 +66,10 @@ def test_infinite_epsilon_is_gibbs_sampling_to_the_last_bit(noise, corpus):
 @leaks
 @both
 @pytest.mark.parametrize("epsilon", [0.02, 1.0, 50.0])
-def test_noise_of_one_sweep_has_scale_one_over_epsilon(noise, epsilon, wide):
-    model = CDPLDA(1, epsilon=epsilon, noise=noise, max_iter=1, random_state=0).fit(wide)
+def test_noise_of_one_sweep_has_scale_one_over_epsilon(noise_at, epsilon, wide):
+    model = CDPLDA(1, noise_epsilon=epsilon, noise_at=noise_at, max_iter=1, random_state=0).fit(
+        wide
+    )
     drawn = epsilon * (model._released[:, 0] - wide.sum(axis=0))
     assert abs(drawn.mean()) < 5 * math.sqrt(2 / len(drawn))
     assert np.abs(drawn).mean() == pytest.approx(1, abs=5 / math.sqrt(len(drawn)))
@@ -77,7 +81,7 @@ def test_noise_of_one_sweep_has_scale_one_over_epsilon(noise, epsilon, wide):
 @leaks
 def test_document_counts_get_the_same_noise(sweeps):
     X = make_topic_corpus(3000, 30, K, doc_length=5, random_state=0).data
-    CDPLDA(K, epsilon=0.5, max_iter=1, random_state=0).fit(X)
+    CDPLDA(K, noise_epsilon=0.5, max_iter=1, random_state=0).fit(X)
     words, documents = (noise[:, :K] / 2 for noise in sweeps[0])
     assert documents.shape == (3000, K)
     assert np.abs(documents).mean() == pytest.approx(1, abs=5 / math.sqrt(documents.size))
@@ -87,7 +91,7 @@ def test_document_counts_get_the_same_noise(sweeps):
 
 @leaks
 def test_first_draws_once_and_the_noise_stays(sweeps, corpus):
-    model = CDPLDA(K, epsilon=1.0, max_iter=4, random_state=0).fit(corpus)
+    model = CDPLDA(K, noise_epsilon=1.0, max_iter=4, random_state=0).fit(corpus)
     assert len(sweeps) == 4
     for words, documents in sweeps[1:]:
         np.testing.assert_array_equal(words, sweeps[0][0])
@@ -99,7 +103,7 @@ def test_first_draws_once_and_the_noise_stays(sweeps, corpus):
 
 @leaks
 def test_every_adds_noise_in_each_sweep(sweeps, wide):
-    CDPLDA(1, epsilon=2.0, noise="every", max_iter=5, random_state=0).fit(wide)
+    CDPLDA(1, noise_epsilon=2.0, noise_at="every_sweep", max_iter=5, random_state=0).fit(wide)
     words = np.diff([0 * sweeps[0][0], *(words for words, _ in sweeps)], axis=0)[:, :, 0]
     documents = np.diff([documents[:, 0] for _, documents in sweeps], axis=0)
     tolerance = 5 / math.sqrt(words[0].size)
@@ -110,8 +114,8 @@ def test_every_adds_noise_in_each_sweep(sweeps, wide):
 
 @leaks
 @both
-def test_partial_fit_draws_noise_for_its_documents(noise, sweeps, corpus):
-    model = CDPLDA(K, epsilon=1.0, noise=noise, max_iter=3, random_state=0).fit(corpus)
+def test_partial_fit_draws_noise_for_its_documents(noise_at, sweeps, corpus):
+    model = CDPLDA(K, noise_epsilon=1.0, noise_at=noise_at, max_iter=3, random_state=0).fit(corpus)
     table = model._released
     model.partial_fit(corpus[:10])
     added = sweeps[3][0][:, :K] - table
@@ -123,17 +127,17 @@ def test_partial_fit_draws_noise_for_its_documents(noise, sweeps, corpus):
 
 @both
 @pytest.mark.parametrize("call", ["fit", "partial_fit"])
-def test_it_warns_that_it_is_not_private(noise, call, corpus):
+def test_it_warns_that_it_is_not_private(noise_at, call, corpus):
     with pytest.warns(PrivacyLeakWarning, match="raw words.*HDPLDA.*SubLDA") as record:
-        getattr(CDPLDA(K, epsilon=1.0, noise=noise, max_iter=1), call)(corpus)
+        getattr(CDPLDA(K, noise_epsilon=1.0, noise_at=noise_at, max_iter=1), call)(corpus)
     assert len(record) == 1
     assert record[0].filename == __file__
 
 
 @leaks
-@pytest.mark.parametrize(("noise", "published"), [("first", 0.5), ("every", 2.0)])
-def test_no_guarantee_and_the_published_figure(noise, published, corpus):
-    model = CDPLDA(K, epsilon=0.5, noise=noise, max_iter=4).fit(corpus)
+@pytest.mark.parametrize(("noise_at", "published"), [("first_sweep", 0.5), ("every_sweep", 2.0)])
+def test_no_guarantee_and_the_published_figure(noise_at, published, corpus):
+    model = CDPLDA(K, noise_epsilon=0.5, noise_at=noise_at, max_iter=4).fit(corpus)
     assert model.epsilon_ == model.privacy_.epsilon == model.get_epsilon(1e-5) == math.inf
     assert model.delta_ == 0
     assert model.published_epsilon_ == published
@@ -145,13 +149,13 @@ def test_no_guarantee_and_the_published_figure(noise, published, corpus):
 
 @leaks
 @both
-def test_perplexity_falls_as_epsilon_grows(noise):
+def test_perplexity_falls_as_epsilon_grows(noise_at):
     X = make_topic_corpus(300, 100, 5, doc_length=40, random_state=0).data
     train, test = X[:250], X[250:]
     perplexity = [
         np.mean(
             [
-                CDPLDA(5, epsilon=epsilon, noise=noise, max_iter=40, random_state=seed)
+                CDPLDA(5, noise_epsilon=epsilon, noise_at=noise_at, max_iter=40, random_state=seed)
                 .fit(train)
                 .perplexity(test)
                 for seed in range(3)
@@ -167,16 +171,16 @@ def test_perplexity_falls_as_epsilon_grows(noise):
 @leaks
 @both
 @pytest.mark.parametrize("epsilon", [0.003, 5000.0])
-def test_extreme_noise_gives_a_model(noise, epsilon, corpus):
-    model = CDPLDA(K, epsilon=epsilon, noise=noise, max_iter=3).fit(corpus)
+def test_extreme_noise_gives_a_model(noise_at, epsilon, corpus):
+    model = CDPLDA(K, noise_epsilon=epsilon, noise_at=noise_at, max_iter=3).fit(corpus)
     assert (model.components_ > 0).all()
     assert np.isfinite(model.perplexity(corpus))
 
 
 @leaks
 @both
-def test_pickle_holds_noisy_counts_only(noise, wide):
-    model = CDPLDA(1, epsilon=1.0, noise=noise, max_iter=2).fit(wide)
+def test_pickle_holds_noisy_counts_only(noise_at, wide):
+    model = CDPLDA(1, noise_epsilon=1.0, noise_at=noise_at, max_iter=2).fit(wide)
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.components_, model.components_)
     arrays = [value for value in vars(again).values() if isinstance(value, np.ndarray)]
@@ -186,8 +190,8 @@ def test_pickle_holds_noisy_counts_only(noise, wide):
 
 @pytest.mark.parametrize(
     "parameters",
-    [{"epsilon": e} for e in (None, 0.0, -1.0, math.nan, 1e-6, 1e6, -math.inf, "1")]
-    + [{"epsilon": 1.0, "noise": "last"}, {"epsilon": 1.0, "max_iter": 0}],
+    [{"noise_epsilon": e} for e in (None, 0.0, -1.0, math.nan, 1e-6, 1e6, -math.inf, "1")]
+    + [{"noise_epsilon": 1.0, "noise_at": "first"}, {"noise_epsilon": 1.0, "max_iter": 0}],
 )
 def test_bad_parameters(parameters, corpus):
     name = list(parameters)[-1]

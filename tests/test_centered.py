@@ -7,24 +7,23 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 
-import dplda.central._document_rounds as document_level
-from dplda import HDPLDA, GibbsLDA, SubLDA
-from dplda.central._centered_release import (
-    Documents,
-    Released,
-    combine_totals,
-    release_word_totals,
-    train_round,
+import dplda.central._sublda as module
+from dplda import GibbsLDA, SubLDA
+from dplda.central._document_budget import (
+    DocumentBudget,
+    document_schedule,
+    growing_share,
+    round_schedule,
 )
-from dplda.central._document_rounds import fold_in_topics, plan
-from dplda.central._schedule import Budget, document_schedule, round_schedule
+from dplda.central._documents import Documents, release_word_totals
+from dplda.central._noisy_table import NoisyTable, combine_totals
 from dplda.datasets import make_topic_corpus
 from dplda.metrics import unigram_perplexity
-from dplda.privacy import Curator, Gaussian, NoNoise, PoissonSampled, epsilon_of, gaussian_mu
+from dplda.privacy import BudgetError, Gaussian, PoissonSampled, epsilon_of, gaussian_mu
+from dplda.privacy._curator import Curator
 from dplda.privacy._streams import Streams
 
 K = 5
-SETTINGS = SubLDA(K, max_iter=10)
 
 
 @pytest.fixture(scope="module")
@@ -33,14 +32,14 @@ def corpus():
 
 
 def budget(noise_multiplier=10.0, max_iter=10, ratio=1.0):
-    return Budget.split(
+    return DocumentBudget.from_noise_multiplier(
         noise_multiplier, max_iter=max_iter, word_total_share=0.2, subsampling_ratio=ratio
     )
 
 
 def curator(budget, n_rounds, seed=0):
     streams = Streams.from_random_state(seed)
-    steps = plan(budget, 0, n_rounds)
+    steps = budget.plan(0, n_rounds)
     return Curator(steps, streams, label="test", unit="document"), streams
 
 
@@ -75,12 +74,12 @@ def test_multipliers_at_epsilon_1():
     spent = sum(m**-2 for m in totals + rounds)
     assert spent == pytest.approx(mu**2, rel=1e-4)
     assert spent <= mu**2
-    events = [event for _, event in plan(shares, 0, 80)]
+    events = [event for _, event in shares.plan(0, 80)]
     assert epsilon_of(events, 1e-5) == pytest.approx(1.0, abs=2e-4)
 
 
 def test_sampled_rounds_are_equal_and_sampled():
-    steps = [event for _, event in plan(budget(2.0, ratio=0.1), 0, 10)]
+    steps = [event for _, event in budget(2.0, ratio=0.1).plan(0, 10)]
     assert all(isinstance(event, Gaussian) for event in steps[:2])
     assert steps[2:] == [PoissonSampled(0.1, steps[2].event)] * 10
 
@@ -88,14 +87,19 @@ def test_sampled_rounds_are_equal_and_sampled():
 def test_totals_take_their_share_under_sampling():
     """About a quarter of what is spent, by the epsilon of the parts."""
     model = SubLDA(epsilon=2.0, delta=1e-5, subsampling_ratio=0.05, max_iter=400)
-    shares, _ = document_level.budget_of(model, 0.05)
-    steps = [event for _, event in plan(shares, 0, 400)]
+    steps = [event for _, event in model._budget().plan(0, 400)]
     part = gaussian_mu(epsilon_of(steps[:2], 1e-5), 1e-5) ** 2
     assert 0.2 < part / gaussian_mu(2.0, 1e-5) ** 2 < 0.3
     assert 1.98 < epsilon_of(steps, 1e-5) <= 2.0
 
 
 # ---- contributions ------------------------------------------------------------------------
+
+
+def sum_topics(documents, rows, factor, center, weight, norm, radius):
+    return documents.sum_topics(
+        rows, factor, center, weight=weight, scale=documents.scale, norm=norm, radius=radius
+    )
 
 
 def random_round(rng, documents):
@@ -111,13 +115,13 @@ def random_round(rng, documents):
 @pytest.mark.parametrize("seed", range(5))
 def test_one_document_moves_the_sum_by_at_most_the_radius(seed, corpus):
     rng = np.random.default_rng(seed)
-    documents = Documents.of(corpus, K, None)
+    documents = Documents.from_counts(corpus, K, None)
     factor, center, weight = random_round(rng, documents)
     norm, radius = rng.uniform(0.01, 10), int(rng.integers(64, 10**6))
     everybody = np.arange(len(documents.scale))
 
     def total(rows):
-        return documents.sum_topics(rows, factor, center, weight, documents.scale, norm, radius)
+        return sum_topics(documents, rows, factor, center, weight, norm, radius)
 
     for d in range(0, 300, 17):
         difference = total(everybody) - total(np.delete(everybody, d))
@@ -126,47 +130,45 @@ def test_one_document_moves_the_sum_by_at_most_the_radius(seed, corpus):
 
 
 def test_contributions_sum_to_zero_over_topics(corpus):
-    documents = Documents.of(corpus, K, None)
+    documents = Documents.from_counts(corpus, K, None)
     factor, center, weight = random_round(np.random.default_rng(0), documents)
-    value = documents.sum_topics(
-        np.arange(300), factor, center, weight, documents.scale, 1e4, 2**30
-    )
+    value = sum_topics(documents, np.arange(300), factor, center, weight, 1e4, 2**30)
     assert np.abs(value.sum(axis=1)).max() < 1e-5 * np.abs(value).sum(axis=1).max()
 
 
 def test_centering_changes_nothing_without_clip_and_noise(corpus):
     """Adding back U_v rbar gives the plain sum of the counts."""
-    documents = Documents.of(corpus, K, None)
+    documents = Documents.from_counts(corpus, K, None)
     factor, center, weight = random_round(np.random.default_rng(1), documents)
     rows, norm, radius = np.arange(300), 1e3, 2**30
     centered, plain = (
-        documents.sum_topics(rows, factor, c, weight, documents.scale, norm, radius)
+        sum_topics(documents, rows, factor, c, weight, norm, radius)
         * (norm / radius)
         / weight[:, None]
         for c in (center, np.zeros_like(center))
     )
     totals = np.asarray(corpus.sum(axis=0)).ravel()
-    np.testing.assert_allclose(centered + totals[:, None] * center, plain, atol=2e-2)
+    np.testing.assert_allclose(centered + totals[:, None] * center[:, :K], plain, atol=2e-2)
     np.testing.assert_allclose(plain.sum(axis=1), totals, rtol=1e-3)
 
 
 def test_documents_are_scaled_to_the_norm_and_short_ones_at_most_five_times(corpus):
-    documents = Documents.of(sp.vstack([corpus, np.eye(2, 60, dtype=int)]), K, None)
+    documents = Documents.from_counts(sp.vstack([corpus, np.eye(2, 60, dtype=int)]), K, None)
     weight = np.linspace(0.5, 2, 60)
-    documents.rescale(weight, 6.0, object())
+    documents.rescale(weight, 6.0, exact=False)
     lengths = np.sqrt(documents.X.toarray() ** 2 @ weight**2)
     np.testing.assert_allclose(documents.scale * lengths, np.minimum(6, 5 * lengths), rtol=1e-6)
     assert documents.scale.max() == 5
-    documents.rescale(weight, 12.0, NoNoise())
+    documents.rescale(weight, 12.0, exact=True)
     assert documents.scale.max() == 5  # without noise the scale stays as it is
 
 
 def test_word_totals_of_one_document_stay_in_the_radius(corpus):
-    documents = Documents.of(corpus, K, None)
-    documents.rescale(np.ones(60), 6.0, object())
+    documents = Documents.from_counts(corpus, K, None)
+    documents.rescale(np.ones(60), 6.0, exact=False)
     all_words = documents.sum_words(np.ones(60), 6.0, 5000)
-    part = Documents.of(corpus[1:], K, None)
-    part.rescale(np.ones(60), 6.0, object())
+    part = Documents.from_counts(corpus[1:], K, None)
+    part.rescale(np.ones(60), 6.0, exact=False)
     difference = all_words - part.sum_words(np.ones(60), 6.0, 5000)
     assert 0.98 * 5000**2 < (difference**2).sum() <= 5000**2
 
@@ -176,8 +178,8 @@ def test_word_totals_of_one_document_stay_in_the_radius(corpus):
 
 def test_word_totals_without_noise_are_the_totals(corpus):
     gate, _ = curator(budget(0), 0)
-    documents = Documents.of(corpus, K, None)
-    totals, weight = release_word_totals(documents, budget(0), gate, 6.0)
+    documents = Documents.from_counts(corpus, K, None)
+    totals, weight = release_word_totals(documents, budget(0).totals, gate, 6.0)
     counted = np.asarray(corpus.sum(axis=0)).ravel()
     assert (counted == 0).any()
     np.testing.assert_allclose(totals, np.maximum(counted, 1), atol=1e-3)
@@ -198,7 +200,10 @@ def test_two_totals_are_better_than_one():
 
 def test_start_from_a_public_table(corpus):
     public = np.random.default_rng(0).gamma(0.3, size=(K, 60))
-    released = Released.start(np.ones(60), np.ones(60), K, Streams.from_random_state(0), public)
+    streams = Streams.from_random_state(0)
+    released = NoisyTable.from_totals(
+        np.ones(60), np.ones(60), K, streams, norms=(), init_components=public
+    )  # fmt: skip
     np.testing.assert_allclose(
         released.table / released.table.sum(axis=0),
         (public / public.sum(axis=1, keepdims=True)).T, atol=2e-3,
@@ -209,8 +214,6 @@ def test_start_from_a_public_table(corpus):
     for wrong in (public[:2], -public, public[:, :5], public * 0, public * np.nan):
         with pytest.raises(ValueError, match="init_components"):
             SubLDA(K, epsilon=2.0, init_components=wrong).fit(corpus)
-    with pytest.raises(ValueError, match="belongs to privacy_unit='document'"):
-        HDPLDA(K, epsilon=2.0, init_components=public).fit(corpus)
 
 
 @pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
@@ -229,33 +232,24 @@ def test_a_good_public_table_helps():
 
 def start(corpus, seed=0):
     totals = np.maximum(np.asarray(corpus.sum(axis=0), float).ravel(), 1)
-    return Released.start(totals, np.ones(len(totals)), K, Streams.from_random_state(seed))
+    streams = Streams.from_random_state(seed)
+    return NoisyTable.from_totals(totals, np.ones(len(totals)), K, streams, norms=(6.0, 6.0))
 
 
-def train_one_round(documents, released, shares, gate, rows):
-    train_round(
-        documents,
-        released,
-        shares,
-        gate,
-        rows=rows,
-        scale=documents.scale,
-        factor=fold_in_topics(SETTINGS, documents, released, rows),
-        norm=6.0 * document_schedule(1, 10)[0],
-        rate=1.0,
-        topic_word_prior=0.01,
-    )
+class Drawn(Curator):
+    """A curator whose sample is given."""
+
+    def sample(self, rates, sampling_probability, *, round):
+        return self.rows
 
 
-def one_round(corpus, rows, noise_multiplier=10.0, ratio=1.0):
-    shares = budget(noise_multiplier, ratio=ratio)
-    gate, _ = curator(shares, 10)
-    gate._plan = gate._plan[2:]  # the totals are given
-    released = start(corpus)
-    before = released.table.copy()
-    documents = Documents.of(corpus, K, None)
-    train_one_round(documents, released, shares, gate, rows)
-    return before, released, documents
+def one_round(X, table, rows):
+    """The table after a round in which `rows` take part."""
+    model = SubLDA(K, noise_multiplier=10.0, subsampling_ratio=0.5, max_iter=10)
+    shares, streams = model._budget(), Streams.from_random_state(0)
+    gate = Drawn(shares.plan(1, 1), streams, label="test", unit="document")
+    gate.rows = rows
+    return model._rounds(X, table, shares, gate, streams, 1).table
 
 
 def test_a_round_does_not_see_documents_that_were_not_sampled(corpus):
@@ -263,19 +257,17 @@ def test_a_round_does_not_see_documents_that_were_not_sampled(corpus):
     changed = corpus.tolil(copy=True)
     changed[1] = 50  # not in rows
     changed[2] = 0
-    _, one, documents = one_round(sp.csr_array(corpus), rows, ratio=0.5)
-    tables = []
-    for X in (corpus, sp.csr_array(changed)):
-        shares = budget(ratio=0.5)
-        gate, _ = curator(shares, 10)
-        gate._plan = gate._plan[2:]
-        released = start(corpus)
-        docs = Documents.of(X, K, None)
-        train_one_round(docs, released, shares, gate, rows)
-        tables.append(released.table)
-    np.testing.assert_array_equal(*tables)
-    np.testing.assert_array_equal(one.table, tables[0])
-    assert (documents.theta[1, :K] == np.float32(1 / K)).all()  # its state did not move either
+    table = start(corpus)
+    one, two = (one_round(sp.csr_array(X), table, rows) for X in (corpus, changed))
+    np.testing.assert_array_equal(one, two)
+    assert not np.array_equal(one, one_round(sp.csr_array(corpus), table, rows + 1))
+
+
+def test_inference_leaves_other_documents_alone(corpus):
+    documents = Documents.from_counts(sp.csr_array(corpus), K, None)
+    documents.infer(np.arange(0, 300, 3), start(corpus).word_probabilities(), 0.1)
+    assert (documents.theta[1, :K] == np.float32(1 / K)).all()
+    assert (documents.theta[0, :K] != np.float32(1 / K)).any()
 
 
 def test_initial_table_reads_no_data(corpus):
@@ -292,7 +284,9 @@ def test_average_and_its_variance():
         noisy = np.random.default_rng(t).normal(size=(8, K))
         centered = noisy - noisy.mean(axis=1, keepdims=True)
         tables.append(released.totals[:, None] * released.topic_shares() + centered)
-        released.add(noisy, noise_scale=3.0, rate=rate, prior=0.0)
+        released.update(
+            noisy, noise_scale=3.0, norm=1.0, share=rate, topic_word_prior=0.0, exact=False
+        )  # fmt: skip
     share = np.array([0.5 * 0.7 * 0.2, 0.5 * 0.7 * 0.2, 0.3 * 0.2, 0.8])
     np.testing.assert_allclose(released.average, np.tensordot(share, tables, 1))
     assert released.variance == pytest.approx(9 * (share[1:] ** 2).sum())
@@ -300,10 +294,19 @@ def test_average_and_its_variance():
 
 
 def test_weights_of_rounds_are_squares():
-    rates = [document_level.rate_of_later_rounds(SETTINGS, t, False) for t in range(1, 6)]
-    left = np.cumprod([1.0, *(1 - r for r in rates[:0:-1])])[::-1]
-    np.testing.assert_allclose(rates * left, np.arange(1, 6) ** 2 / 55)
-    assert document_level.rate_of_later_rounds(SETTINGS, 3, True) == 1.0
+    shares = [growing_share(t, 10) for t in range(1, 6)]
+    left = np.cumprod([1.0, *(1 - share for share in shares[:0:-1])])[::-1]
+    np.testing.assert_allclose(shares * left, np.arange(1, 6) ** 2 / 55)
+
+
+def test_without_noise_and_sampling_the_last_round_stands_alone(corpus):
+    """There is nothing to average out."""
+    model = SubLDA(K, epsilon=math.inf, max_iter=4, random_state=0).fit(corpus)
+    totals = np.maximum(np.asarray(corpus.sum(axis=0), float).ravel(), 1)
+    np.testing.assert_allclose(model._released.average.sum(axis=1), totals, atol=1.5)
+    assert model._released.variance == 0
+    half = SubLDA(K, epsilon=math.inf, max_iter=4, subsampling_ratio=0.5, random_state=0)
+    assert np.abs(half.fit(corpus)._released.average.sum(axis=1) - totals).max() > 5
 
 
 class Spy(Curator):
@@ -317,7 +320,7 @@ class Spy(Curator):
 
 def test_noise_on_every_cell_of_every_release(corpus, monkeypatch):
     Spy.seen = []
-    monkeypatch.setattr(document_level, "Curator", Spy)
+    monkeypatch.setattr(module, "Curator", Spy)
     X = corpus.tolil(copy=True)
     X[:, :10] = 0  # words of the vocabulary that nobody uses
     SubLDA(K, epsilon=1.0, subsampling_ratio=0.05, max_iter=6).fit(sp.csr_array(X))
@@ -364,5 +367,7 @@ def test_rounds_of_partial_fit_cost_what_fit_costs(corpus):
     # each call is charged for its own random bits: the tenth digit differs
     assert parts.epsilon_ == pytest.approx(whole.epsilon_, rel=1e-9)
     assert whole.epsilon_ <= 2.0
-    parts.partial_fit(corpus)
-    assert parts.epsilon_ > 2.0
+    with pytest.raises(BudgetError, match=r"total epsilon of 2\.\d+, above epsilon=2.*max_iter=5"):
+        parts.partial_fit(corpus)
+    assert parts.n_iter_ == 5
+    assert parts.epsilon_ <= 2.0

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from dplda.central._denoise import (
+from dplda.central._noisy_table import (
     FACTORS,
     TableEstimate,
     cell_likelihood,

@@ -39,7 +39,7 @@ def estimator(name, **changes):
     n_components, seed = PARAMETERS[name]
     return IFTMParty(
         n_components,
-        **{"epsilon": 6.0, "max_iter": 5, "random_state": seed, **changes},
+        **{"token_epsilon": 6.0, "max_iter": 5, "random_state": seed, **changes},
     )
 
 
@@ -223,7 +223,7 @@ class Deployment:
         n_components, seed = PARAMETERS[name]
         return self.start(
             name, "party", "--name", name, "--data", data, "--vocabulary", "words.txt",
-            "--epsilon", 6.0, "--components", n_components, "--max-iter", 5, "--seed", seed,
+            "--token-epsilon", 6.0, "--components", n_components, "--max-iter", 5, "--seed", seed,
             "--ledger", f"{name}.sqlite", "--state", f"{name}.state",
             "--superlink", f"127.0.0.1:{self.port}", *arguments,
         )  # fmt: skip

@@ -12,7 +12,7 @@ from numpy.testing import assert_array_equal
 import dplda._gibbs as gibbs
 from dplda._corpus import Corpus
 from dplda._fold_in import pad
-from dplda._gibbs import LARGEST_WEIGHT, IntegerTable, count_words, smallest_weight, sweep
+from dplda._gibbs import LARGEST_WEIGHT, IntegerTable, count_words, draw_topics, smallest_weight
 from dplda.kernels import _gibbs
 from dplda.privacy._streams import Purpose, Streams
 
@@ -363,7 +363,7 @@ def test_sweep_starts_again_with_more_spare_words_and_draws_the_same():
     word, doc_ptr = repeated([0, 0], 300)
     corpus, streams = Corpus(word, doc_ptr, 1), Streams.from_random_state(3)
     start, alpha = unassigned(word), 1e6
-    topics = sweep(corpus, start, table, doc_topic_prior=alpha, streams=streams, round=9)
+    topics = draw_topics(corpus, start, table, doc_topic_prior=alpha, streams=streams, t=9)
     bits = streams.words(Purpose.TOPICS, 9, 0, 600)
     spare = streams.words(Purpose.TOPICS, 9, 0, 5000, spare=True)
     assert_array_equal(topics, frozen(word, doc_ptr, start, table, alpha, bits, spare)[0])
@@ -534,8 +534,8 @@ def test_jobs_change_nothing_and_arguments_stay(big_corpus):
     arguments = topics, table.weight, table.topic_scale, big_corpus.word, big_corpus.doc_ptr
     before = [array.copy() for array in arguments]
     results = [
-        sweep(
-            big_corpus, topics, table, doc_topic_prior=0.1, round=3, n_jobs=n_jobs,
+        draw_topics(
+            big_corpus, topics, table, doc_topic_prior=0.1, t=3, n_jobs=n_jobs,
             streams=Streams.from_random_state(0),
         )
         for n_jobs in (1, 2, None)
@@ -553,9 +553,9 @@ def test_blocks_and_rounds_have_random_words_of_their_own(big_corpus):
     n = len(big_corpus.blocks(gibbs.BLOCK_TOKENS)[1].word)
     first = big_corpus.blocks(gibbs.BLOCK_TOKENS)[0].n_tokens
     one, other = (
-        sweep(
+        draw_topics(
             big_corpus, unassigned(big_corpus.word), table, doc_topic_prior=1e9,
-            streams=streams, round=t,
+            streams=streams, t=t,
         )
         for t in (1, 2)
     )  # fmt: skip
@@ -585,7 +585,7 @@ def test_empty_corpus_is_swept():
     streams = Streams.from_random_state(0)
     table = random_table(3, largest=5)
     topics = unassigned(corpus.word)
-    drawn = sweep(corpus, topics, table, doc_topic_prior=0.1, streams=streams, round=1)
+    drawn = draw_topics(corpus, topics, table, doc_topic_prior=0.1, streams=streams, t=1)
     assert drawn.shape == (0,)
     assert streams.n_words == 0
 

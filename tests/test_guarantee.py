@@ -11,7 +11,14 @@ import pytest
 from scipy.special import ndtr, ndtri
 
 from dplda.privacy._accounting import epsilon_of
-from dplda.privacy._events import BoundedRange, Gaussian, Laplace, NonPrivate, Repeated
+from dplda.privacy._events import (
+    BoundedRange,
+    Gaussian,
+    Laplace,
+    NonPrivate,
+    PoissonSampled,
+    Repeated,
+)
 from dplda.privacy._guarantee import Guarantee
 
 EVENTS = (Repeated(Gaussian(30.0), 40),)
@@ -79,6 +86,18 @@ def test_epsilon_at_other_deltas():
     assert guarantee.epsilon_at(1e-9) > guarantee.epsilon > guarantee.epsilon_at(1e-3)
 
 
+@pytest.mark.parametrize("delta", [1e-9, 1e-6, 1e-3])
+@pytest.mark.parametrize("events", [EVENTS, (PoissonSampled(0.05, Gaussian(1.5)), Laplace(9.0))])
+def test_other_accountants_are_never_below_the_smallest_valid_epsilon(events, delta):
+    guarantee = make(events=events, epsilon=100.0)
+    assert guarantee.epsilon_at(delta, accountant="pld") == guarantee.epsilon_at(delta)
+    renyi = guarantee.epsilon_at(delta, accountant="rdp")
+    assert guarantee.epsilon_at(delta) <= renyi < math.inf
+    assert renyi == epsilon_of(events, delta, total_variation=1e-19, accountant="rdp")
+    with pytest.raises(ValueError, match=r"accountant must be one of \('pld', 'rdp'\)"):
+        guarantee.epsilon_at(delta, accountant="gdp")
+
+
 def test_text_names_everything_a_reader_must_know():
     guarantee = make()
     text = str(guarantee)
@@ -102,7 +121,7 @@ def test_text_names_everything_a_reader_must_know():
 
 def test_text_tells_of_a_seed():
     assert "given seed" in str(make(seeded=True))
-    assert "none of this holds" in str(make(seeded=True))
+    assert "none of this holds against anyone" in str(make(seeded=True))
     assert "seed" not in str(make())
     assert "seeded" in repr(make(seeded=True))
 

@@ -9,12 +9,20 @@ import scipy.sparse as sp
 from scipy.stats import chisquare
 
 import dplda.central._hdplda as module
-from dplda import HDPLDA, GibbsLDA
+from dplda import HDPLDA, GibbsLDA, SubLDA
 from dplda._corpus import Corpus
-from dplda.central._word_sweeps import tokens_of, uniform_topics
+from dplda.central._word_sweeps import shuffled_tokens, uniform_topics
 from dplda.datasets import make_topic_corpus
 from dplda.metrics import unigram_perplexity
-from dplda.privacy import BoundedRange, Curator, Gaussian, Laplace, Repeated, epsilon_of
+from dplda.privacy import (
+    BoundedRange,
+    BudgetError,
+    Curator,
+    Gaussian,
+    Laplace,
+    Repeated,
+    epsilon_of,
+)
 from dplda.privacy._streams import Streams
 
 K = 3
@@ -146,12 +154,12 @@ def test_the_order_of_tokens_tells_nothing_of_their_words():
     """In a row sorted by word, replacing one word would move the others."""
     X = np.tile([[1, 1, 1, 0]], (6000, 1))
     streams = Streams.from_random_state(0)
-    orders = tokens_of(sp.csr_array(X), streams, 1).word.reshape(-1, 3)
+    orders = shuffled_tokens(sp.csr_array(X), streams, 1).word.reshape(-1, 3)
     _, counts = np.unique(orders, axis=0, return_counts=True)
     assert chisquare(counts).pvalue > 1e-6
     assert len(counts) == 6
     # the same keys put any three words into the same order of places
-    other = tokens_of(sp.csr_array(X[:, ::-1]), Streams.from_random_state(0), 1)
+    other = shuffled_tokens(sp.csr_array(X[:, ::-1]), Streams.from_random_state(0), 1)
     np.testing.assert_array_equal(other.word.reshape(-1, 3), orders + 1)
 
 
@@ -187,8 +195,23 @@ def test_weak_privacy_learns_and_strong_privacy_does_not():
     assert strong.perplexity(test) > gibbs + 0.8 * (unigram - gibbs)
 
 
-def test_document_level_is_gaussian_and_unsampled(corpus):
-    model = HDPLDA(K, privacy_unit="document", epsilon=2.0, max_iter=5).fit(corpus)
-    assert model.privacy_.unit == "document"
-    assert len(model.privacy_.events) == 5 + 2
+def test_documents_are_protected_by_another_estimator(corpus):
+    for call in ("fit", "partial_fit"):
+        with pytest.raises(ValueError, match=r"use SubLDA\(subsampling_ratio=1\)"):
+            getattr(HDPLDA(K, privacy_unit="document", epsilon=2.0), call)(corpus)
+    model = SubLDA(K, epsilon=2.0, max_iter=5).fit(corpus)
+    assert len(model.privacy_.events) == 7
     assert all(isinstance(event, Gaussian) for event in model.privacy_.events)
+
+
+def test_partial_fit_stops_where_epsilon_does(corpus):
+    model = HDPLDA(K, epsilon=50.0, max_iter=3)
+    for _ in range(3):
+        assert model.partial_fit(corpus).epsilon_ <= 50.0
+    before = model.components_
+    with pytest.raises(BudgetError, match=r"max_iter=3 calls.*ledger"):
+        model.partial_fit(corpus)
+    assert model.components_ is before
+    free = HDPLDA(K, noise_epsilon=1.0, count_clip=1.0, max_iter=1)
+    spent = [free.partial_fit(corpus).epsilon_ for _ in range(3)]
+    assert spent == sorted(set(spent))

@@ -31,7 +31,7 @@ from dplda.privacy._events import (
     Laplace,
     NonPrivate,
     PoissonSampled,
-    RandomizedResponse,
+    RandomizedResponseEvent,
     Repeated,
 )
 from dplda.privacy._ledger import Entry, Ledger
@@ -88,7 +88,7 @@ def test_entries_come_back_as_they_were_written(make_ledger):
     events = [
         PoissonSampled(0.1, Gaussian(np.nextafter(1.7, 2.0))),
         Repeated(Laplace(3.0), 4),
-        RandomizedResponse(0.3, 4),
+        RandomizedResponseEvent(0.3, 4),
     ]
     first = ledger.reserve("SubLDA", "document", events, total_variation=1e-21, seeded=True)
     second = ledger.reserve("HDPLDA", "document", BoundedRange(0.5))
@@ -112,6 +112,9 @@ def test_spending_composes(make_ledger):
     assert ledger.epsilon_spent == epsilon_of(Repeated(Gaussian(10.0), 50), 1e-5)
     assert ledger.remaining == 10.0 - ledger.epsilon_spent
     assert ledger.epsilon_at(1e-7) == epsilon_of(Repeated(Gaussian(10.0), 50), 1e-7)
+    renyi = ledger.epsilon_at(1e-7, accountant="rdp")
+    assert renyi == epsilon_of(Repeated(Gaussian(10.0), 50), 1e-7, accountant="rdp")
+    assert renyi >= ledger.epsilon_at(1e-7)
     assert ledger.unit == "document"
 
 

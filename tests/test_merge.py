@@ -59,18 +59,18 @@ def slow_merge(table, weights, labels):
 
 
 def test_similarity_by_hand():
-    a = TopWords.of([[0.5, 0.3, 0.1, 0.1, 0.0]], 2)  # words 0, 1
-    b = TopWords.of([[0.2, 0.0, 0.6, 0.1, 0.1]], 2)  # words 2, 0
+    a = TopWords.from_table([[0.5, 0.3, 0.1, 0.1, 0.0]], 2)  # words 0, 1
+    b = TopWords.from_table([[0.2, 0.0, 0.6, 0.1, 0.1]], 2)  # words 2, 0
     np.testing.assert_array_equal(b.words, [[2, 0]])
     # common: word 0, minimum .2; maximum .5; alone: .3 and .6
     np.testing.assert_allclose(similarity(a, b), 0.2 / (0.5 + 0.3 + 0.6))
     np.testing.assert_allclose(similarity(a, a), 1)
-    c = TopWords.of([[0.0, 0.0, 0.0, 0.4, 0.6]], 2)
+    c = TopWords.from_table([[0.0, 0.0, 0.0, 0.4, 0.6]], 2)
     np.testing.assert_array_equal(similarity(a, c), 0)
 
 
 def test_equal_probabilities_take_the_first_words():
-    top = TopWords.of(np.full((2, 6), 1 / 6), 3)
+    top = TopWords.from_table(np.full((2, 6), 1 / 6), 3)
     np.testing.assert_array_equal(top.words, [[0, 1, 2]] * 2)
 
 
@@ -78,14 +78,14 @@ def test_equal_probabilities_take_the_first_words():
 def test_top_words_are_those_of_a_stable_sort(n_top_words):
     table = np.random.default_rng(0).integers(0, 4, (50, 20)) / 4  # many ties
     words = np.argsort(-table, axis=1, kind="stable")[:, :n_top_words]
-    np.testing.assert_array_equal(TopWords.of(table, n_top_words).words, words)
+    np.testing.assert_array_equal(TopWords.from_table(table, n_top_words).words, words)
 
 
 @pytest.mark.parametrize("n_top_words", [1, 5, 30, 100])
 def test_similarity_is_that_of_the_slow_twin(n_top_words):
     rng = np.random.default_rng(n_top_words)
     a, b = random_table(rng, 7, 40), random_table(rng, 4, 40)
-    fast = similarity(TopWords.of(a, n_top_words), TopWords.of(b, n_top_words))
+    fast = similarity(TopWords.from_table(a, n_top_words), TopWords.from_table(b, n_top_words))
     slow = [[slow_similarity(x, y, n_top_words) for y in b] for x in a]
     np.testing.assert_allclose(fast, slow, rtol=1e-12)
 
@@ -94,7 +94,7 @@ def test_all_words_give_the_distance_in_total_variation():
     rng = np.random.default_rng(0)
     a, b = random_table(rng, 3, 20), random_table(rng, 5, 20)
     distance = np.abs(a[:, None] - b).sum(axis=2) / 2
-    rho = similarity(TopWords.of(a, 20), TopWords.of(b, 20))
+    rho = similarity(TopWords.from_table(a, 20), TopWords.from_table(b, 20))
     np.testing.assert_allclose(rho, (1 - distance) / (1 + distance))
 
 
@@ -106,7 +106,7 @@ def test_chains_are_one_topic():
         [0.0, 0.6, 0.4, 0.0, 0.0, 0.0],
         [0.0, 0.0, 0.6, 0.4, 0.0, 0.0],
     ])  # fmt: skip
-    top = TopWords.of(table, 2)
+    top = TopWords.from_table(table, 2)
     rho = similarity(top, top)
     assert rho[0, 2] == pytest.approx(0.25)
     assert rho[0, 3] == 0
@@ -120,7 +120,7 @@ def test_merging_is_that_of_the_slow_twin(threshold):
     table = random_table(rng, 12, 25)
     table = np.concatenate([table, normalize_topics(table[:5] + 0.01 * rng.random((5, 25)))])
     weights = rng.integers(1, 100, len(table)).astype(float)
-    labels = redundant_topics(TopWords.of(table, 8), threshold)
+    labels = redundant_topics(TopWords.from_table(table, 8), threshold)
     assert labels.tolist() == slow_labels(table, threshold, 8)
     merged, total = merge_topics(table, weights, labels)
     np.testing.assert_allclose(merged, slow_merge(table, weights, labels), rtol=1e-12)
@@ -175,6 +175,6 @@ def test_composing_does_not_depend_on_the_numbering():
 
 def test_a_party_alone_gets_its_own_topics_back():
     own = random_table(np.random.default_rng(1), 5, 30)
-    labels = redundant_topics(TopWords.of(own, 10), 0.9)
+    labels = redundant_topics(TopWords.from_table(own, 10), 0.9)
     merged, _ = merge_topics(own, np.ones(5), labels)
     np.testing.assert_allclose(compose(merged, own, n_top_words=10), own)

@@ -8,17 +8,17 @@ import pytest
 from numpy.testing import assert_array_equal
 from scipy.stats import chi2
 
-from dplda.federated._sampler import Topics, random_table, sweep, train, word_weights
+from dplda.federated._sampler import Topics, random_table, sweep_tokens, train_topics, word_weights
 from dplda.federated._sentences import SentenceCorpus
-from dplda.federated._tokens import Stored, TokenMechanism, Tokens, _pieces, privatize
+from dplda.federated._tokens import StoredVectors, TokenMechanism, Tokens, _pieces, privatize
 from dplda.kernels import _metropolis
 from dplda.privacy._local_mechanisms import Survivors
 from dplda.privacy._streams import Streams
 
 MECHANISMS = {
-    "rr": TokenMechanism.of("rr", 2.0, 0.2),
-    "laplace": TokenMechanism.of("laplace", 3.0, 0.4),
-    "none": TokenMechanism.of("rr", math.inf, 0.2),
+    "rr": TokenMechanism.from_name("rr", 2.0, 0.2),
+    "laplace": TokenMechanism.from_name("laplace", 3.0, 0.4),
+    "none": TokenMechanism.from_name("rr", math.inf, 0.2),
 }
 
 
@@ -108,7 +108,7 @@ def twin(
 
 
 def vectors_of(tokens):
-    found = tokens.stored().vectors.of(0, tokens.n_tokens, 0)
+    found = tokens.stored().vectors.read(0, tokens.n_tokens, 0)
     return [
         (found.word[a:b].tolist(), found.level[a:b].tolist())
         for a, b in itertools.pairwise(found.ptr)
@@ -136,7 +136,7 @@ def test_the_kernel_is_its_twin(name, sentences, monkeypatch):
         assert len(tokens.pieces[0]) > 2  # documents are cut
     vectors = vectors_of(tokens)
     n_components, rng = 3, np.random.default_rng(1)
-    model = Topics.of(rng.gamma(0.5, size=(n_components, corpus.n_words)))
+    model = Topics.from_weights(rng.gamma(0.5, size=(n_components, corpus.n_words)))
     prior = rng.random(corpus.n_words).astype(np.float32)
     mine = np.full(tokens.n_units, -1, np.int32)
     other, total = mine.copy(), 0
@@ -145,7 +145,7 @@ def test_the_kernel_is_its_twin(name, sentences, monkeypatch):
         token_bits = rng.integers(0, 2**64, 4 * tokens.n_tokens, dtype=np.uint64)
         counts = np.zeros((n_components, corpus.n_words), np.int32)
         for index, (first, last) in enumerate(tokens.pieces[0]):
-            found = tokens.of_piece(0, index)
+            found = tokens.read(0, index)
             of_tokens = slice(4 * tokens.unit_ptr[first], 4 * tokens.unit_ptr[last])
             _metropolis.sweep(
                 tokens.document_ptr, tokens.unit_ptr, first, last, mine,
@@ -218,10 +218,10 @@ def test_the_stationary_law_is_the_target(name, sentences):
     one = SentenceCorpus.from_lists([sentences], 5)
     tokens = privatize(one, MECHANISMS[name], Streams(bytes(range(32)), seeded=True))
     n, alpha = 10000, 0.4
-    found = tokens.stored().vectors.of(0, tokens.n_tokens, 0)
+    found = tokens.stored().vectors.read(0, tokens.n_tokens, 0)
     rng = np.random.default_rng(2)
     table = rng.gamma(0.7, size=(3, 5)) + 0.05
-    phi = Topics.of(table).phi.astype(float)
+    phi = Topics.from_weights(table).phi.astype(float)
     law, word_law = target_law(tokens, phi, alpha)
 
     ptr = np.concatenate([[0], np.cumsum(np.tile(np.diff(found.ptr), n))])
@@ -229,14 +229,14 @@ def test_the_stationary_law_is_the_target(name, sentences):
     document_ptr = np.arange(n + 1) * tokens.n_units
     many = Tokens(
         document_ptr, unit_ptr, 5, tokens.likelihood,
-        Stored(Survivors(ptr, np.tile(found.word, n), np.tile(found.level, n))),
+        StoredVectors(Survivors(ptr, np.tile(found.word, n), np.tile(found.level, n))),
         _pieces(document_ptr, unit_ptr, 10**9),
     )  # fmt: skip
     topics = np.full(many.n_units, -1, np.int32)
     streams = Streams(bytes(31) + b"\7", seeded=True)
     for t in range(40):
-        counts = sweep(
-            [many], [topics], table, np.ones(5), doc_topic_prior=alpha, streams=streams, round=t
+        counts = sweep_tokens(
+            [many], [topics], table, np.ones(5), doc_topic_prior=alpha, streams=streams, t=t
         )
     states = topics.reshape(n, -1) @ 3 ** np.arange(tokens.n_units)[::-1]
     observed = np.bincount(states, minlength=3**tokens.n_units)
@@ -266,7 +266,7 @@ def test_an_empty_corpus_gives_no_counts():
     empty = SentenceCorpus([], [0], [0, 0], 4)
     for mechanism in MECHANISMS.values():
         tokens = privatize(empty, mechanism, Streams(bytes(32), seeded=True))
-        counts = train(
+        counts = train_topics(
             [tokens], np.ones((2, 4)), range(1, 3), n_averaged=1, doc_topic_prior=0.1,
             topic_word_prior=0.01, streams=Streams(bytes(32), seeded=True),
         )  # fmt: skip

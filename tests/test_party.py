@@ -1,4 +1,4 @@
-"""IFTMParty: nothing but noisy vectors is read, prices, rounds, sentences, documents."""
+"""Parties: nothing but noisy vectors is read, costs, rounds, sentences, document-level parties."""
 
 import copy
 import math
@@ -8,26 +8,33 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 
 import dplda.federated._party as party_module
-from dplda import SubLDA
+from dplda import HDPLDA, GibbsLDA, PrivateSVILDA, SubLDA
 from dplda.datasets import make_topic_corpus
-from dplda.federated import IFTMParty, vocabulary_hash
+from dplda.federated import IFTMMaster, IFTMParty, LocalModel, MessageError, vocabulary_hash
 from dplda.federated._party import fold_in_sentences
 from dplda.federated._sentences import SentenceCorpus
 from dplda.metrics import unigram_perplexity
-from dplda.privacy import BudgetError, Ledger
+from dplda.privacy import BudgetError, Ledger, PrivacyLeakWarning
 
 pytestmark = pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
 
 K = 3
+HASH = vocabulary_hash(40)
 TOKENS = [
-    IFTMParty(K, epsilon=5.0, max_iter=8, random_state=0),
-    IFTMParty(K, epsilon=5.0, token_mechanism="laplace", max_iter=8, random_state=0),
-    IFTMParty(K, epsilon=5.0, max_doc_tokens=20, max_iter=8, random_state=0),
-    IFTMParty(K, model="sentence_lda", epsilon=5.0, max_iter=8, random_state=0),
+    IFTMParty(K, token_epsilon=5.0, max_iter=8, random_state=0),
+    IFTMParty(K, token_epsilon=5.0, token_mechanism="laplace", max_iter=8, random_state=0),
+    IFTMParty(K, token_epsilon=5.0, max_doc_tokens=20, max_iter=8, random_state=0),
+    IFTMParty(K, model="sentence_lda", token_epsilon=5.0, max_iter=8, random_state=0),
     IFTMParty(
-        K, model="sentence_lda", epsilon=5.0, token_mechanism="laplace", max_iter=8, random_state=0
+        K,
+        model="sentence_lda",
+        token_epsilon=5.0,
+        token_mechanism="laplace",
+        max_iter=8,
+        random_state=0,
     ),
 ]
 every = pytest.mark.parametrize("party", TOKENS, ids=repr)
@@ -108,7 +115,7 @@ def test_n_jobs_changes_nothing(party, corpus, monkeypatch):
 
 
 def test_prices_of_tokens_and_documents(corpus):
-    party = IFTMParty(K, epsilon=4.0, max_doc_tokens=30, max_iter=1).fit(corpus)
+    party = IFTMParty(K, token_epsilon=4.0, max_doc_tokens=30, max_iter=1).fit(corpus)
     assert party.token_epsilon_ == pytest.approx(4.0)
     assert 3.99 < party.epsilon_ <= 4.0
     assert party.document_epsilon_ == pytest.approx(120.0)
@@ -118,8 +125,8 @@ def test_prices_of_tokens_and_documents(corpus):
     assert party.document_epsilon(1, delta=1e-6) == party.epsilon_
     assert party.privacy_.unit == "token"
     assert "2 n times" in str(party.privacy_)
-    assert IFTMParty(K, epsilon=4.0, max_iter=1).fit(corpus).document_epsilon_ == math.inf
-    small = IFTMParty(K, epsilon=0.1, max_iter=1).fit(corpus)
+    assert IFTMParty(K, token_epsilon=4.0, max_iter=1).fit(corpus).document_epsilon_ == math.inf
+    small = IFTMParty(K, token_epsilon=0.1, max_iter=1).fit(corpus)
     assert small.document_epsilon(1000, delta=1e-5) < 30 < small.document_epsilon(1000)
     for arguments in ({"n_tokens": 0}, {"n_tokens": 3, "relation": "moved"}):
         with pytest.raises(ValueError, match="must be"):
@@ -128,35 +135,32 @@ def test_prices_of_tokens_and_documents(corpus):
 
 def test_a_document_never_has_more_tokens_than_the_cap(corpus):
     for model in ("lda", "sentence_lda"):
-        party = IFTMParty(K, model=model, epsilon=5.0, max_doc_tokens=7, max_iter=1).fit(corpus)
+        party = IFTMParty(K, model=model, token_epsilon=5.0, max_doc_tokens=7, max_iter=1).fit(
+            corpus
+        )
         (tokens,) = party._batches
         lengths = np.diff(tokens.unit_ptr[tokens.document_ptr])
         assert_array_equal(lengths, np.minimum(np.diff(corpus.token_ptr), 7))
 
 
 def test_later_documents_are_privatized_too(corpus):
-    party = IFTMParty(K, epsilon=5.0, max_iter=4, random_state=0).fit(corpus[:60])
-    party.set_params(epsilon=2.0).partial_fit(corpus[60:])
-    assert party.token_epsilon_ == pytest.approx(5.0)  # the dearest token
+    party = IFTMParty(K, token_epsilon=5.0, max_iter=4, random_state=0).fit(corpus[:60])
+    party.set_params(token_epsilon=2.0).partial_fit(corpus[60:])
+    assert party.token_epsilon_ == pytest.approx(5.0)  # the most expensive token
     assert len(party._batches) == 2
     assert party.components_.sum() == pytest.approx(len(corpus.word) + 0.01 * K * 40)
     assert party.n_iter_ == 8
-    party.set_params(epsilon=7.0).partial_fit(corpus[:1])
+    party.set_params(token_epsilon=7.0).partial_fit(corpus[:1])
     assert party.token_epsilon_ == pytest.approx(7.0)
-    party.set_params(privacy_unit="document")
-    with pytest.raises(ValueError, match=r"privacy unit 'token'.*call fit"):
+    party.set_params(n_components=K + 1)
+    with pytest.raises(ValueError, match=f"n_components of fit, {K}, got {K + 1}.*call fit"):
         party.partial_fit(corpus)
-    with pytest.raises(ValueError, match=r"privacy unit 'token'.*call fit"):
-        party.refine(party.components_, corpus)
-    assert np.isnan(party.fit(corpus).token_epsilon_)
-    with pytest.raises(ValueError, match="document_epsilon is for"):
-        party.document_epsilon(5)
 
 
 def test_counts_are_shuffled_before_the_noise():
     """In the order of a matrix, the places of all tokens would depend on every word."""
     X = np.tile(np.arange(1, 11), (50, 1))
-    party = IFTMParty(2, epsilon=math.inf, max_iter=1).fit(X)
+    party = IFTMParty(2, token_epsilon=math.inf, max_iter=1).fit(X)
     (tokens,) = party._batches
     words = tokens.vectors.survivors.word.reshape(50, -1)
     assert_array_equal(np.sort(words, axis=1), np.tile(np.repeat(np.arange(10), X[0]), (50, 1)))
@@ -166,8 +170,10 @@ def test_counts_are_shuffled_before_the_noise():
 @pytest.mark.parametrize("mechanism", ["rr", "laplace"])
 def test_it_learns(mechanism):
     X = make_topic_corpus(600, 60, 4, doc_length=60, random_state=1).data
-    exact = IFTMParty(4, epsilon=math.inf, max_iter=40, random_state=0).fit(X)
-    noisy = IFTMParty(4, epsilon=7.0, token_mechanism=mechanism, max_iter=40, random_state=0).fit(X)
+    exact = IFTMParty(4, token_epsilon=math.inf, max_iter=40, random_state=0).fit(X)
+    noisy = IFTMParty(
+        4, token_epsilon=7.0, token_mechanism=mechanism, max_iter=40, random_state=0
+    ).fit(X)
     unigram = unigram_perplexity(X, X)
     assert exact.epsilon_ == math.inf
     assert exact.perplexity(X) < 0.75 * unigram
@@ -175,7 +181,7 @@ def test_it_learns(mechanism):
 
 
 def test_sentences_are_learned_and_inferred(corpus):
-    party = IFTMParty(K, model="sentence_lda", epsilon=math.inf, max_iter=40, random_state=0)
+    party = IFTMParty(K, model="sentence_lda", token_epsilon=math.inf, max_iter=40, random_state=0)
     theta = party.fit(corpus).transform(corpus)
     assert_allclose(theta.sum(axis=1), 1)
     assert party.perplexity(corpus) < 0.7 * unigram_perplexity(corpus.counts(), corpus.counts())
@@ -202,44 +208,13 @@ def test_inference_of_sentences_is_its_twin():
 
 def test_sentences_need_boundaries(corpus):
     with pytest.raises(ValueError, match=r"needs documents with sentence boundaries.*csr_array"):
-        IFTMParty(K, model="sentence_lda", epsilon=5.0).fit(corpus.counts())
+        IFTMParty(K, model="sentence_lda", token_epsilon=5.0).fit(corpus.counts())
     ledger = Ledger(epsilon=100.0)
     with pytest.raises(ValueError, match="SentenceVectorizer"):
-        IFTMParty(K, model="sentence_lda", epsilon=5.0, ledger=ledger).fit(["A text. Another."])
+        IFTMParty(K, model="sentence_lda", token_epsilon=5.0, ledger=ledger).fit(
+            ["A text. Another."]
+        )
     assert ledger.entries() == []
-
-
-def test_a_party_as_curator_of_documents(corpus):
-    X = corpus.counts()
-    ledger = Ledger(epsilon=10.0, delta=1e-6)
-    options = {"max_iter": 10, "random_state": 0}
-    party = IFTMParty(K, privacy_unit="document", epsilon=4.0, ledger=ledger, **options).fit(X)
-    same = SubLDA(K, epsilon=4.0, **options).fit(X)
-    assert_array_equal(party.components_, same.components_)
-    assert party.privacy_.unit == "document"
-    assert 3.9 < party.epsilon_ <= 4.0
-    once = party.epsilon_
-    party.refine(np.random.default_rng(0).random((5, 40)), corpus)  # other topics, same documents
-    assert party.components_.shape == (5, 40)
-    assert party.n_iter_ == 20
-    assert 1.2 * once < party.epsilon_ < 2 * once
-    assert ledger.epsilon_spent == pytest.approx(party.epsilon_, rel=1e-3)
-    with pytest.raises(ValueError, match="reads the documents again"):
-        party.refine(party.components_)
-    model = party.components_
-    while ledger.remaining > 1:
-        model = party.refine(model, X).components_
-    with pytest.raises(BudgetError):
-        party.refine(model, X)
-    assert_array_equal(party.components_, model)
-
-
-def test_refining_documents_starts_from_the_table(corpus):
-    free = IFTMParty(K, privacy_unit="document", epsilon=math.inf, max_iter=1, random_state=0)
-    good = IFTMParty(K, epsilon=math.inf, max_iter=40, random_state=0).fit(corpus).components_
-    model = free.fit(corpus)
-    before = model.perplexity(corpus)
-    assert model.refine(good, corpus).perplexity(corpus) < 0.9 * before
 
 
 @pytest.mark.parametrize(
@@ -253,29 +228,116 @@ def test_refining_documents_starts_from_the_table(corpus):
     ],
 )
 def test_bad_tables(table, message, corpus):
-    party = IFTMParty(K, epsilon=5.0, max_iter=2).fit(corpus)
+    party = IFTMParty(K, token_epsilon=5.0, max_iter=2).fit(corpus)
     with pytest.raises(ValueError, match=message):
         party.refine(table)
     assert party.components_.shape == (K, 40)
 
 
-def test_refine_reads_no_documents_with_tokens(corpus):
-    party = IFTMParty(K, epsilon=5.0, max_iter=2).fit(corpus)
-    with pytest.raises(ValueError, match="leave X out"):
+def test_refine_takes_no_documents(corpus):
+    party = IFTMParty(K, token_epsilon=5.0, max_iter=2).fit(corpus)
+    with pytest.raises(TypeError):
         party.refine(party.components_, corpus)
 
 
-@pytest.mark.parametrize("unit", ["token", "document"])
-def test_message_to_the_master(unit, corpus):
-    party = IFTMParty(K, epsilon=5.0, privacy_unit=unit, max_iter=3).fit(corpus)
-    message = party.local_model("north", 2, vocabulary_hash(40))
-    assert (message.party, message.round, message.unit) == ("north", 2, unit)
-    assert message.epsilon == party.epsilon_
-    assert message.delta == party.delta_
+def test_message_to_the_master(corpus):
+    party = IFTMParty(K, token_epsilon=5.0, max_iter=3).fit(corpus)
+    message = party.local_model("north", 2, HASH)
+    assert (message.party, message.round, message.unit) == ("north", 2, "token")
+    assert (message.epsilon, message.delta) == (party.epsilon_, party.delta_)
     assert_allclose(message.table.sum(axis=1), 1, atol=1e-4)
-    if unit == "token":
-        assert message.weight == pytest.approx(len(corpus.word), rel=0.01)
+    assert message.weight == pytest.approx(len(corpus.word), rel=0.01)
     assert type(message).from_bytes(message.to_bytes()).to_bytes() == message.to_bytes()
+    assert message == LocalModel.from_estimator(party, "north", 2, HASH)
+
+
+@pytest.mark.parametrize(
+    ("model", "unit"),
+    [
+        (SubLDA(K, epsilon=4.0, max_iter=5), "document"),
+        (PrivateSVILDA(K, epsilon=4.0, max_iter=5), "document"),
+        (HDPLDA(K, epsilon=50.0, max_iter=3), "word"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+def test_any_private_model_is_a_message(model, unit, corpus):
+    model = clone(model).fit(corpus.counts())
+    message = LocalModel.from_estimator(model, "north", 0, HASH)
+    assert (message.unit, message.epsilon, message.delta) == (unit, model.epsilon_, model.delta_)
+    assert message.weight == pytest.approx(model.components_.sum())
+    phi = model.components_ / model.components_.sum(axis=1, keepdims=True)
+    assert_allclose(message.table, phi, rtol=1e-6)
+    assert LocalModel.from_bytes(message.to_bytes()) == message
+
+
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [
+        (GibbsLDA(K, max_iter=2), "no privacy guarantee"),
+        (IFTMParty(K, token_epsilon=math.inf, max_iter=2), "no privacy guarantee"),
+        (IFTMParty(K, token_epsilon=5.0, max_iter=2, random_state=0), "anyone who knows it"),
+        (SubLDA(K, epsilon=5.0, max_iter=2, random_state=0), "anyone who knows it"),
+    ],
+    ids=repr,
+)
+def test_a_message_without_privacy_warns(model, reason, corpus):
+    model = clone(model).fit(corpus.counts())
+    with pytest.warns(PrivacyLeakWarning, match=reason):
+        LocalModel.from_estimator(model, "north", 0, HASH)
+
+
+def test_messages_of_models_that_cannot_be_sent(corpus):
+    with pytest.raises(NotFittedError):
+        LocalModel.from_estimator(SubLDA(K), "north", 0, HASH)
+    model = SubLDA(K, epsilon=5.0, max_iter=2).fit(corpus.counts())
+    for bad in (0.0, -1.0):
+        model.components_[1] = bad
+        with pytest.raises(MessageError, match="no negative entry and no empty topic"):
+            LocalModel.from_estimator(model, "north", 0, HASH)
+
+
+def test_document_level_parties_fit_again_in_each_round(corpus):
+    """Two rounds of two parties: the next model is a warm start, and each round is charged."""
+    X = corpus.counts()
+    shares = {"north": X[:70], "south": X[70:]}
+    ledgers = {name: Ledger(epsilon=7.0) for name in shares}
+    master = IFTMMaster(40, min_parties=2)
+    for t in range(2):
+        assert all(len(ledger.entries()) == t for ledger in ledgers.values())
+        messages = {}
+        for name, X_party in shares.items():
+            table = master.next_models_[name].table if t else None
+            model = SubLDA(
+                K, epsilon=4.0, max_iter=5, init_components=table, ledger=ledgers[name]
+            ).fit(X_party)
+            messages[name] = LocalModel.from_estimator(
+                model, name, master.round_, master.vocabulary_hash, ledger=ledgers[name]
+            )
+            # the message states the cost of all rounds, the model that of its own fit
+            assert messages[name].epsilon == pytest.approx(ledgers[name].epsilon_spent)
+            assert 3.9 < model.epsilon_ <= 4.0
+            assert (messages[name].epsilon > 1.2 * model.epsilon_) == (t == 1)
+        master.update(messages)
+    assert [record.parties for record in master.history_] == [("north", "south")] * 2
+    assert all(5 < message.epsilon < 7 for message in messages.values())
+    with pytest.raises(BudgetError):  # a third round is more than this party has
+        SubLDA(K, epsilon=4.0, max_iter=5, ledger=ledgers["north"]).fit(shares["north"])
+
+
+def test_a_next_model_is_a_start_and_no_more():
+    """A document-level party begins with the given topics, and forgets words that nobody wrote."""
+    X = make_topic_corpus(2000, 30, K, doc_length=40, random_state=0).data.toarray()
+    X[:, :5] = 0
+    good = IFTMParty(K, token_epsilon=math.inf, max_iter=40, random_state=0).fit(X).components_
+    options = {"epsilon": math.inf, "max_iter": 1, "random_state": 0}
+    plain = SubLDA(K, **options).fit(X).perplexity(X)
+    assert SubLDA(K, init_components=good, **options).fit(X).perplexity(X) < 0.9 * plain
+    nonsense = np.full((K, 30), 1e-6)
+    nonsense[:, :K] += np.eye(K)
+    options = {"epsilon": 20.0, "max_iter": 10, "random_state": 0}
+    model = SubLDA(K, init_components=nonsense, **options).fit(X)
+    phi = model.components_ / model.components_.sum(axis=1, keepdims=True)
+    assert phi[:, :5].sum() < 0.05
 
 
 def test_no_fitted_word_survives_in_a_pickle(corpus):
@@ -288,7 +350,7 @@ def test_no_fitted_word_survives_in_a_pickle(corpus):
 
 
 def test_the_largest_cap_counts(corpus):
-    party = IFTMParty(K, epsilon=5.0, max_doc_tokens=5, max_iter=2).fit(corpus)
+    party = IFTMParty(K, token_epsilon=5.0, max_doc_tokens=5, max_iter=2).fit(corpus)
     assert party.document_epsilon_ == pytest.approx(25.0)
     party.set_params(max_doc_tokens=1).partial_fit(corpus)
     assert party.document_epsilon_ == pytest.approx(25.0)
@@ -300,32 +362,20 @@ def test_the_largest_cap_counts(corpus):
 
 def test_another_mechanism_needs_another_fit(corpus):
     ledger = Ledger(epsilon=100.0)
-    party = IFTMParty(K, epsilon=5.0, max_iter=2, ledger=ledger).fit(corpus)
+    party = IFTMParty(K, token_epsilon=5.0, max_iter=2, ledger=ledger).fit(corpus)
     with pytest.raises(ValueError, match="got 'laplace'; give the same"):
         party.set_params(token_mechanism="laplace").partial_fit(corpus)
     assert len(ledger.entries()) == 1
 
 
-def test_documents_forget_a_given_table():
-    """A table of words that nobody wrote is gone after a refinement."""
-    X = make_topic_corpus(2000, 30, K, doc_length=40, random_state=0).data.toarray()
-    X[:, :5] = 0
-    party = IFTMParty(K, privacy_unit="document", epsilon=20.0, max_iter=10, random_state=0).fit(X)
-    nonsense = np.full((K, 30), 1e-6)
-    nonsense[:, :K] += np.eye(K)
-    party.refine(nonsense, X)
-    phi = party.components_ / party.components_.sum(axis=1, keepdims=True)
-    assert phi[:, :5].sum() < 0.05
-
-
 def test_an_interrupted_fit_leaves_the_cap_of_the_model(corpus, monkeypatch):
-    party = IFTMParty(K, epsilon=5.0, max_iter=2).fit(corpus)
+    party = IFTMParty(K, token_epsilon=5.0, max_iter=2).fit(corpus)
 
     def fail(*args, **kwargs):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(party_module, "train", fail)
+        patch.setattr(party_module, "train_topics", fail)
         with pytest.raises(KeyboardInterrupt):
             party.set_params(max_doc_tokens=1).fit(corpus)
     assert party.refine(party.components_).document_epsilon_ == math.inf

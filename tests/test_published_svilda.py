@@ -47,7 +47,7 @@ def test_noise_is_that_of_the_mean_over_all_documents(epsilon, size):
     """Empty documents have no statistics: what is announced is noise, of sd sigma N / D."""
     X = sp.csr_array((50, 2000))
     model = PublishedPrivateSVILDA(
-        4, epsilon=epsilon, batch_size=size, max_iter=5, max_doc_tokens=30, random_state=0
+        4, published_epsilon=epsilon, batch_size=size, max_iter=5, max_doc_tokens=30, random_state=0
     )
     model, noise = observed(model, X)
     assert noise[0].shape == (2000, 4)
@@ -61,7 +61,7 @@ def test_noise_is_that_of_the_mean_over_all_documents(epsilon, size):
 @pytest.mark.parametrize("composition", ["zcdp", "advanced", "linear"])
 def test_noise_is_calibrated_by_the_papers_equations(composition, corpus):
     model = PublishedPrivateSVILDA(
-        K, epsilon=2.0, delta=1e-5, batch_size=6, max_iter=7, composition=composition
+        K, published_epsilon=2.0, delta=1e-5, batch_size=6, max_iter=7, composition=composition
     ).fit(corpus)
     expected = vips_calibration(
         2.0, 1e-5, subsampling_ratio=0.1, max_iter=7, composition=composition
@@ -70,7 +70,7 @@ def test_noise_is_calibrated_by_the_papers_equations(composition, corpus):
 
 
 def test_noise_of_the_papers_setting():
-    model = PublishedPrivateSVILDA(epsilon=1.0, batch_size=400, max_iter=400)
+    model = PublishedPrivateSVILDA(published_epsilon=1.0, batch_size=400, max_iter=400)
     multiplier, mechanism = model._noise(400_000)
     assert multiplier == pytest.approx(0.9849, abs=1e-4)
     assert mechanism.noise_multiplier == pytest.approx(multiplier, rel=1e-6)
@@ -78,7 +78,9 @@ def test_noise_of_the_papers_setting():
 
 def test_statistics_are_a_mean_over_the_minibatch(corpus):
     """One topic: the statistics are word counts, divided by S and not by D."""
-    model = PublishedPrivateSVILDA(1, epsilon=math.inf, batch_size=12, max_iter=3, random_state=5)
+    model = PublishedPrivateSVILDA(
+        1, published_epsilon=math.inf, batch_size=12, max_iter=3, random_state=5
+    )
     _, seen = observed(model, corpus)
     streams = Streams.from_random_state(5)
     for t, statistics in enumerate(seen, 1):
@@ -88,7 +90,9 @@ def test_statistics_are_a_mean_over_the_minibatch(corpus):
 
 def test_statistics_are_those_of_the_e_step(corpus):
     """phi by its formula, token by token, from the Dirichlet parameters of the E-step."""
-    model = PublishedPrivateSVILDA(K, epsilon=math.inf, batch_size=60, max_iter=1, random_state=2)
+    model = PublishedPrivateSVILDA(
+        K, published_epsilon=math.inf, batch_size=60, max_iter=1, random_state=2
+    )
     _, (statistics,) = observed(model, corpus)
     table = first_table((40, K), Streams.from_random_state(2))
     gamma, _ = e_step(
@@ -109,7 +113,7 @@ def test_statistics_are_those_of_the_e_step(corpus):
 def test_topics_step_towards_the_noisy_statistics(corpus):
     """lambda <- (1 - rho_t) lambda + rho_t (eta + D max(s, 0)), rho_t = (tau_0 + t)^-kappa."""
     model = PublishedPrivateSVILDA(
-        K, epsilon=1.0, batch_size=6, max_iter=4, learning_decay=0.6, learning_offset=3.0,
+        K, published_epsilon=1.0, batch_size=6, max_iter=4, learning_decay=0.6, learning_offset=3.0,
         topic_word_prior=0.02, random_state=4,
     )  # fmt: skip
     model, seen = observed(model, corpus)
@@ -164,7 +168,12 @@ def test_a_document_is_seen_in_the_round_in_which_it_is_drawn():
         hits, told = 0, 0
         for seed in range(5):
             model = PublishedPrivateSVILDA(
-                2, epsilon=1.0, batch_size=8, max_iter=60, max_doc_tokens=10, random_state=seed
+                2,
+                published_epsilon=1.0,
+                batch_size=8,
+                max_iter=60,
+                max_doc_tokens=10,
+                random_state=seed,
             )
             model, seen = observed(model, data)
             guess = np.array([statistics[0].sum() > 0.5 * 10 / 8 for statistics in seen])
@@ -183,7 +192,7 @@ def test_a_replaced_document_moves_the_mean_by_the_root_of_two_more(corpus):
     X[0, 0] = 20
     other = np.roll(X, 1, axis=1)
     model = PublishedPrivateSVILDA(
-        1, epsilon=math.inf, batch_size=10, max_iter=1, max_doc_tokens=20
+        1, published_epsilon=math.inf, batch_size=10, max_iter=1, max_doc_tokens=20
     )
     (one,), (two,) = (observed(model, data)[1] for data in (X, other))
     assert np.linalg.norm(one - two) == pytest.approx(math.sqrt(2) * 20 / 10, rel=1e-6)
@@ -192,7 +201,9 @@ def test_a_replaced_document_moves_the_mean_by_the_root_of_two_more(corpus):
 @pytest.mark.parametrize(("size", "n_rounds"), [(6, 30), (60, 10)])
 def test_epsilon_is_that_of_the_noise_that_was_drawn(size, n_rounds, corpus):
     """Gaussian differential privacy in closed form, of mu = sqrt(2 J) D / (S sigma)."""
-    model = PublishedPrivateSVILDA(K, epsilon=1.0, delta=1e-3, batch_size=size, max_iter=n_rounds)
+    model = PublishedPrivateSVILDA(
+        K, published_epsilon=1.0, delta=1e-3, batch_size=size, max_iter=n_rounds
+    )
     model.fit(corpus)
     mu = math.sqrt(2 * n_rounds) * 60 / (size * model.noise_multiplier_)
     if mu < 30:
@@ -213,7 +224,7 @@ def test_epsilon_is_that_of_the_noise_that_was_drawn(size, n_rounds, corpus):
 def test_it_warns_where_the_proved_epsilon_is_above_the_stated_one(corpus):
     message = "stated epsilon 1:.*minibatch.*dplda.PrivateSVILDA"
     with pytest.warns(PrivacyLeakWarning, match=message) as record:
-        PublishedPrivateSVILDA(K, epsilon=1.0, batch_size=6, max_iter=2).fit(corpus)
+        PublishedPrivateSVILDA(K, published_epsilon=1.0, batch_size=6, max_iter=2).fit(corpus)
     assert len(record) == 1
     assert record[0].filename == __file__
 
@@ -221,11 +232,15 @@ def test_it_warns_where_the_proved_epsilon_is_above_the_stated_one(corpus):
 def test_no_warning_where_nothing_is_claimed_or_the_claim_is_true(corpus):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        model = PublishedPrivateSVILDA(K, epsilon=math.inf, batch_size=6, max_iter=2).fit(corpus)
+        model = PublishedPrivateSVILDA(K, published_epsilon=math.inf, batch_size=6, max_iter=2).fit(
+            corpus
+        )
         assert model.epsilon_ == model.published_epsilon_ == math.inf
         assert "exact mean" in str(model.privacy_)
         # all documents in every round, and linear composition, which is wasteful
-        model.set_params(epsilon=1.0, batch_size=60, max_iter=20, composition="linear").fit(corpus)
+        model.set_params(
+            published_epsilon=1.0, batch_size=60, max_iter=20, composition="linear"
+        ).fit(corpus)
     assert model.epsilon_ <= model.published_epsilon_ == 1.0
 
 
@@ -233,7 +248,7 @@ def test_no_warning_where_nothing_is_claimed_or_the_claim_is_true(corpus):
 
 
 def test_same_seed_same_model_whatever_the_number_of_jobs(corpus):
-    parameters = {"epsilon": 1.0, "batch_size": 20, "max_iter": 5, "max_doc_tokens": 20}
+    parameters = {"published_epsilon": 1.0, "batch_size": 20, "max_iter": 5, "max_doc_tokens": 20}
     one, two = (PublishedPrivateSVILDA(K, random_state=3, n_jobs=n, **parameters) for n in (1, 2))
     np.testing.assert_array_equal(one.fit(corpus).components_, two.fit(corpus).components_)
     np.testing.assert_array_equal(one.transform(corpus), two.transform(corpus))
@@ -243,7 +258,9 @@ def test_same_seed_same_model_whatever_the_number_of_jobs(corpus):
 
 def test_transform_pickle_and_input(corpus):
     before = corpus.copy()
-    model = PublishedPrivateSVILDA(K, epsilon=1.0, max_iter=3, max_doc_tokens=20, random_state=0)
+    model = PublishedPrivateSVILDA(
+        K, published_epsilon=1.0, max_iter=3, max_doc_tokens=20, random_state=0
+    )
     theta = model.fit_transform(corpus)
     assert theta.shape == (60, K)
     np.testing.assert_allclose(theta.sum(axis=1), 1)
@@ -257,7 +274,7 @@ def test_transform_pickle_and_input(corpus):
 @pytest.mark.parametrize("prior", [1e-6, 1.0])
 def test_extreme_priors_give_a_model(prior, corpus):
     model = PublishedPrivateSVILDA(
-        K, epsilon=math.inf, topic_word_prior=prior, batch_size=60, max_iter=200,
+        K, published_epsilon=math.inf, topic_word_prior=prior, batch_size=60, max_iter=200,
         learning_decay=0.51, learning_offset=1.0,
     ).fit(corpus)  # fmt: skip
     assert np.isfinite(model.components_).all()
@@ -269,7 +286,12 @@ def test_it_learns_topics_if_the_noise_lets_it():
     train, test = X[:600], X[600:]
     perplexity = [
         PublishedPrivateSVILDA(
-            5, epsilon=epsilon, batch_size=50, max_iter=150, max_doc_tokens=40, random_state=0
+            5,
+            published_epsilon=epsilon,
+            batch_size=50,
+            max_iter=150,
+            max_doc_tokens=40,
+            random_state=0,
         )
         .fit(train)
         .perplexity(test)
@@ -280,23 +302,23 @@ def test_it_learns_topics_if_the_noise_lets_it():
 
 
 @pytest.mark.filterwarnings("ignore:.*not whole:UserWarning")
-@parametrize_with_checks([PublishedPrivateSVILDA(epsilon=3.0, batch_size=1, max_iter=3)])
+@parametrize_with_checks([PublishedPrivateSVILDA(published_epsilon=3.0, batch_size=1, max_iter=3)])
 def test_scikit_learn_check(estimator, check):
     check(estimator)
 
 
 def test_a_minibatch_of_more_documents_than_there_are(corpus):
     with pytest.raises(ValueError, match="batch_size is 61, but X has 60 documents"):
-        PublishedPrivateSVILDA(K, epsilon=1.0, batch_size=61).fit(corpus)
+        PublishedPrivateSVILDA(K, published_epsilon=1.0, batch_size=61).fit(corpus)
 
 
 @pytest.mark.parametrize(
     "parameters",
-    [{"epsilon": e} for e in (None, 0.0, -1.0, math.nan)]
+    [{"published_epsilon": e} for e in (None, 0.0, -1.0, math.nan)]
     + [{"delta": d} for d in (None, 0.0, 1.0)]
     + [{"batch_size": 0}, {"max_doc_tokens": 0}, {"composition": "sum"}, {"learning_decay": 0.5}],
 )
 def test_bad_parameters(parameters, corpus):
     name = list(parameters)[-1]
     with pytest.raises(ValueError, match=f"'{name}' parameter of PublishedPrivateSVILDA"):
-        PublishedPrivateSVILDA(K, **{"epsilon": 1.0, **parameters}).fit(corpus)
+        PublishedPrivateSVILDA(K, **{"published_epsilon": 1.0, **parameters}).fit(corpus)

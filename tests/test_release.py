@@ -19,7 +19,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.base import BaseEstimator, clone
+from private_nmf import PrivateNMF
+from sklearn.base import clone
+from sklearn.decomposition import LatentDirichletAllocation
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -39,8 +41,9 @@ from dplda import (
 from dplda._fold_in import LARGEST_PRIOR
 from dplda.datasets import make_topic_corpus
 from dplda.federated import IFTMParty
-from dplda.privacy import Curator, PrivacyLeakWarning, epsilon_of
+from dplda.privacy import PrivacyLeakWarning, epsilon_of
 from dplda.privacy._events import from_record
+from dplda.privacy.mechanisms import Curator
 from dplda.published import CDPLDA, PublishedSubLDA
 
 pytestmark = pytest.mark.filterwarnings("ignore::dplda.privacy.PrivacyLeakWarning")
@@ -48,22 +51,21 @@ pytestmark = pytest.mark.filterwarnings("ignore::dplda.privacy.PrivacyLeakWarnin
 K, N_WORDS = 3, 20
 CENTRAL = [
     SubLDA(K, epsilon=3.0, max_iter=4),
-    SubLDA(K, noise_multiplier=1.5, subsampling_ratio=0.4, adaptive=True, max_iter=4),
+    SubLDA(K, noise_multiplier=1.5, subsampling_ratio=0.4, boost=2.0, max_iter=4),
     HDPLDA(K, noise_epsilon=1.0, count_clip=1.0, topic_word_prior=0.5, max_iter=4),
     HDPLDA(K, noise="gaussian", epsilon=20.0, max_iter=4),
-    HDPLDA(K, privacy_unit="document", epsilon=3.0, max_iter=4),
-    PrivateSVILDA(K, noise_multiplier=1.5, subsampling_ratio=0.4, accountant="rdp", max_iter=4),
-    IFTMParty(K, privacy_unit="document", epsilon=3.0, max_iter=4),
+    SubLDA(K, epsilon=3.0, subsampling_ratio=1.0, max_iter=4),
+    PrivateSVILDA(K, noise_multiplier=1.5, subsampling_ratio=0.4, max_iter=4),
 ]
 PRIVATE = [
     *CENTRAL,
-    IFTMParty(K, epsilon=3.0, max_iter=4),
+    IFTMParty(K, token_epsilon=3.0, max_iter=4),
     LPLDA(K, epsilon=3.0, max_iter=4),
     OLPLDA(K, epsilon=3.0, mechanism="oue", max_iter=4),
 ]
 BASELINES = [
     GibbsLDA(K, max_iter=4),
-    CDPLDA(K, epsilon=5.0, max_iter=4),
+    CDPLDA(K, noise_epsilon=5.0, max_iter=4),
     SubLDA(K, epsilon=math.inf, max_iter=4),
 ]
 every = pytest.mark.parametrize("estimator", [*PRIVATE, *BASELINES], ids=repr)
@@ -130,7 +132,7 @@ def test_a_loaded_model_is_the_same_model(estimator, X, path):
     assert again.privacy_ == model.privacy_
     assert str(again.privacy_) == str(model.privacy_)
     assert (again.epsilon_, again.delta_) == (model.epsilon_, model.delta_)
-    assert again.get_epsilon(1e-4) == model.get_epsilon(1e-4)
+    assert again.epsilon_at(1e-4) == model.epsilon_at(1e-4)
     assert (again.n_iter_, again.n_features_in_) == (model.n_iter_, N_WORDS)
     assert len(again.get_feature_names_out()) == K
     assert again.estimator_name_ == type(model).__name__
@@ -141,9 +143,10 @@ def test_a_loaded_model_is_the_same_model(estimator, X, path):
 
 
 def test_after_partial_fit_all_that_was_spent_is_in_the_file(X, path):
-    model = SubLDA(K, epsilon=3.0, max_iter=4).fit(X).partial_fit(X)
-    save_release(model, path)
-    assert load_release(path).epsilon_ == model.epsilon_ > 3.0
+    model = SubLDA(K, noise_multiplier=1.5, max_iter=4).fit(X)
+    epsilon = model.epsilon_
+    save_release(model.partial_fit(X), path)
+    assert load_release(path).epsilon_ == model.epsilon_ > epsilon
 
 
 def test_words_of_the_columns(model, X, path):
@@ -250,43 +253,34 @@ def test_a_release_of_a_published_class_says_so(X, path):
     assert load_release(path).estimator_name_ == "PublishedSubLDA"
 
 
-class PrivateFactors(BaseEstimator):
-    """A private model that is no LDA model: it has no doc_topic_prior and infers by itself."""
-
-    def __init__(self, n_components=K, tolerance=math.inf):
-        self.n_components = n_components
-        self.tolerance = tolerance
-
-    def fit(self, X):
-        self.components_ = np.ones((self.n_components, X.shape[1]))
-        self.privacy_ = SubLDA(K, epsilon=3.0, max_iter=1).fit(X).privacy_
-        self.n_iter_ = 7
-        return self
-
-
 def test_a_model_without_a_prior_is_released_without_inference(X, path):
-    model = PrivateFactors().fit(X)
+    model = PrivateNMF(K, epsilon=3.0, max_iter=2).fit(X)
     save_release(model, path, vocabulary=[f"word {i}" for i in range(N_WORDS)])
     again = load_release(path)
     np.testing.assert_array_equal(again.components_, model.components_)
-    assert (again.privacy_, again.n_iter_, again.doc_topic_prior) == (model.privacy_, 7, None)
-    assert again.parameters_ == {"n_components": K, "tolerance": math.inf}
-    assert again.estimator_name_ == "PrivateFactors"
+    assert (again.privacy_, again.epsilon_) == (model.privacy_, model.epsilon_)
+    assert (again.n_iter_, again.doc_topic_prior) == (2, None)
+    assert again.parameters_["contribution_norm"] == 1.0
+    assert again.estimator_name_ == "PrivateNMF"
     for method in (again.transform, again.score, again.perplexity, again.fit_transform):
-        with pytest.raises(AttributeError, match=r"PrivateFactors .*without a doc_topic_prior"):
+        with pytest.raises(AttributeError, match=r"PrivateNMF .*without a doc_topic_prior"):
             method(X)
     content = path.read_bytes()
     save_release(again, path)
     assert path.read_bytes() == content
 
 
-def test_what_is_no_private_model_is_not_released(X, path):
-    model = PrivateFactors(tolerance=[1, 2]).fit(X)
-    for value in ([1, 2], math.nan, -math.inf, print):
-        with pytest.raises(ValueError, match="cannot be represented in a release file"):
-            save_release(model.set_params(tolerance=value), path)
-    del model.privacy_
-    with pytest.raises(TypeError, match="PrivateFactors has no privacy_"):
+@pytest.mark.parametrize("value", [[1, 2], math.nan, -math.inf, print], ids=repr)
+def test_what_a_file_cannot_hold_is_refused(X, path, value):
+    model = PrivateNMF(K, epsilon=3.0, max_iter=2).fit(X).set_params(contribution_norm=value)
+    with pytest.raises(ValueError, match="cannot be represented in a release file"):
+        save_release(model, path)
+    assert not path.exists()
+
+
+def test_a_model_without_a_guarantee_to_state_is_refused(X, path):
+    model = LatentDirichletAllocation(K, max_iter=1).fit(X)
+    with pytest.raises(TypeError, match="LatentDirichletAllocation has no privacy_"):
         save_release(model, path)
     assert not path.exists()
 
@@ -469,7 +463,7 @@ LIES = [
     ((GUARANTEE, "delta"), 2, "delta"),
     ((GUARANTEE, "delta"), 1e-300, "less than what the events cost"),
     ((GUARANTEE, "total_variation"), 1.0, "total_variation"),
-    ((GUARANTEE, "accountant"), "none", "accountant"),
+    ((GUARANTEE, "accountant"), "none", "the guarantee must have the fields"),
     ((GUARANTEE, "seeded"), 0, "seeded"),
     ((GUARANTEE, "assumptions"), "none", "assumptions"),
     ((GUARANTEE, "assumptions"), [1], "assumptions"),

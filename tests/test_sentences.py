@@ -155,7 +155,7 @@ def test_bad_boundaries(arguments, message):
         ({"splitter": lambda text: text}, TEXTS, "must return a list of sentences"),
         ({"splitter": lambda text: [1]}, TEXTS, "must return a list of sentences"),
         ({}, "a secret", "list of texts"),
-        ({}, [b"a secret"], "texts must hold str, and one is a bytes"),
+        ({}, [b"a secret"], "texts must be str, and one is a bytes"),
     ],
 )
 def test_bad_texts_and_parameters(parameters, texts, message):
@@ -170,10 +170,13 @@ def test_pipelines_and_searches():
     y = [0, 1, 0, 1] * 12
     pipeline = make_pipeline(
         SentenceVectorizer(WORDS),
-        IFTMParty(2, model="sentence_lda", epsilon=6.0, max_iter=4),
+        IFTMParty(2, model="sentence_lda", token_epsilon=6.0, max_iter=4),
         LogisticRegression(),
     )
-    grid = {"iftmparty__epsilon": [4.0, 8.0], "sentencevectorizer__splitter": [r"\.", by_semicolon]}
+    grid = {
+        "iftmparty__token_epsilon": [4.0, 8.0],
+        "sentencevectorizer__splitter": [r"\.", by_semicolon],
+    }
     search = GridSearchCV(pipeline, grid, cv=2, n_jobs=2).fit(texts, y)
     assert search.predict(["cat and dog. The dog sat."]).shape == (1,)
     again = pickle.loads(pickle.dumps(search.best_estimator_))
@@ -184,7 +187,7 @@ def test_pipelines_and_searches():
 def test_a_corpus_is_split_like_a_matrix():
     corpus = SentenceVectorizer(WORDS).fit_transform(TEXTS * 5)
     party = IFTMParty(2, model="sentence_lda", max_iter=3)
-    search = GridSearchCV(party, {"epsilon": [6.0, 8.0]}, cv=KFold(2)).fit(corpus)
+    search = GridSearchCV(party, {"token_epsilon": [6.0, 8.0]}, cv=KFold(2)).fit(corpus)
     assert np.isfinite(search.best_score_)
     train, test = train_test_split(corpus, test_size=0.25, random_state=0)
     assert (len(train), len(test)) == (15, 5)

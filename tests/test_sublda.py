@@ -7,12 +7,11 @@ import pytest
 import scipy.sparse as sp
 from scipy.stats import binomtest
 
-import dplda.central._sublda as module
 from dplda import SubLDA
-from dplda.central._document_rounds import membership_threshold, poisson_sample
 from dplda.central._sublda import frequent_share, frequent_words
 from dplda.datasets import make_topic_corpus
 from dplda.privacy import PoissonSampled, Repeated, epsilon_of
+from dplda.privacy._curator import Curator, membership_threshold
 from dplda.privacy._streams import Streams
 
 MADE = make_topic_corpus(400, 50, 4, doc_length=40, random_state=0)
@@ -24,31 +23,38 @@ def corpus():
     return MADE.data
 
 
+def poisson_sample(rates, highest, round_number=0):
+    streams = Streams.from_random_state(0)
+    with Curator([], streams, label="test", unit="document") as curator:
+        return curator.sample(rates, highest, round=round_number)
+
+
 def test_poisson_sample_has_the_stated_rates():
     rates = np.repeat([0.03, 0.5, 0.97], 20000)
-    streams = Streams.from_random_state(0)
-    rows = poisson_sample(rates, 1.0, streams, 0)
+    rows = poisson_sample(rates, 1.0, 0)
     for j, rate in enumerate([0.03, 0.5, 0.97]):
         n = ((rows >= 20000 * j) & (rows < 20000 * (j + 1))).sum()
         assert binomtest(int(n), 20000, rate).pvalue > 1e-6
-    again = poisson_sample(rates, 1.0, streams, 1)
+    again = poisson_sample(rates, 1.0, 1)
     both = np.intersect1d(rows, again)
     assert binomtest(len(both), 60000, np.square(rates).mean()).pvalue > 1e-6
 
 
 def test_poisson_sample_at_the_ends():
-    streams = Streams.from_random_state(0)
-    assert len(poisson_sample(np.ones(1000), 1.0, streams, 0)) == 1000
-    assert len(poisson_sample(np.full(1000, 1e-19), 1.0, streams, 0)) == 0
-    assert len(poisson_sample(np.full(1000, math.nextafter(1, 0)), 1.0, streams, 0)) == 1000
+    assert len(poisson_sample(np.ones(1000), 1.0)) == 1000
+    assert len(poisson_sample(np.full(1000, 1e-19), 1.0)) == 0
+    assert len(poisson_sample(np.full(1000, math.nextafter(1, 0)), 1.0)) == 1000
+    mixed = np.tile([1.0, 0.0], 500)
+    np.testing.assert_array_equal(poisson_sample(mixed, 1.0), np.arange(0, 1000, 2))
 
 
 def test_the_rate_charged_is_not_below_the_rate_drawn():
     rates = np.random.default_rng(0).uniform(0, 1, 1000)
     for rate, threshold in zip(rates, membership_threshold(rates)):
         assert 0 <= rate * 2**64 - int(threshold) < 1
-    with pytest.raises(RuntimeError, match="higher than the rate"):
-        poisson_sample(np.array([0.1, 0.3]), 0.2, Streams.from_random_state(0), 0)
+    for rates in ([0.1, 0.3], [1.0, 1.0], [0.1, math.nan]):
+        with pytest.raises(RuntimeError, match="higher than the rate"):
+            poisson_sample(np.array(rates), 0.2)
 
 
 def test_sampled_epsilon_is_that_of_sampled_gaussians(corpus):
@@ -63,15 +69,15 @@ def test_sampled_epsilon_is_that_of_sampled_gaussians(corpus):
     assert alone < model.epsilon_ < 1.3 * alone  # word totals come on top
 
 
-def test_adaptive_is_charged_at_the_highest_rate(corpus):
-    model = SubLDA(
-        4, noise_multiplier=2.0, subsampling_ratio=0.1, boost=3.0, adaptive=True, max_iter=5
-    ).fit(corpus)
+def test_boost_is_charged_at_the_highest_rate(corpus):
+    model = SubLDA(4, noise_multiplier=2.0, subsampling_ratio=0.1, boost=3.0, max_iter=5).fit(
+        corpus
+    )
     rates = [event.sampling_probability for event in model.privacy_.events[2:]]
     assert rates == pytest.approx([0.3] * 5)
-    capped = SubLDA(
-        4, noise_multiplier=2.0, subsampling_ratio=0.5, boost=3.0, adaptive=True, max_iter=5
-    ).fit(corpus)
+    capped = SubLDA(4, noise_multiplier=2.0, subsampling_ratio=0.5, boost=3.0, max_iter=5).fit(
+        corpus
+    )
     assert not any(isinstance(event, PoissonSampled) for event in capped.privacy_.events)
 
 
@@ -91,19 +97,35 @@ def test_frequent_share_is_a_function_of_the_document_and_the_table(corpus):
     np.testing.assert_array_equal(frequent_share(X[[5, 9]], TABLE, 0.4), share[[5, 9]])
 
 
-def test_adaptive_weights_undo_the_rates(corpus):
-    model = SubLDA(4, epsilon=1.0, subsampling_ratio=0.2, adaptive=True, boost=2.0)
-    X = sp.csr_array(corpus.astype(np.float32))
+class OneDocument(Curator):
+    """Draws one document, and keeps what is released."""
 
-    class Public:
-        n_rounds = 0
-        table = TABLE
+    def sample(self, rates, sampling_probability, *, round):
+        super().sample(rates, sampling_probability, round=round)
+        self.rates = rates
+        return np.array([3])
 
-    documents = module.Documents.of(X, 4, None)
-    rows, scale = model._sample_frequent(documents, Public, Streams.from_random_state(0), 0.4)
-    rates = np.clip(0.4 * frequent_share(X, TABLE, 0.5), 0.2, 0.4)
-    np.testing.assert_allclose(scale * rates, 0.4)
-    assert 0 < len(rows) < 400
+    def release(self, value, mechanism, **kwargs):
+        self.value = value
+        return super().release(value, mechanism, **kwargs)
+
+
+def test_weights_undo_the_rates(corpus):
+    """A document weighs as much more as it is drawn less often than the highest rate."""
+    X = sp.csr_array(sp.vstack([corpus, np.full((1, 50), 100)]).astype(np.float32))  # no clip
+    table = SubLDA(4, epsilon=math.inf, max_iter=3, random_state=0).fit(X)._released
+    values = []
+    for boost, ratio in ((1.0, 0.4), (2.0, 0.2)):
+        model = SubLDA(4, epsilon=math.inf, subsampling_ratio=ratio, boost=boost)
+        budget, streams = model._budget(), Streams.from_random_state(0)
+        curator = OneDocument(budget.plan(1, 1), streams, label="test", unit="document")
+        model._rounds(X, table, budget, curator, streams, 1)
+        values.append(curator.value)
+    rate = np.clip(0.4 * frequent_share(X, table.table, 0.5), 0.2, 0.4)
+    np.testing.assert_allclose(curator.rates, rate)
+    assert len(np.unique(rate)) > 20
+    assert rate[3] < 0.39
+    np.testing.assert_allclose(values[1] * rate[3] / 0.4, values[0], rtol=1e-5, atol=2)
 
 
 def test_a_batch_may_be_empty(corpus):

@@ -15,7 +15,9 @@ from sklearn.feature_extraction.text import CountVectorizer
 
 import dplda.central._svilda as module
 from dplda import PrivateSVILDA, SubLDA
-from dplda.central._centered_release import Documents, Released, nearly_equal
+from dplda._corpus import shorten
+from dplda.central._documents import Documents
+from dplda.central._noisy_table import NoisyTable, nearly_equal
 from dplda.datasets import (
     load_docstrings,
     load_public_vocabulary,
@@ -23,7 +25,8 @@ from dplda.datasets import (
     make_topic_corpus,
 )
 from dplda.metrics import held_out_perplexity, perplexity_bound, unigram_perplexity
-from dplda.privacy import PoissonSampled, Repeated, SeededNoiseWarning, epsilon_of
+from dplda.privacy import BudgetError, PoissonSampled, Repeated, SeededNoiseWarning, epsilon_of
+from dplda.privacy._curator import Curator
 from dplda.privacy._streams import Streams
 
 K = 4
@@ -56,21 +59,14 @@ def test_epsilon_is_that_of_sampled_gaussians_and_two_totals(corpus):
     assert alone < model.epsilon_ < 1.3 * alone
 
 
-def test_renyi_accounting_needs_more_noise_and_reports_more(corpus):
+def test_renyi_accounting_reports_more(corpus):
     settings = {"delta": 1e-5, "subsampling_ratio": 0.1, "max_iter": 50}
-    pld = PrivateSVILDA(K, epsilon=2.0, **settings).fit(corpus)
-    rdp = PrivateSVILDA(K, epsilon=2.0, accountant="rdp", **settings).fit(corpus)
-    assert rdp.noise_multiplier_ > 1.02 * pld.noise_multiplier_
-    assert 1.99 < pld.epsilon_ <= 2.0
-    assert 1.99 < rdp.epsilon_ <= 2.0
-    assert epsilon_of(rdp.privacy_.events, 1e-5) < 1.97
-    at = epsilon_of(
-        rdp.privacy_.events,
-        1e-7,
-        accountant="rdp",
-        total_variation=rdp.privacy_.total_variation,
-    )
-    assert rdp.get_epsilon(1e-7) == at
+    model = PrivateSVILDA(K, epsilon=2.0, **settings).fit(corpus)
+    assert 1.99 < model.epsilon_ <= 2.0
+    assert model.epsilon_at(1e-5) == model.epsilon_
+    assert model.epsilon_at(1e-7) > model.epsilon_
+    renyi = epsilon_of(model.privacy_.events, 1e-5, accountant="rdp")
+    assert renyi > 1.02 * model.epsilon_
 
 
 def test_partial_fit_is_a_round_a_call_and_composes(corpus):
@@ -99,6 +95,17 @@ def test_without_noise_later_calls_may_bring_other_words():
     assert model.perplexity(later) < 20
 
 
+def test_partial_fit_stops_where_epsilon_does(corpus):
+    model = PrivateSVILDA(K, epsilon=1.0, subsampling_ratio=0.5, max_iter=3)
+    for _ in range(3):
+        assert model.partial_fit(corpus).epsilon_ <= 1.0
+    before = model.components_
+    with pytest.raises(BudgetError, match=r"max_iter=3 calls.*noise_multiplier"):
+        model.partial_fit(corpus)
+    assert model.components_ is before
+    assert model.epsilon_ <= 1.0
+
+
 def test_nothing_released_depends_on_the_number_of_documents(corpus):
     """Empty documents change n, and the size of every minibatch, but no contribution."""
     padded = sp.vstack([corpus, sp.csr_array((100, corpus.shape[1]))], format="csr")
@@ -114,23 +121,22 @@ def test_nothing_released_depends_on_the_number_of_documents(corpus):
 def start(totals, seed=0):
     streams = Streams.from_random_state(seed)
     totals = np.asarray(totals, float).ravel()
-    return Released.start(totals, np.ones(len(totals)), K, streams)
+    return NoisyTable.from_totals(totals, np.ones(len(totals)), K, streams, norms=(6.0, 6.0))
 
 
-def test_rates_decay_from_the_first_table():
-    model = PrivateSVILDA(K, learning_decay=0.6, learning_offset=3.0)
-    released = start(np.ones(50))
-    average = released.table.copy()
-    released.estimate = lambda table, scale, last=False: np.full_like(table, 2.0)
-    for t in range(1, 8):
-        rate = module._rate(model, t, False)
-        assert rate == pytest.approx((3 + t) ** -0.6)
-        noisy = np.random.default_rng(t).normal(size=(50, K))
-        table = released.totals[:, None] * released.topic_shares()
-        table = table + noisy - noisy.mean(axis=1, keepdims=True)
-        released.add(noisy, 1.0, rate, prior=0.0)
-        average = (1 - rate) * average + rate * table
-    np.testing.assert_allclose(released.average, average)
+def test_rates_decay_from_the_first_table(corpus, monkeypatch):
+    """Round t enters the average with the share (learning_offset + t) ** -learning_decay."""
+    shares = []
+
+    class Recorded(NoisyTable):
+        def update(self, noisy, *, share, **rest):
+            shares.append(share)
+            super().update(noisy, share=share, **rest)
+
+    monkeypatch.setattr(module, "NoisyTable", Recorded)
+    model = PrivateSVILDA(K, epsilon=4.0, learning_decay=0.6, learning_offset=3.0, max_iter=5)
+    seeded(model, corpus)
+    assert shares == pytest.approx([(3 + t) ** -0.6 for t in range(1, 6)])
 
 
 def test_the_average_is_signed(corpus):
@@ -139,42 +145,45 @@ def test_the_average_is_signed(corpus):
     assert (model.components_ > 0).all()
 
 
-def test_a_round_starts_every_document_afresh(corpus):
-    documents = Documents.of(corpus, K, None)
-    released = start(corpus.sum(axis=0))
+def test_a_round_starts_every_document_from_scratch(corpus):
+    documents = Documents.from_counts(corpus, K, None)
     model = PrivateSVILDA(K, epsilon=1.0)
+    factor, _ = model._word_factor(start(corpus.sum(axis=0)), 1)
+    assert factor.shape == (50, 8)
     rows = np.arange(0, 400, 2)
-    module._infer(model, documents, released, rows)
+    model._e_step(documents, rows, factor)
     first = documents.theta.copy()
     documents.theta[rows] = 1e-3
-    factor = module._infer(model, documents, released, rows)
+    model._e_step(documents, rows, factor)
     np.testing.assert_array_equal(documents.theta, first)
     assert (documents.theta[1, :K] == np.float32(1 / K)).all()  # not in rows: untouched
-    assert factor.shape == (50, 8)
 
 
 def test_without_noise_topics_are_dirichlet_posteriors(corpus):
     released = start(corpus.sum(axis=0))
-    factor, power = module._word_factor(PrivateSVILDA(K, epsilon=math.inf), released)
+    factor, power = PrivateSVILDA(K, epsilon=math.inf)._word_factor(released, 1)
     expected = np.exp(psi(released.table) - psi(released.table.sum(axis=0)))
     np.testing.assert_allclose(factor[:, :K], expected, rtol=1e-6)
     assert power == 1.0
-    factor, power = module._word_factor(PrivateSVILDA(K, epsilon=1.0), released)
+    factor, power = PrivateSVILDA(K, epsilon=1.0)._word_factor(released, 1)
     np.testing.assert_allclose(factor[:, :K].sum(axis=0), 1, rtol=1e-5)
     assert power == pytest.approx(0.3)
 
 
 def test_an_interrupted_round_changes_nothing(corpus, monkeypatch):
-    model = seeded(PrivateSVILDA(K, epsilon=3.0, max_iter=3), corpus)
+    model = seeded(PrivateSVILDA(K, noise_multiplier=3.0, max_iter=3), corpus)
     before = copy.deepcopy(model.__dict__)
 
-    def fail(*args):
-        raise KeyboardInterrupt
+    class Interrupted(Curator):
+        def release(self, *args, **kwargs):
+            super().release(*args, **kwargs)
+            raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "_infer", fail)
+    monkeypatch.setattr(module, "Curator", Interrupted)
     with pytest.raises(KeyboardInterrupt), pytest.warns(SeededNoiseWarning):
         model.partial_fit(corpus)
     np.testing.assert_array_equal(model.components_, before["components_"])
+    np.testing.assert_array_equal(model._released.table, before["_released"].table)
     assert model.epsilon_ == before["epsilon_"]
 
 
@@ -182,8 +191,7 @@ def test_an_interrupted_round_changes_nothing(corpus, monkeypatch):
 
 
 def shortened(X, n_tokens, seed=0):
-    model = PrivateSVILDA(K, epsilon=1.0, max_doc_tokens=n_tokens)
-    return model._shorten(sp.csr_array(X), Streams.from_random_state(seed))
+    return shorten(sp.csr_array(X), n_tokens, Streams.from_random_state(seed))
 
 
 def test_long_documents_are_cut_to_random_tokens():
@@ -252,16 +260,6 @@ def test_bound_of_a_word_that_is_all_but_impossible():
     assert perplexity_bound(np.vstack([table, table]), [[1, 99]]) > expected
 
 
-def test_bound_as_a_method(corpus):
-    model = seeded(PrivateSVILDA(K, epsilon=8.0, max_iter=20), corpus)
-    bound = model.perplexity_bound(corpus)
-    assert bound == perplexity_bound(model.components_, corpus)
-    assert bound > model.perplexity(corpus, completion=False)
-    assert model.set_params(n_jobs=2).perplexity_bound(corpus) == bound
-    with pytest.raises(ValueError, match="50 features as input"):
-        model.perplexity_bound(np.ones((2, 3)))
-
-
 @pytest.mark.parametrize(
     ("components", "X", "prior", "message"),
     [
@@ -285,7 +283,9 @@ def test_without_noise_and_sampling_it_is_online_variational_bayes(corpus):
     model = seeded(PrivateSVILDA(K, epsilon=math.inf, subsampling_ratio=1, max_iter=6), corpus)
     streams = Streams.from_random_state(0)
     totals = np.maximum(np.asarray(corpus.sum(axis=0), float).ravel(), 1)
-    first = Released.start(totals, np.ones(50), K, streams, None, nearly_equal).table
+    first = NoisyTable.from_totals(
+        totals, np.ones(50), K, streams, norms=(), ratios=nearly_equal
+    ).table  # fmt: skip
     average, table = first, first
     for t in range(1, 7):
         topics = np.exp(psi(table) - psi(table.sum(axis=0))).T.copy()

@@ -13,7 +13,7 @@ from scipy.stats import chi2
 
 from dplda.federated import _tokens
 from dplda.federated._sentences import SentenceCorpus
-from dplda.federated._tokens import Regenerated, TokenMechanism, check_size, privatize
+from dplda.federated._tokens import RegeneratedVectors, TokenMechanism, check_size, privatize
 from dplda.privacy import Laplace, RandomizedResponse, epsilon_of
 from dplda.privacy._local_mechanisms import ThresholdedLaplace
 from dplda.privacy._mechanisms import FlooredLaplace
@@ -66,23 +66,23 @@ def test_figures_of_the_continuous_mechanism(epsilon, threshold, m0, m1, p0, p1)
 def test_weights_of_evidence():
     """g(y) = epsilon (|y| - |y - 1|), of a cell of the grid at its middle."""
     for epsilon, y, g in [(8, 0.75, 4), (8, 1.7, 8)]:
-        mechanism = TokenMechanism.of("laplace", epsilon, 0.25)
+        mechanism = TokenMechanism.from_name("laplace", epsilon, 0.25)
         likelihood = mechanism.likelihood()
         level = round(y / STEP) - mechanism.noise.threshold_steps
         pair = likelihood.gain[[level - 1, level]]
         assert np.sqrt(pair.prod()) * math.exp(epsilon) == pytest.approx(math.exp(g), rel=1e-9)
     for epsilon, threshold, base in [(8, 0.2, 9.2406e-4), (10, 0.2, 1.7991e-4), (4, 0.5, 0.072579)]:
-        likelihood = TokenMechanism.of("laplace", epsilon, threshold).likelihood()
+        likelihood = TokenMechanism.from_name("laplace", epsilon, threshold).likelihood()
         slack = 1e-4 + (0 if threshold == 0.5 else epsilon * STEP)
         assert likelihood.base * math.exp(epsilon) == pytest.approx(base, rel=slack)
-    rr = TokenMechanism.of("rr", 8.0, 0.2).likelihood()
+    rr = TokenMechanism.from_name("rr", 8.0, 0.2).likelihood()
     assert_allclose([rr.gain[0], rr.base], [1, math.exp(-16)])
     assert rr.variance == pytest.approx(math.exp(8) / (math.exp(8) - 1) ** 2)
 
 
 @pytest.mark.parametrize(("epsilon", "threshold"), [(4.0, 0.5), (8.0, 0.2), (2.0, 0.75)])
 def test_information_of_the_thresholded_score(epsilon, threshold):
-    likelihood = TokenMechanism.of("laplace", epsilon, threshold).likelihood()
+    likelihood = TokenMechanism.from_name("laplace", epsilon, threshold).likelihood()
     t = round(threshold / STEP) * STEP
     p0 = math.exp(-t * epsilon) / 2
     base = (math.exp(-(1 - t) * epsilon) / 2) / (1 - p0)
@@ -113,7 +113,7 @@ def test_information_of_the_thresholded_score(epsilon, threshold):
 )
 def test_survivors_per_token(name, epsilon, threshold, expected):
     n = max(20, min(2000, int(40_000 / expected)))
-    mechanism = TokenMechanism.of(name, epsilon, threshold)
+    mechanism = TokenMechanism.from_name(name, epsilon, threshold)
     assert 8000 * mechanism.survival == pytest.approx(expected, rel=0.03)
     tokens = privatize(corpus_of(np.arange(n) % 8000, 8000), mechanism, streams()).stored()
     found = len(tokens.vectors.survivors.word) / n
@@ -134,7 +134,7 @@ def test_unbiased_counts(name, epsilon, threshold):
     n, n_words = 3000, 200
     word = np.concatenate([np.zeros(500, int), rng.integers(1, 100, n - 500)])  # 100.. are empty
     truth = np.bincount(word, minlength=n_words)
-    mechanism = TokenMechanism.of(name, epsilon, threshold)
+    mechanism = TokenMechanism.from_name(name, epsilon, threshold)
     tokens = privatize(corpus_of(word, n_words), mechanism, streams())
     scores = tokens.word_scores()
     noise = tokens.likelihood.variance * n
@@ -148,11 +148,11 @@ def test_unbiased_counts(name, epsilon, threshold):
 
 
 def test_prices():
-    rr = TokenMechanism.of("rr", 8.0, 0.2)
+    rr = TokenMechanism.from_name("rr", 8.0, 0.2)
     (event,) = rr.events
     assert isinstance(event, RandomizedResponse)
     assert epsilon_of(rr.events, 0.0) == pytest.approx(8.0, rel=1e-12)
-    laplace = TokenMechanism.of("laplace", 8.0, 0.2)
+    laplace = TokenMechanism.from_name("laplace", 8.0, 0.2)
     (event,) = laplace.events
     assert isinstance(event, Laplace)
     assert 1 / 8 <= event.scale <= (1 / 8) * (1 + 1e-15)
@@ -300,7 +300,7 @@ def test_own_values_are_floored_laplace():
 
 def test_response_bits_have_the_right_law():
     word = np.repeat([3, 17], 3000)
-    tokens = privatize(corpus_of(word, 40), TokenMechanism.of("rr", 2.0, 0.2), streams())
+    tokens = privatize(corpus_of(word, 40), TokenMechanism.from_name("rr", 2.0, 0.2), streams())
     survivors = tokens.vectors.survivors
     table = np.zeros((6000, 40), bool)
     table[np.repeat(np.arange(6000), np.diff(survivors.ptr)), survivors.word] = True
@@ -315,13 +315,13 @@ def test_response_bits_have_the_right_law():
 @pytest.mark.parametrize("name", ["rr", "laplace"])
 def test_other_tokens_noise_does_not_depend_on_a_word(name):
     """The relation of the guarantee: one word changes, one coordinate or two of one vector do."""
-    mechanism = TokenMechanism.of(name, 3.0, 0.2)
+    mechanism = TokenMechanism.from_name(name, 3.0, 0.2)
     word = np.arange(60) % 30
     other = word.copy()
     other[25] = 29
     vectors = []
     for w in (word, other):
-        found = privatize(corpus_of(w, 30), mechanism, streams()).stored().vectors.of(0, 60, 0)
+        found = privatize(corpus_of(w, 30), mechanism, streams()).stored().vectors.read(0, 60, 0)
         rows = np.split(np.c_[found.word, found.level], found.ptr[1:-1])
         vectors.append([{(int(a), int(b)) for a, b in row} for row in rows])
     differ = [i for i, (a, b) in enumerate(zip(*vectors)) if a != b]
@@ -332,7 +332,7 @@ def test_other_tokens_noise_does_not_depend_on_a_word(name):
 def test_the_words_are_not_needed_after_the_call():
     """Nor changed: privatize, destroy the words, and everything is still there."""
     for name in ("rr", "laplace"):
-        mechanism = TokenMechanism.of(name, 4.0, 0.2)
+        mechanism = TokenMechanism.from_name(name, 4.0, 0.2)
         corpus = corpus_of(np.arange(500) % 90, 90)
         tokens = privatize(corpus, mechanism, streams())
         before = tokens.stored().vectors.survivors
@@ -344,9 +344,9 @@ def test_the_words_are_not_needed_after_the_call():
 
 def test_a_pickle_holds_vectors_and_neither_key_nor_words(monkeypatch):
     monkeypatch.setattr(_tokens, "PIECE_SURVIVORS", 200)
-    mechanism = TokenMechanism.of("laplace", 4.0, 0.3)
+    mechanism = TokenMechanism.from_name("laplace", 4.0, 0.3)
     tokens = privatize(corpus_of(np.arange(300) % 50, 50), mechanism, streams())
-    assert isinstance(tokens.vectors, Regenerated)
+    assert isinstance(tokens.vectors, RegeneratedVectors)
     content = pickle.dumps(tokens)
     assert KEY not in content
     again = pickle.loads(content)
@@ -354,7 +354,7 @@ def test_a_pickle_holds_vectors_and_neither_key_nor_words(monkeypatch):
     assert again.pieces == tokens.pieces
     assert len(tokens.pieces[0]) > 3
     for index in range(len(tokens.pieces[0])):
-        old, new = tokens.of_piece(0, index), again.of_piece(0, index)
+        old, new = tokens.read(0, index), again.read(0, index)
         for part in ("ptr", "word", "level"):
             assert_array_equal(getattr(old, part), getattr(new, part))
     assert_array_equal(again.word_scores(), tokens.word_scores())
@@ -362,14 +362,14 @@ def test_a_pickle_holds_vectors_and_neither_key_nor_words(monkeypatch):
 
 def test_bytes_kept_do_not_grow_with_the_survivors():
     tokens = privatize(
-        corpus_of(np.arange(1000), 8000), TokenMechanism.of("laplace", 8.0, 0.2), streams()
+        corpus_of(np.arange(1000), 8000), TokenMechanism.from_name("laplace", 8.0, 0.2), streams()
     )
     vectors = tokens.vectors
     assert vectors.own_word.nbytes + vectors.own_level.nbytes == 8 * 1000
 
 
 def test_batches_have_noise_of_their_own():
-    mechanism = TokenMechanism.of("laplace", 3.0, 0.2)
+    mechanism = TokenMechanism.from_name("laplace", 3.0, 0.2)
     corpus = corpus_of(np.arange(50), 50)
     first, second = (privatize(corpus, mechanism, streams(), batch=b).stored() for b in (0, 1))
     assert not np.array_equal(first.vectors.survivors.word, second.vectors.survivors.word)
@@ -390,8 +390,8 @@ def test_blocks_are_whole_documents_and_pieces_whole_units(monkeypatch):
 
 def test_too_many_tokens_are_refused():
     corpus = corpus_of(np.zeros(3000, int), 2**31 - 1)
-    with pytest.raises(ValueError, match="random words; raise epsilon"):
-        check_size(corpus, TokenMechanism.of("rr", 4.0, 0.2))
+    with pytest.raises(ValueError, match="random words; raise token_epsilon"):
+        check_size(corpus, TokenMechanism.from_name("rr", 4.0, 0.2))
 
 
 @pytest.mark.parametrize(
@@ -408,4 +408,4 @@ def test_too_many_tokens_are_refused():
 )
 def test_bad_mechanisms(name, epsilon, threshold, message):
     with pytest.raises(ValueError, match=message):
-        TokenMechanism.of(name, epsilon, threshold)
+        TokenMechanism.from_name(name, epsilon, threshold)

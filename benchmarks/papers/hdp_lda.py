@@ -1,13 +1,13 @@
-"""HDP-LDA as published: figures 4, 5 and 7 of its paper, and what is false in it, as tables.
+"""HDP-LDA as published: figures 4, 5 and 7 of its paper, and its errors, as tables.
 
 ``python benchmarks/papers/hdp_lda.py [--table 4 5 7 holes] [--corpora kos] [--epsilons 1 2 5 10]
 [--betas 1 10] [--sweeps 50] [--seeds 2] [--completion] [--quick]``
 
 The setting of the paper: the 1000 most frequent words, one tenth held out, K = 50, alpha = 1,
 beta = 0.01, perplexity by the same tokens that give a document's weights (``--completion``: by
-others). HDP-LDA limits the inherent epsilon to 10 a sweep, with a larger beta; the paper does not
-say which: ``--betas``. Of its corpora KOS and NIPS can be read; BBC stands in for its Victorian
-novels. The paper's curves have no numbers; its text is compared in docs/papers_hdp_lda.md.
+others). HDP-LDA limits the inherent epsilon to 10 a sweep, with a larger beta that the paper does
+not give: ``--betas``. KOS and NIPS are corpora of the paper; BBC replaces its Victorian novels.
+The paper's curves have no numbers; docs/papers_hdp_lda.md compares its text.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ from sklearn.pipeline import make_pipeline
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from corpora import bbc, kos, nips
+from hdp_lda_attacks import membership_attack, topic_attack
 
 import dplda
 from dplda import LPLDA, GibbsLDA
 from dplda._corpus import Corpus
-from dplda.audit import membership_attack, observe_releases, topic_attack
-from dplda.central._word_sweeps import tokens_of
+from dplda.audit import observe_releases
+from dplda.central._word_sweeps import shuffled_tokens
 from dplda.kernels import _published_hdp
 from dplda.metrics import unigram_perplexity
 from dplda.privacy import PrivacyLeakWarning, SeededNoiseWarning
@@ -95,7 +96,7 @@ def attack_table(options) -> None:
 def last_tokens(X, seed) -> np.ndarray:
     """Documents with the same last word in the corpus and as `dplda.HDPLDA` shuffles them."""
     plain = Corpus.from_counts(X)
-    shuffled = tokens_of(X, Streams.from_random_state(seed), 1)
+    shuffled = shuffled_tokens(X, Streams.from_random_state(seed), 1)
     last = plain.doc_ptr[1:] - 1
     return np.flatnonzero(plain.word[last] == shuffled.word[last])
 
@@ -103,10 +104,10 @@ def last_tokens(X, seed) -> np.ndarray:
 def attacked_models(options) -> dict:
     """One function of the seed for each row."""
     plain = {"topic_word_prior": BETA, "doc_topic_prior": ALPHA, "max_iter": options.sweeps}
-    rows = {"non-private": lambda s: CDPLDA(K, epsilon=math.inf, random_state=s, **plain)}
+    rows = {"non-private": lambda s: CDPLDA(K, noise_epsilon=math.inf, random_state=s, **plain)}
     for epsilon in (1.0, 10.0):
         rows[f"CDP-LDA+, epsilon = {epsilon:g}"] = lambda s, e=epsilon: CDPLDA(
-            K, epsilon=e, noise="every", random_state=s, **plain
+            K, noise_epsilon=e, noise_at="every_sweep", random_state=s, **plain
         )
     for beta, inherent in itertools.product(options.betas, (1.0, INHERENT)):
         limited = limited_inherent(beta, options, inherent)
@@ -159,8 +160,10 @@ def models(options) -> dict:
     plain = {"topic_word_prior": BETA, "doc_topic_prior": ALPHA, "max_iter": options.sweeps}
     rows = {
         "non-private": lambda s, e: GibbsLDA(K, random_state=s, **plain),
-        "CDP-LDA": lambda s, e: CDPLDA(K, epsilon=e, random_state=s, **plain),
-        "CDP-LDA+": lambda s, e: CDPLDA(K, epsilon=e, noise="every", random_state=s, **plain),
+        "CDP-LDA": lambda s, e: CDPLDA(K, noise_epsilon=e, random_state=s, **plain),
+        "CDP-LDA+": lambda s, e: CDPLDA(
+            K, noise_epsilon=e, noise_at="every_sweep", random_state=s, **plain
+        ),
     }
     for beta in options.betas:
         limited = limited_inherent(beta, options)
@@ -258,7 +261,7 @@ def classified_models(options):
     local = {**prior, "max_doc_words": None}
     yield "LDA", math.inf, GibbsLDA(K, **prior)
     for epsilon in options.epsilons:
-        yield "CDP-LDA", epsilon, CDPLDA(K, epsilon=epsilon, **prior)
+        yield "CDP-LDA", epsilon, CDPLDA(K, noise_epsilon=epsilon, **prior)
     for way in ("bits", "background"):
         for epsilon in options.epsilons:
             yield f"LP-LDA, {way}", epsilon, LPLDA(K, epsilon=epsilon, reconstruction=way, **local)
@@ -303,7 +306,7 @@ def path_loss(m: int, *, frozen: bool) -> float:
 
 
 def final_counts_table(split, options) -> None:
-    """What the published table tells whoever saw the noisy counts of the last sweep."""
+    """What the published table tells anyone who saw the noisy counts of the last sweep."""
     print(f"\n{split}: the model minus the noisy counts that the last of {options.sweeps} sweeps "
           "started from\n")  # fmt: skip
     columns = ["cells read exactly", "of the moved cells", "noise variance, last to first sweep"]

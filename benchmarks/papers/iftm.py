@@ -1,11 +1,11 @@
-"""iFTM's party as published, alone on KOS: what its threshold does.
+"""iFTM's party as published, alone on KOS: the effect of its threshold.
 
 ``python benchmarks/papers/iftm.py [--sweeps 20] [--seeds 2]``
 
 2000 words, K = 20, priors 0.1 and 0.01. Held-out log-likelihood per token by document completion,
-and the share of the training tokens that the largest topic has. The paper sets tau = 0.2 and
-epsilon 8 to 11. The party's leak, and the party beside the sound one, are in
-``benchmarks/federated.py --parts literal``.
+and the share of the training tokens in the largest topic. The paper sets tau = 0.2 and epsilon 8 to
+11. ``benchmarks/federated.py --parts literal`` shows the party's leak, and compares it with the
+sound party.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def main() -> None:
 
 def fitted(split, epsilon, tau, sweeps, seed) -> tuple[float, float]:
     model = PublishedIFTMParty(
-        20, epsilon=epsilon, noise_threshold=tau, topic_word_prior=BETA, max_iter=sweeps,
+        20, published_epsilon=epsilon, noise_threshold=tau, topic_word_prior=BETA, max_iter=sweeps,
         random_state=seed,
     ).fit(split.train)  # fmt: skip
     sizes = (model.components_ - BETA).sum(axis=1)

@@ -3,14 +3,14 @@
 ``python benchmarks/papers/private_svi.py [--table 1 figure-1 noise true] [--corpus kos]
 [--sizes 10 20 50 100] [--docs 100000] [--seen 40000] [--tokens 500] [--quick]``
 
-The paper trains on D = 400,000 documents of Wikipedia, which are not at hand. A small corpus would
-be noise only, for the noise on a cell is the same and its counts are not; so the documents of a
-corpus that is here are repeated until there are 100,000. Rounds and sampling rates, hence the noise
-multipliers, are those of the paper for minibatches four times as large. V = 2000, K = 20 (the
-paper: 8000 and 100); documents are cut to N = 500 tokens (the paper does not say), at which the
-noise of a topic is to its counts about as it would be there. The metric is the paper's bound on
-perplexity. Its figure has no numbers; what its text says is printed beside ours. All of it takes
-about six minutes of one core.
+The paper trains on D = 400,000 documents of Wikipedia, which are not available here. A small corpus
+would drown in noise: the noise on a cell is the same, but the counts are smaller. Therefore the
+documents of an available corpus are repeated until there are 100,000. Rounds and sampling rates,
+and so the noise multipliers, are those of the paper for minibatches four times as large. V = 2000,
+K = 20 (the paper: 8000 and 100). Documents are cut to N = 500 tokens (the paper gives no value), at
+which the ratio of a topic's noise to its counts is about that of the paper. The metric is the
+paper's bound on perplexity. Its figure has no numbers; the statements of its text are printed next
+to our results. All tables take about six minutes of one core.
 """
 
 from __future__ import annotations
@@ -68,14 +68,14 @@ def main() -> None:
 
 
 def repeated(split, n_docs: int) -> sp.csr_array:
-    """The training documents again and again, `n_docs` in all."""
+    """The training documents, repeated until there are `n_docs`."""
     rows = np.arange(n_docs) % split.train.shape[0]
     return sp.csr_array(split.train)[rows]
 
 
 def published(X, epsilon, size, composition, options, seed=0) -> PublishedPrivateSVILDA:
     return PublishedPrivateSVILDA(
-        K, epsilon=epsilon, delta=DELTA, batch_size=size, max_iter=options.seen // size,
+        K, published_epsilon=epsilon, delta=DELTA, batch_size=size, max_iter=options.seen // size,
         max_doc_tokens=options.tokens, composition=composition, random_state=seed,
     ).fit(X)  # fmt: skip
 
@@ -116,7 +116,7 @@ def bound(model, test) -> float:
 
 
 def claims(values) -> None:
-    """What the text says of figure 1, and ours."""
+    """What the text says of figure 1, and our results."""
     zcdp, advanced, linear = (np.array(values[name]) for name in COMPOSITIONS)
     print("\n| the paper says | ours |\n| --- | --- |")
     rising = ", ".join(f"{name} {values[name][0]:.0f} to {values[name][-1]:.0f}"
@@ -188,7 +188,7 @@ def noise_table(options) -> None:
 
 
 def true_table(options) -> None:
-    """What Algorithm 1 is worth as it is written, at epsilon = 1."""
+    """The epsilon that can be proved of Algorithm 1 as printed, where it states 1."""
     print(f"\nAlgorithm 1 as written, D = {PAPER_DOCS}, {PAPER_SEEN} documents seen, stated: "
           f"epsilon = 1, delta = {DELTA:g}\n")  # fmt: skip
     print("| S | J | sigma (zCDP) | sigma in units of N / S | proved epsilon | in some minibatch |")
@@ -196,7 +196,7 @@ def true_table(options) -> None:
     for size in (10, 20, 50, 100, 200, 400):
         rounds = PAPER_SEEN // size
         model = PublishedPrivateSVILDA(
-            K, epsilon=1.0, delta=DELTA, batch_size=size, max_iter=rounds
+            K, published_epsilon=1.0, delta=DELTA, batch_size=size, max_iter=rounds
         )
         sigma, _ = model._noise(PAPER_DOCS)
         effective = sigma * size / PAPER_DOCS

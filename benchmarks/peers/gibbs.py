@@ -25,12 +25,12 @@ from corpora import data_folder
 
 from dplda._corpus import Corpus, check_counts
 from dplda._fold_in import pad
-from dplda._gibbs import IntegerTable, count_words, sweep
+from dplda._gibbs import IntegerTable, count_words, draw_topics
 from dplda.central._gibbslda import GibbsLDA
 from dplda.datasets import load_uci_bow
 from dplda.kernels import _gibbs
-from dplda.privacy import FlooredLaplace
 from dplda.privacy._streams import Purpose, Streams
+from dplda.privacy.mechanisms import FlooredLaplace
 
 ALPHA, BETA = 0.1, 0.01
 
@@ -63,8 +63,8 @@ class Ours:
 
     def frozen(self) -> None:
         self.round += 1
-        sweep(self.corpus, self.topics, self.table, doc_topic_prior=ALPHA,
-              streams=self.streams, round=self.round)  # fmt: skip
+        draw_topics(self.corpus, self.topics, self.table, doc_topic_prior=ALPHA,
+              streams=self.streams, t=self.round)  # fmt: skip
 
     def end_to_end(self) -> None:
         self.round += 1

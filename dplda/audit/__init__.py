@@ -17,9 +17,7 @@ from dplda.audit._bounds import (
     many_run_lower_bound,
     one_run_lower_bound,
 )
-from dplda.audit._membership import MembershipResult, membership_attack
 from dplda.audit._published_attacks import AnchorAttack
-from dplda.audit._topics import topic_attack
 from dplda.privacy._observation import observe_releases
 
 __all__ = [
@@ -27,15 +25,12 @@ __all__ = [
     "Attack",
     "AuditResult",
     "DocumentAttack",
-    "MembershipResult",
     "ReportAttack",
     "TokenAttack",
     "WordAttack",
     "audit_epsilon",
     "gaussian_lower_bound",
     "many_run_lower_bound",
-    "membership_attack",
     "observe_releases",
     "one_run_lower_bound",
-    "topic_attack",
 ]

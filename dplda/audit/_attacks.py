@@ -7,7 +7,6 @@ A bound from an attack is valid whatever its scores are; good scores make it lar
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,11 +14,10 @@ import scipy.sparse as sp
 from sklearn.base import clone
 
 from dplda._gibbs import IntegerTable
-from dplda.central._document_rounds import Recipe, budget_of, release_rounds
-from dplda.central._word_sweeps import SweepPrices, sweep_prices
-from dplda.privacy import FlooredLaplace, Repeated, epsilon_of
+from dplda.central._word_sweeps import SweepMechanisms
+from dplda.privacy import Repeated, epsilon_of
 from dplda.privacy._observation import Release
-from dplda.privacy._streams import Purpose, Streams, uniform
+from dplda.privacy.mechanisms import FlooredLaplace, Purpose, Streams, uniform
 
 Releases = list[Release]
 
@@ -92,23 +90,22 @@ class DocumentAttack:
 
     def scores(self, model: Any, releases: Releases) -> np.ndarray:
         n_canaries, n_all = self._canaries.shape
-        recipe = getattr(model, "_recipe", Recipe)()
-        budget, _ = budget_of(model, recipe.subsampling_ratio)
-        replay = _Replay(releases)
-        recipe = replace(recipe, sample=_everybody)
+        replay = _Replay(releases, n_canaries)
         public = Streams.from_random_state(model.random_state)  # of the first table, if at all
-        release_rounds(
-            model, self._canaries.astype(np.float64), replay, public, budget, recipe,
-            n_rounds=model.max_iter, released=None,
-        )  # fmt: skip
+        canaries = self._canaries.astype(np.float64)
+        model._rounds(canaries, None, model._budget(), replay, public, int(model.max_iter))
         total = np.zeros(n_canaries)
-        for release, value, rate in replay.steps:
-            value = value[n_all - n_canaries :].reshape(n_canaries, -1).astype(float)
-            noisy = release.value[n_all - n_canaries :].reshape(n_canaries, -1)
+        for release, value, rates in replay.steps:
+            # the canaries' own words are the last ones, and words come last in every release
+            value = value.reshape(-1)
+            cells = value.size // n_all * n_canaries
+            value = value[-cells:].reshape(n_canaries, -1).astype(float)
+            noisy = release.value.reshape(-1)[-cells:].reshape(n_canaries, -1)
             variance = release.mechanism.scale**2
             ratio = ((noisy - value / 2) * value).sum(axis=1) / variance
-            if rate < 1:
-                ratio = np.logaddexp(math.log1p(-rate), math.log(rate) + ratio)
+            sampled = rates < 1  # who was in the sample nobody knows: a mixture of both cases
+            rate = rates[sampled]
+            ratio[sampled] = np.logaddexp(np.log1p(-rate), np.log(rate) + ratio[sampled])
             total += ratio
         return total
 
@@ -121,16 +118,19 @@ def _random_table(shape: tuple[int, int], streams: Streams) -> np.ndarray:
     return -np.log(uniform(words, positive=True)).reshape(shape)
 
 
-def _everybody(documents: Any, released: Any, streams: Streams, ratio: float) -> Any:
-    return np.arange(documents.X.shape[0]), documents.scale
-
-
 class _Replay:
     """Stands in for a curator: keeps the values it is given, and returns what was released."""
 
-    def __init__(self, releases: Releases) -> None:
+    def __init__(self, releases: Releases, n_canaries: int) -> None:
         self._left = list(releases)
-        self.steps: list[tuple[Release, np.ndarray, float]] = []
+        self._n_canaries = n_canaries
+        self._rates = np.ones(n_canaries)
+        self.steps: list[tuple[Release, np.ndarray, np.ndarray]] = []
+
+    def sample(self, rates: np.ndarray, sampling_probability: float, *, round: int) -> np.ndarray:
+        """All canaries; their rates enter the likelihood ratio."""
+        self._rates = rates
+        return np.arange(len(rates))
 
     def release(
         self,
@@ -143,7 +143,8 @@ class _Replay:
     ) -> np.ndarray:
         """As `Curator.release`, but the noise is that of the fit."""
         release = self._left.pop(0)
-        self.steps.append((release, value, sampling_probability))
+        rates = self._rates if sampling_probability < 1 else np.ones(self._n_canaries)
+        self.steps.append((release, value, rates))
         return release.value
 
 
@@ -168,12 +169,12 @@ class WordAttack:
         return sp.csr_array(sp.vstack([canaries, widened(X, 2 * self._n_canaries)]))
 
     def scores(self, model: Any, releases: Releases) -> np.ndarray:
-        prices = sweep_prices(model)
+        mechanisms = model._mechanisms()
         total, before = np.zeros(self._n_canaries), None
         for counts, topics in zip(releases[::2], releases[1::2]):
             drawn = topics.value[: self._n_canaries]
-            total += self._of_counts(counts.value, prices, before)
-            total += self._of_topics(model, counts.value, prices, drawn)
+            total += self._of_counts(counts.value, mechanisms, before)
+            total += self._of_topics(model, counts.value, mechanisms, drawn)
             before = drawn
         return total
 
@@ -186,22 +187,23 @@ class WordAttack:
         return rows[::2], rows[1::2]
 
     def _of_topics(
-        self, model: Any, noisy: np.ndarray, prices: SweepPrices, drawn: np.ndarray
+        self, model: Any, noisy: np.ndarray, mechanisms: SweepMechanisms, drawn: np.ndarray
     ) -> np.ndarray:
         """Log-ratio of the probabilities of the topics that were drawn."""
-        counts = (noisy - prices.mechanism.mean) / prices.unit
-        table = IntegerTable.from_counts(counts, prices.count_clip, model.topic_word_prior)
+        counts = mechanisms.unbiased(noisy)
+        table = IntegerTable.from_counts(counts, mechanisms.count_clip, model.topic_word_prior)
         weight = table.weight[:, : len(table.topic_scale)] * table.topic_scale
         chosen = np.arange(self._n_canaries), drawn
         one, zero = (rows[chosen] / rows.sum(axis=1) for rows in self._pairs(weight))
         return np.log(one / zero)
 
     def _of_counts(
-        self, noisy: np.ndarray, prices: SweepPrices, topics: np.ndarray | None
+        self, noisy: np.ndarray, mechanisms: SweepMechanisms, topics: np.ndarray | None
     ) -> np.ndarray:
         """Log-ratio of the noise, given the topics that were counted; None if nobody saw them."""
         one, zero = (
-            log_noise(rows - prices.unit, prices.mechanism) - log_noise(rows, prices.mechanism)
+            log_noise(rows - mechanisms.unit, mechanisms.mechanism)
+            - log_noise(rows, mechanisms.mechanism)
             for rows in self._pairs(noisy)
         )
         if topics is None:  # all are equally likely
@@ -265,7 +267,7 @@ class TokenAttack:
     def scores(self, model: Any, releases: Releases) -> np.ndarray:
         tokens = releases[0].value
         likelihood = tokens.likelihood
-        found = tokens.vectors.of(0, self._n_canaries, 0)
+        found = tokens.vectors.read(0, self._n_canaries, 0)
         gain = np.full((self._n_canaries, 2), likelihood.base)
         token = np.repeat(np.arange(self._n_canaries), np.diff(found.ptr))
         ours = found.word >= self._n_words

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dplda._base import BaseTopicModel
+from dplda._base import BaseLDA
 from dplda._compat import _fit_context
 from dplda._corpus import Corpus, check_counts
 from dplda._fold_in import pad
@@ -30,7 +30,7 @@ NO_GUARANTEE = Guarantee(
 )
 
 
-class GibbsLDA(BaseTopicModel):
+class GibbsLDA(BaseLDA):
     """Latent Dirichlet allocation by exact collapsed Gibbs sampling. **Not private.**
 
     What the private estimators are compared with. Every token's topic is drawn given all others,
@@ -84,7 +84,7 @@ class GibbsLDA(BaseTopicModel):
     (50, 3)
     """
 
-    _parameter_constraints = {**BaseTopicModel._parameter_constraints}
+    _parameter_constraints = {**BaseLDA._parameter_constraints}
 
     def __init__(
         self,

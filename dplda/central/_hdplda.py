@@ -1,110 +1,133 @@
-"""HDP-LDA: hybrid differentially private LDA, with word-level or document-level privacy."""
+"""HDP-LDA: hybrid differentially private LDA, with word-level privacy."""
 
 from __future__ import annotations
 
+import math
 from numbers import Real
 from typing import Any
 
 import numpy as np
 
-from dplda._base import BaseTopicModel
+from dplda._base import BaseLDA
 from dplda._compat import Interval, StrOptions, _fit_context
-from dplda._corpus import check_counts
-from dplda._gibbs import IntegerTable, count_words, sweep
+from dplda._corpus import Corpus, check_counts
+from dplda._gibbs import IntegerTable, count_words, draw_topics
 from dplda._private_fit import (
     PRIVACY_CONSTRAINTS,
+    check_paid,
     make_guarantee,
     publish,
     released_so_far,
     warn_if_seeded,
 )
 from dplda._progress import rounds
-from dplda.central._document_rounds import DOCUMENT_CONSTRAINTS, train
 from dplda.central._word_sweeps import (
     LARGEST_EPSILON,
     SMALLEST_EPSILON,
     Average,
-    SweepPrices,
-    sweep_prices,
-    tokens_of,
+    SweepMechanisms,
+    check_word_level,
+    shuffled_tokens,
     uniform_topics,
 )
-from dplda.privacy import Curator
+from dplda.privacy import Event, Guarantee
+from dplda.privacy._curator import Curator
 from dplda.privacy._observation import announce
 from dplda.privacy._streams import Streams
 
 COUNTS = "word-topic counts"
 TOPICS = "topic sampling"
+RELATION = (
+    "one word is replaced by another of the vocabulary; how many documents there are, and how many "
+    "words of the vocabulary each has, is public"
+)
 
 
-class HDPLDA(BaseTopicModel):
-    """Hybrid private latent Dirichlet allocation (the H is not "hierarchical").
+class HDPLDA(BaseLDA):
+    """Word-level private LDA: hybrid private latent Dirichlet allocation.
 
-    The sound form of HDP-LDA [1]_. With ``privacy_unit="word"`` single words are protected, even
-    from somebody who sees the topics of all tokens in every sweep: noise hides the counts, and a
-    clip bounds what a drawn topic tells. With ``privacy_unit="document"`` whole documents are,
-    and topics stay hidden: :class:`SubLDA` without sampling, and the better choice nearly always.
+    The sound form of HDP-LDA [1]_ (the H is not "hierarchical"). Single words are protected, even
+    from an adversary who sees the topics of all tokens in every sweep. Noise hides the counts, and
+    a clip bounds what a drawn topic reveals. To protect whole documents, use
+    ``SubLDA(subsampling_ratio=1)``, which is nearly always the better choice.
 
     Parameters
     ----------
     n_components : int, default=10
-        Number of topics; at most 2048 with ``privacy_unit="word"``.
-    privacy_unit : {"word", "document"}, default="word"
-        What is protected: one word of one document, or a whole document.
+        Number of topics, at most 2048.
+    privacy_unit : {"word"}, default="word"
+        The protected unit, one word of one document. Documents are protected by
+        ``SubLDA(subsampling_ratio=1)``.
     epsilon : float or None, default=None
-        Total epsilon to spend in `fit`, above 0; ``inf`` trains without noise and without
-        privacy. With "word" it is split evenly between noise and topic draws, in zCDP. Give this,
-        or `noise_epsilon` or `noise_multiplier`.
-    delta : float, default=1e-6
-        Probability, in (0, 1), with which the bound epsilon may fail.
-    noise : {"laplace", "gaussian"}, default="laplace"
-        Noise on the counts, for "word" only; with "document" it is always Gaussian.
+        Total epsilon of a word, above 0; ``inf`` trains without noise and without privacy. It is
+        split evenly between noise and topic draws, in zCDP. Give this, `noise_epsilon` or
+        `noise_multiplier`. After `fit`, ``epsilon_ <= epsilon``.
     noise_epsilon : float or None, default=None
-        Epsilon of the Laplace noise of one sweep (epsilon_L), from 2.5e-5 to 40; needs
+        Epsilon of the Laplace noise of one sweep (epsilon_L in [1]_), from 2.5e-5 to 40. It needs
         `count_clip`.
     noise_multiplier : float or None, default=None
-        Standard deviation over sensitivity of one round's Gaussian noise. With "word" it needs
-        `count_clip`; with "document" see :class:`SubLDA`.
+        Standard deviation over sensitivity of the Gaussian noise of one sweep. It needs
+        `count_clip`.
+    delta : float, default=1e-6
+        The delta of (epsilon, delta)-differential privacy, in (0, 1). Choose it well below
+        1 / n_tokens.
+    noise : {"laplace", "gaussian"}, default="laplace"
+        Distribution of the noise on the counts.
     count_clip : float or None, default=None
-        Noisy counts are clipped to [0, count_clip] before topics are drawn from them (C); a draw
-        costs 2 log(count_clip / topic_word_prior + 1). With "word" and not with `epsilon`.
+        Noisy counts are clipped to [0, count_clip] before topics are drawn from them (C in [1]_).
+        A draw costs ``2 log(count_clip / topic_word_prior + 1)``. Not with `epsilon`.
     max_iter : int, default=50
-        Sweeps, or rounds.
+        Number of sweeps.
     doc_topic_prior : float, default=0.1
         Dirichlet parameter of a document's topics (alpha).
     topic_word_prior : float, default=0.01
         Dirichlet parameter of a topic's words (beta).
-    contribution_norm, word_total_share, init_components
-        As in :class:`SubLDA`; for "document" only.
-    ledger, n_jobs, random_state, verbose
-        As in :class:`SubLDA`.
+    ledger : Ledger, str, path-like or None, default=None
+        Where the fit is charged: a budget over many fits. A path names an SQLite file, which also
+        counts the fits of other processes.
+    n_jobs : int or None, default=None
+        Number of threads. It never changes a result.
+    random_state : int, RandomState instance or None, default=None
+        None draws the noise from a secret key. Anything else makes the fit reproducible, and voids
+        the guarantee against anyone who knows it or sees two results of it
+        (`SeededNoiseWarning`).
+    verbose : int, default=0
+        Progress: a bar where tqdm is installed, otherwise lines.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features_in_)
         Released pseudo-counts of words in topics; not normalized.
-    epsilon_, delta_ : float
-        What was spent since `fit`.
+    epsilon_ : float
+        Epsilon of a word for everything released since `fit`.
+    delta_ : float
+        The delta at which `epsilon_` is stated.
     privacy_ : Guarantee
-        The guarantee: unit, relation, mechanism, assumptions; `print` it.
-    noise_epsilon_, sampling_epsilon_ : float
-        Pure epsilon of one sweep's noise (inf for Gaussian noise) and of its topic draws; with
-        "word".
+        The guarantee: unit, relation, mechanism, assumptions. `print` shows it in words.
+    noise_epsilon_ : float
+        Pure epsilon of the noise of one sweep; infinite for Gaussian noise.
+    sampling_epsilon_ : float
+        Pure epsilon of the topic draws of one sweep (epsilon_I in [1]_).
     count_clip_ : float
-        The clip that was used; with "word".
+        The clip that was used.
     noise_multiplier_ : float
-        Noise multiplier of a round.
+        Noise multiplier of a sweep.
     n_iter_ : int
-        Sweeps run.
+        Number of sweeps so far.
     n_features_in_ : int
         Size of the vocabulary.
 
+    See Also
+    --------
+    SubLDA : Protects documents.
+    dplda.published.PublishedHDPLDA : The algorithm of [1]_ as published.
+
     Notes
     -----
-    **Privacy**, "word". Unit: one word token. Relation: its word is replaced by another of the
-    vocabulary; lengths of documents, counted in words of the vocabulary, are public. Sensitivity:
-    two counts change by one. Events: per sweep
-    ``Laplace(2 / noise_epsilon)`` twice, or ``Gaussian(noise_multiplier)``, and
+    **Privacy.** Unit: word (one token). Relation: its word is replaced by another word of the
+    vocabulary. The lengths of documents, counted in words of the vocabulary, are public.
+    Sensitivity: two counts change by one. Events: in each sweep ``Laplace(2 / noise_epsilon)``
+    twice, or ``Gaussian(noise_multiplier)``, and
     ``BoundedRange(2 log(count_clip / topic_word_prior + 1))`` for the topic of that token. All
     later draws read the noisy table, which does not change during a sweep. Draws are made in
     integers, so that the ratio of probabilities is what the event says. `epsilon_` is the smaller
@@ -112,8 +135,6 @@ class HDPLDA(BaseTopicModel):
     in ``docs/hdplda.md``.
 
     Word-level privacy is expensive: useful noise costs an epsilon of tens to hundreds.
-
-    **Privacy**, "document": as for :class:`SubLDA`, with ``subsampling_ratio=1``.
 
     References
     ----------
@@ -133,10 +154,9 @@ class HDPLDA(BaseTopicModel):
 
     _attack = "word"
     _parameter_constraints = {
-        **BaseTopicModel._parameter_constraints,
+        **BaseLDA._parameter_constraints,
         **PRIVACY_CONSTRAINTS,
-        **DOCUMENT_CONSTRAINTS,
-        "privacy_unit": [StrOptions({"word", "document"})],
+        "privacy_unit": [StrOptions({"word", "document"})],  # "document" gets an error of its own
         "noise": [StrOptions({"laplace", "gaussian"})],
         "noise_epsilon": [None, Interval(Real, SMALLEST_EPSILON, LARGEST_EPSILON, closed="both")],
         "count_clip": [None, Interval(Real, 0, 1e18, closed="right")],
@@ -148,17 +168,14 @@ class HDPLDA(BaseTopicModel):
         *,
         privacy_unit="word",
         epsilon=None,
-        delta=1e-6,
-        noise="laplace",
         noise_epsilon=None,
         noise_multiplier=None,
+        delta=1e-6,
+        noise="laplace",
         count_clip=None,
         max_iter=50,
         doc_topic_prior=0.1,
         topic_word_prior=0.01,
-        contribution_norm=6.0,
-        word_total_share=0.25,
-        init_components=None,
         ledger=None,
         n_jobs=None,
         random_state=None,
@@ -167,17 +184,14 @@ class HDPLDA(BaseTopicModel):
         self.n_components = n_components
         self.privacy_unit = privacy_unit
         self.epsilon = epsilon
-        self.delta = delta
-        self.noise = noise
         self.noise_epsilon = noise_epsilon
         self.noise_multiplier = noise_multiplier
+        self.delta = delta
+        self.noise = noise
         self.count_clip = count_clip
         self.max_iter = max_iter
         self.doc_topic_prior = doc_topic_prior
         self.topic_word_prior = topic_word_prior
-        self.contribution_norm = contribution_norm
-        self.word_total_share = word_total_share
-        self.init_components = init_components
         self.ledger = ledger
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -200,36 +214,35 @@ class HDPLDA(BaseTopicModel):
         Raises
         ------
         BudgetError
-            When the ledger has too little left; nothing has then been read.
+            If the ledger has too little left. Nothing has been read then.
         """
-        if self.privacy_unit == "document":
-            return self._train_document_level(X, self.max_iter, None)
-        prices = sweep_prices(self)
-        streams = Streams.from_random_state(self.random_state)
-        warn_if_seeded(self, streams.seeded)
-        one_sweep = [(COUNTS, prices.mechanism.event), (TOPICS, prices.topic_event)]
-        with self._curator(one_sweep * self.max_iter, streams) as curator:
-            corpus = tokens_of(check_counts(self, X, reset=True), streams, 1)
-            topics = uniform_topics(corpus, int(self.n_components), streams)
-            released = Average.empty(corpus.n_words, int(self.n_components))
-            for t in rounds(self, 1, self.max_iter):
-                counts = count_words(corpus, topics, int(self.n_components))
-                noisy = self._release(counts, prices, curator, t)
-                if 2 * t > self.max_iter:
-                    released = released.add(noisy)
-                table = IntegerTable.from_counts(noisy, prices.count_clip, self.topic_word_prior)
-                curator.account(prices.topic_event, label=TOPICS)
-                topics = self._sweep(corpus, topics, table, streams, t)
-        return self._publish(released, prices, curator.events, None, streams.seeded, t)
+        mechanisms = self._mechanisms()  # public
+        streams = self._streams()  # secret
+        n_components, max_iter = int(self.n_components), int(self.max_iter)
+        one_sweep = [(COUNTS, mechanisms.mechanism.event), (TOPICS, mechanisms.topic_event)]
+        with self._curator(one_sweep * max_iter, streams) as curator:
+            tokens = shuffled_tokens(check_counts(self, X, reset=True), streams, 1)  # private
+            topics = uniform_topics(tokens, n_components, streams)  # public
+            average = Average.empty(tokens.n_words, n_components)  # public
+            for t in rounds(self, 1, max_iter):
+                counts = count_words(tokens, topics, n_components)  # private
+                noisy = self._release(counts, mechanisms, curator, t)  # public
+                if 2 * t > max_iter:
+                    average = average.add(noisy)  # public
+                topics = self._draw(
+                    tokens, topics, noisy, mechanisms, curator, streams, t
+                )  # public
+        return self._publish(average, mechanisms, curator.events, None, streams.seeded, t)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: Any, y: Any = None) -> HDPLDA:
-        """One more private sweep (or round), on the given documents; its cost adds to `epsilon_`.
+        """Run one more private sweep on the given documents.
 
-        With "word", topics are drawn under the table so far, starting from none, and their counts
-        are released and averaged in; the first call draws them uniformly.
-        Decide on the number of calls before looking at the model: the account is for a number that
-        does not depend on what was released.
+        The privacy costs of all calls add up in `epsilon_`; `epsilon` pays for at most `max_iter`
+        calls. The first call draws topics uniformly. A later call draws them under the released
+        table, from scratch. Their counts are released and enter the average. Decide on the number
+        of calls before you look at the model: the guarantee is for a number of calls that does not
+        depend on what was released.
 
         Parameters
         ----------
@@ -240,93 +253,133 @@ class HDPLDA(BaseTopicModel):
         Returns
         -------
         self : object
+
+        Raises
+        ------
+        BudgetError
+            If `epsilon` or the ledger does not pay for this call. Nothing has been read then.
         """
-        released = released_so_far(self, self.privacy_unit)
-        if self.privacy_unit == "document":
-            return self._train_document_level(X, 1, released)
-        prices = sweep_prices(self)
-        streams = Streams.from_random_state(self.random_state)
-        warn_if_seeded(self, streams.seeded)
-        first = released is None
-        one_sweep = [(TOPICS, prices.topic_event), (COUNTS, prices.mechanism.event)]
+        average = released_so_far(self, "word")  # public
+        first, earlier = average is None, getattr(self, "privacy_", None)
+        mechanisms = self._mechanisms()  # public
+        one_sweep = [(TOPICS, mechanisms.topic_event), (COUNTS, mechanisms.mechanism.event)]
+        plan = one_sweep[first:]  # the first topics are uniform, and cost nothing
+        if not first:
+            check_paid(
+                "HDPLDA", [event for _, event in plan],
+                epsilon=self.epsilon, delta=self.delta, earlier=earlier, max_iter=self.max_iter,
+            )  # fmt: skip
+        streams = self._streams()  # secret
+        n_components = int(self.n_components)
         t = 1 if first else self.n_iter_ + 1
-        with self._curator(one_sweep[first:], streams) as curator:
-            corpus = tokens_of(check_counts(self, X, reset=first), streams, t)
+        with self._curator(plan, streams) as curator:
+            tokens = shuffled_tokens(check_counts(self, X, reset=first), streams, t)  # private
             if first:
-                topics = uniform_topics(corpus, int(self.n_components), streams)
-                released = Average.empty(corpus.n_words, int(self.n_components))
+                topics = uniform_topics(tokens, n_components, streams)  # public
+                average = Average.empty(tokens.n_words, n_components)  # public
             else:
-                curator.account(prices.topic_event, label=TOPICS)
-                topics = np.full(corpus.n_tokens, -1, np.int32)
-                table = IntegerTable.from_counts(
-                    released.mean, prices.count_clip, self.topic_word_prior
-                )
-                topics = self._sweep(corpus, topics, table, streams, t)
-            counts = count_words(corpus, topics, int(self.n_components))
-            released = released.add(self._release(counts, prices, curator, t))
-        earlier = None if first else self.privacy_
-        return self._publish(released, prices, curator.events, earlier, streams.seeded, t)
-
-    def _train_document_level(self, X, n_rounds, released) -> HDPLDA:
-        if self.noise_epsilon is not None or self.count_clip is not None:
-            raise ValueError(
-                "noise_epsilon and count_clip belong to privacy_unit='word'; with 'document' give "
-                "epsilon or noise_multiplier"
-            )
-        train(self, X, n_rounds=n_rounds, released=released)
-        return self
-
-    def _curator(self, plan: list, streams: Streams) -> Curator:
-        return Curator(plan, streams, label="HDPLDA", unit="word", ledger=self.ledger)
+                none = np.full(tokens.n_tokens, -1, np.int32)
+                topics = self._draw(
+                    tokens, none, average.mean, mechanisms, curator, streams, t
+                )  # public  # fmt: skip
+            counts = count_words(tokens, topics, n_components)  # private
+            average = average.add(self._release(counts, mechanisms, curator, t))  # public
+        earlier = None if first else earlier
+        return self._publish(average, mechanisms, curator.events, earlier, streams.seeded, t)
 
     def _release(
-        self, counts: np.ndarray, prices: SweepPrices, curator: Curator, t: int
+        self, counts: np.ndarray, mechanisms: SweepMechanisms, curator: Curator, t: int
     ) -> np.ndarray:
-        """Noisy word-topic counts, float64 and unbiased."""
-        noisy = curator.release(counts * prices.unit, prices.mechanism, label=COUNTS, round=t)
-        return (noisy - prices.mechanism.mean) / prices.unit
+        """Noisy word-topic counts (n_words, n_components), float64 and unbiased."""
+        # A replaced word moves two counts by one each: `mechanisms.unit` is chosen so that this is
+        # within the mechanism's sensitivity, in integers.
+        noisy = curator.release(
+            counts * mechanisms.unit, mechanisms.mechanism, label=COUNTS, round=t
+        )  # public  # fmt: skip
+        return mechanisms.unbiased(noisy)
 
-    def _sweep(self, corpus, topics, table, streams, t) -> np.ndarray:
-        """New topics of all tokens, which whoever watches the training may see."""
-        topics = sweep(
-            corpus,
-            topics,
-            table,
-            doc_topic_prior=self.doc_topic_prior,
-            streams=streams,
-            round=t,
-            n_jobs=self.n_jobs,
-        )
+    def _draw(
+        self,
+        tokens: Corpus,
+        topics: np.ndarray,
+        noisy: np.ndarray,
+        mechanisms: SweepMechanisms,
+        curator: Curator,
+        streams: Streams,
+        t: int,
+    ) -> np.ndarray:
+        """New topics of all tokens, (n_tokens,), which an adversary may see."""
+        table = IntegerTable.from_counts(noisy, mechanisms.count_clip, self.topic_word_prior)
+        # Two words' probabilities of a topic differ at most by exp(sampling_epsilon), because the
+        # clip bounds the ratio of their weights. One draw depends on the replaced word; all other
+        # draws read public topics and the table only.
+        curator.account(mechanisms.topic_event, label=TOPICS)
+        topics = draw_topics(
+            tokens, topics, table,
+            doc_topic_prior=self.doc_topic_prior, streams=streams, t=t, n_jobs=self.n_jobs,
+        )  # public  # fmt: skip
         announce("topics", t, topics)
         return topics
 
-    def _publish(self, released, prices, events, earlier, seeded, n_iter) -> HDPLDA:
+    def _mechanisms(self) -> SweepMechanisms:
+        """The mechanisms of a sweep, from checked parameters."""
+        if self.privacy_unit == "document":
+            raise ValueError(
+                "HDPLDA protects words; to protect documents use SubLDA(subsampling_ratio=1), "
+                "which takes the same epsilon, delta and priors"
+            )
+        check_word_level(
+            self.noise, epsilon=self.epsilon, noise_epsilon=self.noise_epsilon,
+            noise_multiplier=self.noise_multiplier, count_clip=self.count_clip,
+            n_components=self.n_components, topic_word_prior=self.topic_word_prior,
+        )  # fmt: skip
+        return SweepMechanisms.from_statement(
+            self.noise, epsilon=self.epsilon, noise_epsilon=self.noise_epsilon,
+            noise_multiplier=self.noise_multiplier, count_clip=self.count_clip,
+            delta=self.delta, max_iter=int(self.max_iter), topic_word_prior=self.topic_word_prior,
+        )  # fmt: skip
+
+    def _streams(self) -> Streams:
+        streams = Streams.from_random_state(self.random_state)
+        warn_if_seeded("HDPLDA", streams.seeded and self.epsilon != math.inf)
+        return streams
+
+    def _curator(self, plan: list[tuple[str, Event]], streams: Streams) -> Curator:
+        return Curator(plan, streams, label="HDPLDA", unit="word", ledger=self.ledger)
+
+    def _publish(
+        self,
+        average: Average,
+        mechanisms: SweepMechanisms,
+        events: tuple[Event, ...],
+        earlier: Guarantee | None,
+        seeded: bool,
+        n_iter: int,
+    ) -> HDPLDA:
         """Set the fitted attributes: functions of released values only."""
-        mechanism = prices.mechanism
-        scale = mechanism.scale / prices.unit
+        scale = mechanisms.mechanism.scale / mechanisms.unit
         guarantee = make_guarantee(
-            self,
             events,
+            delta=self.delta,
             earlier=earlier,
             unit="word",
-            relation="one word is replaced by another of the vocabulary; how many documents there "
-            "are, and how many words of the vocabulary each has, is public",
-            mechanism=f"{prices.noise} noise on every word-topic count, and topics drawn from the "
-            "clipped noisy counts, each sweep; the topics of all words may be seen as well",
-            sensitivity=prices.sensitivity,
+            relation=RELATION,
+            mechanism=f"{mechanisms.noise} noise on every word-topic count, and topics drawn from "
+            "the clipped noisy counts, each sweep; the topics of all words may be seen as well",
+            sensitivity=mechanisms.sensitivity,
             noise_scale=scale,
-            noise_multiplier=scale / prices.sensitivity,
+            noise_multiplier=scale / mechanisms.sensitivity,
             seeded=seeded,
         )
         publish(
             self,
             guarantee,
-            components_=np.maximum(released.mean, 0).T + float(self.topic_word_prior),
+            components_=np.maximum(average.mean, 0).T + float(self.topic_word_prior),
             n_iter_=n_iter,
-            noise_epsilon_=prices.noise_epsilon,
-            sampling_epsilon_=prices.sampling_epsilon,
-            count_clip_=prices.count_clip,
-            noise_multiplier_=scale / prices.sensitivity,
-            _released=released,
+            noise_epsilon_=mechanisms.noise_epsilon,
+            sampling_epsilon_=mechanisms.sampling_epsilon,
+            count_clip_=mechanisms.count_clip,
+            noise_multiplier_=scale / mechanisms.sensitivity,
+            _released=average,
         )
         return self

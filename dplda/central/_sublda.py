@@ -2,113 +2,131 @@
 
 from __future__ import annotations
 
+import copy
 from numbers import Real
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
-from dplda._base import BaseTopicModel
+from dplda._base import BaseLDA
 from dplda._compat import Interval, _fit_context
-from dplda._private_fit import PRIVACY_CONSTRAINTS, released_so_far
-from dplda.central._centered_release import Documents, Released
-from dplda.central._document_rounds import (
-    DOCUMENT_CONSTRAINTS,
-    SMALLEST_RATIO,
-    Recipe,
-    poisson_sample,
-    train,
+from dplda._corpus import check_counts, check_public_table
+from dplda._private_fit import (
+    PRIVACY_CONSTRAINTS,
+    check_paid,
+    exactly_one,
+    publish,
+    released_so_far,
+    warn_if_seeded,
 )
+from dplda._progress import rounds
+from dplda.central._document_budget import (
+    COUNTS,
+    DOCUMENT_CONSTRAINTS,
+    DocumentBudget,
+    document_guarantee,
+    document_schedule,
+    growing_share,
+)
+from dplda.central._documents import Documents, release_word_totals
+from dplda.central._noisy_table import NoisyTable
+from dplda.privacy._curator import Curator
 from dplda.privacy._streams import Streams
 
 
-class SubLDA(BaseTopicModel):
+class SubLDA(BaseLDA):
     """Latent Dirichlet allocation with document-level differential privacy.
 
-    The sound form of SUB-LDA [1]_: in each round every document takes part with probability
-    `subsampling_ratio`, secretly and independently; its clipped word-topic statistics enter a sum
-    that gets noise on every cell. The published model may be shown to anybody.
+    The sound form of SUB-LDA [1]_. In each round, every document takes part with probability
+    `subsampling_ratio`, secretly and independently. Its clipped word-topic statistics enter a sum,
+    and every cell of the sum gets noise. The fitted model may be published.
 
     Parameters
     ----------
     n_components : int, default=10
         Number of topics.
     epsilon : float or None, default=None
-        Total epsilon to spend in `fit`, above 0; ``inf`` trains without noise and without
-        privacy. Give either this or `noise_multiplier`.
-    delta : float, default=1e-6
-        Probability, in (0, 1), with which the bound epsilon may fail; far below one over the
-        number of documents.
+        Total epsilon of a document, above 0; ``inf`` trains without noise and without privacy.
+        Give either this or `noise_multiplier`. After `fit`, ``epsilon_ <= epsilon``.
     noise_multiplier : float or None, default=None
-        Noise of a round, as standard deviation over sensitivity, instead of `epsilon`. Unsampled
-        rounds differ, and cost together as much as `max_iter` equal ones with this value; word
-        totals come on top.
+        Noise of a round, as standard deviation over sensitivity, instead of `epsilon`. Rounds
+        without sampling differ in noise. Together they cost as much as `max_iter` equal rounds
+        with this value. Word totals cost more on top.
+    delta : float, default=1e-6
+        The delta of (epsilon, delta)-differential privacy, in (0, 1). Choose it well below
+        1 / n_docs.
     subsampling_ratio : float, default=1.0
-        Probability, from 1e-8 to 1, with which a document takes part in a round (gamma). Small
-        values save time; take more rounds with them.
+        Probability, from 1e-8 to 1, with which a document takes part in a round (gamma in [1]_).
+        Small values save time and need more rounds.
+    boost : float, default=1.0
+        Documents with many frequent words take part up to `boost` times as often, and weigh less
+        accordingly: the sound form of adaptive subsampling (v in [1]_). At least 1; 1 draws all
+        documents at the same rate. The highest rate is charged.
     max_iter : int, default=80
-        Rounds.
+        Number of rounds.
     doc_topic_prior : float, default=0.1
         Dirichlet parameter of a document's topics (tau in [1]_).
     topic_word_prior : float, default=0.01
         Dirichlet parameter of a topic's words (beta).
     contribution_norm : float, default=6.0
-        L2 norm that documents are scaled to, at most five times up; rounds clip contributions to
-        0.15 to 0.4 of it. A public constant: never read it from the data.
+        L2 norm that documents are scaled to. A short document is scaled up at most five times.
+        The clipping bound of a round is 0.15 to 0.4 of it. A public constant: never read it from
+        the data.
     word_total_share : float, default=0.25
         Share of the budget, in (0, 1), for word totals.
     init_components : array-like of shape (n_components, n_features_in_) or None, default=None
-        A public topic-word table to start from, for instance a model of public texts of the same
-        domain. It costs nothing, and must not come from the private texts.
-    adaptive : bool, default=False
-        Sample documents with many frequent words up to `boost` times as often, and weight them
-        down accordingly: the sound form of the paper's adaptive subsampling. It is charged at the
-        highest rate.
-    boost : float, default=2.0
-        Largest factor of a document's rate, at least 1; only with `adaptive` (v in [1]_).
+        A public topic-word table for a warm start, for instance a model of public texts of the
+        same domain. It costs no budget. It must not come from the private texts.
     ledger : Ledger, str, path-like or None, default=None
-        Where to charge the fit, with a budget over many fits. A path names an SQLite file, which
-        also counts fits of other processes.
+        Where the fit is charged: a budget over many fits. A path names an SQLite file, which also
+        counts the fits of other processes.
     n_jobs : int or None, default=None
-        Threads. Never changes a result.
+        Number of threads. It never changes a result.
     random_state : int, RandomState instance or None, default=None
-        None draws the noise from a secret key. Anything else makes the fit reproducible, and the
-        guarantee void towards those who know it or see two results of it (`SeededNoiseWarning`).
+        None draws the noise from a secret key. Anything else makes the fit reproducible, and voids
+        the guarantee against anyone who knows it or sees two results of it
+        (`SeededNoiseWarning`).
     verbose : int, default=0
-        Progress: a bar where tqdm is installed, else lines.
+        Progress: a bar where tqdm is installed, otherwise lines.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features_in_)
         Released pseudo-counts of words in topics; not normalized.
-    epsilon_, delta_ : float
-        What was spent since `fit`.
+    epsilon_ : float
+        Epsilon of a document for everything released since `fit`.
+    delta_ : float
+        The delta at which `epsilon_` is stated.
     privacy_ : Guarantee
-        The guarantee: unit, relation, mechanism, assumptions; `print` it.
+        The guarantee: unit, relation, mechanism, assumptions. `print` shows it in words.
     noise_multiplier_ : float
         Noise multiplier of an average round.
     n_iter_ : int
-        Rounds run.
+        Number of rounds so far.
     n_features_in_ : int
         Size of the vocabulary.
 
+    See Also
+    --------
+    PrivateSVILDA : The same guarantee by stochastic variational inference.
+    HDPLDA : Protects single words.
+    GibbsLDA : No privacy.
+
     Notes
     -----
-    **Privacy.** Unit: document (a row of `X`). Relation: one document added, removed, or replaced
-    by an empty one. Sensitivity: the clip of the round, in L2, checked in integers; contributions
-    read the document, its private state and past releases only. Event: per round
-    ``PoissonSampled(subsampling_ratio, Gaussian(m_t))``, and two ``Gaussian`` for word totals. The
-    proof is in ``docs/document_level.md``, the statistics in ``docs/centered_release.md``.
+    **Privacy.** Unit: document (a row of `X`). Relation: one document is added, removed, or
+    replaced by an empty one. Sensitivity: the clipping bound of the round, in L2, checked in
+    integers. A contribution reads the document, its private state and past releases only. Event:
+    ``PoissonSampled(min(1, subsampling_ratio * boost), Gaussian(m_t))`` for each round t, and two
+    ``Gaussian`` for word totals. The proof is in ``docs/document_level.md``, the statistics are in
+    ``docs/centered_release.md``.
 
     The algorithm as published is not private (``docs/document_level.md``, last section).
 
-    See Also
-    --------
-    HDPLDA : Word-level privacy, or document-level without sampling.
-    GibbsLDA : No privacy.
-
     References
     ----------
-    .. [1] Y. Huang, H. Chen, "Improving Privacy Guarantee and Efficiency of Latent Dirichlet
+    .. [1] T. Huang, H. Chen, "Improving Privacy Guarantee and Efficiency of Latent Dirichlet
        Allocation Model Training Under Differential Privacy", Findings of EMNLP 2021.
 
     Examples
@@ -123,11 +141,9 @@ class SubLDA(BaseTopicModel):
 
     _attack = "document"
     _parameter_constraints = {
-        **BaseTopicModel._parameter_constraints,
+        **BaseLDA._parameter_constraints,
         **PRIVACY_CONSTRAINTS,
         **DOCUMENT_CONSTRAINTS,
-        "subsampling_ratio": [Interval(Real, SMALLEST_RATIO, 1, closed="both")],
-        "adaptive": ["boolean"],
         "boost": [Interval(Real, 1, 1e9, closed="both")],
     }
 
@@ -136,17 +152,16 @@ class SubLDA(BaseTopicModel):
         n_components=10,
         *,
         epsilon=None,
-        delta=1e-6,
         noise_multiplier=None,
+        delta=1e-6,
         subsampling_ratio=1.0,
+        boost=1.0,
         max_iter=80,
         doc_topic_prior=0.1,
         topic_word_prior=0.01,
         contribution_norm=6.0,
         word_total_share=0.25,
         init_components=None,
-        adaptive=False,
-        boost=2.0,
         ledger=None,
         n_jobs=None,
         random_state=None,
@@ -154,17 +169,16 @@ class SubLDA(BaseTopicModel):
     ):
         self.n_components = n_components
         self.epsilon = epsilon
-        self.delta = delta
         self.noise_multiplier = noise_multiplier
+        self.delta = delta
         self.subsampling_ratio = subsampling_ratio
+        self.boost = boost
         self.max_iter = max_iter
         self.doc_topic_prior = doc_topic_prior
         self.topic_word_prior = topic_word_prior
         self.contribution_norm = contribution_norm
         self.word_total_share = word_total_share
         self.init_components = init_components
-        self.adaptive = adaptive
-        self.boost = boost
         self.ledger = ledger
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -187,19 +201,20 @@ class SubLDA(BaseTopicModel):
         Raises
         ------
         BudgetError
-            When the ledger has too little left; nothing has then been read.
+            If the ledger has too little left. Nothing has been read then.
         """
-        return self._train(X, n_rounds=self.max_iter, released=None)
+        return self._train(X, n_rounds=int(self.max_iter), table=None)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: Any, y: Any = None) -> SubLDA:
-        """One more private round, on the given documents; its cost adds to `epsilon_`.
+        """Run one more private round on the given documents.
 
-        The first call also releases word totals; `max_iter` calls cost what `fit` costs. With
-        noise, these totals stand for all later calls, which only divide them among the topics: give
-        the whole corpus to each call, or at least documents with the same words.
-        Decide on the number of calls before looking at the model: the account is for a number that
-        does not depend on what was released.
+        The privacy costs of all calls add up in `epsilon_`. The first call also releases word
+        totals. `max_iter` calls cost what `fit` costs, and `epsilon` pays for no further call.
+        With noise, the word totals of the first call stand for all later calls, which only divide
+        them among the topics: pass the whole corpus to each call, or at least documents with the
+        same words. Decide on the number of calls before you look at the model: the guarantee is
+        for a number of calls that does not depend on what was released.
 
         Parameters
         ----------
@@ -210,27 +225,118 @@ class SubLDA(BaseTopicModel):
         Returns
         -------
         self : object
-        """
-        return self._train(X, n_rounds=1, released=released_so_far(self, "document"))
 
-    def _train(self, X: Any, *, n_rounds: int, released: Released | None) -> SubLDA:
-        train(self, X, n_rounds=n_rounds, released=released, recipe=self._recipe())
+        Raises
+        ------
+        BudgetError
+            If `epsilon` or the ledger does not pay for this call. Nothing has been read then.
+        ValueError
+            If `n_components` or the width of `X` changed since the first call.
+        """
+        return self._train(X, n_rounds=1, table=released_so_far(self, "document"))
+
+    def _train(self, X: Any, *, n_rounds: int, table: NoisyTable | None) -> SubLDA:
+        """Charge `n_rounds` rounds, run them, and publish the model."""
+        exactly_one("SubLDA", epsilon=self.epsilon, noise_multiplier=self.noise_multiplier)
+        budget = self._budget()  # public
+        plan = budget.plan(0 if table is None else table.n_rounds, n_rounds)  # public
+        earlier = None if table is None else self.privacy_
+        check_paid(
+            "SubLDA", [event for _, event in plan],
+            epsilon=self.epsilon, delta=self.delta, earlier=earlier, max_iter=self.max_iter,
+        )  # fmt: skip
+        streams = Streams.from_random_state(self.random_state)  # secret
+        warn_if_seeded("SubLDA", streams.seeded and self.epsilon != np.inf)
+        with Curator(plan, streams, label="SubLDA", unit="document", ledger=self.ledger) as curator:
+            counts = check_counts(self, X, reset=table is None)  # private
+            table = self._rounds(counts, table, budget, curator, streams, n_rounds)  # public
+        guarantee = document_guarantee(
+            curator.events,
+            delta=self.delta,
+            earlier=earlier,
+            norms=table.norms,
+            seeded=streams.seeded,
+            public_start=self.init_components is not None,
+        )
+        publish(
+            self,
+            guarantee,
+            components_=table.finish(self.topic_word_prior),
+            n_iter_=table.n_rounds,
+            noise_multiplier_=budget.noise_multiplier,
+            _released=table,
+        )
         return self
 
-    def _recipe(self) -> Recipe:
-        if not self.adaptive:
-            return Recipe(float(self.subsampling_ratio))
-        highest = min(1.0, self.subsampling_ratio * self.boost)
-        return Recipe(highest, sample=self._sample_frequent)
+    def _budget(self) -> DocumentBudget:
+        return DocumentBudget.from_statement(
+            self.epsilon,
+            self.noise_multiplier,
+            self.delta,
+            max_iter=self.max_iter,
+            word_total_share=self.word_total_share,
+            # what is charged: the highest rate at which any document is drawn
+            subsampling_ratio=min(1.0, float(self.subsampling_ratio) * float(self.boost)),
+        )
 
-    def _sample_frequent(
-        self, documents: Documents, released: Released, streams: Streams, highest: float
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """A sample at rates of their own, and the scale that makes up for the rates."""
-        share = frequent_share(documents.X, released.table, 1 / self.boost)
-        rates = np.clip(highest * share, min(self.subsampling_ratio, highest), highest)
-        rows = poisson_sample(rates, highest, streams, released.n_rounds)
-        return rows, documents.scale * (highest / rates)
+    def _rounds(
+        self,
+        X: sp.csr_array,
+        table: NoisyTable | None,
+        budget: DocumentBudget,
+        curator: Curator,
+        streams: Streams,
+        n_rounds: int,
+    ) -> NoisyTable:
+        """The algorithm. Nothing leaves the private `X` but what `curator.release` returns."""
+        norm, highest = float(self.contribution_norm), budget.subsampling_ratio  # public
+        table = copy.deepcopy(table)  # an interrupted call leaves the model unchanged
+        n_components = int(self.n_components)
+        documents = Documents.from_counts(X, n_components, self.n_jobs)  # private
+        if table is None:
+            public = check_public_table(self.init_components, (n_components, X.shape[1]))  # public
+            totals, weight = release_word_totals(documents, budget.totals, curator, norm)  # public
+            table = NoisyTable.from_totals(
+                totals, weight, n_components, streams,
+                norms=(norm,) * len(budget.totals), init_components=public,
+            )  # public  # fmt: skip
+        else:
+            documents.rescale(table.weight, norm, exact=budget.totals[1].exact)  # private
+        for t in rounds(self, table.n_rounds + 1, table.n_rounds + n_rounds):
+            clip, power = document_schedule(t, self.max_iter)  # public
+            rates = self._rates(documents.X, table, highest)  # private
+            rows = curator.sample(rates, highest, round=t - 1)  # secret
+            phi = table.word_probabilities()  # public
+            documents.infer(rows, phi, self.doc_topic_prior)  # private
+            mechanism = budget.mechanism(t)  # public
+            bound, radius = documents.clipping_bound(mechanism, clip * norm)  # public
+            total = documents.sum_topics(
+                rows, phi ** np.float32(power), table.center(exact=mechanism.exact),
+                weight=table.weight, scale=documents.scale * (highest / rates),
+                norm=bound, radius=radius,
+            )  # private  # fmt: skip
+            # One document moves `total` by at most `radius` in L2: its contribution is clipped to
+            # `radius` in integers. The contribution reads the document, its own topic weights and
+            # past releases only, so that no other document's contribution changes.
+            noisy = curator.release(
+                total, mechanism, label=COUNTS, round=len(budget.totals) + t,
+                sampling_probability=highest,
+            )  # public  # fmt: skip
+            unit = bound / radius / highest
+            exact = mechanism.exact and highest == 1  # then there is nothing to average out
+            table.update(
+                noisy * unit, noise_scale=mechanism.scale * unit, norm=clip * norm,
+                share=1.0 if exact else growing_share(t, self.max_iter),
+                topic_word_prior=self.topic_word_prior, exact=mechanism.exact,
+            )  # public  # fmt: skip
+        return table
+
+    def _rates(self, X: sp.csr_array, table: NoisyTable, highest: float) -> np.ndarray:
+        """Each document's probability of taking part in a round, (n_docs,), at most `highest`."""
+        if self.boost == 1:
+            return np.full(X.shape[0], highest)
+        share = frequent_share(X, table.table, 1 / self.boost)
+        return np.clip(highest * share, min(self.subsampling_ratio, highest), highest)
 
 
 def frequent_share(X: Any, table: np.ndarray, frequent_mass: float) -> np.ndarray:
@@ -246,8 +352,8 @@ def frequent_share(X: Any, table: np.ndarray, frequent_mass: float) -> np.ndarra
 def frequent_words(table: np.ndarray, frequent_mass: float) -> np.ndarray:
     """Mask of the fewest words that make up `frequent_mass` of some topic (n_words,)."""
     order = np.argsort(-table, axis=0, kind="stable")
-    upto = np.cumsum(np.take_along_axis(table, order, axis=0), axis=0) / table.sum(axis=0)
-    before = np.vstack([np.zeros(table.shape[1]), upto[:-1]])
+    cumulative = np.cumsum(np.take_along_axis(table, order, axis=0), axis=0) / table.sum(axis=0)
+    before = np.vstack([np.zeros(table.shape[1]), cumulative[:-1]])
     mask = np.zeros(len(table), bool)
     mask[order[before < frequent_mass]] = True
     return mask

@@ -1,119 +1,137 @@
-"""Private stochastic variational inference: topic models of minibatches, one noisy sum a round."""
+"""Private stochastic variational inference: LDA on secret minibatches of documents."""
 
 from __future__ import annotations
 
+import copy
 import math
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils.validation import check_is_fitted
 
-from dplda._base import BaseTopicModel
-from dplda._compat import Interval, StrOptions, _fit_context
-from dplda._corpus import check_counts, shorten
-from dplda._private_fit import PRIVACY_CONSTRAINTS, released_so_far
+from dplda._base import BaseLDA
+from dplda._compat import Interval, _fit_context
+from dplda._corpus import check_counts, check_public_table, shorten
+from dplda._private_fit import (
+    PRIVACY_CONSTRAINTS,
+    check_paid,
+    exactly_one,
+    publish,
+    released_so_far,
+    warn_if_seeded,
+)
+from dplda._progress import rounds
 from dplda._variational import e_step, exp_dirichlet_expectation
-from dplda.central._centered_release import Documents, Released, nearly_equal
-from dplda.central._document_rounds import DOCUMENT_CONSTRAINTS, SMALLEST_RATIO, Recipe, train
-from dplda.central._schedule import document_schedule
-from dplda.metrics import perplexity_bound
-from dplda.privacy._accounting import ACCOUNTANTS
+from dplda.central._document_budget import (
+    COUNTS,
+    DOCUMENT_CONSTRAINTS,
+    DocumentBudget,
+    document_guarantee,
+    document_schedule,
+)
+from dplda.central._documents import Documents, release_word_totals
+from dplda.central._noisy_table import NoisyTable, nearly_equal
+from dplda.privacy._curator import Curator
 from dplda.privacy._streams import Streams
 
 
-class PrivateSVILDA(BaseTopicModel):
+class PrivateSVILDA(BaseLDA):
     """Latent Dirichlet allocation by private stochastic variational inference.
 
     The sound form of Park et al. [1]_: online variational Bayes [2]_ on secret Poisson samples of
-    the documents; the expected sufficient statistics of a sample are clipped document by document,
-    summed, and get noise on every cell before anything is learned from them. Protects documents.
+    the documents. The expected sufficient statistics of a sample are clipped document by document
+    and summed. Every cell of the sum gets noise before anything is learned from it. The fitted
+    model may be published.
 
     Parameters
     ----------
     n_components : int, default=10
         Number of topics.
     epsilon : float or None, default=None
-        Total epsilon to spend in `fit`, above 0; ``inf`` is online variational Bayes without noise
-        and without privacy. Give either this or `noise_multiplier`.
-    delta : float, default=1e-6
-        Probability, in (0, 1), with which the bound epsilon may fail; far below one over the
-        number of documents.
+        Total epsilon of a document, above 0; ``inf`` is online variational Bayes without noise and
+        without privacy. Give either this or `noise_multiplier`. After `fit`,
+        ``epsilon_ <= epsilon``.
     noise_multiplier : float or None, default=None
         Noise of a round, as standard deviation over sensitivity, instead of `epsilon` (sigma over
-        Delta s in [1]_); word totals come on top.
+        Delta s in [1]_). Word totals cost more on top.
+    delta : float, default=1e-6
+        The delta of (epsilon, delta)-differential privacy, in (0, 1). Choose it well below
+        1 / n_docs.
     subsampling_ratio : float, default=0.2
-        Probability, from 1e-8 to 1, with which a document takes part in a round (nu). The size of a
-        minibatch is random and secret.
+        Probability, from 1e-8 to 1, with which a document takes part in a round (nu in [1]_). The
+        size of a minibatch is random and secret.
     max_iter : int, default=200
-        Rounds, each with one minibatch (J). Passes over the data are `max_iter` times
-        `subsampling_ratio`.
-    contribution_norm : float, default=6.0
-        L2 norm that documents are scaled to, at most five times up; rounds clip contributions to
-        0.15 to 0.4 of it. A public constant: never read it from the data.
-    word_total_share : float, default=0.25
-        Share of the budget, in (0, 1), for word totals.
-    max_doc_tokens : int or None, default=None
-        Documents with more tokens are cut to this many, drawn at random once a fit (N). The clip
-        bounds what a document contributes with or without it.
-    learning_decay : float, default=0.8
-        Exponent of the learning rate, in (0.5, 1] (kappa).
-    learning_offset : float, default=1.0
-        Slows the first rounds down, at least 1 (tau_0). Round t enters the average with the rate
-        ``(learning_offset + t) ** -learning_decay``.
+        Number of rounds, each with one minibatch (J in [1]_). The number of passes over the data
+        is ``max_iter * subsampling_ratio``.
     doc_topic_prior : float, default=0.1
         Dirichlet parameter of a document's topics (alpha).
     topic_word_prior : float, default=0.01
         Dirichlet parameter of a topic's words (eta).
-    accountant : {"pld", "rdp"}, default="pld"
-        How rounds are composed: privacy loss distributions, or Renyi divergences, which are valid
-        too and ask for more noise. A ledger composes by all methods.
+    learning_decay : float, default=0.8
+        Exponent of the learning rate, in (0.5, 1] (kappa).
+    learning_offset : float, default=1.0
+        Slows down the first rounds, at least 1 (tau_0). Round t enters the average with the rate
+        ``(learning_offset + t) ** -learning_decay``.
+    max_doc_tokens : int or None, default=None
+        Documents with more tokens are cut to this many, drawn at random once a fit (N in [1]_).
+        The clipping bound limits what a document contributes with or without it.
+    contribution_norm : float, default=6.0
+        L2 norm that documents are scaled to. A short document is scaled up at most five times.
+        The clipping bound of a round is 0.15 to 0.4 of it. A public constant: never read it from
+        the data.
+    word_total_share : float, default=0.25
+        Share of the budget, in (0, 1), for word totals.
     init_components : array-like of shape (n_components, n_features_in_) or None, default=None
-        A public topic-word table to start from, for instance a model of public texts of the same
-        domain. It costs nothing, and must not come from the private texts.
+        A public topic-word table for a warm start, for instance a model of public texts of the
+        same domain. It costs no budget. It must not come from the private texts.
     ledger : Ledger, str, path-like or None, default=None
-        Where to charge the fit, with a budget over many fits. A path names an SQLite file, which
-        also counts fits of other processes.
+        Where the fit is charged: a budget over many fits. A path names an SQLite file, which also
+        counts the fits of other processes.
     n_jobs : int or None, default=None
-        Threads. Never changes a result.
+        Number of threads. It never changes a result.
     random_state : int, RandomState instance or None, default=None
-        None draws the noise from a secret key. Anything else makes the fit reproducible, and the
-        guarantee void towards those who know it or see two results of it (`SeededNoiseWarning`).
+        None draws the noise from a secret key. Anything else makes the fit reproducible, and voids
+        the guarantee against anyone who knows it or sees two results of it
+        (`SeededNoiseWarning`).
     verbose : int, default=0
-        Progress: a bar where tqdm is installed, else lines.
+        Progress: a bar where tqdm is installed, otherwise lines.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features_in_)
         Released parameters of the topics' Dirichlet distributions (lambda).
-    epsilon_, delta_ : float
-        What was spent since `fit`.
+    epsilon_ : float
+        Epsilon of a document for everything released since `fit`.
+    delta_ : float
+        The delta at which `epsilon_` is stated.
     privacy_ : Guarantee
-        The guarantee: unit, relation, mechanism, assumptions; `print` it.
+        The guarantee: unit, relation, mechanism, assumptions. `print` shows it in words.
     noise_multiplier_ : float
         Noise multiplier of an average round of the last call.
     n_iter_ : int
-        Rounds run.
+        Number of rounds so far.
     n_features_in_ : int
         Size of the vocabulary.
 
-    Notes
-    -----
-    **Privacy.** Unit: document (a row of `X`). Relation: one document added, removed, or replaced
-    by an empty one. Sensitivity: the clip of the round, in L2, checked in integers; contributions
-    read the document and past releases only. Event: per round
-    ``PoissonSampled(subsampling_ratio, Gaussian(m_t))``, and two ``Gaussian`` for word totals. No
-    release is divided by the size of a minibatch or by the number of documents. The proof is in
-    ``docs/svilda.md``.
-
-    The noise of the paper's equations (3) to (6) is not used: `dplda.published.vips_calibration`
-    computes it for comparison, and ``docs/svilda.md`` says why it is no proof.
-
     See Also
     --------
-    SubLDA : The same guarantee with topic weights that documents keep from round to round.
+    SubLDA : The same guarantee; documents keep their topic weights from round to round.
     GibbsLDA : No privacy.
+    dplda.published.PublishedPrivateSVILDA : The algorithm of [1]_ as published.
+
+    Notes
+    -----
+    **Privacy.** Unit: document (a row of `X`). Relation: one document is added, removed, or
+    replaced by an empty one. Sensitivity: the clipping bound of the round, in L2, checked in
+    integers. A contribution reads the document and past releases only. Event:
+    ``PoissonSampled(subsampling_ratio, Gaussian(m_t))`` for each round t, and two ``Gaussian`` for
+    word totals. No release is divided by the size of a minibatch or by the number of documents.
+    The proof is in ``docs/svilda.md``.
+
+    The noise of equations (3) to (6) of [1]_ is not used. `dplda.published.vips_calibration`
+    computes it for comparison, and ``docs/svilda.md`` says why it is no proof.
+    `dplda.metrics.perplexity_bound` computes the metric of [1]_.
 
     References
     ----------
@@ -134,14 +152,12 @@ class PrivateSVILDA(BaseTopicModel):
 
     _attack = "document"
     _parameter_constraints = {
-        **BaseTopicModel._parameter_constraints,
+        **BaseLDA._parameter_constraints,
         **PRIVACY_CONSTRAINTS,
         **DOCUMENT_CONSTRAINTS,
-        "subsampling_ratio": [Interval(Real, SMALLEST_RATIO, 1, closed="both")],
         "max_doc_tokens": [None, Interval(Integral, 1, 10**7, closed="both")],
         "learning_decay": [Interval(Real, 0.5, 1, closed="right")],
         "learning_offset": [Interval(Real, 1, 1e9, closed="both")],
-        "accountant": [StrOptions(set(ACCOUNTANTS))],
     }
 
     def __init__(
@@ -149,18 +165,17 @@ class PrivateSVILDA(BaseTopicModel):
         n_components=10,
         *,
         epsilon=None,
-        delta=1e-6,
         noise_multiplier=None,
+        delta=1e-6,
         subsampling_ratio=0.2,
         max_iter=200,
-        contribution_norm=6.0,
-        word_total_share=0.25,
-        max_doc_tokens=None,
-        learning_decay=0.8,
-        learning_offset=1.0,
         doc_topic_prior=0.1,
         topic_word_prior=0.01,
-        accountant="pld",
+        learning_decay=0.8,
+        learning_offset=1.0,
+        max_doc_tokens=None,
+        contribution_norm=6.0,
+        word_total_share=0.25,
         init_components=None,
         ledger=None,
         n_jobs=None,
@@ -169,18 +184,17 @@ class PrivateSVILDA(BaseTopicModel):
     ):
         self.n_components = n_components
         self.epsilon = epsilon
-        self.delta = delta
         self.noise_multiplier = noise_multiplier
+        self.delta = delta
         self.subsampling_ratio = subsampling_ratio
         self.max_iter = max_iter
-        self.contribution_norm = contribution_norm
-        self.word_total_share = word_total_share
-        self.max_doc_tokens = max_doc_tokens
-        self.learning_decay = learning_decay
-        self.learning_offset = learning_offset
         self.doc_topic_prior = doc_topic_prior
         self.topic_word_prior = topic_word_prior
-        self.accountant = accountant
+        self.learning_decay = learning_decay
+        self.learning_offset = learning_offset
+        self.max_doc_tokens = max_doc_tokens
+        self.contribution_norm = contribution_norm
+        self.word_total_share = word_total_share
         self.init_components = init_components
         self.ledger = ledger
         self.n_jobs = n_jobs
@@ -204,19 +218,20 @@ class PrivateSVILDA(BaseTopicModel):
         Raises
         ------
         BudgetError
-            When the ledger has too little left; nothing has then been read.
+            If the ledger has too little left. Nothing has been read then.
         """
-        return self._train(X, n_rounds=self.max_iter, released=None)
+        return self._train(X, n_rounds=int(self.max_iter), table=None)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: Any, y: Any = None) -> PrivateSVILDA:
-        """One private round with a Poisson sample of the given documents; its cost adds up.
+        """Run one private round with a Poisson sample of the given documents.
 
-        The first call also releases word totals; `max_iter` calls cost what `fit` costs. With
-        noise, these totals stand for all later calls, which only divide them among the topics: give
-        the whole corpus to each call, or at least documents with the same words.
-        Decide on the number of calls before looking at the model: the account is for a number that
-        does not depend on what was released.
+        The privacy costs of all calls add up in `epsilon_`. The first call also releases word
+        totals. `max_iter` calls cost what `fit` costs, and `epsilon` pays for no further call.
+        With noise, the word totals of the first call stand for all later calls, which only divide
+        them among the topics: pass the whole corpus to each call, or at least documents with the
+        same words. Decide on the number of calls before you look at the model: the guarantee is
+        for a number of calls that does not depend on what was released.
 
         Parameters
         ----------
@@ -232,85 +247,125 @@ class PrivateSVILDA(BaseTopicModel):
         Raises
         ------
         BudgetError
-            When the ledger has too little left; nothing has then been read.
+            If `epsilon` or the ledger does not pay for this call. Nothing has been read then.
         ValueError
             If `n_components` or the width of `X` changed since the first call.
         """
-        return self._train(X, n_rounds=1, released=released_so_far(self, "document"))
+        return self._train(X, n_rounds=1, table=released_so_far(self, "document"))
 
-    def perplexity_bound(self, X: Any) -> float:
-        """Variational upper bound on the perplexity of documents, the metric of [1]_.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_docs, n_words)
-            Word counts of documents that the model was not trained on.
-
-        Returns
-        -------
-        bound : float
-            Lower is better. Not comparable with `perplexity`: the document's weights and the
-            topics are uncertain here, and that uncertainty is paid for in every document.
-
-        Notes
-        -----
-        **Privacy.** The value for private documents is a release that `epsilon_` does not cover.
-        """
-        check_is_fitted(self)
-        X = check_counts(self, X, reset=False)
-        return perplexity_bound(
-            self.components_, X, doc_topic_prior=self.doc_topic_prior, n_jobs=self.n_jobs
+    def _train(self, X: Any, *, n_rounds: int, table: NoisyTable | None) -> PrivateSVILDA:
+        """Charge `n_rounds` rounds, run them, and publish the model."""
+        exactly_one("PrivateSVILDA", epsilon=self.epsilon, noise_multiplier=self.noise_multiplier)
+        budget = self._budget()  # public
+        plan = budget.plan(0 if table is None else table.n_rounds, n_rounds)  # public
+        earlier = None if table is None else self.privacy_
+        check_paid(
+            "PrivateSVILDA", [event for _, event in plan],
+            epsilon=self.epsilon, delta=self.delta, earlier=earlier, max_iter=self.max_iter,
+        )  # fmt: skip
+        streams = Streams.from_random_state(self.random_state)  # secret
+        warn_if_seeded("PrivateSVILDA", streams.seeded and self.epsilon != np.inf)
+        label = "PrivateSVILDA"
+        with Curator(plan, streams, label=label, unit="document", ledger=self.ledger) as curator:
+            counts = check_counts(self, X, reset=table is None)  # private
+            table = self._rounds(counts, table, budget, curator, streams, n_rounds)  # public
+        guarantee = document_guarantee(
+            curator.events,
+            delta=self.delta,
+            earlier=earlier,
+            norms=table.norms,
+            seeded=streams.seeded,
+            public_start=self.init_components is not None,
         )
-
-    def _train(self, X: Any, *, n_rounds: int, released: Released | None) -> PrivateSVILDA:
-        train(self, X, n_rounds=n_rounds, released=released, recipe=self._recipe())
+        publish(
+            self,
+            guarantee,
+            components_=table.finish(self.topic_word_prior),
+            n_iter_=table.n_rounds,
+            noise_multiplier_=budget.noise_multiplier,
+            _released=table,
+        )
         return self
 
-    def _recipe(self) -> Recipe:
-        return Recipe(
-            float(self.subsampling_ratio),
-            infer=_infer,
-            rate=_rate,
-            prepare=self._shorten,
-            factors=nearly_equal,
+    def _budget(self) -> DocumentBudget:
+        return DocumentBudget.from_statement(
+            self.epsilon,
+            self.noise_multiplier,
+            self.delta,
+            max_iter=self.max_iter,
+            word_total_share=self.word_total_share,
+            subsampling_ratio=float(self.subsampling_ratio),
         )
 
-    def _shorten(self, X: sp.csr_array, streams: Streams) -> sp.csr_array:
-        """Cut documents longer than `max_doc_tokens` to that many random tokens."""
-        if self.max_doc_tokens is None:
-            return X
-        return shorten(X, int(self.max_doc_tokens), streams)
+    def _rounds(
+        self,
+        X: sp.csr_array,
+        table: NoisyTable | None,
+        budget: DocumentBudget,
+        curator: Curator,
+        streams: Streams,
+        n_rounds: int,
+    ) -> NoisyTable:
+        """The algorithm. Nothing leaves the private `X` but what `curator.release` returns."""
+        norm, ratio = float(self.contribution_norm), budget.subsampling_ratio  # public
+        table = copy.deepcopy(table)  # an interrupted call leaves the model unchanged
+        n_components = int(self.n_components)
+        if self.max_doc_tokens is not None:
+            X = shorten(X, int(self.max_doc_tokens), streams)  # private
+        documents = Documents.from_counts(X, n_components, self.n_jobs)  # private
+        if table is None:
+            public = check_public_table(self.init_components, (n_components, X.shape[1]))  # public
+            totals, weight = release_word_totals(documents, budget.totals, curator, norm)  # public
+            table = NoisyTable.from_totals(
+                totals, weight, n_components, streams,
+                norms=(norm,) * len(budget.totals), init_components=public, ratios=nearly_equal,
+            )  # public  # fmt: skip
+        else:
+            documents.rescale(table.weight, norm, exact=budget.totals[1].exact)  # private
+        rates = np.full(X.shape[0], ratio)  # public, but for the number of documents
+        for t in rounds(self, table.n_rounds + 1, table.n_rounds + n_rounds):
+            rows = curator.sample(rates, ratio, round=t - 1)  # secret
+            factor, power = self._word_factor(table, t)  # public
+            self._e_step(documents, rows, factor)  # private
+            mechanism = budget.mechanism(t)  # public
+            clip = document_schedule(t, self.max_iter)[0] * norm  # public
+            bound, radius = documents.clipping_bound(mechanism, clip)  # public
+            total = documents.sum_topics(
+                rows, factor ** np.float32(power), table.center(exact=mechanism.exact),
+                weight=table.weight, scale=documents.scale, norm=bound, radius=radius,
+            )  # private  # fmt: skip
+            # One document moves `total` by at most `radius` in L2: its expected statistics are
+            # clipped to `radius` in integers. They read the document and past releases only. The
+            # size of the minibatch is secret: nothing is divided by it.
+            noisy = curator.release(
+                total, mechanism, label=COUNTS, round=len(budget.totals) + t,
+                sampling_probability=ratio,
+            )  # public  # fmt: skip
+            unit = bound / radius / ratio
+            table.update(
+                noisy * unit, noise_scale=mechanism.scale * unit, norm=clip,
+                share=(self.learning_offset + t) ** -self.learning_decay,  # rho_t
+                topic_word_prior=self.topic_word_prior, exact=mechanism.exact,
+            )  # public  # fmt: skip
+        return table
 
+    def _word_factor(self, table: NoisyTable, t: int) -> tuple[np.ndarray, float]:
+        """exp(E[log beta]), (n_words, padded) float32, and its tempering power in round t.
 
-def _infer(
-    estimator: PrivateSVILDA, documents: Documents, released: Released, rows: np.ndarray
-) -> np.ndarray:
-    """The E-step of the documents `rows`, from scratch: nothing is kept between rounds."""
-    factor, power = _word_factor(estimator, released)
-    everybody = len(rows) == documents.X.shape[0]
-    _, documents.theta[rows] = e_step(
-        documents.X if everybody else documents.X[rows],
-        factor,
-        n_components=released.table.shape[1],
-        doc_topic_prior=estimator.doc_topic_prior,
-        n_jobs=documents.n_jobs,
-    )
-    return factor ** np.float32(power)
+        With noise the table is a posterior mean already, and its logarithm stands for the
+        expectation: the digamma function would count the uncertainty of rare words twice.
+        """
+        if self.epsilon == math.inf:
+            return exp_dirichlet_expectation(table.table, np.float32), 1.0
+        return table.word_probabilities(), document_schedule(t, self.max_iter)[1]
 
-
-def _word_factor(estimator: PrivateSVILDA, released: Released) -> tuple[np.ndarray, float]:
-    """exp(E[log beta]), (n_words, padded) float32, and its tempering power.
-
-    Only here are released values cut at zero. With noise the table is a posterior mean already, and
-    its logarithm stands for the expectation: the digamma function would count the uncertainty
-    of rare words twice.
-    """
-    if estimator.epsilon == math.inf:
-        return exp_dirichlet_expectation(released.table, np.float32), 1.0
-    _, power = document_schedule(released.n_rounds + 1, estimator.max_iter)
-    return released.word_probabilities(), power
-
-
-def _rate(estimator: PrivateSVILDA, t: int, exact: bool) -> float:
-    """Length rho_t of the natural-gradient step."""
-    return (estimator.learning_offset + t) ** -estimator.learning_decay
+    def _e_step(self, documents: Documents, rows: np.ndarray, factor: np.ndarray) -> None:
+        """Infer the topic weights of `rows` from scratch: nothing is kept between rounds."""
+        everybody = len(rows) == documents.X.shape[0]
+        _, documents.theta[rows] = e_step(
+            documents.X if everybody else documents.X[rows],
+            factor,
+            n_components=documents.n_components,
+            doc_topic_prior=self.doc_topic_prior,
+            n_jobs=documents.n_jobs,
+        )

@@ -1,4 +1,7 @@
-"""Word-level privacy of HDP-LDA: what one sweep does and costs, and what it starts from."""
+"""Word-level privacy of HDP-LDA: the mechanisms of a sweep, and the private tokens.
+
+`SweepMechanisms` holds public constants only. The functions on tokens hold private data.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +10,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
+from dplda._checks import check_number
 from dplda._corpus import Corpus
 from dplda._gibbs import LARGEST_WEIGHT, MAX_COMPONENTS
 from dplda._private_fit import exactly_one
-from dplda.privacy import (
-    BoundedRange,
-    DiscreteGaussian,
-    Event,
-    FlooredLaplace,
-    NoNoise,
-    NonPrivate,
-    calibrate,
-    inherent_epsilon,
-)
+from dplda.privacy import BoundedRange, Event, NonPrivate, calibrate
+from dplda.privacy._clipping import count_unit
 from dplda.privacy._curator import TOTAL_VARIATION
+from dplda.privacy._mechanisms import DiscreteGaussian, FlooredLaplace, NoNoise
 from dplda.privacy._streams import Purpose, Streams, uniform_integers
 
 # What the noise tables reach: scales 2 / epsilon from 0.05 to 80000.
@@ -43,22 +41,47 @@ class Average:
         return Average(self.mean + (noisy - self.mean) / (self.n + 1), self.n + 1)
 
 
-def tokens_of(X: Any, streams: Streams, round: int) -> Corpus:
-    """The private tokens, each document's in an order that tells nothing of its words."""
+def shuffled_tokens(X: sp.csr_array, streams: Streams, t: int) -> Corpus:
+    """The private tokens; the order within a document is random and independent of its words."""
     corpus = Corpus.from_counts(X)
-    keys = streams.words(Purpose.ORDER, round, 0, 2 * corpus.n_tokens)
+    keys = streams.words(Purpose.ORDER, t, 0, 2 * corpus.n_tokens)
     return corpus.shuffled(keys.reshape(2, -1))
 
 
 def uniform_topics(corpus: Corpus, n_components: int, streams: Streams) -> np.ndarray:
-    """Topics that depend on no word: where `fit` begins."""
+    """First topics, (n_tokens,): uniform, and independent of the words."""
     words = streams.words(Purpose.TOPICS, 0, 0, corpus.n_tokens)
     return uniform_integers(words, n_components).astype(np.int32)
 
 
+def inherent_epsilon(count_clip: float, topic_word_prior: float) -> float:
+    """Range of one topic draw from clipped counts, ``2 log(C / beta + 1)``, as in HDP-LDA [1]_.
+
+    Parameters
+    ----------
+    count_clip : float
+        Largest count C that the draw uses, above 0.
+    topic_word_prior : float
+        Pseudo-count beta that is added to each count, above 0.
+
+    Returns
+    -------
+    float
+        The epsilon of a `BoundedRange` event: one draw per sweep depends on the protected word.
+
+    References
+    ----------
+    .. [1] F. Zhao, X. Ren, S. Yang, Q. Han, P. Zhao, X. Yang, "Latent Dirichlet Allocation Model
+       Training With Differential Privacy", IEEE TIFS, 2020.
+    """
+    clip = check_number("count_clip", count_clip, 0.0, 1e300, closed="right")
+    prior = check_number("topic_word_prior", topic_word_prior, 0.0, 1e300, closed="right")
+    return 2.0 * math.log1p(clip / prior)
+
+
 @dataclass(frozen=True)
-class SweepPrices:
-    """What one sweep does and costs; public constants.
+class SweepMechanisms:
+    """What one sweep does to the counts and topics; public constants.
 
     Attributes
     ----------
@@ -67,13 +90,13 @@ class SweepPrices:
     unit : int
         Counts are multiplied by it before the noise.
     topic_event : Event
-        Price of the draw of one token's topic.
+        Privacy cost of the draw of one token's topic.
     count_clip : float
         Upper end of the clip.
     noise_epsilon, sampling_epsilon : float
-        Pure epsilon of both.
+        Pure epsilon of the noise and of the topic draws.
     sensitivity : float
-        Of the counts: 2 in L1 for Laplace noise, sqrt(2) in L2 for Gaussian.
+        Of the counts: 2 in L1 for Laplace noise, sqrt(2) in L2 for Gaussian noise.
     noise : str
         Name of the noise.
     """
@@ -87,84 +110,117 @@ class SweepPrices:
     sensitivity: float
     noise: str
 
+    @classmethod
+    def from_statement(
+        cls,
+        noise: str,
+        *,
+        epsilon: float | None,
+        noise_epsilon: float | None,
+        noise_multiplier: float | None,
+        count_clip: float | None,
+        delta: float,
+        max_iter: int,
+        topic_word_prior: float,
+    ) -> SweepMechanisms:
+        """From a total epsilon, which is split evenly, or from the noise and clip of a sweep."""
+        if epsilon is None:
+            assert count_clip is not None  # `check_word_level` has refused None
+            return cls.from_noise(
+                noise, noise_epsilon, noise_multiplier, count_clip, topic_word_prior
+            )
+        if math.isinf(epsilon):  # no noise, and a clip that few counts reach
+            return cls(NoNoise(), 1, NonPrivate(), 1e5, math.inf, math.inf, 2.0, "no")
 
-def sweep_prices(estimator: Any) -> SweepPrices:
-    """From the parameters of a word-level fit to the mechanisms of a sweep."""
-    _check_word_level(estimator)
-    if estimator.epsilon is None:
-        return _prices(
-            estimator, estimator.noise_epsilon, estimator.noise_multiplier, estimator.count_clip
+        def even_split(scale: float) -> SweepMechanisms:
+            """Noise and draw at 1 / (2 scale**2)-zCDP each, per sweep."""
+            clip = float(topic_word_prior) * math.expm1(min(1 / scale, 12.0))
+            laplace_epsilon = min(max(math.sqrt(2) / scale, SMALLEST_EPSILON), LARGEST_EPSILON)
+            return cls.from_noise(noise, laplace_epsilon, scale, clip, topic_word_prior)
+
+        scale = calibrate(
+            lambda s: even_split(s).sweep_events * max_iter,
+            float(epsilon),
+            float(delta),
+            total_variation=TOTAL_VARIATION,
         )
-    if math.isinf(estimator.epsilon):
-        return _free_sweep()
-    scale = calibrate(
-        lambda s: _events(_even_split(estimator, s), estimator.max_iter),
-        float(estimator.epsilon),
-        float(estimator.delta),
-        total_variation=TOTAL_VARIATION,
-    )
-    return _even_split(estimator, scale)
+        return even_split(scale)
 
-
-def _events(prices: SweepPrices, n_sweeps: int) -> list[Event]:
-    return [prices.mechanism.event, prices.topic_event] * n_sweeps
-
-
-def _even_split(estimator: Any, scale: float) -> SweepPrices:
-    """Noise and draw at 1 / (2 scale**2)-zCDP each, per sweep."""
-    count_clip = float(estimator.topic_word_prior) * math.expm1(min(1 / scale, 12.0))
-    noise_epsilon = min(max(math.sqrt(2) / scale, SMALLEST_EPSILON), LARGEST_EPSILON)
-    return _prices(estimator, noise_epsilon, scale, count_clip)
-
-
-def _prices(estimator: Any, noise_epsilon, noise_multiplier, count_clip) -> SweepPrices:
-    sampling_epsilon = inherent_epsilon(count_clip, estimator.topic_word_prior)
-    topic_event = BoundedRange(sampling_epsilon)
-    if estimator.noise == "gaussian":
-        mechanism: Any = DiscreteGaussian.for_noise_multiplier(float(noise_multiplier))
-        # a replaced word changes two counts by one: L2 norm sqrt(2) unit <= radius, in integers
-        unit = math.isqrt(mechanism.radius**2 // 2)
-        return SweepPrices(
-            mechanism, unit, topic_event, count_clip, math.inf,
-            sampling_epsilon, math.sqrt(2), "discrete Gaussian",
+    @classmethod
+    def from_noise(
+        cls,
+        noise: str,
+        noise_epsilon: float | None,
+        noise_multiplier: float | None,
+        count_clip: float,
+        topic_word_prior: float,
+    ) -> SweepMechanisms:
+        """From the noise of a sweep and its clip."""
+        sampling_epsilon = inherent_epsilon(count_clip, topic_word_prior)
+        topic_event = BoundedRange(sampling_epsilon)
+        if noise == "gaussian":
+            assert noise_multiplier is not None
+            gaussian = DiscreteGaussian.for_noise_multiplier(float(noise_multiplier))
+            # A replaced word moves two counts by one each: sqrt(2) units in L2, at most `radius`
+            # in integers.
+            unit = count_unit(gaussian.radius, n_moved=2)
+            return cls(
+                gaussian, unit, topic_event, count_clip, math.inf, sampling_epsilon, math.sqrt(2),
+                "discrete Gaussian",
+            )  # fmt: skip
+        assert noise_epsilon is not None
+        # A replaced word moves two counts by one each: 2 in L1.
+        laplace = FlooredLaplace(2 / float(noise_epsilon), n_cells=2)
+        return cls(
+            laplace, 1, topic_event, count_clip, noise_epsilon, sampling_epsilon, 2.0,
+            "floored Laplace",
         )  # fmt: skip
-    mechanism = FlooredLaplace(2 / float(noise_epsilon), n_cells=2)
-    return SweepPrices(
-        mechanism, 1, topic_event, count_clip, noise_epsilon,
-        sampling_epsilon, 2.0, "floored Laplace",
-    )  # fmt: skip
+
+    @property
+    def sweep_events(self) -> list[Event]:
+        """Events of one sweep: the noisy counts, and the draw of one token's topic."""
+        return [self.mechanism.event, self.topic_event]
+
+    def unbiased(self, noisy: np.ndarray) -> np.ndarray:
+        """Released integers as unbiased counts, float64."""
+        return (noisy - self.mechanism.mean) / self.unit
 
 
-def _free_sweep() -> SweepPrices:
-    """No noise and, in effect, no clip."""
-    return SweepPrices(NoNoise(), 1, NonPrivate(), 1e5, math.inf, math.inf, 2.0, "no")
-
-
-def _check_word_level(estimator: Any) -> None:
-    """Refuse contradictory or missing parameters, and say what to give."""
-    given = "noise_epsilon" if estimator.noise == "laplace" else "noise_multiplier"
-    exactly_one(estimator, "epsilon", "noise_epsilon", "noise_multiplier")
-    if estimator.epsilon is None and getattr(estimator, given) is None:
+def check_word_level(
+    noise: str,
+    *,
+    epsilon: float | None,
+    noise_epsilon: float | None,
+    noise_multiplier: float | None,
+    count_clip: float | None,
+    n_components: int,
+    topic_word_prior: float,
+) -> None:
+    """Refuse contradictory or missing statements of the budget, and say what to give."""
+    exactly_one(
+        "HDPLDA",
+        epsilon=epsilon,
+        noise_epsilon=noise_epsilon,
+        noise_multiplier=noise_multiplier,
+    )
+    name = "noise_epsilon" if noise == "laplace" else "noise_multiplier"
+    stated = noise_epsilon if noise == "laplace" else noise_multiplier
+    if epsilon is None and stated is None:
         raise ValueError(
-            f"with noise={estimator.noise!r} give epsilon, or {given} and count_clip "
-            "(noise_epsilon belongs to Laplace noise, noise_multiplier to Gaussian)"
+            f"with noise={noise!r} give epsilon, or {name} and count_clip "
+            "(noise_epsilon belongs to Laplace noise, noise_multiplier to Gaussian noise)"
         )
-    if (estimator.epsilon is None) == (estimator.count_clip is None):
+    if (epsilon is None) == (count_clip is None):
         raise ValueError(
-            f"give count_clip together with {given}, and not with epsilon (which is split between "
-            f"noise and topic sampling); got epsilon={estimator.epsilon}, "
-            f"count_clip={estimator.count_clip}"
+            f"give count_clip together with {name}, and not with epsilon (which is split between "
+            f"noise and topic sampling); got epsilon={epsilon}, count_clip={count_clip}"
         )
-    if estimator.init_components is not None:
-        raise ValueError("init_components belongs to privacy_unit='document'; leave it None")
-    if estimator.n_components > MAX_COMPONENTS:
+    if n_components > MAX_COMPONENTS:
         raise ValueError(
-            f"n_components must be at most {MAX_COMPONENTS} with privacy_unit='word', got "
-            f"{estimator.n_components}"
+            f"n_components must be at most {MAX_COMPONENTS} for HDPLDA, got {n_components}"
         )
-    clip = estimator.count_clip
-    if clip is not None and clip > estimator.topic_word_prior * LARGEST_WEIGHT / 64:
+    if count_clip is not None and count_clip > topic_word_prior * LARGEST_WEIGHT / 64:
         raise ValueError(
             f"count_clip may be at most {LARGEST_WEIGHT // 64} times topic_word_prior "
-            f"({estimator.topic_word_prior}), got {clip}; such a clip protects nothing"
+            f"({topic_word_prior}), got {count_clip}; such a clip protects nothing"
         )

@@ -1,6 +1,5 @@
 """Federated topic modeling: several parties train together, and each keeps its documents."""
 
-from dplda.federated._language_model import interpolate_language_model
 from dplda.federated._master import IFTMMaster, Refusal, RoundError, RoundRecord
 from dplda.federated._messages import LocalModel, MessageError, NextModel, vocabulary_hash
 from dplda.federated._party import IFTMParty
@@ -19,7 +18,6 @@ __all__ = [
     "SentenceCorpus",
     "SentenceVectorizer",
     "StoredParty",
-    "interpolate_language_model",
     "run_rounds",
     "vocabulary_hash",
 ]

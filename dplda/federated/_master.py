@@ -1,14 +1,15 @@
-"""The master of a federation: it checks, merges and sends back; it never sees a document."""
+"""The master of a federation: it checks, merges and answers. It never sees a document."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 
+from dplda._checks import check_integer, check_number
 from dplda.federated._merge import (
     FloatTable,
     TopWords,
@@ -22,25 +23,27 @@ from dplda.federated._messages import (
     MessageError,
     NextModel,
     vocabulary_hash,
+    vocabulary_size,
 )
 
+LARGEST = 2**31 - 1
 Message = LocalModel | bytes
 
 
 class RoundError(RuntimeError):
-    """Too few parties sent a valid model: the round was not made, and may be tried again."""
+    """Too few parties sent a valid model. The round was not made and may be tried again."""
 
 
 @dataclass(frozen=True)
 class Refusal:
     """A message that did not enter a round.
 
-    Attributes
+    Parameters
     ----------
     party : str or None
-        Who sent it, if that is known.
+        The sender, if it is known.
     reason : str
-        What is wrong with it.
+        What is wrong with the message.
     """
 
     party: str | None
@@ -51,18 +54,22 @@ class Refusal:
 class RoundRecord:
     """What happened in a round.
 
-    Attributes
+    Parameters
     ----------
     round : int
+        Number of the round, from 0.
     parties : tuple of str
-        Whose models were merged.
+        The parties whose models were merged.
     remembered : tuple of str
         Absent parties whose last model was merged again.
     refused : tuple of Refusal
+        The messages that were refused.
     n_topics : int
-        Topics of the global model.
-    bytes_received, bytes_sent : int
-        Size of the messages that were merged, and of those that were made.
+        Number of topics of the global model.
+    bytes_received : int
+        Size of the messages that were merged.
+    bytes_sent : int
+        Size of the messages that were made.
     """
 
     round: int
@@ -75,29 +82,29 @@ class RoundRecord:
 
 
 class IFTMMaster:
-    """Master of industrial federated topic modeling: merges models, composes next ones.
+    """Master of industrial federated topic modeling: it merges models and composes next ones.
 
-    In each round (Algorithm 5 of [1]_) it takes one `LocalModel` a party, merges similar topics
+    In each round (Algorithm 5 of [1]_) it takes one `LocalModel` per party, merges similar topics
     into a global model (Algorithm 3), and composes for every party the model that its next round
-    starts from (Algorithm 4). It needs no engine and knows of no network: messages go in and out.
+    starts from (Algorithm 4). It needs no engine and no network: messages go in and out.
 
     Parameters
     ----------
     vocabulary : sequence of str, or int
         The words of the columns, or only their number, agreed upon by all parties.
     similarity_threshold : float, default=0.3
-        Least weighted Jaccard similarity, in (0, 1], at which two topics are the same (xi).
+        Weighted Jaccard similarity, in (0, 1], from which on two topics are the same (xi).
     n_top_words : int, default=30
-        Most probable words of a topic that similarity compares (L).
+        Number of most probable words of a topic that similarity compares (L).
     max_topics : int, default=1000
         A local model with more topics is refused.
     min_parties : int, default=1
         A round with fewer valid models is not made.
     max_age : int, default=1
-        For how many rounds the last model of an absent party is still merged.
+        Number of rounds for which the last model of an absent party is still merged.
     max_weight : float or None, default=None
-        Larger amounts of data are cut to this one: they are the parties' own statements, and a
-        false one would outweigh all others.
+        Larger weights are clipped to this one. Weights are the parties' own statements, and a
+        false one could outweigh all others.
     parties : sequence of str or None, default=None
         Names of the parties; messages of others are refused. None admits any name.
 
@@ -106,32 +113,37 @@ class IFTMMaster:
     components_ : ndarray of shape (n_topics, n_words)
         Topics of the global model; rows sum to 1.
     topic_weights_ : ndarray of shape (n_topics,)
-        Amount of data of the parties that share each topic.
+        Sum of the weights of the merged topics.
     global_model_ : NextModel
         The same topics in single precision, as a message that can be sent or saved.
     next_models_ : dict of str to NextModel
-        What each party is to start from.
+        The model that each party starts its next round from.
     history_ : list of RoundRecord
-        One record a round.
+        One record per round.
     refused_ : tuple of Refusal
         Messages refused by the last `update`, whether or not it made its round.
     round_ : int
-        The round that is waited for, from 0.
-
-    Notes
-    -----
-    **Privacy.** It reads releases only: all that it makes is post-processing, and costs nothing.
-    Documents are disjoint among parties, so that the guarantee of a document is that of its own
-    party (parallel composition). Merging is no protection: a party alone in its topics finds them
-    in the global model unchanged.
-
-    **Trust.** A message is either a valid table of probabilities or refused, and a refusal leaves
-    the round of the others as it is. What a valid table says cannot be checked: a party may send
-    invented topics, and they reach the others where they are similar to theirs.
+        The round that the master waits for, from 0.
+    n_words : int
+        Size of the vocabulary.
+    vocabulary_hash : str
+        `vocabulary_hash` of `vocabulary`; messages with another one are refused.
 
     See Also
     --------
     run_rounds : All rounds in one process.
+    LocalModel.from_estimator : The message of any private model.
+
+    Notes
+    -----
+    **Privacy.** The master reads releases only: everything that it computes is post-processing and
+    has no privacy cost. If parties hold disjoint documents, parallel composition applies: the
+    federation satisfies the largest of their epsilons. Merging protects nothing: topics of one
+    party that match no other topic are in the global model unchanged.
+
+    **Trust.** A message is a valid table of probabilities or it is refused, and a refusal does not
+    change the round of the others. The content of a valid table cannot be checked. A party may
+    send invented topics, and they reach the other parties where they are similar to theirs.
 
     References
     ----------
@@ -142,13 +154,13 @@ class IFTMMaster:
     --------
     >>> from dplda.federated import IFTMMaster, LocalModel, vocabulary_hash
     >>> words = ["goal", "match", "vote", "party"]
-    >>> def say(party, table):
+    >>> def message(party, table):
     ...     return LocalModel(party=party, round=0, vocabulary=vocabulary_hash(words), table=table,
     ...                       weight=100, epsilon=4.0, delta=0.0, unit="token")
     >>> master = IFTMMaster(words, n_top_words=2)
     >>> next_models = master.update([
-    ...     say("press", [[0.5, 0.5, 0, 0], [0, 0, 0.6, 0.4]]),
-    ...     say("club", [[0.7, 0.3, 0, 0]]),
+    ...     message("press", [[0.5, 0.5, 0, 0], [0, 0, 0.6, 0.4]]),
+    ...     message("club", [[0.7, 0.3, 0, 0]]),
     ... ])
     >>> master.components_.round(2)
     array([[0.6, 0.4, 0. , 0. ],
@@ -169,29 +181,22 @@ class IFTMMaster:
         max_weight: float | None = None,
         parties: Sequence[str] | None = None,
     ) -> None:
-        _check_real("similarity_threshold", similarity_threshold, 1.0)
-        if max_weight is not None:
-            _check_real("max_weight", max_weight, np.inf)
-        for name, number, least in [
-            ("n_top_words", n_top_words, 1),
-            ("max_topics", max_topics, 1),
-            ("min_parties", min_parties, 1),
-            ("max_age", max_age, 0),
-        ]:
-            if not isinstance(number, Integral) or number < least:
-                raise ValueError(f"{name} must be an integer of at least {least}, got {number!r}")
         if isinstance(parties, str):
             raise ValueError(f"parties must be a sequence of names, got {parties!r}")
         self.vocabulary_hash = vocabulary_hash(vocabulary)
-        self.n_words = (
-            int(vocabulary) if isinstance(vocabulary, (int, np.integer)) else len(vocabulary)
+        self.n_words = vocabulary_size(vocabulary)
+        self.similarity_threshold = check_number(
+            "similarity_threshold", similarity_threshold, 0, 1, closed="right"
         )
-        self.similarity_threshold = float(similarity_threshold)
-        self.n_top_words = int(n_top_words)
-        self.max_topics = int(max_topics)
-        self.min_parties = int(min_parties)
-        self.max_age = int(max_age)
-        self.max_weight = max_weight
+        self.n_top_words = check_integer("n_top_words", n_top_words, 1, LARGEST)
+        self.max_topics = check_integer("max_topics", max_topics, 1, LARGEST)
+        self.min_parties = check_integer("min_parties", min_parties, 1, LARGEST)
+        self.max_age = check_integer("max_age", max_age, 0, LARGEST)
+        self.max_weight = (
+            math.inf
+            if max_weight is None
+            else check_number("max_weight", max_weight, 0, math.inf, closed="right")
+        )
         self.parties = None if parties is None else tuple(parties)
         self.round_ = 0
         self.refused_: tuple[Refusal, ...] = ()
@@ -201,40 +206,40 @@ class IFTMMaster:
 
     @property
     def max_bytes(self) -> int:
-        """Bytes of the largest local model that this master reads."""
+        """Size in bytes of the largest local model that this master reads."""
         return min(MAX_BYTES, 4 * self.max_topics * self.n_words + 8192)
 
     def update(
         self, local_models: Mapping[str, Message] | Iterable[Message]
     ) -> dict[str, NextModel]:
-        """Make a round of the models that arrived.
+        """Make a round from the models that arrived.
 
-        The order of the messages never changes the result.
+        The order of the messages does not change the result.
 
         Parameters
         ----------
         local_models : mapping of str to LocalModel or bytes, or iterable of LocalModel or bytes
-            The messages. The keys of a mapping say who sent a message, by the engine's
-            authentication; a message that names another party is refused. Without them, all
-            messages of a party that sent several are refused: nobody knows which is true.
+            The messages. The keys of a mapping are the senders, as the engine has authenticated
+            them; a message that names another party is refused. Without keys, all messages of a
+            party that sent several are refused, because it is unknown which one is genuine.
 
         Returns
         -------
         next_models : dict of str to NextModel
-            For each party whose model was merged.
+            The next model of each party whose model was merged.
 
         Raises
         ------
         RoundError
-            When less than `min_parties` valid models arrived. Nothing has changed then but
-            `refused_`, which says why.
+            If fewer than `min_parties` valid models arrived. Only `refused_` has then changed; it
+            gives the reasons.
         """
         models, refused = self._admit(local_models)
         self.refused_ = tuple(sorted(refused, key=lambda r: (r.party or "", r.reason)))
         if len(models) < self.min_parties:
             raise RoundError(
                 f"round {self.round_} has {len(models)} valid models of at least "
-                f"{self.min_parties}; {len(refused)} messages were refused (refused_ says why)"
+                f"{self.min_parties}; {len(refused)} messages were refused (see refused_)"
             )
         latest = {
             party: model
@@ -258,18 +263,24 @@ class IFTMMaster:
         )
         self._latest = latest
         self.components_, self.topic_weights_ = table, weights
-        self.global_model_ = self._message(table)
+        self.global_model_ = self._message(table, self.round_)
         self.next_models_ = next_models
         self.round_ += 1
         return dict(next_models)
 
     def forget(self, party: str) -> None:
-        """Leave out the last model of a party that has gone for good."""
+        """Remove a party that will not return: its last model is not merged again.
+
+        Parameters
+        ----------
+        party : str
+            Name of the party; one that is unknown is ignored.
+        """
         self._latest.pop(party, None)
         self.next_models_.pop(party, None)
 
     def _admit(self, messages: Any) -> tuple[dict[str, LocalModel], list[Refusal]]:
-        """Valid models by party, and what is wrong with the others."""
+        """Valid models by party, and a refusal for each of the others."""
         pairs = messages.items() if isinstance(messages, Mapping) else [(None, m) for m in messages]
         accepted: list[LocalModel] = []
         refused: list[Refusal] = []
@@ -277,8 +288,8 @@ class IFTMMaster:
             try:
                 accepted.append(self._check(sender, message))
             except MessageError as error:
-                named = getattr(message, "party", None)
-                party = sender or (named if isinstance(named, str) else None)
+                name = getattr(message, "party", None)
+                party = sender or (name if isinstance(name, str) else None)
                 refused.append(Refusal(party, str(error)))
         names = [model.party for model in accepted]
         twice = {name for name in names if names.count(name) > 1}
@@ -312,11 +323,11 @@ class IFTMMaster:
 
     def _merge(self, models: list[LocalModel]) -> tuple[FloatTable, FloatTable]:
         table = np.concatenate([model.table for model in models]).astype(np.float64)
-        largest = np.inf if self.max_weight is None else self.max_weight
         weights = np.repeat(
-            [min(model.weight, largest) for model in models], [model.n_topics for model in models]
+            [min(model.weight, self.max_weight) for model in models],
+            [model.n_topics for model in models],
         )
-        top_words = TopWords.of(table, self.n_top_words)
+        top_words = TopWords.from_table(table, self.n_top_words)
         labels = redundant_topics(top_words, self.similarity_threshold)
         return merge_topics(table, weights, labels)
 
@@ -329,13 +340,6 @@ class IFTMMaster:
         )
         return self._message(composed, self.round_ + 1)
 
-    def _message(self, table: FloatTable, round: int | None = None) -> NextModel:
-        round = self.round_ if round is None else round
+    def _message(self, table: FloatTable, round_number: int) -> NextModel:
         table32 = table.astype(np.float32)
-        return NextModel(round=round, vocabulary=self.vocabulary_hash, table=table32)
-
-
-def _check_real(name: str, value: Any, most: float) -> None:
-    is_number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-    if not (is_number and 0 < value <= most):
-        raise ValueError(f"{name} must be a number above 0 and at most {most:g}, got {value!r}")
+        return NextModel(round=round_number, vocabulary=self.vocabulary_hash, table=table32)

@@ -18,14 +18,14 @@ Indices = npt.NDArray[np.intp]
 
 @dataclass(frozen=True)
 class TopWords:
-    """The most probable words of each topic; all that similarity looks at.
+    """The most probable words of each topic. Similarity reads nothing else.
 
     Attributes
     ----------
     words : ndarray of shape (n_topics, n_top_words)
-        Columns of the table, the most probable first; of equal ones the first.
+        Columns of the table, the most probable first; ties are broken by the column.
     probabilities : ndarray of shape (n_topics, n_top_words)
-        Their probabilities, not normalized again.
+        Probabilities of these words, not normalized again.
     n_words : int
         Size of the vocabulary.
     """
@@ -35,12 +35,12 @@ class TopWords:
     n_words: int
 
     @classmethod
-    def of(cls, table: npt.ArrayLike, n_top_words: int) -> TopWords:
-        """The `n_top_words` top words of a table (n_topics, n_words), or all if it has fewer."""
+    def from_table(cls, table: npt.ArrayLike, n_top_words: int) -> TopWords:
+        """The top words of a table (n_topics, n_words): `n_top_words`, or all if it has fewer."""
         table = np.asarray(table, np.float64)
         n_topics, n_words = table.shape
         n_top_words = min(n_top_words, n_words)
-        # all above the last one's probability, and of those that equal it as many as there is room
+        # all words above the last probability, then the first of those that equal it
         last = np.partition(table, n_words - n_top_words, axis=1)[:, [n_words - n_top_words]]
         above, equal = table > last, table == last
         room = n_top_words - above.sum(axis=1, keepdims=True)
@@ -81,12 +81,12 @@ def similarity(first: TopWords, second: TopWords) -> FloatTable:
 
 
 def redundant_topics(topics: TopWords, similarity_threshold: float) -> Indices:
-    """Which topics are the same: those that a chain of similar ones connects (union-find).
+    """Sets of redundant topics: topics that a chain of similar topics connects.
 
     Returns
     -------
     labels : ndarray of shape (n_topics,)
-        Equal for redundant topics; numbered from 0 in the order of their first topics.
+        Number of the set of each topic; sets are numbered from 0 by their first topics.
     """
     edges = sp.csr_array(similarity(topics, topics) >= similarity_threshold)
     n_sets, labels = connected_components(edges, directed=False)
@@ -120,7 +120,7 @@ def merge_topics(
     table, weights = np.asarray(table, np.float64), np.asarray(weights, np.float64)
     n_sets = labels.max() + 1
     total = np.bincount(labels, weights, n_sets)
-    # topics without data are merged evenly, when no other topic is in their set
+    # a set whose topics all have weight 0 is merged evenly
     share = np.where(total[labels] > 0, weights, 1.0)
     share /= np.bincount(labels, share, n_sets)[labels]
     sums = sp.csr_array((share, (labels, np.arange(len(labels)))), (n_sets, len(labels))) @ table
@@ -136,15 +136,15 @@ def compose_model(
 ) -> FloatTable:
     """A party's next model: its topics, replaced by global ones where they match (Algorithm 4).
 
-    The pseudo-code contradicts itself: it removes the best match from the global model even when
-    it was not taken, and it does not say what becomes of a topic that has no match. Read here:
+    The pseudo-code is ambiguous. It removes the best match from the global model even if it was
+    not used, and it does not say what happens to a topic without a match. This implementation
+    reads it as follows:
 
-    * pairs are taken in the order of their similarity (the pseudo-code's order, by topic number,
-      would let the result depend on the numbering);
-    * a global topic is given to one topic of the party at most, and only a topic that was given
-      is removed;
-    * a topic without a match is kept as it is, so that the party keeps its number of topics and
-      nothing that it has learned gets lost.
+    * Pairs are matched in the order of their similarity. (By topic number, as in the pseudo-code,
+      the result would depend on the numbering.)
+    * A global topic replaces at most one topic of the party, and only then it is removed.
+    * A topic without a match is kept, so that the party keeps its number of topics and everything
+      that it has learned.
 
     Parameters
     ----------
@@ -152,23 +152,25 @@ def compose_model(
     table : array-like of shape (n_topics, n_words)
         The party's own topics; rows of both tables sum to 1.
     similarity_threshold : float
-        Least similarity of a match (xi).
+        Smallest similarity of a match (xi).
     n_top_words : int
-        Top words that are compared (L).
+        Number of top words that are compared (L).
 
     Returns
     -------
     composed : ndarray of shape (n_topics, n_words)
     """
     composed = np.array(table, np.float64)
-    rho = similarity(TopWords.of(composed, n_top_words), TopWords.of(global_table, n_top_words))
-    own, candidates = np.nonzero(rho >= similarity_threshold)
-    given: set[int] = set()
-    done: set[int] = set()
-    for pair in np.argsort(-rho[own, candidates], kind="stable"):
-        k, g = int(own[pair]), int(candidates[pair])
-        if k not in done and g not in given:
+    rho = similarity(
+        TopWords.from_table(composed, n_top_words), TopWords.from_table(global_table, n_top_words)
+    )
+    topics, candidates = np.nonzero(rho >= similarity_threshold)
+    replaced: set[int] = set()
+    used: set[int] = set()
+    for pair in np.argsort(-rho[topics, candidates], kind="stable"):
+        k, g = int(topics[pair]), int(candidates[pair])
+        if k not in replaced and g not in used:
             composed[k] = global_table[g]
-            done.add(k)
-            given.add(g)
+            replaced.add(k)
+            used.add(g)
     return composed

@@ -13,20 +13,23 @@ import math
 import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.utils.validation import check_is_fitted
 
 from dplda import _checks
+from dplda._warnings import warn_user
 from dplda._wire import Format, as_number
+from dplda.privacy import Guarantee, Ledger, PrivacyLeakWarning
 
 FORMAT = Format("dplda-message", "F32", max_header=4096)
 MAX_BYTES = 2**28
 MAX_ROUND = 2**31 - 1
 MAX_WEIGHT = 2.0**53
 MAX_NAME = 64
-UNITS = ("token", "document")
+UNITS = ("word", "token", "document")
 
 # Rows that were normalized in float32 miss 1 by about 1e-5 at most.
 ROW_SUM_TOLERANCE = 1e-4
@@ -170,7 +173,7 @@ class LocalModel(_Message):
         Amount of data, in tokens: a public or an already noisy number.
     epsilon, delta : float
         What the party has spent so far; ``inf`` for a party without privacy.
-    unit : {"token", "document"}
+    unit : {"word", "token", "document"}
         What the party's guarantee protects.
 
     Raises
@@ -207,6 +210,89 @@ class LocalModel(_Message):
             object.__setattr__(self, name, _checked_number(name, getattr(self, name), most))
         if self.unit not in UNITS:
             raise MessageError(f"unit must be one of {UNITS}, got {_shown(self.unit)}")
+
+    @classmethod
+    def from_estimator(
+        cls,
+        model: PrivateModel,
+        party: str,
+        round_number: int,
+        vocabulary: str,
+        *,
+        ledger: Ledger | None = None,
+    ) -> LocalModel:
+        """The message of a fitted model: any private model of the package joins a federation.
+
+        Parameters
+        ----------
+        model : estimator
+            A fitted model: `SubLDA`, `HDPLDA`, `PrivateSVILDA`, `LPLDA`, `OLPLDA`, `IFTMParty`, or
+            what `load_release` returned. Only `components_` and `privacy_` are read.
+        party : str
+            Name of the party.
+        round_number : int
+            The round that the message answers, from 0.
+        vocabulary : str
+            `vocabulary_hash` of the columns.
+        ledger : Ledger or None, default=None
+            The ledger of a party that fits again in each round. The message then states what
+            all fits have cost together, if that is more than the epsilon of `model`.
+
+        Returns
+        -------
+        message : LocalModel
+            Its table holds the topics, its weight is the sum of `components_`.
+
+        Raises
+        ------
+        MessageError
+            If a topic is empty or has a negative entry, or another value is not allowed.
+
+        Warns
+        -----
+        PrivacyLeakWarning
+            If the model has no guarantee (infinite epsilon), or drew its noise from a given seed.
+
+        Notes
+        -----
+        **Privacy.** Post-processing: `components_` and `privacy_` are released with the model. The
+        weight is the sum of released pseudo-counts, never a count of the documents.
+        """
+        check_is_fitted(model)
+        guarantee = model.privacy_
+        if guarantee.epsilon == math.inf or guarantee.seeded:
+            reason = "has no privacy guarantee (its epsilon is infinite)"
+            if guarantee.epsilon < math.inf:
+                reason = "drew its noise from a random_state: anyone who knows it can remove it"
+            warn_user(
+                f"this {type(model).__name__} {reason}; its topics reach the master and the other "
+                "parties: fit it with a finite epsilon and random_state=None",
+                PrivacyLeakWarning,
+            )
+        components = np.asarray(model.components_, np.float64)  # public
+        totals = components.sum(axis=1, keepdims=True)
+        if components.min() < 0 or totals.min() <= 0:
+            raise MessageError(
+                "components_ must have no negative entry and no empty topic; fit the model again"
+            )
+        spent = 0.0 if ledger is None else ledger.epsilon_at(guarantee.delta)
+        return cls(
+            party=party,
+            round=round_number,
+            vocabulary=vocabulary,
+            table=(components / totals).astype(np.float32),
+            weight=float(totals.sum()),
+            epsilon=max(guarantee.epsilon, spent),
+            delta=guarantee.delta,
+            unit=guarantee.unit,
+        )
+
+
+class PrivateModel(Protocol):
+    """A fitted model that was released: topics and their guarantee."""
+
+    components_: Any
+    privacy_: Guarantee
 
 
 def vocabulary_hash(words: Sequence[str] | int) -> str:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 import pickle
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+import numpy.typing as npt
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
+from dplda._checks import check_integer
+from dplda._files import write_atomically
 from dplda._warnings import warn_user
 from dplda.federated._master import IFTMMaster, RoundError
 from dplda.federated._messages import (
@@ -23,22 +24,41 @@ from dplda.federated._messages import (
     LocalModel,
     MessageError,
     NextModel,
-    check_integer,
     vocabulary_hash,
     vocabulary_size,
 )
-from dplda.privacy import Ledger
 
-MAX_OVERHEAD = 65536  # of a message, beside its table
-NOT_THE_MODEL = {"ledger", "n_jobs", "verbose"}  # parameters that make no other model
+MAX_OVERHEAD = 65536  # bytes of a message besides its table
+NOT_THE_MODEL = {"ledger", "n_jobs", "verbose"}  # parameters that do not define the model
+
+
+@runtime_checkable
+class Party(Protocol):
+    """An estimator whose rounds after `fit` cost no privacy: they read no documents."""
+
+    def fit(self, X: Any) -> Any: ...
+    def refine(self, table: npt.NDArray[np.float32]) -> Any: ...
+    def local_model(self, party: str, round_number: int, vocabulary: str) -> LocalModel: ...
+    def get_params(self) -> dict[str, Any]: ...
+    def set_params(self, **params: Any) -> Any: ...
+
+
+def check_party(name: str, estimator: object) -> None:
+    """Refuse an estimator that would have to fit, and pay, in every round."""
+    if not isinstance(estimator, Party):
+        raise TypeError(
+            f"party {name!r}: a {type(estimator).__name__} cannot refine a table without reading "
+            "the documents, so that each round would be another fit; use an IFTMParty, or fit the "
+            "model yourself and send LocalModel.from_estimator(...) to IFTMMaster.update"
+        )
 
 
 def take_part(
-    estimator: Any,
+    estimator: Party,
     X: Any,
     *,
     party: str,
-    round: int,
+    round_number: int,
     vocabulary: str,
     next_model: NextModel | None,
 ) -> LocalModel:
@@ -46,54 +66,48 @@ def take_part(
 
     Parameters
     ----------
-    estimator : IFTMParty
+    estimator : Party
         Changed in place. It is fitted if it is not yet.
     X : {array-like, sparse matrix} of shape (n_docs, n_words), or SentenceCorpus
-        The party's documents; read by the fit only, and by a `refine` that charges for it.
+        The party's documents; read by the fit only.
     party : str
         Name of the party.
-    round : int
+    round_number : int
         The round to answer.
     vocabulary : str
         `vocabulary_hash` of the columns.
     next_model : NextModel or None
-        What to start from; None answers with the model as it is.
+        The model to start from. None answers with the model as it is.
 
     Returns
     -------
     local_model : LocalModel
+        The party's answer.
     """
-    _check_next(next_model, round, vocabulary)
+    _check_next(next_model, round_number, vocabulary)
     if not _is_fitted(estimator):
-        estimator.fit(X)  # a party that comes late begins with a model of its own
+        estimator.fit(X)  # a party that joins late answers with its own first model
     elif next_model is not None:
-        _refine(estimator, next_model.table, X)
-    local_model: LocalModel = estimator.local_model(party, round, vocabulary)
-    return local_model
+        estimator.refine(next_model.table)
+    return estimator.local_model(party, round_number, vocabulary)
 
 
-def _check_next(next_model: NextModel | None, round: int, vocabulary: str) -> None:
-    if next_model is not None and (next_model.vocabulary, next_model.round) != (vocabulary, round):
+def _check_next(next_model: NextModel | None, round_number: int, vocabulary: str) -> None:
+    expected = (vocabulary, round_number)
+    if next_model is not None and (next_model.vocabulary, next_model.round) != expected:
         raise MessageError(
-            f"the next model is for round {next_model.round}, and round {round} is running, or its "
-            "vocabulary is another one"
+            f"the next model is for round {next_model.round}, and round {round_number} is running, "
+            "or its vocabulary is another one"
         )
-
-
-def _refine(estimator: Any, table: Any, X: Any) -> None:
-    """Only a party that charges for further rounds reads its documents again."""
-    if _is_charged(estimator):
-        estimator.refine(table, X)
-    else:
-        estimator.refine(table)
 
 
 class StoredParty:
     """A party whose estimator is kept in a file between rounds.
 
-    A process that is killed costs no privacy twice: what was privatized is in the file before
-    anything is sent, and a round that is asked for again is answered with the same bytes. Killed
-    before that, its reservation stays in the ledger, and the next fit is charged beside it.
+    A process that is killed pays no privacy twice. What was privatized is in the file, on the disk,
+    before anything is sent, and a round that is asked for again is answered with the same bytes. If
+    the process is killed before that, its reservation stays in the ledger, and the next fit is
+    charged in addition.
 
     Parameters
     ----------
@@ -102,108 +116,120 @@ class StoredParty:
     estimator : IFTMParty
         With the parameters of the party; used unless the file holds a fitted one.
     load : callable
-        ``load()`` returns the documents. Called when they are read, not before.
+        ``load()`` returns the documents. It is called when the documents are read, not earlier.
     vocabulary : sequence of str, or int
         The words of the party's columns, or their number, as the master knows them.
     path : str or path-like
-        The file; made if there is none, readable by its owner only. It is unpickled: nobody else
-        may write to it. A party with ``epsilon=inf`` or a seed has its documents in it.
+        The file, readable by its owner only; created if it does not exist. It is unpickled: nobody
+        else may write to it. The file of a party with ``token_epsilon=inf`` or a seed reveals its
+        documents.
     max_topics : int or None, default=None
         A next model with more topics is refused. None: as many as the estimator has, which is
         what an `IFTMMaster` sends.
 
     Raises
     ------
+    TypeError
+        If the estimator cannot refine without its documents: each round would be another fit.
     ValueError
-        When the file belongs to a party with other parameters, the estimator has a RandomState,
-        which is no part of a file, or it pays for every round out of an unlimited budget.
+        If the file belongs to a party with other parameters, or the estimator has a RandomState,
+        which cannot be kept in a file.
+
+    See Also
+    --------
+    run_rounds : All rounds in one process.
     """
 
     def __init__(
         self,
         name: str,
-        estimator: Any,
+        estimator: Party,
         load: Callable[[], Any],
         *,
         vocabulary: Sequence[str] | int,
         path: str | os.PathLike[str],
         max_topics: int | None = None,
     ) -> None:
-        _check_budget(estimator)
-        seed = getattr(estimator, "random_state", None)
+        check_party(name, estimator)
+        parameters = estimator.get_params()
+        seed = parameters.get("random_state")
         if not (seed is None or isinstance(seed, Integral)):
             raise ValueError(f"random_state must be None or an integer, got {type(seed).__name__}")
         self.name = name
         self.vocabulary = vocabulary_hash(vocabulary)
         self.n_words = vocabulary_size(vocabulary)
         self.path = Path(path)
-        self.max_topics = int(estimator.n_components) if max_topics is None else max_topics
+        self.max_topics = int(parameters["n_components"]) if max_topics is None else max_topics
         self._load = load
         self._estimator = estimator
-        self._asked = self._answer = b""
+        self._request = self._answer = b""
         self._identity = repr(
-            (name, self.vocabulary, type(estimator).__name__, _parameters(estimator))
+            (name, self.vocabulary, type(estimator).__name__, _model_parameters(parameters))
         )
         if self.path.exists():
             self._restore()
 
-    def answer(self, round: int, vocabulary: str, next_model: bytes) -> bytes:
+    def answer(self, round_number: int, vocabulary: str, next_model: bytes) -> bytes:
         """The party's local model for a round.
 
         Parameters
         ----------
-        round : int
+        round_number : int
             The round that the master asks for.
         vocabulary : str
             The master's `vocabulary_hash`; it must be the party's.
         next_model : bytes
-            What to start from, as it was received; empty for nothing.
+            The model to start from, as it was received; empty if there is none.
 
         Returns
         -------
         local_model : bytes
+            The message to the master.
 
         Raises
         ------
         MessageError
-            When the request is malformed or for another vocabulary. Nothing was read then.
+            If the request is malformed or for another vocabulary. No document has then been read.
         BudgetError
-            When the party's ledger does not allow the round.
+            If the party's ledger does not allow the fit.
         """
         if vocabulary != self.vocabulary:
             raise MessageError("the master has another vocabulary than this party")
-        check_integer("round", round, 0, MAX_ROUND)
-        asked = hashlib.sha256(b"%d:" % round + next_model).digest()
-        if asked == self._asked:
+        _check_round(round_number)
+        request = hashlib.sha256(b"%d:" % round_number + next_model).digest()
+        if request == self._request:
             return self._answer
-        most = 4 * self.max_topics * self.n_words + MAX_OVERHEAD
-        model = NextModel.from_bytes(next_model, max_bytes=most) if next_model else None
-        _check_next(model, round, vocabulary)
-        if model is not None and not (
-            model.n_words == self.n_words and model.n_topics <= self.max_topics
-        ):
-            raise MessageError(
-                f"the next model has {model.n_topics} topics of {model.n_words} words; at most "
-                f"{self.max_topics} topics of {self.n_words} words are read"
-            )
+        model = self._parse(next_model) if next_model else None
+        _check_next(model, round_number, vocabulary)
         if not _is_fitted(self._estimator):
             self._estimator.fit(self._documents())
-            self._store(self._asked, self._answer)
-            model = None  # it begins with a model of its own
+            self._store(self._request, self._answer)  # whatever follows, it is paid for once
+            model = None  # a party that joins late answers with its own first model
         message = take_part(
             self._estimator,
-            self._documents() if _is_charged(self._estimator) and model is not None else None,
+            None,
             party=self.name,
-            round=round,
+            round_number=round_number,
             vocabulary=vocabulary,
             next_model=model,
         )
         answer = message.to_bytes()
-        self._store(asked, answer)
+        self._store(request, answer)
         return answer
 
+    def _parse(self, data: bytes) -> NextModel:
+        """A next model of this party's size, from anybody."""
+        max_bytes = 4 * self.max_topics * self.n_words + MAX_OVERHEAD
+        model = NextModel.from_bytes(data, max_bytes=max_bytes)
+        if model.n_words != self.n_words or model.n_topics > self.max_topics:
+            raise MessageError(
+                f"the next model has {model.n_topics} topics of {model.n_words} words; at most "
+                f"{self.max_topics} topics of {self.n_words} words are read"
+            )
+        return model
+
     def _documents(self) -> Any:
-        """The documents, if their width is that of the vocabulary: before anything is charged."""
+        """The documents, if they have the width of the vocabulary; before anything is charged."""
         X = self._load()
         if np.shape(X)[1:] != (self.n_words,):
             raise ValueError(
@@ -212,62 +238,39 @@ class StoredParty:
             )
         return X
 
-    def _store(self, asked: bytes, answer: bytes) -> None:
-        """Write a new file beside the old one, and put it in its place at once.
-
-        Only what is in the file may be given out again.
-        """
-        content = pickle.dumps((self._identity, asked, answer, self._estimator))
-        handle, name = tempfile.mkstemp(dir=self.path.absolute().parent)  # mode 0600
-        try:
-            with open(handle, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(name, self.path)
-        except BaseException:
-            os.unlink(name)
-            raise
-        self._asked, self._answer = asked, answer
+    def _store(self, request: bytes, answer: bytes) -> None:
+        """Write the file; only what is in the file, on the disk, may be sent."""
+        state = (self._identity, request, answer, self._estimator)
+        write_atomically(self.path, pickle.dumps(state))
+        self._request, self._answer = request, answer
 
     def _restore(self) -> None:
-        identity, asked, answer, estimator = pickle.loads(self.path.read_bytes())
+        identity, request, answer, estimator = pickle.loads(self.path.read_bytes())
         if identity != self._identity:
             raise ValueError(
                 f"{self.path} was written by a party of another name, vocabulary or parameters; "
-                "give the same ones, or another file: that party starts anew, and is charged anew"
+                "give the same ones, or another file: that party starts from scratch, and its fit "
+                "is charged again"
             )
-        given = self._estimator.get_params()
-        estimator.set_params(**{name: given[name] for name in NOT_THE_MODEL if name in given})
-        self._asked, self._answer, self._estimator = asked, answer, estimator
+        parameters = self._estimator.get_params()
+        changes = {name: parameters[name] for name in NOT_THE_MODEL if name in parameters}
+        estimator.set_params(**changes)
+        self._request, self._answer, self._estimator = request, answer, estimator
 
 
-def _parameters(estimator: Any) -> list[tuple[str, Any]]:
-    """What makes the estimator the same one: not where it is charged, nor how it runs."""
-    parameters = estimator.get_params()
-    return [(k, parameters[k]) for k in sorted({*parameters} - NOT_THE_MODEL)]
+def _model_parameters(parameters: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Parameters that define the model, excluding the ledger and execution options."""
+    return [(name, parameters[name]) for name in sorted({*parameters} - NOT_THE_MODEL)]
 
 
-def _is_charged(estimator: Any) -> bool:
-    """Whether every round reads the documents again, and pays for it."""
-    return getattr(estimator, "privacy_unit", "token") == "document"
+def _check_round(round_number: int) -> None:
+    try:
+        check_integer("round_number", round_number, 0, MAX_ROUND)
+    except (TypeError, ValueError) as error:
+        raise MessageError(str(error)) from None
 
 
-def _check_budget(estimator: Any) -> None:
-    """A coordinator decides on the number of rounds, but not on what they may cost."""
-    if not _is_charged(estimator) or estimator.epsilon == math.inf:
-        return
-    ledger = estimator.ledger
-    if ledger is not None and not isinstance(ledger, Ledger):
-        ledger = Ledger(ledger)
-    if ledger is None or ledger.epsilon == math.inf:
-        raise ValueError(
-            "with privacy_unit='document' every round costs privacy, and the coordinator decides "
-            "how many there are: give a ledger with a budget, Ledger(path, epsilon=...)"
-        )
-
-
-def _is_fitted(estimator: Any) -> bool:
+def _is_fitted(estimator: Party) -> bool:
     try:
         check_is_fitted(estimator)
     except NotFittedError:
@@ -276,17 +279,17 @@ def _is_fitted(estimator: Any) -> bool:
 
 
 def run_rounds(
-    master: IFTMMaster, parties: Mapping[str, tuple[Any, Any]], n_rounds: int
+    master: IFTMMaster, parties: Mapping[str, tuple[Party, Any]], n_rounds: int
 ) -> IFTMMaster:
-    """Run a federation in one process: for experiments, and as the measure of an engine.
+    """Run a federation in one process: for experiments, and as the reference for an engine.
 
     Parameters
     ----------
     master : IFTMMaster
-        Changed in place; a master that has made rounds goes on.
+        Changed in place. A master that has made rounds continues with the next one.
     parties : mapping of str to tuple (IFTMParty, X)
         By the party's name, its estimator, changed in place, and its documents. An estimator is
-        fitted in its first round, if it is not yet.
+        fitted in its first round, unless it is fitted already.
     n_rounds : int
         Rounds to make, at least 1.
 
@@ -297,9 +300,15 @@ def run_rounds(
 
     Raises
     ------
+    TypeError
+        If an estimator cannot refine without its documents: each round would be another fit.
     RoundError
-        When too few parties answered. A party that raises an error is left out of that round,
-        with a warning.
+        If too few parties answered. A party that raises an error is left out of that round, with
+        a warning.
+
+    See Also
+    --------
+    LocalModel.from_estimator : How other private models take part.
 
     Examples
     --------
@@ -307,8 +316,8 @@ def run_rounds(
     >>> from dplda.federated import IFTMMaster, IFTMParty, run_rounds
     >>> X = make_topic_corpus(n_docs=60, n_words=30, n_components=3, random_state=0).data
     >>> parties = {
-    ...     "north": (IFTMParty(n_components=3, epsilon=6.0, max_iter=5), X[:40]),
-    ...     "south": (IFTMParty(n_components=2, epsilon=6.0, max_iter=5), X[40:]),
+    ...     "north": (IFTMParty(n_components=3, token_epsilon=6.0, max_iter=5), X[:40]),
+    ...     "south": (IFTMParty(n_components=2, token_epsilon=6.0, max_iter=5), X[40:]),
     ... }
     >>> master = run_rounds(IFTMMaster(30), parties, n_rounds=2)
     >>> master.components_.shape[1], len(master.history_)
@@ -318,8 +327,9 @@ def run_rounds(
         raise TypeError(
             f"parties must be a mapping of names to (IFTMParty, X), got {type(parties).__name__}"
         )
-    if not isinstance(n_rounds, Integral) or n_rounds < 1:
-        raise ValueError(f"n_rounds must be an integer of at least 1, got {n_rounds!r}")
+    check_integer("n_rounds", n_rounds, 1, MAX_ROUND)
+    for name, (estimator, _) in parties.items():
+        check_party(name, estimator)
     for _ in range(n_rounds):
         answers: dict[str, LocalModel] = {}
         failure: Exception | None = None
@@ -329,7 +339,7 @@ def run_rounds(
                     estimator,
                     X,
                     party=name,
-                    round=master.round_,
+                    round_number=master.round_,
                     vocabulary=master.vocabulary_hash,
                     next_model=master.next_models_.get(name),
                 )
@@ -337,7 +347,7 @@ def run_rounds(
                 failure = error
                 warn_user(
                     f"party {name!r} failed in round {master.round_} ({type(error).__name__}), and "
-                    "the round goes on without it"
+                    "the round continues without it"
                 )
         try:
             master.update(answers)

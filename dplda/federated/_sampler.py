@@ -1,6 +1,6 @@
 """The private Metropolis-Hastings sampler: topics and words given noisy vectors, sweep by sweep.
 
-Everything here is a function of `Tokens`, that is post-processing; see docs/federated_party.md.
+Everything here is a function of `Tokens`, hence post-processing; see docs/federated_party.md.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dplda.federated._tokens import Tokens
 from dplda.kernels import _metropolis
-from dplda.privacy._streams import Purpose, Streams, uniform
+from dplda.privacy._streams import Purpose, Reader, Streams, uniform
 
 SMALLEST = 1e-30  # a probability that float32 can hold
 
@@ -36,7 +36,7 @@ class Topics:
     alias: NDArray[np.int32]
 
     @classmethod
-    def of(cls, table: NDArray[np.float64]) -> Topics:
+    def from_weights(cls, table: NDArray[np.float64]) -> Topics:
         """From non-negative weights (n_components, n_words)."""
         phi = np.maximum(table / table.sum(axis=1, keepdims=True), SMALLEST).astype(np.float32)
         weight = np.ascontiguousarray(phi.T)
@@ -46,7 +46,7 @@ class Topics:
         return cls(phi, threshold, alias)
 
 
-def sweep(
+def sweep_tokens(
     batches: Sequence[Tokens],
     topics: Sequence[NDArray[np.int32]],
     table: NDArray[np.float64],
@@ -54,33 +54,34 @@ def sweep(
     *,
     doc_topic_prior: float,
     streams: Streams,
-    round: int,
+    t: int,
     n_jobs: int | None = None,
 ) -> NDArray[np.int64]:
-    """Draw each unit's topic, in place, and each token's word; returns how often each was drawn.
+    """Draw each unit's topic, in place, and each token's word.
 
-    Blocks of documents have random words of their own, so that `n_jobs` changes nothing.
+    Each block of documents has a random stream of its own, so that `n_jobs` changes no result.
 
     Parameters
     ----------
     batches : sequence of Tokens
     topics : sequence of ndarray of shape (n_units,), int32
-        For each batch; -1 for a unit that has none yet.
+        For each batch; -1 for a unit without a topic.
     table : ndarray of shape (n_components, n_words)
         The topics' word probabilities, fixed during the sweep.
     word_prior : ndarray of shape (n_words,)
-        For the choice of a candidate among a token's survivors.
+        Weights for the choice of a candidate word among a token's survivors.
     doc_topic_prior : float
     streams : Streams
-    round : int
-        Address of the random words.
+    t : int
+        Number of the sweep: the address of its random words.
     n_jobs : int or None
 
     Returns
     -------
     counts : ndarray of shape (n_components, n_words)
+        How often each word was drawn with each topic.
     """
-    model = Topics.of(table)
+    model = Topics.from_weights(table)
     prior = np.maximum(word_prior / word_prior.sum(), SMALLEST).astype(np.float32)
     blocks = [(b, block) for b, tokens in enumerate(batches) for block in range(len(tokens.pieces))]
     shares = np.array_split(
@@ -91,7 +92,7 @@ def sweep(
         counts = np.zeros(table.shape, np.int32)
         for number in share:
             batch, block = blocks[number]
-            reader = streams.reader(Purpose.PROPOSALS, round, int(number))
+            reader = streams.reader(Purpose.PROPOSALS, t, int(number))
             _sweep_block(
                 batches[batch], topics[batch], block, model, prior, doc_topic_prior, reader, counts
             )
@@ -104,25 +105,35 @@ def sweep(
     return sum(part.astype(np.int64) for part in parts)  # integers: the order does not matter
 
 
-def _sweep_block(tokens, topics, block, model, prior, doc_topic_prior, reader, counts) -> None:
+def _sweep_block(
+    tokens: Tokens,
+    topics: NDArray[np.int32],
+    block: int,
+    model: Topics,
+    prior: NDArray[np.float32],
+    doc_topic_prior: float,
+    reader: Reader,
+    counts: NDArray[np.int32],
+) -> None:
+    """Sweep one block; `topics` (n_units,) and `counts` are changed in place."""
     n_components = len(model.phi)
     scratch = (
         np.empty(n_components, np.int32), np.empty(n_components), np.empty(n_components, np.int64)
     )  # fmt: skip
     likelihood = tokens.likelihood
-    document_ptr = tokens.documents_of(block)
+    document_ptr = tokens.block_documents(block)
     for index, (first, last) in enumerate(tokens.pieces[block]):
-        found = tokens.of_piece(block, index)
+        survivors = tokens.read(block, index)
         n_tokens = int(tokens.unit_ptr[last] - tokens.unit_ptr[first])
         _metropolis.sweep(
             document_ptr, tokens.unit_ptr, first, last, topics,
-            found.ptr, found.word, found.level, likelihood.base, likelihood.gain,
+            survivors.ptr, survivors.word, survivors.level, likelihood.base, likelihood.gain,
             model.phi, model.threshold, model.alias, prior, doc_topic_prior,
             reader.words(2 * (last - first)), reader.words(4 * n_tokens), counts, *scratch,
         )  # fmt: skip
 
 
-def train(
+def train_topics(
     batches: Sequence[Tokens],
     table: NDArray[np.float64],
     sweeps: Iterable[int],
@@ -134,7 +145,7 @@ def train(
     streams: Streams,
     n_jobs: int | None = None,
 ) -> NDArray[np.float64]:
-    """Run sweeps from a table of topics; after each, the table is made of the words it drew.
+    """Run sweeps from a table of topics. Each sweep's draws make the table of the next one.
 
     Parameters
     ----------
@@ -142,12 +153,12 @@ def train(
     table : ndarray of shape (n_components, n_words)
         Positive weights.
     sweeps : iterable of int
-        Their numbers, which address the random words.
+        Numbers of the sweeps, which address the random words.
     n_averaged : int
-        How many of the last sweeps the result is the mean of.
+        Number of last sweeps whose counts are averaged.
     n_split : int, default=0
-        First sweeps in which each token has a topic of its own. Whole sentences can hardly change
-        their topic while the topics are random: starting with their tokens saves most sweeps.
+        Number of first sweeps in which each token has a topic of its own. Whole sentences hardly
+        change their topic while the topics are random; starting with tokens saves most sweeps.
     doc_topic_prior, topic_word_prior : float
     streams : Streams
     n_jobs : int or None
@@ -166,9 +177,9 @@ def train(
         if number == n_split > 0:
             units = batches
             topics = [np.full(tokens.n_units, -1, np.int32) for tokens in units]
-        counts = sweep(
+        counts = sweep_tokens(
             units, topics, table, word_prior,
-            doc_topic_prior=doc_topic_prior, streams=streams, round=t, n_jobs=n_jobs,
+            doc_topic_prior=doc_topic_prior, streams=streams, t=t, n_jobs=n_jobs,
         )  # fmt: skip
         table = np.add(counts, topic_word_prior, dtype=np.float64)
         last = [*last[-(n_averaged - 1) :], counts] if n_averaged > 1 else [counts]
@@ -176,8 +187,9 @@ def train(
 
 
 def word_weights(batches: Sequence[Tokens]) -> NDArray[np.float64]:
-    """About how frequent each word is, by unbiased counts of the noisy vectors; positive."""
+    """Estimated frequency of each word, (n_words,), positive; unbiased before it is raised."""
     counts = np.sum([tokens.word_scores() for tokens in batches], axis=0)
+    # words whose estimate is lost in the noise keep a chance to be proposed
     noise = sum(tokens.n_tokens * tokens.likelihood.variance for tokens in batches)
     return np.maximum(counts, max(1.0, 0.5 * noise**0.5))
 

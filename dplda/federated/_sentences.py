@@ -1,4 +1,4 @@
-"""Documents with sentence boundaries: how they are made, kept, and indexed."""
+"""Documents with sentence boundaries: made from texts, stored as arrays, indexed by document."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.utils.validation import check_is_fitted
 
+from dplda._checks import check_integer
 from dplda._compat import _fit_context
 
 SENTENCE_END = r"(?<=[.!?])\s+|\s*\n\s*"
@@ -23,15 +24,15 @@ Pointers = npt.NDArray[np.int64]
 class SentenceCorpus:
     """Documents as sequences of sentences, which are sequences of words: private data.
 
-    It has a length and a shape, and takes slices, integer arrays and boolean masks of documents,
-    so that pipelines and cross-validation treat it like a matrix.
+    It has a length and a shape, and can be indexed by slices, integer arrays and boolean masks of
+    documents, so that pipelines and cross-validation treat it like a matrix.
 
     Parameters
     ----------
     word : array-like of shape (n_tokens,)
-        Words, as columns of the vocabulary, in order.
+        Words of all documents in order, as columns of the vocabulary.
     sentence_ptr : array-like of shape (n_sentences + 1,)
-        Where each sentence's words begin, from 0 to n_tokens; sentences are not empty.
+        Where each sentence's words begin, from 0 to n_tokens; no sentence is empty.
     document_ptr : array-like of shape (n_docs + 1,)
         Where each document's sentences begin, from 0 to n_sentences; documents may be empty.
     n_words : int
@@ -39,24 +40,29 @@ class SentenceCorpus:
 
     Attributes
     ----------
-    word, sentence_ptr, document_ptr : ndarray
-        As given: int32, int64, int64.
+    word : ndarray of shape (n_tokens,), int32
+        As given.
+    sentence_ptr : ndarray of shape (n_sentences + 1,), int64
+        As given.
+    document_ptr : ndarray of shape (n_docs + 1,), int64
+        As given.
     n_words : int
-    shape : tuple
+        Size of the vocabulary.
+    shape : tuple of int
         (n_docs, n_words).
 
     Raises
     ------
     ValueError
-        If the boundaries do not fit together, or a word is not in the vocabulary.
+        If the boundaries do not match each other, or a word is not in the vocabulary.
 
     See Also
     --------
-    SentenceVectorizer : Makes it from texts.
+    SentenceVectorizer : Makes a SentenceCorpus from texts.
 
     Examples
     --------
-    >>> from dplda.federated._sentences import SentenceCorpus
+    >>> from dplda.federated import SentenceCorpus
     >>> corpus = SentenceCorpus.from_lists([[[0, 1], [2]], [[1, 1]]], n_words=3)
     >>> corpus
     <SentenceCorpus: 2 documents, 3 words in the vocabulary>
@@ -66,10 +72,8 @@ class SentenceCorpus:
     """
 
     def __init__(self, word: Any, sentence_ptr: Any, document_ptr: Any, n_words: int) -> None:
-        words = _whole(word, "word")
-        if not (isinstance(n_words, (int, np.integer)) and 0 <= n_words < 2**31):
-            raise ValueError("n_words must be an integer from 0 to 2147483647")
-        self.n_words = int(n_words)
+        words = _integers(word, "word")
+        self.n_words = check_integer("n_words", n_words, 0, 2**31 - 1)
         self.sentence_ptr = _boundaries(sentence_ptr, "sentence_ptr", "words", len(words))
         n_sentences = len(self.sentence_ptr) - 1
         self.document_ptr = _boundaries(document_ptr, "document_ptr", "sentences", n_sentences)
@@ -80,8 +84,8 @@ class SentenceCorpus:
             )
         if len(words) and not 0 <= words.min() <= words.max() < self.n_words:
             raise ValueError(
-                f"word must hold columns from 0 to {self.n_words - 1}, one of which is not; give "
-                "the n_words of the vocabulary that numbered them"
+                f"word must hold columns from 0 to {self.n_words - 1}, and one entry is not; give "
+                "the n_words of the vocabulary that numbered the words"
             )
         self.word: npt.NDArray[np.int32] = words.astype(np.int32)
 
@@ -89,9 +93,27 @@ class SentenceCorpus:
     def from_lists(
         cls, documents: Iterable[Iterable[Sequence[int]]], n_words: int
     ) -> SentenceCorpus:
-        """From documents as lists of sentences as lists of columns; empty sentences are dropped."""
-        kept = [[list(s) for s in document if len(s)] for document in documents]
-        sentences = [sentence for document in kept for sentence in document]
+        """Make a corpus from nested lists; empty sentences are left out.
+
+        Parameters
+        ----------
+        documents : iterable of iterable of sequence of int
+            Documents as lists of sentences, which are lists of columns.
+        n_words : int
+            Size of the vocabulary.
+
+        Returns
+        -------
+        corpus : SentenceCorpus
+            The same documents.
+
+        Raises
+        ------
+        ValueError
+            If a word is not an integer, or not in the vocabulary.
+        """
+        full = [[list(s) for s in document if len(s)] for document in documents]
+        sentences = [sentence for document in full for sentence in document]
         try:
             words = np.array([w for sentence in sentences for w in sentence], dtype=np.int64)
         except (ValueError, TypeError, OverflowError):
@@ -99,12 +121,13 @@ class SentenceCorpus:
         return cls(
             words,
             np.cumsum([0, *map(len, sentences)]),
-            np.cumsum([0, *map(len, kept)]),
+            np.cumsum([0, *map(len, full)]),
             n_words,
         )
 
     @property
     def shape(self) -> tuple[int, int]:
+        """Numbers of documents and of words, (n_docs, n_words)."""
         return len(self), self.n_words
 
     @property
@@ -113,25 +136,54 @@ class SentenceCorpus:
         return self.sentence_ptr[self.document_ptr]
 
     def counts(self) -> sp.csr_array:
-        """The count matrix (n_docs, n_words), float64, without the boundaries."""
+        """Counts of the words of each document.
+
+        Returns
+        -------
+        X : sparse array of shape (n_docs, n_words), float64
+            The documents without sentence boundaries.
+        """
         return _counts(self.word, self.token_ptr, self.n_words)
 
     def sentence_counts(self) -> sp.csr_array:
-        """Counts of the words of each sentence, (n_sentences, n_words), float64."""
+        """Counts of the words of each sentence.
+
+        Returns
+        -------
+        X : sparse array of shape (n_sentences, n_words), float64
+            One row per sentence.
+        """
         return _counts(self.word, self.sentence_ptr, self.n_words)
 
     def split(self) -> SentenceCorpus:
-        """The same documents, every word a sentence of its own."""
+        """Make every word a sentence.
+
+        Returns
+        -------
+        corpus : SentenceCorpus
+            The same documents with other boundaries.
+        """
         pointers = np.arange(len(self.word) + 1)
         return SentenceCorpus(self.word, pointers, self.token_ptr, self.n_words)
 
     def keep(self, tokens: npt.NDArray[np.bool_]) -> SentenceCorpus:
-        """Only the tokens of a mask (n_tokens,); sentences without any are gone."""
-        upto = np.concatenate([[0], np.cumsum(tokens)])
-        edges = upto[self.sentence_ptr]
-        full = np.concatenate([[0], np.cumsum(np.diff(edges) > 0)])
+        """Keep the tokens of a mask; sentences that become empty are left out.
+
+        Parameters
+        ----------
+        tokens : ndarray of shape (n_tokens,), bool
+            True for each token to keep.
+
+        Returns
+        -------
+        corpus : SentenceCorpus
+            The documents with fewer tokens.
+        """
+        cumulative = np.concatenate([[0], np.cumsum(tokens)])
+        edges = cumulative[self.sentence_ptr]
+        sentences = np.concatenate([[0], np.cumsum(np.diff(edges) > 0)])
         return SentenceCorpus(
-            self.word[tokens], np.unique(edges), full[self.document_ptr], self.n_words
+            self.word[tokens], np.unique(edges), sentences[self.document_ptr], self.n_words
         )
 
     def __len__(self) -> int:
@@ -165,10 +217,10 @@ class SentenceCorpus:
 
 
 class SentenceVectorizer(TransformerMixin, BaseEstimator):
-    """Texts to documents with sentence boundaries, by a fixed vocabulary.
+    """Convert texts to documents with sentence boundaries, by a fixed vocabulary.
 
     Nothing is learned from the texts. Words outside the vocabulary are left out, and so are
-    sentences without any other.
+    sentences without a word of the vocabulary.
 
     Parameters
     ----------
@@ -176,11 +228,11 @@ class SentenceVectorizer(TransformerMixin, BaseEstimator):
         The words, in the order of the columns; public. As in
         `sklearn.feature_extraction.text.CountVectorizer`.
     splitter : str or callable, default=SENTENCE_END
-        What separates sentences, as a regular expression, or ``splitter(text)`` that returns a
-        list of sentences. The default splits at white space after ``.``, ``!``, ``?``, and at the
-        ends of lines. A callable must be picklable where pipelines are.
+        What separates sentences: a regular expression, or a function ``splitter(text)`` that
+        returns a list of sentences. The default splits at white space after ``.``, ``!``, ``?``,
+        and at the ends of lines. A pipeline can be pickled if this function can.
     token_pattern : str, default=r"(?u)\\\\b\\\\w\\\\w+\\\\b"
-        What a word is, as in `CountVectorizer`.
+        Regular expression of a word, as in `CountVectorizer`.
     lowercase : bool, default=True
         Whether words are compared in lower case.
 
@@ -191,11 +243,12 @@ class SentenceVectorizer(TransformerMixin, BaseEstimator):
 
     Notes
     -----
-    **Privacy.** None: the result is the texts, as numbers. The vocabulary must be public.
+    **Privacy.** None: the result holds the words of the texts, as numbers. The vocabulary must be
+    public.
 
     Examples
     --------
-    >>> from dplda.federated._sentences import SentenceVectorizer
+    >>> from dplda.federated import SentenceVectorizer
     >>> vectorizer = SentenceVectorizer(["bank", "bonds", "cat", "dog"])
     >>> corpus = vectorizer.fit_transform(["The cat saw the dog. The bank sold bonds!"])
     >>> corpus.word, corpus.sentence_ptr
@@ -224,20 +277,24 @@ class SentenceVectorizer(TransformerMixin, BaseEstimator):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any = None, y: Any = None) -> SentenceVectorizer:
-        """Check the parameters. `X` is not looked at.
+        """Check the parameters; no text is read.
 
         Parameters
         ----------
-        X, y : Ignored
+        X : Ignored
+            Not used, present for API consistency.
+        y : Ignored
+            Not used, present for API consistency.
 
         Returns
         -------
         self : object
+            The fitted vectorizer.
         """
         if isinstance(self.vocabulary, str) or self.vocabulary is None:
             raise ValueError(
                 "vocabulary must be a list of words or a mapping of words to columns, got "
-                f"{type(self.vocabulary).__name__}; it is public, and never learned from the texts"
+                f"{type(self.vocabulary).__name__}; it must be public, and no text is read"
             )
         counter = CountVectorizer(
             vocabulary=self.vocabulary,
@@ -259,14 +316,16 @@ class SentenceVectorizer(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         texts : iterable of str
+            One text per document.
 
         Returns
         -------
         corpus : SentenceCorpus
+            The words of the vocabulary in each sentence.
         """
         check_is_fitted(self)
         if isinstance(texts, str):
-            raise ValueError("texts must be a list of texts, got one; put it into a list")
+            raise ValueError("texts must be a list of texts, got a single text; put it into a list")
         words_of = CountVectorizer(
             token_pattern=self.token_pattern, lowercase=bool(self.lowercase)
         ).build_analyzer()
@@ -274,9 +333,9 @@ class SentenceVectorizer(TransformerMixin, BaseEstimator):
         documents = []
         for text in texts:
             if not isinstance(text, str):
-                raise ValueError(f"texts must hold str, and one is a {type(text).__name__}")
-            found = ([column(w) for w in words_of(s)] for s in self._sentences(text))
-            documents.append([[w for w in words if w is not None] for words in found])
+                raise ValueError(f"texts must be str, and one is a {type(text).__name__}")
+            sentences = ([column(w) for w in words_of(s)] for s in self._sentences(text))
+            documents.append([[w for w in words if w is not None] for words in sentences])
         return SentenceCorpus.from_lists(documents, len(self.vocabulary_))
 
     def _sentences(self, text: str) -> Sequence[str]:
@@ -291,7 +350,18 @@ class SentenceVectorizer(TransformerMixin, BaseEstimator):
         return list(sentences)
 
     def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
-        """The words, in the order of the columns."""
+        """The words in the order of the columns.
+
+        Parameters
+        ----------
+        input_features : Ignored
+            Not used, present for API consistency.
+
+        Returns
+        -------
+        words : ndarray of shape (n_words,), object
+            The vocabulary.
+        """
         check_is_fitted(self)
         return np.array(sorted(self.vocabulary_, key=self.vocabulary_.__getitem__), dtype=object)
 
@@ -303,7 +373,7 @@ class SentenceVectorizer(TransformerMixin, BaseEstimator):
         return tags
 
 
-def _whole(values: Any, name: str) -> npt.NDArray[np.int64]:
+def _integers(values: Any, name: str) -> npt.NDArray[np.int64]:
     array = np.asarray(values)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise ValueError(
@@ -313,12 +383,12 @@ def _whole(values: Any, name: str) -> npt.NDArray[np.int64]:
     return array.astype(np.int64)
 
 
-def _boundaries(values: Any, name: str, of: str, n: int) -> Pointers:
-    ptr = _whole(values, name)
+def _boundaries(values: Any, name: str, parts: str, n: int) -> Pointers:
+    ptr = _integers(values, name)
     if not len(ptr) or ptr[0] != 0 or ptr[-1] != n or (np.diff(ptr) < 0).any():
         raise ValueError(
-            f"{name} must begin with 0, never decrease, and end with the number of {of}, {n}; "
-            "a boundary is where a piece begins, plus one at the end"
+            f"{name} must begin with 0, never decrease, and end with the number of {parts}, {n}; "
+            "it holds where each part begins, and one boundary at the end"
         )
     return ptr
 
@@ -330,7 +400,7 @@ def _counts(word: npt.NDArray[np.int32], ptr: Pointers, n_words: int) -> sp.csr_
 
 
 def _ranges(ptr: Pointers, rows: Pointers) -> tuple[Pointers, Pointers]:
-    """The indices that belong to `rows`, one after the other, and the pointers into them."""
+    """The indices of the parts of `rows`, concatenated, and the pointers into them."""
     lengths = ptr[rows + 1] - ptr[rows]
-    new = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    return np.arange(new[-1]) + np.repeat(ptr[rows] - new[:-1], lengths), new
+    pointers = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    return np.arange(pointers[-1]) + np.repeat(ptr[rows] - pointers[:-1], lengths), pointers

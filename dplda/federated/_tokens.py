@@ -1,4 +1,4 @@
-"""Privatized tokens: a noisy one-hot vector for each token, and all that training reads.
+"""Privatized tokens: a noisy one-hot vector for each token. Training reads nothing else.
 
 `privatize` is the only function that reads words. docs/federated_party.md has the proofs.
 """
@@ -8,39 +8,39 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dplda.federated._sentences import SentenceCorpus
-from dplda.privacy import Event, NonPrivate, RandomizedBits
+from dplda.privacy import Event, NonPrivate
 from dplda.privacy._curator import MAX_WORDS
 from dplda.privacy._local_mechanisms import MAX_FLIP, MIN_FLIP, Survivors, ThresholdedLaplace
 from dplda.privacy._streams import Purpose, Streams
+from dplda.privacy.mechanisms import RandomizedBits
 
 Pointers = NDArray[np.int64]
 
 # Both numbers enter every seeded result.
-BLOCK_TOKENS = 2**14  # whole documents that are swept with streams of their own
-PIECE_SURVIVORS = 2**16  # whole units that are regenerated at a time: a megabyte with its words
-BLOCK_BITS = 2**20  # whole tokens that are randomized at a time
+BLOCK_TOKENS = 2**14  # tokens of a block: whole documents, swept with a stream of their own
+PIECE_SURVIVORS = 2**16  # survivors of a piece: whole units, a megabyte with its random words
+BLOCK_BITS = 2**20  # bits that are randomized at a time: whole tokens
 
 
 @dataclass(frozen=True, eq=False)
 class Likelihood:
-    """What a noisy coordinate says about its word.
+    """Likelihood ratios of a noisy coordinate: the token's word against any other word.
 
-    The ratio of its probability given this word to that given another one is e^g. It is kept
-    divided by its largest value, so that no epsilon overflows.
+    The ratio is e^g. All ratios are divided by the largest one, so that no epsilon overflows.
 
     Attributes
     ----------
     gain : ndarray of shape (n_levels,)
-        The ratio, for a coordinate that was reported with that level.
+        Ratio of a coordinate that was reported with that level.
     base : float
-        The ratio, for a coordinate that was not reported.
+        Ratio of a coordinate that was not reported.
     score : ndarray of shape (n_levels,)
         What a reported coordinate adds to the unbiased count of its word, (e^g - 1) / I.
     base_score : float
@@ -56,12 +56,12 @@ class Likelihood:
     variance: float
 
     @classmethod
-    def of(
+    def from_levels(
         cls, null: NDArray[np.float64], ratio: NDArray[np.float64], epsilon: float
     ) -> Likelihood:
-        """From the levels' probabilities for another word, and their e^(g - epsilon).
+        """From the probability of each level under another word, and its e^(g - epsilon).
 
-        The last entry of both is that of a coordinate that is not reported.
+        The last entry of both arrays belongs to a coordinate that is not reported.
         """
         even = math.exp(-epsilon)  # e^(g - epsilon) of an observation that says nothing
         information = float(null @ (ratio - even) ** 2)
@@ -80,7 +80,7 @@ EXACT = Likelihood(np.ones(1), 0.0, np.ones(1), 0.0, 0.0)
 
 @dataclass(frozen=True)
 class TokenMechanism:
-    """How a token becomes a noisy vector: randomized response, thresholded Laplace, or not at all.
+    """The noise on a token's one-hot vector: randomized response, thresholded Laplace, or none.
 
     Attributes
     ----------
@@ -90,8 +90,8 @@ class TokenMechanism:
     noise: RandomizedBits | ThresholdedLaplace | None
 
     @classmethod
-    def of(cls, name: str, epsilon: float, threshold: float) -> TokenMechanism:
-        """From the parameters of an estimator.
+    def from_name(cls, name: str, epsilon: float, threshold: float) -> TokenMechanism:
+        """The mechanism "rr" or "laplace"; an infinite epsilon adds no noise.
 
         Raises
         ------
@@ -106,14 +106,14 @@ class TokenMechanism:
         if not MIN_FLIP <= flip <= MAX_FLIP:
             low, high = (math.log(1.0 / p - 1.0) for p in (MAX_FLIP, MIN_FLIP))
             raise ValueError(
-                f"epsilon (per token) must be from {low:.2g} to {high:.4g} with token_mechanism="
-                f"'rr', or inf for no privacy, got {epsilon}"
+                f"token_epsilon must be from {low:.2g} to {high:.4g} with token_mechanism='rr', or "
+                f"inf for no privacy, got {epsilon}"
             )
         return cls(RandomizedBits(flip))
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """Price of a token: it is blanked, that is one coordinate changes."""
+        """Privacy cost of blanking one token, which changes one coordinate."""
         if self.noise is None:
             return (NonPrivate(),)
         if isinstance(self.noise, ThresholdedLaplace):
@@ -140,20 +140,22 @@ class TokenMechanism:
 
     @property
     def scale(self) -> float | None:
-        """Scale of the noise on a coordinate; None for bits that are flipped."""
+        """Scale of the Laplace noise on a coordinate; None for randomized response."""
         if self.noise is None:
             return 0.0
         return self.noise.scale if isinstance(self.noise, ThresholdedLaplace) else None
 
     def likelihood(self) -> Likelihood:
-        """What a coordinate says (section "What a noisy vector says" of the proofs)."""
+        """Likelihood ratios of the coordinates (section "What a noisy vector says")."""
         if self.noise is None:
             return EXACT
         epsilon = self.epsilon
         if isinstance(self.noise, RandomizedBits):
             q = self.noise.probability
-            return Likelihood.of(np.array([q, 1 - q]), np.exp([0.0, -2.0 * epsilon]), epsilon)
-        # the cell [m, m + 1) of steps: its ratio is that of its middle, and all beyond 1 are equal
+            return Likelihood.from_levels(
+                np.array([q, 1 - q]), np.exp([0.0, -2.0 * epsilon]), epsilon
+            )
+        # the ratio of the cell [m, m + 1) is that of its middle; beyond 1 all ratios are equal
         step, first = self.noise.STEP, self.noise.threshold_steps
         cell = first + np.arange(self.noise.MAX_LEVEL + 1)
         gain = np.exp(2 * epsilon * np.minimum((cell + 0.5) * step - 1, 0))
@@ -161,7 +163,9 @@ class TokenMechanism:
         null[-1] = 0.5 * math.exp(-epsilon * step * cell[-1])
         missed = 0.5 * math.exp(-epsilon * (1 - first * step))
         base = missed / (1 - self.survival) * math.exp(-epsilon)
-        return Likelihood.of(np.append(null, 1 - self.survival), np.append(gain, base), epsilon)
+        return Likelihood.from_levels(
+            np.append(null, 1 - self.survival), np.append(gain, base), epsilon
+        )
 
     def describe(self, n_words: int) -> str:
         """The mechanism in words, for `privacy_`."""
@@ -179,13 +183,13 @@ class TokenMechanism:
 
 
 @dataclass(frozen=True, eq=False)
-class Stored:
-    """Noisy vectors as their survivors."""
+class StoredVectors:
+    """Noisy vectors, stored as their survivors."""
 
     survivors: Survivors
 
-    def of(self, first: int, last: int, piece: int) -> Survivors:
-        """Survivors of a range of tokens."""
+    def read(self, first: int, last: int, piece: int) -> Survivors:
+        """Survivors of the tokens from `first` up to, but not including, `last`."""
         ptr = self.survivors.ptr[first : last + 1]
         span = slice(ptr[0], ptr[-1])
         level = self.survivors.level[span] if len(self.survivors.level) else None
@@ -195,8 +199,8 @@ class Stored:
 
 
 @dataclass(frozen=True, eq=False)
-class Regenerated:
-    """Noisy vectors by the key of their noise; survivors are found again whenever needed.
+class RegeneratedVectors:
+    """Noisy vectors, stored as the key of their noise; survivors are found again when needed.
 
     One coordinate of each token comes from its own word, not from the key. With the key, this
     coordinate *is* the word: the object is private, and lives in memory only. Pickled, it becomes
@@ -207,7 +211,7 @@ class Regenerated:
     mechanism : ThresholdedLaplace
     streams : Streams
     batch : int
-        Address of the noise.
+        Address of the noise in the streams.
     own_word, own_level : ndarray of shape (n_tokens,), int32
     n_words : int
     """
@@ -219,8 +223,8 @@ class Regenerated:
     own_level: NDArray[np.int32] = field(repr=False)
     n_words: int
 
-    def of(self, first: int, last: int, piece: int) -> Survivors:
-        """Survivors of the tokens of a piece."""
+    def read(self, first: int, last: int, piece: int) -> Survivors:
+        """Survivors of the tokens of a piece, from `first` up to, but not including, `last`."""
         reader = self.streams.reader(Purpose.SURVIVORS, self.batch, piece)
         own = slice(first, last)
         return self.mechanism.survivors(
@@ -230,7 +234,7 @@ class Regenerated:
 
 @dataclass(frozen=True, eq=False)
 class Tokens:
-    """Privatized tokens of some documents. Boundaries are public, words are not here.
+    """Privatized tokens of some documents: public boundaries and noisy vectors, no words.
 
     Attributes
     ----------
@@ -240,16 +244,16 @@ class Tokens:
         Where each unit's tokens begin; a unit has one topic.
     n_words : int
     likelihood : Likelihood
-    vectors : Stored or Regenerated
+    vectors : StoredVectors or RegeneratedVectors
     pieces : tuple of tuple of (first unit, last unit)
-        For each block of documents, the units that are held in memory together.
+        For each block of documents, the ranges of units that are in memory together.
     """
 
     document_ptr: Pointers
     unit_ptr: Pointers
     n_words: int
     likelihood: Likelihood
-    vectors: Stored | Regenerated
+    vectors: StoredVectors | RegeneratedVectors
     pieces: tuple[tuple[tuple[int, int], ...], ...]
 
     @property
@@ -260,13 +264,13 @@ class Tokens:
     def n_tokens(self) -> int:
         return int(self.unit_ptr[-1])
 
-    def of_piece(self, block: int, index: int) -> Survivors:
+    def read(self, block: int, index: int) -> Survivors:
         """Survivors of one piece of one block."""
         first, last = self.pieces[block][index]
         number = sum(len(p) for p in self.pieces[:block]) + index
-        return self.vectors.of(int(self.unit_ptr[first]), int(self.unit_ptr[last]), number)
+        return self.vectors.read(int(self.unit_ptr[first]), int(self.unit_ptr[last]), number)
 
-    def documents_of(self, block: int) -> Pointers:
+    def block_documents(self, block: int) -> Pointers:
         """`document_ptr` of the documents of a block."""
         first, last = self.pieces[block][0][0], self.pieces[block][-1][1]
         a = int(np.searchsorted(self.document_ptr, first, side="right")) - 1
@@ -274,18 +278,18 @@ class Tokens:
         return self.document_ptr[a : b + 1]
 
     def word_scores(self) -> NDArray[np.float64]:
-        """Unbiased count of each word, (n_words,); `Likelihood.variance` a token of noise."""
+        """Unbiased count of each word, (n_words,); each token adds `Likelihood.variance`."""
         likelihood = self.likelihood
         counts = np.full(self.n_words, self.n_tokens * likelihood.base_score)
-        gained = likelihood.score - likelihood.base_score
+        gain = likelihood.score - likelihood.base_score
         for block, pieces in enumerate(self.pieces):
             for index in range(len(pieces)):
-                found = self.of_piece(block, index)
-                counts += np.bincount(found.word, gained[found.level], self.n_words)
+                survivors = self.read(block, index)
+                counts += np.bincount(survivors.word, gain[survivors.level], self.n_words)
         return counts
 
     def split(self) -> Tokens:
-        """The same vectors, each a unit of its own."""
+        """The same vectors, with every token a unit."""
         return Tokens(
             self.unit_ptr[self.document_ptr], np.arange(self.n_tokens + 1), self.n_words,
             self.likelihood, self.vectors,
@@ -296,23 +300,20 @@ class Tokens:
         )  # fmt: skip
 
     def stored(self) -> Tokens:
-        """The same, with the survivors themselves instead of what regenerates them."""
-        if isinstance(self.vectors, Stored):
+        """The same tokens, with the survivors in place of the key that regenerates them."""
+        if isinstance(self.vectors, StoredVectors):
             return self
-        found = [
-            self.of_piece(block, index)
+        parts = [
+            self.read(block, index)
             for block, pieces in enumerate(self.pieces)
             for index in range(len(pieces))
         ]
         survivors = Survivors(
-            np.cumsum(np.concatenate([[0], *(np.diff(f.ptr) for f in found)])).astype(np.int64),
-            np.concatenate([np.zeros(0, np.int32), *(f.word for f in found)]),
-            np.concatenate([np.zeros(0, np.uint16), *(f.level for f in found)]),
+            np.cumsum(np.concatenate([[0], *(np.diff(p.ptr) for p in parts)])).astype(np.int64),
+            np.concatenate([np.zeros(0, np.int32), *(p.word for p in parts)]),
+            np.concatenate([np.zeros(0, np.uint16), *(p.level for p in parts)]),
         )
-        return Tokens(
-            self.document_ptr, self.unit_ptr, self.n_words, self.likelihood, Stored(survivors),
-            self.pieces,
-        )  # fmt: skip
+        return replace(self, vectors=StoredVectors(survivors))
 
     def __reduce__(self) -> tuple[Callable[..., Tokens], tuple[Any, ...]]:
         t = self.stored()
@@ -322,47 +323,51 @@ class Tokens:
 
 
 def check_size(corpus: SentenceCorpus, mechanism: TokenMechanism) -> None:
-    """Refuse what would take more random words than a fit is charged for."""
+    """Refuse a corpus that needs more random words than a fit is charged for."""
     survivors = max(1.0, corpus.n_words * mechanism.survival)
     if len(corpus.word) * survivors > MAX_WORDS / 2:
         raise ValueError(
-            f"the tokens would take more than {MAX_WORDS // 2} random words; raise epsilon or the "
-            "threshold, or give fewer documents to a call"
+            f"the tokens need more than {MAX_WORDS // 2} random words; raise token_epsilon or "
+            "noise_threshold, or give fewer documents to a call"
         )
 
 
 def privatize(
     corpus: SentenceCorpus, mechanism: TokenMechanism, streams: Streams, *, batch: int = 0
 ) -> Tokens:
-    """Noisy vectors of all tokens of a corpus, whose sentences become the units.
+    """Noisy vectors of all tokens of a corpus. Its sentences become the units.
 
     Parameters
     ----------
     corpus : SentenceCorpus
-        Nothing of it but the boundaries is kept.
+        Private. Only its boundaries are kept; they are public.
     mechanism : TokenMechanism
     streams : Streams
-        Of this call alone; kept where vectors are regenerated.
+        Used by this call only; kept if vectors are regenerated.
     batch : int, default=0
-        Address of the noise: another one for other documents of the same seed.
+        Address of the noise in the streams. Other documents of the same seed need another one.
 
     Returns
     -------
     tokens : Tokens
     """
+    # One blanked token changes one coordinate of its own one-hot vector by 1, and no coordinate of
+    # another token, because the order and the number of tokens do not depend on words. Every
+    # coordinate of every token gets independent noise, so that this costs the mechanism's epsilon.
     n_words, n_tokens = corpus.n_words, len(corpus.word)
     survivors = max(1.0, n_words * mechanism.survival)
     noise = mechanism.noise
-    vectors: Stored | Regenerated
+    vectors: StoredVectors | RegeneratedVectors
     if noise is None:
-        one = Survivors(np.arange(n_tokens + 1), corpus.word.copy(), np.zeros(0, np.uint16))
-        vectors = Stored(one)
+        exact = Survivors(np.arange(n_tokens + 1), corpus.word.copy(), np.zeros(0, np.uint16))
+        vectors = StoredVectors(exact)
     elif isinstance(noise, ThresholdedLaplace):
         level = noise.own_levels(n_tokens, streams.reader(Purpose.OWN_WORDS, batch))
-        vectors = Regenerated(noise, streams, batch, corpus.word.copy(), level, n_words)
+        vectors = RegeneratedVectors(noise, streams, batch, corpus.word.copy(), level, n_words)
     else:
-        vectors = Stored(_respond(corpus.word, n_words, noise, streams, batch))
-    size = n_tokens if isinstance(vectors, Stored) else int(PIECE_SURVIVORS / survivors)
+        vectors = StoredVectors(_respond(corpus.word, n_words, noise, streams, batch))
+    is_stored = isinstance(vectors, StoredVectors)
+    size = n_tokens if is_stored else int(PIECE_SURVIVORS / survivors)
     return Tokens(
         corpus.document_ptr.copy(), corpus.sentence_ptr.copy(), n_words, mechanism.likelihood(),
         vectors, _pieces(corpus.document_ptr, corpus.sentence_ptr, size),
@@ -374,17 +379,17 @@ def _respond(
 ) -> Survivors:
     """Randomized response on the one-hot vectors, in blocks of whole tokens."""
     n = max(1, BLOCK_BITS // n_words)
-    found, lengths = [np.zeros(0, np.int32)], [np.zeros(1, np.int64)]
+    ones, lengths = [np.zeros(0, np.int32)], [np.zeros(1, np.int64)]
     for block, first in enumerate(range(0, len(word), n)):
         own = word[first : first + n].astype(np.int64)
         start = np.arange(len(own) + 1, dtype=np.int64) * n_words
         flips = streams.reader(Purpose.BIT_FLIPS, batch, block)
         coins = streams.reader(Purpose.COINS, batch, block)
-        reported = bits(start[:-1] + own, int(start[-1]), flips, coins)
-        lengths.append(np.diff(np.searchsorted(reported, start)))
-        found.append((reported - np.repeat(start[:-1], lengths[-1])).astype(np.int32))
+        positions = bits(start[:-1] + own, int(start[-1]), flips, coins)
+        lengths.append(np.diff(np.searchsorted(positions, start)))
+        ones.append((positions - np.repeat(start[:-1], lengths[-1])).astype(np.int32))
     return Survivors(
-        np.cumsum(np.concatenate(lengths)), np.concatenate(found), np.zeros(0, np.uint16)
+        np.cumsum(np.concatenate(lengths)), np.concatenate(ones), np.zeros(0, np.uint16)
     )
 
 

@@ -468,9 +468,8 @@ def _estimator(options: argparse.Namespace) -> Any:
     return IFTMParty(
         options.components,
         model=options.model,
-        epsilon=options.epsilon,
+        token_epsilon=options.token_epsilon,
         token_mechanism=options.token_mechanism,
-        privacy_unit=options.privacy_unit,
         delta=options.delta,
         max_doc_tokens=options.max_doc_tokens,
         max_iter=options.max_iter,
@@ -622,13 +621,12 @@ def _party_options(parser: argparse.ArgumentParser) -> None:
     add("--name", required=True, help="name of the party")
     add("--data", type=Path, required=True, help="documents: .npz (sparse counts) or own .pkl")
     add("--vocabulary", type=Path, required=True, help="file with one word a line")
-    add("--epsilon", type=float, required=True, help="of the privacy unit; inf: no privacy")
+    add("--token-epsilon", type=float, required=True, help="epsilon of a token; inf: no privacy")
     add("--ledger", type=Path, required=True, help="SQLite file that every charge is written to")
     add("--state", type=Path, required=True, help="file for the party between rounds; private")
     add("--components", type=int, default=20, help="topics of this party")
     add("--model", choices=["lda", "sentence_lda"], default="lda")
     add("--token-mechanism", choices=["rr", "laplace"], default="rr")
-    add("--privacy-unit", choices=["token", "document"], default="token")
     add("--delta", type=float, default=1e-6)
     add("--max-doc-tokens", type=int)
     add("--max-iter", type=int, default=50, help="sweeps a round")

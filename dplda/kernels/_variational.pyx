@@ -4,8 +4,13 @@ Documents are rows of a CSR matrix, tables are (n_words, padded) with the paddin
 of 8 topics) zero. Rows do not depend on each other, so callers may split them over threads.
 """
 
-from libc.math cimport INFINITY, fabsf, sqrt
+from libc.math cimport fabsf, sqrt
 from libc.stdint cimport int32_t, int64_t
+
+
+cdef extern from "_clip.h" nogil:
+    bint dplda_clip(const float* value, int64_t size, double length, double relative,
+                    int64_t radius, int32_t* out)
 
 
 cdef inline float dot(const float* a, const float* b, Py_ssize_t padded) noexcept nogil:
@@ -116,19 +121,6 @@ cdef double contribution(
     return norm
 
 
-cdef int64_t round_to_grid(
-    const float* value, Py_ssize_t size, float scale, int32_t* out
-) noexcept nogil:
-    """Round value * scale toward zero; returns the integer sum of squares."""
-    cdef Py_ssize_t i
-    cdef int64_t total = 0
-    for i in range(size):
-        out[i] = <int32_t>(value[i] * scale)
-    for i in range(size):
-        total += <int64_t>out[i] * out[i]
-    return total
-
-
 def add_contributions(
     const int32_t[::1] indptr,           # in: CSR of the documents
     const int32_t[::1] indices,          # in
@@ -151,11 +143,9 @@ def add_contributions(
     and rounded again, and left out if even that is too long: the sensitivity holds always.
     """
     cdef Py_ssize_t r, d, j, k, begin, n, padded = theta.shape[1]
-    cdef double length, relative
-    cdef float scale
+    cdef double length
     cdef int64_t* cell
     cdef int32_t* share
-    cdef int64_t limit = radius * radius
     with nogil:
         for r in range(rows.shape[0]):
             d = rows[r]
@@ -166,15 +156,9 @@ def add_contributions(
             length = sqrt(contribution(
                 &indices[begin], &data[begin], n, factor, center, word_weight,
                 &theta[d, 0], &scratch[0]))
-            relative = doc_scale[d] / norm
-            # also false for NaN; inside these bounds no integer below can overflow
-            if not (1e-15 < length < INFINITY and 0 <= relative < INFINITY):
+            if not dplda_clip(&scratch[0], n * padded, length, doc_scale[d] / norm, radius,
+                              &rounded[0]):
                 continue
-            scale = <float>(radius * (relative if relative * length < 1 else 1 / length))
-            if round_to_grid(&scratch[0], n * padded, scale, &rounded[0]) > limit:
-                scale *= <float>(1 - 1.0 / 65536)
-                if round_to_grid(&scratch[0], n * padded, scale, &rounded[0]) > limit:
-                    continue
             for j in range(n):
                 cell = &total[indices[begin + j], 0]
                 share = &rounded[j * padded]

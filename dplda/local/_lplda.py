@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dplda._base import BaseTopicModel
+from dplda._base import BaseLDA
 from dplda._compat import _fit_context
 from dplda._private_fit import publish
 from dplda._progress import rounds
@@ -22,7 +22,7 @@ from dplda.local._server import (
 from dplda.privacy._streams import Streams
 
 
-class LPLDA(BaseTopicModel):
+class LPLDA(BaseLDA):
     """Local differential privacy: collapsed Gibbs sampling on randomized reports of documents.
 
     LP-LDA [1]_. Nobody needs to be trusted with a document: its owner reports which words are in
@@ -124,7 +124,7 @@ class LPLDA(BaseTopicModel):
     """
 
     _attack = "report"
-    _parameter_constraints = {**BaseTopicModel._parameter_constraints, **LOCAL_CONSTRAINTS}
+    _parameter_constraints = {**BaseLDA._parameter_constraints, **LOCAL_CONSTRAINTS}
 
     def __init__(
         self,

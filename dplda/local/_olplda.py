@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dplda._base import BaseTopicModel
+from dplda._base import BaseLDA
 from dplda._compat import Interval, _fit_context
 from dplda._corpus import check_counts
 from dplda._private_fit import publish
@@ -60,7 +60,7 @@ class Online:
     n_iter: int
 
 
-class OLPLDA(BaseTopicModel):
+class OLPLDA(BaseLDA):
     """Local differential privacy, online: Gibbs sampling on batches of randomized reports.
 
     OLP-LDA [1]_. Each batch begins where the last one ended: its topics are the prior of the next,
@@ -189,7 +189,7 @@ class OLPLDA(BaseTopicModel):
 
     _attack = "report"
     _parameter_constraints = {
-        **BaseTopicModel._parameter_constraints,
+        **BaseLDA._parameter_constraints,
         **LOCAL_CONSTRAINTS,
         "correlation": [Interval(Real, 0, 1, closed="both")],
         "prior_weight": [None, Interval(Real, 0, 1, closed="both")],

@@ -18,17 +18,11 @@ from dplda._compat import Interval, StrOptions, _fit_context, _get_output_config
 from dplda._corpus import check_counts
 from dplda._private_fit import PRIVACY_CONSTRAINTS, publish
 from dplda._warnings import warn_user
-from dplda.privacy import (
-    Curator,
-    Guarantee,
-    NonPrivate,
-    RandomizedBits,
-    SeededNoiseWarning,
-    epsilon_of,
-)
+from dplda.privacy import Guarantee, NonPrivate, SeededNoiseWarning, epsilon_of
 from dplda.privacy._curator import MAX_WORDS, TOTAL_VARIATION
 from dplda.privacy._local_mechanisms import MAX_FLIP, MIN_FLIP
 from dplda.privacy._streams import Purpose, Streams
+from dplda.privacy.mechanisms import Curator, RandomizedBits
 
 BLOCK_BITS = 2**20  # whole rows at a time; the number enters every seeded result
 

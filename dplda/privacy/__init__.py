@@ -1,15 +1,12 @@
-"""The privacy core: what a release costs, who pays, and the only place where noise is drawn."""
+"""Privacy budgets and guarantees: ledgers, accounting, and the events that it counts.
 
-from dplda.privacy._accounting import (
-    calibrate,
-    delta_charge,
-    epsilon_of,
-    gaussian_mu,
-    inherent_epsilon,
-    is_chargeable,
-    subsampled_rdp,
-)
-from dplda.privacy._curator import Curator
+A `Ledger` adds up what was spent on one body of data. A fitted model's ``privacy_`` is a
+`Guarantee`. `epsilon_of` states the privacy cost of a composition of events, and `calibrate` finds
+the noise for a given cost. Authors of estimators find mechanisms and random streams in
+`dplda.privacy.mechanisms`.
+"""
+
+from dplda.privacy._accounting import calibrate, epsilon_of
 from dplda.privacy._errors import BudgetError, PrivacyLeakWarning, SeededNoiseWarning
 from dplda.privacy._events import (
     BoundedRange,
@@ -18,41 +15,29 @@ from dplda.privacy._events import (
     Laplace,
     NonPrivate,
     PoissonSampled,
-    RandomizedResponse,
+    RandomizedResponseEvent,
     Repeated,
     ZeroConcentrated,
 )
 from dplda.privacy._guarantee import Guarantee
 from dplda.privacy._ledger import Entry, Ledger
-from dplda.privacy._local_mechanisms import RandomizedBits
-from dplda.privacy._mechanisms import DiscreteGaussian, FlooredLaplace, NoNoise
 
 __all__ = [
     "BoundedRange",
     "BudgetError",
-    "Curator",
-    "DiscreteGaussian",
     "Entry",
     "Event",
-    "FlooredLaplace",
     "Gaussian",
     "Guarantee",
     "Laplace",
     "Ledger",
-    "NoNoise",
     "NonPrivate",
     "PoissonSampled",
     "PrivacyLeakWarning",
-    "RandomizedBits",
-    "RandomizedResponse",
+    "RandomizedResponseEvent",
     "Repeated",
     "SeededNoiseWarning",
     "ZeroConcentrated",
     "calibrate",
-    "delta_charge",
     "epsilon_of",
-    "gaussian_mu",
-    "inherent_epsilon",
-    "is_chargeable",
-    "subsampled_rdp",
 ]

@@ -1,37 +1,34 @@
-"""The price of a composition of events, and the noise that meets a price: docs/accounting.md."""
+"""The privacy cost of a composition, and the noise for a given cost: docs/accounting.md."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from numbers import Real
 from typing import TypeAlias
 
 import numpy as np
 from dp_accounting import get_sigma_gaussian
 from scipy.optimize import brentq
 
+from dplda._checks import check_number, check_probability
 from dplda.privacy import _bounds_on_epsilon as composition
 from dplda.privacy._bounds_on_epsilon import FINE_INTERVAL, INTERVAL, Groups, grouped
 from dplda.privacy._events import Event
-from dplda.privacy._formulas import check_positive, inherent_epsilon, subsampled_rdp
 
 __all__ = [
     "calibrate",
     "delta_charge",
     "epsilon_of",
     "gaussian_mu",
-    "inherent_epsilon",
     "is_chargeable",
     "is_within",
-    "subsampled_rdp",
 ]
 
 # Beyond this share of delta the distance from the ideal law is not taken out of delta.
 _CHARGEABLE_SHARE = 1e-3
-# A price against its target as a function of the logarithm of the noise: positive where the
-# noise is too small, and falling.
+# Logarithm of a cost over its target, as a function of the logarithm of the noise. It is positive
+# where the noise is too small, and it decreases.
 Excess: TypeAlias = Callable[[float], float]
 # A valid epsilon of grouped events at a delta.
 Method: TypeAlias = Callable[[Groups, float], float]
@@ -46,37 +43,54 @@ def epsilon_of(
     total_variation: float = 0.0,
     accountant: str = "pld",
 ) -> float:
-    """Epsilon at which the adaptive composition of the events is (epsilon, delta)-DP.
+    """Compute the epsilon of an adaptive composition of events.
 
-    With ``accountant="pld"`` the smallest of what is valid: the sum of pure epsilons, Renyi
-    divergences (also for bounded-range and zCDP events), privacy loss distributions on a grid,
-    and the exact closed form for Gaussian events without sampling. Every method bounds epsilon
-    from above.
+    The composition is (epsilon, delta)-differentially private. Every method bounds epsilon from
+    above, so that the smallest result of several methods is valid.
 
     Parameters
     ----------
     events : Event or iterable of Event
-        Order does not matter.
+        What is composed, in any order.
     delta : float
-        Probability in [0, 1). With ``delta=0`` only the sum of pure epsilons counts, which
-        "rdp" does not take.
+        The delta of (epsilon, delta)-differential privacy, in [0, 1). With ``delta=0`` only the
+        sum of pure epsilons counts, which "rdp" does not use.
     total_variation : float, default=0.0
-        Distance between the noise that runs and its ideal law, over the whole composition. It
-        is taken out of delta, ``delta - (1 + exp(epsilon)) * total_variation``, if that is at
-        most a thousandth of delta (`is_chargeable`), and is left out otherwise: the result is
-        then the epsilon of the ideal mechanism.
+        Distance between the noise that runs and its ideal law, over the whole composition. The
+        charge ``(1 + exp(epsilon)) * total_variation`` is subtracted from delta if it is at most
+        a thousandth of delta (`dplda.privacy.mechanisms.is_chargeable`). Otherwise it is left
+        out, and the result is the epsilon of the ideal mechanism.
     accountant : {"pld", "rdp"}, default="pld"
-        "rdp" takes Renyi divergences alone: valid as well, as a rule larger, and what many other
-        libraries report.
+        "pld" takes the smallest of all valid results: the sum of pure epsilons, Renyi divergences
+        (also for bounded-range and zCDP events), privacy loss distributions on a grid, and the
+        exact closed form for Gaussian events without sampling. "rdp" takes Renyi divergences
+        alone, which is valid too and usually larger; many other libraries report it.
 
     Returns
     -------
     float
         Zero or more; infinite if some event is not private.
+
+    Raises
+    ------
+    TypeError
+        If something else than events is given.
+    ValueError
+        If a number is out of range or the accountant is unknown.
+
+    See Also
+    --------
+    calibrate : Finds the noise for a given epsilon.
+
+    Examples
+    --------
+    >>> from dplda.privacy import Gaussian, Repeated, epsilon_of
+    >>> round(epsilon_of(Repeated(Gaussian(30.0), 40), delta=1e-6), 2)
+    0.88
     """
-    check_probability("delta", delta)
-    check_probability("total_variation", total_variation)
-    return _charged_epsilon(grouped(events), float(delta), total_variation, _method(accountant))
+    delta = check_probability("delta", delta)
+    distance = check_probability("total_variation", total_variation)
+    return _charged_epsilon(grouped(events), delta, distance, _method(accountant))
 
 
 def _method(accountant: str) -> Method:
@@ -86,7 +100,7 @@ def _method(accountant: str) -> Method:
 
 
 def _charged_epsilon(groups: Groups, delta: float, total_variation: float, method: Method) -> float:
-    """Smallest power-of-two margin on the charge for which the result pays its own charge."""
+    """Epsilon at a delta that is reduced by the charge, with a margin of two on the charge."""
     epsilon, charge = method(groups, delta), 0.0
     if not is_chargeable(total_variation, epsilon, delta):
         return epsilon
@@ -122,15 +136,18 @@ def _quick_epsilon(groups: Groups, delta: float) -> float:
 def is_within(
     events: Event | Iterable[Event], epsilon: float, delta: float, *, total_variation: float = 0.0
 ) -> bool:
-    """Whether ``epsilon_of(events, delta) <= epsilon``, without the slow method if it can.
+    """Whether ``epsilon_of(events, delta) <= epsilon``, without the slow method where possible.
 
     Parameters
     ----------
     events : Event or iterable of Event
-    epsilon, delta : float
-        The budget.
+        What is composed.
+    epsilon : float
+        Epsilon of the budget.
+    delta : float
+        Delta of the budget, in [0, 1).
     total_variation : float, default=0.0
-        As in `epsilon_of`.
+        Distance between the noise that runs and its ideal law.
 
     Returns
     -------
@@ -147,45 +164,52 @@ def is_within(
 
 
 def delta_charge(total_variation: float, epsilon: float) -> float:
-    """What a distance from the ideal law adds to delta: ``(1 + exp(epsilon)) * distance``.
+    """Compute what a distance from the ideal law adds to delta.
 
     Parameters
     ----------
     total_variation : float
-        Bound on the distance between the laws of all outputs, real and ideal, for any data.
+        Bound, in [0, 1), on the distance between the real and the ideal law of all outputs, for
+        any data.
     epsilon : float
-        Of the ideal mechanism.
+        Epsilon of the ideal mechanism.
 
     Returns
     -------
     float
-        Infinite if the number is too large for a float.
+        ``(1 + exp(epsilon)) * total_variation``; infinite if it is too large for a float.
     """
-    check_probability("total_variation", total_variation)
+    total_variation = check_probability("total_variation", total_variation)
     if total_variation == 0.0:
         return 0.0
-    if not isinstance(epsilon, Real):
-        raise TypeError(f"epsilon must be a number, got {type(epsilon).__name__}")
-    if not -1e4 < epsilon < 1e4:  # no float, and maybe none that numpy's small types can hold
+    epsilon = check_number("epsilon", epsilon, -math.inf, math.inf)
+    if abs(epsilon) >= 1e4:  # the exponential of such a number is not a float
         return math.inf
-    epsilon = float(epsilon)
     log_charge = math.log(total_variation) + max(epsilon, 0.0) + math.log1p(math.exp(-abs(epsilon)))
     return math.exp(log_charge) if log_charge < 709.0 else math.inf
 
 
 def is_chargeable(total_variation: float, epsilon: float, delta: float) -> bool:
-    """Whether the distance from the ideal law is small enough to be taken out of delta.
+    """Tell whether the distance from the ideal law is small enough to be charged to delta.
 
     Parameters
     ----------
-    total_variation, epsilon, delta : float
-        As in `delta_charge` and `epsilon_of`.
+    total_variation : float
+        Bound, in [0, 1), on the distance between the real and the ideal law of all outputs.
+    epsilon : float
+        Epsilon of the ideal mechanism.
+    delta : float
+        The delta that pays, in [0, 1).
 
     Returns
     -------
     bool
-        True if the charge is at most a thousandth of delta. If False, the guarantee reads:
-        within this total variation of an (epsilon, delta)-DP mechanism.
+        True if the charge is at most a thousandth of delta. If False, the guarantee is stated
+        differently: the release is within this total variation of an (epsilon, delta)-DP one.
+
+    See Also
+    --------
+    delta_charge : The charge.
     """
     check_probability("delta", delta)
     return delta_charge(total_variation, epsilon) <= _CHARGEABLE_SHARE * delta
@@ -204,31 +228,46 @@ def calibrate(
     Parameters
     ----------
     make_events : callable
-        Maps a noise multiplier (or any other noise scale) to the events of the whole fit. Its
-        price must fall as the argument grows.
-    epsilon, delta : float
-        The target, both positive.
+        Maps a noise multiplier (or any other noise scale) to the events of the whole fit. Their
+        cost must decrease as the argument grows.
+    epsilon : float
+        The epsilon to spend, in (0, 1e9].
+    delta : float
+        The delta of (epsilon, delta)-differential privacy, in (0, 1).
     total_variation : float, default=0.0
-        As in `epsilon_of`.
+        Distance between the noise that runs and its ideal law, over the whole composition; it is
+        charged to delta.
     accountant : {"pld", "rdp"}, default="pld"
-        As in `epsilon_of`.
+        Method of composition: "pld" takes the smallest valid epsilon, "rdp" takes Renyi
+        divergences alone.
 
     Returns
     -------
     float
-        Never too small: `epsilon_of` of its events is at most `epsilon`. Too large by at most
-        1e-4 of itself, or 1e-7 if all events are Gaussian and none is sampled.
+        The noise multiplier. It is never too small: `epsilon_of` of its events is at most
+        `epsilon`. It is too large by at most 1e-4 of itself, or 1e-7 if all events are Gaussian
+        and none is sampled.
 
     Raises
     ------
     ValueError
-        If no noise is large enough, since some events do not depend on it.
+        If no noise is large enough because some events do not depend on it, or if any noise is.
+
+    See Also
+    --------
+    epsilon_of : Computes the epsilon of given events.
+
+    Examples
+    --------
+    >>> from dplda.privacy import Gaussian, Repeated, calibrate
+    >>> round(calibrate(lambda m: Repeated(Gaussian(m), 40), epsilon=1.0, delta=1e-6), 2)
+    26.72
     """
     mu = gaussian_mu(epsilon, delta)
 
-    def excess_of(price: Callable[[Groups], float]) -> Excess:
+    def excess_of(cost: Callable[[Groups], float]) -> Excess:
         def excess(log_noise: float) -> float:
-            spent = price(grouped(make_events(math.exp(log_noise))))
+            spent = cost(grouped(make_events(math.exp(log_noise))))
             return math.log(min(max(spent / epsilon, 1e-3), 1e3))
 
         return excess
@@ -250,9 +289,9 @@ def calibrate(
 
 
 def _predicted(quick: Excess, coarse: Excess, exact: Excess) -> float:
-    """Just above the root of `exact`, which is slow and therefore asked only once.
+    """Find a number just above the root of `exact`, which is slow and is therefore called once.
 
-    The quick bound comes first, since very small noise would take a huge grid.
+    The quick bound comes first, because very small noise would take a huge grid.
     """
     start = _least(quick, 0.0, step=_OCTAVE, tolerance=1e-3)
     start = _least(coarse, start, step=0.1, tolerance=1e-5)
@@ -261,9 +300,9 @@ def _predicted(quick: Excess, coarse: Excess, exact: Excess) -> float:
 
 
 def _least(excess: Excess, start: float, *, step: float, tolerance: float) -> float:
-    """Where an excess becomes zero or less, sought from `start` in steps that grow.
+    """Find where an excess becomes zero or less, from `start` on in growing steps.
 
-    The result is on the safe side, and beyond the root by at most `tolerance`.
+    The excess is zero or less at the result, which is above the root by at most `tolerance`.
     """
     low = high = start
     while excess(high) > 0.0:
@@ -271,7 +310,7 @@ def _least(excess: Excess, start: float, *, step: float, tolerance: float) -> fl
         if high > _LARGEST:
             raise ValueError(
                 "no noise meets this target: some events do not depend on the noise and cost "
-                "too much; raise epsilon, or use fewer or cheaper steps"
+                "too much; raise epsilon, or use fewer or less expensive steps"
             )
     while excess(low) <= 0.0:
         low, high, step = low - step, low, min(2.0 * step, _OCTAVE)
@@ -284,23 +323,22 @@ def _least(excess: Excess, start: float, *, step: float, tolerance: float) -> fl
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
-    """The mu of Gaussian differential privacy that is exactly (epsilon, delta)-DP.
+    """Compute the mu of Gaussian differential privacy that is exactly (epsilon, delta)-DP.
 
     Parameters
     ----------
-    epsilon, delta : float
+    epsilon : float
+        In (0, 1e9].
+    delta : float
+        The delta of (epsilon, delta)-differential privacy, in (0, 1).
 
     Returns
     -------
     float
-        Gaussian events fit if the sum of ``1 / noise_multiplier**2`` is at most ``mu**2``.
+        Gaussian events fit the budget if the sum of ``1 / noise_multiplier**2`` is at most
+        ``mu**2``.
     """
-    check_positive("epsilon", epsilon, 1e9)
-    check_positive("delta", delta, math.nextafter(1.0, 0.0))
+    epsilon = check_number("epsilon", epsilon, 0.0, 1e9, closed="right")
+    delta = check_number("delta", delta, 0.0, 1.0, closed="neither")
     with np.errstate(divide="ignore", invalid="ignore"):  # at huge epsilons, in the library
         return 1.0 / float(get_sigma_gaussian(epsilon, delta))
-
-
-def check_probability(name: str, value: float) -> None:
-    if not (isinstance(value, Real) and 0.0 <= value < 1.0):
-        raise ValueError(f"{name} must be a number in [0, 1), got {value!r}")

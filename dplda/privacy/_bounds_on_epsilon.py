@@ -1,9 +1,9 @@
-"""Upper bounds on the epsilon of a composition, one function a method of accounting.
+"""Upper bounds on the epsilon of a composition, one function for each method of accounting.
 
-dp_accounting does the composing. What is left to do here: to flatten the events, to ask for each
-event the accountant that takes it, and to keep privacy loss distributions from outgrowing the
-memory. Every function takes what `grouped` made and returns a valid epsilon, or infinity where
-the method does not apply; so the smallest of them is valid. docs/accounting.md says why.
+dp_accounting composes. This module flattens the events, chooses for each event the accountant that
+takes it, and keeps privacy loss distributions from outgrowing the memory. Every function takes the
+result of `grouped` and returns a valid epsilon, or infinity where the method does not apply. The
+smallest of them is therefore valid. docs/accounting.md says why.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import numpy as np
 from dp_accounting import NeighboringRelation, get_epsilon_gaussian
 from dp_accounting.pld import privacy_loss_distribution as pld
 from dp_accounting.rdp import RdpAccountant, compute_epsilon
+from numpy.typing import NDArray
 
 from dplda.privacy._events import (
     MAX_COUNT,
@@ -28,28 +29,28 @@ from dplda.privacy._events import (
     Gaussian,
     Laplace,
     PoissonSampled,
-    RandomizedResponse,
+    RandomizedResponseEvent,
     Repeated,
     to_dp_event,
 )
-from dplda.privacy._formulas import FloatArray
 
+FloatArray: TypeAlias = NDArray[np.float64]
 Groups: TypeAlias = tuple[tuple[Event, int], ...]
 
-# For sampled events, where a quick bound is all that is asked for: at fractional orders the
-# library's series are slow and may not converge.
+# For sampled events, of which a quick bound is needed: at fractional orders the library's series
+# are slow and may not converge.
 _INTEGER_ORDERS = (*range(2, 65), 80, 96, 128, 192, 256, 512, 1024)
 
-# Grid of the privacy loss distributions: fine while epsilon is small, and never so fine that
-# a tiny noise multiplier would take gigabytes.
+# Grid of the privacy loss distributions: fine while epsilon is small, and coarser where a tiny
+# noise multiplier would otherwise take gigabytes.
 FINE_INTERVAL, INTERVAL, _COARSEST_INTERVAL = 1e-4, 1e-3, 1e-2
 _FINE_BELOW_EPSILON = 3.0
 _MAX_GRID_POINTS = 1_000_000
-# Of one event; more compositions of it take seconds, however narrow its distribution is.
+# Most compositions of one event; more take seconds, however narrow its distribution is.
 _MAX_ON_GRID = 10_000_000
-# Standard deviations of Gaussian noise on the grid; beyond, the loss counts as infinite.
+# Standard deviations of Gaussian noise on the grid; beyond them, the loss counts as infinite.
 _REACH = 10.0
-# Below this delta, the rounding errors of the convolutions would show.
+# Below this delta, the rounding errors of the convolutions would matter.
 _LEAST_DELTA = 1e-10
 
 
@@ -97,7 +98,7 @@ def _pure(event: Event) -> float:
             return 1.0 / scale
         case BoundedRange(epsilon):
             return epsilon
-        case RandomizedResponse(flip, n_buckets):
+        case RandomizedResponseEvent(flip, n_buckets):
             return math.log1p(n_buckets * (1.0 - flip) / flip)
         case _:
             return math.inf
@@ -111,7 +112,7 @@ def gaussian_epsilon(groups: Groups, delta: float) -> float:
 
 
 def gaussian_mu_of(groups: Iterable[tuple[Event, int]]) -> float:
-    """The mu of Gaussian differential privacy, leaving sampling out; infinite for other events."""
+    """The mu of Gaussian differential privacy without sampling; infinite for other events."""
     return math.hypot(*(math.sqrt(count) * _mu(event) for event, count in groups))
 
 
@@ -133,13 +134,13 @@ def all_gaussian(groups: Groups) -> bool:
 
 def renyi_epsilon(groups: Groups, delta: float) -> float:
     """Best conversion of the summed Renyi divergences, at all orders of the library."""
-    # it warns of orders whose series do not converge, and leaves them out: valid without them
+    # it warns of orders whose series do not converge and leaves them out: the rest is valid
     with _silent("absl"):
         return float(compute_epsilon(*_total_divergence(groups, None), delta)[0])
 
 
 def quick_renyi_epsilon(groups: Groups, delta: float) -> float:
-    """The same at integer orders only, if some event is sampled: faster, and a little larger."""
+    """The same at integer orders only if some event is sampled: faster, and a little larger."""
     is_sampled = any(isinstance(event, PoissonSampled) for event, _ in groups)
     orders = _INTEGER_ORDERS if is_sampled else None
     return float(compute_epsilon(*_total_divergence(groups, orders), delta)[0])
@@ -162,13 +163,13 @@ def _total_divergence(
 ) -> tuple[FloatArray, FloatArray]:
     """Orders (None: the library's), and the sum of the divergences at each.
 
-    Randomized responses are known to the library under a replacement relation only, everything
-    else must not be counted under one; so there are two accountants, of which one is mostly idle.
+    The library knows randomized responses under a replacement relation only, and everything else
+    must not be counted under one. So there are two accountants, and one of them is mostly idle.
     """
     responses = RdpAccountant(orders, NeighboringRelation.REPLACE_ONE)
     others = RdpAccountant(orders, NeighboringRelation.ADD_OR_REMOVE_ONE)
     for event, count in groups:
-        accountant = responses if isinstance(event, RandomizedResponse) else others
+        accountant = responses if isinstance(event, RandomizedResponseEvent) else others
         accountant.compose(to_dp_event(event), count)
     return others.orders, responses.rdp + others.rdp
 
@@ -192,8 +193,7 @@ def loss_distribution_epsilon(
 
 
 def _grid_interval(groups: Groups, known: float, finest: float) -> float | None:
-    """The finest grid that is worth its time and fits into memory, None if even the coarsest
-    does not."""
+    """The finest grid that is worth its time and fits into memory; None if no grid fits."""
     widest = max(_reach(event) for event, _ in groups)
     width = max(widest, min(5.0 * known, sum(_composed_reach(*group) for group in groups)))
     if width == math.inf:
@@ -209,7 +209,7 @@ def _reach(event: Event) -> float:
     match event:
         case Gaussian(s) | PoissonSampled(_, Gaussian(s)):
             return (1.0 / s + 2.0 * _REACH) / s
-        case Laplace() | RandomizedResponse():
+        case Laplace() | RandomizedResponseEvent():
             return 2.0 * _pure(event)
         case _:
             return math.inf
@@ -226,7 +226,7 @@ def _composed_reach(event: Event, count: int) -> float:
             return count * _reach(event)
 
 
-# The same composition is asked again at a delta that pays for the distance from ideal noise.
+# The same composition is needed again at a delta that pays for the distance from ideal noise.
 @lru_cache(maxsize=2)
 def _composed(groups: Groups, interval: float) -> pld.PrivacyLossDistribution:
     distributions = (_distribution(event, interval).self_compose(n) for event, n in groups)
@@ -234,11 +234,11 @@ def _composed(groups: Groups, interval: float) -> pld.PrivacyLossDistribution:
 
 
 def _distribution(event: Event, interval: float) -> pld.PrivacyLossDistribution:
-    """Of one event.
+    """Privacy loss distribution of one event.
 
-    From the library's factories and not from its accountant, which takes one relation for all
-    events, ignores the count of randomized responses, and doubles a Gaussian's sensitivity
-    under replacement.
+    It comes from the library's factories. The library's accountant takes one relation for all
+    events, ignores the count of randomized responses, and doubles a Gaussian's sensitivity under
+    replacement.
     """
     grid = {"value_discretization_interval": interval}
     match event:
@@ -248,7 +248,7 @@ def _distribution(event: Event, interval: float) -> pld.PrivacyLossDistribution:
             return pld.from_gaussian_mechanism(noise_multiplier, sampling_prob=q, **grid)
         case Laplace(scale):
             return pld.from_laplace_mechanism(scale, **grid)
-        case RandomizedResponse(flip, n_buckets):
+        case RandomizedResponseEvent(flip, n_buckets):
             replaced = NeighboringRelation.REPLACE_ONE
             return pld.from_randomized_response(
                 flip, n_buckets, neighboring_relation=replaced, **grid

@@ -1,7 +1,7 @@
-"""The gate: the only object that turns private values into public ones.
+"""The curator: the only object that turns private values into public ones.
 
 An estimator declares everything that it will release before it reads any data. The ledger charges
-that plan at once; afterwards the curator lets out exactly what was planned, in that order.
+this plan at once. The curator then releases exactly what was planned, in the planned order.
 """
 
 from __future__ import annotations
@@ -40,33 +40,59 @@ def sampled(event: Event, sampling_probability: float) -> Event:
     return PoissonSampled(sampling_probability, event)  # type: ignore[arg-type]
 
 
+def membership_threshold(rates: NDArray[np.float64]) -> NDArray[np.uint64]:
+    """Number of the 2**64 words that put a unit into the sample; 0 for rate 1, which draws none."""
+    return (np.where(rates < 1, rates, 0.0) * 2.0**64).astype(np.uint64)
+
+
 def condensed(events: Iterable[Event]) -> tuple[Event, ...]:
-    """Runs of equal events as one: the same price, and a ledger that can be read."""
+    """Runs of equal events as one event: the same privacy cost in a shorter ledger entry."""
     runs = ((event, len(list(run))) for event, run in itertools.groupby(events))
     return tuple(event if n == 1 else Repeated(event, n) for event, n in runs)
 
 
 class Curator:
-    """Charges a plan, then releases what was planned.
+    """Charges a plan, samples secretly, and releases what was planned.
 
-    Used as a context manager. Leaving it normally confirms the charge. An exception before the
-    first release cancels it, since nothing became public; one after that leaves it standing.
+    The curator is a context manager. Leaving it normally confirms the charge. An exception before
+    the first release cancels the charge, because nothing has become public. An exception after the
+    first release leaves the charge in force.
 
     Parameters
     ----------
-    plan : sequence of (label, event)
-        Everything that will be released, in order.
+    plan : sequence of (str, Event)
+        Label and event of everything that will be released, in order.
     streams : Streams
-        Where the noise comes from.
-    label, unit : str
-        Of the ledger's entry.
-    ledger : Ledger, str, path or None
-        None: nothing is charged outside the fit itself.
+        Source of the noise and of the samples.
+    label : str
+        Name of the ledger's entry.
+    unit : str
+        Unit of the ledger's entry, for example "document".
+    ledger : Ledger, str, path-like or None, default=None
+        Where the plan is charged. None charges it nowhere but in `events`.
+
+    Attributes
+    ----------
+    events : tuple of Event
+        Events of the plan, in order.
 
     Raises
     ------
     BudgetError
-        When the plan does not fit into the ledger's budget; nothing has then been read.
+        If the plan exceeds the ledger's budget. Nothing has been read then.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dplda.privacy.mechanisms import Curator, DiscreteGaussian, Streams
+    >>> mechanism = DiscreteGaussian.for_noise_multiplier(2.0)
+    >>> plan = [("total", mechanism.event)]
+    >>> streams = Streams.from_random_state(None)
+    >>> with Curator(plan, streams, label="Sum", unit="document") as curator:
+    ...     total = np.array([mechanism.radius])  # private: one document moves it by the radius
+    ...     noisy = curator.release(total, mechanism, label="total", round=0)  # public
+    >>> noisy.shape
+    (1,)
     """
 
     def __init__(
@@ -102,10 +128,32 @@ class Curator:
         round: int,
         sampling_probability: float = 1.0,
     ) -> NDArray[np.int64]:
-        """The private integers `value`, with noise on every cell, shape as `value`.
+        """Release private integers with noise on every cell.
 
-        `round` numbers the noise stream: continue it when a fit goes on, so that a seeded fit
-        does not draw the same noise twice.
+        Parameters
+        ----------
+        value : ndarray of int64
+            Private. One unit moves it by at most ``mechanism.sensitivity``; `sum_clipped`
+            enforces this bound.
+        mechanism : mechanism
+            Draws the noise.
+        label : str
+            Label of the step in the plan.
+        round : int
+            Number of the noise stream. Numbers must not repeat under one seed, or two releases
+            would carry the same noise.
+        sampling_probability : float, default=1.0
+            Rate of the Poisson sample that `value` is computed from.
+
+        Returns
+        -------
+        noisy : ndarray of int64
+            Public. Same shape as `value`.
+
+        Raises
+        ------
+        RuntimeError
+            If the plan has another step next.
         """
         self._check_planned(label, value.size, mechanism.event)
         self._take(label, sampled(mechanism.event, sampling_probability))
@@ -115,8 +163,56 @@ class Curator:
         announce(label, round, noisy, mechanism)
         return noisy
 
+    def sample(
+        self, rates: NDArray[np.float64], sampling_probability: float, *, round: int
+    ) -> NDArray[np.int64]:
+        """Draw a secret Poisson sample: each unit takes part at its own rate, independently.
+
+        The rate that is drawn and the rate that is charged meet here: `release` charges
+        `sampling_probability`, and no unit is drawn at a higher rate. Rates are rounded down to
+        multiples of 2**-64.
+
+        Parameters
+        ----------
+        rates : ndarray of shape (n_units,)
+            Private. A unit's rate must be a function of that unit and of public values.
+        sampling_probability : float
+            Public. The highest rate, which `release` charges.
+        round : int
+            Number of the random stream.
+
+        Returns
+        -------
+        rows : ndarray of int64
+            Secret. Increasing indices of the units in the sample.
+
+        Raises
+        ------
+        RuntimeError
+            If a rate exceeds `sampling_probability`.
+        """
+        if not (rates <= sampling_probability).all():  # NaN is refused as well
+            raise RuntimeError("a unit's rate is higher than the rate that is charged")
+        if (rates >= 1).all():
+            return np.arange(len(rates))
+        words = self._streams.words(Purpose.MEMBERSHIP, round, 0, len(rates))
+        return np.flatnonzero((words < membership_threshold(rates)) | (rates >= 1))
+
     def account(self, event: Event, *, label: str) -> None:
-        """Privacy that a step is about to spend by itself, as a released sample does."""
+        """Charge a step that is private by construction, such as sampling topics from a table.
+
+        Parameters
+        ----------
+        event : Event
+            Privacy cost of the step.
+        label : str
+            Label of the step in the plan.
+
+        Raises
+        ------
+        RuntimeError
+            If the plan has another step next.
+        """
         self._take(label, event)
 
     def _take(self, label: str, event: Event) -> None:
@@ -129,10 +225,10 @@ class Curator:
         self._n_released += 1
 
     def _check_planned(self, label: str, n_cells: int, event: Event) -> None:
-        """Before the first release of a label: all of them draw for as many cells.
+        """Refuse a plan that would draw too many random words, before its first release.
 
-        Reads public sizes only, unlike `_check_limit`, since an error of the first release cancels
-        the charge.
+        All releases of a label have the same number of cells. This check reads public sizes only,
+        unlike `_check_limit`, because an error before the first release cancels the charge.
         """
         if label in self._labels or isinstance(event, NonPrivate):
             return

@@ -6,14 +6,14 @@ from __future__ import annotations
 class BudgetError(ValueError):
     """A mechanism would spend more than the ledger allows.
 
-    Raised before any private value is read and before anything is recorded: nothing has been
-    spent when it arrives.
+    It is raised before any private value is read and before anything is recorded: nothing has
+    been spent.
     """
 
 
 class PrivacyLeakWarning(UserWarning):
-    """The published algorithm that was asked for does not have the privacy it claims."""
+    """The published algorithm that runs does not have the privacy that its paper claims."""
 
 
 class SeededNoiseWarning(UserWarning):
-    """The noise comes from a known seed: whoever knows it can take the noise away again."""
+    """The noise comes from a given seed: anyone who knows the seed can remove the noise."""

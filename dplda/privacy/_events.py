@@ -1,22 +1,23 @@
 """The closed list of privacy events: what one step of an algorithm costs, as plain values.
 
 An event stands for the pair of output laws that dominates one step, for the unit that the
-algorithm protects. It says nothing of data and holds only public numbers. Sensitivities are
-already inside: a Gaussian event carries noise divided by sensitivity, so that no accountant
-has to know a neighboring relation.
+algorithm protects. It holds public numbers only. The sensitivity is already part of it: a Gaussian
+event carries noise divided by sensitivity, so that no accountant has to know a neighboring
+relation.
 """
 
 from __future__ import annotations
 
 import math
-import numbers
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, TypeAlias, get_args
 
 from dp_accounting import dp_event
 
-MAX_COUNT = 2**63  # of repetitions; far more would be no float
+from dplda._checks import check_integer, check_number
+
+MAX_COUNT = 2**63  # of repetitions; far more would overflow a float
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Gaussian:
     noise_multiplier: float
 
     def __post_init__(self) -> None:
-        _set_positive(self, "noise_multiplier")
+        _set_number(self, "noise_multiplier")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +44,13 @@ class Laplace:
     ----------
     scale : float
         Scale of the noise divided by the sensitivity of that cell. A change of two cells is
-        two of these events: cheaper than one event of doubled sensitivity.
+        two of these events, which cost less than one event of doubled sensitivity.
     """
 
     scale: float
 
     def __post_init__(self) -> None:
-        _set_positive(self, "scale")
+        _set_number(self, "scale")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ class BoundedRange:
     Parameters
     ----------
     epsilon : float
-        The range.
+        The range, above 0.
 
     References
     ----------
@@ -73,11 +74,11 @@ class BoundedRange:
     epsilon: float
 
     def __post_init__(self) -> None:
-        _set_positive(self, "epsilon")
+        _set_number(self, "epsilon")
 
 
 @dataclass(frozen=True, slots=True)
-class RandomizedResponse:
+class RandomizedResponseEvent:
     """One value replaced, with some probability, by a uniform one.
 
     Parameters
@@ -93,18 +94,13 @@ class RandomizedResponse:
     n_buckets: int = 2
 
     def __post_init__(self) -> None:
-        _set_positive(self, "flip_mixture")
-        if self.flip_mixture >= 1.0:
-            raise ValueError(
-                f"flip_mixture must lie strictly between 0 and 1, got {self.flip_mixture}; "
-                "lower it, 1 would report nothing but noise"
-            )
+        _set_number(self, "flip_mixture", 1.0)
         _set_integer(self, "n_buckets", at_least=2)
 
 
 @dataclass(frozen=True, slots=True)
 class ZeroConcentrated:
-    """Any step that is known to be `rho`-zCDP.
+    """Any step that satisfies `rho`-zCDP.
 
     Parameters
     ----------
@@ -115,30 +111,26 @@ class ZeroConcentrated:
     rho: float
 
     def __post_init__(self) -> None:
-        _set_positive(self, "rho")
+        _set_number(self, "rho")
 
 
 @dataclass(frozen=True, slots=True)
 class PoissonSampled:
-    """A Gaussian step that each record enters independently and secretly.
+    """A Gaussian step on a secret sample: each record takes part independently.
 
     Parameters
     ----------
     sampling_probability : float
         Probability that a record takes part, in (0, 1].
     event : Gaussian
-        The step that it takes part in.
+        The step without sampling.
     """
 
     sampling_probability: float
     event: Gaussian
 
     def __post_init__(self) -> None:
-        _set_positive(self, "sampling_probability")
-        if self.sampling_probability > 1.0:
-            raise ValueError(
-                f"sampling_probability must lie in (0, 1], got {self.sampling_probability}"
-            )
+        _set_number(self, "sampling_probability", 1.0, closed="right")
         if not isinstance(self.event, Gaussian):
             raise TypeError(
                 "only a Gaussian event can be Poisson-sampled, "
@@ -153,9 +145,9 @@ class Repeated:
     Parameters
     ----------
     event : Event
-        What is repeated.
+        The event that is repeated.
     count : int
-        How often, from once to 2**63 times.
+        Number of repetitions, from 1 to 2**63.
     """
 
     event: Event
@@ -169,14 +161,14 @@ class Repeated:
 
 @dataclass(frozen=True, slots=True)
 class NonPrivate:
-    """A step without any protection; its epsilon is infinite."""
+    """A step without protection. Its epsilon is infinite."""
 
 
 Event: TypeAlias = (
     Gaussian
     | Laplace
     | BoundedRange
-    | RandomizedResponse
+    | RandomizedResponseEvent
     | ZeroConcentrated
     | PoissonSampled
     | Repeated
@@ -200,8 +192,8 @@ def to_dp_event(event: Event) -> dp_event.DpEvent:
     Returns
     -------
     dp_accounting.DpEvent
-        Repeated randomized responses come as a written-out list: dp_accounting 0.6 ignores
-        the count of a self-composition of them in its PLD accountant.
+        Repeated randomized responses become a list of single ones: the PLD accountant of
+        dp_accounting 0.6 ignores the count of their self-composition.
     """
     match event:
         case Gaussian(noise_multiplier):
@@ -210,13 +202,13 @@ def to_dp_event(event: Event) -> dp_event.DpEvent:
             return dp_event.LaplaceDpEvent(scale)
         case BoundedRange(epsilon):
             return dp_event.ZCDpEvent(epsilon**2 / 8)
-        case RandomizedResponse(flip_mixture, n_buckets):
+        case RandomizedResponseEvent(flip_mixture, n_buckets):
             return dp_event.RandomizedResponseDpEvent(flip_mixture, n_buckets)
         case ZeroConcentrated(rho):
             return dp_event.ZCDpEvent(rho)
         case PoissonSampled(probability, inner):
             return dp_event.PoissonSampledDpEvent(probability, to_dp_event(inner))
-        case Repeated(RandomizedResponse() as inner, count):
+        case Repeated(RandomizedResponseEvent() as inner, count):
             return dp_event.ComposedDpEvent([to_dp_event(inner)] * count)
         case Repeated(Repeated(inner, inner_count), count):
             return to_dp_event(Repeated(inner, inner_count * count))
@@ -236,8 +228,8 @@ def to_record(event: Event) -> dict[str, Any]:
     Returns
     -------
     dict
-        The name of the event under ``"event"``, its fields under their own names; an inner
-        event comes as ``"of"``.
+        The class of the event under ``"event"``, its fields under their own names, and an inner
+        event under ``"of"``.
     """
     record: dict[str, Any] = {"event": type(event).__name__}
     for field in fields(event):
@@ -277,26 +269,13 @@ def from_record(record: Mapping[str, Any]) -> Event:
     return event
 
 
-def _set_positive(event: Any, name: str) -> None:
-    """Make a field a plain float; it must be positive and finite."""
-    value = getattr(event, name)
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise TypeError(f"{name} must be a number, got {type(value).__name__}")
-    try:
-        number = float(value)
-    except OverflowError:
-        number = math.inf
-    if not 0.0 < number < math.inf:
-        raise ValueError(f"{name} must be positive and finite, got {number}")
+def _set_number(event: Any, name: str, high: float = math.inf, *, closed: str = "neither") -> None:
+    """Make a field a plain float above 0 and below `high`."""
+    number = check_number(name, getattr(event, name), 0.0, high, closed=closed)
     object.__setattr__(event, name, number)
 
 
 def _set_integer(event: Any, name: str, *, at_least: int) -> None:
     """Make a field a plain int of at least the given value."""
-    value = getattr(event, name)
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-        raise TypeError(f"{name} must be an integer, got {type(value).__name__}")
-    number = int(value)
-    if not at_least <= number <= MAX_COUNT:
-        raise ValueError(f"{name} must be an integer from {at_least} to {MAX_COUNT}")
+    number = check_integer(name, getattr(event, name), at_least, MAX_COUNT)
     object.__setattr__(event, name, number)

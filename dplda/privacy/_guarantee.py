@@ -30,33 +30,36 @@ _FALSE_ALARMS = 0.01
 class Guarantee:
     """What a fitted model promises, and what the promise rests on.
 
-    Attributes
+    ``print(model.privacy_)`` states it in words.
+
+    Parameters
     ----------
     unit : str
-        What is protected: "document", "word", "token" or "bit".
+        What is protected, for instance "document", "word", "token" or "bit".
     relation : str
-        What the difference of one unit is, as "one document is added or removed".
-    epsilon, delta : float
-        The differential privacy of everything that was released.
+        How data that differ in one unit differ, as "one document is added or removed".
+    epsilon : float
+        The epsilon of (epsilon, delta)-differential privacy of everything that was released.
+        Not below what the events cost at `delta`.
+    delta : float
+        The delta of (epsilon, delta)-differential privacy, in [0, 1).
     mechanism : str
         What was released, and with which noise.
     sensitivity : float
-        How far one unit can move a released value, in the mechanism's norm.
+        Largest change of a released value by one unit, in the mechanism's norm.
     noise_scale : float, tuple of float or None
-        Scale of the noise, in the units of `sensitivity`.
+        Scale of the noise, in the units of `sensitivity`. A tuple if it differs between rounds.
     noise_multiplier : float, tuple of float or None
-        Scale divided by sensitivity. A tuple if it differs from round to round.
+        Scale divided by sensitivity. A tuple if it differs between rounds.
     seeded : bool
-        Whether the noise came from a given seed. The guarantee is void towards anybody who
-        knows that seed.
-    assumptions : tuple of str
+        Whether the noise came from a given seed. The guarantee is void against anyone who knows
+        that seed.
+    assumptions : tuple of str, default=()
         What must be true and cannot be checked by the program.
-    events : tuple of Event
-        What epsilon was computed from.
-    total_variation : float
+    events : tuple of Event, default=()
+        The events from which epsilon was computed.
+    total_variation : float, default=0.0
         Distance between the noise that ran and the noise of the theorem.
-    accountant : str
-        How the events were composed: "pld" or "rdp", as in `epsilon_of`.
 
     Raises
     ------
@@ -76,7 +79,6 @@ class Guarantee:
     assumptions: tuple[str, ...] = ()
     events: tuple[Event, ...] = ()
     total_variation: float = 0.0
-    accountant: str = "pld"
 
     def __post_init__(self) -> None:
         for name in ("epsilon", "delta", "sensitivity", "total_variation"):
@@ -93,13 +95,25 @@ class Guarantee:
                 f"{self.delta}, {proved}; state that"
             )
 
-    def epsilon_at(self, delta: float) -> float:
-        """Epsilon of the same events at another delta in [0, 1)."""
+    def epsilon_at(self, delta: float, *, accountant: str = "pld") -> float:
+        """Compute epsilon of the same events at another delta.
+
+        Parameters
+        ----------
+        delta : float
+            In [0, 1).
+        accountant : {"pld", "rdp"}, default="pld"
+            Method of composition, see `epsilon_of`. "pld" takes the smallest valid epsilon.
+            "rdp" takes Renyi divergences alone, which is usually larger; many other libraries
+            report it.
+
+        Returns
+        -------
+        float
+            Zero or more; infinite if some event is not private.
+        """
         return epsilon_of(
-            self.events,
-            delta,
-            total_variation=self.total_variation,
-            accountant=self.accountant,
+            self.events, delta, total_variation=self.total_variation, accountant=accountant
         )
 
     def __repr__(self) -> str:
@@ -135,21 +149,21 @@ class Guarantee:
 
     def _strength(self) -> str:
         if self.epsilon == math.inf:
-            return "Whoever sees it may be able to read parts of the data from it."
+            return "Anyone who sees it may be able to read parts of the data from it."
         grade = next(word for end, word in _GRADES if self.epsilon <= end)
         found = 100.0 * _detection_bound(self.epsilon, self.delta, _FALSE_ALARMS)
         return (
-            "Whoever sees everything that was released, even knowing all the rest of the data, "
-            f"and tests for one particular {self.unit} with a false alarm in 1 of 100 cases, "
-            f"finds it in at most {found:.3g} of 100 cases in which it is there (1 of 100 is "
-            f"blind guessing): {grade} protection."
+            "Suppose that someone sees everything that was released, knows all the rest of the "
+            f"data, and tests for one particular {self.unit} with a false alarm in 1 of 100 cases. "
+            f"The test then finds it in at most {found:.3g} of 100 cases in which it is present "
+            f"(blind guessing finds 1 of 100): {grade} protection."
         )
 
     def _noise(self) -> str:
         if self.epsilon == math.inf:
             return f"Mechanism: {self.mechanism}."
-        text = f"Mechanism: {self.mechanism}; one {self.unit} moves a release, as a whole, by at "
-        text += f"most {self.sensitivity:.4g}"
+        text = f"Mechanism: {self.mechanism}; one {self.unit} changes a release, as a whole, by "
+        text += f"at most {self.sensitivity:.4g}"
         if self.noise_scale is not None:
             text += f", the noise has scale {_spread(self.noise_scale)}"
         if self.noise_multiplier is not None:
@@ -165,15 +179,15 @@ class Guarantee:
         )
         if is_chargeable(self.total_variation, self.epsilon, self.delta):
             return f"{text}; delta includes the effect."
-        return f"{text}; the numbers above hold up to that distance, which delta leaves out."
+        return f"{text}; delta leaves out that distance, and the numbers above hold up to it."
 
     def _secrecy(self) -> str:
         if self.epsilon == math.inf:
             return ""
         if self.seeded:
             return (
-                "The noise was drawn from a given seed: towards anybody who knows or guesses the "
-                "seed, or sees another result drawn with it, none of this holds."
+                "The noise was drawn from a given seed: none of this holds against anyone who "
+                "knows or guesses the seed, or sees another result drawn with it."
             )
         return "The noise was drawn from a secret key that was not kept."
 

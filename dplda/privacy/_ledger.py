@@ -1,4 +1,4 @@
-"""The ledger: what was spent on one body of data, and how much may be."""
+"""The ledger: a privacy budget of one body of data, and what was spent of it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from dplda.privacy._accounting import check_probability, epsilon_of, is_within
+from dplda._checks import check_number, check_probability
+from dplda.privacy._accounting import epsilon_of, is_within
 from dplda.privacy._errors import BudgetError
 from dplda.privacy._events import Event
 from dplda.privacy._store import Entry, FileStore, MemoryStore, Page, Status, open_file
@@ -19,38 +20,57 @@ __all__ = ["Entry", "Ledger"]
 class Ledger:
     """A privacy budget, and every charge to it.
 
-    A ledger belongs to one body of data and one unit of privacy. Fits that share it compose:
-    what it reports is the epsilon of all of them together. Copies made by `copy.deepcopy` and
-    by scikit-learn's `clone` are the same ledger; copies sent to other processes are as well,
+    A ledger belongs to one body of data and one unit of privacy. Fits that share it compose: the
+    ledger reports the epsilon of all of them together. Copies made by `copy.deepcopy` and by
+    scikit-learn's `clone` are the same ledger. Copies sent to other processes are the same ledger
     if it has a path.
 
     Parameters
     ----------
     path : str or path-like, default=None
-        SQLite file that keeps the entries, on a local disk; made if there is no file. None keeps
-        them in memory, for one process.
+        SQLite file of the entries, on a local disk. It is made if it does not exist. None keeps
+        the entries in memory, for one process.
     epsilon : float, default=None
-        The budget. None takes that of the file, or no limit for a new ledger.
+        The budget, above 0. None takes that of the file, or no limit for a new ledger.
     delta : float, default=None
-        The delta at which epsilon is stated. None takes that of the file, or 1e-6.
+        The delta of (epsilon, delta)-differential privacy, in [0, 1). None takes that of the
+        file, or 1e-6.
 
     Raises
     ------
+    TypeError
+        If `path` or the budget has the wrong type.
     ValueError
-        If the file has another budget, is not a ledger, is empty, or was damaged, or if another
-        ledger is in its place: no use of the ledger goes on with fewer entries than were written.
+        If the budget is out of range or differs from that of the file. If the file is not a
+        ledger, is empty or damaged, or if another ledger is in its place: no use of a ledger
+        continues with fewer entries than were written.
     OSError
-        If the file cannot be opened or made; a charge that cannot be written raises it too.
+        If the file cannot be opened or made, or a charge cannot be written.
+
+    See Also
+    --------
+    Guarantee : What one fitted model promises.
 
     Notes
     -----
-    An older copy of the file, put back in its place, cannot be noticed (``docs/accounting.md``).
-
     **Privacy.** The total is a theorem if the number of mechanisms and their noise do not
-    depend on what earlier ones released (their computations may). It is for the relation that all
-    entries share: if some are of documents replaced by any others (`RandomizedResponse`) and some
-    of documents added or removed, the total is of a document replaced by an empty one. An entry
-    counts from the moment it is reserved: a fit that was killed may have released something.
+    depend on what earlier ones released (their computations may). It holds for the relation that
+    all entries share. If some entries replace a document by any other
+    (`RandomizedResponseEvent`) and some add or remove one, the total holds for a document that is
+    replaced by an empty one. An entry counts from its reservation on: a fit that was killed may
+    have released something.
+
+    An older copy of the file that is put back in its place cannot be noticed
+    (``docs/accounting.md``).
+
+    Examples
+    --------
+    >>> from dplda.privacy import Gaussian, Ledger
+    >>> ledger = Ledger(epsilon=4.0)
+    >>> entry = ledger.reserve("a noisy sum", "document", Gaussian(5.0))
+    >>> ledger.confirm(entry)
+    >>> round(ledger.epsilon_spent, 2)
+    0.83
     """
 
     def __init__(
@@ -62,7 +82,10 @@ class Ledger:
     ) -> None:
         if isinstance(path, (int, float)):
             raise TypeError(f"path must be a file, got {path}; a budget is Ledger(epsilon={path})")
-        _check_budget(epsilon, delta)
+        if epsilon is not None:
+            epsilon = check_number("epsilon", epsilon, 0.0, math.inf, closed="right")
+        if delta is not None:
+            delta = check_probability("delta", delta)
         new_budget = math.inf if epsilon is None else epsilon, 1e-6 if delta is None else delta
         self._store: MemoryStore | FileStore
         if path is None:
@@ -72,24 +95,24 @@ class Ledger:
             self._check_same_budget(epsilon, delta)
 
     def _check_same_budget(self, epsilon: float | None, delta: float | None) -> None:
-        for name, asked, written in (
+        for name, given, written in (
             ("epsilon", epsilon, self.epsilon),
             ("delta", delta, self.delta),
         ):
-            if asked is not None and asked != written:
+            if given is not None and given != written:
                 raise ValueError(
-                    f"the ledger {self.path} has {name} {written}, not {asked}; leave {name} "
+                    f"the ledger {self.path} has {name} {written}, not {given}; leave {name} "
                     "out to use it as it is, or choose another path"
                 )
 
     @property
     def path(self) -> str | None:
-        """Absolute path of the file, None in memory."""
+        """Absolute path of the file; None in memory."""
         return self._store.path
 
     @property
     def epsilon(self) -> float:
-        """The budget."""
+        """Epsilon of the budget; infinite if there is no limit."""
         return self._store.epsilon
 
     @property
@@ -99,7 +122,7 @@ class Ledger:
 
     @property
     def unit(self) -> str | None:
-        """What is protected, None before the first entry."""
+        """What is protected; None before the first entry."""
         return next((entry.unit for entry in self._counted()), None)
 
     @property
@@ -109,18 +132,39 @@ class Ledger:
 
     @property
     def remaining(self) -> float:
-        """The budget minus what was spent.
+        """Budget minus what was spent.
 
-        Composition is not a sum: several small fits may cost less in total than this says.
+        Composition is not a sum: several small fits may cost less in total than this number.
         """
         return math.inf if self.epsilon == math.inf else max(0.0, self.epsilon - self.epsilon_spent)
 
-    def epsilon_at(self, delta: float) -> float:
-        """Epsilon of everything reserved and confirmed, at any delta in [0, 1)."""
-        return _total(self._counted(), delta)
+    def epsilon_at(self, delta: float, *, accountant: str = "pld") -> float:
+        """Compute epsilon of all reserved and confirmed entries at another delta.
+
+        Parameters
+        ----------
+        delta : float
+            In [0, 1).
+        accountant : {"pld", "rdp"}, default="pld"
+            Method of composition, see `epsilon_of`. "pld" takes the smallest valid epsilon.
+            "rdp" takes Renyi divergences alone, which is usually larger; many other libraries
+            report it. The budget is always compared with "pld".
+
+        Returns
+        -------
+        float
+            Zero or more; infinite if some event is not private.
+        """
+        return _total(self._counted(), delta, accountant)
 
     def entries(self) -> list[Entry]:
-        """All entries, oldest first."""
+        """List all entries.
+
+        Returns
+        -------
+        list of Entry
+            Oldest first, canceled ones included.
+        """
         with self._store.transaction(write=False) as page:
             return page.entries()
 
@@ -136,9 +180,9 @@ class Ledger:
         total_variation: float = 0.0,
         seeded: bool = False,
     ) -> int:
-        """Charge for what is about to be released, if the budget allows it.
+        """Charge for what will be released, if the budget allows it.
 
-        Check and charge are one transaction, among threads and processes.
+        Check and charge are one transaction among threads and processes.
 
         Parameters
         ----------
@@ -149,29 +193,29 @@ class Ledger:
         events : Event or iterable of Event
             What will be released.
         total_variation : float, default=0.0
-            Distance of the noise from its ideal law, over all these events.
+            Distance of the noise from its ideal law, over all these events, in [0, 1).
         seeded : bool, default=False
             Whether the noise comes from a given seed.
 
         Returns
         -------
         int
-            Number of the entry, for `confirm`.
+            Number of the entry, for `confirm` and `cancel`.
 
         Raises
         ------
         BudgetError
-            If the total would exceed the budget. Nothing was written then.
+            If the total would exceed the budget. Nothing is written then.
         ValueError
-            If the ledger protects another unit, or `total_variation` is none in [0, 1).
+            If the ledger protects another unit, or `total_variation` is out of range.
         """
-        check_probability("total_variation", total_variation)
+        total_variation = check_probability("total_variation", total_variation)
         entry = Entry(
             id=0,
             label=str(label),
             unit=str(unit),
             events=(events,) if isinstance(events, Event) else tuple(events),
-            total_variation=float(total_variation),
+            total_variation=total_variation,
             seeded=bool(seeded),
             status="reserved",
             created=datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -194,18 +238,37 @@ class Ledger:
         raise BudgetError(
             f"{new.label!r} would spend epsilon {_total(after, self.delta):.6g} of "
             f"{self.epsilon:g} (delta {self.delta:g}), {_total(counted, self.delta):.4g} of it "
-            "spent before; lower epsilon or max_iter, raise noise_multiplier, or use a ledger "
+            "spent before; lower epsilon or the number of steps, add more noise, or use a ledger "
             "with a larger budget"
         )
 
     def confirm(self, entry_id: int) -> None:
-        """Note that everything an entry reserved was released. It counts the same."""
+        """Note that everything that an entry reserved was released. Its cost stays the same.
+
+        Parameters
+        ----------
+        entry_id : int
+            Number that `reserve` returned.
+
+        Raises
+        ------
+        ValueError
+            If there is no such entry, or it was canceled.
+        """
         self._settle(entry_id, "confirmed")
 
     def cancel(self, entry_id: int) -> None:
-        """Take back a reservation of which nothing was released, nor will be.
+        """Take back a reservation of which nothing was and nothing will be released.
 
-        A confirmed entry cannot be taken back.
+        Parameters
+        ----------
+        entry_id : int
+            Number that `reserve` returned.
+
+        Raises
+        ------
+        ValueError
+            If there is no such entry, or it was confirmed.
         """
         self._settle(entry_id, "canceled")
 
@@ -246,17 +309,10 @@ class Ledger:
 
 
 def _attach(path: str, epsilon: float, delta: float, ledger_id: str) -> Ledger:
-    """A ledger on an existing file, which is opened at the first use."""
+    """Attach to an existing file, which is opened at the first use."""
     ledger = Ledger.__new__(Ledger)
     ledger._store = FileStore(path, epsilon, delta, ledger_id)
     return ledger
-
-
-def _check_budget(epsilon: float | None, delta: float | None) -> None:
-    if epsilon is not None and not epsilon > 0.0:
-        raise ValueError(f"epsilon must be positive, got {epsilon}")
-    if delta is not None and not 0.0 <= delta < 1.0:
-        raise ValueError(f"delta must lie in [0, 1), got {delta}")
 
 
 def _sum(entries: list[Entry]) -> tuple[list[Event], float]:
@@ -264,9 +320,9 @@ def _sum(entries: list[Entry]) -> tuple[list[Event], float]:
     return events, math.fsum(entry.total_variation for entry in entries)
 
 
-def _total(entries: list[Entry], delta: float) -> float:
+def _total(entries: list[Entry], delta: float, accountant: str = "pld") -> float:
     events, distance = _sum(entries)
-    return epsilon_of(events, delta, total_variation=distance)
+    return epsilon_of(events, delta, total_variation=distance, accountant=accountant)
 
 
 def _find(page: Page, entry_id: int) -> Entry:

@@ -1,7 +1,7 @@
-"""Noise on vectors of bits, in time and memory of the bits that are reported only.
+"""Noise on vectors of bits. Time and memory are proportional to the bits that are reported.
 
-The bits that noise sets are found by the gaps between them. docs/noise.md has the proofs, and
-docs/local_privacy.md and docs/federated_party.md those of the prices.
+The bits that noise sets are found by the gaps between them. docs/noise.md has the proofs of the
+laws; docs/local_privacy.md and docs/federated_party.md prove the privacy costs.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dplda._checks import check_number
 from dplda.kernels._noise import find_survivors
-from dplda.privacy._events import Event, Laplace, RandomizedResponse
+from dplda.privacy._events import Event, Laplace, RandomizedResponseEvent
 from dplda.privacy._mechanisms import (
     LAPLACE_VARIATION,
     MAX_SCALE,
@@ -28,45 +29,45 @@ from dplda.privacy._mechanisms import (
 )
 from dplda.privacy._tables import N_COLUMNS, survivor_tables
 
-# Of a bit's flip. The ends: a scale of at most MAX_SCALE, and never above one half after rounding.
+# Probability of a flip: the scale is at most MAX_SCALE, and no rounding goes above one half.
 MIN_FLIP = 1.2e-5
 MAX_FLIP = 0.4999999
 
 
 @dataclass(frozen=True)
 class RandomizedBits:
-    """Randomized response on bits, independently, in time and memory of the ones only.
+    """Randomized response on independent bits. Time and memory are proportional to the ones.
 
-    A bit 0 is reported as 1 with `probability`, a bit 1 as 0 with the same probability or, with
-    `fair_ones`, with probability 1/2 (optimized unary encoding). The flips of a long run of bits
-    are found by geometric skips from one to the next, which are floored Laplace noise without its
-    sign.
-
-    The scale of the skips is a float and the ratio of their law is exp(-1/scale) exactly. It is
-    2**-48 of itself below the float nearest to the scale meant, which is more than all rounding
-    errors, here and in the price: the true flip probability is above `probability` by a relative
-    2**-49 to 2**-47, and never above 1/2, so every log-ratio is below the one that is charged.
-
-    **Privacy.** Unit: a bit, or a vector of bits with at most so many ones. Relation: replaced by
-    any other. Sensitivity: the number of bits that differ. Event: `events`, up to
-    `total_variation`; the proof is in docs/local_privacy.md.
+    A bit 0 is reported as 1 with `probability`. A bit 1 is reported as 0 with the same probability
+    or, with `fair_ones`, with probability 1/2 (optimized unary encoding). The flips of a long run
+    of bits are found by geometric skips from one to the next. A skip is floored Laplace noise
+    without its sign.
 
     Parameters
     ----------
     probability : float
-        From 1.2e-5 to 0.4999999.
+        Probability that a bit 0 is reported as 1, from 1.2e-5 to 0.4999999.
     fair_ones : bool, default=False
+        Whether a bit 1 is reported by a fair coin.
+
+    Notes
+    -----
+    **Privacy.** Unit: a bit, or a vector of bits with at most so many ones. Relation: replaced by
+    any other. Sensitivity: the number of bits that differ. Event: `events`, up to
+    `total_variation`; the proof is in docs/local_privacy.md.
+
+    The scale of the skips is a float, and the ratio of their law is exactly exp(-1/scale). The
+    scale is 2**-48 of itself below the float nearest to the scale meant, which is more than all
+    rounding errors in the draw and in the privacy cost. The true flip probability is above
+    `probability` by a relative 2**-49 to 2**-47, and never above 1/2. Every log-ratio is therefore
+    below the one that is charged.
     """
 
     probability: float
     fair_ones: bool = False
 
     def __post_init__(self) -> None:
-        if not MIN_FLIP <= self.probability <= MAX_FLIP:
-            raise ValueError(
-                f"the probability of a flip must be from {MIN_FLIP} to {MAX_FLIP}, got "
-                f"{self.probability}"
-            )
+        check_number("probability", self.probability, MIN_FLIP, MAX_FLIP)
 
     @property
     def scale(self) -> float:
@@ -90,18 +91,42 @@ class RandomizedBits:
         return max(self.log_ratios)
 
     def events(self, max_ones: int, n_bits: int) -> tuple[Event, ...]:
-        """What it costs to replace `n_bits` bits, `max_ones` of them 1 at most, by such others."""
+        """State the privacy cost of replacing a vector of bits by another one.
+
+        Parameters
+        ----------
+        max_ones : int
+            Largest number of ones in either vector.
+        n_bits : int
+            Length of both.
+
+        Returns
+        -------
+        tuple of Event
+            Of the bits that differ at most.
+        """
         n_ones = min(max_ones, n_bits)
-        n_pairs = min(n_ones, n_bits - n_ones)  # a one of the one vector and a one of the other
-        flip = RandomizedResponse(2.0 * self.probability)
+        n_pairs = min(n_ones, n_bits - n_ones)  # a one of each vector
+        flip = RandomizedResponseEvent(2.0 * self.probability)
         if not self.fair_ones:
             return (repeated(flip, n_ones + n_pairs),)
-        single = RandomizedResponse(4.0 * self.probability / (1.0 + 2.0 * self.probability))
+        single = RandomizedResponseEvent(4.0 * self.probability / (1.0 + 2.0 * self.probability))
         counted = ((flip, n_pairs), (single, n_ones - n_pairs))
         return tuple(repeated(event, n) for event, n in counted if n)
 
     def total_variation(self, n_draws: int) -> float:
-        """Distance of `n_draws` skips from the ideal law (docs/noise.md, section 4)."""
+        """Bound the distance of `n_draws` draws from the ideal law.
+
+        Parameters
+        ----------
+        n_draws : int
+            Number of skips.
+
+        Returns
+        -------
+        float
+            Total variation; docs/noise.md, section 4, proves it.
+        """
         return n_draws * LAPLACE_VARIATION
 
     def __call__(
@@ -115,21 +140,23 @@ class RandomizedBits:
             Increasing positions of the ones.
         n_bits : int
             Length of the run.
-        flips, coins : WordReader
-            The response to a bit depends on the position and the words only: a shorter run with
-            the same words has the same responses.
+        flips : WordReader
+            Words of the flips. The response to a bit depends on its position and the words only:
+            a shorter run with the same words has the same responses.
+        coins : WordReader
+            Words of the fair coins, read with `fair_ones` only.
 
         Returns
         -------
         reported : ndarray of shape (n_reported,), int64
             Increasing positions of the ones of the report.
         """
-        if self.fair_ones:  # a coin stays fair, whether a flip comes on top or not
+        if self.fair_ones:  # a coin stays fair, flipped or not
             ones = ones[_coins(ones, n_bits, coins)]
         return _in_one_only(ones, self._flipped(n_bits, flips))
 
     def _flipped(self, n_bits: int, reader: WordReader) -> Integers:
-        """Increasing positions, each of which is there with the flip probability."""
+        """Increasing positions; each belongs to the result with the flip probability."""
         pieces, last = [], -1
         noise, zeros = FlooredLaplace(self.scale), np.zeros(PIECE, np.int64)
         while last < n_bits:
@@ -147,7 +174,7 @@ class RandomizedBits:
 class Survivors:
     """The coordinates of noisy one-hot vectors that are above the threshold, token by token.
 
-    Attributes
+    Parameters
     ----------
     ptr : ndarray of shape (n_tokens + 1,), int64
         Where each token's survivors begin.
@@ -166,28 +193,42 @@ class Survivors:
 class ThresholdedLaplace:
     """Laplace noise on one-hot vectors, rounded down to a grid, small values not reported.
 
-    A token of word w is the vector that is 1 at w and 0 elsewhere. It gets Laplace noise of scale
-    1 / epsilon on every coordinate; what is reported is floor(y / STEP) for each y that is at
-    least the threshold, and nothing for the others. As 1 and the threshold are multiples of the
-    step, this is a post-processing of the continuous mechanism, coordinate by coordinate:
+    A token of word w is the vector that is 1 at w and 0 elsewhere. Every coordinate gets Laplace
+    noise of scale 1 / epsilon. A noisy coordinate y that is at least the threshold is reported as
+    floor(y / STEP); the others are not reported.
+
+    Parameters
+    ----------
+    epsilon : float
+        Privacy cost of blanking a token, from 0.0114 to 100.
+    threshold : float
+        Smallest value that is reported, from 2**-10 to 1 - 2**-10. It is rounded to a multiple of
+        the step.
+
+    Attributes
+    ----------
+    STEP : float
+        Grid of the reported values, 2**-10.
+    MAX_LEVEL : int
+        Largest number of steps above the threshold that is reported, 4095.
+    MAX_EPSILON : float
+        Largest epsilon, 100.
+
+    Notes
+    -----
+    **Privacy.** Unit: token. Relation: blanked, that is w becomes "no word" (one coordinate moves
+    by 1); replacing it by another word is two of these events. Sensitivity: 1. Event:
+    ``Laplace(scale)``, up to `total_variation`.
+
+    1 and the threshold are multiples of the step. A report is therefore a post-processing of the
+    continuous mechanism, coordinate by coordinate:
 
     * a coordinate 0 survives with probability exp(-epsilon * threshold) / 2, and then exceeds the
       threshold by a geometric number of steps; survivors are found by geometric gaps;
     * the coordinate w is 1 / STEP steps plus `FlooredLaplace`.
 
     The scale in steps is the float next above 1 / (epsilon * STEP), and every table is made of that
-    float with 90 digits. So the mechanism that runs is that of a slightly smaller epsilon, exactly.
-
-    **Privacy.** Unit: token. Relation: blanked, that is w becomes "no word" (one coordinate moves
-    by 1); replaced by another word is two of these events. Sensitivity: 1. Event: `Laplace(scale)`,
-    up to `total_variation`.
-
-    Parameters
-    ----------
-    epsilon : float
-        From 0.011 to 100.
-    threshold : float
-        Above 0 and below 1; the nearest multiple of the step counts.
+    float with 90 digits. The mechanism that runs is exactly that of a slightly smaller epsilon.
     """
 
     epsilon: float
@@ -198,15 +239,8 @@ class ThresholdedLaplace:
     MAX_EPSILON: ClassVar[float] = 100.0
 
     def __post_init__(self) -> None:
-        if not 0 < self.threshold_steps < 1 / self.STEP:
-            raise ValueError(
-                f"the threshold must be from {self.STEP} to {1 - self.STEP}, got {self.threshold}"
-            )
-        lowest = 1 / (MAX_SCALE * self.STEP)
-        if not lowest <= self.epsilon <= self.MAX_EPSILON:
-            raise ValueError(
-                f"epsilon must be from {lowest:.2g} to {self.MAX_EPSILON:g}, got {self.epsilon}"
-            )
+        check_number("threshold", self.threshold, self.STEP, 1 - self.STEP)
+        check_number("epsilon", self.epsilon, 1 / (MAX_SCALE * self.STEP), self.MAX_EPSILON)
         if self.survival < MIN_FLIP:
             raise ValueError(
                 f"epsilon * threshold must be at most {-math.log(2 * MIN_FLIP):.4g}, got "
@@ -215,6 +249,7 @@ class ThresholdedLaplace:
 
     @property
     def threshold_steps(self) -> int:
+        """The threshold in steps."""
         return round(self.threshold / self.STEP)
 
     @property
@@ -224,6 +259,7 @@ class ThresholdedLaplace:
 
     @property
     def scale(self) -> float:
+        """Scale of the noise, in units of a token."""
         return self.scale_steps * self.STEP
 
     @property
@@ -233,14 +269,39 @@ class ThresholdedLaplace:
 
     @property
     def event(self) -> Event:
+        """Privacy cost of blanking one token: a `Laplace` event."""
         return Laplace(self.scale)
 
     def total_variation(self, n_draws: int) -> float:
-        """Distance of `n_draws` draws from the ideal law (docs/noise.md, section 4)."""
+        """Bound the distance of `n_draws` draws from the ideal law.
+
+        Parameters
+        ----------
+        n_draws : int
+            Number of draws.
+
+        Returns
+        -------
+        float
+            Total variation; docs/noise.md, section 4, proves it.
+        """
         return n_draws * WORD_VARIATION
 
     def own_levels(self, n_tokens: int, reader: WordReader) -> NDArray[np.int32]:
-        """The level of each token's own coordinate, -1 if it does not survive; any word's alike."""
+        """Draw the level of each token's own coordinate; its law is the same for every word.
+
+        Parameters
+        ----------
+        n_tokens : int
+            Number of tokens.
+        reader : WordReader
+            Where the random words come from.
+
+        Returns
+        -------
+        levels : ndarray of shape (n_tokens,), int32
+            Steps above the threshold, -1 if the coordinate does not survive.
+        """
         one = np.full(n_tokens, round(1 / self.STEP), np.int64)
         noisy = FlooredLaplace(self.scale_steps)(one, reader) - self.threshold_steps
         return np.clip(noisy, -1, self.MAX_LEVEL).astype(np.int32)
@@ -252,10 +313,26 @@ class ThresholdedLaplace:
         n_words: int,
         reader: WordReader,
     ) -> Survivors:
-        """Survivors of tokens, of which `own_word` and `own_level` give one coordinate each.
+        """Draw the survivors among all coordinates of some tokens.
 
-        A function of its arguments: the same reader from its beginning gives the same survivors.
-        A coordinate `own_word` of -1 is that of a blank token.
+        The result depends on the arguments only: the same reader from its beginning gives the same
+        survivors.
+
+        Parameters
+        ----------
+        own_word : ndarray of shape (n_tokens,), int32
+            Word of each token, -1 for a blank token.
+        own_level : ndarray of shape (n_tokens,), int32
+            Level of that coordinate, as `own_levels` drew it.
+        n_words : int
+            Number of coordinates of a token.
+        reader : WordReader
+            Where the random words come from.
+
+        Returns
+        -------
+        Survivors
+            Coordinates and levels, token by token.
         """
         n_tokens = len(own_word)
         tables, wide = survivor_tables(self.scale_steps, self.threshold_steps)

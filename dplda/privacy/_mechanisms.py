@@ -1,14 +1,14 @@
-"""Noise, and its price. Noise is drawn here, and for vectors of bits in `_bits`; nowhere else.
+"""Noise and its privacy cost.
 
-A mechanism is a frozen value. Called with integers, it returns them with noise on every cell;
-`event` is what the accountant charges for it, and `total_variation` how far the noise that runs is
-from the law of that event. All of it is integer arithmetic; docs/noise.md has the proofs.
+Noise is drawn in this module and, for vectors of bits, in `_local_mechanisms`; nowhere else. A
+mechanism is a frozen value. Called with integers, it returns them with noise on every cell. Its
+`event` is what the accountant charges; `total_variation` bounds the distance between the noise that
+runs and the law of that event. All of it is integer arithmetic; docs/noise.md has the proofs.
 """
 
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -17,8 +17,9 @@ from typing import ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dplda._checks import check_integer, check_number
 from dplda.kernels._noise import add_gaussian, add_laplace
-from dplda.privacy._events import Event, Gaussian, Laplace, NonPrivate, Repeated
+from dplda.privacy._events import MAX_COUNT, Event, Gaussian, Laplace, NonPrivate, Repeated
 from dplda.privacy._tables import LEVEL_WIDTH, AliasTables, gaussian_tables, geometric_tables
 
 Integers = NDArray[np.int64]
@@ -29,12 +30,12 @@ Kernel = Callable[[Words, Words, NDArray[np.uint32], Words, Integers], tuple[int
 # Gaussian whose post-processing it is.
 NOISE_VARIANCE = LEVEL_WIDTH**2 * (1 + 64**2 + 64**4)
 EVENT_VARIANCE = NOISE_VARIANCE - 9
-MIN_RADIUS = 64  # a coarser grid leaves little of a contribution; such noise is useless anyway
+MIN_RADIUS = 64  # a coarser grid would round most of a contribution away
 MAX_RADIUS = 2**30  # one contribution must fit in 32 bits
 MIN_SCALE = 0.05
 MAX_SCALE = 90000.0
 
-# Total variation of one draw, rounded up; of anything that is drawn from one random word.
+# Total variation of one draw, rounded up; the last one bounds all that one random word draws.
 GAUSSIAN_VARIATION = 1.31e-41
 LAPLACE_VARIATION = 1.15e-41
 WORD_VARIATION = 1.73e-41  # three look-ups
@@ -44,67 +45,122 @@ SPARE_PIECE = 256  # spare words at a time: more than a piece takes on average, 
 
 
 class WordReader(Protocol):
-    """Successive random words, never the same ones twice: `dplda.privacy._streams.Reader`."""
+    """Successive random words, none of them twice, as `Streams.reader` gives them."""
 
-    def words(self, n: int, *, spare: bool = False) -> Words: ...
+    def words(self, n: int, *, spare: bool = False) -> Words:
+        """Return the next `n` words of the stream or of its spare stream, shape (n,), uint64."""
 
 
 class Mechanism(Protocol):
-    """What all mechanisms have in common.
-
-    Attributes
-    ----------
-    event : Event
-        The price of one call, for a value of the stated sensitivity.
-    sensitivity : float
-        Of the integer value, in the norm of the event.
-    scale : float
-        Standard deviation (Gaussian) or scale (Laplace) of the noise, in the value's units.
-    mean : float
-        Mean of the noise: public, to be subtracted from what is released.
-    """
+    """What `Curator.release` takes: noise on integers, with its privacy cost."""
 
     @property
-    def event(self) -> Event: ...
+    def event(self) -> Event:
+        """Privacy cost of one call, for a value of the stated sensitivity."""
+
     @property
-    def sensitivity(self) -> float: ...
+    def sensitivity(self) -> float:
+        """Largest change of the integer value by one protected unit, in the norm of the event."""
+
     @property
-    def scale(self) -> float: ...
+    def scale(self) -> float:
+        """Standard deviation (Gaussian) or scale (Laplace) of the noise, in the value's units."""
+
     @property
-    def mean(self) -> float: ...
-    def total_variation(self, n_draws: int) -> float: ...
-    def __call__(self, value: Integers, reader: WordReader) -> Integers: ...
+    def mean(self) -> float:
+        """Mean of the noise, a public number to subtract from a release."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether a call adds no noise, and so protects nothing."""
+
+    def total_variation(self, n_draws: int) -> float:
+        """Bound the distance of `n_draws` draws from the ideal law.
+
+        Parameters
+        ----------
+        n_draws : int
+            Number of draws, which is the number of noisy cells.
+
+        Returns
+        -------
+        float
+            Total variation; docs/noise.md, section 4, proves it.
+        """
+
+    def __call__(self, value: Integers, reader: WordReader) -> Integers:
+        """Add one draw to each cell.
+
+        Parameters
+        ----------
+        value : ndarray, int64
+            The exact integers, of any shape.
+        reader : WordReader
+            Where the random words come from.
+
+        Returns
+        -------
+        noisy : ndarray, int64
+            Of the same shape.
+        """
 
 
 @dataclass(frozen=True)
 class DiscreteGaussian:
     """Discrete Gaussian noise of one fixed width on integers of L2 sensitivity `radius`.
 
-    Not the noise but the data are scaled: a contribution of norm C becomes integers of norm at
-    most `radius`, so that the noise is relatively larger the smaller the radius.
-
-    **Privacy.** Unit and relation: those of the value. Sensitivity: `radius`, in L2, which the
-    caller checks in integers. Event: `Gaussian(noise_multiplier)`, of which a call is a
-    post-processing up to `total_variation`.
+    The width of the noise never changes; the data are scaled instead. A contribution of norm C
+    becomes integers of norm at most `radius`. A smaller radius means relatively larger noise.
 
     Parameters
     ----------
     radius : int
-        From 64 to 2**30.
+        L2 sensitivity of the integers, from 64 to 2**30.
+
+    Attributes
+    ----------
+    scale : float
+        Standard deviation of the noise, about 614475 for every radius.
+    mean : float
+        Mean of the noise, 0.
+    exact : bool
+        False.
+
+    Notes
+    -----
+    **Privacy.** Unit and relation: those of the value. Sensitivity: `radius`, in L2, which the
+    caller checks in integers. Event: ``Gaussian(noise_multiplier)``; a call is a post-processing of
+    it up to `total_variation`.
     """
 
     radius: int
 
+    exact: ClassVar[bool] = False
     scale: ClassVar[float] = math.sqrt(NOISE_VARIANCE)
     mean: ClassVar[float] = 0.0
 
     def __post_init__(self) -> None:
-        if not MIN_RADIUS <= operator.index(self.radius) <= MAX_RADIUS:
-            raise ValueError(f"radius must be from {MIN_RADIUS} to {MAX_RADIUS}, got {self.radius}")
+        check_integer("radius", self.radius, MIN_RADIUS, MAX_RADIUS)
 
     @classmethod
     def for_noise_multiplier(cls, noise_multiplier: float) -> DiscreteGaussian:
-        """The largest radius, at most 2**30, with at least this noise multiplier."""
+        """Take the largest radius, at most 2**30, with at least this noise multiplier.
+
+        Parameters
+        ----------
+        noise_multiplier : float
+            Standard deviation of the noise divided by the sensitivity, in (0, 9601.1].
+
+        Returns
+        -------
+        DiscreteGaussian
+            Its own `noise_multiplier` is never below the one asked for.
+
+        Raises
+        ------
+        ValueError
+            If the noise multiplier is out of range.
+        """
         radius = 0
         if 0 < noise_multiplier < math.inf:
             radius = math.isqrt(EVENT_VARIANCE // Fraction(noise_multiplier) ** 2)
@@ -124,18 +180,44 @@ class DiscreteGaussian:
 
     @property
     def sensitivity(self) -> float:
+        """The radius, as a float."""
         return float(self.radius)
 
     @property
     def event(self) -> Event:
+        """Privacy cost of one call: a `Gaussian` event."""
         return Gaussian(self.noise_multiplier)
 
     def total_variation(self, n_draws: int) -> float:
-        """Distance of `n_draws` draws from the ideal law (docs/noise.md, section 4)."""
+        """Bound the distance of `n_draws` draws from the ideal law.
+
+        Parameters
+        ----------
+        n_draws : int
+            Number of draws, which is the number of noisy cells.
+
+        Returns
+        -------
+        float
+            Total variation; docs/noise.md, section 4, proves it.
+        """
         return n_draws * GAUSSIAN_VARIATION
 
     def __call__(self, value: Integers, reader: WordReader) -> Integers:
-        """The value, int64 of any shape, plus one draw for each cell."""
+        """Add one draw to each cell.
+
+        Parameters
+        ----------
+        value : ndarray, int64
+            The exact integers, of any shape.
+        reader : WordReader
+            Where the random words come from.
+
+        Returns
+        -------
+        noisy : ndarray, int64
+            Of the same shape.
+        """
         return _with_noise(value, reader, add_gaussian, gaussian_tables())
 
 
@@ -143,63 +225,137 @@ class DiscreteGaussian:
 class FlooredLaplace:
     """The floor of continuous Laplace noise, on integers.
 
-    For an integer c, floor(c + L) = c + floor(L): a call *is* a post-processing of the continuous
-    Laplace mechanism, so every account of the latter holds. The noise has mean -1/2.
-
-    **Privacy.** Unit and relation: those of the value. Sensitivity: `n_cells` cells by one each.
-    Event: `Laplace(scale)` for each of them (cheaper than one event of L1 sensitivity `n_cells`),
-    up to `total_variation`.
+    For an integer c, floor(c + L) = c + floor(L). A call is therefore a post-processing of the
+    continuous Laplace mechanism, and every account of that mechanism holds.
 
     Parameters
     ----------
     scale : float
         Scale of the Laplace law, in the value's units, from 0.05 to 90000.
     n_cells : int, default=1
-        How many cells one protected unit changes.
+        Number of cells that one protected unit changes.
+
+    Attributes
+    ----------
+    sensitivity : float
+        Largest change of one cell, 1.
+    mean : float
+        Mean of the noise, -1/2.
+    exact : bool
+        False.
+
+    Notes
+    -----
+    **Privacy.** Unit and relation: those of the value. Sensitivity: `n_cells` cells by one each.
+    Event: ``Laplace(scale)`` for each of them (cheaper than one event of L1 sensitivity `n_cells`),
+    up to `total_variation`.
     """
 
     scale: float
     n_cells: int = 1
 
+    exact: ClassVar[bool] = False
     sensitivity: ClassVar[float] = 1.0
     mean: ClassVar[float] = -0.5
 
     def __post_init__(self) -> None:
-        if not MIN_SCALE <= self.scale <= MAX_SCALE:
-            raise ValueError(f"scale must be from {MIN_SCALE} to {MAX_SCALE}, got {self.scale}")
-        if self.n_cells < 1:
-            raise ValueError(f"n_cells must be at least 1, got {self.n_cells}")
+        check_number("scale", self.scale, MIN_SCALE, MAX_SCALE)
+        check_integer("n_cells", self.n_cells, 1, MAX_COUNT)
 
     @property
     def event(self) -> Event:
+        """Privacy cost of one call: `n_cells` `Laplace` events."""
         return repeated(Laplace(self.scale), self.n_cells)
 
     def total_variation(self, n_draws: int) -> float:
-        """Distance of `n_draws` draws from the ideal law (docs/noise.md, section 4)."""
+        """Bound the distance of `n_draws` draws from the ideal law.
+
+        Parameters
+        ----------
+        n_draws : int
+            Number of draws, which is the number of noisy cells.
+
+        Returns
+        -------
+        float
+            Total variation; docs/noise.md, section 4, proves it.
+        """
         return n_draws * LAPLACE_VARIATION
 
     def __call__(self, value: Integers, reader: WordReader) -> Integers:
-        """The value, int64 of any shape, plus one draw for each cell."""
+        """Add one draw to each cell.
+
+        Parameters
+        ----------
+        value : ndarray, int64
+            The exact integers, of any shape.
+        reader : WordReader
+            Where the random words come from.
+
+        Returns
+        -------
+        noisy : ndarray, int64
+            Of the same shape.
+        """
         return _with_noise(value, reader, add_laplace, geometric_tables(self.scale))
 
 
 @dataclass(frozen=True)
 class NoNoise:
-    """No noise and no privacy: for epsilon = inf."""
+    """No noise and no privacy, for an infinite epsilon.
 
+    Attributes
+    ----------
+    scale : float
+        Scale of the noise, 0.
+    sensitivity : float
+        Infinite: it limits nothing.
+    mean : float
+        Mean of the noise, 0.
+    exact : bool
+        True.
+    """
+
+    exact: ClassVar[bool] = True
     scale: ClassVar[float] = 0.0
     sensitivity: ClassVar[float] = math.inf
     mean: ClassVar[float] = 0.0
 
     @property
     def event(self) -> Event:
+        """Privacy cost of one call: `NonPrivate`."""
         return NonPrivate()
 
     def total_variation(self, n_draws: int) -> float:
+        """Return 0: the values are exact.
+
+        Parameters
+        ----------
+        n_draws : int
+            Number of cells.
+
+        Returns
+        -------
+        float
+            Zero.
+        """
         return 0.0
 
     def __call__(self, value: Integers, reader: WordReader) -> Integers:
-        """A copy of the value."""
+        """Return a copy of the value.
+
+        Parameters
+        ----------
+        value : ndarray, int64
+            The exact integers, of any shape.
+        reader : WordReader
+            Not used.
+
+        Returns
+        -------
+        exact : ndarray, int64
+            Of the same shape.
+        """
         return value.astype(np.int64, casting="safe")
 
 

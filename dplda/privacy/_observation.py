@@ -1,6 +1,6 @@
 """What the adversary of the theorems sees: every released value, for audits.
 
-Nothing private passes here. A release is public once it is drawn; to observe it costs nothing.
+No private value passes here. A release is public once it is drawn; to observe it costs nothing.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ __all__ = ["Release", "announce", "observe_releases"]
 class Release:
     """One value that became public.
 
-    Attributes
+    Parameters
     ----------
     label : str
-        What it is, as in the plan of the fit.
+        Name of the value, as in the plan of the fit.
     round : int
         Number of the round or sweep.
     value : object
-        The noisy value, as a rule an array in the units of the mechanism.
-    mechanism : mechanism or None
+        The noisy value, usually an array in the units of the mechanism.
+    mechanism : Mechanism or None, default=None
         What drew its noise; None for a value that is public for another reason.
     """
 
@@ -41,7 +41,13 @@ _SEEN: ContextVar[list[Release] | None] = ContextVar("_SEEN", default=None)
 
 @contextmanager
 def observe_releases() -> Iterator[list[Release]]:
-    """Collect what is released in the block, by this thread, oldest first."""
+    """Collect what this thread releases inside of the ``with`` block.
+
+    Yields
+    ------
+    releases : list of Release
+        Grows with each release, oldest first.
+    """
     seen: list[Release] = []
     token = _SEEN.set(seen)
     try:
@@ -51,9 +57,10 @@ def observe_releases() -> Iterator[list[Release]]:
 
 
 def announce(label: str, round: int, value: Any, mechanism: Any = None) -> None:
-    """Show a value that has just become public, and will not be changed, to whoever observes.
+    """Show a value that has just become public to the observer, if there is one.
 
-    `value` may be a function that makes it, to be called if somebody does.
+    The value must not change afterwards. `value` may be a function that makes it, which is called
+    only if there is an observer.
     """
     seen = _SEEN.get()
     if seen is not None:

@@ -50,7 +50,7 @@ if hasattr(os, "register_at_fork"):
 class Entry:
     """One charge to a ledger.
 
-    Attributes
+    Parameters
     ----------
     id : int
         Number within its ledger.
@@ -91,11 +91,14 @@ class Entry:
 class Page(Protocol):
     """The entries during one transaction."""
 
-    def entries(self) -> list[Entry]: ...
+    def entries(self) -> list[Entry]:
+        """Return all entries, oldest first."""
 
-    def add(self, entry: Entry) -> int: ...
+    def add(self, entry: Entry) -> int:
+        """Append an entry and return its number."""
 
-    def set_status(self, entry_id: int, status: Status) -> None: ...
+    def set_status(self, entry_id: int, status: Status) -> None:
+        """Change the status of one entry."""
 
 
 class MemoryStore:
@@ -111,7 +114,7 @@ class MemoryStore:
 
     @contextmanager
     def transaction(self, *, write: bool) -> Iterator[Page]:
-        """Hold the lock; the page's changes are single assignments, so none is half done."""
+        """Hold the lock. A change is one assignment, so that no change is ever half done."""
         if os.getpid() != self._process:
             raise RuntimeError(
                 "a ledger in memory belongs to the process that made it; what another process "

@@ -1,8 +1,8 @@
 """Random words by address: one secret key, and a keystream for every use of it.
 
-All randomness of a fit comes from AES-256 in counter mode. A stream is addressed by what it is for,
-the round, and the block of documents or cells, never by thread or machine, so `n_jobs` and shards
-cannot change a result, and no word is ever used for two things.
+All randomness of a fit comes from AES-256 in counter mode. The address of a stream is its purpose,
+the round, and the block of documents or cells. Threads and machines are not part of it: `n_jobs`
+and shards cannot change a result, and no word is used for two purposes.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
+from dplda._checks import check_integer
+
 Words = NDArray[np.uint64]
 
 KEY_BYTES = 32
@@ -29,7 +31,14 @@ MAX_WORDS = 2**41  # two words a cipher block, 2**40 cipher blocks an address
 
 
 class Purpose(enum.IntEnum):
-    """What a stream is for. Append, never renumber: the number enters every seeded result."""
+    """What a stream is for.
+
+    The numbers enter every seeded result. New ones are appended; none changes. Estimators outside
+    of this package may use 128 to 255.
+    """
+
+    # The names are those of the algorithms that read the streams: the one place of this folder
+    # that knows them, since no two streams of the package may have the same number.
 
     INITIAL_TABLE = 1
     MEMBERSHIP = 2
@@ -52,7 +61,7 @@ class Purpose(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Which stream: disjoint from every other one for `MAX_WORDS` words."""
+    """Address of a stream. It is disjoint from every other stream for `MAX_WORDS` words."""
 
     purpose: int
     round: int
@@ -60,12 +69,12 @@ class Address:
     spare: bool = False
 
     def __post_init__(self) -> None:
-        _check_range("purpose", self.purpose, 256)
-        _check_range("round", self.round, MAX_ROUND)
-        _check_range("block", self.block, MAX_BLOCK)
+        check_integer("purpose", self.purpose, 0, 255)
+        check_integer("round", self.round, 0, MAX_ROUND - 1)
+        check_integer("block", self.block, 0, MAX_BLOCK - 1)
 
     def counter(self) -> bytes:
-        """The initial counter block: purpose 1, round 4, block 5, spare 1, position 5 bytes."""
+        """Initial counter block: purpose 1, round 4, block 5, spare 1, position 5 bytes."""
         return (
             int(self.purpose).to_bytes(1, "big")
             + int(self.round).to_bytes(4, "big")
@@ -78,20 +87,15 @@ class Address:
 class Streams:
     """The random streams of one fit.
 
-    Safe to use from several threads. The key is neither shown nor pickled; a copy made by a fork
-    shares no cipher state, for each stream starts its own cipher.
+    Several threads may use the same streams. The key is neither shown nor pickled. A copy made by
+    a fork shares no cipher state, because each stream starts its own cipher.
 
     Parameters
     ----------
     key : bytes of length 32
-        Secret. `from_random_state` is the usual way in.
+        The secret key. `from_random_state` is the usual way to make streams.
     seeded : bool
         Whether somebody may know the key; then no privacy guarantee holds.
-
-    Attributes
-    ----------
-    n_words : int
-        Words drawn so far, each request rounded up to whole cipher blocks.
     """
 
     def __init__(self, key: bytes, *, seeded: bool) -> None:
@@ -104,12 +108,19 @@ class Streams:
 
     @classmethod
     def from_random_state(cls, random_state: Any) -> Streams:
-        """Secret streams for None; reproducible, hence not private, ones for anything else.
+        """Make secret streams from None, and reproducible ones from anything else.
+
+        Reproducible streams are not private.
 
         Parameters
         ----------
         random_state : None, int or numpy.random.RandomState
             None takes the key from the operating system. A RandomState is advanced.
+
+        Returns
+        -------
+        Streams
+            Seeded unless `random_state` is None.
         """
         if random_state is None:
             return cls(os.urandom(KEY_BYTES), seeded=False)
@@ -117,19 +128,49 @@ class Streams:
 
     @property
     def n_words(self) -> int:
+        """Words drawn so far, each request rounded up to whole cipher blocks."""
         return self._n_words
 
     def words(self, purpose: int, round: int, block: int, n: int, *, spare: bool = False) -> Words:
-        """The first `n` words of a stream; a longer request begins with the shorter one.
+        """Return the first `n` words of a stream; a longer request begins with the shorter one.
+
+        Parameters
+        ----------
+        purpose : int
+            What the words are for, from 0 to 255; a `Purpose` inside of this package.
+        round : int
+            Number of the round, from 0 to 2**32 - 1.
+        block : int
+            Number of the block of documents or cells, from 0 to 2**40 - 1.
+        n : int
+            Number of words, at most 2**41.
+        spare : bool, default=False
+            Whether to read the spare stream of the same address.
 
         Returns
         -------
         words : ndarray of shape (n,), uint64
+            Independent and uniform, up to `TOTAL_VARIATION` over a whole fit.
         """
         return _Keystream(self, Address(purpose, round, block, spare)).words(n)
 
     def reader(self, purpose: int, round: int, block: int = 0) -> Reader:
-        """Successive words of a stream, and of its spare stream."""
+        """Make a reader of the successive words of a stream and of its spare stream.
+
+        Parameters
+        ----------
+        purpose : int
+            What the words are for, from 0 to 255; a `Purpose` inside of this package.
+        round : int
+            Number of the round, from 0 to 2**32 - 1.
+        block : int, default=0
+            Number of the block of documents or cells, from 0 to 2**40 - 1.
+
+        Returns
+        -------
+        Reader
+            Begins with the first word of the stream.
+        """
         return Reader(self, purpose, round, block)
 
     def _count(self, n: int) -> None:
@@ -144,10 +185,10 @@ class Streams:
 
 
 class Reader:
-    """Reads one stream and its spare stream forward, so that no word is met twice.
+    """Reads one stream and its spare stream forward, so that it returns no word twice.
 
-    For one thread, and short-lived. Mechanisms take most bits from the stream, and the few that
-    they need only now and then from the spare one.
+    A reader is for one thread and for a short time. Mechanisms take most bits from the stream, and
+    the few bits that they rarely need from the spare stream.
     """
 
     def __init__(self, streams: Streams, purpose: int, round: int, block: int = 0) -> None:
@@ -155,7 +196,7 @@ class Reader:
         self._spare = _Keystream(streams, Address(purpose, round, block, spare=True))
 
     def words(self, n: int, *, spare: bool = False) -> Words:
-        """The next `n` words, shape (n,), uint64."""
+        """Return the next `n` words, shape (n,), uint64."""
         return (self._spare if spare else self._main).words(n)
 
     def __reduce__(self) -> NoReturn:
@@ -163,7 +204,7 @@ class Reader:
 
 
 class _Keystream:
-    """One running cipher; never leaves this module."""
+    """One running cipher. It never leaves this module."""
 
     def __init__(self, streams: Streams, address: Address) -> None:
         self._streams = streams
@@ -171,10 +212,10 @@ class _Keystream:
         self._position = 0
 
     def words(self, n: int) -> Words:
-        _check_range("n", n, MAX_WORDS - self._position + 1)
+        check_integer("n", n, 0, MAX_WORDS - self._position)
         self._position += n
         self._streams._count(n)
-        # Some versions of the library ask for a block more room than they write.
+        # Some versions of the library ask for room for one block more than they write.
         buffer = np.empty(n + 2, dtype="<u8")
         room = buffer.data.cast("B")
         for start in range(0, 8 * n, PIECE_BYTES):
@@ -183,30 +224,48 @@ class _Keystream:
 
 
 def uniform(words: Words, *, positive: bool = False) -> NDArray[np.float64]:
-    """Uniform numbers in [0, 1), multiples of 2**-53, from random words.
+    """Turn random words into uniform numbers in [0, 1), multiples of 2**-53.
 
-    `positive` moves them up by half a step, into (0, 1], for logarithms.
+    Parameters
+    ----------
+    words : ndarray, uint64
+        Random words, of any shape.
+    positive : bool, default=False
+        Whether to move the numbers up by half a step, into (0, 1], for logarithms.
+
+    Returns
+    -------
+    numbers : ndarray, float64
+        Of the same shape.
     """
     numbers = (words >> np.uint64(11)).astype(np.float64)
     return (numbers + 0.5 if positive else numbers) * 2.0**-53
 
 
 def uniform_integers(words: Words, n: int) -> NDArray[np.int64]:
-    """Uniform integers in [0, n), n up to 2**32, with a bias of at most n * 2**-32."""
+    """Turn random words into uniform integers in [0, n).
+
+    Parameters
+    ----------
+    words : ndarray, uint64
+        Random words, of any shape.
+    n : int
+        From 1 to 2**32.
+
+    Returns
+    -------
+    integers : ndarray, int64
+        Of the same shape. The bias is at most n * 2**-32: not for draws that a guarantee rests on.
+    """
     return ((words >> np.uint64(32)) * np.uint64(n) >> np.uint64(32)).astype(np.int64)
 
 
 def keystream_total_variation(n_words: int) -> float:
-    """Distance of `n_words` words of keystream from independent uniform ones.
+    """Bound the distance of `n_words` words of keystream from independent uniform ones.
 
-    The blocks of one key are distinct where uniform ones might repeat: at most q**2 / 2**129 in
-    total variation for q blocks of two words. Beyond that AES-256 is assumed to be a pseudo-random
-    permutation. See docs/noise.md, section 5.
+    The blocks of one key are distinct; uniform ones may repeat. The total variation is at most
+    q**2 / 2**129 for q blocks of two words. This assumes that AES-256 is a pseudo-random
+    permutation; docs/noise.md, section 5.
     """
     n_blocks = (n_words + 1) // 2
     return float(n_blocks) ** 2 / 2.0**129
-
-
-def _check_range(name: str, value: int, end: int) -> None:
-    if not 0 <= value < end:
-        raise ValueError(f"{name} must be at least 0 and less than {end}, got {value}")

@@ -33,7 +33,7 @@ class AliasTables:
     fast : ndarray of shape (n_tables * 4096,), uint32
         The first 9 bits of the threshold, shifted by 12, and the alias.
     slow : ndarray of shape (n_tables * 4096, 2), uint64
-        The threshold's other 128 bits, high word first; hardly ever read.
+        The other 128 bits of the threshold, high word first; rarely read.
     """
 
     fast: NDArray[np.uint32]
@@ -54,13 +54,13 @@ def geometric_tables(scale: float) -> AliasTables:
 
 @lru_cache(maxsize=16)
 def survivor_tables(scale: float, threshold: int) -> tuple[AliasTables, bool]:
-    """Low and high digit of the gap between two survivors, and a survivor's excess.
+    """Tables of both digits of the gap between two survivors, and of a survivor's excess.
 
-    Also whether the high digit can be anything but 0.
+    The second result tells whether the high digit can be anything but 0.
 
-    A coordinate without a token survives with the probability exp(-threshold / scale) / 2 that
-    floored Laplace noise of that scale is at least `threshold`; by how much it exceeds it is
-    geometric with ratio exp(-1/scale), cut at 4095. All of this is of exactly the float given.
+    A coordinate without a token survives with probability exp(-threshold / scale) / 2: that of
+    floored Laplace noise being at least `threshold`. Its excess over the threshold is geometric
+    with ratio exp(-1/scale), cut at 4095. The tables are those of exactly the float given.
     """
     with localcontext(DIGITS):
         survival = (-threshold / Decimal(scale)).exp() / 2
@@ -69,7 +69,7 @@ def survivor_tables(scale: float, threshold: int) -> tuple[AliasTables, bool]:
 
 
 def gaussian_weights() -> list[int]:
-    """Weights of the discrete Gaussian of width 150, of the values -2048, ..., 2047."""
+    """Weights of the values -2048, ..., 2047 under the discrete Gaussian of width 150."""
     with localcontext(DIGITS):
         rate = Decimal(1) / (2 * LEVEL_WIDTH**2)
         ratio, step = (-rate).exp(), (-2 * rate).exp()
@@ -83,8 +83,8 @@ def gaussian_weights() -> list[int]:
 def geometric_weights(scale: float) -> tuple[list[int], list[int]]:
     """Weights of the low and the high base-4096 digit of a geometric variable.
 
-    The digits are independent, and each is geometric again; the high digit's last column takes
-    everything beyond.
+    The digits are independent and each is geometric again. The last column of the high digit
+    takes all larger values.
     """
     with localcontext(DIGITS):
         return _digits(1 / Decimal(scale))  # of exactly the float given
@@ -96,7 +96,7 @@ def _digits(rate: Decimal) -> tuple[list[int], list[int]]:
 
 
 def _capped(rate: Decimal) -> list[int]:
-    """A geometric variable of ratio exp(-rate); the last column takes everything beyond."""
+    """A geometric variable of ratio exp(-rate); the last column takes all larger values."""
     law = _powers(rate)
     law[-1] /= 1 - (-rate).exp()
     return _integers(law, remainder_to=0)
@@ -144,7 +144,7 @@ def _powers(rate: Decimal) -> list[Decimal]:
 
 
 def _integers(law: Sequence[Decimal], remainder_to: int) -> list[int]:
-    """floor(2**149 law_i / sum law), and what is missing from 2**149 added to one of them."""
+    """floor(2**149 law_i / sum law); what is missing from 2**149 is added to one of them."""
     factor = TOTAL / sum(law, Decimal(0))
     weights = [int(value * factor) for value in law]
     weights[remainder_to] += TOTAL - sum(weights)

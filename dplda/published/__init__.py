@@ -1,7 +1,8 @@
-"""The papers' algorithms to the letter: for comparison and audits, never for private data.
+"""The papers' algorithms as printed: for comparison and audits, never for private data.
 
-`epsilon_` is what can be proved of an algorithm, often infinity; `published_epsilon_` is the
-paper's figure. `fit` warns, and names what is wrong. The sound estimators are those of `dplda`.
+`epsilon_` is the epsilon that can be proved for an algorithm, usually infinity.
+`published_epsilon_` is the paper's claim. `fit` warns and names what is wrong. The sound estimators
+are those of `dplda` and `dplda.federated`.
 """
 
 import lazy_loader

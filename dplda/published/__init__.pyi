@@ -5,6 +5,5 @@ from ._hdplda import PublishedHDPLDA as PublishedHDPLDA
 from ._iftm import PublishedIFTMParty as PublishedIFTMParty
 from ._iftm import recover_counts as recover_counts
 from ._sublda import PublishedSubLDA as PublishedSubLDA
-from ._sublda import efficiency_privacy as efficiency_privacy
 from ._sublda import iteration_epsilon as iteration_epsilon
 from ._svilda import PublishedPrivateSVILDA as PublishedPrivateSVILDA

@@ -1,32 +1,112 @@
-"""The noise that the paper on private stochastic variational inference prescribes.
+"""What two papers say that a step costs, and the noise that one of them derives from it.
 
-For comparison only. It is not what `PrivateSVILDA` uses, and not in every case private:
-docs/svilda.md.
+For comparison only: no sound estimator uses these formulas. docs/svilda.md and
+docs/papers_sub_lda.md say where they fail.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from numbers import Integral
 
+import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import brentq
+from scipy.special import gammaln
+
+from dplda._checks import check_integer, check_number
 
 COMPOSITIONS = ("zcdp", "advanced", "linear")
+
+LARGEST_ORDER = 10**6
+LARGEST_DIVERGENCE = 1e150  # a larger one overflows when it is multiplied by an order
+
+Curve = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+
+
+# SUB-LDA
+
+
+def subsampled_rdp(order: int, rdp: Curve | float, subsampling_ratio: float) -> float:
+    """Renyi divergence of a Poisson-sampled step, equation (3) of [1]_.
+
+    Parameters
+    ----------
+    order : int
+        Renyi order (alpha), at least 2.
+    rdp : callable or float
+        Divergence of the step without sampling: a function of an array of integer orders, or
+        its value at `order` for Gaussian noise, whose divergence is proportional to the order.
+    subsampling_ratio : float
+        Probability in (0, 1] that a record takes part (gamma).
+
+    Returns
+    -------
+    divergence : float
+        Divergence at `order`. It holds where records that are not sampled leave no trace in
+        the output.
+
+    Raises
+    ------
+    TypeError
+        If `order` is not an integer or another parameter is not a number.
+    ValueError
+        If a parameter is out of range.
+
+    References
+    ----------
+    .. [1] T. Huang, H. Chen, "Improving Privacy Guarantee and Efficiency of Latent Dirichlet
+       Allocation Model Training Under Differential Privacy", Findings of EMNLP 2021.
+    """
+    order = check_integer("order", order, 2, LARGEST_ORDER)
+    ratio = check_number("subsampling_ratio", subsampling_ratio, 0.0, 1.0, closed="right")
+    chosen = np.arange(2.0, order + 1.0)
+    if callable(rdp):
+        divergence = np.asarray(rdp(chosen), dtype=float)
+    else:
+        divergence = _check_divergence(rdp) * chosen / order
+    exponent = (chosen - 1.0) * divergence
+    if ratio == 1.0:
+        return float(exponent[-1]) / (order - 1)
+    # The binomial weights sum to one, so each term can give up its share of that one, which
+    # leaves exp(x) - 1 in place of exp(x): no cancellation, however small the divergence.
+    with np.errstate(divide="ignore"):
+        log_growth = exponent + np.log(-np.expm1(-exponent))
+    log_terms = _log_binomial(chosen, order, ratio) + log_growth
+    return float(np.logaddexp(0.0, np.logaddexp.reduce(log_terms))) / (order - 1)
+
+
+def _check_divergence(rdp: float) -> float:
+    """Return a divergence that no multiplication by an order makes infinite, or infinity."""
+    rdp = check_number("rdp", rdp, 0.0, math.inf)
+    if LARGEST_DIVERGENCE < rdp < math.inf:
+        raise ValueError(f"rdp must be at most {LARGEST_DIVERGENCE:g}, or infinite, got {rdp:g}")
+    return rdp
+
+
+def _log_binomial(chosen: NDArray[np.float64], n: int, probability: float) -> NDArray[np.float64]:
+    """Logarithms of the binomial probabilities of `chosen` successes in `n` trials."""
+    left = n - chosen
+    log_ways: NDArray[np.float64] = gammaln(n + 1.0) - gammaln(chosen + 1.0) - gammaln(left + 1.0)
+    return log_ways + chosen * math.log(probability) + left * math.log1p(-probability)
+
+
+# private stochastic variational inference
 
 
 @dataclass(frozen=True)
 class VipsCalibration:
-    """What `vips_calibration` returns.
+    """Noise and budgets of one round, as `vips_calibration` returns them.
 
-    Attributes
+    Parameters
     ----------
     epsilon_round, delta_round : float
         Budget of one round, on all documents (epsilon' and delta' in the paper).
     epsilon_iter, delta_iter : float
         Budget of the Gaussian mechanism of that round, on the sampled documents.
     noise_multiplier : float
-        Standard deviation of the noise over the sensitivity (sigma over Delta s).
+        Standard deviation of the noise, divided by the sensitivity (sigma over Delta s).
     """
 
     epsilon_round: float
@@ -47,31 +127,36 @@ def vips_calibration(
 ) -> VipsCalibration:
     """Noise of private variational inference as published: equations (5), (6) and (3) of [1]_.
 
-    **Not a proof.** (epsilon, delta)-DP of a round does not give the zCDP of equation (5), equation
-    (3) is a theorem for ``epsilon_iter <= 1`` only, and `delta_round` is left open. Where
-    `delta_iter` comes near one, the true epsilon of the result is far above the stated one;
-    `epsilon_of` tells it.
+    **Not a proof.** (epsilon, delta)-DP of a round does not imply the zCDP of equation (5).
+    Equation (3) is a theorem for ``epsilon_iter <= 1`` only. The paper leaves `delta_round` open.
+    If `delta_iter` is close to 1, the true epsilon of the result is far above the stated one;
+    :func:`dplda.privacy.epsilon_of` computes it.
 
     Parameters
     ----------
-    epsilon, delta : float
-        Total budget, epsilon above 0 and delta in (0, 1).
+    epsilon : float
+        Total epsilon to spend, from 1e-9 to 1e9.
+    delta : float
+        Total delta to spend, in (0, 1).
     subsampling_ratio : float
         Share of the documents in a round, in (0, 1] (nu).
     max_iter : int
-        Rounds (J).
+        Rounds (J), from 1 to 10**9.
     composition : {"zcdp", "advanced", "linear"}, default="zcdp"
         How rounds are composed: equation (5), the advanced composition theorem, or sums.
     delta_round : float or None, default=None
-        delta'. None: ``delta / max_iter``, or half of it for "advanced", where the other half pays
-        for the composition.
+        delta', above 0 and below `subsampling_ratio`. None: ``delta / max_iter``, or half of it
+        for "advanced", where the other half pays for the composition.
 
     Returns
     -------
-    VipsCalibration
+    calibration : VipsCalibration
+        The noise multiplier and the budgets that lead to it.
 
     Raises
     ------
+    TypeError
+        If a parameter is not a number.
     ValueError
         If a parameter is out of range, or `delta_round` leaves nothing for the composition or is
         not below `subsampling_ratio`.
@@ -88,18 +173,23 @@ def vips_calibration(
     >>> round(noise.noise_multiplier, 4)
     0.9849
     """
-    _check(epsilon, delta, subsampling_ratio, max_iter, composition)
+    epsilon = check_number("epsilon", epsilon, 1e-9, 1e9)
+    delta = check_number("delta", delta, 0.0, 1.0, closed="neither")
+    ratio = check_number("subsampling_ratio", subsampling_ratio, 0.0, 1.0, closed="right")
+    max_iter = check_integer("max_iter", max_iter, 1, 10**9)
+    if composition not in COMPOSITIONS:
+        raise ValueError(f"composition must be one of {COMPOSITIONS}, got {composition!r}")
     if delta_round is None:
         delta_round = delta / max_iter / (2.0 if composition == "advanced" else 1.0)
-    _check_delta_round(delta_round, delta, subsampling_ratio, max_iter, composition)
+    delta_round = _check_delta_round(delta_round, delta, ratio, max_iter, composition)
     if composition == "zcdp":
         epsilon_round = _round_of_zcdp(epsilon, delta, delta_round, max_iter)
     elif composition == "advanced":
         epsilon_round = _round_of_advanced(epsilon, delta - max_iter * delta_round, max_iter)
     else:
         epsilon_round = epsilon / max_iter
-    epsilon_iter = _before_sampling(epsilon_round, subsampling_ratio)
-    delta_iter = delta_round / subsampling_ratio
+    epsilon_iter = _before_sampling(epsilon_round, ratio)
+    delta_iter = delta_round / ratio
     noise_multiplier = math.sqrt(2.0 * math.log(1.25 / delta_iter)) / epsilon_iter
     return VipsCalibration(epsilon_round, delta_round, epsilon_iter, delta_iter, noise_multiplier)
 
@@ -125,42 +215,28 @@ def _round_of_advanced(epsilon: float, slack: float, max_iter: int) -> float:
     def excess(x: float) -> float:
         return max_iter * x * math.expm1(x) + rate * x - epsilon
 
-    upper = min(epsilon / rate, 700.0)  # the exponential of more is no float
+    upper = min(epsilon / rate, 700.0)  # the exponential of a larger number overflows
     return float(brentq(excess, 0.0, upper, xtol=1e-300, rtol=1e-14))
 
 
-def _check(
-    epsilon: float, delta: float, subsampling_ratio: float, max_iter: int, composition: str
-) -> None:
-    if not 1e-9 <= epsilon <= 1e9:
-        raise ValueError(f"epsilon must be positive and finite, from 1e-9 to 1e9, got {epsilon}")
-    if not 0.0 < delta < 1.0:
-        raise ValueError(f"delta must lie strictly between 0 and 1, got {delta}")
-    if not 0.0 < subsampling_ratio <= 1.0:
-        raise ValueError(f"subsampling_ratio must lie in (0, 1], got {subsampling_ratio}")
-    if not isinstance(max_iter, Integral) or not 1 <= max_iter <= 10**9:
-        raise ValueError(
-            f"max_iter must be an integer of at least 1, and at most 10**9, got {max_iter}"
-        )
-    if composition not in COMPOSITIONS:
-        raise ValueError(f"composition must be one of {COMPOSITIONS}, got {composition!r}")
-
-
 def _check_delta_round(
-    delta_round: float, delta: float, subsampling_ratio: float, max_iter: int, composition: str
-) -> None:
-    if not 0.0 < delta_round < subsampling_ratio:
+    delta_round: float, delta: float, ratio: float, max_iter: int, composition: str
+) -> float:
+    """Return delta', if delta_iter is a probability and the composition can pay for it."""
+    delta_round = check_number("delta_round", delta_round, 0.0, 1.0, closed="right")
+    if not delta_round < ratio:
         raise ValueError(
-            f"delta_round must be above 0 and below subsampling_ratio ({subsampling_ratio}), got "
-            f"{delta_round}: delta_iter, their ratio, is a probability"
+            f"delta_round must be below subsampling_ratio ({ratio:g}), got {delta_round:g}: their "
+            "ratio, delta_iter, is a probability; lower delta_round, or leave it None"
         )
-    left = {
+    remaining = {
         "zcdp": math.inf,  # equation (5) does not charge it
         "advanced": delta * (1.0 - 1e-12) - max_iter * delta_round,
         "linear": delta * (1.0 + 1e-12) - max_iter * delta_round,
     }
-    if left[composition] <= 0.0:
+    if remaining[composition] <= 0.0:
         raise ValueError(
-            f"{max_iter} rounds with delta_round {delta_round} spend more than delta ({delta}); "
-            "lower delta_round, or leave it None"
+            f"{max_iter} rounds with delta_round {delta_round:g} spend more than delta "
+            f"({delta:g}); lower delta_round, or leave it None"
         )
+    return delta_round

@@ -1,4 +1,4 @@
-"""HDP-LDA as published: Algorithm 1 of Zhao et al., line by line, with what is wrong in it."""
+"""HDP-LDA as published, not private: Algorithm 1 of Zhao et al., line by line, with its errors."""
 
 from __future__ import annotations
 
@@ -8,45 +8,40 @@ from typing import Any
 
 import numpy as np
 
-from dplda._base import BaseTopicModel
+from dplda._base import BaseLDA
 from dplda._compat import Interval, Options, _fit_context
 from dplda._corpus import Corpus, check_counts
 from dplda._gibbs import count_words
 from dplda._private_fit import publish, released_so_far
 from dplda._progress import rounds
 from dplda._warnings import warn_user
-from dplda.central._word_sweeps import uniform_topics
+from dplda.central._word_sweeps import inherent_epsilon, uniform_topics
 from dplda.kernels import _published_hdp
-from dplda.privacy import (
-    FlooredLaplace,
-    Guarantee,
-    NoNoise,
-    NonPrivate,
-    PrivacyLeakWarning,
-    inherent_epsilon,
-)
+from dplda.privacy import Guarantee, NonPrivate, PrivacyLeakWarning
 from dplda.privacy._observation import announce
 from dplda.privacy._streams import Purpose, Reader, Streams
+from dplda.privacy.mechanisms import FlooredLaplace, NoNoise
 
 # Noise is drawn in steps of 1 / GRID: whole steps would drown the small noise of a large epsilon.
 # Noisy counts are then multiples of 1 / (2 GRID), and adding them up is exact in double precision.
 GRID = 256
-SMALLEST_EPSILON, LARGEST_EPSILON = 0.006, 10000.0  # scales 2 GRID / epsilon that the noise reaches
+SMALLEST_EPSILON, LARGEST_EPSILON = 0.006, 10000.0  # the noise tables reach 2 GRID / epsilon
 
 COUNTS = "word-topic counts"
 TOPICS = "topics"
 HOLES = (
-    "later draws read live counts, which a replaced word goes on moving; noise is added in place, "
-    "so that moves are released twice; and the moves of the last sweep are published without noise"
+    "later draws read live counts, which a replaced word continues to change; noise is added in "
+    "place, so that changes are released twice; and the changes of the last sweep are published "
+    "without noise"
 )
 
 
-class PublishedHDPLDA(BaseTopicModel):
-    """HDP-LDA as its paper prints it. **Not private**: for reproduction and as a target of audits.
+class PublishedHDPLDA(BaseLDA):
+    """HDP-LDA as its paper prints it, Algorithm 1 of [1]_: not private.
 
-    Algorithm 1 of [1]_: each sweep adds Laplace noise to the word-topic counts in place, and draws
-    the topic of every token from the live noisy counts, clipped from above. :class:`dplda.HDPLDA`
-    is the form of which the claim is true.
+    Each sweep adds Laplace noise to the word-topic counts in place. It then draws the topic of
+    every token from the live noisy counts, clipped from above. The class reproduces the paper and
+    is a target of audits. The claim is true of :class:`dplda.HDPLDA`.
 
     Parameters
     ----------
@@ -54,38 +49,41 @@ class PublishedHDPLDA(BaseTopicModel):
         Number of topics (K).
     noise_epsilon : float
         Epsilon of one sweep's noise (epsilon_L), from 0.006 to 10000; must be given. The noise has
-        scale ``2 / noise_epsilon``; ``inf`` adds none ("limited inherent" in [1]_).
+        scale ``2 / noise_epsilon``. It has no guarantee. ``inf`` adds no noise ("limited inherent"
+        in [1]_).
     count_clip : float
-        A draw reads noisy counts up to this value (C), above 0; must be given.
+        Clipping bound: a draw reads noisy counts up to this value (C), above 0; must be given.
     max_iter : int, default=100
         Sweeps over the corpus (T).
     doc_topic_prior : float, default=1.0
-        Dirichlet parameter of a document's topics (alpha); the default is that of [1]_.
+        Dirichlet parameter of a document's topics (alpha). The default is that of [1]_.
     topic_word_prior : float, default=0.01
         Dirichlet parameter of a topic's words (beta).
     n_jobs : int or None, default=None
-        Threads of `transform` and `score`; training is sequential. Never changes a result.
+        Threads of `transform` and `score`. Training is sequential. Never changes a result.
     random_state : int, RandomState instance or None, default=None
-        None: from the operating system's entropy.
+        Seed of all random numbers. None: a key from the operating system's entropy.
     verbose : int, default=0
-        Progress: a bar where tqdm is installed, else lines.
+        Above 0, progress is shown: a bar if tqdm is installed, lines otherwise.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features_in_)
-        Noisy counts of words in topics, negative ones as 0, plus `topic_word_prior`; not
+        Noisy counts of words in topics, with negative counts set to 0, plus `topic_word_prior`. Not
         normalized.
     n_iter_ : int
-        Sweeps run.
-    epsilon_, delta_ : float
-        Infinity and 0: nothing is proved, and 3. below shows that nothing can be.
+        Number of sweeps that ran.
+    epsilon_ : float
+        Infinity: nothing is proved, and the third point below shows that nothing can be.
+    delta_ : float
+        0.
     published_epsilon_ : float
         The claim of [1]_: ``n_iter_ * (noise_epsilon + sampling_epsilon_)``. Not a guarantee.
     sampling_epsilon_ : float
         Claim for the topic draws of one sweep (epsilon_I): ``2 log(count_clip / topic_word_prior
         + 1)``, equation (7) of [1]_.
     privacy_ : Guarantee
-        Says that there is none, and why.
+        States that there is no guarantee, and why.
     n_features_in_ : int
         Size of the vocabulary.
 
@@ -94,38 +92,38 @@ class PublishedHDPLDA(BaseTopicModel):
     PrivacyLeakWarning
         In `fit` and `partial_fit`, unless `noise_epsilon` is infinite.
 
-    Notes
-    -----
-    **Privacy.** Unit: none; one word was meant. Relation: one word is replaced by another.
-    Sensitivity: unbounded. Mechanism: ``NonPrivate()``. Theorem 3 of [1]_ is false of its
-    Algorithm 1 in four ways:
-
-    1. Live counts (line 15). The replaced word is drawn, moves other cells than its substitute
-       would, and every later token of the two words reads them: the loss of one sweep grows with
-       the number of these tokens, where equation (30) says that it is 0.
-    2. Clip from above only (line 12). Noise makes half of the empty cells negative, and with them
-       the "probabilities" of line 13.
-    3. Final counts (line 20). They are the last noisy counts plus the moves of the last sweep,
-       without noise: whoever saw the noisy counts reads the moves off, and a word that does not
-       occur has none. Epsilon is infinite.
-    4. Noise in place (line 9). A sweep's noise hides the moves since the last release, which
-       differ in four cells and not in two if the word's token has changed its topic.
-
-    How Algorithm 1 is read here. Where a count, or the sum of a topic's counts, is negative, a
-    draw reads 0, as no weight may be negative; the counts themselves stay as they are. Only the
-    numerator of line 13 is clipped. A draw reads all counts as they stand, its own token's among
-    them, for line 15 is the only one that changes them. Tokens of a document are in the order
-    of their words. The noise is Laplace noise of mean zero, rounded to steps of 1/256.
-
-    What the adversary of [1]_ sees is announced in each sweep t: the noisy counts that the sweep
-    starts from, shape (n_words, n_components), then the topics of all tokens in the order of the
-    corpus, shape (n_tokens,). The first topics, which depend on no word, have the number t - 1 of
-    the first sweep.
-
     See Also
     --------
     dplda.HDPLDA : The sound form.
-    dplda.published.CDPLDA : What [1]_ compares it with.
+    dplda.published.CDPLDA : The baseline of [1]_.
+
+    Notes
+    -----
+    **Privacy.** Unit: none; the paper means one word. Relation: one word is replaced by another.
+    Sensitivity: unbounded. Mechanism: ``NonPrivate()``. Theorem 3 of [1]_ is false for its
+    Algorithm 1 in four ways:
+
+    1. Live counts (line 15). The replaced word is drawn and changes other cells than its
+       substitute would. Every later token of the two words reads these cells. The privacy loss of
+       one sweep grows with the number of these tokens, although equation (30) says that it is 0.
+    2. Clip from above only (line 12). Noise makes half of the empty cells negative, and with them
+       the "probabilities" of line 13.
+    3. Final counts (line 20). They are the last noisy counts plus the changes of the last sweep,
+       without noise. Anyone who saw the noisy counts can read the changes off, and a word that
+       does not occur has no changes. Epsilon is infinite.
+    4. Noise in place (line 9). The noise of a sweep hides the changes since the last release. They
+       differ in four cells and not in two if the word's token has changed its topic.
+
+    How Algorithm 1 is read here. Where a count, or the sum of a topic's counts, is negative, a
+    draw reads 0, because no weight may be negative; the counts themselves do not change. Only the
+    numerator of line 13 is clipped. A draw reads all counts as they are, including its own token's
+    counts, because line 15 is the only line that changes counts. Tokens of a document are in the
+    order of their words. The noise is Laplace noise of mean zero, rounded to steps of 1/256.
+
+    The fit announces what the adversary of [1]_ sees in each sweep t: the noisy counts that the
+    sweep starts from, shape (n_words, n_components), then the topics of all tokens in the order of
+    the corpus, shape (n_tokens,). The first topics, which depend on no word, have the number t - 1
+    of the first sweep.
 
     References
     ----------
@@ -139,7 +137,7 @@ class PublishedHDPLDA(BaseTopicModel):
     >>> from dplda.datasets import make_topic_corpus
     >>> X = make_topic_corpus(n_docs=50, n_words=30, n_components=3, random_state=0).data
     >>> with warnings.catch_warnings():
-    ...     warnings.simplefilter("ignore")  # it says that this is not private
+    ...     warnings.simplefilter("ignore")  # the warning says that this is not private
     ...     model = PublishedHDPLDA(3, noise_epsilon=1.0, count_clip=1.0, max_iter=100).fit(X)
     >>> model.epsilon_, round(model.published_epsilon_, 2)
     (inf, 1023.02)
@@ -147,7 +145,7 @@ class PublishedHDPLDA(BaseTopicModel):
 
     _attack = "published HDP-LDA"
     _parameter_constraints = {
-        **BaseTopicModel._parameter_constraints,
+        **BaseLDA._parameter_constraints,
         "noise_epsilon": [
             Interval(Real, SMALLEST_EPSILON, LARGEST_EPSILON, closed="both"),
             Options(Real, {math.inf}),
@@ -180,33 +178,37 @@ class PublishedHDPLDA(BaseTopicModel):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None) -> PublishedHDPLDA:
-        """Train on documents: `max_iter` sweeps.
+        """Train on documents from scratch: `max_iter` sweeps.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_docs, n_words)
             Word counts.
         y : Ignored
+            Present for scikit-learn's API.
 
         Returns
         -------
-        self : object
+        self : PublishedHDPLDA
+            The fitted estimator.
         """
         return self._train(X, None)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: Any, y: Any = None) -> PublishedHDPLDA:
-        """Go on with further documents: `max_iter` sweeps over them, on top of the noisy counts.
+        """Continue with further documents: `max_iter` sweeps over them, on top of the noisy counts.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_docs, n_words)
-            Word counts of documents not seen before.
+            Word counts of documents that the model has not seen.
         y : Ignored
+            Present for scikit-learn's API.
 
         Returns
         -------
-        self : object
+        self : PublishedHDPLDA
+            The fitted estimator.
         """
         return self._train(X, released_so_far(self, "word"))
 
@@ -217,35 +219,38 @@ class PublishedHDPLDA(BaseTopicModel):
                 f"dplda.published.PublishedHDPLDA is not private: {HOLES}; use dplda.HDPLDA",
                 PrivacyLeakWarning,
             )
-        corpus = Corpus.from_counts(check_counts(self, X, reset=released is None))
-        streams = Streams.from_random_state(self.random_state)
+        corpus = Corpus.from_counts(check_counts(self, X, reset=released is None))  # private
+        streams = Streams.from_random_state(self.random_state)  # secret
         n_components = int(self.n_components)
         first = 1 if released is None else self.n_iter_ + 1
         last = first + self.max_iter - 1
-        topics = uniform_topics(corpus, n_components, streams)  # lines 1 to 6
-        announce(TOPICS, first - 1, topics.copy)
-        counts = count_words(corpus, topics, n_components).astype(float)
+        topics = uniform_topics(corpus, n_components, streams)  # lines 1 to 6; private
+        announce(TOPICS, first - 1, topics.copy)  # public
+        counts = count_words(corpus, topics, n_components).astype(float)  # private
         if released is not None:
             counts += released
         for t in rounds(self, first, last):
+            # The paper's release. It claims an L1 sensitivity of 2; but the changes since the last
+            # release may differ in four cells, and other words' topics change too.
             counts += self._draw(counts.shape, streams.reader(Purpose.NOISE, t))  # line 9
-            announce(COUNTS, t, counts.copy)
-            bits = streams.words(Purpose.TOPICS, t, 0, corpus.n_tokens)
+            announce(COUNTS, t, counts.copy)  # public
+            bits = streams.words(Purpose.TOPICS, t, 0, corpus.n_tokens)  # secret
             # A token of word w in document m draws topic k with probability proportional to
             #     (clip(n_kw, 0, C) + beta) / (max(sum_v n_kv, 0) + V beta) * (n_mk + alpha),
-            # where n_kw and n_mk are the live counts: the announced ones plus all moves that this
+            # where n_kw and n_mk are the live counts: the announced ones plus all changes that this
             # sweep made before. The token itself is counted, under its topic so far.
-            _published_hdp.live_sweep(
+            _published_hdp.live_sweep(  # private
                 corpus.word, corpus.doc_ptr, topics, counts, counts.sum(axis=0),
                 self.count_clip, self.doc_topic_prior, self.topic_word_prior, bits,
                 np.empty(n_components, np.int64), np.empty(n_components),
             )  # fmt: skip
-            announce(TOPICS, t, topics.copy)
+            announce(TOPICS, t, topics.copy)  # public
         sampling_epsilon = inherent_epsilon(self.count_clip, self.topic_word_prior)
         published = self.max_iter * (float(self.noise_epsilon) + sampling_epsilon)
         if released is not None:
             published += self.published_epsilon_
-        publish(
+        # the paper's final counts: those of the last sweep, whose changes got no noise
+        publish(  # public
             self,
             self._no_guarantee(streams.seeded),
             components_=np.maximum(counts, 0).T + float(self.topic_word_prior),  # line 20
@@ -257,7 +262,7 @@ class PublishedHDPLDA(BaseTopicModel):
         return self
 
     def _draw(self, shape: tuple[int, ...], reader: Reader) -> np.ndarray:
-        """Laplace noise of scale 2 / noise_epsilon; none for an infinite epsilon."""
+        """Laplace noise of scale 2 / noise_epsilon; zeros if it is infinite."""
         noiseless = self.noise_epsilon == math.inf
         mechanism = NoNoise() if noiseless else FlooredLaplace(2 * GRID / float(self.noise_epsilon))
         return (mechanism(np.zeros(shape, np.int64), reader) - mechanism.mean) / GRID

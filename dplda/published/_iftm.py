@@ -1,4 +1,4 @@
-"""The party of industrial federated topic modeling to the letter: not private."""
+"""The party of industrial federated topic modeling as published: not private."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaincinv, logsumexp
 from sklearn.utils.validation import check_is_fitted
 
-from dplda._base import BaseTopicModel
+from dplda._base import BaseLDA
+from dplda._checks import check_number
 from dplda._compat import Interval, Options, _fit_context
 from dplda._corpus import Corpus, check_counts, check_table
 from dplda._fold_in import LARGEST_PRIOR
@@ -31,97 +32,103 @@ from dplda.privacy._streams import Purpose, Streams, Words, uniform_integers
 
 COUNTS = "word-topic counts"
 HOLE = (
-    "raw words propose and weigh the topics, the counts of words in topics are exact, and they are "
-    "sent; dividing each topic by its sum is no encryption, for the least entry of a row gives its "
-    "counts back (recover_counts)"
+    "raw words propose and weigh the topics, and the exact counts of words in topics are sent; "
+    "dividing each topic by its sum is no encryption, because the smallest entry of a row gives "
+    "its counts (recover_counts)"
 )
 
-LARGEST_COUNT = 2.0**53  # beyond it a float holds whole numbers only
-MAX_DIVISOR = 1000  # largest least count of a row that `recover_counts` tries
+SMALLEST_EPSILON = 0.0114  # the noise tables reach its scale
+LARGEST_COUNT = 2.0**53  # larger floats are whole numbers, whatever they stand for
+MAX_DIVISOR = 1000  # `recover_counts` tries smallest counts up to this one
 
 
-class PublishedIFTMParty(BaseTopicModel):
-    """A party of iFTM by Algorithm 1 of [1]_, as printed. **Not private.**
+class PublishedIFTMParty(BaseLDA):
+    """A party of iFTM as its paper prints it, Algorithm 1 of [1]_: not private.
 
-    Laplace noise of scale ``1 / epsilon`` on the one-hot vector of each token enters one factor of
-    the sampler, and nothing else: what is sent are exact counts of raw words.
-    :class:`dplda.federated.IFTMParty` is the sound form; both send the same messages, so that an
-    `IFTMMaster` takes either.
+    Laplace noise of scale ``1 / published_epsilon`` on the one-hot vector of each token enters one
+    factor of the sampler, and nothing else. The party sends exact counts of raw words.
+    :class:`dplda.federated.IFTMParty` is the sound form. Both send the same messages, and an
+    `IFTMMaster` accepts either.
 
     Parameters
     ----------
     n_components : int, default=10
         Number of topics.
-    epsilon : float
-        One over the scale of a token's noise, from 0.011 to 100; must be given. [1]_ uses 8 to 11.
-        ``inf`` draws no noise.
+    published_epsilon : float
+        Epsilon of one token as [1]_ counts it, from 0.0114 to 100; must be given. Not a guarantee.
+        The noise of a token has scale ``1 / published_epsilon``. [1]_ uses 8 to 11. ``inf`` draws
+        no noise.
     noise_threshold : float, default=0.2
-        Above 0 and below 1 (tau in [1]_), and at most 10.6 / epsilon: smaller noisy counts are 0.
+        Noisy counts below this become 0 (tau in [1]_). Above 0 and below 1, and at most
+        ``10.6 / published_epsilon``.
+    max_iter : int, default=50
+        Sweeps (local iterations) of `fit`, and of each `refine`.
     doc_topic_prior : float, default=0.1
         Dirichlet parameter of a document's topics (alpha).
     topic_word_prior : float, default=0.01
         Dirichlet parameter of a topic's words (beta).
-    max_iter : int, default=50
-        Sweeps (local iterations) of `fit`, and of each `refine`.
     n_jobs : int or None, default=None
-        Threads of `transform` and `score`; training is sequential. Never changes a result.
+        Threads of `transform` and `score`. Training is sequential. Never changes a result.
     random_state : int, RandomState instance or None, default=None
-        None: from the operating system's entropy.
+        Seed of all random numbers. None: a key from the operating system's entropy.
     verbose : int, default=0
-        Progress: a bar where tqdm is installed, else lines.
+        Above 0, progress is shown: a bar if tqdm is installed, lines otherwise.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features_in_)
-        Exact counts of words in topics (C^KW in [1]_), plus `topic_word_prior`; not normalized.
+        Exact counts of words in topics (C^KW in [1]_), plus `topic_word_prior`. Not normalized.
         After `refine` it has as many rows as the table that was given.
     n_iter_ : int
-        Sweeps run.
-    epsilon_, delta_ : float
-        Infinity and 0: nothing is proved, and nothing can be.
+        Number of sweeps that ran.
+    epsilon_ : float
+        Infinity: nothing is proved, and nothing can be.
+    delta_ : float
+        0.
     published_epsilon_ : float
-        The figure of [1]_: `epsilon`, for one token, in any number of rounds. Not a guarantee.
+        The claim of [1]_: `published_epsilon`, for one token, in any number of rounds. Not a
+        guarantee.
     privacy_ : Guarantee
-        Says that there is none, and why.
+        States that there is no guarantee, and why.
     n_features_in_ : int
         Size of the vocabulary.
 
     Warns
     -----
     PrivacyLeakWarning
-        In `fit` and `refine`, unless `epsilon` is infinite.
-
-    Notes
-    -----
-    **Privacy.** Unit: none; one token was meant. Relation: it is blanked, its position stays.
-    Sensitivity: unbounded, because the topics of other tokens move with that token. Event:
-    ``NonPrivate()``. A word that occurs once is in the support of what is sent with it and not
-    without it: no finite epsilon is true at any delta below 1. Nothing is charged to a ledger.
-
-    How [1]_ is read here:
-
-    * Lines 11 to 23 run in the first global iteration too. The print puts them into the ``else``;
-      then the first message would hold random topics.
-    * Line 22 comes before each sweep, for the first sweep needs a Phi; that of the last sweep would
-      be used by nobody. Phi is a draw from the Dirichlet law (7), without a floor.
-    * Lines 12 and 13 as printed: both proposals are those of the counts at the beginning of the
-      sweep. So are the factors (17) and (20) in the acceptances; the hats of (19) and (22) are live
-      counts without the token. A document's table depends on the topics that it moves, so these
-      steps do not leave the target (6) invariant.
-    * P-hat in (19) and (22) is (8) with the noisy counts, of which those below tau are 0. It is
-      not normalized, so that each survivor favors the topics of largest phi, whatever the word:
-      with many survivors (tau = 0.2) all tokens end in one topic.
-    * (18) and (21) print the proposals' ratio upside down; (19) and (22) do not, and are used.
-    * Line 10 draws from the alias table of the raw word.
-    * The counts are sent with beta, for a topic without words could not be normalized.
-
-    Noisy counts are rounded down to steps of 1/1024, and cut at tau + 4. Algorithm 2 (sentences)
-    has the same hole and is not here.
+        In `fit` and `refine`, unless `published_epsilon` is infinite.
 
     See Also
     --------
-    dplda.federated.IFTMParty : Reads noisy vectors only; a token costs what is stated.
-    recover_counts : What the master learns.
+    dplda.federated.IFTMParty : The sound form: it reads noisy vectors only.
+    recover_counts : The counts that the master can compute.
+
+    Notes
+    -----
+    **Privacy.** Unit: none; the paper means one token. Relation: one token is blanked, its position
+    stays. Sensitivity: unbounded, because the topics of other tokens change with that token. Event:
+    ``NonPrivate()``. A word that occurs once is in the support of the message with its token and
+    not without it: no finite epsilon is true at any delta below 1. Nothing is charged to a ledger.
+
+    How [1]_ is read here:
+
+    * Lines 11 to 23 run in the first global iteration too. The paper prints them in the ``else``;
+      then the first message would contain random topics.
+    * Line 22 comes before each sweep, because the first sweep needs a Phi. Nothing would use the
+      Phi of the last sweep. Phi is a draw from the Dirichlet law (7), without a floor.
+    * Lines 12 and 13 as printed: both proposals are those of the counts at the beginning of the
+      sweep. So are the factors (17) and (20) in the acceptances. The hats of (19) and (22) are live
+      counts without the token. A document's table depends on the topics that it changes, so these
+      steps do not leave the target (6) invariant.
+    * P-hat in (19) and (22) is (8) with the noisy counts, where those below tau are 0. It is not
+      normalized, so each survivor favors the topics of largest phi, whatever the word. With many
+      survivors (tau = 0.2) all tokens end in one topic.
+    * (18) and (21) print the proposals' ratio upside down; (19) and (22) do not, and are used.
+    * Line 10 draws from the alias table of the raw word.
+    * The counts are sent with beta, because a topic without words could not be normalized.
+
+    Noisy counts are rounded down to steps of 1/1024, and cut at tau + 4. Algorithm 2 (sentences)
+    has the same hole and is not implemented.
 
     References
     ----------
@@ -135,9 +142,10 @@ class PublishedIFTMParty(BaseTopicModel):
     >>> from dplda.published import PublishedIFTMParty
     >>> from dplda.published import recover_counts
     >>> X = make_topic_corpus(n_docs=50, n_words=30, n_components=3, random_state=0).data
+    >>> party = PublishedIFTMParty(n_components=3, published_epsilon=8.0, max_iter=5)
     >>> with warnings.catch_warnings():
-    ...     warnings.simplefilter("ignore")  # it says that this is not private
-    ...     party = PublishedIFTMParty(n_components=3, epsilon=8.0, max_iter=5).fit(X)
+    ...     warnings.simplefilter("ignore")  # the warning says that this is not private
+    ...     party = party.fit(X)
     >>> party.epsilon_, party.published_epsilon_
     (inf, 8.0)
     >>> sent = party.local_model("north", 0, "0" * 64).table
@@ -148,8 +156,11 @@ class PublishedIFTMParty(BaseTopicModel):
 
     _attack = "published iFTM"
     _parameter_constraints = {
-        **BaseTopicModel._parameter_constraints,
-        "epsilon": [Interval(Real, 0, 1e9, closed="right"), Options(Real, {math.inf})],
+        **BaseLDA._parameter_constraints,
+        "published_epsilon": [
+            Interval(Real, SMALLEST_EPSILON, ThresholdedLaplace.MAX_EPSILON, closed="both"),
+            Options(Real, {math.inf}),
+        ],
         "noise_threshold": [Interval(Real, 0, 1, closed="neither")],
     }
 
@@ -157,59 +168,61 @@ class PublishedIFTMParty(BaseTopicModel):
         self,
         n_components=10,
         *,
-        epsilon=None,
+        published_epsilon=None,
         noise_threshold=0.2,
+        max_iter=50,
         doc_topic_prior=0.1,
         topic_word_prior=0.01,
-        max_iter=50,
         n_jobs=None,
         random_state=None,
         verbose=0,
     ):
         self.n_components = n_components
-        self.epsilon = epsilon
+        self.published_epsilon = published_epsilon
         self.noise_threshold = noise_threshold
+        self.max_iter = max_iter
         self.doc_topic_prior = doc_topic_prior
         self.topic_word_prior = topic_word_prior
-        self.max_iter = max_iter
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None) -> PublishedIFTMParty:
-        """The first global iteration: draw the noise, and `max_iter` sweeps from random topics.
+        """Run the first global iteration: the noise, then `max_iter` sweeps from random topics.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_docs, n_words)
             Word counts.
         y : Ignored
+            Present for scikit-learn's API.
 
         Returns
         -------
-        self : object
+        self : PublishedIFTMParty
+            The fitted estimator.
 
         Raises
         ------
         ValueError
-            If epsilon or the threshold is out of the noise's range.
+            If ``published_epsilon * noise_threshold`` is out of the noise's range.
         """
         self._warn()
-        mechanism = TokenMechanism.of("laplace", float(self.epsilon), float(self.noise_threshold))
-        corpus = Corpus.from_counts(check_counts(self, X, reset=True))
-        streams = Streams.from_random_state(self.random_state)
-        tokens = _noisy_vectors(corpus, mechanism, streams)  # lines 2 to 6
+        mechanism = self._mechanism()
+        corpus = Corpus.from_counts(check_counts(self, X, reset=True))  # private
+        streams = Streams.from_random_state(self.random_state)  # secret
+        tokens = _noisy_vectors(corpus, mechanism, streams)  # lines 2 to 6; private
         n_components = int(self.n_components)
-        bits = streams.words(Purpose.FIRST_TOPICS, 1, 0, corpus.n_tokens)
-        topics = (_uniform(bits) * n_components).astype(np.int32)  # line 7
+        bits = streams.words(Purpose.FIRST_TOPICS, 1, 0, corpus.n_tokens)  # secret
+        topics = (_uniform(bits) * n_components).astype(np.int32)  # line 7; secret
         return self._sweeps(
             corpus, tokens, _values(mechanism), topics, n_components, streams, first=1
         )
 
     @_fit_context(prefer_skip_nested_validation=True)
     def refine(self, table: Any) -> PublishedIFTMParty:
-        """A later global iteration: `max_iter` sweeps from the table that the master sent.
+        """Run a later global iteration: `max_iter` sweeps from the table that the master sent.
 
         Parameters
         ----------
@@ -218,7 +231,14 @@ class PublishedIFTMParty(BaseTopicModel):
 
         Returns
         -------
-        self : object
+        self : PublishedIFTMParty
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If the table has another number of words, a negative entry or an empty row, or if this
+            party is a copy, which holds no documents.
         """
         check_is_fitted(self)
         if not hasattr(self, "_corpus"):
@@ -234,10 +254,13 @@ class PublishedIFTMParty(BaseTopicModel):
                 f"table must have {n_words} columns (words), no negative entry and no empty row, "
                 f"got shape {table.shape}"
             )
-        streams = Streams.from_random_state(self.random_state)
-        corpus, first = self._corpus, self.n_iter_ + 1
-        bits = streams.words(Purpose.FIRST_TOPICS, first, 0, corpus.n_tokens)
-        topics = _draw_topics(Topics.of(table), corpus.word, bits)  # lines 9 and 10
+        streams = Streams.from_random_state(self.random_state)  # secret
+        corpus, first = self._corpus, self.n_iter_ + 1  # private
+        bits = streams.words(Purpose.FIRST_TOPICS, first, 0, corpus.n_tokens)  # secret
+        # the table is public, but line 10 reads the raw word of each token
+        topics = _draw_topics(
+            Topics.from_weights(table), corpus.word, bits
+        )  # lines 9 and 10; private
         return self._sweeps(
             corpus, self._tokens, self._value, topics, len(table), streams, first=first
         )
@@ -250,14 +273,14 @@ class PublishedIFTMParty(BaseTopicModel):
         party : str
             Name of the party.
         round : int
-            The round that it answers.
+            Number of the round that the message answers.
         vocabulary : str
             `vocabulary_hash` of the columns.
 
         Returns
         -------
         message : LocalModel
-            Its epsilon is infinite.
+            The message. Its epsilon is infinite.
         """
         check_is_fitted(self)
         totals = self.components_.sum(axis=1, keepdims=True)
@@ -286,30 +309,33 @@ class PublishedIFTMParty(BaseTopicModel):
         """Lines 11 to 24 of Algorithm 1; `topics` (n_tokens,) is changed in place."""
         alpha, beta = float(self.doc_topic_prior), float(self.topic_word_prior)
         last = first + self.max_iter - 1
-        weights = _count(corpus, topics, n_components) + beta
+        weights = _count(corpus, topics, n_components) + beta  # private
         for t in rounds(self, first, last):
-            log_phi = _draw_log_phi(weights, streams, t)  # line 22
-            omega = Topics.of(weights)  # line 13
+            log_phi = _draw_log_phi(weights, streams, t)  # line 22; private
+            omega = Topics.from_weights(weights)  # line 13; private
             n_bits = 4 * corpus.n_tokens
-            bits = streams.words(Purpose.PROPOSALS, t, 0, n_bits).reshape(4, -1)
+            bits = streams.words(Purpose.PROPOSALS, t, 0, n_bits).reshape(4, -1)  # secret
             by_doc = _propose_by_document(corpus, topics, n_components, alpha, bits[0])  # 12, 16
-            by_word = _draw_topics(omega, corpus.word, bits[1])  # line 18
-            log_uniform = np.log(_uniform(bits[2:]))
+            by_word = _draw_topics(omega, corpus.word, bits[1])  # line 18; private
+            log_uniform = np.log(_uniform(bits[2:]))  # secret
             initial = topics.copy()
-            for first_token, last_token, found in _pieces(tokens):
-                _published_iftm.accept_topics(
+            for first_token, last_token, survivors in _pieces(tokens):
+                # the noisy vectors, `survivors`, are the only arguments that have noise
+                _published_iftm.accept_topics(  # private
                     corpus.doc_ptr, first_token, last_token, corpus.word, topics, initial,
-                    by_doc, by_word, log_uniform, found.ptr, found.word, found.level, value,
-                    log_phi, omega.phi, alpha, *np.empty((2, n_components), np.int32),
+                    by_doc, by_word, log_uniform, survivors.ptr, survivors.word, survivors.level,
+                    value, log_phi, omega.phi, alpha, *np.empty((2, n_components), np.int32),
                 )  # fmt: skip
-            weights = _count(corpus, topics, n_components) + beta
-        announce(COUNTS, last, weights)
-        publish(
+            weights = _count(corpus, topics, n_components) + beta  # private
+        # The paper's release: exact counts. One token changes at least one of them by 1, and more
+        # through the topics of other tokens; there is no noise, so no epsilon is finite.
+        announce(COUNTS, last, weights)  # public
+        publish(  # public
             self,
             self._no_guarantee(streams.seeded),
             components_=weights,  # line 24
             n_iter_=last,
-            published_epsilon_=float(self.epsilon),
+            published_epsilon_=float(self.published_epsilon),
             _corpus=corpus,
             _tokens=tokens,
             _value=value,
@@ -317,19 +343,27 @@ class PublishedIFTMParty(BaseTopicModel):
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the raw tokens, which `refine` needs: a pickle is often shown to others."""
+        """State without the raw tokens that `refine` needs: others often see a pickle."""
         private = ("_corpus", "_tokens", "_value")
         return {k: v for k, v in super().__getstate__().items() if k not in private}
 
+    def _mechanism(self) -> TokenMechanism:
+        """Noise of a token, equation (9)."""
+        if self.published_epsilon == math.inf:
+            return TokenMechanism(None)
+        epsilon, threshold = float(self.published_epsilon), float(self.noise_threshold)
+        return TokenMechanism(ThresholdedLaplace(epsilon, threshold))
+
     def _warn(self) -> None:
-        if self.epsilon != math.inf:
+        if self.published_epsilon != math.inf:
             warn_user(
-                f"PublishedIFTMParty is not private: {HOLE}; use dplda.federated.IFTMParty",
+                f"dplda.published.PublishedIFTMParty is not private: {HOLE}; use "
+                "dplda.federated.IFTMParty",
                 PrivacyLeakWarning,
             )
 
     def _no_guarantee(self, seeded: bool) -> Guarantee:
-        scale = 1 / float(self.epsilon)
+        scale = 1 / float(self.published_epsilon)
         mechanism = "exact word-topic counts"
         if scale > 0:
             mechanism += (
@@ -351,36 +385,38 @@ class PublishedIFTMParty(BaseTopicModel):
 
 
 def recover_counts(sent_model: ArrayLike, *, topic_word_prior: float = 0.0) -> NDArray[np.int64]:
-    """Integer counts of words in topics, from a model that was normalized topic by topic.
+    """Compute the counts of words in topics from a model that was normalized topic by topic.
 
-    The attack on section 3.1.5 of [1]_. A row is (counts + beta) / S, of which S alone is unknown.
-    The least entry of the row tells it: it is the one of a word with count 0, or without beta
-    (where 0 stays 0) the one of a word with count 1. If this gives no whole numbers, the next count
-    is tried for it.
+    This is the attack on section 3.1.5 of [1]_. A row is (counts + beta) / S, where only S is
+    unknown. The smallest entry of the row gives S: it belongs to a word with count 0 or, without
+    beta (where 0 stays 0), to a word with count 1. If this gives no whole numbers, the next count
+    is tried for the smallest entry.
 
     Parameters
     ----------
     sent_model : array-like of shape (n_components, n_words)
-        As the master receives it, float32 or float64.
+        The model as the master receives it, float32 or float64.
     topic_word_prior : float, default=0.0
         The beta that was added to the counts. It is public.
 
     Returns
     -------
     counts : ndarray of shape (n_components, n_words), int64
-        With beta the counts themselves, without it up to their greatest common divisor. A row of -1
-        where no whole numbers fit to within rounding.
+        The counts; without beta, the counts divided by their greatest common divisor. A row of -1
+        if no whole numbers fit to within rounding.
 
     Raises
     ------
+    TypeError
+        If `topic_word_prior` is not a number.
     ValueError
-        On a negative entry or an empty row, or a prior out of range.
+        If an entry is negative, a row is empty, or the prior is out of range.
 
     Notes
     -----
-    **Privacy.** Of `PublishedIFTMParty` the sum over topics is the exact frequency of each
-    word in the party's documents. Of the sound one there is nothing to recover but counts of
-    imputed words, which are released anyway.
+    **Privacy.** For `PublishedIFTMParty` the sum over topics is the exact frequency of each word in
+    the party's documents. For the sound party the result is counts of imputed words, which are
+    released anyway.
 
     References
     ----------
@@ -393,23 +429,21 @@ def recover_counts(sent_model: ArrayLike, *, topic_word_prior: float = 0.0) -> N
     array([[2, 1, 1, 0]])
     """
     table = check_table(sent_model, "sent_model")
-    if not (isinstance(topic_word_prior, Real) and 0.0 <= topic_word_prior <= LARGEST_PRIOR):
-        raise ValueError(
-            f"topic_word_prior must be from 0 to {LARGEST_PRIOR:g}, got {topic_word_prior}"
-        )
+    beta = check_number("topic_word_prior", topic_word_prior, 0.0, LARGEST_PRIOR)
     if table.min() < 0 or not table.any(axis=1).all():
         raise ValueError("sent_model must have no negative entry and no empty row")
     is_single = getattr(sent_model, "dtype", None) == np.float32
-    rounding = 4 * np.finfo(np.float32 if is_single else np.float64).eps
-    return np.array([_recover_row(row, float(topic_word_prior), rounding) for row in table])
+    rounding = 4 * float(np.finfo(np.float32 if is_single else np.float64).eps)
+    return np.array([_recover_row(row, beta, rounding) for row in table])
 
 
 def _recover_row(row: NDArray[Any], beta: float, rounding: float) -> NDArray[np.int64]:
-    least = row[row > 0].min()
-    if row.max() / LARGEST_COUNT > least:
+    """Counts of one topic, (n_words,), or -1 where no whole numbers fit."""
+    smallest = row[row > 0].min()
+    if row.max() / LARGEST_COUNT > smallest:
         return np.full(len(row), -1)
     for count in range(0 if beta else 1, MAX_DIVISOR + 1):
-        weights = row / least * (count + beta)
+        weights = row / smallest * (count + beta)
         whole = np.rint(weights - beta)
         if weights.max() < LARGEST_COUNT and np.all(
             np.abs(weights - beta - whole) <= np.minimum(rounding * weights, 0.1)
@@ -427,7 +461,7 @@ def _noisy_vectors(corpus: Corpus, mechanism: TokenMechanism, streams: Streams) 
 
 
 def _values(mechanism: TokenMechanism) -> NDArray[np.float64]:
-    """The noisy count that each level of a survivor stands for."""
+    """The noisy count that each level of a survivor represents."""
     noise = mechanism.noise
     if not isinstance(noise, ThresholdedLaplace):
         return np.ones(1)
@@ -436,10 +470,10 @@ def _values(mechanism: TokenMechanism) -> NDArray[np.float64]:
 
 
 def _pieces(tokens: Tokens) -> Iterator[tuple[int, int, Survivors]]:
-    """Survivors of some tokens at a time, and which tokens these are."""
+    """Ranges of tokens, as first and last + 1, with their survivors: one piece at a time."""
     for block, pieces in enumerate(tokens.pieces):
         for index, (first, last) in enumerate(pieces):
-            yield first, last, tokens.of_piece(block, index)
+            yield first, last, tokens.read(block, index)
 
 
 def _count(corpus: Corpus, topics: NDArray[np.int32], n_components: int) -> NDArray[np.float64]:
@@ -449,36 +483,36 @@ def _count(corpus: Corpus, topics: NDArray[np.int32], n_components: int) -> NDAr
     return counts.reshape(n_components, corpus.n_words).astype(np.float64)
 
 
-def _draw_log_phi(prior: NDArray[np.float64], streams: Streams, round: int) -> NDArray[np.float32]:
-    """Logarithms of a Dirichlet draw for each row of `prior`.
+def _draw_log_phi(prior: NDArray[np.float64], streams: Streams, t: int) -> NDArray[np.float32]:
+    """Logarithms of a Dirichlet draw for each row of `prior`, in sweep t.
 
-    A gamma variable of shape a is one of shape a + 1 times U^(1/a); by logarithms, for the small
-    ones would underflow.
+    A gamma variable of shape a is a gamma variable of shape a + 1 times U^(1/a). Logarithms are
+    used because small variables would underflow.
     """
-    bits = streams.words(Purpose.INITIAL_TABLE, round, 0, 2 * prior.size)
-    one, two = _uniform(bits).reshape(2, *prior.shape)
-    log_gamma = np.log(gammaincinv(prior + 1, one)) + np.log(two) / prior
+    bits = streams.words(Purpose.INITIAL_TABLE, t, 0, 2 * prior.size)
+    quantile, power = _uniform(bits).reshape(2, *prior.shape)
+    log_gamma = np.log(gammaincinv(prior + 1, quantile)) + np.log(power) / prior
     log_phi: NDArray[np.float64] = log_gamma - logsumexp(log_gamma, axis=1, keepdims=True)
-    return np.maximum(log_phi, -1e30).astype(np.float32)  # exp of it is 0 anyway
+    return np.maximum(log_phi, -1e30).astype(np.float32)  # finite, and its exponential is 0
 
 
 def _draw_topics(model: Topics, word: NDArray[np.int32], bits: Words) -> NDArray[np.int32]:
     """A topic for each word from its alias table, (n_tokens,)."""
     column = uniform_integers(bits, len(model.phi))
-    itself = (bits & np.uint64(2**32 - 1)) < model.threshold[word, column]
-    return np.where(itself, column, model.alias[word, column]).astype(np.int32)
+    keeps_column = (bits & np.uint64(2**32 - 1)) < model.threshold[word, column]
+    return np.where(keeps_column, column, model.alias[word, column]).astype(np.int32)
 
 
 def _propose_by_document(
     corpus: Corpus, topics: NDArray[np.int32], n_components: int, alpha: float, bits: Words
 ) -> NDArray[np.int32]:
-    """A topic for each token by (17): that of a token of the document, or any one."""
+    """A topic for each token by (17): that of a token of its document, or a uniform one."""
     lengths = np.diff(corpus.doc_ptr)
     length, start = np.repeat(lengths, lengths), np.repeat(corpus.doc_ptr[:-1], lengths)
     position = _uniform(bits) * (length + n_components * alpha)
     other = start + np.minimum(position.astype(np.int64), length - 1)
-    anyone = np.clip((position - length) / alpha, 0, n_components - 1)
-    return np.where(position < length, topics[other], anyone).astype(np.int32)
+    any_topic = np.clip((position - length) / alpha, 0, n_components - 1)
+    return np.where(position < length, topics[other], any_topic).astype(np.int32)
 
 
 def _uniform(bits: Words) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""Private topic modeling as published: Algorithm 1 of Park et al., with what is wrong in it."""
+"""Private topic modeling as published, not private: Algorithm 1 of Park et al. and its errors."""
 
 from __future__ import annotations
 
@@ -10,130 +10,128 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
-from dplda._base import BaseTopicModel
+from dplda._base import BaseLDA
 from dplda._compat import Interval, Options, StrOptions, _fit_context
 from dplda._corpus import check_counts, shorten
 from dplda._private_fit import SMALLEST_DELTA, make_guarantee, publish
 from dplda._progress import rounds
 from dplda._variational import e_step, exp_dirichlet_expectation
 from dplda._warnings import warn_user
-from dplda.central._centered_release import nearly_equal
+from dplda.central._noisy_table import nearly_equal
 from dplda.metrics import perplexity_bound
-from dplda.privacy import (
-    DiscreteGaussian,
-    Event,
-    Gaussian,
-    Guarantee,
-    NoNoise,
-    NonPrivate,
-    PrivacyLeakWarning,
-    Repeated,
-)
+from dplda.privacy import Event, Gaussian, Guarantee, NonPrivate, PrivacyLeakWarning, Repeated
 from dplda.privacy._observation import announce
 from dplda.privacy._streams import Purpose, Streams, uniform
+from dplda.privacy.mechanisms import DiscreteGaussian, NoNoise
 from dplda.published._calibration import COMPOSITIONS, vips_calibration
 
 STATISTICS = "expected statistics"
 HOLE = (
-    "the noise is made for the mean over all documents, which one document moves by "
-    "max_doc_tokens / n_docs, but the mean over a minibatch is released, which it moves by "
-    "max_doc_tokens / batch_size"
+    "the noise is calibrated for the mean over all documents, which one document changes by "
+    "max_doc_tokens / n_docs, but the release is the mean over a minibatch, which one document "
+    "changes by max_doc_tokens / batch_size"
 )
 
 
-class PublishedPrivateSVILDA(BaseTopicModel):
-    """Private topic modeling as its paper prints it. **Its epsilon is not the stated one.**
+class PublishedPrivateSVILDA(BaseLDA):
+    """Private topic modeling as its paper prints it: its epsilon is not the stated one.
 
     Algorithm 1 of [1]_: online variational Bayes in which the mean of a minibatch's expected
-    sufficient statistics gets Gaussian noise. For reproduction and as a target of audits;
-    :class:`dplda.PrivateSVILDA` is the sound form.
+    sufficient statistics gets Gaussian noise. The class reproduces the paper and is a target of
+    audits. :class:`dplda.PrivateSVILDA` is the sound form.
 
     Parameters
     ----------
     n_components : int, default=10
         Number of topics (K).
-    epsilon : float
-        Total to spend as [1]_ counts, above 0 (epsilon_tot); must be given. ``inf`` adds no noise.
+    published_epsilon : float
+        Total epsilon to spend as [1]_ counts it (epsilon_tot), above 0; must be given. Not a
+        guarantee. ``inf`` adds no noise.
     delta : float, default=1e-4
-        Probability, in (0, 1), with which the bound epsilon may fail (delta_tot); the default is
-        that of [1]_.
-    batch_size : int, default=10
-        Documents in a minibatch, at most as many as there are (S).
-    max_iter : int, default=100
-        Rounds, each with one minibatch (J).
-    max_doc_tokens : int, default=200
-        Documents with more tokens are cut to this many, drawn at random once (N). A public
-        constant: never read it from the data.
+        The delta of (epsilon, delta)-differential privacy (delta_tot), in (0, 1). Choose it well
+        below 1 / n_docs. The default is that of [1]_.
     composition : {"zcdp", "advanced", "linear"}, default="zcdp"
-        How rounds are composed: equation (5) of [1]_, or one of the two it is compared with.
-    learning_decay : float, default=0.7
-        Exponent of the learning rate, in (0.5, 1] (kappa).
-    learning_offset : float, default=10.0
-        Slows the first rounds down, at least 1 (tau_0). The rate of round t is
-        ``(learning_offset + t) ** -learning_decay``.
+        How rounds are composed: equation (5) of [1]_, or the advanced composition theorem or sums,
+        with which [1]_ compares it in figure 1 and table 1.
+    batch_size : int, default=10
+        Documents in a minibatch (S), at most the number of documents.
+    max_doc_tokens : int, default=200
+        A document with more tokens is cut to this many tokens (N), drawn at random once. A public
+        constant: never read it from the data.
+    max_iter : int, default=100
+        Rounds (J), each with one minibatch.
     doc_topic_prior : float, default=0.1
         Dirichlet parameter of a document's topics (alpha).
     topic_word_prior : float, default=0.01
         Dirichlet parameter of a topic's words (eta).
+    learning_decay : float, default=0.7
+        Exponent of the learning rate, in (0.5, 1] (kappa).
+    learning_offset : float, default=10.0
+        Reduces the learning rate of the first rounds, at least 1 (tau_0). The rate of round t is
+        ``(learning_offset + t) ** -learning_decay``.
     n_jobs : int or None, default=None
         Threads. Never changes a result.
     random_state : int, RandomState instance or None, default=None
-        None: from the operating system's entropy.
+        Seed of all random numbers. None: a key from the operating system's entropy.
     verbose : int, default=0
-        Progress: a bar where tqdm is installed, else lines.
+        Above 0, progress is shown: a bar if tqdm is installed, lines otherwise.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features_in_)
         Parameters of the topics' Dirichlet distributions (lambda).
-    epsilon_, delta_ : float
-        What can be proved, for a document that is replaced by another: `max_iter` Gaussian
-        mechanisms of noise multiplier ``noise_multiplier_ * batch_size / n_docs / sqrt(2)``. As a
-        rule many thousands.
+    epsilon_ : float
+        The epsilon that can be proved, for a document that is replaced by another: that of
+        `max_iter` Gaussian mechanisms of noise multiplier
+        ``noise_multiplier_ * batch_size / n_docs / sqrt(2)``. Usually many thousands.
+    delta_ : float
+        The delta of that epsilon: `delta`.
     published_epsilon_ : float
-        The claim of [1]_: `epsilon`.
+        The claim of [1]_: `published_epsilon`. Not a guarantee.
     noise_multiplier_ : float
         Noise of a round in units of ``max_doc_tokens / n_docs`` (sigma over Delta s in [1]_), by
         :func:`dplda.published.vips_calibration`.
     privacy_ : Guarantee
-        The guarantee, such as it is: unit, relation, mechanism, assumptions; `print` it.
+        The guarantee that can be proved: unit, relation, mechanism, assumptions; `print` it.
     n_iter_ : int
-        Rounds run.
+        Number of rounds that ran.
     n_features_in_ : int
         Size of the vocabulary.
 
     Warns
     -----
     PrivacyLeakWarning
-        In `fit`, if the epsilon that can be proved is above the stated one: whenever minibatches
-        are smaller than the corpus.
+        In `fit`, if the epsilon that can be proved is above `published_epsilon`. This is the case
+        whenever minibatches are smaller than the corpus.
+
+    See Also
+    --------
+    dplda.PrivateSVILDA : The sound form.
 
     Notes
     -----
     **Privacy.** Unit: document (a row of `X`). Relation: one document is replaced by another;
     their number is public. Sensitivity: ``sqrt(2) * max_doc_tokens / batch_size``, in L2. Event:
-    ``Gaussian(noise_multiplier_ * batch_size / n_docs / sqrt(2))`` in each round. What is false
-    in [1]_:
+    ``Gaussian(noise_multiplier_ * batch_size / n_docs / sqrt(2))`` in each round.
 
-    1. Equation (4) is the sensitivity of a mean over all D documents. Algorithm 1 releases one
-       over S of them: its noise is too small by D / S. A document is seen in each round in
-       which it is drawn, so that delta is about ``1 - (1 - S / D) ** J`` at any moderate epsilon.
-    2. The third line of (4) drops one of two documents: to replace one moves the mean by up to
-       ``sqrt(2)`` times more.
-    3. Equations (5) and (6) are no proof. `vips_calibration` says why, and what is free in them.
+    What is wrong in [1]_:
 
-    How [1]_ is read here. A minibatch is a uniformly random set of S documents, drawn afresh in
-    each round: no amplification is proved for it, as so large an epsilon has none to gain.
-    delta' is ``delta / max_iter``. Negative noisy statistics become 0, as below equation (3).
-    The first topics, of which [1]_ says nothing, are nearly equal, as in the online variational
-    Bayes of [2]_. The account is that of sums and noise in real numbers.
+    1. Equation (4) is the sensitivity of a mean over all D documents. Algorithm 1 releases a mean
+       over S of them, so its noise is too small by the factor D / S. Anyone can see a document in
+       each round in which it is drawn: at any moderate epsilon, delta is about
+       ``1 - (1 - S / D) ** J``.
+    2. The third line of (4) drops one of two documents. To replace one document changes the mean
+       by up to ``sqrt(2)`` times more.
+    3. Equations (5) and (6) are no proof. `vips_calibration` says why, and what they leave open.
 
-    The noisy statistics of each round, shape (n_words, n_components), are announced before
+    How [1]_ is read here. A minibatch is a uniformly random set of S documents, drawn independently
+    in each round. No amplification is proved for it: so large an epsilon has nothing to gain from
+    it. delta' is ``delta / max_iter``. Negative noisy statistics become 0, as below equation (3).
+    [1]_ does not specify the first topics; they are nearly equal, as in the online variational
+    Bayes of [2]_. The account treats sums and noise as real numbers.
+
+    The fit announces the noisy statistics of each round, shape (n_words, n_components), before
     negative ones become 0: the adversary of the account sees them.
-
-    See Also
-    --------
-    dplda.PrivateSVILDA : The sound form.
 
     References
     ----------
@@ -148,21 +146,22 @@ class PublishedPrivateSVILDA(BaseTopicModel):
     >>> from dplda.published import PublishedPrivateSVILDA
     >>> from dplda.datasets import make_topic_corpus
     >>> X = make_topic_corpus(n_docs=500, n_words=30, n_components=3, random_state=0).data
+    >>> model = PublishedPrivateSVILDA(n_components=3, published_epsilon=1.0, batch_size=10)
     >>> with warnings.catch_warnings():
-    ...     warnings.simplefilter("ignore")  # it says that epsilon is not 1
-    ...     model = PublishedPrivateSVILDA(n_components=3, epsilon=1.0, batch_size=10).fit(X)
+    ...     warnings.simplefilter("ignore")  # the warning says that epsilon is not 1
+    ...     model = model.fit(X)
     >>> model.published_epsilon_, model.epsilon_ > 10000
     (1.0, True)
     """
 
     _attack = "published private SVI"
     _parameter_constraints = {
-        **BaseTopicModel._parameter_constraints,
-        "epsilon": [Interval(Real, 0, 1e9, closed="right"), Options(Real, {math.inf})],
+        **BaseLDA._parameter_constraints,
+        "published_epsilon": [Interval(Real, 0, 1e9, closed="right"), Options(Real, {math.inf})],
         "delta": [Interval(Real, SMALLEST_DELTA, 1, closed="left")],
+        "composition": [StrOptions(set(COMPOSITIONS))],
         "batch_size": [Interval(Integral, 1, None, closed="left")],
         "max_doc_tokens": [Interval(Integral, 1, 10**7, closed="both")],
-        "composition": [StrOptions(set(COMPOSITIONS))],
         "learning_decay": [Interval(Real, 0.5, 1, closed="right")],
         "learning_offset": [Interval(Real, 1, 1e9, closed="both")],
     }
@@ -171,89 +170,94 @@ class PublishedPrivateSVILDA(BaseTopicModel):
         self,
         n_components=10,
         *,
-        epsilon=None,
+        published_epsilon=None,
         delta=1e-4,
-        batch_size=10,
-        max_iter=100,
-        max_doc_tokens=200,
         composition="zcdp",
-        learning_decay=0.7,
-        learning_offset=10.0,
+        batch_size=10,
+        max_doc_tokens=200,
+        max_iter=100,
         doc_topic_prior=0.1,
         topic_word_prior=0.01,
+        learning_decay=0.7,
+        learning_offset=10.0,
         n_jobs=None,
         random_state=None,
         verbose=0,
     ):
         self.n_components = n_components
-        self.epsilon = epsilon
+        self.published_epsilon = published_epsilon
         self.delta = delta
-        self.batch_size = batch_size
-        self.max_iter = max_iter
-        self.max_doc_tokens = max_doc_tokens
         self.composition = composition
-        self.learning_decay = learning_decay
-        self.learning_offset = learning_offset
+        self.batch_size = batch_size
+        self.max_doc_tokens = max_doc_tokens
+        self.max_iter = max_iter
         self.doc_topic_prior = doc_topic_prior
         self.topic_word_prior = topic_word_prior
+        self.learning_decay = learning_decay
+        self.learning_offset = learning_offset
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None) -> PublishedPrivateSVILDA:
-        """Train on documents: `max_iter` minibatches.
+        """Train on documents from scratch: `max_iter` minibatches.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_docs, n_words)
             Word counts.
         y : Ignored
+            Present for scikit-learn's API.
 
         Returns
         -------
-        self : object
+        self : PublishedPrivateSVILDA
+            The fitted estimator.
 
         Raises
         ------
         ValueError
             If there are fewer documents than `batch_size`.
         """
-        X = check_counts(self, X, reset=True).astype(float)
-        n_docs, n_words = X.shape
+        X = check_counts(self, X, reset=True).astype(float)  # private
+        n_docs, n_words = X.shape  # public: the relation replaces a document
         if self.batch_size > n_docs:
             raise ValueError(
-                f"batch_size is {self.batch_size}, but X has {n_docs} documents; lower it"
+                f"batch_size must be at most the number of documents: batch_size is "
+                f"{self.batch_size}, but X has {n_docs} documents; lower it"
             )
-        streams = Streams.from_random_state(self.random_state)
+        streams = Streams.from_random_state(self.random_state)  # secret
         multiplier, mechanism = self._noise(n_docs)
         guarantee = self._guarantee(multiplier, n_docs, streams.seeded)
-        if guarantee.epsilon > self.epsilon:
+        if guarantee.epsilon > self.published_epsilon:
             warn_user(
                 "dplda.published.PublishedPrivateSVILDA does not have the stated epsilon "
-                f"{self.epsilon:g}: "
+                f"{self.published_epsilon:g}: "
                 f"{HOLE}; what can be proved is epsilon = {guarantee.epsilon:.3g}; use "
                 "dplda.PrivateSVILDA",
                 PrivacyLeakWarning,
             )
-        X = shorten(X, int(self.max_doc_tokens), streams)
+        X = shorten(X, int(self.max_doc_tokens), streams)  # private
+        # One document changes the mean over S by sqrt(2) N / S in L2, because its statistics have
+        # norm at most N; the noise is that of a change by N / D, as equation (4) says.
         grid = _steps(mechanism) * n_docs / int(self.max_doc_tokens)
-        table = first_table((n_words, int(self.n_components)), streams)
+        table = first_table((n_words, int(self.n_components)), streams)  # public
         for t in rounds(self, 1, self.max_iter):
-            batch = X[uniform_sample(n_docs, int(self.batch_size), streams, t)]
-            statistics = self._expected_statistics(batch, table) / int(self.batch_size)
-            value = np.rint(statistics * grid).astype(np.int64)
+            batch = X[uniform_sample(n_docs, int(self.batch_size), streams, t)]  # secret
+            statistics = self._expected_statistics(batch, table) / int(self.batch_size)  # private
+            value = np.rint(statistics * grid).astype(np.int64)  # private
             noisy = mechanism(value, streams.reader(Purpose.NOISE, t)) / grid
-            announce(STATISTICS, t, noisy)
+            announce(STATISTICS, t, noisy)  # public
             rate = (self.learning_offset + t) ** -self.learning_decay
-            step = float(self.topic_word_prior) + n_docs * np.maximum(noisy, 0)
-            table = (1 - rate) * table + rate * step
-        publish(
+            step = float(self.topic_word_prior) + n_docs * np.maximum(noisy, 0)  # public
+            table = (1 - rate) * table + rate * step  # public
+        publish(  # public
             self,
             guarantee,
             components_=table.T,
             n_iter_=int(self.max_iter),
-            published_epsilon_=float(self.epsilon),
+            published_epsilon_=float(self.published_epsilon),
             noise_multiplier_=multiplier,
         )
         return self
@@ -269,7 +273,11 @@ class PublishedPrivateSVILDA(BaseTopicModel):
         Returns
         -------
         bound : float
-            Lower is better; not comparable with `perplexity`.
+            Lower is better. Not comparable with `perplexity`.
+
+        Notes
+        -----
+        **Privacy.** The bound of private documents is a release that `epsilon_` does not cover.
         """
         check_is_fitted(self)
         X = check_counts(self, X, reset=False)
@@ -295,10 +303,10 @@ class PublishedPrivateSVILDA(BaseTopicModel):
 
     def _noise(self, n_docs: int) -> tuple[float, Any]:
         """Noise multiplier of a round by equations (3), (5) and (6), and its mechanism."""
-        if self.epsilon == math.inf:
+        if self.published_epsilon == math.inf:
             return 0.0, NoNoise()
         multiplier = vips_calibration(
-            float(self.epsilon),
+            float(self.published_epsilon),
             float(self.delta),
             subsampling_ratio=self.batch_size / n_docs,
             max_iter=int(self.max_iter),
@@ -315,12 +323,12 @@ class PublishedPrivateSVILDA(BaseTopicModel):
             event = Gaussian(scale / sensitivity)
             mechanism = (
                 "Gaussian noise (idealized: rounding to its grid is not counted) on the mean of a "
-                "minibatch's expected statistics, each round; the "
-                f"published epsilon, {self.epsilon:g}, is that of a mean over all documents"
+                "minibatch's expected statistics, each round; the published epsilon, "
+                f"{self.published_epsilon:g}, is that of a mean over all documents"
             )
         return make_guarantee(
-            self,
             [Repeated(event, int(self.max_iter))],
+            delta=self.delta,
             earlier=None,
             unit="document",
             relation="one document is replaced by another; how many there are is public",
@@ -334,7 +342,7 @@ class PublishedPrivateSVILDA(BaseTopicModel):
 
 
 def _steps(mechanism: Any) -> float:
-    """Integers in the sensitivity that the noise is made for; plenty if there is none."""
+    """Grid steps in the sensitivity that the noise is calibrated for; many if there is no noise."""
     return float(getattr(mechanism, "radius", 2**30))
 
 
@@ -344,7 +352,7 @@ def first_table(shape: tuple[int, int], streams: Streams) -> np.ndarray:
     return nearly_equal(uniform(words, positive=True)).reshape(shape)
 
 
-def uniform_sample(n_docs: int, size: int, streams: Streams, round: int) -> np.ndarray:
-    """Increasing indices of `size` documents, every set of so many equally likely."""
-    keys = streams.words(Purpose.MEMBERSHIP, round, 0, n_docs)
+def uniform_sample(n_docs: int, size: int, streams: Streams, t: int) -> np.ndarray:
+    """Increasing indices of `size` documents in round t; all sets are equally likely."""
+    keys = streams.words(Purpose.MEMBERSHIP, t, 0, n_docs)
     return np.sort(np.argpartition(keys, size - 1)[:size])

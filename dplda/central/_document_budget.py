@@ -1,0 +1,226 @@
+"""How a document-level fit spends its budget: schedules, mechanisms, plan and guarantee.
+
+Everything here is a function of public constants. Neither the data nor a release enters it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from dplda._compat import Interval
+from dplda._private_fit import make_guarantee
+from dplda.privacy import Event, Gaussian, Guarantee, NonPrivate, PoissonSampled, calibrate
+from dplda.privacy._curator import TOTAL_VARIATION, sampled
+from dplda.privacy._mechanisms import DiscreteGaussian, NoNoise
+
+TOTALS = "word totals"
+COUNTS = "word-topic counts"
+
+FIRST_TOTALS = 0.3  # share of the first release of word totals, which sets the word weights
+LARGEST_TOTALS = 5000.0  # noise multiplier; word totals are useless there and cost almost nothing
+SMALLEST_NOISE = 1e-4  # below what the integer grid can express
+SCALE_UP = 5.0  # short documents count at most five times
+SMALLEST_RATIO = 1e-8  # of sampling; far below, accounting takes minutes and then overflows
+
+DOCUMENT_CONSTRAINTS = {
+    "subsampling_ratio": [Interval(Real, SMALLEST_RATIO, 1, closed="both")],
+    "contribution_norm": [Interval(Real, 1e-6, 1e9, closed="both")],
+    "word_total_share": [Interval(Real, 0, 1, closed="neither")],
+    "init_components": [None, "array-like"],
+}
+
+RELATION = "one document is added, removed, or replaced by an empty one"
+ONE_ROW = "one row of X holds everything that one protected unit contributed"
+PUBLIC_START = "init_components is public and was not made of the private documents"
+
+
+def document_schedule(t: int, max_iter: int) -> tuple[float, float]:
+    """Clipping bound and tempering power of round t = 1, 2, ...
+
+    The clipping bound is a fraction of `contribution_norm`. It grows, because early contributions
+    are small while responsibilities are flat. The power of the word factor grows to 1, so that
+    early noise in a word's row does not reinforce itself.
+    """
+    late = min(1.0, (t - 1) / max(1.0, 0.6 * max_iter))
+    done = min(1.0, (t - 1) / max(1.0, 0.7 * max_iter))
+    return 0.15 + 0.25 * late, 0.3 + 0.7 * done
+
+
+def round_schedule(t: int, max_iter: int) -> tuple[float, float]:
+    """Relative budget (precision of the noise) and relative weight in the average of round t."""
+    return min(t, max_iter) ** 0.75, min(t, max_iter) ** 2.0
+
+
+def growing_share(t: int, max_iter: int) -> float:
+    """Share of round t in the average of rounds 1 to t: later rounds weigh more."""
+    weights = [round_schedule(s, max_iter)[1] for s in range(1, t + 1)]
+    return weights[-1] / sum(weights)
+
+
+@dataclass(frozen=True)
+class DocumentBudget:
+    """The mechanisms of a fit.
+
+    Attributes
+    ----------
+    totals : sequence of mechanism
+        For the two releases of word totals.
+    rounds : sequence of mechanism
+        One for each round.
+    subsampling_ratio : float
+        Highest probability with which a document takes part in a round.
+    noise_multiplier : float
+        Noise multiplier of an average round; 0 without noise.
+    """
+
+    totals: Sequence[Any]
+    rounds: Sequence[Any]
+    subsampling_ratio: float
+    noise_multiplier: float
+
+    @classmethod
+    def from_statement(
+        cls,
+        epsilon: float | None,
+        noise_multiplier: float | None,
+        delta: float,
+        *,
+        max_iter: int,
+        word_total_share: float,
+        subsampling_ratio: float,
+    ) -> DocumentBudget:
+        """From a total epsilon, or from a noise multiplier if `epsilon` is None."""
+
+        def split(multiplier: float) -> DocumentBudget:
+            return cls.from_noise_multiplier(
+                multiplier,
+                max_iter=max_iter,
+                word_total_share=word_total_share,
+                subsampling_ratio=subsampling_ratio,
+            )
+
+        if epsilon is None:
+            return split(float(noise_multiplier or 0.0))
+        if math.isinf(epsilon):
+            return split(0.0)
+        multiplier = calibrate(
+            lambda m: [event for _, event in split(m).plan(0, max_iter)],
+            float(epsilon),
+            float(delta),
+            total_variation=TOTAL_VARIATION,
+        )
+        return split(multiplier)
+
+    @classmethod
+    def from_noise_multiplier(
+        cls,
+        noise_multiplier: float,
+        *,
+        max_iter: int,
+        word_total_share: float,
+        subsampling_ratio: float,
+    ) -> DocumentBudget:
+        """Split a budget over the releases.
+
+        `noise_multiplier` is that of one of `max_iter` equal rounds. Rounds without sampling share
+        the same total unequally. Word totals get the share `word_total_share` of the whole.
+        """
+        if noise_multiplier == 0:
+            return cls([NoNoise()] * 2, [NoNoise()] * max_iter, subsampling_ratio, 0.0)
+        stated, noise_multiplier = noise_multiplier, max(noise_multiplier, SMALLEST_NOISE)
+        shares = np.array([round_schedule(t, max_iter)[0] for t in range(1, max_iter + 1)])
+        if subsampling_ratio < 1:  # equal rounds: accounting has to convolve one event only
+            shares = np.ones(max_iter)
+        multipliers = noise_multiplier / np.sqrt(max_iter * shares / shares.sum())
+        precision = _rounds_precision(noise_multiplier, max_iter, subsampling_ratio)
+        precision *= word_total_share / (1 - word_total_share)
+        of_totals = precision * np.array([FIRST_TOTALS, 1 - FIRST_TOTALS])
+        totals = 1 / np.sqrt(np.maximum(of_totals, LARGEST_TOTALS**-2))
+        gaussian = DiscreteGaussian.for_noise_multiplier
+        mechanisms = {m: gaussian(m) for m in set(multipliers.tolist())}
+        return cls(
+            [gaussian(float(m)) for m in totals],
+            [mechanisms[m] for m in multipliers.tolist()],
+            subsampling_ratio,
+            stated,
+        )
+
+    def mechanism(self, t: int) -> Any:
+        """The mechanism of round t = 1, 2, ...; rounds after the last equal the last."""
+        return self.rounds[min(t, len(self.rounds)) - 1]
+
+    def plan(self, n_done: int, n_rounds: int) -> list[tuple[str, Event]]:
+        """What `n_rounds` rounds after `n_done` earlier rounds release, in order."""
+        totals = [] if n_done else [(TOTALS, mechanism.event) for mechanism in self.totals]
+        steps = [self.mechanism(t) for t in range(n_done + 1, n_done + n_rounds + 1)]
+        return totals + [(COUNTS, sampled(m.event, self.subsampling_ratio)) for m in steps]
+
+
+def _rounds_precision(noise_multiplier: float, max_iter: int, subsampling_ratio: float) -> float:
+    """The mu**2 that the rounds spend: exact without sampling, a central limit with it."""
+    if subsampling_ratio == 1:
+        return max_iter / noise_multiplier**2
+    return max_iter * subsampling_ratio**2 * np.expm1(min(50.0, noise_multiplier**-2))
+
+
+def document_guarantee(
+    events: tuple[Event, ...],
+    *,
+    delta: float,
+    earlier: Guarantee | None,
+    norms: tuple[float, ...],
+    seeded: bool,
+    public_start: bool,
+) -> Guarantee:
+    """The guarantee of all releases so far.
+
+    Parameters
+    ----------
+    events : tuple of Event
+        What this call released.
+    delta : float
+    earlier : Guarantee or None
+        That of the calls before.
+    norms : tuple of float
+        Clipping bound of every release so far.
+    seeded : bool
+        Whether the noise came from a given seed.
+    public_start : bool
+        Whether the fit started from a table that the caller declares public.
+    """
+    all_events = events if earlier is None else earlier.events + events
+    multipliers = tuple(_noise_multiplier(event) for event in all_events)
+    return make_guarantee(
+        events,
+        delta=delta,
+        earlier=earlier,
+        unit="document",
+        relation=RELATION,
+        mechanism=_describe(all_events),
+        sensitivity=max(norms),
+        noise_scale=tuple(n * m for n, m in zip(norms, multipliers)),
+        noise_multiplier=multipliers,
+        seeded=seeded,
+        assumptions=(ONE_ROW, PUBLIC_START) if public_start else (ONE_ROW,),
+    )
+
+
+def _noise_multiplier(event: Event) -> float:
+    gaussian = event.event if isinstance(event, PoissonSampled) else event
+    return gaussian.noise_multiplier if isinstance(gaussian, Gaussian) else 0.0
+
+
+def _describe(events: tuple[Event, ...]) -> str:
+    if any(isinstance(event, NonPrivate) for event in events):
+        return "word totals and word-topic counts, some or all of them exact, without noise"
+    text = "discrete Gaussian noise on all word totals, and in each round on all word-topic counts"
+    rates = {e.sampling_probability for e in events if isinstance(e, PoissonSampled)}
+    if rates:
+        text += f", over a secret sample of the documents (rate {max(rates):g})"
+    return text

@@ -1,0 +1,36 @@
+/* Clipping to integers of bounded L2 norm: the C form of dplda/privacy/_clipping.py.
+
+   A vector is scaled, rounded toward zero, and its length is then checked in integers, so that no
+   floating-point error can exceed the bound. */
+#ifndef DPLDA_CLIP_H
+#define DPLDA_CLIP_H
+#include <math.h>
+#include <stdint.h>
+
+/* Round value * scale toward zero; returns the sum of squares. */
+static inline int64_t dplda_round_to_grid(const float *value, int64_t size, float scale,
+                                          int32_t *out) {
+    int64_t i, total = 0;
+    for (i = 0; i < size; i++) out[i] = (int32_t)(value[i] * scale);
+    for (i = 0; i < size; i++) total += (int64_t)out[i] * out[i];
+    return total;
+}
+
+/* Write `value` of L2 norm `length`, times `relative`, in units of 1 / radius, at most radius long.
+
+   value, size: the contribution; length: its norm, as computed; relative: its scale over the
+   clipping bound; radius: the bound in integers, at most 2**30; out: (size,) integers.
+   Returns 1, or 0 if the contribution must be left out. */
+static inline int dplda_clip(const float *value, int64_t size, double length, double relative,
+                             int64_t radius, int32_t *out) {
+    const int64_t limit = radius * radius;
+    float scale;
+    /* false for NaN too; inside of these bounds no integer below can overflow */
+    if (!(1e-15 < length && length < INFINITY && 0 <= relative && relative < INFINITY)) return 0;
+    scale = (float)(radius * (relative * length < 1 ? relative : 1 / length));
+    if (dplda_round_to_grid(value, size, scale, out) <= limit) return 1;
+    /* rounding left it too long: shorten it a little, once */
+    scale *= (float)(1 - 1.0 / 65536);
+    return dplda_round_to_grid(value, size, scale, out) <= limit;
+}
+#endif

@@ -1,0 +1,150 @@
+"""Private non-negative matrix factorization: the worked example of docs/extending.md."""
+
+import math
+from numbers import Real
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils.validation import check_is_fitted
+
+from dplda import _private_fit
+from dplda._base import BaseTopicModel
+from dplda._compat import Interval, _fit_context
+from dplda._corpus import check_counts
+from dplda._progress import rounds
+from dplda.privacy import calibrate, mechanisms
+from dplda.privacy.mechanisms import Curator, DiscreteGaussian, NoNoise, Purpose, Streams
+
+SUMS = "sums of w w' and of x w'"
+
+
+class PrivateNMF(BaseTopicModel):
+    """Factorize counts into topics, ``X ~ W H``, with document-level privacy.
+
+    Parameters
+    ----------
+    epsilon, noise_multiplier : float or None, default=None
+        Total epsilon of a document, or the noise of a round. Give exactly one.
+    contribution_norm : float, default=1.0
+        Clipping bound of a document's contribution, in L2. A public constant.
+    n_components, delta, max_iter, ledger, n_jobs, random_state, verbose
+        See `dplda.SubLDA`.
+
+    Notes
+    -----
+    **Privacy.** Unit: document. Relation: one document is added, removed, or replaced by an empty
+    one. Sensitivity: `contribution_norm`, in L2, enforced by `sum_clipped`. Event: one ``Gaussian``
+    a round.
+    """
+
+    _attack = "document"
+    _parameter_constraints = {
+        **BaseTopicModel._parameter_constraints,
+        **_private_fit.PRIVACY_CONSTRAINTS,
+        "contribution_norm": [Interval(Real, 1e-6, 1e6, closed="both")],
+    }
+
+    def __init__(
+        self, n_components=10, *, epsilon=None, noise_multiplier=None, delta=1e-6, max_iter=20,
+        contribution_norm=1.0, ledger=None, n_jobs=None, random_state=None, verbose=0,
+    ):  # fmt: skip
+        self.n_components = n_components
+        self.epsilon = epsilon
+        self.noise_multiplier = noise_multiplier
+        self.delta = delta
+        self.max_iter = max_iter
+        self.contribution_norm = contribution_norm
+        self.ledger = ledger
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y=None):
+        """Train on private documents: `max_iter` rounds."""
+        statements = {"epsilon": self.epsilon, "noise_multiplier": self.noise_multiplier}
+        _private_fit.exactly_one("PrivateNMF", **statements)
+        mechanism, n_rounds = self._budget(), int(self.max_iter)  # public
+        streams = Streams.from_random_state(self.random_state)  # secret
+        _private_fit.warn_if_seeded("PrivateNMF", streams.seeded and self.epsilon != math.inf)
+        plan = [(SUMS, mechanism.event)] * n_rounds  # public
+        entry = {"label": "PrivateNMF", "unit": "document", "ledger": self.ledger}
+        with Curator(plan, streams, **entry) as curator:
+            counts = check_counts(self, X, reset=True).astype(float)  # private
+            topics = self._rounds(counts, None, mechanism, curator, streams, n_rounds)  # public
+        guarantee = _private_fit.make_guarantee(
+            curator.events, delta=self.delta, earlier=None, unit="document",
+            relation="one document is added, removed, or replaced by an empty one",
+            mechanism="discrete Gaussian noise on W'W and X'W in each round",
+            sensitivity=self.contribution_norm, noise_scale=None, noise_multiplier=None,
+            seeded=streams.seeded,
+        )  # fmt: skip
+        _private_fit.publish(self, guarantee, components_=topics, n_iter_=n_rounds)
+        return self
+
+    def transform(self, X):
+        """Weights of documents, (n_docs, n_components): private, like the documents."""
+        check_is_fitted(self)
+        X = check_counts(self, X, reset=False)
+        return weights(X.astype(float), self.components_).astype(X.dtype)
+
+    def _budget(self):
+        """The mechanism of a round."""
+        gaussian, statement = DiscreteGaussian.for_noise_multiplier, self.noise_multiplier
+        if self.epsilon == math.inf:
+            return NoNoise()
+        if statement is None:  # the smallest noise of which all rounds together cost epsilon
+            events = lambda m: [gaussian(m).event] * int(self.max_iter)  # noqa: E731
+            distance = mechanisms.TOTAL_VARIATION
+            statement = calibrate(events, self.epsilon, self.delta, total_variation=distance)
+        return gaussian(float(statement))
+
+    def _rounds(self, X, table, mechanism, curator, streams, n_rounds):
+        """The algorithm. Nothing leaves the private `X` but what `curator.release` returns."""
+        n_topics, n_words = int(self.n_components), X.shape[1]
+        words = streams.words(Purpose.INITIAL_TABLE, 0, 0, n_topics * n_words)
+        topics = normalized(mechanisms.uniform(words).reshape(n_topics, n_words) + 0.1)  # public
+        norm = 1e6 if mechanism.exact else float(self.contribution_norm)  # public
+        radius = 2**30 if mechanism.exact else mechanism.radius  # public
+        for t in rounds(self, 1, n_rounds):
+            sums = mechanisms.sum_clipped(contributions(X, topics), norm, radius)  # private
+            # One document moves `sums` by at most `radius` in L2, whatever it holds: its row reads
+            # the document and the released topics only, and `sum_clipped` clips the row.
+            noisy = curator.release(sums, mechanism, label=SUMS, round=t)  # public
+            table = noisy.reshape(n_topics + n_words, n_topics) * (norm / radius)
+            gram, cross = np.maximum(table[:n_topics], 1e-9), np.maximum(table[n_topics:].T, 0)
+            for _ in range(20):  # post-processing costs nothing
+                topics = topics * (cross + 1e-12) / (gram @ topics + 1e-9)
+            topics = normalized(np.maximum(topics, 1e-9))  # public
+        return topics
+
+
+def contributions(X, topics):
+    """One row for each document, scaled to unit length: w w', then x w' word by word."""
+    X = sp.diags_array(1 / np.maximum(np.sqrt((X * X).sum(axis=1)), 1e-12)) @ X
+    W, n_topics, n_entries = weights(X, topics), len(topics), np.diff(X.indptr)
+    square = (W[:, :, None] * W[:, None, :]).reshape(len(W), -1)
+    cross = X.data[:, None] * np.repeat(W, n_entries, axis=0)
+    cell = X.indices[:, None] * n_topics + np.arange(n_topics)
+    pointers, shape = X.indptr * n_topics, (len(W), X.shape[1] * n_topics)
+    return sp.hstack([square, sp.csr_array((cross.ravel(), cell.ravel(), pointers), shape)], "csr")
+
+
+def weights(X, topics):
+    """Non-negative w with x ~ w H, document by document.
+
+    A matrix product over all documents may round one row differently when another row is removed.
+    Every contribution would then depend on that row.
+    """
+    result, gram = np.zeros((X.shape[0], len(topics))), topics @ topics.T
+    for d, (start, end) in enumerate(zip(X.indptr, X.indptr[1:])):
+        projection = topics[:, X.indices[start:end]] @ X.data[start:end]
+        w = np.full(len(topics), 0.1 * (end > start))
+        for _ in range(50):
+            w = w * (projection + 1e-12) / (gram @ w + 1e-9)
+        result[d] = w
+    return result
+
+
+def normalized(topics):
+    return topics / np.linalg.norm(topics, axis=1, keepdims=True)

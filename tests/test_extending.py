@@ -1,0 +1,182 @@
+"""Clipping, and the worked example of docs/extending.md: an estimator in one file."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import private_nmf as nmf
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from private_nmf import PrivateNMF
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from dplda.audit import audit_epsilon
+from dplda.central._documents import Documents
+from dplda.datasets import make_topic_corpus
+from dplda.privacy import Gaussian, Ledger, _clipping
+from dplda.privacy._clipping import clip_rows, count_unit, sum_clipped
+
+ROOT = Path(__file__).parents[1]
+NUMBERS = st.floats(allow_nan=True, allow_infinity=True, width=64)
+SMALL = st.floats(-1e-150, 1e-150, width=64)
+
+
+# ---- clipping -----------------------------------------------------------------------------
+
+
+@given(
+    arrays(np.float64, (3, 7), elements=NUMBERS | SMALL | st.just(0.0)),
+    st.floats(1e-9, 1e9),
+    st.integers(1, 2**30),
+)
+def test_one_unit_never_moves_the_sum_by_more_than_the_radius(X, norm, radius):
+    difference = (sum_clipped(X, norm, radius) - sum_clipped(X[1:], norm, radius)).astype(object)
+    assert int((difference**2).sum()) <= radius**2
+
+
+def running_sums(rows):
+    """A planted fault: the rounding of a row's length depends on the rows before it."""
+    running = np.concatenate([[0], np.cumsum(rows.data**2)])
+    return running[rows.indptr[1:]] - running[rows.indptr[:-1]]
+
+
+@pytest.mark.parametrize(
+    ("squared_lengths", "sound"), [(_clipping._squared_lengths, True), (running_sums, False)]
+)
+def test_what_a_row_becomes_does_not_depend_on_the_others(squared_lengths, sound):
+    """Its length, bit for bit; all else in `clip_rows` works entry by entry or in integers."""
+    rng = np.random.default_rng(0)
+    X = sp.csr_array(rng.lognormal(size=(40, 300)) * (rng.uniform(size=(40, 300)) < 0.9))
+    whole = squared_lengths(X)
+    without = [np.delete(np.arange(40), d) for d in range(40)]
+    assert sound == all(np.array_equal(squared_lengths(X[rest]), whole[rest]) for rest in without)
+
+
+@given(arrays(np.float64, (4, 5), elements=st.floats(-1e3, 1e3)), st.integers(2**10, 2**30))
+def test_the_sum_is_that_of_clipped_rows(X, radius):
+    lengths = np.linalg.norm(X, axis=1, keepdims=True)
+    rows = np.where(lengths > 1e-15, X, 0) / np.maximum(1, lengths / 2.5)
+    # rounding toward zero takes less than one unit from a cell, and the shrinking 2**-16 of it
+    bound = len(X) * (2.5 / radius) + 2.0**-16 * np.abs(rows).sum(axis=0)
+    assert (np.abs(sum_clipped(X, 2.5, radius) * (2.5 / radius) - rows.sum(axis=0)) <= bound).all()
+
+
+@pytest.mark.parametrize("form", [sp.csr_array, sp.csc_array, sp.coo_array, np.asarray])
+def test_duplicate_entries_are_one_entry(form):
+    doubled = sp.coo_array(([3.0, 3.0, 8.0], ([0, 0, 0], [1, 1, 0])), shape=(1, 2))
+    expected = sum_clipped(np.array([[8.0, 6.0]]), 5.0, 1000)
+    np.testing.assert_array_equal(expected, [800, 600])
+    given_form = doubled.toarray() if form is np.asarray else form(doubled)
+    np.testing.assert_array_equal(sum_clipped(given_form, 5.0, 1000), expected)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_kernel_of_documents_clips_like_the_numpy_form(seed):
+    """Both give the same integers, up to the kernel's single precision."""
+    rng = np.random.default_rng(seed)
+    X = sp.csr_array(rng.poisson(0.7, (200, 30)).astype(np.float32))
+    weight, radius = rng.uniform(0.1, 4, 30).astype(np.float32), 2**20
+    documents = Documents.from_counts(X, 3, None)
+    for norm in (0.5, 6.0, 40.0):
+        ours = documents.sum_words(weight, norm, radius)
+        theirs = sum_clipped(X.multiply(weight), norm, radius)
+        assert np.abs(ours - theirs).max() <= 200 * 2**20 * 2.0**-22
+        assert np.abs(ours).max() > 1e5
+        for d in range(0, 200, 23):
+            one = Documents.from_counts(X[[d]], 3, None).sum_words(weight, norm, radius)
+            assert (one.astype(object) ** 2).sum() <= radius**2
+
+
+def test_a_row_that_rounding_leaves_too_long_is_found():
+    """A row whose length is computed too small, as an unchecked clip would believe it."""
+    rows = sp.csr_array(np.array([[3.0, 4.0]]))
+    assert (clip_rows(rows, 1.0, 1000).toarray() ** 2).sum() <= 1000**2
+    unchecked = np.trunc(np.array([3.0, 4.0]) * (1000 / 4.99)).astype(int)
+    assert (unchecked**2).sum() > 1000**2
+
+
+@pytest.mark.parametrize(
+    ("norm", "radius", "message"),
+    [
+        (0.0, 1000, "norm must be a number in"),
+        (math.nan, 1000, "norm must be a number in"),
+        (1.0, 0, "radius must be an integer from 1"),
+        (1.0, 2**31, "radius must be an integer from 1"),
+    ],
+)
+def test_the_bound_is_checked(norm, radius, message):
+    with pytest.raises(ValueError, match=message):
+        sum_clipped(np.ones((1, 2)), norm, radius)
+
+
+@given(st.integers(64, 2**30), st.integers(1, 100))
+def test_moved_counts_stay_in_the_radius(radius, n_moved):
+    unit = count_unit(radius, n_moved)
+    assert n_moved * unit**2 <= radius**2 < n_moved * (unit + 1) ** 2
+
+
+# ---- the example --------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    return make_topic_corpus(300, 40, 3, doc_length=40, random_state=0).data
+
+
+def test_the_example_is_short():
+    assert len((ROOT / "examples" / "private_nmf.py").read_text("utf-8").splitlines()) <= 150
+
+
+@pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
+@pytest.mark.filterwarnings("ignore:.*not whole:UserWarning")
+@parametrize_with_checks([PrivateNMF(2, epsilon=5.0, max_iter=2)])
+def test_scikit_learn_check(estimator, check):
+    check(estimator)
+
+
+def test_it_charges_and_promises(corpus):
+    ledger = Ledger(epsilon=5.0)
+    model = PrivateNMF(3, epsilon=4.0, max_iter=5, ledger=ledger).fit(corpus)
+    assert 3.99 < model.epsilon_ <= 4.0
+    assert ledger.epsilon_spent == pytest.approx(model.epsilon_)
+    assert model.privacy_.unit == "document"
+    assert len(model.privacy_.events) == 5
+    assert all(isinstance(event, Gaussian) for event in model.privacy_.events)
+
+
+def test_a_contribution_reads_its_document_only(corpus):
+    """Bit for bit: the sum changes by one clipped row, never by the rounding of another."""
+    topics = nmf.normalized(np.random.default_rng(0).uniform(0.1, 1, (3, 40)))
+    X = sp.csr_array(corpus.astype(float))
+    whole = nmf.contributions(X, topics).toarray()
+    for d in (*range(0, 300, 37), 299):
+        rest = nmf.contributions(X[np.delete(np.arange(300), d)], topics).toarray()
+        np.testing.assert_array_equal(np.delete(whole, d, axis=0), rest)
+
+
+def test_it_learns(corpus):
+    model = PrivateNMF(3, epsilon=math.inf, max_iter=30, random_state=0).fit(corpus)
+    truth = make_topic_corpus(300, 40, 3, doc_length=40, random_state=0).components
+    truth = truth / np.linalg.norm(truth, axis=1, keepdims=True)
+    assert (model.components_ @ truth.T).max(axis=0).min() > 0.85
+
+
+def test_its_audit_finds_part_of_what_is_spent_and_no_more(corpus):
+    model = PrivateNMF(2, epsilon=8.0, max_iter=3, contribution_norm=0.02)  # canaries reach it
+    result = audit_epsilon(model, corpus, n_canaries=1000, random_state=0)
+    assert 0.2 < result.lower_bound <= result.claim
+
+
+def test_its_audit_finds_a_sensitivity_that_is_too_large(corpus, monkeypatch):
+    """A planted fault: contributions ten times as large as the clipping bound."""
+    monkeypatch.setattr(
+        nmf.mechanisms,
+        "sum_clipped",
+        lambda rows, norm, radius: 10 * sum_clipped(rows, norm, radius),
+    )
+    model = PrivateNMF(2, epsilon=2.0, max_iter=2, contribution_norm=0.02)
+    result = audit_epsilon(model, corpus, n_canaries=1000, random_state=0)
+    assert result.lower_bound > result.claim
