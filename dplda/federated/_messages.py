@@ -257,6 +257,17 @@ class LocalModel(_Message):
         -----
         **Privacy.** Post-processing: `components_` and `privacy_` are released with the model. The
         weight is the sum of released pseudo-counts, never a count of the documents.
+
+        Examples
+        --------
+        >>> from dplda import SubLDA
+        >>> from dplda.datasets import make_topic_corpus
+        >>> from dplda.federated import LocalModel, vocabulary_hash
+        >>> X = make_topic_corpus(n_docs=500, n_words=30, n_components=3, random_state=0).data
+        >>> model = SubLDA(n_components=3, epsilon=4.0, max_iter=10).fit(X)
+        >>> message = LocalModel.from_estimator(model, "north", 0, vocabulary_hash(30))
+        >>> message.unit, message.n_topics, round(message.epsilon, 2)
+        ('document', 3, 4.0)
         """
         check_is_fitted(model)
         guarantee = model.privacy_

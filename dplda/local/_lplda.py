@@ -8,15 +8,20 @@ import numpy as np
 
 from dplda._base import BaseLDA
 from dplda._compat import _fit_context
-from dplda._private_fit import publish
+from dplda._corpus import check_counts
+from dplda._private_fit import exactly_one, publish
 from dplda._progress import rounds
 from dplda.local._estimates import estimate_counts
+from dplda.local._randomized_response import BUDGETS
 from dplda.local._server import (
     LOCAL_CONSTRAINTS,
-    check_goes_on,
-    guarantee_of,
+    check_n_components,
+    check_reports,
+    check_same_randomizer,
+    fitted_randomizer,
     reconstruct,
-    reports_of,
+    release_reports,
+    server_guarantee,
     topic_counts,
 )
 from dplda.privacy._streams import Streams
@@ -25,87 +30,102 @@ from dplda.privacy._streams import Streams
 class LPLDA(BaseLDA):
     """Local differential privacy: collapsed Gibbs sampling on randomized reports of documents.
 
-    LP-LDA [1]_. Nobody needs to be trusted with a document: its owner reports which words are in
-    it with some bits wrong (:class:`RandomizedResponse`), and the server estimates how many of the
-    ones are false, and trains on what the reports say.
+    LP-LDA [1]_. The owner of a document reports which words it contains, with some bits wrong
+    (:class:`RandomizedResponse`). The server estimates how many of the reported ones are false, and
+    trains on the reports. No server is trusted with a document.
 
     Parameters
     ----------
     n_components : int, default=10
         Number of topics.
     epsilon : float or None, default=None
-        Epsilon of one bit, as :class:`RandomizedResponse` takes it; ``inf`` trains on the presence
-        of words as it is, without privacy. Give either this or `flip_mixture`.
+        Total epsilon of one report of a document, at `delta`, as in :class:`RandomizedResponse`;
+        after `fit`, ``epsilon_ <= epsilon``. ``inf`` trains on the presence of words as it is,
+        without privacy. Give exactly one of `epsilon`, `bit_epsilon` and `flip_mixture`.
+    bit_epsilon : float or None, default=None
+        Epsilon of one bit, from 1e-6 to 11.3; with "oue", half the epsilon of a pair of bits, at
+        most 5.6. ``inf`` trains without privacy.
     flip_mixture : float or None, default=None
-        Probability that a bit is replaced by a fair coin, instead of `epsilon`.
-    max_doc_words : int or None, default=100
-        Distinct words of a document that are kept, at random, before the response.
-    mechanism : {"symmetric", "oue"}, default="symmetric"
-        Randomized response with the same noise for both values of a bit, or less for zeros.
+        Probability, in (0, 1), that a bit is replaced by a fair coin (f in [1]_). It gives
+        ``bit_epsilon = log(2 / flip_mixture - 1)``. With ``mechanism="symmetric"`` only.
     delta : float, default=1e-6
-        Probability, in [0, 1), with which the bound `epsilon_` may fail.
+        The delta of (epsilon, delta)-differential privacy, in [0, 1). Choose it well below
+        1 / n_docs. 0 asks for pure epsilon.
+    max_doc_words : int or None, default=100
+        Largest number of distinct words of a document that are reported on. A longer document keeps
+        this many, chosen uniformly at random. None keeps all words.
+    mechanism : {"symmetric", "oue"}, default="symmetric"
+        "symmetric" randomizes both values of a bit with the same noise. "oue", optimized unary
+        encoding, has less noise on zeros and more on ones.
     randomized : bool, default=False
-        Whether the data are reports that clients made with the five parameters above. Then
-        nothing is randomized again, and nothing is spent.
+        Whether the rows of `X` are reports that clients made with the six parameters above. If so,
+        the estimator randomizes nothing and spends no privacy.
     reconstruction : {"background", "bits"}, default="background"
-        What is done about false ones. "bits" is the paper's: bits of random documents are cleared,
-        and others set, until each word is in as many documents as it probably was; a document's
-        own words and false ones are cleared alike. "background" keeps all bits and samples one
-        topic more, whose rates are the false ones to be expected of each word: a word that does
-        not fit its document's topics goes there. It was better at each `epsilon` up to 3.
+        How false ones are treated. "bits" is the method of the paper: bits of random documents are
+        cleared or set until each word is in as many documents as estimated. It clears true and
+        false ones alike. "background" keeps all bits and samples one more topic, whose rates are
+        the expected false ones of each word: a word that does not fit the topics of its document
+        goes there. It had the lower perplexity at each `bit_epsilon` up to 3.
+    max_iter : int, default=100
+        Number of sweeps over the reports.
     doc_topic_prior : float, default=0.1
         Dirichlet parameter of a document's topics (alpha).
     topic_word_prior : float, default=0.01
         Dirichlet parameter of a topic's words (beta).
-    max_iter : int, default=100
-        Sweeps over the reports.
     ledger : Ledger, str, path-like or None, default=None
-        Where `RandomizedResponse` charges the reports of each call, under its own name. With
-        ``randomized=True`` it is not used.
+        Ledger that :class:`RandomizedResponse` charges with the reports of each call, under its own
+        name. Not used with ``randomized=True``.
     n_jobs : int or None, default=None
-        Threads of `transform` and `score`; training is sequential. Never changes a result.
+        Threads of `transform` and `score`; training is sequential. It never changes a result.
     random_state : int, RandomState instance or None, default=None
-        None: from the operating system's entropy. Anything else makes the guarantee void towards
-        those who know it or see two results of it (`SeededNoiseWarning`), unless
-        ``randomized=True``: then it is that of the training only.
+        None draws from the operating system's entropy. Any other value makes the guarantee void
+        towards anyone who knows it or sees two results of it (`SeededNoiseWarning`). With
+        ``randomized=True`` it seeds the training only, and the guarantee stands.
     verbose : int, default=0
-        Progress: a bar where tqdm is installed, else lines.
+        Progress: a bar if tqdm is installed, else lines.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features_in_)
-        Reported words counted in each topic, plus `topic_word_prior`; not normalized.
+        Number of reported words in each topic, plus `topic_word_prior`; not normalized.
     n_iter_ : int
-        Sweeps run.
+        Number of sweeps of all calls.
+    epsilon_ : float
+        Epsilon of one report of a document, at `delta_`; at most `epsilon`, if that is given.
+    delta_ : float
+        The delta of `epsilon_`.
     bit_epsilon_ : float
-        Pure epsilon of one bit: of one word more or less in a document.
+        Pure epsilon of one bit, that is of one word more or less in a document. With "oue" it is
+        larger than the parameter `bit_epsilon`, which is half the epsilon of a pair of bits.
     document_epsilon_ : float
         Pure epsilon (delta = 0) of a document.
-    epsilon_, delta_ : float
-        What one report of a document costs.
     privacy_ : Guarantee
-        The guarantee: unit, relation, mechanism, assumptions; `print` it.
+        The guarantee: unit, relation, mechanism, assumptions. Use `print` to read it.
     one_probability_ : tuple of two floats
         Probability of a one in the report where the document has a zero, and where it has a one.
     n_features_in_ : int
         Size of the vocabulary.
-
-    Notes
-    -----
-    **Privacy.** Unit: document (a row of `X`), and word (a bit) by `bit_epsilon_`. Relation: one
-    document is replaced by any other; only its owner need be trusted. Sensitivity: the bits that
-    differ, at most ``2 * max_doc_words``. Event: ``RandomizedResponse(flip_mixture)`` for each, in
-    :class:`RandomizedResponse`; all else reads reports only. With ``randomized=True`` the clients'
-    guarantee is carried over, and `privacy_.assumptions` says what it rests on.
-
-    Reports tell which words are there, not how often. Counts are those of the documents after the
-    cap of `max_doc_words`.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns of `X`, if all are strings.
 
     See Also
     --------
-    OLPLDA : In batches, with a public corpus as prior.
+    OLPLDA : Trains in batches, with a public corpus as prior.
     RandomizedResponse : The client's side.
     SubLDA : Needs a trusted server, and far less noise.
+
+    Notes
+    -----
+    **Privacy.** Unit: document (a row of `X`); `bit_epsilon_` states the guarantee of a word (a
+    bit). Relation: one document is replaced by any other. Trust: the owner of the document only.
+    Sensitivity: at most ``2 * max_doc_words`` bits differ, and never more than the number of
+    columns. Mechanism: randomized response on each bit (:class:`RandomizedResponse`). Events: one
+    ``RandomizedResponseEvent(flip_mixture)`` for each bit that differs; everything else reads
+    reports only. With ``randomized=True`` the model carries the clients' guarantee, and
+    `privacy_.assumptions` states what it rests on.
+
+    Reports state which words are present, not how often. The estimated counts are those of the
+    documents after the cap of `max_doc_words`.
 
     References
     ----------
@@ -117,10 +137,11 @@ class LPLDA(BaseLDA):
     >>> from dplda import LPLDA, RandomizedResponse
     >>> from dplda.datasets import make_topic_corpus
     >>> X = make_topic_corpus(n_docs=500, n_words=30, n_components=3, random_state=0).data
-    >>> reports = RandomizedResponse(epsilon=3.0, max_doc_words=10).fit(X).transform(X)  # clients
-    >>> server = LPLDA(3, epsilon=3.0, max_doc_words=10, randomized=True).fit(reports)
-    >>> round(server.bit_epsilon_, 2), round(server.document_epsilon_, 2)
-    (3.0, 60.0)
+    >>> client = RandomizedResponse(epsilon=40.0, max_doc_words=10).fit(X)
+    >>> reports = client.transform(X)
+    >>> server = LPLDA(3, epsilon=40.0, max_doc_words=10, randomized=True).fit(reports)
+    >>> round(server.epsilon_, 2), round(server.bit_epsilon_, 2)
+    (40.0, 2.0)
     """
 
     _attack = "report"
@@ -131,15 +152,16 @@ class LPLDA(BaseLDA):
         n_components=10,
         *,
         epsilon=None,
+        bit_epsilon=None,
         flip_mixture=None,
+        delta=1e-6,
         max_doc_words=100,
         mechanism="symmetric",
-        delta=1e-6,
         randomized=False,
         reconstruction="background",
+        max_iter=100,
         doc_topic_prior=0.1,
         topic_word_prior=0.01,
-        max_iter=100,
         ledger=None,
         n_jobs=None,
         random_state=None,
@@ -147,15 +169,16 @@ class LPLDA(BaseLDA):
     ):
         self.n_components = n_components
         self.epsilon = epsilon
+        self.bit_epsilon = bit_epsilon
         self.flip_mixture = flip_mixture
+        self.delta = delta
         self.max_doc_words = max_doc_words
         self.mechanism = mechanism
-        self.delta = delta
         self.randomized = randomized
         self.reconstruction = reconstruction
+        self.max_iter = max_iter
         self.doc_topic_prior = doc_topic_prior
         self.topic_word_prior = topic_word_prior
-        self.max_iter = max_iter
         self.ledger = ledger
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -170,77 +193,118 @@ class LPLDA(BaseLDA):
         X : {array-like, sparse matrix} of shape (n_docs, n_words)
             Word counts; with ``randomized=True``, reports: zeros and ones.
         y : Ignored
+            Present for API consistency.
 
         Returns
         -------
         self : object
+            The fitted model.
 
         Raises
         ------
         ValueError
-            If reports hold anything but zeros and ones, or a parameter of the randomizer is out of
-            its range.
+            If reports hold other numbers than zeros and ones, or if the budget or another
+            parameter of the randomizer is out of range.
         BudgetError
-            When the ledger has too little left; nothing has then been randomized.
+            If the budget of the ledger is too small; nothing has then been randomized.
+
+        Warns
+        -----
+        SeededNoiseWarning
+            If `random_state` is given and documents are randomized.
         """
-        return self._train(X, goes_on=False)
+        return self._train(X, None)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: Any, y: Any = None) -> LPLDA:
-        """Go on with further documents: `max_iter` sweeps over them, on top of the counts so far.
+        """Continue with further documents: `max_iter` sweeps over them, on top of earlier counts.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_docs, n_words)
-            Word counts, or reports, of documents not seen before.
+            Word counts, or reports, of documents that no earlier call has seen.
         y : Ignored
+            Present for API consistency.
 
         Returns
         -------
         self : object
+            The fitted model.
+
+        Raises
+        ------
+        ValueError
+            If the randomizer or the number of topics has changed since the first call, or for the
+            reasons of `fit`.
+        BudgetError
+            If the budget of the ledger is too small; nothing has then been randomized.
+
+        Warns
+        -----
+        SeededNoiseWarning
+            If `random_state` is given and documents are randomized.
 
         Notes
         -----
-        **Privacy.** `epsilon_` stays that of one report, for every document is in one call only. A
-        document that is reported in two calls costs twice as much, which `epsilon_` does not count.
-        A ledger cannot tell documents apart, and is charged for each call.
+        **Privacy.** Each document appears in exactly one call, so `epsilon_` remains the cost of a
+        single report and never exceeds `epsilon`. A document that is reported in two calls costs
+        twice as much, which `epsilon_` does not count. A ledger cannot tell documents apart, and
+        each call charges it.
         """
-        return self._train(X, goes_on=hasattr(self, "_counts"))
+        return self._train(X, getattr(self, "_counts", None))
 
-    def _train(self, X: Any, *, goes_on: bool) -> LPLDA:
-        if goes_on:
-            check_goes_on(self)
-        done = self.n_iter_ if goes_on else 0
-        client, reports = reports_of(self, X, reset=not goes_on, goes_on=goes_on, call=done)
+    def _train(self, X: Any, counts: np.ndarray | None) -> LPLDA:
+        """Train on top of the word-topic counts of earlier calls; None starts from scratch."""
+        exactly_one("LPLDA", **{name: getattr(self, name) for name in BUDGETS})
+        earlier, n_earlier = None, 0
+        if counts is not None:
+            check_n_components(counts.shape[1], self.n_components, origin="fit")
+            earlier, n_earlier = self.privacy_, self.n_iter_  # public
+        check = check_reports if self.randomized else check_counts
+        X = check(self, X, reset=earlier is None)  # private, unless X holds reports
+        client = fitted_randomizer(self.get_params(deep=False), X, n_earlier=n_earlier)  # public
+        if earlier is not None:
+            check_same_randomizer(earlier, client.privacy_)
+
+        # The release. One document is one row, and its report depends on this row and on its own
+        # coins only. Replacing the document changes at most 2 * max_doc_words bits of that row,
+        # which `client.privacy_` charges. Everything below reads reports.
+        reports = X if self.randomized else release_reports(client, X, call=n_earlier)  # public
+
+        # the server's own randomness: the guarantee does not depend on it
         streams = Streams.from_random_state(self.random_state)
         n_docs, n_words = reports.shape
-        ones = np.bincount(reports.indices, minlength=n_words)
-        estimate = estimate_counts(ones, n_docs, client.one_probability_)
-        documents, background = reconstruct(
+        n_reported = np.bincount(reports.indices, minlength=n_words)  # public
+        estimate = estimate_counts(n_reported, n_docs, client.one_probability_)  # public
+        documents, background = reconstruct(  # public
             reports,
             estimate,
             client.one_probability_,
             by_bits=self.reconstruction == "bits",
             streams=streams,
-            round=done + 1,
+            round_number=n_earlier + 1,
         )
-        counts = self._counts if goes_on else np.zeros((n_words, int(self.n_components)), np.int64)
         beta = float(self.topic_word_prior)
-        counts = counts + topic_counts(
+        if counts is None:
+            counts = np.zeros((n_words, int(self.n_components)), np.int64)
+        counts = counts + topic_counts(  # public
             documents,
             counts + beta,
             background,
             doc_topic_prior=self.doc_topic_prior,
             streams=streams,
-            sweeps=rounds(self, done + 1, done + self.max_iter),
-            first_round=done + 1,
-            from_prior=goes_on,
+            sweeps=rounds(self, n_earlier + 1, n_earlier + self.max_iter),
+            first_round=n_earlier + 1,
+            from_prior=earlier is not None,
         )
         publish(
             self,
-            **guarantee_of(self, client, goes_on=goes_on),
+            server_guarantee(client.privacy_, earlier, randomized=self.randomized),
             components_=counts.T + beta,
-            n_iter_=done + self.max_iter,
+            n_iter_=n_earlier + self.max_iter,
+            bit_epsilon_=client.bit_epsilon_,
+            document_epsilon_=client.document_epsilon_,
+            one_probability_=client.one_probability_,
             _counts=counts,
         )
         return self

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
@@ -13,19 +14,22 @@ import scipy.sparse as sp
 from dplda._base import BaseLDA
 from dplda._compat import Interval, _fit_context
 from dplda._corpus import check_counts
-from dplda._private_fit import publish
+from dplda._private_fit import exactly_one, publish
 from dplda._progress import rounds
 from dplda.local._estimates import estimate_counts, weight_of_prior
-from dplda.local._randomized_response import RandomizedResponse
+from dplda.local._randomized_response import BUDGETS, RandomizedResponse
 from dplda.local._server import (
     LOCAL_CONSTRAINTS,
-    check_goes_on,
-    client_of,
-    guarantee_of,
+    check_n_components,
+    check_reports,
+    check_same_randomizer,
+    fitted_randomizer,
     reconstruct,
-    reports_of,
+    release_reports,
+    server_guarantee,
     topic_counts,
 )
+from dplda.privacy import Guarantee
 from dplda.privacy._streams import Streams
 
 PUBLIC_PRIOR = (
@@ -34,8 +38,10 @@ PUBLIC_PRIOR = (
 
 
 @dataclass(frozen=True, eq=False)
-class Online:
-    """What is kept between batches: functions of reports and of the public corpus only.
+class OnlineState:
+    """State carried from batch to batch.
+
+    Everything here is computed from reports and the public corpus, so it is public.
 
     Attributes
     ----------
@@ -43,13 +49,15 @@ class Online:
         Dirichlet parameters of the last batch, beta^l.
     counts : ndarray of shape (n_words, n_components)
         Word-topic counts of the last batch, N^l.
-    mean, estimate : ndarray of shape (n_words,)
-        Of the documents of the last batch with each word: before its reports, mu^l, and after,
-        eta^l.
+    mean : ndarray of shape (n_words,)
+        Expected number of documents of the last batch with each word before its reports were seen,
+        mu^l.
+    estimate : ndarray of shape (n_words,)
+        The same after its reports were seen, eta^l.
     n_docs : int
-        Documents of the last batch; 0 if there was none.
+        Number of documents of the last batch; 0 if there is none.
     n_iter : int
-        Sweeps so far.
+        Number of sweeps so far.
     """
 
     word_prior: np.ndarray
@@ -63,110 +71,128 @@ class Online:
 class OLPLDA(BaseLDA):
     """Local differential privacy, online: Gibbs sampling on batches of randomized reports.
 
-    OLP-LDA [1]_. Each batch begins where the last one ended: its topics are the prior of the next,
-    and so are its counts of words, which take noise out of those that the next reports give. A
-    public corpus (`fit_prior`) can be the beginning.
+    OLP-LDA [1]_. Each batch starts where the previous one ended. Its topics are the prior of the
+    next batch, and its word counts reduce the noise of those that the next reports give. A public
+    corpus can precede the first batch (`fit_prior`).
 
     Parameters
     ----------
     n_components : int, default=10
         Number of topics.
     epsilon : float or None, default=None
-        Epsilon of one bit, as :class:`RandomizedResponse` takes it; ``inf`` trains on the presence
-        of words as it is, without privacy. Give either this or `flip_mixture`.
+        Total epsilon of one report of a document, at `delta`, as in :class:`RandomizedResponse`;
+        after `fit`, ``epsilon_ <= epsilon``. ``inf`` trains on the presence of words as it is,
+        without privacy. Give exactly one of `epsilon`, `bit_epsilon` and `flip_mixture`.
+    bit_epsilon : float or None, default=None
+        Epsilon of one bit, from 1e-6 to 11.3; with "oue", half the epsilon of a pair of bits, at
+        most 5.6. ``inf`` trains without privacy.
     flip_mixture : float or None, default=None
-        Probability that a bit is replaced by a fair coin, instead of `epsilon`.
-    max_doc_words : int or None, default=100
-        Distinct words of a document that are kept, at random, before the response.
-    mechanism : {"symmetric", "oue"}, default="symmetric"
-        Randomized response with the same noise for both values of a bit, or less for zeros.
+        Probability, in (0, 1), that a bit is replaced by a fair coin (f in [1]_). It gives
+        ``bit_epsilon = log(2 / flip_mixture - 1)``. With ``mechanism="symmetric"`` only.
     delta : float, default=1e-6
-        Probability, in [0, 1), with which the bound `epsilon_` may fail.
+        The delta of (epsilon, delta)-differential privacy, in [0, 1). Choose it well below
+        1 / n_docs. 0 asks for pure epsilon.
+    max_doc_words : int or None, default=100
+        Largest number of distinct words of a document that are reported on. A longer document keeps
+        this many, chosen uniformly at random. None keeps all words.
+    mechanism : {"symmetric", "oue"}, default="symmetric"
+        "symmetric" randomizes both values of a bit with the same noise. "oue", optimized unary
+        encoding, has less noise on zeros and more on ones.
     randomized : bool, default=False
-        Whether the data are reports that clients made with the five parameters above. Then
-        nothing is randomized again, and nothing is spent.
+        Whether the rows of `X` are reports that clients made with the six parameters above. If so,
+        the estimator randomizes nothing and spends no privacy.
     reconstruction : {"background", "bits"}, default="bits"
-        What is done about false ones. "bits" is the paper's: bits of random documents are cleared,
-        and others set, until each word is in as many documents as it probably was; a document's
-        own words and false ones are cleared alike. "background" keeps all bits and samples one
-        topic more, whose rates are the false ones to be expected of each word: a word that does
-        not fit its document's topics goes there. It was better than "bits" after `fit_prior`, and
-        worse without it at an `epsilon` of about 1.
+        How false ones are treated. "bits" is the method of the paper: bits of random documents are
+        cleared or set until each word is in as many documents as estimated. It clears true and
+        false ones alike. "background" keeps all bits and samples one more topic, whose rates are
+        the expected false ones of each word: a word that does not fit the topics of its document
+        goes there. It had the lower perplexity after `fit_prior`, and the higher one
+        without it at a `bit_epsilon` of about 1.
     correlation : float, default=0.5
         What a count of the last batch adds to the prior of the next (lambda), from 0 to 1.
     prior_weight : float or None, default=0.4
-        Weight, from 0 to 1, of what earlier batches say in the estimate of how many documents have
-        a word (omega). None computes it from `prior_variance`.
+        Weight, from 0 to 1, of the earlier batches in the estimate of how many documents contain a
+        word (omega). None computes it from `prior_variance`.
     prior_variance : float or None, default=None
-        Variance of such a count around what earlier batches say (sigma squared), instead of
-        `prior_weight`, which must then be None.
+        Variance of such a number around the value that earlier batches predict (sigma squared).
+        Give it instead of `prior_weight`, which must then be None.
     batch_size : int, default=160
-        Documents of a batch in `fit`; the last one has what is left. A call of `partial_fit` is one
-        batch.
+        Number of documents of a batch in `fit`; the last batch has the remaining ones. A call of
+        `partial_fit` is one batch.
+    max_iter : int, default=50
+        Number of sweeps over each batch.
     doc_topic_prior : float, default=0.1
         Dirichlet parameter of a document's topics (alpha).
     topic_word_prior : float, default=0.01
         Dirichlet parameter of a topic's words (beta).
-    max_iter : int, default=50
-        Sweeps over each batch.
     ledger : Ledger, str, path-like or None, default=None
-        Where `RandomizedResponse` charges the reports of each call, under its own name. With
-        ``randomized=True`` it is not used.
+        Ledger that :class:`RandomizedResponse` charges with the reports of each call, under its own
+        name. Not used with ``randomized=True``.
     n_jobs : int or None, default=None
-        Threads of `transform` and `score`; training is sequential. Never changes a result.
+        Threads of `transform` and `score`; training is sequential. It never changes a result.
     random_state : int, RandomState instance or None, default=None
-        None: from the operating system's entropy. Anything else makes the guarantee void towards
-        those who know it or see two results of it (`SeededNoiseWarning`), unless
-        ``randomized=True``: then it is that of the training only.
+        None draws from the operating system's entropy. Any other value makes the guarantee void
+        towards anyone who knows it or sees two results of it (`SeededNoiseWarning`). With
+        ``randomized=True`` it seeds the training only, and the guarantee stands.
     verbose : int, default=0
-        Progress: a bar where tqdm is installed, else lines.
+        Progress: a bar if tqdm is installed, else lines.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features_in_)
-        Word-topic counts of the last batch plus the prior that all earlier ones made; not
-        normalized.
+        Word-topic counts of the last batch plus the prior from all earlier ones; not normalized.
     n_iter_ : int
-        Sweeps run.
+        Number of sweeps of all batches.
     n_batches_ : int
-        Batches of reports seen.
+        Number of batches of reports.
+    epsilon_ : float
+        Epsilon of one report of a document, at `delta_`; at most `epsilon`, if that is given.
+    delta_ : float
+        The delta of `epsilon_`.
     bit_epsilon_ : float
-        Pure epsilon of one bit: of one word more or less in a document.
+        Pure epsilon of one bit, that is of one word more or less in a document. With "oue" it is
+        larger than the parameter `bit_epsilon`, which is half the epsilon of a pair of bits.
     document_epsilon_ : float
         Pure epsilon (delta = 0) of a document.
-    epsilon_, delta_ : float
-        What one report of a document costs.
     privacy_ : Guarantee
-        The guarantee: unit, relation, mechanism, assumptions; `print` it.
+        The guarantee: unit, relation, mechanism, assumptions. Use `print` to read it.
     one_probability_ : tuple of two floats
         Probability of a one in the report where the document has a zero, and where it has a one.
     n_features_in_ : int
         Size of the vocabulary.
-
-    Notes
-    -----
-    **Privacy.** Unit: document (a row of `X`), and word (a bit) by `bit_epsilon_`. Relation: one
-    document is replaced by any other; only its owner need be trusted. Sensitivity: the bits that
-    differ, at most ``2 * max_doc_words``. Event: ``RandomizedResponse(flip_mixture)`` for each, in
-    :class:`RandomizedResponse`; all else reads reports only. With ``randomized=True`` the clients'
-    guarantee is carried over, and `privacy_.assumptions` says what it rests on.
-
-    Batches hold different documents, so that all of them together cost a document what its one
-    report costs. The corpus of `fit_prior` has no protection at all.
-
-    Algorithm 2 of [1]_ contradicts the equations of its text. Here the mean of a batch is that of
-    equation 21 (line 13 replaces it by the last estimate, without regard to the sizes of batches);
-    the estimate of equation 19 is made before it is used (line 14 makes it after); and the mean
-    starts from the numbers of public documents with each word, as reports count documents (line 3
-    counts tokens). Means are clipped to the size of the batch.
-
-    Without `fit_prior` the first batch has a flat prior and the unbiased estimate. ``epsilon=inf``
-    has exact counts and no estimates: O-LDA [2]_ on the presence of words.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns of `X`, if all are strings.
 
     See Also
     --------
-    LPLDA : All reports at once.
-    RandomizedResponse, MemoizedReports : The client's side.
+    LPLDA : Trains on all reports at once.
+    RandomizedResponse : The client's side.
+    MemoizedReports : The client's side, with one report for each document.
+
+    Notes
+    -----
+    **Privacy.** Unit: document (a row of `X`); `bit_epsilon_` states the guarantee of a word (a
+    bit). Relation: one document is replaced by any other. Trust: the owner of the document only.
+    Sensitivity: at most ``2 * max_doc_words`` bits differ, and never more than the number of
+    columns. Mechanism: randomized response on each bit (:class:`RandomizedResponse`). Events: one
+    ``RandomizedResponseEvent(flip_mixture)`` for each bit that differs; everything else reads
+    reports only. With ``randomized=True`` the model carries the clients' guarantee, and
+    `privacy_.assumptions` states what it rests on.
+
+    Batches hold different documents, so all batches together cost a document what its single report
+    costs. The corpus of `fit_prior` has no protection.
+
+    Algorithm 2 of [1]_ contradicts the equations of its text, which are implemented here:
+
+    - The mean of a batch is that of equation 21. Line 13 replaces it by the last estimate and
+      ignores the sizes of the batches.
+    - The estimate of equation 19 is computed before it is used. Line 14 computes it afterwards.
+    - The mean starts from the number of public documents with each word, since reports count
+      documents. Line 3 counts tokens.
+
+    Means are clipped to the size of the batch. Without `fit_prior` the first batch has a flat prior
+    and the unbiased estimate. ``epsilon=inf`` has exact counts and estimates nothing: O-LDA [2]_ on
+    the presence of words.
 
     References
     ----------
@@ -180,11 +206,12 @@ class OLPLDA(BaseLDA):
     >>> from dplda import OLPLDA, RandomizedResponse
     >>> from dplda.datasets import make_topic_corpus
     >>> X = make_topic_corpus(n_docs=500, n_words=30, n_components=3, random_state=0).data
-    >>> reports = RandomizedResponse(epsilon=3.0, max_doc_words=10).fit(X).transform(X)  # clients
-    >>> server = OLPLDA(3, epsilon=3.0, max_doc_words=10, randomized=True)
+    >>> client = RandomizedResponse(epsilon=40.0, max_doc_words=10).fit(X)
+    >>> reports = client.transform(X)
+    >>> server = OLPLDA(3, epsilon=40.0, max_doc_words=10, randomized=True)
     >>> server = server.fit_prior(X[:50]).partial_fit(reports[50:200]).partial_fit(reports[200:])
-    >>> round(server.bit_epsilon_, 2), server.n_batches_
-    (3.0, 2)
+    >>> round(server.epsilon_, 2), round(server.bit_epsilon_, 2), server.n_batches_
+    (40.0, 2.0, 2)
     """
 
     _attack = "report"
@@ -202,19 +229,20 @@ class OLPLDA(BaseLDA):
         n_components=10,
         *,
         epsilon=None,
+        bit_epsilon=None,
         flip_mixture=None,
+        delta=1e-6,
         max_doc_words=100,
         mechanism="symmetric",
-        delta=1e-6,
         randomized=False,
         reconstruction="bits",
         correlation=0.5,
         prior_weight=0.4,
         prior_variance=None,
         batch_size=160,
+        max_iter=50,
         doc_topic_prior=0.1,
         topic_word_prior=0.01,
-        max_iter=50,
         ledger=None,
         n_jobs=None,
         random_state=None,
@@ -222,19 +250,20 @@ class OLPLDA(BaseLDA):
     ):
         self.n_components = n_components
         self.epsilon = epsilon
+        self.bit_epsilon = bit_epsilon
         self.flip_mixture = flip_mixture
+        self.delta = delta
         self.max_doc_words = max_doc_words
         self.mechanism = mechanism
-        self.delta = delta
         self.randomized = randomized
         self.reconstruction = reconstruction
         self.correlation = correlation
         self.prior_weight = prior_weight
         self.prior_variance = prior_variance
         self.batch_size = batch_size
+        self.max_iter = max_iter
         self.doc_topic_prior = doc_topic_prior
         self.topic_word_prior = topic_word_prior
-        self.max_iter = max_iter
         self.ledger = ledger
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -242,73 +271,89 @@ class OLPLDA(BaseLDA):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit_prior(self, X_public: Any, y: Any = None) -> OLPLDA:
-        """Begin with a public corpus: its topics and its words are the prior of the first batch.
+        """Start with a public corpus: its topics and word counts are the prior of the first batch.
 
-        A later `fit` starts from it again.
+        A later `fit` starts from this corpus again.
 
         Parameters
         ----------
         X_public : {array-like, sparse matrix} of shape (n_docs, n_words)
-            Word counts, not reports. **Must be public**: they go into the model as they are.
+            Word counts, not reports. **They must be public**: the model holds them without noise.
         y : Ignored
+            Present for API consistency.
 
         Returns
         -------
         self : object
+            A model of the public corpus.
+
+        Raises
+        ------
+        ValueError
+            If not exactly one of `epsilon`, `bit_epsilon` and `flip_mixture`, or of `prior_weight`
+            and `prior_variance`, is given.
 
         Notes
         -----
-        **Privacy.** None for these documents. The fitted attributes state the guarantee that the
-        batches will have.
+        **Privacy.** These documents have no protection. The fitted attributes state the guarantee
+        of the batches that follow.
         """
-        self._check_weight()
-        X = check_counts(self, X_public, reset=True)
-        streams = Streams.from_random_state(self.random_state)
+        self._check_parameters()
+        X = check_counts(self, X_public, reset=True)  # public
         n_docs, n_words = X.shape
+        # of later batches; it draws nothing here, so that a seed is no reason for a warning yet
+        parameters = self.get_params(deep=False) | {"random_state": None}
+        client = fitted_randomizer(parameters, X)
         prior = np.full((n_words, int(self.n_components)), float(self.topic_word_prior))
         counts = topic_counts(
             X,
             prior,
             np.zeros(n_words),
             doc_topic_prior=self.doc_topic_prior,
-            streams=streams,
+            streams=Streams.from_random_state(self.random_state),
             sweeps=rounds(self, 1, self.max_iter),
             first_round=1,
             from_prior=False,
         )
         n_docs_with = np.bincount(X.indices, minlength=n_words).astype(float)
-        state = Online(prior, counts, n_docs_with, n_docs_with, n_docs, self.max_iter)
-        # of the clients to come; only the number of columns is read
-        client = client_of(self, sp.csr_array((1, n_words)))
-        self._publish(client, state, n_batches=0, public=state)
+        state = OnlineState(prior, counts, n_docs_with, n_docs_with, n_docs, self.max_iter)
+        self._publish(client, state, n_batches=0, earlier=None, public=state)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None) -> OLPLDA:
         """Train on batches of `batch_size` documents, in the order of the rows.
 
-        Documents are randomized first, in one call. Starts from the public corpus, if `fit_prior`
-        was given one.
+        Documents are randomized first, in one call. Training starts from the public corpus, if
+        `fit_prior` was given one.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_docs, n_words)
             Word counts; with ``randomized=True``, reports: zeros and ones.
         y : Ignored
+            Present for API consistency.
 
         Returns
         -------
         self : object
+            The fitted model.
 
         Raises
         ------
         ValueError
-            If reports hold anything but zeros and ones, a parameter of the randomizer is out of its
-            range, or `fit_prior` had another vocabulary or number of topics.
+            If reports hold other numbers than zeros and ones, if the budget or another
+            parameter of the randomizer is out of range, or if `fit_prior` had another vocabulary
+            or number of topics.
         BudgetError
-            When the ledger has too little left; nothing has then been randomized.
+            If the budget of the ledger is too small; nothing has then been randomized.
+
+        Warns
+        -----
+        SeededNoiseWarning
+            If `random_state` is given and documents are randomized.
         """
-        return self._train(X, getattr(self, "_public", None), int(self.batch_size), goes_on=False)
+        return self._train(X, getattr(self, "_public", None), 0, int(self.batch_size))
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: Any, y: Any = None) -> OLPLDA:
@@ -317,92 +362,134 @@ class OLPLDA(BaseLDA):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_docs, n_words)
-            Word counts, or reports, of documents not seen before.
+            Word counts, or reports, of documents that no earlier call has seen.
         y : Ignored
+            Present for API consistency.
 
         Returns
         -------
         self : object
+            The fitted model.
+
+        Raises
+        ------
+        ValueError
+            If the randomizer or the number of topics has changed since the first call, or for the
+            reasons of `fit`.
+        BudgetError
+            If the budget of the ledger is too small; nothing has then been randomized.
+
+        Warns
+        -----
+        SeededNoiseWarning
+            If `random_state` is given and documents are randomized.
 
         Notes
         -----
-        **Privacy.** `epsilon_` stays that of one report, for every document is in one batch only. A
-        document that is reported in two batches costs twice as much, which `epsilon_` does not
-        count. A ledger cannot tell documents apart, and is charged for each call.
+        **Privacy.** Each document appears in exactly one batch, so `epsilon_` remains the cost of a
+        single report and never exceeds `epsilon`. A document that is reported in two batches costs
+        twice as much, which `epsilon_` does not count. A ledger cannot tell documents apart, and
+        each call charges it.
         """
-        return self._train(X, getattr(self, "_state", None), None, goes_on=hasattr(self, "_state"))
+        return self._train(X, getattr(self, "_state", None), getattr(self, "n_batches_", 0), None)
 
     def _train(
-        self, X: Any, state: Online | None, batch_size: int | None, *, goes_on: bool
+        self, X: Any, state: OnlineState | None, n_batches: int, batch_size: int | None
     ) -> OLPLDA:
-        """Go on from a state; None starts anew. A batch_size of None is one batch."""
-        self._check_weight()
-        if goes_on:
-            check_goes_on(self)
-        elif state is not None and state.counts.shape[1] != self.n_components:
-            raise ValueError(
-                f"fit_prior had n_components={state.counts.shape[1]}, got {self.n_components}; "
-                "call it again"
-            )
-        n_batches = self.n_batches_ if goes_on else 0
-        client, reports = reports_of(
-            self, X, reset=state is None, goes_on=n_batches > 0, call=n_batches
-        )
+        """Learn from further batches.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_docs, n_words)
+            Documents or reports.
+        state : OnlineState or None
+            Where the last batch or the public corpus ended; None starts from scratch.
+        n_batches : int
+            Number of batches of reports that `state` comes from.
+        batch_size : int or None
+            None makes all documents one batch.
+        """
+        self._check_parameters()
+        if state is not None:
+            origin = "fit" if n_batches else "fit_prior"
+            check_n_components(state.counts.shape[1], self.n_components, origin=origin)
+        check = check_reports if self.randomized else check_counts
+        X = check(self, X, reset=state is None)  # private, unless X holds reports
+        client = fitted_randomizer(self.get_params(deep=False), X, n_earlier=n_batches)  # public
+        earlier = self.privacy_ if n_batches else None
+        if earlier is not None:
+            check_same_randomizer(earlier, client.privacy_)
+
+        # The release. One document is one row, and its report depends on this row and on its own
+        # coins only. Replacing the document changes at most 2 * max_doc_words bits of that row,
+        # which `client.privacy_` charges. Everything below reads reports.
+        reports = X if self.randomized else release_reports(client, X, call=n_batches)  # public
+
+        # the server's own randomness: the guarantee does not depend on it
+        streams = Streams.from_random_state(self.random_state)
         n_docs, n_words = reports.shape
         if state is None:
             empty, zeros = np.zeros((n_words, int(self.n_components))), np.zeros(n_words)
-            state = Online(empty + float(self.topic_word_prior), empty, zeros, zeros, 0, 0)
+            state = OnlineState(empty + float(self.topic_word_prior), empty, zeros, zeros, 0, 0)
         step = batch_size or n_docs
-        batches = [reports[i : i + step] for i in range(0, n_docs, step)]
-        streams = Streams.from_random_state(self.random_state)
-        sweeps = rounds(self, state.n_iter + 1, state.n_iter + len(batches) * self.max_iter)
-        for batch in batches:
-            state = self._next(state, batch, client, streams, sweeps)
-        for _ in sweeps:  # none is left: says that it is over
-            pass
-        self._publish(client, state, n_batches=n_batches + len(batches), goes_on=goes_on)
+        batches = [reports[i : i + step] for i in range(0, n_docs, step)]  # public
+        first = state.n_iter + 1
+        sweeps = rounds(self, first, state.n_iter + len(batches) * self.max_iter)
+        for number, own_sweeps in itertools.groupby(sweeps, lambda t: (t - first) // self.max_iter):
+            state = self._learn(
+                state, batches[number], client.one_probability_, streams, own_sweeps
+            )
+        self._publish(client, state, n_batches=n_batches + len(batches), earlier=earlier)
         return self
 
-    def _next(self, before, reports, client, streams, sweeps) -> Online:
-        """One batch: lines 6 to 16 of Algorithm 2, in the order of the text of the paper."""
+    def _learn(
+        self,
+        state: OnlineState,
+        reports: sp.csr_array,
+        one_probability: tuple[float, float],
+        streams: Streams,
+        sweeps: Iterable[int],
+    ) -> OnlineState:
+        """One batch: lines 6 to 16 of Algorithm 2, in the order of the paper's text. All public."""
         n_docs, n_words = reports.shape
-        ones = np.bincount(reports.indices, minlength=n_words)
-        estimate = estimate_counts(ones, n_docs, client.one_probability_)
+        n_reported = np.bincount(reports.indices, minlength=n_words)
+        estimate = estimate_counts(n_reported, n_docs, one_probability)  # equation 8
         mean = estimate
-        if before.n_docs:
-            mean = 0.5 * (before.mean + before.estimate) * (n_docs / before.n_docs)
+        if state.n_docs:
+            mean = 0.5 * (state.mean + state.estimate) * (n_docs / state.n_docs)  # equation 21
             mean = np.minimum(mean, n_docs)
             weight = self.prior_weight
-            if client.one_probability_ == (0.0, 1.0):
-                weight = 0.0  # nothing has to be estimated
+            if one_probability == (0.0, 1.0):
+                weight = 0.0  # counts without noise need no prior
             elif weight is None:
-                weight = weight_of_prior(
-                    estimate, n_docs, client.one_probability_, float(self.prior_variance)
+                weight = weight_of_prior(  # Theorem 6
+                    estimate, n_docs, one_probability, float(self.prior_variance)
                 )
-            estimate = weight * mean + (1.0 - weight) * estimate
+            estimate = weight * mean + (1.0 - weight) * estimate  # equation 19
         documents, background = reconstruct(
             reports,
             estimate,
-            client.one_probability_,
+            one_probability,
             by_bits=self.reconstruction == "bits",
             streams=streams,
-            round=before.n_iter + 1,
+            round_number=state.n_iter + 1,
         )
-        prior = before.word_prior + float(self.correlation) * before.counts
+        prior = state.word_prior + float(self.correlation) * state.counts  # equation 10
         counts = topic_counts(
             documents,
             prior,
             background,
             doc_topic_prior=self.doc_topic_prior,
             streams=streams,
-            sweeps=itertools.islice(sweeps, self.max_iter),
-            first_round=before.n_iter + 1,
-            from_prior=before.n_docs > 0,
+            sweeps=sweeps,
+            first_round=state.n_iter + 1,
+            from_prior=state.n_docs > 0,
         )
-        n_iter = before.n_iter + int(self.max_iter)
-        return Online(prior, counts, mean, estimate, n_docs, n_iter)
+        n_iter = state.n_iter + int(self.max_iter)
+        return OnlineState(prior, counts, mean, estimate, n_docs, n_iter)
 
-    def _check_weight(self) -> None:
+    def _check_parameters(self) -> None:
+        exactly_one("OLPLDA", **{name: getattr(self, name) for name in BUDGETS})
         if (self.prior_weight is None) == (self.prior_variance is None):
             given = "neither" if self.prior_weight is None else "both"
             raise ValueError(
@@ -413,20 +500,26 @@ class OLPLDA(BaseLDA):
     def _publish(
         self,
         client: RandomizedResponse,
-        state: Online,
+        state: OnlineState,
         *,
         n_batches: int,
-        goes_on: bool = False,
-        public: Online | None = None,
+        earlier: Guarantee | None,
+        public: OnlineState | None = None,
     ) -> None:
+        """Set the fitted attributes; `public` is the state after a new public corpus."""
         public = public or getattr(self, "_public", None)
         assumptions = () if public is None else (PUBLIC_PRIOR,)
         publish(
             self,
-            **guarantee_of(self, client, goes_on=goes_on, assumptions=assumptions),
+            server_guarantee(
+                client.privacy_, earlier, randomized=self.randomized, assumptions=assumptions
+            ),
             components_=(state.word_prior + state.counts).T,
             n_iter_=state.n_iter,
             n_batches_=n_batches,
+            bit_epsilon_=client.bit_epsilon_,
+            document_epsilon_=client.document_epsilon_,
+            one_probability_=client.one_probability_,
             _state=state,
             _public=public,
         )

@@ -1,11 +1,12 @@
 """The client's side of local privacy: documents are randomized before they leave their owner.
 
-Nothing of the server is imported here. The proofs are in docs/local_privacy.md.
+This module imports nothing of the server. docs/local_privacy.md has the proofs.
 """
 
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from numbers import Integral, Real
 from typing import Any
 
@@ -16,15 +17,19 @@ from sklearn.utils.validation import check_is_fitted
 
 from dplda._compat import Interval, StrOptions, _fit_context, _get_output_config
 from dplda._corpus import check_counts
-from dplda._private_fit import PRIVACY_CONSTRAINTS, publish
+from dplda._private_fit import PRIVACY_CONSTRAINTS, exactly_one, publish
 from dplda._warnings import warn_user
 from dplda.privacy import Guarantee, NonPrivate, SeededNoiseWarning, epsilon_of
+from dplda.privacy._accounting import is_within
 from dplda.privacy._curator import MAX_WORDS, TOTAL_VARIATION
+from dplda.privacy._events import Event
 from dplda.privacy._local_mechanisms import MAX_FLIP, MIN_FLIP
 from dplda.privacy._streams import Purpose, Streams
 from dplda.privacy.mechanisms import Curator, RandomizedBits
 
 BLOCK_BITS = 2**20  # whole rows at a time; the number enters every seeded result
+BUDGETS = ("epsilon", "bit_epsilon", "flip_mixture")  # exactly one of them is given
+N_HALVINGS = 28  # of the search for a flip probability: 6e-8 of its log-odds remain
 
 ASSUMPTIONS = (
     "the columns of X (the vocabulary) are public and were not chosen by looking at the data",
@@ -37,68 +42,84 @@ class RandomizedResponse(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Local differential privacy for documents: randomized response on the presence of each word.
 
     The client's side of LP-LDA and OLP-LDA [1]_. A document becomes one bit for each word of the
-    vocabulary (there or not), and each bit is reported wrongly with a known probability. Nobody
-    has to be trusted with the document: whatever is computed from the reports has their guarantee.
+    vocabulary (1 if the document contains it), and each bit is reported wrongly with a known
+    probability. Only the owner of a document is trusted with it: everything that is computed from
+    the reports has their guarantee.
 
     Parameters
     ----------
     epsilon : float or None, default=None
-        Epsilon of one bit, from 1e-6 to 11.3; with "oue", half the epsilon of a pair of bits, up to
-        5.6. Replacing one word by another costs twice this with either mechanism. ``inf`` reports
-        the bits as they are, without privacy. Give either this or `flip_mixture`.
+        Total epsilon of one report of a document, at `delta`. The flip probability is the smallest
+        one for which `epsilon_` does not exceed it. It depends on `max_doc_words` and on the number
+        of columns. ``inf`` reports the bits as they are, without privacy. Give exactly one of
+        `epsilon`, `bit_epsilon` and `flip_mixture`.
+    bit_epsilon : float or None, default=None
+        Epsilon of one bit, from 1e-6 to 11.3; with "oue", half the epsilon of a pair of bits, at
+        most 5.6. Replacing one word by another costs twice `bit_epsilon` with either mechanism.
+        ``inf`` reports the bits as they are, without privacy.
     flip_mixture : float or None, default=None
-        Probability, in (0, 1), that a bit is replaced by a fair coin, instead of `epsilon`, which
-        it gives as ``log(2 / flip_mixture - 1)`` (f in [1]_). With ``mechanism="symmetric"`` only.
+        Probability, in (0, 1), that a bit is replaced by a fair coin (f in [1]_). It gives
+        ``bit_epsilon = log(2 / flip_mixture - 1)``. With ``mechanism="symmetric"`` only.
+    delta : float, default=1e-6
+        The delta of (epsilon, delta)-differential privacy, in [0, 1). Choose it well below
+        1 / n_docs. 0 asks for pure epsilon.
     max_doc_words : int or None, default=100
-        Distinct words of a document that are kept, at random, before the response. The guarantee
-        of a document is proportional to it. None keeps all; the cost is then that of all bits.
+        Largest number of distinct words of a document that are reported on. A longer document keeps
+        this many, chosen uniformly at random. The pure epsilon of a document is proportional to it.
+        None keeps all words; then the number of columns bounds the number of bits that differ.
     mechanism : {"symmetric", "oue"}, default="symmetric"
         "symmetric" is the paper's: both values of a bit are reported wrongly with probability
         ``flip_mixture / 2``. "oue", optimized unary encoding [2]_, keeps a one with probability
-        1/2 and turns a zero into a one with probability ``1 / (1 + exp(2 * epsilon))``: counts of
-        rare words have less variance, a single bit may cost more than `epsilon` (`bit_epsilon_`).
-    delta : float, default=1e-6
-        Probability, in [0, 1), with which the bound `epsilon_` may fail.
+        1/2 and turns a zero into a one with probability ``1 / (1 + exp(2 * bit_epsilon))``. Counts
+        of rare words have less variance; a single bit costs more than `bit_epsilon`
+        (`bit_epsilon_`).
     ledger : Ledger, str, path-like or None, default=None
-        Where to charge each call of `transform`, with a budget over many calls. A path names an
+        Ledger that each call of `transform` charges, with a budget over many calls. A path names an
         SQLite file, which also counts calls of other processes.
     random_state : int, RandomState instance or None, default=None
-        None draws from a new secret key in each call of `transform`. Anything else makes the
-        reports reproducible, and the guarantee void towards those who know it, or who see the
-        reports of two calls: both have the same flips
+        None draws from a new secret key in each call of `transform`. Any other value makes the
+        reports reproducible. The guarantee is then void towards anyone who knows the seed, and
+        towards anyone who sees the reports of two calls, since both have the same flips
         (`SeededNoiseWarning`).
 
     Attributes
     ----------
+    epsilon_ : float
+        Epsilon of one report of a document, at `delta_`; at most `epsilon`, if that is given.
+    delta_ : float
+        The delta of `epsilon_`.
     bit_epsilon_ : float
-        Pure epsilon of one bit: of one word more or less in a document.
+        Pure epsilon of one bit, that is of one word more or less in a document. With "oue" it is
+        larger than the parameter `bit_epsilon`, which is half the epsilon of a pair of bits.
     document_epsilon_ : float
         Pure epsilon (delta = 0) of a document.
-    epsilon_, delta_ : float
-        What one report of a document costs: many times the parameter `epsilon`, which is of a bit.
     privacy_ : Guarantee
-        The guarantee: unit, relation, mechanism, assumptions; `print` it.
+        The guarantee: unit, relation, mechanism, assumptions. Use `print` to read it.
     one_probability_ : tuple of two floats
         Probability of a one in the report where the document has a zero, and where it has a one.
     flip_mixture_ : float or None
         The f of [1]_, 0 without privacy; None with "oue".
     n_features_in_ : int
         Size of the vocabulary.
-
-    Notes
-    -----
-    **Privacy.** Unit: document (a row of `X`), and word (a bit) by `bit_epsilon_`. Relation: one
-    document is replaced by any other; nobody but its owner is trusted. Sensitivity: the bits that
-    differ, at most ``2 * max_doc_words``. Event: ``RandomizedResponse(flip_mixture)`` for each of
-    them; with "oue", one of epsilon ``2 * epsilon`` for each pair of them. Theorem 4 of [1]_
-    charges the whole vocabulary; the cap is what makes a document cheaper.
-
-    **Every call of** `transform` **draws afresh.** Two reports of the same document cost twice as
-    much; `MemoizedReports` gives out the same one again.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns of `X`, if all are strings.
 
     See Also
     --------
     MemoizedReports : Reports each document once.
+
+    Notes
+    -----
+    **Privacy.** Unit: document (a row of `X`); `bit_epsilon_` states the guarantee of a word (a
+    bit). Relation: one document is replaced by any other. Trust: the owner of the document only.
+    Sensitivity: at most ``2 * max_doc_words`` bits differ, and never more than the number of
+    columns. Mechanism: randomized response on each bit. Events: one
+    ``RandomizedResponseEvent(flip_mixture)`` for each bit that differs; with "oue", one of epsilon
+    ``2 * bit_epsilon`` for each pair of them. Theorem 4 of [1]_ charges the whole vocabulary;
+    `max_doc_words` is what makes a document cheaper.
+
+    **Each call of** `transform` **draws fresh randomness.** Two reports of the same document cost
+    twice as much. `MemoizedReports` returns the first report again.
 
     References
     ----------
@@ -112,19 +133,20 @@ class RandomizedResponse(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     >>> from dplda import RandomizedResponse
     >>> from dplda.datasets import make_topic_corpus
     >>> X = make_topic_corpus(n_docs=500, n_words=30, n_components=3, random_state=0).data
-    >>> client = RandomizedResponse(flip_mixture=0.5, max_doc_words=10).fit(X)
+    >>> client = RandomizedResponse(epsilon=20.0, max_doc_words=10).fit(X)
     >>> reports = client.transform(X)
-    >>> round(client.bit_epsilon_, 2), round(client.document_epsilon_, 2)
-    (1.1, 21.97)
+    >>> round(client.epsilon_, 2), round(client.bit_epsilon_, 2)
+    (20.0, 1.0)
     """
 
     _attack = "report"
     _parameter_constraints = {
         "epsilon": PRIVACY_CONSTRAINTS["epsilon"],
+        "bit_epsilon": PRIVACY_CONSTRAINTS["epsilon"],
         "flip_mixture": [None, Interval(Real, 0, 1, closed="neither")],
+        "delta": [Interval(Real, 0, 1, closed="left")],
         "max_doc_words": [None, Interval(Integral, 1, None, closed="left")],
         "mechanism": [StrOptions({"symmetric", "oue"})],
-        "delta": [Interval(Real, 0, 1, closed="left")],
         "ledger": PRIVACY_CONSTRAINTS["ledger"],
         "random_state": ["random_state"],
     }
@@ -133,39 +155,70 @@ class RandomizedResponse(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self,
         *,
         epsilon=None,
+        bit_epsilon=None,
         flip_mixture=None,
+        delta=1e-6,
         max_doc_words=100,
         mechanism="symmetric",
-        delta=1e-6,
         ledger=None,
         random_state=None,
     ):
         self.epsilon = epsilon
+        self.bit_epsilon = bit_epsilon
         self.flip_mixture = flip_mixture
+        self.delta = delta
         self.max_doc_words = max_doc_words
         self.mechanism = mechanism
-        self.delta = delta
         self.ledger = ledger
         self.random_state = random_state
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None) -> RandomizedResponse:
-        """Compute what a report costs. Of `X`, which is checked, only the columns are used.
+        """Compute the flip probability and the privacy cost of a report.
+
+        `X` is validated. Only its number of columns and their names are used.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_docs, n_words)
             Word counts; columns are public.
         y : Ignored
+            Present for API consistency.
 
         Returns
         -------
         self : object
+            The fitted randomizer.
+
+        Raises
+        ------
+        ValueError
+            If not exactly one of `epsilon`, `bit_epsilon` and `flip_mixture` is given, or if it is
+            out of the range of the mechanism.
         """
-        bits = self._bits_of_parameters()
-        n_words = check_counts(self, X, reset=True).shape[1]
+        exactly_one("RandomizedResponse", **{name: getattr(self, name) for name in BUDGETS})
+        fair_ones = self.mechanism == "oue"
+        if fair_ones and self.flip_mixture is not None:
+            raise ValueError(
+                "flip_mixture belongs to mechanism='symmetric'; give epsilon or bit_epsilon with "
+                "mechanism='oue'"
+            )
+        n_words = check_counts(self, X, reset=True).shape[1]  # public
         max_ones = n_words if self.max_doc_words is None else min(int(self.max_doc_words), n_words)
+        if math.inf in (self.epsilon, self.bit_epsilon):
+            bits = None
+        elif self.epsilon is not None:
+            bits = calibrated_bits(
+                float(self.epsilon), float(self.delta), max_ones, n_words, fair_ones
+            )
+        elif self.bit_epsilon is not None:
+            bits = bits_from_bit_epsilon(float(self.bit_epsilon), fair_ones)
+        else:
+            bits = bits_from_flip_mixture(float(self.flip_mixture))
         zero, one = (0.0, 1.0) if bits is None else bits.one_probability
+        # One document moves at most 2 * max_ones bits: max_ones words leave, max_ones others come.
+        # No pair of documents differs in more than all n_words bits. Every bit has its own coins,
+        # so that the cost is that of one randomized response for each bit that differs.
         events = (NonPrivate(),) if bits is None else bits.events(max_ones, n_words)
         guarantee = Guarantee(
             unit="document",
@@ -196,62 +249,38 @@ class RandomizedResponse(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         )
         return self
 
-    def _bits_of_parameters(self) -> RandomizedBits | None:
-        """The mechanism, None without privacy."""
-        given = [n for n in ("epsilon", "flip_mixture") if getattr(self, n) is not None]
-        if len(given) != 1:
-            raise ValueError(
-                "RandomizedResponse needs exactly one of epsilon or flip_mixture, got "
-                f"{' and '.join(given) or 'neither'}; give epsilon (of one bit, for instance 2.0; "
-                "inf for no privacy) and leave the other None"
-            )
-        oue = self.mechanism == "oue"
-        if oue and self.epsilon is None:
-            raise ValueError(
-                "flip_mixture belongs to mechanism='symmetric'; give epsilon with mechanism='oue'"
-            )
-        if self.epsilon == math.inf:
-            return None
-        name, n_bits = given[0], 2 if oue else 1  # the flip has the epsilon of two bits, or of one
-        if self.epsilon is None:
-            flip, low, high = 0.5 * self.flip_mixture, 2.0 * MIN_FLIP, 2.0 * MAX_FLIP
-        else:
-            flip = 1.0 / (1.0 + math.exp(min(n_bits * float(self.epsilon), 700.0)))
-            low, high = (math.log(1.0 / p - 1.0) / n_bits for p in (MAX_FLIP, MIN_FLIP))
-        if not MIN_FLIP <= flip <= MAX_FLIP:
-            raise ValueError(
-                f"{name} must be from {low:.3g} to {high:.7g} with mechanism={self.mechanism!r}"
-                f"{', or inf for no privacy' if name == 'epsilon' else ''}, got "
-                f"{getattr(self, name)}"
-            )
-        return RandomizedBits(float(flip), fair_ones=oue)
-
     def transform(self, X: Any) -> sp.csr_array:
         """Report each document, with fresh randomness.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_docs, n_words)
-            Word counts. All that is not zero becomes 1.
+            Word counts. Every count above zero becomes 1.
 
         Returns
         -------
         reports : csr_array of shape (n_docs, n_words)
             Zeros and ones, in the floating-point type of `X` (float64 if it has none). A row
-            depends on that row of `X` and on its number only.
+            depends only on the same row of `X` and on its number.
 
         Raises
         ------
         BudgetError
-            When the ledger has too little left; nothing has then been read.
+            If the budget of the ledger is too small; nothing has then been read.
+
+        Warns
+        -----
+        SeededNoiseWarning
+            If `random_state` is given.
 
         Notes
         -----
-        **Privacy.** The reports may be published. Each call is one report more: what two calls
-        say about the same document costs twice as much.
+        **Privacy.** The reports may be published. Each call is one more report: two calls with the
+        same document cost twice as much.
         """
         check_is_fitted(self)
-        if _get_output_config("transform", self)["dense"] != "default":  # it would fail when paid
+        # checked here, because scikit-learn would fail only after the ledger has been charged
+        if _get_output_config("transform", self)["dense"] != "default":
             raise ValueError(
                 "reports are a sparse matrix, which set_output cannot turn into a data frame; use "
                 "set_output(transform='default')"
@@ -262,16 +291,16 @@ class RandomizedResponse(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         streams = Streams.from_random_state(self._random_state)
         if streams.seeded and self._bits is not None:
             warn_user(
-                "RandomizedResponse draws from random_state: whoever knows the seed, or sees two "
-                "calls with it, can take the noise out of the reports; leave random_state=None for "
-                "reports of real documents",
+                "RandomizedResponse draws from random_state: anyone who knows the seed, or sees "
+                "two calls with it, can remove the noise from the reports; leave "
+                "random_state=None for reports of real documents",
                 SeededNoiseWarning,
             )
-        plan = [("reports", event) for event in self.privacy_.events]
+        plan = [("reports", event) for event in self.privacy_.events]  # public
         label = type(self).__name__
         with Curator(plan, streams, label=label, unit="document", ledger=self.ledger) as curator:
             if not checked:
-                X = check_counts(self, X, reset=False)
+                X = check_counts(self, X, reset=False)  # private
             if X.shape[1] != self._n_words:  # a failed fit may have left another width behind
                 raise ValueError(
                     f"X has {X.shape[1]} features, but RandomizedResponse is expecting "
@@ -279,7 +308,7 @@ class RandomizedResponse(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 )
             for step, event in plan:
                 curator.account(event, label=step)
-            return randomize(X, self._bits, self._max_ones, streams)
+            return randomize(X, self._bits, self._max_ones, streams)  # public
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "privacy_")  # a fit that failed leaves n_features_in_ behind
@@ -293,30 +322,121 @@ class RandomizedResponse(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return tags
 
 
+def bits_from_bit_epsilon(bit_epsilon: float, fair_ones: bool) -> RandomizedBits:
+    """The mechanism with a given epsilon of a bit or, with fair ones, of half a pair of bits."""
+    n_bits = 2 if fair_ones else 1  # that the flip has the epsilon of
+    low, high = (log_odds(flip) / n_bits for flip in (MAX_FLIP, MIN_FLIP))
+    flip = 1.0 / (1.0 + math.exp(min(n_bits * bit_epsilon, 700.0)))
+    if not MIN_FLIP <= flip <= MAX_FLIP:
+        raise ValueError(
+            f"bit_epsilon must be from {low:.3g} to {high:.7g} with mechanism="
+            f"{'oue' if fair_ones else 'symmetric'!r}, or inf for no privacy, got {bit_epsilon:g}"
+        )
+    return RandomizedBits(flip, fair_ones)
+
+
+def bits_from_flip_mixture(flip_mixture: float) -> RandomizedBits:
+    """The symmetric mechanism that replaces a bit by a fair coin with a given probability."""
+    flip = 0.5 * flip_mixture
+    if not MIN_FLIP <= flip <= MAX_FLIP:
+        raise ValueError(
+            f"flip_mixture must be from {2.0 * MIN_FLIP:.3g} to {2.0 * MAX_FLIP:.7g} (or "
+            f"epsilon=inf for no privacy), got {flip_mixture:g}"
+        )
+    return RandomizedBits(flip)
+
+
+@lru_cache(maxsize=256)
+def calibrated_bits(
+    epsilon: float, delta: float, max_ones: int, n_words: int, fair_ones: bool
+) -> RandomizedBits:
+    """The smallest flip probability for which a report costs at most (epsilon, delta).
+
+    The search halves a fixed interval of log-odds. Hence a larger `epsilon` never gets a larger
+    flip probability, even where the accountant's rounding makes the cost uneven; and client and
+    server arrive at the same number.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        The total for one report of a document.
+    max_ones : int
+        Largest number of words of a document.
+    n_words : int
+        Size of the vocabulary.
+    fair_ones : bool
+        As in `RandomizedBits`.
+
+    Returns
+    -------
+    bits : RandomizedBits
+        `epsilon_of` of its events is at most `epsilon`.
+
+    Raises
+    ------
+    ValueError
+        If no flip probability of the mechanism's range is the answer.
+    """
+
+    def events(flip: float) -> tuple[Event, ...]:
+        return RandomizedBits(flip, fair_ones).events(max_ones, n_words)
+
+    least, most = (
+        epsilon_of(events(flip), delta, total_variation=TOTAL_VARIATION)
+        for flip in (MAX_FLIP, MIN_FLIP)
+    )
+    if not least <= epsilon <= most:
+        advice = "lower max_doc_words" if epsilon < least else "give inf for no privacy"
+        raise ValueError(
+            f"epsilon must be from about {least:.4g} to {most:.6g} at delta={delta:g} with "
+            f"mechanism={'oue' if fair_ones else 'symmetric'!r} and at most {max_ones} of "
+            f"{n_words} words in a document, got {epsilon:g}; choose an epsilon in this range, or "
+            f"{advice}"
+        )
+    low, high = log_odds(MAX_FLIP), log_odds(MIN_FLIP)
+    flip = MAX_FLIP
+    for _ in range(N_HALVINGS):
+        middle = math.sqrt(low * high)
+        candidate = 1.0 / (1.0 + math.exp(middle))
+        if is_within(events(candidate), epsilon, delta, total_variation=TOTAL_VARIATION):
+            low, flip = middle, candidate
+        else:
+            high = middle
+    return RandomizedBits(flip, fair_ones)
+
+
+def log_odds(flip: float) -> float:
+    """Epsilon of a binary randomized response with this flip probability."""
+    return math.log(1.0 / flip - 1.0)
+
+
 def randomize(
     X: sp.csr_array, bits: RandomizedBits | None, max_ones: int, streams: Streams
 ) -> sp.csr_array:
-    """Reports of the documents of a count matrix that was checked.
+    """Randomize the documents of a validated count matrix.
 
-    Works on blocks of about `BLOCK_BITS` bits, each with streams of its own: memory is that of the
-    result. Every draw has the address of a row and a word, so that rows do not share any.
+    The function works on blocks of about `BLOCK_BITS` bits, each with its own streams, so that
+    memory is that of the result. Every random number has the address of a row and a word; no two
+    rows share one.
 
     Parameters
     ----------
     X : csr_array of shape (n_docs, n_words)
         Without stored zeros, sorted.
     bits : RandomizedBits or None
-        None: reported as they are.
+        None reports the bits as they are.
     max_ones : int
-        Words of a document that are kept.
+        Largest number of words of a document that are kept.
     streams : Streams
+        Source of the randomness.
 
     Returns
     -------
     reports : csr_array of shape (n_docs, n_words)
     """
     n_docs, n_words = X.shape
-    kept = _keep_words(X, max_ones, streams)
+    # A document has at most max_ones ones from here on: what `RandomizedBits.events` charges.
+    kept = _keep_words(X, max_ones, streams)  # private
     if bits is None:
         kept.data[:] = 1
         return kept
@@ -328,7 +448,7 @@ def randomize(
         ones = np.repeat(row_start[:-1], np.diff(ptr)) + kept.indices[ptr[0] : ptr[-1]]
         flips = streams.reader(Purpose.BIT_FLIPS, 0, block)
         coins = streams.reader(Purpose.COINS, 0, block)
-        reported = bits(ones, int(row_start[-1]), flips, coins)
+        reported = bits(ones, int(row_start[-1]), flips, coins)  # public
         if streams.n_words > MAX_WORDS:
             raise RuntimeError(
                 f"a call may draw at most {MAX_WORDS} random words; transform fewer rows at a time"
@@ -343,11 +463,11 @@ def randomize(
 
 
 def _keep_words(X: sp.csr_array, max_ones: int, streams: Streams) -> sp.csr_array:
-    """At most `max_ones` words of each row, every choice equally likely: those of smallest key."""
+    """Keep at most `max_ones` words of each row: those with the smallest random keys."""
     keep = np.ones(len(X.indices), np.bool_)
     for row in np.flatnonzero(np.diff(X.indptr) > max_ones):
         start, end = X.indptr[row : row + 2]
-        keys = streams.words(Purpose.KEPT_WORDS, 0, int(row), int(end - start))
+        keys = streams.words(Purpose.KEPT_WORDS, 0, int(row), int(end - start))  # secret
         keep[start + np.argpartition(keys, max_ones)[max_ones:]] = False
-    upto = np.concatenate([[0], np.cumsum(keep, dtype=np.int32)])
-    return sp.csr_array((X.data[keep], X.indices[keep], upto[X.indptr]), shape=X.shape)
+    cumulative = np.concatenate([[0], np.cumsum(keep, dtype=np.int32)])
+    return sp.csr_array((X.data[keep], X.indices[keep], cumulative[X.indptr]), shape=X.shape)

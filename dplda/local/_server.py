@@ -1,30 +1,33 @@
-"""What the estimators of local privacy share: the clients' reports, and Gibbs sampling on them."""
+"""The server of local privacy: reports are validated, repaired and sampled.
+
+`release_reports` randomizes documents on behalf of clients. Every other function reads reports (or
+validates them), public numbers and the server's own randomness, and costs no privacy.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from dplda._base import BaseTopicModel
 from dplda._compat import StrOptions
 from dplda._corpus import Corpus, check_counts
 from dplda._fold_in import pad
 from dplda._private_fit import ASSUMPTIONS
 from dplda.kernels import _gibbs
 from dplda.local._estimates import false_ones, set_and_clear
-from dplda.local._randomized_response import RandomizedResponse
+from dplda.local._randomized_response import BUDGETS, RandomizedResponse
 from dplda.privacy import Guarantee
 from dplda.privacy._observation import announce
 from dplda.privacy._streams import Purpose, Streams, uniform_integers
 
-CLIENT_PARAMETERS = (
-    "epsilon", "flip_mixture", "max_doc_words", "mechanism", "delta", "ledger",
-)  # fmt: skip
+CLIENT_PARAMETERS = (*BUDGETS, "delta", "max_doc_words", "mechanism", "ledger")
 LOCAL_CONSTRAINTS = {
     **{name: RandomizedResponse._parameter_constraints[name] for name in CLIENT_PARAMETERS},
     "randomized": ["boolean"],
@@ -39,91 +42,114 @@ SCORES = ASSUMPTIONS[1]
 REPORTS = "reports"
 
 
-def reports_of(
-    estimator: Any, X: Any, *, reset: bool, goes_on: bool, call: int
-) -> tuple[RandomizedResponse, sp.csr_array]:
-    """The reports in X, or of the documents in X, and the randomizer that made them.
+def fitted_randomizer(
+    parameters: Mapping[str, Any], X: sp.csr_array, *, n_earlier: int = 0
+) -> RandomizedResponse:
+    """The client's side that the parameters of a server describe.
 
     Parameters
     ----------
-    estimator : LPLDA or OLPLDA
-        With ``randomized=False`` the reports are charged to its ledger.
-    X : {array-like, sparse matrix} of shape (n_docs, n_words)
-        Reports if ``estimator.randomized``, else word counts.
-    reset : bool
-        Whether X decides the size of the vocabulary.
-    goes_on : bool
-        Whether the model has seen reports before: they must come from the same randomizer.
-    call : int
-        Rounds before this call: with a seed, the calls must not flip the same bits.
+    parameters : mapping
+        Of LPLDA or OLPLDA, as `get_params` returns them.
+    X : csr_array of shape (n_docs, n_words)
+        Documents or reports; only the number of columns is used.
+    n_earlier : int, default=0
+        Sweeps or batches before this call. With an integer seed, each number gives the client
+        another seed: two calls must not flip the same bits.
     """
-    reports = check_reports(estimator, X, reset=reset) if estimator.randomized else None
-    counts = check_counts(estimator, X, reset=reset) if reports is None else reports
-    seed = None if estimator.randomized else estimator.random_state
-    if call and isinstance(seed, Integral):
-        seed = int(Streams.from_random_state(seed).words(Purpose.CLIENT_SEED, call, 0, 1)[0] >> 32)
-    client = client_of(estimator, counts, seed)
-    if goes_on and client.privacy_.events != estimator.privacy_.events:
-        raise ValueError(
-            "partial_fit goes on with reports of the same randomizer, and epsilon, flip_mixture, "
-            "mechanism or max_doc_words have changed; call fit to start again"
-        )
-    if reports is None:
-        reports = client._report(counts, checked=True)
-        announce(REPORTS, call, reports)
-    return client, reports
+    seed = None if parameters["randomized"] else parameters["random_state"]
+    if n_earlier and isinstance(seed, Integral):
+        streams = Streams.from_random_state(seed)
+        seed = int(streams.words(Purpose.CLIENT_SEED, n_earlier, 0, 1)[0] >> 32)
+    own = {name: parameters[name] for name in CLIENT_PARAMETERS}
+    return RandomizedResponse(**own, random_state=seed).fit(X)
 
 
-def client_of(estimator: Any, X: Any, random_state: Any = None) -> RandomizedResponse:
-    """The randomizer that an estimator's parameters describe; of X, only the width is read."""
-    parameters = {name: getattr(estimator, name) for name in CLIENT_PARAMETERS}
-    return RandomizedResponse(**parameters, random_state=random_state).fit(X)
-
-
-def check_reports(estimator: Any, X: Any, *, reset: bool) -> sp.csr_array:
-    """Validate reports: `check_counts`, and nothing but zeros and ones."""
+def check_reports(model: BaseTopicModel, X: Any, *, reset: bool) -> sp.csr_array:
+    """Validate reports: `check_counts`, and only zeros and ones."""
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", ".*not whole", UserWarning)  # they are refused below
-        reports = check_counts(estimator, X, reset=reset)
-    given = X.data if sp.issparse(X) else np.asarray(X)
-    if (reports.data != 1).any() or (np.rint(given) != given).any():
+        warnings.filterwarnings("ignore", ".*not whole", UserWarning)  # an error follows below
+        reports = check_counts(model, X, reset=reset)
+    unrounded = X.data if sp.issparse(X) else np.asarray(X)
+    if (reports.data != 1).any() or (np.rint(unrounded) != unrounded).any():
         raise ValueError(
-            f"{type(estimator).__name__} with randomized=True takes reports, which hold zeros and "
-            "ones only, and X holds other numbers; pass what RandomizedResponse.transform "
-            "returned, or word counts with randomized=False"
+            f"{type(model).__name__} with randomized=True takes reports, which hold zeros and "
+            "ones only, and X holds other numbers; pass the result of "
+            "RandomizedResponse.transform, or word counts with randomized=False"
         )
     return reports
 
 
-def guarantee_of(
-    estimator: Any, client: RandomizedResponse, *, goes_on: bool, assumptions: tuple[str, ...] = ()
-) -> dict[str, Any]:
-    """The clients' guarantee as fitted attributes: of one report, however many documents follow."""
-    guarantee: Guarantee = client.privacy_
-    assumptions = (*guarantee.assumptions, SCORES, *assumptions)
-    if estimator.randomized:
+def release_reports(
+    client: RandomizedResponse, documents: sp.csr_array, *, call: int
+) -> sp.csr_array:
+    """Charge the client's ledger, and randomize validated documents.
+
+    Parameters
+    ----------
+    client : RandomizedResponse
+        Fitted.
+    documents : csr_array of shape (n_docs, n_words)
+        Private counts.
+    call : int
+        Number under which an audit sees the reports.
+
+    Returns
+    -------
+    reports : csr_array of shape (n_docs, n_words)
+        Public.
+    """
+    reports = client._report(documents, checked=True)  # public
+    announce(REPORTS, call, reports)
+    return reports
+
+
+def check_same_randomizer(earlier: Guarantee, guarantee: Guarantee) -> None:
+    """Refuse a `partial_fit` with reports of another randomizer."""
+    if guarantee.events != earlier.events:
+        raise ValueError(
+            "partial_fit continues with reports of the same randomizer, and epsilon, bit_epsilon, "
+            "flip_mixture, delta, max_doc_words or mechanism have changed; call fit to start again"
+        )
+
+
+def check_n_components(before: int, n_components: int, *, origin: str) -> None:
+    """Refuse to continue with another number of topics than that of the method `origin`."""
+    if before != n_components:
+        raise ValueError(
+            f"{origin} had n_components={before}, got {n_components}; call {origin} to start again"
+        )
+
+
+def server_guarantee(
+    clients: Guarantee,
+    earlier: Guarantee | None,
+    *,
+    randomized: bool,
+    assumptions: tuple[str, ...] = (),
+) -> Guarantee:
+    """The clients' guarantee with the assumptions of a server.
+
+    Parameters
+    ----------
+    clients : Guarantee
+        Of one report. It stays the same however many documents follow: each document appears in
+        one call only.
+    earlier : Guarantee or None
+        Of the calls before this one.
+    randomized : bool
+        Whether the server was given reports, whose origin it cannot check.
+    assumptions : tuple of str, default=()
+        What else must be true.
+    """
+    assumptions = (*clients.assumptions, SCORES, *assumptions)
+    if randomized:
         assumptions += (MADE_BY_CLIENTS,)
-    seeded = guarantee.seeded
-    if goes_on:
-        earlier = estimator.privacy_
+    seeded = clients.seeded
+    if earlier is not None:
         assumptions += tuple(a for a in earlier.assumptions if a not in assumptions)
         seeded = seeded or earlier.seeded
-    return {
-        "guarantee": dataclasses.replace(guarantee, assumptions=assumptions, seeded=seeded),
-        "bit_epsilon_": client.bit_epsilon_,
-        "document_epsilon_": client.document_epsilon_,
-        "one_probability_": client.one_probability_,
-    }
-
-
-def check_goes_on(estimator: Any) -> None:
-    """Refuse another number of topics in `partial_fit`."""
-    fitted = estimator.components_.shape[0]
-    if fitted != estimator.n_components:
-        raise ValueError(
-            f"partial_fit goes on with n_components={fitted}, got {estimator.n_components}; call "
-            "fit to start again"
-        )
+    return dataclasses.replace(clients, assumptions=assumptions, seeded=seeded)
 
 
 def reconstruct(
@@ -133,27 +159,34 @@ def reconstruct(
     *,
     by_bits: bool,
     streams: Streams,
-    round: int,
+    round_number: int,
 ) -> tuple[sp.csr_array, np.ndarray]:
-    """Documents to train on, and the rates of a background beside their topics.
+    """Documents to train on, and the rates of a background next to their topics.
 
     Parameters
     ----------
     reports : csr_array of shape (n_docs, n_words)
+        Zeros and ones.
     counts : ndarray of shape (n_words,)
-        Estimated documents with each word.
+        Estimated number of documents with each word.
     one_probability : (q, p)
+        Probability of a one where the document has a zero, and where it has a one.
     by_bits : bool
-        Set and clear bits, without a background; else reports stay as they are.
-    streams, round : Streams, int
+        True sets and clears bits, without a background. False leaves the reports as they are.
+    streams : Streams
+        The server's randomness.
+    round_number : int
+        Number of the first sweep that trains on the result.
 
     Returns
     -------
     documents : csr_array of shape (n_docs, n_words)
+        Zeros and ones.
     background : ndarray of shape (n_words,)
+        Expected number of false ones of each word, per document.
     """
     if by_bits:
-        reader = streams.reader(Purpose.RECONSTRUCTION, round)
+        reader = streams.reader(Purpose.RECONSTRUCTION, round_number)
         return set_and_clear(reports, counts, reader), np.zeros(len(counts))
     n_docs, n_words = reports.shape
     n_reported = np.bincount(reports.indices, minlength=n_words)
@@ -171,29 +204,32 @@ def topic_counts(
     first_round: int,
     from_prior: bool,
 ) -> np.ndarray:
-    """Collapsed Gibbs sampling of documents beside a background of known rates.
+    """Collapsed Gibbs sampling of documents next to a background of known rates.
 
     Parameters
     ----------
     documents : csr_array of shape (n_docs, n_words)
+        Counts or zeros and ones.
     word_prior : ndarray of shape (n_words, n_components)
         Dirichlet parameters, such as counts of earlier documents plus a constant.
     background : ndarray of shape (n_words,)
-        Expected tokens of a document that belong to no topic.
+        Expected number of tokens of a document that belong to no topic.
     doc_topic_prior : float
+        Dirichlet parameter of a document's topics.
     streams : Streams
+        The server's randomness.
     sweeps : iterable of int
         Round numbers.
     first_round : int
         The first of them.
     from_prior : bool
-        The first sweep draws topics from the prior and the tokens so far; else all topics are
-        equally likely at the start, and the background is as likely as its rate says.
+        True: the first sweep draws topics from the prior and the tokens sampled before. False: all
+        topics are equally likely at the start, and the background is as likely as its rate says.
 
     Returns
     -------
     counts : ndarray of shape (n_words, n_components), int64
-        Of words in topics, without the background.
+        Tokens of each word in each topic, without the background.
     """
     corpus = Corpus.from_counts(documents)
     n_words, n_components = word_prior.shape
@@ -205,8 +241,9 @@ def topic_counts(
         words = streams.words(Purpose.FIRST_TOPICS, first_round, 0, corpus.n_tokens)
         n_tokens = np.bincount(corpus.word, minlength=n_words)
         share = background * documents.shape[0] / np.maximum(n_tokens, 1)
-        low, drawn = words & np.uint64(0xFFFFFFFF), uniform_integers(words, n_components)
-        topics[:] = np.where(low * 2.0**-32 < share[corpus.word], n_components, drawn)
+        # the low half of a random word decides for the background, the high half for the topic
+        low, uniform = words & np.uint64(0xFFFFFFFF), uniform_integers(words, n_components)
+        topics[:] = np.where(low * 2.0**-32 < share[corpus.word], n_components, uniform)
         tokens = (np.ones(corpus.n_tokens, np.int32), (corpus.word, topics))
         counts[:, : n_components + 1] = sp.coo_array(tokens, shape=shape).toarray()
     totals = counts[:, :n_components].sum(axis=0, dtype=np.int64)
