@@ -19,16 +19,13 @@ import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
 from dplda._corpus import check_counts
+from dplda._files import explained_sqlite_errors
 from dplda.local._randomized_response import RandomizedResponse
 from dplda.privacy._streams import Purpose, Streams
 
 _APPLICATION_ID = 0x6470_7272  # marks an SQLite file as reports
 _BUSY_SECONDS = 60.0
 _KEY_BYTES = 32
-_UNUSABLE = (
-    sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM,
-    sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN,
-)  # fmt: skip
 _TABLES = (
     f"PRAGMA application_id = {_APPLICATION_ID}",
     "CREATE TABLE settings (response TEXT NOT NULL, key BLOB NOT NULL)",
@@ -186,7 +183,9 @@ class MemoizedReports:
                 "reports in memory belong to the process and the thread that created them: a copy "
                 "would report the same documents again; give a path to share them"
             )
-        with _explained(self._path):
+        with explained_sqlite_errors(
+            str(self._path), "reports", "file of reports", busy_seconds=_BUSY_SECONDS
+        ):
             connection = self._memory or sqlite3.connect(
                 str(self._path), timeout=_BUSY_SECONDS, isolation_level=None
             )
@@ -227,25 +226,6 @@ class MemoizedReports:
                 "vocabulary; use the same randomizer, or another path"
             )
         return key
-
-
-@contextmanager
-def _explained(path: str | None) -> Iterator[None]:
-    """Say what an SQLite error means for the reports."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
-        if code in _UNUSABLE:
-            raise OSError(
-                f"the reports {path} cannot be used: {error}; they need a file and a folder that "
-                "can be written, and no other process that holds them for "
-                f"{_BUSY_SECONDS:.0f} seconds"
-            ) from error
-        raise ValueError(
-            f"{path} is no file of reports, or a damaged one; choose another path, or restore the "
-            "file"
-        ) from error
 
 
 def _columns(report: Any, n_words: int) -> np.ndarray:
