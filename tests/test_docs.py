@@ -40,13 +40,14 @@ def test_links_lead_somewhere():
             known = target.exists() and (not anchor or anchor in anchors(target))
             if not known:
                 broken.append(f"{name(page)}: {link}")
-    assert broken == []
+    assert not broken, "\n".join(broken)
 
 
 def test_the_index_names_every_page():
     index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
     pages = {page.name for page in ROOT.glob("docs/*.md")} - {"index.md"}
-    assert sorted(page for page in pages if f"({page})" not in index) == []
+    missing = sorted(page for page in pages if f"({page})" not in index)
+    assert not missing, f"docs/index.md names no {', '.join(missing)}"
 
 
 def test_lines_are_short():
@@ -56,7 +57,7 @@ def test_lines_are_short():
         for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), start=1)
         if len(line) > 100 and not line.lstrip().startswith("|")
     ]
-    assert long == []
+    assert not long, "\n".join(long)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
