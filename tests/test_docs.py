@@ -50,6 +50,18 @@ def test_the_index_names_every_page():
     assert not missing, f"docs/index.md names no {', '.join(missing)}"
 
 
+def test_scripts_that_print_figures_exist():
+    missing = [
+        f"{name(page)}: {script}"
+        for page in PAGES
+        for script, commit in re.findall(
+            r"(benchmarks/[\w/]+\.py)(`\s+at\s+commit)?", page.read_text(encoding="utf-8")
+        )
+        if not commit and not (ROOT / script).exists()
+    ]
+    assert not missing, "\n".join(missing)
+
+
 def test_lines_are_short():
     long = [
         f"{name(page)}, line {number}: {len(line)} characters"
