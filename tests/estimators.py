@@ -1,0 +1,114 @@
+"""The one list of estimators for tests of what all of them promise: a new one is one line here.
+
+A test takes the cases that it is about::
+
+    from estimators import PRIVATE, each
+
+    @each(PRIVATE)
+    def test_something(estimator): ...
+
+Clone an estimator before changing it: all tests share the list.
+"""
+
+from dataclasses import dataclass
+
+import pytest
+from sklearn.base import BaseEstimator
+
+from dplda import HDPLDA, LPLDA, OLPLDA, GibbsLDA, PrivateSVILDA, RandomizedResponse, SubLDA
+from dplda.federated import IFTMParty
+from dplda.published import (
+    CDPLDA,
+    PublishedHDPLDA,
+    PublishedIFTMParty,
+    PublishedPrivateSVILDA,
+    PublishedSubLDA,
+)
+
+K = 4
+
+
+@dataclass(frozen=True)
+class Case:
+    """A configuration that fits in milliseconds, and what its guarantee protects.
+
+    The first case of a class is its simplest one; another is here if it runs other code.
+    """
+
+    name: str
+    estimator: BaseEstimator
+    unit: str | None = None  # None: there is no guarantee
+
+    @property
+    def room(self):
+        """The subpackage that the estimator lives in: who is trusted with the documents."""
+        return type(self.estimator).__module__.split(".")[1]
+
+
+CASES = [
+    Case("gibbs", GibbsLDA(K, max_iter=6)),
+    Case("sublda", SubLDA(K, epsilon=3.0, max_iter=6), "document"),
+    Case(
+        "sublda-adaptive",
+        SubLDA(K, noise_multiplier=1.5, subsampling_ratio=0.4, adaptive=True, max_iter=6),
+        "document",
+    ),
+    Case("svilda", PrivateSVILDA(K, epsilon=3.0, max_iter=6), "document"),
+    Case(
+        "svilda-cut",
+        PrivateSVILDA(
+            K, noise_multiplier=1.5, subsampling_ratio=0.4, max_doc_tokens=20, max_iter=6
+        ),
+        "document",
+    ),
+    Case(
+        "hdplda",
+        HDPLDA(K, noise_epsilon=1.0, count_clip=1.0, topic_word_prior=0.5, max_iter=6),
+        "word",
+    ),
+    Case("hdplda-gaussian", HDPLDA(K, noise="gaussian", epsilon=20.0, max_iter=6), "word"),
+    Case("lplda", LPLDA(K, epsilon=3.0, max_iter=6), "document"),
+    Case(
+        "lplda-oue",
+        LPLDA(K, epsilon=3.0, mechanism="oue", reconstruction="bits", max_iter=6),
+        "document",
+    ),
+    Case("olplda", OLPLDA(K, epsilon=3.0, batch_size=60, max_iter=6), "document"),
+    Case(
+        "olplda-background",
+        OLPLDA(K, flip_mixture=0.2, reconstruction="background", max_iter=6),
+        "document",
+    ),
+    Case("randomized-response", RandomizedResponse(epsilon=1.0, max_doc_words=9), "document"),
+    Case("party", IFTMParty(K, epsilon=3.0, max_iter=6), "token"),
+    Case(
+        "party-laplace",
+        IFTMParty(K, epsilon=3.0, token_mechanism="laplace", max_doc_tokens=40, max_iter=6),
+        "token",
+    ),
+    Case("cdplda", CDPLDA(K, epsilon=5.0, max_iter=6)),
+    Case("cdplda-every", CDPLDA(K, epsilon=5.0, noise="every", max_iter=6)),
+    Case("published-sublda", PublishedSubLDA(K, max_iter=6)),
+    Case("published-hdplda", PublishedHDPLDA(K, noise_epsilon=1.0, count_clip=1.0, max_iter=6)),
+    Case("published-svilda", PublishedPrivateSVILDA(K, epsilon=1.0, batch_size=9, max_iter=6)),
+    Case("published-party", PublishedIFTMParty(K, epsilon=8.0, max_iter=6)),
+]
+MODELS = [case for case in CASES if "n_components" in case.estimator.get_params()]
+# their fit draws the noise, and charges a ledger
+PRIVATE = [case for case in MODELS if case.unit and case.room != "local"]
+# their clients draw the noise: `epsilon_` is that of one report, however many there are
+LOCAL = [case for case in MODELS if case.room == "local"]
+# the papers to the letter have tests of their own, as they keep fewer promises
+SOUND = [case for case in MODELS if not type(case.estimator).__name__.startswith("Published")]
+
+
+def simplest(cases):
+    """The first case of each class."""
+    return list({type(case.estimator): case for case in reversed(cases)}.values())[::-1]
+
+
+def each(cases):
+    """Run a test with the estimator of each case."""
+    return pytest.mark.parametrize(
+        "estimator", [pytest.param(case.estimator, id=case.name) for case in cases]
+    )
