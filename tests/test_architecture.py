@@ -24,7 +24,7 @@ LEAVES = {"_checks", "_compat", "_files", "_warnings"}
 COMMANDS = {"__main__", "_demo"}
 SHARED = LEAVES | {"kernels", "privacy", "metrics", "(root)", "__version__"}
 MAY_IMPORT = {
-    **dict.fromkeys(["kernels", *LEAVES], set()),
+    **{place: set() for place in ("kernels", *LEAVES)},
     "privacy": LEAVES | {"kernels._noise"},
     "datasets": LEAVES,
     "displays": LEAVES | {"metrics"},
