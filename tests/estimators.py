@@ -27,6 +27,18 @@ from dplda.published import (
 )
 
 K = 4
+# where the public objects are: what `__all__` of these lists
+PACKAGES = (
+    "dplda",
+    "dplda.audit",
+    "dplda.datasets",
+    "dplda.displays",
+    "dplda.federated",
+    "dplda.metrics",
+    "dplda.privacy",
+    "dplda.privacy.mechanisms",
+    "dplda.published",
+)
 
 
 @dataclass(frozen=True)

@@ -126,7 +126,7 @@ def test_pickle_transforms_alike(estimator, corpus):
 
 @every
 def test_partial_fit_goes_on(estimator, corpus):
-    model = clone(estimator).fit(corpus)
+    model = clone(estimator).partial_fit(corpus)
     epsilon, n_iter, table = model.epsilon_, model.n_iter_, model.components_
     model.partial_fit(corpus[:50])
     assert model.n_iter_ > n_iter
@@ -142,7 +142,7 @@ def test_partial_fit_goes_on(estimator, corpus):
 
 @every
 def test_partial_fit_refuses_another_shape_of_model(estimator, corpus):
-    model = clone(estimator).fit(corpus).set_params(n_components=K + 1)
+    model = clone(estimator).partial_fit(corpus).set_params(n_components=K + 1)
     with pytest.raises(ValueError, match=f"n_components={K}.*call fit"):
         model.partial_fit(corpus)
 
@@ -278,11 +278,13 @@ def test_ledger_counts_every_fit(estimator, corpus):
     assert model.ledger is ledger
     model.fit(corpus)
     assert ledger.epsilon_spent == pytest.approx(model.epsilon_, rel=1e-3)
-    spent = ledger.epsilon_spent
-    model.partial_fit(corpus)
-    clone(model).fit(corpus)
-    assert [entry.status for entry in ledger.entries()] == ["confirmed"] * 3
-    assert ledger.epsilon_spent > spent
+    spent = [ledger.epsilon_spent]
+    again = clone(model)
+    for call in (again.partial_fit, again.partial_fit, again.fit):
+        call(corpus)
+        spent.append(ledger.epsilon_spent)
+    assert [entry.status for entry in ledger.entries()] == ["confirmed"] * 4
+    assert spent == sorted(set(spent))
     assert {entry.label for entry in ledger.entries()} == {type(estimator).__name__}
 
 
@@ -418,7 +420,7 @@ def test_input_is_left_alone(estimator, corpus):
 def test_an_interrupted_call_leaves_the_model_and_its_epsilon_together(
     estimator, corpus, monkeypatch
 ):
-    model = clone(estimator).fit(corpus)
+    model = clone(estimator).partial_fit(corpus)
     before = model.components_.copy(), model.epsilon_, model.n_iter_, model.privacy_
 
     def fail(*args, **kwargs):
@@ -433,28 +435,30 @@ def test_an_interrupted_call_leaves_the_model_and_its_epsilon_together(
         np.testing.assert_array_equal(model.components_, before[0])
         assert (model.epsilon_, model.n_iter_, model.privacy_) == before[1:]
     n_events = len(model.partial_fit(corpus).privacy_.events)
-    fresh = clone(estimator).fit(corpus).partial_fit(corpus)
+    fresh = clone(estimator).partial_fit(corpus).partial_fit(corpus)
     assert n_events == len(fresh.privacy_.events)
     assert model.n_iter_ == fresh.n_iter_
 
 
 @every_private
 def test_a_seed_is_not_forgotten(estimator, corpus):
-    model = fit_seeded(estimator, corpus)
+    model = clone(estimator).set_params(random_state=3)
+    with pytest.warns(SeededNoiseWarning):
+        model.partial_fit(corpus)
     model.set_params(random_state=None).partial_fit(corpus)
     assert model.privacy_.seeded
 
 
 @every_private
 def test_every_call_pays_for_its_random_bits(estimator, corpus):
-    model = clone(estimator).fit(corpus)
+    model = clone(estimator).partial_fit(corpus)
     once = model.privacy_.total_variation
     assert model.partial_fit(corpus).privacy_.total_variation == 2 * once
 
 
 def test_an_assumption_is_not_forgotten(corpus):
     public = np.random.RandomState(0).gamma(0.3, size=(K, 40))
-    model = SubLDA(K, epsilon=2.0, max_iter=3, init_components=public).fit(corpus)
+    model = SubLDA(K, epsilon=2.0, max_iter=3, init_components=public).partial_fit(corpus)
     model.set_params(init_components=None).partial_fit(corpus)
     assert sum("init_components is public" in a for a in model.privacy_.assumptions) == 1
 
@@ -475,7 +479,7 @@ def test_the_record_tells_the_rounds_that_ran(corpus):
 
 @every
 def test_a_failed_refit_does_not_change_the_width(estimator, corpus):
-    model = clone(estimator).fit(corpus)
+    model = clone(estimator).partial_fit(corpus)
     wide = np.ones((3, 4000))
     with pytest.raises(ValueError, match="Negative"):
         model.fit(-wide)
