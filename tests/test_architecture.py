@@ -66,11 +66,18 @@ def imports(path, tree):
             yield from (f"{module}.{alias.name}" for alias in node.names)
 
 
+def dotted(node):
+    """A name or attribute as text; what is no name in it becomes a question mark."""
+    if isinstance(node, ast.Attribute):
+        return f"{dotted(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else "?"
+
+
 @cache
 def names(tree):
     """All dotted names that a module's code mentions."""
     nodes = ast.walk(tree)
-    return {ast.unparse(node) for node in nodes if isinstance(node, (ast.Attribute, ast.Name))}
+    return {dotted(node) for node in nodes if isinstance(node, (ast.Attribute, ast.Name))}
 
 
 def is_in(name, modules):
@@ -126,13 +133,14 @@ def estimators(trees):
 def imports_of_estimators(sources):
     """They do not import each other, and nothing that they rest on knows them."""
     trees = modules(sources)
+    found = estimators(trees)
     for path, tree in trees.items():
         if path.startswith(("audit/", "published/", "federated/flower")) or folder(path) is None:
             continue  # these lie on top of them
         if Path(path).name == "__init__.py":
             continue
         for name in imports(path, tree):
-            if is_in(name, estimators(trees)):
+            if is_in(name, found):
                 yield f"{path} imports {name}"
 
 
