@@ -239,7 +239,7 @@ def start(corpus, seed=0):
 class Drawn(Curator):
     """A curator whose sample is given."""
 
-    def sample(self, rates, sampling_probability, *, round):
+    def sample(self, rates, *, round):
         return self.rows
 
 

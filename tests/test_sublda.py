@@ -10,8 +10,8 @@ from scipy.stats import binomtest
 from dplda import SubLDA
 from dplda.central._sublda import frequent_share, frequent_words
 from dplda.datasets import make_topic_corpus
-from dplda.privacy import PoissonSampled, Repeated, epsilon_of
-from dplda.privacy._curator import Curator, membership_threshold
+from dplda.privacy import Gaussian, PoissonSampled, Repeated, epsilon_of
+from dplda.privacy._curator import Curator, membership_threshold, sampled
 from dplda.privacy._streams import Streams
 
 MADE = make_topic_corpus(400, 50, 4, doc_length=40, random_state=0)
@@ -25,8 +25,9 @@ def corpus():
 
 def poisson_sample(rates, highest, round_number=0):
     streams = Streams.from_random_state(0)
-    with Curator([], streams, label="test", unit="document") as curator:
-        return curator.sample(rates, highest, round=round_number)
+    plan = [("counts", sampled(Gaussian(1.0), highest))]
+    curator = Curator(plan, streams, label="test", unit="document")
+    return curator.sample(rates, round=round_number)
 
 
 def test_poisson_sample_has_the_stated_rates():
@@ -55,6 +56,9 @@ def test_the_rate_charged_is_not_below_the_rate_drawn():
     for rates in ([0.1, 0.3], [1.0, 1.0], [0.1, math.nan]):
         with pytest.raises(RuntimeError, match="higher than the rate"):
             poisson_sample(np.array(rates), 0.2)
+    curator = Curator([], Streams.from_random_state(0), label="test", unit="document")
+    with pytest.raises(RuntimeError, match="that the plan charges"):  # nothing is planned
+        curator.sample(np.array([0.1]), round=0)
 
 
 def test_sampled_epsilon_is_that_of_sampled_gaussians(corpus):
@@ -100,8 +104,8 @@ def test_frequent_share_is_a_function_of_the_document_and_the_table(corpus):
 class OneDocument(Curator):
     """Draws one document, and keeps what is released."""
 
-    def sample(self, rates, sampling_probability, *, round):
-        super().sample(rates, sampling_probability, round=round)
+    def sample(self, rates, *, round):
+        super().sample(rates, round=round)
         self.rates = rates
         return np.array([3])
 

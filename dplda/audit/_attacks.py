@@ -234,7 +234,7 @@ class _Replay:
         self._rates = np.ones(n_canaries)
         self.steps: list[tuple[Release, np.ndarray, np.ndarray]] = []
 
-    def sample(self, rates: np.ndarray, sampling_probability: float, *, round: int) -> np.ndarray:
+    def sample(self, rates: np.ndarray, *, round: int) -> np.ndarray:
         """Take all canaries; their rates enter the likelihood ratio."""
         self._rates = rates
         return np.arange(len(rates))

@@ -306,7 +306,7 @@ class SubLDA(BaseLDA):
         for t in rounds(self, table.n_rounds + 1, table.n_rounds + n_rounds):
             clip, power = document_schedule(t, self.max_iter)  # public
             rates = self._rates(documents.X, table, highest)  # private
-            rows = curator.sample(rates, highest, round=t - 1)  # secret
+            rows = curator.sample(rates, round=t - 1)  # secret
             phi = table.word_probabilities()  # public
             documents.infer(rows, phi, self.doc_topic_prior)  # private
             mechanism = budget.mechanism(t)  # public

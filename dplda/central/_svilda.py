@@ -324,7 +324,7 @@ class PrivateSVILDA(BaseLDA):
             documents.rescale(table.weight, norm, exact=budget.totals[1].exact)  # private
         rates = np.full(X.shape[0], ratio)  # public, but for the number of documents
         for t in rounds(self, table.n_rounds + 1, table.n_rounds + n_rounds):
-            rows = curator.sample(rates, ratio, round=t - 1)  # secret
+            rows = curator.sample(rates, round=t - 1)  # secret
             factor, power = self._word_factor(table, t)  # public
             self._e_step(documents, rows, factor)  # private
             mechanism = budget.mechanism(t)  # public

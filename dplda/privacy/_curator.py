@@ -176,23 +176,19 @@ class Curator:
         announce(label, round, noisy, mechanism)
         return noisy
 
-    def sample(
-        self, rates: NDArray[np.float64], sampling_probability: float, *, round: int
-    ) -> NDArray[np.int64]:
-        """Draw a secret Poisson sample: each unit takes part at its own rate, independently.
+    def sample(self, rates: NDArray[np.float64], *, round: int) -> NDArray[np.int64]:
+        """Draw a secret Poisson sample for the next planned release.
 
-        The rate that is drawn and the rate that is charged meet here: `release` charges
-        `sampling_probability`, and no unit is drawn at a higher rate. Rates are rounded down to
-        multiples of 2**-64.
+        Each unit takes part at its own rate, independently. The rate that is drawn and the rate
+        that is charged meet here: no unit is drawn at a higher rate than that of the plan's next
+        step. Rates are rounded down to multiples of 2**-64.
 
         Parameters
         ----------
         rates : ndarray of shape (n_units,)
             Private. A unit's rate must be a function of that unit and of public values.
-        sampling_probability : float
-            Public. The highest rate, which `release` charges.
         round : int
-            Number of the random stream.
+            Number of the random stream. Numbers must not repeat under one seed.
 
         Returns
         -------
@@ -202,10 +198,12 @@ class Curator:
         Raises
         ------
         RuntimeError
-            If a rate exceeds `sampling_probability`.
+            If a rate exceeds the rate that the plan charges.
         """
-        if not (rates <= sampling_probability).all():  # NaN is refused as well
-            raise RuntimeError("a unit's rate is higher than the rate that is charged")
+        planned = self._plan[0][1] if self._plan else None
+        charged = planned.sampling_probability if isinstance(planned, PoissonSampled) else 1.0
+        if planned is None or not (rates <= charged).all():  # NaN is refused as well
+            raise RuntimeError("a unit's rate is higher than the rate that the plan charges")
         if (rates >= 1).all():
             return np.arange(len(rates))
         words = self._streams.words(Purpose.MEMBERSHIP, round, 0, len(rates))
