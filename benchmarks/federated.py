@@ -1,16 +1,16 @@
-"""Federated topic models beside each party alone and beside all data together.
+"""Federated topic models, compared with each party alone and with all data together.
 
 ``python benchmarks/federated.py [--corpora kos] [--epsilons 4 6 8 11] [--seeds 3] [--rounds 5]
 [--parts alone noise rounds literal classify] [--figures DIR]``
 
-Three unequal parties whose documents are not alike, after figures 5 to 7 and table 3 of the iFTM
-paper. KOS is dealt out by topic: nine of ten documents go to the party that their main topic
-belongs to, the others anywhere. BBC is dealt out by label, in the same way. Epsilon is that of one
-token; 20 topics a party, 50 sweeps a round, V = 2000, one tenth held out; mean and standard
-deviation over seeds of held-out log-likelihood per token by document completion (higher is
-better). `alone` without an epsilon and `all data` are GibbsLDA, without privacy, with as many
-sweeps as all rounds. `literal` has the party as published beside the sound one: what is learned and
-sent, and of which words the master finds the exact frequency in a party's documents.
+Three parties of unequal size and content, after figures 5 to 7 and table 3 of the iFTM paper. KOS
+is split by topic: nine of ten documents go to the party that their main topic belongs to, the
+others to any party. BBC is split by label, in the same way. Epsilon is that of one token; 20 topics
+per party, 50 sweeps per round, V = 2000, one tenth held out; mean and standard deviation over seeds
+of held-out log-likelihood per token by document completion (higher is better). `alone` without an
+epsilon and `all data` are GibbsLDA, without privacy, with as many sweeps as all rounds. `literal`
+compares the party as published with the sound one: what is learned and sent, and of how many words
+the master recovers the exact frequency in a party's documents.
 """
 
 from __future__ import annotations
@@ -76,9 +76,16 @@ def deal(split: Split) -> np.ndarray:
 
 
 def federation(
-    split: Split, owner: np.ndarray, seed: int, kind: type = IFTMParty, **parameters
+    split: Split,
+    owner: np.ndarray,
+    seed: int,
+    kind: type = IFTMParty,
+    *,
+    epsilon: float,
+    **parameters,
 ) -> dict:
-    parameters = {"max_iter": SWEEPS, **parameters}
+    name = "token_epsilon" if kind is IFTMParty else "published_epsilon"
+    parameters = {"max_iter": SWEEPS, name: epsilon, **parameters}
     return {
         f"P{p + 1}": (
             kind(K, random_state=100 * seed + p, **parameters),
@@ -129,14 +136,14 @@ def gibbs(n_components: int, X, sweeps: int, seed: int) -> GibbsLDA:
 
 
 def lone(split: Split, owner: np.ndarray, seed: int, epsilon: float, options) -> IFTMParty:
-    """The largest party by itself, with privacy and the sweeps of all rounds."""
+    """The largest party alone, with privacy and the sweeps of all rounds."""
     sweeps = SWEEPS * options.rounds
     estimator, X = federation(split, owner, seed, epsilon=epsilon, max_iter=sweeps)["P3"]
     return estimator.fit(X)
 
 
 def alone(split: Split, owner: np.ndarray, options) -> None:
-    """Figure 5: what a party gains by taking part."""
+    """Figure 5: what a party gains from the federation."""
     scores = baselines(split, owner, options)
     print("| model | log-likelihood per token |\n| --- | --- |")
     for epsilon in options.epsilons:
@@ -178,7 +185,7 @@ def noise(split: Split, owner: np.ndarray, options) -> None:
 
 
 def rounds(split: Split, owner: np.ndarray, options) -> None:
-    """Figure 7: rounds and bytes, beside distributed LDA that sends its counts every sweep."""
+    """Figure 7: rounds and bytes, compared with distributed LDA that sends counts every sweep."""
     curves = {}
     for epsilon in [*options.epsilons, np.inf]:
         result = trace(split, owner, options, epsilon=epsilon)
@@ -200,7 +207,7 @@ def rounds(split: Split, owner: np.ndarray, options) -> None:
 
 
 def literal(split: Split, owner: np.ndarray, options) -> None:
-    """The party as published beside the sound one, at the paper's threshold and at a better one."""
+    """The party as published and the sound one, at the paper's threshold and at a better one."""
     print("\n| epsilon | party | log-likelihood per token | megabytes | words recovered |")
     print("| --- | --- | --- | --- | --- |")
     for epsilon in options.epsilons:
@@ -226,8 +233,8 @@ def literal(split: Split, owner: np.ndarray, options) -> None:
 def recovered(estimator, X) -> float:
     """Share of a party's words whose exact frequency follows from its message.
 
-    A sound party sends the mean of its last sweeps' counts: their sum has whole numbers. What it
-    counts are imputed words; their frequency is a guess of the true one.
+    A sound party sends the mean of the counts of its last sweeps, whose sum is integer. It counts
+    imputed words, whose frequency is an estimate of the true one.
     """
     n_averaged = 1 if isinstance(estimator, LiteralParty) else SWEEPS // 5
     message = estimator.local_model("party", 0, vocabulary_hash(X.shape[1]))
@@ -238,7 +245,7 @@ def recovered(estimator, X) -> float:
 
 
 class Topics(BaseTopicModel):
-    """Topic weights under a table that is given."""
+    """Topic weights under a given table."""
 
     def __init__(self, components, doc_topic_prior=0.1, n_jobs=None):
         self.components, self.doc_topic_prior, self.n_jobs = components, doc_topic_prior, n_jobs

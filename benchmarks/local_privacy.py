@@ -5,10 +5,10 @@
 
 The 1000 most frequent words, K = 50, priors 0.1 and 0.01, one tenth held out, no cap on the words
 of a document. Perplexity by document completion; with ``--same-tokens`` the paper's form, in which
-a document's weights are inferred from the tokens that are scored. Epsilon is that of one bit for
-LP-LDA and OLP-LDA, and of one count for CDP-LDA, as in the paper: **they are not the same
-protection**. A document of 100 words costs 200 times the epsilon of a bit, and CDP-LDA has no
-guarantee at all.
+a document's weights are inferred from the tokens that are scored. The epsilon of the tables is that
+of the paper: `bit_epsilon` for LP-LDA and OLP-LDA, `noise_epsilon` (of one count) for CDP-LDA.
+**These are different protections.** A document of 100 words costs up to 200 times `bit_epsilon`,
+and CDP-LDA has no guarantee.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def figure_6(split, options):
 
 def lplda(seed, epsilon, way, mechanism):
     return LPLDA(
-        K, epsilon=epsilon, reconstruction=way, mechanism=mechanism, random_state=seed, **LOCAL
+        K, bit_epsilon=epsilon, reconstruction=way, mechanism=mechanism, random_state=seed, **LOCAL
     )
 
 
@@ -100,7 +100,9 @@ def figure_8(split, options):
         for way in WAYS
     }
     curves["O-LDA"] = online(split, options, epsilon=np.inf, n_prior=n)
-    public = OLPLDA(K, epsilon=1.0, random_state=0, **ONLINE, **LOCAL).fit_prior(split.train[:n])
+    public = OLPLDA(K, bit_epsilon=1.0, random_state=0, **ONLINE, **LOCAL).fit_prior(
+        split.train[:n]
+    )
     alone = public.perplexity(split.test, completion=not options.same_tokens)
     curves["public corpus alone"] = [alone] * len(curves["O-LDA"])
     return "OLP-LDA against batches", "batches", batches_of(curves), curves
@@ -142,7 +144,9 @@ def online(split, options, *, epsilon, n_prior, batch=BATCH, start=None, way="bi
     start = n_prior if start is None else start
     runs = []
     for seed in range(options.seeds):
-        model = OLPLDA(K, epsilon=epsilon, reconstruction=way, random_state=seed, **ONLINE, **LOCAL)
+        model = OLPLDA(
+            K, bit_epsilon=epsilon, reconstruction=way, random_state=seed, **ONLINE, **LOCAL
+        )
         if n_prior:
             model.fit_prior(split.train[:n_prior])
         run = []

@@ -67,10 +67,10 @@ def perplexities(options: argparse.Namespace) -> None:
 
 
 def private_runs(options: argparse.Namespace, n_components: int):
-    yield "IFTMParty", "inf", IFTMParty(n_components, epsilon=math.inf)
+    yield "IFTMParty", "inf", IFTMParty(n_components, token_epsilon=math.inf)
     for epsilon in sorted(options.epsilons or [4.0, 8.0, 11.0], reverse=True):
         near = round(1 - 1.07 / epsilon, 3)
-        party = IFTMParty(n_components, epsilon=epsilon)
+        party = IFTMParty(n_components, token_epsilon=epsilon)
         yield "IFTMParty, rr", epsilon, party
         for threshold in (near, 0.2):
             yield (
@@ -78,7 +78,7 @@ def private_runs(options: argparse.Namespace, n_components: int):
                 epsilon,
                 IFTMParty(
                     n_components,
-                    epsilon=epsilon,
+                    token_epsilon=epsilon,
                     token_mechanism="laplace",
                     noise_threshold=threshold,
                 ),
@@ -123,20 +123,24 @@ def accuracies(texts, labels, n_components, epsilon, model, options, seed) -> di
     counter = CountVectorizer(stop_words="english", max_features=5000, min_df=5).fit(texts)
     vectorizer = SentenceVectorizer(counter.vocabulary_).fit()
     party = IFTMParty(
-        n_components, model=model, epsilon=epsilon, max_iter=options.sweeps, random_state=seed
+        n_components,
+        token_epsilon=epsilon,
+        model=model,
+        max_iter=options.sweeps,
+        random_state=seed,
     )
     train, test = vectorizer.transform(train), vectorizer.transform(test)
     party.fit(train)
     pairs = {"words": (train.counts(), test.counts())}
     if model == "sentence_lda":
         pairs["sentences"] = (train, test)
-    found = {}
+    scores = {}
     for name, pair in pairs.items():
         weights = [party.transform(corpus) for corpus in pair]
         classifiers = (LogisticRegression(max_iter=1000), LinearSVC())
         fitted = [make_pipeline(StandardScaler(), c).fit(weights[0], y_train) for c in classifiers]
-        found[name] = [f.score(weights[1], y_test) for f in fitted]
-    return found
+        scores[name] = [f.score(weights[1], y_test) for f in fitted]
+    return scores
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Documents per second of randomized response, beside a dense array of numpy's (unsafe) coins.
+"""Documents per second of randomized response, next to a dense array of numpy's (unsafe) coins.
 
 ``python benchmarks/randomizer.py [--docs 2000] [--words 10000] [--length 80] [--repeats 5]``;
 CPU time, best of all repeats.
@@ -17,7 +17,7 @@ from dplda import RandomizedResponse
 SETTINGS = {
     "symmetric, f = 0.1": {"flip_mixture": 0.1},
     "symmetric, f = 0.5": {"flip_mixture": 0.5},
-    "oue, epsilon = 1": {"epsilon": 1.0, "mechanism": "oue"},
+    "oue, bit epsilon = 1": {"bit_epsilon": 1.0, "mechanism": "oue"},
 }
 
 

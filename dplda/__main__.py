@@ -1,156 +1,91 @@
-"""The main job, ``python -m dplda``: a private topic model of real texts.
+"""The command ``dplda``, which is also ``python -m dplda``.
 
-The texts are the embedded corpus, so that nothing is downloaded. They are public, which is why
-they may be scored, and their topics shown beside those of a model that is not private.
+Each command is imported when it is called: the demo loads no network engine, and the ledger loads
+no model.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-import textwrap
-import time
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Sequence
+from importlib import import_module
 
-import numpy as np
-import scipy.sparse as sp
-from sklearn.feature_extraction.text import CountVectorizer
+from dplda._version import __version__
 
-from dplda import GibbsLDA, SubLDA
-from dplda.datasets import load_docstrings, load_public_vocabulary
-from dplda.displays import TopicDisplay, top_words
-from dplda.metrics import unigram_perplexity
-
-N_WORDS = 2000
-HELD_OUT = 10  # every tenth document
-
-WHY_PUBLIC = (
-    f"Vocabulary: the {N_WORDS} most frequent words of the documentation of Python's standard "
-    "library. It is public, as it must be: were it learned from private texts, each of its words "
-    "would tell that somebody wrote it, and epsilon does not cover that."
-)
-WHY_SCORED = (
-    "The held-out documents may be scored because these texts are public. The perplexity of "
-    "private documents is a release about them that epsilon does not cover."
-)
+EPILOG = "Without a command, dplda runs the demo, with the options of the demo."
 
 
-def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    """The options, from the command line if `argv` is None."""
-    parser = argparse.ArgumentParser(
-        prog="python -m dplda",
-        description="Fit a private topic model (SubLDA) to the docstrings of the installed "
-        "scientific packages, and compare it with one that is not private.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-    )
-    add = parser.add_argument
-    add("--epsilon", type=float, default=4.0, help="total to spend; inf: no noise, no privacy")
-    add("--delta", type=float, default=1e-6, help="probability with which epsilon may fail")
-    add("--components", type=int, default=20, help="number of topics")
-    add("--max-iter", type=int, default=80, help="private rounds")
-    add("--output", type=Path, default=Path("dplda_topics.png"), help="where the picture goes")
-    add("--seed", type=int, help="reproducible, and not private to whoever knows the seed")
-    options = parser.parse_args(argv)
-    if not options.output.absolute().parent.is_dir():
-        parser.error(f"--output must be in a folder that exists, got {options.output}")
-    return options
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line.
 
+    Parameters
+    ----------
+    argv : sequence of str, default=None
+        The arguments. None takes those of the process.
 
-def load_counts() -> tuple[sp.csr_array, sp.csr_array, list[str]]:
-    """Word counts of the training and of the held-out documents, and the words."""
-    corpus: Any = load_docstrings()
-    vocabulary = load_public_vocabulary(N_WORDS)
-    counts = sp.csr_array(CountVectorizer(vocabulary=vocabulary).transform(corpus.data))
-    held_out = np.arange(counts.shape[0]) % HELD_OUT == HELD_OUT - 1
-    train, test = counts[~held_out], counts[held_out]
-    say(corpus.DESCR.partition("\n")[0])
-    say(WHY_PUBLIC)
-    say(
-        f"To train on: {train.shape[0]} documents with {train.sum()} words of the vocabulary. "
-        f"Held out: every tenth document, {test.shape[0]} with {test.sum()} words."
-    )
-    return train, test, vocabulary
-
-
-def say(text: str = "", indent: str = "") -> None:
-    """Print a paragraph."""
-    print(textwrap.fill(text, 96, initial_indent=indent, subsequent_indent=indent))
-
-
-def fit(model: Any, counts: sp.csr_array, unit: str) -> Any:
-    """Fit, and say how long it took."""
-    start = time.perf_counter()
-    model.fit(counts)
-    name = type(model).__name__
-    say(f"{name}: {model.n_iter_} {unit} in {time.perf_counter() - start:.1f} s")
-    return model
-
-
-def show_topics(model: Any, vocabulary: list[str]) -> None:
-    say("Topics, with their share of all words and the ten words that tell them apart:")
-    share = model.components_.sum(axis=1) / model.components_.sum()
-    for k, words in enumerate(top_words(model, vocabulary)):
-        print(f"  {k:3d} {share[k]:6.1%}  {' '.join(words)}")
-
-
-def show_privacy(model: Any) -> None:
-    print(f"epsilon  {model.epsilon_:.4g}")
-    print(f"delta    {model.delta_:.4g}")
-    print(f"unit     {model.privacy_.unit}")
-    say(str(model.privacy_), indent="  ")
-
-
-def show_perplexity(private: Any, baseline: Any, train: sp.csr_array, test: sp.csr_array) -> None:
-    say("Held-out perplexity by document completion (less is better):")
-    for name, value in (
-        ("unigram model, not private", unigram_perplexity(train, test)),
-        (f"SubLDA, epsilon {private.epsilon_:.4g}", private.perplexity(test)),
-        ("GibbsLDA, not private", baseline.perplexity(test)),
-    ):
-        print(f"  {name:28}{value:8.1f}")
-    say(WHY_SCORED)
-
-
-def draw(model: Any, vocabulary: list[str], path: Path) -> None:
-    """Write the picture, or say what is missing."""
-    try:
-        import matplotlib
-    except ImportError:
-        say("No picture: that needs matplotlib; install it with: pip install 'dplda[plot]'")
-        return
-    matplotlib.use("agg")
-    TopicDisplay.from_estimator(model, vocabulary).figure_.savefig(path)
-    say(f"Picture: {path}")
-
-
-def main(argv: Sequence[str] | None = None) -> None:
+    Returns
+    -------
+    int
+        0, or 1 if a file cannot be read, written or understood. Invalid arguments exit with 2.
+    """
     options = parse(argv)
-    train, test, vocabulary = load_counts()
-    private = SubLDA(
-        options.components,
-        epsilon=options.epsilon,
-        delta=options.delta,
-        max_iter=options.max_iter,
-        random_state=options.seed,
-    )
-    baseline = GibbsLDA(options.components, random_state=options.seed)
-    print()
     try:
-        fit(private, train, "private rounds")
-    except ValueError as error:  # the corpus is sound, so an option is not
-        sys.exit(f"python -m dplda: error: {error}")
-    fit(baseline, train, "sweeps")
-    print()
-    show_topics(private, vocabulary)
-    print()
-    show_privacy(private)
-    print()
-    show_perplexity(private, baseline, train, test)
-    print()
-    draw(private, vocabulary, options.output)
+        return options.command(options) or 0
+    except argparse.ArgumentError as error:
+        options.parser.error(str(error))
+    except (OSError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+    return 1
+
+
+def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """Options of a command; `command` is its function, and `parser` the parser for errors."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if not arguments or (arguments[0].startswith("-") and arguments[0] not in TOP_LEVEL):
+        arguments.insert(0, "demo")
+    return _parser(arguments[0]).parse_args(arguments)
+
+
+def _demo(parser: argparse.ArgumentParser) -> None:
+    from dplda._demo import add_options
+
+    add_options(parser)
+
+
+def _group(module: str) -> Callable[[argparse.ArgumentParser], None]:
+    """A command with commands of its own, which `add_commands` of its module adds."""
+
+    def add(parser: argparse.ArgumentParser) -> None:
+        commands = parser.add_subparsers(required=True, metavar="command")
+        import_module(module).add_commands(commands)
+
+    return add
+
+
+TOP_LEVEL = ("-h", "--help", "--version")
+COMMANDS = {
+    "demo": (_demo, "fit a private topic model to public texts"),
+    "ledger": (_group("dplda._ledger_command"), "look into a privacy ledger"),
+    "federation": (_group("dplda.federated.flower._command"), "train together over a network"),
+}
+
+
+def _parser(called: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="dplda", description="Differentially private topic models.", epilog=EPILOG
+    )
+    parser.add_argument("--version", action="version", version=__version__)
+    commands = parser.add_subparsers(required=True, metavar="command")
+    for name, (add_options, summary) in COMMANDS.items():
+        command = commands.add_parser(
+            name, help=summary, formatter_class=argparse.ArgumentDefaultsHelpFormatter
+        )
+        command.set_defaults(parser=command)
+        if name == called:
+            add_options(command)
+    return parser
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

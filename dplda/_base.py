@@ -80,37 +80,6 @@ class BaseTopicModel(
         delta = check_number("delta", delta, SMALLEST_DELTA, 1.0, closed="left")
         return self.privacy_.epsilon_at(delta)
 
-    def export_release(self, path: Any, *, vocabulary: Any = None) -> None:
-        """Write the model's public values to a file that `dplda.load_release` reads.
-
-        Parameters
-        ----------
-        path : str or path-like
-            The file; one that is there is replaced at once or not at all.
-        vocabulary : sequence of str of length n_features_in_, default=None
-            The words of the columns, which must be public. None takes `feature_names_in_`, if
-            there are any.
-
-        Raises
-        ------
-        ValueError
-            If the vocabulary does not fit the columns, or the model is none that can be read back.
-
-        Warns
-        -----
-        PrivacyLeakWarning
-            If the model has no guarantee (infinite epsilon), or noise from a given seed.
-
-        Notes
-        -----
-        **Privacy.** The file holds `components_`, `privacy_`, the parameters and the vocabulary.
-        It does not hold `random_state`, the ledger, or what `partial_fit` goes on with
-        (``docs/release.md``).
-        """
-        from dplda._release import write_release
-
-        write_release(self, path, vocabulary)
-
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "components_")  # a fit that failed leaves n_features_in_ behind
 

@@ -1,68 +1,59 @@
-"""Release files: what a fitted model may show to anybody, and no more. docs/release.md."""
+"""Release files: what a fitted model may show to anyone, and no more. ``docs/release.md``."""
 
 from __future__ import annotations
 
-import hashlib
 import io
-import json
 import math
 import os
-import struct
-import threading
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
-import dplda
 from dplda._base import BaseLDA
+from dplda._checks import check_integer, check_number
+from dplda._files import write_atomically
 from dplda._fold_in import LARGEST_PRIOR
+from dplda._version import __version__
 from dplda._warnings import warn_user
+from dplda._wire import Format, as_number
 from dplda.privacy import Guarantee, PrivacyLeakWarning
 from dplda.privacy._bounds_on_epsilon import grouped
 from dplda.privacy._events import from_record, to_record
-from dplda.privacy._store import sync_folder
 
-FORMAT_VERSION = 1
+FORMAT = Format("dplda-release", "F64", max_header=2**24)
 MAX_BYTES = 2**33
-MAX_HEADER = 2**24
 MAX_TEXT = 10_000
 # Of events, so that a stranger's file cannot make the accountant compute for hours.
 MAX_STEPS, MAX_KINDS = 1_000_000, 50
+PUBLIC = 0o666  # permissions, less the umask
 
 # A seed removes the noise, a path tells of the owner; the others say nothing of the model.
 NOT_RELEASED = ("random_state", "ledger", "n_jobs", "verbose", "init_components")
 
-_MAGIC = b"dplda-release\n"
-_CHECKSUM = hashlib.sha256().digest_size
-_PREFIX = struct.Struct(f"<{len(_MAGIC)}sHI{_CHECKSUM}s")  # version, bytes of the header, SHA-256
-_HEADER_FIELDS = {
-    "dplda", "estimator", "parameters", "n_iter", "shape", "order", "vocabulary", "named_columns",
-    "guarantee",
+_FIELDS = {
+    "dplda", "estimator", "parameters", "n_iter", "vocabulary", "named_columns", "guarantee",
 }  # fmt: skip
-_TEXTS = ("unit", "relation", "mechanism")
-_NUMBERS = ("epsilon", "delta", "sensitivity", "total_variation")
-_PER_ROUND = ("noise_scale", "noise_multiplier")
 
 
 class ReleasedModel(BaseLDA):
-    """A topic model as it was published: made by `load_release`.
+    """A published topic model, as `load_release` reads it.
 
-    It transforms and scores like the model that was exported. It cannot be trained: `fit` changes
+    It transforms and scores like the model that was saved. It cannot be trained: `fit` changes
     nothing and reads nothing, there is no `partial_fit`, and a clone is the model itself, as with
-    `sklearn.frozen.FrozenEstimator`. So it can be a step of a pipeline that is fitted.
+    `sklearn.frozen.FrozenEstimator`. It can be a step of a pipeline that is fitted.
 
     Parameters
     ----------
-    doc_topic_prior : float, default=0.1
-        Dirichlet parameter of a document's topics; `load_release` sets that of the training.
+    doc_topic_prior : float or None, default=None
+        Dirichlet parameter of a document's topics; `load_release` sets that of the training. None:
+        the model was trained without one, and has no `transform`, `score` and `perplexity`.
     n_jobs : int or None, default=None
-        Threads. Never changes a result.
+        Number of threads. It never changes a result.
 
     Attributes
     ----------
@@ -71,70 +62,182 @@ class ReleasedModel(BaseLDA):
     privacy_ : Guarantee
         The guarantee; `print` it.
     epsilon_, delta_ : float
-        What the model cost.
+        The privacy cost of the model.
     n_iter_ : int
-        Rounds or sweeps run.
+        Number of rounds or sweeps of the training.
     n_features_in_ : int
         Size of the vocabulary.
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of the columns, if the model was trained on a table with names.
     vocabulary_ : ndarray of shape (n_features_in_,) or None
-        The words of the columns, if they were exported.
-    estimator_name_, parameters_ : str, dict
-        What trained it, and its public parameters.
+        The words of the columns, if they were saved.
+    estimator_name_ : str
+        Name of the class that was trained; that of a class of `dplda.published` begins with
+        "Published".
+    parameters_ : dict
+        The public parameters of the training.
     version_ : str
         The version of dplda that wrote the file.
+
+    See Also
+    --------
+    load_release : Reads one.
+    save_release : Writes a release file.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from dplda import SubLDA, load_release, save_release
+    >>> model = SubLDA(n_components=2, epsilon=4.0).fit([[1, 2, 0], [0, 1, 3]] * 50)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_release(model, os.path.join(folder, "topics.dplda"))
+    ...     released = load_release(os.path.join(folder, "topics.dplda"))
+    >>> released.estimator_name_, released.n_features_in_
+    ('SubLDA', 3)
     """
 
     _parameter_constraints = {
-        name: BaseLDA._parameter_constraints[name] for name in ("doc_topic_prior", "n_jobs")
+        "doc_topic_prior": [*BaseLDA._parameter_constraints["doc_topic_prior"], None],
+        "n_jobs": BaseLDA._parameter_constraints["n_jobs"],
     }
 
-    def __init__(self, doc_topic_prior=0.1, n_jobs=None):
+    def __init__(self, doc_topic_prior=None, n_jobs=None):
         self.doc_topic_prior = doc_topic_prior
         self.n_jobs = n_jobs
 
     def fit(self, X: Any = None, y: Any = None) -> ReleasedModel:
-        """Do nothing: the model is what it is.
+        """Do nothing: a released model is not trained.
 
         Parameters
         ----------
-        X, y : Ignored
-            Not read.
+        X : object, default=None
+            Ignored.
+        y : object, default=None
+            Ignored.
 
         Returns
         -------
-        self : object
+        self : ReleasedModel
+            The model itself.
         """
         check_is_fitted(self)
         return self
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Topic weights of documents, by fold-in.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_docs, n_words)
+            Word counts.
+
+        Returns
+        -------
+        theta : ndarray of shape (n_docs, n_components)
+            Topic weights; rows sum to 1.
+
+        Raises
+        ------
+        AttributeError
+            If the model was trained without a `doc_topic_prior`.
+
+        Notes
+        -----
+        **Privacy.** A row is a function of the words of that document, and is not protected.
+        """
+        self._check_inference()
+        return super().transform(X)
+
+    def _log_likelihood(self, X: Any, *, completion: bool) -> float:
+        self._check_inference()
+        return super()._log_likelihood(X, completion=completion)
+
+    def _check_inference(self) -> None:
+        check_is_fitted(self)
+        if self.doc_topic_prior is None:
+            raise AttributeError(
+                f"this {self.estimator_name_} was trained without a doc_topic_prior, so that its "
+                "release cannot infer the topics of documents; use components_"
+            )
 
     def __sklearn_clone__(self) -> ReleasedModel:
         return self
 
 
-def write_release(
-    estimator: Any, path: str | os.PathLike[str], vocabulary: Sequence[str] | None = None
+def save_release(
+    model: Any, path: str | os.PathLike[str], *, vocabulary: Sequence[str] | None = None
 ) -> None:
-    """Write a fitted model's public values to a file; see `BaseLDA.export_release`."""
-    check_is_fitted(estimator)
-    guarantee: Guarantee = estimator.privacy_
-    data = _to_bytes(estimator, guarantee, _words(estimator, vocabulary))
-    _read(io.BytesIO(data), len(data))  # what cannot be read is not written
-    if guarantee.epsilon == math.inf or guarantee.seeded:
-        reason = "was trained without privacy (epsilon is infinite)"
-        if guarantee.epsilon < math.inf:
-            reason = "drew its noise from a given random_state, which whoever knows it can remove"
-        warn_user(
-            f"this {type(estimator).__name__} {reason}; its release says so too, and should not "
-            "be shown to those from whom the documents are to be protected",
-            PrivacyLeakWarning,
+    """Write the public values of a fitted model to a file that `load_release` reads.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted topic model with `components_`, `privacy_` and `n_iter_`.
+    path : str or path-like
+        The file. An existing file is replaced as a whole or not at all.
+    vocabulary : sequence of str of length n_features_in_, default=None
+        The words of the columns, which must be public. None takes `feature_names_in_`, if there
+        are any.
+
+    Raises
+    ------
+    ValueError
+        If the vocabulary does not match the number of columns, or if the model cannot be
+        represented in a release file.
+    TypeError
+        If the model has no guarantee to state, or the vocabulary is not a sequence of words.
+    OSError
+        If the file cannot be written.
+
+    Warns
+    -----
+    PrivacyLeakWarning
+        If the model has infinite epsilon, or noise from a given seed.
+
+    See Also
+    --------
+    load_release : Read the file.
+
+    Notes
+    -----
+    **Privacy.** The file holds `components_`, `privacy_`, the public parameters and the
+    vocabulary. It does not hold `random_state`, the ledger, or what `partial_fit` continues with
+    (``docs/release.md``).
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from dplda import SubLDA, load_release, save_release
+    >>> model = SubLDA(n_components=2, epsilon=4.0).fit([[1, 2, 0], [0, 1, 3]] * 50)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "topics.dplda")
+    ...     save_release(model, path, vocabulary=["pear", "plum", "cherry"])
+    ...     print(load_release(path).vocabulary_)
+    ['pear' 'plum' 'cherry']
+    """
+    check_is_fitted(model)
+    if not isinstance(getattr(model, "privacy_", None), Guarantee):
+        raise TypeError(
+            f"a release states a guarantee, and {type(model).__name__} has no privacy_; save a "
+            "model of dplda"
         )
-    _write_whole(Path(path), data)
+    words = _words(model, vocabulary)
+    try:
+        data = _to_bytes(model, words)
+        _read(io.BytesIO(data), len(data))  # what cannot be read is not written
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"the model cannot be represented in a release file: {error}. If its header is too "
+            "long, leave the vocabulary out, and publish it next to the file"
+        ) from error
+    _warn_of_leaks(type(model).__name__, model.privacy_)
+    write_atomically(path, data, permissions=PUBLIC)
 
 
 def load_release(path: str | os.PathLike[str]) -> ReleasedModel:
-    """Read a model that `export_release` wrote, from anybody: no code of the file is run.
+    """Read a model that `save_release` wrote.
+
+    The file may come from anyone: no code in it is run.
 
     Parameters
     ----------
@@ -144,30 +247,37 @@ def load_release(path: str | os.PathLike[str]) -> ReleasedModel:
     Returns
     -------
     model : ReleasedModel
-        With `components_`, `privacy_`, `transform`, `score` and so on; it cannot be trained.
+        The model, with `components_`, `privacy_`, `transform`, `score` and so on. It cannot be
+        trained.
 
     Raises
     ------
     ValueError
-        If the file is something else, damaged, cut off, of a later format, or says what cannot be
-        true: as an epsilon below what its events cost, or a table that is none of counts.
+        If the file is something else, damaged, cut off, of a later format, or contradicts itself:
+        for example, if its epsilon is below what its events cost, or if its table does not hold
+        counts.
     OSError
-        If it cannot be read.
+        If the file cannot be read.
+
+    See Also
+    --------
+    save_release : Write the file.
 
     Notes
     -----
-    **Privacy.** `privacy_` is the statement of whoever wrote the file: that it fits its own events
-    is checked, that those events happened cannot be. The checksum finds damage, not forgery.
+    **Privacy.** `privacy_` is the statement of the author of the file. `load_release` checks that
+    it fits its own events; nobody can check that those events happened. The checksum finds
+    damage, not forgery.
 
     Examples
     --------
     >>> import os, tempfile
-    >>> from dplda import SubLDA, load_release
+    >>> from dplda import SubLDA, load_release, save_release
     >>> from dplda.datasets import make_topic_corpus
     >>> X = make_topic_corpus(n_docs=500, n_words=30, n_components=3, random_state=0).data
     >>> model = SubLDA(n_components=3, epsilon=4.0).fit(X)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     model.export_release(os.path.join(folder, "topics.dplda"))
+    ...     save_release(model, os.path.join(folder, "topics.dplda"))
     ...     released = load_release(os.path.join(folder, "topics.dplda"))
     >>> released.privacy_ == model.privacy_, released.transform(X[:5]).shape
     (True, (5, 3))
@@ -176,190 +286,95 @@ def load_release(path: str | os.PathLike[str]) -> ReleasedModel:
     try:
         with path.open("rb") as file:
             return _read(file, os.fstat(file.fileno()).st_size)
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise ValueError(
-            f"{path} is no release file that can be trusted: {error}; get it again from who wrote "
-            "it"
+            f"{path} is no release file that can be trusted: {error}; ask its author for it again"
         ) from error
 
 
 # ---- writing ------------------------------------------------------------------------------
 
 
-def _to_bytes(estimator: Any, guarantee: Guarantee, words: list[str] | None) -> bytes:
-    table = np.asarray(estimator.components_, "<f8")
-    order = "F" if table.flags.f_contiguous else "C"
-    header = {
-        "dplda": dplda.__version__,
-        "estimator": type(estimator).__name__,
-        "parameters": _public_parameters(estimator),
-        "n_iter": int(estimator.n_iter_),
-        "shape": list(table.shape),
-        "order": order,
+def _to_bytes(model: Any, words: list[str] | None) -> bytes:
+    released = isinstance(model, ReleasedModel)  # it keeps the name of what was trained
+    given = model.parameters_ if released else model.get_params(deep=False)
+    guarantee = {field.name: getattr(model.privacy_, field.name) for field in fields(Guarantee)}
+    content = {
+        "dplda": __version__,
+        "estimator": model.estimator_name_ if released else type(model).__name__,
+        "parameters": {name: given[name] for name in given if name not in NOT_RELEASED},
+        "n_iter": int(model.n_iter_),
         "vocabulary": words,
-        "named_columns": hasattr(estimator, "feature_names_in_"),
-        "guarantee": _guarantee_record(guarantee),
+        "named_columns": hasattr(model, "feature_names_in_"),
+        "guarantee": guarantee | {"events": [to_record(event) for event in guarantee["events"]]},
     }
-    text = json.dumps(header, allow_nan=False, indent=1).encode("ascii")
-    if len(text) > MAX_HEADER:
-        raise ValueError(
-            f"the vocabulary and the events take {len(text)} bytes, and a release file has room "
-            f"for {MAX_HEADER}; leave the vocabulary out, and publish it beside the file"
-        )
-    body = text + table.tobytes("A")  # sums in another order differ in the last bit
-    return _PREFIX.pack(_MAGIC, FORMAT_VERSION, len(text), hashlib.sha256(body).digest()) + body
+    return FORMAT.pack(content, np.asarray(model.components_))
 
 
-def _public_parameters(estimator: Any) -> dict[str, Any]:
-    given = estimator.get_params(deep=False)
-    return {name: _plain(value) for name, value in given.items() if name not in NOT_RELEASED}
-
-
-def _guarantee_record(guarantee: Guarantee) -> dict[str, Any]:
-    record = {
-        field.name: _plain(getattr(guarantee, field.name))
-        for field in fields(guarantee)
-        if field.name != "events"
-    }
-    return record | {"events": [to_record(event) for event in guarantee.events]}
-
-
-def _plain(value: Any) -> Any:
-    """As JSON holds it, without loss; it has no infinity."""
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    value = value.item() if isinstance(value, np.generic) else value
-    if value is None or isinstance(value, (bool, int, str)):
-        return value
-    if isinstance(value, float):
-        return "inf" if value == math.inf else value
-    raise TypeError(f"a release holds numbers and strings, got a {type(value).__name__}")
-
-
-def _words(estimator: Any, vocabulary: Sequence[str] | None) -> list[str] | None:
-    """The vocabulary to export, one word a column."""
-    names = getattr(estimator, "feature_names_in_", None)
+def _words(model: Any, vocabulary: Sequence[str] | None) -> list[str] | None:
+    """The vocabulary to save, one word a column."""
+    names = getattr(model, "feature_names_in_", None)
     if vocabulary is None:
-        return None if names is None else [str(name) for name in names]
+        words = getattr(model, "vocabulary_", names)
+        return None if words is None else [str(word) for word in words]
     if isinstance(vocabulary, (str, Mapping)):
         raise TypeError(
             "vocabulary must be the words in the order of the columns, as "
-            f"CountVectorizer.get_feature_names_out() returns them, got a "
+            "CountVectorizer.get_feature_names_out() returns them, got a "
             f"{type(vocabulary).__name__}"
         )
     words = [str(word) for word in vocabulary]
     if names is not None and words != [str(name) for name in names]:
         raise ValueError(
             "vocabulary differs from the column names of the data that the model was trained on; "
-            "leave it out to export those"
+            "leave it out to save those"
         )
-    _check_vocabulary(words, estimator.components_.shape[1])
-    return words
+    return _vocabulary(words, model.components_.shape[1])
 
 
-def _write_whole(path: Path, data: bytes) -> None:
-    """The file is there as a whole or not at all; one that is there already stays until then."""
-    part = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.part")
-    try:
-        with part.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-        sync_folder(str(path.absolute().parent))
-    finally:
-        with suppress(OSError):
-            part.unlink()
+def _warn_of_leaks(name: str, guarantee: Guarantee) -> None:
+    if guarantee.epsilon == math.inf:
+        reason = "was trained without privacy (epsilon is infinite)"
+    elif guarantee.seeded:
+        reason = "drew its noise from a given random_state; anyone who knows it removes the noise"
+    else:
+        return
+    warn_user(
+        f"this {name} {reason}. Its release says so, too. Do not show it to those from whom the "
+        "documents are to be protected",
+        PrivacyLeakWarning,
+    )
 
 
 # ---- reading ------------------------------------------------------------------------------
 
 
-def _read(file: BinaryIO, size: int) -> ReleasedModel:
-    """Lengths first, so that no more is read than fits; then the checksum, then the content."""
-    if not _PREFIX.size < size <= MAX_BYTES:
-        raise ValueError(f"it has {size} bytes")
-    n_header, checksum = _prefix(file.read(_PREFIX.size), size)
-    text = file.read(n_header)
-    header = _header(text)
-    shape = _shape(header["shape"], size - _PREFIX.size - n_header)
-    cells = file.read(8 * math.prod(shape))
-    digest = hashlib.sha256(text)
-    digest.update(cells)
-    if digest.digest() != checksum:
-        raise ValueError("it was damaged or cut off: the checksum does not fit")
-    table = _table(cells, shape, header["order"])
-    parameters = _parameters(header["parameters"])
-    model = ReleasedModel(doc_topic_prior=_positive(parameters.get("doc_topic_prior")))
-    model.components_ = table
+def _read(file: io.BufferedIOBase, size: int) -> ReleasedModel:
+    if size > MAX_BYTES:
+        raise ValueError(f"it has {size} bytes, and at most {MAX_BYTES} are read")
+    content, table = FORMAT.read(file, size)
+    if set(content) != _FIELDS:
+        raise ValueError(f"its header must have the fields {', '.join(sorted(_FIELDS))}")
+    parameters = _parameters(content["parameters"])
+    words = content["vocabulary"]
+    model = ReleasedModel(_prior(parameters.get("doc_topic_prior")))
+    model.components_ = _checked_counts(table)
     model.n_features_in_ = table.shape[1]
-    model.n_iter_ = _integer("n_iter", header["n_iter"], 0, 2**63)
-    model.vocabulary_ = _vocabulary(header["vocabulary"], table.shape[1])
-    if header["named_columns"] is True and model.vocabulary_ is not None:
-        model.feature_names_in_ = model.vocabulary_
-    model.privacy_ = _guarantee(header["guarantee"])
+    model.n_iter_ = check_integer("n_iter", content["n_iter"], 0, 2**63)
+    model.vocabulary_ = None
+    if words is not None:
+        model.vocabulary_ = np.array(_vocabulary(words, table.shape[1]), dtype=object)
+        if content["named_columns"] is True:
+            model.feature_names_in_ = model.vocabulary_
+    model.privacy_ = _guarantee(content["guarantee"])
     model.epsilon_, model.delta_ = model.privacy_.epsilon, model.privacy_.delta
-    model.estimator_name_ = _text("estimator", header["estimator"])
-    model.version_ = _text("dplda", header["dplda"])
+    model.estimator_name_ = _text("estimator", content["estimator"])
+    model.version_ = _text("dplda", content["dplda"])
     model.parameters_ = parameters
     return model
 
 
-def _prefix(data: bytes, size: int) -> tuple[int, bytes]:
-    """Bytes of the header, and the checksum."""
-    if len(data) < _PREFIX.size or not data.startswith(_MAGIC):
-        raise ValueError("it does not begin as one")
-    _, version, n_header, checksum = _PREFIX.unpack(data)
-    if version != FORMAT_VERSION:
-        raise ValueError(
-            f"it has format {version}, and this version of dplda reads {FORMAT_VERSION}"
-        )
-    if n_header > MAX_HEADER or _PREFIX.size + n_header > size:
-        raise ValueError("its header is too long, or it was cut off")
-    return n_header, checksum
-
-
-def _header(text: bytes) -> dict[str, Any]:
-    try:
-        header = json.loads(
-            text.decode("ascii"),
-            parse_float=_finite,
-            parse_constant=_finite,
-            object_pairs_hook=_unrepeated,
-        )
-    except RecursionError:
-        raise ValueError("its header is nested too deeply") from None
-    if not isinstance(header, dict) or set(header) != _HEADER_FIELDS:
-        raise ValueError(f"its header must have the fields {', '.join(sorted(_HEADER_FIELDS))}")
-    return header
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(f"its header holds the number {text[:20]}, which is not finite")
-    return number
-
-
-def _unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len(dict(pairs)) < len(pairs):
-        raise ValueError("its header has a field twice")
-    return dict(pairs)
-
-
-def _shape(shape: Any, n_bytes: int) -> tuple[int, int]:
-    if not (isinstance(shape, list) and len(shape) == 2):
-        raise ValueError("shape must be a list of two numbers")
-    n_topics, n_words = (_integer("shape", n, 1, MAX_BYTES) for n in shape)
-    if 8 * n_topics * n_words != n_bytes:
-        raise ValueError(f"it says shape ({n_topics}, {n_words}), and has {n_bytes} bytes for it")
-    return n_topics, n_words
-
-
-def _table(cells: bytes, shape: tuple[int, int], order: Any) -> npt.NDArray[np.float64]:
-    if order not in ("C", "F"):
-        raise ValueError("order must be C or F")
-    table = np.frombuffer(cells, "<f8").astype(np.float64).reshape(shape, order=order)
+def _checked_counts(table: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     with np.errstate(over="ignore", invalid="ignore"):
         sums = table.sum(axis=1)
     if not (np.isfinite(sums).all() and table.min() >= 0 and sums.min() > 0):
@@ -375,17 +390,17 @@ def _parameters(values: Any) -> dict[str, Any]:
     for name, value in values.items():
         if isinstance(value, (list, dict)):
             raise ValueError(f"the parameter {name[:40]!r} must be a number or a string")
-    return {name: math.inf if value == "inf" else value for name, value in values.items()}
+    return {name: as_number(value) for name, value in values.items()}
 
 
-def _vocabulary(words: Any, n_words: int) -> npt.NDArray[np.object_] | None:
-    if words is None:
+def _prior(value: Any) -> float | None:
+    """A model that is not an LDA model has none."""
+    if value is None:
         return None
-    _check_vocabulary(words, n_words)
-    return np.array(words, dtype=object)
+    return check_number("doc_topic_prior", value, 0.0, LARGEST_PRIOR, closed="right")
 
 
-def _check_vocabulary(words: Any, n_words: int) -> None:
+def _vocabulary(words: Any, n_words: int) -> list[str]:
     if not (isinstance(words, list) and all(isinstance(word, str) for word in words)):
         raise ValueError("the vocabulary must be a list of words")
     if len(words) != n_words or len(set(words)) != n_words:
@@ -393,44 +408,7 @@ def _check_vocabulary(words: Any, n_words: int) -> None:
             f"the vocabulary must have {n_words} different words, one a column, got {len(words)}, "
             f"{len(set(words))} of them different"
         )
-
-
-def _guarantee(record: Any) -> Guarantee:
-    """Its constructor refuses an epsilon below the cost of the events."""
-    names = {field.name for field in fields(Guarantee)}
-    if not isinstance(record, dict) or set(record) != names:
-        raise ValueError(f"the guarantee must have the fields {', '.join(sorted(names))}")
-    if not isinstance(record["seeded"], bool):
-        raise ValueError("seeded must be true or false")
-    events = _events(record["events"])
-    values: dict[str, Any] = {name: _text(name, record[name]) for name in _TEXTS}
-    values |= {name: _number(name, record[name]) for name in _NUMBERS}
-    values |= {name: _per_round(name, record[name]) for name in _PER_ROUND}
-    assumptions = tuple(_text("assumptions", text) for text in _list("assumptions", record))
-    try:
-        return Guarantee(**values, seeded=record["seeded"], assumptions=assumptions, events=events)
-    except (ArithmeticError, RuntimeError) as error:  # at numbers far beyond those of any noise
-        raise ValueError(f"its guarantee cannot be computed ({type(error).__name__})") from None
-
-
-def _events(records: Any) -> tuple[Any, ...]:
-    try:
-        events = tuple(from_record(record) for record in records)
-        groups = grouped(events)
-        n_steps = sum(count for _, count in groups)
-    except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
-        raise ValueError(f"its privacy events cannot be read ({type(error).__name__})") from None
-    if not groups or n_steps > MAX_STEPS or len(groups) > MAX_KINDS:
-        raise ValueError(
-            f"a release has 1 to {MAX_STEPS} private steps of at most {MAX_KINDS} different kinds"
-        )
-    return events
-
-
-def _list(name: str, record: Mapping[str, Any]) -> Iterable[Any]:
-    if not isinstance(record[name], list):
-        raise ValueError(f"{name} must be a list")
-    return record[name]
+    return words
 
 
 def _text(name: str, value: Any) -> str:
@@ -440,33 +418,60 @@ def _text(name: str, value: Any) -> str:
     return value
 
 
-def _integer(name: str, value: Any, least: int, most: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise ValueError(f"{name} must be an integer from {least} to {most}")
-    return value
-
-
 def _number(name: str, value: Any) -> float:
-    """Zero or more; infinity comes as a string."""
-    number = math.inf if value == "inf" else value
-    if isinstance(number, bool) or not isinstance(number, (int, float)) or not number >= 0:
-        raise ValueError(f"{name} must be a number of at least 0")
-    try:
-        return float(number)
-    except OverflowError:
-        raise ValueError(f"{name} is too large") from None
+    number = check_number(name, as_number(value), 0.0, math.inf)
+    if number == math.inf and value != "inf":  # an integer beyond the largest float
+        raise ValueError(f"{name} is too large")
+    return number
 
 
 def _per_round(name: str, value: Any) -> Any:
-    if value is None:
-        return None
     if isinstance(value, list) and value:
         return tuple(_number(name, number) for number in value)
-    return _number(name, value)
+    return None if value is None else _number(name, value)
 
 
-def _positive(value: Any) -> float:
-    number = _number("doc_topic_prior", value)
-    if not 0 < number <= LARGEST_PRIOR:
-        raise ValueError(f"doc_topic_prior must be positive and at most {LARGEST_PRIOR:g}")
-    return number
+def _flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} must be true or false")
+    return value
+
+
+def _texts(name: str, values: Any) -> tuple[str, ...]:
+    if not isinstance(values, list):
+        raise ValueError(f"{name} must be a list")
+    return tuple(_text(name, text) for text in values)
+
+
+def _events(name: str, records: Any) -> tuple[Any, ...]:
+    try:
+        events = tuple(from_record(record) for record in records)
+        groups = grouped(events)
+        n_steps = sum(count for _, count in groups)
+    except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
+        raise ValueError(f"its privacy {name} cannot be read ({type(error).__name__})") from None
+    if not groups or n_steps > MAX_STEPS or len(groups) > MAX_KINDS:
+        raise ValueError(
+            f"a release has 1 to {MAX_STEPS} private steps of at most {MAX_KINDS} different kinds"
+        )
+    return events
+
+
+_READERS: dict[str, Callable[[str, Any], Any]] = {
+    "unit": _text, "relation": _text, "mechanism": _text,
+    "epsilon": _number, "delta": _number, "sensitivity": _number, "total_variation": _number,
+    "noise_scale": _per_round, "noise_multiplier": _per_round, "seeded": _flag,
+    "assumptions": _texts, "events": _events,
+}  # fmt: skip
+
+
+def _guarantee(record: Any) -> Guarantee:
+    """Its constructor refuses an epsilon below the cost of the events."""
+    names = {field.name for field in fields(Guarantee)}
+    if not isinstance(record, dict) or set(record) != names:
+        raise ValueError(f"the guarantee must have the fields {', '.join(sorted(names))}")
+    values = {name: _READERS[name](name, value) for name, value in record.items()}
+    try:
+        return Guarantee(**values)
+    except (ArithmeticError, RuntimeError) as error:  # at numbers far beyond those of any noise
+        raise ValueError(f"its guarantee cannot be computed ({type(error).__name__})") from None

@@ -138,7 +138,7 @@ def test_it_warns_that_it_is_not_private(noise_at, call, corpus):
 @pytest.mark.parametrize(("noise_at", "published"), [("first_sweep", 0.5), ("every_sweep", 2.0)])
 def test_no_guarantee_and_the_published_figure(noise_at, published, corpus):
     model = CDPLDA(K, noise_epsilon=0.5, noise_at=noise_at, max_iter=4).fit(corpus)
-    assert model.epsilon_ == model.privacy_.epsilon == model.get_epsilon(1e-5) == math.inf
+    assert model.epsilon_ == model.privacy_.epsilon == model.epsilon_at(1e-5) == math.inf
     assert model.delta_ == 0
     assert model.published_epsilon_ == published
     assert "no privacy guarantee" in str(model.privacy_)

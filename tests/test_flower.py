@@ -16,7 +16,7 @@ import scipy.sparse as sp
 
 from dplda.datasets import make_topic_corpus
 from dplda.federated import IFTMMaster, RoundError, StoredParty, run_rounds
-from dplda.federated import flower as engine
+from dplda.federated.flower import _command, _protocol
 from dplda.privacy import Ledger, SeededNoiseWarning
 
 pytest.importorskip("flwr", reason="pip install 'dplda[federated]'")
@@ -77,7 +77,7 @@ class LoopGrid:
         for message in messages:
             node = message.metadata.dst_node_id
             message.metadata.__dict__["_message_id"] = f"{node}"
-            replies.append(engine.reply_to(message, self.parties[node]))
+            replies.append(_protocol.reply_to(message, self.parties[node]))
         return reversed(replies)
 
 
@@ -93,10 +93,10 @@ def test_flower_messages_carry_the_same_rounds(documents, in_process, tmp_path):
     for keys in (None, {b"key 7": "south", b"key 9": "north"}):
         master = IFTMMaster(WORDS, min_parties=2)
         if keys is None:
-            engine.conduct(LoopGrid(parties), master, 3)
+            _protocol.make_rounds(LoopGrid(parties), master, 3)
             assert master.global_model_ == in_process.global_model_
         else:  # goes on from what the parties have
-            engine.conduct(LoopGrid(parties), master, 1, keys=keys)
+            _protocol.make_rounds(LoopGrid(parties), master, 1, keys=keys)
             assert set(master.next_models_) == {"north", "south"}
 
 
@@ -107,7 +107,7 @@ def test_a_ledger_refuses_and_the_round_goes_on(documents, tmp_path, caplog):
         2: stored("south", documents["south"], tmp_path),
     }
     master = IFTMMaster(WORDS, min_parties=1)
-    engine.conduct(LoopGrid(parties), master, 1)
+    _protocol.make_rounds(LoopGrid(parties), master, 1)
     assert master.history_[0].parties == ("south",)
     assert "sent no model: 'BudgetError'" in caplog.text
     assert ledger.entries() == []
@@ -120,18 +120,20 @@ def test_names_are_those_of_the_keys(documents, tmp_path, caplog):
     }
     keys = {b"key 1": "north", b"key 2": "east"}
     master = IFTMMaster(WORDS, parties=["north", "east"])
-    engine.conduct(LoopGrid(parties), master, 1, keys=keys)
+    _protocol.make_rounds(LoopGrid(parties), master, 1, keys=keys)
     assert master.history_[0].parties == ("north",)
     assert "'east' sent a model in another name" in caplog.text
     with pytest.raises(RoundError, match="0 of at least 1 parties came"):
-        engine.conduct(LoopGrid(parties), master, 1, keys={b"key 3": "x"}, round_timeout=0, poll=0)
+        _protocol.make_rounds(
+            LoopGrid(parties), master, 1, keys={b"key 3": "x"}, round_timeout=0, poll=0
+        )
 
 
 def test_the_coordinator_gives_up_on_rounds_that_fail(documents, tmp_path):
     parties = {1: stored("north", documents["north"], tmp_path)}
     parties[2] = SimpleNamespace(answer=lambda *_: b"nonsense")
     with pytest.raises(RoundError, match="1 valid models of at least 2"):
-        engine.conduct(LoopGrid(parties), IFTMMaster(WORDS, min_parties=2), 1)
+        _protocol.make_rounds(LoopGrid(parties), IFTMMaster(WORDS, min_parties=2), 1)
 
 
 @pytest.mark.parametrize("content", [10**12, "text", b"", [1, 2], 0.5])
@@ -140,7 +142,7 @@ def test_any_content_is_refused(documents, tmp_path, content):
     parties = {1: stored("north", documents["north"], tmp_path)}
     parties[2] = SimpleNamespace(answer=lambda *_: content)
     master = IFTMMaster(WORDS)
-    engine.conduct(LoopGrid(parties), master, 1)
+    _protocol.make_rounds(LoopGrid(parties), master, 1)
     assert master.history_[0].parties == ("north",)
 
 
@@ -151,7 +153,7 @@ def test_errors_do_not_travel(tmp_path):
         raise ValueError("the patient is called Smith")
 
     grid = LoopGrid({1: SimpleNamespace(answer=answer)})
-    message = engine.request(IFTMMaster(WORDS), 1, "", 60.0)
+    message = _protocol.round_request(IFTMMaster(WORDS), 1, "", 60.0)
     (reply,) = grid.send_and_receive([message], timeout=1)
     assert reply.error.reason == "ValueError"
 
@@ -169,7 +171,7 @@ def test_errors_do_not_travel(tmp_path):
 )
 def test_bad_options(arguments, text, capsys):
     with pytest.raises(SystemExit):
-        engine.parse(arguments.split())
+        _command.main(arguments.split())
     assert text in capsys.readouterr().err
 
 
@@ -206,7 +208,7 @@ class Deployment:
         tests = str(Path(__file__).parent)
         paths = [tests, *filter(None, [os.environ.get("PYTHONPATH")])]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-        command = [sys.executable, "-m", "dplda.federated.flower", *map(str, arguments)]
+        command = [sys.executable, "-m", "dplda.federated.flower._command", *map(str, arguments)]
         self.processes[name] = subprocess.Popen(
             command, stdout=log, stderr=log, cwd=self.folder, env=environment
         )
@@ -302,7 +304,7 @@ def test_a_party_is_killed_and_comes_back(deployment, documents):
     killed.kill()  # within its fit: reserved, nothing sent
     killed.wait()
     north = deployment.party("north", "north.npz", "--insecure")
-    deployment.wait_for(lambda: "round 1 of 5 is made" in deployment.text("coordinator"))
+    deployment.wait_for(lambda: "round 1 of 5 is complete" in deployment.text("coordinator"))
     north.send_signal(signal.SIGSTOP)  # holds the next round open
     gate.touch()
     activated = deployment.text("coordinator").count("activate-node")

@@ -1,6 +1,7 @@
 """LP-LDA: reports are trusted for what they are, their guarantee is carried, and noise costs."""
 
 import copy
+import doctest
 import math
 import os
 import pickle
@@ -36,11 +37,11 @@ def corpus():
 
 @pytest.fixture(scope="module")
 def reports(corpus):
-    return RandomizedResponse(epsilon=3.0, max_doc_words=20).fit(corpus).transform(corpus)
+    return RandomizedResponse(bit_epsilon=3.0, max_doc_words=20).fit(corpus).transform(corpus)
 
 
 def server(estimator, **parameters):
-    defaults = {"epsilon": 3.0, "max_doc_words": 20, "randomized": True, "max_iter": 5}
+    defaults = {"bit_epsilon": 3.0, "max_doc_words": 20, "randomized": True, "max_iter": 5}
     return estimator(K, **(defaults | parameters))
 
 
@@ -50,7 +51,7 @@ def server(estimator, **parameters):
 def test_documents_and_their_reports_give_the_same_model(
     estimator, reconstruction, mechanism, corpus
 ):
-    client = {"epsilon": 2.0, "mechanism": mechanism, "max_doc_words": 9, "random_state": 5}
+    client = {"bit_epsilon": 2.0, "mechanism": mechanism, "max_doc_words": 9, "random_state": 5}
     parameters = {"max_iter": 4, "reconstruction": reconstruction}
     ours = estimator(K, **client, **parameters).fit(corpus)
     made = RandomizedResponse(**client).fit(corpus).transform(corpus)
@@ -64,7 +65,7 @@ def test_documents_and_their_reports_give_the_same_model(
 @both
 @pytest.mark.parametrize("mechanism", ["symmetric", "oue"])
 def test_the_guarantee_is_that_of_the_clients(estimator, mechanism, corpus):
-    client = {"epsilon": 0.5, "mechanism": mechanism, "max_doc_words": 4, "delta": 1e-4}
+    client = {"bit_epsilon": 0.5, "mechanism": mechanism, "max_doc_words": 4, "delta": 1e-4}
     randomizer = RandomizedResponse(**client).fit(corpus)
     made = randomizer.transform(corpus)
     for model in (
@@ -88,10 +89,29 @@ def test_the_guarantee_is_that_of_the_clients(estimator, mechanism, corpus):
 def test_flip_mixture_is_another_name(estimator, corpus):
     epsilon, mixture = (
         estimator(K, max_iter=2, random_state=0, **parameters).fit(corpus)
-        for parameters in ({"epsilon": math.log(3)}, {"flip_mixture": 0.5})
+        for parameters in ({"bit_epsilon": math.log(3)}, {"flip_mixture": 0.5})
     )
     assert mixture.bit_epsilon_ == pytest.approx(epsilon.bit_epsilon_)
     np.testing.assert_array_equal(mixture.components_, epsilon.components_)
+
+
+@both
+@pytest.mark.parametrize("mechanism", ["symmetric", "oue"])
+@pytest.mark.parametrize("epsilon", [1.0, 30.0])
+def test_epsilon_is_the_total_of_a_document_in_every_call(estimator, mechanism, epsilon, corpus):
+    client = {"epsilon": epsilon, "mechanism": mechanism, "max_doc_words": 9}
+    randomizer = RandomizedResponse(**client).fit(corpus)
+    ours = estimator(K, max_iter=2, **client)
+    theirs = estimator(K, max_iter=2, randomized=True, **client)
+    for part in (corpus[:100], corpus[100:]):
+        ours.partial_fit(part)
+        theirs.partial_fit(randomizer.transform(part))
+        for model in (ours, theirs):
+            assert 0.95 * epsilon <= model.epsilon_ <= epsilon
+            assert model.privacy_.unit == "document"
+            assert model.privacy_.events == randomizer.privacy_.events
+    with pytest.raises(ValueError, match=r"same randomizer.*delta.*call fit"):
+        ours.set_params(delta=1e-3).partial_fit(corpus)  # has another flip probability
 
 
 @both
@@ -157,12 +177,17 @@ def test_other_bad_input(estimator, corpus, reports):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"epsilon": None}, "exactly one of epsilon or flip_mixture, got neither"),
-        ({"flip_mixture": 0.5}, "got epsilon and flip_mixture"),
-        ({"epsilon": 0.0}, "epsilon"),
-        ({"epsilon": 30.0}, "epsilon must be from"),
-        ({"epsilon": None, "flip_mixture": 1.0}, "flip_mixture"),
-        ({"epsilon": None, "flip_mixture": 0.1, "mechanism": "oue"}, "belongs to"),
+        (
+            {"bit_epsilon": None},
+            "LP?LDA needs exactly one of epsilon or bit_epsilon or flip_mixture, got none",
+        ),
+        ({"flip_mixture": 0.5}, "got bit_epsilon and flip_mixture"),
+        ({"epsilon": 0.5}, "got epsilon and bit_epsilon"),
+        ({"bit_epsilon": 0.0}, "bit_epsilon"),
+        ({"bit_epsilon": 30.0}, "bit_epsilon must be from"),
+        ({"bit_epsilon": None, "epsilon": 1e6}, "epsilon must be from about"),
+        ({"bit_epsilon": None, "flip_mixture": 1.0}, "flip_mixture"),
+        ({"bit_epsilon": None, "flip_mixture": 0.1, "mechanism": "oue"}, "belongs to"),
         ({"mechanism": "laplace"}, "mechanism"),
         ({"max_doc_words": 0}, "max_doc_words"),
         ({"delta": 1.0}, "delta"),
@@ -183,7 +208,7 @@ def test_partial_fit_is_for_reports_of_the_same_randomizer(estimator, reports):
     assert model.epsilon_ == before[0]  # other documents
     assert model.components_.sum() > before[1]
     assert model.n_iter_ == 10
-    for changed in ({"epsilon": 2.0}, {"max_doc_words": 3}, {"mechanism": "oue"}):
+    for changed in ({"bit_epsilon": 2.0}, {"max_doc_words": 3}, {"mechanism": "oue"}):
         with pytest.raises(ValueError, match=r"same randomizer.*call fit"):
             copy.deepcopy(model).set_params(**changed).partial_fit(reports)
     first = server(estimator, random_state=0).partial_fit(reports)
@@ -205,9 +230,9 @@ def test_calls_with_a_seed_flip_different_bits(estimator, monkeypatch):
 
     monkeypatch.setattr(RandomizedResponse, "_report", spy)
     X = np.zeros((20, 40))
-    model = server(estimator, randomized=False, random_state=1, epsilon=1.0).fit(X)
+    model = server(estimator, randomized=False, random_state=1, bit_epsilon=1.0).fit(X)
     model.partial_fit(X)
-    again = server(estimator, randomized=False, random_state=1, epsilon=1.0).fit(X)
+    again = server(estimator, randomized=False, random_state=1, bit_epsilon=1.0).fit(X)
     again.partial_fit(X)
     assert (seen[0] == seen[2]).all()
     assert (seen[1] == seen[3]).all()
@@ -218,7 +243,7 @@ def test_calls_with_a_seed_flip_different_bits(estimator, monkeypatch):
 def test_infinite_epsilon_is_gibbs_sampling_of_presence(reconstruction, corpus):
     train, test = corpus[:150], corpus[150:]
     free = LPLDA(
-        K, epsilon=math.inf, reconstruction=reconstruction, max_doc_words=None, random_state=0
+        K, bit_epsilon=math.inf, reconstruction=reconstruction, max_doc_words=None, random_state=0
     ).fit(train)
     assert free.epsilon_ == free.bit_epsilon_ == free.document_epsilon_ == math.inf
     assert "no privacy guarantee" in str(free.privacy_)
@@ -256,7 +281,7 @@ def test_perplexity_falls_as_epsilon_grows(reconstruction, mechanism):
     train, test = X[:1000], X[1000:]
     perplexity = [
         LPLDA(
-            5, epsilon=epsilon, mechanism=mechanism, reconstruction=reconstruction,
+            5, bit_epsilon=epsilon, mechanism=mechanism, reconstruction=reconstruction,
             max_doc_words=None, max_iter=50, random_state=0,
         ).fit(train).perplexity(test)
         for epsilon in (0.2, 1.5, 5.0)
@@ -269,7 +294,7 @@ def test_perplexity_falls_as_epsilon_grows(reconstruction, mechanism):
 def test_a_background_is_better_than_clearing_bits():
     X = make_topic_corpus(1200, 200, 5, doc_length=30, random_state=1).data
     background, bits = (
-        LPLDA(5, epsilon=2.0, reconstruction=way, max_iter=60, random_state=0)
+        LPLDA(5, bit_epsilon=2.0, reconstruction=way, max_iter=60, random_state=0)
         .fit(X[:1000])
         .perplexity(X[1000:])
         for way in ("background", "bits")
@@ -281,7 +306,7 @@ def test_a_background_is_better_than_clearing_bits():
 def test_pickle_holds_no_document(estimator):
     rng = np.random.default_rng(0)
     X = sp.csr_array(rng.poisson(0.5, (300, 40)))
-    model = estimator(K, epsilon=1.0, max_iter=3).fit(X)
+    model = estimator(K, bit_epsilon=1.0, max_iter=3).fit(X)
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.components_, model.components_)
     attributes = vars(again) | vars(vars(again).get("_state") or Empty())
@@ -304,7 +329,7 @@ def test_wide_vocabularies_are_never_dense(estimator, reconstruction):
     cells = np.unique(np.random.default_rng(0).integers(0, n_docs * n_words, 60_000))
     X = sp.csr_array((np.ones(len(cells)), np.divmod(cells, n_words)), shape=(n_docs, n_words))
     model = estimator(
-        2, epsilon=4.0, mechanism="oue", max_iter=1, reconstruction=reconstruction,
+        2, bit_epsilon=4.0, mechanism="oue", max_iter=1, reconstruction=reconstruction,
         **({"batch_size": 1500} if estimator is OLPLDA else {}),
     )  # fmt: skip
     tracemalloc.start()
@@ -319,7 +344,7 @@ def test_wide_vocabularies_are_never_dense(estimator, reconstruction):
 @pytest.mark.parametrize("shape", [(1, 1), (5, 1), (1, 40)])
 @pytest.mark.parametrize("value", [0, 1])
 def test_degenerate_reports(estimator, reconstruction, shape, value):
-    model = server(estimator, reconstruction=reconstruction, epsilon=0.1)
+    model = server(estimator, reconstruction=reconstruction, bit_epsilon=0.1)
     model.fit(np.full(shape, value)).partial_fit(np.full(shape, value))
     assert np.isfinite(model.components_).all()
     assert (model.components_ > 0).all()
@@ -352,6 +377,12 @@ def test_client_and_server_of_the_docs_are_two_programs(tmp_path):
     said = run(tmp_path, "server.py", "reports0.npz", "reports1.npz")
     assert "40 reports" in said
     assert "differential privacy with epsilon" in said
+
+
+def test_figures_of_the_docs():
+    failed, attempted = doctest.testfile(str(PAGE), module_relative=False)
+    assert attempted >= 5
+    assert failed == 0
 
 
 def run(folder, *arguments):

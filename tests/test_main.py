@@ -1,8 +1,10 @@
 """The main job by what it prints, and what the README promises."""
 
+import json
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +14,7 @@ from sklearn.base import BaseEstimator
 import dplda
 from dplda.__main__ import main
 from dplda.datasets import load_public_vocabulary
-from dplda.privacy import Guarantee, SeededNoiseWarning
+from dplda.privacy import Gaussian, Guarantee, Ledger, SeededNoiseWarning
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -63,7 +65,7 @@ def test_it_tells_what_the_corpus_is(job):
 
 def test_it_says_why_the_vocabulary_must_be_public(job):
     text = one_line(job[0])
-    assert "public, as it must be: were it learned from private texts" in text
+    assert "must be public: one that is learned from private texts shows" in text
     assert "epsilon does not cover that" in text
 
 
@@ -114,9 +116,12 @@ def without_matplotlib(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
 
 
+SMALL = ("--components", "3", "--max-iter", "2", "--documents", "300")
+
+
 def run_seeded(capsys, *options):
-    with pytest.warns(SeededNoiseWarning, match="whoever knows the seed"):
-        main(["--components", "3", "--max-iter", "2", *options])
+    with pytest.warns(SeededNoiseWarning, match="knows the seed"):
+        assert main([*SMALL, *options]) == 0
     return capsys.readouterr().out
 
 
@@ -129,12 +134,13 @@ def test_a_seed_gives_the_same_topics_and_says_that_it_voids_privacy(capsys, tmp
     assert topic_rows(first) == topic_rows(again)
     assert "drawn from a given seed" in one_line(first)
     assert "pip install 'dplda[plot]'" in one_line(first)
+    assert number(r"To train on: (\d+) documents", one_line(first)) == 270
     assert not picture.exists()
 
 
 @pytest.mark.usefixtures("without_matplotlib")
 def test_infinite_epsilon_is_called_no_privacy(capsys):
-    main(["--components", "3", "--max-iter", "2", "--epsilon", "inf", "--seed", "1"])
+    assert main(["demo", *SMALL, "--epsilon", "inf", "--seed", "1"]) == 0
     text = capsys.readouterr().out
     assert re.search(r"(?m)^epsilon +inf$", text)
     assert "no privacy guarantee" in one_line(text)
@@ -149,17 +155,107 @@ def test_infinite_epsilon_is_called_no_privacy(capsys):
         (["--max-iter", "0"], "'max_iter' parameter"),
     ],
 )
-def test_a_wrong_option_ends_in_one_sentence(options, message):
-    with pytest.raises(SystemExit, match=message):
-        main(options)
+def test_an_invalid_option_ends_in_one_sentence(capsys, options, message):
+    with pytest.raises(SystemExit, match="2"):
+        main([*SMALL, *options])
+    assert re.search(f"dplda demo: error: .*{message}.*\n$", capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("argument", [["--epsilon", "much"], ["--documents", "9"], ["dome"]])
+def test_invalid_usage_is_noticed_at_once(capsys, argument):
+    with pytest.raises(SystemExit, match="2"):
+        main(argument)
+    printed = capsys.readouterr()
+    assert "error: " in printed.err
+    assert printed.out == ""
 
 
 def test_a_missing_folder_is_noticed_at_once(capsys, tmp_path):
-    with pytest.raises(SystemExit):
+    with pytest.raises(SystemExit, match="2"):
         main(["--output", str(tmp_path / "missing" / "topics.png")])
     printed = capsys.readouterr()
     assert "--output must be in a folder that exists" in printed.err
     assert printed.out == ""
+
+
+# the command
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], ["demo", "ledger", "federation", "--version", "Without a command"]),
+        (["demo"], ["--epsilon", "--delta", "--components", "--output", "--documents", "--seed"]),
+        (["ledger"], ["show"]),
+        (["ledger", "show"], ["--delta", "--json", "file"]),
+    ],
+    ids=" ".join,
+)
+def test_every_command_has_a_help(capsys, arguments, words):
+    with pytest.raises(SystemExit, match="0"):
+        main([*arguments, "--help"])
+    text = capsys.readouterr().out
+    assert text.startswith(" ".join(["usage: dplda", *arguments]))
+    assert [word for word in words if word not in text] == []
+
+
+@pytest.mark.parametrize("name", ["", "coordinator", "party"])
+def test_the_commands_of_a_federation_have_a_help(capsys, name):
+    pytest.importorskip("dplda.federated.flower._command")
+    with pytest.raises(SystemExit, match="0"):
+        main(["federation", *filter(None, [name]), "--help"])
+    text = capsys.readouterr().out
+    assert ("--vocabulary" in text) if name else ("coordinator" in text and "party" in text)
+
+
+def test_the_version_is_said_in_one_place(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        main(["--version"])
+    assert capsys.readouterr().out.strip() == dplda.__version__
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    assert project["project"]["dynamic"] == ["version"]
+    assert project["tool"]["setuptools"]["dynamic"]["version"] == {
+        "attr": "dplda._version.__version__"
+    }
+    assert project["project"]["scripts"] == {"dplda": "dplda.__main__:main"}
+
+
+@pytest.mark.parametrize("arguments", [["demo", "--help"], ["ledger", "show", "--help"]])
+def test_a_command_loads_no_engine_of_a_federation(arguments):
+    code = (
+        "import sys, dplda.__main__\n"
+        f"try: dplda.__main__.main({arguments})\n"
+        "finally: print(sorted({'flwr', 'dplda.federated.flower'} & set(sys.modules)))"
+    )
+    run = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        cwd=ROOT, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert (run.returncode, run.stdout.splitlines()[-1]) == (0, "[]"), run.stderr
+
+
+def test_a_ledger_is_shown(capsys, tmp_path):
+    path = str(tmp_path / "privacy.sqlite")
+    Ledger(path, epsilon=3.0).reserve("SubLDA", "document", [Gaussian(2.0)])
+    assert main(["ledger", "show", path]) == 0
+    text = capsys.readouterr().out
+    assert re.search(r"SubLDA +document +reserved", text)
+    assert "budget     epsilon 3 at delta 1e-06" in text
+    assert main(["ledger", "show", path, "--json", "--delta", "1e-8"]) == 0
+    assert json.loads(capsys.readouterr().out)["delta"] == 1e-8
+
+
+def test_a_file_that_is_no_ledger_is_one_line_and_exit_code_1(capsys, tmp_path):
+    (tmp_path / "text").write_text("hello")
+    for name, message in [("missing", "there is no file"), ("text", "no privacy ledger")]:
+        assert main(["ledger", "show", str(tmp_path / name)]) == 1
+        printed = capsys.readouterr()
+        assert (printed.out, printed.err.count("\n")) == ("", 1)
+        assert printed.err.startswith("error: ")
+        assert message in printed.err
+    assert not (tmp_path / "missing").exists()
+    with pytest.raises(SystemExit, match="2"):
+        main(["ledger", "show", str(tmp_path / "text"), "--delta", "2"])
 
 
 # the README
@@ -209,11 +305,18 @@ def test_its_example_of_own_data_runs(tmp_path, monkeypatch, shared_data):
     assert (names["kos"].data != names["corpus"].data).nnz == 0
 
 
-def test_its_table_names_the_public_estimators_in_their_order():
+def estimators(package):
+    """Names of the public classes of a package that are estimators."""
+    values = {name: getattr(package, name) for name in package.__all__}
+    classes = {name for name, value in values.items() if isinstance(value, type)}
+    return {name for name in classes if issubclass(values[name], BaseEstimator)}
+
+
+def test_its_table_names_the_public_estimators():
     table = README.partition("## Estimators")[2].partition("\n## ")[0]
-    named = re.findall(r"^\| `(\w+)", table, flags=re.MULTILINE)
-    public = [name for name in dplda.__all__ if issubclass(getattr(dplda, name), BaseEstimator)]
-    assert list(dict.fromkeys(named)) == public
+    named = set(re.findall(r"^\| `(?:\w+\.)*(\w+)", table, flags=re.MULTILINE))
+    public, federated, published = map(estimators, (dplda, dplda.federated, dplda.published))
+    assert public - {"ReleasedModel"} <= named <= public | federated | published
 
 
 def test_it_has_one_command_for_each_job():

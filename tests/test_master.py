@@ -145,7 +145,7 @@ OTHER_WORDS = {"vocabulary": vocabulary_hash(N_WORDS + 1)}
         (say("x", n_words=N_WORDS - 1), "vocabulary of 39 words"),
         (say("x", n_topics=21), "21 topics, at most 20"),
         (say("outsider"), "not a member"),
-        (say("x").to_bytes()[:-5], "checksum"),
+        (say("x").to_bytes()[:-5], "shape does not fit"),
         (b"\x80\x04." * 99, "not a message"),
         (b"x" * 20_000, "20000 bytes, and at most"),
         ("model", "expected a LocalModel"),

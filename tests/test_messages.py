@@ -65,13 +65,26 @@ def test_messages_differ_in_every_field():
 
 def test_the_layout_is_what_the_documentation_says():
     data = next_model().to_bytes()
-    n_header = int.from_bytes(data[11:15], "little")
-    header = json.loads(data[15 : 15 + n_header])
-    assert data[:11] == b"dplda-fed\x01\x00"
-    assert header == {"kind": "next-model", "round": 4, "shape": [2, 4], "vocabulary": HASH}
-    table = np.frombuffer(data[15 + n_header : -32], "<f4").reshape(2, 4)
+    start = 8 + int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:start])
+    metadata = header.pop("__metadata__")
+    assert start % 8 == 0
+    assert header == {"table": {"dtype": "F32", "shape": [2, 4], "data_offsets": [0, 32]}}
+    assert list(metadata) == ["format", "version", "sha256", "fields"]
+    assert (metadata["format"], metadata["version"]) == ("dplda-message", "1")
+    fields = {"kind": "next-model", "round": 4, "vocabulary": HASH}
+    assert json.loads(metadata["fields"]) == fields
+    table = np.frombuffer(data[start:], "<f4").reshape(2, 4)
     np.testing.assert_array_equal(table, TABLE.astype(np.float32))
-    assert hashlib.sha256(data[:-32]).digest() == data[-32:]
+    digest = metadata["sha256"].encode()
+    assert hashlib.sha256(data.replace(digest, b"0" * 64)).hexdigest().encode() == digest
+
+
+@pytest.mark.parametrize("number", [math.inf, 0.1, 5e-324, 1.7976931348623157e308, 2**53 + 2])
+def test_numbers_arrive_to_the_last_bit(number):
+    again = LocalModel.from_bytes(local(epsilon=number, party="inf").to_bytes())
+    assert (again.epsilon, again.party) == (number, "inf")
+    assert isinstance(again.epsilon, float)
 
 
 NAN, INFINITE = TABLE.copy(), TABLE.copy()
@@ -100,13 +113,13 @@ NAN[1, 1], INFINITE[1, 1] = np.nan, np.inf
         (dict(table=TABLE[:0]), r"got \(0, 4\)"),
         (dict(table=[["a", "b"]]), "array of numbers"),
         (dict(table=[[1.0], [0.5, 0.5]]), "array of numbers"),
-        (dict(weight=-1), "weight must be a number from 0"),
+        (dict(weight=-1), r"weight must be a number in \[0, "),
         (dict(weight=math.inf), "weight must be"),
         (dict(weight=math.nan), "weight must be"),
         (dict(weight="many"), "weight must be"),
         (dict(epsilon=math.nan), "epsilon must be"),
         (dict(epsilon=-0.1), "epsilon must be"),
-        (dict(delta=1.5), "delta must be a number from 0.0 to 1.0"),
+        (dict(delta=1.5), r"delta must be a number in \[0, 1\]"),
         (dict(unit="company"), "unit must be one of"),
     ],
 )
@@ -121,49 +134,95 @@ def test_single_precision_rows_are_valid():
 
 
 BODY = TABLE.astype("<f4").tobytes()
+TENSOR = {"dtype": "F32", "shape": [2, 4], "data_offsets": [0, 32]}
 
 
-def forged(header, body=BODY, version=1):
+def sealed(header, body=BODY):
+    """Any header and body as a message with the checksum that its start has room for."""
+    text = (
+        header if isinstance(header, bytes) else json.dumps(header, separators=(",", ":")).encode()
+    )
+    text += b" " * (-len(text) % 8)
+    data = len(text).to_bytes(8, "little") + text + body
+    return data.replace(b"0" * 64, hashlib.sha256(data).hexdigest().encode(), 1)
+
+
+def forged(fields, body=BODY, version="1", name="table", more={}, **tensor):  # noqa: B006
     """A message with a right checksum and any content."""
-    text = header if isinstance(header, bytes) else json.dumps(header).encode()
-    data = b"dplda-fed" + version.to_bytes(2, "little") + len(text).to_bytes(4, "little")
-    data += text + body
-    return data + hashlib.sha256(data).digest()
+    text = fields if isinstance(fields, str) else json.dumps(fields, separators=(",", ":"))
+    metadata = {"format": "dplda-message", "version": version, "sha256": "0" * 64, "fields": text}
+    return sealed({"__metadata__": metadata | more, name: TENSOR | tensor}, body)
 
 
-HEADER = {"kind": "next-model", "round": 4, "shape": [2, 4], "vocabulary": HASH}
+FIELDS = {"kind": "next-model", "round": 4, "vocabulary": HASH}
+SOUND = forged(FIELDS)
 
 
 def test_the_forger_could_write_a_valid_message():
-    assert NextModel.from_bytes(forged(HEADER)) == next_model()
+    assert next_model().to_bytes() == SOUND
+    assert NextModel.from_bytes(SOUND) == next_model()
+
+
+def resealed(old, new):
+    """The sound message with a change in its header."""
+    header = SOUND[8:-32].rstrip().replace(old, new)
+    assert header != SOUND[8:-32].rstrip()
+    digest = SOUND.partition(b'"sha256":"')[2][:64]
+    return sealed(header.replace(digest, b"0" * 64))
 
 
 @pytest.mark.parametrize(
     ("data", "text"),
     [
-        (b"", "not a message"),
-        (b"hello" * 100, "not a message"),
+        (b"", "begin"),
+        (b"hello" * 100, "begin"),
         ("text", "is bytes, got str"),
-        (next_model().to_bytes()[:-1], "checksum"),
-        (next_model().to_bytes() + b"x", "checksum"),
+        (SOUND[:-1], "shape"),
+        (SOUND + b"x", "shape"),
+        (SOUND[:-1] + b"x", "checksum"),
+        (SOUND[:200], "cut off"),
+        (SOUND[:50], "begin"),
+        (SOUND[:70], "cut off"),
         (local().to_bytes(), "not a NextModel"),
-        (forged(HEADER, version=2), "version 2, and this dplda reads 1"),
-        (forged(b"{"), "header"),
-        (forged(b"[" * 4000), "header"),
-        (forged(b"null"), "header"),
-        (forged(b"\xff"), "header"),
-        (forged(b'{"shape": [2]}'), "header"),
-        (forged(b" " * 5000), "cut off"),
-        (forged({**HEADER, "shape": [2, 5]}), "40 bytes|has 32 bytes"),
-        (forged({**HEADER, "shape": [2**40, 2**40]}), "n_topics must be"),
-        (forged({**HEADER, "shape": [-2, -4]}), "n_topics must be"),
-        (forged({**HEADER, "shape": [2.0, 4]}), "n_topics must be"),
-        (forged({**HEADER, "shape": [True, 8]}), "n_topics must be"),
-        (forged({**HEADER, "round": "4"}), "round must be"),
-        (forged({**HEADER, "round": [["4"]]}), "number in the header"),
-        (forged({**HEADER, "extra": 1}), "wrong fields"),
-        (forged({k: v for k, v in HEADER.items() if k != "round"}), "wrong fields"),
-        (forged(HEADER, np.full(8, np.nan, "<f4").tobytes()), "NaN"),
+        (forged(FIELDS, version="2"), "format '2', and this version of dplda reads '1'"),
+        (forged("{"), "not a message"),
+        (forged("[" * 3500), "not a message"),
+        (forged("null"), "must be an object"),
+        (forged("\xff"), "not a message"),
+        (forged('{"round": [2]}'), "wrong fields"),
+        (forged(" " * 5000), "too long"),
+        (forged(json.dumps(FIELDS)[:-1] + ', "round": 4}'), "field twice"),
+        (forged(FIELDS, shape=[2, 5]), "shape does not fit the 32 bytes"),
+        (forged(FIELDS, shape=[2**40, 2**40]), "shape does not fit"),
+        (forged(FIELDS, shape=[-2, -4]), "two positive integers"),
+        (forged(FIELDS, shape=[2.0, 4]), "two positive integers"),
+        (forged(FIELDS, shape=[True, 8]), "two positive integers"),
+        (forged(FIELDS, shape=[2]), "two positive integers"),
+        (forged(FIELDS, shape=[8]), "two positive integers"),
+        (forged(FIELDS, shape="2x4"), "two positive integers"),
+        (forged(FIELDS, shape=[1, 4], dtype="F64"), "shape does not fit"),
+        (forged(FIELDS, dtype="I32"), "not written as"),
+        (forged(FIELDS, data_offsets=[0, 31]), "not written as"),
+        (forged(FIELDS, data_offsets=[0, 32.0]), "not written as"),
+        (forged(FIELDS, extra=1), "not written as"),
+        (forged(FIELDS, name="tables"), "not written as"),
+        (forged(FIELDS, more={"extra": "1"}), "not written as"),
+        (forged(FIELDS, more={"fields": FIELDS}), "not that of this format"),
+        (forged(FIELDS, more={"fields": None}), "not that of this format"),
+        (resealed(b'"version":"1"', b'"version":"1","version":"1"'), "not written as"),
+        (resealed(b'"dtype":"F32"', b'"dtype":"F64","dtype":"F32"'), "not written as"),
+        (resealed(b'"shape":[2,4]', b'"shape":[2, 4]'), "not written as"),
+        (resealed(b"F32", b"\\u004632"), "not written as"),
+        (resealed(b'{"dtype"', b"[" * 2000), "not that of this format"),
+        (resealed(b'"table":{', b'"u":{},"table":{'), "not that of this format"),
+        (resealed(b"}}", b"}}\t"), "not written as"),
+        (resealed(b"table", b"t\xffble"), "not that of this format"),
+        (forged({**FIELDS, "round": "4"}), "round must be"),
+        (forged({**FIELDS, "round": [["4"]]}), "round must be"),
+        (forged({**FIELDS, "round": "inf"}), "round must be"),
+        (forged({**FIELDS, "extra": 1}), "wrong fields"),
+        (forged({k: v for k, v in FIELDS.items() if k != "round"}), "wrong fields"),
+        (forged(FIELDS, np.full(8, np.nan, "<f4").tobytes()), "NaN"),
     ],
 )  # fmt: skip
 def test_hostile_bytes_are_refused(data, text):
@@ -171,9 +230,27 @@ def test_hostile_bytes_are_refused(data, text):
         NextModel.from_bytes(data)
 
 
+def test_the_length_of_a_header_is_checked_before_anything_is_read():
+    for length in (0, 7, 50, 4097, 2**31, 2**63, 2**64 - 1):
+        with pytest.raises(MessageError, match="too long, or it was cut off"):
+            NextModel.from_bytes(length.to_bytes(8, "little") + SOUND[8:] + bytes(9999))
+
+
 def test_long_messages_are_refused_unread():
     with pytest.raises(MessageError, match="100 bytes, and at most 99 are read"):
         NextModel.from_bytes(b"x" * 100, max_bytes=99)
+
+
+def test_no_flipped_bit_and_no_cut_passes():
+    original = local().to_bytes()
+    for position in range(len(original)):
+        for bit in range(8):
+            damaged = bytearray(original)
+            damaged[position] ^= 1 << bit
+            with pytest.raises(MessageError):
+                LocalModel.from_bytes(damaged)
+        with pytest.raises(MessageError):
+            LocalModel.from_bytes(original[:position])
 
 
 @given(st.data())
@@ -189,14 +266,23 @@ def test_no_damage_passes(data):
             LocalModel.from_bytes(damaged)
 
 
-@given(st.dictionaries(st.sampled_from([*HEADER, "x"]), st.recursive(
+ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=5,
-)))  # fmt: skip
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=5,
+)
+
+
+@given(
+    st.dictionaries(st.sampled_from([*FIELDS, "x"]), ANYTHING),
+    st.dictionaries(st.sampled_from(["format", "fields", "x"]), ANYTHING),
+    st.dictionaries(st.sampled_from([*TENSOR, "x"]), ANYTHING),
+)
 @settings(max_examples=200)
-def test_no_header_breaks_the_reader(changes):
+def test_no_header_breaks_the_reader(fields, metadata, tensor):
+    data = forged({**FIELDS, **fields}, more=metadata, **tensor)
     try:
-        message = NextModel.from_bytes(forged({**HEADER, **changes}))
+        message = NextModel.from_bytes(data)
     except MessageError:
         return
     assert message.n_topics * message.n_words == 8
@@ -217,5 +303,5 @@ def test_what_is_no_vocabulary(words):
 
 @pytest.mark.parametrize("field", ["weight", "epsilon", "delta", "round"])
 def test_huge_integers_are_refused(field):
-    with pytest.raises(MessageError, match="got a huge integer"):
+    with pytest.raises(MessageError, match=r"a huge integer|more than 30 digits|got inf"):
         dataclasses.replace(local(), **{field: 10**5000})

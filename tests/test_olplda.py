@@ -23,7 +23,7 @@ def corpus():
 
 @pytest.fixture(scope="module")
 def reports(corpus):
-    return RandomizedResponse(epsilon=1.5, max_doc_words=20).fit(corpus).transform(corpus)
+    return RandomizedResponse(bit_epsilon=1.5, max_doc_words=20).fit(corpus).transform(corpus)
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def batches(monkeypatch):
 
 
 def server(**parameters):
-    defaults = {"epsilon": 1.5, "max_doc_words": 20, "randomized": True, "max_iter": 4}
+    defaults = {"bit_epsilon": 1.5, "max_doc_words": 20, "randomized": True, "max_iter": 4}
     return OLPLDA(K, **(defaults | parameters))
 
 
@@ -145,14 +145,14 @@ def test_a_prior_of_another_shape_is_refused_and_costs_nothing(corpus):
 
 
 def test_the_randomizer_may_change_until_there_are_reports(corpus, reports):
-    model = server(epsilon=5.0).fit_prior(corpus[:50]).set_params(epsilon=1.5).fit(reports)
+    model = server(bit_epsilon=5.0).fit_prior(corpus[:50]).set_params(bit_epsilon=1.5).fit(reports)
     assert model.bit_epsilon_ == pytest.approx(1.5)
     with pytest.raises(ValueError, match="same randomizer"):
-        model.set_params(epsilon=5.0).partial_fit(reports)
+        model.set_params(bit_epsilon=5.0).partial_fit(reports)
 
 
 def test_infinite_epsilon_is_online_sampling_of_presence(corpus, batches):
-    model = OLPLDA(K, epsilon=math.inf, max_doc_words=None, max_iter=20, random_state=0)
+    model = OLPLDA(K, bit_epsilon=math.inf, max_doc_words=None, max_iter=20, random_state=0)
     model.fit_prior(corpus[:50]).fit(corpus[50:])
     assert model.epsilon_ == math.inf
     np.testing.assert_array_equal(batches[1][0].toarray(), corpus[50:210].toarray() > 0)
@@ -166,7 +166,7 @@ def test_more_epsilon_and_a_public_corpus_help():
     public, train, test = X[:100], X[100:1100], X[1100:]
 
     def perplexity(epsilon, informed):
-        model = OLPLDA(5, epsilon=epsilon, max_doc_words=None, random_state=0)
+        model = OLPLDA(5, bit_epsilon=epsilon, max_doc_words=None, random_state=0)
         return (model.fit_prior(public) if informed else model).fit(train).perplexity(test)
 
     strong, weak, none = (perplexity(epsilon, False) for epsilon in (0.3, 3.0, math.inf))

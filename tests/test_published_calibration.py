@@ -172,7 +172,7 @@ def test_published_budget_of_a_sampled_round(composition):
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"epsilon": 0.0}, r"epsilon must be a number in \[1e-09, 1e\+09\], got 0"),
+        ({"epsilon": 0.0}, r"epsilon must be a number in \[1e-09, 1000000000\], got 0"),
         ({"epsilon": math.inf}, "epsilon must be a number in .*, got inf"),
         ({"delta": 1.0}, r"delta must be a number in \(0, 1\), got 1"),
         ({"subsampling_ratio": 0.0}, r"subsampling_ratio must be a number in \(0, 1\], got 0"),

@@ -219,7 +219,7 @@ def test_published_epsilon(n_sweeps, noise_epsilon, ratio, pure):
                    topic_word_prior=0.3, max_iter=n_sweeps).fit([[3, 1], [0, 2]])  # fmt: skip
     assert model.published_epsilon_ == pytest.approx(pure, abs=6e-3 if pure > 1000 else 6e-4)
     assert model.sampling_epsilon_ == pytest.approx(2 * math.log(ratio))
-    assert model.epsilon_ == model.privacy_.epsilon == model.get_epsilon(1e-5) == math.inf
+    assert model.epsilon_ == model.privacy_.epsilon == model.epsilon_at(1e-5) == math.inf
     assert model.delta_ == 0
     assert "no privacy guarantee" in str(model.privacy_)
     assert "live counts" in str(model.privacy_)

@@ -402,7 +402,7 @@ def test_no_warning_without_noise(corpus):
 @both
 def test_no_guarantee_and_the_published_figure(placement, corpus):
     model = PublishedSubLDA(K, noise_placement=placement, max_iter=4).fit(corpus)
-    assert model.epsilon_ == model.privacy_.epsilon == model.get_epsilon(1e-5) == math.inf
+    assert model.epsilon_ == model.privacy_.epsilon == model.epsilon_at(1e-5) == math.inf
     assert model.delta_ == 0
     assert "no privacy guarantee" in str(model.privacy_)
     assert "not sampled" in str(model.privacy_)

@@ -13,7 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dplda._variational import e_step, exp_dirichlet_expectation
 from dplda.datasets import make_topic_corpus
-from dplda.metrics import unigram_perplexity
+from dplda.metrics import perplexity_bound, unigram_perplexity
 from dplda.privacy import Gaussian, PrivacyLeakWarning, Repeated, epsilon_of
 from dplda.privacy._observation import observe_releases
 from dplda.privacy._streams import Streams
@@ -211,7 +211,7 @@ def test_epsilon_is_that_of_the_noise_that_was_drawn(size, n_rounds, corpus):
         assert a - math.exp(model.epsilon_ + b) == pytest.approx(1e-3, rel=1e-3)
     event = Repeated(Gaussian(math.sqrt(n_rounds) / mu), n_rounds)
     assert model.epsilon_ == pytest.approx(epsilon_of(event, 1e-3), rel=1e-9)
-    assert model.epsilon_ == model.privacy_.epsilon == model.get_epsilon(1e-3)
+    assert model.epsilon_ == model.privacy_.epsilon == model.epsilon_at(1e-3)
     assert model.delta_ == 1e-3
     assert model.published_epsilon_ == 1.0
     if size == 6:
@@ -268,7 +268,8 @@ def test_transform_pickle_and_input(corpus):
     np.testing.assert_array_equal(again.transform(corpus), theta)
     assert all(60 not in np.shape(value) for value in vars(again).values())
     assert (before != corpus).nnz == 0
-    assert again.perplexity_bound(corpus) > again.perplexity(corpus, completion=False)
+    bound = perplexity_bound(again.components_, corpus, doc_topic_prior=0.1)
+    assert bound > again.perplexity(corpus, completion=False)
 
 
 @pytest.mark.parametrize("prior", [1e-6, 1.0])

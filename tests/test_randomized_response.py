@@ -33,9 +33,9 @@ SURE = 1e-6  # chance of a false alarm, were the seeds not fixed
 MECHANISMS = [
     RandomizedResponse(flip_mixture=0.1),
     RandomizedResponse(flip_mixture=0.9),
-    RandomizedResponse(epsilon=1.0),
-    RandomizedResponse(epsilon=1.0, mechanism="oue"),
-    RandomizedResponse(epsilon=3.0, mechanism="oue"),
+    RandomizedResponse(bit_epsilon=1.0),
+    RandomizedResponse(bit_epsilon=1.0, mechanism="oue"),
+    RandomizedResponse(bit_epsilon=3.0, mechanism="oue"),
 ]
 every = pytest.mark.parametrize("estimator", MECHANISMS, ids=repr)
 
@@ -189,7 +189,7 @@ def test_epsilon_of_a_bit(flip_mixture, bit_epsilon):
     by_flip = RandomizedResponse(flip_mixture=flip_mixture).fit(X)
     assert by_flip.bit_epsilon_ == pytest.approx(bit_epsilon, abs=5e-5)
     assert by_flip.document_epsilon_ == pytest.approx(200 * by_flip.bit_epsilon_)
-    by_epsilon = RandomizedResponse(epsilon=by_flip.bit_epsilon_).fit(X)
+    by_epsilon = RandomizedResponse(bit_epsilon=by_flip.bit_epsilon_).fit(X)
     assert by_epsilon.flip_mixture_ == pytest.approx(flip_mixture)
     assert by_epsilon.one_probability_ == pytest.approx((flip_mixture / 2, 1 - flip_mixture / 2))
 
@@ -212,7 +212,7 @@ def test_epsilon_of_a_document(flip_mixture, n_bits, exact, pure):
 
 
 def test_delta_zero_is_the_pure_epsilon():
-    client = RandomizedResponse(epsilon=0.5, delta=0.0).fit(np.ones((1, 1000)))
+    client = RandomizedResponse(bit_epsilon=0.5, delta=0.0).fit(np.ones((1, 1000)))
     assert client.epsilon_ == client.document_epsilon_ == pytest.approx(100)
     assert "which delta leaves out" in str(client.privacy_)
 
@@ -221,7 +221,7 @@ def test_delta_zero_is_the_pure_epsilon():
 @pytest.mark.parametrize("n_words", [1, 5, 8, 11])
 def test_without_a_cap_all_bits_are_paid(mechanism, n_words):
     X = np.ones((1, n_words))
-    client = RandomizedResponse(epsilon=1.5, max_doc_words=None, mechanism=mechanism).fit(X)
+    client = RandomizedResponse(bit_epsilon=1.5, max_doc_words=None, mechanism=mechanism).fit(X)
     assert client.document_epsilon_ == pytest.approx(n_words * client.bit_epsilon_)
     wide = clone(client).set_params(max_doc_words=n_words + 3).fit(X)
     assert wide.document_epsilon_ == client.document_epsilon_
@@ -229,7 +229,7 @@ def test_without_a_cap_all_bits_are_paid(mechanism, n_words):
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.5, 1.0, 3.0])
 def test_ratios_of_unary_encoding(epsilon):
-    client = RandomizedResponse(epsilon=epsilon, mechanism="oue", max_doc_words=7)
+    client = RandomizedResponse(bit_epsilon=epsilon, mechanism="oue", max_doc_words=7)
     client.fit(np.ones((1, 50)))
     zero, one = client.one_probability_
     assert one == 0.5
@@ -237,6 +237,74 @@ def test_ratios_of_unary_encoding(epsilon):
     assert client.bit_epsilon_ == pytest.approx(math.log((math.exp(2 * epsilon) + 1) / 2))
     assert client.document_epsilon_ == pytest.approx(2 * 7 * epsilon)
     assert client.flip_mixture_ is None
+
+
+WORDS = 120
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize("cap", [1, 20, 100, None])
+@pytest.mark.parametrize("mechanism", ["symmetric", "oue"])
+def test_epsilon_is_the_total_of_a_document(mechanism, cap, delta):
+    def cost(flip):
+        bits = RandomizedBits(flip, mechanism == "oue")
+        return epsilon_of(
+            bits.events(cap or WORDS, WORDS), delta, total_variation=module.TOTAL_VARIATION
+        )
+
+    flips = []
+    for epsilon in (0.1, 4.0, 30.0):
+        client = RandomizedResponse(
+            epsilon=epsilon, delta=delta, max_doc_words=cap, mechanism=mechanism
+        )
+        if not cost(MAX_FLIP) <= epsilon <= cost(MIN_FLIP):
+            with pytest.raises(ValueError, match="epsilon must be from"):
+                client.fit(np.ones((1, WORDS)))
+            continue
+        client.fit(np.ones((1, WORDS)))
+        flips.append(client.one_probability_[0])
+        assert client.epsilon_ <= epsilon
+        assert client.epsilon_ == client.privacy_.epsilon_at(delta) == cost(flips[-1])
+        assert cost(flips[-1] * (1 - 1e-6)) > epsilon  # nothing more can be spent
+        # with a delta the accountant's grid rounds the losses of many bits upward, which leaves
+        # steps in the cost as a function of the flip probability
+        assert client.epsilon_ >= epsilon * (1 - 1e-5 if delta == 0 else 0.95)
+        if mechanism == "symmetric" and delta > 0:
+            n_bits = min(2 * (cap or WORDS), WORDS)
+            assert exact_epsilon(client.flip_mixture_, n_bits, delta) < epsilon * (1 + 1e-9)
+    assert len(flips) >= 2
+    assert flips == sorted(flips, reverse=True)
+
+
+@pytest.mark.parametrize("mechanism", ["symmetric", "oue"])
+def test_a_smaller_cap_or_a_larger_delta_buys_a_better_bit(mechanism):
+    def bit_epsilon(cap, delta):
+        client = RandomizedResponse(
+            epsilon=5.0, max_doc_words=cap, delta=delta, mechanism=mechanism
+        )
+        return client.fit(np.ones((1, WORDS))).bit_epsilon_
+
+    assert bit_epsilon(5, 1e-6) > bit_epsilon(20, 1e-6) > bit_epsilon(60, 1e-6)
+    assert bit_epsilon(20, 1e-3) > bit_epsilon(20, 1e-6) > bit_epsilon(20, 0.0)
+
+
+def test_three_statements_of_one_mechanism():
+    X = np.ones((1, WORDS))
+    total = RandomizedResponse(epsilon=20.0, delta=0.0, max_doc_words=10).fit(X)
+    bit = RandomizedResponse(bit_epsilon=1.0, delta=0.0, max_doc_words=10).fit(X)
+    mixture = RandomizedResponse(flip_mixture=2 / (1 + math.e), delta=0.0, max_doc_words=10).fit(X)
+    for name in ("epsilon_", "bit_epsilon_", "document_epsilon_", "flip_mixture_"):
+        assert getattr(total, name) == pytest.approx(getattr(bit, name), rel=1e-6)
+        assert getattr(mixture, name) == pytest.approx(getattr(bit, name), rel=1e-12)
+
+
+def test_a_client_and_a_server_calibrate_to_the_same_number():
+    X = np.ones((1, WORDS))
+    pairs = set()
+    for _ in range(2):
+        pairs.add(RandomizedResponse(epsilon=4.0).fit(X).one_probability_)
+        module.calibrated_bits.cache_clear()
+    assert len(pairs) == 1
 
 
 def laws(client, n_words, max_words):
@@ -259,7 +327,7 @@ def laws(client, n_words, max_words):
 @pytest.mark.parametrize("mechanism", ["symmetric", "oue"])
 @pytest.mark.parametrize(("n_words", "cap"), [(4, 1), (5, 2), (5, 3), (5, 4), (4, 4), (4, None)])
 def test_document_epsilon_is_the_largest_log_ratio(mechanism, n_words, cap):
-    client = RandomizedResponse(epsilon=0.8, max_doc_words=cap, mechanism=mechanism)
+    client = RandomizedResponse(bit_epsilon=0.8, max_doc_words=cap, mechanism=mechanism)
     client.fit(np.ones((1, n_words)))
     law = laws(client, n_words, cap or n_words)
     ratios = [
@@ -272,7 +340,7 @@ def test_document_epsilon_is_the_largest_log_ratio(mechanism, n_words, cap):
 @pytest.mark.parametrize("mechanism", ["symmetric", "oue"])
 @pytest.mark.parametrize(("n_words", "cap"), [(4, 1), (6, 2), (6, 4), (6, 5), (4, None)])
 def test_epsilon_bounds_the_hockey_stick_of_every_pair_of_documents(mechanism, n_words, cap):
-    client = RandomizedResponse(epsilon=0.8, max_doc_words=cap, mechanism=mechanism)
+    client = RandomizedResponse(bit_epsilon=0.8, max_doc_words=cap, mechanism=mechanism)
     client.fit(np.ones((1, n_words)))
     law = {w: np.array(list(p.values())) for w, p in laws(client, n_words, cap or n_words).items()}
     for delta in (1e-3, 0.05, 0.2):
@@ -289,7 +357,7 @@ def test_the_law_that_runs_is_the_law_of_the_proof():
     """Small documents, many reports, all patterns, with the cap."""
     X = np.tile([[1, 1, 1, 0]], (60_000, 1))
     for mechanism in ("symmetric", "oue"):
-        client = RandomizedResponse(epsilon=0.7, max_doc_words=2, mechanism=mechanism)
+        client = RandomizedResponse(bit_epsilon=0.7, max_doc_words=2, mechanism=mechanism)
         law = laws(client.fit(X), 4, 2)
         capped = [law[words] for words in itertools.combinations(range(3), 2)]
         found = Counter(map(tuple, report_seeded(client, X).toarray().astype(int).tolist()))
@@ -313,7 +381,7 @@ def estimates(X, flip_mixture, seed):
     [(1000, 200, 0.5, 750, 910), (3000, 50, 0.1, 175.93, 225.09)],
 )
 def test_variance_of_the_estimated_counts(n_docs, n_with, f, fixed, sampled):
-    """Words are the repetitions; the second term is that of documents drawn anew."""
+    """Words are the repetitions; the second term is that of documents drawn again."""
     n_words = 6000
     assert (2 - f) * f * n_docs / (4 * (1 - f) ** 2) == pytest.approx(fixed, abs=0.01)
     extra = (n_docs - n_with) * n_with / n_docs
@@ -335,7 +403,7 @@ def test_variance_of_the_estimated_counts(n_docs, n_with, f, fixed, sampled):
 
 def test_cap_keeps_a_uniform_subset():
     X = np.tile(np.r_[np.ones(6), np.zeros(2)], (20_000, 1))
-    kept = report_seeded(RandomizedResponse(epsilon=math.inf, max_doc_words=2), X).toarray()
+    kept = report_seeded(RandomizedResponse(bit_epsilon=math.inf, max_doc_words=2), X).toarray()
     assert (kept.sum(axis=1) == 2).all()
     assert not kept[:, 6:].any()
     subsets = Counter(tuple(np.flatnonzero(row)) for row in kept)
@@ -346,13 +414,13 @@ def test_cap_keeps_a_uniform_subset():
 
 def test_cap_leaves_short_documents_alone():
     X = documents(200, 60, 0.2)
-    kept = RandomizedResponse(epsilon=math.inf, max_doc_words=10).fit_transform(X)
+    kept = RandomizedResponse(bit_epsilon=math.inf, max_doc_words=10).fit_transform(X)
     short = np.diff(X.indptr) <= 10
     assert 0 < short.sum() < 200
     assert same(kept[short], (X[short] > 0) * 1.0)
     assert np.diff(kept.indptr).max() == 10
     assert (X.toarray()[kept.toarray() > 0] > 0).all()
-    everything = RandomizedResponse(epsilon=math.inf, max_doc_words=None).fit_transform(X)
+    everything = RandomizedResponse(bit_epsilon=math.inf, max_doc_words=None).fit_transform(X)
     assert same(everything, (X > 0) * 1.0)
 
 
@@ -391,31 +459,31 @@ def test_without_a_seed_every_call_differs(estimator):
 
 def test_a_seed_warns_and_is_recorded():
     X = documents(5, 20, 0.2)
-    client = RandomizedResponse(epsilon=1.0, random_state=0).fit(X)
+    client = RandomizedResponse(bit_epsilon=1.0, random_state=0).fit(X)
     with pytest.warns(SeededNoiseWarning, match="random_state") as record:
         client.transform(X)
     assert record[0].filename == __file__
     assert client.privacy_.seeded
-    RandomizedResponse(epsilon=math.inf, random_state=0).fit_transform(X)  # no warning
+    RandomizedResponse(bit_epsilon=math.inf, random_state=0).fit_transform(X)  # no warning
 
 
 def test_a_random_state_goes_on():
     X = documents(20, 200, 0.2)
-    client = RandomizedResponse(epsilon=1.0, random_state=np.random.RandomState(0)).fit(X)
+    client = RandomizedResponse(bit_epsilon=1.0, random_state=np.random.RandomState(0)).fit(X)
     with pytest.warns(SeededNoiseWarning):
         assert not same(client.transform(X), client.transform(X))
 
 
 def test_the_fitted_seed_counts():
     X = documents(20, 200, 0.2)
-    client = RandomizedResponse(epsilon=1.0).fit(X).set_params(random_state=0)
+    client = RandomizedResponse(bit_epsilon=1.0).fit(X).set_params(random_state=0)
     assert not same(client.transform(X), client.transform(X))  # no warning either
 
 
 def test_a_call_stops_before_it_exceeds_what_is_charged(monkeypatch):
     monkeypatch.setattr(module, "MAX_WORDS", 1000)
     with pytest.raises(RuntimeError, match="fewer rows"):
-        RandomizedResponse(epsilon=1.0).fit_transform(documents(20, 200, 0.2))
+        RandomizedResponse(bit_epsilon=1.0).fit_transform(documents(20, 200, 0.2))
 
 
 # scikit-learn
@@ -448,21 +516,22 @@ def test_empty_documents_are_randomized_too():
 
 def test_pickle_holds_no_key_and_goes_on():
     X = documents(30, 50, 0.3)
-    client = pickle.loads(pickle.dumps(RandomizedResponse(epsilon=1.0).fit(X)))
+    client = pickle.loads(pickle.dumps(RandomizedResponse(bit_epsilon=1.0).fit(X)))
     assert client.transform(X).shape == X.shape
     assert not [v for v in vars(client).values() if isinstance(v, (bytes, np.ndarray, Streams))]
 
 
 def test_pipeline_and_names():
     X = documents(30, 50, 0.3)
-    pipeline = make_pipeline(RandomizedResponse(epsilon=1.0), dplda.GibbsLDA(3, max_iter=2))
+    pipeline = make_pipeline(RandomizedResponse(bit_epsilon=1.0), dplda.GibbsLDA(3, max_iter=2))
     assert pipeline.fit(X)[0].get_feature_names_out()[:2].tolist() == ["x0", "x1"]
     with pytest.raises(ValueError, match="sparse"):
-        RandomizedResponse(epsilon=1.0).set_output(transform="pandas").fit_transform(X)
+        RandomizedResponse(bit_epsilon=1.0).set_output(transform="pandas").fit_transform(X)
 
 
-def test_no_privacy():
-    client = RandomizedResponse(epsilon=math.inf).fit(np.ones((2, 5)))
+@pytest.mark.parametrize("name", ["epsilon", "bit_epsilon"])
+def test_no_privacy(name):
+    client = RandomizedResponse(**{name: math.inf}).fit(np.ones((2, 5)))
     assert client.epsilon_ == client.bit_epsilon_ == client.document_epsilon_ == math.inf
     assert client.one_probability_ == (0.0, 1.0)
     assert client.flip_mixture_ == 0
@@ -471,7 +540,7 @@ def test_no_privacy():
 
 
 def test_what_the_guarantee_says():
-    client = RandomizedResponse(epsilon=0.01, max_doc_words=10).fit(np.ones((2, 500)))
+    client = RandomizedResponse(bit_epsilon=0.01, max_doc_words=10).fit(np.ones((2, 500)))
     said = str(client.privacy_)
     for part in ("one document is replaced by any other", "each of 500 words", "reported once"):
         assert part in said
@@ -481,23 +550,37 @@ def test_what_the_guarantee_says():
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({}, "exactly one of epsilon or flip_mixture, got neither"),
+        ({}, "exactly one of epsilon or bit_epsilon or flip_mixture, got none"),
+        ({"bit_epsilon": 1.0, "flip_mixture": 0.5}, "got bit_epsilon and flip_mixture"),
+        ({"epsilon": 1.0, "bit_epsilon": 1.0}, "got epsilon and bit_epsilon"),
         ({"epsilon": 1.0, "flip_mixture": 0.5}, "got epsilon and flip_mixture"),
-        ({"epsilon": 0.0}, "epsilon"),
-        ({"epsilon": float("nan")}, "epsilon"),
-        ({"epsilon": 1e-9}, r"epsilon must be from 4e-07 to 11\.33059 .*symmetric.*got 1e-09"),
-        ({"epsilon": 12.0}, r"11\.33059 .* or inf for no privacy, got 12"),
-        ({"epsilon": 1e5}, "got 100000"),
-        ({"epsilon": 6.0, "mechanism": "oue"}, r"from 2e-07 to 5\.66\d* .*'oue'.*got 6"),
+        ({"epsilon": math.inf, "bit_epsilon": math.inf}, "got epsilon and bit_epsilon"),
+        ({"epsilon": 0.0}, "'epsilon'"),
+        ({"epsilon": float("nan")}, "'epsilon'"),
+        (
+            {"epsilon": 40.0},
+            r"to 33\.99\d* .*symmetric.* 3 of 3 words .*got 40;.* inf for no privacy",
+        ),
+        ({"epsilon": 1e-9, "delta": 0.0}, r"about 1\.2e-06 to .*got 1e-09;.* lower max_doc_words"),
+        ({"bit_epsilon": 0.0}, "bit_epsilon"),
+        ({"bit_epsilon": float("nan")}, "bit_epsilon"),
+        (
+            {"bit_epsilon": 1e-9},
+            r"bit_epsilon must be from 4e-07 to 11\.33059 .*symmetric.*got 1e-09",
+        ),
+        ({"bit_epsilon": 12.0}, r"11\.33059 .* or inf for no privacy, got 12"),
+        ({"bit_epsilon": 1e5}, "got 100000"),
+        ({"bit_epsilon": 6.0, "mechanism": "oue"}, r"from 2e-07 to 5\.66\d* .*'oue'.*got 6"),
         ({"flip_mixture": 0.0}, "flip_mixture"),
         ({"flip_mixture": 1.0}, "flip_mixture"),
         ({"flip_mixture": 1e-5}, r"flip_mixture must be from 2\.4e-05 to 0\.9999998 .*got 1e-05"),
         ({"flip_mixture": 0.5, "mechanism": "oue"}, "flip_mixture belongs to"),
-        ({"epsilon": 1.0, "mechanism": "rappor"}, "mechanism"),
-        ({"epsilon": 1.0, "max_doc_words": 0}, "max_doc_words"),
-        ({"epsilon": 1.0, "delta": 1.0}, "delta"),
-        ({"epsilon": 1.0, "delta": -0.1}, "delta"),
-        ({"epsilon": 1.0, "ledger": 3}, "ledger"),
+        ({"epsilon": 1.0, "flip_mixture": 0.5, "mechanism": "oue"}, "got epsilon and flip_mixture"),
+        ({"bit_epsilon": 1.0, "mechanism": "rappor"}, "mechanism"),
+        ({"bit_epsilon": 1.0, "max_doc_words": 0}, "max_doc_words"),
+        ({"bit_epsilon": 1.0, "delta": 1.0}, "delta"),
+        ({"bit_epsilon": 1.0, "delta": -0.1}, "delta"),
+        ({"bit_epsilon": 1.0, "ledger": 3}, "ledger"),
     ],
 )
 def test_bad_parameters(parameters, message):
@@ -518,7 +601,7 @@ def test_bad_flip_probability(probability):
     ids=["text", "words", "negative", "nan", "one dimension", "width"],
 )  # fmt: skip
 def test_bad_data(X):
-    client = RandomizedResponse(epsilon=1.0).fit(np.ones((2, 3)))
+    client = RandomizedResponse(bit_epsilon=1.0).fit(np.ones((2, 3)))
     with pytest.raises(ValueError, match=r"count|NaN|features") as error:
         client.transform(X)
     assert "secret" not in str(error.value)
@@ -526,7 +609,7 @@ def test_bad_data(X):
 
 
 def test_a_failed_refit_does_not_change_the_width():
-    client = RandomizedResponse(epsilon=1.0).fit(np.ones((2, 3)))
+    client = RandomizedResponse(bit_epsilon=1.0).fit(np.ones((2, 3)))
     with pytest.raises(ValueError, match="Negative"):
         client.fit(-np.ones((2, 5)))
     with pytest.raises(ValueError, match="expecting 3 features"):
@@ -535,9 +618,9 @@ def test_a_failed_refit_does_not_change_the_width():
 
 def test_not_fitted():
     with pytest.raises(NotFittedError):
-        RandomizedResponse(epsilon=1.0).transform(np.ones((2, 3)))
+        RandomizedResponse(bit_epsilon=1.0).transform(np.ones((2, 3)))
     with pytest.raises(NotFittedError):
-        MemoizedReports(RandomizedResponse(epsilon=1.0))
+        MemoizedReports(RandomizedResponse(bit_epsilon=1.0))
 
 
 # the ledger
@@ -545,7 +628,7 @@ def test_not_fitted():
 
 def test_data_frames_are_refused_before_anything_is_charged():
     ledger = Ledger(epsilon=1000.0)
-    client = RandomizedResponse(epsilon=1.0, ledger=ledger).fit(np.ones((2, 5)))
+    client = RandomizedResponse(bit_epsilon=1.0, ledger=ledger).fit(np.ones((2, 5)))
     with pytest.raises(ValueError, match="set_output"):
         client.set_output(transform="pandas").transform(np.ones((2, 5)))
     assert ledger.entries() == []
@@ -553,14 +636,14 @@ def test_data_frames_are_refused_before_anything_is_charged():
 
 def test_numpy_integers_as_a_cap():
     X = np.ones((2, 300))
-    small = RandomizedResponse(epsilon=1.0, max_doc_words=np.int8(100)).fit(X)
-    assert small.document_epsilon_ == RandomizedResponse(epsilon=1.0).fit(X).document_epsilon_
+    small = RandomizedResponse(bit_epsilon=1.0, max_doc_words=np.int8(100)).fit(X)
+    assert small.document_epsilon_ == RandomizedResponse(bit_epsilon=1.0).fit(X).document_epsilon_
 
 
 def test_each_call_is_charged():
     X = documents(20, 60, 0.2)
     ledger = Ledger(epsilon=25.0, delta=0.0)
-    client = RandomizedResponse(epsilon=0.5, max_doc_words=10, ledger=ledger).fit(X)
+    client = RandomizedResponse(bit_epsilon=0.5, max_doc_words=10, ledger=ledger).fit(X)
     assert ledger.entries() == []
     client.transform(X)
     assert ledger.epsilon_spent == pytest.approx(client.document_epsilon_) == pytest.approx(10)
@@ -570,14 +653,14 @@ def test_each_call_is_charged():
     with pytest.raises(BudgetError, match=r"of 25"):
         client.transform("not even looked at")
     with pytest.raises(ValueError, match="features"):
-        clone(client).set_params(epsilon=0.1).fit(X).transform(X[:, :5])
+        clone(client).set_params(bit_epsilon=0.1).fit(X).transform(X[:, :5])
     assert ledger.epsilon_spent == pytest.approx(20)
 
 
 def test_a_call_that_fails_while_it_draws_has_spent(monkeypatch):
     X = documents(20, 60, 0.2)
     ledger = Ledger()
-    client = RandomizedResponse(epsilon=0.5, ledger=ledger, mechanism="oue").fit(X)
+    client = RandomizedResponse(bit_epsilon=0.5, ledger=ledger, mechanism="oue").fit(X)
     monkeypatch.setattr(module, "MAX_WORDS", 10)
     with pytest.raises(RuntimeError):
         client.transform(X)
@@ -599,7 +682,7 @@ def path(request, tmp_path):
 
 def test_a_document_is_reported_once(corpus, path):
     ledger = Ledger()
-    client = RandomizedResponse(epsilon=1.0, ledger=ledger).fit(corpus)
+    client = RandomizedResponse(bit_epsilon=1.0, ledger=ledger).fit(corpus)
     memo = MemoizedReports(client, path)
     first = memo.reports(range(20), corpus[:20])
     assert isinstance(first, sp.csr_array)
@@ -626,7 +709,7 @@ def test_reports_have_the_law_of_the_randomizer(path):
 
 
 def test_a_changed_document(corpus, path):
-    client = RandomizedResponse(epsilon=1.0).fit(corpus)
+    client = RandomizedResponse(bit_epsilon=1.0).fit(corpus)
     memo = MemoizedReports(client, path)
     first = memo.reports(["a", "b"], corpus[:2])
     assert same(memo.reports(["a", "b"], 3 * corpus[:2]), first)  # the same words
@@ -641,7 +724,7 @@ def test_a_changed_document(corpus, path):
 
 
 def test_numbers_and_texts_are_different_ids(corpus):
-    memo = MemoizedReports(RandomizedResponse(epsilon=0.1).fit(corpus))
+    memo = MemoizedReports(RandomizedResponse(bit_epsilon=0.1).fit(corpus))
     one, other, again = memo.reports([1, "1", np.int8(1)], corpus[[0, 0, 0]])
     assert (one != other).nnz > 0
     assert (one != again).nnz == 0
@@ -649,7 +732,7 @@ def test_numbers_and_texts_are_different_ids(corpus):
 
 def test_an_unaffordable_report_is_not_stored(corpus, path):
     ledger = Ledger(epsilon=250.0, delta=0.0)
-    client = RandomizedResponse(epsilon=1.0, ledger=ledger, max_doc_words=60).fit(corpus)
+    client = RandomizedResponse(bit_epsilon=1.0, ledger=ledger, max_doc_words=60).fit(corpus)
     memo = MemoizedReports(client, path)
     first = memo.reports([0], corpus[:1])
     memo.reports([1], corpus[[1]])
@@ -661,7 +744,7 @@ def test_an_unaffordable_report_is_not_stored(corpus, path):
 
 
 def test_bad_memoized_calls(corpus, tmp_path):
-    client = RandomizedResponse(epsilon=1.0).fit(corpus)
+    client = RandomizedResponse(bit_epsilon=1.0).fit(corpus)
     memo = MemoizedReports(client)
     with pytest.raises(ValueError, match="30 rows and needs as many ids, got 2"):
         memo.reports([0, 1], corpus)
@@ -676,7 +759,7 @@ def test_bad_memoized_calls(corpus, tmp_path):
     path = tmp_path / "reports.sqlite"
     MemoizedReports(client, path)
     with pytest.raises(ValueError, match="other parameters"):
-        MemoizedReports(clone(client).set_params(epsilon=2.0).fit(corpus), path)
+        MemoizedReports(clone(client).set_params(bit_epsilon=2.0).fit(corpus), path)
     Ledger(tmp_path / "ledger.sqlite")
     with pytest.raises(ValueError, match="without reports"):
         MemoizedReports(client, tmp_path / "ledger.sqlite")
@@ -687,7 +770,7 @@ def test_bad_memoized_calls(corpus, tmp_path):
 
 def test_reports_in_memory_are_not_for_others(corpus, monkeypatch):
     """A copy in another process, or thread, would report the same documents a second time."""
-    memo = MemoizedReports(RandomizedResponse(epsilon=1.0).fit(corpus))
+    memo = MemoizedReports(RandomizedResponse(bit_epsilon=1.0).fit(corpus))
     memo.reports([0], corpus[:1])
     with ThreadPoolExecutor(1) as pool, pytest.raises(RuntimeError, match="give a path"):
         pool.submit(memo.reports, [0], corpus[:1]).result()
@@ -698,7 +781,7 @@ def test_reports_in_memory_are_not_for_others(corpus, monkeypatch):
 
 def test_the_file_holds_neither_ids_nor_documents(corpus, tmp_path):
     path = tmp_path / "reports.sqlite"
-    memo = MemoizedReports(RandomizedResponse(epsilon=0.1).fit(corpus), path)
+    memo = MemoizedReports(RandomizedResponse(bit_epsilon=0.1).fit(corpus), path)
     memo.reports(["secret id"], corpus[:1])
     content = path.read_bytes()
     assert b"secret" not in content
@@ -715,7 +798,7 @@ import sys
 from dplda import MemoizedReports, RandomizedResponse
 import numpy as np
 
-client = RandomizedResponse(epsilon=1.0).fit(np.ones((2, 5)))
+client = RandomizedResponse(bit_epsilon=1.0).fit(np.ones((2, 5)))
 MemoizedReports(client).reports(["a", "b"], client.transform(np.ones((2, 5))))
 print(*sorted(name for name in sys.modules if name.startswith("dplda")))
 """
@@ -725,8 +808,9 @@ def test_a_client_loads_nothing_of_the_server():
     loaded = subprocess.run(
         [sys.executable, "-W", "error", "-c", CLIENT], capture_output=True, text=True, check=True
     ).stdout.split()
-    own = {"_compat", "_corpus", "_memoized_reports", "_messages", "_private"}
-    own |= {"_randomized_response", "_streams", "kernels", "kernels._noise", "privacy"}
+    own = {"_checks", "_compat", "_corpus", "_files", "_private_fit", "_warnings"}
+    own |= {"kernels", "kernels._noise", "privacy"}
+    own |= {"local", "local._memoized_reports", "local._randomized_response"}
     others = {name.removeprefix("dplda.") for name in loaded} - own - {"dplda"}
     assert "dplda.local._randomized_response" in loaded
     assert [name for name in others if not name.startswith("privacy.")] == []
@@ -739,8 +823,9 @@ def test_subpackages_are_there_without_an_import():
 
 def test_the_front_page():
     assert set(dplda.__all__) <= set(dir(dplda))
-    assert all(getattr(dplda, name).__name__ == name for name in dplda.__all__)
-    with pytest.raises(AttributeError, match="has no attribute 'LDA'"):
+    for name in dplda.__all__:  # classes, functions and subpackages
+        assert getattr(dplda, name).__name__.removeprefix("dplda.") == name
+    with pytest.raises(AttributeError, match="No dplda attribute LDA"):
         dplda.LDA  # noqa: B018
 
 
@@ -774,7 +859,9 @@ def test_memory_is_that_of_the_result():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("parameters", [{"flip_mixture": 0.1}, {"epsilon": 2, "mechanism": "oue"}])
+@pytest.mark.parametrize(
+    "parameters", [{"flip_mixture": 0.1}, {"bit_epsilon": 2, "mechanism": "oue"}]
+)
 def test_many_documents(parameters):
     X = sparse_documents(20_000, 10_000, 80)
     client = RandomizedResponse(**parameters).fit(X)

@@ -128,7 +128,7 @@ def test_counts_are_exact_after_setting_and_clearing(seed):
     assert (other.toarray() != documents.toarray()).any()
 
 
-@pytest.mark.parametrize("count", [1, 4, 8])  # cleared, set by drawing anew, set by keys
+@pytest.mark.parametrize("count", [1, 4, 8])  # cleared, set by drawing again, set by keys
 def test_every_choice_of_documents_is_equally_likely(count):
     n_docs, n_runs = 10, 3000
     column = np.isin(np.arange(n_docs), (1, 2, 5)).astype(float)[:, None]

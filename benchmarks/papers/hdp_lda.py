@@ -215,7 +215,7 @@ def header(corner, columns) -> None:
 
 
 def claims(split, rows, options) -> None:
-    """What the text says of figure 5, and ours."""
+    """What the text says of figure 5, and our results."""
     much = ", much better on KOS" if split.name == "KOS" else ""
     print("\n| the paper says | beta | ours |\n| --- | --- | --- |")
     for beta in options.betas:
@@ -264,7 +264,8 @@ def classified_models(options):
         yield "CDP-LDA", epsilon, CDPLDA(K, noise_epsilon=epsilon, **prior)
     for way in ("bits", "background"):
         for epsilon in options.epsilons:
-            yield f"LP-LDA, {way}", epsilon, LPLDA(K, epsilon=epsilon, reconstruction=way, **local)
+            model = LPLDA(K, bit_epsilon=epsilon, reconstruction=way, **local)
+            yield f"LP-LDA, {way}", epsilon, model
 
 
 # What is false

@@ -1,17 +1,16 @@
-"""The two messages of a federated round: all that crosses the wire between party and master.
+"""The two messages of a federated round, which are all that party and master exchange.
 
-A message is a frozen record that is valid or does not exist: its constructor refuses whatever is
-not a table of probabilities with sensible numbers beside it. The bytes are a fixed header, a JSON
-object, the table, and a checksum; reading them runs no code and allocates nothing before the
-lengths agree.
+A message is a frozen record that is valid or does not exist: its constructor refuses everything
+but a table of probabilities with sensible numbers next to it. `dplda._wire` reads and writes the
+bytes: reading runs no code, and allocates nothing before the lengths agree.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
+import io
 import math
-import struct
+import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Protocol, Self
@@ -20,10 +19,12 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
+from dplda import _checks
 from dplda._warnings import warn_user
+from dplda._wire import Format, as_number
 from dplda.privacy import Guarantee, Ledger, PrivacyLeakWarning
 
-FORMAT_VERSION = 1
+FORMAT = Format("dplda-message", "F32", max_header=4096)
 MAX_BYTES = 2**28
 MAX_ROUND = 2**31 - 1
 MAX_WEIGHT = 2.0**53
@@ -32,11 +33,6 @@ UNITS = ("word", "token", "document")
 
 # Rows that were normalized in float32 miss 1 by about 1e-5 at most.
 ROW_SUM_TOLERANCE = 1e-4
-
-_MAGIC = b"dplda-fed"
-_PREFIX = struct.Struct("<9sHI")  # magic, version, bytes of the JSON header
-_MAX_HEADER = 4096
-_CHECKSUM = hashlib.sha256().digest_size
 
 
 class MessageError(ValueError):
@@ -54,7 +50,7 @@ class _Message:
     table: npt.NDArray[np.float32]
 
     def __post_init__(self) -> None:
-        check_integer("round", self.round, 0, MAX_ROUND)
+        object.__setattr__(self, "round", check_integer("round", self.round, 0, MAX_ROUND))
         if not (isinstance(self.vocabulary, str) and _is_hash(self.vocabulary)):
             raise MessageError(
                 "vocabulary must be the 64 hexadecimal digits that vocabulary_hash returns, got "
@@ -78,16 +74,11 @@ class _Message:
         Returns
         -------
         data : bytes
-            A prefix (name of the format, version, length of the header), the header (JSON: every
-            field but the table, and its shape), the table (little-endian float32, row by row),
-            and the SHA-256 of all that.
+            A safetensors file (``docs/release.md``): a header with every field, the table in
+            float32, and a SHA-256 of all that.
         """
-        values = {f.name: _pack(getattr(self, f.name)) for f in fields(self) if f.name != "table"}
-        header = {"kind": self.kind, "shape": list(self.table.shape), **values}
-        text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode("ascii")
-        prefix = _PREFIX.pack(_MAGIC, FORMAT_VERSION, len(text))
-        body = prefix + text + self.table.astype("<f4").tobytes()
-        return body + hashlib.sha256(body).digest()
+        header = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "table"}
+        return FORMAT.pack({"kind": self.kind, **header}, self.table)
 
     @classmethod
     def from_bytes(cls, data: bytes, *, max_bytes: int = MAX_BYTES) -> Self:
@@ -107,13 +98,24 @@ class _Message:
         Raises
         ------
         MessageError
-            When the data are anything else than one valid message of this class.
+            If the data are anything else than one valid message of this class.
         """
-        header, table = _parse(data, max_bytes)
-        names = {f.name for f in fields(cls)} - {"table"}
-        if header.pop("kind", None) != cls.kind or set(header) != names:
+        if not isinstance(data, (bytes, bytearray, memoryview)):
+            raise MessageError(f"a message is bytes, got {type(data).__name__}")
+        size = memoryview(data).nbytes
+        if size > max_bytes:
+            raise MessageError(f"the message has {size} bytes, and at most {max_bytes} are read")
+        try:
+            values, table = FORMAT.read(io.BytesIO(data), size)
+        except ValueError as error:
+            raise MessageError(f"the data are not a message of dplda.federated: {error}") from None
+        types = {f.name: f.type for f in fields(cls) if f.name != "table"}
+        if values.pop("kind", None) != cls.kind or set(values) != set(types):
             raise MessageError(f"this is not a {cls.__name__}: wrong kind or wrong fields")
-        return cls(**{name: _unpack(header[name]) for name in names}, table=table)
+        for name in values:
+            if types[name] == "float":
+                values[name] = as_number(values[name])
+        return cls(**values, table=table)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Message) and self.to_bytes() == other.to_bytes()
@@ -138,11 +140,11 @@ class NextModel(_Message):
     Raises
     ------
     MessageError
-        When a value is not allowed.
+        If a value is not allowed.
 
     Notes
     -----
-    **Privacy.** It is made of local models only, which are released already.
+    **Privacy.** It is computed from local models only, which are released already.
 
     References
     ----------
@@ -154,12 +156,10 @@ class NextModel(_Message):
 
 @dataclass(frozen=True, eq=False)
 class LocalModel(_Message):
-    """What a party sends the master: its topics, and what they weigh and cost.
+    """What a party sends the master: its topics, their weight and their privacy cost.
 
     Parameters
     ----------
-    party : str
-        Name of the party: 1 to 64 printable characters.
     round : int
         The round that it answers, from 0.
     vocabulary : str
@@ -167,6 +167,8 @@ class LocalModel(_Message):
     table : array-like of shape (n_topics, n_words)
         Probabilities of words in topics; rows sum to 1 (topic-wise normalization, which is not a
         protection). Kept as read-only float32.
+    party : str
+        Name of the party: 1 to 64 printable characters.
     weight : float
         Amount of data, in tokens: a public or an already noisy number.
     epsilon, delta : float
@@ -177,7 +179,7 @@ class LocalModel(_Message):
     Raises
     ------
     MessageError
-        When a value is not allowed.
+        If a value is not allowed.
 
     Notes
     -----
@@ -204,12 +206,8 @@ class LocalModel(_Message):
                 f"party must be a name of 1 to {MAX_NAME} printable characters, got "
                 f"{_shown(self.party)}"
             )
-        for name, least, most in [
-            ("weight", 0.0, MAX_WEIGHT),
-            ("epsilon", 0.0, math.inf),
-            ("delta", 0.0, 1.0),
-        ]:
-            object.__setattr__(self, name, _checked_real(name, getattr(self, name), least, most))
+        for name, most in [("weight", MAX_WEIGHT), ("epsilon", math.inf), ("delta", 1.0)]:
+            object.__setattr__(self, name, _checked_number(name, getattr(self, name), most))
         if self.unit not in UNITS:
             raise MessageError(f"unit must be one of {UNITS}, got {_shown(self.unit)}")
 
@@ -259,6 +257,17 @@ class LocalModel(_Message):
         -----
         **Privacy.** Post-processing: `components_` and `privacy_` are released with the model. The
         weight is the sum of released pseudo-counts, never a count of the documents.
+
+        Examples
+        --------
+        >>> from dplda import SubLDA
+        >>> from dplda.datasets import make_topic_corpus
+        >>> from dplda.federated import LocalModel, vocabulary_hash
+        >>> X = make_topic_corpus(n_docs=500, n_words=30, n_components=3, random_state=0).data
+        >>> model = SubLDA(n_components=3, epsilon=4.0, max_iter=10).fit(X)
+        >>> message = LocalModel.from_estimator(model, "north", 0, vocabulary_hash(30))
+        >>> message.unit, message.n_topics, round(message.epsilon, 2)
+        ('document', 3, 4.0)
         """
         check_is_fitted(model)
         guarantee = model.privacy_
@@ -298,12 +307,12 @@ class PrivateModel(Protocol):
 
 
 def vocabulary_hash(words: Sequence[str] | int) -> str:
-    """A short name of a vocabulary: equal if and only if the columns are the same words.
+    """A digest of a vocabulary, which is equal if and only if the columns are the same words.
 
     Parameters
     ----------
     words : sequence of str, or int
-        The words in the order of the columns, without repetition; or only their number, when the
+        The words in the order of the columns, without repetition. Or only their number, if the
         parties have agreed on the columns in another way.
 
     Returns
@@ -314,7 +323,7 @@ def vocabulary_hash(words: Sequence[str] | int) -> str:
     Raises
     ------
     MessageError
-        When there are no words, or one of them is repeated or no string.
+        If there are no words, or if one of them is repeated or is not a string.
 
     Examples
     --------
@@ -346,44 +355,6 @@ def vocabulary_size(words: Sequence[str] | int) -> int:
     return int(words) if isinstance(words, (int, np.integer)) else len(words)
 
 
-def _parse(data: bytes, max_bytes: int) -> tuple[dict[str, Any], npt.NDArray[np.float32]]:
-    """Header and table of a message: lengths first, then the checksum, then the content."""
-    if not isinstance(data, (bytes, bytearray, memoryview)):
-        raise MessageError(f"a message is bytes, got {type(data).__name__}")
-    data = bytes(data) if len(data) <= max_bytes else data
-    if len(data) > max_bytes:
-        raise MessageError(f"the message has {len(data)} bytes, and at most {max_bytes} are read")
-    if len(data) < _PREFIX.size + _CHECKSUM or not data.startswith(_MAGIC):
-        raise MessageError("the data are not a message of dplda.federated")
-    _, version, n_header = _PREFIX.unpack_from(data)
-    if version != FORMAT_VERSION:
-        raise MessageError(
-            f"the message has format version {version}, and this dplda reads {FORMAT_VERSION}; "
-            "use the same version of dplda on all sides"
-        )
-    start = _PREFIX.size + n_header
-    if n_header > _MAX_HEADER or start > len(data) - _CHECKSUM:
-        raise MessageError("the message is cut off, or its header is too long")
-    if hashlib.sha256(data[:-_CHECKSUM]).digest() != data[-_CHECKSUM:]:
-        raise MessageError("the message was damaged on its way: the checksum does not fit")
-    try:
-        header = json.loads(data[_PREFIX.size : start].decode("ascii"))
-        n_topics, n_words = header.pop("shape")
-        check_integer("n_topics", n_topics, 1, max_bytes)
-        check_integer("n_words", n_words, 1, max_bytes)
-    except MessageError:
-        raise
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        raise MessageError("the header of the message is not what this format has") from None
-    if start + 4 * n_topics * n_words != len(data) - _CHECKSUM:
-        raise MessageError(
-            f"the message says shape ({n_topics}, {n_words}), and has "
-            f"{len(data) - _CHECKSUM - start} bytes for it"
-        )
-    table = np.frombuffer(data, "<f4", n_topics * n_words, start)
-    return header, table.reshape(n_topics, n_words)
-
-
 def _checked_table(table: Any) -> npt.NDArray[np.float32]:
     """A read-only copy in float32 whose rows are probabilities."""
     try:
@@ -409,19 +380,21 @@ def _checked_table(table: Any) -> npt.NDArray[np.float32]:
     return array
 
 
-def check_integer(name: str, value: Any, least: int, most: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise MessageError(f"{name} must be an integer from {least} to {most}, got {_shown(value)}")
-
-
-def _checked_real(name: str, value: Any, least: float, most: float) -> float:
-    allowed = isinstance(value, (int, float, np.integer, np.floating))
+def check_integer(name: str, value: Any, low: int, high: int) -> int:
+    """As `dplda._checks.check_integer`, with the error of a message."""
     try:
-        number = float(value) if allowed and not isinstance(value, bool) else math.nan
-    except OverflowError:  # a huge integer
-        number = math.nan
-    if not least <= number <= most:
-        raise MessageError(f"{name} must be a number from {least} to {most}, got {_shown(value)}")
+        return _checks.check_integer(name, value, low, high)
+    except (TypeError, ValueError) as error:
+        raise MessageError(str(error)) from None
+
+
+def _checked_number(name: str, value: Any, high: float) -> float:
+    try:
+        number = _checks.check_number(name, value, 0.0, high)
+    except (TypeError, ValueError) as error:
+        raise MessageError(str(error)) from None
+    if number == math.inf != value:  # an integer beyond the largest float
+        raise MessageError(f"{name} must be infinite or a float, got a huge integer")
     return number
 
 
@@ -429,24 +402,6 @@ def _is_hash(text: str) -> bool:
     return len(text) == 64 and set(text) <= set("0123456789abcdef")
 
 
-def _pack(value: Any) -> Any:
-    """Floats as hexadecimal text: exact, and JSON has no infinity."""
-    return [value.hex()] if isinstance(value, float) else value
-
-
-def _unpack(value: Any) -> Any:
-    if not isinstance(value, list):
-        return value
-    try:
-        (text,) = value
-        return float.fromhex(text)
-    except (ValueError, TypeError, OverflowError):
-        raise MessageError("a number in the header of the message cannot be read") from None
-
-
 def _shown(value: Any) -> str:
     """A value as an error may show it: a stranger's text is not repeated at length."""
-    if isinstance(value, int) and value.bit_length() > 256:
-        return "a huge integer"
-    text = repr(value) if isinstance(value, (int, float, str, type(None))) else type(value).__name__
-    return text if len(text) <= 80 else f"{text[:77]}..."
+    return reprlib.repr(value) if isinstance(value, str) else type(value).__name__

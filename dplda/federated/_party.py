@@ -95,7 +95,7 @@ class IFTMParty(BaseLDA):
         Pseudo-counts of words in topics, computed from noisy vectors; not normalized. After
         `refine` it has as many rows as the given table.
     epsilon_, delta_ : float
-        Privacy cost of one token at `delta`; at most `token_epsilon`, or the largest of the calls.
+        Privacy cost of one token that is blanked, at `delta`: the largest of all calls.
     privacy_ : Guarantee
         The guarantee: unit, relation, mechanism, assumptions; `print` it.
     token_epsilon_ : float
@@ -122,7 +122,7 @@ class IFTMParty(BaseLDA):
     -----
     **Privacy.** Unit: token. Relation: one token is blanked, its position stays. A replaced token
     is two such events, a document of n tokens n or 2 n of them (`document_epsilon`). Sensitivity:
-    1 in one coordinate. Event: ``RandomizedResponse`` of `token_epsilon`, or
+    1 in one coordinate. Event: ``RandomizedResponseEvent`` of `token_epsilon`, or
     ``Laplace(1 / token_epsilon)``. If parties hold disjoint documents, parallel composition
     applies: the federation satisfies the largest of their epsilons. The proofs are in
     ``docs/federated_party.md``.
@@ -384,8 +384,7 @@ class IFTMParty(BaseLDA):
         self._check_sentences(X)
         mechanism = self._mechanism(self.privacy_.events if batches else ())
         streams = Streams.from_random_state(self.random_state)  # secret
-        is_private = mechanism.noise is not None
-        warn_if_seeded("IFTMParty", streams.seeded and is_private)
+        warn_if_seeded("IFTMParty", streams.seeded and mechanism.noise is not None)
         plan = [(NOISY_TOKENS, event) for event in mechanism.events]  # public
         name = type(self).__name__
         with Curator(plan, streams, label=name, unit="token", ledger=self.ledger) as curator:
@@ -397,6 +396,7 @@ class IFTMParty(BaseLDA):
             # One blanked token changes one coordinate of one one-hot vector by 1: the positions of
             # all tokens depend on lengths and coins only. Each coordinate of each token has noise
             # of that sensitivity, so that the event of one coordinate is the cost of the token.
+            # What `tokens` reads out is public; the key inside it is secret and is never written.
             tokens = privatize(corpus, mechanism, streams, batch=len(batches))  # public
             announce(NOISY_TOKENS, len(batches), tokens.stored, mechanism)
         del corpus, counts, X  # everything below is post-processing

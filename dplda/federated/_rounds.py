@@ -203,7 +203,7 @@ class StoredParty:
         _check_next(model, round_number, vocabulary)
         if not _is_fitted(self._estimator):
             self._estimator.fit(self._documents())
-            self._store(self._request, self._answer)  # whatever follows, it is paid for once
+            self._store(self._request, self._answer)  # it is paid for once, whatever follows
             model = None  # a party that joins late answers with its own first model
         message = take_part(
             self._estimator,
@@ -218,7 +218,7 @@ class StoredParty:
         return answer
 
     def _parse(self, data: bytes) -> NextModel:
-        """A next model of this party's size, from anybody."""
+        """A next model of this party's size, from data that anyone may have sent."""
         max_bytes = 4 * self.max_topics * self.n_words + MAX_OVERHEAD
         model = NextModel.from_bytes(data, max_bytes=max_bytes)
         if model.n_words != self.n_words or model.n_topics > self.max_topics:

@@ -1,9 +1,9 @@
-"""What can be computed from randomized reports: counts of words, and documents that have them.
+"""Estimates from randomized reports: counts of words, and documents that have these counts.
 
-Post-processing all of it: nothing here reads a document, so nothing costs privacy. Equations and
-theorems are those of F. Zhao, X. Ren, S. Yang, Q. Han, P. Zhao, X. Yang, "Latent Dirichlet
-Allocation Model Training with Differential Privacy", IEEE TIFS 2020, sections V-B and VI-C, for any
-pair of probabilities (q, p) of reporting a zero, and a one, as a one.
+Everything here is post-processing of reports. No function reads a document, so none costs privacy.
+Equations and theorems are those of F. Zhao, X. Ren, S. Yang, Q. Han, P. Zhao, X. Yang, "Latent
+Dirichlet Allocation Model Training with Differential Privacy", IEEE TIFS 2020, sections V-B and
+VI-C, for any pair of probabilities (q, p) with which a zero, and a one, is reported as a one.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ from dplda.privacy._streams import Reader, uniform_integers
 def estimate_counts(
     n_reported: np.ndarray, n_docs: int, one_probability: tuple[float, float]
 ) -> np.ndarray:
-    """Documents that have each word, from the number of reports that have it (equation 8).
+    """Number of documents with each word, from the number of reports with it (equation 8).
 
     Parameters
     ----------
     n_reported : ndarray of shape (n_words,)
-        Reports with a one.
+        Number of reports with a one.
     n_docs : int
-        All reports.
+        Number of reports.
     one_probability : (q, p)
+        Probability of a one where the document has a zero, and where it has a one.
 
     Returns
     -------
@@ -45,9 +46,9 @@ def estimate_variance(
 ) -> np.ndarray:
     """Variance of the unclipped estimate of `counts`.
 
-    Theorem 5 of the paper is the form with ``sampled_docs=True``, where documents have a word with
-    probability ``counts / n_docs``, independently. For given documents, whose reports alone are
-    random, its second term has to go; the first, generalized, is what remains.
+    For given documents, only the reports are random. With ``sampled_docs=True`` each document also
+    has a word with probability ``counts / n_docs``, independently: Theorem 5 of the paper, which
+    has a second term for the documents.
     """
     zero, one = one_probability
     noise = counts * one * (1.0 - one) + (n_docs - counts) * zero * (1.0 - zero)
@@ -58,9 +59,9 @@ def estimate_variance(
 def weight_of_prior(
     counts: np.ndarray, n_docs: int, one_probability: tuple[float, float], prior_variance: float
 ) -> np.ndarray:
-    """The omega of Theorem 6: variance of the estimate, over that and the prior's together.
+    """Omega of Theorem 6: variance of the estimate, divided by its sum with `prior_variance`.
 
-    `counts` matter only where the two values of a bit have different noise.
+    The result depends on `counts` only if the two values of a bit have different noise.
     """
     variance = estimate_variance(counts, n_docs, one_probability)
     return variance / (variance + prior_variance)
@@ -69,28 +70,28 @@ def weight_of_prior(
 def false_ones(
     n_reported: np.ndarray, counts: np.ndarray, n_docs: int, one_probability: tuple[float, float]
 ) -> np.ndarray:
-    """Reported ones of each word, per document, in excess of those that `counts` explain.
+    """Number of reported ones of each word, per document, that `counts` do not explain.
 
-    Where `counts` are the unbiased estimate and were not clipped, this is the expectation
+    If `counts` are the unbiased estimate without clipping, the result is the expectation
     ``q * (1 - counts / n_docs)``.
     """
     return np.maximum(n_reported - one_probability[1] * counts, 0.0) / n_docs
 
 
 def set_and_clear(reports: sp.csr_array, counts: np.ndarray, reader: Reader) -> sp.csr_array:
-    """Set or clear bits at random until each word is in as many documents as it should be.
+    """Set or clear bits at random until each word is in as many documents as `counts` says.
 
     Steps 3 to 5 of the paper's section V-B. Every choice of documents is equally likely, up to
-    ``n_docs * 2**-32``. Time and memory are those of the ones, before and after.
+    ``n_docs * 2**-32``. Time and memory are proportional to the number of ones before and after.
 
     Parameters
     ----------
     reports : csr_array of shape (n_docs, n_words)
         Zeros and ones.
     counts : ndarray of shape (n_words,)
-        From 0 to n_docs; rounded to the nearest whole number.
+        From 0 to n_docs; rounded to the nearest integer.
     reader : Reader
-        Random words.
+        Source of random words.
 
     Returns
     -------
@@ -103,33 +104,34 @@ def set_and_clear(reports: sp.csr_array, counts: np.ndarray, reader: Reader) -> 
     n_ones = np.bincount(word, minlength=n_words)
     target = np.rint(counts).astype(np.int64)
 
-    # clear: of each word's documents those stay whose random keys are the smallest
+    # clear: each word stays in the documents with the smallest random keys
     order = np.lexsort((reader.words(len(word)), word))
     rank = np.arange(len(word)) - np.repeat(np.cumsum(n_ones) - n_ones, n_ones)
-    kept = order[rank < target[word[order]]]
-    ones = word[kept] * n_docs + doc[kept]
+    stays = order[rank < target[word[order]]]
+    ones = word[stays] * n_docs + doc[stays]
 
-    # set: documents drawn anew until they are others; or, where most get the word, by keys again
+    # set: documents are drawn until enough new ones are found; a word that most documents get would
+    # need many draws, so that keys choose its documents
     ones.sort()
     missing = np.maximum(target - n_ones, 0)
     crowded = np.flatnonzero((missing > 0) & (2 * target > n_docs)).tolist()
-    filled = [_fill(ones, w, n_docs, missing[w], reader) for w in crowded]
-    ones = np.sort(np.concatenate([ones, *filled]))
+    random_cells = [_free_cells(ones, w, n_docs, missing[w], reader) for w in crowded]
+    ones = np.sort(np.concatenate([ones, *random_cells]))
     missing[crowded] = 0
     while missing.any():
-        drawn = uniform_integers(reader.words(int(missing.sum())), n_docs)
-        drawn = np.unique(np.repeat(np.arange(n_words), missing) * n_docs + drawn)
-        drawn = np.setdiff1d(drawn, ones, assume_unique=True)
-        missing -= np.bincount(drawn // n_docs, minlength=n_words)
-        ones = np.union1d(ones, drawn)
+        rows = uniform_integers(reader.words(int(missing.sum())), n_docs)
+        cells = np.unique(np.repeat(np.arange(n_words), missing) * n_docs + rows)
+        cells = np.setdiff1d(cells, ones, assume_unique=True)
+        missing -= np.bincount(cells // n_docs, minlength=n_words)
+        ones = np.union1d(ones, cells)
     word, doc = np.divmod(ones, n_docs)
     documents = sp.csr_array((np.ones(len(ones)), (doc, word)), shape=reports.shape)
     documents.sort_indices()
     return documents
 
 
-def _fill(ones: np.ndarray, word: int, n_docs: int, n: int, reader: Reader) -> np.ndarray:
-    """`n` of the cells of a word that are not among the sorted `ones`."""
+def _free_cells(ones: np.ndarray, word: int, n_docs: int, n: int, reader: Reader) -> np.ndarray:
+    """`n` random cells of a word that are not among the sorted `ones`."""
     cells = np.arange(word * n_docs, (word + 1) * n_docs)
     first, last = np.searchsorted(ones, (cells[0], cells[-1] + 1))
     free = np.setdiff1d(cells, ones[first:last], assume_unique=True)

@@ -95,7 +95,8 @@ class LPLDA(BaseLDA):
     delta_ : float
         The delta of `epsilon_`.
     bit_epsilon_ : float
-        Pure epsilon of one bit, that is of one word more or less in a document.
+        Pure epsilon of one bit, that is of one word more or less in a document. With "oue" it is
+        larger than the parameter `bit_epsilon`, which is half the epsilon of a pair of bits.
     document_epsilon_ : float
         Pure epsilon (delta = 0) of a document.
     privacy_ : Guarantee
@@ -270,7 +271,8 @@ class LPLDA(BaseLDA):
         # which `client.privacy_` charges. Everything below reads reports.
         reports = X if self.randomized else release_reports(client, X, call=n_earlier)  # public
 
-        streams = Streams.from_random_state(self.random_state)  # the server's: nothing rests on it
+        # the server's own randomness: the guarantee does not depend on it
+        streams = Streams.from_random_state(self.random_state)
         n_docs, n_words = reports.shape
         n_reported = np.bincount(reports.indices, minlength=n_words)  # public
         estimate = estimate_counts(n_reported, n_docs, client.one_probability_)  # public

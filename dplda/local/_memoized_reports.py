@@ -1,4 +1,4 @@
-"""Permanent reports: a client that is asked again says again what it said first."""
+"""Memoized reports: a client that is asked for a document again returns its first report."""
 
 from __future__ import annotations
 
@@ -19,16 +19,13 @@ import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
 from dplda._corpus import check_counts
+from dplda._files import explained_sqlite_errors
 from dplda.local._randomized_response import RandomizedResponse
 from dplda.privacy._streams import Purpose, Streams
 
 _APPLICATION_ID = 0x6470_7272  # marks an SQLite file as reports
 _BUSY_SECONDS = 60.0
 _KEY_BYTES = 32
-_UNUSABLE = (
-    sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM,
-    sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN,
-)  # fmt: skip
 _TABLES = (
     f"PRAGMA application_id = {_APPLICATION_ID}",
     "CREATE TABLE settings (response TEXT NOT NULL, key BLOB NOT NULL)",
@@ -37,39 +34,39 @@ _TABLES = (
 
 
 class MemoizedReports:
-    """Reports of documents, each drawn once and given out again whenever it is asked for.
+    """Reports of documents: each is drawn once, stored, and returned whenever it is asked for.
 
     Parameters
     ----------
     randomizer : RandomizedResponse
-        Fitted. It draws the reports, and charges its ledger for each call with new ones: a ledger
-        cannot tell documents apart.
+        A fitted randomizer. It draws the reports, and charges its ledger for each call that draws
+        some: a ledger cannot tell documents apart.
     path : str or path-like, default=None
-        SQLite file that keeps the reports, on a local disk; made if there is none. None keeps them
-        in memory, for one process and one thread.
+        SQLite file that stores the reports, on a local disk. A file that does not exist is created.
+        None stores them in memory, for one process and one thread.
     changed : {"error", "keep"}, default="error"
-        What to do with a document that differs from the one that was reported under its id:
-        refuse, or give out the old report.
-
-    Notes
-    -----
-    **Privacy.** Unit, relation, sensitivity and event are those of `randomizer`: as long as each
-    document has one id, all reports of it together cost what one costs, however often they are
-    asked for. A document under two ids is reported twice, and so is a changed document under a new
-    id. A report is stored before it is given out.
-
-    The file stays with the client: beside the reports it keeps a key, and hashes under this key of
-    the ids and of the sets of words, with which a guess of a document can be checked.
+        What to do with a document that differs from the one that was reported under the same id:
+        raise an error, or return the stored report.
 
     See Also
     --------
-    RandomizedResponse : Draws afresh in each call.
+    RandomizedResponse : Draws fresh randomness in each call.
+
+    Notes
+    -----
+    **Privacy.** Unit, relation, sensitivity and events are those of `randomizer`. If each document
+    has one id, all its reports together cost what one report costs, however often they are asked
+    for. A document under two ids is reported twice, and so is a changed document under a new id.
+    A report is stored before it is returned.
+
+    The file stays with the client. Besides the reports it holds a key, and hashes under this key of
+    the ids and of the sets of words. Anyone with the file can check a guess of a document.
 
     Examples
     --------
     >>> from dplda import MemoizedReports, RandomizedResponse
     >>> X = [[2, 0, 1, 0], [0, 3, 0, 0]]
-    >>> client = MemoizedReports(RandomizedResponse(epsilon=2.0, max_doc_words=2).fit(X))
+    >>> client = MemoizedReports(RandomizedResponse(epsilon=8.0, max_doc_words=2).fit(X))
     >>> first = client.reports(["a", "b"], X)
     >>> again = client.reports(["b"], X[1:])
     >>> bool((first[[1]] != again).nnz == 0)
@@ -95,65 +92,73 @@ class MemoizedReports:
             self._memory = sqlite3.connect(":memory:", isolation_level=None)
             weakref.finalize(self, self._memory.close)
         with self._transaction():
-            pass  # makes the file, or checks it
+            pass  # creates the file, or checks it
 
     def reports(self, ids: Iterable[str | int], X: Any) -> sp.csr_array:
-        """The report of each document: the stored one, or a new one that is stored.
+        """Return the report of each document: the stored one, or a new one, which is stored.
 
         Parameters
         ----------
         ids : iterable of n_docs str or int
-            One for each row of `X`, always the same for the same document.
+            One id for each row of `X`; a document always has the same id.
         X : {array-like, sparse matrix} of shape (n_docs, n_words)
             Word counts.
 
         Returns
         -------
         reports : csr_array of shape (n_docs, n_words)
-            As `RandomizedResponse.transform` gives them.
+            Zeros and ones, as `RandomizedResponse.transform` returns them.
 
         Raises
         ------
         ValueError
-            If documents changed and ``changed="error"``. Nothing was reported then.
-            If the file is damaged, or is that of another randomizer.
+            If documents changed and ``changed="error"``; nothing is reported then. If the file is
+            damaged, or holds the reports of another randomizer.
         OSError
-            If the file cannot be read and written.
+            If the file cannot be read or written.
         BudgetError
-            When the randomizer's ledger has too little left for new reports.
+            If the budget of the randomizer's ledger is too small for new reports.
+
+        Notes
+        -----
+        **Privacy.** The reports may be published.
         """
-        X = check_counts(self.randomizer, X, reset=False)
+        X = check_counts(self.randomizer, X, reset=False)  # private
         if isinstance(ids, (str, bytes)):
             raise TypeError("ids must be one id for each row of X, got a single string")
-        labels = [_id_bytes(id) for id in ids]
+        labels = [_id_bytes(document_id) for document_id in ids]
         if len(labels) != X.shape[0]:
             raise ValueError(f"X has {X.shape[0]} rows and needs as many ids, got {len(labels)}")
         with self._transaction() as (connection, key):
             names = [_digest(label, key) for label in labels]
             documents = [_digest(words.astype("<i4").tobytes(), key) for words in _rows(X)]
-            known: dict[bytes, bytes] = {}
-            new: dict[bytes, int] = {}
+            first_documents: dict[bytes, bytes] = {}  # by name
+            new_rows: dict[bytes, int] = {}
             for row, name in enumerate(names):
-                if name not in known:
+                if name not in first_documents:
                     stored = connection.execute(
                         "SELECT document FROM reports WHERE id = ?", (name,)
                     ).fetchone()
-                    known[name] = documents[row] if stored is None else stored[0]
+                    first_documents[name] = documents[row] if stored is None else stored[0]
                     if stored is None:
-                        new[name] = row
+                        new_rows[name] = row
             if self.changed == "error":
-                self._check_unchanged([known[name] for name in names], documents)
-            if new:
-                fresh = self.randomizer._report(X[list(new.values())], checked=True)
+                self._check_unchanged([first_documents[name] for name in names], documents)
+            if new_rows:
+                # The release: one report for each document that has none. A stored report is
+                # post-processing, and costs nothing.
+                reports = self.randomizer._report(
+                    X[list(new_rows.values())], checked=True
+                )  # public
                 connection.executemany(
                     "INSERT INTO reports VALUES (?, ?, ?)",
                     [
-                        (name, known[name], report.astype("<i4").tobytes())
-                        for name, report in zip(new, _rows(fresh))
+                        (name, first_documents[name], report.astype("<i4").tobytes())
+                        for name, report in zip(new_rows, _rows(reports))
                     ],
                 )
             query = "SELECT report FROM reports WHERE id = ?"
-            rows = [
+            rows = [  # public
                 _columns(connection.execute(query, (name,)).fetchone()[0], X.shape[1])
                 for name in names
             ]
@@ -166,24 +171,28 @@ class MemoizedReports:
         if n_changed:
             raise ValueError(
                 f"{n_changed} of {len(now)} documents differ from what was reported under their "
-                "ids, and a second report would cost as much again; give them new ids, or choose "
-                "changed='keep' to get the old reports"
+                "ids, and a second report would cost as much again; give them new ids, or use "
+                "changed='keep' to get the stored reports"
             )
 
     @contextmanager
     def _transaction(self) -> Iterator[tuple[sqlite3.Connection, bytes]]:
-        """As the only writer of all processes, so that no document is reported by two of them."""
+        """Hold the write lock of all processes, so that no two of them report one document."""
         if self._memory and self._owner != (os.getpid(), threading.get_ident()):
             raise RuntimeError(
-                "reports in memory are for the process and the thread that made them: a copy would "
-                "report the same documents again; give a path to share them"
+                "reports in memory belong to the process and the thread that created them: a copy "
+                "would report the same documents again; give a path to share them"
             )
-        with _explained(self._path):
+        with explained_sqlite_errors(
+            str(self._path), "reports", "file of reports", busy_seconds=_BUSY_SECONDS
+        ):
             connection = self._memory or sqlite3.connect(
                 str(self._path), timeout=_BUSY_SECONDS, isolation_level=None
             )
             try:
-                connection.execute("PRAGMA synchronous = FULL")  # what was sent is not forgotten
+                connection.execute(
+                    "PRAGMA synchronous = FULL"
+                )  # a report that was sent survives a power cut
                 connection.execute("BEGIN IMMEDIATE")
                 yield connection, self._open(connection)
                 connection.execute("COMMIT")
@@ -194,7 +203,7 @@ class MemoizedReports:
                     connection.close()
 
     def _open(self, connection: sqlite3.Connection) -> bytes:
-        """The key of the hashes; the tables are made if there are none."""
+        """Return the key of the hashes, after creating the tables in an empty file."""
         fitted = self.randomizer
         response = json.dumps([fitted._n_words, fitted._max_ones, *fitted.one_probability_])
         if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0:
@@ -208,38 +217,19 @@ class MemoizedReports:
         settings = connection.execute("SELECT response, key FROM settings").fetchall()
         if len(settings) != 1:
             raise sqlite3.DatabaseError("reports have one key")
-        written, key = settings[0]
+        stored_response, key = settings[0]
         if not isinstance(key, bytes) or len(key) != _KEY_BYTES:
             raise sqlite3.DatabaseError("the key is damaged")
-        if written != response:
+        if stored_response != response:
             raise ValueError(
-                "the stored reports are those of a randomizer with other parameters or another "
-                "vocabulary; use the same, or another path"
+                "the stored reports come from a randomizer with other parameters or another "
+                "vocabulary; use the same randomizer, or another path"
             )
         return key
 
 
-@contextmanager
-def _explained(path: str | None) -> Iterator[None]:
-    """Say what an SQLite error means for the reports."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
-        if code in _UNUSABLE:
-            raise OSError(
-                f"the reports {path} cannot be used: {error}; they need a file and a folder that "
-                "can be written, and no other process that holds them for "
-                f"{_BUSY_SECONDS:.0f} seconds"
-            ) from error
-        raise ValueError(
-            f"{path} is no file of reports, or a damaged one; choose another path, or restore the "
-            "file"
-        ) from error
-
-
 def _columns(report: Any, n_words: int) -> np.ndarray:
-    """A stored report's column numbers, which must not point outside of the matrix."""
+    """Column numbers of a stored report; a number outside of the matrix is an error."""
     if isinstance(report, bytes) and len(report) % 4 == 0:
         columns = np.frombuffer(report, "<i4")
         if ((columns >= 0) & (columns < n_words)).all():
@@ -252,15 +242,17 @@ def _rows(X: sp.csr_array) -> list[np.ndarray]:
     return [X.indices[start:end] for start, end in itertools.pairwise(X.indptr)]
 
 
-def _id_bytes(id: str | int) -> bytes:
-    if isinstance(id, str):
-        return b"s" + id.encode("utf-8", "surrogatepass")
-    if isinstance(id, (bool, np.bool_)):
+def _id_bytes(document_id: str | int) -> bytes:
+    """Different bytes for different ids; the number 1 and the text "1" differ."""
+    if isinstance(document_id, str):
+        return b"s" + document_id.encode("utf-8", "surrogatepass")
+    if isinstance(document_id, (bool, np.bool_)):
         raise TypeError("an id must be a str or an int, got a truth value")
     try:
-        return b"i%d" % operator.index(id)
+        return b"i%d" % operator.index(document_id)
     except TypeError:
-        raise TypeError(f"an id must be a str or an int, got {type(id).__name__}") from None
+        message = f"an id must be a str or an int, got {type(document_id).__name__}"
+        raise TypeError(message) from None
 
 
 def _digest(message: bytes, key: bytes) -> bytes:

@@ -150,7 +150,8 @@ class OLPLDA(BaseLDA):
     delta_ : float
         The delta of `epsilon_`.
     bit_epsilon_ : float
-        Pure epsilon of one bit, that is of one word more or less in a document.
+        Pure epsilon of one bit, that is of one word more or less in a document. With "oue" it is
+        larger than the parameter `bit_epsilon`, which is half the epsilon of a pair of bits.
     document_epsilon_ : float
         Pure epsilon (delta = 0) of a document.
     privacy_ : Guarantee
@@ -424,7 +425,8 @@ class OLPLDA(BaseLDA):
         # which `client.privacy_` charges. Everything below reads reports.
         reports = X if self.randomized else release_reports(client, X, call=n_batches)  # public
 
-        streams = Streams.from_random_state(self.random_state)  # the server's: nothing rests on it
+        # the server's own randomness: the guarantee does not depend on it
+        streams = Streams.from_random_state(self.random_state)
         n_docs, n_words = reports.shape
         if state is None:
             empty, zeros = np.zeros((n_words, int(self.n_components))), np.zeros(n_words)

@@ -88,7 +88,8 @@ class RandomizedResponse(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     delta_ : float
         The delta of `epsilon_`.
     bit_epsilon_ : float
-        Pure epsilon of one bit, that is of one word more or less in a document.
+        Pure epsilon of one bit, that is of one word more or less in a document. With "oue" it is
+        larger than the parameter `bit_epsilon`, which is half the epsilon of a pair of bits.
     document_epsilon_ : float
         Pure epsilon (delta = 0) of a document.
     privacy_ : Guarantee
@@ -338,8 +339,8 @@ def bits_from_flip_mixture(flip_mixture: float) -> RandomizedBits:
     flip = 0.5 * flip_mixture
     if not MIN_FLIP <= flip <= MAX_FLIP:
         raise ValueError(
-            f"flip_mixture must be from {2.0 * MIN_FLIP:.3g} to {2.0 * MAX_FLIP:.7g}, got "
-            f"{flip_mixture:g}; give epsilon=inf for no privacy"
+            f"flip_mixture must be from {2.0 * MIN_FLIP:.3g} to {2.0 * MAX_FLIP:.7g} (or "
+            f"epsilon=inf for no privacy), got {flip_mixture:g}"
         )
     return RandomizedBits(flip)
 

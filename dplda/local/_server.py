@@ -1,7 +1,7 @@
 """The server of local privacy: reports are validated, repaired and sampled.
 
-Apart from `fitted_randomizer`, every function of this module reads reports, public numbers and the
-server's own randomness. None of them costs privacy.
+`release_reports` randomizes documents on behalf of clients. Every other function reads reports (or
+validates them), public numbers and the server's own randomness, and costs no privacy.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ REPORTS = "reports"
 def fitted_randomizer(
     parameters: Mapping[str, Any], X: sp.csr_array, *, n_earlier: int = 0
 ) -> RandomizedResponse:
-    """The client's side that the parameters of a server describe; of X, only the width is read.
+    """The client's side that the parameters of a server describe.
 
     Parameters
     ----------
     parameters : mapping
         Of LPLDA or OLPLDA, as `get_params` returns them.
     X : csr_array of shape (n_docs, n_words)
-        Documents or reports.
+        Documents or reports; only the number of columns is used.
     n_earlier : int, default=0
         Sweeps or batches before this call. With an integer seed, each number gives the client
         another seed: two calls must not flip the same bits.

@@ -68,7 +68,7 @@ def clip_rows(rows: sp.csr_array, norm: float, radius: int) -> sp.csr_array:
     """Integer rows of L2 norm at most `radius`, int64."""
     n_entries = np.diff(rows.indptr)
     with np.errstate(over="ignore", invalid="ignore"):
-        length = np.sqrt(_row_sums(rows.data**2, rows.indptr))
+        length = np.sqrt(_squared_lengths(rows))
         usable = (length > 1e-15) & np.isfinite(length)  # False for NaN
         scale = radius / np.maximum(np.where(usable, length, norm), norm)
     values = np.where(np.repeat(usable, n_entries), rows.data, 0.0)
@@ -76,7 +76,7 @@ def clip_rows(rows: sp.csr_array, norm: float, radius: int) -> sp.csr_array:
     for shrink in (1.0, SHRINK):
         integers = np.trunc(values * np.repeat(scale * shrink, n_entries)).astype(np.int64)
         # 64 bits suffice: |scaled row| is at most radius * (1 + 1e-12), and radius**2 <= 2**60
-        fits = _row_sums(integers**2, rows.indptr) <= radius**2
+        fits = _exact_row_sums(integers**2, rows.indptr) <= radius**2
         kept = np.where(np.repeat(fits & usable, n_entries), integers, kept)
         usable &= ~fits
     return sp.csr_array((kept, rows.indices, rows.indptr), rows.shape)
@@ -90,8 +90,18 @@ def count_unit(radius: int, n_moved: int) -> int:
     return math.isqrt(radius**2 // n_moved)
 
 
-def _row_sums(values: NDArray[Any], indptr: NDArray[Any]) -> NDArray[Any]:
-    """Sums of consecutive pieces of `values`; an empty piece has the sum 0."""
-    # a difference of cumulative sums would not be exact for floats
-    sums = np.add.reduceat(np.append(values, values.dtype.type(0)), indptr[:-1])
-    return np.where(np.diff(indptr) > 0, sums, values.dtype.type(0))
+def _squared_lengths(rows: sp.csr_array) -> NDArray[np.float64]:
+    """Sum of squares of each row, added in the order of its entries.
+
+    `bincount` adds entry after entry, so that a row's rounding does not depend on its place among
+    the rows: a contribution may read no other unit, not even its presence.
+    """
+    row = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
+    return np.bincount(row, rows.data**2, rows.shape[0]).astype(np.float64)
+
+
+def _exact_row_sums(values: NDArray[np.int64], indptr: NDArray[Any]) -> NDArray[np.int64]:
+    """Integer sums of consecutive pieces; the running sum may wrap around."""
+    running: NDArray[np.int64] = np.concatenate([[0], np.cumsum(values)])
+    sums: NDArray[np.int64] = running[indptr[1:]] - running[indptr[:-1]]
+    return sums

@@ -11,11 +11,12 @@ import tempfile
 import threading
 import uuid
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias
 
+from dplda._files import explained_sqlite_errors, sync_folder
 from dplda.privacy._events import Event, from_record, to_record
 
 Status: TypeAlias = Literal["reserved", "confirmed", "canceled"]
@@ -285,16 +286,6 @@ def _fill(connection: sqlite3.Connection, epsilon: float, delta: float) -> None:
     connection.execute("COMMIT")
 
 
-def sync_folder(folder: str) -> None:
-    """Let the names in a folder survive a power cut, where the system can do that."""
-    if os.name == "posix":
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
 def _check_header(connection: sqlite3.Connection, path: str) -> None:
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     if application != _APPLICATION_ID:
@@ -377,23 +368,5 @@ def _connection(path: str, *, make: bool = False) -> Iterator[sqlite3.Connection
         yield connection
 
 
-@contextmanager
-def _explained(path: str) -> Iterator[None]:
-    """Say what an SQLite error means for the ledger."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
-        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            raise TimeoutError(
-                f"another process held the ledger {path} for over {_BUSY_SECONDS:.0f} seconds"
-            ) from error
-        if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR):
-            raise ValueError(
-                f"{path} is no privacy ledger, or a damaged one; choose another path, or "
-                "restore the file"
-            ) from error
-        raise OSError(
-            f"the ledger {path} cannot be used: {error}; it needs a file and a folder that can be "
-            "written, and room on the disk"
-        ) from error
+def _explained(path: str) -> AbstractContextManager[None]:
+    return explained_sqlite_errors(path, "ledger", "privacy ledger", busy_seconds=_BUSY_SECONDS)

@@ -226,8 +226,8 @@ class CDPLDA(BaseLDA):
                 doc_noise += self._draw(  # secret
                     (n_docs, n_components), streams.reader(Purpose.NOISE, t, DOCUMENTS)
                 )
-            # The paper's release. It claims that one word changes one word-topic count by 1; the
-            # topics, and thus the counts, of other words change with it, so no bound holds.
+            # The paper's release. The noise is that of one count that one word changes by 1. No
+            # bound holds: the topics, and thus the counts, of other words change with it.
             noisy = counts + word_noise
             announce(COUNTS, t, noisy[:, :n_components])  # public
             totals = np.maximum(noisy, 0).sum(axis=0)[:n_components]

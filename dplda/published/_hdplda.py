@@ -230,8 +230,9 @@ class PublishedHDPLDA(BaseLDA):
         if released is not None:
             counts += released
         for t in rounds(self, first, last):
-            # The paper's release. It claims an L1 sensitivity of 2; but the changes since the last
-            # release may differ in four cells, and other words' topics change too.
+            # The paper's release. The noise is that of two cells that one word changes by 1 each.
+            # No bound holds: the changes since the last release may differ in four cells, and the
+            # topics of other words change too.
             counts += self._draw(counts.shape, streams.reader(Purpose.NOISE, t))  # line 9
             announce(COUNTS, t, counts.copy)  # public
             bits = streams.words(Purpose.TOPICS, t, 0, corpus.n_tokens)  # secret

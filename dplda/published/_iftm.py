@@ -257,23 +257,22 @@ class PublishedIFTMParty(BaseLDA):
         streams = Streams.from_random_state(self.random_state)  # secret
         corpus, first = self._corpus, self.n_iter_ + 1  # private
         bits = streams.words(Purpose.FIRST_TOPICS, first, 0, corpus.n_tokens)  # secret
-        # the table is public, but line 10 reads the raw word of each token
-        topics = _draw_topics(
-            Topics.from_weights(table), corpus.word, bits
-        )  # lines 9 and 10; private
+        model = Topics.from_weights(table)  # line 9; public
+        # the table is public, but this line reads the raw word of each token
+        topics = _draw_topics(model, corpus.word, bits)  # line 10; private
         return self._sweeps(
             corpus, self._tokens, self._value, topics, len(table), streams, first=first
         )
 
-    def local_model(self, party: str, round: int, vocabulary: str) -> LocalModel:
+    def local_model(self, party: str, round_number: int, vocabulary: str) -> LocalModel:
         """The party's message to the master: its exact counts, each topic divided by its sum.
 
         Parameters
         ----------
         party : str
             Name of the party.
-        round : int
-            Number of the round that the message answers.
+        round_number : int
+            The round that the message answers.
         vocabulary : str
             `vocabulary_hash` of the columns.
 
@@ -286,7 +285,7 @@ class PublishedIFTMParty(BaseLDA):
         totals = self.components_.sum(axis=1, keepdims=True)
         return LocalModel(
             party=party,
-            round=round,
+            round=round_number,
             vocabulary=vocabulary,
             table=(self.components_ / totals).astype(np.float32),
             weight=float(totals.sum()),

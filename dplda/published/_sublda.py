@@ -296,18 +296,17 @@ class PublishedSubLDA(BaseLDA):
             # a new array: the one that was announced must not change any more
             noisy = noisy.copy() if in_place else before + counts + self._draw(counts.shape, noise)
             sizes = np.maximum(noisy, 0).sum(axis=0)
-            for part in _parts(
-                sampled_tokens, NOISE_CELLS // n_components if in_place else len(sampled_tokens)
-            ):
+            part_size = NOISE_CELLS // n_components if in_place else len(sampled_tokens)
+            for part in _parts(sampled_tokens, part_size):
                 _published.subsampled_sweep(  # private
                     corpus.word, document, part, topics, noisy, sizes, doc_counts,
                     self._draw((len(part), n_components), noise) if in_place else no_rows,
                     self.count_clip, self.doc_topic_prior, self.topic_word_prior,
                     bits.words(len(part)), scratch,
                 )  # fmt: skip
-            # The paper's release. It claims that one word changes one count by 1; the word also
-            # changes topics of other words, so no bound holds. Tokens that were not sampled are
-            # in it too, with the noise of the iteration or without any.
+            # The paper's release. The noise is that of one count that one word changes by 1, if it
+            # is sampled. No bound holds: the word also changes the topics of other words, and
+            # words that were not sampled are in the counts too.
             announce(COUNTS, t, noisy)  # public
             counts = count_words(corpus, topics, n_components)  # private
             if self.tol is not None:

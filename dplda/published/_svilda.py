@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils.validation import check_is_fitted
 
 from dplda._base import BaseLDA
 from dplda._compat import Interval, Options, StrOptions, _fit_context
@@ -18,7 +17,6 @@ from dplda._progress import rounds
 from dplda._variational import e_step, exp_dirichlet_expectation
 from dplda._warnings import warn_user
 from dplda.central._noisy_table import nearly_equal
-from dplda.metrics import perplexity_bound
 from dplda.privacy import Event, Gaussian, Guarantee, NonPrivate, PrivacyLeakWarning, Repeated
 from dplda.privacy._observation import announce
 from dplda.privacy._streams import Purpose, Streams, uniform
@@ -107,6 +105,7 @@ class PublishedPrivateSVILDA(BaseLDA):
     See Also
     --------
     dplda.PrivateSVILDA : The sound form.
+    dplda.metrics.perplexity_bound : The metric of the paper.
 
     Notes
     -----
@@ -125,10 +124,10 @@ class PublishedPrivateSVILDA(BaseLDA):
     3. Equations (5) and (6) are no proof. `vips_calibration` says why, and what they leave open.
 
     How [1]_ is read here. A minibatch is a uniformly random set of S documents, drawn independently
-    in each round. No amplification is proved for it: so large an epsilon has nothing to gain from
-    it. delta' is ``delta / max_iter``. Negative noisy statistics become 0, as below equation (3).
-    [1]_ does not specify the first topics; they are nearly equal, as in the online variational
-    Bayes of [2]_. The account treats sums and noise as real numbers.
+    in each round. No amplification by sampling is proved for it, because it would not matter for
+    an epsilon of this size. delta' is ``delta / max_iter``. Negative noisy statistics become 0, as
+    below equation (3). [1]_ does not specify the first topics; they are nearly equal, as in the
+    online variational Bayes of [2]_. The account treats sums and noise as real numbers.
 
     The fit announces the noisy statistics of each round, shape (n_words, n_components), before
     negative ones become 0: the adversary of the account sees them.
@@ -239,15 +238,16 @@ class PublishedPrivateSVILDA(BaseLDA):
                 PrivacyLeakWarning,
             )
         X = shorten(X, int(self.max_doc_tokens), streams)  # private
-        # One document changes the mean over S by sqrt(2) N / S in L2, because its statistics have
-        # norm at most N; the noise is that of a change by N / D, as equation (4) says.
+        # The statistics of a document have L2 norm at most N, its number of tokens. To replace one
+        # document changes the mean over S of them by up to sqrt(2) N / S, but the noise is that of
+        # a change by N / D: equation (4) is about the mean over all documents.
         grid = _steps(mechanism) * n_docs / int(self.max_doc_tokens)
         table = first_table((n_words, int(self.n_components)), streams)  # public
         for t in rounds(self, 1, self.max_iter):
-            batch = X[uniform_sample(n_docs, int(self.batch_size), streams, t)]  # secret
-            statistics = self._expected_statistics(batch, table) / int(self.batch_size)  # private
+            rows = uniform_sample(n_docs, int(self.batch_size), streams, t)  # secret
+            statistics = self._expected_statistics(X[rows], table) / int(self.batch_size)  # private
             value = np.rint(statistics * grid).astype(np.int64)  # private
-            noisy = mechanism(value, streams.reader(Purpose.NOISE, t)) / grid
+            noisy = mechanism(value, streams.reader(Purpose.NOISE, t)) / grid  # public
             announce(STATISTICS, t, noisy)  # public
             rate = (self.learning_offset + t) ** -self.learning_decay
             step = float(self.topic_word_prior) + n_docs * np.maximum(noisy, 0)  # public
@@ -261,29 +261,6 @@ class PublishedPrivateSVILDA(BaseLDA):
             noise_multiplier_=multiplier,
         )
         return self
-
-    def perplexity_bound(self, X: Any) -> float:
-        """Variational upper bound on the perplexity of documents, the metric of the paper.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_docs, n_words)
-            Word counts of documents that the model was not trained on.
-
-        Returns
-        -------
-        bound : float
-            Lower is better. Not comparable with `perplexity`.
-
-        Notes
-        -----
-        **Privacy.** The bound of private documents is a release that `epsilon_` does not cover.
-        """
-        check_is_fitted(self)
-        X = check_counts(self, X, reset=False)
-        return perplexity_bound(
-            self.components_, X, doc_topic_prior=self.doc_topic_prior, n_jobs=self.n_jobs
-        )
 
     def _expected_statistics(self, X: sp.csr_array, table: np.ndarray) -> np.ndarray:
         """Sum over documents and tokens of phi_dn^k w_dn^v, shape (n_words, n_components)."""

@@ -1,4 +1,4 @@
-"""Show a ledger: ``python -m dplda.privacy.ledger show FILE``."""
+"""The command ``dplda ledger show FILE``."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import argparse
 import json
 import math
 import os
-import sys
-from collections.abc import Sequence
 from typing import Any
 
 from dplda.privacy._accounting import epsilon_of
@@ -16,29 +14,23 @@ from dplda.privacy._ledger import Entry, Ledger
 COLUMNS = ("number", "time", "label", "unit", "status", "epsilon", "seeded", "process")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line.
+def add_commands(commands: Any) -> None:
+    """Add ``show`` to the subparsers of ``dplda ledger``."""
+    text = "print what was spent, on what and when"
+    parser = commands.add_parser("show", help=text, description=f"{text.capitalize()}.")
+    parser.set_defaults(command=_show)
+    parser.add_argument("file", help="file of the ledger; no entry is changed")
+    parser.add_argument(
+        "--delta", type=_delta, help="state epsilons at this delta instead of the ledger's"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
 
-    Parameters
-    ----------
-    arguments : sequence of str, default=None
-        None takes those of the process.
 
-    Returns
-    -------
-    int
-        0, or 1 if the file is missing or is no ledger that can be read.
-    """
-    asked = _parser().parse_args(arguments)
-    try:
-        if not os.path.exists(asked.file):  # it would be made
-            raise FileNotFoundError(f"there is no file {asked.file}")
-        report = summary(Ledger(asked.file), asked.delta)
-    except (OSError, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    print(_as_json(report) if asked.json else _as_text(report))
-    return 0
+def _show(options: argparse.Namespace) -> None:
+    if not os.path.exists(options.file):  # opening a ledger would make it
+        raise FileNotFoundError(f"there is no file {options.file}")
+    report = summary(Ledger(options.file), options.delta)
+    print(_as_json(report) if options.json else _as_text(report))
 
 
 def summary(ledger: Ledger, delta: float | None = None) -> dict[str, Any]:
@@ -47,13 +39,14 @@ def summary(ledger: Ledger, delta: float | None = None) -> dict[str, Any]:
     Parameters
     ----------
     ledger : Ledger
+        The ledger.
     delta : float, default=None
         The delta of the epsilons, in [0, 1). None takes the ledger's.
 
     Returns
     -------
     dict
-        ``"delta"``; ``"entries"``, a list with the epsilon of each entry by itself;
+        ``"delta"``; ``"entries"``, a list with the epsilon of each entry alone;
         ``"epsilon_spent"`` by all together; ``"budget"`` and ``"remaining"``, which are at the
         ledger's own ``"budget_delta"``.
     """
@@ -79,7 +72,7 @@ def _described(entry: Entry, delta: float) -> dict[str, Any]:
 
 
 def _as_json(report: dict[str, Any]) -> str:
-    """Infinity as the string "inf", which JSON has no number for."""
+    """JSON has no infinity, so that it becomes the string "inf"."""
     entries = [{name: _finite(value) for name, value in e.items()} for e in report["entries"]]
     whole = {name: _finite(value) for name, value in report.items()}
     return json.dumps(whole | {"entries": entries}, indent=2, allow_nan=False)
@@ -110,20 +103,6 @@ def _cell(value: Any) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m dplda.privacy.ledger", description="Look into a privacy ledger."
-    )
-    commands = parser.add_subparsers(required=True, metavar="command")
-    show = commands.add_parser("show", help="print what was spent, on what and when")
-    show.add_argument("file", help="file of the ledger; no entry is changed")
-    show.add_argument(
-        "--delta", type=_delta, help="state epsilons at this delta instead of the ledger's"
-    )
-    show.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    return parser
-
-
 def _delta(text: str) -> float:
     try:
         delta = float(text)
@@ -132,7 +111,3 @@ def _delta(text: str) -> float:
     if not 0.0 <= delta < 1.0:
         raise argparse.ArgumentTypeError(f"delta must be a number in [0, 1), got {text!r}")
     return delta
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,0 +1,114 @@
+"""Durable writes, and what SQLite errors become."""
+
+import os
+import sqlite3
+import stat
+import threading
+
+import pytest
+
+from dplda import _files
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "data"
+
+
+def test_a_write_replaces_the_whole_file(path):
+    _files.write_atomically(path, b"a long content")
+    _files.write_atomically(str(path), b"short")
+    assert path.read_bytes() == b"short"
+    assert os.listdir(path.parent) == ["data"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
+def test_only_the_owner_reads_unless_told_otherwise(path):
+    umask = os.umask(0o027)
+    try:
+        for permissions, result in [({}, 0o600), ({"permissions": 0o666}, 0o640)]:
+            _files.write_atomically(path, b"", **permissions)
+            assert stat.S_IMODE(path.stat().st_mode) == result
+    finally:
+        os.umask(umask)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="folders cannot be synchronized elsewhere")
+def test_content_and_name_are_on_the_disk_in_this_order(path, monkeypatch):
+    synced = []
+
+    def record(descriptor):
+        synced.append((stat.S_ISDIR(os.fstat(descriptor).st_mode), path.exists()))
+
+    monkeypatch.setattr(os, "fsync", record)
+    _files.write_atomically(path, b"content")
+    assert synced == [(False, False), (True, True)]
+
+
+@pytest.mark.parametrize("function", ["fsync", "replace"])
+def test_a_failed_write_changes_nothing(path, monkeypatch, function):
+    path.write_bytes(b"before")
+
+    def fail(*arguments):
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(os, function, fail)
+    with pytest.raises(OSError, match="disk is full"):
+        _files.write_atomically(path, b"after")
+    assert path.read_bytes() == b"before"
+    assert os.listdir(path.parent) == ["data"]
+
+
+def test_a_write_in_the_current_folder(path, monkeypatch):
+    monkeypatch.chdir(path.parent)
+    _files.write_atomically("data", b"content")
+    assert path.read_bytes() == b"content"
+
+
+def test_threads_that_write_the_same_file_leave_one_content(path):
+    contents = [bytes([i]) * 100_000 for i in range(8)]
+    threads = [
+        threading.Thread(target=_files.write_atomically, args=(path, content))
+        for content in contents
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert path.read_bytes() in contents
+    assert os.listdir(path.parent) == ["data"]
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "message"),
+    [
+        (sqlite3.SQLITE_BUSY, TimeoutError, "another process held the ledger p for over 3 seconds"),
+        (sqlite3.SQLITE_LOCKED, TimeoutError, "another process"),
+        (sqlite3.SQLITE_NOTADB, ValueError, "p is no privacy ledger, or a damaged one"),
+        (sqlite3.SQLITE_CORRUPT_INDEX, ValueError, "or a damaged one"),
+        (None, ValueError, "or a damaged one"),
+        (sqlite3.SQLITE_IOERR_WRITE, OSError, "the ledger p cannot be used: reason"),
+        (sqlite3.SQLITE_FULL, OSError, "cannot be used"),
+        (sqlite3.SQLITE_READONLY, OSError, "cannot be used"),
+        (sqlite3.SQLITE_CANTOPEN, OSError, "cannot be used"),
+    ],
+)
+def test_sqlite_errors_say_what_to_do(code, kind, message):
+    error = sqlite3.OperationalError("reason")
+    if code is not None:
+        error.sqlite_errorcode = code
+    with (
+        pytest.raises(kind, match=message) as caught,
+        _files.explained_sqlite_errors("p", "ledger", "privacy ledger", busy_seconds=3.0),
+    ):
+        raise error
+    assert caught.value.__cause__ is error
+    assert type(caught.value) is kind
+
+
+def test_other_errors_pass():
+    with (
+        pytest.raises(KeyError),
+        _files.explained_sqlite_errors("p", "ledger", "privacy ledger", busy_seconds=3.0),
+    ):
+        raise KeyError
