@@ -381,7 +381,9 @@ def test_tiny_noise_multiplier_is_capped():
     assert mechanism.noise_multiplier > 1e-9
 
 
-@pytest.mark.parametrize("noise_multiplier", [0, -1, 9601.2, math.inf, math.nan])
+@pytest.mark.parametrize(
+    "noise_multiplier", [0, -1, 9601.2, 10**400, np.int64(2**62), math.inf, math.nan]
+)
 def test_impossible_noise_multiplier(noise_multiplier):
     with pytest.raises(ValueError, match=r"above 0 and at most 9601\.1"):
         DiscreteGaussian.for_noise_multiplier(noise_multiplier)

@@ -121,7 +121,7 @@ class AuditResult:
 
     @property
     def _title(self) -> str:
-        """A published class is called by the name of the sound one, and said to be as published."""
+        """Title of the picture; a published class has the name of its sound form there."""
         name = self.name.removeprefix("Published")
         subject = name if name == self.name else f"{name} as published"
         return f"{subject}: epsilon $\\geq$ {self.lower_bound:.3g}, claimed {self.claim:.3g}"

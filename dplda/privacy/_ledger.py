@@ -55,10 +55,9 @@ class Ledger:
     -----
     **Privacy.** The total is a theorem if the number of mechanisms and their noise do not
     depend on what earlier ones released (their computations may). It holds for the relation that
-    all entries share. If some entries replace a document by any other
-    (`RandomizedResponseEvent`) and some add or remove one, the total holds for a document that is
-    replaced by an empty one. An entry counts from its reservation on: a fit that was killed may
-    have released something.
+    all entries share. If some entries replace a unit by any other (`RandomizedResponseEvent`) and
+    some add or remove one, the total holds for a unit that is replaced by an empty one. An entry
+    counts from its reservation on: a fit that was killed may have released something.
 
     An older copy of the file that is put back in its place cannot be noticed
     (``docs/accounting.md``).
@@ -238,7 +237,7 @@ class Ledger:
         raise BudgetError(
             f"{new.label!r} would spend epsilon {_total(after, self.delta):.6g} of "
             f"{self.epsilon:g} (delta {self.delta:g}), {_total(counted, self.delta):.4g} of it "
-            "spent before; lower epsilon or the number of steps, add more noise, or use a ledger "
+            "spent before; lower epsilon or max_iter, raise noise_multiplier, or use a ledger "
             "with a larger budget"
         )
 

@@ -163,7 +163,7 @@ class DiscreteGaussian:
         """
         radius = 0
         if 0 < noise_multiplier < math.inf:
-            radius = math.isqrt(EVENT_VARIANCE // Fraction(noise_multiplier) ** 2)
+            radius = math.isqrt(EVENT_VARIANCE // Fraction(min(noise_multiplier, 10**9)) ** 2)
         if radius < MIN_RADIUS:
             largest = math.sqrt(EVENT_VARIANCE) / MIN_RADIUS
             raise ValueError(

@@ -1,7 +1,7 @@
 """Random words by address: one secret key, and a keystream for every use of it.
 
 All randomness of a fit comes from AES-256 in counter mode. The address of a stream is its purpose,
-the round, and the block of documents or cells. Threads and machines are not part of it: `n_jobs`
+the round, and the block of units or cells. Threads and machines are not part of it: `n_jobs`
 and shards cannot change a result, and no word is used for two purposes.
 """
 
@@ -139,7 +139,7 @@ class Streams:
         round : int
             Number of the round, from 0 to 2**32 - 1.
         block : int
-            Number of the block of documents or cells, from 0 to 2**40 - 1.
+            Number of the block of units or cells, from 0 to 2**40 - 1.
         n : int
             Number of words, at most 2**41.
         spare : bool, default=False
@@ -162,7 +162,7 @@ class Streams:
         round : int
             Number of the round, from 0 to 2**32 - 1.
         block : int, default=0
-            Number of the block of documents or cells, from 0 to 2**40 - 1.
+            Number of the block of units or cells, from 0 to 2**40 - 1.
 
         Returns
         -------
