@@ -1,4 +1,4 @@
-"""Audits of every estimator: the epsilon that an attack finds, beside the one that is claimed.
+"""Audits of every estimator: the epsilon that an attack finds, next to the one that is claimed.
 
 ``python benchmarks/audits.py [--runs 20] [--seed 0] [--pictures DIR]``
 
@@ -36,21 +36,24 @@ def word_level(*, noise_epsilon: float, count_clip: float, **options) -> HDPLDA:
     )  # fmt: skip
 
 
-def local(kind: type, epsilon: float, max_doc_words: int, **options) -> object:
+def local(kind: type, bit_epsilon: float, max_doc_words: int, **options) -> object:
     if kind is not RandomizedResponse:
         options |= {"n_components": 2, "max_iter": 1}
     if kind is OLPLDA:
         options |= {"prior_weight": 0.4, "batch_size": 500}
-    return kind(epsilon=epsilon, max_doc_words=max_doc_words, delta=DELTA, **options)
+    return kind(bit_epsilon=bit_epsilon, max_doc_words=max_doc_words, delta=DELTA, **options)
 
 
 SOUND = {
     "SubLDA, epsilon 1": SubLDA(2, epsilon=1.0, **ROUNDS),
     "SubLDA, epsilon 4": SubLDA(2, epsilon=4.0, **ROUNDS),
     "SubLDA, epsilon 8, ratio 0.2": SubLDA(2, epsilon=8.0, subsampling_ratio=0.2, **ROUNDS),
-    "SubLDA, epsilon 4, adaptive": SubLDA(
-        2, epsilon=4.0, subsampling_ratio=0.3, adaptive=True, **ROUNDS
+    "SubLDA, epsilon 4, ratio 0.3, boost 2": SubLDA(
+        2, epsilon=4.0, subsampling_ratio=0.3, boost=2.0, **ROUNDS
     ),
+    "SubLDA, epsilon 8": SubLDA(2, epsilon=8.0, **ROUNDS),
+    "SubLDA, epsilon 4, 10 topics": SubLDA(10, epsilon=4.0, **ROUNDS),
+    "SubLDA, epsilon 4, one round": SubLDA(2, epsilon=4.0, delta=DELTA, max_iter=1),
     "SubLDA, all for word totals": SubLDA(2, epsilon=4.0, word_total_share=0.99, **ROUNDS),
     "PrivateSVILDA, epsilon 1": PrivateSVILDA(2, epsilon=1.0, **ROUNDS),
     "PrivateSVILDA, epsilon 4": PrivateSVILDA(2, epsilon=4.0, **ROUNDS),
@@ -60,13 +63,6 @@ SOUND = {
     "PrivateSVILDA, 5 tokens": PrivateSVILDA(2, epsilon=4.0, max_doc_tokens=5, **ROUNDS),
     "PrivateSVILDA, multiplier 0.8, ratio 0.1": PrivateSVILDA(
         2, noise_multiplier=0.8, subsampling_ratio=0.1, **ROUNDS
-    ),
-    "HDPLDA, documents, epsilon 1": HDPLDA(2, privacy_unit="document", epsilon=1.0, **ROUNDS),
-    "HDPLDA, documents, epsilon 4": HDPLDA(2, privacy_unit="document", epsilon=4.0, **ROUNDS),
-    "HDPLDA, documents, epsilon 8": HDPLDA(2, privacy_unit="document", epsilon=8.0, **ROUNDS),
-    "HDPLDA, documents, 10 topics": HDPLDA(10, privacy_unit="document", epsilon=4.0, **ROUNDS),
-    "HDPLDA, documents, one round": HDPLDA(
-        2, privacy_unit="document", epsilon=4.0, delta=DELTA, max_iter=1
     ),
     "HDPLDA, words, epsilon 2": HDPLDA(2, epsilon=2.0, **ROUNDS),
     "HDPLDA, words, Gaussian, epsilon 4": HDPLDA(2, epsilon=4.0, noise="gaussian", **ROUNDS),
@@ -90,13 +86,14 @@ SOUND = {
     "RandomizedResponse, oue, pair 0.5, 4 words": local(
         RandomizedResponse, 0.5, 4, mechanism="oue"
     ),
-    "IFTMParty, token 0.5": IFTMParty(2, epsilon=0.5, max_iter=1),
-    "IFTMParty, token 2": IFTMParty(2, epsilon=2.0, max_iter=1),
-    "IFTMParty, Laplace 0.5": IFTMParty(2, epsilon=0.5, token_mechanism="laplace", max_iter=1),
-    "IFTMParty, Laplace 2": IFTMParty(2, epsilon=2.0, token_mechanism="laplace", max_iter=1),
-    "IFTMParty, documents, epsilon 4": IFTMParty(2, epsilon=4.0, privacy_unit="document", **ROUNDS),
+    "IFTMParty, token 0.5": IFTMParty(2, token_epsilon=0.5, max_iter=1),
+    "IFTMParty, token 2": IFTMParty(2, token_epsilon=2.0, max_iter=1),
+    "IFTMParty, Laplace 0.5": IFTMParty(
+        2, token_epsilon=0.5, token_mechanism="laplace", max_iter=1
+    ),
+    "IFTMParty, Laplace 2": IFTMParty(2, token_epsilon=2.0, token_mechanism="laplace", max_iter=1),
 }
-# Name, estimator, attack (None: the one of the estimator).
+# Name, estimator, attack (None: the one that the class names).
 PUBLISHED = {
     "SUB-LDA: words that were not sampled": (published.PublishedSubLDA(2, max_iter=92), None),
     "SUB-LDA: topics that a word moves": (

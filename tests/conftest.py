@@ -10,6 +10,34 @@ settings.register_profile("dplda", deadline=None)
 settings.load_profile("dplda")
 
 
+# What takes most of the time: `-m "not slow and not thorough"` is done in a minute.
+THOROUGH = (
+    "test_accounting.py",
+    "test_audit.py::test_membership_of_an_overfitted_classifier_and_of_a_private_one",
+    "test_common.py",
+    "test_datasets.py::test_order_does_not_depend_on_the_process",
+    "test_displays.py",
+    "test_estimators.py::test_pipeline_and_grid_search_over_epsilon_and_ratio",
+    "test_hostile_input.py",
+    "test_ledger.py",
+    "test_ledger_kill.py",
+    "test_lplda.py::test_client_and_server_of_the_docs_are_two_programs",
+    "test_main.py",
+    "test_noise.py",
+    "test_published_iftm.py::test_the_counts_of_a_real_corpus",
+    "test_sentences.py::test_pipelines_and_searches",
+    "test_svilda.py",
+    "test_variational_kernels.py::test_integer_norm_never_exceeds_the_radius",
+)
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m selects
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if f"{item.path.name}::{item.name}".startswith(THOROUGH):
+            item.add_marker("thorough")
+
+
 @pytest.fixture(scope="session")
 def shared_data():
     """The folder of the real corpora; they are not part of the project."""

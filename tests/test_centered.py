@@ -19,9 +19,9 @@ from dplda.central._documents import Documents, release_word_totals
 from dplda.central._noisy_table import NoisyTable, combine_totals
 from dplda.datasets import make_topic_corpus
 from dplda.metrics import unigram_perplexity
-from dplda.privacy import BudgetError, Gaussian, PoissonSampled, epsilon_of, gaussian_mu
-from dplda.privacy._curator import Curator
+from dplda.privacy import BudgetError, Gaussian, PoissonSampled, epsilon_of
 from dplda.privacy._streams import Streams
+from dplda.privacy.mechanisms import Curator, gaussian_mu
 
 K = 5
 

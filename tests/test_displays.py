@@ -156,6 +156,22 @@ def test_chosen_topics_in_the_order_given(model):
     assert [axes.get_title(loc="left")[:7] for axes in display.ax_] == ["topic 2", "topic 0"]
 
 
+@pytest.mark.parametrize(
+    ("topics", "error"),
+    [([], ValueError), ([4], ValueError), ([-1], ValueError), ([0.0], TypeError)],
+)
+def test_topics_that_do_not_exist_are_refused(model, topics, error):
+    with pytest.raises(error, match="topics must"):
+        TopicDisplay.from_estimator(model, topics=topics)
+
+
+def test_a_release_is_named_after_the_class_that_was_trained():
+    table = Table([[1.0, 2.0]])
+    table.estimator_name_ = "PublishedSubLDA"
+    title = TopicDisplay.from_estimator(table).figure_.get_suptitle()
+    assert title == "PublishedSubLDA, 1 topics"
+
+
 def test_the_figure_has_rows_and_columns(model):
     display = TopicDisplay.from_estimator(model, n_columns=3)
     specs = [axes.get_subplotspec() for axes in display.ax_]
@@ -289,8 +305,21 @@ def test_a_grid_search_gives_a_curve_for_each_other_setting(counts):
 
 def test_a_search_without_epsilon_is_refused(counts):
     search = GridSearchCV(GibbsLDA(max_iter=2), {"n_components": [2, 3]}, cv=2).fit(counts)
-    with pytest.raises(ValueError, match=r"called epsilon, got \['n_components'\]"):
+    with pytest.raises(ValueError, match=r"ends in epsilon, got \['n_components'\]"):
         PrivacyUtilityDisplay.from_search(search)
+
+
+def test_a_search_over_the_epsilon_of_a_bit_names_it():
+    search = BaseEstimator()
+    search.n_splits_ = 1
+    search.cv_results_ = {
+        "params": [{"lplda__bit_epsilon": 1.0}, {"lplda__bit_epsilon": 3.0}],
+        "split0_test_score": np.array([-7.0, -6.0]),
+    }
+    search.fit = None  # scikit-learn asks for it
+    display = PrivacyUtilityDisplay.from_search(search)
+    assert display.curves == {"all folds": {1.0: [-7.0], 3.0: [-6.0]}}
+    assert display.ax_.get_xlabel().startswith("bit_epsilon of each fit")
 
 
 # without matplotlib

@@ -14,16 +14,9 @@ from dplda._corpus import Corpus
 from dplda.central._word_sweeps import shuffled_tokens, uniform_topics
 from dplda.datasets import make_topic_corpus
 from dplda.metrics import unigram_perplexity
-from dplda.privacy import (
-    BoundedRange,
-    BudgetError,
-    Curator,
-    Gaussian,
-    Laplace,
-    Repeated,
-    epsilon_of,
-)
+from dplda.privacy import BoundedRange, BudgetError, Gaussian, Laplace, Repeated, epsilon_of
 from dplda.privacy._streams import Streams
+from dplda.privacy.mechanisms import Curator
 
 K = 3
 

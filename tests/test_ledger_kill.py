@@ -14,11 +14,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from estimators import LOCAL, PRIVATE, each
+from sklearn.base import clone
 
 import dplda
-from dplda import HDPLDA, LPLDA, OLPLDA, PrivateSVILDA, SubLDA
-from dplda.federated import IFTMParty
+from dplda import SubLDA
 from dplda.privacy import BudgetError, Gaussian, Ledger, epsilon_of
+from dplda.privacy._streams import Streams
 from dplda.privacy.ledger import main
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -29,35 +31,39 @@ FITS = '''
 import os, random, signal, sys, time, warnings
 import numpy as np
 from dplda import SubLDA
-from dplda.privacy import BudgetError, Gaussian, Ledger, _observation
+from dplda.privacy import BudgetError, Curator, Gaussian, Ledger
 
 X = np.random.RandomState(0).poisson(1.0, (12, 6))
 
-class Flushed:
-    def __init__(self, descriptor):
-        self.descriptor, self.fit = descriptor, 0
-    def append(self, release):
+class Marks:
+    """Writes down the process and the number of its fit."""
+    def __init__(self, path):
+        self.descriptor, self.fit = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), 0
+    def write(self):
         os.write(self.descriptor, b"%d %d\\n" % (os.getpid(), self.fit))
 
 def model(ledger=None):
     return SubLDA(2, noise_multiplier=20.0, max_iter=2, ledger=ledger)
 
 def fit_forever(path, marks):
-    seen = Flushed(os.open(marks, os.O_WRONLY | os.O_APPEND | os.O_CREAT))
-    _observation._SEEN.set(seen)
+    marks, release = Marks(marks), Curator.release
+    def release_and_mark(*args, **kwargs):
+        noisy = release(*args, **kwargs)
+        marks.write()
+        return noisy
+    Curator.release = release_and_mark
     estimator = model(path)
     while True:
-        seen.fit += 1
+        marks.fit += 1
         estimator.fit(X)
 
 def charge_forever(path, marks):
     """The same without the training, so that more kills meet a transaction."""
-    seen = Flushed(os.open(marks, os.O_WRONLY | os.O_APPEND | os.O_CREAT))
-    ledger = Ledger(path)
+    marks, ledger = Marks(marks), Ledger(path)
     while True:
-        seen.fit += 1
+        marks.fit += 1
         entry = ledger.reserve("bare", "document", Gaussian(20.0))
-        seen.append("what was charged")
+        marks.write()
         ledger.confirm(entry)
 
 model().fit(X)  # imports and caches, before the forks
@@ -256,35 +262,28 @@ class Untouchable:
         os.write(2, b"touched")
         os._exit(9)
 """
-PRIVATE = [
-    SubLDA(2, epsilon=3.0),
-    HDPLDA(2, epsilon=30.0),
-    HDPLDA(2, privacy_unit="document", epsilon=3.0),
-    PrivateSVILDA(2, epsilon=3.0),
-    IFTMParty(2, epsilon=3.0),
-    IFTMParty(2, privacy_unit="document", epsilon=3.0),
-]
 
 
-@pytest.mark.parametrize("estimator", PRIVATE, ids=repr)
+@each(PRIVATE)
 @pytest.mark.parametrize("content", [b"", b"hello", b"SQLite format 3\0" + bytes(84)])
 def test_a_fit_with_a_broken_ledger_reads_nothing(estimator, content, tmp_path):
     path = tmp_path / "privacy.sqlite"
     path.write_bytes(content)
-    with pytest.raises(ValueError, match="no privacy ledger"):
-        estimator.set_params(ledger=str(path)).fit(Untouchable())
+    with pytest.raises(ValueError, match=r"\b(no|not a) privacy ledger"):
+        clone(estimator).set_params(ledger=str(path)).fit(Untouchable())
     assert path.read_bytes() == content
 
 
-@pytest.mark.parametrize("estimator", [LPLDA(2, epsilon=1.0), OLPLDA(2, epsilon=1.0)], ids=repr)
+@each(LOCAL)
 def test_local_models_randomize_nothing_with_a_broken_ledger(estimator, tmp_path, monkeypatch):
     """They read the width of the data first."""
     path = tmp_path / "privacy.sqlite"
     path.write_bytes(b"hello")
-    monkeypatch.setattr("dplda.privacy._streams.Streams.reader", None)
-    with pytest.raises(ValueError, match="no privacy ledger"):
-        estimator.set_params(ledger=str(path)).fit(np.ones((3, 4)))
-    assert not hasattr(estimator, "components_")
+    monkeypatch.setattr(Streams, "reader", None)
+    model = clone(estimator).set_params(ledger=str(path))
+    with pytest.raises(ValueError, match=r"\b(no|not a) privacy ledger"):
+        model.fit(np.ones((3, 4)))
+    assert not hasattr(model, "components_")
 
 
 FULL = (
@@ -335,30 +334,36 @@ NOBODY = (
     + """
 if os.getuid() == 0:
     os.setgroups([]), os.setgid(65534), os.setuid(65534)
-try:
-    model(sys.argv[1]).fit(Untouchable())
-except OSError as error:
-    print(error)
-print(len(Ledger(sys.argv[1]).entries()) if os.path.exists(sys.argv[1]) else "none")
+for path in sys.argv[1:]:
+    try:
+        model(path).fit(Untouchable())
+    except OSError as error:
+        print(error)
+    print(len(Ledger(path).entries()) if os.path.exists(path) else "none")
 """
 )
 
 
-@pytest.mark.parametrize("protected", ["file", "folder", "both", "missing file"])
-def test_a_ledger_that_cannot_be_written_refuses_the_fit(protected):
+def test_a_ledger_that_cannot_be_written_refuses_the_fit():
+    cases = ["file", "folder", "both", "missing"]
     with tempfile.TemporaryDirectory() as name:  # pytest's own is closed to other users
-        folder = Path(name)
-        path = folder / "privacy.sqlite"
-        if protected != "missing file":
-            Ledger(path).reserve("a", "document", Gaussian(20.0))
-            path.chmod(0o666 if protected == "folder" else 0o444)
-        folder.chmod(0o777 if protected == "file" else 0o555)
-        message, n_entries = run(NOBODY, path).splitlines()
-        folder.chmod(0o755)
-        missing = protected == "missing file"
-        assert message.startswith(f"the ledger {path} cannot be {'made' if missing else 'used'}")
+        Path(name).chmod(0o755)
+        paths = {case: Path(name, case, "privacy.sqlite") for case in cases}
+        for protected, path in paths.items():
+            path.parent.mkdir()
+            if protected != "missing":
+                Ledger(path).reserve("a", "document", Gaussian(20.0))
+                path.chmod(0o666 if protected == "folder" else 0o444)
+            path.parent.chmod(0o777 if protected == "file" else 0o555)
+        lines = run(NOBODY, *paths.values()).splitlines()
+        for path in paths.values():
+            path.parent.chmod(0o755)
+    assert len(lines) == 2 * len(cases)
+    for protected, message, n_entries in zip(cases, lines[::2], lines[1::2]):
+        verb, n_expected = ("made", "none") if protected == "missing" else ("used", "1")
+        assert message.startswith(f"the ledger {paths[protected]} cannot be {verb}")
         assert "can be written" in message
-        assert n_entries == ("none" if missing else "1")
+        assert n_entries == n_expected
 
 
 # ---- damage -------------------------------------------------------------------------------

@@ -177,7 +177,7 @@ def test_what_is_refused(components, X, message, completion):
 
 @pytest.mark.parametrize("prior", [0, -0.1, float("nan")])
 def test_impossible_prior_is_refused(prior):
-    with pytest.raises(ValueError, match="doc_topic_prior must be above 0"):
+    with pytest.raises(ValueError, match=r"doc_topic_prior must be a number in \(0, "):
         held_out_perplexity(TABLE, DOCUMENTS, doc_topic_prior=prior)
 
 

@@ -1,4 +1,4 @@
-"""Exact laws of the random choices that are charged beside the noise: topics and membership.
+"""Exact laws of the random choices that are charged next to the noise: topics and membership.
 
 A draw is a function of a random word. The tests find the words at which its result changes, and
 count: every topic, and every document, has exactly as many of the words as is charged.
@@ -16,8 +16,8 @@ from numpy.testing import assert_array_equal
 
 from dplda._fold_in import pad
 from dplda._gibbs import LARGEST_WEIGHT
-from dplda.central._document_rounds import poisson_sample
 from dplda.kernels import _gibbs
+from dplda.privacy.mechanisms import Curator
 
 ALPHA = 0.1
 
@@ -54,9 +54,9 @@ def test_a_topic_has_its_share_of_all_words(n_components, largest):
         return -((-integer * 2**64 - rejected) // total)  # rounded up
 
     order = sorted(range(n_components), key=lambda k: (k % 8, k))  # in which the kernel adds up
-    upto = list(itertools.accumulate((chances[k] for k in order), initial=0))
+    cumulative = list(itertools.accumulate((chances[k] for k in order), initial=0))
     bits, expected, between = [], [], []
-    for k, begin, end in zip(order, upto, upto[1:]):
+    for k, begin, end in zip(order, cumulative, cumulative[1:]):
         first, last = first_word(begin), first_word(end - 1) + accepted - 1
         bits += [first, last]
         expected += [k, k]
@@ -91,6 +91,7 @@ def test_a_document_is_in_the_sample_for_its_share_of_all_words(rate):
     """It is in for the words 0, ..., floor(2^64 rate) - 1: the rate charged is not below that."""
     n_in = int(Fraction(rate) * 2**64)
     words = [0, n_in - 1, n_in, 2**64 - 1]
-    rows = poisson_sample(np.full(4, rate), rate, Words(words), 0)
+    curator = Curator([], Words(words), label="sample", unit="document")
+    rows = curator.sample(np.full(4, rate), rate, round=0)
     assert rows.tolist() == [j for j, word in enumerate(words) if word < n_in]
     assert rows.tolist() == [0, 1]

@@ -24,15 +24,10 @@ from sklearn.pipeline import make_pipeline
 import dplda
 import dplda.local._randomized_response as module
 from dplda import MemoizedReports, RandomizedResponse
-from dplda.privacy import (
-    BudgetError,
-    Ledger,
-    RandomizedBits,
-    SeededNoiseWarning,
-    epsilon_of,
-)
+from dplda.privacy import BudgetError, Ledger, SeededNoiseWarning, epsilon_of
 from dplda.privacy._local_mechanisms import MAX_FLIP, MIN_FLIP
 from dplda.privacy._streams import Purpose, Streams
+from dplda.privacy.mechanisms import RandomizedBits
 
 SURE = 1e-6  # chance of a false alarm, were the seeds not fixed
 MECHANISMS = [
@@ -595,7 +590,7 @@ def test_bad_parameters(parameters, message):
 
 @pytest.mark.parametrize("probability", [0.0, 1e-5, 0.5, 0.9, float("nan")])
 def test_bad_flip_probability(probability):
-    with pytest.raises(ValueError, match=r"from 1\.2e-05 to 0\.4999999, got"):
+    with pytest.raises(ValueError, match=r"in \[1\.2e-05, 0\.4999999\], got"):
         RandomizedBits(probability)
 
 

@@ -1,21 +1,22 @@
-"""Attacks: canaries to hide in the data, and the best guess from the releases who was there.
+"""Attacks: canaries to hide in the data, and a guess of their coins from the releases.
 
-Each attack knows all of the program but the coins: which canaries are in, and the secret noise.
-A bound from an attack is valid whatever its scores are; good scores make it large.
+An attack knows all of the program except the coins, the secret noise and the secret samples. A
+bound from an attack is valid for any scores; good scores make it large.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 
 from dplda._gibbs import IntegerTable
 from dplda.central._word_sweeps import SweepMechanisms
 from dplda.privacy import Repeated, epsilon_of
+from dplda.privacy._mechanisms import Mechanism
 from dplda.privacy._observation import Release
 from dplda.privacy.mechanisms import FlooredLaplace, Purpose, Streams, uniform
 
@@ -23,72 +24,181 @@ Releases = list[Release]
 
 
 class Attack(Protocol):
-    """What an audit needs; made by ``Attack(estimator, n_words, n_canaries, streams)``.
+    """What an audit needs of an attack.
+
+    Parameters
+    ----------
+    estimator : estimator
+        The audited estimator. It is copied.
+    n_words : int
+        Number of words of the other documents.
+    n_canaries : int
+        Number of canaries in a fit.
+    streams : Streams
+        Random words of the audit, for what the attack makes up.
 
     Attributes
     ----------
     estimator : estimator
-        A copy of the audited one, set up for the canaries.
+        The copy of the audited estimator that is fitted, set up for the canaries.
     relation : str
-        What a coin decides.
+        What a coin decides, as "a document is there or not".
     """
 
-    estimator: Any
+    estimator: BaseEstimator
     relation: str
 
+    def __init__(
+        self, estimator: BaseEstimator, n_words: int, n_canaries: int, streams: Streams
+    ) -> None: ...
+
     def plant(self, X: sp.csr_array, coins: np.ndarray) -> sp.csr_array:
-        """The documents with the canaries as the coins (n_canaries,) say."""
+        """Hide the canaries among the documents.
 
-    def scores(self, model: Any, releases: Releases) -> np.ndarray:
-        """How much the releases speak for each canary's coin being 1, (n_canaries,).
+        Parameters
+        ----------
+        X : csr_array of shape (n_docs, n_words)
+            Word counts of the other documents.
+        coins : ndarray of shape (n_canaries,), int64
+            One coin for each canary, 0 or 1.
 
-        Positive for 1 and negative for 0; the larger the surer, as a log-likelihood ratio is.
+        Returns
+        -------
+        X : csr_array
+            All documents of the fit.
         """
 
-    def claim(self, model: Any, delta: float) -> float:
-        """Epsilon that is claimed for what a coin decides."""
+    def scores(self, model: BaseEstimator, releases: Releases) -> np.ndarray:
+        """Guess the coins from the releases.
+
+        Parameters
+        ----------
+        model : estimator
+            The fitted copy of the audited estimator.
+        releases : list of Release
+            Everything that its fit released.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_canaries,)
+            Positive for coin 1 and negative for coin 0; the surer the guess, the larger. The best
+            scores are log-likelihood ratios in favor of coin 1.
+        """
+
+    def claim(self, model: BaseEstimator, delta: float) -> float:
+        """State what is claimed about one coin.
+
+        Parameters
+        ----------
+        model : estimator
+            The fitted copy of the audited estimator.
+        delta : float
+            The delta of (epsilon, delta)-differential privacy, in [0, 1).
+
+        Returns
+        -------
+        float
+            The claimed epsilon at `delta`.
+        """
+
+
+class CanaryAttack:
+    """What most attacks have in common: a copy of the estimator, sizes, and its own guarantee."""
+
+    def __init__(
+        self, estimator: BaseEstimator, n_words: int, n_canaries: int, streams: Streams
+    ) -> None:
+        self.estimator = clone(estimator)
+        self._n_words, self._n_canaries = n_words, n_canaries
+
+    def claim(self, model: BaseEstimator, delta: float) -> float:
+        """Epsilon of the model's own guarantee at `delta`."""
+        return model.privacy_.epsilon_at(delta)
 
 
 def widened(X: sp.csr_array, n_more: int) -> sp.csr_array:
-    """With `n_more` words that no document has."""
+    """Append `n_more` words that no document has."""
     return sp.csr_array((X.data, X.indices, X.indptr), (X.shape[0], X.shape[1] + n_more))
 
 
-class DocumentAttack:
-    """Documents of one word of their own; exact likelihood ratios of all noisy sums.
+def count_matrix(
+    rows: np.ndarray, words: np.ndarray, counts: np.ndarray, shape: tuple[int, int]
+) -> sp.csr_array:
+    """Word counts from cells; cells that are given twice add up."""
+    return sp.csr_array(sp.coo_array((counts, (rows, words)), shape=shape))
 
-    All that a canary does depends on past releases only. So its contributions are found by a
-    second run of the rounds, with the canaries alone and with the noise as it was released.
+
+class DocumentAttack(CanaryAttack):
+    """Attack on document-level privacy: a document of its own word is there or not.
+
+    The scores are exact log-likelihood ratios of all noisy sums. What a canary contributes depends
+    on past releases only. Its contributions are computed by a second run of the rounds, with the
+    canaries alone and with the sums as they were released.
+
+    Parameters
+    ----------
+    estimator : estimator
+        The audited estimator. It is copied.
+    n_words : int
+        Number of words of the other documents.
+    n_canaries : int
+        Number of canaries in a fit.
+    streams : Streams
+        Random words of the first table.
     """
 
     relation = "a document is there or not"
 
-    def __init__(self, estimator: Any, n_words: int, n_canaries: int, streams: Streams) -> None:
+    def __init__(
+        self, estimator: BaseEstimator, n_words: int, n_canaries: int, streams: Streams
+    ) -> None:
+        super().__init__(estimator, n_words, n_canaries, streams)
         n_all = n_words + n_canaries
-        self.estimator = clone(estimator)
-        if "init_components" in estimator.get_params():
-            # the first table is public, and the attack must know it; else it must know the seed
-            table = _random_table((int(estimator.n_components), n_all), streams)
-            if estimator.init_components is not None:
-                table[:, :n_words] = estimator.init_components
-            self.estimator.set_params(init_components=table)
-        elif not streams.seeded:
-            raise ValueError(
-                f"{type(estimator).__name__} begins with a random table that the attack must know: "
-                "give random_state"
-            )
+        # the first table is public, and the attack must know it
+        table = _random_table((int(estimator.n_components), n_all), streams)
+        if estimator.init_components is not None:
+            table[:, :n_words] = estimator.init_components
+        self.estimator.set_params(init_components=table)
         n_tokens = math.ceil(2 * float(estimator.contribution_norm))
         if getattr(estimator, "max_doc_tokens", None) is not None:
             n_tokens = min(n_tokens, int(estimator.max_doc_tokens))
         rows = np.arange(n_canaries)
-        cells = (np.full(n_canaries, n_tokens), (rows, n_words + rows))
-        self._canaries = sp.csr_array(sp.coo_array(cells, shape=(n_canaries, n_all)))
+        counts = np.full(n_canaries, n_tokens)
+        self._canaries = count_matrix(rows, n_words + rows, counts, (n_canaries, n_all))
 
     def plant(self, X: sp.csr_array, coins: np.ndarray) -> sp.csr_array:
+        """Hide the canaries among the documents.
+
+        Parameters
+        ----------
+        X : csr_array of shape (n_docs, n_words)
+            Word counts of the other documents.
+        coins : ndarray of shape (n_canaries,), int64
+            One coin for each canary, 0 or 1.
+
+        Returns
+        -------
+        X : csr_array
+            The other documents, followed by the canaries whose coin is 1.
+        """
         X = widened(X, self._canaries.shape[0])
         return sp.csr_array(sp.vstack([X, self._canaries[np.flatnonzero(coins)]]))
 
-    def scores(self, model: Any, releases: Releases) -> np.ndarray:
+    def scores(self, model: BaseEstimator, releases: Releases) -> np.ndarray:
+        """Compute the log-likelihood ratios of all noisy sums.
+
+        Parameters
+        ----------
+        model : estimator
+            The fitted copy of the audited estimator.
+        releases : list of Release
+            Everything that its fit released.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_canaries,)
+            Log-likelihood ratios in favor of coin 1.
+        """
         n_canaries, n_all = self._canaries.shape
         replay = _Replay(releases, n_canaries)
         public = Streams.from_random_state(model.random_state)  # of the first table, if at all
@@ -103,14 +213,11 @@ class DocumentAttack:
             noisy = release.value.reshape(-1)[-cells:].reshape(n_canaries, -1)
             variance = release.mechanism.scale**2
             ratio = ((noisy - value / 2) * value).sum(axis=1) / variance
-            sampled = rates < 1  # who was in the sample nobody knows: a mixture of both cases
+            sampled = rates < 1  # the sample is secret: a mixture of both cases
             rate = rates[sampled]
             ratio[sampled] = np.logaddexp(np.log1p(-rate), np.log(rate) + ratio[sampled])
             total += ratio
         return total
-
-    def claim(self, model: Any, delta: float) -> float:
-        return model.privacy_.epsilon_at(delta)
 
 
 def _random_table(shape: tuple[int, int], streams: Streams) -> np.ndarray:
@@ -119,7 +226,7 @@ def _random_table(shape: tuple[int, int], streams: Streams) -> np.ndarray:
 
 
 class _Replay:
-    """Stands in for a curator: keeps the values it is given, and returns what was released."""
+    """Takes the place of a curator: keeps the values it is given, returns what was released."""
 
     def __init__(self, releases: Releases, n_canaries: int) -> None:
         self._left = list(releases)
@@ -128,66 +235,102 @@ class _Replay:
         self.steps: list[tuple[Release, np.ndarray, np.ndarray]] = []
 
     def sample(self, rates: np.ndarray, sampling_probability: float, *, round: int) -> np.ndarray:
-        """All canaries; their rates enter the likelihood ratio."""
+        """Take all canaries; their rates enter the likelihood ratio."""
         self._rates = rates
         return np.arange(len(rates))
 
     def release(
         self,
         value: np.ndarray,
-        mechanism: Any,
+        mechanism: Mechanism,
         *,
         label: str,
         round: int,
         sampling_probability: float = 1.0,
     ) -> np.ndarray:
-        """As `Curator.release`, but the noise is that of the fit."""
+        """Return what the fit released, in place of `value` with new noise."""
         release = self._left.pop(0)
         rates = self._rates if sampling_probability < 1 else np.ones(self._n_canaries)
         self.steps.append((release, value, rates))
         return release.value
 
 
-class WordAttack:
-    """One-word documents; exact likelihood ratios of their topics and of both words' noisy counts.
+class WordAttack(CanaryAttack):
+    """Attack on word-level privacy: the word of a document of one token is one or another.
 
-    The topic-based attack of HDP-LDA in its strongest form, for `dplda.HDPLDA`.
+    The scores are exact log-likelihood ratios of the topics of the canaries and of the noisy counts
+    of both words. This is the topic-based attack of HDP-LDA in its strongest form.
+
+    Parameters
+    ----------
+    estimator : estimator
+        The audited estimator. It is copied.
+    n_words : int
+        Number of words of the other documents.
+    n_canaries : int
+        Number of canaries in a fit.
+    streams : Streams
+        Not used.
     """
 
     relation = "a word is one or another"
 
-    def __init__(self, estimator: Any, n_words: int, n_canaries: int, streams: Streams) -> None:
-        self.estimator = clone(estimator)
-        self._n_words, self._n_canaries = n_words, n_canaries
-
     def plant(self, X: sp.csr_array, coins: np.ndarray) -> sp.csr_array:
-        """The canaries come first, so that the first topics are theirs."""
+        """Hide the canaries among the documents.
+
+        Parameters
+        ----------
+        X : csr_array of shape (n_docs, n_words)
+            Word counts of the other documents.
+        coins : ndarray of shape (n_canaries,), int64
+            One coin for each canary, 0 or 1.
+
+        Returns
+        -------
+        X : csr_array
+            The canaries, whose topics then come first, followed by the other documents.
+        """
         rows = np.arange(self._n_canaries)
         words = self._n_words + 2 * rows + (1 - coins)
         shape = (self._n_canaries, self._n_words + 2 * self._n_canaries)
-        canaries = sp.csr_array(sp.coo_array((np.ones(len(rows), int), (rows, words)), shape=shape))
+        canaries = count_matrix(rows, words, np.ones(len(rows), int), shape)
         return sp.csr_array(sp.vstack([canaries, widened(X, 2 * self._n_canaries)]))
 
-    def scores(self, model: Any, releases: Releases) -> np.ndarray:
+    def scores(self, model: BaseEstimator, releases: Releases) -> np.ndarray:
+        """Add up the log-likelihood ratios of noise and topics over the sweeps.
+
+        Parameters
+        ----------
+        model : estimator
+            The fitted copy of the audited estimator.
+        releases : list of Release
+            Everything that its fit released.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_canaries,)
+            Log-likelihood ratios in favor of coin 1.
+        """
         mechanisms = model._mechanisms()
         total, before = np.zeros(self._n_canaries), None
         for counts, topics in zip(releases[::2], releases[1::2]):
             drawn = topics.value[: self._n_canaries]
-            total += self._of_counts(counts.value, mechanisms, before)
-            total += self._of_topics(model, counts.value, mechanisms, drawn)
+            total += self._count_scores(counts.value, mechanisms, before)
+            total += self._topic_scores(model, counts.value, mechanisms, drawn)
             before = drawn
         return total
-
-    def claim(self, model: Any, delta: float) -> float:
-        return model.privacy_.epsilon_at(delta)
 
     def _pairs(self, table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Rows of each canary's word if its coin is 1, and if it is 0."""
         rows = table[self._n_words : self._n_words + 2 * self._n_canaries]
         return rows[::2], rows[1::2]
 
-    def _of_topics(
-        self, model: Any, noisy: np.ndarray, mechanisms: SweepMechanisms, drawn: np.ndarray
+    def _topic_scores(
+        self,
+        model: BaseEstimator,
+        noisy: np.ndarray,
+        mechanisms: SweepMechanisms,
+        drawn: np.ndarray,
     ) -> np.ndarray:
         """Log-ratio of the probabilities of the topics that were drawn."""
         counts = mechanisms.unbiased(noisy)
@@ -197,10 +340,10 @@ class WordAttack:
         one, zero = (rows[chosen] / rows.sum(axis=1) for rows in self._pairs(weight))
         return np.log(one / zero)
 
-    def _of_counts(
+    def _count_scores(
         self, noisy: np.ndarray, mechanisms: SweepMechanisms, topics: np.ndarray | None
     ) -> np.ndarray:
-        """Log-ratio of the noise, given the topics that were counted; None if nobody saw them."""
+        """Log-ratio of the noise, given the topics that were counted; None if they are secret."""
         one, zero = (
             log_noise(rows - mechanisms.unit, mechanisms.mechanism)
             - log_noise(rows, mechanisms.mechanism)
@@ -212,68 +355,162 @@ class WordAttack:
         return one[chosen] - zero[chosen]
 
 
-def log_noise(x: np.ndarray, mechanism: Any) -> np.ndarray:
+def log_noise(x: np.ndarray, mechanism: Mechanism) -> np.ndarray:
     """Logarithm of the probability of noise, up to a constant."""
     if isinstance(mechanism, FlooredLaplace):
         return -np.abs(x + 0.5) / mechanism.scale  # of the cell [x, x + 1), exactly
     return -0.5 * (x / mechanism.scale) ** 2
 
 
-class ReportAttack:
-    """Documents of as many words as are reported, one set of words or another; local privacy."""
+class ReportAttack(CanaryAttack):
+    """Attack on local privacy: a document is one set of words or another one.
+
+    Both sets have as many words as a document reports. The scores are exact log-likelihood ratios
+    of the reported bits.
+
+    Parameters
+    ----------
+    estimator : estimator
+        The audited estimator. It is copied.
+    n_words : int
+        Number of words of the other documents.
+    n_canaries : int
+        Number of canaries in a fit.
+    streams : Streams
+        Not used.
+    """
 
     relation = "a document is one or another"
 
-    def __init__(self, estimator: Any, n_words: int, n_canaries: int, streams: Streams) -> None:
-        self.estimator = clone(estimator)
-        self._n_words, self._n_canaries = n_words, n_canaries
+    def __init__(
+        self, estimator: BaseEstimator, n_words: int, n_canaries: int, streams: Streams
+    ) -> None:
+        super().__init__(estimator, n_words, n_canaries, streams)
         self._n_ones = int(estimator.max_doc_words)
 
     def plant(self, X: sp.csr_array, coins: np.ndarray) -> sp.csr_array:
+        """Hide the canaries among the documents.
+
+        Parameters
+        ----------
+        X : csr_array of shape (n_docs, n_words)
+            Word counts of the other documents.
+        coins : ndarray of shape (n_canaries,), int64
+            One coin for each canary, 0 or 1.
+
+        Returns
+        -------
+        X : csr_array
+            The canaries, followed by the other documents.
+        """
         first = self._n_words + self._n_ones * (1 - coins)
         words = first[:, None] + np.arange(self._n_ones)
         rows = np.repeat(np.arange(self._n_canaries), self._n_ones)
         shape = (self._n_canaries, self._n_words + 2 * self._n_ones)
-        cells = np.ones(words.size, int), (rows, words.ravel())
-        canaries = sp.csr_array(sp.coo_array(cells, shape=shape))
+        canaries = count_matrix(rows, words.ravel(), np.ones(words.size, int), shape)
         return sp.csr_array(sp.vstack([canaries, widened(X, 2 * self._n_ones)]))
 
-    def scores(self, model: Any, releases: Releases) -> np.ndarray:
+    def scores(self, model: BaseEstimator, releases: Releases) -> np.ndarray:
+        """Add up the log-likelihood ratios of the reported bits.
+
+        Parameters
+        ----------
+        model : estimator
+            The fitted copy of the audited estimator.
+        releases : list of Release
+            Everything that its fit released.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_canaries,)
+            Log-likelihood ratios in favor of coin 1.
+        """
         (release,) = releases
         reports = sp.csr_array(release.value)[: self._n_canaries, self._n_words :].toarray() > 0
         zero, one = model.one_probability_
         ratio = np.where(reports, math.log(one / zero), math.log((1 - one) / (1 - zero)))
         return ratio[:, : self._n_ones].sum(axis=1) - ratio[:, self._n_ones :].sum(axis=1)
 
-    def claim(self, model: Any, delta: float) -> float:
-        return model.privacy_.epsilon_at(delta)
 
+class TokenAttack(CanaryAttack):
+    """Attack on token-level privacy: the word of a document of one token is one or another.
 
-class TokenAttack:
-    """One-word documents, of one word or another; two tokens' worth of what iFTM claims."""
+    The scores are exact log-likelihood ratios of the noisy vectors. Replacing a token by another
+    word costs twice what blanking it costs, which is the claim of the estimator.
+
+    Parameters
+    ----------
+    estimator : estimator
+        The audited estimator. It is copied.
+    n_words : int
+        Number of words of the other documents.
+    n_canaries : int
+        Number of canaries in a fit.
+    streams : Streams
+        Not used.
+    """
 
     relation = "a token's word is one or another"
 
-    def __init__(self, estimator: Any, n_words: int, n_canaries: int, streams: Streams) -> None:
-        self.estimator = clone(estimator)
-        self._n_words, self._n_canaries = n_words, n_canaries
-
     def plant(self, X: sp.csr_array, coins: np.ndarray) -> sp.csr_array:
-        shape = (self._n_canaries, self._n_words + 2)
-        cells = (np.arange(self._n_canaries), self._n_words + 1 - coins)
-        canaries = sp.coo_array((np.ones(self._n_canaries, int), cells), shape=shape)
-        return sp.csr_array(sp.vstack([sp.csr_array(canaries), widened(X, 2)]))
+        """Hide the canaries among the documents.
 
-    def scores(self, model: Any, releases: Releases) -> np.ndarray:
+        Parameters
+        ----------
+        X : csr_array of shape (n_docs, n_words)
+            Word counts of the other documents.
+        coins : ndarray of shape (n_canaries,), int64
+            One coin for each canary, 0 or 1.
+
+        Returns
+        -------
+        X : csr_array
+            The canaries, followed by the other documents.
+        """
+        rows, words = np.arange(self._n_canaries), self._n_words + 1 - coins
+        shape = (self._n_canaries, self._n_words + 2)
+        canaries = count_matrix(rows, words, np.ones(self._n_canaries, int), shape)
+        return sp.csr_array(sp.vstack([canaries, widened(X, 2)]))
+
+    def scores(self, model: BaseEstimator, releases: Releases) -> np.ndarray:
+        """Compute the log-likelihood ratios of the noisy vectors.
+
+        Parameters
+        ----------
+        model : estimator
+            The fitted copy of the audited estimator.
+        releases : list of Release
+            Everything that its fit released.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_canaries,)
+            Log-likelihood ratios in favor of coin 1.
+        """
         tokens = releases[0].value
         likelihood = tokens.likelihood
-        found = tokens.vectors.read(0, self._n_canaries, 0)
+        survivors = tokens.vectors.read(0, self._n_canaries, 0)
+        token = np.repeat(np.arange(self._n_canaries), np.diff(survivors.ptr))
+        planted = survivors.word >= self._n_words
+        cells = token[planted], survivors.word[planted] - self._n_words
         gain = np.full((self._n_canaries, 2), likelihood.base)
-        token = np.repeat(np.arange(self._n_canaries), np.diff(found.ptr))
-        ours = found.word >= self._n_words
-        gain[token[ours], found.word[ours] - self._n_words] = likelihood.gain[found.level[ours]]
+        gain[cells] = likelihood.gain[survivors.level[planted]]
         return np.log(gain[:, 0] / gain[:, 1])
 
-    def claim(self, model: Any, delta: float) -> float:
+    def claim(self, model: BaseEstimator, delta: float) -> float:
+        """State the epsilon of two tokens: one is blanked, and one is written.
+
+        Parameters
+        ----------
+        model : estimator
+            The fitted copy of the audited estimator.
+        delta : float
+            The delta of (epsilon, delta)-differential privacy, in [0, 1).
+
+        Returns
+        -------
+        float
+            Epsilon of the model's events, each of them twice, at `delta`.
+        """
         events = [Repeated(event, 2) for event in model.privacy_.events]
         return epsilon_of(events, delta, total_variation=2 * model.privacy_.total_variation)

@@ -1,4 +1,4 @@
-"""Audits: how much privacy a fit spends at least, seen from outside."""
+"""Audits: lower bounds on the privacy that a fit spends, seen from outside."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 
+from dplda._checks import check_integer
 from dplda._corpus import check_counts
 from dplda._progress import with_bar
-from dplda.audit._attacks import DocumentAttack, ReportAttack, TokenAttack, WordAttack
+from dplda.audit._attacks import Attack, DocumentAttack, ReportAttack, TokenAttack, WordAttack
 from dplda.audit._bounds import (
     check_probabilities,
     gaussian_lower_bound,
@@ -31,10 +31,13 @@ from dplda.privacy._streams import Purpose, Streams
 GUESSED = (0.02, 0.1, 0.2, 0.5)
 N_CANARIES, N_RUNS = 1000, 200
 
+# More would not fit in memory.
+MAX_CANARIES, MAX_RUNS = 10**7, 10**6
 NOTHING = "{} claims an infinite epsilon here, so there is nothing to audit; give it a finite one"
+SCORE = "attack score (log-likelihood ratio in favor of coin 1)"
 
-# By the `_attack` of an estimator's class.
-_ATTACKS: dict[str, Callable[..., Any]] = {
+# An estimator's class names its attack in `_attack`.
+_ATTACKS: dict[str, Callable[..., Attack]] = {
     "document": DocumentAttack,
     "word": WordAttack,
     "token": TokenAttack,
@@ -50,28 +53,30 @@ _ATTACKS: dict[str, Callable[..., Any]] = {
 class AuditResult:
     """What an audit found.
 
-    Attributes
+    Parameters
     ----------
     name : str
         Class of the estimator.
     relation : str
         What a coin decided.
     design : {"one-run", "many-run"}
+        Many canaries in each fit, or one canary in half of many fits.
     lower_bound : float
-        Epsilon that was spent at least, with `confidence`.
+        The epsilon that was spent is at least this, with probability `confidence`.
     gaussian_lower_bound : float
-        The same, stronger, if the mechanism is one of unsampled Gaussian noise; nan for "one-run".
+        A stronger bound that holds if the mechanism is unsampled Gaussian noise; nan for "one-run".
     confidence : float
+        Probability with which a bound holds.
     claim : float
         Epsilon that is claimed.
     delta : float
-        At which both are stated.
+        The delta of (epsilon, delta)-differential privacy of the bounds and of the claim.
     scores : ndarray of shape (n_coins,)
-        What the attack thought of each coin.
+        Score of each coin, large where the attack takes it for 1.
     coins : ndarray of shape (n_coins,), bool
-        What each was.
+        The coins.
     n_runs : int
-        Fits.
+        Number of fits.
     """
 
     name: str
@@ -93,7 +98,7 @@ class AuditResult:
 
     @property
     def verdict(self) -> str:
-        """One sentence."""
+        """The result in one sentence."""
         found = (
             f"{self.name} spends an epsilon of at least {self.lower_bound:.3g} and claims "
             f"{self.claim:.4g}, where {self.relation} (delta {self.delta:g}, confidence "
@@ -114,17 +119,25 @@ class AuditResult:
     def __str__(self) -> str:
         return self.verdict
 
+    @property
+    def _title(self) -> str:
+        """A published class is called by the name of the sound one, and said to be as published."""
+        name = self.name.removeprefix("Published")
+        subject = name if name == self.name else f"{name} as published"
+        return f"{subject}: epsilon $\\geq$ {self.lower_bound:.3g}, claimed {self.claim:.3g}"
+
     def plot(self, ax: Any = None) -> Any:
-        """Histograms of the scores in both worlds.
+        """Draw histograms of the scores in both worlds.
 
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            None makes a figure.
+            Where to draw. None makes a figure.
 
         Returns
         -------
         matplotlib Axes
+            With the histograms.
         """
         plt = import_pyplot("AuditResult.plot")
         if ax is None:
@@ -136,18 +149,16 @@ class AuditResult:
             inside = np.clip(scores, bins[0], bins[-1])
             ax.hist(inside, bins, alpha=0.6, color=color, label=f"coin {coin} ({len(scores)})")
         ax.axvline(0, color=GRAY, linewidth=1, linestyle=":")
-        ax.set_xlabel("score of the attack: the surer of coin 1, the larger")
+        ax.set_xlabel(SCORE)
         ax.set_ylabel("canaries")
-        ax.set_title(
-            f"{self.name}: epsilon $\\geq$ {self.lower_bound:.2f}, claimed {self.claim:.4g}"
-        )
+        ax.set_title(self._title)
         place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.18), "ncols": 2}
         ax.legend(title=self.relation, frameon=False, **place)
         return ax
 
 
 def audit_epsilon(
-    estimator: Any,
+    estimator: BaseEstimator,
     X: Any,
     *,
     design: str = "one-run",
@@ -155,58 +166,68 @@ def audit_epsilon(
     n_runs: int | None = None,
     delta: float | None = None,
     confidence: float = 0.95,
-    attack: Callable[..., Any] | None = None,
+    attack: Callable[..., Attack] | None = None,
     random_state: Any = None,
     verbose: int = 0,
 ) -> AuditResult:
     """Attack fits of an estimator, and bound from below the epsilon that they spend.
 
-    Canaries, invented documents or words, are hidden among the documents `X` by fair coins. An
-    attack that sees all that is released guesses the coins; too many right guesses refute a claim.
+    Canaries, which are invented documents or words, are hidden among the documents `X` by fair
+    coins. An attack that sees everything that is released guesses the coins. Too many right guesses
+    refute the claim.
 
     Parameters
     ----------
     estimator : estimator
         `SubLDA`, `HDPLDA`, `PrivateSVILDA`, `LPLDA`, `OLPLDA`, `RandomizedResponse`, `IFTMParty`,
-        or one of `dplda.published`, of which the published epsilon is the claim. It is copied.
+        or a class of `dplda.published`, whose claim is the published epsilon. It is copied.
     X : {array-like, sparse matrix} of shape (n_docs, n_words)
         Word counts of the other documents.
     design : {"one-run", "many-run"}, default="one-run"
-        "one-run": many canaries at once, and the bound of [1]_. "many-run": one canary, half of the
-        fits with it, half without, and Clopper-Pearson bounds on the rates of an event that is
-        chosen by the first half of either.
+        "one-run": many canaries at once, and the bound of [1]_. "many-run": one canary in half of
+        the fits, and Clopper-Pearson bounds on the rates of an event. The first half of the fits
+        with and without it chooses the event, the second half counts.
     n_canaries : int, default=None
-        In a fit of "one-run"; None is 1000.
+        Number of canaries in a fit of "one-run". None is 1000.
     n_runs : int, default=None
-        Fits; None is 1 for "one-run" and 200 for "many-run".
+        Number of fits. None is 1 for "one-run" and 200 for "many-run".
     delta : float, default=None
-        At which the bound is stated; None is the estimator's own, or 1e-5.
+        The delta of (epsilon, delta)-differential privacy, in [0, 1). None is the estimator's own,
+        or 1e-5.
     confidence : float, default=0.95
-        Probability with which the bound holds.
+        Probability with which the bound holds, in (0, 1).
     attack : callable, default=None
-        Makes the attack, ``attack(estimator, n_words, n_canaries, streams)``; None chooses by the
-        estimator. See `AnchorAttack`.
+        Makes the attack: ``attack(estimator, n_words, n_canaries, streams)``, a class like
+        `AnchorAttack`. None takes the attack that the estimator's class names.
     random_state : int, RandomState instance or None, default=None
-        Of coins and fits.
+        Seed of the coins and of the fits. None draws both from the operating system.
     verbose : int, default=0
-        Progress.
+        Whether to show a progress bar.
 
     Returns
     -------
     AuditResult
+        The bound, the claim, and the scores of all coins.
 
     Raises
     ------
+    TypeError
+        If a number of canaries or fits is not an integer.
     ValueError
-        If there is no attack on the estimator, or nothing is claimed.
+        If there is no attack on the estimator, nothing is claimed, or a parameter is invalid.
+
+    See Also
+    --------
+    observe_releases : What an attack sees.
 
     Notes
     -----
-    A low bound proves nothing: there may be a better attack. A bound above the claim refutes it.
-
     **Privacy.** Each fit spends the estimator's epsilon on `X`, and charges its ledger if it has
-    one. With ``random_state=None`` the result is a function of releases and coins; with a seed it
-    is not covered by anything. Audit with public or invented documents.
+    one. With ``random_state=None`` the result is a function of releases and coins. With a seed no
+    guarantee covers it. Audit with public or invented documents.
+
+    A low bound proves nothing, because a better attack may exist. A bound above the claim refutes
+    the claim.
 
     References
     ----------
@@ -274,18 +295,13 @@ def _sizes(design: str, n_canaries: int | None, n_runs: int | None) -> tuple[int
         n_canaries = N_CANARIES if one_run else 1
     if n_runs is None:
         n_runs = 1 if one_run else N_RUNS
-    least = 1 if one_run else 4
-    whole = isinstance(n_canaries, Integral) and isinstance(n_runs, Integral)
-    if not whole or n_canaries < 1 or n_runs < least:
-        raise ValueError(
-            f"n_canaries must be at least 1 and n_runs at least {least} for {design!r}, got "
-            f"{n_canaries} and {n_runs}"
-        )
-    return int(n_canaries), int(n_runs)
+    n_canaries = check_integer("n_canaries", n_canaries, 1, MAX_CANARIES)
+    # "many-run" needs two fits with and two without the canary: to choose an event, and to count
+    return n_canaries, check_integer("n_runs", n_runs, 1 if one_run else 4, MAX_RUNS)
 
 
-def default_attack(estimator: Any) -> Callable[..., Any]:
-    """The attack that an estimator's class names in `_attack`."""
+def default_attack(estimator: BaseEstimator) -> Callable[..., Attack]:
+    """Find the attack that an estimator's class names in `_attack`."""
     name = getattr(estimator, "_attack", None)
     if name not in _ATTACKS:
         raise ValueError(
@@ -295,11 +311,13 @@ def default_attack(estimator: Any) -> Callable[..., Any]:
     return _ATTACKS[name]
 
 
-def observed_fit(estimator: Any, X: Any, random_state: Any) -> tuple[Any, list[Release]]:
-    """A fit of a copy, and all that it released."""
+def observed_fit(
+    estimator: BaseEstimator, X: Any, random_state: Any
+) -> tuple[BaseEstimator, list[Release]]:
+    """Fit a copy, and collect everything that it releases."""
     model = clone(estimator).set_params(random_state=random_state)
     with warnings.catch_warnings(), observe_releases() as releases:
-        warnings.simplefilter("ignore", PrivacyLeakWarning)  # that is what is to be shown
+        warnings.simplefilter("ignore", PrivacyLeakWarning)  # the audit shows the leak itself
         warnings.simplefilter("ignore", SeededNoiseWarning)  # the documents are invented
         model.fit(X)
         if not hasattr(model, "components_"):  # a randomizer releases what it returns
@@ -335,7 +353,7 @@ def _result(
 def _bound_of_guesses(
     scores: np.ndarray, coins: np.ndarray, delta: float, confidence: float
 ) -> float:
-    """The best of several numbers of guesses; the surest guesses come first."""
+    """Take the best bound of several numbers of guesses; the surest guesses come first."""
     surest = np.argsort(-np.abs(scores), kind="stable")
     right = ((scores > 0) == coins)[surest]
     confidence = 1.0 - (1.0 - confidence) / len(GUESSED)
@@ -349,9 +367,9 @@ def _bound_of_guesses(
 
 
 def _event_counts(scores: np.ndarray, coins: np.ndarray, delta: float) -> tuple[int, int, int, int]:
-    """True and false positives, and runs of either world, of the event "score above t".
+    """Count true and false positives, and runs, of the event "score above t".
 
-    The first half of the runs of either world chooses t, the second half counts.
+    The first half of the runs of each world chooses t, the second half counts.
     """
     one, zero = scores[coins], scores[~coins]
     chosen = _best_threshold(one[: len(one) // 2], zero[: len(zero) // 2], delta)

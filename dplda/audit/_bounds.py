@@ -1,19 +1,19 @@
-"""Lower bounds on epsilon from how often somebody guesses right."""
+"""Lower bounds on epsilon from the number of right guesses."""
 
 from __future__ import annotations
 
 import math
-from numbers import Integral, Real
 
 import numpy as np
 from scipy.optimize import brentq
 from scipy.stats import beta, binom, norm
 
+from dplda._checks import check_integer, check_number, check_probability
 from dplda.privacy import Gaussian, epsilon_of
 
 __all__ = ["gaussian_lower_bound", "many_run_lower_bound", "one_run_lower_bound"]
 
-_LARGEST = 50.0  # no number of guesses that fits in memory shows more
+_LARGEST = 50.0  # no number of guesses that fits in memory shows a larger epsilon
 _MOST = 10**7  # runs or guesses
 
 
@@ -26,28 +26,46 @@ def many_run_lower_bound(
     delta: float,
     confidence: float = 0.95,
 ) -> float:
-    """Epsilon that a mechanism has at least, from runs with and without one unit.
+    """Bound epsilon from below by runs with and without one unit.
 
     Parameters
     ----------
-    true_positives, false_positives : int
-        Runs with, and without, the unit in which some event was seen. The event must have been
-        chosen without looking at these runs.
-    n_in, n_out : int
-        Runs with and without the unit; equal if `n_out` is None.
+    true_positives : int
+        Runs with the unit in which some event was seen. The event must have been chosen without
+        looking at these runs.
+    false_positives : int
+        Runs without the unit in which the event was seen.
+    n_in : int
+        Runs with the unit, from 1 to 10**7.
+    n_out : int, default=None
+        Runs without the unit, from 1 to 10**7. None: as many as with it.
     delta : float
-        In [0, 1).
+        The delta of (epsilon, delta)-differential privacy, in [0, 1).
     confidence : float, default=0.95
+        Probability with which the bound holds, in (0, 1).
 
     Returns
     -------
     float
-        Zero or more. At most about ``log(n / 3.7)`` at confidence 0.95.
+        The epsilon of the mechanism is at least this; zero or more. At most about
+        ``log(n_in / 3.7)`` at confidence 0.95.
+
+    Raises
+    ------
+    TypeError
+        If a count is not an integer or another parameter is not a number.
+    ValueError
+        If a parameter is out of range.
+
+    See Also
+    --------
+    gaussian_lower_bound : A stronger bound for claims of Gaussian noise.
+    one_run_lower_bound : A bound from one run with many canaries.
 
     Notes
     -----
-    One-sided Clopper-Pearson bounds on both rates, at half the error each. If the mechanism is
-    (epsilon, delta) private, ``P(event | in) <= exp(epsilon) P(event | out) + delta``, for an event
+    Both rates have one-sided Clopper-Pearson bounds, each at half of the error. If the mechanism is
+    (epsilon, delta)-private, ``P(event | in) <= exp(epsilon) P(event | out) + delta``, for an event
     and for its complement with the worlds exchanged.
     """
     check_probabilities(delta, confidence)
@@ -68,20 +86,43 @@ def gaussian_lower_bound(
     delta: float,
     confidence: float = 0.95,
 ) -> float:
-    """The same for a mechanism whose claim is one of Gaussian noise: far stronger.
+    """Bound epsilon from below for a mechanism whose claim is that of Gaussian noise.
 
-    What is bounded is mu, how many standard deviations the worlds are apart, and then turned into
-    epsilon. It contradicts claims of Gaussian differential privacy (unsampled Gaussian noise) only.
+    The bound is on mu, the number of standard deviations between the worlds, and is then turned
+    into epsilon. It is far stronger than `many_run_lower_bound` and refutes claims of Gaussian
+    differential privacy (unsampled Gaussian noise) only.
 
     Parameters
     ----------
-    true_positives, false_positives, n_in, n_out, delta, confidence
-        As in `many_run_lower_bound`; `delta` above 0.
+    true_positives : int
+        Runs with the unit in which some event was seen. The event must have been chosen without
+        looking at these runs.
+    false_positives : int
+        Runs without the unit in which the event was seen.
+    n_in : int
+        Runs with the unit, from 1 to 10**7.
+    n_out : int, default=None
+        Runs without the unit, from 1 to 10**7. None: as many as with it.
+    delta : float
+        The delta of (epsilon, delta)-differential privacy, in (0, 1).
+    confidence : float, default=0.95
+        Probability with which the bound holds, in (0, 1).
 
     Returns
     -------
     float
-        Zero or more.
+        The epsilon of the mechanism is at least this; zero or more.
+
+    Raises
+    ------
+    TypeError
+        If a count is not an integer or another parameter is not a number.
+    ValueError
+        If a parameter is out of range.
+
+    See Also
+    --------
+    many_run_lower_bound : A bound for every mechanism.
     """
     check_probabilities(delta, confidence)
     if delta == 0.0:
@@ -92,28 +133,19 @@ def gaussian_lower_bound(
 
 
 def check_probabilities(delta: float, confidence: float) -> None:
-    """Refuse what is no delta in [0, 1) or no confidence in (0, 1)."""
-    if not (isinstance(delta, Real) and 0.0 <= delta < 1.0):
-        raise ValueError(f"delta must lie in [0, 1), got {delta}")
-    if not (isinstance(confidence, Real) and 0.0 < confidence < 1.0):
-        raise ValueError(f"confidence must lie strictly between 0 and 1, got {confidence}")
-
-
-def _are_counts(*counts: int) -> bool:
-    return all(isinstance(count, Integral) and count <= _MOST for count in counts)
+    """Refuse an invalid delta or confidence."""
+    check_probability("delta", delta)
+    check_number("confidence", confidence, 0.0, 1.0, closed="neither")
 
 
 def _rates(
     tp: int, fp: int, n_in: int, n_out: int | None, confidence: float
 ) -> tuple[float, float]:
     """Lower bound of the rate of true positives, upper bound of that of false ones."""
-    n_out = n_in if n_out is None else n_out
-    whole = _are_counts(tp, fp, n_in, n_out)
-    if not (whole and 0 <= tp <= n_in and 0 <= fp <= n_out and min(n_in, n_out) > 0):
-        raise ValueError(
-            "true_positives and false_positives must be counts out of n_in and n_out runs, got "
-            f"{tp} of {n_in} and {fp} of {n_out}"
-        )
+    n_in = check_integer("n_in", n_in, 1, _MOST)
+    n_out = n_in if n_out is None else check_integer("n_out", n_out, 1, _MOST)
+    tp = check_integer("true_positives", tp, 0, n_in)
+    fp = check_integer("false_positives", fp, 0, n_out)
     error = (1.0 - confidence) / 2.0
     low = beta.ppf(error, tp, n_in - tp + 1) if tp > 0 else 0.0
     high = beta.isf(error, fp + 1, n_out - fp) if fp < n_out else 1.0
@@ -128,42 +160,55 @@ def one_run_lower_bound(
     delta: float,
     confidence: float = 0.95,
 ) -> float:
-    """Epsilon that a mechanism has at least, from one run with many canaries [1]_.
+    """Bound epsilon from below by one run with many canaries [1]_.
 
     Each canary is in the data by a fair coin of its own; `n_guesses` of the coins are guessed
     from the output.
 
     Parameters
     ----------
-    n_canaries, n_guesses, n_right : int
-        Coins, guesses and right guesses.
+    n_canaries : int
+        Coins, from 0 to 10**7.
+    n_guesses : int
+        Guesses, at most `n_canaries`.
+    n_right : int
+        Right guesses, at most `n_guesses`.
     delta : float
-        In [0, 1).
+        The delta of (epsilon, delta)-differential privacy, in [0, 1).
     confidence : float, default=0.95
+        Probability with which the bound holds, in (0, 1).
 
     Returns
     -------
     float
-        Zero or more.
+        The epsilon of the mechanism is at least this; zero or more.
+
+    Raises
+    ------
+    TypeError
+        If a count is not an integer or another parameter is not a number.
+    ValueError
+        If a parameter is out of range.
+
+    See Also
+    --------
+    many_run_lower_bound : A bound from many runs with one canary.
 
     Notes
     -----
-    If the mechanism is (epsilon, delta) private, the number of right guesses exceeds v no more
-    often than a binomial number with success rate ``exp(epsilon) / (1 + exp(epsilon))``, but for a
+    If the mechanism is (epsilon, delta)-private, the number of right guesses exceeds v no more
+    often than a binomial number with success rate ``exp(epsilon) / (1 + exp(epsilon))``, up to a
     term in delta (Theorem 5.2 of [1]_). Canaries of several independent runs may be counted
-    together, since together they are one private mechanism.
+    together, because the runs together are one private mechanism.
 
     References
     ----------
     .. [1] T. Steinke, M. Nasr, M. Jagielski, "Privacy Auditing with One (1) Training Run", NeurIPS
        2023.
     """
-    whole = _are_counts(n_right, n_guesses, n_canaries)
-    if not (whole and 0 <= n_right <= n_guesses <= n_canaries):
-        raise ValueError(
-            "needed: integers 0 <= n_right <= n_guesses <= n_canaries, got "
-            f"{n_right}, {n_guesses} and {n_canaries}"
-        )
+    n_canaries = check_integer("n_canaries", n_canaries, 0, _MOST)
+    n_guesses = check_integer("n_guesses", n_guesses, 0, n_canaries)
+    n_right = check_integer("n_right", n_right, 0, n_guesses)
     check_probabilities(delta, confidence)
 
     def excess(epsilon: float) -> float:
@@ -173,7 +218,7 @@ def one_run_lower_bound(
         return 0.0
     if excess(_LARGEST) < 0.0:
         return _LARGEST
-    # the bound is found from below, so that it is never rounded up
+    # one step of the search is subtracted, so that the bound is never rounded up
     return float(brentq(excess, 0.0, _LARGEST, xtol=1e-9)) - 1e-9
 
 

@@ -1,53 +1,47 @@
-"""Attacks on the papers' algorithms as printed: each goes through one hole."""
+"""Attacks on the papers' algorithms as printed: each exploits one error."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import clone
+from sklearn.base import BaseEstimator
 
 from dplda._private_fit import SMALLEST_DELTA
-from dplda.audit._attacks import Releases, widened
+from dplda.audit._attacks import CanaryAttack, Releases, count_matrix, widened
 from dplda.privacy import Guarantee
-from dplda.privacy._streams import Streams
+from dplda.privacy.mechanisms import Streams
 from dplda.published import recover_counts
 
 
-class _OneWordAttack:
-    """Documents of one word, of one or another that nobody else has."""
+class _OneWordAttack(CanaryAttack):
+    """A canary is a document of one word, one or another, that no other document has."""
 
     relation = "a document has one word or another"
     n_tokens = 1
-    n_units = 1  # of the claim's relation between the two
-
-    def __init__(self, estimator: Any, n_words: int, n_canaries: int, streams: Streams) -> None:
-        self.estimator = clone(estimator)
-        self._n_words, self._n_canaries = n_words, n_canaries
+    n_units = 1  # steps of the claimed relation from one document to the other
 
     def plant(self, X: sp.csr_array, coins: np.ndarray) -> sp.csr_array:
         rows = np.arange(self._n_canaries)
         words = self._n_words + 2 * rows + (1 - coins)
         shape = (self._n_canaries, self._n_words + 2 * self._n_canaries)
-        cells = np.full(len(rows), self.n_tokens), (rows, words)
-        canaries = sp.csr_array(sp.coo_array(cells, shape=shape))
+        canaries = count_matrix(rows, words, np.full(len(rows), self.n_tokens), shape)
         return sp.csr_array(sp.vstack([canaries, widened(X, 2 * self._n_canaries)]))
 
     def _difference(self, table: np.ndarray) -> np.ndarray:
-        """Sum of the row of a canary's one word minus that of the other."""
+        """Row sum of the word of coin 1 minus that of the word of coin 0, for each canary."""
         sums = table[self._n_words :].sum(axis=1).astype(float)
         return sums[::2] - sums[1::2]
 
-    def claim(self, model: Any, delta: float) -> float:
+    def claim(self, model: BaseEstimator, delta: float) -> float:
         return self.n_units * float(model.published_epsilon_)
 
 
 class MovesAttack(_OneWordAttack):
-    """On HDP-LDA: the model minus the last noisy counts shows whose topics moved, without noise."""
+    """On HDP-LDA: the model minus the last noisy counts shows the moved topics without noise."""
 
-    def scores(self, model: Any, releases: Releases) -> np.ndarray:
+    def scores(self, model: BaseEstimator, releases: Releases) -> np.ndarray:
         last = next(r.value for r in reversed(releases) if r.label == "word-topic counts")
         before = np.maximum(last, 0) + float(model.topic_word_prior)
         return self._difference(np.abs(model.components_.T - before) > 0.5)
@@ -56,14 +50,16 @@ class MovesAttack(_OneWordAttack):
 class BatchAttack(_OneWordAttack):
     """On private SVI: noise meant for the mean of all documents, on the mean of a minibatch."""
 
-    def __init__(self, estimator: Any, n_words: int, n_canaries: int, streams: Streams) -> None:
+    def __init__(
+        self, estimator: BaseEstimator, n_words: int, n_canaries: int, streams: Streams
+    ) -> None:
         super().__init__(estimator, n_words, n_canaries, streams)
         self.n_tokens = int(estimator.max_doc_tokens)
 
-    def scores(self, model: Any, releases: Releases) -> np.ndarray:
+    def scores(self, model: BaseEstimator, releases: Releases) -> np.ndarray:
         return np.sum([self._difference(r.value) for r in releases], axis=0)
 
-    def claim(self, model: Any, delta: float) -> float:
+    def claim(self, model: BaseEstimator, delta: float) -> float:
         if delta < model.delta:
             raise ValueError(
                 f"the published epsilon is stated at delta {model.delta} and says nothing at "
@@ -77,34 +73,29 @@ class RecoveryAttack(_OneWordAttack):
 
     n_units = 2  # a word replaced is one blanked and one written
 
-    def scores(self, model: Any, releases: Releases) -> np.ndarray:
+    def scores(self, model: BaseEstimator, releases: Releases) -> np.ndarray:
         sent = model.local_model("party", 1, "0" * 64).table
         counts = recover_counts(sent, topic_word_prior=float(model.topic_word_prior))
         return self._difference(counts.T)
 
 
-class CountsAttack:
-    """On SUB-LDA: one word more or less, whose count is shown whether it was sampled or not."""
+class CountsAttack(CanaryAttack):
+    """On SUB-LDA: the count of a word is shown, sampled or not, in every iteration."""
 
     relation = "a document has one word more or less"
 
-    def __init__(self, estimator: Any, n_words: int, n_canaries: int, streams: Streams) -> None:
-        self.estimator = clone(estimator)
-        self._n_words, self._n_canaries = n_words, n_canaries
-
     def plant(self, X: sp.csr_array, coins: np.ndarray) -> sp.csr_array:
         rows = np.flatnonzero(coins)
-        cells = np.ones(len(rows), int), (rows, self._n_words + rows)
         shape = (self._n_canaries, self._n_words + self._n_canaries)
-        canaries = sp.csr_array(sp.coo_array(cells, shape=shape))
+        canaries = count_matrix(rows, self._n_words + rows, np.ones(len(rows), int), shape)
         return sp.csr_array(sp.vstack([widened(X, self._n_canaries), canaries]))
 
-    def scores(self, model: Any, releases: Releases) -> np.ndarray:
+    def scores(self, model: BaseEstimator, releases: Releases) -> np.ndarray:
         rows = [r.value[self._n_words :].reshape(self._n_canaries, -1) for r in releases]
         return np.sum([row.sum(axis=1) - 0.5 for row in rows], axis=0)
 
-    def claim(self, model: Any, delta: float) -> float:
-        """The paper's divergence, as an epsilon at delta; of the sound form its epsilon."""
+    def claim(self, model: BaseEstimator, delta: float) -> float:
+        """The paper's divergence as an epsilon at delta; the epsilon of the sound form."""
         if not hasattr(model, "published_epsilon_"):
             return self._sound_claim(model.privacy_, delta)
         if delta == 0:
@@ -116,18 +107,42 @@ class CountsAttack:
 
 
 class AnchorAttack(CountsAttack):
-    """On SUB-LDA: one word more moves the topics of the other words of its document.
+    """Attack on SUB-LDA: one more word changes the topics of the other words of its document.
 
     A canary is a document of four tokens of a word of its own, which lies between two topics. The
     coin decides whether it has one more token, of a word of the first topic. The attack reads the
-    counts of the four only, to which that token adds nothing. Without it they end in either topic,
-    with it hardly ever in the second. `X` is not used: the corpus consists of the canaries and of
-    documents of the two topics.
+    counts of the four tokens only, to which the fifth adds nothing. Without it they end in either
+    topic; with it they rarely end in the second one.
+
+    Parameters
+    ----------
+    estimator : estimator
+        The audited estimator. It is copied.
+    n_words : int
+        Number of words of the other documents.
+    n_canaries : int
+        Number of canaries in a fit.
+    streams : Streams
+        Not used.
     """
 
     n_neutral, n_support, n_topic_words, doc_length, doc_support = 4, 100, 10, 100, 10
 
     def plant(self, X: sp.csr_array, coins: np.ndarray) -> sp.csr_array:
+        """Make a corpus of the canaries and of documents of the two topics.
+
+        Parameters
+        ----------
+        X : csr_array of shape (n_docs, n_words)
+            Not used.
+        coins : ndarray of shape (n_canaries,), int64
+            One coin for each canary, 0 or 1.
+
+        Returns
+        -------
+        X : csr_array
+            Documents of the first topic, of the second topic, and the canaries.
+        """
         m, anchors = self._n_canaries, self._n_words
         neutral = anchors + 2 * self.n_topic_words
         support = np.repeat(np.arange(m), self.n_support)
@@ -139,7 +154,7 @@ class AnchorAttack(CountsAttack):
             filler_rows = np.repeat(np.arange(n_docs), self.n_topic_words)
             each = (self.doc_length - self.doc_support) // self.n_topic_words
             blocks.append(
-                _counts(
+                count_matrix(
                     np.concatenate([rows, filler_rows]),
                     np.concatenate(
                         [neutral + support, anchors + topic * self.n_topic_words + filler]
@@ -149,12 +164,12 @@ class AnchorAttack(CountsAttack):
                 )
             )
         rows = np.arange(m)
-        own = _counts(rows, neutral + rows, np.full(m, self.n_neutral), (m, neutral + m))
-        anchor = _counts(rows, np.full(m, anchors), coins.astype(int), (m, neutral + m))
+        own = count_matrix(rows, neutral + rows, np.full(m, self.n_neutral), (m, neutral + m))
+        anchor = count_matrix(rows, np.full(m, anchors), coins.astype(int), (m, neutral + m))
         return sp.csr_array(sp.vstack([*blocks, own + anchor]))
 
     def _sound_claim(self, guarantee: Guarantee, delta: float) -> float:
-        """Of one document replaced by another: by an empty one, and that by the other."""
+        """Epsilon of one document replaced by another: by an empty one, then by the other."""
         part = delta / 2
         while part >= SMALLEST_DELTA:
             epsilon = guarantee.epsilon_at(part)
@@ -163,17 +178,25 @@ class AnchorAttack(CountsAttack):
             part = 0.9 * delta / (1 + math.exp(epsilon))
         return math.inf
 
-    def scores(self, model: Any, releases: Releases) -> np.ndarray:
+    def scores(self, model: BaseEstimator, releases: Releases) -> np.ndarray:
+        """Compare the counts of the canaries in both topics, late in the fit.
+
+        Parameters
+        ----------
+        model : estimator
+            The fitted copy of the audited estimator.
+        releases : list of Release
+            Everything that its fit released.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_canaries,)
+            Large and negative where a canary lies in the second topic.
+        """
         late = np.mean([r.value for r in releases[-len(releases) // 3 :]], axis=0)
         anchors = late[self._n_words : self._n_words + self.n_topic_words].sum(axis=0)
         order = np.argsort(-anchors)[:2]
         rows = late[-self._n_canaries :, order]
         difference = rows[:, 0] - rows[:, 1]
-        # the first topic says little, the second all but excludes the token
+        # the first topic says little; the second nearly excludes the token
         return np.where(difference < 0, difference, 1e-3 * difference)
-
-
-def _counts(
-    rows: np.ndarray, words: np.ndarray, n: np.ndarray, shape: tuple[int, int]
-) -> sp.csr_array:
-    return sp.csr_array(sp.coo_array((n, (rows, words)), shape=shape))

@@ -255,18 +255,18 @@ class PrivateSVILDA(BaseLDA):
 
     def _train(self, X: Any, *, n_rounds: int, table: NoisyTable | None) -> PrivateSVILDA:
         """Charge `n_rounds` rounds, run them, and publish the model."""
-        exactly_one("PrivateSVILDA", epsilon=self.epsilon, noise_multiplier=self.noise_multiplier)
+        name = type(self).__name__
+        exactly_one(name, epsilon=self.epsilon, noise_multiplier=self.noise_multiplier)
         budget = self._budget()  # public
         plan = budget.plan(0 if table is None else table.n_rounds, n_rounds)  # public
         earlier = None if table is None else self.privacy_
         check_paid(
-            "PrivateSVILDA", [event for _, event in plan],
+            name, [event for _, event in plan],
             epsilon=self.epsilon, delta=self.delta, earlier=earlier, max_iter=self.max_iter,
         )  # fmt: skip
         streams = Streams.from_random_state(self.random_state)  # secret
-        warn_if_seeded("PrivateSVILDA", streams.seeded and self.epsilon != np.inf)
-        label = "PrivateSVILDA"
-        with Curator(plan, streams, label=label, unit="document", ledger=self.ledger) as curator:
+        warn_if_seeded(name, streams.seeded and self.epsilon != np.inf)
+        with Curator(plan, streams, label=name, unit="document", ledger=self.ledger) as curator:
             counts = check_counts(self, X, reset=table is None)  # private
             table = self._rounds(counts, table, budget, curator, streams, n_rounds)  # public
         guarantee = document_guarantee(

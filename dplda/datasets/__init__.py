@@ -1,4 +1,4 @@
-"""Corpora: an embedded one, the UCI bags of words, synthetic ones; and a public vocabulary."""
+"""Corpora (embedded, of the UCI archive, synthetic) and a public vocabulary."""
 
 from ._docstrings import load_docstrings, load_public_vocabulary
 from ._docword import read_uci_bow

@@ -1,4 +1,4 @@
-"""An embedded corpus and a public vocabulary, both read from documentation that is installed."""
+"""An embedded corpus and a public vocabulary, both read from installed documentation."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ import sysconfig
 from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
-from numbers import Integral
 from pathlib import Path
 
 import numpy as np
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
-from sklearn.utils import Bunch, check_scalar
+from sklearn.utils import Bunch
+
+from dplda._checks import check_integer
 
 from ._sources import SKIPPED_FOLDERS, find_sources, read_documentation
 
@@ -101,9 +102,9 @@ def load_docstrings(*, return_X_y: bool = False) -> Bunch | tuple[list[str], np.
     """Load the embedded corpus: the documentation of the scientific Python packages.
 
     The documents are the docstrings of the modules, classes, functions and methods of joblib,
-    NumPy, SciPy and scikit-learn, read from the installed packages: nothing is downloaded, and
-    no package is imported that is not already a dependency. There are about 7,000 documents of
-    1.5 million words. The first call of a process takes a few seconds, later ones do not.
+    NumPy, SciPy and scikit-learn, read from the installed packages. Nothing is downloaded, and
+    only dependencies of dplda are imported. There are about 7,000 documents of 1.5 million words.
+    Only the first call in a process takes a few seconds.
 
     Parameters
     ----------
@@ -116,17 +117,17 @@ def load_docstrings(*, return_X_y: bool = False) -> Bunch | tuple[list[str], np.
         Dictionary-like object with the attributes
 
         data : list of str, length n_docs
-            The texts, ordered by qualified name; for :class:`CountVectorizer`.
+            The texts, ordered by qualified name: input for :class:`CountVectorizer`.
         target : ndarray of shape (n_docs,), int
             The package or subpackage that each text documents, an index into `target_names`.
         target_names : list of str
-            The packages and subpackages, such as ``'scipy.stats'``, in alphabetic order. What
-            a private subpackage defines belongs to its package.
+            The packages and subpackages, such as ``'scipy.stats'``, in alphabetic order. Objects
+            of a private subpackage belong to its package.
         names : list of str, length n_docs
-            The qualified names, such as ``'sklearn.base.BaseEstimator.get_params'``. Texts that
-            several objects share are given once, under the first name.
+            The qualified names, such as ``'sklearn.base.BaseEstimator.get_params'``. A text that
+            several objects share appears once, under the first name.
         DESCR : str
-            Versions, sizes, and what was left out.
+            Versions, sizes, and what is left out.
         skipped : tuple of (module, reason)
             Source files that could not be read or parsed.
     (data, target) : tuple if `return_X_y` is True
@@ -134,12 +135,12 @@ def load_docstrings(*, return_X_y: bool = False) -> Bunch | tuple[list[str], np.
 
     See Also
     --------
-    load_public_vocabulary : A vocabulary for these texts that was not learned on them.
+    load_public_vocabulary : Loads a vocabulary for these texts that was not learned from them.
 
     Notes
     -----
-    The order and the texts depend on the versions of the four packages only, and for some
-    compiled objects on the platform. The corpus is public: use it to try things out.
+    Order and texts depend only on the versions of the four packages and, for some compiled
+    objects, on the platform. The corpus is public: use it for experiments.
 
     Examples
     --------
@@ -186,39 +187,41 @@ def _stdlib_words() -> tuple[str, ...]:
 
 
 def load_public_vocabulary(n_words: int = 2000) -> list[str]:
-    """Load a vocabulary that no private text had a part in.
+    """Load a vocabulary that does not depend on any private text.
 
-    These are the most frequent words of the documentation of Python's own standard library: the
-    docstrings in its sources, and the help topics of :mod:`pydoc`. Words are lower-case runs of at
-    least three letters a to z that are whole tokens of :class:`CountVectorizer` (``x_train`` holds
-    no word); scikit-learn's English stop words are left out.
+    These are the most frequent words in the documentation of Python's standard library: the
+    docstrings in its sources, and the help topics of :mod:`pydoc`. A word has at least three
+    letters a to z, in lower case, and is a whole token of :class:`CountVectorizer` (``x_train``
+    contains no word). scikit-learn's English stop words are left out.
 
-    A vocabulary learned on the private documents leaks: that a word is a column of the matrix
-    says that somebody wrote it, and a cut-off by document frequency can hinge on one document.
-    No guarantee of a model fitted on that matrix covers this. So give the vectorizer a
-    vocabulary that was fixed before anyone looked at the documents, such as this one for texts
-    about software, or a word list of your own field.
+    A vocabulary that is learned from the private documents leaks: a column of the matrix reveals
+    that someone wrote its word, and a cut-off by document frequency can depend on one document.
+    The guarantee of a model does not cover this. Pass a vocabulary to the vectorizer that was
+    fixed before anyone looked at the documents: this one for texts about software, or a word list
+    of your own field.
 
     Parameters
     ----------
     n_words : int, default=2000
-        Length of the vocabulary.
+        Number of words in the vocabulary.
 
     Returns
     -------
     vocabulary : list of str, length n_words
-        The words, the most frequent first, equally frequent ones in alphabetic order; a shorter
-        vocabulary is the beginning of a longer one.
+        The words, the most frequent first; equally frequent words are in alphabetic order. A
+        shorter vocabulary is the beginning of a longer one.
 
     Raises
     ------
-    TypeError, ValueError
-        If `n_words` is not an integer from 1 to the number of words there are (about 8,000).
+    TypeError
+        If `n_words` is not an integer.
+    ValueError
+        If `n_words` is not from 1 to the number of words that exist (about 8,000).
 
     Notes
     -----
-    The list is the same for every call with the same Python installation; another version of
-    Python has other documentation.
+    The list is the same in every call with the same Python installation. Other versions of Python
+    have other documentation.
 
     Examples
     --------
@@ -229,5 +232,4 @@ def load_public_vocabulary(n_words: int = 2000) -> list[str]:
     (1, 1000)
     """
     words = _stdlib_words()
-    check_scalar(n_words, "n_words", Integral, min_val=1, max_val=len(words))
-    return list(words[:n_words])
+    return list(words[: check_integer("n_words", n_words, 1, len(words))])

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import gzip
+import io
 import math
 import os
 import re
 import zlib
+from array import array
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn, cast
+from typing import Any, NoReturn
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import Bunch
 
 _BLOCK_BYTES = 1 << 20
-_FIRST_CAPACITY = 1 << 16  # entries allocated on the header's word alone
 _LARGEST = 2**31 - 1
 # Against files made to exhaust the memory: what is far beyond any real corpus.
 _FREE_TEXT = 1 << 24  # bytes that any compressed file may unpack to
@@ -29,14 +30,36 @@ _FIELDS = ("document id", "word id", "count")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
-def _open(path: Path) -> tuple[BinaryIO, float]:
-    """Open a plain or gzip file, whatever its name, and say how much text it may hold."""
-    with open(path, "rb") as file:
-        compressed = file.read(2) == b"\x1f\x8b"
-    if compressed:
-        most = max(_FREE_TEXT, _MAX_EXPANSION * path.stat().st_size)
-        return cast(BinaryIO, gzip.open(path)), most
-    return open(path, "rb"), math.inf
+class _Text(io.RawIOBase):
+    """The text of a plain or gzip file; a damaged file ends where the damage begins."""
+
+    def __init__(self, path: Path, digest: Any) -> None:
+        with open(path, "rb") as file:
+            compressed = file.read(2) == b"\x1f\x8b"
+        opener: Any = gzip.open if compressed else open
+        self._file = opener(path, "rb")
+        self._digest = digest
+        size = path.stat().st_size
+        self.bytes_left = max(_FREE_TEXT, _MAX_EXPANSION * size) if compressed else math.inf
+        self.damaged = False
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            n_read = self._file.readinto1(buffer)
+        except (EOFError, zlib.error, gzip.BadGzipFile):
+            self.damaged = True
+            return 0
+        self.bytes_left -= n_read
+        if self._digest is not None:
+            self._digest.update(buffer[:n_read])
+        return n_read
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
 
 
 class _LineReader:
@@ -49,15 +72,14 @@ class _LineReader:
     digest : hash object, optional
         Is updated with all the text that is read.
     block_bytes : int
-        Size of the blocks; no line may be longer.
+        Size of the blocks, and of the longest line that is sure to be read.
     """
 
     def __init__(self, path: Path, digest: Any = None, block_bytes: int = _BLOCK_BYTES) -> None:
-        self.path, self.digest, self.block_bytes = path, digest, block_bytes
+        self.path, self.block_bytes = path, block_bytes
         self.lines_read = 0
-        self._stream, self._bytes_left = _open(path)
-        self._rest = b""
-        self._damaged = False
+        self._text = _Text(path, digest)
+        self._stream = io.BufferedReader(self._text, block_bytes)
 
     def __enter__(self) -> _LineReader:
         return self
@@ -69,70 +91,34 @@ class _LineReader:
         """Raise a ValueError about the line that is `offset` lines after those read so far."""
         raise ValueError(f"{self.path}, line {self.lines_read + offset + 1}: {message}.")
 
-    def _fill(self) -> None:
-        """Read up to the size of a block, also from a compressed file that breaks off."""
-        pieces, missing = [self._rest], self.block_bytes - len(self._rest)
-        try:
-            while missing > 0 and (piece := self._stream.read1(missing)):  # type: ignore[attr-defined]
-                pieces.append(piece)
-                missing -= len(piece)
-                self._bytes_left -= len(piece)
-                if self.digest is not None:
-                    self.digest.update(piece)
-        except (EOFError, zlib.error, gzip.BadGzipFile):
-            self._damaged = True
-        self._rest = b"".join(pieces)
-        if self._bytes_left < 0:
+    def refuse_byte_order_mark(self) -> None:
+        """Call this before anything is read."""
+        if self._stream.peek(3).startswith(_BYTE_ORDER_MARKS):
+            self.fail("the file begins with a byte order mark; save it as UTF-8 without one")
+
+    def line(self) -> bytes:
+        """Return one line, for the header; b"" at the end of the file."""
+        return self._whole_lines(self._stream.readline(self.block_bytes))
+
+    def block(self) -> bytes:
+        """Return some whole lines, each ending in a newline; b"" at the end of the file."""
+        block = self._stream.read(self.block_bytes)
+        return self._whole_lines(block + self._stream.readline(self.block_bytes))
+
+    def _whole_lines(self, text: bytes) -> bytes:
+        n_lines = text.count(b"\n")
+        if self._text.bytes_left < 0:
             self.fail(
                 f"the text is more than {_MAX_EXPANSION} times as long as the compressed file; if"
                 " you trust it, unpack it first"
             )
-
-    def block(self) -> bytes:
-        """Return some whole lines, each ending in a newline; nothing at the end of the file."""
-        if not self._damaged:
-            self._fill()
-        end = self._rest.rfind(b"\n") + 1
-        if end:
-            lines, self._rest = self._rest[:end], self._rest[end:]
-            return lines.replace(b"\r\n", b"\n")
-        if self._damaged:
-            self.fail("the compressed file is truncated or damaged here; get it again")
-        if len(self._rest) >= self.block_bytes:
-            self.fail(f"the line is longer than {self.block_bytes} bytes")
-        lines, self._rest = self._rest, b""
-        return lines + b"\n" if lines else b""
-
-    def refuse_byte_order_mark(self) -> None:
-        """To be called before anything is read."""
-        self._fill()
-        if self._rest.startswith(_BYTE_ORDER_MARKS):
-            self.fail("the file begins with a byte order mark; save it as UTF-8 without one")
-
-    def line(self) -> bytes:
-        """Return one line without its newline, for the header; b"" at the end of the file."""
-        head, _, tail = self.block().partition(b"\n")
-        self._rest = tail + self._rest
-        return head
-
-
-class _Triples:
-    """Three growing int32 columns: a header that lies about NNZ does not exhaust the memory."""
-
-    def __init__(self, n_expected: int) -> None:
-        self.size, self._expected = 0, n_expected
-        capacity = min(n_expected, _FIRST_CAPACITY)
-        self.columns = [np.empty(capacity, dtype=np.int32) for _ in range(3)]
-
-    def append(self, rows: np.ndarray) -> None:
-        end = self.size + len(rows)
-        if end > len(self.columns[0]):
-            capacity = min(max(end, 2 * self.size), self._expected)
-            for column in self.columns:
-                column.resize(capacity, refcheck=False)
-        for column, values in zip(self.columns, rows.T):
-            column[self.size : end] = values
-        self.size = end
+        if not text.endswith(b"\n"):
+            if self._stream.peek(1):
+                self.fail(f"the line is longer than {self.block_bytes} bytes", n_lines)
+            if self._text.damaged:
+                self.fail("the compressed file is truncated or damaged here; get it again", n_lines)
+            text += b"\n" if text else b""
+        return text.replace(b"\r\n", b"\n")
 
 
 def _read_header(reader: _LineReader) -> tuple[int, int, int]:
@@ -153,7 +139,7 @@ def _read_header(reader: _LineReader) -> tuple[int, int, int]:
 
 
 def _parse_slowly(reader: _LineReader, block: bytes) -> np.ndarray:
-    """Parse line by line: finds the line that is wrong, and accepts any blanks."""
+    """Parse line by line: finds the invalid line, and accepts any blanks."""
     rows = []
     for offset, line in enumerate(block.split(b"\n")[:-1]):
         fields = line.split()
@@ -169,7 +155,7 @@ def _parse_slowly(reader: _LineReader, block: bytes) -> np.ndarray:
 def _parse_block(reader: _LineReader, block: bytes) -> np.ndarray:
     """Parse whole lines to an int64 array of shape (n_lines, 3)."""
     n_lines = block.count(b"\n")
-    # Two blanks and digits in every line, and three numbers a line: then every line is right.
+    # Two blanks and digits in every line, and three numbers a line: then every line is valid.
     if block.translate(None, b"0123456789") == b"  \n" * n_lines:
         values = np.fromstring(block, dtype=np.int64, sep=" ")
         if values.size == 3 * n_lines:
@@ -177,45 +163,56 @@ def _parse_block(reader: _LineReader, block: bytes) -> np.ndarray:
     return _parse_slowly(reader, block)
 
 
-def _read_triples(reader: _LineReader, n_docs: int, n_words: int, n_entries: int) -> _Triples:
-    triples = _Triples(n_entries)
+def _read_triples(
+    reader: _LineReader, n_docs: int, n_words: int, n_entries: int
+) -> tuple[np.ndarray, ...]:
+    """Documents, words and counts of the entries, int32; ids are still counted from 1."""
+    # Arrays that grow: a header that lies about NNZ does not exhaust the memory.
+    columns = array("i"), array("i"), array("i")
     limits = np.array([n_docs, n_words, _LARGEST])
     while block := reader.block():
         rows = _parse_block(reader, block)
-        wrong = (rows < 1) | (rows > limits)
-        if wrong.any():
-            offset, field = np.argwhere(wrong)[0]
+        invalid = (rows < 1) | (rows > limits)
+        if invalid.any():
+            offset, field = np.argwhere(invalid)[0]
             reader.fail(f"the {_FIELDS[field]} is not in 1 to {limits[field]}", int(offset))
-        if triples.size + len(rows) > n_entries:
-            extra = n_entries - triples.size
-            reader.fail(f"more entries than the header says, NNZ = {n_entries}", extra)
-        triples.append(rows)
+        n_left = n_entries - len(columns[0])
+        if len(rows) > n_left:
+            reader.fail(f"more entries than the header says, NNZ = {n_entries}", n_left)
+        for column, values in zip(columns, rows.T):
+            column.frombytes(values.astype(np.int32).tobytes())
         reader.lines_read += len(rows)
-    if triples.size < n_entries:
-        reader.fail(f"the file ends after {triples.size} entries; the header says {n_entries}")
-    return triples
+    n_read = len(columns[0])
+    if n_read < n_entries:
+        reader.fail(f"the file ends after {n_read} entries; the header says {n_entries}")
+    return tuple(np.frombuffer(column, dtype=np.int32, count=n_read) for column in columns)
 
 
-def _check_sums(reader: _LineReader, triples: _Triples) -> None:
+def _check_sums(
+    reader: _LineReader, docs: np.ndarray, words: np.ndarray, counts: np.ndarray
+) -> None:
     """Refuse counts of one document and word whose sum does not fit in 32 bits."""
-    docs, words, counts = (column[: triples.size] for column in triples.columns)
     if counts.sum(dtype=np.int64) <= _LARGEST:
         return
     order = np.lexsort((words, docs))  # stable: lines of one document and word stay in order
-    new = np.ones(triples.size, dtype=bool)
-    new[1:] = (np.diff(docs[order]) != 0) | (np.diff(words[order]) != 0)
-    upto = np.cumsum(counts[order], dtype=np.int64)
-    before = (upto - counts[order])[new][np.cumsum(new) - 1]
-    too_many = order[upto - before > _LARGEST]
+    first = np.ones(len(order), dtype=bool)
+    first[1:] = (np.diff(docs[order]) != 0) | (np.diff(words[order]) != 0)
+    cumulative = np.cumsum(counts[order], dtype=np.int64)
+    before = (cumulative - counts[order])[first][np.cumsum(first) - 1]
+    too_many = order[cumulative - before > _LARGEST]
     if too_many.size:
         reader.fail(
             f"the counts of this document and word add up to more than {_LARGEST}",
-            int(too_many.min()) - triples.size,
+            int(too_many.min()) - len(order),
         )
 
 
-def _to_csr(triples: _Triples, n_docs: int, n_words: int) -> sp.csr_matrix:
-    docs, words, counts = triples.columns
+def read_docword(path: Path, digest: Any = None, block_bytes: int = _BLOCK_BYTES) -> sp.csr_matrix:
+    """Read a docword file to a CSR int32 matrix, updating `digest` with its (unpacked) text."""
+    with _LineReader(path, digest, block_bytes) as reader:
+        n_docs, n_words, n_entries = _read_header(reader)
+        docs, words, counts = _read_triples(reader, n_docs, n_words, n_entries)
+        _check_sums(reader, docs, words, counts)
     docs -= 1
     words -= 1
     if np.all(docs[1:] >= docs[:-1]):  # the usual case: no second copy of the entries
@@ -225,15 +222,6 @@ def _to_csr(triples: _Triples, n_docs: int, n_words: int) -> sp.csr_matrix:
         matrix = sp.coo_matrix((counts, (docs, words)), shape=(n_docs, n_words)).tocsr()
     matrix.sum_duplicates()
     return matrix
-
-
-def read_docword(path: Path, digest: Any = None, block_bytes: int = _BLOCK_BYTES) -> sp.csr_matrix:
-    """Read a docword file to a CSR int32 matrix, updating `digest` with its (unpacked) text."""
-    with _LineReader(path, digest, block_bytes) as reader:
-        n_docs, n_words, n_entries = _read_header(reader)
-        triples = _read_triples(reader, n_docs, n_words, n_entries)
-        _check_sums(reader, triples)
-    return _to_csr(triples, n_docs, n_words)
 
 
 def _decode_word(reader: _LineReader, line: bytes, offset: int) -> str:
@@ -255,32 +243,29 @@ def read_vocabulary(path: Path, n_words: int) -> np.ndarray:
         lines: list[bytes] = []
         while len(lines) <= n_words and (block := reader.block()):
             lines += block.split(b"\n")[:-1]
-            reader.lines_read = min(len(lines), n_words)
         if len(lines) != n_words:
             found = "more" if len(lines) > n_words else f"only {len(lines)}"
             reader.fail(
                 f"the header of the docword file says {n_words} words, and the vocabulary has"
-                f" {found}"
+                f" {found}",
+                min(len(lines), n_words),
             )
-        reader.lines_read = 0
-        words = np.empty(n_words, dtype=object)
-        for offset, line in enumerate(lines):
-            words[offset] = _decode_word(reader, line, offset)
-    return words
+        words = [_decode_word(reader, line, offset) for offset, line in enumerate(lines)]
+    return np.array(words, dtype=object)
 
 
 def read_uci_bow(
     docword_path: str | os.PathLike[str], vocab_path: str | os.PathLike[str] | None = None
 ) -> Bunch:
-    """Read a corpus of one's own in the format of the UCI bags of words.
+    """Read a corpus in the format of the UCI bags of words.
 
     Parameters
     ----------
     docword_path : str or path-like
         A text file, plain or compressed by gzip. Its first three lines are the number of
-        documents D, of words W and of entries NNZ; NNZ lines ``doc word count`` follow, the ids
-        counted from 1. The order of the entries does not matter; the counts of an entry that is
-        there twice are added.
+        documents D, of words W and of entries NNZ. NNZ lines ``doc word count`` follow; ids start
+        at 1. The order of the entries does not matter. Counts of the same document and word are
+        added.
     vocab_path : str or path-like, default=None
         A UTF-8 text file of W lines, one word in each.
 
@@ -298,17 +283,21 @@ def read_uci_bow(
     Raises
     ------
     ValueError
-        If a file is not in this format: the message has its path, the line (from 1) and what is
-        wrong there, but no text of the file. Also if it is made to exhaust the memory: a header
-        with more than a million documents and 64 times as many as entries, a compressed file of
-        more than 16 MB of text and 100 times its own size.
+        If a file is not in this format. The message states the path, the line (from 1) and the
+        error, but quotes no text of the file. Also if a file would exhaust the memory: a header
+        that names more than a million documents and more than 64 for each entry, or a compressed
+        file with more than 16 MB of text and more than 100 times its own size.
     OSError
         If a file cannot be read.
 
+    See Also
+    --------
+    load_uci_bow : Loads one of the five corpora of the archive.
+
     Notes
     -----
-    The text is parsed in pieces of a megabyte; the memory needed is that of the matrix, 8 bytes
-    an entry, and of 4 more bytes an entry until it is made.
+    The text is parsed in pieces of a megabyte. The matrix needs 8 bytes for each entry, and
+    reading it needs 4 more.
 
     Examples
     --------

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
-
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils import Bunch, check_random_state, check_scalar
+from sklearn.utils import Bunch, check_random_state
+
+from dplda._checks import check_integer, check_number
 
 _LARGEST = 1e9
+_LARGEST_SIZE = 2**31 - 1
 _CELLS_AT_ONCE = 1 << 22  # dense counts held at a time while drawing: 32 MB
-
-
-def _check_size(value: int, name: str) -> None:
-    check_scalar(value, name, Integral, min_val=1)
-
-
-def _check_positive(value: float, name: str) -> None:
-    check_scalar(value, name, Real)
-    if not 0 < value <= _LARGEST:
-        raise ValueError(f"{name} must be a finite number above 0 and at most {_LARGEST:g}.")
 
 
 def _draw_counts(
@@ -52,9 +43,9 @@ def make_topic_corpus(
 ) -> Bunch:
     """Draw a corpus from a latent Dirichlet allocation model with known topics.
 
-    Every topic is a symmetric Dirichlet draw over the words, every document's mixture one over
-    the topics; a document's length is Poisson, its words are independent draws from its mixture
-    of topics.
+    The words of each topic and the topics of each document are drawn from symmetric Dirichlet
+    distributions. The length of a document is Poisson distributed. Its words are independent draws
+    from its mixture of topics.
 
     Parameters
     ----------
@@ -65,11 +56,11 @@ def make_topic_corpus(
     n_components : int, default=5
         Number of topics K.
     doc_length : float, default=60
-        Mean number of words (tokens) of a document. Short documents can come out empty.
+        Mean number of words (tokens) of a document. With a small mean, documents can be empty.
     doc_topic_prior : float, default=0.1
-        Dirichlet parameter of a document's mixture; small values give documents of few topics.
+        Dirichlet parameter of a document's topics. Small values give documents of few topics.
     topic_word_prior : float, default=0.05
-        Dirichlet parameter of a topic; small values give topics of few words.
+        Dirichlet parameter of a topic's words. Small values give topics of few words.
     random_state : int, RandomState instance or None, default=None
         Pass an int for reproducible documents.
 
@@ -87,14 +78,16 @@ def make_topic_corpus(
 
     Raises
     ------
-    TypeError, ValueError
-        If a size is not a positive integer, or a prior or the length not a positive finite number.
+    TypeError
+        If a size is not an integer, or if a prior or the length is not a number.
+    ValueError
+        If a value is not positive, or if it is too large.
 
     Notes
     -----
     The generative model is that of Blei, Ng and Jordan, "Latent Dirichlet Allocation", JMLR 3
-    (2003), with a Dirichlet prior on the topics too. The documents are invented: a model fitted
-    on them protects nobody, whatever its guarantee says.
+    (2003), with a Dirichlet prior on the topics as well. The documents are synthetic: a model that
+    is fitted to them protects nobody.
 
     Examples
     --------
@@ -103,12 +96,16 @@ def make_topic_corpus(
     >>> corpus.data.shape, corpus.components.shape, corpus.doc_topic.shape
     ((20, 30), (3, 30), (20, 3))
     """
-    _check_size(n_docs, "n_docs")
-    _check_size(n_words, "n_words")
-    _check_size(n_components, "n_components")
-    _check_positive(doc_length, "doc_length")
-    _check_positive(doc_topic_prior, "doc_topic_prior")
-    _check_positive(topic_word_prior, "topic_word_prior")
+    sizes = {"n_docs": n_docs, "n_words": n_words, "n_components": n_components}
+    for name, size in sizes.items():
+        check_integer(name, size, 1, _LARGEST_SIZE)
+    positive = {
+        "doc_length": doc_length,
+        "doc_topic_prior": doc_topic_prior,
+        "topic_word_prior": topic_word_prior,
+    }
+    for name, value in positive.items():
+        check_number(name, value, 0, _LARGEST, closed="right")
     seed = check_random_state(random_state).randint(0, 2**32, size=4, dtype=np.uint32)
     generator = np.random.default_rng(seed)
     components = generator.dirichlet(np.full(n_words, topic_word_prior), size=n_components)

@@ -1,4 +1,4 @@
-"""The bags of words of the UCI archive, and files of one's own in their format."""
+"""The bags of words of the UCI archive."""
 
 from __future__ import annotations
 
@@ -172,14 +172,14 @@ def load_uci_bow(
     name : {'kos', 'nips', 'enron', 'nytimes', 'pubmed'}
         The corpus.
     data_home : str or path-like, default=None
-        Folder of the downloads, by default scikit-learn's
-        (:func:`~sklearn.datasets.get_data_home`). The files ``docword.NAME.txt`` or
-        ``docword.NAME.txt.gz`` and ``vocab.NAME.txt`` are looked for in it and in its subfolder
-        ``uci_bow``; downloads go to the latter.
+        Folder of the downloads. None takes scikit-learn's
+        (:func:`~sklearn.datasets.get_data_home`). The function looks for the files
+        ``docword.NAME.txt`` or ``docword.NAME.txt.gz``, and ``vocab.NAME.txt``, in this folder and
+        in its subfolder ``uci_bow``. Downloads go to the subfolder.
     download_if_missing : bool, default=True
-        If False, raise an OSError if a file is not there instead of downloading it.
+        If False, a missing file is an OSError, and nothing is downloaded.
     n_retries : int, default=3
-        How often a failed download is tried again.
+        Number of further tries after a failed download.
     delay : float, default=1.0
         Seconds between two tries.
 
@@ -198,24 +198,24 @@ def load_uci_bow(
     Raises
     ------
     ValueError
-        If there is no such corpus, or a file that was there already is not in the format.
+        If there is no such corpus, or if an existing file is not in the format.
     OSError
-        If a file is missing and must not or cannot be downloaded, or if a download is not the
+        If a file is missing and is not or cannot be downloaded, or if a download is not the
         corpus. Nothing of such a download is kept.
 
     See Also
     --------
-    read_uci_bow : Reads other files in this format.
+    read_uci_bow : Reads your own files in this format.
 
     Notes
     -----
     A download is checked before it is kept. For all corpora, the file must have as many entries
-    as its header says, and the vocabulary and the header the sizes of the table. For kos and nips
-    the contents of the docword file must have a known checksum too; for enron, nytimes and pubmed
-    (and for the vocabularies) no checksum is known, so that a file that was altered but has the
-    right size is not noticed. Files that are there already are only checked for their format.
+    as its header says, and header and vocabulary must have the sizes in the table. For kos and
+    nips the docword file must also have a known checksum. No checksum is known for enron, nytimes,
+    pubmed and the vocabularies, so an altered file of the right size is not noticed. Existing
+    files are only checked for their format.
 
-    A corpus is parsed anew in every call, at a few million entries a second: 0.1 s for nips, some
+    Every call parses the corpus again, at a few million entries a second: 0.1 s for nips, some
     minutes for the 483 million entries of pubmed, which need 6 GB of memory.
 
     References

@@ -1,7 +1,7 @@
-"""Pictures of fitted models, in the manner of scikit-learn's displays; drawing needs matplotlib.
+"""Pictures of fitted models, in the style of scikit-learn's displays; drawing needs matplotlib.
 
-Everything shown is a function of released values, but for the perplexities that
-:class:`PrivacyUtilityDisplay` computes on documents of yours.
+Displays show functions of released values, with one exception: the perplexities that
+:class:`PrivacyUtilityDisplay` computes on your documents.
 """
 
 from dplda.displays._topics import TopicDisplay, top_words

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-# Colors of Okabe and Ito, which color-blind readers can tell apart; every series also differs
-# in its marker.
+# Colors of Okabe and Ito, which color-blind readers can distinguish; series also differ in their
+# markers.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 DASHES = (":", "--", "-.")
@@ -13,7 +13,7 @@ GRAY = "#595959"
 
 
 def import_pyplot(caller: str) -> Any:
-    """matplotlib.pyplot, or an error that says how to get it."""
+    """Import matplotlib.pyplot; without matplotlib, raise an error that says how to install it."""
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
@@ -21,3 +21,8 @@ def import_pyplot(caller: str) -> Any:
             f"{caller} needs matplotlib; install it with: pip install 'dplda[plot]'"
         ) from error
     return plt
+
+
+def model_name(estimator: Any) -> str:
+    """Class of a model; for a loaded release, the class that was trained."""
+    return getattr(estimator, "estimator_name_", type(estimator).__name__)

@@ -4,41 +4,43 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from numbers import Integral
 from typing import Any
 
 import numpy as np
-from sklearn.utils import check_scalar
 from sklearn.utils.validation import check_is_fitted
 
-from dplda.displays._style import COLORS, GRAY, import_pyplot
+from dplda._checks import check_integer
+from dplda.displays._style import COLORS, GRAY, import_pyplot, model_name
+
+_MOST_WORDS = 2**31 - 1
 
 
 def rank_words(components: np.ndarray, n_top_words: int) -> np.ndarray:
-    """Indices of each topic's words, by probability times lift.
+    """Rank each topic's words by probability times lift.
 
     The lift of a word is its probability in the topic over its probability in all topics. By
-    probability alone, words that are everywhere head every topic; by lift alone, rare words do,
-    whose released counts are mostly noise. The product ranks like the relevance of [1]_ with
-    weight 1/2.
+    probability alone, words that are frequent everywhere come first in every topic. By lift alone,
+    rare words come first, and their released counts are mostly noise. The product ranks like the
+    relevance of [1]_ with weight 1/2.
 
     Parameters
     ----------
     components : ndarray of shape (n_components, n_words)
         Positive pseudo-counts.
     n_top_words : int
-        Words of each topic; all there are if that is less.
+        Words of each topic; at most all words are returned.
 
     Returns
     -------
     order : ndarray of shape (n_components, n_top_words)
+        Indices of words, the highest rank first.
 
     References
     ----------
     .. [1] C. Sievert, K. Shirley, "LDAvis: A method for visualizing and interpreting topics",
        ACL Workshop on Interactive Language Learning, Visualization, and Interfaces, 2014.
     """
-    check_scalar(n_top_words, "n_top_words", Integral, min_val=1)
+    check_integer("n_top_words", n_top_words, 1, _MOST_WORDS)
     relevance = 2 * np.log(_word_probabilities(components)) - np.log(_marginal(components))
     return np.argsort(-relevance, axis=1, kind="stable")[:, :n_top_words]
 
@@ -46,29 +48,34 @@ def rank_words(components: np.ndarray, n_top_words: int) -> np.ndarray:
 def top_words(
     estimator: Any, feature_names: Sequence[str] | None = None, n_top_words: int = 10
 ) -> list[list[str]]:
-    """The words that tell each topic from the others, the most telling first.
+    """List the words that distinguish each topic from the others, the best first.
 
-    They are ranked by probability times lift, where the lift of a word is its probability in the
-    topic over its probability in all topics.
+    Words are ranked by probability times lift. The lift of a word is its probability in the topic
+    over its probability in all topics.
 
     Parameters
     ----------
     estimator : fitted topic model
-        Anything with `components_`.
+        Any object with `components_`, of shape (n_components, n_words).
     feature_names : sequence of str of length n_words, default=None
-        The vocabulary, as from ``vectorizer.get_feature_names_out()``. None takes
-        `feature_names_in_` where the model was fitted on a data frame, else x0, x1, ...
+        The vocabulary, such as ``vectorizer.get_feature_names_out()``. None takes
+        `feature_names_in_` if the model has it (it was fitted on a data frame), else x0, x1, ...
     n_top_words : int, default=10
-        Words of each topic.
+        Words of each topic, at least 1.
 
     Returns
     -------
     words : list of n_components lists of str
+        The words of each topic, the best first.
 
     Raises
     ------
     ValueError
-        If `feature_names` has another length than the vocabulary of the model.
+        If the length of `feature_names` is not the size of the model's vocabulary.
+
+    See Also
+    --------
+    TopicDisplay : Draws these words with their probabilities.
 
     Examples
     --------
@@ -98,11 +105,11 @@ def _names(estimator: Any, feature_names: Sequence[str] | None) -> Sequence[str]
     return feature_names
 
 
-def _chosen(topics: Sequence[int] | None, n_topics: int) -> list[int]:
-    chosen = list(range(n_topics) if topics is None else topics)
-    if not chosen or not all(isinstance(k, Integral) and 0 <= k < n_topics for k in chosen):
-        raise ValueError(f"topics must be one or more integers from 0 to {n_topics - 1}, or None")
-    return chosen
+def _selected(topics: Sequence[int] | None, n_topics: int) -> list[int]:
+    selected = list(range(n_topics) if topics is None else topics)
+    if not selected:
+        raise ValueError("topics must name at least one topic; None draws all of them")
+    return [check_integer("topics", k, 0, n_topics - 1) for k in selected]
 
 
 def _word_probabilities(components: np.ndarray) -> np.ndarray:
@@ -115,7 +122,7 @@ def _marginal(components: np.ndarray) -> np.ndarray:
 
 def _title(estimator: Any) -> str:
     """Class, number of topics, and the guarantee."""
-    name = f"{type(estimator).__name__}, {estimator.components_.shape[0]} topics"
+    name = f"{model_name(estimator)}, {estimator.components_.shape[0]} topics"
     privacy = getattr(estimator, "privacy_", None)
     if privacy is None:
         return name
@@ -128,9 +135,9 @@ def _title(estimator: Any) -> str:
 
 
 class TopicDisplay:
-    """The top words of every topic: a small bar chart each.
+    """Top words of topics, as one small bar chart for each topic.
 
-    A bar is a word's probability in the topic, a tick its probability in all topics: where the
+    A bar is a word's probability in the topic, and a tick its probability in all topics. If the
     bar ends far beyond the tick, the word is typical of the topic. Use :meth:`from_estimator`.
 
     Parameters
@@ -138,18 +145,25 @@ class TopicDisplay:
     words : list of n_topics lists of str
         Top words of each topic, the first on top.
     probability : list of n_topics arrays
-        Their probabilities in the topic.
+        Probabilities of these words in the topic.
     marginal : list of n_topics arrays
-        Their probabilities in all topics.
+        Probabilities of these words in all topics.
     headings : list of str
-        One for each topic.
+        Heading of each topic.
     title : str, default=None
-        Of the figure.
+        Title of the figure; None for no title.
 
     Attributes
     ----------
     figure_ : matplotlib Figure
+        The figure that holds the charts.
     ax_ : ndarray of matplotlib Axes, shape (n_topics,)
+        The chart of each topic.
+
+    See Also
+    --------
+    top_words : Returns the words as lists.
+    PrivacyUtilityDisplay : Draws perplexity or scores against epsilon.
 
     Examples
     --------
@@ -192,53 +206,71 @@ class TopicDisplay:
         Parameters
         ----------
         estimator : fitted topic model
+            Any object with `components_`, of shape (n_components, n_words). The title states the
+            guarantee if the object has `privacy_`.
         feature_names : sequence of str of length n_words, default=None
-            The vocabulary; see :func:`top_words`.
+            The vocabulary, such as ``vectorizer.get_feature_names_out()``. None takes
+            `feature_names_in_` if the model has it, else x0, x1, ...
         n_top_words : int, default=10
-            Words of each topic, ranked by probability times lift.
+            Words of each topic, at least 1, ranked by probability times lift.
         topics : sequence of int, default=None
-            Which topics, in which order; None: all.
-        ax, n_columns
-            See :meth:`plot`.
+            The topics to draw, in this order. None draws all topics.
+        ax : matplotlib Axes or array of Axes, default=None
+            An array of Axes holds one topic each. A single Axes of a grid is divided among the
+            topics. None makes a figure.
+        n_columns : int, default=5
+            Number of topics next to each other, unless `ax` is an array.
 
         Returns
         -------
         display : TopicDisplay
+            The display, drawn.
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
+        TypeError
+            If `n_top_words` or an entry of `topics` is not an integer.
+        ValueError
+            If `feature_names` or `ax` has the wrong length, or if `topics` is empty or names a
+            topic that does not exist.
         """
         check_is_fitted(estimator)
         components = estimator.components_
-        chosen = _chosen(topics, len(components))
+        selected = _selected(topics, len(components))
         order = rank_words(components, n_top_words)
         names = _names(estimator, feature_names)
         share = components.sum(axis=1) / components.sum()
         display = cls(
-            words=[[str(names[v]) for v in order[k]] for k in chosen],
-            probability=[_word_probabilities(components)[k, order[k]] for k in chosen],
-            marginal=[_marginal(components)[order[k]] for k in chosen],
-            headings=[f"topic {k} ({share[k]:.1%})" for k in chosen],
+            words=[[str(names[v]) for v in order[k]] for k in selected],
+            probability=[_word_probabilities(components)[k, order[k]] for k in selected],
+            marginal=[_marginal(components)[order[k]] for k in selected],
+            headings=[f"topic {k} ({share[k]:.1%})" for k in selected],
             title=_title(estimator),
         )
         return display.plot(ax, n_columns=n_columns)
 
     def plot(self, ax: Any = None, *, n_columns: int = 5) -> TopicDisplay:
-        """Draw.
+        """Draw the display.
 
         Parameters
         ----------
         ax : matplotlib Axes or array of Axes, default=None
-            An array of Axes gets a topic each; a single Axes of a grid is divided among them.
-            None makes a figure.
+            An array of Axes holds one topic each. A single Axes of a grid is divided among the
+            topics. None makes a figure.
         n_columns : int, default=5
-            Topics beside each other, unless `ax` is an array.
+            Number of topics next to each other, unless `ax` is an array.
 
         Returns
         -------
         self : TopicDisplay
+            The display.
 
         Raises
         ------
         ImportError
-            Without matplotlib.
+            If matplotlib is not installed.
         ValueError
             If there are fewer Axes than topics.
         """
@@ -287,7 +319,7 @@ class TopicDisplay:
 
 
 def _panels(plt: Any, ax: Any, n_topics: int, n_columns: int, title: str | None) -> np.ndarray:
-    """One Axes for each topic: given ones, parts of a given one, or those of a new figure."""
+    """One Axes for each topic: of the array `ax`, parts of the Axes `ax`, or of a new figure."""
     columns = max(1, min(n_columns, n_topics))
     rows = -(-n_topics // columns)
     if ax is None:
@@ -298,11 +330,11 @@ def _panels(plt: Any, ax: Any, n_topics: int, n_columns: int, title: str | None)
         ax.set_axis_off()
         figure, grid = ax.figure, ax.get_subplotspec().subgridspec(rows, columns)
     else:
-        given = np.asarray(ax, dtype=object).ravel()
-        if len(given) < n_topics:
+        panels = np.asarray(ax, dtype=object).ravel()
+        if len(panels) < n_topics:
             raise ValueError(
-                f"ax must hold one Axes for each of {n_topics} topics, got {len(given)}"
+                f"ax must hold one Axes for each of {n_topics} topics, got {len(panels)}"
             )
-        return given[:n_topics]
+        return panels[:n_topics]
     places = [grid[k // columns, k % columns] for k in range(n_topics)]
     return np.array([figure.add_subplot(place) for place in places], dtype=object)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from dplda.displays._style import COLORS, DASHES, GRAY, MARKERS, import_pyplot
+from dplda.displays._style import COLORS, DASHES, GRAY, MARKERS, import_pyplot, model_name
 
 MAX_TICKS = 8
 
@@ -17,26 +17,46 @@ Curves = Mapping[str, Mapping[float, Sequence[float]]]
 
 
 class PrivacyUtilityDisplay:
-    """Perplexity or score against epsilon, with lines for what is not private.
+    """Perplexity or score against epsilon, with lines for models that are not private.
 
-    Use :meth:`from_estimators` or :meth:`from_search`. Every point is a fit: epsilons of fits on
-    the same private documents add up (see :class:`~dplda.privacy.Ledger`), and their values on
-    private documents are releases that no epsilon covers. Draw it for public or synthetic data.
+    Use :meth:`from_estimators` or :meth:`from_search`. Draw it for public or synthetic data.
 
     Parameters
     ----------
     curves : dict of str to dict of float to list of float
-        For each label, the values at each epsilon. Several values become their mean and a bar
-        from the least to the greatest; values at epsilon ``inf`` a horizontal line.
+        For each label, the values at each epsilon. Several values are drawn as their mean and a
+        bar from the least to the greatest, values at epsilon ``inf`` as a horizontal line.
     references : dict of str to float, default=None
-        Horizontal lines, as ``{"unigram": 1266.0}``.
-    value_name, epsilon_name : str
-        Labels of the axes.
+        Horizontal lines, such as ``{"unigram": 1266.0}``.
+    value_name : str, default="held-out perplexity"
+        Label of the vertical axis.
+    epsilon_name : str, default="epsilon"
+        Label of the horizontal axis.
 
     Attributes
     ----------
     figure_ : matplotlib Figure
+        The figure that holds the chart.
     ax_ : matplotlib Axes
+        The chart.
+
+    See Also
+    --------
+    TopicDisplay : Draws the top words of topics.
+    dplda.metrics.held_out_perplexity : Computes the perplexity that is drawn.
+
+    Notes
+    -----
+    **Privacy.** Every point is a fit. Epsilons of fits on the same private documents add up (see
+    :class:`~dplda.privacy.Ledger`). Perplexities and scores of private documents are releases that
+    no epsilon covers.
+
+    Examples
+    --------
+    >>> from dplda.displays import PrivacyUtilityDisplay
+    >>> curves = {"SubLDA": {1.0: [1109.0], 4.0: [905.0]}}
+    >>> display = PrivacyUtilityDisplay(curves, references={"unigram": 1270.0})
+    >>> display.plot()  # doctest: +SKIP
     """
 
     def __init__(
@@ -61,29 +81,35 @@ class PrivacyUtilityDisplay:
         references: Mapping[str, float] | None = None,
         ax: Any = None,
     ) -> PrivacyUtilityDisplay:
-        """Held-out perplexity of fitted models against their `epsilon_`.
+        """Draw the held-out perplexity of fitted models against their `epsilon_`.
 
         Parameters
         ----------
         estimators : iterable of fitted topic models
-            Models of one class and one unit of privacy are one curve, models that are not
-            private a horizontal line.
+            Models of one class with one protected unit form a curve. Models that are not private
+            form a horizontal line.
         X : {array-like, sparse matrix} of shape (n_docs, n_words)
             Documents that none of the models was fitted on.
         references : dict of str to float, default=None
-            Further horizontal lines, as ``{"unigram": unigram_perplexity(X_train, X)}``.
+            Further horizontal lines, such as ``{"unigram": unigram_perplexity(X_train, X)}``.
         ax : matplotlib Axes, default=None
-            None makes a figure.
+            Where to draw. None makes a figure.
 
         Returns
         -------
         display : PrivacyUtilityDisplay
+            The display, drawn.
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
         """
         curves: dict[str, dict[float, list[float]]] = {}
         deltas = set()
         for estimator in estimators:
             check_is_fitted(estimator, "epsilon_")
-            epsilon, name = float(estimator.epsilon_), type(estimator).__name__
+            epsilon, name = float(estimator.epsilon_), model_name(estimator)
             private = math.isfinite(epsilon)
             label = f"{name} ({estimator.privacy_.unit if private else 'not private'})"
             values = curves.setdefault(label, {}).setdefault(epsilon, [])
@@ -101,25 +127,29 @@ class PrivacyUtilityDisplay:
         references: Mapping[str, float] | None = None,
         ax: Any = None,
     ) -> PrivacyUtilityDisplay:
-        """Test scores of a grid search over `epsilon`; one curve for each other setting.
+        """Draw the test scores of a search over `epsilon`, one curve for each other setting.
 
         Parameters
         ----------
-        search : fitted GridSearchCV or the like
-            One of its parameters is, or ends in, ``epsilon``.
+        search : fitted GridSearchCV or RandomizedSearchCV
+            It varies one parameter whose name ends in ``epsilon``, such as ``epsilon``,
+            ``sublda__epsilon`` or ``bit_epsilon``.
         references : dict of str to float, default=None
-            Horizontal lines, in the units of the score.
+            Horizontal lines, in the unit of the score.
         ax : matplotlib Axes, default=None
-            None makes a figure.
+            Where to draw. None makes a figure.
 
         Returns
         -------
         display : PrivacyUtilityDisplay
+            The display, drawn.
 
         Raises
         ------
+        ImportError
+            If matplotlib is not installed.
         ValueError
-            If the search did not vary epsilon.
+            If the search varies no epsilon, or more than one.
         """
         check_is_fitted(search, "cv_results_")
         results = search.cv_results_
@@ -135,25 +165,26 @@ class PrivacyUtilityDisplay:
             curves,
             references=references,
             value_name="test score, mean and range of folds",
-            epsilon_name="epsilon of each fit",
+            epsilon_name=f"{key.split('__')[-1]} of each fit",
         ).plot(ax)
 
     def plot(self, ax: Any = None) -> PrivacyUtilityDisplay:
-        """Draw.
+        """Draw the display.
 
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            None makes a figure.
+            Where to draw. None makes a figure.
 
         Returns
         -------
         self : PrivacyUtilityDisplay
+            The display.
 
         Raises
         ------
         ImportError
-            Without matplotlib.
+            If matplotlib is not installed.
         """
         plt = import_pyplot("PrivacyUtilityDisplay.plot")
         if ax is None:
@@ -200,10 +231,11 @@ class PrivacyUtilityDisplay:
 
 
 def _epsilon_parameter(settings: Sequence[Mapping[str, Any]]) -> str:
-    names = [name for name in settings[0] if name.split("__")[-1] == "epsilon"]
+    names = [name for name in settings[0] if name.endswith("epsilon")]
     if len(names) != 1:
         raise ValueError(
-            f"the search must vary one parameter called epsilon, got {sorted(settings[0])}; "
-            "put for instance 'epsilon': [1.0, 4.0] into param_grid"
+            "the search must vary one parameter whose name ends in epsilon, got "
+            f"{sorted(settings[0])}; "
+            "add for example 'epsilon': [1.0, 4.0] to param_grid"
         )
     return names[0]

@@ -255,7 +255,7 @@ class LPLDA(BaseLDA):
 
     def _train(self, X: Any, counts: np.ndarray | None) -> LPLDA:
         """Train on top of the word-topic counts of earlier calls; None starts from scratch."""
-        exactly_one("LPLDA", **{name: getattr(self, name) for name in BUDGETS})
+        exactly_one(type(self).__name__, **{name: getattr(self, name) for name in BUDGETS})
         earlier, n_earlier = None, 0
         if counts is not None:
             check_n_components(counts.shape[1], self.n_components, origin="fit")

@@ -489,7 +489,7 @@ class OLPLDA(BaseLDA):
         return OnlineState(prior, counts, mean, estimate, n_docs, n_iter)
 
     def _check_parameters(self) -> None:
-        exactly_one("OLPLDA", **{name: getattr(self, name) for name in BUDGETS})
+        exactly_one(type(self).__name__, **{name: getattr(self, name) for name in BUDGETS})
         if (self.prior_weight is None) == (self.prior_variance is None):
             given = "neither" if self.prior_weight is None else "both"
             raise ValueError(

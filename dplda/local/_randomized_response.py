@@ -21,11 +21,10 @@ from dplda._private_fit import PRIVACY_CONSTRAINTS, exactly_one, publish
 from dplda._warnings import warn_user
 from dplda.privacy import Guarantee, NonPrivate, SeededNoiseWarning, epsilon_of
 from dplda.privacy._accounting import is_within
-from dplda.privacy._curator import MAX_WORDS, TOTAL_VARIATION
+from dplda.privacy._curator import MAX_WORDS, TOTAL_VARIATION, Curator
 from dplda.privacy._events import Event
-from dplda.privacy._local_mechanisms import MAX_FLIP, MIN_FLIP
+from dplda.privacy._local_mechanisms import MAX_FLIP, MIN_FLIP, RandomizedBits
 from dplda.privacy._streams import Purpose, Streams
-from dplda.privacy.mechanisms import Curator, RandomizedBits
 
 BLOCK_BITS = 2**20  # whole rows at a time; the number enters every seeded result
 BUDGETS = ("epsilon", "bit_epsilon", "flip_mixture")  # exactly one of them is given
@@ -196,7 +195,7 @@ class RandomizedResponse(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             If not exactly one of `epsilon`, `bit_epsilon` and `flip_mixture` is given, or if it is
             out of the range of the mechanism.
         """
-        exactly_one("RandomizedResponse", **{name: getattr(self, name) for name in BUDGETS})
+        exactly_one(type(self).__name__, **{name: getattr(self, name) for name in BUDGETS})
         fair_ones = self.mechanism == "oue"
         if fair_ones and self.flip_mixture is not None:
             raise ValueError(

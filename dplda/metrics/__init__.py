@@ -1,4 +1,4 @@
-"""How good a topic model is: functions of a released table and of documents one may look at."""
+"""How good a topic model is: functions of a released table and of documents that may be read."""
 
 from dplda.metrics._bound import perplexity_bound
 from dplda.metrics._perplexity import (

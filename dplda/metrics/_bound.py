@@ -8,9 +8,10 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.special import gammaln, logsumexp, psi
 
-from dplda._fold_in import pad
+from dplda._checks import check_number
+from dplda._fold_in import LARGEST_PRIOR, pad
 from dplda._variational import e_step
-from dplda.metrics._perplexity import _check, _check_prior
+from dplda.metrics._perplexity import check_inputs
 
 CHUNK = 1 << 20  # numbers at a time
 
@@ -18,28 +19,40 @@ CHUNK = 1 << 20  # numbers at a time
 def perplexity_bound(
     components: Any, X: Any, *, doc_topic_prior: float = 0.1, n_jobs: int | None = None
 ) -> float:
-    """Variational upper bound on the perplexity of documents; lower is better.
+    """Compute the variational upper bound on the perplexity of documents; lower is better.
 
-    The metric of [1]_ and [2]_: ``exp(-sum of the documents' evidence bounds / tokens)``. A
-    document's bound is the expectation of log p(words, topics, weights) - log q(topics, weights)
-    under the q that the E-step finds, given Dirichlet posteriors of the topics.
+    The metric of [1]_ and [2]_ is ``exp(-sum of the documents' evidence bounds / tokens)``. The
+    evidence bound of a document is the expectation of log p(words, topics, weights) - log q(topics,
+    weights) under the distribution q that the E-step finds, given Dirichlet posteriors of the
+    topics.
 
     Parameters
     ----------
     components : array-like of shape (n_components, n_words)
-        Positive Dirichlet parameters of each topic's words (lambda), not probabilities: their
-        size says how certain the topics are.
+        Positive Dirichlet parameters of each topic's words (lambda). They are not probabilities:
+        their size states how certain the topics are.
     X : {array-like, sparse matrix} of shape (n_docs, n_words)
         Word counts of documents that the table was not trained on.
     doc_topic_prior : float, default=0.1
-        Dirichlet parameter of a document's topic weights.
+        Dirichlet parameter of a document's topic weights, above 0.
     n_jobs : int or None, default=None
-        Threads; never changes the result.
+        Number of threads. It never changes the result.
 
     Returns
     -------
     bound : float
-        Not comparable with `held_out_perplexity`.
+        The bound. It is not comparable with `held_out_perplexity`.
+
+    Raises
+    ------
+    TypeError
+        If `doc_topic_prior` is not a number.
+    ValueError
+        If an argument is out of range, `X` has the wrong number of columns, or `X` has no words.
+
+    See Also
+    --------
+    held_out_perplexity : Computes the perplexity by document completion.
 
     Notes
     -----
@@ -49,11 +62,18 @@ def perplexity_bound(
     ----------
     .. [1] M. Park, J. Foulds, K. Chaudhuri, M. Welling, "Private Topic Modeling", 2016, section 4.
     .. [2] M. Hoffman, D. Blei, F. Bach, "Online learning for latent Dirichlet allocation", 2010.
+
+    Examples
+    --------
+    >>> from dplda.metrics import perplexity_bound
+    >>> topics = [[90, 80, 1, 1], [1, 1, 90, 80]]
+    >>> bool(perplexity_bound(topics, [[3, 2, 0, 0]]) < 4)
+    True
     """
-    components, X = _check(components, X)
+    components, X = check_inputs(components, X)
     if not components.min() > 0:
         raise ValueError("components must be above 0 in every cell; add a small positive prior")
-    _check_prior(doc_topic_prior)
+    check_number("doc_topic_prior", doc_topic_prior, 0, LARGEST_PRIOR, closed="right")
     doc_topic_prior = max(float(doc_topic_prior), np.finfo(float).tiny)  # psi of less is infinite
     n_tokens = float(X.sum())
     if n_tokens == 0:
@@ -73,10 +93,8 @@ def perplexity_bound(
 
 
 def _words(X: sp.csr_array, gamma: np.ndarray, log_topic_word: np.ndarray) -> float:
-    """E[log p(words, topics) - log q(topics)] with the best q(topics), over all documents.
-
-    In logarithms: a word that is hardly possible in any topic has a probability that is no float.
-    """
+    """E[log p(words, topics) - log q(topics)] with the best q(topics), over all documents."""
+    # In logarithms: the probability of a word that hardly occurs in any topic underflows.
     log_doc_topic = psi(gamma) - psi(gamma.sum(axis=1, keepdims=True))
     row = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
     step = max(1, CHUNK // gamma.shape[1])

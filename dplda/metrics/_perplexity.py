@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import check_array
 
+from dplda._checks import check_number
 from dplda._compat import check_non_negative
 from dplda._corpus import check_quoting_nothing, check_table
 from dplda._fold_in import LARGEST_PRIOR, fold_in
@@ -24,8 +25,8 @@ def _mix(x: np.ndarray) -> np.ndarray:
 def split_documents(X: sp.csr_array) -> tuple[sp.csr_array, sp.csr_array]:
     """Split each document's tokens at random into an observed and a held-out half.
 
-    The random bits are a hash of the document itself, so the split of a row is always the same
-    and does not depend on other rows.
+    The random bits are a hash of the document. The split of a row is therefore always the same, and
+    does not depend on other rows.
 
     Parameters
     ----------
@@ -34,8 +35,26 @@ def split_documents(X: sp.csr_array) -> tuple[sp.csr_array, sp.csr_array]:
 
     Returns
     -------
-    observed, held_out : csr_array of shape (n_docs, n_words)
-        They add up to `X`.
+    observed : csr_array of shape (n_docs, n_words)
+        The observed half.
+    held_out : csr_array of shape (n_docs, n_words)
+        The held-out half. Both halves add up to `X`.
+
+    See Also
+    --------
+    held_out_perplexity : Scores the held-out half, given the observed half.
+
+    Notes
+    -----
+    **Privacy.** Both halves are private if `X` is private.
+
+    Examples
+    --------
+    >>> from scipy.sparse import csr_array
+    >>> from dplda.metrics import split_documents
+    >>> observed, held_out = split_documents(csr_array([[4, 0, 2]]))
+    >>> (observed + held_out).toarray()
+    array([[4, 0, 2]])
     """
     X = sp.csr_array(X, copy=True)
     X.sum_duplicates()
@@ -46,7 +65,7 @@ def split_documents(X: sp.csr_array) -> tuple[sp.csr_array, sp.csr_array]:
     key = np.zeros(X.shape[0], np.uint64)
     np.add.at(key, row, cell)
     bits = _mix(_mix(key)[row] ^ cell)
-    # up to 62 tokens of a word: one coin each; beyond, an even split and coins for the rest
+    # up to 62 tokens of a word: one coin each; above, an even split and a coin for the odd token
     coins = np.where(counts <= 62, counts, counts % 2)
     masked = bits & ((np.uint64(1) << coins.astype(np.uint64)) - np.uint64(1))
     observed = np.bitwise_count(masked).astype(np.int64) + (counts - coins) // 2
@@ -65,7 +84,8 @@ def _check_counts(X: Any) -> sp.csr_array:
     return X
 
 
-def _check(components: Any, X: Any) -> tuple[np.ndarray, sp.csr_array]:
+def check_inputs(components: Any, X: Any) -> tuple[np.ndarray, sp.csr_array]:
+    """Return a table and documents of the same vocabulary, as arrays that can be scored."""
     components = check_table(components, "components")
     X = _check_counts(X)
     if X.shape[1] != components.shape[1]:
@@ -82,11 +102,6 @@ def _check(components: Any, X: Any) -> tuple[np.ndarray, sp.csr_array]:
             "topics; add a small positive prior to every cell"
         )
     return components, X
-
-
-def _check_prior(value: Any, name: str = "doc_topic_prior") -> None:
-    if not (isinstance(value, (int, float, np.number)) and 0 < value <= LARGEST_PRIOR):
-        raise ValueError(f"{name} must be above 0 and at most {LARGEST_PRIOR:g}, got {value!r}")
 
 
 def _log_likelihood(X: sp.csr_array, theta: np.ndarray, components: np.ndarray) -> float:
@@ -109,9 +124,51 @@ def held_out_log_likelihood(
     completion: bool = True,
     n_jobs: int | None = None,
 ) -> float:
-    """Mean log-likelihood per token; see :func:`held_out_perplexity`. Higher is better."""
-    components, X = _check(components, X)
-    _check_prior(doc_topic_prior)
+    """Compute the mean log-likelihood per token of documents; higher is better.
+
+    Parameters
+    ----------
+    components : array-like of shape (n_components, n_words)
+        Pseudo-counts or probabilities of each topic's words, as in ``estimator.components_``.
+    X : {array-like, sparse matrix} of shape (n_docs, n_words)
+        Word counts of documents that the table was not trained on.
+    doc_topic_prior : float, default=0.1
+        Dirichlet parameter of a document's topic weights, above 0.
+    completion : bool, default=True
+        If True, infer the weights from one half of each document's tokens and score the other half
+        ("document completion"). If False, use all tokens for both, as the papers do.
+    n_jobs : int or None, default=None
+        Number of threads. It never changes the result.
+
+    Returns
+    -------
+    log_likelihood : float
+        Natural logarithm, per scored token.
+
+    Raises
+    ------
+    TypeError
+        If `doc_topic_prior` is not a number.
+    ValueError
+        If an argument is out of range, `X` has the wrong number of columns, or `X` has no words.
+
+    See Also
+    --------
+    held_out_perplexity : ``exp(-log_likelihood)``, with the reference for `completion`.
+
+    Notes
+    -----
+    **Privacy.** The value for private documents is a release about them that no epsilon covers.
+
+    Examples
+    --------
+    >>> from dplda.metrics import held_out_log_likelihood
+    >>> topics = [[0.5, 0.5, 0, 0], [0, 0, 0.5, 0.5]]
+    >>> float(round(held_out_log_likelihood(topics, [[30, 30, 0, 0]]), 2))
+    -0.7
+    """
+    components, X = check_inputs(components, X)
+    check_number("doc_topic_prior", doc_topic_prior, 0, LARGEST_PRIOR, closed="right")
     observed, scored = split_documents(X) if completion else (X, X)
     n_tokens = float(scored.sum())
     if n_tokens == 0:
@@ -128,7 +185,7 @@ def held_out_perplexity(
     completion: bool = True,
     n_jobs: int | None = None,
 ) -> float:
-    """Perplexity of documents under a topic-word table; lower is better.
+    """Compute the perplexity of documents under a topic-word table; lower is better.
 
     Parameters
     ----------
@@ -137,27 +194,46 @@ def held_out_perplexity(
     X : {array-like, sparse matrix} of shape (n_docs, n_words)
         Word counts of documents that the table was not trained on.
     doc_topic_prior : float, default=0.1
-        Dirichlet parameter of a document's topic weights.
+        Dirichlet parameter of a document's topic weights, above 0.
     completion : bool, default=True
-        True: the weights are inferred from one half of each document's tokens and the other half
-        is scored ("document completion"). False: both from all tokens, as the papers do [1]_;
-        that number is lower, since the weights have seen what is scored.
+        If True, infer the weights from one half of each document's tokens and score the other half
+        ("document completion"). If False, use all tokens for both, as the papers do [1]_. That
+        number is lower, because the weights are fitted to the tokens that are scored.
     n_jobs : int or None, default=None
-        Threads; never changes the result.
+        Number of threads. It never changes the result.
 
     Returns
     -------
     perplexity : float
         ``exp(-log-likelihood / tokens)``.
 
+    Raises
+    ------
+    TypeError
+        If `doc_topic_prior` is not a number.
+    ValueError
+        If an argument is out of range, `X` has the wrong number of columns, or `X` has no words.
+
+    See Also
+    --------
+    unigram_perplexity : Computes the perplexity of word frequencies, as a reference.
+    perplexity_bound : Computes the variational bound on perplexity.
+
     Notes
     -----
-    **Privacy.** A perplexity of private documents is a release about them that no epsilon covers.
+    **Privacy.** The value for private documents is a release about them that no epsilon covers.
 
     References
     ----------
     .. [1] F. Zhao, X. Ren, S. Yang, Q. Han, P. Zhao, X. Yang, "Latent Dirichlet Allocation Model
        Training With Differential Privacy", 2020, section VII.
+
+    Examples
+    --------
+    >>> from dplda.metrics import held_out_perplexity
+    >>> topics = [[0.5, 0.5, 0, 0], [0, 0, 0.5, 0.5]]
+    >>> round(held_out_perplexity(topics, [[30, 30, 0, 0]]), 1)
+    2.0
     """
     return float(
         np.exp(
@@ -173,9 +249,45 @@ def held_out_perplexity(
 
 
 def unigram_perplexity(X_train: Any, X: Any, *, topic_word_prior: float = 0.01) -> float:
-    """Perplexity of one topic for all: the word frequencies of `X_train` (not private)."""
-    if topic_word_prior != 0:
-        _check_prior(topic_word_prior, "topic_word_prior")
+    """Compute the perplexity of a single topic, the word frequencies of `X_train`.
+
+    Parameters
+    ----------
+    X_train : {array-like, sparse matrix} of shape (n_train_docs, n_words)
+        Word counts of the documents that give the frequencies.
+    X : {array-like, sparse matrix} of shape (n_docs, n_words)
+        Word counts of the documents to score.
+    topic_word_prior : float, default=0.01
+        Pseudo-count of each word, at least 0.
+
+    Returns
+    -------
+    perplexity : float
+        The perplexity by document completion. Models that are of use have a lower one.
+
+    Raises
+    ------
+    TypeError
+        If `topic_word_prior` is not a number.
+    ValueError
+        If an argument is out of range, or if `X` has a word that is impossible without a prior.
+
+    See Also
+    --------
+    held_out_perplexity : Computes the perplexity of a topic-word table.
+
+    Notes
+    -----
+    **Privacy.** The word frequencies have no noise: the value reveals something about `X_train` and
+    about `X`, and no epsilon covers it.
+
+    Examples
+    --------
+    >>> from dplda.metrics import unigram_perplexity
+    >>> round(unigram_perplexity([[5, 5, 5, 5]], [[4, 4, 4, 4]]), 1)
+    4.0
+    """
+    check_number("topic_word_prior", topic_word_prior, 0, LARGEST_PRIOR)
     X_train = _check_counts(X_train)
     counts = np.asarray(X_train.sum(axis=0), dtype=float).reshape(1, -1)
     return held_out_perplexity(counts + topic_word_prior, X)

@@ -34,7 +34,20 @@ Step = tuple[str, Event]
 
 
 def sampled(event: Event, sampling_probability: float) -> Event:
-    """The event of a mechanism on a Poisson sample of the documents."""
+    """State the event of a mechanism on a secret Poisson sample.
+
+    Parameters
+    ----------
+    event : Event
+        Event of the mechanism without sampling.
+    sampling_probability : float
+        Highest probability that a unit takes part, in (0, 1].
+
+    Returns
+    -------
+    Event
+        `PoissonSampled`, or `event` itself at probability 1 and without noise.
+    """
     if sampling_probability == 1 or isinstance(event, NonPrivate):
         return event
     return PoissonSampled(sampling_probability, event)  # type: ignore[arg-type]

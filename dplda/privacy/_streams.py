@@ -7,7 +7,6 @@ and shards cannot change a result, and no word is used for two purposes.
 
 from __future__ import annotations
 
-import enum
 import os
 import threading
 from dataclasses import dataclass
@@ -30,16 +29,15 @@ MAX_BLOCK = 2**40
 MAX_WORDS = 2**41  # two words a cipher block, 2**40 cipher blocks an address
 
 
-class Purpose(enum.IntEnum):
+class Purpose:
     """What a stream is for.
 
     The numbers enter every seeded result. New ones are appended; none changes. Estimators outside
     of this package may use 128 to 255.
     """
 
-    # The names are those of the algorithms that read the streams: the one place of this folder
-    # that knows them, since no two streams of the package may have the same number.
-
+    # These are names of the algorithms that read the streams. The rest of this folder knows none of
+    # them; the list is here because no two streams of the package may share a number.
     INITIAL_TABLE = 1
     MEMBERSHIP = 2
     TOPICS = 3

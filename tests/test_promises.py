@@ -1,0 +1,196 @@
+"""What the public names promise: one meaning of `epsilon`, one order of parameters, one object."""
+
+import importlib
+import inspect
+import re
+from collections import defaultdict
+
+import numpy as np
+import pytest
+from estimators import CASES, LITERAL, PACKAGES, PRIVATE, each
+from sklearn.base import clone
+
+from dplda.datasets import make_topic_corpus
+from dplda.privacy import BudgetError, Ledger
+
+pytestmark = pytest.mark.filterwarnings("ignore::dplda.privacy.PrivacyLeakWarning")
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    return make_topic_corpus(137, 40, 4, doc_length=50, random_state=0).data
+
+
+def public_objects():
+    for package in PACKAGES:
+        module = importlib.import_module(package)
+        yield from ((f"{package}.{name}", getattr(module, name)) for name in module.__all__)
+
+
+def parameters(cls):
+    return inspect.signature(cls).parameters
+
+
+def public_estimators():
+    """Classes that are fitted to topics or for privacy; a released model is not."""
+    found = {value for _, value in public_objects() if hasattr(value, "fit")}
+    found = {cls for cls in found if {"n_components", "delta"} & parameters(cls).keys()}
+    return sorted(found, key=lambda cls: cls.__name__)
+
+
+def states_epsilon(case):
+    return case.estimator.get_params().get("epsilon") is not None
+
+
+# ---- epsilon ------------------------------------------------------------------------------
+
+
+def test_every_class_that_takes_epsilon_is_among_the_cases():
+    found = {cls for cls in public_estimators() if "epsilon" in parameters(cls)}
+    assert found <= {type(case.estimator) for case in CASES if states_epsilon(case)}
+
+
+@each(case for case in CASES if states_epsilon(case))
+def test_epsilon_is_the_total(estimator, corpus):
+    model = clone(estimator).fit(corpus)
+    assert model.epsilon_ <= model.epsilon
+    assert model.privacy_.epsilon == model.epsilon_
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.unit], ids=lambda case: case.name)
+def test_the_unit_is_the_one_that_the_docstring_names(case, corpus):
+    notes = re.search(r"\*\*Privacy\.\*\*\s+Unit:\s+(\w+)", type(case.estimator).__doc__)
+    assert notes is not None
+    assert clone(case.estimator).fit(corpus).privacy_.unit == notes[1] == case.unit
+
+
+def state(model):
+    return model.components_.tolist(), model.epsilon_, model.n_iter_, model.privacy_
+
+
+TOTAL = [case for case in PRIVATE if states_epsilon(case) and case.unit != "token"]
+
+
+def refuses(call, corpus):
+    with pytest.raises(BudgetError, match=r"(?s)(?=.*max_iter)(?=.*ledger)"):
+        call(corpus)
+
+
+@each(TOTAL)
+def test_partial_fit_stops_when_epsilon_is_spent(estimator, corpus):
+    ledger = Ledger()
+    model = clone(estimator).set_params(max_iter=3, ledger=ledger)
+    spent = []
+    for _ in range(3):
+        model.partial_fit(corpus)
+        spent.append(model.epsilon_)
+    assert spent == sorted(set(spent))
+    assert spent[-1] <= estimator.epsilon
+    before = state(model)
+    refuses(model.partial_fit, corpus)
+    assert state(model) == before
+    assert len(ledger.entries()) == 3
+
+
+@each(TOTAL)
+def test_nothing_is_left_after_fit(estimator, corpus):
+    ledger = Ledger()
+    model = clone(estimator).set_params(max_iter=3, ledger=ledger).fit(corpus)
+    before = state(model)
+    refuses(model.partial_fit, corpus)
+    assert state(model) == before
+    assert len(ledger.entries()) == 1
+    assert model.fit(corpus).n_iter_ == 3  # a new model has a new budget
+
+
+@each(case for case in PRIVATE if case.unit != "token" and not states_epsilon(case))
+def test_without_epsilon_there_is_no_limit(estimator, corpus):
+    model = clone(estimator).set_params(max_iter=3).fit(corpus)
+    spent = model.epsilon_
+    for _ in range(4):
+        model.partial_fit(corpus)
+    assert model.n_iter_ == 7
+    assert model.epsilon_ > spent
+    assert np.isfinite(model.components_).all()
+
+
+# ---- names --------------------------------------------------------------------------------
+
+
+def test_no_name_is_public_twice():
+    places = defaultdict(list)
+    for full_name, _ in public_objects():
+        places[full_name.rpartition(".")[2]].append(full_name)
+    twice = [" and ".join(found) for found in places.values() if len(found) > 1]
+    assert not twice, "\n".join(twice)
+
+
+def test_no_object_is_public_under_two_names():
+    names = defaultdict(set)
+    for full_name, value in public_objects():
+        names[id(value)].add(full_name.rpartition(".")[2])
+    assert [found for found in names.values() if len(found) > 1] == []
+
+
+# ---- parameters ---------------------------------------------------------------------------
+
+# Other parameters stand in one of the two gaps: they choose the algorithm, or details of it.
+ORDER = (
+    "n_components", "(budget)", "delta", "(algorithm)", "max_iter", "doc_topic_prior",
+    "topic_word_prior", "(details)", "ledger", "n_jobs", "random_state", "verbose",
+)  # fmt: skip
+BUDGET = {"noise_multiplier", "count_clip", "flip_mixture", "rdp_order"}
+GAPS = (ORDER.index("(algorithm)"), ORDER.index("(details)"))
+DEFAULTS = {"delta": 1e-6, "doc_topic_prior": 0.1, "topic_word_prior": 0.01}
+
+
+def out_of_order(names):
+    """Parameters that stand before one that comes earlier in `ORDER`."""
+    place = 0
+    for name in names:
+        if name in ORDER:
+            allowed = [ORDER.index(name)]
+        elif name.endswith("epsilon"):
+            allowed = [ORDER.index("(budget)")]
+        else:
+            allowed = [ORDER.index("(budget)")] * (name in BUDGET) + [*GAPS]
+        later = [position for position in allowed if position >= place]
+        if later:
+            place = later[0]
+        else:
+            yield name
+
+
+def test_parameters_out_of_order_are_seen():
+    assert list(out_of_order(["n_components", "epsilon", "noise", "max_iter", "boost"])) == []
+    assert list(out_of_order(["epsilon", "n_components"])) == ["n_components"]
+    assert list(out_of_order(["boost", "epsilon"])) == ["epsilon"]
+    assert list(out_of_order(["max_iter", "boost", "doc_topic_prior"])) == ["doc_topic_prior"]
+    assert list(out_of_order(["ledger", "boost"])) == ["boost"]
+
+
+def test_parameters_have_one_order():
+    found = [
+        f"{cls.__name__}: {name}"
+        for cls in public_estimators()
+        for name in out_of_order(parameters(cls))
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_epsilon_comes_first_of_the_budget():
+    found = [list(parameters(cls)) for cls in public_estimators() if "epsilon" in parameters(cls)]
+    assert [names for names in found if "epsilon" not in names[:2]] == []
+
+
+def test_shared_defaults_agree():
+    """The published classes keep the defaults of their papers."""
+    literal = {type(case.estimator) for case in LITERAL}
+    found = [
+        f"{cls.__name__}({name}={parameters(cls)[name].default})"
+        for cls in public_estimators()
+        if cls not in literal
+        for name in DEFAULTS.keys() & parameters(cls).keys()
+        if parameters(cls)[name].default != DEFAULTS[name]
+    ]
+    assert not found, "\n".join(found)

@@ -1,0 +1,98 @@
+"""The README: its code runs from top to bottom; what it says of commands and classes is true."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator
+
+import dplda
+from dplda import ReleasedModel
+from dplda.privacy import Guarantee
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+CORPUS = "3\n4\n4\n1 1 2\n1 4 1\n3 2 5\n3 3 7\n"
+
+
+def run(block, names):
+    exec(compile(block, "README.md", "exec"), names)
+
+
+@pytest.fixture
+def user(tmp_path, monkeypatch):
+    """The folder and the files of a user: a corpus of their own, and one that was downloaded."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SCIKIT_LEARN_DATA", str(tmp_path))
+    for name in ("mine", "kos"):
+        # the reader tells compressed files by their content
+        (tmp_path / f"docword.{name}.txt.gz").write_text(CORPUS)
+        (tmp_path / f"vocab.{name}.txt").write_text("ab\ncd\nef\ngh\n")
+    return tmp_path
+
+
+def test_it_is_short():
+    assert len(README.splitlines()) < 150
+    assert len(BLOCKS[0].strip().replace("\n\n", "\n").splitlines()) == 10
+
+
+def test_its_first_example_gives_a_private_model_of_use():
+    names = {}
+    run(BLOCKS[0], names)
+    guarantee = names["model"]["sublda"].privacy_
+    assert isinstance(guarantee, Guarantee)
+    assert guarantee.epsilon <= 4
+    assert not guarantee.seeded
+    # better than always the most frequent label
+    accuracy = names["model"].score(names["texts"], names["labels"])
+    assert accuracy > np.bincount(names["labels"]).max() / len(names["labels"])
+
+
+@pytest.mark.slow
+def test_its_examples_run_in_their_order(user, capsys):
+    names = {}
+    for block in BLOCKS:
+        run(block, names)
+    printed = capsys.readouterr().out
+    ledger = names["ledger"]
+    assert [entry.status for entry in ledger.entries()] == ["confirmed"] * (4 * 3 + 1)
+    assert 4 < ledger.epsilon_spent <= 30
+    assert repr(ledger) in printed
+    assert np.isfinite(names["search"].cv_results_["mean_test_score"]).all()
+    released = dplda.load_release(user / "topics.dplda")
+    np.testing.assert_array_equal(released.components_, names["model"]["sublda"].components_)
+    assert released.epsilon_ == names["model"]["sublda"].epsilon_
+    assert names["master"].components_.shape[1] == 2000
+    assert str(names["master"].components_.shape) in printed
+    assert names["topics"].components_.shape == (50, 4)
+    assert (names["kos"].data != names["corpus"].data).nnz == 0
+
+
+def test_its_table_names_the_public_estimators():
+    table = README.partition("## Estimators")[2].partition("\n## ")[0]
+    named = re.findall(r"^\| `(\w+)`", table, flags=re.MULTILINE)
+    public = [getattr(dplda, name) for name in dplda.__all__]
+    estimators = {c for c in public if isinstance(c, type) and issubclass(c, BaseEstimator)}
+    assert len(named) == len(set(named))
+    assert set(named) == {cls.__name__ for cls in estimators - {ReleasedModel}}
+
+
+def test_it_has_one_command_for_each_job():
+    commands = re.findall(r"```sh\n(.*?)```", README, flags=re.DOTALL)
+    assert [command.count("\n") for command in commands] == [1, 1]
+    main, test = (command.strip() for command in commands)
+    assert "[plot]" in main
+    assert main.endswith("-m dplda")
+    assert "-e '.[test]'" in test
+    assert "-m pytest" in test
+
+
+def test_continuous_integration_runs_the_test_command():
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    pattern = re.search(r"grep -E '(.*)' README.md", script)[1]
+    found = [line for line in README.splitlines() if re.search(pattern, line)]
+    assert len(found) == 1
+    assert f"```sh\n{found[0]}\n```" in README
+    assert 'bash -euo pipefail -c "$command"' in script
