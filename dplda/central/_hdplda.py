@@ -224,7 +224,8 @@ class HDPLDA(BaseLDA):
         Warns
         -----
         SeededNoiseWarning
-            If `random_state` is given. The guarantee is void against anyone who knows it.
+            If noise is drawn from a given `random_state`. The guarantee is void against anyone who
+            knows it.
         """
         mechanisms = self._mechanisms()  # public
         streams = self._streams()  # secret
@@ -276,7 +277,8 @@ class HDPLDA(BaseLDA):
         Warns
         -----
         SeededNoiseWarning
-            If `random_state` is given. The guarantee is void against anyone who knows it.
+            If noise is drawn from a given `random_state`. The guarantee is void against anyone who
+            knows it.
         """
         average = released_so_far(self, "word")  # public
         first, earlier = average is None, getattr(self, "privacy_", None)

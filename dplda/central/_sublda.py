@@ -210,7 +210,8 @@ class SubLDA(BaseLDA):
         Warns
         -----
         SeededNoiseWarning
-            If `random_state` is given. The guarantee is void against anyone who knows it.
+            If noise is drawn from a given `random_state`. The guarantee is void against anyone who
+            knows it.
         """
         return self._train(X, n_rounds=int(self.max_iter), table=None)
 
@@ -247,7 +248,8 @@ class SubLDA(BaseLDA):
         Warns
         -----
         SeededNoiseWarning
-            If `random_state` is given. The guarantee is void against anyone who knows it.
+            If noise is drawn from a given `random_state`. The guarantee is void against anyone who
+            knows it.
         """
         return self._train(X, n_rounds=1, table=released_so_far(self, "document"))
 
