@@ -1,4 +1,4 @@
-"""What all topic models share: parameter checks, and inference from the released table."""
+"""Base classes of all topic models: parameter checks, and inference from the released table."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_ITER = 10**6  # a plan names every round before the first one
 class BaseTopicModel(
     ClassNamePrefixFeaturesOutMixin, CallbackSupportMixin, TransformerMixin, BaseEstimator
 ):
-    """Parameter checks, tags and `epsilon_at`; reads public attributes only.
+    """Parameter checks, tags and `epsilon_at`; this class reads public attributes only.
 
     Training is not here. Each estimator writes out the order of its private and public steps in
     its own file, where an auditor looks for it.
@@ -49,16 +49,22 @@ class BaseTopicModel(
         X : {array-like, sparse matrix} of shape (n_docs, n_words)
             Word counts.
         y : Ignored
+            Not used, present for API consistency by convention.
         **fit_params : dict
             Passed to `fit`.
 
         Returns
         -------
         theta : ndarray of shape (n_docs, n_components)
+            Topic weights; rows sum to 1.
+
+        See Also
+        --------
+        transform : Topic weights of any documents under a fitted model.
 
         Notes
         -----
-        **Privacy.** The result is private data: a row is a function of that document's words, and
+        **Privacy.** The result is private. A row is a function of that document's words, and
         `epsilon_` does not cover it.
         """
         return super().fit_transform(X, y, **fit_params)
@@ -74,7 +80,16 @@ class BaseTopicModel(
         Returns
         -------
         epsilon : float
-            Infinite if the model has no guarantee.
+            Epsilon of everything released since `fit`. Infinite if the model has no guarantee.
+
+        Raises
+        ------
+        ValueError
+            If `delta` is out of range.
+
+        See Also
+        --------
+        dplda.privacy.Guarantee.epsilon_at : The same with a choice of accountant.
         """
         check_is_fitted(self)
         delta = check_number("delta", delta, SMALLEST_DELTA, 1.0, closed="left")
@@ -115,13 +130,22 @@ class BaseLDA(BaseTopicModel):
         Returns
         -------
         theta : ndarray of shape (n_docs, n_components)
-            Rows sum to 1. A row depends on that row of `X` and on the model only; an empty
-            document gets equal weights.
+            Topic weights; rows sum to 1. A row depends on that row of `X` and on the model only.
+            An empty document gets equal weights.
+
+        Raises
+        ------
+        ValueError
+            If `X` does not have the width of the fitted model, or does not hold word counts.
+
+        See Also
+        --------
+        score : Held-out log-likelihood under such weights.
 
         Notes
         -----
-        **Privacy.** The model protects the documents it was trained on. A row of the result is a
-        function of that row's words: whoever sees it learns about that document.
+        **Privacy.** The model protects the documents that it was trained on. A row of the result
+        is a function of that row's words, so that anyone who sees it learns about that document.
         """
         check_is_fitted(self)
         X = check_counts(self, X, reset=False)
@@ -137,10 +161,17 @@ class BaseLDA(BaseTopicModel):
         X : {array-like, sparse matrix} of shape (n_docs, n_words)
             Word counts of documents that the model was not trained on.
         y : Ignored
+            Not used, present for API consistency by convention.
 
         Returns
         -------
         score : float
+            Natural logarithm of the held-out likelihood, divided by the number of scored tokens.
+
+        See Also
+        --------
+        perplexity : The same as a perplexity.
+        dplda.metrics.held_out_log_likelihood : The same for any table.
 
         Notes
         -----
@@ -156,12 +187,24 @@ class BaseLDA(BaseTopicModel):
         X : {array-like, sparse matrix} of shape (n_docs, n_words)
             Word counts of documents that the model was not trained on.
         completion : bool, default=True
-            False gives the papers' form, in which a document's weights are inferred from the
-            same tokens that are scored.
+            True infers a document's topic weights from one half of its tokens and scores the
+            other half. False gives the form of the papers, which infers the weights from the same
+            tokens that it scores.
 
         Returns
         -------
         perplexity : float
+            At least 1.
+
+        See Also
+        --------
+        score : The same as a mean log-likelihood.
+        dplda.metrics.perplexity_bound : The variational bound of papers on variational Bayes.
+
+        Notes
+        -----
+        **Privacy.** The perplexity of private documents is a release that `epsilon_` does not
+        cover.
         """
         return float(np.exp(-self._log_likelihood(X, completion=completion)))
 

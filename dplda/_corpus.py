@@ -1,4 +1,4 @@
-"""Count matrices on their way in: checks, and the token stream that the Gibbs samplers read."""
+"""Checks of count matrices, and the token stream that the Gibbs samplers read."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Corpus:
     word : ndarray of shape (n_tokens,), int32
         Word of each token, grouped by document.
     doc_ptr : ndarray of shape (n_docs + 1,), int64
-        Where each document's tokens begin.
+        Start of each document's tokens in `word`, and the number of tokens.
     n_words : int
         Size of the vocabulary.
     """
@@ -63,8 +63,8 @@ class Corpus:
     def shuffled(self, keys: npt.NDArray[np.uint64]) -> Corpus:
         """The tokens of each document in the order of random keys, shape (2, n_tokens).
 
-        A count matrix has no positions, and an order by word would move many tokens when one word
-        is replaced. Keys of 128 bits give every order the same probability, up to ties.
+        A count matrix has no positions. In an order by word, the replacement of one word would
+        move many tokens. Keys of 128 bits give every order the same probability, up to ties.
         """
         document = np.repeat(np.arange(len(self.doc_ptr) - 1), np.diff(self.doc_ptr))
         return Corpus(self.word[np.lexsort((*keys, document))], self.doc_ptr, self.n_words)
@@ -81,16 +81,17 @@ class Corpus:
 
 
 def check_counts(estimator: Any, X: Any, *, reset: bool) -> sp.csr_array:
-    """Validate a document-term matrix, or the one of a SentenceCorpus.
+    """Validate a document-term matrix, or that of a SentenceCorpus.
 
-    CSR with float32 or float64 whole counts, no zeros stored.
+    The result is CSR. It holds whole counts as float32 or float64, and stores no zeros.
 
     Raises
     ------
     ValueError
-        On text, negative, NaN or infinite values, or a width other than the fitted one.
+        If `X` holds text, or negative, NaN or infinite values, or if its width is not that of the
+        fitted model.
     """
-    if hasattr(X, "sentence_counts"):  # a SentenceCorpus, by name: a client need not load it
+    if hasattr(X, "sentence_counts"):  # a SentenceCorpus; a client does not load the class
         X = X.counts()
     with check_quoting_nothing(X):
         X = validate_data(
@@ -118,20 +119,27 @@ def check_counts(estimator: Any, X: Any, *, reset: bool) -> sp.csr_array:
 def sample_tokens(
     counts: npt.NDArray[np.floating], n_tokens: int, reader: Reader
 ) -> npt.NDArray[np.floating]:
-    """Counts of `n_tokens` random tokens of a document that has more, in time of that number.
+    """Draw `n_tokens` tokens of a longer document, without replacement.
+
+    The running time grows with `n_tokens`, not with the length of the document.
 
     Parameters
     ----------
     counts : ndarray of shape (n_entries,)
-        Of the document's words.
+        Counts of the document's words.
     n_tokens : int
-        Below the sum of the counts.
+        Number of tokens to keep, below the sum of the counts.
     reader : Reader
-        Random words.
+        Source of the random words.
+
+    Returns
+    -------
+    kept : ndarray of shape (n_entries,)
+        Counts of the tokens that are kept.
     """
     upto = np.cumsum(counts)
     length = int(upto[-1])
-    drop = 2 * n_tokens > length  # then choose those that go
+    drop = 2 * n_tokens > length  # then choose the tokens to remove
     n_chosen = length - n_tokens if drop else n_tokens
     chosen = np.empty(0)
     while len(chosen) < n_chosen:
@@ -158,7 +166,7 @@ def shorten(X: sp.csr_array, max_doc_tokens: int, streams: Any) -> sp.csr_array:
 
 @contextmanager
 def check_quoting_nothing(X: Any) -> Iterator[None]:
-    """Around scikit-learn's own checks of `X`, whose messages may print the data."""
+    """Run scikit-learn's checks of `X`, without those of their messages that print the data."""
     _check_kind(X)
     _check_structure(X)
     try:
@@ -172,7 +180,7 @@ def check_quoting_nothing(X: Any) -> Iterator[None]:
 
 
 def check_table(table: Any, name: str, **options: Any) -> npt.NDArray[np.float64]:
-    """A float64 array of finite numbers; options as in scikit-learn's `check_array`."""
+    """Return `table` as a float64 array of finite numbers; options are those of `check_array`."""
     try:
         array: npt.NDArray[np.float64] = check_array(
             table, dtype=np.float64, input_name=name, **options
@@ -200,7 +208,7 @@ def check_public_table(table: Any, shape: tuple[int, int]) -> npt.NDArray[np.flo
 def _check_structure(X: Any) -> None:
     """Refuse a sparse matrix whose index arrays point outside of it.
 
-    scipy takes them on trust, and would read and write elsewhere in the memory.
+    SciPy does not check them, and would read and write other memory.
     """
     if not sp.issparse(X):
         return
@@ -224,7 +232,10 @@ def _check_structure(X: Any) -> None:
 
 
 def _check_width(estimator: Any, X: Any, *, reset: bool) -> None:
-    """The table decides, for a failed `fit` may have left another width behind."""
+    """Compare the width of `X` with the fitted table.
+
+    `n_features_in_` is not used: a failed `fit` may have left another width there.
+    """
     table = getattr(estimator, "components_", None)
     if not reset and table is not None and X.shape[1] != table.shape[1]:
         raise ValueError(
@@ -234,7 +245,7 @@ def _check_width(estimator: Any, X: Any, *, reset: bool) -> None:
 
 
 def _check_kind(X: Any) -> None:
-    """Say what to do to somebody who passes texts, or anything but a matrix of real numbers."""
+    """Refuse texts, and all else that is not a matrix of real numbers; say what to pass."""
     if isinstance(X, str):
         X = [X]
     if isinstance(X, (list, tuple)):

@@ -1,4 +1,4 @@
-"""Topic weights of documents under a fixed table: what `transform` and the metrics rest on."""
+"""Topic weights of documents under a fixed table, for `transform`, training and the metrics."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import scipy.sparse as sp
 
 from dplda.kernels import _variational
 
-# Row by row deterministic: a row's result depends on that row and on the table only.
+# Deterministic for each row: its result depends on that row and on the table only.
 MAX_STEPS = 100
 TOLERANCE = 1e-4
 
 LANES = 8
 LARGEST_COUNT = 1e12
-LARGEST_PRIOR = 1e9  # the kernels' numbers are of single precision
+LARGEST_PRIOR = 1e9  # the kernels compute in single precision
 
 
 def pad(table: np.ndarray, dtype: Any = np.float32) -> np.ndarray:
-    """Append zero columns up to a multiple of 8 topics, which the kernels' vectors want."""
+    """Append zero columns up to a multiple of 8 topics, the vector length of the kernels."""
     n_rows, n_components = table.shape
     padded = np.zeros((n_rows, -(-n_components // LANES) * LANES), dtype)
     padded[:, :n_components] = table
@@ -29,14 +29,14 @@ def pad(table: np.ndarray, dtype: Any = np.float32) -> np.ndarray:
 
 
 def topic_word_probabilities(components: np.ndarray) -> np.ndarray:
-    """Rows of pseudo-counts (K, V) to the padded (V, K) table of word probabilities."""
+    """The padded (V, K) table of word probabilities, from pseudo-counts (K, V)."""
     return pad((components / components.sum(axis=1, keepdims=True)).T)
 
 
 def single_precision(X: Any) -> sp.csr_array:
     """The CSR form that the kernels take: float32 counts, int32 indices, without duplicates.
 
-    Counts beyond `LARGEST_COUNT`, which nobody counted, are taken as that: no sum may overflow.
+    Counts above `LARGEST_COUNT` are replaced by it, so that no sum overflows.
     """
     X = sp.csr_array(X, copy=True)
     X.data = np.minimum(X.data, LARGEST_COUNT).astype(np.float32)
@@ -47,7 +47,7 @@ def single_precision(X: Any) -> sp.csr_array:
 
 
 def over_rows(kernel: Callable[[np.ndarray], Any], rows: np.ndarray, n_jobs: int | None) -> list:
-    """Call `kernel` on consecutive pieces of `rows`, one a job, in threads."""
+    """Call `kernel` on consecutive pieces of `rows`, one piece for each job, in threads."""
     pieces = np.array_split(rows, min(joblib.effective_n_jobs(n_jobs), max(1, len(rows))))
     if len(pieces) == 1:
         return [kernel(rows)]
@@ -79,7 +79,7 @@ def update_theta(
 
 
 def uniform_theta(n_docs: int, n_components: int, padded: int) -> np.ndarray:
-    """Where every document's inference starts."""
+    """Equal topic weights (n_docs, padded), from which the inference of documents starts."""
     theta = np.zeros((n_docs, padded), np.float32)
     theta[:, :n_components] = 1.0 / n_components
     return theta
@@ -96,13 +96,13 @@ def fold_in(
     Parameters
     ----------
     X : csr_array of shape (n_docs, n_words)
-        Counts.
+        Word counts.
     components : ndarray of shape (n_components, n_words)
         Positive pseudo-counts or probabilities.
     doc_topic_prior : float
         Dirichlet parameter of the topic weights.
     n_jobs : int or None
-        Threads; never changes the result.
+        Number of threads. It never changes a result.
 
     Returns
     -------

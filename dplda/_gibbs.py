@@ -1,4 +1,4 @@
-"""Frozen-table Gibbs sampling: the sweep whose draws have exactly their stated probabilities."""
+"""Frozen-table Gibbs sampling, with draws that have exactly the stated probabilities."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ MAX_COMPONENTS = 2048  # 28 + 24 + 11 bits: a sum of weights fits in 64
 
 @dataclass(frozen=True, eq=False)
 class IntegerTable:
-    """A word-topic table as positive integers, whose largest ratio is certain.
+    """A word-topic table of positive integers, with an exact bound on the ratio of two weights.
 
     Attributes
     ----------
     weight : ndarray of shape (n_words, padded), uint32
-        Stand-ins of clip(counts, 0, count_clip) + prior.
+        Integers in proportion to clip(counts, 0, count_clip) + prior.
     topic_scale : ndarray of shape (n_components,)
-        Smallest topic size over each topic's size, in (0, 1].
+        Size of the smallest topic over the size of each topic, in (0, 1].
     """
 
     weight: np.ndarray
@@ -38,8 +38,8 @@ class IntegerTable:
     def from_counts(cls, counts: np.ndarray, count_clip: float, prior: float) -> IntegerTable:
         """Clip noisy counts (n_words, n_components) to [0, count_clip] and add the prior.
 
-        Two weights of one topic differ at most by the factor count_clip / prior + 1, exactly:
-        the smallest is rounded up and the largest is an integer.
+        Two weights of one topic differ at most by the factor count_clip / prior + 1. This is
+        exact: the smallest weight is rounded up, and the largest is an integer.
         """
         smallest = smallest_weight(count_clip, prior)
         values = (np.clip(counts, 0, count_clip) + prior) * (LARGEST_WEIGHT / (count_clip + prior))
@@ -65,10 +65,10 @@ def draw_topics(
     t: int,
     n_jobs: int | None = None,
 ) -> np.ndarray:
-    """Draw every token's topic anew under a table that does not change; arguments untouched.
+    """Draw the topic of every token under a table that does not change.
 
-    Blocks of documents have random streams of their own, so that the result does not depend on
-    `n_jobs`.
+    The arguments are not modified. Each block of documents has its own random stream, so that the
+    result does not depend on `n_jobs`.
     """
     topics = topics.copy()
     blocks = corpus.blocks(BLOCK_TOKENS)
@@ -84,7 +84,7 @@ def draw_topics(
 
 
 def _sweep_block(block, topics, table, doc_topic_prior, streams, t, index) -> None:
-    """One block, in place. If the spare words run out it starts again with more of them."""
+    """Sweep one block in place. If the spare words run out, start the block again with more."""
     start = topics.copy()
     bits = streams.words(Purpose.TOPICS, t, index, block.n_tokens)
     n_spare = 64 + block.n_tokens // 64
@@ -103,7 +103,7 @@ def _sweep_block(block, topics, table, doc_topic_prior, streams, t, index) -> No
 
 
 def count_words(corpus: Corpus, topics: np.ndarray, n_components: int) -> np.ndarray:
-    """Word-topic counts (n_words, n_components), int64: true and private."""
+    """Exact word-topic counts (n_words, n_components), int64; private."""
     counts = np.zeros((corpus.n_words, n_components), np.int64)
     _gibbs.count_words(corpus.word, topics, counts)
     return counts

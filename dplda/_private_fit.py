@@ -1,4 +1,4 @@
-"""What the private estimators share next to the topic model: parameters and the public record."""
+"""Privacy parameters, budget checks and the public record of the private estimators."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PRIVACY_CONSTRAINTS = {
     "ledger": [None, str, PathLike, Ledger],
 }
 
-# What every central guarantee rests on; quoted in `privacy_`.
+# Assumptions of every central guarantee, quoted in `privacy_`.
 ASSUMPTIONS = (
     "the columns of X (the vocabulary) are public and were not chosen by looking at the data",
     "scores, perplexities and transforms of private documents are not covered",
@@ -81,10 +81,12 @@ def check_paid(
         The total that the estimator may spend. None: the budget is stated otherwise, and only a
         ledger limits the number of calls.
     delta : float
+        The delta of (epsilon, delta)-differential privacy.
     earlier : Guarantee or None
-        That of the calls before.
+        The guarantee of the earlier calls. None for the first call, for which the noise is
+        calibrated.
     max_iter : int
-        Calls that `epsilon` pays for.
+        Number of calls that `epsilon` pays for.
 
     Raises
     ------
@@ -109,7 +111,7 @@ def check_paid(
 
 
 def warn_if_seeded(name: str, seeded: bool) -> None:
-    """Warn that noise from a given seed protects nobody who knows the seed."""
+    """Warn that noise from a given seed does not protect against anyone who knows the seed."""
     if seeded:
         warn_user(
             f"{name} draws its noise from random_state: anyone who knows the seed, or sees two "
@@ -120,7 +122,7 @@ def warn_if_seeded(name: str, seeded: bool) -> None:
 
 
 def released_so_far(estimator: BaseEstimator, unit: str) -> Any:
-    """What an earlier fit released, from which `partial_fit` continues; None if there was none."""
+    """The releases of earlier calls, from which `partial_fit` continues; None before the first."""
     released = getattr(estimator, "_released", None)
     if released is None:
         return None
@@ -147,7 +149,7 @@ def make_guarantee(
     seeded: bool,
     assumptions: tuple[str, ...] = (),
 ) -> Guarantee:
-    """The guarantee of what was released now and, in `partial_fit`, earlier."""
+    """The guarantee of what this call released and, in `partial_fit`, of all earlier calls."""
     distance = TOTAL_VARIATION
     if earlier is not None:
         events = (*earlier.events, *events)

@@ -1,4 +1,4 @@
-"""Progress of a long fit: scikit-learn's callbacks, else tqdm, else a line now and then."""
+"""Progress of a long fit: callbacks of scikit-learn, a bar of tqdm, or printed lines."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 
 def rounds(estimator: Any, first: int, last: int) -> Iterator[int]:
-    """Yield the round numbers ``first, ..., last``, reporting each.
+    """Yield the round numbers ``first, ..., last``, and report each of them.
 
-    Callbacks are told which round runs and nothing else: neither the data nor a model that has
-    not been released is handed to them, and they cannot stop a fit.
+    Callbacks receive the number of the round only. They see neither the data nor a model that has
+    not been released, and they cannot stop a fit.
     """
     numbers: Any = range(first, last + 1)
     if hasattr(estimator, "_skl_callbacks"):
@@ -32,7 +32,7 @@ def _with_callbacks(estimator: Any, numbers: range) -> Iterator[int]:
 
 
 def with_bar(name: str, numbers: range) -> Iterator[int]:
-    """Yield the numbers, with a bar or some lines."""
+    """Yield the numbers, and show a bar if tqdm is installed, otherwise about ten lines."""
     try:
         from tqdm.auto import tqdm
     except ImportError:

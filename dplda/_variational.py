@@ -1,4 +1,4 @@
-"""The E-step of variational Bayes: Dirichlet posteriors of documents' topic weights."""
+"""The E-step of variational Bayes: Dirichlet posteriors of the topic weights of documents."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from scipy.special import psi
 from dplda._fold_in import over_rows, pad
 from dplda.kernels import _e_step
 
-# scikit-learn's stopping rule for a document: at most so many steps, or until the mean change of
-# its Dirichlet parameters falls below.
+# The stopping rule of scikit-learn for a document: at most MAX_STEPS steps, or until the mean
+# change of its Dirichlet parameters is below TOLERANCE.
 MAX_STEPS = 100
 TOLERANCE = 1e-3
 
@@ -49,7 +49,7 @@ def e_step(
     doc_topic_prior : float
         Dirichlet parameter of the topic weights.
     n_jobs : int or None
-        Threads; never changes the result.
+        Number of threads. It never changes a result.
 
     Returns
     -------

@@ -1,9 +1,14 @@
 """The private side of a document-level fit: documents, their topic weights, their contributions.
 
+Mechanism (sampled Gaussian). Each round releases the sum of the contributions of the documents in
+the batch. A contribution reads one document, its topic weights and past releases only, and is
+clipped to an L2 norm that is checked in integers. One document that is added, removed or emptied
+therefore changes the sum by at most the clipping bound.
+
 A document contributes the difference between its word-topic counts and what past releases predict.
-The sum over documents carries the same information, and the contribution of one document, and with
-it the noise, is half as large. ``docs/centered_release.md`` describes the statistics and proves
-that they are private.
+The sum over documents carries the same information. The contribution of one document, and with it
+the noise, is half as large. ``docs/centered_release.md`` describes the statistics, and
+``docs/document_level.md`` has the proof.
 """
 
 from __future__ import annotations
@@ -41,7 +46,7 @@ class Documents:
     n_components : int
         Number of topics, without the padding.
     n_jobs : int or None
-        Threads; they never change a result.
+        Number of threads. It never changes a result.
     """
 
     X: sp.csr_array
@@ -61,8 +66,8 @@ class Documents:
     def rescale(self, weight: np.ndarray, norm: float, *, exact: bool) -> None:
         """Scale each document to norm `norm`, short ones at most `SCALE_UP` times longer.
 
-        A long document is clipped to `norm` in any case, so that a scale beyond it changes
-        nothing. Without noise (`exact`) documents count with their lengths.
+        A long document is clipped to `norm` in any case, so that a larger scale would change
+        nothing. Without noise (`exact`) documents are not scaled.
         """
         if exact:
             return

@@ -31,10 +31,10 @@ NO_GUARANTEE = Guarantee(
 
 
 class GibbsLDA(BaseLDA):
-    """Latent Dirichlet allocation by exact collapsed Gibbs sampling. **Not private.**
+    """Latent Dirichlet allocation by exact collapsed Gibbs sampling, without privacy.
 
-    What the private estimators are compared with. Every token's topic is drawn given all others,
-    with live counts [1]_.
+    **Not private**: the baseline with which the private estimators are compared. The topic of each
+    token is drawn given the topics of all other tokens, with live counts [1]_.
 
     Parameters
     ----------
@@ -45,31 +45,40 @@ class GibbsLDA(BaseLDA):
     topic_word_prior : float, default=0.01
         Dirichlet parameter of a topic's words (beta).
     max_iter : int, default=100
-        Sweeps over the corpus.
+        Number of sweeps over the corpus.
     n_jobs : int or None, default=None
-        Threads of `transform` and `score`; training is sequential. Never changes a result.
+        Number of threads of `transform` and `score`. Training is sequential. It never changes a
+        result.
     random_state : int, RandomState instance or None, default=None
-        None: from the operating system's entropy.
+        Seed of the sampler. None takes it from the entropy of the operating system.
     verbose : int, default=0
-        Progress: a bar where tqdm is installed, else lines.
+        Progress: a bar where tqdm is installed, otherwise lines.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features_in_)
-        Words counted in each topic, plus `topic_word_prior`; not normalized.
+        Exact counts of words in topics, plus `topic_word_prior`; not normalized.
     n_iter_ : int
-        Sweeps run.
-    epsilon_, delta_ : float
-        Infinity and 0: nothing is protected.
+        Number of sweeps so far.
+    epsilon_ : float
+        Infinity: nothing is protected.
+    delta_ : float
+        The delta at which `epsilon_` is stated, 0.
     privacy_ : Guarantee
-        Says so in words.
+        The statement that nothing is protected. `print` shows it in words.
     n_features_in_ : int
         Size of the vocabulary.
 
     See Also
     --------
     SubLDA : Protects documents.
-    HDPLDA : Protects documents or single words.
+    PrivateSVILDA : Protects documents, by stochastic variational inference.
+    HDPLDA : Protects single words.
+
+    Notes
+    -----
+    **Privacy.** None. `components_` holds exact counts of the training documents, and anyone who
+    sees it may be able to read parts of the documents from it.
 
     References
     ----------
@@ -107,34 +116,43 @@ class GibbsLDA(BaseLDA):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None) -> GibbsLDA:
-        """Train on documents.
+        """Train on documents: `max_iter` sweeps.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_docs, n_words)
             Word counts.
         y : Ignored
+            Not used, present for API consistency by convention.
 
         Returns
         -------
         self : object
+            Fitted estimator.
         """
         counts = np.zeros((0, 0), np.int32)
         return self._train(check_counts(self, X, reset=True), counts, first=1)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: Any, y: Any = None) -> GibbsLDA:
-        """Go on with further documents: `max_iter` sweeps over them, on top of the counts so far.
+        """Continue with further documents: `max_iter` sweeps over them, added to the counts so far.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_docs, n_words)
-            Word counts of documents not seen before.
+            Word counts of documents that no earlier call has had.
         y : Ignored
+            Not used, present for API consistency by convention.
 
         Returns
         -------
         self : object
+            Fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If `n_components` or the width of `X` changed since the first call.
         """
         if not hasattr(self, "components_"):
             return self.fit(X)

@@ -109,7 +109,7 @@ class HDPLDA(BaseLDA):
     sampling_epsilon_ : float
         Pure epsilon of the topic draws of one sweep (epsilon_I in [1]_).
     count_clip_ : float
-        The clip that was used.
+        The upper end of the clip that was used.
     noise_multiplier_ : float
         Noise multiplier of a sweep.
     n_iter_ : int
@@ -206,15 +206,26 @@ class HDPLDA(BaseLDA):
         X : {array-like, sparse matrix} of shape (n_docs, n_words)
             Word counts; columns are public.
         y : Ignored
+            Not used, present for API consistency by convention.
 
         Returns
         -------
         self : object
+            Fitted estimator.
 
         Raises
         ------
         BudgetError
             If the ledger has too little left. Nothing has been read then.
+        ValueError
+            If the budget is stated more than once or not at all, or if `count_clip` does not fit
+            the statement. If `privacy_unit` is "document": use ``SubLDA(subsampling_ratio=1)``.
+
+        Warns
+        -----
+        SeededNoiseWarning
+            If noise is drawn from a given `random_state`. The guarantee is void against anyone who
+            knows it.
         """
         mechanisms = self._mechanisms()  # public
         streams = self._streams()  # secret
@@ -249,15 +260,25 @@ class HDPLDA(BaseLDA):
         X : {array-like, sparse matrix} of shape (n_docs, n_words)
             Word counts.
         y : Ignored
+            Not used, present for API consistency by convention.
 
         Returns
         -------
         self : object
+            Fitted estimator.
 
         Raises
         ------
         BudgetError
             If `epsilon` or the ledger does not pay for this call. Nothing has been read then.
+        ValueError
+            If `n_components` or the width of `X` changed since the first call.
+
+        Warns
+        -----
+        SeededNoiseWarning
+            If noise is drawn from a given `random_state`. The guarantee is void against anyone who
+            knows it.
         """
         average = released_so_far(self, "word")  # public
         first, earlier = average is None, getattr(self, "privacy_", None)

@@ -25,18 +25,18 @@ FIRST_STEPS, NEXT_STEPS, LAST_STEPS = 8, 2, 30
 
 
 def exponential(draws: np.ndarray) -> np.ndarray:
-    """Topics that differ much from the start."""
+    """Exponential perturbations: topics that differ much from each other."""
     return -np.log(draws)
 
 
 def nearly_equal(draws: np.ndarray) -> np.ndarray:
-    """Topics that differ by about a tenth, as in online variational Bayes."""
+    """Log-normal perturbations of about a tenth, as in online variational Bayes."""
     return np.exp(0.1 * ndtri(draws))
 
 
 @dataclass
 class NoisyTable:
-    """The word-topic table that past releases support.
+    """The word-topic table as estimated from past releases; public.
 
     Attributes
     ----------
@@ -47,15 +47,15 @@ class NoisyTable:
     table : ndarray of shape (n_words, n_components)
         Estimated word-topic table, prior included.
     average : ndarray of shape (n_words, n_components)
-        Weighted average of the first table and the rounds' noisy ones, never clipped.
+        Weighted average of the first table and of the noisy tables of the rounds, never clipped.
     estimate : TableEstimate
-        The table's denoiser with the prior that it has learned.
+        Denoiser of the table, with the prior that it has learned.
     norms : tuple of float
         Clipping bound of each release so far.
     variance : float
-        Of the average's noise in each weighted cell.
+        Variance of the noise of `average`, in each cell multiplied by its word weight.
     n_rounds : int
-        Rounds so far.
+        Number of rounds so far.
     """
 
     totals: np.ndarray
@@ -79,7 +79,7 @@ class NoisyTable:
         init_components: np.ndarray | None = None,
         ratios: Callable[[np.ndarray], np.ndarray] = exponential,
     ) -> NoisyTable:
-        """The table of round 0: random topics around the word totals, or given public ones.
+        """The table of round 0: random topics around the word totals, or a given public table.
 
         `ratios` maps uniform random numbers to multiplicative perturbations of the word totals,
         one for each word and topic.
@@ -104,8 +104,8 @@ class NoisyTable:
     def center(self, *, exact: bool) -> np.ndarray:
         """What contributions are centered on, (n_words, padded).
 
-        Without noise (`exact`) there is nothing to gain, and later documents may have words that
-        the totals do not know: contributions are then not centered.
+        Without noise (`exact`) contributions are not centered: there is nothing to gain, and later
+        documents may have words that the totals do not know.
         """
         center = pad(self.topic_shares())
         return np.zeros_like(center) if exact else center
@@ -183,7 +183,7 @@ def smooth_totals(noisy: np.ndarray, noise_scale: np.ndarray) -> np.ndarray:
         Positive.
     """
     if not noise_scale.any():
-        return np.maximum(noisy, 1.0)  # later documents may have words that these have not
+        return np.maximum(noisy, 1.0)  # later documents may have words that these do not have
     mean = max(float(noisy.mean()), 0.01 * float(noise_scale.mean()))
     grid = np.geomspace(mean / 100, max(mean * 60, float(noisy.max())), 40)
     spread = (0.5 * np.log(grid[1] / grid[0]) * grid) ** 2
@@ -200,9 +200,9 @@ def smooth_totals(noisy: np.ndarray, noise_scale: np.ndarray) -> np.ndarray:
 
 
 def word_weights(totals: np.ndarray) -> np.ndarray:
-    """Weights that let the noise of a word grow with the fourth root of its frequency.
+    """Word weights, at most 4: the noise of a word grows with the fourth root of its frequency.
 
-    Contributions are multiplied by them before the clip and releases divided by them; at most 4.
+    Contributions are multiplied by the weights before the clip, and releases are divided by them.
     """
     return np.minimum(4.0, np.maximum(totals / totals.mean(), 1e-3) ** -0.25)
 
@@ -211,10 +211,11 @@ def word_weights(totals: np.ndarray) -> np.ndarray:
 class TableEstimate:
     """Posterior mean of a noisy word-topic table, under a prior learned from the table.
 
-    A cell is p_v N_k g plus noise: p_v is the word's share of all tokens, N_k the topic's size,
-    and g normal around one of `FACTORS`, with a quarter of it as standard deviation. How often each
-    factor occurs is learned by expectation-maximization in each of 6 classes of word frequency.
-    Cells with strong noise shrink toward p_v N_k; cells with weak noise stay.
+    A cell is p_v N_k g plus noise. Here p_v is the word's share of all tokens, N_k is the topic's
+    size, and g is normal around one of `FACTORS`, with a quarter of the factor as its standard
+    deviation. The frequencies of the factors are learned by expectation-maximization in each of 6
+    classes of word frequency. Cells with strong noise shrink toward p_v N_k; cells with weak noise
+    hardly change.
 
     Parameters
     ----------
@@ -260,12 +261,13 @@ class TableEstimate:
 def cell_likelihood(
     noisy: np.ndarray, center: np.ndarray, noise_scale: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """How well each factor explains every cell.
+    """Likelihood of every cell under each factor.
 
     Returns
     -------
     likelihood : ndarray of shape (n_factors, n_cells)
-        Relative to that of the nearest factor, but for its width.
+        Normal densities up to one constant for each cell. The exponents are relative to that of the
+        nearest factor, so that they do not all underflow.
     precision : ndarray of shape (n_factors, n_cells)
         Variance of the noise over that of the cell, under each factor.
     """

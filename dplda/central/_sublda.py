@@ -193,15 +193,25 @@ class SubLDA(BaseLDA):
         X : {array-like, sparse matrix} of shape (n_docs, n_words)
             Word counts. One row is what the guarantee protects; columns are public.
         y : Ignored
+            Not used, present for API consistency by convention.
 
         Returns
         -------
         self : object
+            Fitted estimator.
 
         Raises
         ------
         BudgetError
             If the ledger has too little left. Nothing has been read then.
+        ValueError
+            If not exactly one of `epsilon` and `noise_multiplier` is given.
+
+        Warns
+        -----
+        SeededNoiseWarning
+            If noise is drawn from a given `random_state`. The guarantee is void against anyone who
+            knows it.
         """
         return self._train(X, n_rounds=int(self.max_iter), table=None)
 
@@ -221,10 +231,12 @@ class SubLDA(BaseLDA):
         X : {array-like, sparse matrix} of shape (n_docs, n_words)
             Word counts.
         y : Ignored
+            Not used, present for API consistency by convention.
 
         Returns
         -------
         self : object
+            Fitted estimator.
 
         Raises
         ------
@@ -232,6 +244,12 @@ class SubLDA(BaseLDA):
             If `epsilon` or the ledger does not pay for this call. Nothing has been read then.
         ValueError
             If `n_components` or the width of `X` changed since the first call.
+
+        Warns
+        -----
+        SeededNoiseWarning
+            If noise is drawn from a given `random_state`. The guarantee is void against anyone who
+            knows it.
         """
         return self._train(X, n_rounds=1, table=released_so_far(self, "document"))
 

@@ -210,15 +210,25 @@ class PrivateSVILDA(BaseLDA):
         X : {array-like, sparse matrix} of shape (n_docs, n_words)
             Word counts. One row is what the guarantee protects; columns are public.
         y : Ignored
+            Not used, present for API consistency by convention.
 
         Returns
         -------
         self : object
+            Fitted estimator.
 
         Raises
         ------
         BudgetError
             If the ledger has too little left. Nothing has been read then.
+        ValueError
+            If not exactly one of `epsilon` and `noise_multiplier` is given.
+
+        Warns
+        -----
+        SeededNoiseWarning
+            If noise is drawn from a given `random_state`. The guarantee is void against anyone who
+            knows it.
         """
         return self._train(X, n_rounds=int(self.max_iter), table=None)
 
@@ -236,13 +246,15 @@ class PrivateSVILDA(BaseLDA):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_docs, n_words)
-            Word counts: all documents from which a minibatch may come. A minibatch that somebody
-            chose is not a secret sample; set ``subsampling_ratio=1`` to use all rows.
+            Word counts of all documents from which a minibatch may come. A minibatch that was
+            chosen by someone is not a secret sample; set ``subsampling_ratio=1`` to use all rows.
         y : Ignored
+            Not used, present for API consistency by convention.
 
         Returns
         -------
         self : object
+            Fitted estimator.
 
         Raises
         ------
@@ -250,6 +262,12 @@ class PrivateSVILDA(BaseLDA):
             If `epsilon` or the ledger does not pay for this call. Nothing has been read then.
         ValueError
             If `n_components` or the width of `X` changed since the first call.
+
+        Warns
+        -----
+        SeededNoiseWarning
+            If noise is drawn from a given `random_state`. The guarantee is void against anyone who
+            knows it.
         """
         return self._train(X, n_rounds=1, table=released_so_far(self, "document"))
 

@@ -22,7 +22,7 @@ from dplda.privacy._curator import TOTAL_VARIATION
 from dplda.privacy._mechanisms import DiscreteGaussian, FlooredLaplace, NoNoise
 from dplda.privacy._streams import Purpose, Streams, uniform_integers
 
-# What the noise tables reach: scales 2 / epsilon from 0.05 to 80000.
+# Range of the noise tables: scales 2 / epsilon from 0.05 to 80000.
 SMALLEST_EPSILON, LARGEST_EPSILON = 2.5e-5, 40.0
 
 
@@ -81,14 +81,14 @@ def inherent_epsilon(count_clip: float, topic_word_prior: float) -> float:
 
 @dataclass(frozen=True)
 class SweepMechanisms:
-    """What one sweep does to the counts and topics; public constants.
+    """The mechanisms of one sweep. Every field is a public constant.
 
     Attributes
     ----------
     mechanism : mechanism
-        Of the counts, in units of 1 / `unit`.
+        Noise of the counts, in units of 1 / `unit`.
     unit : int
-        Counts are multiplied by it before the noise.
+        Integer by which counts are multiplied before the noise.
     topic_event : Event
         Privacy cost of the draw of one token's topic.
     count_clip : float
@@ -96,7 +96,7 @@ class SweepMechanisms:
     noise_epsilon, sampling_epsilon : float
         Pure epsilon of the noise and of the topic draws.
     sensitivity : float
-        Of the counts: 2 in L1 for Laplace noise, sqrt(2) in L2 for Gaussian noise.
+        Sensitivity of the counts: 2 in L1 for Laplace noise, sqrt(2) in L2 for Gaussian noise.
     noise : str
         Name of the noise.
     """
@@ -196,7 +196,7 @@ def check_word_level(
     n_components: int,
     topic_word_prior: float,
 ) -> None:
-    """Refuse contradictory or missing statements of the budget, and say what to give."""
+    """Refuse contradictory or missing statements of the budget; the error says what to give."""
     exactly_one(
         "HDPLDA",
         epsilon=epsilon,

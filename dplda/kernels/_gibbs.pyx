@@ -114,10 +114,10 @@ def background_sweep(
     const uint64_t[::1] bits,            # in: one random word per token
     float[:, ::1] scratch,               # scratch: (4, padded)
 ):
-    """`collapsed_sweep` with a prior for each cell, beside a background whose rates are known.
+    """`collapsed_sweep` with a prior for each cell, and with a background of known rates.
 
-    The background is one topic more, so that padded must exceed n_components: its tokens are
-    counted in that column of `counts`, and nowhere else.
+    The background is one additional topic, so that padded must exceed n_components. Its tokens are
+    counted in its column of `counts` only.
     """
     cdef Py_ssize_t n_components = totals.shape[0], padded = counts.shape[1]
     cdef Py_ssize_t d, i, k, old, new
@@ -166,12 +166,12 @@ def background_sweep(
 
 
 cdef inline float weight_of(float count) noexcept nogil:
-    """A noisy count as the weights read it: a negative one counts as zero."""
+    """A noisy count as it enters the weights: a negative count is read as zero."""
     return count if count > 0 else <float>0
 
 
 cdef inline double size_of(int32_t count, float noise) noexcept nogil:
-    """What a noisy count adds to the size of its topic."""
+    """The contribution of a noisy count to the size of its topic."""
     cdef double value = count + <double>noise
     return value if value > 0 else <double>0
 
@@ -189,7 +189,7 @@ def noisy_sweep(
     const uint64_t[::1] bits,            # in: one random word per token
     float[:, ::1] scratch,               # scratch: (4, padded)
 ):
-    """`collapsed_sweep` that reads each count with its noise, and as 0 where that is negative."""
+    """`collapsed_sweep` with noisy counts; a negative noisy count is read as 0."""
     cdef Py_ssize_t n_components = totals.shape[0], padded = counts.shape[1]
     cdef Py_ssize_t d, i, k, old, new
     cdef float alpha = <float>doc_topic_prior, beta = <float>topic_word_prior
@@ -241,8 +241,9 @@ cdef inline uint64_t uniform_below(
 ) noexcept nogil:
     """An exactly uniform integer below `total`, from one random word.
 
-    It is the high half of bits * total; the few words that would make some values likelier than
-    others are rejected and replaced by spare ones; if those run out, `used` passes their end.
+    The integer is the high half of bits * total. The few words that would make some values more
+    likely than others are rejected and replaced by spare words. If these run out, `used` is larger
+    than their number.
     """
     cdef uint64_t low, rejected
     cdef uint64_t value = dplda_mul_wide(bits, total, &low)
@@ -290,7 +291,7 @@ cdef inline Py_ssize_t draw_exact(
 cdef inline uint32_t document_weight(
     double count, double prior, double scale, double topic_scale
 ) noexcept nogil:
-    """The integer stand-in of (n_dk + alpha) / G_k, at least 1 and at most 2**24."""
+    """An integer from 1 to 2**24 in proportion to (n_dk + alpha) / G_k, up to rounding."""
     cdef double value = (count + prior) * scale * topic_scale
     return 1 if value < 1 else <uint32_t>value
 
@@ -311,7 +312,7 @@ def frozen_sweep(
 
     The weight of topic k for a token of word w is ``table[w, k] * c[k]``, where the integer c[k]
     depends on the topics of the document's other tokens and on public values, not on w. Returns
-    the number of spare words used, or -1 if they ran out (`topics` is then half done).
+    the number of spare words used, or -1 if they ran out (`topics` is then only partly updated).
     """
     cdef Py_ssize_t n_components = topic_scale.shape[0], padded = table.shape[1], used = 0
     cdef Py_ssize_t d, i, k, old, new

@@ -1,9 +1,10 @@
 """Metropolis-Hastings over noisy one-hot vectors: alias tables and one sweep.
 
-A unit is what has one topic: a token, or a sentence of several. Survivors are the coordinates of
-a token's noisy vector that were reported; each has a level, and the gain of that level is its
-likelihood ratio, that of a coordinate that was not reported being `base`. Randomness comes in as
-arrays of 64-bit words: every function here is a pure function of its arguments.
+A unit has one topic. It is a token, or a sentence of several tokens. Survivors are the coordinates
+of a token's noisy vector that were reported. Each survivor has a level, and the gain of that level
+is its likelihood ratio. The likelihood ratio of a coordinate that was not reported is `base`.
+Random numbers are arguments, as arrays of 64-bit words: every function here is a pure function of
+its arguments.
 """
 
 from libc.math cimport log
@@ -61,7 +62,7 @@ def build_alias(
 cdef inline Py_ssize_t draw_alias(
     const uint32_t* threshold, const int32_t* alias, Py_ssize_t n, uint64_t word
 ) noexcept nogil:
-    """A column by the high half of a word, itself or its alias by the low half."""
+    """The high half of a word selects a column, the low half the column itself or its alias."""
     cdef Py_ssize_t column = <Py_ssize_t>((word >> 32) * <uint64_t>n >> 32)
     return column if <uint32_t>word < threshold[column] else alias[column]
 
@@ -77,7 +78,7 @@ cdef struct Vectors:                     # the noisy vectors of some tokens, as 
 cdef double log_likelihood(
     const Vectors* y, Py_ssize_t first, Py_ssize_t last, const float* phi
 ) noexcept nogil:
-    """Of the tokens of a unit, given a topic, up to what does not depend on the topic."""
+    """Log-likelihood of the tokens of a unit given a topic, up to terms without the topic."""
     cdef double total = 0, mixture
     cdef Py_ssize_t i
     cdef int64_t j

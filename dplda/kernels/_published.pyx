@@ -35,7 +35,7 @@ def subsampled_sweep(
     const uint64_t[::1] bits,            # in: one random word per sampled token
     double[:, ::1] scratch,              # scratch: (2, n_components)
 ):
-    """Draw the sampled tokens' topics anew; unsampled tokens are counted all the same."""
+    """Draw new topics for the sampled tokens; unsampled tokens are counted as well."""
     cdef Py_ssize_t n_components = sizes.shape[0], j, k
     cdef bint add_noise = row_noise.shape[0] > 0
     cdef double norm = topic_word_prior * noisy.shape[0], total, count, threshold

@@ -1,7 +1,7 @@
-"""Fold-in kernels: a document's topic weights under a fixed table, and its share of a release.
+"""Fold-in kernels: a document's topic weights under a fixed table, and its contribution to a sum.
 
-Documents are rows of a CSR matrix, tables are (n_words, padded) with the padding (to a multiple
-of 8 topics) zero. Rows do not depend on each other, so callers may split them over threads.
+Documents are rows of a CSR matrix. Tables are (n_words, padded), where the padding (to a multiple
+of 8 topics) is zero. Rows do not depend on each other, so callers may split them over threads.
 """
 
 from libc.math cimport fabsf, sqrt
@@ -26,7 +26,7 @@ cdef inline float dot(const float* a, const float* b, Py_ssize_t padded) noexcep
 
 
 cdef inline float quotient(float count, float share) noexcept nogil:
-    """count / share, or 0 where it might overflow: a word that all topics all but rule out."""
+    """count / share, or 0 where it might overflow: all topics nearly exclude the word."""
     return count / share if share > <float>1e-28 else 0
 
 
@@ -139,8 +139,9 @@ def add_contributions(
 ):
     """Add each document's clipped contribution, in integers of L2 norm at most `radius`.
 
-    The bound is checked in integers; a contribution that rounding put above it is shrunk a little
-    and rounded again, and left out if even that is too long: the sensitivity holds always.
+    The bound is checked in integers. A contribution that is too long after rounding is shrunk a
+    little and rounded again. It is left out if it is still too long. The sensitivity is therefore
+    at most `radius` for every input.
     """
     cdef Py_ssize_t r, d, j, k, begin, n, padded = theta.shape[1]
     cdef double length
