@@ -63,7 +63,7 @@ CASES = [
     Case("gibbs", GibbsLDA(K, max_iter=6)),
     Case("sublda", SubLDA(K, epsilon=3.0, max_iter=6), "document"),
     Case(
-        "sublda-boost",
+        "sublda-adaptive",
         SubLDA(K, noise_multiplier=1.5, subsampling_ratio=0.4, boost=2.0, max_iter=6),
         "document",
     ),
@@ -84,17 +84,17 @@ CASES = [
     Case("lplda", LPLDA(K, bit_epsilon=3.0, max_iter=6), "document"),
     Case(
         "lplda-oue",
-        LPLDA(K, bit_epsilon=3.0, mechanism="oue", reconstruction="bits", max_iter=6),
+        LPLDA(K, epsilon=9.0, mechanism="oue", reconstruction="bits", max_iter=6),
         "document",
     ),
-    Case("olplda", OLPLDA(K, bit_epsilon=3.0, max_iter=6), "document"),
+    Case("olplda", OLPLDA(K, epsilon=9.0, max_iter=6), "document"),
     Case(
         "olplda-background",
         # three batches of two sweeps
         OLPLDA(K, flip_mixture=0.2, reconstruction="background", batch_size=60, max_iter=2),
         "document",
     ),
-    Case("randomized-response", RandomizedResponse(bit_epsilon=1.0, max_doc_words=9), "document"),
+    Case("randomized-response", RandomizedResponse(epsilon=9.0, max_doc_words=9), "document"),
     Case("party", IFTMParty(K, token_epsilon=3.0, max_iter=6), "token"),
     Case(
         "party-laplace",
@@ -122,10 +122,7 @@ SOUND = [case for case in MODELS if case not in LITERAL]
 
 
 # the parameters that state a budget: the first of them that a class has is the total, inf for none
-BUDGET = (
-    "epsilon", "token_epsilon", "published_epsilon", "bit_epsilon", "flip_mixture",
-    "noise_multiplier", "noise_epsilon", "count_clip",
-)  # fmt: skip
+BUDGET = ("epsilon", "token_epsilon", "noise_multiplier", "noise_epsilon", "count_clip")
 
 
 def without_noise(estimator, **parameters):

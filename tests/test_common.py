@@ -1,7 +1,7 @@
 """scikit-learn's own suite for estimators, on every estimator."""
 
 import pytest
-from estimators import CASES, LITERAL
+from estimators import CASES, LITERAL, LOCAL
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 # the suite gives seeds and counts that are not whole
@@ -12,6 +12,17 @@ pytestmark = [
 ]
 
 
-@parametrize_with_checks([case.estimator for case in CASES if case not in LITERAL])
+def expected_failures(estimator):
+    """The suite calls `partial_fit` after `fit`, which has spent all of `epsilon`."""
+    states_total = hasattr(estimator, "partial_fit") and estimator.get_params().get("epsilon")
+    if not states_total or estimator in [case.estimator for case in LOCAL]:
+        return {}
+    return {"check_fit_score_takes_y": "fit has spent all of epsilon"}
+
+
+@parametrize_with_checks(
+    [case.estimator for case in CASES if case not in LITERAL],
+    expected_failed_checks=expected_failures,
+)
 def test_scikit_learn_check(estimator, check):
     check(estimator)

@@ -19,7 +19,8 @@ from dplda import HDPLDA, LPLDA, OLPLDA, GibbsLDA, PrivateSVILDA, SubLDA
 from dplda.datasets import make_topic_corpus
 from dplda.federated import IFTMParty
 from dplda.metrics import unigram_perplexity
-from dplda.privacy import BudgetError, Curator, Guarantee, Ledger, SeededNoiseWarning
+from dplda.privacy import BudgetError, Guarantee, Ledger, SeededNoiseWarning
+from dplda.privacy.mechanisms import Curator
 from dplda.published import CDPLDA
 
 # CDPLDA warns that it has no guarantee in every fit
@@ -72,8 +73,8 @@ def test_epsilon_is_that_of_the_guarantee(estimator, corpus):
     assert 0 < model.epsilon_ < math.inf
     assert model.epsilon_ == model.privacy_.epsilon
     assert model.delta_ == model.delta == model.privacy_.delta
-    assert model.get_epsilon(1e-3) < model.epsilon_ == model.get_epsilon(model.delta)
-    stated = getattr(estimator, "epsilon", None)
+    assert model.epsilon_at(1e-3) < model.epsilon_ == model.epsilon_at(model.delta)
+    stated = getattr(estimator, "epsilon", getattr(estimator, "token_epsilon", None))
     if stated is not None:
         assert 0.99 * stated < model.epsilon_ <= stated
 
@@ -216,14 +217,14 @@ def test_bad_counts(estimator, corpus):
         (PrivateSVILDA(epsilon=1.0), {"learning_offset": 0.5}, "learning_offset"),
         (PrivateSVILDA(epsilon=1.0), {"learning_offset": float("nan")}, "learning_offset"),
         (PrivateSVILDA(epsilon=1.0), {"contribution_norm": float("inf")}, "contribution_norm"),
-        (IFTMParty(), {}, "needs epsilon"),
-        (IFTMParty(epsilon=8.0), {"model": "hdp"}, "model"),
-        (IFTMParty(epsilon=8.0), {"model": "sentence_lda"}, "SentenceVectorizer"),
-        (IFTMParty(epsilon=12.0), {}, r"from .* to 11\.3"),
-        (IFTMParty(epsilon=8.0), {"noise_threshold": 1.0}, "noise_threshold"),
-        (IFTMParty(epsilon=8.0), {"max_doc_tokens": 0}, "max_doc_tokens"),
+        (IFTMParty(), {}, "needs token_epsilon"),
+        (IFTMParty(token_epsilon=8.0), {"model": "hdp"}, "model"),
+        (IFTMParty(token_epsilon=8.0), {"model": "sentence_lda"}, "SentenceVectorizer"),
+        (IFTMParty(token_epsilon=12.0), {}, r"from .* to 11\.3"),
+        (IFTMParty(token_epsilon=8.0), {"noise_threshold": 1.0}, "noise_threshold"),
+        (IFTMParty(token_epsilon=8.0), {"max_doc_tokens": 0}, "max_doc_tokens"),
         (
-            IFTMParty(epsilon=90.0, token_mechanism="laplace"),
+            IFTMParty(token_epsilon=90.0, token_mechanism="laplace"),
             {"noise_threshold": 0.5},
             "lower the threshold",
         ),
@@ -541,9 +542,13 @@ def test_wrong_parameters_cost_nothing(estimator, parameters, corpus):
         HDPLDA(np.int8(3), epsilon=9.0, topic_word_prior=np.float32(0.01), max_iter=3),
         HDPLDA(3, noise_epsilon=np.float32(1.0), count_clip=np.float32(1.0), max_iter=3),
         GibbsLDA(np.int8(3), max_iter=3),
-        CDPLDA(np.int8(3), epsilon=np.float32(2.0), noise="every", max_iter=np.int8(3)),
-        LPLDA(np.int8(3), epsilon=np.float32(2.0), max_doc_words=np.int8(9), max_iter=np.int8(3)),
-        OLPLDA(np.int8(3), epsilon=2.0, batch_size=np.int8(50), max_iter=np.int8(3)),
+        CDPLDA(
+            np.int8(3), noise_epsilon=np.float32(2.0), noise_at="every_sweep", max_iter=np.int8(3)
+        ),
+        LPLDA(
+            np.int8(3), bit_epsilon=np.float32(2.0), max_doc_words=np.int8(9), max_iter=np.int8(3)
+        ),
+        OLPLDA(np.int8(3), bit_epsilon=2.0, batch_size=np.int8(50), max_iter=np.int8(3)),
     ],
     ids=repr,
 )
@@ -553,11 +558,11 @@ def test_numbers_of_other_types_are_numbers(estimator, corpus):
     assert model.epsilon_ > 0
 
 
-def test_get_epsilon_refuses_a_delta_that_cannot_be_paid(corpus):
+def test_epsilon_at_refuses_a_delta_that_cannot_be_paid(corpus):
     model = SubLDA(K, epsilon=1.0, max_iter=3).fit(corpus)
     for delta in (0.0, 1e-300, 1.0, -0.1, float("nan")):
         with pytest.raises(ValueError, match="delta"):
-            model.get_epsilon(delta)
+            model.epsilon_at(delta)
 
 
 def test_gibbs_counts_survive_another_prior(corpus):

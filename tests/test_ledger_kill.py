@@ -19,9 +19,9 @@ from sklearn.base import clone
 
 import dplda
 from dplda import SubLDA
+from dplda.__main__ import main
 from dplda.privacy import BudgetError, Gaussian, Ledger, epsilon_of
-from dplda.privacy._streams import Streams
-from dplda.privacy.ledger import main
+from dplda.privacy.mechanisms import Streams
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
@@ -31,7 +31,8 @@ FITS = '''
 import os, random, signal, sys, time, warnings
 import numpy as np
 from dplda import SubLDA
-from dplda.privacy import BudgetError, Curator, Gaussian, Ledger
+from dplda.privacy import BudgetError, Gaussian, Ledger
+from dplda.privacy.mechanisms import Curator
 
 X = np.random.RandomState(0).poisson(1.0, (12, 6))
 
@@ -442,7 +443,7 @@ def shown(tmp_path):
 
 def test_show_prints_what_was_spent_on_what_and_when(shown, capsys):
     content = Path(shown.path).read_bytes()
-    assert main(["show", shown.path]) == 0
+    assert main(["ledger", "show", shown.path]) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     first = shown.entries()[0]
     assert " ".join(lines[0]) == "number time label unit status epsilon seeded process"
@@ -460,7 +461,7 @@ def test_show_prints_what_was_spent_on_what_and_when(shown, capsys):
 
 
 def test_show_as_json_at_another_delta(shown, capsys):
-    assert main(["show", shown.path, "--json", "--delta", "1e-8"]) == 0
+    assert main(["ledger", "show", shown.path, "--json", "--delta", "1e-8"]) == 0
     report = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
     assert report["delta"] == 1e-8
     assert report["epsilon_spent"] == shown.epsilon_at(1e-8) > shown.epsilon_spent
@@ -472,9 +473,9 @@ def test_show_as_json_at_another_delta(shown, capsys):
 def test_show_of_a_new_ledger_without_limit(tmp_path, capsys):
     path = str(tmp_path / "new.sqlite")
     Ledger(path)
-    assert main(["show", path]) == 0
+    assert main(["ledger", "show", path]) == 0
     assert "budget     epsilon inf" in capsys.readouterr().out
-    assert main(["show", path, "--json"]) == 0
+    assert main(["ledger", "show", path, "--json"]) == 0
     report = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
     assert (report["budget"], report["entries"], report["epsilon_spent"]) == ("inf", [], 0.0)
 
@@ -486,14 +487,14 @@ def test_show_of_anything_else_is_a_message_and_an_exit_code(shown, tmp_path, ca
         ("missing", "there is no file"), ("text", "no privacy ledger"), ("empty", "is empty"),
         (".", "cannot be used"),
     ]:  # fmt: skip
-        assert main(["show", str(tmp_path / name)]) == 1
+        assert main(["ledger", "show", str(tmp_path / name)]) == 1
         output, errors = capsys.readouterr()
         assert output == ""
         assert errors.startswith("error: ")
         assert message in errors
         assert errors.count("\n") == 1
     assert not (tmp_path / "missing").exists()
-    for wrong in [(), ("show",), ("show", shown.path, "--delta", "2")]:
+    for wrong in [("ledger",), ("ledger", "show"), ("ledger", "show", shown.path, "--delta", "2")]:
         with pytest.raises(SystemExit, match="2"):
             main(wrong)
 
@@ -501,7 +502,7 @@ def test_show_of_anything_else_is_a_message_and_an_exit_code(shown, tmp_path, ca
 def test_show_promises_no_more_than_it_keeps(shown, capsys):
     """It undoes a half-written transaction, and so may change the file, but no entry."""
     with pytest.raises(SystemExit, match="0"):
-        main(["show", "--help"])
+        main(["ledger", "show", "--help"])
     text = " ".join(capsys.readouterr().out.split())
     assert "no entry is changed" in text
     assert "it is not changed" not in text
@@ -509,7 +510,7 @@ def test_show_promises_no_more_than_it_keeps(shown, capsys):
 
 def test_show_is_a_command(shown):
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-m", "dplda.privacy.ledger", "show", shown.path],
+        [sys.executable, "-W", "error", "-m", "dplda", "ledger", "show", shown.path],
         cwd=Path(dplda.__file__).parents[1], capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")

@@ -13,7 +13,8 @@ from sklearn.base import clone
 
 from dplda._gibbs import IntegerTable
 from dplda.datasets import make_topic_corpus
-from dplda.privacy import Curator, SeededNoiseWarning
+from dplda.privacy import SeededNoiseWarning
+from dplda.privacy.mechanisms import Curator
 
 
 def recorded(tape):
