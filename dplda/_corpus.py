@@ -53,8 +53,8 @@ class Corpus:
                 "split the corpus, or use a document-level estimator such as SubLDA"
             )
         counts = X.data.astype(np.int64)
-        upto = np.concatenate([[0], np.cumsum(counts)])
-        return cls(np.repeat(X.indices, counts).astype(np.int32), upto[X.indptr], X.shape[1])
+        cumulative = np.concatenate([[0], np.cumsum(counts)])
+        return cls(np.repeat(X.indices, counts).astype(np.int32), cumulative[X.indptr], X.shape[1])
 
     @property
     def n_tokens(self) -> int:
@@ -137,8 +137,8 @@ def sample_tokens(
     kept : ndarray of shape (n_entries,)
         Counts of the tokens that are kept.
     """
-    upto = np.cumsum(counts)
-    length = int(upto[-1])
+    cumulative = np.cumsum(counts)
+    length = int(cumulative[-1])
     drop = 2 * n_tokens > length  # then choose the tokens to remove
     n_chosen = length - n_tokens if drop else n_tokens
     chosen = np.empty(0)
@@ -147,7 +147,7 @@ def sample_tokens(
         both = np.concatenate([chosen, np.floor(drawn * length)])
         _, first = np.unique(both, return_index=True)
         chosen = both[np.sort(first)][:n_chosen]
-    of_word = np.searchsorted(upto, chosen, side="right")
+    of_word = np.searchsorted(cumulative, chosen, side="right")
     taken = np.bincount(of_word, minlength=len(counts)).astype(counts.dtype)
     return counts - taken if drop else taken
 
@@ -226,8 +226,8 @@ def _check_structure(X: Any) -> None:
                     raise ValueError
     except (ValueError, TypeError, AttributeError):
         raise ValueError(
-            f"X is a sparse matrix ({X.format}) whose index arrays do not fit its shape; make it "
-            "anew, from whole rows and columns within the shape"
+            f"X is a sparse matrix ({X.format}) whose index arrays do not fit its shape; build it "
+            "again from whole rows and columns within the shape"
         ) from None
 
 

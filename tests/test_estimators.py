@@ -162,7 +162,7 @@ def test_empty_documents_and_empty_corpora(estimator, corpus):
 
 @every
 def test_score_is_the_log_of_the_perplexity(estimator, corpus):
-    model = clone(estimator).fit(corpus)
+    model = fit_seeded(estimator, corpus)
     assert model.perplexity(corpus) == pytest.approx(math.exp(-model.score(corpus)))
     assert model.perplexity(corpus, completion=False) < model.perplexity(corpus)
 

@@ -546,7 +546,7 @@ def test_sparse_matrix_that_points_outside(make):
         partial(unigram_perplexity, COUNTS),
         partial(unigram_perplexity, X=COUNTS),
     ):
-        with pytest.raises(ValueError, match="index arrays do not fit its shape; make it anew"):
+        with pytest.raises(ValueError, match="index arrays do not fit its shape; build it again"):
             call(make())
 
 

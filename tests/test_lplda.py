@@ -78,7 +78,7 @@ def test_the_guarantee_is_that_of_the_clients(estimator, mechanism, corpus):
             assert getattr(model, name) == getattr(randomizer, name)
         assert model.privacy_.events == randomizer.privacy_.events
         assert set(randomizer.privacy_.assumptions) < set(model.privacy_.assumptions)
-        assert model.epsilon_ == model.privacy_.epsilon == model.get_epsilon(1e-4)
+        assert model.epsilon_ == model.privacy_.epsilon == model.epsilon_at(1e-4)
         carried = any("made by RandomizedResponse" in a for a in model.privacy_.assumptions)
         assert carried == model.randomized
         assert any("reported once" in a for a in model.privacy_.assumptions)

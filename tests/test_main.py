@@ -7,14 +7,12 @@ import sys
 import tomllib
 from pathlib import Path
 
-import numpy as np
 import pytest
-from sklearn.base import BaseEstimator
 
 import dplda
 from dplda.__main__ import main
 from dplda.datasets import load_public_vocabulary
-from dplda.privacy import Gaussian, Guarantee, Ledger, SeededNoiseWarning
+from dplda.privacy import Gaussian, Ledger, SeededNoiseWarning
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -250,89 +248,3 @@ def test_a_file_that_is_no_ledger_is_one_line_and_exit_code_1(capsys, tmp_path):
     assert not (tmp_path / "missing").exists()
     with pytest.raises(SystemExit, match="2"):
         main(["ledger", "show", str(tmp_path / "text"), "--delta", "2"])
-
-
-# the README
-
-
-def test_it_is_short():
-    assert len(README.splitlines()) < 150
-    assert len(BLOCKS[0].strip().replace("\n\n", "\n").splitlines()) == 10
-
-
-def test_its_example_runs():
-    names = {}
-    exec(compile(BLOCKS[0], "README.md", "exec"), names)
-    guarantee = names["model"]["sublda"].privacy_
-    assert isinstance(guarantee, Guarantee)
-    assert guarantee.epsilon <= 4
-    assert not guarantee.seeded
-    # better than always the most frequent label
-    accuracy = names["model"].score(names["texts"], names["labels"])
-    assert accuracy > np.bincount(names["labels"]).max() / len(names["labels"])
-
-
-@pytest.mark.slow
-def test_its_budget_example_runs(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    names = {}
-    exec(compile(BLOCKS[0] + BLOCKS[1], "README.md", "exec"), names)
-    ledger = names["ledger"]
-    assert [entry.status for entry in ledger.entries()] == ["confirmed"] * (4 * 3 + 1)
-    assert 4 < ledger.epsilon_spent <= 30
-    assert repr(ledger) in capsys.readouterr().out
-    assert np.isfinite(names["search"].cv_results_["mean_test_score"]).all()
-    exec(compile(BLOCKS[2], "README.md", "exec"), names)  # many parties, with the same counts
-    assert names["master"].components_.shape[1] == 2000
-    assert names["master"].round_ == 2
-
-
-@pytest.mark.slow
-def test_its_example_of_own_data_runs(tmp_path, monkeypatch, shared_data):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("SCIKIT_LEARN_DATA", str(shared_data))
-    Path("docword.mine.txt.gz").write_bytes((shared_data / "docword.kos.txt.gz").read_bytes())
-    Path("vocab.mine.txt").write_bytes((shared_data / "vocab.kos.txt").read_bytes())
-    names = {"SubLDA": dplda.SubLDA}
-    exec(compile(BLOCKS[3], "README.md", "exec"), names)
-    assert names["model"].components_.shape == (50, names["corpus"].data.shape[1])
-    assert (names["kos"].data != names["corpus"].data).nnz == 0
-
-
-def estimators(package):
-    """Names of the public classes of a package that are estimators."""
-    values = {name: getattr(package, name) for name in package.__all__}
-    classes = {name for name, value in values.items() if isinstance(value, type)}
-    return {name for name in classes if issubclass(values[name], BaseEstimator)}
-
-
-def test_its_table_names_the_public_estimators():
-    table = README.partition("## Estimators")[2].partition("\n## ")[0]
-    named = set(re.findall(r"^\| `(?:\w+\.)*(\w+)", table, flags=re.MULTILINE))
-    public, federated, published = map(estimators, (dplda, dplda.federated, dplda.published))
-    assert public - {"ReleasedModel"} <= named <= public | federated | published
-
-
-def test_it_has_one_command_for_each_job():
-    commands = re.findall(r"```sh\n(.*?)```", README, flags=re.DOTALL)
-    assert [command.count("\n") for command in commands] == [1, 1]
-    run, test = (command.strip() for command in commands)
-    assert "[plot]" in run
-    assert run.endswith("-m dplda")
-    assert "-e '.[test]'" in test
-    assert "-m pytest" in test
-
-
-def test_continuous_integration_runs_the_test_command():
-    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
-    pattern = re.search(r"grep -E '(.*)' README.md", script)[1]
-    found = [line for line in README.splitlines() if re.search(pattern, line)]
-    assert len(found) == 1
-    assert f"```sh\n{found[0]}\n```" in README
-    assert 'bash -euo pipefail -c "$command"' in script
-
-
-def test_its_links_lead_somewhere():
-    links = re.findall(r"\]\(([^)#]+)", README)
-    assert "LICENSE" in links
-    assert [link for link in links if "://" not in link and not (ROOT / link).exists()] == []

@@ -17,6 +17,7 @@ from numpy.testing import assert_array_equal
 from dplda._fold_in import pad
 from dplda._gibbs import LARGEST_WEIGHT
 from dplda.kernels import _gibbs
+from dplda.privacy import Gaussian, PoissonSampled
 from dplda.privacy.mechanisms import Curator
 
 ALPHA = 0.1
@@ -80,6 +81,7 @@ class Words:
 
     def __init__(self, words):
         self.given = np.array(words, np.uint64)
+        self.seeded = True
 
     def words(self, purpose, round, block, n):
         assert n == len(self.given)
@@ -91,7 +93,8 @@ def test_a_document_is_in_the_sample_for_its_share_of_all_words(rate):
     """It is in for the words 0, ..., floor(2^64 rate) - 1: the rate charged is not below that."""
     n_in = int(Fraction(rate) * 2**64)
     words = [0, n_in - 1, n_in, 2**64 - 1]
-    curator = Curator([], Words(words), label="sample", unit="document")
-    rows = curator.sample(np.full(4, rate), rate, round=0)
+    plan = [("counts", PoissonSampled(rate, Gaussian(1.0)))]
+    curator = Curator(plan, Words(words), label="sample", unit="document")
+    rows = curator.sample(np.full(4, rate), round=0)
     assert rows.tolist() == [j for j, word in enumerate(words) if word < n_in]
     assert rows.tolist() == [0, 1]

@@ -267,7 +267,7 @@ def test_bound_of_a_word_that_is_all_but_impossible():
         ([[1.0, 0, 1], [1, 1, 1]], np.ones((1, 3)), 0.1, "above 0 in every cell"),
         (np.ones((2, 3)), np.zeros((1, 3)), 0.1, "no words to score"),
         (np.ones((2, 3)), np.ones((1, 4)), 0.1, "X has 4 words and components has 3"),
-        (np.ones((2, 3)), np.ones((1, 3)), 0.0, "doc_topic_prior must be above 0"),
+        (np.ones((2, 3)), np.ones((1, 3)), 0.0, r"doc_topic_prior must be a number in \(0, "),
     ],
 )
 def test_bound_checks_its_input(components, X, prior, message):

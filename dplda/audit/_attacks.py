@@ -154,11 +154,17 @@ class DocumentAttack(CanaryAttack):
     ) -> None:
         super().__init__(estimator, n_words, n_canaries, streams)
         n_all = n_words + n_canaries
-        # the first table is public, and the attack must know it
-        table = _random_table((int(estimator.n_components), n_all), streams)
-        if estimator.init_components is not None:
-            table[:, :n_words] = estimator.init_components
-        self.estimator.set_params(init_components=table)
+        # The first table is public, and the attack must know it: it is given, or comes from a seed.
+        if "init_components" in estimator.get_params():
+            table = _random_table((int(estimator.n_components), n_all), streams)
+            if estimator.init_components is not None:
+                table[:, :n_words] = estimator.init_components
+            self.estimator.set_params(init_components=table)
+        elif not streams.seeded:
+            raise ValueError(
+                f"{type(estimator).__name__} starts from a random table that the attack must know; "
+                "pass random_state to the audit"
+            )
         n_tokens = math.ceil(2 * float(estimator.contribution_norm))
         if getattr(estimator, "max_doc_tokens", None) is not None:
             n_tokens = min(n_tokens, int(estimator.max_doc_tokens))

@@ -40,12 +40,12 @@ class GibbsLDA(BaseLDA):
     ----------
     n_components : int, default=10
         Number of topics.
+    max_iter : int, default=100
+        Number of sweeps over the corpus.
     doc_topic_prior : float, default=0.1
         Dirichlet parameter of a document's topics (alpha).
     topic_word_prior : float, default=0.01
         Dirichlet parameter of a topic's words (beta).
-    max_iter : int, default=100
-        Number of sweeps over the corpus.
     n_jobs : int or None, default=None
         Number of threads of `transform` and `score`. Training is sequential. It never changes a
         result.
@@ -99,17 +99,17 @@ class GibbsLDA(BaseLDA):
         self,
         n_components=10,
         *,
+        max_iter=100,
         doc_topic_prior=0.1,
         topic_word_prior=0.01,
-        max_iter=100,
         n_jobs=None,
         random_state=None,
         verbose=0,
     ):
         self.n_components = n_components
+        self.max_iter = max_iter
         self.doc_topic_prior = doc_topic_prior
         self.topic_word_prior = topic_word_prior
-        self.max_iter = max_iter
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -158,8 +158,8 @@ class GibbsLDA(BaseLDA):
             return self.fit(X)
         if len(self.components_) != self.n_components:
             raise ValueError(
-                f"partial_fit goes on with n_components={len(self.components_)}, got "
-                f"{self.n_components}; call fit to start again"
+                f"partial_fit continues with n_components={len(self.components_)}, got "
+                f"{self.n_components}; call fit to start from scratch"
             )
         counts = np.rint(self.components_ - self._fitted_prior).astype(np.int32).T
         return self._train(check_counts(self, X, reset=False), counts, first=self.n_iter_ + 1)

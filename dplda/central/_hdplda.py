@@ -55,9 +55,6 @@ class HDPLDA(BaseLDA):
     ----------
     n_components : int, default=10
         Number of topics, at most 2048.
-    privacy_unit : {"word"}, default="word"
-        The protected unit, one word of one document. Documents are protected by
-        ``SubLDA(subsampling_ratio=1)``.
     epsilon : float or None, default=None
         Total epsilon of a word, above 0; ``inf`` trains without noise and without privacy. It is
         split evenly between noise and topic draws, in zCDP. Give this, `noise_epsilon` or
@@ -71,6 +68,9 @@ class HDPLDA(BaseLDA):
     delta : float, default=1e-6
         The delta of (epsilon, delta)-differential privacy, in (0, 1). Choose it well below
         1 / n_tokens.
+    privacy_unit : {"word"}, default="word"
+        The protected unit, one word of one document. Documents are protected by
+        ``SubLDA(subsampling_ratio=1)``.
     noise : {"laplace", "gaussian"}, default="laplace"
         Distribution of the noise on the counts.
     count_clip : float or None, default=None
@@ -166,11 +166,11 @@ class HDPLDA(BaseLDA):
         self,
         n_components=10,
         *,
-        privacy_unit="word",
         epsilon=None,
         noise_epsilon=None,
         noise_multiplier=None,
         delta=1e-6,
+        privacy_unit="word",
         noise="laplace",
         count_clip=None,
         max_iter=50,
@@ -182,11 +182,11 @@ class HDPLDA(BaseLDA):
         verbose=0,
     ):
         self.n_components = n_components
-        self.privacy_unit = privacy_unit
         self.epsilon = epsilon
         self.noise_epsilon = noise_epsilon
         self.noise_multiplier = noise_multiplier
         self.delta = delta
+        self.privacy_unit = privacy_unit
         self.noise = noise
         self.count_clip = count_clip
         self.max_iter = max_iter

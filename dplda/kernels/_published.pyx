@@ -43,7 +43,7 @@ def subsampled_sweep(
     cdef double* row
     cdef double* n_k = &sizes[0]
     cdef double* inverse = &scratch[0, 0]        # 1 / (n_k + V beta)
-    cdef double* upto = &scratch[1, 0]           # sums of the weights of topics 0 to k
+    cdef double* cumulative = &scratch[1, 0]           # sums of the weights of topics 0 to k
     cdef int32_t* doc
     with nogil:
         for k in range(n_components):
@@ -62,11 +62,11 @@ def subsampled_sweep(
                 count = positive(row[k])
                 count = count if count < count_clip else count_clip
                 total += (count + topic_word_prior) * inverse[k] * (doc[k] + doc_topic_prior)
-                upto[k] = total
+                cumulative[k] = total
             # 52 bits and a half, so that the uniform is strictly inside (0, 1)
             threshold = (<double>(bits[j] >> 12) + 0.5) * 2.220446049250313e-16 * total
             topic = 0
-            while topic < n_components - 1 and upto[topic] < threshold:
+            while topic < n_components - 1 and cumulative[topic] < threshold:
                 topic += 1
             topics[taken[j]] = topic
             add(row, topic, 1, n_k, inverse, norm)

@@ -22,5 +22,5 @@ def live_sweep(
     topic_word_prior: float,
     bits: NDArray[np.uint64],
     doc_counts: NDArray[np.int64],
-    upto: NDArray[np.float64],
+    cumulative: NDArray[np.float64],
 ) -> None: ...

@@ -53,7 +53,7 @@ def live_sweep(
     double topic_word_prior,
     const uint64_t[::1] bits,            # in: one random word per token
     int64_t[::1] doc_counts,             # scratch: (n_components,)
-    double[::1] upto,                    # scratch: (n_components,)
+    double[::1] cumulative,                    # scratch: (n_components,)
 ):
     """One sweep over the tokens: each draw reads all counts as they stand, its own token's too."""
     cdef Py_ssize_t n_components = totals.shape[0]
@@ -72,11 +72,11 @@ def live_sweep(
                     total += weight_of(
                         counts[word[i], k], totals[k], doc_counts[k],
                         count_clip, doc_topic_prior, topic_word_prior, norm)
-                    upto[k] = total
+                    cumulative[k] = total
                 # 52 bits and a half, so that the uniform is strictly inside (0, 1)
                 threshold = (<double>(bits[i] >> 12) + 0.5) * 2.220446049250313e-16 * total
                 k = 0
-                while k + 1 < n_components and upto[k] <= threshold:
+                while k + 1 < n_components and cumulative[k] <= threshold:
                     k += 1
                 old = topics[i]
                 topics[i] = <int32_t>k

@@ -109,7 +109,8 @@ def check_same_randomizer(earlier: Guarantee, guarantee: Guarantee) -> None:
     if guarantee.events != earlier.events:
         raise ValueError(
             "partial_fit continues with reports of the same randomizer, and epsilon, bit_epsilon, "
-            "flip_mixture, delta, max_doc_words or mechanism have changed; call fit to start again"
+            "flip_mixture, delta, max_doc_words or mechanism have changed; call fit to start from "
+            "scratch"
         )
 
 
@@ -117,7 +118,8 @@ def check_n_components(before: int, n_components: int, *, origin: str) -> None:
     """Refuse to continue with another number of topics than that of the method `origin`."""
     if before != n_components:
         raise ValueError(
-            f"{origin} had n_components={before}, got {n_components}; call {origin} to start again"
+            f"{origin} had n_components={before}, got {n_components}; call {origin} to start from "
+            "scratch"
         )
 
 

@@ -17,22 +17,22 @@ import warnings
 import zlib
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 
 import atheris
-import numpy as np
 
 INSTRUMENTED = [
     "dplda.datasets", "dplda.federated", "dplda.privacy", "dplda.local._memoized_reports",
-    "dplda._release", "dplda._wire", "dplda._files",
+    "dplda._release", "dplda._wire", "dplda._ledger_command",
 ]  # fmt: skip
 with atheris.instrument_imports(include=INSTRUMENTED):
     from dplda import GibbsLDA, MemoizedReports, RandomizedResponse, load_release, save_release
-    from dplda import _release as release_file
-    from dplda.__main__ import main as dplda_command
-    from dplda._wire import _LENGTH, _NO_DIGEST, _NUMPY, _digest
+    from dplda.__main__ import main as command
+    from dplda._release import FORMAT as RELEASE
     from dplda.datasets import read_uci_bow
-    from dplda.federated import LocalModel, MessageError, NextModel, _messages, vocabulary_hash
+    from dplda.federated import LocalModel, MessageError, NextModel, vocabulary_hash
+    from dplda.federated._messages import FORMAT as MESSAGE
     from dplda.privacy import BudgetError, Ledger, PrivacyLeakWarning
     from dplda.privacy._store import _set_digest
 
@@ -46,9 +46,42 @@ def written(name, data):
     return path
 
 
+def sealed(data):
+    """A header with 64 zeros, a newline and a table, with its length and a right checksum."""
+    header, _, table = data.partition(b"\n")
+    header += b" " * (-len(header) % 8)
+    data = len(header).to_bytes(8, "little") + header + table
+    return data.replace(b"0" * 64, sha256(data).hexdigest().encode(), 1)
+
+
+def forged(format, data):
+    """Fields, a newline and a table of one row, in the best of headers."""
+    fields, _, table = data.partition(b"\n")
+    n_words = len(table) // (8 if format.dtype == "F64" else 4)
+    header = format._header(fields.decode("latin-1"), "table", [1, n_words], "0" * 64)
+    return sealed(header + b"\n" + table)
+
+
+def hostile(format, data):
+    """Any bytes, any header with a right checksum, or any fields; the first byte says which."""
+    if data[:1] < b"\x40":
+        return data[1:]
+    return sealed(data[1:]) if data[:1] < b"\x80" else forged(format, data[1:])
+
+
+def starts(data):
+    """Three inputs from which `hostile` makes a sound file."""
+    start = 8 + int.from_bytes(data[:8], "little")
+    header, table = data[8:start].rstrip(), data[start:]
+    metadata = json.loads(header)["__metadata__"]
+    header = header.replace(metadata["sha256"].encode(), b"0" * 64)
+    fields = metadata["fields"].encode()
+    return [b"\0" + data, b"\x40" + header + b"\n" + table, b"\x80" + fields + b"\n" + table]
+
+
 def sound_message():
     return LocalModel(
-        party="a", round=1, vocabulary=vocabulary_hash(2), table=[[0.5, 0.5], [1.0, 0.0]],
+        party="a", round=1, vocabulary=vocabulary_hash(2), table=[[0.5, 0.5]],
         weight=1.0, epsilon=4.0, delta=0.0, unit="token",
     ).to_bytes()  # fmt: skip
 
@@ -94,28 +127,9 @@ def vocabulary(data):
     assert all(isinstance(word, str) and word for word in words)
 
 
-def sealed(kind, data):
-    """Any text as fields and any bytes as cells, in a header with the right checksum."""
-    text, _, table = data.partition(b"\0")
-    size = np.dtype(_NUMPY[kind.dtype]).itemsize
-    cells = np.frombuffer(table[: len(table) // size * size], _NUMPY[kind.dtype])
-    cells = cells.reshape(2 - cells.size % 2, -1)
-    text = text.decode("latin-1")
-    header = kind._header(text, "table", cells.shape, _NO_DIGEST)
-    header = kind._header(text, "table", cells.shape, _digest(header, cells))
-    return _LENGTH.pack(len(header)) + header + cells.tobytes()
-
-
-def unsealed(data):
-    """What `sealed` makes these bytes of."""
-    (length,) = _LENGTH.unpack_from(data)
-    header = json.loads(data[_LENGTH.size :][:length])
-    return header["__metadata__"]["fields"].encode() + b"\0" + data[_LENGTH.size + length :]
-
-
 def message(data):
-    """Messages, half of them with a right checksum."""
-    data = sealed(_messages.FORMAT, data[1:]) if data[:1] < b"\x80" else data[1:]
+    """Messages, most of them with a right checksum."""
+    data = hostile(MESSAGE, data)
     for cls in (LocalModel, NextModel):
         try:
             read = cls.from_bytes(data)
@@ -153,7 +167,7 @@ def ledger(data):
         assert found.epsilon_spent >= 0
         found.entries()
     with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-        assert dplda_command(["ledger", "show", "--json", str(path)]) in (0, 1)
+        assert command(["ledger", "show", "--json", str(path)]) in (0, 1)
 
 
 def reports(data):
@@ -173,8 +187,7 @@ def reports(data):
 
 def released(data):
     """Any bytes as a file, or any header and table with a right checksum."""
-    if data[:1] < b"\xe0":
-        data = sealed(release_file.FORMAT, data[1:])
+    data = hostile(RELEASE, data)
     with suppress(ValueError, OSError):
         model = load_release(written("model.release", data))
         assert model.epsilon_ >= 0
@@ -187,7 +200,7 @@ def sound_release():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyLeakWarning)
         save_release(GibbsLDA(1, max_iter=1).fit([[1, 2]]), FOLDER / "sound.release")
-    return b"\0" + unsealed((FOLDER / "sound.release").read_bytes())
+    return (FOLDER / "sound.release").read_bytes()
 
 
 # Each with inputs to start from.
@@ -195,10 +208,10 @@ ENTRIES = {
     "docword": (docword, [b"@2\n3\n2\n1 2 4\n2 3 1\n", b"\0002\n3\n3\n2 2 4\n1 3 1\n1 3 1\n"]),
     "compressed": (compressed, [gzip.compress(b"2\n3\n1\n1 2 4\n"), zlib.compress(b"2\n3\n0")]),
     "vocabulary": (vocabulary, [b"\0a\nb\nc\n", b"@caf\xc3\xa9\r\nb\n"]),
-    "message": (message, [b"\xff" + sound_message(), b"\0" + unsealed(sound_message())]),
+    "message": (message, starts(sound_message())),
     "ledger": (ledger, [b"\0" + SOUND_EVENTS, b"\xffSQLite format 3\0"]),
     "reports": (reports, [b"\x03" + bytes(8), b"\x01" + bytes(32), b"\x07SQLite format 3\0"]),
-    "release": (released, [sound_release(), (FOLDER / "sound.release").read_bytes()]),
+    "release": (released, starts(sound_release())),
 }
 
 
