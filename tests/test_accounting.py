@@ -24,9 +24,11 @@ from dplda.privacy._accounting import (
 )
 from dplda.privacy._bounds_on_epsilon import (
     grouped,
+    loss_distribution_epsilon,
     pure_epsilon,
     quick_renyi_epsilon,
     renyi_epsilon,
+    rounding_error,
 )
 from dplda.privacy._events import (
     BoundedRange,
@@ -877,3 +879,43 @@ def test_calibrate_checks_its_target(epsilon, delta):
         calibrate(Gaussian, epsilon, delta)
     with pytest.raises(ValueError, match=r"epsilon|delta"):
         gaussian_mu(epsilon, delta)
+
+
+# ---- rounding errors of convolutions ------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("noise_multiplier", "n_rounds", "true"),
+    [(157.21521842228043, 10**6, 60.0), (21.562743425864515, 10**5, 200.0)],
+)
+def test_epsilon_of_very_many_rounds_is_not_too_small(noise_multiplier, n_rounds, true):
+    """At a rate of nearly 1 the closed form of unsampled noise holds, to 1e-5 of delta."""
+    rounds = Repeated(PoissonSampled(1 - 1e-12, Gaussian(noise_multiplier)), n_rounds)
+    assert epsilon_of(rounds, 1e-10) >= true * (1 - 1e-6)
+    groups = grouped(rounds)
+    assert loss_distribution_epsilon(groups, 1e-10, 1.1 * true) == math.inf
+    assert rounding_error(groups) == 1e-15 * n_rounds
+
+
+@pytest.mark.parametrize(
+    ("noise_multiplier", "true"), [(69.1747, 71.3908), (79.3937, 59.2059), (80.1798, 58.4281)]
+)
+def test_epsilon_of_very_many_sampled_rounds_is_not_too_small(noise_multiplier, true):
+    """The true values come from exponentially tilted convolutions."""
+    rounds = Repeated(PoissonSampled(0.5, Gaussian(noise_multiplier)), 10**6)
+    assert epsilon_of(rounds, 1e-10) >= true
+
+
+@pytest.mark.parametrize("n_rounds", [80, 1000, 10**4])
+def test_the_rounding_error_is_charged_to_delta(n_rounds):
+    mu = gaussian_mu(8.0, 1e-9)
+    rounds = Repeated(PoissonSampled(1 - 1e-12, Gaussian(math.sqrt(n_rounds) / mu)), n_rounds)
+    found = loss_distribution_epsilon(grouped(rounds), 1e-9, 8.5)
+    assert 8.0 * (1 - 1e-8) <= found <= 8.0 * 1.001
+
+
+def test_small_deltas_are_not_left_to_renyi_divergences():
+    """PrivateSVILDA's defaults at epsilon 8 and delta 1e-10: its Renyi bound is 4.7% larger."""
+    events = [Repeated(PoissonSampled(0.2, Gaussian(1.0)), 200)]
+    renyi = epsilon_of(events, 1e-10, accountant="rdp")
+    assert epsilon_of(events, 1e-10) < 0.985 * renyi
