@@ -48,7 +48,8 @@ def summary(ledger: Ledger, delta: float | None = None) -> dict[str, Any]:
     dict
         ``"delta"``; ``"entries"``, a list with the epsilon of each entry alone;
         ``"epsilon_spent"`` by all together; ``"budget"`` and ``"remaining"``, which are at the
-        ledger's own ``"budget_delta"``.
+        ledger's own ``"budget_delta"``; ``"caveat"``, why the total is infinite although every
+        entry has a finite cost, or None.
     """
     delta = ledger.delta if delta is None else delta
     return {
@@ -59,6 +60,7 @@ def summary(ledger: Ledger, delta: float | None = None) -> dict[str, Any]:
         "budget": ledger.epsilon,
         "budget_delta": ledger.delta,
         "remaining": ledger.remaining,
+        "caveat": ledger.caveat,
     }
 
 
@@ -93,6 +95,8 @@ def _as_text(report: dict[str, Any]) -> str:
         f"budget     epsilon {report['budget']:g} at delta {report['budget_delta']:g}",
         f"remaining  epsilon {report['remaining']:.6g} at delta {report['budget_delta']:g}",
     ]
+    if report["caveat"]:
+        lines.append(f"caveat     {report['caveat']}")
     return "\n".join(lines)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr, ndtri
 
+from dplda import SubLDA
 from dplda.privacy._accounting import epsilon_of
 from dplda.privacy._events import (
     BoundedRange,
@@ -17,6 +18,7 @@ from dplda.privacy._events import (
     Laplace,
     NonPrivate,
     PoissonSampled,
+    RandomizedResponseEvent,
     Repeated,
 )
 from dplda.privacy._guarantee import Guarantee
@@ -171,3 +173,41 @@ def test_stated_detection_rate_holds_for_the_best_test(noise_multiplier):
 
 def test_repr_is_short():
     assert repr(make(epsilon=1.25)) == "<Guarantee: epsilon 1.25 at delta 1e-06 for one document>"
+
+
+def test_an_interrupt_leaves_the_old_model_with_its_own_epsilon(monkeypatch):
+    """All fitted attributes change in one step."""
+    model = SubLDA(2, noise_multiplier=3.0, max_iter=3)
+    X = [[3, 1], [0, 2]]
+    model.partial_fit(X)
+    before = dict(vars(model))
+
+    def interrupted(self, name, value):
+        if name in ("privacy_", "epsilon_", "_released", "components_"):
+            raise KeyboardInterrupt
+        object.__setattr__(self, name, value)
+
+    monkeypatch.setattr(SubLDA, "__setattr__", interrupted)
+    model.partial_fit(X)
+    assert model.n_iter_ == 2
+    assert len(model.privacy_.events) == len(before["privacy_"].events) + 1
+
+
+@pytest.mark.parametrize("distance", [0.99, 2e-6, -1e-18, math.nan])
+def test_a_distance_that_proves_nothing_is_refused(distance):
+    with pytest.raises(ValueError, match="total_variation must be"):
+        make(total_variation=distance)
+
+
+def test_a_large_delta_is_no_strong_protection():
+    text = str(make(events=(), epsilon=0.0, delta=0.999999))
+    assert "nominal protection" in text
+    assert "in at most 100 of 100 cases" in text
+
+
+@pytest.mark.parametrize(("flip", "n_buckets"), [(5e-324, 2), (1e-305, 2**62)])
+def test_hardly_any_noise_is_no_event(flip, n_buckets):
+    """Renyi divergences underflow there: epsilon came out as 0."""
+    with pytest.raises(ValueError, match="flip_mixture / n_buckets must be at least"):
+        RandomizedResponseEvent(flip, n_buckets)
+    assert epsilon_of(RandomizedResponseEvent(1e-280), 1e-6) > 600

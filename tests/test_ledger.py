@@ -22,6 +22,9 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import GridSearchCV
 
 import dplda
+from dplda import SubLDA
+from dplda.audit import observe_releases
+from dplda.datasets import make_topic_corpus
 from dplda.privacy import _store
 from dplda.privacy._accounting import epsilon_of
 from dplda.privacy._errors import BudgetError, PrivacyLeakWarning, SeededNoiseWarning
@@ -816,3 +819,57 @@ def test_warning_categories():
     assert issubclass(PrivacyLeakWarning, UserWarning)
     assert issubclass(SeededNoiseWarning, UserWarning)
     assert issubclass(BudgetError, ValueError)
+
+
+# ---- what a total may not hide ------------------------------------------------------------
+
+
+def test_noise_of_two_given_seeds_may_cancel():
+    """The first releases of two seeded fits differ by the private sums, exactly."""
+    X = make_topic_corpus(n_docs=60, n_words=20, n_components=2, random_state=0).data
+    ledger = Ledger()
+    seen = []
+    for rows in (slice(0, 40), slice(20, 60)):
+        model = SubLDA(2, epsilon=1.0, max_iter=2, random_state=0, ledger=ledger)
+        with observe_releases() as releases, pytest.warns(SeededNoiseWarning):
+            model.fit(X[rows])
+        seen.append(releases[0])
+    assert np.abs(seen[0].value).mean() > 1e5  # noise
+    assert np.abs(seen[0].value - seen[1].value).max() < 40 * seen[0].mechanism.radius
+    assert ledger.epsilon_spent == math.inf
+    assert "given seed" in ledger.caveat
+    budget = Ledger(epsilon=30.0)
+    first = budget.reserve("fit", "document", Gaussian(5.0), seeded=True)
+    assert budget.epsilon_spent < 1
+    with pytest.raises(BudgetError, match=r"given seed.*random_state=None"):
+        budget.reserve("fit", "document", Gaussian(5.0), seeded=True)
+    budget.cancel(first)
+    budget.reserve("fit", "document", Gaussian(5.0), seeded=True)
+    budget.reserve("fit", "document", Gaussian(5.0))
+    assert budget.caveat is None
+
+
+def test_noise_has_no_epsilon_at_delta_zero():
+    ledger = Ledger(delta=0.0)
+    ledger.reserve("exact", "word", Laplace(1.0))
+    assert ledger.epsilon_spent == 1.0
+    ledger.reserve("drawn", "word", Laplace(1.0), total_variation=1e-18)
+    assert ledger.epsilon_spent == math.inf
+    assert ledger.epsilon_at(1e-6) < 2.0
+    with pytest.raises(BudgetError, match="delta above 0"):
+        Ledger(epsilon=9.0, delta=0.0).reserve("d", "word", Laplace(1.0), total_variation=1e-18)
+
+
+def test_a_charge_that_cannot_be_confirmed_loses_no_model(monkeypatch):
+    """The entry stays reserved, and costs the same."""
+    ledger = Ledger(epsilon=4.0)
+
+    def full(entry_id):
+        raise OSError("no space left on the device")
+
+    monkeypatch.setattr(ledger, "confirm", full)
+    with pytest.warns(UserWarning, match="could not be confirmed .no space left.*costs the same"):
+        model = SubLDA(2, epsilon=1.0, max_iter=2, ledger=ledger).fit([[3, 1], [0, 2]])
+    assert model.epsilon_ <= 1.0
+    assert [entry.status for entry in ledger.entries()] == ["reserved"]
+    assert ledger.epsilon_spent == pytest.approx(model.epsilon_)

@@ -368,6 +368,9 @@ def log_noise(x: np.ndarray, mechanism: Mechanism) -> np.ndarray:
     return -0.5 * (x / mechanism.scale) ** 2
 
 
+UNCAPPED_WORDS = 50  # of a canary where no cap says how many words are reported
+
+
 class ReportAttack(CanaryAttack):
     """Attack on local privacy: a document is one set of words or another one.
 
@@ -392,7 +395,7 @@ class ReportAttack(CanaryAttack):
         self, estimator: BaseEstimator, n_words: int, n_canaries: int, streams: Streams
     ) -> None:
         super().__init__(estimator, n_words, n_canaries, streams)
-        self._n_ones = int(estimator.max_doc_words)
+        self._n_ones = int(estimator.max_doc_words or UNCAPPED_WORDS)
 
     def plant(self, X: sp.csr_array, coins: np.ndarray) -> sp.csr_array:
         """Hide the canaries among the documents.

@@ -36,7 +36,10 @@ DOCUMENT_CONSTRAINTS = {
 }
 
 RELATION = "one document is added, removed, or replaced by an empty one"
-ONE_ROW = "one row of X holds everything that one protected unit contributed"
+ONE_ROW = (
+    "one row of X holds everything that one protected unit contributed, and no document occurs in "
+    "two rows, as in a bootstrap sample"
+)
 PUBLIC_START = "init_components is public and was not made of the private documents"
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dplda._warnings import warn_user
 from dplda.privacy._events import Event, NonPrivate, PoissonSampled, Repeated
 from dplda.privacy._ledger import Ledger
 from dplda.privacy._mechanisms import WORD_VARIATION, Mechanism
@@ -252,6 +253,19 @@ class Curator:
         if self._streams.n_words > MAX_WORDS:
             raise RuntimeError(TOO_MANY_WORDS)
 
+    def _confirm(self, ledger: Ledger) -> None:
+        """Confirm the charge; a ledger that cannot be written loses nothing but this note.
+
+        A reserved entry costs what a confirmed one costs, so the result may be published.
+        """
+        try:
+            ledger.confirm(self._entry)
+        except OSError as error:
+            warn_user(
+                f"entry {self._entry} of the ledger {ledger.path} could not be confirmed "
+                f"({error}); it stays reserved and costs the same, and the fit is complete"
+            )
+
     def __enter__(self) -> Curator:
         return self
 
@@ -261,9 +275,11 @@ class Curator:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if kind is None:
+            self._check_limit()  # the last step may have drawn words after the last release
         if self._ledger is None:
             return
         if kind is None:
-            self._ledger.confirm(self._entry)
+            self._confirm(self._ledger)
         elif self._n_released == 0:
             self._ledger.cancel(self._entry)

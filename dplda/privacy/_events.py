@@ -17,6 +17,7 @@ from dp_accounting import dp_event
 
 from dplda._checks import check_integer, check_number
 
+SMALLEST_FLIP = 1e-290  # of a bucket; Renyi divergences of far smaller ones underflow to 0
 MAX_COUNT = 2**63  # of repetitions; far more would overflow a float
 
 
@@ -96,6 +97,11 @@ class RandomizedResponseEvent:
     def __post_init__(self) -> None:
         _set_number(self, "flip_mixture", 1.0)
         _set_integer(self, "n_buckets", at_least=2)
+        if self.flip_mixture / self.n_buckets < SMALLEST_FLIP:
+            raise ValueError(
+                f"flip_mixture / n_buckets must be at least {SMALLEST_FLIP:g}, got "
+                f"{self.flip_mixture / self.n_buckets:g}; take NonPrivate() for hardly any noise"
+            )
 
 
 @dataclass(frozen=True, slots=True)

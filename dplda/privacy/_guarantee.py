@@ -24,6 +24,8 @@ _GRADES = (
     (math.inf, "nominal"),
 )
 _FALSE_ALARMS = 0.01
+_LARGEST_DELTA = 1e-3
+LARGEST_VARIATION = 1e-6  # a million fits have less
 
 
 @dataclass(frozen=True, repr=False)
@@ -88,6 +90,11 @@ class Guarantee:
         object.__setattr__(self, "assumptions", tuple(self.assumptions))
         object.__setattr__(self, "events", tuple(self.events))
         object.__setattr__(self, "seeded", bool(self.seeded))
+        if not 0.0 <= self.total_variation <= LARGEST_VARIATION:
+            raise ValueError(
+                f"total_variation must be from 0 to {LARGEST_VARIATION:g}, got "
+                f"{self.total_variation:g}; noise that far from its ideal law proves nothing"
+            )
         proved = self.epsilon_at(self.delta)
         if not self.epsilon >= proved * (1.0 - 1e-9):
             raise ValueError(
@@ -150,14 +157,24 @@ class Guarantee:
     def _strength(self) -> str:
         if self.epsilon == math.inf:
             return "Anyone who sees it may be able to read parts of the data from it."
+        found = 100.0 * self._detection_bound()
         grade = next(word for end, word in _GRADES if self.epsilon <= end)
-        found = 100.0 * _detection_bound(self.epsilon, self.delta, _FALSE_ALARMS)
+        if self.delta > _LARGEST_DELTA:  # such a delta lets a mechanism publish some units whole
+            grade = "nominal"
         return (
             "Suppose that someone sees everything that was released, knows all the rest of the "
             f"data, and tests for one particular {self.unit} with a false alarm in 1 of 100 cases. "
             f"The test then finds it in at most {found:.3g} of 100 cases in which it is present "
             f"(blind guessing finds 1 of 100): {grade} protection."
         )
+
+    def _detection_bound(self) -> float:
+        """Largest power of a test with the rate of false alarms that the text states."""
+        distance = 0.0
+        if not is_chargeable(self.total_variation, self.epsilon, self.delta):
+            distance = self.total_variation  # of each of the two laws from its ideal form
+        power = _detection_bound(self.epsilon, self.delta, _FALSE_ALARMS + distance)
+        return min(1.0, power + distance)
 
     def _noise(self) -> str:
         if self.epsilon == math.inf:

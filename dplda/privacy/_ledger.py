@@ -59,6 +59,11 @@ class Ledger:
     some add or remove one, the total holds for a unit that is replaced by an empty one. An entry
     counts from its reservation on: a fit that was killed may have released something.
 
+    The total also assumes that no unit occurs twice in the data of an entry. A bootstrap sample,
+    as `sklearn.ensemble.BaggingClassifier` draws by default, holds copies of documents, and each
+    copy is clipped alone: pass ``bootstrap=False``. The total is infinite as soon as two entries
+    drew their noise from given seeds, because the noise of equal seeds cancels.
+
     An older copy of the file that is put back in its place cannot be noticed
     (``docs/accounting.md``).
 
@@ -136,6 +141,11 @@ class Ledger:
         Composition is not a sum: several small fits may cost less in total than this number.
         """
         return math.inf if self.epsilon == math.inf else max(0.0, self.epsilon - self.epsilon_spent)
+
+    @property
+    def caveat(self) -> str | None:
+        """Why the total is infinite though every entry has a finite cost; None otherwise."""
+        return _why_infinite(self._counted(), self.delta)
 
     def epsilon_at(self, delta: float, *, accountant: str = "pld") -> float:
         """Compute epsilon of all reserved and confirmed entries at another delta.
@@ -231,6 +241,9 @@ class Ledger:
                 f"{new.unit}; their epsilons do not add up: use a ledger for each unit"
             )
         after = [*counted, new]
+        reason = _why_infinite(after, self.delta)
+        if reason and self.epsilon < math.inf:
+            raise BudgetError(f"{new.label!r} has no finite epsilon in this ledger: {reason}")
         events, distance = _sum(after)
         if is_within(events, self.epsilon, self.delta, total_variation=distance):
             return
@@ -319,7 +332,21 @@ def _sum(entries: list[Entry]) -> tuple[list[Event], float]:
     return events, math.fsum(entry.total_variation for entry in entries)
 
 
+def _why_infinite(entries: list[Entry], delta: float) -> str | None:
+    """Why the entries have no finite epsilon together, whatever their events cost; else None."""
+    if sum(entry.seeded for entry in entries) > 1:
+        return (
+            "two entries drew their noise from a given seed; if the seeds are equal, their noise "
+            "cancels; leave random_state=None, or use a ledger without a budget for public data"
+        )
+    if delta == 0.0 and any(entry.total_variation > 0.0 for entry in entries):
+        return "the noise has no finite epsilon at delta 0; use a ledger with delta above 0"
+    return None
+
+
 def _total(entries: list[Entry], delta: float, accountant: str = "pld") -> float:
+    if _why_infinite(entries, delta):
+        return math.inf
     events, distance = _sum(entries)
     return epsilon_of(events, delta, total_variation=distance, accountant=accountant)
 
