@@ -23,7 +23,7 @@ from sklearn.pipeline import make_pipeline
 
 import dplda
 import dplda.local._randomized_response as module
-from dplda import MemoizedReports, RandomizedResponse
+from dplda import LPLDA, MemoizedReports, RandomizedResponse
 from dplda.privacy import BudgetError, Ledger, SeededNoiseWarning, epsilon_of
 from dplda.privacy._local_mechanisms import MAX_FLIP, MIN_FLIP
 from dplda.privacy._streams import Purpose, Streams
@@ -873,3 +873,52 @@ def test_many_documents(parameters):
     expected = n_ones * one + (math.prod(X.shape) - n_ones) * zero
     variance = n_ones * one * (1 - one) + (math.prod(X.shape) - n_ones) * zero * (1 - zero)
     assert abs(reported.nnz - expected) < 5 * math.sqrt(variance)
+
+
+# ---- one word more or less ----------------------------------------------------------------
+
+
+def law_of_report(words, n_words, cap, one_probability):
+    """Probability of each report of a document, by enumeration of the words that are kept."""
+    zero, one = one_probability
+    kept = list(itertools.combinations(words, min(cap, len(words))))
+    law = {}
+    for report in itertools.product((0, 1), repeat=n_words):
+        total = 0.0
+        for chosen in kept:
+            p = [one if w in chosen else zero for w in range(n_words)]
+            total += math.prod(q if bit else 1 - q for q, bit in zip(p, report))
+        law[report] = total / len(kept)
+    return law
+
+
+@pytest.mark.parametrize("mechanism", ["symmetric", "oue"])
+@pytest.mark.parametrize(("n_words", "cap"), [(6, 3), (5, 1), (5, 4), (4, 4), (4, None), (3, 9)])
+def test_one_word_more_or_less_costs_what_is_stated(n_words, cap, mechanism):
+    """Over all pairs of documents that differ in one word, by enumeration: no more, no less."""
+    client = RandomizedResponse(bit_epsilon=1.0, mechanism=mechanism, max_doc_words=cap)
+    client.fit(np.ones((1, n_words)))
+    largest = 0.0
+    for size in range(n_words):
+        one, two = (
+            law_of_report(range(n), n_words, cap or n_words, client.one_probability_)
+            for n in (size, size + 1)
+        )
+        largest = max(largest, *(abs(math.log(two[y] / one[y])) for y in one))
+    assert client.word_epsilon_ == pytest.approx(largest, rel=1e-9)
+    assert client.word_epsilon_ >= client.bit_epsilon_
+    if cap == 3:
+        assert client.word_epsilon_ > 1.2 * client.bit_epsilon_
+
+
+def test_a_word_costs_up_to_twice_a_bit():
+    X = np.ones((1, 1000))
+    for bit_epsilon, expected in ((3.0, 5.9901), (1.0, 1.9914)):
+        client = RandomizedResponse(bit_epsilon=bit_epsilon).fit(X)
+        assert client.word_epsilon_ == pytest.approx(expected, abs=1e-4)
+    whole = RandomizedResponse(bit_epsilon=3.0, max_doc_words=None).fit(X)
+    assert whole.word_epsilon_ == whole.bit_epsilon_
+    assert RandomizedResponse(bit_epsilon=math.inf).fit(X).word_epsilon_ == math.inf
+    reports = RandomizedResponse(bit_epsilon=3.0).fit(X).transform(X)
+    server = LPLDA(2, bit_epsilon=3.0, randomized=True, max_iter=1).fit(reports)
+    assert server.word_epsilon_ == pytest.approx(5.9901, abs=1e-4)

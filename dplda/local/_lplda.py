@@ -95,8 +95,11 @@ class LPLDA(BaseLDA):
     delta_ : float
         The delta of `epsilon_`.
     bit_epsilon_ : float
-        Pure epsilon of one bit, that is of one word more or less in a document. With "oue" it is
-        larger than the parameter `bit_epsilon`, which is half the epsilon of a pair of bits.
+        Pure epsilon of one bit that is reported. With "oue" it is larger than the parameter
+        `bit_epsilon`, which is half the epsilon of a pair of bits.
+    word_epsilon_ : float
+        Pure epsilon of one word more or less in a document. It is up to twice `bit_epsilon_`: in a
+        document that reaches `max_doc_words`, the word takes the place of another one.
     document_epsilon_ : float
         Pure epsilon (delta = 0) of a document.
     privacy_ : Guarantee
@@ -116,8 +119,8 @@ class LPLDA(BaseLDA):
 
     Notes
     -----
-    **Privacy.** Unit: document (a row of `X`); `bit_epsilon_` states the guarantee of a word (a
-    bit). Relation: one document is replaced by any other. Trust: the owner of the document only.
+    **Privacy.** Unit: document (a row of `X`); `word_epsilon_` states the guarantee of a
+    word. Relation: one document is replaced by any other. Trust: the owner of the document only.
     Sensitivity: at most ``2 * max_doc_words`` bits differ, and never more than the number of
     columns. Mechanism: randomized response on each bit (:class:`RandomizedResponse`). Events: one
     ``RandomizedResponseEvent(flip_mixture)`` for each bit that differs; everything else reads
@@ -303,6 +306,7 @@ class LPLDA(BaseLDA):
             components_=counts.T + beta,
             n_iter_=n_earlier + self.max_iter,
             bit_epsilon_=client.bit_epsilon_,
+            word_epsilon_=client.word_epsilon_,
             document_epsilon_=client.document_epsilon_,
             one_probability_=client.one_probability_,
             _counts=counts,

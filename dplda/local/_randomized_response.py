@@ -88,8 +88,11 @@ class RandomizedResponse(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     delta_ : float
         The delta of `epsilon_`.
     bit_epsilon_ : float
-        Pure epsilon of one bit, that is of one word more or less in a document. With "oue" it is
-        larger than the parameter `bit_epsilon`, which is half the epsilon of a pair of bits.
+        Pure epsilon of one bit that is reported. With "oue" it is larger than the parameter
+        `bit_epsilon`, which is half the epsilon of a pair of bits.
+    word_epsilon_ : float
+        Pure epsilon of one word more or less in a document. It is up to twice `bit_epsilon_`: in a
+        document that reaches `max_doc_words`, the word takes the place of another one.
     document_epsilon_ : float
         Pure epsilon (delta = 0) of a document.
     privacy_ : Guarantee
@@ -109,8 +112,8 @@ class RandomizedResponse(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     Notes
     -----
-    **Privacy.** Unit: document (a row of `X`); `bit_epsilon_` states the guarantee of a word (a
-    bit). Relation: one document is replaced by any other. Trust: the owner of the document only.
+    **Privacy.** Unit: document (a row of `X`); `word_epsilon_` states the guarantee of a
+    word. Relation: one document is replaced by any other. Trust: the owner of the document only.
     Sensitivity: at most ``2 * max_doc_words`` bits differ, and never more than the number of
     columns. Mechanism: randomized response on each bit. Events: one
     ``RandomizedResponseEvent(flip_mixture)`` for each bit that differs; with "oue", one of epsilon
@@ -238,6 +241,7 @@ class RandomizedResponse(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             self,
             guarantee,
             bit_epsilon_=math.inf if bits is None else bits.epsilon,
+            word_epsilon_=math.inf if bits is None else bits.element_epsilon(max_ones, n_words),
             document_epsilon_=epsilon_of(events, 0.0),
             one_probability_=(zero, one),
             flip_mixture_=None if bits is not None and bits.fair_ones else 2.0 * zero,

@@ -90,6 +90,32 @@ class RandomizedBits:
         """Pure epsilon of one bit."""
         return max(self.log_ratios)
 
+    def element_epsilon(self, max_ones: int, n_bits: int) -> float:
+        """Compute the pure epsilon of one element more or less in a set that is capped at random.
+
+        A set of more than `max_ones` elements is cut to that many, uniformly. Where the cap binds,
+        an element more takes the place of another one: two bits differ. docs/local_privacy.md,
+        part (d) of the theorem, has the proof.
+
+        Parameters
+        ----------
+        max_ones : int
+            Largest number of ones that are reported.
+        n_bits : int
+            Length of the vector.
+
+        Returns
+        -------
+        float
+            Attained by some pair of sets.
+        """
+        if n_bits <= max_ones:  # the cap never binds
+            return self.epsilon
+        kept = max_ones / (max_ones + 1.0)  # probability that the new element is chosen
+        two_bits = sum(self.log_ratios)
+        # log(1 - kept + kept * exp(two_bits)), without overflow
+        return max(self.epsilon, two_bits + math.log(kept + (1.0 - kept) * math.exp(-two_bits)))
+
     def events(self, max_ones: int, n_bits: int) -> tuple[Event, ...]:
         """State the privacy cost of replacing a vector of bits by another one.
 
