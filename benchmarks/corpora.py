@@ -1,4 +1,4 @@
-"""The corpora of the benchmarks, all prepared alike.
+"""The corpora of the benchmarks, all prepared in the same way.
 
 KOS, NIPS and BBC are read from a folder given by ``--data`` or the variable DPLDA_DATA (UCI's
 docword files, and bbc.jsonl.gz with one {"text", "label"} a line). A script prints which of these
