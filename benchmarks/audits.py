@@ -2,8 +2,9 @@
 
 ``python benchmarks/audits.py [--runs 20] [--seed 0] [--pictures DIR]``
 
-Canaries among 100 invented documents (``make_topic_corpus``), 1000 in each fit, delta 1e-5,
-confidence 0.95 of each line by itself. The claim of `dplda.published` is the published one.
+Canaries are hidden among 100 invented documents (``make_topic_corpus``), 1000 in each fit, at delta
+1e-5. The confidence of 0.95 holds for each line alone. The claim of `dplda.published` is the
+published one.
 """
 
 from __future__ import annotations

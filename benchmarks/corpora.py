@@ -1,8 +1,8 @@
-"""The corpora of the benchmarks, all prepared alike.
+"""The corpora of the benchmarks, all prepared in the same way.
 
 KOS, NIPS and BBC are read from a folder given by ``--data`` or the variable DPLDA_DATA (UCI's
-docword files, and bbc.jsonl.gz with one {"text", "label"} a line); a corpus that is not there is
-left out with a line that says so. The embedded corpus is always there.
+docword files, and bbc.jsonl.gz with one {"text", "label"} a line). A script prints which of these
+corpora are missing, and continues without them. The embedded corpus needs no file.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ others to any party. BBC is split by label, in the same way. Epsilon is that of 
 per party, 50 sweeps per round, V = 2000, one tenth held out; mean and standard deviation over seeds
 of held-out log-likelihood per token by document completion (higher is better). `alone` without an
 epsilon and `all data` are GibbsLDA, without privacy, with as many sweeps as all rounds. `literal`
-compares the party as published with the sound one: what is learned and sent, and of how many words
-the master recovers the exact frequency in a party's documents.
+compares the party as published with the sound one: what is learned, what is sent, and for how many
+words the master recovers the exact frequency in a party's documents.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 ``python benchmarks/noise.py [--cells 1000000] [--repeats 15] [--components 20 100 500]``
 
 CPU time of one thread, all in one process in turn, next to numpy's generators, which are unsafe as
-noise. The rounds are those of NIPS with all its words; left out if the corpus is not there.
+noise. The rounds are those of NIPS with all its words. They are left out if the corpus is missing.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Private stochastic variational inference: utility, beside SubLDA and scikit-learn.
+"""Private stochastic variational inference: utility, next to SubLDA and scikit-learn.
 
 ``python benchmarks/svi.py [--corpora kos nips docstrings] [--epsilons 2 4 8] [--seeds 3]
 [--online] [--calibration]``
 
 Default: held-out perplexity of PrivateSVILDA and SubLDA at the same epsilon (K = 20, V = 2000,
-delta = 1e-5, one tenth held out, document completion). ``--online``: without noise, beside
+delta = 1e-5, one tenth held out, document completion). ``--online``: without noise, next to
 scikit-learn's online LDA at equal passes, minibatches and priors. ``--calibration``: noise and true
 epsilon of the paper's compositions (its figure 1 rests on them).
 """

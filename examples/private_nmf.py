@@ -93,7 +93,7 @@ class PrivateNMF(BaseTopicModel):
         gaussian, statement = DiscreteGaussian.for_noise_multiplier, self.noise_multiplier
         if self.epsilon == math.inf:
             return NoNoise()
-        if statement is None:  # the smallest noise of which all rounds together cost epsilon
+        if statement is None:  # the least noise that meets epsilon over all rounds
             events = lambda m: [gaussian(m).event] * int(self.max_iter)  # noqa: E731
             distance = mechanisms.TOTAL_VARIATION
             statement = calibrate(events, self.epsilon, self.delta, total_variation=distance)
@@ -108,7 +108,7 @@ class PrivateNMF(BaseTopicModel):
         radius = 2**30 if mechanism.exact else mechanism.radius  # public
         for t in rounds(self, 1, n_rounds):
             sums = mechanisms.sum_clipped(contributions(X, topics), norm, radius)  # private
-            # One document moves `sums` by at most `radius` in L2, whatever it holds: its row reads
+            # One document moves `sums` by at most `radius` in L2, for any content: its row reads
             # the document and the released topics only, and `sum_clipped` clips the row.
             noisy = curator.release(sums, mechanism, label=SUMS, round=t)  # public
             table = noisy.reshape(n_topics + n_words, n_topics) * (norm / radius)

@@ -1,5 +1,6 @@
 """What all estimators promise: input, determinism, secrets, ledger, pipelines, progress."""
 
+import itertools
 import math
 import pickle
 import warnings
@@ -16,6 +17,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
 from dplda import HDPLDA, LPLDA, OLPLDA, GibbsLDA, PrivateSVILDA, SubLDA
+from dplda.audit import observe_releases
 from dplda.datasets import make_topic_corpus
 from dplda.federated import IFTMParty
 from dplda.metrics import unigram_perplexity
@@ -570,3 +572,42 @@ def test_gibbs_counts_survive_another_prior(corpus):
     model.set_params(topic_word_prior=1.0).partial_fit(corpus)
     assert (model.components_ - 1).sum() == pytest.approx(2 * corpus.sum())
     assert model.components_.min() >= 1
+
+
+# ---- faults that a curator cannot see alone -----------------------------------------------
+
+SAMPLED = [case for case in PRIVATE if "subsampling_ratio" in case.estimator.get_params()]
+
+
+@each(SAMPLED)
+def test_documents_outside_of_the_sample_contribute_nothing(estimator, corpus, monkeypatch):
+    """At a tiny rate nobody is drawn, and the sums are exactly zero."""
+    values = []
+    release = Curator.release
+
+    def recorded(self, value, mechanism, *, label, **kwargs):
+        if kwargs.get("sampling_probability", 1.0) < 1:
+            values.append(value.copy())
+        return release(self, value, mechanism, label=label, **kwargs)
+
+    monkeypatch.setattr(Curator, "release", recorded)
+    clone(estimator).set_params(subsampling_ratio=1e-8).fit(corpus)
+    assert len(values) == estimator.max_iter
+    assert not np.any(values)
+    clone(estimator).set_params(subsampling_ratio=0.4).fit(corpus)
+    assert np.any(values)
+
+
+@each(case for case in PRIVATE if case.room == "central")
+def test_calls_of_partial_fit_draw_different_noise_under_one_seed(estimator, corpus):
+    """Otherwise the difference of two calls' releases is a difference of private sums."""
+    model = clone(estimator).set_params(random_state=0)
+    noise = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SeededNoiseWarning)
+        for _ in range(3):
+            with observe_releases() as releases:
+                model.partial_fit(0 * corpus)
+            noise.append(releases[-1].value)
+    for one, two in itertools.combinations(noise, 2):
+        assert (one != two).mean() > 0.5

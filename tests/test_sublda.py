@@ -13,6 +13,7 @@ from dplda.datasets import make_topic_corpus
 from dplda.privacy import Gaussian, PoissonSampled, Repeated, epsilon_of
 from dplda.privacy._curator import Curator, membership_threshold, sampled
 from dplda.privacy._streams import Streams
+from dplda.privacy.mechanisms import DiscreteGaussian
 
 MADE = make_topic_corpus(400, 50, 4, doc_length=40, random_state=0)
 TABLE = MADE.components.T * 1000 + 1e-3
@@ -136,3 +137,29 @@ def test_a_batch_may_be_empty(corpus):
     model = SubLDA(4, epsilon=1.0, subsampling_ratio=1e-4, max_iter=3).fit(corpus)
     assert np.isfinite(model.components_).all()
     assert model.epsilon_ <= 1.0
+
+
+def test_a_stream_is_used_once_and_a_sample_is_drawn_before_its_release():
+    mechanism = DiscreteGaussian.for_noise_multiplier(2.0)
+    value = np.zeros(4, np.int64)
+
+    def curator(*events):
+        plan = [("counts", event) for event in events]
+        return Curator(plan, Streams.from_random_state(0), label="test", unit="document")
+
+    plain = curator(mechanism.event, mechanism.event)
+    plain.release(value, mechanism, label="counts", round=1)
+    with pytest.raises(RuntimeError, match="stream 1 was used before"):
+        plain.release(value, mechanism, label="counts", round=1)
+
+    event = sampled(mechanism.event, 0.5)
+    gate = curator(event, event, event)
+    half = {"label": "counts", "sampling_probability": 0.5}
+    with pytest.raises(RuntimeError, match="draw it with `sample`"):
+        gate.release(value, mechanism, round=1, **half)
+    gate.sample(np.full(9, 0.5), round=1)
+    gate.release(value, mechanism, round=1, **half)
+    with pytest.raises(RuntimeError, match="stream 1 was used before"):
+        gate.sample(np.full(9, 0.5), round=1)
+    with pytest.raises(RuntimeError, match="draw it with `sample`"):  # one sample, one release
+        gate.release(value, mechanism, round=2, **half)

@@ -55,7 +55,8 @@ def test_a_document_moves_no_release_further_than_its_radius(estimator, paramete
     Y = X.tolil()
     Y[13] = 0
     tape, distances = [], []
-    estimator = clone(estimator).set_params(max_iter=15, random_state=0, **parameters)
+    known = {name: value for name, value in parameters.items() if name in estimator.get_params()}
+    estimator = clone(estimator).set_params(max_iter=15, random_state=0, **known)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SeededNoiseWarning)
         for release, corpus in ((recorded(tape), X), (replayed(tape, distances), Y)):
@@ -63,7 +64,7 @@ def test_a_document_moves_no_release_further_than_its_radius(estimator, paramete
                 patch.setattr(Curator, "release", release)
                 estimator.fit(sp.csr_array(corpus))
     assert tape == []
-    assert max(distances) > 0.5  # the bound is nearly met, so the comparison saw something
+    assert max(distances) > 0.5, "give this case a clipping bound that documents reach"
 
 
 def sweep_law(words, topics, table, prior):

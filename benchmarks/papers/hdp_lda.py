@@ -222,9 +222,9 @@ def claims(split, rows, options) -> None:
         limited = rows[f"limited inherent, beta = {beta:g}"][0] / rows["non-private"][0] - 1
         print(f"| limiting the inherent privacy costs some utility | {beta:g} | {limited:+.1%} |")
     for beta in options.betas:
-        beside = rows[f"HDP-LDA as published, beta = {beta:g}"] / rows["CDP-LDA+"] - 1
+        ratio = rows[f"HDP-LDA as published, beta = {beta:g}"] / rows["CDP-LDA+"] - 1
         print(f"| HDP-LDA is no worse than CDP-LDA+{much} | {beta:g} | "
-              + ", ".join(f"{x:+.1%}" for x in beside) + " |", flush=True)  # fmt: skip
+              + ", ".join(f"{x:+.1%}" for x in ratio) + " |", flush=True)  # fmt: skip
 
 
 # Figure 7

@@ -1,4 +1,4 @@
-"""Tokens per second of a variational E-step, beside scikit-learn's, in one process and one thread.
+"""Tokens per second of a variational E-step next to scikit-learn's, in one process and thread.
 
 ``python benchmarks/peers/e_step.py [--corpora kos nips] [--topics 20 100] [--repeats 5]``
 

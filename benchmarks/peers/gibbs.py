@@ -1,4 +1,4 @@
-"""Tokens per second of one Gibbs sweep, beside tomotopy and lda, in one process and one thread.
+"""Tokens per second of one Gibbs sweep next to tomotopy and lda, in one process and one thread.
 
 ``pip install tomotopy lda; python benchmarks/peers/gibbs.py [--corpora nips kos]
 [--components 20 100 500] [--repeats 7]``

@@ -121,6 +121,8 @@ class Curator:
         self.events = tuple(event for _, event in plan)
         self._plan = list(plan)
         self._labels: set[str] = set()
+        self._numbers: set[tuple[int, int]] = set()  # of the streams that were used
+        self._is_sampled = False  # whether `sample` was called for the next step
         self._streams = streams
         self._n_released = 0
         self._ledger = ledger if ledger is None or isinstance(ledger, Ledger) else Ledger(ledger)
@@ -167,10 +169,18 @@ class Curator:
         Raises
         ------
         RuntimeError
-            If the plan has another step next.
+            If the plan has another step next, if the number repeats, or if the plan charges a
+            sample that was not drawn.
         """
         self._check_planned(label, value.size, mechanism.event)
-        self._take(label, sampled(mechanism.event, sampling_probability))
+        event = sampled(mechanism.event, sampling_probability)
+        if isinstance(event, PoissonSampled) and not self._is_sampled:
+            raise RuntimeError(
+                f"the plan charges a sample for {label!r}; draw it with `sample` before the release"
+            )
+        self._take(label, event)
+        self._use_once(Purpose.NOISE, round)
+        self._is_sampled = False
         reader = self._streams.reader(Purpose.NOISE, round)
         noisy = mechanism(value, reader)
         self._check_limit()
@@ -199,12 +209,14 @@ class Curator:
         Raises
         ------
         RuntimeError
-            If a rate exceeds the rate that the plan charges.
+            If a rate exceeds the rate that the plan charges, or if the number repeats.
         """
         planned = self._plan[0][1] if self._plan else None
         charged = planned.sampling_probability if isinstance(planned, PoissonSampled) else 1.0
         if planned is None or not (rates <= charged).all():  # NaN is refused as well
             raise RuntimeError("a unit's rate is higher than the rate that the plan charges")
+        self._use_once(Purpose.MEMBERSHIP, round)
+        self._is_sampled = True
         if (rates >= 1).all():
             return np.arange(len(rates))
         words = self._streams.words(Purpose.MEMBERSHIP, round, 0, len(rates))
@@ -226,6 +238,12 @@ class Curator:
             If the plan has another step next.
         """
         self._take(label, event)
+
+    def _use_once(self, purpose: int, number: int) -> None:
+        """Refuse a stream twice: equal noise cancels, and equal samples amplify only once."""
+        if (purpose, number) in self._numbers:
+            raise RuntimeError(f"random stream {number} was used before; number the rounds")
+        self._numbers.add((purpose, number))
 
     def _take(self, label: str, event: Event) -> None:
         if not self._plan or self._plan[0] != (label, event):
