@@ -105,7 +105,7 @@ def explained_sqlite_errors(
             ) from error
         if code in _DAMAGED:
             raise ValueError(
-                f"{path} is no {kind}, or a damaged one; choose another path, or restore the file"
+                f"{path} is not a {kind}, or is damaged; choose another path, or restore the file"
             ) from error
         raise OSError(
             f"the {noun} {path} cannot be used: {error}; make sure that the file and its folder "

@@ -156,7 +156,9 @@ class FileStore:
     def transaction(self, *, write: bool) -> Iterator[Page]:
         """Read a consistent state; with `write`, as the only writer of all processes."""
         if not os.path.exists(self.path):
-            raise FileNotFoundError(f"the ledger {self.path} is gone; what it held was spent")
+            raise FileNotFoundError(
+                f"the ledger {self.path} is gone; its entries still count as spent"
+            )
         with _explained(self.path), _ledger_connection(self.path) as connection:
             connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
             try:
@@ -174,8 +176,8 @@ class FileStore:
     def _check_same(self, connection: sqlite3.Connection) -> None:
         if _budget(connection)[:3] != (self.epsilon, self.delta, self.ledger_id):
             raise ValueError(
-                f"the file {self.path} is another ledger than the one that was opened, and what "
-                "that one held was spent; restore its file, or open the new one by its path"
+                f"the file {self.path} is another ledger than the one that was opened, whose "
+                "entries still count as spent; restore its file, or open the new ledger by its path"
             )
 
 
@@ -232,13 +234,13 @@ def open_file(path: str, epsilon: float, delta: float) -> FileStore:
         if not os.path.exists(path):
             if journals:
                 raise ValueError(
-                    f"the ledger {path} is gone, but its journal {journals[0]} is there; "
-                    "restore the ledger, or remove the journal if nothing it held matters"
+                    f"the ledger {path} is gone, but its journal {journals[0]} exists; "
+                    "restore the ledger, or remove the journal if its content does not matter"
                 )
             _create(path, epsilon, delta)
         if os.path.isfile(path) and os.path.getsize(path) == 0:
             raise ValueError(
-                f"{path} is empty, so it is no privacy ledger, or one whose content was lost; "
+                f"{path} is empty: it is not a privacy ledger, or its content was lost; "
                 "restore it, or choose a path where there is no file"
             )
         with _ledger_connection(path) as connection:
@@ -260,8 +262,8 @@ def _create(path: str, epsilon: float, delta: float) -> None:
         sync_folder(folder)
     except OSError as error:
         raise OSError(
-            f"the ledger {path} cannot be made: {error.strerror}; it needs a folder that is there "
-            "and can be written, on a local disk"
+            f"the ledger {path} cannot be made: {error.strerror}; it needs an existing folder "
+            "that can be written, on a local disk"
         ) from error
 
 
@@ -291,7 +293,7 @@ def _check_header(connection: sqlite3.Connection, path: str) -> None:
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     if application != _APPLICATION_ID:
         raise ValueError(
-            f"{path} is a database, but no privacy ledger, or a damaged one; choose another path, "
+            f"{path} is a database, but not a privacy ledger, or is damaged; choose another path, "
             "or restore the file"
         )
     schema = connection.execute("PRAGMA user_version").fetchone()[0]
