@@ -1,4 +1,4 @@
-"""Release files: what a fitted model may show to anyone, and no more. ``docs/release.md``."""
+"""Release files: the public part of a fitted model, and nothing else. See ``docs/release.md``."""
 
 from __future__ import annotations
 
@@ -28,11 +28,12 @@ from dplda.privacy._events import from_record, to_record
 FORMAT = Format("dplda-release", "F64", max_header=2**24)
 MAX_BYTES = 2**33
 MAX_TEXT = 10_000
-# Of events, so that a stranger's file cannot make the accountant compute for hours.
+# Limits on events: no file of unknown origin can make the accountant compute for hours.
 MAX_STEPS, MAX_KINDS = 1_000_000, 50
 PUBLIC = 0o666  # permissions, less the umask
 
-# A seed removes the noise, a path tells of the owner; the others say nothing of the model.
+# A seed would remove the noise, and a path would describe the owner. The others do not define the
+# model.
 NOT_RELEASED = ("random_state", "ledger", "n_jobs", "verbose", "init_components")
 
 _FIELDS = {
@@ -50,8 +51,9 @@ class ReleasedModel(BaseLDA):
     Parameters
     ----------
     doc_topic_prior : float or None, default=None
-        Dirichlet parameter of a document's topics; `load_release` sets that of the training. None:
-        the model was trained without one, and has no `transform`, `score` and `perplexity`.
+        Dirichlet parameter of a document's topics; `load_release` sets that of the training. With
+        None, the model was trained without one, and `transform`, `score` and `perplexity` raise an
+        error.
     n_jobs : int or None, default=None
         Number of threads. It never changes a result.
 
@@ -60,7 +62,7 @@ class ReleasedModel(BaseLDA):
     components_ : ndarray of shape (n_components, n_features_in_)
         Pseudo-counts of words in topics; not normalized.
     privacy_ : Guarantee
-        The guarantee; `print` it.
+        The guarantee: unit, relation, mechanism, assumptions. `print` shows it in words.
     epsilon_, delta_ : float
         The privacy cost of the model.
     n_iter_ : int
@@ -72,7 +74,7 @@ class ReleasedModel(BaseLDA):
     vocabulary_ : ndarray of shape (n_features_in_,) or None
         The words of the columns, if they were saved.
     estimator_name_ : str
-        Name of the class that was trained; that of a class of `dplda.published` begins with
+        Name of the class that was trained. Names of classes of `dplda.published` begin with
         "Published".
     parameters_ : dict
         The public parameters of the training.
@@ -81,7 +83,7 @@ class ReleasedModel(BaseLDA):
 
     See Also
     --------
-    load_release : Reads one.
+    load_release : Reads a release file.
     save_release : Writes a release file.
 
     Examples
@@ -253,9 +255,9 @@ def load_release(path: str | os.PathLike[str]) -> ReleasedModel:
     Raises
     ------
     ValueError
-        If the file is something else, damaged, cut off, of a later format, or contradicts itself:
-        for example, if its epsilon is below what its events cost, or if its table does not hold
-        counts.
+        If the file is not a release file, is damaged, cut off, of a later format, or contradicts
+        itself: for example, if its epsilon is below the cost of its events, or if its table does
+        not hold counts.
     OSError
         If the file cannot be read.
 
@@ -266,7 +268,7 @@ def load_release(path: str | os.PathLike[str]) -> ReleasedModel:
     Notes
     -----
     **Privacy.** `privacy_` is the statement of the author of the file. `load_release` checks that
-    it fits its own events; nobody can check that those events happened. The checksum finds
+    it fits its own events. Nobody can check that those events happened. The checksum detects
     damage, not forgery.
 
     Examples
@@ -288,7 +290,7 @@ def load_release(path: str | os.PathLike[str]) -> ReleasedModel:
             return _read(file, os.fstat(file.fileno()).st_size)
     except (TypeError, ValueError) as error:
         raise ValueError(
-            f"{path} is no release file that can be trusted: {error}; ask its author for it again"
+            f"{path} is not a valid release file: {error}; ask its author for it again"
         ) from error
 
 
@@ -296,7 +298,7 @@ def load_release(path: str | os.PathLike[str]) -> ReleasedModel:
 
 
 def _to_bytes(model: Any, words: list[str] | None) -> bytes:
-    released = isinstance(model, ReleasedModel)  # it keeps the name of what was trained
+    released = isinstance(model, ReleasedModel)  # it keeps the name of the trained class
     given = model.parameters_ if released else model.get_params(deep=False)
     guarantee = {field.name: getattr(model.privacy_, field.name) for field in fields(Guarantee)}
     content = {
@@ -394,7 +396,7 @@ def _parameters(values: Any) -> dict[str, Any]:
 
 
 def _prior(value: Any) -> float | None:
-    """A model that is not an LDA model has none."""
+    """Check a `doc_topic_prior`. A model that is not an LDA model has none."""
     if value is None:
         return None
     return check_number("doc_topic_prior", value, 0.0, LARGEST_PRIOR, closed="right")
@@ -412,7 +414,7 @@ def _vocabulary(words: Any, n_words: int) -> list[str]:
 
 
 def _text(name: str, value: Any) -> str:
-    """It is shown as it is, so that it must not be able to direct a terminal."""
+    """Check a text. It is printed as it is, so that it may hold no control characters."""
     if not (isinstance(value, str) and len(value) <= MAX_TEXT and value.isprintable()):
         raise ValueError(f"{name} must be a string of at most {MAX_TEXT} printable characters")
     return value
@@ -466,12 +468,12 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {
 
 
 def _guarantee(record: Any) -> Guarantee:
-    """Its constructor refuses an epsilon below the cost of the events."""
+    """Make the guarantee. Its constructor refuses an epsilon below the cost of the events."""
     names = {field.name for field in fields(Guarantee)}
     if not isinstance(record, dict) or set(record) != names:
         raise ValueError(f"the guarantee must have the fields {', '.join(sorted(names))}")
     values = {name: _READERS[name](name, value) for name, value in record.items()}
     try:
         return Guarantee(**values)
-    except (ArithmeticError, RuntimeError) as error:  # at numbers far beyond those of any noise
+    except (ArithmeticError, RuntimeError) as error:  # at absurd numbers
         raise ValueError(f"its guarantee cannot be computed ({type(error).__name__})") from None

@@ -20,9 +20,9 @@ from dplda.privacy._mechanisms import WORD_VARIATION, Mechanism
 from dplda.privacy._observation import announce
 from dplda.privacy._streams import Purpose, Streams, keystream_total_variation
 
-# What a fit may draw from its streams, and the distance from ideal randomness that it is charged
-# for it: constants, so that the charge depends on nothing private. The last term is for ties among
-# the 128-bit keys that order at most 2**31 tokens.
+# Limit on the random words of a fit, and the distance from ideal randomness that the fit is charged
+# for them. Both are constants, so that the charge depends on nothing private. The last term covers
+# ties among the 128-bit keys that order at most 2**31 tokens.
 MAX_WORDS = 2**36
 TOTAL_VARIATION = keystream_total_variation(MAX_WORDS) + MAX_WORDS * WORD_VARIATION + 2.0**-67
 
@@ -54,12 +54,12 @@ def sampled(event: Event, sampling_probability: float) -> Event:
 
 
 def membership_threshold(rates: NDArray[np.float64]) -> NDArray[np.uint64]:
-    """Number of the 2**64 words that put a unit into the sample; 0 for rate 1, which draws none."""
+    """How many of the 2**64 words put a unit into the sample; 0 for rate 1, which needs no word."""
     return (np.where(rates < 1, rates, 0.0) * 2.0**64).astype(np.uint64)
 
 
 def condensed(events: Iterable[Event]) -> tuple[Event, ...]:
-    """Runs of equal events as one event: the same privacy cost in a shorter ledger entry."""
+    """Merge runs of equal events: the privacy cost is the same, the ledger entry is shorter."""
     runs = ((event, len(list(run))) for event, run in itertools.groupby(events))
     return tuple(event if n == 1 else Repeated(event, n) for event, n in runs)
 
@@ -82,7 +82,7 @@ class Curator:
     unit : str
         Unit of the ledger's entry, for example "document".
     ledger : Ledger, str, path-like or None, default=None
-        Where the plan is charged. None charges it nowhere but in `events`.
+        Where the plan is charged. None records the charge in `events` only.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class Curator:
     Raises
     ------
     BudgetError
-        If the plan exceeds the ledger's budget. Nothing has been read then.
+        If the plan exceeds the ledger's budget. No data have been read then.
 
     Examples
     --------
@@ -168,8 +168,8 @@ class Curator:
         Raises
         ------
         RuntimeError
-            If the plan has another step next, if the number repeats, or if the plan charges a
-            sample that was not drawn.
+            If this is not the next step of the plan, if the number repeats, or if the plan
+            charges a sample that was not drawn.
         """
         self._check_planned(label, value.size, mechanism.event)
         event = sampled(mechanism.event, sampling_probability)
@@ -189,9 +189,9 @@ class Curator:
     def sample(self, rates: NDArray[np.float64], *, round: int) -> NDArray[np.int64]:
         """Draw a secret Poisson sample for the next planned release.
 
-        Each unit takes part at its own rate, independently. The rate that is drawn and the rate
-        that is charged meet here: no unit is drawn at a higher rate than that of the plan's next
-        step. Rates are rounded down to multiples of 2**-64.
+        Each unit takes part at its own rate, independently. The rates are checked against the
+        charge: no unit is drawn at a higher rate than that of the plan's next step. Rates are
+        rounded down to multiples of 2**-64.
 
         Parameters
         ----------
@@ -234,7 +234,7 @@ class Curator:
         Raises
         ------
         RuntimeError
-            If the plan has another step next.
+            If this is not the next step of the plan.
         """
         self._take(label, event)
 
