@@ -28,6 +28,9 @@ from dplda.privacy._events import from_record, to_record
 FORMAT = Format("dplda-release", "F64", max_header=2**24)
 MAX_BYTES = 2**33
 MAX_TEXT = 10_000
+# Limit on the distance of the noise from its ideal law. A million calls of `partial_fit` add up to
+# 2e-12.
+MAX_DISTANCE = 1e-9
 # Limits on events: no file of unknown origin can make the accountant compute for hours.
 MAX_STEPS, MAX_KINDS = 1_000_000, 50
 PUBLIC = 0o666  # permissions, less the umask
@@ -185,7 +188,8 @@ def save_release(
     ------
     ValueError
         If the vocabulary does not match the number of columns, or if the model cannot be
-        represented in a release file.
+        represented in a release file, for example because `set_params` changed `epsilon` or
+        `delta` after the training.
     TypeError
         If the model has no guarantee to state, or the vocabulary is not a sequence of words.
     OSError
@@ -256,8 +260,8 @@ def load_release(path: str | os.PathLike[str]) -> ReleasedModel:
     ------
     ValueError
         If the file is not a release file, is damaged, cut off, of a later format, or contradicts
-        itself: for example, if its epsilon is below the cost of its events, or if its table does
-        not hold counts.
+        itself: for example, if its epsilon is below the cost of its events or above the one in its
+        parameters, or if its table does not hold counts.
     OSError
         If the file cannot be read.
 
@@ -369,6 +373,7 @@ def _read(file: io.BufferedIOBase, size: int) -> ReleasedModel:
         if content["named_columns"] is True:
             model.feature_names_in_ = model.vocabulary_
     model.privacy_ = _guarantee(content["guarantee"])
+    _check_statement(parameters, model.privacy_)
     model.epsilon_, model.delta_ = model.privacy_.epsilon, model.privacy_.delta
     model.estimator_name_ = _text("estimator", content["estimator"])
     model.version_ = _text("dplda", content["dplda"])
@@ -393,6 +398,23 @@ def _parameters(values: Any) -> dict[str, Any]:
         if isinstance(value, (list, dict)):
             raise ValueError(f"the parameter {name[:40]!r} must be a number or a string")
     return {name: as_number(value) for name, value in values.items()}
+
+
+def _check_statement(parameters: Mapping[str, Any], guarantee: Guarantee) -> None:
+    """Refuse a total epsilon or a delta that the training cannot have had.
+
+    They may have been changed by `set_params` afterwards.
+    """
+    for name, least, most in (
+        ("epsilon", guarantee.epsilon, math.inf),
+        ("delta", guarantee.delta, guarantee.delta),
+    ):
+        value = parameters.get(name)
+        if value is not None and not least <= check_number(name, value, 0.0, math.inf) <= most:
+            raise ValueError(
+                f"its parameters say {name}={value}, and its guarantee says {least:.6g}; save a "
+                "model with the parameters that it was trained with"
+            )
 
 
 def _prior(value: Any) -> float | None:
@@ -425,6 +447,11 @@ def _number(name: str, value: Any) -> float:
     if number == math.inf and value != "inf":  # an integer beyond the largest float
         raise ValueError(f"{name} is too large")
     return number
+
+
+def _distance(name: str, value: Any) -> float:
+    """It is no part of epsilon where delta cannot pay for it, and a large one proves nothing."""
+    return check_number(name, as_number(value), 0.0, MAX_DISTANCE)
 
 
 def _per_round(name: str, value: Any) -> Any:
@@ -461,7 +488,7 @@ def _events(name: str, records: Any) -> tuple[Any, ...]:
 
 _READERS: dict[str, Callable[[str, Any], Any]] = {
     "unit": _text, "relation": _text, "mechanism": _text,
-    "epsilon": _number, "delta": _number, "sensitivity": _number, "total_variation": _number,
+    "epsilon": _number, "delta": _number, "sensitivity": _number, "total_variation": _distance,
     "noise_scale": _per_round, "noise_multiplier": _per_round, "seeded": _flag,
     "assumptions": _texts, "events": _events,
 }  # fmt: skip
