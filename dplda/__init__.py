@@ -1,6 +1,6 @@
 """Differentially private LDA topic models for scikit-learn.
 
-The table of contents is ``__init__.pyi``. A name is imported at its first use, so that a client of
+``__init__.pyi`` lists the public names. A name is imported at its first use, so that a client of
 local privacy loads nothing of the server.
 """
 

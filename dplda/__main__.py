@@ -54,7 +54,7 @@ def _demo(parser: argparse.ArgumentParser) -> None:
 
 
 def _group(module: str) -> Callable[[argparse.ArgumentParser], None]:
-    """A command with commands of its own, which `add_commands` of its module adds."""
+    """A command whose subcommands `add_commands` of the given module adds."""
 
     def add(parser: argparse.ArgumentParser) -> None:
         commands = parser.add_subparsers(required=True, metavar="command")

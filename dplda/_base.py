@@ -17,7 +17,7 @@ from dplda._private_fit import SMALLEST_DELTA
 from dplda.metrics import held_out_log_likelihood
 
 MAX_COMPONENTS = 2**16
-MAX_ITER = 10**6  # a plan names every round before the first one
+MAX_ITER = 10**6  # a plan lists all rounds before the first one
 
 
 class BaseTopicModel(

@@ -1,4 +1,4 @@
-"""Checks of single numbers: one wording for all errors. Imports nothing of the package."""
+"""Checks of single numbers: one wording for all errors. This module imports nothing of dplda."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ def check_number(
     Parameters
     ----------
     name : str
-        What the error calls it.
+        Name of the number in the error.
     value : object
-        Anything; numbers too large for a float count as infinite.
+        Any value. A number that is too large for a float counts as infinite.
     low, high : float
         Ends of the interval.
     closed : {"both", "left", "right", "neither"}, default="both"
-        Which ends belong to it.
+        Ends that belong to the interval.
     unit : str, default=""
-        What the number counts, for the error.
+        Unit of the number in the error.
 
     Returns
     -------

@@ -153,7 +153,7 @@ def sample_tokens(
 
 
 def shorten(X: sp.csr_array, max_doc_tokens: int, streams: Any) -> sp.csr_array:
-    """Cut longer documents to `max_doc_tokens` random tokens."""
+    """Cut each longer document to `max_doc_tokens` random tokens."""
     cut = X.copy()
     for row in np.flatnonzero(X.sum(axis=1) > max_doc_tokens).tolist():
         # a stream for each document, so that no document's tokens depend on another's length
@@ -166,7 +166,7 @@ def shorten(X: sp.csr_array, max_doc_tokens: int, streams: Any) -> sp.csr_array:
 
 @contextmanager
 def check_quoting_nothing(X: Any) -> Iterator[None]:
-    """Run scikit-learn's checks of `X`, without those of their messages that print the data."""
+    """Run scikit-learn's checks of `X`, and replace those of their messages that print data."""
     _check_kind(X)
     _check_structure(X)
     try:
@@ -185,7 +185,7 @@ def check_table(table: Any, name: str, **options: Any) -> npt.NDArray[np.float64
         array: npt.NDArray[np.float64] = check_array(
             table, dtype=np.float64, input_name=name, **options
         )
-    except (ValueError, TypeError, OverflowError) as error:  # most of them print the array
+    except (ValueError, TypeError, OverflowError) as error:  # most of these errors print the array
         if str(error).startswith(f"Input {name} contains"):
             raise
         raise ValueError(f"{name} must be a table of finite numbers") from None
@@ -245,7 +245,7 @@ def _check_width(estimator: Any, X: Any, *, reset: bool) -> None:
 
 
 def _check_kind(X: Any) -> None:
-    """Refuse texts, and all else that is not a matrix of real numbers; say what to pass."""
+    """Refuse texts, and anything else that is not a matrix of real numbers; say what to pass."""
     if isinstance(X, str):
         X = [X]
     if isinstance(X, (list, tuple)):

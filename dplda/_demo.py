@@ -26,7 +26,7 @@ HELD_OUT = 10  # every tenth document
 
 WHY_PUBLIC = (
     f"Vocabulary: the {N_WORDS} most frequent words of the documentation of Python's standard "
-    "library. The vocabulary must be public: one that is learned from private texts shows that "
+    "library. The vocabulary must be public: a vocabulary learned from private texts shows that "
     "someone used each of its words, and epsilon does not cover that."
 )
 WHY_SCORED = (
@@ -39,7 +39,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of the demo."""
     parser.description = (
         "Fit a private topic model (SubLDA) to the docstrings of the installed scientific "
-        "packages, and compare it with one that is not private."
+        "packages, and compare it with a model that is not private."
     )
     parser.set_defaults(command=run)
     add = parser.add_argument
@@ -47,13 +47,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--delta", type=float, default=1e-6, help="delta of (epsilon, delta)-privacy")
     add("--components", type=int, default=20, help="number of topics")
     add("--max-iter", type=int, default=80, help="number of private rounds")
-    add("--documents", type=int, help="use only so many documents")
+    add("--documents", type=int, help="use only this many documents")
     add("--output", type=Path, default=Path("dplda_topics.png"), help="file of the picture")
     add("--seed", type=int, help="reproducible, and not private to anyone who knows the seed")
 
 
 def check_options(options: argparse.Namespace) -> None:
-    """Refuse what would be noticed after the fit only."""
+    """Refuse before the fit what would only fail after it."""
     if not options.output.absolute().parent.is_dir():
         raise argparse.ArgumentError(
             None, f"--output must be in a folder that exists, got {options.output}"
@@ -96,7 +96,7 @@ def fit(model: Any, counts: sp.csr_array, unit: str) -> Any:
 
 
 def show_topics(model: Any, vocabulary: list[str]) -> None:
-    say("Topics, with their share of all words and the ten words that tell them apart:")
+    say("Topics, with their share of all words and the ten words that distinguish them most:")
     share = model.components_.sum(axis=1) / model.components_.sum()
     for k, words in enumerate(top_words(model, vocabulary)):
         print(f"  {k:3d} {share[k]:6.1%}  {' '.join(words)}")
@@ -133,7 +133,7 @@ def draw(model: Any, vocabulary: list[str], path: Path) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Do what the options say."""
+    """Run the demo with these options."""
     check_options(options)
     train, test, vocabulary = load_counts(options.documents)
     private = SubLDA(

@@ -1,4 +1,4 @@
-"""Durable writes, and what an SQLite error means. Imports nothing of the package."""
+"""Durable writes, and explanations of SQLite errors. This module imports nothing of dplda."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 OWNER_ONLY = 0o600
 
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-# What SQLite says of content that it, or the reader, did not expect.
+# Errors for content that SQLite, or the reader, did not expect.
 _DAMAGED = (
     sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CONSTRAINT,
     sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG,
@@ -44,7 +44,7 @@ def write_atomically(
         If the file cannot be written.
     """
     path = Path(path)
-    # A random name: a file that a killed process left behind is not in the way.
+    # A random name: a file that a killed process left behind does no harm.
     draft = path.with_name(f".{uuid.uuid4().hex}.part")
     try:
         with open(draft, "xb", opener=partial(os.open, mode=permissions)) as file:
@@ -60,7 +60,7 @@ def write_atomically(
 
 
 def sync_folder(folder: str | os.PathLike[str]) -> None:
-    """Let the file names of a folder survive a power cut, where the system can do that."""
+    """Make the file names of a folder survive a power cut, where the system can do that."""
     if os.name == "posix":
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -80,16 +80,16 @@ def explained_sqlite_errors(
     path : str
         The file.
     noun : str
-        What its content is called, as "ledger".
+        Name of the content, for instance "ledger".
     kind : str
-        What kind of file it should be, as "privacy ledger".
+        Expected kind of file, for instance "privacy ledger".
     busy_seconds : float
         Seconds that the connection waits for other processes.
 
     Raises
     ------
     TimeoutError
-        If another process holds the file for longer.
+        If another process holds the file for longer than `busy_seconds`.
     ValueError
         If the file is damaged, or of another kind.
     OSError
@@ -105,7 +105,7 @@ def explained_sqlite_errors(
             ) from error
         if code in _DAMAGED:
             raise ValueError(
-                f"{path} is no {kind}, or a damaged one; choose another path, or restore the file"
+                f"{path} is not a {kind}, or is damaged; choose another path, or restore the file"
             ) from error
         raise OSError(
             f"the {noun} {path} cannot be used: {error}; make sure that the file and its folder "

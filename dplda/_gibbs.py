@@ -38,7 +38,7 @@ class IntegerTable:
     def from_counts(cls, counts: np.ndarray, count_clip: float, prior: float) -> IntegerTable:
         """Clip noisy counts (n_words, n_components) to [0, count_clip] and add the prior.
 
-        Two weights of one topic differ at most by the factor count_clip / prior + 1. This is
+        Two weights of one topic differ by at most the factor count_clip / prior + 1. This bound is
         exact: the smallest weight is rounded up, and the largest is an integer.
         """
         smallest = smallest_weight(count_clip, prior)
@@ -84,7 +84,7 @@ def draw_topics(
 
 
 def _sweep_block(block, topics, table, doc_topic_prior, streams, t, index) -> None:
-    """Sweep one block in place. If the spare words run out, start the block again with more."""
+    """Sweep one block in place. If the spare words run out, repeat the block with more."""
     start = topics.copy()
     bits = streams.words(Purpose.TOPICS, t, index, block.n_tokens)
     n_spare = 64 + block.n_tokens // 64

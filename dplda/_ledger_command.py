@@ -27,21 +27,21 @@ def add_commands(commands: Any) -> None:
 
 
 def _show(options: argparse.Namespace) -> None:
-    if not os.path.exists(options.file):  # opening a ledger would make it
+    if not os.path.exists(options.file):  # opening a missing ledger would create it
         raise FileNotFoundError(f"there is no file {options.file}")
     report = summary(Ledger(options.file), options.delta)
     print(_as_json(report) if options.json else _as_text(report))
 
 
 def summary(ledger: Ledger, delta: float | None = None) -> dict[str, Any]:
-    """What was spent, on what and when.
+    """Summarize what was spent, on what and when.
 
     Parameters
     ----------
     ledger : Ledger
         The ledger.
     delta : float, default=None
-        The delta of the epsilons, in [0, 1). None takes the ledger's.
+        The delta at which the epsilons are stated, in [0, 1). None takes the ledger's.
 
     Returns
     -------

@@ -69,17 +69,17 @@ def check_paid(
     earlier: Guarantee | None,
     max_iter: int,
 ) -> None:
-    """Refuse a `partial_fit` call that `epsilon` does not pay for, before any data are read.
+    """Refuse a `partial_fit` call that would exceed `epsilon`, before any data are read.
 
     Parameters
     ----------
     name : str
         Class of the estimator.
     events : iterable of Event
-        What the call would release.
+        Events of the call.
     epsilon : float or None
-        The total that the estimator may spend. None: the budget is stated otherwise, and only a
-        ledger limits the number of calls.
+        The total that the estimator may spend. With None, another parameter states the budget, and
+        only a ledger limits the number of calls.
     delta : float
         The delta of (epsilon, delta)-differential privacy.
     earlier : Guarantee or None
@@ -174,7 +174,7 @@ def make_guarantee(
 
 
 def publish(estimator: BaseEstimator, guarantee: Guarantee, **attributes: Any) -> None:
-    """Set the fitted attributes, all at once: a model never stands next to another's epsilon."""
+    """Set the fitted attributes all at once: a model is never shown with another's epsilon."""
     attributes |= {
         "privacy_": guarantee,
         "epsilon_": guarantee.epsilon,

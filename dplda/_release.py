@@ -1,4 +1,4 @@
-"""Release files: what a fitted model may show to anyone, and no more. ``docs/release.md``."""
+"""Release files: the public part of a fitted model, and nothing else. See ``docs/release.md``."""
 
 from __future__ import annotations
 
@@ -24,15 +24,17 @@ from dplda._wire import Format, as_number
 from dplda.privacy import Guarantee, PrivacyLeakWarning
 from dplda.privacy._bounds_on_epsilon import grouped
 from dplda.privacy._events import from_record, to_record
+from dplda.privacy._guarantee import LARGEST_VARIATION
 
 FORMAT = Format("dplda-release", "F64", max_header=2**24)
 MAX_BYTES = 2**33
 MAX_TEXT = 10_000
-# Of events, so that a stranger's file cannot make the accountant compute for hours.
+# Limits on events: no file of unknown origin can make the accountant compute for hours.
 MAX_STEPS, MAX_KINDS = 1_000_000, 50
 PUBLIC = 0o666  # permissions, less the umask
 
-# A seed removes the noise, a path tells of the owner; the others say nothing of the model.
+# A seed would remove the noise, and a path would describe the owner. The others do not define the
+# model.
 NOT_RELEASED = ("random_state", "ledger", "n_jobs", "verbose", "init_components")
 
 _FIELDS = {
@@ -50,8 +52,9 @@ class ReleasedModel(BaseLDA):
     Parameters
     ----------
     doc_topic_prior : float or None, default=None
-        Dirichlet parameter of a document's topics; `load_release` sets that of the training. None:
-        the model was trained without one, and has no `transform`, `score` and `perplexity`.
+        Dirichlet parameter of a document's topics; `load_release` sets that of the training. With
+        None, the model was trained without one, and `transform`, `score` and `perplexity` raise an
+        error.
     n_jobs : int or None, default=None
         Number of threads. It never changes a result.
 
@@ -60,7 +63,7 @@ class ReleasedModel(BaseLDA):
     components_ : ndarray of shape (n_components, n_features_in_)
         Pseudo-counts of words in topics; not normalized.
     privacy_ : Guarantee
-        The guarantee; `print` it.
+        The guarantee: unit, relation, mechanism, assumptions. `print` shows it in words.
     epsilon_, delta_ : float
         The privacy cost of the model.
     n_iter_ : int
@@ -72,7 +75,7 @@ class ReleasedModel(BaseLDA):
     vocabulary_ : ndarray of shape (n_features_in_,) or None
         The words of the columns, if they were saved.
     estimator_name_ : str
-        Name of the class that was trained; that of a class of `dplda.published` begins with
+        Name of the class that was trained. Names of classes of `dplda.published` begin with
         "Published".
     parameters_ : dict
         The public parameters of the training.
@@ -81,7 +84,7 @@ class ReleasedModel(BaseLDA):
 
     See Also
     --------
-    load_release : Reads one.
+    load_release : Reads a release file.
     save_release : Writes a release file.
 
     Examples
@@ -183,7 +186,8 @@ def save_release(
     ------
     ValueError
         If the vocabulary does not match the number of columns, or if the model cannot be
-        represented in a release file.
+        represented in a release file, for example because `set_params` changed `epsilon` or
+        `delta` after the training.
     TypeError
         If the model has no guarantee to state, or the vocabulary is not a sequence of words.
     OSError
@@ -253,9 +257,9 @@ def load_release(path: str | os.PathLike[str]) -> ReleasedModel:
     Raises
     ------
     ValueError
-        If the file is something else, damaged, cut off, of a later format, or contradicts itself:
-        for example, if its epsilon is below what its events cost, or if its table does not hold
-        counts.
+        If the file is not a release file, is damaged, cut off, of a later format, or contradicts
+        itself: for example, if its epsilon is below the cost of its events or above the one in its
+        parameters, or if its table does not hold counts.
     OSError
         If the file cannot be read.
 
@@ -266,7 +270,7 @@ def load_release(path: str | os.PathLike[str]) -> ReleasedModel:
     Notes
     -----
     **Privacy.** `privacy_` is the statement of the author of the file. `load_release` checks that
-    it fits its own events; nobody can check that those events happened. The checksum finds
+    it fits its own events. Nobody can check that those events happened. The checksum detects
     damage, not forgery.
 
     Examples
@@ -288,7 +292,7 @@ def load_release(path: str | os.PathLike[str]) -> ReleasedModel:
             return _read(file, os.fstat(file.fileno()).st_size)
     except (TypeError, ValueError) as error:
         raise ValueError(
-            f"{path} is no release file that can be trusted: {error}; ask its author for it again"
+            f"{path} is not a valid release file: {error}; ask its author for it again"
         ) from error
 
 
@@ -296,7 +300,7 @@ def load_release(path: str | os.PathLike[str]) -> ReleasedModel:
 
 
 def _to_bytes(model: Any, words: list[str] | None) -> bytes:
-    released = isinstance(model, ReleasedModel)  # it keeps the name of what was trained
+    released = isinstance(model, ReleasedModel)  # it keeps the name of the trained class
     given = model.parameters_ if released else model.get_params(deep=False)
     guarantee = {field.name: getattr(model.privacy_, field.name) for field in fields(Guarantee)}
     content = {
@@ -367,6 +371,7 @@ def _read(file: io.BufferedIOBase, size: int) -> ReleasedModel:
         if content["named_columns"] is True:
             model.feature_names_in_ = model.vocabulary_
     model.privacy_ = _guarantee(content["guarantee"])
+    _check_statement(parameters, model.privacy_)
     model.epsilon_, model.delta_ = model.privacy_.epsilon, model.privacy_.delta
     model.estimator_name_ = _text("estimator", content["estimator"])
     model.version_ = _text("dplda", content["dplda"])
@@ -393,8 +398,25 @@ def _parameters(values: Any) -> dict[str, Any]:
     return {name: as_number(value) for name, value in values.items()}
 
 
+def _check_statement(parameters: Mapping[str, Any], guarantee: Guarantee) -> None:
+    """Refuse a total epsilon or a delta that the training cannot have had.
+
+    They may have been changed by `set_params` afterwards.
+    """
+    for name, least, most in (
+        ("epsilon", guarantee.epsilon, math.inf),
+        ("delta", guarantee.delta, guarantee.delta),
+    ):
+        value = parameters.get(name)
+        if value is not None and not least <= check_number(name, value, 0.0, math.inf) <= most:
+            raise ValueError(
+                f"its parameters say {name}={value}, and its guarantee says {least:.6g}; save a "
+                "model with the parameters that it was trained with"
+            )
+
+
 def _prior(value: Any) -> float | None:
-    """A model that is not an LDA model has none."""
+    """Check a `doc_topic_prior`. A model that is not an LDA model has none."""
     if value is None:
         return None
     return check_number("doc_topic_prior", value, 0.0, LARGEST_PRIOR, closed="right")
@@ -412,7 +434,7 @@ def _vocabulary(words: Any, n_words: int) -> list[str]:
 
 
 def _text(name: str, value: Any) -> str:
-    """It is shown as it is, so that it must not be able to direct a terminal."""
+    """Check a text. It is printed as it is, so that it may hold no control characters."""
     if not (isinstance(value, str) and len(value) <= MAX_TEXT and value.isprintable()):
         raise ValueError(f"{name} must be a string of at most {MAX_TEXT} printable characters")
     return value
@@ -423,6 +445,11 @@ def _number(name: str, value: Any) -> float:
     if number == math.inf and value != "inf":  # an integer beyond the largest float
         raise ValueError(f"{name} is too large")
     return number
+
+
+def _distance(name: str, value: Any) -> float:
+    """It is no part of epsilon where delta cannot pay for it, and a large one proves nothing."""
+    return check_number(name, as_number(value), 0.0, LARGEST_VARIATION)
 
 
 def _per_round(name: str, value: Any) -> Any:
@@ -459,19 +486,19 @@ def _events(name: str, records: Any) -> tuple[Any, ...]:
 
 _READERS: dict[str, Callable[[str, Any], Any]] = {
     "unit": _text, "relation": _text, "mechanism": _text,
-    "epsilon": _number, "delta": _number, "sensitivity": _number, "total_variation": _number,
+    "epsilon": _number, "delta": _number, "sensitivity": _number, "total_variation": _distance,
     "noise_scale": _per_round, "noise_multiplier": _per_round, "seeded": _flag,
     "assumptions": _texts, "events": _events,
 }  # fmt: skip
 
 
 def _guarantee(record: Any) -> Guarantee:
-    """Its constructor refuses an epsilon below the cost of the events."""
+    """Make the guarantee. Its constructor refuses an epsilon below the cost of the events."""
     names = {field.name for field in fields(Guarantee)}
     if not isinstance(record, dict) or set(record) != names:
         raise ValueError(f"the guarantee must have the fields {', '.join(sorted(names))}")
     values = {name: _READERS[name](name, value) for name, value in record.items()}
     try:
         return Guarantee(**values)
-    except (ArithmeticError, RuntimeError) as error:  # at numbers far beyond those of any noise
+    except (ArithmeticError, RuntimeError) as error:  # at absurd numbers
         raise ValueError(f"its guarantee cannot be computed ({type(error).__name__})") from None

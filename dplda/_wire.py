@@ -39,7 +39,7 @@ class Format:
     dtype : {"F32", "F64"}
         Type of the table.
     max_header : int
-        Most bytes of a header.
+        Largest number of bytes of a header.
     """
 
     name: str
@@ -65,14 +65,14 @@ class Format:
         return _LENGTH.pack(len(header)) + header + cells.tobytes()
 
     def read(self, file: io.BufferedIOBase, size: int) -> tuple[dict[str, Any], npt.NDArray[Any]]:
-        """Read fields and table from `size` bytes that anyone may have written.
+        """Read fields and table from `size` bytes of unknown origin.
 
-        Only the header is read before the lengths agree with the size.
+        The table is read only after its length has been compared with the size.
 
         Raises
         ------
         ValueError
-            If the bytes are anything else than what `pack` writes.
+            If the bytes are anything other than what `pack` writes.
         """
         header = self._read_header(file, size)
         try:
@@ -86,13 +86,14 @@ class Format:
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             raise ValueError("its header is not that of this format") from None
         self._check_shape(shape, size - _LENGTH.size - len(header))
-        # The same bytes again: no field is repeated, unknown, or of another type.
+        # Writing the header again must give the same bytes: no field is repeated, unknown, or of
+        # another type.
         if name not in (_BY_ROWS, _BY_COLUMNS) or header != self._header(text, name, shape, digest):
             raise ValueError("its header is not written as this format prescribes")
         cells = np.empty(shape, _NUMPY[self.dtype])
         file.readinto(cells.data)
         if digest != _digest(self._header(text, name, shape, _NO_DIGEST), cells):
-            raise ValueError("it was damaged or cut off: the checksum does not fit")
+            raise ValueError("it was damaged or cut off: the checksum does not match")
         table = cells.astype(cells.dtype.newbyteorder("="), copy=False)
         return _load(text), table.T if name == _BY_COLUMNS else table
 
@@ -115,7 +116,7 @@ class Format:
         start = f'{{"__metadata__":{{"format":"{self.name}","version":"'.encode("ascii")
         head = file.read(_LENGTH.size + len(start) + 1)
         if head[_LENGTH.size : -1] != start:
-            raise ValueError("it does not begin as one")
+            raise ValueError("it does not begin with the header of this format")
         version = head[-1:].decode("ascii", "replace")
         if version != FORMAT_VERSION:
             raise ValueError(
@@ -157,7 +158,7 @@ def _plain(value: Any) -> Any:
 
 
 def _digest(header: bytes, cells: npt.NDArray[Any]) -> str:
-    """SHA-256 of everything, with zeros in the place of the digits themselves."""
+    """SHA-256 of everything, with zeros in place of the digest."""
     digest = hashlib.sha256(_LENGTH.pack(len(header)) + header)
     digest.update(cells.data)
     return digest.hexdigest()

@@ -240,6 +240,7 @@ class Drawn(Curator):
     """A curator whose sample is given."""
 
     def sample(self, rates, *, round):
+        super().sample(rates, round=round)
         return self.rows
 
 

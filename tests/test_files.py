@@ -84,9 +84,9 @@ def test_threads_that_write_the_same_file_leave_one_content(path):
     [
         (sqlite3.SQLITE_BUSY, TimeoutError, "another process held the ledger p for over 3 seconds"),
         (sqlite3.SQLITE_LOCKED, TimeoutError, "another process"),
-        (sqlite3.SQLITE_NOTADB, ValueError, "p is no privacy ledger, or a damaged one"),
-        (sqlite3.SQLITE_CORRUPT_INDEX, ValueError, "or a damaged one"),
-        (None, ValueError, "or a damaged one"),
+        (sqlite3.SQLITE_NOTADB, ValueError, "p is not a privacy ledger, or is damaged"),
+        (sqlite3.SQLITE_CORRUPT_INDEX, ValueError, "or is damaged"),
+        (None, ValueError, "or is damaged"),
         (sqlite3.SQLITE_IOERR_WRITE, OSError, "the ledger p cannot be used: reason"),
         (sqlite3.SQLITE_FULL, OSError, "cannot be used"),
         (sqlite3.SQLITE_READONLY, OSError, "cannot be used"),

@@ -646,7 +646,7 @@ def test_the_journal_of_another_database_is_left_alone(path):
     with closing(sqlite3.connect(path)) as other:
         other.execute("PRAGMA journal_mode = WAL")
         other.execute("CREATE TABLE entries (id INTEGER)")
-    with pytest.raises(ValueError, match="no privacy ledger"):
+    with pytest.raises(ValueError, match="not a privacy ledger"):
         Ledger(path)
     with closing(sqlite3.connect(path)) as other:
         assert other.execute("PRAGMA journal_mode").fetchone() == ("wal",)
@@ -730,7 +730,7 @@ def test_a_change_by_anybody_else_is_noticed(path, change):
 @pytest.mark.parametrize("content", [b"hello", b"not a database " * 1000, bytes(4096)])
 def test_a_file_of_another_kind_is_refused_and_left_alone(path, content):
     path.write_bytes(content)
-    with pytest.raises(ValueError, match="no privacy ledger"):
+    with pytest.raises(ValueError, match="not a privacy ledger"):
         Ledger(path, epsilon=1.0)
     assert path.read_bytes() == content
 
@@ -740,7 +740,7 @@ def test_another_database_is_refused_and_left_alone(path):
         connection.execute("CREATE TABLE entries (id INTEGER)")
         connection.commit()
     content = path.read_bytes()
-    with pytest.raises(ValueError, match="no privacy ledger"):
+    with pytest.raises(ValueError, match="not a privacy ledger"):
         Ledger(path)
     assert path.read_bytes() == content
 

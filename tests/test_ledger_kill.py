@@ -484,7 +484,7 @@ def test_show_of_anything_else_is_a_message_and_an_exit_code(shown, tmp_path, ca
     (tmp_path / "text").write_text("hello")
     (tmp_path / "empty").touch()
     for name, message in [
-        ("missing", "there is no file"), ("text", "no privacy ledger"), ("empty", "is empty"),
+        ("missing", "there is no file"), ("text", "not a privacy ledger"), ("empty", "is empty"),
         (".", "cannot be used"),
     ]:  # fmt: skip
         assert main(["ledger", "show", str(tmp_path / name)]) == 1

@@ -63,7 +63,7 @@ def test_it_tells_what_the_corpus_is(job):
 
 def test_it_says_why_the_vocabulary_must_be_public(job):
     text = one_line(job[0])
-    assert "must be public: one that is learned from private texts shows" in text
+    assert "must be public: a vocabulary learned from private texts shows" in text
     assert "epsilon does not cover that" in text
 
 
@@ -239,7 +239,7 @@ def test_a_ledger_is_shown(capsys, tmp_path):
 
 def test_a_file_that_is_no_ledger_is_one_line_and_exit_code_1(capsys, tmp_path):
     (tmp_path / "text").write_text("hello")
-    for name, message in [("missing", "there is no file"), ("text", "no privacy ledger")]:
+    for name, message in [("missing", "there is no file"), ("text", "not a privacy ledger")]:
         assert main(["ledger", "show", str(tmp_path / name)]) == 1
         printed = capsys.readouterr()
         assert (printed.out, printed.err.count("\n")) == ("", 1)

@@ -764,7 +764,7 @@ def test_bad_memoized_calls(corpus, tmp_path):
     with pytest.raises(ValueError, match="without reports"):
         MemoizedReports(client, tmp_path / "ledger.sqlite")
     (tmp_path / "text").write_text("no database " * 100)
-    with pytest.raises(ValueError, match="no file of reports"):
+    with pytest.raises(ValueError, match="not a file of reports"):
         MemoizedReports(client, tmp_path / "text")
 
 

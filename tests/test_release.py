@@ -149,6 +149,19 @@ def test_after_partial_fit_all_that_was_spent_is_in_the_file(X, path):
     assert load_release(path).epsilon_ == model.epsilon_ > epsilon
 
 
+def test_parameters_that_changed_after_the_training_are_not_saved(X, path):
+    """What a reader takes for the statement of the budget is never below what was spent."""
+    model = SubLDA(K, epsilon=4.0, max_iter=2).fit(X)
+    for changed_parameter in (dict(epsilon=0.1), dict(delta=1e-9)):
+        given = model.get_params()
+        model.set_params(**changed_parameter)
+        with pytest.raises(ValueError, match="that it was trained with"):
+            save_release(model, path)
+        assert not path.exists()
+        model.set_params(**given)
+    save_release(model, path)
+
+
 def test_words_of_the_columns(model, X, path):
     words = [f"wörd \ud800 {i}" for i in range(N_WORDS)]
     save_release(model, path, vocabulary=np.array(words, dtype=object))
@@ -346,7 +359,7 @@ def test_damage_is_found(model, path, seed):
     else:
         del data[chance.randrange(len(data)) :]
     path.write_bytes(data)
-    with pytest.raises(ValueError, match="no release file that can be trusted"):
+    with pytest.raises(ValueError, match="not a valid release file"):
         load_release(path)
 
 
@@ -364,7 +377,7 @@ def test_no_flipped_byte_and_no_cut_is_read(model, path):
 @pytest.mark.parametrize("content", [b"", b"hello", b"PK\3\4" + bytes(99), b"\x80\x04." * 99])
 def test_other_files_are_refused(path, content):
     path.write_bytes(content)
-    with pytest.raises(ValueError, match="no release file"):
+    with pytest.raises(ValueError, match="not a valid release file"):
         load_release(path)
 
 
@@ -402,7 +415,9 @@ def test_a_large_file_is_not_read_before_its_lengths_agree(model, path, shape):
         file.truncate(7 * 2**30)  # without blocks on the disk
     tracemalloc.start()
     try:
-        with pytest.raises(ValueError, match="does not begin as one" if shape is None else "shape"):
+        with pytest.raises(
+            ValueError, match="does not begin with the header" if shape is None else "shape"
+        ):
             load_release(path)
         assert tracemalloc.get_traced_memory()[1] < 2**24
     finally:
@@ -463,6 +478,10 @@ LIES = [
     ((GUARANTEE, "delta"), 2, "delta"),
     ((GUARANTEE, "delta"), 1e-300, "less than what the events cost"),
     ((GUARANTEE, "total_variation"), 1.0, "total_variation"),
+    ((GUARANTEE, "total_variation"), 0.99, "total_variation"),
+    (("parameters", "epsilon"), 0.01, "its parameters say epsilon=0.01"),
+    (("parameters", "epsilon"), "nan", "epsilon"),
+    (("parameters", "delta"), 1e-9, "its parameters say delta=1e-09"),
     ((GUARANTEE, "accountant"), "none", "the guarantee must have the fields"),
     ((GUARANTEE, "seeded"), 0, "seeded"),
     ((GUARANTEE, "assumptions"), "none", "assumptions"),
@@ -549,7 +568,7 @@ def test_a_forger_that_forges_nothing_is_believed(model, path):
     [
         {"event": "Laplace", "scale": 1e4},
         {"event": "Gaussian", "noise_multiplier": 5.0},
-        {"event": "RandomizedResponse", "flip_mixture": 0.99999, "n_buckets": 2},
+        {"event": "RandomizedResponseEvent", "flip_mixture": 0.99999, "n_buckets": 2},
         {
             "event": "PoissonSampled",
             "sampling_probability": 1e-8,
@@ -574,6 +593,7 @@ def test_many_kinds_of_events_are_refused(model, path):
     header, table = parts(path)
     events = [{"event": "Laplace", "scale": 100.0 + i} for i in range(51)]
     header = changed(header, GUARANTEE, "epsilon", value=1e6)
+    header = changed(header, "parameters", "epsilon", value=1e6)
     forge(path, changed(header, GUARANTEE, "events", value=events), table)
     with pytest.raises(ValueError, match="50 different kinds"):
         load_release(path)
@@ -619,7 +639,7 @@ def test_headers_that_are_no_header_are_refused(path, text):
     start = b'{"__metadata__":{"format":"dplda-release","version":"1","sha256":"' + b"0" * 64
     for header in (text.encode("latin-1"), start + b'","fields":' + text.encode("latin-1")):
         seal(path, header, bytes(8))
-        with pytest.raises(ValueError, match="no release file"):
+        with pytest.raises(ValueError, match="not a valid release file"):
             load_release(path)
 
 
@@ -649,6 +669,7 @@ def test_extreme_events_are_an_error_or_a_valid_claim(model, path):
             field: 10.0 ** chance.choice([-320, -160, -9, -3, 0, 3, 9, 160, 300]),
         }
         claim = changed(header, GUARANTEE, "events", value=[event])
+        claim = changed(claim, "parameters", "epsilon", value="inf")
         claim = changed(claim, GUARANTEE, "epsilon", value=chance.choice([0.5, 50.0, 1e6]))
         forge(path, claim, table)
         with suppress(ValueError), warnings.catch_warnings():

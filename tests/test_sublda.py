@@ -12,8 +12,8 @@ from dplda.central._sublda import frequent_share, frequent_words
 from dplda.datasets import make_topic_corpus
 from dplda.privacy import Gaussian, PoissonSampled, Repeated, epsilon_of
 from dplda.privacy._curator import Curator, membership_threshold, sampled
+from dplda.privacy._mechanisms import DiscreteGaussian
 from dplda.privacy._streams import Streams
-from dplda.privacy.mechanisms import DiscreteGaussian
 
 MADE = make_topic_corpus(400, 50, 4, doc_length=40, random_state=0)
 TABLE = MADE.components.T * 1000 + 1e-3
@@ -58,8 +58,56 @@ def test_the_rate_charged_is_not_below_the_rate_drawn():
         with pytest.raises(RuntimeError, match="higher than the rate"):
             poisson_sample(np.array(rates), 0.2)
     curator = Curator([], Streams.from_random_state(0), label="test", unit="document")
-    with pytest.raises(RuntimeError, match="that the plan charges"):  # nothing is planned
+    with pytest.raises(RuntimeError, match="that is charged"):  # nothing is planned
         curator.sample(np.array([0.1]), round=0)
+
+
+def test_a_negative_rate_is_not_drawn_at_all():
+    """Rounded down to an unsigned integer it would be a rate of nearly one."""
+    for rate in (-1e-17, -1e-9, -0.5):
+        with pytest.raises(RuntimeError, match="negative"):
+            poisson_sample(np.full(100, rate), 0.1)
+
+
+def two_steps(first, second):
+    streams = Streams.from_random_state(0)
+    plan = [("first", first), ("second", second)]
+    return Curator(plan, streams, label="test", unit="document")
+
+
+def test_a_sample_is_for_one_release():
+    mechanism = DiscreteGaussian.for_noise_multiplier(1.0)
+    value, everybody = np.zeros(3, np.int64), mechanism.event
+    tenth = PoissonSampled(0.1, everybody)
+
+    early = two_steps(everybody, tenth)  # a sample of everybody must not reach the second step
+    early.sample(np.ones(5), round=0)
+    early.release(value, mechanism, label="first", round=0)
+    with pytest.raises(RuntimeError, match="no sample was drawn"):
+        early.release(value, mechanism, label="second", round=1, sampling_probability=0.1)
+
+    again = two_steps(tenth, tenth)  # sampled twice independently, or not as charged
+    again.sample(np.full(5, 0.1), round=0)
+    with pytest.raises(RuntimeError, match="has a sample already"):
+        again.sample(np.full(5, 0.1), round=1)
+    again.release(value, mechanism, label="first", round=0, sampling_probability=0.1)
+    with pytest.raises(RuntimeError, match="no sample was drawn"):
+        again.release(value, mechanism, label="second", round=1, sampling_probability=0.1)
+
+
+def test_no_two_steps_of_a_fit_share_their_randomness():
+    mechanism = DiscreteGaussian.for_noise_multiplier(1.0)
+    value, tenth = np.zeros(3, np.int64), PoissonSampled(0.1, mechanism.event)
+    curator = two_steps(mechanism.event, mechanism.event)
+    curator.release(value, mechanism, label="first", round=0)
+    with pytest.raises(RuntimeError, match="same randomness"):
+        curator.release(value, mechanism, label="second", round=0)
+
+    curator = two_steps(tenth, tenth)
+    curator.sample(np.full(5, 0.1), round=0)
+    curator.release(value, mechanism, label="first", round=0, sampling_probability=0.1)
+    with pytest.raises(RuntimeError, match="same randomness"):
+        curator.sample(np.full(5, 0.1), round=0)
 
 
 def test_sampled_epsilon_is_that_of_sampled_gaussians(corpus):
@@ -137,29 +185,3 @@ def test_a_batch_may_be_empty(corpus):
     model = SubLDA(4, epsilon=1.0, subsampling_ratio=1e-4, max_iter=3).fit(corpus)
     assert np.isfinite(model.components_).all()
     assert model.epsilon_ <= 1.0
-
-
-def test_a_stream_is_used_once_and_a_sample_is_drawn_before_its_release():
-    mechanism = DiscreteGaussian.for_noise_multiplier(2.0)
-    value = np.zeros(4, np.int64)
-
-    def curator(*events):
-        plan = [("counts", event) for event in events]
-        return Curator(plan, Streams.from_random_state(0), label="test", unit="document")
-
-    plain = curator(mechanism.event, mechanism.event)
-    plain.release(value, mechanism, label="counts", round=1)
-    with pytest.raises(RuntimeError, match="stream 1 was used before"):
-        plain.release(value, mechanism, label="counts", round=1)
-
-    event = sampled(mechanism.event, 0.5)
-    gate = curator(event, event, event)
-    half = {"label": "counts", "sampling_probability": 0.5}
-    with pytest.raises(RuntimeError, match="draw it with `sample`"):
-        gate.release(value, mechanism, round=1, **half)
-    gate.sample(np.full(9, 0.5), round=1)
-    gate.release(value, mechanism, round=1, **half)
-    with pytest.raises(RuntimeError, match="stream 1 was used before"):
-        gate.sample(np.full(9, 0.5), round=1)
-    with pytest.raises(RuntimeError, match="draw it with `sample`"):  # one sample, one release
-        gate.release(value, mechanism, round=2, **half)

@@ -1,8 +1,7 @@
 """Audits: lower bounds on the epsilon of a fit, by attacking it.
 
-`audit_epsilon` hides canaries by fair coins, lets an attack that sees all releases guess the coins,
-and turns the number of right guesses into a bound. A bound above the claimed epsilon refutes the
-claim.
+`audit_epsilon` hides canaries by fair coins. An attack sees all releases and guesses the coins. The
+number of right guesses gives a bound. A bound above the claimed epsilon refutes the claim.
 """
 
 from dplda.audit._attacks import (

@@ -1,7 +1,7 @@
 """Attacks: canaries to hide in the data, and a guess of their coins from the releases.
 
-An attack knows all of the program except the coins, the secret noise and the secret samples. A
-bound from an attack is valid for any scores; good scores make it large.
+An attack knows the whole program except the coins, the secret noise and the secret samples. The
+bound is valid for any scores. Better scores give a larger bound.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Releases = list[Release]
 
 
 class Attack(Protocol):
-    """What an audit needs of an attack.
+    """Interface of an attack, as an audit uses it.
 
     Parameters
     ----------
@@ -35,14 +35,14 @@ class Attack(Protocol):
     n_canaries : int
         Number of canaries in a fit.
     streams : Streams
-        Random words of the audit, for what the attack makes up.
+        Random words of the audit, for canaries and tables of the attack.
 
     Attributes
     ----------
     estimator : estimator
-        The copy of the audited estimator that is fitted, set up for the canaries.
+        The copy of the audited estimator that is fitted, with parameters for the canaries.
     relation : str
-        What a coin decides, as "a document is there or not".
+        Event that a coin decides, such as "a document is there or not".
     """
 
     estimator: BaseEstimator
@@ -81,12 +81,12 @@ class Attack(Protocol):
         Returns
         -------
         scores : ndarray of shape (n_canaries,)
-            Positive for coin 1 and negative for coin 0; the surer the guess, the larger. The best
-            scores are log-likelihood ratios in favor of coin 1.
+            Positive for coin 1 and negative for coin 0. The magnitude is the certainty of the
+            guess. The best scores are log-likelihood ratios in favor of coin 1.
         """
 
     def claim(self, model: BaseEstimator, delta: float) -> float:
-        """State what is claimed about one coin.
+        """State the epsilon that is claimed for one coin.
 
         Parameters
         ----------
@@ -103,7 +103,7 @@ class Attack(Protocol):
 
 
 class CanaryAttack:
-    """What most attacks have in common: a copy of the estimator, sizes, and its own guarantee."""
+    """Common part of most attacks: a copy of the estimator, sizes, and the model's guarantee."""
 
     def __init__(
         self, estimator: BaseEstimator, n_words: int, n_canaries: int, streams: Streams
@@ -117,23 +117,23 @@ class CanaryAttack:
 
 
 def widened(X: sp.csr_array, n_more: int) -> sp.csr_array:
-    """Append `n_more` words that no document has."""
+    """Append `n_more` words that occur in no document."""
     return sp.csr_array((X.data, X.indices, X.indptr), (X.shape[0], X.shape[1] + n_more))
 
 
 def count_matrix(
     rows: np.ndarray, words: np.ndarray, counts: np.ndarray, shape: tuple[int, int]
 ) -> sp.csr_array:
-    """Word counts from cells; cells that are given twice add up."""
+    """Word counts from cells. Counts of repeated cells add up."""
     return sp.csr_array(sp.coo_array((counts, (rows, words)), shape=shape))
 
 
 class DocumentAttack(CanaryAttack):
-    """Attack on document-level privacy: a document of its own word is there or not.
+    """Attack on document-level privacy: a document with a word of its own is there or not.
 
-    The scores are exact log-likelihood ratios of all noisy sums. What a canary contributes depends
-    on past releases only. Its contributions are computed by a second run of the rounds, with the
-    canaries alone and with the sums as they were released.
+    The scores are exact log-likelihood ratios of all noisy sums. The contributions of a canary
+    depend on past releases only. A second run of the rounds computes them, with the canaries alone
+    and with the released sums.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ class DocumentAttack(CanaryAttack):
     ) -> None:
         super().__init__(estimator, n_words, n_canaries, streams)
         n_all = n_words + n_canaries
-        # The first table is public, and the attack must know it: it is given, or comes from a seed.
+        # The attack must know the public first table: it sets the table, or needs the seed.
         if "init_components" in estimator.get_params():
             table = _random_table((int(estimator.n_components), n_all), streams)
             if estimator.init_components is not None:
@@ -207,12 +207,12 @@ class DocumentAttack(CanaryAttack):
         """
         n_canaries, n_all = self._canaries.shape
         replay = _Replay(releases, n_canaries)
-        public = Streams.from_random_state(model.random_state)  # of the first table, if at all
+        public = Streams.from_random_state(model.random_state)  # for a random first table
         canaries = self._canaries.astype(np.float64)
         model._rounds(canaries, None, model._budget(), replay, public, int(model.max_iter))
         total = np.zeros(n_canaries)
         for release, value, rates in replay.steps:
-            # the canaries' own words are the last ones, and words come last in every release
+            # the canaries' words are the last ones in every release
             value = value.reshape(-1)
             cells = value.size // n_all * n_canaries
             value = value[-cells:].reshape(n_canaries, -1).astype(float)
@@ -232,7 +232,7 @@ def _random_table(shape: tuple[int, int], streams: Streams) -> np.ndarray:
 
 
 class _Replay:
-    """Takes the place of a curator: keeps the values it is given, returns what was released."""
+    """Stand-in for a curator: it keeps the values, and returns what the fit released."""
 
     def __init__(self, releases: Releases, n_canaries: int) -> None:
         self._left = list(releases)
@@ -254,7 +254,7 @@ class _Replay:
         round: int,
         sampling_probability: float = 1.0,
     ) -> np.ndarray:
-        """Return what the fit released, in place of `value` with new noise."""
+        """Return what the fit released, not `value` with new noise."""
         release = self._left.pop(0)
         rates = self._rates if sampling_probability < 1 else np.ones(self._n_canaries)
         self.steps.append((release, value, rates))
@@ -262,7 +262,7 @@ class _Replay:
 
 
 class WordAttack(CanaryAttack):
-    """Attack on word-level privacy: the word of a document of one token is one or another.
+    """Attack on word-level privacy: the word of a one-token document is one or another.
 
     The scores are exact log-likelihood ratios of the topics of the canaries and of the noisy counts
     of both words. This is the topic-based attack of HDP-LDA in its strongest form.
@@ -294,7 +294,7 @@ class WordAttack(CanaryAttack):
         Returns
         -------
         X : csr_array
-            The canaries, whose topics then come first, followed by the other documents.
+            The canaries, so that their topics come first, followed by the other documents.
         """
         rows = np.arange(self._n_canaries)
         words = self._n_words + 2 * rows + (1 - coins)
@@ -338,7 +338,7 @@ class WordAttack(CanaryAttack):
         mechanisms: SweepMechanisms,
         drawn: np.ndarray,
     ) -> np.ndarray:
-        """Log-ratio of the probabilities of the topics that were drawn."""
+        """Log-ratio of the probabilities of the drawn topics."""
         counts = mechanisms.unbiased(noisy)
         table = IntegerTable.from_counts(counts, mechanisms.count_clip, model.topic_word_prior)
         weight = table.weight[:, : len(table.topic_scale)] * table.topic_scale
@@ -349,13 +349,13 @@ class WordAttack(CanaryAttack):
     def _count_scores(
         self, noisy: np.ndarray, mechanisms: SweepMechanisms, topics: np.ndarray | None
     ) -> np.ndarray:
-        """Log-ratio of the noise, given the topics that were counted; None if they are secret."""
+        """Log-ratio of the noise, given the counted topics; None if they are secret."""
         one, zero = (
             log_noise(rows - mechanisms.unit, mechanisms.mechanism)
             - log_noise(rows, mechanisms.mechanism)
             for rows in self._pairs(noisy)
         )
-        if topics is None:  # all are equally likely
+        if topics is None:  # all topics are equally likely
             return np.logaddexp.reduce(one, axis=1) - np.logaddexp.reduce(zero, axis=1)
         chosen = np.arange(len(topics)), topics
         return one[chosen] - zero[chosen]
@@ -364,7 +364,7 @@ class WordAttack(CanaryAttack):
 def log_noise(x: np.ndarray, mechanism: Mechanism) -> np.ndarray:
     """Logarithm of the probability of noise, up to a constant."""
     if isinstance(mechanism, FlooredLaplace):
-        return -np.abs(x + 0.5) / mechanism.scale  # of the cell [x, x + 1), exactly
+        return -np.abs(x + 0.5) / mechanism.scale  # exact for the cell [x, x + 1)
     return -0.5 * (x / mechanism.scale) ** 2
 
 
@@ -442,10 +442,10 @@ class ReportAttack(CanaryAttack):
 
 
 class TokenAttack(CanaryAttack):
-    """Attack on token-level privacy: the word of a document of one token is one or another.
+    """Attack on token-level privacy: the word of a one-token document is one or another.
 
-    The scores are exact log-likelihood ratios of the noisy vectors. Replacing a token by another
-    word costs twice what blanking it costs, which is the claim of the estimator.
+    The scores are exact log-likelihood ratios of the noisy vectors. The estimator claims the cost
+    of blanking a token. Replacing it by another word costs twice as much.
 
     Parameters
     ----------
@@ -507,7 +507,7 @@ class TokenAttack(CanaryAttack):
         return np.log(gain[:, 0] / gain[:, 1])
 
     def claim(self, model: BaseEstimator, delta: float) -> float:
-        """State the epsilon of two tokens: one is blanked, and one is written.
+        """State the epsilon of a replaced token: one word is blanked, and one is written.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Audits: lower bounds on the privacy that a fit spends, seen from outside."""
+"""Audits: lower bounds on the epsilon that a fit spends, from its releases."""
 
 from __future__ import annotations
 
@@ -51,28 +51,28 @@ _ATTACKS: dict[str, Callable[..., Attack]] = {
 
 @dataclass(frozen=True, eq=False)
 class AuditResult:
-    """What an audit found.
+    """Result of an audit.
 
     Parameters
     ----------
     name : str
         Class of the estimator.
     relation : str
-        What a coin decided.
+        Event that a coin decided, such as "a document is there or not".
     design : {"one-run", "many-run"}
-        Many canaries in each fit, or one canary in half of many fits.
+        "one-run": many canaries in each fit. "many-run": one canary in half of many fits.
     lower_bound : float
-        The epsilon that was spent is at least this, with probability `confidence`.
+        Lower bound on the epsilon that was spent, with probability `confidence`.
     gaussian_lower_bound : float
-        A stronger bound that holds if the mechanism is unsampled Gaussian noise; nan for "one-run".
+        A stronger bound for unsampled Gaussian noise only; nan for "one-run".
     confidence : float
         Probability with which a bound holds.
     claim : float
-        Epsilon that is claimed.
+        The claimed epsilon.
     delta : float
         The delta of (epsilon, delta)-differential privacy of the bounds and of the claim.
     scores : ndarray of shape (n_coins,)
-        Score of each coin, large where the attack takes it for 1.
+        Score of each coin; a large score means a guess of 1.
     coins : ndarray of shape (n_coins,), bool
         The coins.
     n_runs : int
@@ -121,7 +121,7 @@ class AuditResult:
 
     @property
     def _title(self) -> str:
-        """Title of the picture; a published class has the name of its sound form there."""
+        """Title of the picture. It shows a published class under the name of its sound form."""
         name = self.name.removeprefix("Published")
         subject = name if name == self.name else f"{name} as published"
         return f"{subject}: epsilon $\\geq$ {self.lower_bound:.3g}, claimed {self.claim:.3g}"
@@ -132,12 +132,12 @@ class AuditResult:
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            Where to draw. None makes a figure.
+            Axes to draw into. None makes a figure.
 
         Returns
         -------
         matplotlib Axes
-            With the histograms.
+            The Axes with the histograms.
         """
         plt = import_pyplot("AuditResult.plot")
         if ax is None:
@@ -170,35 +170,36 @@ def audit_epsilon(
     random_state: Any = None,
     verbose: int = 0,
 ) -> AuditResult:
-    """Attack fits of an estimator, and bound from below the epsilon that they spend.
+    """Attack fits of an estimator, and compute a lower bound on the epsilon that they spend.
 
-    Canaries, which are invented documents or words, are hidden among the documents `X` by fair
-    coins. An attack that sees everything that is released guesses the coins. Too many right guesses
-    refute the claim.
+    Canaries are invented documents or words. Fair coins decide which of them are hidden among the
+    documents `X`. An attack sees all releases and guesses the coins. Too many right guesses refute
+    the claim.
 
     Parameters
     ----------
     estimator : estimator
         `SubLDA`, `HDPLDA`, `PrivateSVILDA`, `LPLDA`, `OLPLDA`, `RandomizedResponse`, `IFTMParty`,
-        or a class of `dplda.published`, whose claim is the published epsilon. It is copied.
+        or a class of `dplda.published`, which claims the published epsilon. It is copied.
     X : {array-like, sparse matrix} of shape (n_docs, n_words)
         Word counts of the other documents.
     design : {"one-run", "many-run"}, default="one-run"
         "one-run": many canaries at once, and the bound of [1]_. "many-run": one canary in half of
-        the fits, and Clopper-Pearson bounds on the rates of an event. The first half of the fits
-        with and without it chooses the event, the second half counts.
+        the fits, and Clopper-Pearson bounds on the rates of an event. In both worlds, the first
+        half of the fits chooses the event and the second half counts it.
     n_canaries : int, default=None
-        Number of canaries in a fit of "one-run". None is 1000.
+        Number of canaries in a fit of "one-run". None takes 1000.
     n_runs : int, default=None
-        Number of fits. None is 1 for "one-run" and 200 for "many-run".
+        Number of fits. None takes 1 for "one-run" and 200 for "many-run".
     delta : float, default=None
-        The delta of (epsilon, delta)-differential privacy, in [0, 1). None is the estimator's own,
-        or 1e-5.
+        The delta of (epsilon, delta)-differential privacy, in [0, 1). None takes that of the
+        estimator, or 1e-5.
     confidence : float, default=0.95
         Probability with which the bound holds, in (0, 1).
     attack : callable, default=None
-        Makes the attack: ``attack(estimator, n_words, n_canaries, streams)``, a class like
-        `AnchorAttack`. None takes the attack that the estimator's class names.
+        Class of the attack, such as `AnchorAttack`, or any callable
+        ``attack(estimator, n_words, n_canaries, streams)``. None takes the attack that the
+        estimator's class names.
     random_state : int, RandomState instance or None, default=None
         Seed of the coins and of the fits. None draws both from the operating system.
     verbose : int, default=0
@@ -214,11 +215,11 @@ def audit_epsilon(
     TypeError
         If a number of canaries or fits is not an integer.
     ValueError
-        If there is no attack on the estimator, nothing is claimed, or a parameter is invalid.
+        If there is no attack on the estimator, its claim is infinite, or a parameter is invalid.
 
     See Also
     --------
-    observe_releases : What an attack sees.
+    observe_releases : Collects the releases that an attack sees.
 
     Notes
     -----
@@ -283,7 +284,7 @@ def audit_epsilon(
 
 
 def _sizes(design: str, n_canaries: int | None, n_runs: int | None) -> tuple[int, int]:
-    """Canaries in a fit, and fits."""
+    """Number of canaries in a fit, and number of fits."""
     if design not in ("one-run", "many-run"):
         raise ValueError(f"design must be 'one-run' or 'many-run', got {design!r}")
     if design == "many-run" and n_canaries not in (None, 1):
@@ -317,7 +318,7 @@ def observed_fit(
     """Fit a copy, and collect everything that it releases."""
     model = clone(estimator).set_params(random_state=random_state)
     with warnings.catch_warnings(), observe_releases() as releases:
-        warnings.simplefilter("ignore", PrivacyLeakWarning)  # the audit shows the leak itself
+        warnings.simplefilter("ignore", PrivacyLeakWarning)  # the audit measures the leak
         warnings.simplefilter("ignore", SeededNoiseWarning)  # the documents are invented
         model.fit(X)
         if not hasattr(model, "components_"):  # a randomizer releases what it returns
@@ -353,7 +354,7 @@ def _result(
 def _bound_of_guesses(
     scores: np.ndarray, coins: np.ndarray, delta: float, confidence: float
 ) -> float:
-    """Take the best bound of several numbers of guesses; the surest guesses come first."""
+    """Take the best bound of several numbers of guesses. The most certain guesses come first."""
     surest = np.argsort(-np.abs(scores), kind="stable")
     right = ((scores > 0) == coins)[surest]
     confidence = 1.0 - (1.0 - confidence) / len(GUESSED)

@@ -26,7 +26,7 @@ def many_run_lower_bound(
     delta: float,
     confidence: float = 0.95,
 ) -> float:
-    """Bound epsilon from below by runs with and without one unit.
+    """Compute a lower bound on epsilon from runs with and without one unit.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def many_run_lower_bound(
     n_in : int
         Runs with the unit, from 1 to 10**7.
     n_out : int, default=None
-        Runs without the unit, from 1 to 10**7. None: as many as with it.
+        Runs without the unit, from 1 to 10**7. None takes `n_in`.
     delta : float
         The delta of (epsilon, delta)-differential privacy, in [0, 1).
     confidence : float, default=0.95
@@ -47,7 +47,7 @@ def many_run_lower_bound(
     Returns
     -------
     float
-        The epsilon of the mechanism is at least this; zero or more. At most about
+        Lower bound on the epsilon of the mechanism, zero or more. At most about
         ``log(n_in / 3.7)`` at confidence 0.95.
 
     Raises
@@ -86,11 +86,11 @@ def gaussian_lower_bound(
     delta: float,
     confidence: float = 0.95,
 ) -> float:
-    """Bound epsilon from below for a mechanism whose claim is that of Gaussian noise.
+    """Compute a lower bound on epsilon for a mechanism that claims Gaussian noise.
 
-    The bound is on mu, the number of standard deviations between the worlds, and is then turned
-    into epsilon. It is far stronger than `many_run_lower_bound` and refutes claims of Gaussian
-    differential privacy (unsampled Gaussian noise) only.
+    The function bounds mu, the number of standard deviations between the worlds, and converts the
+    bound to epsilon. The result is far stronger than `many_run_lower_bound`. It refutes claims of
+    Gaussian differential privacy (unsampled Gaussian noise) only.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def gaussian_lower_bound(
     n_in : int
         Runs with the unit, from 1 to 10**7.
     n_out : int, default=None
-        Runs without the unit, from 1 to 10**7. None: as many as with it.
+        Runs without the unit, from 1 to 10**7. None takes `n_in`.
     delta : float
         The delta of (epsilon, delta)-differential privacy, in (0, 1).
     confidence : float, default=0.95
@@ -111,7 +111,7 @@ def gaussian_lower_bound(
     Returns
     -------
     float
-        The epsilon of the mechanism is at least this; zero or more.
+        Lower bound on the epsilon of the mechanism, zero or more.
 
     Raises
     ------
@@ -160,10 +160,10 @@ def one_run_lower_bound(
     delta: float,
     confidence: float = 0.95,
 ) -> float:
-    """Bound epsilon from below by one run with many canaries [1]_.
+    """Compute a lower bound on epsilon from one run with many canaries [1]_.
 
-    Each canary is in the data by a fair coin of its own; `n_guesses` of the coins are guessed
-    from the output.
+    A fair coin decides for each canary whether it is in the data. `n_guesses` of the coins are
+    guessed from the output.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ def one_run_lower_bound(
     Returns
     -------
     float
-        The epsilon of the mechanism is at least this; zero or more.
+        Lower bound on the epsilon of the mechanism, zero or more.
 
     Raises
     ------
@@ -196,8 +196,8 @@ def one_run_lower_bound(
 
     Notes
     -----
-    If the mechanism is (epsilon, delta)-private, the number of right guesses exceeds v no more
-    often than a binomial number with success rate ``exp(epsilon) / (1 + exp(epsilon))``, up to a
+    If the mechanism is (epsilon, delta)-private, the number of right guesses exceeds v at most as
+    often as a binomial number with success rate ``exp(epsilon) / (1 + exp(epsilon))``, up to a
     term in delta (Theorem 5.2 of [1]_). Canaries of several independent runs may be counted
     together, because the runs together are one private mechanism.
 
@@ -225,7 +225,7 @@ def one_run_lower_bound(
 def _chance(epsilon: float, m: int, r: int, v: int, delta: float) -> float:
     """Upper bound on the probability of v or more right guesses."""
     success = 1.0 / (1.0 + math.exp(-epsilon))
-    tail = binom.sf(np.arange(v, -1, -1) - 1, r, success)  # of v, v - 1, ..., 0
+    tail = binom.sf(np.arange(v, -1, -1) - 1, r, success)  # at v, v - 1, ..., 0
     if delta == 0.0 or v == 0:
         return float(tail[0])
     gains = (tail[1:] - tail[0]) / np.arange(1, v + 1)

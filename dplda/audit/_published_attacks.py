@@ -16,11 +16,11 @@ from dplda.published import recover_counts
 
 
 class _OneWordAttack(CanaryAttack):
-    """A canary is a document of one word, one or another, that no other document has."""
+    """A canary is a document of one of two words, which occur in no other document."""
 
     relation = "a document has one word or another"
     n_tokens = 1
-    n_units = 1  # steps of the claimed relation from one document to the other
+    n_units = 1  # steps of the claimed relation between the two documents
 
     def plant(self, X: sp.csr_array, coins: np.ndarray) -> sp.csr_array:
         rows = np.arange(self._n_canaries)
@@ -48,7 +48,7 @@ class MovesAttack(_OneWordAttack):
 
 
 class BatchAttack(_OneWordAttack):
-    """On private SVI: noise meant for the mean of all documents, on the mean of a minibatch."""
+    """On private SVI: the mean of a minibatch gets noise for the mean of all documents."""
 
     def __init__(
         self, estimator: BaseEstimator, n_words: int, n_canaries: int, streams: Streams
@@ -69,9 +69,9 @@ class BatchAttack(_OneWordAttack):
 
 
 class RecoveryAttack(_OneWordAttack):
-    """On iFTM: exact word counts from the model that is sent."""
+    """On iFTM: exact word counts follow from the message."""
 
-    n_units = 2  # a word replaced is one blanked and one written
+    n_units = 2  # replacing a word blanks one and writes one
 
     def scores(self, model: BaseEstimator, releases: Releases) -> np.ndarray:
         sent = model.local_model("party", 1, "0" * 64).table
@@ -80,7 +80,7 @@ class RecoveryAttack(_OneWordAttack):
 
 
 class CountsAttack(CanaryAttack):
-    """On SUB-LDA: the count of a word is shown, sampled or not, in every iteration."""
+    """On SUB-LDA: every iteration releases the count of every word, sampled or not."""
 
     relation = "a document has one word more or less"
 
@@ -95,7 +95,7 @@ class CountsAttack(CanaryAttack):
         return np.sum([row.sum(axis=1) - 0.5 for row in rows], axis=0)
 
     def claim(self, model: BaseEstimator, delta: float) -> float:
-        """The paper's divergence as an epsilon at delta; the epsilon of the sound form."""
+        """Epsilon at delta of the paper's divergence or, for the sound form, of its guarantee."""
         if not hasattr(model, "published_epsilon_"):
             return self._sound_claim(model.privacy_, delta)
         if delta == 0:
@@ -110,9 +110,9 @@ class AnchorAttack(CountsAttack):
     """Attack on SUB-LDA: one more word changes the topics of the other words of its document.
 
     A canary is a document of four tokens of a word of its own, which lies between two topics. The
-    coin decides whether it has one more token, of a word of the first topic. The attack reads the
-    counts of the four tokens only, to which the fifth adds nothing. Without it they end in either
-    topic; with it they rarely end in the second one.
+    coin decides whether the document has a fifth token, of a word of the first topic. The attack
+    reads the counts of the four tokens only, which do not include the fifth. Without the fifth
+    token the four end in either topic; with it they rarely end in the second one.
 
     Parameters
     ----------
@@ -169,7 +169,7 @@ class AnchorAttack(CountsAttack):
         return sp.csr_array(sp.vstack([*blocks, own + anchor]))
 
     def _sound_claim(self, guarantee: Guarantee, delta: float) -> float:
-        """Epsilon of one document replaced by another: by an empty one, then by the other."""
+        """Epsilon of a replaced document: it is replaced by an empty one, and that by the other."""
         part = delta / 2
         while part >= SMALLEST_DELTA:
             epsilon = guarantee.epsilon_at(part)
@@ -198,5 +198,5 @@ class AnchorAttack(CountsAttack):
         order = np.argsort(-anchors)[:2]
         rows = late[-self._n_canaries :, order]
         difference = rows[:, 0] - rows[:, 1]
-        # the first topic says little; the second nearly excludes the token
+        # the first topic is weak evidence; the second nearly excludes the fifth token
         return np.where(difference < 0, difference, 1e-3 * difference)

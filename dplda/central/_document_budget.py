@@ -26,7 +26,7 @@ FIRST_TOTALS = 0.3  # share of the first release of word totals, which sets the 
 LARGEST_TOTALS = 5000.0  # noise multiplier; word totals are useless there and cost almost nothing
 SMALLEST_NOISE = 1e-4  # below what the integer grid can express
 SCALE_UP = 5.0  # short documents count at most five times
-SMALLEST_RATIO = 1e-8  # of sampling; far below, accounting takes minutes and then overflows
+SMALLEST_RATIO = 1e-8  # of sampling; far below it, accounting takes minutes and then overflows
 
 DOCUMENT_CONSTRAINTS = {
     "subsampling_ratio": [Interval(Real, SMALLEST_RATIO, 1, closed="both")],
@@ -73,7 +73,7 @@ class DocumentBudget:
     Attributes
     ----------
     totals : sequence of mechanism
-        For the two releases of word totals.
+        One for each of the two releases of word totals.
     rounds : sequence of mechanism
         One for each round.
     subsampling_ratio : float
@@ -98,7 +98,7 @@ class DocumentBudget:
         word_total_share: float,
         subsampling_ratio: float,
     ) -> DocumentBudget:
-        """From a total epsilon, or from a noise multiplier if `epsilon` is None."""
+        """Make the budget of a total epsilon, or of a noise multiplier if `epsilon` is None."""
 
         def split(multiplier: float) -> DocumentBudget:
             return cls.from_noise_multiplier(
@@ -131,8 +131,8 @@ class DocumentBudget:
     ) -> DocumentBudget:
         """Split a budget over the releases.
 
-        `noise_multiplier` is that of one of `max_iter` equal rounds. Rounds without sampling share
-        the same total unequally. Word totals get the share `word_total_share` of the whole.
+        `noise_multiplier` is that of `max_iter` equal rounds. Rounds without sampling split the
+        same total unequally. Word totals get the share `word_total_share` of the whole.
         """
         if noise_multiplier == 0:
             return cls([NoNoise()] * 2, [NoNoise()] * max_iter, subsampling_ratio, 0.0)
@@ -159,7 +159,7 @@ class DocumentBudget:
         return self.rounds[min(t, len(self.rounds)) - 1]
 
     def plan(self, n_done: int, n_rounds: int) -> list[tuple[str, Event]]:
-        """What `n_rounds` rounds after `n_done` earlier rounds release, in order."""
+        """Labels and events of `n_rounds` rounds after `n_done` earlier rounds, in order."""
         totals = [] if n_done else [(TOTALS, mechanism.event) for mechanism in self.totals]
         steps = [self.mechanism(t) for t in range(n_done + 1, n_done + n_rounds + 1)]
         return totals + [(COUNTS, sampled(m.event, self.subsampling_ratio)) for m in steps]
@@ -186,10 +186,11 @@ def document_guarantee(
     Parameters
     ----------
     events : tuple of Event
-        What this call released.
+        Events of this call.
     delta : float
+        The delta of (epsilon, delta)-differential privacy.
     earlier : Guarantee or None
-        That of the calls before.
+        The guarantee of the earlier calls.
     norms : tuple of float
         Clipping bound of every release so far.
     seeded : bool

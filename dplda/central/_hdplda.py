@@ -216,7 +216,7 @@ class HDPLDA(BaseLDA):
         Raises
         ------
         BudgetError
-            If the ledger has too little left. Nothing has been read then.
+            If the budget of the ledger is too small. No data have been read then.
         ValueError
             If the budget is stated more than once or not at all, or if `count_clip` does not fit
             the statement. If `privacy_unit` is "document": use ``SubLDA(subsampling_ratio=1)``.
@@ -252,8 +252,8 @@ class HDPLDA(BaseLDA):
         The privacy costs of all calls add up in `epsilon_`; `epsilon` pays for at most `max_iter`
         calls. The first call draws topics uniformly. A later call draws them under the released
         table, from scratch. Their counts are released and enter the average. Decide on the number
-        of calls before you look at the model: the guarantee is for a number of calls that does not
-        depend on what was released.
+        of calls before you look at the model: the guarantee holds for a number of calls that does
+        not depend on the releases.
 
         Parameters
         ----------
@@ -270,7 +270,8 @@ class HDPLDA(BaseLDA):
         Raises
         ------
         BudgetError
-            If `epsilon` or the ledger does not pay for this call. Nothing has been read then.
+            If this call would exceed `epsilon` or the budget of the ledger. No data have been read
+            then.
         ValueError
             If `n_components` or the width of `X` changed since the first call.
 

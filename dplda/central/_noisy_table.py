@@ -1,8 +1,8 @@
 """The public side of a document-level fit: what is learned from noisy sums.
 
 `NoisyTable` holds the state between rounds. The functions below it are empirical-Bayes estimates of
-word totals and word-topic tables. All of it is a function of released values and of public
-constants, and so post-processing: nothing here costs privacy.
+word totals and word-topic tables. Everything here is a function of released values and of public
+constants. It is post-processing and has no privacy cost.
 """
 
 from __future__ import annotations
@@ -102,10 +102,10 @@ class NoisyTable:
         return self.table / self.table.sum(axis=1, keepdims=True)
 
     def center(self, *, exact: bool) -> np.ndarray:
-        """What contributions are centered on, (n_words, padded).
+        """The center of the contributions, (n_words, padded).
 
-        Without noise (`exact`) contributions are not centered: there is nothing to gain, and later
-        documents may have words that the totals do not know.
+        Without noise (`exact`) contributions are not centered: centering gains nothing, and later
+        documents may have words that are missing from the totals.
         """
         center = pad(self.topic_shares())
         return np.zeros_like(center) if exact else center
@@ -122,8 +122,8 @@ class NoisyTable:
     ) -> None:
         """Learn from a round's noisy sum (n_words, n_components), in weighted tokens.
 
-        It makes up `share` of the new average. `noise_scale` is the standard deviation of a cell's
-        noise and `norm` the clipping bound of the round.
+        The sum makes up `share` of the new average. `noise_scale` is the standard deviation of the
+        noise of a cell, and `norm` is the clipping bound of the round.
         """
         counts = noisy
         if not exact:
@@ -183,7 +183,7 @@ def smooth_totals(noisy: np.ndarray, noise_scale: np.ndarray) -> np.ndarray:
         Positive.
     """
     if not noise_scale.any():
-        return np.maximum(noisy, 1.0)  # later documents may have words that these do not have
+        return np.maximum(noisy, 1.0)  # later documents may have other words
     mean = max(float(noisy.mean()), 0.01 * float(noise_scale.mean()))
     grid = np.geomspace(mean / 100, max(mean * 60, float(noisy.max())), 40)
     spread = (0.5 * np.log(grid[1] / grid[0]) * grid) ** 2

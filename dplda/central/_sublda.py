@@ -52,7 +52,7 @@ class SubLDA(BaseLDA):
     noise_multiplier : float or None, default=None
         Noise of a round, as standard deviation over sensitivity, instead of `epsilon`. Rounds
         without sampling differ in noise. Together they cost as much as `max_iter` equal rounds
-        with this value. Word totals cost more on top.
+        with this value. Word totals add to the cost.
     delta : float, default=1e-6
         The delta of (epsilon, delta)-differential privacy, in (0, 1). Choose it well below
         1 / n_docs.
@@ -60,9 +60,9 @@ class SubLDA(BaseLDA):
         Probability, from 1e-8 to 1, with which a document takes part in a round (gamma in [1]_).
         Small values save time and need more rounds.
     boost : float, default=1.0
-        Documents with many frequent words take part up to `boost` times as often, and weigh less
-        accordingly: the sound form of adaptive subsampling (v in [1]_). At least 1; 1 draws all
-        documents at the same rate. The highest rate is charged.
+        Sound form of adaptive subsampling (v in [1]_), at least 1. Documents with many frequent
+        words take part up to `boost` times as often, and weigh less in proportion. With 1, all
+        documents take part at the same rate. The highest rate is charged.
     max_iter : int, default=80
         Number of rounds.
     doc_topic_prior : float, default=0.1
@@ -203,7 +203,7 @@ class SubLDA(BaseLDA):
         Raises
         ------
         BudgetError
-            If the ledger has too little left. Nothing has been read then.
+            If the budget of the ledger is too small. No data have been read then.
         ValueError
             If not exactly one of `epsilon` and `noise_multiplier` is given.
 
@@ -221,10 +221,10 @@ class SubLDA(BaseLDA):
 
         The privacy costs of all calls add up in `epsilon_`. The first call also releases word
         totals. `max_iter` calls cost what `fit` costs, and `epsilon` pays for no further call.
-        With noise, the word totals of the first call stand for all later calls, which only divide
-        them among the topics: pass the whole corpus to each call, or at least documents with the
-        same words. Decide on the number of calls before you look at the model: the guarantee is
-        for a number of calls that does not depend on what was released.
+        With noise, all later calls use the word totals of the first call and only divide them
+        among the topics: pass the whole corpus to each call, or at least documents with the same
+        words. Decide on the number of calls before you look at the model: the guarantee holds for
+        a number of calls that does not depend on the releases.
 
         Parameters
         ----------
@@ -241,7 +241,8 @@ class SubLDA(BaseLDA):
         Raises
         ------
         BudgetError
-            If `epsilon` or the ledger does not pay for this call. Nothing has been read then.
+            If this call would exceed `epsilon` or the budget of the ledger. No data have been read
+            then.
         ValueError
             If `n_components` or the width of `X` changed since the first call.
 
@@ -307,7 +308,7 @@ class SubLDA(BaseLDA):
         streams: Streams,
         n_rounds: int,
     ) -> NoisyTable:
-        """The algorithm. Nothing leaves the private `X` but what `curator.release` returns."""
+        """The algorithm. Only the results of `curator.release` leave the private `X`."""
         norm, highest = float(self.contribution_norm), budget.subsampling_ratio  # public
         table = copy.deepcopy(table)  # an interrupted call leaves the model unchanged
         n_components = int(self.n_components)

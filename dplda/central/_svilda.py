@@ -54,7 +54,7 @@ class PrivateSVILDA(BaseLDA):
         ``epsilon_ <= epsilon``.
     noise_multiplier : float or None, default=None
         Noise of a round, as standard deviation over sensitivity, instead of `epsilon` (sigma over
-        Delta s in [1]_). Word totals cost more on top.
+        Delta s in [1]_). Word totals add to the cost.
     delta : float, default=1e-6
         The delta of (epsilon, delta)-differential privacy, in (0, 1). Choose it well below
         1 / n_docs.
@@ -74,7 +74,7 @@ class PrivateSVILDA(BaseLDA):
         Slows down the first rounds, at least 1 (tau_0). Round t enters the average with the rate
         ``(learning_offset + t) ** -learning_decay``.
     max_doc_tokens : int or None, default=None
-        Documents with more tokens are cut to this many, drawn at random once a fit (N in [1]_).
+        Documents with more tokens are cut to this many, drawn at random once per fit (N in [1]_).
         The clipping bound limits what a document contributes with or without it.
     contribution_norm : float, default=6.0
         L2 norm that documents are scaled to. A short document is scaled up at most five times.
@@ -130,7 +130,7 @@ class PrivateSVILDA(BaseLDA):
     The proof is in ``docs/svilda.md``.
 
     The noise of equations (3) to (6) of [1]_ is not used. `dplda.published.vips_calibration`
-    computes it for comparison, and ``docs/svilda.md`` says why it is no proof.
+    computes it for comparison, and ``docs/svilda.md`` explains why it proves nothing.
     `dplda.metrics.perplexity_bound` computes the metric of [1]_.
 
     References
@@ -220,7 +220,7 @@ class PrivateSVILDA(BaseLDA):
         Raises
         ------
         BudgetError
-            If the ledger has too little left. Nothing has been read then.
+            If the budget of the ledger is too small. No data have been read then.
         ValueError
             If not exactly one of `epsilon` and `noise_multiplier` is given.
 
@@ -238,16 +238,17 @@ class PrivateSVILDA(BaseLDA):
 
         The privacy costs of all calls add up in `epsilon_`. The first call also releases word
         totals. `max_iter` calls cost what `fit` costs, and `epsilon` pays for no further call.
-        With noise, the word totals of the first call stand for all later calls, which only divide
-        them among the topics: pass the whole corpus to each call, or at least documents with the
-        same words. Decide on the number of calls before you look at the model: the guarantee is
-        for a number of calls that does not depend on what was released.
+        With noise, all later calls use the word totals of the first call and only divide them
+        among the topics: pass the whole corpus to each call, or at least documents with the same
+        words. Decide on the number of calls before you look at the model: the guarantee holds for
+        a number of calls that does not depend on the releases.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_docs, n_words)
-            Word counts of all documents from which a minibatch may come. A minibatch that was
-            chosen by someone is not a secret sample; set ``subsampling_ratio=1`` to use all rows.
+            Word counts of all documents from which a minibatch may come. A minibatch
+            chosen by the caller is not a secret sample; set ``subsampling_ratio=1`` to use all
+            rows.
         y : Ignored
             Not used, present for API consistency by convention.
 
@@ -259,7 +260,8 @@ class PrivateSVILDA(BaseLDA):
         Raises
         ------
         BudgetError
-            If `epsilon` or the ledger does not pay for this call. Nothing has been read then.
+            If this call would exceed `epsilon` or the budget of the ledger. No data have been read
+            then.
         ValueError
             If `n_components` or the width of `X` changed since the first call.
 
@@ -324,7 +326,7 @@ class PrivateSVILDA(BaseLDA):
         streams: Streams,
         n_rounds: int,
     ) -> NoisyTable:
-        """The algorithm. Nothing leaves the private `X` but what `curator.release` returns."""
+        """The algorithm. Only the results of `curator.release` leave the private `X`."""
         norm, ratio = float(self.contribution_norm), budget.subsampling_ratio  # public
         table = copy.deepcopy(table)  # an interrupted call leaves the model unchanged
         n_components = int(self.n_components)
@@ -340,7 +342,7 @@ class PrivateSVILDA(BaseLDA):
             )  # public  # fmt: skip
         else:
             documents.rescale(table.weight, norm, exact=budget.totals[1].exact)  # private
-        rates = np.full(X.shape[0], ratio)  # public, but for the number of documents
+        rates = np.full(X.shape[0], ratio)  # public, except for the number of documents
         for t in rounds(self, table.n_rounds + 1, table.n_rounds + n_rounds):
             rows = curator.sample(rates, round=t - 1)  # secret
             factor, power = self._word_factor(table, t)  # public
@@ -370,7 +372,7 @@ class PrivateSVILDA(BaseLDA):
     def _word_factor(self, table: NoisyTable, t: int) -> tuple[np.ndarray, float]:
         """exp(E[log beta]), (n_words, padded) float32, and its tempering power in round t.
 
-        With noise the table is a posterior mean already, and its logarithm stands for the
+        With noise the table already is a posterior mean, and its logarithm replaces the
         expectation: the digamma function would count the uncertainty of rare words twice.
         """
         if self.epsilon == math.inf:

@@ -123,7 +123,7 @@ class SweepMechanisms:
         max_iter: int,
         topic_word_prior: float,
     ) -> SweepMechanisms:
-        """From a total epsilon, which is split evenly, or from the noise and clip of a sweep."""
+        """Split a total epsilon evenly, or take the noise and the clip of a sweep as given."""
         if epsilon is None:
             assert count_clip is not None  # `check_word_level` has refused None
             return cls.from_noise(
@@ -155,7 +155,7 @@ class SweepMechanisms:
         count_clip: float,
         topic_word_prior: float,
     ) -> SweepMechanisms:
-        """From the noise of a sweep and its clip."""
+        """Take the noise and the clip of a sweep as given."""
         sampling_epsilon = inherent_epsilon(count_clip, topic_word_prior)
         topic_event = BoundedRange(sampling_epsilon)
         if noise == "gaussian":

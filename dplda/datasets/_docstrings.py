@@ -22,7 +22,7 @@ from dplda._checks import check_integer
 from ._sources import SKIPPED_FOLDERS, find_sources, read_documentation
 
 _PACKAGES = ("joblib", "numpy", "scipy", "sklearn")
-# Where compiled objects with long documentation live; their sources are not installed.
+# Modules of compiled objects with long documentation, whose sources are not installed.
 _COMPILED = ("numpy", "numpy.random", "scipy.special")
 _FEWEST_WORDS = 20
 # Parts of the standard library that some distributors leave out or package separately.
@@ -58,7 +58,7 @@ def _subpackages(package: str) -> frozenset[str]:
 
 
 def _label(name: str) -> str:
-    """The public subpackage of a qualified name, or else its package: numpy._core is numpy."""
+    """The public subpackage of a qualified name, or its package: numpy._core gives numpy."""
     package, _, rest = name.partition(".")
     subpackage = rest.partition(".")[0]
     return f"{package}.{subpackage}" if subpackage in _subpackages(package) else package
@@ -194,11 +194,11 @@ def load_public_vocabulary(n_words: int = 2000) -> list[str]:
     letters a to z, in lower case, and is a whole token of :class:`CountVectorizer` (``x_train``
     contains no word). scikit-learn's English stop words are left out.
 
-    A vocabulary that is learned from the private documents leaks: a column of the matrix reveals
+    A vocabulary learned from the private documents leaks: a column of the matrix reveals
     that someone wrote its word, and a cut-off by document frequency can depend on one document.
-    The guarantee of a model does not cover this. Pass a vocabulary to the vectorizer that was
-    fixed before anyone looked at the documents: this one for texts about software, or a word list
-    of your own field.
+    The guarantee of a model does not cover this leak. Pass a vocabulary to the vectorizer that was
+    fixed before anyone looked at the documents: this vocabulary for texts about software, or a word
+    list of your own field.
 
     Parameters
     ----------
@@ -216,7 +216,7 @@ def load_public_vocabulary(n_words: int = 2000) -> list[str]:
     TypeError
         If `n_words` is not an integer.
     ValueError
-        If `n_words` is not from 1 to the number of words that exist (about 8,000).
+        If `n_words` is not from 1 to the number of available words (about 8,000).
 
     Notes
     -----

@@ -18,7 +18,7 @@ from sklearn.utils import Bunch
 
 _BLOCK_BYTES = 1 << 20
 _LARGEST = 2**31 - 1
-# Against files made to exhaust the memory: what is far beyond any real corpus.
+# Limits against files made to exhaust the memory, far beyond any real corpus.
 _FREE_TEXT = 1 << 24  # bytes that any compressed file may unpack to
 _MAX_EXPANSION = 100  # times the size of a larger compressed file; corpora have 3 to 10
 _FREE_DOCS = 1 << 20  # documents that any header may name
@@ -63,16 +63,16 @@ class _Text(io.RawIOBase):
 
 
 class _LineReader:
-    """Whole lines in large blocks, a count of the lines, errors that name the line.
+    """Reader of whole lines in large blocks. It counts the lines for its errors.
 
     Parameters
     ----------
     path : Path
         A text file, plain or compressed by gzip.
     digest : hash object, optional
-        Is updated with all the text that is read.
+        Updated with all the text that is read.
     block_bytes : int
-        Size of the blocks, and of the longest line that is sure to be read.
+        Size of the blocks. Lines up to this size can be read.
     """
 
     def __init__(self, path: Path, digest: Any = None, block_bytes: int = _BLOCK_BYTES) -> None:
@@ -133,7 +133,7 @@ def _read_header(reader: _LineReader) -> tuple[int, int, int]:
         reader.lines_read += 1
     n_docs, n_words, n_entries = values
     most = max(_FREE_DOCS, _MAX_DOCS_PER_ENTRY * n_entries)
-    if n_docs > most:  # every document takes memory, also an empty one
+    if n_docs > most:  # every document takes memory, even an empty one
         reader.fail(f"D may be at most {most} with the NNZ of line 3", -reader.lines_read)
     return n_docs, n_words, n_entries
 
@@ -155,7 +155,7 @@ def _parse_slowly(reader: _LineReader, block: bytes) -> np.ndarray:
 def _parse_block(reader: _LineReader, block: bytes) -> np.ndarray:
     """Parse whole lines to an int64 array of shape (n_lines, 3)."""
     n_lines = block.count(b"\n")
-    # Two blanks and digits in every line, and three numbers a line: then every line is valid.
+    # Every line is valid if it has digits, two blanks and three numbers.
     if block.translate(None, b"0123456789") == b"  \n" * n_lines:
         values = np.fromstring(block, dtype=np.int64, sep=" ")
         if values.size == 3 * n_lines:
@@ -167,7 +167,7 @@ def _read_triples(
     reader: _LineReader, n_docs: int, n_words: int, n_entries: int
 ) -> tuple[np.ndarray, ...]:
     """Documents, words and counts of the entries, int32; ids are still counted from 1."""
-    # Arrays that grow: a header that lies about NNZ does not exhaust the memory.
+    # Growing arrays: a header with a false NNZ does not exhaust the memory.
     columns = array("i"), array("i"), array("i")
     limits = np.array([n_docs, n_words, _LARGEST])
     while block := reader.block():
@@ -284,9 +284,9 @@ def read_uci_bow(
     ------
     ValueError
         If a file is not in this format. The message states the path, the line (from 1) and the
-        error, but quotes no text of the file. Also if a file would exhaust the memory: a header
-        that names more than a million documents and more than 64 for each entry, or a compressed
-        file with more than 16 MB of text and more than 100 times its own size.
+        error, but quotes no text of the file. A file that would exhaust the memory is also
+        refused: its header names more than a million documents and more than 64 for each entry, or
+        it is compressed and has more than 16 MB of text and more than 100 times its own size.
     OSError
         If a file cannot be read.
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-# Tests, and projects that others wrote and that packages carry along.
+# Tests, and bundled projects of other authors.
 SKIPPED_FOLDERS = {
     "test", "tests", "testing", "externals", "_vendor", "_vendored", "vendored",
     "array_api_compat", "array_api_extra", "_uarray", "cobyqa", "pyprima",
@@ -41,10 +41,10 @@ def _attached_documents(call: ast.Call, name: str) -> Iterator[tuple[str, str]]:
 
 
 def _documents_in_tree(node: _Documented, name: str) -> Iterator[tuple[str, str]]:
-    """Yield (qualified name, docstring) of a module or class and of what it defines."""
+    """Yield (qualified name, docstring) of a module or class and of its members."""
     yield name, ast.get_docstring(node) or ""
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-        return  # what a function defines inside has no qualified name
+        return  # inner definitions of a function have no qualified name
     pending = node.body[::-1]
     while pending:
         child = pending.pop()
@@ -67,7 +67,7 @@ def find_sources(folder: Path, name: str) -> Iterator[tuple[str, Path]]:
 
 @contextmanager
 def _without_garbage_collector() -> Iterator[None]:
-    """Syntax trees hold no cycles; looking for some takes as long as the parsing itself."""
+    """Syntax trees have no cycles, and a search for them takes as long as the parsing."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -88,7 +88,7 @@ def read_documentation(
     documents: list[tuple[str, str]] = []
     skipped: list[tuple[str, str]] = []
     with warnings.catch_warnings(), _without_garbage_collector():
-        warnings.simplefilter("ignore")  # e.g. an invalid escape in somebody else's source
+        warnings.simplefilter("ignore")  # for example, an invalid escape in third-party source
         for name, path in sources:
             try:
                 documents.extend(_documents_in_tree(ast.parse(path.read_bytes()), name))

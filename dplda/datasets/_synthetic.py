@@ -19,7 +19,7 @@ def _draw_counts(
     doc_topic: np.ndarray,
     components: np.ndarray,
 ) -> sp.csr_matrix:
-    """Draw word counts, a block of documents at a time; the blocks do not change the draws."""
+    """Draw word counts in blocks of documents. The size of the blocks does not change the draws."""
     n_docs, n_words = len(lengths), components.shape[1]
     step = max(1, _CELLS_AT_ONCE // n_words)
     blocks = []

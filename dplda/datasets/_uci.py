@@ -23,10 +23,10 @@ _TIMEOUT = 60  # seconds without any answer
 
 @dataclass(frozen=True)
 class _Corpus:
-    """What is known about a corpus of the archive.
+    """Known facts about a corpus of the archive.
 
-    `text_bytes` and `git_blob` are the size of the unpacked docword file and its SHA-1 in the
-    manner of git, where somebody published it.
+    `text_bytes` is the size of the unpacked docword file. `git_blob` is its SHA-1 as a git blob, if
+    it has been published.
     """
 
     title: str
@@ -80,7 +80,7 @@ def _download(url: str, target: Path, n_retries: int, delay: float) -> None:
 
 
 def _check_download(name: str, docword: Path, vocab: Path, is_new: bool) -> Bunch:
-    """Read both files, refusing what is not the corpus; the checksum is one of new files only."""
+    """Read both files, and refuse other content. Only new files are compared with the checksum."""
     known = _CORPORA[name]
     digest = hashlib.sha1(b"blob %d\0" % known.text_bytes, usedforsecurity=False)
     try:
@@ -110,7 +110,7 @@ def _fetch(
     n_retries: int,
     delay: float,
 ) -> Bunch:
-    """Download what was not found, check all of it, and only then move it into the folder."""
+    """Download the missing files, check all files, and only then move them into the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f"{name}.part_", dir=folder) as scratch:
         paths = dict(found)
@@ -131,7 +131,7 @@ def _fetch(
 
 
 def _load(name: str, home: Path, archive: str | None, n_retries: int, delay: float) -> Bunch:
-    """Load a corpus from files below `home` or from the archive; None is no archive."""
+    """Load a corpus from files below `home` or, unless it is None, from the archive."""
     folder = home / "uci_bow"
     docword = _find((home, folder), f"docword.{name}.txt", f"docword.{name}.txt.gz")
     vocab = _find((home, folder), f"vocab.{name}.txt")
@@ -177,9 +177,9 @@ def load_uci_bow(
         ``docword.NAME.txt`` or ``docword.NAME.txt.gz``, and ``vocab.NAME.txt``, in this folder and
         in its subfolder ``uci_bow``. Downloads go to the subfolder.
     download_if_missing : bool, default=True
-        If False, a missing file is an OSError, and nothing is downloaded.
+        If False, a missing file raises OSError, and nothing is downloaded.
     n_retries : int, default=3
-        Number of further tries after a failed download.
+        Number of retries after a failed download.
     delay : float, default=1.0
         Seconds between two tries.
 

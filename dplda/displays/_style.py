@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-# Colors of Okabe and Ito, which color-blind readers can distinguish; series also differ in their
-# markers.
+# Okabe and Ito's colors, which color-blind readers can distinguish. Series also differ in markers.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 DASHES = (":", "--", "-.")

@@ -59,7 +59,7 @@ def top_words(
         Any object with `components_`, of shape (n_components, n_words).
     feature_names : sequence of str of length n_words, default=None
         The vocabulary, such as ``vectorizer.get_feature_names_out()``. None takes
-        `feature_names_in_` if the model has it (it was fitted on a data frame), else x0, x1, ...
+        `feature_names_in_` if the model was fitted on a data frame, else x0, x1, ...
     n_top_words : int, default=10
         Words of each topic, at least 1.
 
@@ -137,13 +137,13 @@ def _title(estimator: Any) -> str:
 class TopicDisplay:
     """Top words of topics, as one small bar chart for each topic.
 
-    A bar is a word's probability in the topic, and a tick its probability in all topics. If the
-    bar ends far beyond the tick, the word is typical of the topic. Use :meth:`from_estimator`.
+    A bar shows a word's probability in the topic, and a tick its probability in all topics. A word
+    whose bar ends far beyond its tick is typical of the topic. Use :meth:`from_estimator`.
 
     Parameters
     ----------
     words : list of n_topics lists of str
-        Top words of each topic, the first on top.
+        Top words of each topic. The first word is on top.
     probability : list of n_topics arrays
         Probabilities of these words in the topic.
     marginal : list of n_topics arrays
@@ -319,7 +319,7 @@ class TopicDisplay:
 
 
 def _panels(plt: Any, ax: Any, n_topics: int, n_columns: int, title: str | None) -> np.ndarray:
-    """One Axes for each topic: of the array `ax`, parts of the Axes `ax`, or of a new figure."""
+    """One Axes for each topic: from the array `ax`, parts of one Axes `ax`, or a new figure."""
     columns = max(1, min(n_columns, n_topics))
     rows = -(-n_topics // columns)
     if ax is None:

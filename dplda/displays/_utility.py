@@ -25,7 +25,8 @@ class PrivacyUtilityDisplay:
     ----------
     curves : dict of str to dict of float to list of float
         For each label, the values at each epsilon. Several values are drawn as their mean and a
-        bar from the least to the greatest, values at epsilon ``inf`` as a horizontal line.
+        bar from the smallest to the largest. Values at epsilon ``inf`` are drawn as a horizontal
+        line.
     references : dict of str to float, default=None
         Horizontal lines, such as ``{"unigram": 1266.0}``.
     value_name : str, default="held-out perplexity"
@@ -93,7 +94,7 @@ class PrivacyUtilityDisplay:
         references : dict of str to float, default=None
             Further horizontal lines, such as ``{"unigram": unigram_perplexity(X_train, X)}``.
         ax : matplotlib Axes, default=None
-            Where to draw. None makes a figure.
+            Axes to draw into. None makes a figure.
 
         Returns
         -------
@@ -132,12 +133,12 @@ class PrivacyUtilityDisplay:
         Parameters
         ----------
         search : fitted GridSearchCV or RandomizedSearchCV
-            It varies one parameter whose name ends in ``epsilon``, such as ``epsilon``,
+            A search over one parameter whose name ends in ``epsilon``, such as ``epsilon``,
             ``sublda__epsilon`` or ``bit_epsilon``.
         references : dict of str to float, default=None
             Horizontal lines, in the unit of the score.
         ax : matplotlib Axes, default=None
-            Where to draw. None makes a figure.
+            Axes to draw into. None makes a figure.
 
         Returns
         -------
@@ -174,7 +175,7 @@ class PrivacyUtilityDisplay:
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            Where to draw. None makes a figure.
+            Axes to draw into. None makes a figure.
 
         Returns
         -------

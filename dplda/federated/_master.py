@@ -31,7 +31,7 @@ Message = LocalModel | bytes
 
 
 class RoundError(RuntimeError):
-    """Too few parties sent a valid model. The round was not made and may be tried again."""
+    """Too few parties sent a valid model. The round did not happen and may be repeated."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Refusal:
     party : str or None
         The sender, if it is known.
     reason : str
-        What is wrong with the message.
+        The error in the message.
     """
 
     party: str | None
@@ -52,7 +52,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class RoundRecord:
-    """What happened in a round.
+    """Record of a round.
 
     Parameters
     ----------
@@ -84,29 +84,29 @@ class RoundRecord:
 class IFTMMaster:
     """Master of industrial federated topic modeling: it merges models and composes next ones.
 
-    In each round (Algorithm 5 of [1]_) it takes one `LocalModel` per party, merges similar topics
-    into a global model (Algorithm 3), and composes for every party the model that its next round
-    starts from (Algorithm 4). It needs no engine and no network: messages go in and out.
+    In each round (Algorithm 5 of [1]_) the master takes one `LocalModel` per party, merges similar
+    topics into a global model (Algorithm 3), and composes the next model of every party (Algorithm
+    4). It needs no engine and no network: it takes and returns messages.
 
     Parameters
     ----------
     vocabulary : sequence of str, or int
-        The words of the columns, or only their number, agreed upon by all parties.
+        The words of the columns, or only their number. All parties must agree on them.
     similarity_threshold : float, default=0.3
-        Weighted Jaccard similarity, in (0, 1], from which on two topics are the same (xi).
+        Two topics of at least this weighted Jaccard similarity, in (0, 1], are the same (xi).
     n_top_words : int, default=30
-        Number of most probable words of a topic that similarity compares (L).
+        Number of most probable words of a topic that the similarity compares (L).
     max_topics : int, default=1000
         A local model with more topics is refused.
     min_parties : int, default=1
-        A round with fewer valid models is not made.
+        A round needs at least this many valid models.
     max_age : int, default=1
         Number of rounds for which the last model of an absent party is still merged.
     max_weight : float or None, default=None
-        Larger weights are clipped to this one. Weights are the parties' own statements, and a
-        false one could outweigh all others.
+        Larger weights are clipped to this value. The parties state their own weights, and a false
+        weight could outweigh all others.
     parties : sequence of str or None, default=None
-        Names of the parties; messages of others are refused. None admits any name.
+        Names of the parties; messages with other names are refused. None admits any name.
 
     Attributes
     ----------
@@ -121,13 +121,13 @@ class IFTMMaster:
     history_ : list of RoundRecord
         One record per round.
     refused_ : tuple of Refusal
-        Messages refused by the last `update`, whether or not it made its round.
+        Messages refused by the last `update`, even if it raised RoundError.
     round_ : int
         The round that the master waits for, from 0.
     n_words : int
         Size of the vocabulary.
     vocabulary_hash : str
-        `vocabulary_hash` of `vocabulary`; messages with another one are refused.
+        `vocabulary_hash` of `vocabulary`. Messages with a different hash are refused.
 
     See Also
     --------
@@ -136,14 +136,14 @@ class IFTMMaster:
 
     Notes
     -----
-    **Privacy.** The master reads releases only: everything that it computes is post-processing and
+    **Privacy.** The master reads releases only. Everything that it computes is post-processing and
     has no privacy cost. If parties hold disjoint documents, parallel composition applies: the
     federation satisfies the largest of their epsilons. Merging protects nothing: topics of one
     party that match no other topic are in the global model unchanged.
 
-    **Trust.** A message is a valid table of probabilities or it is refused, and a refusal does not
-    change the round of the others. The content of a valid table cannot be checked. A party may
-    send invented topics, and they reach the other parties where they are similar to theirs.
+    **Trust.** A message that is not a valid table of probabilities is refused, and a refusal does
+    not change the round of the other parties. The content of a valid table cannot be checked. A
+    party may send invented topics. They reach other parties that have similar topics.
 
     References
     ----------
@@ -219,9 +219,9 @@ class IFTMMaster:
         Parameters
         ----------
         local_models : mapping of str to LocalModel or bytes, or iterable of LocalModel or bytes
-            The messages. The keys of a mapping are the senders, as the engine has authenticated
-            them; a message that names another party is refused. Without keys, all messages of a
-            party that sent several are refused, because it is unknown which one is genuine.
+            The messages. The keys of a mapping are the senders that the engine has authenticated; a
+            message that names another party is refused. Without keys, all messages of a party that
+            sent several are refused, because it is unknown which one is genuine.
 
         Returns
         -------
@@ -231,8 +231,8 @@ class IFTMMaster:
         Raises
         ------
         RoundError
-            If fewer than `min_parties` valid models arrived. Only `refused_` has then changed; it
-            gives the reasons.
+            If fewer than `min_parties` valid models arrived. Only `refused_` changes then; it holds
+            the reasons.
         """
         models, refused = self._admit(local_models)
         self.refused_ = tuple(sorted(refused, key=lambda r: (r.party or "", r.reason)))
@@ -274,13 +274,13 @@ class IFTMMaster:
         Parameters
         ----------
         party : str
-            Name of the party; one that is unknown is ignored.
+            Name of the party. An unknown name is ignored.
         """
         self._latest.pop(party, None)
         self.next_models_.pop(party, None)
 
     def _admit(self, messages: Any) -> tuple[dict[str, LocalModel], list[Refusal]]:
-        """Valid models by party, and a refusal for each of the others."""
+        """Valid models by party, and a refusal for each other message."""
         pairs = messages.items() if isinstance(messages, Mapping) else [(None, m) for m in messages]
         accepted: list[LocalModel] = []
         refused: list[Refusal] = []

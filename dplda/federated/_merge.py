@@ -61,8 +61,8 @@ def normalize_topics(components: npt.ArrayLike) -> FloatTable:
 def similarity(first: TopWords, second: TopWords) -> FloatTable:
     """Weighted Jaccard similarity of the topics' top words (equation 29).
 
-    The probabilities of common words, the smaller of both, over the sum of all probabilities
-    minus that.
+    The numerator is the sum, over common words, of the smaller of the two probabilities. The
+    denominator is the sum of all probabilities minus the numerator.
 
     Returns
     -------
@@ -86,7 +86,8 @@ def redundant_topics(topics: TopWords, similarity_threshold: float) -> Indices:
     Returns
     -------
     labels : ndarray of shape (n_topics,)
-        Number of the set of each topic; sets are numbered from 0 by their first topics.
+        Number of the set of each topic. Sets are numbered from 0 in the order of their first
+        topics.
     """
     edges = sp.csr_array(similarity(topics, topics) >= similarity_threshold)
     n_sets, labels = connected_components(edges, directed=False)
@@ -108,7 +109,7 @@ def merge_topics(
     weights : array-like of shape (n_topics,)
         Amount of data behind each topic, not negative.
     labels : ndarray of shape (n_topics,)
-        `redundant_topics`.
+        Number of the set of each topic, from `redundant_topics`.
 
     Returns
     -------
@@ -140,17 +141,18 @@ def compose_model(
     not used, and it does not say what happens to a topic without a match. This implementation
     reads it as follows:
 
-    * Pairs are matched in the order of their similarity. (By topic number, as in the pseudo-code,
-      the result would depend on the numbering.)
-    * A global topic replaces at most one topic of the party, and only then it is removed.
+    * Pairs are matched in the order of their similarity. In the order of topic numbers, as in the
+      pseudo-code, the result would depend on the numbering.
+    * A global topic replaces at most one topic of the party. It is removed only when it does.
     * A topic without a match is kept, so that the party keeps its number of topics and everything
       that it has learned.
 
     Parameters
     ----------
     global_table : ndarray of shape (n_global_topics, n_words)
+        Topics of the global model; rows sum to 1.
     table : array-like of shape (n_topics, n_words)
-        The party's own topics; rows of both tables sum to 1.
+        The party's own topics; rows sum to 1.
     similarity_threshold : float
         Smallest similarity of a match (xi).
     n_top_words : int
@@ -159,6 +161,7 @@ def compose_model(
     Returns
     -------
     composed : ndarray of shape (n_topics, n_words)
+        The party's next model.
     """
     composed = np.array(table, np.float64)
     rho = similarity(

@@ -1,8 +1,8 @@
-"""The two messages of a federated round, which are all that party and master exchange.
+"""The two messages of a federated round. Party and master exchange nothing else.
 
-A message is a frozen record that is valid or does not exist: its constructor refuses everything
-but a table of probabilities with sensible numbers next to it. `dplda._wire` reads and writes the
-bytes: reading runs no code, and allocates nothing before the lengths agree.
+A message is a frozen record that is always valid: its constructor refuses everything except a table
+of probabilities with valid numbers. `dplda._wire` reads and writes the bytes. Reading runs no code,
+and allocates no table before its length has been checked.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class MessageError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class _Message:
-    """What both messages share: a round, a vocabulary, a topic-word table, and their bytes."""
+    """Common part of both messages: a round, a vocabulary, a topic-word table, and the bytes."""
 
     kind: ClassVar[str]
 
@@ -87,18 +87,19 @@ class _Message:
         Parameters
         ----------
         data : bytes
-            What was received, from anybody.
+            The received bytes, of unknown origin.
         max_bytes : int, default=2**28
-            Longer data are refused unread.
+            Longer data are refused without being read.
 
         Returns
         -------
         message : object of this class
+            The message.
 
         Raises
         ------
         MessageError
-            If the data are anything else than one valid message of this class.
+            If the data are anything other than one valid message of this class.
         """
         if not isinstance(data, (bytes, bytearray, memoryview)):
             raise MessageError(f"a message is bytes, got {type(data).__name__}")
@@ -126,12 +127,12 @@ class _Message:
 
 @dataclass(frozen=True, eq=False)
 class NextModel(_Message):
-    """What the master sends a party: the model its next round starts from (Algorithm 4 of [1]_).
+    """The master's message to a party: the start of its next round (Algorithm 4 of [1]_).
 
     Parameters
     ----------
     round : int
-        The round that it starts, from 1.
+        The round that starts from the model, from 1.
     vocabulary : str
         `vocabulary_hash` of the columns.
     table : array-like of shape (n_topics, n_words)
@@ -144,7 +145,7 @@ class NextModel(_Message):
 
     Notes
     -----
-    **Privacy.** It is computed from local models only, which are released already.
+    **Privacy.** Post-processing of local models, which have been released.
 
     References
     ----------
@@ -156,25 +157,25 @@ class NextModel(_Message):
 
 @dataclass(frozen=True, eq=False)
 class LocalModel(_Message):
-    """What a party sends the master: its topics, their weight and their privacy cost.
+    """The party's message to the master: its topics, their weight and their privacy cost.
 
     Parameters
     ----------
     round : int
-        The round that it answers, from 0.
+        The round that the message answers, from 0.
     vocabulary : str
         `vocabulary_hash` of the columns.
     table : array-like of shape (n_topics, n_words)
-        Probabilities of words in topics; rows sum to 1 (topic-wise normalization, which is not a
-        protection). Kept as read-only float32.
+        Probabilities of words in topics; rows sum to 1. This normalization by topic protects
+        nothing. Kept as read-only float32.
     party : str
         Name of the party: 1 to 64 printable characters.
     weight : float
-        Amount of data, in tokens: a public or an already noisy number.
+        Amount of data, in tokens: a public or a noisy number.
     epsilon, delta : float
-        What the party has spent so far; ``inf`` for a party without privacy.
+        Privacy cost of the party so far; an infinite epsilon for a party without privacy.
     unit : {"word", "token", "document"}
-        What the party's guarantee protects.
+        The unit of the party's guarantee.
 
     Raises
     ------
@@ -183,8 +184,8 @@ class LocalModel(_Message):
 
     Notes
     -----
-    **Privacy.** Every field is shown to the master and, merged, to the other parties: only
-    releases may enter. Its own epsilon is the party's statement; nobody else can check it.
+    **Privacy.** The master sees every field, and the other parties see the merged topics. Only
+    releases may enter. The epsilon is the party's own statement, which nobody else can check.
     """
 
     kind = "local-model"
@@ -221,13 +222,13 @@ class LocalModel(_Message):
         *,
         ledger: Ledger | None = None,
     ) -> LocalModel:
-        """The message of a fitted model: any private model of the package joins a federation.
+        """Make the message of a fitted model: any private model of dplda can join a federation.
 
         Parameters
         ----------
         model : estimator
             A fitted model: `SubLDA`, `HDPLDA`, `PrivateSVILDA`, `LPLDA`, `OLPLDA`, `IFTMParty`, or
-            what `load_release` returned. Only `components_` and `privacy_` are read.
+            the result of `load_release`. Only `components_` and `privacy_` are read.
         party : str
             Name of the party.
         round_number : int
@@ -235,13 +236,13 @@ class LocalModel(_Message):
         vocabulary : str
             `vocabulary_hash` of the columns.
         ledger : Ledger or None, default=None
-            The ledger of a party that fits again in each round. The message then states what
-            all fits have cost together, if that is more than the epsilon of `model`.
+            The ledger of a party that fits again in each round. The message then states the cost of
+            all fits together, if it is above the epsilon of `model`.
 
         Returns
         -------
         message : LocalModel
-            Its table holds the topics, its weight is the sum of `components_`.
+            The message. Its weight is the sum of `components_`.
 
         Raises
         ------
@@ -307,12 +308,12 @@ class PrivateModel(Protocol):
 
 
 def vocabulary_hash(words: Sequence[str] | int) -> str:
-    """A digest of a vocabulary, which is equal if and only if the columns are the same words.
+    """Digest of a vocabulary, equal if and only if the columns are the same words.
 
     Parameters
     ----------
     words : sequence of str, or int
-        The words in the order of the columns, without repetition. Or only their number, if the
+        The words in the order of the columns, without repetition, or only their number if the
         parties have agreed on the columns in another way.
 
     Returns
@@ -351,7 +352,7 @@ def vocabulary_hash(words: Sequence[str] | int) -> str:
 
 
 def vocabulary_size(words: Sequence[str] | int) -> int:
-    """Number of words of what `vocabulary_hash` takes."""
+    """Number of words of an argument of `vocabulary_hash`."""
     return int(words) if isinstance(words, (int, np.integer)) else len(words)
 
 
@@ -360,7 +361,7 @@ def _checked_table(table: Any) -> npt.NDArray[np.float32]:
     try:
         if np.iscomplexobj(table):
             raise TypeError
-        with np.errstate(over="ignore"):  # it becomes infinite, and is refused
+        with np.errstate(over="ignore"):  # an overflow becomes infinite, and is refused
             array = np.array(table, dtype=np.float32, order="C")
     except (TypeError, ValueError, OverflowError):
         raise MessageError("table must be an array of numbers") from None
@@ -381,7 +382,7 @@ def _checked_table(table: Any) -> npt.NDArray[np.float32]:
 
 
 def check_integer(name: str, value: Any, low: int, high: int) -> int:
-    """As `dplda._checks.check_integer`, with the error of a message."""
+    """Do the check of `dplda._checks.check_integer`, with the error of a message."""
     try:
         return _checks.check_integer(name, value, low, high)
     except (TypeError, ValueError) as error:
@@ -403,5 +404,5 @@ def _is_hash(text: str) -> bool:
 
 
 def _shown(value: Any) -> str:
-    """A value as an error may show it: a stranger's text is not repeated at length."""
+    """A value as an error may show it: a text of unknown origin is cut."""
     return reprlib.repr(value) if isinstance(value, str) else type(value).__name__

@@ -1,4 +1,4 @@
-"""A party of federated topic modeling: it trains on its own documents and shows its topics."""
+"""A party of federated topic modeling: it trains on its own documents and sends its topics."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class IFTMParty(BaseLDA):
     """A party of federated topic modeling [1]_, with differential privacy for each token.
 
     The sound form of the party's algorithms. Every token becomes a noisy one-hot vector over the
-    vocabulary, once, and its word is not read again. The Metropolis-Hastings sampler reads the
-    noisy vectors only. Any number of sweeps, local and global, is therefore post-processing, and
-    the topics may be published.
+    vocabulary, once. Its word is not read again: the Metropolis-Hastings sampler reads the noisy
+    vectors only. Any number of local and global sweeps is therefore post-processing, and the topics
+    may be published.
 
     Parameters
     ----------
@@ -57,37 +57,38 @@ class IFTMParty(BaseLDA):
         "laplace". ``inf`` trains without noise and without privacy.
     delta : float, default=1e-6
         The delta of (epsilon, delta)-differential privacy, in (0, 1). Choose it well below
-        1 / n_docs.
+        1 / n_tokens.
     model : {"lda", "sentence_lda"}, default="lda"
-        In "sentence_lda" all words of a sentence have the same topic; it needs a `SentenceCorpus`.
-        The first half of the sweeps of `fit` gives every word a topic of its own.
+        With "sentence_lda" all words of a sentence have the same topic, and a `SentenceCorpus` is
+        needed. The first half of the sweeps of `fit` gives every word a topic of its own.
     token_mechanism : {"rr", "laplace"}, default="rr"
-        "rr": randomized response on each bit of the one-hot vector. "laplace": Laplace noise on
-        each coordinate, of which values above `noise_threshold` are used, as in [1]_. Both have
-        the same guarantee; "laplace" is slower and less accurate.
+        "rr" is randomized response on each bit of the one-hot vector. "laplace" is Laplace noise on
+        each coordinate, as in [1]_; values below `noise_threshold` are not used. Both have the
+        same guarantee, and "laplace" is slower and less accurate.
     noise_threshold : float, default=0.2
         Threshold of "laplace" (tau in [1]_), in (0, 1) and at most 10.6 / token_epsilon, rounded
         to steps of 1/1024. At about 1 - 1 / token_epsilon "laplace" is nearly as accurate as at
         low thresholds, and much faster.
     max_doc_tokens : int or None, default=None
-        Tokens of a document that are used, chosen at random. It bounds the privacy cost of a whole
-        document (`document_epsilon_`). None uses all tokens.
+        Largest number of tokens of a document that are used, chosen at random. It bounds the
+        privacy cost of a whole document (`document_epsilon_`). None uses all tokens.
     max_iter : int, default=50
-        Sweeps of `fit`, and of each `partial_fit` and `refine`.
+        Number of sweeps of `fit`, and of each `partial_fit` and `refine`.
     doc_topic_prior : float, default=0.1
         Dirichlet parameter of a document's topics (alpha).
     topic_word_prior : float, default=0.01
         Dirichlet parameter of a topic's words (beta).
     ledger : Ledger, str, path-like or None, default=None
-        Where to charge, with a budget over many fits. A path names an SQLite file, which also
-        counts fits of other processes.
+        Where the fit is charged: a budget over many fits. A path names an SQLite file, which also
+        counts the fits of other processes.
     n_jobs : int or None, default=None
-        Threads. Never changes a result.
+        Number of threads. It never changes a result.
     random_state : int, RandomState instance or None, default=None
-        None draws the noise from a secret key. Anything else makes the fit reproducible, and
-        voids the guarantee towards anyone who knows it (`SeededNoiseWarning`).
+        None draws the noise from a secret key. Anything else makes the fit reproducible, and voids
+        the guarantee against anyone who knows it or sees two results of it
+        (`SeededNoiseWarning`).
     verbose : int, default=0
-        Progress: a bar if tqdm is installed, lines otherwise.
+        Progress: a bar where tqdm is installed, otherwise lines.
 
     Attributes
     ----------
@@ -97,12 +98,12 @@ class IFTMParty(BaseLDA):
     epsilon_, delta_ : float
         Privacy cost of one token that is blanked, at `delta`: the largest of all calls.
     privacy_ : Guarantee
-        The guarantee: unit, relation, mechanism, assumptions; `print` it.
+        The guarantee: unit, relation, mechanism, assumptions. `print` shows it in words.
     token_epsilon_ : float
         Pure epsilon (delta = 0) of one token that is blanked.
     document_epsilon_ : float
-        Pure epsilon of a document of which all `max_doc_tokens` tokens are blanked; infinite
-        without that bound. `document_epsilon` computes others.
+        Pure epsilon of a document whose `max_doc_tokens` tokens are all blanked; infinite without
+        that bound. `document_epsilon` computes other cases.
     n_iter_ : int
         Number of sweeps so far.
     n_features_in_ : int
@@ -120,9 +121,9 @@ class IFTMParty(BaseLDA):
 
     Notes
     -----
-    **Privacy.** Unit: token. Relation: one token is blanked, its position stays. A replaced token
-    is two such events, a document of n tokens n or 2 n of them (`document_epsilon`). Sensitivity:
-    1 in one coordinate. Event: ``RandomizedResponseEvent`` of `token_epsilon`, or
+    **Privacy.** Unit: token. Relation: one token is blanked, its position stays. Replacing a token
+    costs two such events, and a document of n tokens costs n or 2 n of them (`document_epsilon`).
+    Sensitivity: 1 in one coordinate. Event: ``RandomizedResponseEvent`` of `token_epsilon`, or
     ``Laplace(1 / token_epsilon)``. If parties hold disjoint documents, parallel composition
     applies: the federation satisfies the largest of their epsilons. The proofs are in
     ``docs/federated_party.md``.
@@ -131,9 +132,9 @@ class IFTMParty(BaseLDA):
     costs 800 and more. A party that protects documents fits a document-level model, such as
     `SubLDA`, and sends ``LocalModel.from_estimator(model, party, round_number, vocabulary)``.
 
-    In memory, a party with "laplace" holds the key of its noise and one coordinate of each token;
-    both together reveal the words. A pickle holds the noisy vectors instead, which take some
-    kilobytes a token if the threshold is low.
+    In memory, a party with "laplace" holds the key of its noise and one coordinate of each token.
+    Together they reveal the words. A pickle holds the noisy vectors instead, which take several
+    kilobytes per token if the threshold is low.
 
     References
     ----------
@@ -152,7 +153,7 @@ class IFTMParty(BaseLDA):
     (3, 30)
     """
 
-    _largest_cap: float  # most tokens of a document that any call so far privatized
+    _largest_cap: float  # largest number of privatized tokens of a document
     _batches: tuple[Tokens, ...]
 
     _attack = "token"
@@ -210,7 +211,7 @@ class IFTMParty(BaseLDA):
             Word counts, or documents with sentences, which "sentence_lda" needs. The columns are
             public.
         y : Ignored
-            Not used, present for API consistency.
+            Not used, present for API consistency by convention.
 
         Returns
         -------
@@ -220,7 +221,7 @@ class IFTMParty(BaseLDA):
         Raises
         ------
         BudgetError
-            If the ledger has too little left. No document has then been read.
+            If the budget of the ledger is too small. No data have been read then.
         """
         return self._train(X, batches=(), table=None)
 
@@ -228,16 +229,16 @@ class IFTMParty(BaseLDA):
     def partial_fit(self, X: Any, y: Any = None) -> IFTMParty:
         """Add new documents, and run `max_iter` more sweeps over all noisy vectors so far.
 
-        The new tokens are privatized as in `fit`. They are other tokens than those of earlier
-        calls, so that `epsilon_` is the largest of the calls (parallel composition). The ledger
-        cannot know that, and adds the calls up.
+        The new tokens are privatized as in `fit`. They differ from the tokens of earlier calls, so
+        that `epsilon_` is the largest of the calls (parallel composition). The ledger cannot know
+        this and adds the calls up.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_docs, n_words), or SentenceCorpus
             Documents that were not given before.
         y : Ignored
-            Not used, present for API consistency.
+            Not used, present for API consistency by convention.
 
         Returns
         -------
@@ -247,7 +248,7 @@ class IFTMParty(BaseLDA):
         Raises
         ------
         BudgetError
-            If the ledger has too little left. No document has then been read.
+            If the budget of the ledger is too small. No data have been read then.
         """
         if not hasattr(self, "components_"):
             return self._train(X, batches=(), table=None)
@@ -275,8 +276,8 @@ class IFTMParty(BaseLDA):
         Notes
         -----
         **Privacy.** Post-processing of the noisy vectors of `fit`: no document is read, and
-        `epsilon_` stays. `table` must not depend on the party's documents in any other way than
-        through its releases.
+        `epsilon_` does not change. `table` may depend on the party's documents only through the
+        party's releases.
         """
         check_is_fitted(self)
         table = check_table(table, "table")  # public
@@ -326,7 +327,7 @@ class IFTMParty(BaseLDA):
     def document_epsilon(
         self, n_tokens: int, *, delta: float = 0.0, relation: str = "blanked"
     ) -> float:
-        """Privacy cost of a document of `n_tokens` tokens, all of which change.
+        """Privacy cost of a change of all `n_tokens` tokens of a document.
 
         Parameters
         ----------
@@ -336,7 +337,7 @@ class IFTMParty(BaseLDA):
             The delta at which epsilon is stated. 0 gives the pure epsilon, n or 2 n times
             `token_epsilon_`.
         relation : {"blanked", "replaced"}, default="blanked"
-            What happens to each token. A replaced token changes two coordinates.
+            Change of each token. A replaced token changes two coordinates.
 
         Returns
         -------
@@ -380,7 +381,7 @@ class IFTMParty(BaseLDA):
         return fold_in_sentences(X, phi, self.doc_topic_prior, self.n_jobs)
 
     def _train(self, X: Any, *, batches: tuple[Tokens, ...], table: np.ndarray | None) -> IFTMParty:
-        """Privatize, which is the only step that reads `X`, and learn from the noisy vectors."""
+        """Privatize `X`, which no other step reads, and learn from the noisy vectors."""
         self._check_sentences(X)
         mechanism = self._mechanism(self.privacy_.events if batches else ())
         streams = Streams.from_random_state(self.random_state)  # secret
@@ -424,7 +425,7 @@ class IFTMParty(BaseLDA):
             )
 
     def _mechanism(self, earlier_events: tuple[Event, ...]) -> TokenMechanism:
-        """The mechanism of the parameters, of the same kind as in earlier calls."""
+        """The mechanism that the parameters state, of the same kind as in earlier calls."""
         if self.token_epsilon is None:
             raise ValueError(
                 "IFTMParty needs token_epsilon, the epsilon of one token (for instance 8.0); inf "
@@ -434,7 +435,7 @@ class IFTMParty(BaseLDA):
             self.token_mechanism, float(self.token_epsilon), float(self.noise_threshold)
         )
         kinds = {type(event) for event in (*earlier_events, *mechanism.events)} - {NonPrivate}
-        if len(kinds) > 1:  # then neither is the most expensive one at every delta
+        if len(kinds) > 1:  # neither kind is the more expensive one at every delta
             raise ValueError(
                 f"partial_fit needs the token_mechanism of fit, got {self.token_mechanism!r}; give "
                 "the same, or call fit to start from scratch"
@@ -456,7 +457,7 @@ class IFTMParty(BaseLDA):
             corpus = SentenceCorpus(tokens.word, pointers, tokens.doc_ptr, tokens.n_words)
         if self.max_doc_tokens is not None:
             # At most max_doc_tokens tokens of a document are privatized, chosen by keys that do not
-            # depend on words: a document that is blanked changes at most so many tokens, hence
+            # depend on words. A document that is blanked changes at most this many tokens, and
             # costs at most max_doc_tokens times the epsilon of one token.
             corpus = corpus.keep(self._kept_tokens(corpus.token_ptr, streams, batch))
         return corpus.split() if self.model == "lda" else corpus
@@ -511,7 +512,7 @@ class IFTMParty(BaseLDA):
     def _guarantee(
         self, mechanism: TokenMechanism, n_words: int, earlier: Guarantee | None, seeded: bool
     ) -> Guarantee:
-        """The guarantee of all tokens so far: each was privatized once, so the largest counts."""
+        """The guarantee of all tokens so far: each was privatized once, and the largest holds."""
         events: tuple[Event, ...] = mechanism.events
         if earlier is not None:
             if epsilon_of(earlier.events, 0.0) > epsilon_of(events, 0.0):
@@ -537,19 +538,24 @@ def fold_in_sentences(
 ) -> np.ndarray:
     """Topic weights of documents whose sentences have one topic each.
 
-    A sentence is like a word whose probability in a topic is the product of those of its words.
+    A sentence counts as one word. Its probability in a topic is the product of the probabilities of
+    its words.
 
     Parameters
     ----------
     corpus : SentenceCorpus
+        The documents.
     phi : ndarray of shape (n_components, n_words)
-        Positive; rows sum to 1.
+        Word probabilities, positive; rows sum to 1.
     doc_topic_prior : float
+        Dirichlet parameter of a document's topics.
     n_jobs : int or None
+        Number of threads. It never changes a result.
 
     Returns
     -------
     theta : ndarray of shape (n_docs, n_components)
+        Topic weights; rows sum to 1.
     """
     n_components = len(phi)
     log_likelihood = corpus.sentence_counts() @ np.log(phi).T

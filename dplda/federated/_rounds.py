@@ -1,4 +1,4 @@
-"""A party's part in a round, and all rounds in one process: no engine, no network."""
+"""The round of a party, and all rounds of a federation in one process, without a network."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NOT_THE_MODEL = {"ledger", "n_jobs", "verbose"}  # parameters that do not define
 
 @runtime_checkable
 class Party(Protocol):
-    """An estimator whose rounds after `fit` cost no privacy: they read no documents."""
+    """An estimator whose rounds after `fit` read no documents and cost no privacy."""
 
     def fit(self, X: Any) -> Any: ...
     def refine(self, table: npt.NDArray[np.float32]) -> Any: ...
@@ -44,7 +44,7 @@ class Party(Protocol):
 
 
 def check_party(name: str, estimator: object) -> None:
-    """Refuse an estimator that would have to fit, and pay, in every round."""
+    """Refuse an estimator that would need another fit, at full cost, in every round."""
     if not isinstance(estimator, Party):
         raise TypeError(
             f"party {name!r}: a {type(estimator).__name__} cannot refine a table without reading "
@@ -62,12 +62,12 @@ def take_part(
     vocabulary: str,
     next_model: NextModel | None,
 ) -> LocalModel:
-    """A party's part in one round: fit, or refine what the master sent, and answer.
+    """Make one round of a party: fit, or refine what the master sent, and answer.
 
     Parameters
     ----------
     estimator : Party
-        Changed in place. It is fitted if it is not yet.
+        Changed in place. It is fitted in its first round.
     X : {array-like, sparse matrix} of shape (n_docs, n_words), or SentenceCorpus
         The party's documents; read by the fit only.
     party : str
@@ -104,28 +104,28 @@ def _check_next(next_model: NextModel | None, round_number: int, vocabulary: str
 class StoredParty:
     """A party whose estimator is kept in a file between rounds.
 
-    A process that is killed pays no privacy twice. What was privatized is in the file, on the disk,
-    before anything is sent, and a round that is asked for again is answered with the same bytes. If
-    the process is killed before that, its reservation stays in the ledger, and the next fit is
-    charged in addition.
+    A party that was killed after its fit does not pay for it again. The noisy vectors are in the
+    file, on the disk, before anything is sent, and a repeated request gets the same bytes. If the
+    process is killed earlier, its reservation stays in the ledger, and the next fit is charged in
+    addition.
 
     Parameters
     ----------
     name : str
         Name of the party.
     estimator : IFTMParty
-        With the parameters of the party; used unless the file holds a fitted one.
+        Estimator with the parameters of the party. It is used unless the file holds a fitted one.
     load : callable
-        ``load()`` returns the documents. It is called when the documents are read, not earlier.
+        ``load()`` returns the documents. It is called only when the documents are read.
     vocabulary : sequence of str, or int
         The words of the party's columns, or their number, as the master knows them.
     path : str or path-like
-        The file, readable by its owner only; created if it does not exist. It is unpickled: nobody
-        else may write to it. The file of a party with ``token_epsilon=inf`` or a seed reveals its
-        documents.
+        The file, which only its owner can read. It is created if it does not exist. It is
+        unpickled, so that nobody else may write to it. The file of a party with
+        ``token_epsilon=inf`` or a seed reveals its documents.
     max_topics : int or None, default=None
-        A next model with more topics is refused. None: as many as the estimator has, which is
-        what an `IFTMMaster` sends.
+        A next model with more topics is refused. None takes the number of topics of the estimator,
+        which an `IFTMMaster` keeps.
 
     Raises
     ------
@@ -189,7 +189,7 @@ class StoredParty:
         Raises
         ------
         MessageError
-            If the request is malformed or for another vocabulary. No document has then been read.
+            If the request is malformed or for another vocabulary. No data have been read then.
         BudgetError
             If the party's ledger does not allow the fit.
         """
@@ -203,7 +203,7 @@ class StoredParty:
         _check_next(model, round_number, vocabulary)
         if not _is_fitted(self._estimator):
             self._estimator.fit(self._documents())
-            self._store(self._request, self._answer)  # it is paid for once, whatever follows
+            self._store(self._request, self._answer)  # the fit is paid for once, whatever follows
             model = None  # a party that joins late answers with its own first model
         message = take_part(
             self._estimator,
@@ -218,7 +218,7 @@ class StoredParty:
         return answer
 
     def _parse(self, data: bytes) -> NextModel:
-        """A next model of this party's size, from data that anyone may have sent."""
+        """A next model of this party's size, from data of unknown origin."""
         max_bytes = 4 * self.max_topics * self.n_words + MAX_OVERHEAD
         model = NextModel.from_bytes(data, max_bytes=max_bytes)
         if model.n_words != self.n_words or model.n_topics > self.max_topics:
@@ -229,7 +229,7 @@ class StoredParty:
         return model
 
     def _documents(self) -> Any:
-        """The documents, if they have the width of the vocabulary; before anything is charged."""
+        """The documents. Their width is checked before anything is charged."""
         X = self._load()
         if np.shape(X)[1:] != (self.n_words,):
             raise ValueError(
@@ -239,7 +239,7 @@ class StoredParty:
         return X
 
     def _store(self, request: bytes, answer: bytes) -> None:
-        """Write the file; only what is in the file, on the disk, may be sent."""
+        """Write the file. An answer may be sent only when it is on the disk."""
         state = (self._identity, request, answer, self._estimator)
         write_atomically(self.path, pickle.dumps(state))
         self._request, self._answer = request, answer
@@ -286,12 +286,12 @@ def run_rounds(
     Parameters
     ----------
     master : IFTMMaster
-        Changed in place. A master that has made rounds continues with the next one.
+        Changed in place. A master with earlier rounds continues with the next one.
     parties : mapping of str to tuple (IFTMParty, X)
-        By the party's name, its estimator, changed in place, and its documents. An estimator is
-        fitted in its first round, unless it is fitted already.
+        Estimator and documents of each party, by its name. Estimators are changed in place. An
+        estimator is fitted in its first round, unless it is fitted already.
     n_rounds : int
-        Rounds to make, at least 1.
+        Number of rounds, at least 1.
 
     Returns
     -------
@@ -308,7 +308,7 @@ def run_rounds(
 
     See Also
     --------
-    LocalModel.from_estimator : How other private models take part.
+    LocalModel.from_estimator : Makes the message of any other private model.
 
     Examples
     --------

@@ -1,6 +1,6 @@
 """The private Metropolis-Hastings sampler: topics and words given noisy vectors, sweep by sweep.
 
-Everything here is a function of `Tokens`, hence post-processing; see docs/federated_party.md.
+Everything here is a function of `Tokens` and so post-processing; see docs/federated_party.md.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Topics:
 
     @classmethod
     def from_weights(cls, table: NDArray[np.float64]) -> Topics:
-        """From non-negative weights (n_components, n_words)."""
+        """Make the tables of non-negative weights (n_components, n_words)."""
         phi = np.maximum(table / table.sum(axis=1, keepdims=True), SMALLEST).astype(np.float32)
         weight = np.ascontiguousarray(phi.T)
         threshold, alias = np.empty(weight.shape, np.uint32), np.empty(weight.shape, np.int32)
@@ -57,29 +57,33 @@ def sweep_tokens(
     t: int,
     n_jobs: int | None = None,
 ) -> NDArray[np.int64]:
-    """Draw each unit's topic, in place, and each token's word.
+    """Draw the topic of each unit, in place, and the word of each token.
 
     Each block of documents has a random stream of its own, so that `n_jobs` changes no result.
 
     Parameters
     ----------
     batches : sequence of Tokens
+        The privatized tokens.
     topics : sequence of ndarray of shape (n_units,), int32
-        For each batch; -1 for a unit without a topic.
+        Topics of the units of each batch; -1 for a unit without a topic.
     table : ndarray of shape (n_components, n_words)
         The topics' word probabilities, fixed during the sweep.
     word_prior : ndarray of shape (n_words,)
         Weights for the choice of a candidate word among a token's survivors.
     doc_topic_prior : float
+        Dirichlet parameter of a document's topics.
     streams : Streams
+        Source of the randomness.
     t : int
         Number of the sweep: the address of its random words.
     n_jobs : int or None
+        Number of threads. It never changes a result.
 
     Returns
     -------
     counts : ndarray of shape (n_components, n_words)
-        How often each word was drawn with each topic.
+        Number of times that each word was drawn with each topic.
     """
     model = Topics.from_weights(table)
     prior = np.maximum(word_prior / word_prior.sum(), SMALLEST).astype(np.float32)
@@ -102,7 +106,7 @@ def sweep_tokens(
         return run(shares[0]).astype(np.int64)
     jobs = (joblib.delayed(run)(share) for share in shares)
     parts = joblib.Parallel(n_jobs=len(shares), backend="threading")(jobs)
-    return sum(part.astype(np.int64) for part in parts)  # integers: the order does not matter
+    return sum(part.astype(np.int64) for part in parts)  # integer sums do not depend on the order
 
 
 def _sweep_block(
@@ -145,11 +149,12 @@ def train_topics(
     streams: Streams,
     n_jobs: int | None = None,
 ) -> NDArray[np.float64]:
-    """Run sweeps from a table of topics. Each sweep's draws make the table of the next one.
+    """Run sweeps from a table of topics. The draws of each sweep make the table of the next one.
 
     Parameters
     ----------
     batches : sequence of Tokens
+        The privatized tokens.
     table : ndarray of shape (n_components, n_words)
         Positive weights.
     sweeps : iterable of int
@@ -160,8 +165,11 @@ def train_topics(
         Number of first sweeps in which each token has a topic of its own. Whole sentences hardly
         change their topic while the topics are random; starting with tokens saves most sweeps.
     doc_topic_prior, topic_word_prior : float
+        Dirichlet parameters of a document's topics and of a topic's words.
     streams : Streams
+        Source of the randomness.
     n_jobs : int or None
+        Number of threads. It never changes a result.
 
     Returns
     -------
@@ -187,9 +195,9 @@ def train_topics(
 
 
 def word_weights(batches: Sequence[Tokens]) -> NDArray[np.float64]:
-    """Estimated frequency of each word, (n_words,), positive; unbiased before it is raised."""
+    """Estimated frequency of each word, (n_words,): unbiased estimates with a positive floor."""
     counts = np.sum([tokens.word_scores() for tokens in batches], axis=0)
-    # words whose estimate is lost in the noise keep a chance to be proposed
+    # words whose estimate is lost in the noise can still be proposed
     noise = sum(tokens.n_tokens * tokens.likelihood.variance for tokens in batches)
     return np.maximum(counts, max(1.0, 0.5 * noise**0.5))
 

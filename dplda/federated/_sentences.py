@@ -1,4 +1,4 @@
-"""Documents with sentence boundaries: made from texts, stored as arrays, indexed by document."""
+"""Documents with sentence boundaries, as arrays that are indexed by document."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Pointers = npt.NDArray[np.int64]
 
 
 class SentenceCorpus:
-    """Documents as sequences of sentences, which are sequences of words: private data.
+    """Documents as sequences of sentences, and sentences as sequences of words: private data.
 
     It has a length and a shape, and can be indexed by slices, integer arrays and boolean masks of
     documents, so that pipelines and cross-validation treat it like a matrix.
@@ -32,9 +32,9 @@ class SentenceCorpus:
     word : array-like of shape (n_tokens,)
         Words of all documents in order, as columns of the vocabulary.
     sentence_ptr : array-like of shape (n_sentences + 1,)
-        Where each sentence's words begin, from 0 to n_tokens; no sentence is empty.
+        Start of each sentence's words, from 0 to n_tokens. No sentence may be empty.
     document_ptr : array-like of shape (n_docs + 1,)
-        Where each document's sentences begin, from 0 to n_sentences; documents may be empty.
+        Start of each document's sentences, from 0 to n_sentences. Documents may be empty.
     n_words : int
         Size of the vocabulary.
 
@@ -132,7 +132,7 @@ class SentenceCorpus:
 
     @property
     def token_ptr(self) -> Pointers:
-        """Where each document's words begin, (n_docs + 1,)."""
+        """Start of each document's words, (n_docs + 1,)."""
         return self.sentence_ptr[self.document_ptr]
 
     def counts(self) -> sp.csr_array:
@@ -217,7 +217,7 @@ class SentenceCorpus:
 
 
 class SentenceVectorizer(TransformerMixin, BaseEstimator):
-    """Convert texts to documents with sentence boundaries, by a fixed vocabulary.
+    """Convert texts to documents with sentence boundaries, under a fixed vocabulary.
 
     Nothing is learned from the texts. Words outside the vocabulary are left out, and so are
     sentences without a word of the vocabulary.
@@ -225,11 +225,11 @@ class SentenceVectorizer(TransformerMixin, BaseEstimator):
     Parameters
     ----------
     vocabulary : iterable of str, or mapping of str to int
-        The words, in the order of the columns; public. As in
+        The public words in the order of the columns, as for
         `sklearn.feature_extraction.text.CountVectorizer`.
     splitter : str or callable, default=SENTENCE_END
-        What separates sentences: a regular expression, or a function ``splitter(text)`` that
-        returns a list of sentences. The default splits at white space after ``.``, ``!``, ``?``,
+        Separator of sentences: a regular expression, or a function ``splitter(text)`` that returns
+        a list of sentences. The default splits at white space after ``.``, ``!``, ``?``,
         and at the ends of lines. A pipeline can be pickled if this function can.
     token_pattern : str, default=r"(?u)\\\\b\\\\w\\\\w+\\\\b"
         Regular expression of a word, as in `CountVectorizer`.
@@ -282,9 +282,9 @@ class SentenceVectorizer(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : Ignored
-            Not used, present for API consistency.
+            Not used, present for API consistency by convention.
         y : Ignored
-            Not used, present for API consistency.
+            Not used, present for API consistency by convention.
 
         Returns
         -------
@@ -355,7 +355,7 @@ class SentenceVectorizer(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         input_features : Ignored
-            Not used, present for API consistency.
+            Not used, present for API consistency by convention.
 
         Returns
         -------

@@ -42,11 +42,11 @@ class Likelihood:
     base : float
         Ratio of a coordinate that was not reported.
     score : ndarray of shape (n_levels,)
-        What a reported coordinate adds to the unbiased count of its word, (e^g - 1) / I.
+        Contribution of a reported coordinate to the unbiased count of its word, (e^g - 1) / I.
     base_score : float
-        What a coordinate that was not reported adds.
+        Contribution of a coordinate that was not reported.
     variance : float
-        1 / I: what each token of another word adds to the variance of a count.
+        1 / I: contribution of each token of another word to the variance of a count.
     """
 
     gain: NDArray[np.float64]
@@ -59,11 +59,12 @@ class Likelihood:
     def from_levels(
         cls, null: NDArray[np.float64], ratio: NDArray[np.float64], epsilon: float
     ) -> Likelihood:
-        """From the probability of each level under another word, and its e^(g - epsilon).
+        """Make the likelihood from the law of the levels under another word, and from e^g.
 
-        The last entry of both arrays belongs to a coordinate that is not reported.
+        `null` holds the probability of each level, `ratio` its e^(g - epsilon). The last entry of
+        both belongs to a coordinate that is not reported.
         """
-        even = math.exp(-epsilon)  # e^(g - epsilon) of an observation that says nothing
+        even = math.exp(-epsilon)  # e^(g - epsilon) of an uninformative observation
         information = float(null @ (ratio - even) ** 2)
         score = (ratio - even) * (even / information)
         return cls(
@@ -85,6 +86,7 @@ class TokenMechanism:
     Attributes
     ----------
     noise : RandomizedBits, ThresholdedLaplace or None
+        The mechanism; None for no noise.
     """
 
     noise: RandomizedBits | ThresholdedLaplace | None
@@ -200,7 +202,7 @@ class StoredVectors:
 
 @dataclass(frozen=True, eq=False)
 class RegeneratedVectors:
-    """Noisy vectors, stored as the key of their noise; survivors are found again when needed.
+    """Noisy vectors, stored as the key of their noise, from which survivors are drawn when needed.
 
     One coordinate of each token comes from its own word, not from the key. With the key, this
     coordinate *is* the word: the object is private, and lives in memory only. Pickled, it becomes
@@ -209,11 +211,15 @@ class RegeneratedVectors:
     Attributes
     ----------
     mechanism : ThresholdedLaplace
+        The noise.
     streams : Streams
+        Source of the noise.
     batch : int
         Address of the noise in the streams.
     own_word, own_level : ndarray of shape (n_tokens,), int32
+        Word of each token, and the noisy level of its coordinate.
     n_words : int
+        Size of the vocabulary.
     """
 
     mechanism: ThresholdedLaplace
@@ -234,17 +240,20 @@ class RegeneratedVectors:
 
 @dataclass(frozen=True, eq=False)
 class Tokens:
-    """Privatized tokens of some documents: public boundaries and noisy vectors, no words.
+    """Privatized tokens of some documents: public boundaries and noisy vectors, without words.
 
     Attributes
     ----------
     document_ptr : ndarray of shape (n_docs + 1,), int64
-        Where each document's units begin.
+        Start of each document's units.
     unit_ptr : ndarray of shape (n_units + 1,), int64
-        Where each unit's tokens begin; a unit has one topic.
+        Start of each unit's tokens. A unit has one topic.
     n_words : int
+        Size of the vocabulary.
     likelihood : Likelihood
+        Likelihood ratios of the coordinates.
     vectors : StoredVectors or RegeneratedVectors
+        The noisy vectors.
     pieces : tuple of tuple of (first unit, last unit)
         For each block of documents, the ranges of units that are in memory together.
     """
@@ -323,7 +332,7 @@ class Tokens:
 
 
 def check_size(corpus: SentenceCorpus, mechanism: TokenMechanism) -> None:
-    """Refuse a corpus that needs more random words than a fit is charged for."""
+    """Refuse a corpus that needs more random words than the charge of a fit allows."""
     survivors = max(1.0, corpus.n_words * mechanism.survival)
     if len(corpus.word) * survivors > MAX_WORDS / 2:
         raise ValueError(
@@ -342,14 +351,16 @@ def privatize(
     corpus : SentenceCorpus
         Private. Only its boundaries are kept; they are public.
     mechanism : TokenMechanism
+        The noise on each one-hot vector.
     streams : Streams
-        Used by this call only; kept if vectors are regenerated.
+        Source of the noise. The result keeps it if vectors are regenerated.
     batch : int, default=0
-        Address of the noise in the streams. Other documents of the same seed need another one.
+        Address of the noise in the streams. Two calls with one seed need different addresses.
 
     Returns
     -------
     tokens : Tokens
+        Public boundaries and noisy vectors.
     """
     # One blanked token changes one coordinate of its own one-hot vector by 1, and no coordinate of
     # another token, because the order and the number of tokens do not depend on words. Every

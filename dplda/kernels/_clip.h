@@ -1,13 +1,13 @@
 /* Clipping to integers of bounded L2 norm: the C form of dplda/privacy/_clipping.py.
 
-   A vector is scaled, rounded toward zero, and its length is then checked in integers, so that no
-   floating-point error can exceed the bound. */
+   A vector is scaled and rounded toward zero. Its length is then checked in integers, so that
+   floating-point errors cannot exceed the bound. */
 #ifndef DPLDA_CLIP_H
 #define DPLDA_CLIP_H
 #include <math.h>
 #include <stdint.h>
 
-/* Round value * scale toward zero; returns the sum of squares. */
+/* Round value * scale toward zero, and return the sum of squares. */
 static inline int64_t dplda_round_to_grid(const float *value, int64_t size, float scale,
                                           int32_t *out) {
     int64_t i, total = 0;
@@ -16,7 +16,7 @@ static inline int64_t dplda_round_to_grid(const float *value, int64_t size, floa
     return total;
 }
 
-/* Write `value` of L2 norm `length`, times `relative`, in units of 1 / radius, at most radius long.
+/* Scale `value` by `relative`, clip it, and write it in units of 1 / radius.
 
    value, size: the contribution; length: its norm, as computed; relative: its scale over the
    clipping bound; radius: the bound in integers, at most 2**30; out: (size,) integers.

@@ -28,7 +28,7 @@
 #define DPLDA_INLINE static __inline
 #endif
 
-/* A loop of 8 is unrolled before it would be vectorized, and then no longer is. */
+/* The compiler unrolls a loop of 8 first, and then does not vectorize it. */
 #if defined(__clang__)
 #define DPLDA_KEEP_LOOP _Pragma("clang loop unroll(disable)")
 #elif defined(__GNUC__)
@@ -45,8 +45,8 @@ enum { DPLDA_WORDS = 32, DPLDA_LANES = 8 }; /* words of a tile; partial sums of 
 
 typedef uint32_t dplda_bits_float;
 typedef uint64_t dplda_bits_double;
-/* Added to a word's norm, as scikit-learn does: words that no topic explains count less. That of
- * double for both types: with its own, float would lose the rare words of a large vocabulary. */
+/* Added to a word's norm, as in scikit-learn: words that no topic explains count less. Both types
+ * use the value of double: with its own, float would lose the rare words of a large vocabulary. */
 #define EPSILON ((REAL)DBL_EPSILON)
 #define DPLDA_MANTISSA_float 23
 #define DPLDA_MANTISSA_double 52
@@ -147,7 +147,7 @@ DPLDA_INLINE void NAME(dplda_weights)(const REAL *__restrict gamma, ptrdiff_t n,
     }
 }
 
-/* tile[k][j] = table[word[j]][k] and their counts; a tile that n words do not fill has others. */
+/* tile[k][j] = table[word[j]][k] and the counts; the rest of a partial tile has count 0. */
 DPLDA_INLINE void NAME(dplda_fill_tile)(const REAL *table, ptrdiff_t stride, const int32_t *word,
                                         const REAL *count, ptrdiff_t n, ptrdiff_t n_components,
                                         REAL *__restrict tile, REAL *__restrict tile_count) {
@@ -167,9 +167,9 @@ DPLDA_INLINE void NAME(dplda_fill_tile)(const REAL *table, ptrdiff_t stride, con
     }
 }
 
-/* Adds a tile's words to the sums of the topics, LANES partial ones each.
+/* Add the words of a tile to the sums of the topics, in LANES partial sums per topic.
  *
- * The words of a topic lie side by side, so a word's norm needs no sum across a vector. */
+ * The words of a topic are contiguous, so that a word's norm needs no sum across a vector. */
 DPLDA_INLINE void NAME(dplda_add_tile)(const REAL *__restrict tile, const REAL *__restrict count,
                                        const int32_t *topic, const REAL *weight, ptrdiff_t n_topics,
                                        REAL *__restrict sum) {
@@ -197,8 +197,8 @@ DPLDA_INLINE void NAME(dplda_add_tile)(const REAL *__restrict tile, const REAL *
 
 /* gamma (in: the start) and its exp(E[log theta]); see e_step for the arguments.
  *
- * The arrays of the iteration hold the topics that are left. One leaves when it is at the prior
- * with weight 0, and would still be with the smallest sum that gamma can have, K * prior. */
+ * The arrays of the iteration hold the active topics. A topic leaves when it is at the prior with
+ * weight 0, and its weight would be 0 even with the smallest sum that gamma can have, K * prior. */
 DPLDA_CLONES
 static void NAME(dplda_e_step)(const int32_t *word, const REAL *count, ptrdiff_t n_words,
                                const REAL *table, ptrdiff_t stride, REAL prior,

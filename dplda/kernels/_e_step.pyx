@@ -38,7 +38,7 @@ def scratch_size(Py_ssize_t longest, Py_ssize_t n_components):
     return words * (n_components + 1) + padded * (LANES + 3) + 64 // sizeof(float)
 
 
-@cython.boundscheck(False)  # also where sanitizers run: it takes the address of empty arrays
+@cython.boundscheck(False)  # even under sanitizers: the function takes the address of empty arrays
 def e_step(
     const int32_t[::1] indptr,               # in: CSR of the documents
     const int32_t[::1] indices,              # in
@@ -55,7 +55,7 @@ def e_step(
 ):
     """Iterate gamma = prior + expected topic counts, each document from its row of `gamma`.
 
-    `exp_doc_topic` belongs to the last `gamma`; a weight below 2**-63 (double: 2**-126) is 0.
+    `exp_doc_topic` is computed from the last `gamma`. A weight below 2**-63 (double: 2**-126) is 0.
     """
     cdef Py_ssize_t r, d, begin, n, longest = 0, padded = exp_topic_word.shape[1]
     for r in range(rows.shape[0]):

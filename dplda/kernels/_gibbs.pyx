@@ -1,7 +1,8 @@
 """Sampling kernels of the Gibbs topic models: one sweep over the tokens, and the count of a sweep.
 
-Tables are (n_words, n_components) so that the inner loop walks memory. Randomness comes in as an
-array of 64-bit words, one per token: every function here is a pure function of its arguments.
+Tables are (n_words, n_components), so that the inner loop reads contiguous memory. Randomness is an
+argument: an array of 64-bit words, one per token. Every function here is a pure function of its
+arguments.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
@@ -12,7 +13,7 @@ cdef extern from "_wide.h" nogil:
 
 
 # The weights of a token are added up in 8 strided partial sums ("lanes"), which the compiler turns
-# into vector additions; the draw first picks a lane and then a topic within it.
+# into vector additions. The draw first picks a lane and then a topic in this lane.
 cdef inline Py_ssize_t pick(
     const float* weight, Py_ssize_t n_components, uint64_t bits
 ) noexcept nogil:
@@ -40,7 +41,7 @@ cdef inline Py_ssize_t pick(
     while total < threshold and k + 8 < n_components:
         k += 8
         total += weight[k]
-    # rounding may run past the last topic with any weight: step back to it
+    # rounding may run past the last topic with a positive weight: step back to it
     while weight[k] == 0 and k >= 8:
         k -= 8
     return k
@@ -166,7 +167,7 @@ def background_sweep(
 
 
 cdef inline float weight_of(float count) noexcept nogil:
-    """A noisy count as it enters the weights: a negative count is read as zero."""
+    """A noisy count as it enters the weights: a negative count becomes zero."""
     return count if count > 0 else <float>0
 
 
@@ -242,8 +243,8 @@ cdef inline uint64_t uniform_below(
     """An exactly uniform integer below `total`, from one random word.
 
     The integer is the high half of bits * total. The few words that would make some values more
-    likely than others are rejected and replaced by spare words. If these run out, `used` is larger
-    than their number.
+    likely than others are rejected and replaced by spare words. If the spare words run out, `used`
+    exceeds their number.
     """
     cdef uint64_t low, rejected
     cdef uint64_t value = dplda_mul_wide(bits, total, &low)

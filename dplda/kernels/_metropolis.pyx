@@ -22,8 +22,8 @@ cdef inline double uniform(uint64_t word) noexcept nogil:
 
 def build_alias(
     const float[:, ::1] weight,          # in: (n_rows, n_columns), positive
-    uint32_t[:, ::1] threshold,          # out: of 2**32 chances, those of the column itself
-    int32_t[:, ::1] alias,               # out: who has the others
+    uint32_t[:, ::1] threshold,          # out: 2**32 times the column's own probability
+    int32_t[:, ::1] alias,               # out: the topic with the remaining probability
     double[::1] left,                    # scratch: (n_columns,)
     int32_t[::1] stack,                  # scratch: (n_columns,)
 ):
@@ -36,7 +36,7 @@ def build_alias(
             total = 0
             for k in range(n):
                 total += weight[row, k]
-            n_small, n_large = 0, 0      # the stack of the small ones from the left, large: right
+            n_small, n_large = 0, 0      # small ones from the left, large ones from the right
             for k in range(n):
                 left[k] = weight[row, k] * (n / total)
                 alias[row, k] = <int32_t>k
@@ -53,7 +53,7 @@ def build_alias(
                 threshold[row, small] = <uint32_t>(left[small] * 4294967296.0)
                 alias[row, small] = large
                 left[large] -= 1 - left[small]
-                if left[large] < 1:      # there is room: the small one has just left the stack
+                if left[large] < 1:      # the small one has just left room on the stack
                     n_large -= 1
                     stack[n_small] = large
                     n_small += 1
@@ -130,7 +130,7 @@ cdef Py_ssize_t impute(
         return y.word[last - 1]
     left = (left - reported) / y.base
     j = first
-    for v in range(n_words):             # rare: as often as the token's word was not reported
+    for v in range(n_words):             # rare: only if the token's word was not reported
         if j < last and y.word[j] == v:
             j += 1
             continue
@@ -214,8 +214,8 @@ def sweep(
                 if old >= 0:
                     doc_count[old] -= 1
                 # The topic of another unit of the document, or any topic: a draw from the counts
-                # of the others plus alpha. Live, so that there is no table to go stale; it cancels
-                # against the same factor of the target.
+                # of the others plus alpha. The counts are live, so that no table becomes outdated.
+                # The proposal cancels against the same factor of the target.
                 position = uniform(bits[0]) * (n_others + n_components * alpha)
                 new = -1
                 if position < n_others:

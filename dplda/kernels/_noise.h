@@ -1,7 +1,7 @@
 /* Look-ups of _noise.pyx for 8 cells at a time, by AVX2 where the machine has it.
  *
- * They do whole blocks up to the first one with a tie, and leave everything else to the scalar
- * loop; so there is one place where ties are settled, and cells are the same with and without.
+ * They process whole blocks up to the first block with a tie, and leave the rest to the scalar
+ * loop. Ties are resolved in one place only. The cells are the same with and without AVX2.
  */
 #ifndef DPLDA_NOISE_H
 #define DPLDA_NOISE_H
@@ -66,7 +66,7 @@ DPLDA_AVX2_INLINE void dplda_add(__m256i draws, int64_t *cells) {
     _mm256_storeu_si256(second, _mm256_add_epi64(_mm256_loadu_si256(second), y));
 }
 
-/* Both return how many cells they have done. */
+/* Both return the number of cells that they have processed. */
 
 DPLDA_AVX2 static ptrdiff_t dplda_gaussian_blocks(const uint64_t *words, const uint32_t *fast,
                                                   int64_t *cells, ptrdiff_t n) {

@@ -1,13 +1,14 @@
 """Noise by exact alias tables: pure functions of random words, one word a draw.
 
 A word holds three fields of 21 bits and a top bit. A field is a column of an alias table of 4096
-columns (low 12 bits) and the first 9 bits of a fraction of 137 bits: the look-up gives the column
-if the fraction is below the column's threshold, else the column's alias. The 9 bits decide unless
-they equal the threshold's first 9 (a tie, probability 1/512); then the other 128 come from two
-spare words. So the law is exactly that of the integers behind the table. See docs/noise.md.
+columns (low 12 bits) and the first 9 bits of a fraction of 137 bits. The look-up returns the column
+if the fraction is below the column's threshold, and the column's alias otherwise. The 9 bits decide
+unless they equal the first 9 of the threshold (a tie, with probability 1/512). In a tie, two spare
+words give the other 128 bits. The law is therefore exactly that of the integers behind the table.
+See docs/noise.md.
 
-Blocks of eight cells without a tie are left to ``_noise.h`` on machines with AVX2; not a bit of any
-result depends on it.
+On machines with AVX2, ``_noise.h`` processes blocks of eight cells without a tie. Results are the
+same, bit for bit.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t, uint64_t
@@ -40,7 +41,7 @@ def instruction_set():
 
 
 def use(name):
-    """Choose one of `INSTRUCTION_SETS`, those of this machine; the last is the default."""
+    """Choose one of the `INSTRUCTION_SETS` of this machine. The last is the default."""
     global in_blocks
     if name not in INSTRUCTION_SETS:
         raise ValueError(f"the instruction set must be one of {INSTRUCTION_SETS}, got {name!r}")
@@ -52,7 +53,7 @@ cdef inline uint32_t field_of(uint64_t word, int level) noexcept nogil:
 
 
 cdef inline uint32_t look_up(uint32_t field, uint32_t entry) noexcept nogil:
-    """The column or its alias, by 9 bits of the fraction; not for ties."""
+    """The column or its alias, by 9 bits of the fraction. It is not valid for ties."""
     return (field if (field >> COLUMN_BITS) < (entry >> COLUMN_BITS) else entry) & COLUMN
 
 
@@ -110,13 +111,13 @@ def add_gaussian(
     const uint64_t[:, ::1] slow,        # in: (4096, 2) threshold's other 128 bits, high first
     int64_t[::1] cells,                 # in/out
 ):
-    """Add x0 + 64 x1 + 4096 x2 to each cell, each x being a draw from the table, less 2048.
+    """Add x0 + 64 x1 + 4096 x2 to each cell, where each x is a draw from the table minus 2048.
 
     Returns
     -------
     n_cells, n_spare : int
-        Cells done and spare words used. It stops early, at a tie, if fewer than six spare words
-        are left; call again for the other cells with more.
+        Cells processed and spare words used. The function stops early, at a tie, if fewer than six
+        spare words are left. Call it again for the other cells with more words.
     """
     check(words, fast, slow, cells, N_COLUMNS)
     cdef Py_ssize_t used = 0, j = 0, n = cells.shape[0], stop = 0 if in_blocks else n
@@ -188,11 +189,11 @@ cdef Py_ssize_t decode(
     int64_t* gap,                       # out: (CHUNK,)
     uint16_t* excess,                   # out: (CHUNK,)
 ) noexcept nogil:
-    """Gaps and excesses of the words from `first` on; how many: fewer if spare words run out."""
+    """Decode gaps and excesses from `first` on; the number is less if spare words run out."""
     cdef Py_ssize_t j, n = min(words.shape[0] - first, <Py_ssize_t>CHUNK)
     cdef const uint64_t* word = &words[first]
     cdef uint32_t f0, f1, f2, e0, e1, e2, ties = 0
-    for j in range(n):                  # without a branch; what has a tie is wrong
+    for j in range(n):                  # without branches; values with a tie are wrong
         f0, f2 = field_of(word[j], 0), field_of(word[j], 2)
         e0, e2 = fast[f0 & COLUMN], fast[2 * N_COLUMNS + (f2 & COLUMN)]
         gap[j] = look_up(f0, e0)
@@ -233,8 +234,8 @@ def find_survivors(
 ):
     """Survivors of the tokens' coordinates, in order, by the gaps between them.
 
-    Start with the state (0, 0, 0, 1) and call again with more words as long as the token is below
-    n_tokens; it stops when words, or six spare ones, are not left.
+    Start with the state (0, 0, 0, 1). Call again with more words as long as the token is below
+    n_tokens. The function stops if the words run out or fewer than six spare words are left.
 
     Returns
     -------
@@ -264,7 +265,7 @@ def find_survivors(
             j = 0
             while j < n_decoded:
                 stop = own if own >= 0 else n_words
-                while j < n_decoded:     # nearly all of the time
+                while j < n_decoded:     # nearly always
                     if position + gap[j] >= stop:
                         break
                     position += gap[j]

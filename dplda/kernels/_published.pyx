@@ -1,11 +1,11 @@
-"""The sweep of published SUB-LDA, token by token as it is printed, and its perplexity."""
+"""The sweep of published SUB-LDA, token by token as printed, and its perplexity."""
 
 from libc.math cimport log
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
 
 cdef inline double positive(double count) noexcept nogil:
-    """A noisy count as it is read: a negative one counts as zero."""
+    """A noisy count as it is read: a negative count becomes zero."""
     return count if count > 0 else 0
 
 

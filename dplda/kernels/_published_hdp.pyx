@@ -1,13 +1,13 @@
 """The sweep of HDP-LDA as published: live noisy counts, clipped above for the draw only.
 
-Tables are (n_words, n_components) in double precision. Noise on a grid of powers of two, and whole
-moves on top of it, then add up without rounding. Randomness comes in as one random word a token.
+Tables are (n_words, n_components) in double precision. Noise on a grid of powers of two plus whole
+moves therefore adds up without rounding. Randomness is an argument: one random word per token.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
 
-# The one place where the law of a draw is written down; `draw_weights` shows it to tests.
+# The only definition of the law of a draw. `draw_weights` exposes it to tests.
 cdef inline double weight_of(
     double count, double total, int64_t doc_count,
     double count_clip, double doc_topic_prior, double topic_word_prior, double norm,

@@ -1,4 +1,4 @@
-"""Acceptance of proposed topics as in iFTM: raw words and noisy one-hot vectors side by side.
+"""Acceptance of proposed topics as in iFTM, from raw words and noisy one-hot vectors.
 
 Survivors are the coordinates of a token's noisy vector above the threshold; `value` turns a
 survivor's level into the noisy count. Every function here is a pure function of its arguments.

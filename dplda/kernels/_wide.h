@@ -1,4 +1,4 @@
-/* 64 x 64 -> 128 bit products, which Cython has no type for. */
+/* 64 x 64 -> 128 bit products: Cython has no type for them. */
 #ifndef DPLDA_WIDE_H
 #define DPLDA_WIDE_H
 #include <stdint.h>

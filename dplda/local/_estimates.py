@@ -1,9 +1,10 @@
 """Estimates from randomized reports: counts of words, and documents that have these counts.
 
-Everything here is post-processing of reports. No function reads a document, so none costs privacy.
+Everything here is post-processing of reports. No function reads a document or costs privacy.
 Equations and theorems are those of F. Zhao, X. Ren, S. Yang, Q. Han, P. Zhao, X. Yang, "Latent
 Dirichlet Allocation Model Training with Differential Privacy", IEEE TIFS 2020, sections V-B and
-VI-C, for any pair of probabilities (q, p) with which a zero, and a one, is reported as a one.
+VI-C. They are stated for any pair (q, p): the probabilities of reporting a zero, and a one, as a
+one.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ def estimate_variance(
     """Variance of the unclipped estimate of `counts`.
 
     For given documents, only the reports are random. With ``sampled_docs=True`` each document also
-    has a word with probability ``counts / n_docs``, independently: Theorem 5 of the paper, which
-    has a second term for the documents.
+    has a word with probability ``counts / n_docs``, independently. This is Theorem 5 of the paper,
+    which has a second term for the documents.
     """
     zero, one = one_probability
     noise = counts * one * (1.0 - one) + (n_docs - counts) * zero * (1.0 - zero)
@@ -110,8 +111,8 @@ def set_and_clear(reports: sp.csr_array, counts: np.ndarray, reader: Reader) -> 
     stays = order[rank < target[word[order]]]
     ones = word[stays] * n_docs + doc[stays]
 
-    # set: documents are drawn until enough new ones are found; a word that most documents get would
-    # need many draws, so that keys choose its documents
+    # set: documents are drawn until enough new ones are found. A word that most documents get would
+    # need many draws; keys choose its documents instead.
     ones.sort()
     missing = np.maximum(target - n_ones, 0)
     crowded = np.flatnonzero((missing > 0) & (2 * target > n_docs)).tolist()

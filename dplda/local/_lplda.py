@@ -31,8 +31,8 @@ class LPLDA(BaseLDA):
     """Local differential privacy: collapsed Gibbs sampling on randomized reports of documents.
 
     LP-LDA [1]_. The owner of a document reports which words it contains, with some bits wrong
-    (:class:`RandomizedResponse`). The server estimates how many of the reported ones are false, and
-    trains on the reports. No server is trusted with a document.
+    (:class:`RandomizedResponse`). The server estimates the number of false ones, and trains on the
+    reports. No server is trusted with a document.
 
     Parameters
     ----------
@@ -61,11 +61,12 @@ class LPLDA(BaseLDA):
         Whether the rows of `X` are reports that clients made with the six parameters above. If so,
         the estimator randomizes nothing and spends no privacy.
     reconstruction : {"background", "bits"}, default="background"
-        How false ones are treated. "bits" is the method of the paper: bits of random documents are
+        Treatment of false ones. "bits" is the method of the paper: bits of random documents are
         cleared or set until each word is in as many documents as estimated. It clears true and
         false ones alike. "background" keeps all bits and samples one more topic, whose rates are
-        the expected false ones of each word: a word that does not fit the topics of its document
-        goes there. It had the lower perplexity at each `bit_epsilon` up to 3.
+        the expected false ones of each word. That topic takes the words that do not fit the topics
+        of their document. Its perplexity was lower at
+        each measured `bit_epsilon` up to 3.
     max_iter : int, default=100
         Number of sweeps over the reports.
     doc_topic_prior : float, default=0.1
@@ -76,13 +77,15 @@ class LPLDA(BaseLDA):
         Ledger that :class:`RandomizedResponse` charges with the reports of each call, under its own
         name. Not used with ``randomized=True``.
     n_jobs : int or None, default=None
-        Threads of `transform` and `score`; training is sequential. It never changes a result.
+        Number of threads of `transform` and `score`. Training is sequential. It never changes a
+        result.
     random_state : int, RandomState instance or None, default=None
-        None draws from the operating system's entropy. Any other value makes the guarantee void
-        towards anyone who knows it or sees two results of it (`SeededNoiseWarning`). With
-        ``randomized=True`` it seeds the training only, and the guarantee stands.
+        None draws the noise from a secret key. Anything else makes the fit reproducible, and voids
+        the guarantee against anyone who knows it or sees two results of it
+        (`SeededNoiseWarning`). With ``randomized=True`` it seeds the training only, and the
+        guarantee holds.
     verbose : int, default=0
-        Progress: a bar if tqdm is installed, else lines.
+        Progress: a bar where tqdm is installed, otherwise lines.
 
     Attributes
     ----------
@@ -93,7 +96,7 @@ class LPLDA(BaseLDA):
     epsilon_ : float
         Epsilon of one report of a document, at `delta_`; at most `epsilon`, if that is given.
     delta_ : float
-        The delta of `epsilon_`.
+        The delta at which `epsilon_` is stated.
     bit_epsilon_ : float
         Pure epsilon of one bit that is reported. With "oue" it is larger than the parameter
         `bit_epsilon`, which is half the epsilon of a pair of bits.
@@ -103,7 +106,7 @@ class LPLDA(BaseLDA):
     document_epsilon_ : float
         Pure epsilon (delta = 0) of a document.
     privacy_ : Guarantee
-        The guarantee: unit, relation, mechanism, assumptions. Use `print` to read it.
+        The guarantee: unit, relation, mechanism, assumptions. `print` shows it in words.
     one_probability_ : tuple of two floats
         Probability of a one in the report where the document has a zero, and where it has a one.
     n_features_in_ : int
@@ -125,9 +128,9 @@ class LPLDA(BaseLDA):
     columns. Mechanism: randomized response on each bit (:class:`RandomizedResponse`). Events: one
     ``RandomizedResponseEvent(flip_mixture)`` for each bit that differs; everything else reads
     reports only. With ``randomized=True`` the model carries the clients' guarantee, and
-    `privacy_.assumptions` states what it rests on.
+    `privacy_.assumptions` states its conditions.
 
-    Reports state which words are present, not how often. The estimated counts are those of the
+    Reports state which words are present, not how often. The estimated counts refer to the
     documents after the cap of `max_doc_words`.
 
     References
@@ -196,7 +199,7 @@ class LPLDA(BaseLDA):
         X : {array-like, sparse matrix} of shape (n_docs, n_words)
             Word counts; with ``randomized=True``, reports: zeros and ones.
         y : Ignored
-            Present for API consistency.
+            Not used, present for API consistency by convention.
 
         Returns
         -------
@@ -209,7 +212,7 @@ class LPLDA(BaseLDA):
             If reports hold other numbers than zeros and ones, or if the budget or another
             parameter of the randomizer is out of range.
         BudgetError
-            If the budget of the ledger is too small; nothing has then been randomized.
+            If the budget of the ledger is too small. No document has been randomized then.
 
         Warns
         -----
@@ -227,7 +230,7 @@ class LPLDA(BaseLDA):
         X : {array-like, sparse matrix} of shape (n_docs, n_words)
             Word counts, or reports, of documents that no earlier call has seen.
         y : Ignored
-            Present for API consistency.
+            Not used, present for API consistency by convention.
 
         Returns
         -------
@@ -240,7 +243,7 @@ class LPLDA(BaseLDA):
             If the randomizer or the number of topics has changed since the first call, or for the
             reasons of `fit`.
         BudgetError
-            If the budget of the ledger is too small; nothing has then been randomized.
+            If the budget of the ledger is too small. No document has been randomized then.
 
         Warns
         -----

@@ -34,19 +34,19 @@ _TABLES = (
 
 
 class MemoizedReports:
-    """Reports of documents: each is drawn once, stored, and returned whenever it is asked for.
+    """Reports that are drawn once for each document, stored, and returned on each later request.
 
     Parameters
     ----------
     randomizer : RandomizedResponse
-        A fitted randomizer. It draws the reports, and charges its ledger for each call that draws
-        some: a ledger cannot tell documents apart.
+        A fitted randomizer. It draws the reports. Its ledger is charged for each call that draws
+        new reports, because a ledger cannot tell documents apart.
     path : str or path-like, default=None
         SQLite file that stores the reports, on a local disk. A file that does not exist is created.
         None stores them in memory, for one process and one thread.
     changed : {"error", "keep"}, default="error"
-        What to do with a document that differs from the one that was reported under the same id:
-        raise an error, or return the stored report.
+        Treatment of a document that differs from the one reported under the same id: raise an
+        error, or return the stored report.
 
     See Also
     --------
@@ -55,12 +55,12 @@ class MemoizedReports:
     Notes
     -----
     **Privacy.** Unit, relation, sensitivity and events are those of `randomizer`. If each document
-    has one id, all its reports together cost what one report costs, however often they are asked
-    for. A document under two ids is reported twice, and so is a changed document under a new id.
-    A report is stored before it is returned.
+    has one id, all its reports together cost what one report costs, for any number of requests. A
+    document under two ids is reported twice, and so is a changed document under a new id. A report
+    is stored before it is returned.
 
-    The file stays with the client. Besides the reports it holds a key, and hashes under this key of
-    the ids and of the sets of words. Anyone with the file can check a guess of a document.
+    The file stays with the client. It holds the reports, a key, and keyed hashes of the ids and of
+    the sets of words. Anyone with the file can check a guess of a document.
 
     Examples
     --------
@@ -95,7 +95,7 @@ class MemoizedReports:
             pass  # creates the file, or checks it
 
     def reports(self, ids: Iterable[str | int], X: Any) -> sp.csr_array:
-        """Return the report of each document: the stored one, or a new one, which is stored.
+        """Return the stored report of each document, or draw and store a new one.
 
         Parameters
         ----------
@@ -112,7 +112,7 @@ class MemoizedReports:
         Raises
         ------
         ValueError
-            If documents changed and ``changed="error"``; nothing is reported then. If the file is
+            If documents changed and ``changed="error"``: nothing is reported. If the file is
             damaged, or holds the reports of another randomizer.
         OSError
             If the file cannot be read or written.
@@ -145,8 +145,8 @@ class MemoizedReports:
             if self.changed == "error":
                 self._check_unchanged([first_documents[name] for name in names], documents)
             if new_rows:
-                # The release: one report for each document that has none. A stored report is
-                # post-processing, and costs nothing.
+                # The release: one report for each document without a stored one. Returning a
+                # stored report is post-processing and costs nothing.
                 reports = self.randomizer._report(
                     X[list(new_rows.values())], checked=True
                 )  # public
@@ -171,7 +171,7 @@ class MemoizedReports:
         if n_changed:
             raise ValueError(
                 f"{n_changed} of {len(now)} documents differ from what was reported under their "
-                "ids, and a second report would cost as much again; give them new ids, or use "
+                "ids, and a second report would double the privacy cost; give them new ids, or use "
                 "changed='keep' to get the stored reports"
             )
 

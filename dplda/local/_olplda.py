@@ -72,8 +72,8 @@ class OLPLDA(BaseLDA):
     """Local differential privacy, online: Gibbs sampling on batches of randomized reports.
 
     OLP-LDA [1]_. Each batch starts where the previous one ended. Its topics are the prior of the
-    next batch, and its word counts reduce the noise of those that the next reports give. A public
-    corpus can precede the first batch (`fit_prior`).
+    next batch, and its word counts reduce the noise of the next estimates. A public corpus can
+    precede the first batch (`fit_prior`).
 
     Parameters
     ----------
@@ -102,20 +102,20 @@ class OLPLDA(BaseLDA):
         Whether the rows of `X` are reports that clients made with the six parameters above. If so,
         the estimator randomizes nothing and spends no privacy.
     reconstruction : {"background", "bits"}, default="bits"
-        How false ones are treated. "bits" is the method of the paper: bits of random documents are
+        Treatment of false ones. "bits" is the method of the paper: bits of random documents are
         cleared or set until each word is in as many documents as estimated. It clears true and
         false ones alike. "background" keeps all bits and samples one more topic, whose rates are
-        the expected false ones of each word: a word that does not fit the topics of its document
-        goes there. It had the lower perplexity after `fit_prior`, and the higher one
-        without it at a `bit_epsilon` of about 1.
+        the expected false ones of each word. That topic takes the words that do not fit the topics
+        of their document. Its perplexity was lower after `fit_prior`. Without `fit_prior`, it was
+        higher at a `bit_epsilon` of about 1.
     correlation : float, default=0.5
-        What a count of the last batch adds to the prior of the next (lambda), from 0 to 1.
+        Weight, from 0 to 1, of the counts of a batch in the prior of the next batch (lambda).
     prior_weight : float or None, default=0.4
-        Weight, from 0 to 1, of the earlier batches in the estimate of how many documents contain a
-        word (omega). None computes it from `prior_variance`.
+        Weight, from 0 to 1, of the earlier batches in the estimated number of documents with a word
+        (omega). None computes it from `prior_variance`.
     prior_variance : float or None, default=None
-        Variance of such a number around the value that earlier batches predict (sigma squared).
-        Give it instead of `prior_weight`, which must then be None.
+        Variance of the number of documents with a word around the value that earlier batches
+        predict (sigma squared). Give it instead of `prior_weight`, which must then be None.
     batch_size : int, default=160
         Number of documents of a batch in `fit`; the last batch has the remaining ones. A call of
         `partial_fit` is one batch.
@@ -129,13 +129,15 @@ class OLPLDA(BaseLDA):
         Ledger that :class:`RandomizedResponse` charges with the reports of each call, under its own
         name. Not used with ``randomized=True``.
     n_jobs : int or None, default=None
-        Threads of `transform` and `score`; training is sequential. It never changes a result.
+        Number of threads of `transform` and `score`. Training is sequential. It never changes a
+        result.
     random_state : int, RandomState instance or None, default=None
-        None draws from the operating system's entropy. Any other value makes the guarantee void
-        towards anyone who knows it or sees two results of it (`SeededNoiseWarning`). With
-        ``randomized=True`` it seeds the training only, and the guarantee stands.
+        None draws the noise from a secret key. Anything else makes the fit reproducible, and voids
+        the guarantee against anyone who knows it or sees two results of it
+        (`SeededNoiseWarning`). With ``randomized=True`` it seeds the training only, and the
+        guarantee holds.
     verbose : int, default=0
-        Progress: a bar if tqdm is installed, else lines.
+        Progress: a bar where tqdm is installed, otherwise lines.
 
     Attributes
     ----------
@@ -148,7 +150,7 @@ class OLPLDA(BaseLDA):
     epsilon_ : float
         Epsilon of one report of a document, at `delta_`; at most `epsilon`, if that is given.
     delta_ : float
-        The delta of `epsilon_`.
+        The delta at which `epsilon_` is stated.
     bit_epsilon_ : float
         Pure epsilon of one bit that is reported. With "oue" it is larger than the parameter
         `bit_epsilon`, which is half the epsilon of a pair of bits.
@@ -158,7 +160,7 @@ class OLPLDA(BaseLDA):
     document_epsilon_ : float
         Pure epsilon (delta = 0) of a document.
     privacy_ : Guarantee
-        The guarantee: unit, relation, mechanism, assumptions. Use `print` to read it.
+        The guarantee: unit, relation, mechanism, assumptions. `print` shows it in words.
     one_probability_ : tuple of two floats
         Probability of a one in the report where the document has a zero, and where it has a one.
     n_features_in_ : int
@@ -180,10 +182,10 @@ class OLPLDA(BaseLDA):
     columns. Mechanism: randomized response on each bit (:class:`RandomizedResponse`). Events: one
     ``RandomizedResponseEvent(flip_mixture)`` for each bit that differs; everything else reads
     reports only. With ``randomized=True`` the model carries the clients' guarantee, and
-    `privacy_.assumptions` states what it rests on.
+    `privacy_.assumptions` states its conditions.
 
-    Batches hold different documents, so all batches together cost a document what its single report
-    costs. The corpus of `fit_prior` has no protection.
+    Batches hold different documents. All batches together therefore cost a document the epsilon of
+    its single report. The corpus of `fit_prior` is not protected.
 
     Algorithm 2 of [1]_ contradicts the equations of its text, which are implemented here:
 
@@ -283,7 +285,7 @@ class OLPLDA(BaseLDA):
         X_public : {array-like, sparse matrix} of shape (n_docs, n_words)
             Word counts, not reports. **They must be public**: the model holds them without noise.
         y : Ignored
-            Present for API consistency.
+            Not used, present for API consistency by convention.
 
         Returns
         -------
@@ -298,13 +300,13 @@ class OLPLDA(BaseLDA):
 
         Notes
         -----
-        **Privacy.** These documents have no protection. The fitted attributes state the guarantee
+        **Privacy.** These documents are not protected. The fitted attributes state the guarantee
         of the batches that follow.
         """
         self._check_parameters()
         X = check_counts(self, X_public, reset=True)  # public
         n_docs, n_words = X.shape
-        # of later batches; it draws nothing here, so that a seed is no reason for a warning yet
+        # the client of later batches: it draws nothing here, so that a seed causes no warning yet
         parameters = self.get_params(deep=False) | {"random_state": None}
         client = fitted_randomizer(parameters, X)
         prior = np.full((n_words, int(self.n_components)), float(self.topic_word_prior))
@@ -327,15 +329,15 @@ class OLPLDA(BaseLDA):
     def fit(self, X: Any, y: Any = None) -> OLPLDA:
         """Train on batches of `batch_size` documents, in the order of the rows.
 
-        Documents are randomized first, in one call. Training starts from the public corpus, if
-        `fit_prior` was given one.
+        Documents are randomized first, in one call. Training starts from the public corpus of
+        `fit_prior`, if there is one.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_docs, n_words)
             Word counts; with ``randomized=True``, reports: zeros and ones.
         y : Ignored
-            Present for API consistency.
+            Not used, present for API consistency by convention.
 
         Returns
         -------
@@ -349,7 +351,7 @@ class OLPLDA(BaseLDA):
             parameter of the randomizer is out of range, or if `fit_prior` had another vocabulary
             or number of topics.
         BudgetError
-            If the budget of the ledger is too small; nothing has then been randomized.
+            If the budget of the ledger is too small. No document has been randomized then.
 
         Warns
         -----
@@ -360,14 +362,14 @@ class OLPLDA(BaseLDA):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: Any, y: Any = None) -> OLPLDA:
-        """Learn from one batch: of documents, which are randomized first, or of reports.
+        """Learn from one batch of documents, which are randomized first, or of reports.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_docs, n_words)
             Word counts, or reports, of documents that no earlier call has seen.
         y : Ignored
-            Present for API consistency.
+            Not used, present for API consistency by convention.
 
         Returns
         -------
@@ -380,7 +382,7 @@ class OLPLDA(BaseLDA):
             If the randomizer or the number of topics has changed since the first call, or for the
             reasons of `fit`.
         BudgetError
-            If the budget of the ledger is too small; nothing has then been randomized.
+            If the budget of the ledger is too small. No document has been randomized then.
 
         Warns
         -----
@@ -406,9 +408,9 @@ class OLPLDA(BaseLDA):
         X : {array-like, sparse matrix} of shape (n_docs, n_words)
             Documents or reports.
         state : OnlineState or None
-            Where the last batch or the public corpus ended; None starts from scratch.
+            State after the last batch or the public corpus; None starts from scratch.
         n_batches : int
-            Number of batches of reports that `state` comes from.
+            Number of batches of reports before this call.
         batch_size : int or None
             None makes all documents one batch.
         """

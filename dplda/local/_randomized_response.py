@@ -42,14 +42,14 @@ class RandomizedResponse(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     The client's side of LP-LDA and OLP-LDA [1]_. A document becomes one bit for each word of the
     vocabulary (1 if the document contains it), and each bit is reported wrongly with a known
-    probability. Only the owner of a document is trusted with it: everything that is computed from
-    the reports has their guarantee.
+    probability. Only the owner of a document is trusted with it. Everything computed from the
+    reports has the same guarantee.
 
     Parameters
     ----------
     epsilon : float or None, default=None
         Total epsilon of one report of a document, at `delta`. The flip probability is the smallest
-        one for which `epsilon_` does not exceed it. It depends on `max_doc_words` and on the number
+        one for which ``epsilon_ <= epsilon``. It depends on `max_doc_words` and on the number
         of columns. ``inf`` reports the bits as they are, without privacy. Give exactly one of
         `epsilon`, `bit_epsilon` and `flip_mixture`.
     bit_epsilon : float or None, default=None
@@ -76,17 +76,16 @@ class RandomizedResponse(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Ledger that each call of `transform` charges, with a budget over many calls. A path names an
         SQLite file, which also counts calls of other processes.
     random_state : int, RandomState instance or None, default=None
-        None draws from a new secret key in each call of `transform`. Any other value makes the
-        reports reproducible. The guarantee is then void towards anyone who knows the seed, and
-        towards anyone who sees the reports of two calls, since both have the same flips
-        (`SeededNoiseWarning`).
+        None draws the noise from a new secret key in each call of `transform`. Anything else makes
+        the reports reproducible, and voids the guarantee against anyone who knows it or sees the
+        reports of two calls, which have the same flips (`SeededNoiseWarning`).
 
     Attributes
     ----------
     epsilon_ : float
         Epsilon of one report of a document, at `delta_`; at most `epsilon`, if that is given.
     delta_ : float
-        The delta of `epsilon_`.
+        The delta at which `epsilon_` is stated.
     bit_epsilon_ : float
         Pure epsilon of one bit that is reported. With "oue" it is larger than the parameter
         `bit_epsilon`, which is half the epsilon of a pair of bits.
@@ -96,7 +95,7 @@ class RandomizedResponse(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     document_epsilon_ : float
         Pure epsilon (delta = 0) of a document.
     privacy_ : Guarantee
-        The guarantee: unit, relation, mechanism, assumptions. Use `print` to read it.
+        The guarantee: unit, relation, mechanism, assumptions. `print` shows it in words.
     one_probability_ : tuple of two floats
         Probability of a one in the report where the document has a zero, and where it has a one.
     flip_mixture_ : float or None
@@ -117,8 +116,8 @@ class RandomizedResponse(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     Sensitivity: at most ``2 * max_doc_words`` bits differ, and never more than the number of
     columns. Mechanism: randomized response on each bit. Events: one
     ``RandomizedResponseEvent(flip_mixture)`` for each bit that differs; with "oue", one of epsilon
-    ``2 * bit_epsilon`` for each pair of them. Theorem 4 of [1]_ charges the whole vocabulary;
-    `max_doc_words` is what makes a document cheaper.
+    ``2 * bit_epsilon`` for each pair of them. Theorem 4 of [1]_ charges the whole vocabulary.
+    `max_doc_words` lowers the cost of a document.
 
     **Each call of** `transform` **draws fresh randomness.** Two reports of the same document cost
     twice as much. `MemoizedReports` returns the first report again.
@@ -185,7 +184,7 @@ class RandomizedResponse(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         X : {array-like, sparse matrix} of shape (n_docs, n_words)
             Word counts; columns are public.
         y : Ignored
-            Present for API consistency.
+            Not used, present for API consistency by convention.
 
         Returns
         -------
@@ -269,7 +268,7 @@ class RandomizedResponse(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Raises
         ------
         BudgetError
-            If the budget of the ledger is too small; nothing has then been read.
+            If the budget of the ledger is too small. No data have been read then.
 
         Warns
         -----
@@ -278,8 +277,8 @@ class RandomizedResponse(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
         Notes
         -----
-        **Privacy.** The reports may be published. Each call is one more report: two calls with the
-        same document cost twice as much.
+        **Privacy.** The reports may be published. Each call makes one more report: two calls with
+        the same document cost twice as much.
         """
         check_is_fitted(self)
         # checked here, because scikit-learn would fail only after the ledger has been charged
@@ -327,7 +326,7 @@ class RandomizedResponse(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
 def bits_from_bit_epsilon(bit_epsilon: float, fair_ones: bool) -> RandomizedBits:
     """The mechanism with a given epsilon of a bit or, with fair ones, of half a pair of bits."""
-    n_bits = 2 if fair_ones else 1  # that the flip has the epsilon of
+    n_bits = 2 if fair_ones else 1  # one flip has the epsilon of this many bits
     low, high = (log_odds(flip) / n_bits for flip in (MAX_FLIP, MIN_FLIP))
     flip = 1.0 / (1.0 + math.exp(min(n_bits * bit_epsilon, 700.0)))
     if not MIN_FLIP <= flip <= MAX_FLIP:
@@ -355,9 +354,9 @@ def calibrated_bits(
 ) -> RandomizedBits:
     """The smallest flip probability for which a report costs at most (epsilon, delta).
 
-    The search halves a fixed interval of log-odds. Hence a larger `epsilon` never gets a larger
-    flip probability, even where the accountant's rounding makes the cost uneven; and client and
-    server arrive at the same number.
+    The search halves a fixed interval of log-odds. A larger `epsilon` therefore never gets a larger
+    flip probability, even where the accountant's rounding makes the cost uneven. Client and server
+    find the same number.
 
     Parameters
     ----------
@@ -368,7 +367,7 @@ def calibrated_bits(
     n_words : int
         Size of the vocabulary.
     fair_ones : bool
-        As in `RandomizedBits`.
+        Whether a fair coin decides the report of a bit 1.
 
     Returns
     -------
@@ -378,7 +377,7 @@ def calibrated_bits(
     Raises
     ------
     ValueError
-        If no flip probability of the mechanism's range is the answer.
+        If the flip probability would be out of the mechanism's range.
     """
 
     def events(flip: float) -> tuple[Event, ...]:
@@ -418,9 +417,9 @@ def randomize(
 ) -> sp.csr_array:
     """Randomize the documents of a validated count matrix.
 
-    The function works on blocks of about `BLOCK_BITS` bits, each with its own streams, so that
-    memory is that of the result. Every random number has the address of a row and a word; no two
-    rows share one.
+    The function works on blocks of about `BLOCK_BITS` bits, each with its own streams, and needs no
+    more memory than the result. Every random number has the address of a row and a word. No two
+    rows share a random number.
 
     Parameters
     ----------
@@ -436,6 +435,7 @@ def randomize(
     Returns
     -------
     reports : csr_array of shape (n_docs, n_words)
+        Zeros and ones.
     """
     n_docs, n_words = X.shape
     # A document has at most max_ones ones from here on: what `RandomizedBits.events` charges.

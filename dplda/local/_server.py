@@ -45,17 +45,17 @@ REPORTS = "reports"
 def fitted_randomizer(
     parameters: Mapping[str, Any], X: sp.csr_array, *, n_earlier: int = 0
 ) -> RandomizedResponse:
-    """The client's side that the parameters of a server describe.
+    """The randomizer of the clients that the parameters of a server describe.
 
     Parameters
     ----------
     parameters : mapping
-        Of LPLDA or OLPLDA, as `get_params` returns them.
+        Parameters of LPLDA or OLPLDA, as `get_params` returns them.
     X : csr_array of shape (n_docs, n_words)
         Documents or reports; only the number of columns is used.
     n_earlier : int, default=0
-        Sweeps or batches before this call. With an integer seed, each number gives the client
-        another seed: two calls must not flip the same bits.
+        Number of sweeps or batches before this call. With an integer seed, each number gives the
+        client another seed, because two calls must not flip the same bits.
     """
     seed = None if parameters["randomized"] else parameters["random_state"]
     if n_earlier and isinstance(seed, Integral):
@@ -66,7 +66,7 @@ def fitted_randomizer(
 
 
 def check_reports(model: BaseTopicModel, X: Any, *, reset: bool) -> sp.csr_array:
-    """Validate reports: `check_counts`, and only zeros and ones."""
+    """Validate reports with `check_counts`; they may hold zeros and ones only."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*not whole", UserWarning)  # an error follows below
         reports = check_counts(model, X, reset=reset)
@@ -135,14 +135,14 @@ def server_guarantee(
     Parameters
     ----------
     clients : Guarantee
-        Of one report. It stays the same however many documents follow: each document appears in
-        one call only.
+        Guarantee of one report. It does not depend on the number of documents: each document
+        appears in one call only.
     earlier : Guarantee or None
-        Of the calls before this one.
+        Guarantee of the earlier calls.
     randomized : bool
-        Whether the server was given reports, whose origin it cannot check.
+        Whether the server was given reports. It cannot check their origin.
     assumptions : tuple of str, default=()
-        What else must be true.
+        Further assumptions.
     """
     assumptions = (*clients.assumptions, SCORES, *assumptions)
     if randomized:
@@ -163,7 +163,7 @@ def reconstruct(
     streams: Streams,
     round_number: int,
 ) -> tuple[sp.csr_array, np.ndarray]:
-    """Documents to train on, and the rates of a background next to their topics.
+    """Documents to train on, and the rates of a background topic.
 
     Parameters
     ----------
@@ -206,7 +206,7 @@ def topic_counts(
     first_round: int,
     from_prior: bool,
 ) -> np.ndarray:
-    """Collapsed Gibbs sampling of documents next to a background of known rates.
+    """Collapsed Gibbs sampling of documents with a background topic of known rates.
 
     Parameters
     ----------
@@ -226,7 +226,7 @@ def topic_counts(
         The first of them.
     from_prior : bool
         True: the first sweep draws topics from the prior and the tokens sampled before. False: all
-        topics are equally likely at the start, and the background is as likely as its rate says.
+        topics are equally likely at the start, and the background has the probability of its rate.
 
     Returns
     -------

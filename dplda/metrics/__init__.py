@@ -1,4 +1,4 @@
-"""How good a topic model is: functions of a released table and of documents that may be read."""
+"""Quality of a topic model: functions of a released table and of documents to score."""
 
 from dplda.metrics._bound import perplexity_bound
 from dplda.metrics._perplexity import (

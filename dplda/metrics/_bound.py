@@ -1,4 +1,4 @@
-"""The variational bound on perplexity: what papers on variational Bayes report."""
+"""The variational bound on perplexity, as papers on variational Bayes report it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def perplexity_bound(
     ----------
     components : array-like of shape (n_components, n_words)
         Positive Dirichlet parameters of each topic's words (lambda). They are not probabilities:
-        their size states how certain the topics are.
+        their size is the certainty of the topics.
     X : {array-like, sparse matrix} of shape (n_docs, n_words)
         Word counts of documents that the table was not trained on.
     doc_topic_prior : float, default=0.1
@@ -94,7 +94,7 @@ def perplexity_bound(
 
 def _words(X: sp.csr_array, gamma: np.ndarray, log_topic_word: np.ndarray) -> float:
     """E[log p(words, topics) - log q(topics)] with the best q(topics), over all documents."""
-    # In logarithms: the probability of a word that hardly occurs in any topic underflows.
+    # Logarithms, because the probability of a word that hardly occurs in any topic underflows.
     log_doc_topic = psi(gamma) - psi(gamma.sum(axis=1, keepdims=True))
     row = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
     step = max(1, CHUNK // gamma.shape[1])

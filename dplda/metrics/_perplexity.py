@@ -65,7 +65,7 @@ def split_documents(X: sp.csr_array) -> tuple[sp.csr_array, sp.csr_array]:
     key = np.zeros(X.shape[0], np.uint64)
     np.add.at(key, row, cell)
     bits = _mix(_mix(key)[row] ^ cell)
-    # up to 62 tokens of a word: one coin each; above, an even split and a coin for the odd token
+    # up to 62 tokens of a word get one coin each; more are split evenly, with a coin for an odd one
     coins = np.where(counts <= 62, counts, counts % 2)
     masked = bits & ((np.uint64(1) << coins.astype(np.uint64)) - np.uint64(1))
     observed = np.bitwise_count(masked).astype(np.int64) + (counts - coins) // 2
@@ -263,7 +263,7 @@ def unigram_perplexity(X_train: Any, X: Any, *, topic_word_prior: float = 0.01) 
     Returns
     -------
     perplexity : float
-        The perplexity by document completion. Models that are of use have a lower one.
+        The perplexity by document completion. A useful model has a lower perplexity.
 
     Raises
     ------
@@ -278,8 +278,8 @@ def unigram_perplexity(X_train: Any, X: Any, *, topic_word_prior: float = 0.01) 
 
     Notes
     -----
-    **Privacy.** The word frequencies have no noise: the value reveals something about `X_train` and
-    about `X`, and no epsilon covers it.
+    **Privacy.** The word frequencies have no noise. The value is a release about `X_train` and `X`
+    that no epsilon covers.
 
     Examples
     --------

@@ -25,7 +25,7 @@ __all__ = [
     "is_within",
 ]
 
-# Beyond this share of delta the distance from the ideal law is not taken out of delta.
+# The distance from the ideal law is charged to delta up to this share of delta.
 _CHARGEABLE_SHARE = 1e-3
 # Logarithm of a cost over its target, as a function of the logarithm of the noise. It is positive
 # where the noise is too small, and it decreases.
@@ -45,13 +45,13 @@ def epsilon_of(
 ) -> float:
     """Compute the epsilon of an adaptive composition of events.
 
-    The composition is (epsilon, delta)-differentially private. Every method bounds epsilon from
-    above, so that the smallest result of several methods is valid.
+    The composition is (epsilon, delta)-differentially private. Every method is an upper bound on
+    epsilon, so that the smallest result of several methods is valid.
 
     Parameters
     ----------
     events : Event or iterable of Event
-        What is composed, in any order.
+        Events of the composition, in any order.
     delta : float
         The delta of (epsilon, delta)-differential privacy, in [0, 1). With ``delta=0`` only the
         sum of pure epsilons counts, which "rdp" does not use.
@@ -74,7 +74,7 @@ def epsilon_of(
     Raises
     ------
     TypeError
-        If something else than events is given.
+        If `events` holds anything other than privacy events.
     ValueError
         If a number is out of range or the accountant is unknown.
 
@@ -125,7 +125,7 @@ def _epsilon(groups: Groups, delta: float, finest_grid: float = FINE_INTERVAL) -
 
 @lru_cache(maxsize=1024)
 def _quick_epsilon(groups: Groups, delta: float) -> float:
-    """A valid epsilon in milliseconds, up to some ten percent above `_epsilon`."""
+    """A valid epsilon in milliseconds, at most about ten percent above `_epsilon`."""
     return min(
         composition.pure_epsilon(groups),
         composition.gaussian_epsilon(groups, delta),
@@ -141,7 +141,7 @@ def is_within(
     Parameters
     ----------
     events : Event or iterable of Event
-        What is composed.
+        Events of the composition.
     epsilon : float
         Epsilon of the budget.
     delta : float
@@ -199,7 +199,7 @@ def is_chargeable(total_variation: float, epsilon: float, delta: float) -> bool:
     epsilon : float
         Epsilon of the ideal mechanism.
     delta : float
-        The delta that pays, in [0, 1).
+        The delta of (epsilon, delta)-differential privacy, in [0, 1).
 
     Returns
     -------
@@ -245,13 +245,14 @@ def calibrate(
     -------
     float
         The noise multiplier. It is never too small: `epsilon_of` of its events is at most
-        `epsilon`. It is too large by at most 1e-4 of itself, or 1e-7 if all events are Gaussian
-        and none is sampled.
+        `epsilon`. It exceeds the smallest valid value by a relative 1e-4 at most, or by 1e-7 if
+        all events are Gaussian without sampling.
 
     Raises
     ------
     ValueError
-        If no noise is large enough because some events do not depend on it, or if any noise is.
+        If no noise meets the target because some events do not depend on it, or if every noise
+        meets it.
 
     See Also
     --------
@@ -300,9 +301,9 @@ def _predicted(quick: Excess, coarse: Excess, exact: Excess) -> float:
 
 
 def _least(excess: Excess, start: float, *, step: float, tolerance: float) -> float:
-    """Find where an excess becomes zero or less, from `start` on in growing steps.
+    """Find the point at which an excess drops to zero, in growing steps from `start`.
 
-    The excess is zero or less at the result, which is above the root by at most `tolerance`.
+    At the result the excess is zero or less. The result is above the root by at most `tolerance`.
     """
     low = high = start
     while excess(high) > 0.0:

@@ -37,8 +37,8 @@ from dplda.privacy._events import (
 FloatArray: TypeAlias = NDArray[np.float64]
 Groups: TypeAlias = tuple[tuple[Event, int], ...]
 
-# For sampled events, of which a quick bound is needed: at fractional orders the library's series
-# are slow and may not converge.
+# Orders of the quick bound for sampled events. At fractional orders the library's series are slow
+# and may not converge.
 _INTEGER_ORDERS = (*range(2, 65), 80, 96, 128, 192, 256, 512, 1024)
 
 # Grid of the privacy loss distributions: fine while epsilon is small, and coarser where a tiny
@@ -46,7 +46,7 @@ _INTEGER_ORDERS = (*range(2, 65), 80, 96, 128, 192, 256, 512, 1024)
 FINE_INTERVAL, INTERVAL, _COARSEST_INTERVAL = 1e-4, 1e-3, 1e-2
 _FINE_BELOW_EPSILON = 3.0
 _MAX_GRID_POINTS = 1_000_000
-# Most compositions of one event; more take seconds, however narrow its distribution is.
+# Largest number of compositions of one event. More take seconds even for a narrow distribution.
 _MAX_ON_GRID = 10_000_000
 # Standard deviations of Gaussian noise on the grid; beyond them, the loss counts as infinite.
 _REACH = 10.0
@@ -108,9 +108,9 @@ def _pure(event: Event) -> float:
 
 
 def gaussian_epsilon(groups: Groups, delta: float) -> float:
-    """Exact for Gaussian events; an upper bound if some are sampled, which only helps."""
+    """Exact for Gaussian events; an upper bound if some are sampled, which costs less."""
     mu = gaussian_mu_of(groups)
-    with np.errstate(divide="ignore"):  # the library takes log(0) at hardly any noise or effect
+    with np.errstate(divide="ignore"):  # the library takes log(0) at extreme noise
         return float(get_epsilon_gaussian(1.0 / mu if mu else math.inf, delta))
 
 
@@ -137,13 +137,13 @@ def all_gaussian(groups: Groups) -> bool:
 
 def renyi_epsilon(groups: Groups, delta: float) -> float:
     """Best conversion of the summed Renyi divergences, at all orders of the library."""
-    # it warns of orders whose series do not converge and leaves them out: the rest is valid
+    # the library warns of orders whose series do not converge, and skips them: the rest is valid
     with _silent("absl"):
         return float(compute_epsilon(*_total_divergence(groups, None), delta)[0])
 
 
 def quick_renyi_epsilon(groups: Groups, delta: float) -> float:
-    """The same at integer orders only if some event is sampled: faster, and a little larger."""
+    """The same, faster and a little larger: only at integer orders if some event is sampled."""
     is_sampled = any(isinstance(event, PoissonSampled) for event, _ in groups)
     orders = _INTEGER_ORDERS if is_sampled else None
     return float(compute_epsilon(*_total_divergence(groups, orders), delta)[0])
@@ -166,8 +166,8 @@ def _total_divergence(
 ) -> tuple[FloatArray, FloatArray]:
     """Orders (None: the library's), and the sum of the divergences at each.
 
-    The library knows randomized responses under a replacement relation only, and everything else
-    must not be counted under one. So there are two accountants, and one of them is mostly idle.
+    The library accepts randomized responses under a replacement relation only, and all other
+    events must not be counted under one. Two accountants are therefore necessary.
     """
     responses = RdpAccountant(orders, NeighboringRelation.REPLACE_ONE)
     others = RdpAccountant(orders, NeighboringRelation.ADD_OR_REMOVE_ONE)

@@ -21,9 +21,9 @@ from dplda.privacy._mechanisms import WORD_VARIATION, Mechanism
 from dplda.privacy._observation import announce
 from dplda.privacy._streams import Purpose, Streams, keystream_total_variation
 
-# What a fit may draw from its streams, and the distance from ideal randomness that it is charged
-# for it: constants, so that the charge depends on nothing private. The last term is for ties among
-# the 128-bit keys that order at most 2**31 tokens.
+# Limit on the random words of a fit, and the distance from ideal randomness that the fit is charged
+# for them. Both are constants, so that the charge depends on nothing private. The last term covers
+# ties among the 128-bit keys that order at most 2**31 tokens.
 MAX_WORDS = 2**36
 TOTAL_VARIATION = keystream_total_variation(MAX_WORDS) + MAX_WORDS * WORD_VARIATION + 2.0**-67
 
@@ -55,12 +55,12 @@ def sampled(event: Event, sampling_probability: float) -> Event:
 
 
 def membership_threshold(rates: NDArray[np.float64]) -> NDArray[np.uint64]:
-    """Number of the 2**64 words that put a unit into the sample; 0 for rate 1, which draws none."""
+    """How many of the 2**64 words put a unit into the sample; 0 for rate 1, which needs no word."""
     return (np.where(rates < 1, rates, 0.0) * 2.0**64).astype(np.uint64)
 
 
 def condensed(events: Iterable[Event]) -> tuple[Event, ...]:
-    """Runs of equal events as one event: the same privacy cost in a shorter ledger entry."""
+    """Merge runs of equal events: the privacy cost is the same, the ledger entry is shorter."""
     runs = ((event, len(list(run))) for event, run in itertools.groupby(events))
     return tuple(event if n == 1 else Repeated(event, n) for event, n in runs)
 
@@ -83,7 +83,7 @@ class Curator:
     unit : str
         Unit of the ledger's entry, for example "document".
     ledger : Ledger, str, path-like or None, default=None
-        Where the plan is charged. None charges it nowhere but in `events`.
+        Where the plan is charged. None records the charge in `events` only.
 
     Attributes
     ----------
@@ -93,7 +93,7 @@ class Curator:
     Raises
     ------
     BudgetError
-        If the plan exceeds the ledger's budget. Nothing has been read then.
+        If the plan exceeds the ledger's budget. No data have been read then.
 
     Examples
     --------
@@ -121,10 +121,10 @@ class Curator:
         self.events = tuple(event for _, event in plan)
         self._plan = list(plan)
         self._labels: set[str] = set()
-        self._numbers: set[tuple[int, int]] = set()  # of the streams that were used
-        self._is_sampled = False  # whether `sample` was called for the next step
         self._streams = streams
         self._n_released = 0
+        self._has_sample = False  # for the plan's next step
+        self._used: set[tuple[int, int]] = set()  # purpose and round of streams
         self._ledger = ledger if ledger is None or isinstance(ledger, Ledger) else Ledger(ledger)
         if self._ledger is not None:
             self._entry = self._ledger.reserve(
@@ -156,8 +156,9 @@ class Curator:
         label : str
             Label of the step in the plan.
         round : int
-            Number of the noise stream. Numbers must not repeat under one seed, or two releases
-            would carry the same noise.
+            Number of the noise stream. Two releases with one number would carry the same noise,
+            which their difference removes: a number is refused the second time. Under one seed,
+            the fits of `partial_fit` must not repeat numbers either.
         sampling_probability : float, default=1.0
             Rate of the Poisson sample that `value` is computed from.
 
@@ -169,18 +170,12 @@ class Curator:
         Raises
         ------
         RuntimeError
-            If the plan has another step next, if the number repeats, or if the plan charges a
-            sample that was not drawn.
+            If the plan has another step next, if the step is sampled and `sample` was not called
+            for it, or if `round` repeats.
         """
         self._check_planned(label, value.size, mechanism.event)
-        event = sampled(mechanism.event, sampling_probability)
-        if isinstance(event, PoissonSampled) and not self._is_sampled:
-            raise RuntimeError(
-                f"the plan charges a sample for {label!r}; draw it with `sample` before the release"
-            )
-        self._take(label, event)
-        self._use_once(Purpose.NOISE, round)
-        self._is_sampled = False
+        self._take(label, sampled(mechanism.event, sampling_probability))
+        self._use(Purpose.NOISE, round)
         reader = self._streams.reader(Purpose.NOISE, round)
         noisy = mechanism(value, reader)
         self._check_limit()
@@ -190,16 +185,18 @@ class Curator:
     def sample(self, rates: NDArray[np.float64], *, round: int) -> NDArray[np.int64]:
         """Draw a secret Poisson sample for the next planned release.
 
-        Each unit takes part at its own rate, independently. The rate that is drawn and the rate
-        that is charged meet here: no unit is drawn at a higher rate than that of the plan's next
-        step. Rates are rounded down to multiples of 2**-64.
+        Each unit takes part at its own rate, independently. The rates are checked against the
+        charge: no unit is drawn at a higher rate than that of the plan's next step. A sample is
+        for that step alone. Rates are rounded down to multiples of 2**-64.
 
         Parameters
         ----------
         rates : ndarray of shape (n_units,)
-            Private. A unit's rate must be a function of that unit and of public values.
+            Private, from 0 to 1. A unit's rate must be a function of that unit and of public
+            values.
         round : int
-            Number of the random stream. Numbers must not repeat under one seed.
+            Number of the random stream. Two samples with one number would not be independent: a
+            number is refused the second time, as in `release`.
 
         Returns
         -------
@@ -209,14 +206,18 @@ class Curator:
         Raises
         ------
         RuntimeError
-            If a rate exceeds the rate that the plan charges, or if the number repeats.
+            If a rate exceeds the rate that the plan charges, or is negative, if the next step has
+            a sample already, or if `round` repeats.
         """
         planned = self._plan[0][1] if self._plan else None
         charged = planned.sampling_probability if isinstance(planned, PoissonSampled) else 1.0
-        if planned is None or not (rates <= charged).all():  # NaN is refused as well
-            raise RuntimeError("a unit's rate is higher than the rate that the plan charges")
-        self._use_once(Purpose.MEMBERSHIP, round)
-        self._is_sampled = True
+        # NaN is refused as well; a negative rate would wrap around to one of nearly 1
+        if planned is None or not ((rates >= 0) & (rates <= charged)).all():
+            raise RuntimeError("a unit's rate is negative or higher than the rate that is charged")
+        if self._has_sample:
+            raise RuntimeError("the plan's next step has a sample already; release it first")
+        self._use(Purpose.MEMBERSHIP, round)
+        self._has_sample = True
         if (rates >= 1).all():
             return np.arange(len(rates))
         words = self._streams.words(Purpose.MEMBERSHIP, round, 0, len(rates))
@@ -235,15 +236,9 @@ class Curator:
         Raises
         ------
         RuntimeError
-            If the plan has another step next.
+            If this is not the next step of the plan.
         """
         self._take(label, event)
-
-    def _use_once(self, purpose: int, number: int) -> None:
-        """Refuse a stream twice: equal noise cancels, and equal samples amplify only once."""
-        if (purpose, number) in self._numbers:
-            raise RuntimeError(f"random stream {number} was used before; number the rounds")
-        self._numbers.add((purpose, number))
 
     def _take(self, label: str, event: Event) -> None:
         if not self._plan or self._plan[0] != (label, event):
@@ -251,8 +246,19 @@ class Curator:
             raise RuntimeError(
                 f"release of {label!r} as {event} was not planned; the plan says {expected}"
             )
+        if isinstance(event, PoissonSampled) and not self._has_sample:
+            raise RuntimeError(
+                f"the release of {label!r} is charged as sampled, and no sample was drawn for it; "
+                "call sample after the release before it"
+            )
         self._plan.pop(0)
+        self._has_sample = False
         self._n_released += 1
+
+    def _use(self, purpose: int, round: int) -> None:
+        if (purpose, round) in self._used:
+            raise RuntimeError(f"round={round} was used before: it would give the same randomness")
+        self._used.add((purpose, round))
 
     def _check_planned(self, label: str, n_cells: int, event: Event) -> None:
         """Refuse a plan that would draw too many random words, before its first release.

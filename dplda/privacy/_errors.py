@@ -1,4 +1,4 @@
-"""What the privacy layer raises and warns of."""
+"""Errors and warnings of the privacy layer."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ class RandomizedResponseEvent:
         Probability, strictly between 0 and 1, that the value is replaced by a uniform draw
         from all buckets. A bit is therefore reported wrongly with half this probability.
     n_buckets : int, default=2
-        Number of values it can take.
+        Number of possible values.
     """
 
     flip_mixture: float

@@ -1,4 +1,4 @@
-"""The guarantee of a fitted model, as a record that can be stored and read aloud."""
+"""The guarantee of a fitted model, as a record that can be stored and printed in words."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Guarantee"]
 # One number for all rounds, or one for each.
 PerRound: TypeAlias = float | tuple[float, ...] | None
 
-# Upper ends of epsilon for the words used in the text.
+# Largest epsilon of each grade that the text names.
 _GRADES = (
     (1.0, "strong"),
     (3.0, "reasonable"),
@@ -25,28 +25,28 @@ _GRADES = (
 )
 _FALSE_ALARMS = 0.01
 _LARGEST_DELTA = 1e-3
-LARGEST_VARIATION = 1e-6  # a million fits have less
+LARGEST_VARIATION = 1e-9  # a million calls of `partial_fit` add up to 2e-12
 
 
 @dataclass(frozen=True, repr=False)
 class Guarantee:
-    """What a fitted model promises, and what the promise rests on.
+    """The privacy guarantee of a fitted model, with its assumptions.
 
     ``print(model.privacy_)`` states it in words.
 
     Parameters
     ----------
     unit : str
-        What is protected, for instance "document", "word", "token" or "bit".
+        Protected unit, for instance "document", "word", "token" or "bit".
     relation : str
-        How data that differ in one unit differ, as "one document is added or removed".
+        How neighboring data sets differ, such as "one document is added or removed".
     epsilon : float
         The epsilon of (epsilon, delta)-differential privacy of everything that was released.
-        Not below what the events cost at `delta`.
+        At least the privacy cost of the events at `delta`.
     delta : float
         The delta of (epsilon, delta)-differential privacy, in [0, 1).
     mechanism : str
-        What was released, and with which noise.
+        The releases and their noise, in words.
     sensitivity : float
         Largest change of a released value by one unit, in the mechanism's norm.
     noise_scale : float, tuple of float or None
@@ -57,7 +57,7 @@ class Guarantee:
         Whether the noise came from a given seed. The guarantee is void against anyone who knows
         that seed.
     assumptions : tuple of str, default=()
-        What must be true and cannot be checked by the program.
+        Conditions of the guarantee that the program cannot check.
     events : tuple of Event, default=()
         The events from which epsilon was computed.
     total_variation : float, default=0.0
@@ -99,7 +99,7 @@ class Guarantee:
         if not self.epsilon >= proved * (1.0 - 1e-9):
             raise ValueError(
                 f"epsilon {self.epsilon} is less than what the events cost at delta "
-                f"{self.delta}, {proved}; state that"
+                f"{self.delta}; state at least {proved}"
             )
 
     def epsilon_at(self, delta: float, *, accountant: str = "pld") -> float:

@@ -1,4 +1,4 @@
-"""The ledger: a privacy budget of one body of data, and what was spent of it."""
+"""The ledger: the privacy budget of one body of data, and the charges to it."""
 
 from __future__ import annotations
 
@@ -42,30 +42,30 @@ class Ledger:
         If `path` or the budget has the wrong type.
     ValueError
         If the budget is out of range or differs from that of the file. If the file is not a
-        ledger, is empty or damaged, or if another ledger is in its place: no use of a ledger
-        continues with fewer entries than were written.
+        ledger, is empty or damaged, or was replaced by another ledger: a ledger never continues
+        with fewer entries than were written.
     OSError
         If the file cannot be opened or made, or a charge cannot be written.
 
     See Also
     --------
-    Guarantee : What one fitted model promises.
+    Guarantee : The guarantee of one fitted model.
 
     Notes
     -----
     **Privacy.** The total is a theorem if the number of mechanisms and their noise do not
-    depend on what earlier ones released (their computations may). It holds for the relation that
-    all entries share. If some entries replace a unit by any other (`RandomizedResponseEvent`) and
-    some add or remove one, the total holds for a unit that is replaced by an empty one. An entry
-    counts from its reservation on: a fit that was killed may have released something.
+    depend on earlier releases. What a mechanism computes may depend on them. The total holds for
+    the relation that all entries share. If some entries replace a unit by any other
+    (`RandomizedResponseEvent`) and some add or remove one, the total holds for a unit that is
+    replaced by an empty one. An entry counts as soon as it is reserved: a fit that was killed may
+    have released something.
 
     The total also assumes that no unit occurs twice in the data of an entry. A bootstrap sample,
     as `sklearn.ensemble.BaggingClassifier` draws by default, holds copies of documents, and each
     copy is clipped alone: pass ``bootstrap=False``. The total is infinite as soon as two entries
     drew their noise from given seeds, because the noise of equal seeds cancels.
 
-    An older copy of the file that is put back in its place cannot be noticed
-    (``docs/accounting.md``).
+    A ledger cannot detect that its file was replaced by an older copy (``docs/accounting.md``).
 
     Examples
     --------
@@ -126,7 +126,7 @@ class Ledger:
 
     @property
     def unit(self) -> str | None:
-        """What is protected; None before the first entry."""
+        """The protected unit; None before the first entry."""
         return next((entry.unit for entry in self._counted()), None)
 
     @property
@@ -196,11 +196,11 @@ class Ledger:
         Parameters
         ----------
         label : str
-            Who is charged.
+            Name of the charge, for instance the class of the estimator.
         unit : str
-            What is protected.
+            Protected unit, such as "document".
         events : Event or iterable of Event
-            What will be released.
+            Events of the planned releases.
         total_variation : float, default=0.0
             Distance of the noise from its ideal law, over all these events, in [0, 1).
         seeded : bool, default=False
@@ -255,7 +255,7 @@ class Ledger:
         )
 
     def confirm(self, entry_id: int) -> None:
-        """Note that everything that an entry reserved was released. Its cost stays the same.
+        """Note that all releases of a reserved entry were made. The cost stays the same.
 
         Parameters
         ----------
@@ -270,7 +270,7 @@ class Ledger:
         self._settle(entry_id, "confirmed")
 
     def cancel(self, entry_id: int) -> None:
-        """Take back a reservation of which nothing was and nothing will be released.
+        """Cancel a reservation for which nothing was released and nothing will be released.
 
         Parameters
         ----------

@@ -1,7 +1,7 @@
 """Noise on vectors of bits. Time and memory are proportional to the bits that are reported.
 
-The bits that noise sets are found by the gaps between them. docs/noise.md has the proofs of the
-laws; docs/local_privacy.md and docs/federated_party.md prove the privacy costs.
+Noise draws the gaps between the bits that it sets, not each bit. docs/noise.md has the proofs of
+the laws; docs/local_privacy.md and docs/federated_party.md prove the privacy costs.
 """
 
 from __future__ import annotations
@@ -29,36 +29,35 @@ from dplda.privacy._mechanisms import (
 )
 from dplda.privacy._tables import N_COLUMNS, survivor_tables
 
-# Probability of a flip: the scale is at most MAX_SCALE, and no rounding goes above one half.
+# Probability of a flip: the scale is at most MAX_SCALE, and rounding does not exceed one half.
 MIN_FLIP = 1.2e-5
 MAX_FLIP = 0.4999999
 
 
 @dataclass(frozen=True)
 class RandomizedBits:
-    """Randomized response on independent bits. Time and memory are proportional to the ones.
+    """Randomized response on independent bits, in time proportional to the number of ones.
 
     A bit 0 is reported as 1 with `probability`. A bit 1 is reported as 0 with the same probability
-    or, with `fair_ones`, with probability 1/2 (optimized unary encoding). The flips of a long run
-    of bits are found by geometric skips from one to the next. A skip is floored Laplace noise
-    without its sign.
+    or, with `fair_ones`, with probability 1/2 (optimized unary encoding). Geometric skips lead from
+    one flip to the next. A skip is floored Laplace noise without its sign.
 
     Parameters
     ----------
     probability : float
         Probability that a bit 0 is reported as 1, from 1.2e-5 to 0.4999999.
     fair_ones : bool, default=False
-        Whether a bit 1 is reported by a fair coin.
+        Whether a fair coin decides the report of a bit 1.
 
     Notes
     -----
-    **Privacy.** Unit: a bit, or a vector of bits with at most so many ones. Relation: replaced by
-    any other. Sensitivity: the number of bits that differ. Event: `events`, up to
+    **Privacy.** Unit: a bit, or a vector of bits with a limited number of ones. Relation: it is
+    replaced by any other. Sensitivity: the number of bits that differ. Event: `events`, up to
     `total_variation`; the proof is in docs/local_privacy.md.
 
     The scale of the skips is a float, and the ratio of their law is exactly exp(-1/scale). The
-    scale is 2**-48 of itself below the float nearest to the scale meant, which is more than all
-    rounding errors in the draw and in the privacy cost. The true flip probability is above
+    computed scale is reduced by a relative 2**-48. This is more than all rounding errors in the
+    draw and in the privacy cost. The true flip probability is above
     `probability` by a relative 2**-49 to 2**-47, and never above 1/2. Every log-ratio is therefore
     below the one that is charged.
     """
@@ -81,7 +80,7 @@ class RandomizedBits:
 
     @property
     def log_ratios(self) -> tuple[float, float]:
-        """Log-ratio of the probabilities, under either bit, of reporting 1, and of reporting 0."""
+        """Log-ratio between the bits 1 and 0 of the probability to report 1, and to report 0."""
         zero, one = self.one_probability
         return math.log(one / zero), math.log((1.0 - zero) / (1.0 - one))
 
@@ -124,12 +123,12 @@ class RandomizedBits:
         max_ones : int
             Largest number of ones in either vector.
         n_bits : int
-            Length of both.
+            Length of both vectors.
 
         Returns
         -------
         tuple of Event
-            Of the bits that differ at most.
+            Events of the largest number of bits that can differ.
         """
         n_ones = min(max_ones, n_bits)
         n_pairs = min(n_ones, n_bits - n_ones)  # a one of each vector
@@ -182,7 +181,7 @@ class RandomizedBits:
         return _in_one_only(ones, self._flipped(n_bits, flips))
 
     def _flipped(self, n_bits: int, reader: WordReader) -> Integers:
-        """Increasing positions; each belongs to the result with the flip probability."""
+        """Increasing positions of the flips: each bit is flipped with the same probability."""
         pieces, last = [], -1
         noise, zeros = FlooredLaplace(self.scale), np.zeros(PIECE, np.int64)
         while last < n_bits:
@@ -203,7 +202,7 @@ class Survivors:
     Parameters
     ----------
     ptr : ndarray of shape (n_tokens + 1,), int64
-        Where each token's survivors begin.
+        Start of each token's survivors.
     word : ndarray of shape (n_survivors,), int32
         Coordinates, increasing within a token.
     level : ndarray of shape (n_survivors,), uint16
@@ -217,7 +216,7 @@ class Survivors:
 
 @dataclass(frozen=True)
 class ThresholdedLaplace:
-    """Laplace noise on one-hot vectors, rounded down to a grid, small values not reported.
+    """Laplace noise on one-hot vectors, rounded down to a grid; small values are not reported.
 
     A token of word w is the vector that is 1 at w and 0 elsewhere. Every coordinate gets Laplace
     noise of scale 1 / epsilon. A noisy coordinate y that is at least the threshold is reported as
@@ -242,9 +241,9 @@ class ThresholdedLaplace:
 
     Notes
     -----
-    **Privacy.** Unit: token. Relation: blanked, that is w becomes "no word" (one coordinate moves
-    by 1); replacing it by another word is two of these events. Sensitivity: 1. Event:
-    ``Laplace(scale)``, up to `total_variation`.
+    **Privacy.** Unit: token. Relation: the token is blanked, so that w becomes "no word" and one
+    coordinate moves by 1. Replacing the word by another one costs two events. Sensitivity: 1.
+    Event: ``Laplace(scale)``, up to `total_variation`.
 
     1 and the threshold are multiples of the step. A report is therefore a post-processing of the
     continuous mechanism, coordinate by coordinate:
@@ -253,8 +252,9 @@ class ThresholdedLaplace:
       threshold by a geometric number of steps; survivors are found by geometric gaps;
     * the coordinate w is 1 / STEP steps plus `FlooredLaplace`.
 
-    The scale in steps is the float next above 1 / (epsilon * STEP), and every table is made of that
-    float with 90 digits. The mechanism that runs is exactly that of a slightly smaller epsilon.
+    The scale in steps is the float next above 1 / (epsilon * STEP), and every table is computed
+    from that float with 90 digits. The mechanism that runs is exactly that of a slightly smaller
+    epsilon.
     """
 
     epsilon: float
@@ -321,7 +321,7 @@ class ThresholdedLaplace:
         n_tokens : int
             Number of tokens.
         reader : WordReader
-            Where the random words come from.
+            Source of the random words.
 
         Returns
         -------
@@ -353,7 +353,7 @@ class ThresholdedLaplace:
         n_words : int
             Number of coordinates of a token.
         reader : WordReader
-            Where the random words come from.
+            Source of the random words.
 
         Returns
         -------
@@ -377,7 +377,7 @@ class ThresholdedLaplace:
             words, spare = words[n_done:], spare[n_used:]
             if state[0] == n_tokens:
                 break
-            if words.size:  # it stopped at a tie
+            if words.size:  # the kernel stopped at a tie
                 spare = np.concatenate([spare, reader.words(SPARE_PIECE, spare=True)])
             else:
                 words = reader.words(SPARE_PIECE)

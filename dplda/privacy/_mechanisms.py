@@ -1,9 +1,9 @@
 """Noise and its privacy cost.
 
-Noise is drawn in this module and, for vectors of bits, in `_local_mechanisms`; nowhere else. A
-mechanism is a frozen value. Called with integers, it returns them with noise on every cell. Its
-`event` is what the accountant charges; `total_variation` bounds the distance between the noise that
-runs and the law of that event. All of it is integer arithmetic; docs/noise.md has the proofs.
+Only this module and, for vectors of bits, `_local_mechanisms` draw noise. A mechanism is a frozen
+value. A call with integers returns them with noise on every cell. The accountant charges its
+`event`. `total_variation` bounds the distance between the noise that runs and the law of that
+event. All arithmetic is in integers; docs/noise.md has the proofs.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MAX_RADIUS = 2**30  # one contribution must fit in 32 bits
 MIN_SCALE = 0.05
 MAX_SCALE = 90000.0
 
-# Total variation of one draw, rounded up; the last one bounds all that one random word draws.
+# Total variation of one draw, rounded up. The last one bounds everything drawn with one word.
 GAUSSIAN_VARIATION = 1.31e-41
 LAPLACE_VARIATION = 1.15e-41
 WORD_VARIATION = 1.73e-41  # three look-ups
@@ -45,14 +45,14 @@ SPARE_PIECE = 256  # spare words at a time: more than a piece takes on average, 
 
 
 class WordReader(Protocol):
-    """Successive random words, none of them twice, as `Streams.reader` gives them."""
+    """A source of successive random words without repetition, such as `Streams.reader`."""
 
     def words(self, n: int, *, spare: bool = False) -> Words:
         """Return the next `n` words of the stream or of its spare stream, shape (n,), uint64."""
 
 
 class Mechanism(Protocol):
-    """What `Curator.release` takes: noise on integers, with its privacy cost."""
+    """Noise on integers with its privacy cost, as `Curator.release` takes it."""
 
     @property
     def event(self) -> Event:
@@ -72,7 +72,7 @@ class Mechanism(Protocol):
 
     @property
     def exact(self) -> bool:
-        """Whether a call adds no noise, and so protects nothing."""
+        """Whether a call adds no noise and protects nothing."""
 
     def total_variation(self, n_draws: int) -> float:
         """Bound the distance of `n_draws` draws from the ideal law.
@@ -96,7 +96,7 @@ class Mechanism(Protocol):
         value : ndarray, int64
             The exact integers, of any shape.
         reader : WordReader
-            Where the random words come from.
+            Source of the random words.
 
         Returns
         -------
@@ -154,7 +154,7 @@ class DiscreteGaussian:
         Returns
         -------
         DiscreteGaussian
-            Its own `noise_multiplier` is never below the one asked for.
+            Its `noise_multiplier` is at least the given one.
 
         Raises
         ------
@@ -175,7 +175,7 @@ class DiscreteGaussian:
 
     @property
     def noise_multiplier(self) -> float:
-        """Standard deviation of the event's Gaussian, relative to `radius`."""
+        """Standard deviation of the event's Gaussian, divided by `radius`."""
         return math.sqrt(EVENT_VARIANCE) / self.radius
 
     @property
@@ -211,7 +211,7 @@ class DiscreteGaussian:
         value : ndarray, int64
             The exact integers, of any shape.
         reader : WordReader
-            Where the random words come from.
+            Source of the random words.
 
         Returns
         -------
@@ -290,7 +290,7 @@ class FlooredLaplace:
         value : ndarray, int64
             The exact integers, of any shape.
         reader : WordReader
-            Where the random words come from.
+            Source of the random words.
 
         Returns
         -------
@@ -309,7 +309,7 @@ class NoNoise:
     scale : float
         Scale of the noise, 0.
     sensitivity : float
-        Infinite: it limits nothing.
+        Infinite: a value may change by any amount.
     mean : float
         Mean of the noise, 0.
     exact : bool
@@ -360,7 +360,7 @@ class NoNoise:
 
 
 def repeated(event: Event, count: int) -> Event:
-    """An event `count` times."""
+    """The event of `count` repetitions."""
     return event if count == 1 else Repeated(event, count)
 
 

@@ -1,6 +1,7 @@
 """What the adversary of the theorems sees: every released value, for audits.
 
-No private value passes here. A release is public once it is drawn; to observe it costs nothing.
+No private value reaches this module. A release is public once it is drawn; observing it costs
+nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Release:
     value : object
         The noisy value, usually an array in the units of the mechanism.
     mechanism : Mechanism or None, default=None
-        What drew its noise; None for a value that is public for another reason.
+        Source of the noise; None for a value that is public for another reason.
     """
 
     label: str
@@ -59,8 +60,8 @@ def observe_releases() -> Iterator[list[Release]]:
 def announce(label: str, round: int, value: Any, mechanism: Any = None) -> None:
     """Show a value that has just become public to the observer, if there is one.
 
-    The value must not change afterwards. `value` may be a function that makes it, which is called
-    only if there is an observer.
+    The value must not change afterwards. `value` may be a function that returns the value; it is
+    called only if there is an observer.
     """
     seen = _SEEN.get()
     if seen is not None:

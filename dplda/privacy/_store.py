@@ -35,8 +35,9 @@ _TABLES = (
 )
 _FIELDS = "id, label, unit, events, total_variation, seeded, status, created, process"
 
-# SQLite keeps the file locks of a process in its memory, and a forked process inherits those of
-# threads that it has not: it would wait for them forever. So no fork while there is a connection.
+# SQLite keeps its file locks in the memory of the process. A forked process inherits the locks of
+# threads that it does not have, and would wait for them forever. No fork may therefore happen while
+# a connection is open.
 _CONNECTED = threading.RLock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
@@ -55,21 +56,21 @@ class Entry:
     id : int
         Number within its ledger.
     label : str
-        Who was charged.
+        Name of the charge, for instance the class of the estimator.
     unit : str
-        What is protected: "document", "word", "token" or "bit".
+        Protected unit: "document", "word", "token" or "bit".
     events : tuple of Event
-        What the charge is for.
+        Events of the charge.
     total_variation : float
         Distance of the noise that runs from its ideal law.
     seeded : bool
         Whether the noise came from a given seed.
     status : {"reserved", "confirmed", "canceled"}
-        Reserved and confirmed entries count in full; a canceled one never released anything.
+        Reserved and confirmed entries count in full. A canceled entry released nothing.
     created : str
         Time in UTC, ISO 8601.
     process : int
-        Number of the process that was charged.
+        ID of the process that made the charge.
     """
 
     id: int
@@ -84,7 +85,7 @@ class Entry:
 
     @property
     def counts(self) -> bool:
-        """Whether it is part of what was spent."""
+        """Whether the entry counts as spent."""
         return self.status != "canceled"
 
 
@@ -114,7 +115,7 @@ class MemoryStore:
 
     @contextmanager
     def transaction(self, *, write: bool) -> Iterator[Page]:
-        """Hold the lock. A change is one assignment, so that no change is ever half done."""
+        """Hold the lock. Each change is one assignment, so that no change is ever half done."""
         if os.getpid() != self._process:
             raise RuntimeError(
                 "a ledger in memory belongs to the process that made it; what another process "
@@ -142,9 +143,9 @@ class FileStore:
     path : str
         Absolute.
     epsilon, delta : float
-        What the file says; see `open_file`.
+        The budget in the file; see `open_file`.
     ledger_id : str
-        Which ledger it is, whatever file is at its path later.
+        Identity of the ledger. Another file that takes its path later has another one.
     """
 
     def __init__(self, path: str, epsilon: float, delta: float, ledger_id: str) -> None:
@@ -155,7 +156,9 @@ class FileStore:
     def transaction(self, *, write: bool) -> Iterator[Page]:
         """Read a consistent state; with `write`, as the only writer of all processes."""
         if not os.path.exists(self.path):
-            raise FileNotFoundError(f"the ledger {self.path} is gone; what it held was spent")
+            raise FileNotFoundError(
+                f"the ledger {self.path} is gone; its entries still count as spent"
+            )
         with _explained(self.path), _ledger_connection(self.path) as connection:
             connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
             try:
@@ -173,8 +176,8 @@ class FileStore:
     def _check_same(self, connection: sqlite3.Connection) -> None:
         if _budget(connection)[:3] != (self.epsilon, self.delta, self.ledger_id):
             raise ValueError(
-                f"the file {self.path} is another ledger than the one that was opened, and what "
-                "that one held was spent; restore its file, or open the new one by its path"
+                f"the file {self.path} is another ledger than the one that was opened, whose "
+                "entries still count as spent; restore its file, or open the new ledger by its path"
             )
 
 
@@ -219,25 +222,25 @@ class _FilePage:
 
 
 def open_file(path: str, epsilon: float, delta: float) -> FileStore:
-    """Open the ledger in a file; make it, with this budget, if there is no file.
+    """Open the ledger in a file. If there is no file, create it with this budget.
 
     Raises
     ------
     ValueError
-        If the file is something else, empty, or damaged.
+        If the file is not a ledger, is empty, or is damaged.
     """
     with _explained(path):
         journals = [name for name in (f"{path}-journal", f"{path}-wal") if os.path.exists(name)]
         if not os.path.exists(path):
             if journals:
                 raise ValueError(
-                    f"the ledger {path} is gone, but its journal {journals[0]} is there; "
-                    "restore the ledger, or remove the journal if nothing it held matters"
+                    f"the ledger {path} is gone, but its journal {journals[0]} exists; "
+                    "restore the ledger, or remove the journal if its content does not matter"
                 )
             _create(path, epsilon, delta)
         if os.path.isfile(path) and os.path.getsize(path) == 0:
             raise ValueError(
-                f"{path} is empty, so it is no privacy ledger, or one whose content was lost; "
+                f"{path} is empty: it is not a privacy ledger, or its content was lost; "
                 "restore it, or choose a path where there is no file"
             )
         with _ledger_connection(path) as connection:
@@ -247,26 +250,26 @@ def open_file(path: str, epsilon: float, delta: float) -> FileStore:
 
 
 def _create(path: str, epsilon: float, delta: float) -> None:
-    """Make a ledger that is whole from the moment it is there, and never in place of another."""
+    """Create a complete ledger in one step, and never replace an existing file."""
     folder = os.path.dirname(path)
     try:
         with _workplace(folder) as workplace:
             draft = os.path.join(workplace, "ledger")
             with _connection(draft, make=True) as connection:
                 _fill(connection, epsilon, delta)
-            with suppress(FileExistsError):  # another process was quicker: the ledger is its
+            with suppress(FileExistsError):  # another process has created the ledger first
                 os.link(draft, path)
         sync_folder(folder)
     except OSError as error:
         raise OSError(
-            f"the ledger {path} cannot be made: {error.strerror}; it needs a folder that is there "
-            "and can be written, on a local disk"
+            f"the ledger {path} cannot be made: {error.strerror}; it needs an existing folder "
+            "that can be written, on a local disk"
         ) from error
 
 
 @contextmanager
 def _workplace(folder: str) -> Iterator[str]:
-    """A new folder. If it cannot be removed the ledger is there nonetheless, and so no error."""
+    """A temporary folder. The ledger exists even if its removal fails, which is not an error."""
     workplace = tempfile.mkdtemp(prefix=".dplda-ledger-", dir=folder)
     try:
         yield workplace
@@ -290,7 +293,7 @@ def _check_header(connection: sqlite3.Connection, path: str) -> None:
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     if application != _APPLICATION_ID:
         raise ValueError(
-            f"{path} is a database, but no privacy ledger, or a damaged one; choose another path, "
+            f"{path} is a database, but not a privacy ledger, or is damaged; choose another path, "
             "or restore the file"
         )
     schema = connection.execute("PRAGMA user_version").fetchone()[0]
@@ -318,7 +321,7 @@ def _budget(connection: sqlite3.Connection) -> tuple[float, float, str, str]:
 
 
 def _digest(connection: sqlite3.Connection) -> str:
-    """Of everything that the ledger says. SQLite itself would not notice a changed number."""
+    """Digest of all that the ledger holds. SQLite does not detect a changed number."""
     content = json.dumps([_budget(connection)[:3], _rows(connection)], default=repr)
     return hashlib.sha256(content.encode()).hexdigest()
 
@@ -328,7 +331,7 @@ def _set_digest(connection: sqlite3.Connection) -> None:
 
 
 def _check_content(connection: sqlite3.Connection, path: str) -> None:
-    """In a transaction: nobody else can change content or journal mode until it ends."""
+    """Check digest and journal mode, in a transaction, which keeps both from changing."""
     if _digest(connection) != _budget(connection)[3]:
         raise ValueError(
             f"the ledger {path} is damaged: its entries are not those that were written; restore "
@@ -345,8 +348,8 @@ def _check_content(connection: sqlite3.Connection, path: str) -> None:
 def _ledger_connection(path: str) -> Iterator[sqlite3.Connection]:
     with _connection(path) as connection:
         _check_header(connection, path)
-        if _is_write_ahead(connection):  # the file remembers that another tool asked for it
-            with suppress(sqlite3.OperationalError):  # in use; `_check_content` will see it
+        if _is_write_ahead(connection):  # another tool has set this mode, and the file keeps it
+            with suppress(sqlite3.OperationalError):  # in use; `_check_content` reports it
                 connection.execute("PRAGMA journal_mode = DELETE")
         yield connection
 
@@ -360,9 +363,9 @@ def _connection(path: str, *, make: bool = False) -> Iterator[sqlite3.Connection
             sqlite3.connect(where, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
         ) as connection,
     ):
-        # A charge must survive a power cut: it stands for something that was released. So the
-        # journal is a file that is removed, and the folder is written to disk after that: what
-        # counts is in one file.
+        # A charge must survive a power cut: it stands for something that was released. SQLite
+        # therefore removes its journal after each commit and then writes the folder to disk. The
+        # ledger is always in one file.
         connection.execute("PRAGMA synchronous = EXTRA")
         connection.execute("PRAGMA fullfsync = ON")
         yield connection

@@ -1,4 +1,4 @@
-"""Random words by address: one secret key, and a keystream for every use of it.
+"""Random words by address: one secret key, and one keystream for each use of it.
 
 All randomness of a fit comes from AES-256 in counter mode. The address of a stream is its purpose,
 the round, and the block of units or cells. Threads and machines are not part of it: `n_jobs`
@@ -30,14 +30,14 @@ MAX_WORDS = 2**41  # two words a cipher block, 2**40 cipher blocks an address
 
 
 class Purpose:
-    """What a stream is for.
+    """Purposes of the streams.
 
-    The numbers enter every seeded result. New ones are appended; none changes. Estimators outside
-    of this package may use 128 to 255.
+    The numbers enter every seeded result. New numbers are appended; existing numbers never change.
+    Estimators outside of this package may use 128 to 255.
     """
 
-    # These are names of the algorithms that read the streams. The rest of this folder knows none of
-    # them; the list is here because no two streams of the package may share a number.
+    # The names belong to the algorithms that read the streams, which this folder otherwise does not
+    # know. The list is here because no two streams of the package may share a number.
     INITIAL_TABLE = 1
     MEMBERSHIP = 2
     TOPICS = 3
@@ -93,7 +93,7 @@ class Streams:
     key : bytes of length 32
         The secret key. `from_random_state` is the usual way to make streams.
     seeded : bool
-        Whether somebody may know the key; then no privacy guarantee holds.
+        Whether someone may know the key. No privacy guarantee holds in that case.
     """
 
     def __init__(self, key: bytes, *, seeded: bool) -> None:
@@ -130,12 +130,14 @@ class Streams:
         return self._n_words
 
     def words(self, purpose: int, round: int, block: int, n: int, *, spare: bool = False) -> Words:
-        """Return the first `n` words of a stream; a longer request begins with the shorter one.
+        """Return the first `n` words of a stream.
+
+        The stream is deterministic: asking for more words returns the same prefix.
 
         Parameters
         ----------
         purpose : int
-            What the words are for, from 0 to 255; a `Purpose` inside of this package.
+            Purpose of the words, from 0 to 255; a `Purpose` inside of this package.
         round : int
             Number of the round, from 0 to 2**32 - 1.
         block : int
@@ -158,7 +160,7 @@ class Streams:
         Parameters
         ----------
         purpose : int
-            What the words are for, from 0 to 255; a `Purpose` inside of this package.
+            Purpose of the words, from 0 to 255; a `Purpose` inside of this package.
         round : int
             Number of the round, from 0 to 2**32 - 1.
         block : int, default=0
@@ -213,7 +215,7 @@ class _Keystream:
         check_integer("n", n, 0, MAX_WORDS - self._position)
         self._position += n
         self._streams._count(n)
-        # Some versions of the library ask for room for one block more than they write.
+        # Some versions of the library require room for one block more than they write.
         buffer = np.empty(n + 2, dtype="<u8")
         room = buffer.data.cast("B")
         for start in range(0, 8 * n, PIECE_BYTES):
@@ -253,7 +255,8 @@ def uniform_integers(words: Words, n: int) -> NDArray[np.int64]:
     Returns
     -------
     integers : ndarray, int64
-        Of the same shape. The bias is at most n * 2**-32: not for draws that a guarantee rests on.
+        Of the same shape. The bias is at most n * 2**-32, which is too large for draws that a
+        guarantee depends on.
     """
     return ((words >> np.uint64(32)) * np.uint64(n) >> np.uint64(32)).astype(np.int64)
 

@@ -1,7 +1,7 @@
 """Alias tables of the noise: exact integers in, packed arrays for the kernel out.
 
-A law on 4096 values is given by integers P_i with sum 2**149 (its weights); the table draws value
-i with probability P_i / 2**149 and no other. docs/noise.md bounds the distance to the ideal law.
+The weights of a law on 4096 values are integers P_i with sum 2**149. The table draws value i with
+probability exactly P_i / 2**149. docs/noise.md bounds the distance to the ideal law.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ def survivor_tables(scale: float, threshold: int) -> tuple[AliasTables, bool]:
 
     The second result tells whether the high digit can be anything but 0.
 
-    A coordinate without a token survives with probability exp(-threshold / scale) / 2: that of
-    floored Laplace noise being at least `threshold`. Its excess over the threshold is geometric
-    with ratio exp(-1/scale), cut at 4095. The tables are those of exactly the float given.
+    A coordinate without a token survives with probability exp(-threshold / scale) / 2, which is
+    the probability that floored Laplace noise is at least `threshold`. Its excess over the
+    threshold is geometric with ratio exp(-1/scale), cut at 4095. `scale` is taken exactly.
     """
     with localcontext(DIGITS):
         survival = (-threshold / Decimal(scale)).exp() / 2
@@ -87,7 +87,7 @@ def geometric_weights(scale: float) -> tuple[list[int], list[int]]:
     takes all larger values.
     """
     with localcontext(DIGITS):
-        return _digits(1 / Decimal(scale))  # of exactly the float given
+        return _digits(1 / Decimal(scale))  # the float, exactly
 
 
 def _digits(rate: Decimal) -> tuple[list[int], list[int]]:
@@ -105,8 +105,8 @@ def _capped(rate: Decimal) -> list[int]:
 def alias(weights: Sequence[int]) -> tuple[list[int], list[int]]:
     """Thresholds in [0, 2**137) and aliases of the columns, in exact arithmetic.
 
-    Column i gives i with `threshold` chances of its 2**137, else its alias. A full column is its
-    own alias.
+    Column i returns i with probability threshold / 2**137, and its alias otherwise. A full column
+    is its own alias.
     """
     thresholds, aliases = [0] * N_COLUMNS, list(range(N_COLUMNS))
     left = list(weights)
@@ -144,7 +144,7 @@ def _powers(rate: Decimal) -> list[Decimal]:
 
 
 def _integers(law: Sequence[Decimal], remainder_to: int) -> list[int]:
-    """floor(2**149 law_i / sum law); what is missing from 2**149 is added to one of them."""
+    """floor(2**149 law_i / sum law); one weight also gets the remainder up to 2**149."""
     factor = TOTAL / sum(law, Decimal(0))
     weights = [int(value * factor) for value in law]
     weights[remainder_to] += TOTAL - sum(weights)

@@ -1,7 +1,7 @@
-"""What two papers say that a step costs, and the noise that one of them derives from it.
+"""The privacy cost of a step that two papers state, and the noise that one of them derives from it.
 
-For comparison only: no sound estimator uses these formulas. docs/svilda.md and
-docs/papers_sub_lda.md say where they fail.
+These formulas are for comparison only. No sound estimator uses them. docs/svilda.md and
+docs/papers_sub_lda.md describe their errors.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def subsampled_rdp(order: int, rdp: Curve | float, subsampling_ratio: float) -> 
     exponent = (chosen - 1.0) * divergence
     if ratio == 1.0:
         return float(exponent[-1]) / (order - 1)
-    # The binomial weights sum to one, so each term can give up its share of that one, which
-    # leaves exp(x) - 1 in place of exp(x): no cancellation, however small the divergence.
+    # The binomial weights sum to one. Each term leaves out its share of that one, so that
+    # exp(x) - 1 takes the place of exp(x): no cancellation occurs, even at small divergences.
     with np.errstate(divide="ignore"):
         log_growth = exponent + np.log(-np.expm1(-exponent))
     log_terms = _log_binomial(chosen, order, ratio) + log_growth
@@ -78,7 +78,7 @@ def subsampled_rdp(order: int, rdp: Curve | float, subsampling_ratio: float) -> 
 
 
 def _check_divergence(rdp: float) -> float:
-    """Return a divergence that no multiplication by an order makes infinite, or infinity."""
+    """Return a divergence that is infinite, or stays finite when multiplied by an order."""
     rdp = check_number("rdp", rdp, 0.0, math.inf)
     if LARGEST_DIVERGENCE < rdp < math.inf:
         raise ValueError(f"rdp must be at most {LARGEST_DIVERGENCE:g}, or infinite, got {rdp:g}")
@@ -125,10 +125,11 @@ def vips_calibration(
     composition: str = "zcdp",
     delta_round: float | None = None,
 ) -> VipsCalibration:
-    """Noise of private variational inference as published: equations (5), (6) and (3) of [1]_.
+    """Compute the noise of private variational inference as published: equations (5), (6), (3).
 
-    **Not a proof.** (epsilon, delta)-DP of a round does not imply the zCDP of equation (5).
-    Equation (3) is a theorem for ``epsilon_iter <= 1`` only. The paper leaves `delta_round` open.
+    The equations are those of [1]_. **They are not a proof.** (epsilon, delta)-DP of a round does
+    not imply the zCDP of equation (5). Equation (3) is a theorem for ``epsilon_iter <= 1`` only.
+    The paper leaves `delta_round` open.
     If `delta_iter` is close to 1, the true epsilon of the result is far above the stated one;
     :func:`dplda.privacy.epsilon_of` computes it.
 
@@ -141,12 +142,12 @@ def vips_calibration(
     subsampling_ratio : float
         Share of the documents in a round, in (0, 1] (nu).
     max_iter : int
-        Rounds (J), from 1 to 10**9.
+        Number of rounds (J), from 1 to 10**9.
     composition : {"zcdp", "advanced", "linear"}, default="zcdp"
-        How rounds are composed: equation (5), the advanced composition theorem, or sums.
+        Composition of the rounds: equation (5), the advanced composition theorem, or sums.
     delta_round : float or None, default=None
-        delta', above 0 and below `subsampling_ratio`. None: ``delta / max_iter``, or half of it
-        for "advanced", where the other half pays for the composition.
+        delta', above 0 and below `subsampling_ratio`. None takes ``delta / max_iter``, or half of
+        it for "advanced"; the other half is the delta of the composition theorem.
 
     Returns
     -------

@@ -38,7 +38,7 @@ HOLES = {
 class CDPLDA(BaseLDA):
     """Collapsed Gibbs sampling with Laplace noise on its counts: not private.
 
-    [1]_ compares HDP-LDA and LP-LDA with it. The word-topic and the document-topic counts get
+    The baseline of HDP-LDA and LP-LDA in [1]_. The word-topic and the document-topic counts get
     Laplace noise of scale ``1 / noise_epsilon``, in the first sweep (CDP-LDA, after [2]_) or in
     every sweep (CDP-LDA+). :class:`dplda.HDPLDA` protects words, :class:`dplda.SubLDA` documents.
 
@@ -47,24 +47,25 @@ class CDPLDA(BaseLDA):
     n_components : int, default=10
         Number of topics.
     noise_epsilon : float
-        Inverse of the scale of one sweep's noise, from 0.003 to 5000; must be given. It has no
-        guarantee. ``inf`` gives the result of :class:`dplda.GibbsLDA`, bit for bit.
+        Inverse of the scale of the noise of one sweep, from 0.003 to 5000; must be given. It is not
+        a guarantee. ``inf`` gives the result of :class:`dplda.GibbsLDA`, bit for bit.
     noise_at : {"first_sweep", "every_sweep"}, default="first_sweep"
-        When noise is drawn. "first_sweep": before the first sweep of a call; this noise stays in
-        the counts (CDP-LDA). "every_sweep": before each sweep, in addition to earlier noise
+        Sweeps that add noise. "first_sweep" adds it before the first sweep of a call, and it stays
+        in the counts (CDP-LDA). "every_sweep" adds it before each sweep, to the earlier noise
         (CDP-LDA+).
     max_iter : int, default=100
-        Sweeps over the corpus.
+        Number of sweeps over the corpus.
     doc_topic_prior : float, default=0.1
         Dirichlet parameter of a document's topics (alpha).
     topic_word_prior : float, default=0.01
         Dirichlet parameter of a topic's words (beta).
     n_jobs : int or None, default=None
-        Threads of `transform` and `score`. Training is sequential. Never changes a result.
+        Number of threads of `transform` and `score`. Training is sequential. It never changes a
+        result.
     random_state : int, RandomState instance or None, default=None
-        Seed of all random numbers. None: a key from the operating system's entropy.
+        Seed of all random numbers. None takes it from the entropy of the operating system.
     verbose : int, default=0
-        Above 0, progress is shown: a bar if tqdm is installed, lines otherwise.
+        Progress: a bar where tqdm is installed, otherwise lines.
 
     Attributes
     ----------
@@ -81,7 +82,7 @@ class CDPLDA(BaseLDA):
         The claim that [1]_ implies: `noise_epsilon` times the number of sweeps that drew noise. Not
         a guarantee.
     privacy_ : Guarantee
-        States that there is no guarantee, and why.
+        The statement that there is no guarantee, with the reason. `print` shows it in words.
     n_features_in_ : int
         Size of the vocabulary.
 
@@ -102,11 +103,11 @@ class CDPLDA(BaseLDA):
     Sensitivity: unbounded, because the topics of other words change with that word. Event:
     ``NonPrivate()``. Nothing is charged to a ledger, because no finite epsilon is true.
 
-    How [1]_ is read here. The paper's epsilon is that of one sweep in both forms. It gives no total
-    for CDP-LDA+, so `published_epsilon_` composes the sweeps. Noise adds up over sweeps, as in
-    Algorithm 1 of [1]_. Counts keep their noise and are read as ``max(count, 0)``, also in the size
-    of a topic, because weights must not be negative. The noise is Laplace noise of mean zero in
-    steps of 1/256.
+    This implementation reads [1]_ as follows. The paper's epsilon is that of one sweep in both
+    forms. The paper gives no total for CDP-LDA+, so `published_epsilon_` composes the sweeps. Noise
+    adds up over sweeps, as in Algorithm 1 of [1]_. Counts keep their noise and are read as
+    ``max(count, 0)``, also in the size of a topic, because weights must not be negative. The noise
+    is Laplace noise of mean zero in steps of 1/256.
 
     References
     ----------
@@ -170,7 +171,7 @@ class CDPLDA(BaseLDA):
         X : {array-like, sparse matrix} of shape (n_docs, n_words)
             Word counts.
         y : Ignored
-            Present for scikit-learn's API.
+            Not used, present for API consistency by convention.
 
         Returns
         -------
@@ -191,7 +192,7 @@ class CDPLDA(BaseLDA):
         X : {array-like, sparse matrix} of shape (n_docs, n_words)
             Word counts of documents that the model has not seen.
         y : Ignored
-            Present for scikit-learn's API.
+            Not used, present for API consistency by convention.
 
         Returns
         -------
@@ -201,7 +202,7 @@ class CDPLDA(BaseLDA):
         return self._train(X, released_so_far(self, "word"))
 
     def _train(self, X: Any, released: np.ndarray | None) -> CDPLDA:
-        """Sweeps over `X` on top of the `released` noisy counts (n_words, n_components), if any."""
+        """Sweep over `X` on top of the `released` noisy counts (n_words, n_components), if any."""
         if self.noise_epsilon != math.inf:
             warn_user(
                 f"dplda.published.CDPLDA with noise_at={self.noise_at!r} is not private: "

@@ -48,23 +48,24 @@ class PublishedHDPLDA(BaseLDA):
     n_components : int, default=10
         Number of topics (K).
     noise_epsilon : float
-        Epsilon of one sweep's noise (epsilon_L), from 0.006 to 10000; must be given. The noise has
-        scale ``2 / noise_epsilon``. It has no guarantee. ``inf`` adds no noise ("limited inherent"
-        in [1]_).
+        Epsilon of the noise of one sweep (epsilon_L), from 0.006 to 10000; must be given. The noise
+        has scale ``2 / noise_epsilon``, without a guarantee. ``inf`` adds no noise ("limited
+        inherent" in [1]_).
     count_clip : float
         Clipping bound: a draw reads noisy counts up to this value (C), above 0; must be given.
     max_iter : int, default=100
-        Sweeps over the corpus (T).
+        Number of sweeps over the corpus (T).
     doc_topic_prior : float, default=1.0
         Dirichlet parameter of a document's topics (alpha). The default is that of [1]_.
     topic_word_prior : float, default=0.01
         Dirichlet parameter of a topic's words (beta).
     n_jobs : int or None, default=None
-        Threads of `transform` and `score`. Training is sequential. Never changes a result.
+        Number of threads of `transform` and `score`. Training is sequential. It never changes a
+        result.
     random_state : int, RandomState instance or None, default=None
-        Seed of all random numbers. None: a key from the operating system's entropy.
+        Seed of all random numbers. None takes it from the entropy of the operating system.
     verbose : int, default=0
-        Above 0, progress is shown: a bar if tqdm is installed, lines otherwise.
+        Progress: a bar where tqdm is installed, otherwise lines.
 
     Attributes
     ----------
@@ -74,7 +75,7 @@ class PublishedHDPLDA(BaseLDA):
     n_iter_ : int
         Number of sweeps that ran.
     epsilon_ : float
-        Infinity: nothing is proved, and the third point below shows that nothing can be.
+        Infinity: nothing is proved. The third point below shows that no finite epsilon holds.
     delta_ : float
         0.
     published_epsilon_ : float
@@ -83,7 +84,7 @@ class PublishedHDPLDA(BaseLDA):
         Claim for the topic draws of one sweep (epsilon_I): ``2 log(count_clip / topic_word_prior
         + 1)``, equation (7) of [1]_.
     privacy_ : Guarantee
-        States that there is no guarantee, and why.
+        The statement that there is no guarantee, with the reason. `print` shows it in words.
     n_features_in_ : int
         Size of the vocabulary.
 
@@ -101,7 +102,7 @@ class PublishedHDPLDA(BaseLDA):
     -----
     **Privacy.** Unit: none; the paper means one word. Relation: one word is replaced by another.
     Sensitivity: unbounded. Mechanism: ``NonPrivate()``. Theorem 3 of [1]_ is false for its
-    Algorithm 1 in four ways:
+    Algorithm 1, for four reasons:
 
     1. Live counts (line 15). The replaced word is drawn and changes other cells than its
        substitute would. Every later token of the two words reads these cells. The privacy loss of
@@ -109,21 +110,21 @@ class PublishedHDPLDA(BaseLDA):
     2. Clip from above only (line 12). Noise makes half of the empty cells negative, and with them
        the "probabilities" of line 13.
     3. Final counts (line 20). They are the last noisy counts plus the changes of the last sweep,
-       without noise. Anyone who saw the noisy counts can read the changes off, and a word that
-       does not occur has no changes. Epsilon is infinite.
-    4. Noise in place (line 9). The noise of a sweep hides the changes since the last release. They
-       differ in four cells and not in two if the word's token has changed its topic.
+       without noise. Anyone who saw the noisy counts can compute the changes, and a word that does
+       not occur has no changes. Epsilon is infinite.
+    4. Noise in place (line 9). The noise of a sweep hides the changes since the last release. These
+       differ in four cells instead of two if the token of the word has changed its topic.
 
-    How Algorithm 1 is read here. Where a count, or the sum of a topic's counts, is negative, a
-    draw reads 0, because no weight may be negative; the counts themselves do not change. Only the
-    numerator of line 13 is clipped. A draw reads all counts as they are, including its own token's
-    counts, because line 15 is the only line that changes counts. Tokens of a document are in the
+    This implementation reads Algorithm 1 as follows. A draw reads a negative count, or a negative
+    sum of a topic's counts, as 0, because no weight may be negative. The counts do not change. Only
+    the numerator of line 13 is clipped. A draw reads all counts as they are, including those of its
+    own token, because line 15 is the only line that changes counts. Tokens of a document are in the
     order of their words. The noise is Laplace noise of mean zero, rounded to steps of 1/256.
 
-    The fit announces what the adversary of [1]_ sees in each sweep t: the noisy counts that the
-    sweep starts from, shape (n_words, n_components), then the topics of all tokens in the order of
-    the corpus, shape (n_tokens,). The first topics, which depend on no word, have the number t - 1
-    of the first sweep.
+    The fit announces what the adversary of [1]_ sees in each sweep t: the noisy counts at its
+    start, shape (n_words, n_components), and then the topics of all tokens in the order of the
+    corpus, shape (n_tokens,). The first topics depend on no word. Their number is t - 1 of the
+    first sweep.
 
     References
     ----------
@@ -185,7 +186,7 @@ class PublishedHDPLDA(BaseLDA):
         X : {array-like, sparse matrix} of shape (n_docs, n_words)
             Word counts.
         y : Ignored
-            Present for scikit-learn's API.
+            Not used, present for API consistency by convention.
 
         Returns
         -------
@@ -203,7 +204,7 @@ class PublishedHDPLDA(BaseLDA):
         X : {array-like, sparse matrix} of shape (n_docs, n_words)
             Word counts of documents that the model has not seen.
         y : Ignored
-            Present for scikit-learn's API.
+            Not used, present for API consistency by convention.
 
         Returns
         -------
@@ -213,7 +214,7 @@ class PublishedHDPLDA(BaseLDA):
         return self._train(X, released_so_far(self, "word"))
 
     def _train(self, X: Any, released: np.ndarray | None) -> PublishedHDPLDA:
-        """Sweeps over `X` on top of the `released` noisy counts (n_words, n_components), if any."""
+        """Sweep over `X` on top of the `released` noisy counts (n_words, n_components), if any."""
         if self.noise_epsilon != math.inf:
             warn_user(
                 f"dplda.published.PublishedHDPLDA is not private: {HOLES}; use dplda.HDPLDA",

@@ -38,7 +38,7 @@ HOLE = (
 )
 
 SMALLEST_EPSILON = 0.0114  # the noise tables reach its scale
-LARGEST_COUNT = 2.0**53  # larger floats are whole numbers, whatever they stand for
+LARGEST_COUNT = 2.0**53  # all larger floats are whole numbers
 MAX_DIVISOR = 1000  # `recover_counts` tries smallest counts up to this one
 
 
@@ -62,17 +62,18 @@ class PublishedIFTMParty(BaseLDA):
         Noisy counts below this become 0 (tau in [1]_). Above 0 and below 1, and at most
         ``10.6 / published_epsilon``.
     max_iter : int, default=50
-        Sweeps (local iterations) of `fit`, and of each `refine`.
+        Number of sweeps (local iterations) of `fit`, and of each `refine`.
     doc_topic_prior : float, default=0.1
         Dirichlet parameter of a document's topics (alpha).
     topic_word_prior : float, default=0.01
         Dirichlet parameter of a topic's words (beta).
     n_jobs : int or None, default=None
-        Threads of `transform` and `score`. Training is sequential. Never changes a result.
+        Number of threads of `transform` and `score`. Training is sequential. It never changes a
+        result.
     random_state : int, RandomState instance or None, default=None
-        Seed of all random numbers. None: a key from the operating system's entropy.
+        Seed of all random numbers. None takes it from the entropy of the operating system.
     verbose : int, default=0
-        Above 0, progress is shown: a bar if tqdm is installed, lines otherwise.
+        Progress: a bar where tqdm is installed, otherwise lines.
 
     Attributes
     ----------
@@ -82,14 +83,14 @@ class PublishedIFTMParty(BaseLDA):
     n_iter_ : int
         Number of sweeps that ran.
     epsilon_ : float
-        Infinity: nothing is proved, and nothing can be.
+        Infinity: nothing is proved, and no finite epsilon holds.
     delta_ : float
         0.
     published_epsilon_ : float
         The claim of [1]_: `published_epsilon`, for one token, in any number of rounds. Not a
         guarantee.
     privacy_ : Guarantee
-        States that there is no guarantee, and why.
+        The statement that there is no guarantee, with the reason. `print` shows it in words.
     n_features_in_ : int
         Size of the vocabulary.
 
@@ -107,25 +108,25 @@ class PublishedIFTMParty(BaseLDA):
     -----
     **Privacy.** Unit: none; the paper means one token. Relation: one token is blanked, its position
     stays. Sensitivity: unbounded, because the topics of other tokens change with that token. Event:
-    ``NonPrivate()``. A word that occurs once is in the support of the message with its token and
-    not without it: no finite epsilon is true at any delta below 1. Nothing is charged to a ledger.
+    ``NonPrivate()``. A word that occurs once is in the support of the message only if its token is
+    present: no finite epsilon holds at any delta below 1. Nothing is charged to a ledger.
 
-    How [1]_ is read here:
+    This implementation reads [1]_ as follows:
 
-    * Lines 11 to 23 run in the first global iteration too. The paper prints them in the ``else``;
-      then the first message would contain random topics.
-    * Line 22 comes before each sweep, because the first sweep needs a Phi. Nothing would use the
-      Phi of the last sweep. Phi is a draw from the Dirichlet law (7), without a floor.
-    * Lines 12 and 13 as printed: both proposals are those of the counts at the beginning of the
-      sweep. So are the factors (17) and (20) in the acceptances. The hats of (19) and (22) are live
+    * Lines 11 to 23 run in the first global iteration too. The paper prints them in the ``else``
+      branch, and the first message would contain random topics.
+    * Line 22 comes before each sweep, because the first sweep needs a Phi and nothing uses the Phi
+      of the last sweep. Phi is a draw from the Dirichlet law (7), without a floor.
+    * Lines 12 and 13 run as printed: both proposals use the counts at the beginning of the sweep.
+      So do the factors (17) and (20) in the acceptances. The hats of (19) and (22) are live
       counts without the token. A document's table depends on the topics that it changes, so these
       steps do not leave the target (6) invariant.
     * P-hat in (19) and (22) is (8) with the noisy counts, where those below tau are 0. It is not
       normalized, so each survivor favors the topics of largest phi, whatever the word. With many
       survivors (tau = 0.2) all tokens end in one topic.
-    * (18) and (21) print the proposals' ratio upside down; (19) and (22) do not, and are used.
+    * (18) and (21) invert the ratio of the proposals. (19) and (22) are correct and are used.
     * Line 10 draws from the alias table of the raw word.
-    * The counts are sent with beta, because a topic without words could not be normalized.
+    * The counts are sent with beta, because a topic without words cannot be normalized.
 
     Noisy counts are rounded down to steps of 1/1024, and cut at tau + 4. Algorithm 2 (sentences)
     has the same hole and is not implemented.
@@ -196,7 +197,7 @@ class PublishedIFTMParty(BaseLDA):
         X : {array-like, sparse matrix} of shape (n_docs, n_words)
             Word counts.
         y : Ignored
-            Present for scikit-learn's API.
+            Not used, present for API consistency by convention.
 
         Returns
         -------
@@ -342,7 +343,7 @@ class PublishedIFTMParty(BaseLDA):
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        """State without the raw tokens that `refine` needs: others often see a pickle."""
+        """State without the raw tokens that `refine` needs, because pickles are often shared."""
         private = ("_corpus", "_tokens", "_value")
         return {k: v for k, v in super().__getstate__().items() if k not in private}
 

@@ -52,8 +52,8 @@ class PublishedSubLDA(BaseLDA):
     n_components : int, default=10
         Number of topics (K).
     rdp_epsilon : float, default=2.0
-        Renyi divergence of order `rdp_order` that one iteration without sampling is meant to have,
-        from 1e-100 to 1e30. The noise has variance ``rdp_order / (2 * rdp_epsilon)``. ``inf`` adds
+        Claimed Renyi divergence, of order `rdp_order`, of one iteration without sampling, from
+        1e-100 to 1e30. The noise has variance ``rdp_order / (2 * rdp_epsilon)``. ``inf`` adds
         no noise.
     rdp_order : int, default=14
         Renyi order of the account, at least 2 (alpha).
@@ -63,15 +63,15 @@ class PublishedSubLDA(BaseLDA):
         Factor of the rate of frequent words, from 1 to ``1 / subsampling_ratio`` (v). 1 samples all
         words at the same rate. Above 1, sampling is adaptive, equation (10) of [1]_: tokens of
         the frequent words of each topic are sampled at the rate ``boost * subsampling_ratio``, and
-        other tokens never.
+        other tokens are never sampled.
     frequent_share : float, default=0.5
-        Share of a topic's tokens, in (0, 1], that its frequent words make up (q). Has no effect if
-        `boost` is 1.
+        Share of a topic's tokens, in (0, 1], that its frequent words make up (q). It has no effect
+        if `boost` is 1.
     noise_placement : {"iteration", "token"}, default="iteration"
-        "iteration" is the reading that is most favorable to the paper: the counts that an
-        iteration reads, and shows, are the true counts plus one new matrix of noise. "token" is
-        what is printed: in the loop over sampled tokens, noise is added in place to the row of
-        the token's word, and stays there.
+        "iteration" is the reading that is most favorable to the paper: an iteration reads and
+        releases the true counts plus one new matrix of noise. "token" is the algorithm as printed:
+        the loop over sampled tokens adds noise in place to the row of the token's word, where it
+        stays.
     count_clip : float, default=inf
         Upper end of the clip of a noisy count in a topic draw (clip), above 0. [1]_ gives no value.
     max_iter : int, default=100
@@ -82,16 +82,17 @@ class PublishedSubLDA(BaseLDA):
         Dirichlet parameter of a topic's words (beta).
     tol : float or None, default=None
         Stop when the perplexity has changed by at most this in ``patience + 1`` successive
-        iterations, equation (9) of [1]_. None: run all iterations.
+        iterations, equation (9) of [1]_. None runs all iterations.
     patience : int, default=4
-        Number of iterations (s) in equation (9). [1]_ gives no value. Has no effect if `tol` is
+        Number of iterations (s) in equation (9). [1]_ gives no value. It has no effect if `tol` is
         None.
     n_jobs : int or None, default=None
-        Threads of `transform` and `score`. Training is sequential. Never changes a result.
+        Number of threads of `transform` and `score`. Training is sequential. It never changes a
+        result.
     random_state : int, RandomState instance or None, default=None
-        Seed of all random numbers. None: a key from the operating system's entropy.
+        Seed of all random numbers. None takes it from the entropy of the operating system.
     verbose : int, default=0
-        Above 0, progress is shown: a bar if tqdm is installed, lines otherwise.
+        Progress: a bar where tqdm is installed, otherwise lines.
 
     Attributes
     ----------
@@ -111,7 +112,7 @@ class PublishedSubLDA(BaseLDA):
         The claim of [1]_: `n_iter_` times :func:`iteration_epsilon`, plus ``log(boost)`` each time
         by equation (13). A Renyi divergence of order `rdp_order`. Not a guarantee.
     privacy_ : Guarantee
-        States that there is no guarantee, and why.
+        The statement that there is no guarantee, with the reason. `print` shows it in words.
     n_features_in_ : int
         Size of the vocabulary.
 
@@ -127,24 +128,24 @@ class PublishedSubLDA(BaseLDA):
 
     Notes
     -----
-    **Privacy.** Unit: none; the paper means one word. Relation: a document gets one word more.
+    **Privacy.** Unit: none; the paper means one word. Relation: a document gets one more word.
     Sensitivity: unbounded, because the topics of other words change with that word; [1]_ claims 1.
     Event: ``NonPrivate()``. Mechanism: Gaussian noise in floating point, idealized. Nothing is
     charged to a ledger, because no finite epsilon is true.
 
     What is wrong in [1]_:
 
-    1. Tokens that are not sampled are counted and shown. An iteration costs what it costs
-       without sampling.
-    2. The topics are hidden state. Through them a word changes counts that are not its own.
+    1. Tokens that are not sampled are counted and released. An iteration therefore costs as much
+       as without sampling.
+    2. The topics are a hidden state. Through them a word changes the counts of other words.
     3. With ``noise_placement="token"``, words that are not sampled get no noise.
     4. Adaptive rates and the stopping rule read private counts.
     5. The topic weights of training documents, which [1]_ outputs and `transform` returns, are
        functions of their words.
 
-    How [1]_ is read here. The loop ends at convergence or after `max_iter` iterations, as the
-    text says; the printed condition would never end it before `max_iter`. A token is taken out of
-    the counts before its topic is drawn, as in equation (1). Noisy counts are read as
+    This implementation reads [1]_ as follows. The loop ends at convergence or after `max_iter`
+    iterations, as in the text; the printed condition never ends it before `max_iter`. A token is
+    removed from the counts before its topic is drawn, as in equation (1). Noisy counts are read as
     ``max(count, 0)``, also in the size of a topic, because weights must not be negative. Only the
     numerator is clipped. Equation (10) is read as the fewest words that make up the share
     `frequent_share` of the topic's tokens at the start of the iteration. The paper prints no
@@ -231,7 +232,7 @@ class PublishedSubLDA(BaseLDA):
         X : {array-like, sparse matrix} of shape (n_docs, n_words)
             Word counts.
         y : Ignored
-            Present for scikit-learn's API.
+            Not used, present for API consistency by convention.
 
         Returns
         -------
@@ -249,7 +250,7 @@ class PublishedSubLDA(BaseLDA):
         X : {array-like, sparse matrix} of shape (n_docs, n_words)
             Word counts of documents that the model has not seen.
         y : Ignored
-            Present for scikit-learn's API.
+            Not used, present for API consistency by convention.
 
         Returns
         -------
@@ -259,7 +260,7 @@ class PublishedSubLDA(BaseLDA):
         return self._train(X, released_so_far(self, "word"))
 
     def _train(self, X: Any, released: np.ndarray | None) -> PublishedSubLDA:
-        """Algorithm 1 on top of the `released` noisy counts (n_words, n_components), if any."""
+        """Run Algorithm 1 on top of the `released` noisy counts (n_words, n_components), if any."""
         threshold = self._membership_threshold()
         if self.rdp_epsilon != math.inf:
             warn_user(
@@ -293,7 +294,7 @@ class PublishedSubLDA(BaseLDA):
                 frequent = frequent_words(counts, self.frequent_share)  # private
                 sampled &= frequent[corpus.word, topics]  # private
             sampled_tokens = np.flatnonzero(sampled)  # secret
-            # a new array: the one that was announced must not change any more
+            # a new array: the announced one must not change any more
             noisy = noisy.copy() if in_place else before + counts + self._draw(counts.shape, noise)
             sizes = np.maximum(noisy, 0).sum(axis=0)
             part_size = NOISE_CELLS // n_components if in_place else len(sampled_tokens)
@@ -331,7 +332,7 @@ class PublishedSubLDA(BaseLDA):
         return self
 
     def _membership_threshold(self) -> np.uint64:
-        """Largest of the 2**64 words with which a token takes part, if its word is frequent."""
+        """Largest of the 2**64 random words that select a token of a frequent word."""
         rate = float(self.subsampling_ratio) * float(self.boost)
         if rate > 1:
             raise ValueError(
@@ -346,7 +347,7 @@ class PublishedSubLDA(BaseLDA):
         return math.sqrt(self.rdp_order / (2 * float(self.rdp_epsilon)))
 
     def _draw(self, shape: tuple[int, int], reader: Reader) -> np.ndarray:
-        """Gaussian noise in floating point, on its own grid, which is finer than any count."""
+        """Gaussian noise in floating point, on a grid of its own that is finer than any count."""
         if self._noise_scale == 0:
             return np.zeros(shape)
         mechanism = DiscreteGaussian(MIN_RADIUS)
@@ -421,7 +422,7 @@ def frequent_words(counts: np.ndarray, share: float) -> np.ndarray:
 
 
 def iteration_epsilon(subsampling_ratio: float, rdp_order: int, rdp_epsilon: float) -> float:
-    """Privacy cost of one iteration as SUB-LDA claims it, equation (3) of [1]_.
+    """Compute the privacy cost of one iteration that SUB-LDA claims, equation (3) of [1]_.
 
     Parameters
     ----------

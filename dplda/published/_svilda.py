@@ -49,15 +49,15 @@ class PublishedPrivateSVILDA(BaseLDA):
         The delta of (epsilon, delta)-differential privacy (delta_tot), in (0, 1). Choose it well
         below 1 / n_docs. The default is that of [1]_.
     composition : {"zcdp", "advanced", "linear"}, default="zcdp"
-        How rounds are composed: equation (5) of [1]_, or the advanced composition theorem or sums,
-        with which [1]_ compares it in figure 1 and table 1.
+        Composition of the rounds: equation (5) of [1]_, the advanced composition theorem, or sums.
+        [1]_ compares the three in figure 1 and table 1.
     batch_size : int, default=10
-        Documents in a minibatch (S), at most the number of documents.
+        Number of documents in a minibatch (S), at most the number of documents.
     max_doc_tokens : int, default=200
         A document with more tokens is cut to this many tokens (N), drawn at random once. A public
         constant: never read it from the data.
     max_iter : int, default=100
-        Rounds (J), each with one minibatch.
+        Number of rounds (J), each with one minibatch.
     doc_topic_prior : float, default=0.1
         Dirichlet parameter of a document's topics (alpha).
     topic_word_prior : float, default=0.01
@@ -68,29 +68,30 @@ class PublishedPrivateSVILDA(BaseLDA):
         Reduces the learning rate of the first rounds, at least 1 (tau_0). The rate of round t is
         ``(learning_offset + t) ** -learning_decay``.
     n_jobs : int or None, default=None
-        Threads. Never changes a result.
+        Number of threads. It never changes a result.
     random_state : int, RandomState instance or None, default=None
-        Seed of all random numbers. None: a key from the operating system's entropy.
+        Seed of all random numbers. None takes it from the entropy of the operating system.
     verbose : int, default=0
-        Above 0, progress is shown: a bar if tqdm is installed, lines otherwise.
+        Progress: a bar where tqdm is installed, otherwise lines.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features_in_)
         Parameters of the topics' Dirichlet distributions (lambda).
     epsilon_ : float
-        The epsilon that can be proved, for a document that is replaced by another: that of
+        The epsilon that can be proved, for a document that is replaced by another: the cost of
         `max_iter` Gaussian mechanisms of noise multiplier
         ``noise_multiplier_ * batch_size / n_docs / sqrt(2)``. Usually many thousands.
     delta_ : float
-        The delta of that epsilon: `delta`.
+        The delta at which `epsilon_` is stated.
     published_epsilon_ : float
         The claim of [1]_: `published_epsilon`. Not a guarantee.
     noise_multiplier_ : float
         Noise of a round in units of ``max_doc_tokens / n_docs`` (sigma over Delta s in [1]_), by
         :func:`dplda.published.vips_calibration`.
     privacy_ : Guarantee
-        The guarantee that can be proved: unit, relation, mechanism, assumptions; `print` it.
+        The guarantee that can be proved: unit, relation, mechanism, assumptions. `print` shows it
+        in words.
     n_iter_ : int
         Number of rounds that ran.
     n_features_in_ : int
@@ -119,18 +120,18 @@ class PublishedPrivateSVILDA(BaseLDA):
        over S of them, so its noise is too small by the factor D / S. Anyone can see a document in
        each round in which it is drawn: at any moderate epsilon, delta is about
        ``1 - (1 - S / D) ** J``.
-    2. The third line of (4) drops one of two documents. To replace one document changes the mean
+    2. The third line of (4) drops one of two documents. Replacing one document changes the mean
        by up to ``sqrt(2)`` times more.
-    3. Equations (5) and (6) are no proof. `vips_calibration` says why, and what they leave open.
+    3. Equations (5) and (6) do not prove the claim; `vips_calibration` gives the reasons.
 
-    How [1]_ is read here. A minibatch is a uniformly random set of S documents, drawn independently
-    in each round. No amplification by sampling is proved for it, because it would not matter for
-    an epsilon of this size. delta' is ``delta / max_iter``. Negative noisy statistics become 0, as
-    below equation (3). [1]_ does not specify the first topics; they are nearly equal, as in the
-    online variational Bayes of [2]_. The account treats sums and noise as real numbers.
+    This implementation reads [1]_ as follows. A minibatch is a uniformly random set of S documents,
+    drawn independently in each round. No amplification by sampling is proved, because it would not
+    matter for an epsilon of this size. delta' is ``delta / max_iter``. Negative noisy statistics
+    become 0, as below equation (3). [1]_ does not specify the first topics; they are nearly equal,
+    as in the online variational Bayes of [2]_. The account treats sums and noise as real numbers.
 
     The fit announces the noisy statistics of each round, shape (n_words, n_components), before
-    negative ones become 0: the adversary of the account sees them.
+    negative ones become 0. The adversary of the account sees them.
 
     References
     ----------
@@ -207,7 +208,7 @@ class PublishedPrivateSVILDA(BaseLDA):
         X : {array-like, sparse matrix} of shape (n_docs, n_words)
             Word counts.
         y : Ignored
-            Present for scikit-learn's API.
+            Not used, present for API consistency by convention.
 
         Returns
         -------
@@ -238,9 +239,9 @@ class PublishedPrivateSVILDA(BaseLDA):
                 PrivacyLeakWarning,
             )
         X = shorten(X, int(self.max_doc_tokens), streams)  # private
-        # The statistics of a document have L2 norm at most N, its number of tokens. To replace one
-        # document changes the mean over S of them by up to sqrt(2) N / S, but the noise is that of
-        # a change by N / D: equation (4) is about the mean over all documents.
+        # The statistics of a document have L2 norm at most N, its number of tokens. Replacing one
+        # document changes the mean over S of them by up to sqrt(2) N / S. The noise is calibrated
+        # for a change of N / D, because equation (4) is about the mean over all documents.
         grid = _steps(mechanism) * n_docs / int(self.max_doc_tokens)
         table = first_table((n_words, int(self.n_components)), streams)  # public
         for t in rounds(self, 1, self.max_iter):
@@ -319,7 +320,7 @@ class PublishedPrivateSVILDA(BaseLDA):
 
 
 def _steps(mechanism: Any) -> float:
-    """Grid steps in the sensitivity that the noise is calibrated for; many if there is no noise."""
+    """Grid steps in the sensitivity of the calibration; many if there is no noise."""
     return float(getattr(mechanism, "radius", 2**30))
 
 

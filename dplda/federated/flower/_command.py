@@ -1,4 +1,4 @@
-"""``dplda federation coordinator`` and ``dplda federation party``: options, and what they start."""
+"""``dplda federation coordinator`` and ``dplda federation party``: options and processes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def add_commands(subparsers: Any) -> None:
     Parameters
     ----------
     subparsers : argparse subparsers
-        What ``ArgumentParser.add_subparsers`` returned.
+        Result of ``ArgumentParser.add_subparsers``.
     """
     style = argparse.ArgumentDefaultsHelpFormatter
     coordinator = subparsers.add_parser(
@@ -44,7 +44,12 @@ def _add_coordinator_options(parser: argparse.ArgumentParser) -> None:
     add("--vocabulary", type=Path, required=True, help="file with one word per line")
     add("--rounds", type=int, default=5, help="rounds to make")
     add("--min-parties", type=int, default=2, help="fewest models in a round")
-    add("--similarity-threshold", type=float, default=0.3, help="from which on topics are the same")
+    add(
+        "--similarity-threshold",
+        type=float,
+        default=0.3,
+        help="topics at least this similar are merged",
+    )
     add("--top-words", type=int, default=30, help="words of a topic that are compared")
     add("--max-topics", type=int, default=1000, help="most topics of one party")
     add("--output", type=Path, default=Path("global.model"), help="file for the global model")
@@ -75,7 +80,7 @@ def _add_party_options(parser: argparse.ArgumentParser) -> None:
     add("--max-doc-tokens", type=int, help="tokens of a document that are used; default: all")
     add("--max-iter", type=int, default=50, help="sweeps per round")
     add("--n-jobs", type=int, help="threads")
-    add("--seed", type=int, help="reproducible, but not private towards anyone who knows the seed")
+    add("--seed", type=int, help="reproducible, but not private to anyone who knows the seed")
     add("--superlink", required=True, help="host:port of the coordinator")
     add("--ca-certificate", type=Path, help="authority of the coordinator's certificate (PEM)")
     add("--key", type=Path, help="private key of this party (PEM, P-384)")
@@ -163,7 +168,7 @@ def _server_tls(options: argparse.Namespace) -> list[str]:
 
 
 def take_part(options: argparse.Namespace) -> None:
-    """Start Flower's supernode, and answer its messages until this process is ended."""
+    """Start Flower's supernode, and answer its messages until this process ends."""
     _prepare()
     party = StoredParty(
         options.name,
@@ -207,7 +212,7 @@ def _estimator(options: argparse.Namespace) -> IFTMParty:
 
 
 def _load(path: Path) -> Any:
-    """The party's own documents: sparse counts, or a pickle that the party wrote."""
+    """The party's documents: sparse counts, or a pickle that the party wrote."""
     if path.suffix == ".npz":
         import scipy.sparse as sp
 

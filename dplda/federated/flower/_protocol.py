@@ -1,4 +1,4 @@
-"""What coordinator and party say to each other: rounds of messages, inside Flower's messages."""
+"""The protocol of coordinator and party: rounds of messages, inside Flower's messages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ POLL_SECONDS = 1.0
 
 
 def round_request(master: IFTMMaster, node_id: int, party: str, seconds: float) -> Any:
-    """The coordinator's request to a node: round, vocabulary, and the model to start from."""
+    """The coordinator's request to a node: round, vocabulary, and start model."""
     from flwr.app import ConfigRecord, Message, RecordDict
 
     next_model = master.next_models_.get(party)
@@ -70,9 +70,9 @@ def make_rounds(
     master : IFTMMaster
         Changed in place.
     n_rounds : int
-        Rounds to make.
+        Number of rounds.
     round_timeout : float, default=600.0
-        Seconds to wait for enough parties, and again for their answers.
+        Seconds to wait for enough parties, and then for their answers.
     keys : dict of bytes to str or None, default=None
         Names of the parties by their public keys. Nodes with other keys get no message. None
         accepts the name that a party states.
@@ -82,7 +82,7 @@ def make_rounds(
     Raises
     ------
     RoundError
-        If three attempts at a round failed, or too few parties came.
+        If three attempts at a round failed, or too few parties connected.
     """
     names: dict[int, str] = {}
     end, n_failed = master.round_ + n_rounds, 0
@@ -131,7 +131,7 @@ def _wait_for_nodes(
 def _answers(
     master: IFTMMaster, replies: Any, nodes: dict[int, str], names: dict[int, str]
 ) -> list[bytes]:
-    """The models in the replies: at most one per node, and none in another party's name."""
+    """The models in the replies: at most one per node, and only in the party's own name."""
     answers: dict[int, bytes] = {}
     for reply in replies:
         node = int(reply.metadata.src_node_id)

@@ -1,6 +1,6 @@
 """Flower's processes and their tasks, without shipped code; for Flower 1.41.
 
-The only file that uses non-public parts of Flower. It knows nothing of topic models.
+This is the only file that uses non-public parts of Flower. It does not depend on topic models.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ clientapp = "federation:unused"
 
 
 def error_reply(message: Any, reason: str) -> Any:
-    """A reply that says why there is no answer."""
+    """A reply with the reason for a missing answer."""
     from flwr.app import Error, Message
     from flwr.common.constant import ErrorCode
 
@@ -71,7 +71,7 @@ def serve_client(
     def answer(token: str) -> bool:
         try:
             _answer_task(address, token, reply)
-        except Exception:  # whatever was received, the party stays for the next task
+        except Exception:  # no message may end the party
             log.exception("an answer was lost; it is kept in case the round is asked for again")
         return False
 
@@ -100,7 +100,7 @@ def _answer_task(address: str, token: str, reply: Callable[[Any], Any]) -> None:
 
 @dataclass(frozen=True)
 class Superlink:
-    """The coordinator's own superlink: where it listens, and the files it needs.
+    """The coordinator's superlink: its address and its files.
 
     Attributes
     ----------
@@ -117,7 +117,7 @@ class Superlink:
     home: Path
 
     def flwr(self, *arguments: str) -> str:
-        """Run Flower's command-line tool on this superlink; returns what it prints."""
+        """Run Flower's command-line tool on this superlink, and return its output."""
         security = "insecure = true"
         if self.ca_certificate is not None:
             security = f"root-certificates = {json.dumps(str(self.ca_certificate.absolute()))}"
@@ -135,7 +135,7 @@ class Superlink:
         return result.stdout
 
     def start_run(self) -> int:
-        """Start a run, with the empty package that Flower insists on; returns its number."""
+        """Start a run with the empty package that Flower requires, and return its number."""
         app = self.home / "app"
         app.mkdir(exist_ok=True)
         (app / "pyproject.toml").write_text(APP, "utf-8")
@@ -147,7 +147,7 @@ class Superlink:
 def serve_run(
     superlink: Superlink, process: LocalProcess, secret: bytes, make_rounds: Callable[[Any], None]
 ) -> None:
-    """Start a run, and be its server application: ``make_rounds(grid)``, once."""
+    """Start a run, and call ``make_rounds(grid)`` once, as its server application."""
     from flwr.common.constant import SubStatus
     from flwr.common.serde import context_from_proto, context_to_proto, run_from_proto
     from flwr.proto.runtime_pb2 import PullTaskInputRequest, PushTaskOutputRequest
@@ -188,7 +188,7 @@ def serve_run(
 
 
 def public_key(path: Path) -> bytes:
-    """A public key, in the form in which Flower states the key of a node."""
+    """A public key in Flower's form."""
     from flwr.cli.supernode.register import try_load_public_key
 
     key: bytes = try_load_public_key(path)
@@ -208,8 +208,8 @@ def _serve(
 ) -> None:
     """Take tasks of one type from the local Flower process, and do them here.
 
-    Flower's ``superexec`` would start a process for the code that was shipped. Instead, `work` is
-    called with the token of each task, until it returns True or the Flower process has ended.
+    Flower's ``superexec`` would start a process for shipped code. Here `work` is called with the
+    token of each task instead, until it returns True or the Flower process has ended.
     Tasks of other types are never taken.
     """
     import httpx
@@ -295,9 +295,9 @@ def _heartbeat(client: Any) -> Iterator[None]:
 def local_process(
     command: tuple[str, str], arguments: list[str], home: Path
 ) -> Iterator[LocalProcess]:
-    """Run one of Flower's commands next to this process; it ends when this process ends."""
+    """Run one of Flower's commands. It ends when this process ends."""
     module, name = command
-    start = (  # it must not outlive this process, even if this one is killed
+    start = (  # Flower must end even if this process is killed
         "from flwr.supercore.app_utils import start_parent_process_monitor as watch; "
         f"watch({os.getpid()}); from {module} import {name} as main; main()"
     )
@@ -341,7 +341,7 @@ def wait_for_port(host: str, port: int, process: LocalProcess) -> None:
 
 
 def free_port() -> int:
-    """A port of this machine that nobody listens at."""
+    """A free port of this machine."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]
