@@ -642,7 +642,7 @@ def test_numpy_integers_as_a_cap():
 
 def test_each_call_is_charged():
     X = documents(20, 60, 0.2)
-    ledger = Ledger(epsilon=25.0, delta=0.0)
+    ledger = Ledger(epsilon=25.0, delta=1e-14)
     client = RandomizedResponse(bit_epsilon=0.5, max_doc_words=10, ledger=ledger).fit(X)
     assert ledger.entries() == []
     client.transform(X)
@@ -731,7 +731,7 @@ def test_numbers_and_texts_are_different_ids(corpus):
 
 
 def test_an_unaffordable_report_is_not_stored(corpus, path):
-    ledger = Ledger(epsilon=250.0, delta=0.0)
+    ledger = Ledger(epsilon=250.0, delta=1e-14)
     client = RandomizedResponse(bit_epsilon=1.0, ledger=ledger, max_doc_words=60).fit(corpus)
     memo = MemoizedReports(client, path)
     first = memo.reports([0], corpus[:1])
