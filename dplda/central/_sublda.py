@@ -220,7 +220,9 @@ class SubLDA(BaseLDA):
         """Run one more private round on the given documents.
 
         The privacy costs of all calls add up in `epsilon_`. The first call also releases word
-        totals. `max_iter` calls cost what `fit` costs, and `epsilon` pays for no further call.
+        totals. `max_iter` calls release what `fit` releases, and `epsilon` pays for no further
+        call. The distance of the noise from its ideal law is charged in each call, so that the
+        last of `max_iter` calls may be refused if `epsilon` is large or `delta` tiny.
         With noise, the word totals of the first call stand for all later calls, which only divide
         them among the topics: pass the whole corpus to each call, or at least documents with the
         same words. Decide on the number of calls before you look at the model: the guarantee is
