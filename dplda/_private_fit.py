@@ -86,7 +86,7 @@ def check_paid(
         The guarantee of the earlier calls. None for the first call, for which the noise is
         calibrated.
     max_iter : int
-        Number of calls that `epsilon` pays for.
+        Largest number of calls that `epsilon` pays for.
 
     Raises
     ------
@@ -103,10 +103,11 @@ def check_paid(
     if total > epsilon:
         raise BudgetError(
             f"this partial_fit would bring {name} to a total epsilon of {total:.6g}, above "
-            f"epsilon={epsilon:g}, which pays for max_iter={max_iter} calls; nothing was read or "
-            "charged. Call fit to train from scratch with a larger epsilon or max_iter. To decide "
-            "on the number of calls as you go, state noise_multiplier instead of epsilon and "
-            "pass ledger=Ledger(epsilon=...), which refuses the first call that is too expensive"
+            f"epsilon={epsilon:g}, which pays for at most max_iter={max_iter} calls; nothing was "
+            "read or charged. Call fit to train from scratch with a larger epsilon or max_iter. To "
+            "decide on the number of calls as you go, state noise_multiplier instead of epsilon "
+            "and pass ledger=Ledger(epsilon=...), which refuses the first call that is too "
+            "expensive"
         )
 
 

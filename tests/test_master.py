@@ -307,6 +307,14 @@ def stored(path, load, name="a", **parameters):
     return StoredParty(name, EMParty(**parameters), load, vocabulary=N_WORDS, path=path)
 
 
+def test_a_ledger_that_cannot_be_stored_is_refused_before_it_is_charged(tmp_path, corpus):
+    load, ledger = Loader(corpus), Ledger(epsilon=100.0)
+    party = IFTMParty(2, token_epsilon=6.0, max_iter=2, ledger=ledger)
+    with pytest.raises(ValueError, match="ledger in memory"):
+        StoredParty("a", party, load, vocabulary=N_WORDS, path=tmp_path / "a").answer(0, HASH, b"")
+    assert load.n_reads == len(ledger.entries()) == 0
+
+
 def test_a_stored_party_survives_its_process(tmp_path, corpus):
     load, master = Loader(corpus[:60]), IFTMMaster(N_WORDS)
     path = tmp_path / "a.state"
@@ -421,7 +429,7 @@ def test_an_answer_is_on_the_disk_before_it_is_given_out(tmp_path, corpus, monke
 
 
 def test_documents_of_another_width_cost_nothing(tmp_path, corpus):
-    ledger = Ledger(epsilon=10.0)
+    ledger = Ledger(tmp_path / "ledger.sqlite", epsilon=10.0)
     party = IFTMParty(3, token_epsilon=5.0, ledger=ledger)
     load = Loader(corpus[:60, :4])
     with pytest.raises(ValueError, match="documents of this vocabulary"):

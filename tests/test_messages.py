@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dplda import SubLDA
 from dplda.federated import LocalModel, MessageError, NextModel, vocabulary_hash
+from dplda.privacy import Laplace, Ledger
 
 HASH = vocabulary_hash(4)
 TABLE = np.array([[0.5, 0.25, 0.25, 0.0], [0.1, 0.2, 0.3, 0.4]])
@@ -305,3 +307,12 @@ def test_what_is_no_vocabulary(words):
 def test_huge_integers_are_refused(field):
     with pytest.raises(MessageError, match=r"a huge integer|more than 30 digits|got inf"):
         dataclasses.replace(local(), **{field: 10**5000})
+
+
+def test_a_ledger_of_another_unit_says_nothing_of_a_model():
+    """A release that protects words may show a document."""
+    ledger = Ledger()
+    ledger.reserve("words", "word", Laplace(1.0))
+    model = SubLDA(2, epsilon=4.0, max_iter=2).fit([[1, 2, 0], [0, 1, 3]] * 20)
+    with pytest.raises(MessageError, match="protects one word, and this model"):
+        LocalModel.from_estimator(model, "a", 0, vocabulary_hash(3), ledger=ledger)

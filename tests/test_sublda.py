@@ -10,7 +10,7 @@ from scipy.stats import binomtest
 from dplda import SubLDA
 from dplda.central._sublda import frequent_share, frequent_words
 from dplda.datasets import make_topic_corpus
-from dplda.privacy import Gaussian, PoissonSampled, Repeated, epsilon_of
+from dplda.privacy import BudgetError, Gaussian, PoissonSampled, Repeated, epsilon_of
 from dplda.privacy._curator import Curator, membership_threshold, sampled
 from dplda.privacy._mechanisms import DiscreteGaussian
 from dplda.privacy._streams import Streams
@@ -185,3 +185,16 @@ def test_a_batch_may_be_empty(corpus):
     model = SubLDA(4, epsilon=1.0, subsampling_ratio=1e-4, max_iter=3).fit(corpus)
     assert np.isfinite(model.components_).all()
     assert model.epsilon_ <= 1.0
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(4.0, 1e-6), (15.0, 1e-6), (2.0, 1e-12)])
+def test_epsilon_pays_for_max_iter_calls_or_all_but_the_last(corpus, epsilon, delta):
+    """Each call adds the distance of its noise from the ideal law; `fit` adds it once."""
+    model = SubLDA(2, epsilon=epsilon, delta=delta, max_iter=20)
+    with pytest.raises(BudgetError, match="at most max_iter=20 calls"):  # noqa: PT012
+        for n_calls in range(30):
+            assert n_calls == 0 or model.epsilon_ <= epsilon
+            model.partial_fit(corpus[:20])
+    assert n_calls in (19, 20)
+    assert model.n_iter_ == n_calls
+    assert model.epsilon_ <= epsilon

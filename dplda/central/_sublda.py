@@ -220,11 +220,14 @@ class SubLDA(BaseLDA):
         """Run one more private round on the given documents.
 
         The privacy costs of all calls add up in `epsilon_`. The first call also releases word
-        totals. `max_iter` calls cost what `fit` costs, and `epsilon` pays for no further call.
-        With noise, all later calls use the word totals of the first call and only divide them
-        among the topics: pass the whole corpus to each call, or at least documents with the same
-        words. Decide on the number of calls before you look at the model: the guarantee holds for
-        a number of calls that does not depend on the releases.
+        totals. `max_iter` calls release what `fit` releases, and `epsilon` pays for no further
+        call. Each call charges the distance of its noise from the ideal law, so that the last of
+        `max_iter` calls may be refused if `epsilon` is large or `delta` tiny. With noise, all later
+        calls use the word totals of the first call and only divide them among the topics: pass the
+        whole corpus to each call, or at least documents with the same words. Decide on the number
+        of calls before you look at the model: the guarantee holds for a number of calls that does
+        not depend on the releases. A call that is interrupted stays in the ledger's account, but
+        not in `epsilon_`.
 
         Parameters
         ----------

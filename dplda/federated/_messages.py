@@ -247,7 +247,8 @@ class LocalModel(_Message):
         Raises
         ------
         MessageError
-            If a topic is empty or has a negative entry, or another value is not allowed.
+            If a topic is empty or has a negative entry, if the ledger protects another unit than
+            the model, or if another value is not allowed.
 
         Warns
         -----
@@ -286,6 +287,11 @@ class LocalModel(_Message):
         if components.min() < 0 or totals.min() <= 0:
             raise MessageError(
                 "components_ must have no negative entry and no empty topic; fit the model again"
+            )
+        if ledger is not None and ledger.unit not in (None, guarantee.unit):
+            raise MessageError(
+                f"the ledger protects one {ledger.unit}, and this model protects one "
+                f"{guarantee.unit}; give the ledger that the model was charged to"
             )
         spent = 0.0 if ledger is None else ledger.epsilon_at(guarantee.delta)
         return cls(

@@ -27,6 +27,7 @@ from dplda.federated._messages import (
     vocabulary_hash,
     vocabulary_size,
 )
+from dplda.privacy import Ledger
 
 MAX_OVERHEAD = 65536  # bytes of a message besides its table
 NOT_THE_MODEL = {"ledger", "n_jobs", "verbose"}  # parameters that do not define the model
@@ -132,8 +133,8 @@ class StoredParty:
     TypeError
         If the estimator cannot refine without its documents: each round would be another fit.
     ValueError
-        If the file belongs to a party with other parameters, or the estimator has a RandomState,
-        which cannot be kept in a file.
+        If the file belongs to a party with other parameters, or the estimator has a RandomState
+        or a ledger in memory, which cannot be kept in a file.
 
     See Also
     --------
@@ -155,6 +156,12 @@ class StoredParty:
         seed = parameters.get("random_state")
         if not (seed is None or isinstance(seed, Integral)):
             raise ValueError(f"random_state must be None or an integer, got {type(seed).__name__}")
+        ledger = parameters.get("ledger")
+        if isinstance(ledger, Ledger) and ledger.path is None:  # found out after the charge
+            raise ValueError(
+                "a ledger in memory cannot be kept in a file; give the estimator a ledger with a "
+                "path, as in Ledger('privacy.sqlite')"
+            )
         self.name = name
         self.vocabulary = vocabulary_hash(vocabulary)
         self.n_words = vocabulary_size(vocabulary)
