@@ -22,8 +22,9 @@ from dplda.audit._residuals import (
 from dplda.audit._watch import Step
 from dplda.central import _hdplda, _sublda, _svilda
 from dplda.central._documents import Documents
+from dplda.central._word_sweeps import SweepMechanisms
 from dplda.datasets import make_topic_corpus
-from dplda.privacy import Ledger, SeededNoiseWarning
+from dplda.privacy import Gaussian, Ledger, SeededNoiseWarning
 from dplda.privacy.mechanisms import Curator, DiscreteGaussian, FlooredLaplace, Purpose, Streams
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
@@ -108,6 +109,12 @@ def counts_twice(monkeypatch):
     monkeypatch.setattr(_hdplda, "count_words", lambda *a: 2 * true_count(*a))
 
 
+def one_cell_charged(monkeypatch):
+    """The event of one changed cell, though a replaced word changes two."""
+    module = sys.modules[SweepMechanisms.__module__]
+    monkeypatch.setattr(module, "FlooredLaplace", lambda scale, n_cells: FlooredLaplace(scale))
+
+
 def constant_members(monkeypatch):
     true_sample = Curator.sample
     monkeypatch.setattr(
@@ -156,6 +163,32 @@ def contributions_that_read_others(monkeypatch):
     monkeypatch.setattr(Documents, "rescale", rescale)
 
 
+def neighbors_share_noise(monkeypatch):
+    """Cells 2 i and 2 i + 1 get the same noise."""
+    for mechanism in (DiscreteGaussian, FlooredLaplace):
+        true_call = mechanism.__call__
+
+        def call(self, value, reader, true_call=true_call):
+            noise = true_call(self, np.zeros(value.size, np.int64), reader)
+            return value + noise[np.arange(value.size) // 2 * 2].reshape(value.shape)
+
+        monkeypatch.setattr(mechanism, "__call__", call)
+
+
+def guarantee_of_more_noise(monkeypatch):
+    """The guarantee states twice the noise that was added."""
+    for module, name in ((_sublda, "document_guarantee"), (_hdplda, "make_guarantee")):
+        true_guarantee = getattr(module, name)
+
+        def guarantee(events, *, true_guarantee=true_guarantee, **options):
+            doubled = [
+                Gaussian(2 * e.noise_multiplier) if isinstance(e, Gaussian) else e for e in events
+            ]
+            return true_guarantee(tuple(doubled), **options)
+
+        monkeypatch.setattr(module, name, guarantee)
+
+
 CENTRAL = [name for name in MODELS if name != "PrivateNMF"]
 FAULTS = {
     "noise divided by 2": (lambda m: noise_scaled(m, 0.5), list(MODELS), "variance of the noise"),
@@ -164,8 +197,15 @@ FAULTS = {
     "no noise": (lambda m: noise_scaled(m, 0.0), list(MODELS), "without noise"),
     "same noise in every round": (same_noise_every_round, list(MODELS), "of two releases"),
     "noise on observed words only": (noise_on_observed_words_only, list(MODELS), "without noise"),
+    "neighbors share noise": (neighbors_share_noise, list(MODELS), "of two cells"),
+    "guarantee of more noise": (
+        guarantee_of_more_noise,
+        ["SubLDA", "HDPLDA, Gaussian"],
+        "do not cover",
+    ),
     "clip twice too wide": (clip_twice_too_wide, DOCUMENT, "a document changes, over"),
     "counts twice": (counts_twice, ["HDPLDA, Laplace", "HDPLDA, Gaussian"], "a word changes"),
+    "one cell charged": (one_cell_charged, ["HDPLDA, Laplace"], "a word changes"),
     "members constant": (constant_members, DOCUMENT[1:], "samples again"),
     "everybody takes part": (everybody_takes_part, DOCUMENT[1:], "a round samples"),
     "sums of everybody": (sums_of_everybody, DOCUMENT[1:], "does not sample it"),
@@ -205,6 +245,25 @@ def test_audits_find_what_their_bounds_miss(fault, X, monkeypatch):
     assert result.refuted
     assert FAULTS[fault][2] in str(result)
     assert "nothing speaks against" not in str(result)
+
+
+@pytest.mark.slow
+def test_the_table_of_the_docs(monkeypatch, capsys):
+    """``pytest -m slow -s -k table_of_the_docs`` prints the table of docs/audits.md."""
+    X = make_topic_corpus(n_docs=100, n_words=50, n_components=2, random_state=0).data
+    rows = []
+    for fault, (plant, names, _) in [("none", (lambda _: None, ["SubLDA"], "")), *FAULTS.items()]:
+        name = names[0] if names[0] != "SubLDA, boost" else "PrivateSVILDA"
+        with monkeypatch.context() as planted:
+            plant(planted)
+            result = audit_epsilon(MODELS[name], X, random_state=0)
+        found = "; ".join(test.name for test in result.residuals.failures) or "passed"
+        bound = f"{result.lower_bound:.2f} of {result.claim:.2f}"
+        bound += " (**refuted**)" if result.exceeds_claim else ""
+        rows.append(f"| {fault} | {name} | {bound} | {found} |")
+        assert result.refuted == (fault != "none")
+    with capsys.disabled():
+        print("", *rows, sep="\n")
 
 
 @pytest.mark.parametrize("fault", ["members constant", "everybody takes part"])
@@ -315,7 +374,9 @@ def test_normal_scores_of_the_declared_noise_are_normal(mechanism):
     streams, rng = Streams.from_random_state(0), np.random.default_rng(0)
     value = rng.integers(-(10**6), 10**6, 20_000)
     noisy = mechanism(value, streams.reader(Purpose.NOISE, 1))
-    scores = normal_scores(Step(value, noisy, mechanism, "x", None), rng.uniform(size=value.size))
+    scores = normal_scores(
+        Step(value, noisy, mechanism, mechanism.event, None), rng.uniform(size=value.size)
+    )
     assert kstest(scores, "norm").pvalue > 1e-3
     assert abs((scores**2).mean() - 1) < 0.05
 
@@ -323,7 +384,7 @@ def test_normal_scores_of_the_declared_noise_are_normal(mechanism):
 def test_normal_scores_are_monotone_and_finite_far_out():
     noise = np.array([-(10**12), -5000, -1, 0, 1, 5000, 10**12])
     for mechanism in (DiscreteGaussian(1000), FlooredLaplace(7.0)):
-        step = Step(np.zeros_like(noise), noise, mechanism, "x", None)
+        step = Step(np.zeros_like(noise), noise, mechanism, mechanism.event, None)
         scores = normal_scores(step, np.full(len(noise), 0.5))
         assert np.isfinite(scores).all()
         assert (np.diff(scores) >= 0).all()

@@ -21,7 +21,15 @@ from sklearn.base import BaseEstimator, clone
 from dplda._corpus import check_counts
 from dplda.audit._attacks import widened
 from dplda.audit._watch import UNITS, Record, Step, watched
-from dplda.privacy import PrivacyLeakWarning, SeededNoiseWarning
+from dplda.privacy import (
+    Event,
+    Gaussian,
+    Laplace,
+    PoissonSampled,
+    PrivacyLeakWarning,
+    Repeated,
+    SeededNoiseWarning,
+)
 from dplda.privacy._observation import observe_releases
 from dplda.privacy.mechanisms import (
     DiscreteGaussian,
@@ -243,6 +251,7 @@ def check_record(model: BaseEstimator, record: Record, streams: Streams) -> Resi
         _unchanged_test(steps),
         *_sample_tests(record.samples),
         *_contribution_tests(model, record),
+        _event_test(model, record),
         _public_test(model, record),
     ]
     n_cells = sum(len(score) for score in scores)
@@ -451,19 +460,22 @@ def _contribution_tests(model: BaseEstimator, record: Record) -> list[ResidualTe
 
 
 def _token_test(record: Record) -> ResidualTest:
-    """What moving one token changes: a token adds to its word's row, and to no other.
-
-    For a mechanism of several cells the sensitivity is that of each cell.
-    """
+    """What a replaced word moves: a token adds to a cell of its word's row, and to no other row."""
     words = np.asarray(record.X.sum(axis=0)).reshape(-1)
     changes = []
     for step in record.steps:
         rows = np.abs(step.value).sum(axis=1)
         each = np.where(words > 0, rows / np.maximum(words, 1), np.where(rows > 0, np.inf, 0.0))
-        cells = 1.0 if isinstance(step.mechanism, FlooredLaplace) else math.sqrt(2.0)
-        changes.append(float(each.max()) * cells / step.mechanism.sensitivity)
+        changes.append(float(each.max()) / _allowed_move(step.mechanism))
     name = "what a word changes, over the sensitivity"
     return ResidualTest(name, max(changes), 0.0, 1.0 + ROUNDING)
+
+
+def _allowed_move(mechanism: Any) -> float:
+    """Most that each of two cells may change, so that both stay within what is charged."""
+    if isinstance(mechanism, FlooredLaplace):  # `n_cells` cells are charged, by 1 each
+        return mechanism.sensitivity * mechanism.n_cells / 2
+    return float(mechanism.sensitivity) / math.sqrt(2.0)
 
 
 def _left_out_tests(model: BaseEstimator, record: Record) -> list[ResidualTest]:
@@ -500,7 +512,37 @@ def _emptied(X: sp.csr_array, row: int) -> sp.csr_array:
     return kept
 
 
-# the public side
+# the guarantee and the public side
+
+
+def _event_test(model: BaseEstimator, record: Record) -> ResidualTest:
+    """Releases that cost another event than the guarantee states, or have a higher rate."""
+    stated = list(model.privacy_.events)
+    missing = 0
+    for step in record.steps:
+        if step.event in stated and _is_honest(step, record.samples):
+            stated.remove(step.event)
+        else:
+            missing += 1
+    name = "releases that the events of the guarantee do not cover"
+    return ResidualTest(name, float(missing), 0.0, 0.0)
+
+
+def _is_honest(step: Step, samples: list[tuple[np.ndarray, np.ndarray]]) -> bool:
+    """Whether an event states no more noise than there is, and no lower rate than was drawn."""
+    charged = step.event.sampling_probability if isinstance(step.event, PoissonSampled) else 1.0
+    highest = 1.0 if step.sample is None else float(np.max(samples[step.sample][0], initial=0.0))
+    noise = step.mechanism.scale / step.mechanism.sensitivity
+    return highest <= charged and _noise_of(step.mechanism.event) <= noise * (1 + ROUNDING)
+
+
+def _noise_of(event: Event) -> float:
+    """Noise that an event states, over the sensitivity."""
+    if isinstance(event, Repeated):
+        return _noise_of(event.event)
+    if isinstance(event, Gaussian):
+        return event.noise_multiplier
+    return event.scale if isinstance(event, Laplace) else math.inf
 
 
 def _public_test(model: BaseEstimator, record: Record) -> ResidualTest:

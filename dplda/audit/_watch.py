@@ -16,7 +16,9 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, clone
 
+from dplda.privacy import Event
 from dplda.privacy._mechanisms import Mechanism
+from dplda.privacy.mechanisms import sampled
 
 # What `_attack` says of an estimator whose releases all pass a curator.
 UNITS = {"document", "word"}
@@ -24,12 +26,12 @@ UNITS = {"document", "word"}
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One release: the exact integers, what became public, and the sample behind them."""
+    """One release: the exact integers, what became public, what it costs, the sample behind it."""
 
     value: np.ndarray
     noisy: np.ndarray
     mechanism: Mechanism
-    label: str
+    event: Event
     sample: int | None
 
     @property
@@ -129,7 +131,8 @@ class _Watch:
     def release(self, value: np.ndarray, mechanism: Mechanism, **options: Any) -> np.ndarray:
         exact = value.copy()
         noisy = self._curator.release(value, mechanism, **options)
-        step = Step(exact, noisy.copy(), mechanism, options["label"], self._sample)
+        event = sampled(mechanism.event, options.get("sampling_probability", 1.0))
+        step = Step(exact, noisy.copy(), mechanism, event, self._sample)
         self._record.steps.append(step)
         self._sample = None
         return noisy
