@@ -126,7 +126,8 @@ class ResidualResult:
     def verdict(self) -> str:
         """The result in one sentence."""
         found = (
-            f"{self.name} released {self.n_cells} noisy cells in {self.n_releases} releases "
+            f"{self.name} released {self.n_cells} noisy cells in {self.n_releases} "
+            f"{'release' if self.n_releases == 1 else 'releases'} "
             f"({len(self.tests)} tests, false alarms at most {self.false_alarm:g}): "
         )
         if self.passed:
@@ -573,4 +574,4 @@ def _same(one: Any, other: Any) -> bool:
     """Whether two values are equal, arrays bit for bit."""
     if isinstance(one, np.ndarray):
         return isinstance(other, np.ndarray) and one.tobytes() == other.tobytes()
-    return bool(one == other)
+    return bool(one == other) or (one != one and other != other)  # NaN
