@@ -2,6 +2,8 @@
 
 `audit_epsilon` hides canaries by fair coins. An attack sees all releases and guesses the coins. The
 number of right guesses gives a bound. A bound above the claimed epsilon refutes the claim.
+`residual_check` compares the noise of a fit, and everything else that its guarantee rests on, with
+what is declared.
 """
 
 from dplda.audit._attacks import (
@@ -18,6 +20,7 @@ from dplda.audit._bounds import (
     one_run_lower_bound,
 )
 from dplda.audit._published_attacks import AnchorAttack
+from dplda.audit._residuals import ResidualResult, ResidualTest, residual_check
 from dplda.privacy._observation import observe_releases
 
 __all__ = [
@@ -26,6 +29,8 @@ __all__ = [
     "AuditResult",
     "DocumentAttack",
     "ReportAttack",
+    "ResidualResult",
+    "ResidualTest",
     "TokenAttack",
     "WordAttack",
     "audit_epsilon",
@@ -33,4 +38,5 @@ __all__ = [
     "many_run_lower_bound",
     "observe_releases",
     "one_run_lower_bound",
+    "residual_check",
 ]

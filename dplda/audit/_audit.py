@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,8 @@ from dplda.audit._bounds import (
     one_run_lower_bound,
 )
 from dplda.audit._published_attacks import BatchAttack, CountsAttack, MovesAttack, RecoveryAttack
+from dplda.audit._residuals import ResidualResult, can_be_watched, check_record
+from dplda.audit._watch import Record, watched
 from dplda.displays._style import COLORS, GRAY, import_pyplot
 from dplda.privacy import PrivacyLeakWarning, SeededNoiseWarning
 from dplda.privacy._observation import Release, announce, observe_releases
@@ -77,6 +80,10 @@ class AuditResult:
         The coins.
     n_runs : int
         Number of fits.
+    ceiling : float, default=inf
+        The largest bound that this design can give, if all guesses are right.
+    residuals : ResidualResult or None, default=None
+        Residual check of the first fit; None for estimators without a curator.
     """
 
     name: str
@@ -90,15 +97,22 @@ class AuditResult:
     scores: np.ndarray
     coins: np.ndarray
     n_runs: int
+    ceiling: float = math.inf
+    residuals: ResidualResult | None = None
 
     @property
     def exceeds_claim(self) -> bool:
-        """Whether the claim is refuted, at the stated confidence."""
+        """Whether the bound refutes the claim, at the stated confidence."""
         return self.lower_bound > self.claim
 
     @property
+    def refuted(self) -> bool:
+        """Whether the bound or the residual check speaks against the claim."""
+        return self.exceeds_claim or (self.residuals is not None and not self.residuals.passed)
+
+    @property
     def verdict(self) -> str:
-        """The result in one sentence."""
+        """The result in one sentence; it says how much the design can show."""
         found = (
             f"{self.name} spends an epsilon of at least {self.lower_bound:.3g} and claims "
             f"{self.claim:.4g}, where {self.relation} (delta {self.delta:g}, confidence "
@@ -108,7 +122,17 @@ class AuditResult:
         )
         if self.exceeds_claim:
             return found + "the claim is false."
-        return found + "nothing speaks against the claim."
+        if self.residuals is not None and not self.residuals.passed:
+            names = "; ".join(test.name for test in self.residuals.failures)
+            return found + f"the fit is not what the claim rests on, in: {names}."
+        if self.claim > self.ceiling:
+            return found + f"this audit cannot see more than {self.ceiling:.3g}{self._beside}."
+        return found + f"nothing speaks against the claim (at most {self.ceiling:.3g} can be seen)."
+
+    @property
+    def _beside(self) -> str:
+        """What else was looked at where the claim is out of reach."""
+        return "" if self.residuals is None else "; noise, samples and model are as declared"
 
     def __repr__(self) -> str:
         return (
@@ -208,7 +232,7 @@ def audit_epsilon(
     Returns
     -------
     AuditResult
-        The bound, the claim, and the scores of all coins.
+        The bound, the claim, the scores of all coins, and the residual check of the first fit.
 
     Raises
     ------
@@ -220,6 +244,7 @@ def audit_epsilon(
     See Also
     --------
     observe_releases : Collects the releases that an attack sees.
+    residual_check : The second verdict, alone, on more documents.
 
     Notes
     -----
@@ -228,7 +253,12 @@ def audit_epsilon(
     guarantee covers it. Audit with public or invented documents.
 
     A low bound proves nothing, because a better attack may exist. A bound above the claim refutes
-    the claim.
+    the claim. No bound can exceed `AuditResult.ceiling`, which grows with the number of canaries
+    and fits.
+
+    The first fit of an estimator with a curator is watched from inside (`residual_check`). Its
+    noise, samples, contributions and fitted attributes are compared with the declared ones. This
+    finds faults that the guesses are too weak for; false alarms are rarer than 1e-6.
 
     References
     ----------
@@ -256,7 +286,7 @@ def audit_epsilon(
     X = check_counts(clone(estimator), X, reset=True)
     streams = Streams.from_random_state(random_state)
     attacker = make_attack(estimator, X.shape[1], n_canaries, streams)
-    claim, scores, coins = math.inf, [], []
+    claim, scores, coins, residuals = math.inf, [], [], None
     runs = range(n_runs)
     for run in with_bar("audit", runs) if verbose else runs:
         words = streams.words(Purpose.AUDIT, 0, run, n_canaries + 1)
@@ -264,10 +294,15 @@ def audit_epsilon(
         if design == "many-run":
             coin[:] = run % 2
         seed = None if random_state is None else int(words[0] >> np.uint64(33))
-        model, releases = observed_fit(attacker.estimator, attacker.plant(X, coin), seed)
+        planted = attacker.plant(X, coin)
+        watch = run == 0 and can_be_watched(attacker.estimator)
+        record = Record(planted) if watch else None
+        model, releases = observed_fit(attacker.estimator, planted, seed, record)
         claim = attacker.claim(model, delta)
         if math.isinf(claim):
             raise ValueError(NOTHING.format(type(estimator).__name__))
+        if record is not None:
+            residuals = check_record(model, record, streams)
         scores.append(attacker.scores(model, releases))
         coins.append(coin)
     return _result(
@@ -280,6 +315,7 @@ def audit_epsilon(
         delta=delta,
         confidence=float(confidence),
         n_runs=n_runs,
+        residuals=residuals,
     )
 
 
@@ -313,11 +349,12 @@ def default_attack(estimator: BaseEstimator) -> Callable[..., Attack]:
 
 
 def observed_fit(
-    estimator: BaseEstimator, X: Any, random_state: Any
+    estimator: BaseEstimator, X: Any, random_state: Any, record: Record | None = None
 ) -> tuple[BaseEstimator, list[Release]]:
-    """Fit a copy, and collect everything that it releases."""
+    """Fit a copy, collect everything that it releases, and record the fit if there is a record."""
     model = clone(estimator).set_params(random_state=random_state)
-    with warnings.catch_warnings(), observe_releases() as releases:
+    watch = nullcontext() if record is None else watched(model, record)
+    with warnings.catch_warnings(), watch, observe_releases() as releases:
         warnings.simplefilter("ignore", PrivacyLeakWarning)  # the audit measures the leak
         warnings.simplefilter("ignore", SeededNoiseWarning)  # the documents are invented
         model.fit(X)
@@ -337,18 +374,24 @@ def _result(
     delta: float,
     confidence: float,
     n_runs: int,
+    residuals: ResidualResult | None,
 ) -> AuditResult:
     gaussian = math.nan
     if design == "one-run":
         bound = _bound_of_guesses(scores, coins, delta, confidence)
+        # all guesses are right, and sure of it
+        ceiling = _bound_of_guesses(np.where(coins, 1.0, -1.0), coins, delta, confidence)
     else:
+        best = _event_counts(coins.astype(float), coins, delta)
+        ceiling = many_run_lower_bound(*best, delta=delta, confidence=confidence)
         counts = _event_counts(scores, coins, delta)
         bound = many_run_lower_bound(*counts, delta=delta, confidence=confidence)
         if delta > 0:
             gaussian = gaussian_lower_bound(*counts, delta=delta, confidence=confidence)
     return AuditResult(
-        name, relation, design, bound, gaussian, confidence, claim, delta, scores, coins, n_runs
-    )
+        name, relation, design, bound, gaussian, confidence, claim, delta, scores, coins, n_runs,
+        ceiling, residuals,
+    )  # fmt: skip
 
 
 def _bound_of_guesses(
