@@ -13,7 +13,8 @@ settings.load_profile("dplda")
 # What takes most of the time: `-m "not slow and not thorough"` is done in a minute.
 THOROUGH = (
     "test_accounting.py",
-    "test_audit.py::test_membership_of_an_overfitted_classifier_and_of_a_private_one",
+    "test_audit.py",
+    "test_audit_residuals.py",
     "test_common.py",
     "test_datasets.py::test_order_does_not_depend_on_the_process",
     "test_displays.py",
@@ -24,7 +25,10 @@ THOROUGH = (
     "test_lplda.py::test_client_and_server_of_the_docs_are_two_programs",
     "test_main.py",
     "test_noise.py",
+    "test_paper_figures.py",
     "test_published_iftm.py::test_the_counts_of_a_real_corpus",
+    "test_randomized_response.py",
+    "test_readme.py",
     "test_sentences.py::test_pipelines_and_searches",
     "test_svilda.py",
     "test_variational_kernels.py::test_integer_norm_never_exceeds_the_radius",

@@ -222,7 +222,12 @@ FAULTS = {
     "contributions read others": (contributions_that_read_others, DOCUMENT, "a document changes"),
     "raw counts in components_": (raw_counts_in_components, CENTRAL, "do not determine"),
 }
-PLANTED = [(fault, name) for fault, (_, names, _) in FAULTS.items() for name in names]
+# each fault in one estimator by default, and in all of them in the slow tests
+PLANTED = [
+    pytest.param(fault, name, marks=() if name == names[0] else pytest.mark.slow)
+    for fault, (_, names, _) in FAULTS.items()
+    for name in names
+]
 
 
 @pytest.mark.parametrize(("fault", "name"), PLANTED)
