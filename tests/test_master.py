@@ -1,8 +1,12 @@
 """The master: rounds, refusals, parties that come, go and fail; a party between rounds."""
 
+import copy
 import os
 import pickle
 import stat
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -321,7 +325,7 @@ def test_a_stored_party_survives_its_process(tmp_path, corpus):
     run_rounds(expected := IFTMMaster(N_WORDS), reference, 2)
     master.update([second])
     assert master.global_model_ == expected.global_model_
-    assert list(tmp_path.iterdir()) == [path]
+    assert {file.name for file in tmp_path.iterdir()} == {"a.state", "a.state.lock"}
 
 
 def test_a_stored_party_refuses(tmp_path, corpus):
@@ -347,6 +351,7 @@ def test_a_stored_party_refuses(tmp_path, corpus):
         party.answer(1, HASH, more.to_bytes())
     assert load.n_reads == 0
     party.answer(0, HASH, b"")
+    party.close()
     for changed in (dict(name="b"), dict(n_components=7), dict(random_state=9)):
         with pytest.raises(ValueError, match="another name, vocabulary or parameters"):
             stored(tmp_path / "a.state", load, **changed)
@@ -361,12 +366,15 @@ def test_what_is_not_in_the_file_is_not_given_out(tmp_path, corpus, monkeypatch)
         patch.setattr("os.replace", _disk_is_full)
         with pytest.raises(OSError, match="full"):
             party.answer(1, HASH, message)
-    assert stored(tmp_path / "a.state", Loader(corpus[:60])).answer(0, HASH, b"")
+    party.close()
+    party = stored(tmp_path / "a.state", Loader(corpus[:60]))
+    assert party.answer(0, HASH, b"")
     answer = party.answer(1, HASH, message)
+    party.close()
     assert stored(tmp_path / "a.state", Loader(corpus[:60])).answer(1, HASH, message) == answer
 
 
-def _disk_is_full(*args):
+def _disk_is_full(*args, **kwargs):
     raise OSError("the disk is full")
 
 
@@ -412,7 +420,8 @@ def test_an_answer_is_on_the_disk_before_it_is_given_out(tmp_path, corpus, monke
     monkeypatch.setattr(os, "fsync", spy_fsync)
     monkeypatch.setattr(os, "replace", spy_replace)
     party.answer(0, HASH, b"")
-    assert steps == ["file", "name", "folder"] * 2  # what the fit privatized, then the answer
+    # a draft that is removed, what the fit privatized, the answer
+    assert steps == ["file"] + ["file", "name", "folder"] * 2
     steps.clear()
     party.answer(0, HASH, b"")
     assert steps == []
@@ -421,7 +430,7 @@ def test_an_answer_is_on_the_disk_before_it_is_given_out(tmp_path, corpus, monke
 
 
 def test_documents_of_another_width_cost_nothing(tmp_path, corpus):
-    ledger = Ledger(epsilon=10.0)
+    ledger = Ledger(tmp_path / "ledger", epsilon=10.0)
     party = IFTMParty(3, token_epsilon=5.0, ledger=ledger)
     load = Loader(corpus[:60, :4])
     with pytest.raises(ValueError, match="documents of this vocabulary"):
@@ -448,4 +457,127 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, corpus, monkeypatch):
     with pytest.raises(OSError, match="no space"):
         party.answer(1, HASH, NextModel(round=1, vocabulary=HASH, table=say().table).to_bytes())
     assert path.read_bytes() == before
-    assert list(tmp_path.iterdir()) == [path]
+    assert {file.name for file in tmp_path.iterdir()} == {"a.state", "a.state.lock"}
+
+
+# one party, several processes
+
+PARTY_PROCESS = """
+import sys
+import scipy.sparse as sp
+from dplda.federated import IFTMParty, StoredParty, vocabulary_hash
+
+party = StoredParty(
+    "a", IFTMParty(2, token_epsilon=4.0, max_iter=2, ledger="ledger.sqlite"),
+    lambda: sp.csr_array([[1, 2, 0], [0, 1, 3]]), vocabulary=3, path=sys.argv[1],
+)
+print("ready", flush=True)
+for line in sys.stdin:
+    print(party.answer(0, vocabulary_hash(3), b"").hex(), flush=True)
+"""
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Starts processes that answer round 0 for each line they read."""
+    processes = []
+
+    def start(path="a.state"):
+        process = subprocess.Popen(
+            [sys.executable, "-c", PARTY_PROCESS, path], cwd=tmp_path, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        processes.append(process)
+        return process
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def ask(process):
+    process.stdin.write("\n")
+    process.stdin.flush()
+    return process.stdout.readline()
+
+
+def test_one_process_uses_a_state(tmp_path, start):
+    """Others get an error; one that starts after a crash answers with the same bytes."""
+    first = start()
+    assert first.stdout.readline() == "ready\n"
+    if os.name == "posix":
+        (tmp_path / "link.state").symlink_to("a.state")
+    for path in ["a.state", "link.state"][: 2 if os.name == "posix" else 1]:
+        second = start(path)
+        assert "another process uses the state" in second.communicate()[1]
+        assert second.returncode == 1
+    answer = ask(first)
+    first.kill()
+    first.wait()
+    standby = start()
+    assert standby.stdout.readline() == "ready\n"
+    assert ask(standby) == answer != ""
+    assert len(Ledger(tmp_path / "ledger.sqlite").entries()) == 1
+
+
+def test_a_party_does_not_answer_without_its_lock(tmp_path, corpus, monkeypatch):
+    load = Loader(corpus[:60])
+    closed = stored(tmp_path / "a.state", load)
+    with pytest.raises(BlockingIOError, match="another process uses the state"):
+        stored(tmp_path / "a.state", load)
+    with pytest.raises(TypeError, match="cannot be copied"):
+        copy.deepcopy(closed._lock)
+    closed.close()
+    with stored(tmp_path / "a.state", load) as party:
+        for lost in (closed, party):
+            with monkeypatch.context() as patch:
+                if lost is party:  # as after a fork
+                    patch.setattr(os, "getpid", lambda: -1)
+                with pytest.raises(RuntimeError, match="does not hold the lock"):
+                    lost.answer(0, HASH, b"")
+        if os.name == "posix":
+            (tmp_path / "a.state.lock").unlink()
+            with pytest.raises(OSError, match="was removed or replaced"):
+                party.answer(0, HASH, b"")
+    assert load.n_reads == 0
+
+
+def test_two_threads_fit_once(tmp_path, corpus):
+    load = Loader(corpus[:60])
+    with stored(tmp_path / "a.state", load) as party, ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda _: party.answer(0, HASH, b""), range(8)))
+    assert len(set(answers)) == load.n_reads == 1
+
+
+# a state that cannot be stored is found before anything is charged
+
+
+def test_an_unwritable_state_costs_nothing(tmp_path, corpus, monkeypatch):
+    ledger = Ledger(tmp_path / "ledger", epsilon=10.0)
+    party = IFTMParty(3, token_epsilon=5.0, max_iter=1, ledger=ledger)
+    load, path = Loader(corpus[:60]), tmp_path / "a.state"
+    with pytest.raises(OSError, match="cannot be locked"):
+        StoredParty("a", party, load, vocabulary=N_WORDS, path=tmp_path / "no" / "a.state")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(OSError, match="a folder"):
+        StoredParty("a", party, load, vocabulary=N_WORDS, path=tmp_path / "folder")
+    path.write_bytes(b"not a state")
+    with pytest.raises(ValueError, match=r"a\.state is no state of a party"):
+        StoredParty("a", party, load, vocabulary=N_WORDS, path=path)
+    path.unlink()
+    stored_party = StoredParty("a", party, load, vocabulary=N_WORDS, path=path)
+    with monkeypatch.context() as patch:
+        patch.setattr("dplda._files.open", _disk_is_full, raising=False)
+        with pytest.raises(OSError, match=r"a\.state cannot be written: the disk is full"):
+            stored_party.answer(0, HASH, b"")
+    assert ledger.entries() == []
+    assert stored_party.answer(0, HASH, b"")
+
+
+def test_an_estimator_that_cannot_be_pickled_costs_nothing(tmp_path):
+    ledger = Ledger(epsilon=10.0)
+    party = IFTMParty(3, token_epsilon=5.0, ledger=ledger)
+    with pytest.raises(TypeError, match=r"cannot be kept in a file.*a ledger, for instance"):
+        StoredParty("a", party, None, vocabulary=9, path=tmp_path / "a")
+    assert ledger.entries() == []
