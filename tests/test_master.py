@@ -138,6 +138,52 @@ def test_the_order_of_messages_changes_nothing():
     assert master.update({m.party: m for m in messages}) == results[0][1]
 
 
+def mixtures(table, n_steps):
+    """Mixtures of each pair of topics, in equal steps from one to the other."""
+    share = (np.arange(n_steps) + 1)[:, None] / (n_steps + 1)
+    first, second = np.triu_indices(len(table), 1)
+    return np.concatenate([
+        share * table[i] + (1 - share) * table[j] for i, j in zip(first, second)
+    ])  # fmt: skip
+
+
+@pytest.mark.parametrize("threshold", [0.3, 0.5, 0.7])
+def test_a_hostile_party_does_not_collapse_the_global_model(parties, corpus, threshold):
+    held_out = corpus[380:]
+    honest = run_rounds(IFTMMaster(N_WORDS, similarity_threshold=threshold), parties, 1)
+    messages = [parties[name][0].local_model(name, 0, HASH) for name in "abc"]
+    attack = mixtures(honest.components_, 25)
+    attacked = IFTMMaster(N_WORDS, similarity_threshold=threshold, max_topics=10_000)
+    attacked.update([*messages, say("x", table=attack, weight=1e-300)])
+    # each honest topic is still there, and the model is as good with the same prior in total
+    distance = np.abs(honest.components_[:, None] - attacked.components_).sum(axis=2) / 2
+    assert distance.min(axis=1).max() < 0.05
+    before, after = (
+        held_out_perplexity(table, held_out, doc_topic_prior=0.6 / len(table))
+        for table in (honest.components_, attacked.components_)
+    )
+    assert after < 1.02 * before < 0.5 * unigram_perplexity(corpus[:380], held_out)
+
+
+def test_the_topics_of_all_parties_are_limited_together():
+    """The largest models are refused, so that nobody crowds out the others."""
+    honest = [say("a", seed=1, n_topics=4), say("b", seed=2, n_topics=4)]
+    master = IFTMMaster(N_WORDS, max_topics=20)
+    master.update([*honest, say("x", seed=3, n_topics=13)])
+    alone = IFTMMaster(N_WORDS, max_topics=20)
+    alone.update(honest)
+    assert master.global_model_ == alone.global_model_
+    assert [r.party for r in master.refused_] == ["x"]
+    assert "more than 20 topics came in total" in master.refused_[0].reason
+    assert set(master.next_models_) == {"a", "b"}
+    few = IFTMMaster(N_WORDS, max_topics=4, min_parties=2)
+    with pytest.raises(RoundError, match="1 valid models of at least 2"):
+        few.update(honest)
+    # a model that is remembered counts as well, and gives way to one that arrives
+    master.update([say("a", seed=1, n_topics=17, round=1)])
+    assert (master.history_[-1].parties, master.history_[-1].remembered) == (("a",), ())
+
+
 OTHER_WORDS = {"vocabulary": vocabulary_hash(N_WORDS + 1)}
 
 

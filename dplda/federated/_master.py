@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,8 +85,9 @@ class IFTMMaster:
     """Master of industrial federated topic modeling: it merges models and composes next ones.
 
     In each round (Algorithm 5 of [1]_) it takes one `LocalModel` per party, merges similar topics
-    into a global model (Algorithm 3), and composes for every party the model that its next round
-    starts from (Algorithm 4). It needs no engine and no network: messages go in and out.
+    of different parties into a global model (after Algorithm 3), and composes for every party the
+    model that its next round starts from (Algorithm 4). It needs no engine and no network: messages
+    go in and out.
 
     Parameters
     ----------
@@ -97,7 +98,8 @@ class IFTMMaster:
     n_top_words : int, default=30
         Number of most probable words of a topic that similarity compares (L).
     max_topics : int, default=1000
-        A local model with more topics is refused.
+        Most topics of all local models of a round together; merging takes memory for the square of
+        their number. If there are more, the models with the most topics are refused.
     min_parties : int, default=1
         A round with fewer valid models is not made.
     max_age : int, default=1
@@ -143,7 +145,9 @@ class IFTMMaster:
 
     **Trust.** A message is a valid table of probabilities or it is refused, and a refusal does not
     change the round of the others. The content of a valid table cannot be checked. A party may
-    send invented topics, and they reach the other parties where they are similar to theirs.
+    send invented topics, and they reach the other parties where they are similar to theirs. At
+    most one topic of a party is in a merged topic. A party cannot join all topics by sending
+    mixtures of them.
 
     References
     ----------
@@ -235,18 +239,22 @@ class IFTMMaster:
             gives the reasons.
         """
         models, refused = self._admit(local_models)
-        self.refused_ = tuple(sorted(refused, key=lambda r: (r.party or "", r.reason)))
-        if len(models) < self.min_parties:
-            raise RoundError(
-                f"round {self.round_} has {len(models)} valid models of at least "
-                f"{self.min_parties}; {len(refused)} messages were refused (see refused_)"
-            )
         latest = {
             party: model
             for party, model in self._latest.items()
             if self.round_ - model.round <= self.max_age
         }
         latest |= models
+        for party in self._excess(latest, models):
+            del latest[party]
+            if models.pop(party, None):
+                refused.append(Refusal(party, f"more than {self.max_topics} topics came in total"))
+        self.refused_ = tuple(sorted(refused, key=lambda r: (r.party or "", r.reason)))
+        if len(models) < self.min_parties:
+            raise RoundError(
+                f"round {self.round_} has {len(models)} valid models of at least "
+                f"{self.min_parties}; {len(refused)} messages were refused (see refused_)"
+            )
         latest = dict(sorted(latest.items()))
         table, weights = self._merge(list(latest.values()))
         next_models = {party: self._next(table, model.table) for party, model in latest.items()}
@@ -278,6 +286,19 @@ class IFTMMaster:
         """
         self._latest.pop(party, None)
         self.next_models_.pop(party, None)
+
+    def _excess(self, latest: Mapping[str, LocalModel], arrived: Container[str]) -> list[str]:
+        """Parties to leave out, so that the others have `max_topics` topics at most.
+
+        Absent parties first, then those with the most topics: nobody crowds out the others.
+        """
+        order = sorted(latest, key=lambda name: (name in arrived, -latest[name].n_topics, name))
+        total, excess = sum(model.n_topics for model in latest.values()), []
+        for party in order:
+            if total > self.max_topics:
+                total -= latest[party].n_topics
+                excess.append(party)
+        return excess
 
     def _admit(self, messages: Any) -> tuple[dict[str, LocalModel], list[Refusal]]:
         """Valid models by party, and a refusal for each of the others."""
@@ -323,12 +344,11 @@ class IFTMMaster:
 
     def _merge(self, models: list[LocalModel]) -> tuple[FloatTable, FloatTable]:
         table = np.concatenate([model.table for model in models]).astype(np.float64)
-        weights = np.repeat(
-            [min(model.weight, self.max_weight) for model in models],
-            [model.n_topics for model in models],
-        )
+        n_topics = [model.n_topics for model in models]
+        weights = np.repeat([min(model.weight, self.max_weight) for model in models], n_topics)
         top_words = TopWords.from_table(table, self.n_top_words)
-        labels = redundant_topics(top_words, self.similarity_threshold)
+        owners = np.repeat(np.arange(len(models)), n_topics)
+        labels = redundant_topics(top_words, self.similarity_threshold, owners)
         return merge_topics(table, weights, labels)
 
     def _next(self, global_table: FloatTable, table: Any) -> NextModel:
