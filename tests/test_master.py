@@ -272,6 +272,25 @@ def test_a_master_can_be_saved_between_rounds():
     assert master.update(messages) == again.update(messages)
 
 
+def test_a_state_continues_in_another_process():
+    master = IFTMMaster(N_WORDS)
+    master.update([say("a", seed=1), say("b", seed=2)])
+    master.update([say("a", seed=3, round=1)])
+    again = IFTMMaster(N_WORDS)
+    again.restore(master.state())
+    assert (again.round_, again.global_model_) == (2, master.global_model_)
+    assert again.next_models_ == master.next_models_
+    messages = [say("a", seed=5, round=2), say("c", seed=6, round=2)]
+    assert master.update(messages) == again.update(messages)
+    assert master.history_[-1] == again.history_[-1]
+    with pytest.raises(ValueError, match="another vocabulary"):
+        IFTMMaster(N_WORDS + 1).restore(master.state())
+    for damaged in (b"", b"1", master.state()[:-9], IFTMMaster(N_WORDS).state()):
+        with pytest.raises(ValueError, match=r"no state of a master|made no round"):
+            again.restore(damaged)
+    assert again.global_model_ == master.global_model_
+
+
 @pytest.mark.parametrize(
     "options",
     [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import math
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -255,26 +257,76 @@ class IFTMMaster:
                 f"round {self.round_} has {len(models)} valid models of at least "
                 f"{self.min_parties}; {len(refused)} messages were refused (see refused_)"
             )
+        round_number = self.round_
+        self._make_round(latest)
+        self.history_.append(
+            RoundRecord(
+                round=round_number,
+                parties=tuple(sorted(models)),
+                remembered=tuple(party for party in self._latest if party not in models),
+                refused=self.refused_,
+                n_topics=len(self.components_),
+                bytes_received=sum(len(model.to_bytes()) for model in models.values()),
+                bytes_sent=sum(len(model.to_bytes()) for model in self.next_models_.values()),
+            )
+        )
+        return dict(self.next_models_)
+
+    def state(self) -> bytes:
+        """What a master of another process needs to continue after the last round.
+
+        Returns
+        -------
+        state : bytes
+            JSON with the number of the round and the local models that were merged last. It holds
+            releases only, and nothing is pickled.
+        """
+        models = [base64.b64encode(model.to_bytes()).decode() for model in self._latest.values()]
+        content = {"round": self.round_, "vocabulary": self.vocabulary_hash, "models": models}
+        return json.dumps(content).encode()
+
+    def restore(self, state: bytes) -> None:
+        """Continue where the master that returned a state was.
+
+        The global model and the next models are computed from the stored local models, and are the
+        same bits. `history_` holds the rounds that this object makes.
+
+        Parameters
+        ----------
+        state : bytes
+            What `state` returned. The similarity threshold and the other parameters may have
+            changed; the parties' next models then are other ones.
+
+        Raises
+        ------
+        ValueError
+            If the data are something else, or belong to a federation with other words.
+        """
+        try:
+            content = json.loads(state)
+            round_number, vocabulary = int(content["round"]), content["vocabulary"]
+            models = [LocalModel.from_bytes(base64.b64decode(m)) for m in content["models"]]
+        except (ValueError, TypeError, KeyError) as error:
+            raise ValueError(
+                f"the data are no state of a master, or a damaged one ({error})"
+            ) from error
+        if vocabulary != self.vocabulary_hash or any(m.n_words != self.n_words for m in models):
+            raise ValueError("the state belongs to a federation with another vocabulary")
+        if round_number < 1 or not models:
+            raise ValueError("the state is that of a master that has made no round")
+        self.round_ = round_number - 1
+        self._make_round({model.party: model for model in models})
+
+    def _make_round(self, latest: Mapping[str, LocalModel]) -> None:
+        """Merge, compose, and go to the next round."""
         latest = dict(sorted(latest.items()))
         table, weights = self._merge(list(latest.values()))
         next_models = {party: self._next(table, model.table) for party, model in latest.items()}
-        self.history_.append(
-            RoundRecord(
-                round=self.round_,
-                parties=tuple(sorted(models)),
-                remembered=tuple(party for party in latest if party not in models),
-                refused=self.refused_,
-                n_topics=len(table),
-                bytes_received=sum(len(model.to_bytes()) for model in models.values()),
-                bytes_sent=sum(len(model.to_bytes()) for model in next_models.values()),
-            )
-        )
         self._latest = latest
         self.components_, self.topic_weights_ = table, weights
         self.global_model_ = self._message(table, self.round_)
         self.next_models_ = next_models
         self.round_ += 1
-        return dict(next_models)
 
     def forget(self, party: str) -> None:
         """Remove a party that will not return: its last model is not merged again.

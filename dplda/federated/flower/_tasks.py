@@ -189,9 +189,33 @@ def serve_run(
 
 def public_key(path: Path) -> bytes:
     """A public key, in the form in which Flower states the key of a node."""
-    from flwr.cli.supernode.register import try_load_public_key
+    from cryptography.hazmat.primitives.serialization import load_ssh_public_key
+    from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 
-    key: bytes = try_load_public_key(path)
+    key: bytes = public_key_to_bytes(_curve_key(path, load_ssh_public_key))
+    return key
+
+
+def check_private_key(path: Path) -> None:
+    """Raise an error unless a file holds a private key that Flower can use."""
+    from cryptography.hazmat.primitives.serialization import load_ssh_private_key
+
+    _curve_key(path, lambda data: load_ssh_private_key(data, None))
+
+
+def _curve_key(path: Path, load: Callable[[bytes], Any]) -> Any:
+    """A key as ``ssh-keygen -t ecdsa`` writes it."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    try:
+        key = load(path.read_bytes())
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise ValueError(f"{path} holds no key that can be read: {error}") from error
+    if not isinstance(getattr(key, "curve", None), (ec.SECP256R1, ec.SECP384R1, ec.SECP521R1)):
+        raise ValueError(
+            f"{path} holds a key of another kind; make one with ssh-keygen -t ecdsa -b 384"
+        )
     return key
 
 
