@@ -60,8 +60,9 @@ def _draft(path: Path, data: bytes, permissions: int) -> Iterator[Path]:
     """A file next to `path`, on the disk; removed unless it was renamed."""
     # A random name: a file that a killed process left behind is not in the way.
     draft = path.with_name(f".{uuid.uuid4().hex}.part")
+    file = open(draft, "xb", opener=partial(os.open, mode=permissions))  # follows no link
     try:
-        with open(draft, "xb", opener=partial(os.open, mode=permissions)) as file:
+        with file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

@@ -4,6 +4,7 @@ import os
 import sqlite3
 import stat
 import threading
+import uuid
 
 import pytest
 
@@ -151,3 +152,18 @@ def test_writability_is_checked_without_a_change(path):
     path.mkdir()
     with pytest.raises(IsADirectoryError, match="is a folder"):
         _files.check_writable(path)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links of POSIX")
+def test_a_planted_link_is_not_followed(path, tmp_path, monkeypatch):
+    """Even if the random name were known: the file that the link points to stays as it is."""
+    name = uuid.uuid4()
+    monkeypatch.setattr(_files.uuid, "uuid4", lambda: name)
+    victim, link = tmp_path / "victim", tmp_path / f".{name.hex}.part"
+    victim.write_bytes(b"precious")
+    link.symlink_to(victim)
+    with pytest.raises(FileExistsError):
+        _files.write_atomically(path, b"content")
+    assert victim.read_bytes() == b"precious"
+    assert link.is_symlink()
+    assert not path.exists()
