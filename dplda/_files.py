@@ -11,12 +11,12 @@ import uuid
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 
 OWNER_ONLY = 0o600
 PUBLIC = 0o666  # less what the umask removes
 
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)  # follows no link
 _HELD = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 # What SQLite says of content that it, or the reader, did not expect.
@@ -60,9 +60,9 @@ def _draft(path: Path, data: bytes, permissions: int) -> Iterator[Path]:
     """A file next to `path`, on the disk; removed unless it was renamed."""
     # A random name: a file that a killed process left behind is not in the way.
     draft = path.with_name(f".{uuid.uuid4().hex}.part")
-    file = open(draft, "xb", opener=partial(os.open, mode=permissions))  # follows no link
+    descriptor = os.open(draft, _NEW_FILE, permissions)
     try:
-        with file:
+        with open(descriptor, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

@@ -5,6 +5,7 @@ The only file that uses non-public parts of Flower. It knows nothing of topic mo
 
 from __future__ import annotations
 
+import base64
 import json
 import logging
 import os
@@ -187,36 +188,29 @@ def serve_run(
     _serve(superlink.address, TaskType.SERVER_APP, secret, work, process, certificate)
 
 
+KEY_KINDS = tuple(b"ecdsa-sha2-nistp%d" % bits for bits in (256, 384, 521))
+KEY_HELP = "holds no key that can be used; make a pair with ssh-keygen -t ecdsa -b 384"
+
+
 def public_key(path: Path) -> bytes:
     """A public key, in the form in which Flower states the key of a node."""
-    from cryptography.hazmat.primitives.serialization import load_ssh_public_key
-    from flwr.supercore.primitives.asymmetric import public_key_to_bytes
+    from flwr.cli.supernode.register import try_load_public_key
 
-    key: bytes = public_key_to_bytes(_curve_key(path, load_ssh_public_key))
+    if not path.read_bytes().startswith(KEY_KINDS):  # Flower would end the process
+        raise ValueError(f"{path} {KEY_HELP}")
+    try:
+        key: bytes = try_load_public_key(path)
+    except SystemExit:
+        raise ValueError(f"{path} {KEY_HELP}") from None
     return key
 
 
 def check_private_key(path: Path) -> None:
-    """Raise an error unless a file holds a private key that Flower can use."""
-    from cryptography.hazmat.primitives.serialization import load_ssh_private_key
-
-    _curve_key(path, lambda data: load_ssh_private_key(data, None))
-
-
-def _curve_key(path: Path, load: Callable[[bytes], Any]) -> Any:
-    """A key as ``ssh-keygen -t ecdsa`` writes it."""
-    from cryptography.exceptions import UnsupportedAlgorithm
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    try:
-        key = load(path.read_bytes())
-    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise ValueError(f"{path} holds no key that can be read: {error}") from error
-    if not isinstance(getattr(key, "curve", None), (ec.SECP256R1, ec.SECP384R1, ec.SECP521R1)):
-        raise ValueError(
-            f"{path} holds a key of another kind; make one with ssh-keygen -t ecdsa -b 384"
-        )
-    return key
+    """Raise an error unless a file looks like a private key that Flower can use."""
+    head, _, body = path.read_bytes().partition(b"-----BEGIN OPENSSH PRIVATE KEY-----")
+    content = base64.b64decode(body.partition(b"-----END")[0])
+    if head or not any(kind in content for kind in KEY_KINDS):
+        raise ValueError(f"{path} {KEY_HELP}")
 
 
 # ---------------------------------------------------------------- tasks
