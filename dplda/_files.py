@@ -1,17 +1,23 @@
-"""Durable writes, and explanations of SQLite errors. This module imports nothing of dplda."""
+"""Durable writes, locks, and explanations of SQLite errors. Imports nothing of dplda."""
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
+import sys
+import tempfile
 import uuid
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 
 OWNER_ONLY = 0o600
+PUBLIC = 0o666  # less what the umask removes
 
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)  # follows no link
+_HELD = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 # Errors for content that SQLite, or the reader, did not expect.
 _DAMAGED = (
@@ -44,19 +50,153 @@ def write_atomically(
         If the file cannot be written.
     """
     path = Path(path)
+    with _draft(path, data, permissions) as draft:
+        os.replace(draft, path)
+    sync_folder(path.absolute().parent)
+
+
+@contextmanager
+def _draft(path: Path, data: bytes, permissions: int) -> Iterator[Path]:
+    """A file next to `path`, on the disk; removed unless it was renamed."""
     # A random name: a file that a killed process left behind does no harm.
     draft = path.with_name(f".{uuid.uuid4().hex}.part")
+    descriptor = os.open(draft, _NEW_FILE, permissions)
     try:
-        with open(draft, "xb", opener=partial(os.open, mode=permissions)) as file:
+        with open(descriptor, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(draft, path)
-    except BaseException:
+        yield draft
+    finally:
         with suppress(OSError):
             draft.unlink()
-        raise
-    sync_folder(path.absolute().parent)
+
+
+def check_writable(path: str | os.PathLike[str]) -> None:
+    """Find out whether `write_atomically` could write a file, before there is something to lose.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file. It is not changed, and is not created.
+
+    Raises
+    ------
+    OSError
+        If the file is a folder, or its folder is missing or cannot be written.
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder; give the path of a file")
+    try:
+        with _draft(path, b"\0", OWNER_ONLY):
+            pass
+    except OSError as error:
+        raise OSError(
+            f"{path} cannot be written: {error.strerror or error}; give a path in a folder that "
+            "exists and can be written"
+        ) from error
+
+
+def create_whole(path: str, fill: Callable[[str], None]) -> None:
+    """Create a file that is complete as soon as it exists, and never in place of another one.
+
+    Parameters
+    ----------
+    path : str
+        The file. If another process creates it first, that file stays.
+    fill : callable
+        ``fill(draft)`` writes the content to an empty file, which only the owner can read.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be created.
+    """
+    folder = os.path.dirname(os.path.abspath(path))
+    with tempfile.TemporaryDirectory(
+        prefix=".dplda-", dir=folder, ignore_cleanup_errors=True
+    ) as workplace:
+        draft = os.path.join(workplace, "draft")
+        os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, OWNER_ONLY))
+        fill(draft)
+        with suppress(FileExistsError):
+            os.link(draft, path)
+    sync_folder(folder)
+
+
+class ExclusiveLock:
+    """A file that one object of all processes holds, until it is released or its process ends.
+
+    The operating system releases the lock of a process that is killed. The file stays: removing it
+    would let two processes lock two files of one name.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The lock file, on a local disk. It is created if it does not exist.
+
+    Raises
+    ------
+    BlockingIOError
+        If another object, here or in another process, holds the lock.
+    OSError
+        If the file cannot be created or locked.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = os.path.abspath(os.fspath(path))
+        self._process = os.getpid()
+        self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, OWNER_ONLY)
+        self._close = weakref.finalize(self, os.close, self._descriptor)
+        try:
+            _lock(self._descriptor)
+        except OSError as error:
+            self.release()
+            if error.errno in _HELD:
+                raise BlockingIOError(f"{self.path} is locked by another process") from error
+            raise
+
+    def check(self) -> None:
+        """Raise an error unless this process still holds the lock of this path.
+
+        Raises
+        ------
+        RuntimeError
+            If the lock was released, or belongs to the process that this one is a copy of.
+        OSError
+            If the file was removed or replaced, so that another process may hold a new one.
+        """
+        if not self._close.alive or os.getpid() != self._process:
+            raise RuntimeError(f"this process does not hold the lock {self.path}")
+        try:
+            is_same = os.path.samestat(os.fstat(self._descriptor), os.stat(self.path))
+        except FileNotFoundError:
+            is_same = False
+        if not is_same:
+            raise OSError(
+                f"the lock file {self.path} was removed or replaced, so that another process may "
+                "use the same files; end the other processes and start this one again"
+            )
+
+    def release(self) -> None:
+        """Let others lock; a second call does nothing."""
+        self._close()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        raise TypeError("a lock cannot be copied or pickled: two objects would hold it")
+
+
+def _lock(descriptor: int) -> None:
+    """Lock an open file against all other open files, without waiting."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+    else:
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def sync_folder(folder: str | os.PathLike[str]) -> None:

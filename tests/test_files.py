@@ -4,6 +4,7 @@ import os
 import sqlite3
 import stat
 import threading
+import uuid
 
 import pytest
 
@@ -112,3 +113,57 @@ def test_other_errors_pass():
         _files.explained_sqlite_errors("p", "ledger", "privacy ledger", busy_seconds=3.0),
     ):
         raise KeyError
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
+def test_a_file_is_created_whole_and_once(path):
+    def fill(content):
+        def write(draft):
+            with open(draft, "w") as file:
+                file.write(content)
+
+        return write
+
+    _files.create_whole(str(path), fill("first"))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    _files.create_whole(str(path), fill("second"))
+    assert (path.read_text(), os.listdir(path.parent)) == ("first", ["data"])
+
+
+def test_one_object_holds_a_lock(path):
+    lock = _files.ExclusiveLock(path)
+    lock.check()
+    with pytest.raises(BlockingIOError, match="is locked by another process"):
+        _files.ExclusiveLock(path)
+    lock.release()
+    lock.release()
+    with pytest.raises(RuntimeError, match="does not hold"):
+        lock.check()
+    other = _files.ExclusiveLock(path)
+    del other  # without a release, as after an error
+    _files.ExclusiveLock(path).check()
+
+
+def test_writability_is_checked_without_a_change(path):
+    _files.check_writable(path)
+    assert os.listdir(path.parent) == []
+    with pytest.raises(OSError, match="cannot be written: No such file"):
+        _files.check_writable(path / "data")
+    path.mkdir()
+    with pytest.raises(IsADirectoryError, match="is a folder"):
+        _files.check_writable(path)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links of POSIX")
+def test_a_planted_link_is_not_followed(path, tmp_path, monkeypatch):
+    """Even if the random name were known: the file that the link points to stays as it is."""
+    name = uuid.uuid4()
+    monkeypatch.setattr(_files.uuid, "uuid4", lambda: name)
+    victim, link = tmp_path / "victim", tmp_path / f".{name.hex}.part"
+    victim.write_bytes(b"precious")
+    link.symlink_to(victim)
+    with pytest.raises(FileExistsError):
+        _files.write_atomically(path, b"content")
+    assert victim.read_bytes() == b"precious"
+    assert link.is_symlink()
+    assert not path.exists()

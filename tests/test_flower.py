@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -161,9 +162,6 @@ def test_errors_do_not_travel(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ("coordinator --vocabulary v", "give --certificate"),
-        ("coordinator --vocabulary v --insecure --party a=b", "needs TLS"),
-        ("coordinator --vocabulary v --certificate c --certificate-key k", "give --certificate"),
         ("coordinator --vocabulary v --party a", "expected NAME=FILE, got 'a'"),
         ("party --name a", "required: --data"),
         ("", "required"),
@@ -173,6 +171,260 @@ def test_bad_options(arguments, text, capsys):
     with pytest.raises(SystemExit):
         _command.main(arguments.split())
     assert text in capsys.readouterr().err
+
+
+# ---------------------------------------------------------------- checks before anything starts
+
+
+class StartedError(Exception):
+    """In place of a Flower process."""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch, documents):
+    """A current folder with good files and some bad ones; no process can be started."""
+
+    def start(*_):
+        raise StartedError
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(_command._tasks, "local_process", start)
+    monkeypatch.setattr(_command.log, "handlers", [])
+    make_certificates(tmp_path, documents)
+    sp.save_npz("north.npz", documents["north"])
+    sp.save_npz("narrow.npz", documents["north"][:, :4])
+    text = "\n".join(WORDS)
+    files = {
+        "words": text, "blank_end": f"{text}\n\n", "separator": f"{text}\u2028x\n",
+        "twice": f"{text}\n{WORDS[0]}", "empty": "", "broken.npz": "", "broken.pkl": "x",
+    }  # fmt: skip
+    for name, content in files.items():
+        Path(name).write_text(content, "utf-8")
+    Path("latin").write_bytes(b"caf\xe9")
+    Path("counts.pkl").write_bytes(pickle.dumps(documents["north"]))
+    return tmp_path
+
+
+PARTY = {
+    "name": "north", "data": "north.npz", "vocabulary": "words", "token-epsilon": "6",
+    "max-iter": "2", "ledger": "ledger", "state": "state", "superlink": "localhost:8000",
+    "ca-certificate": "ca.pem", "key": "north.key",
+}  # fmt: skip
+COORDINATOR = {
+    "vocabulary": "words", "certificate": "server.pem", "certificate-key": "server.key",
+    "ca-certificate": "ca.pem", "party": "north=north.pub", "min-parties": "1",
+}  # fmt: skip
+
+
+def command_line(command, options):
+    return [command, *(f"--{name}={value}" for name, value in options.items() if value)]
+
+
+def fails_with_one_line(arguments, capsys):
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as exit_info:
+        _command.main(arguments)
+    error = capsys.readouterr().err
+    assert exit_info.value.code == 2
+    assert error.startswith("error: ")
+    assert error.count("\n") == 1
+    return error
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "text"),
+    [
+        ("token-epsilon", "-1", "token_epsilon"), ("token-epsilon", "nan", "token_epsilon"),
+        ("token-epsilon", "50", "token_epsilon must be from"), ("delta", "2", "delta"),
+        ("components", "0", "n_components"), ("max-iter", "-3", "max_iter"),
+        ("max-doc-tokens", "0", "max_doc_tokens"), ("seed", "-1", "random_state"),
+        ("name", "a\nb", "party must be a name"), ("superlink", "localhost", "--superlink"),
+        ("superlink", "localhost:x", "--superlink"), ("port", "-1", "--port"),
+        ("data", "missing.npz", "missing.npz"), ("data", "narrow.npz", "30 words"),
+        ("data", "broken.npz", "broken.npz"), ("data", "broken.pkl", "broken.pkl"),
+        ("model", "sentence_lda", "SentenceCorpus"),
+        ("key", "missing.key", "missing.key"), ("key", "words", "words holds no key"),
+        ("key", "server.pem", "server.pem holds no key"),
+        ("ca-certificate", "missing.pem", "missing.pem"),
+        ("ca-certificate", "words", "words is no PEM file"),
+        ("vocabulary", "missing", "missing"), ("vocabulary", "twice", "twice: words must be all"),
+        ("vocabulary", "blank_end", "blank_end: line 31 is blank"),
+        ("vocabulary", "separator", "separator: line 30"),
+        ("vocabulary", "empty", "empty: line 1"), ("vocabulary", "latin", "latin: "),
+        ("ledger", "missing/ledger", "missing/ledger"), ("ledger", "words", "words is not a privacy"),
+        ("state", "missing/state", "missing/state"), ("state", "words", "words is no state"),
+    ],
+)  # fmt: skip
+def test_a_party_checks_everything_first(folder, capsys, option, value, text):
+    assert text in fails_with_one_line(command_line("party", {**PARTY, option: value}), capsys)
+    assert not (folder / "ledger").exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "text"),
+    [
+        ("rounds", "0", "--rounds"), ("rounds", "-1", "--rounds"),
+        ("min-parties", "0", "min_parties"), ("min-parties", "2", "--min-parties is 2"),
+        ("max-weight", "0", "max_weight"), ("max-topics", "0", "max_topics"),
+        ("similarity-threshold", "nan", "similarity_threshold"), ("top-words", "0", "n_top_words"),
+        ("round-timeout", "nan", "--round-timeout"), ("round-timeout", "inf", "--round-timeout"),
+        ("port", "0", "--port"), ("port", "70000", "--port"),
+        ("vocabulary", "missing", "missing"), ("vocabulary", "twice", "twice: words must be all"),
+        ("vocabulary", "blank_end", "blank_end: line 31 is blank"),
+        ("output", "missing/g", "missing/g cannot be written"), ("output", ".", "is a folder"),
+        ("home", "words", "words"), ("party", "north=missing.pub", "missing.pub"),
+        ("party", "north=words", "words holds no key"), ("party", "a\tb=north.pub", "a name of"),
+        ("certificate", "missing.pem", "missing.pem"), ("certificate", None, "give --certificate"),
+        ("certificate-key", "words", "words is no PEM file"),
+    ],
+)  # fmt: skip
+def test_a_coordinator_checks_everything_first(folder, capsys, option, value, text):
+    arguments = command_line("coordinator", {**COORDINATOR, option: value})
+    assert text in fails_with_one_line(arguments, capsys)
+    assert not (folder / "global.model").exists()
+
+
+def test_parties_of_one_name_or_key(folder, capsys):
+    good = command_line("coordinator", COORDINATOR)
+    for party in ("north=south.pub", "south=north.pub"):
+        assert "given twice" in fails_with_one_line([*good, "--party", party], capsys)
+    insecure = ["coordinator", "--vocabulary=words", "--insecure", "--party=north=north.pub"]
+    assert "needs TLS" in fails_with_one_line(insecure, capsys)
+
+
+def test_good_options_start(folder, caplog):
+    for data in ("north.npz", "counts.pkl"):
+        with pytest.raises(StartedError):
+            _command.main(command_line("party", {**PARTY, "data": data, "state": data + ".state"}))
+    with pytest.raises(StartedError):
+        _command.main(command_line("coordinator", COORDINATOR))
+    assert "no --party" not in caplog.text
+    with pytest.raises(StartedError):
+        _command.main(["coordinator", "--vocabulary=words", "--insecure"])
+    assert "--insecure: messages are neither encrypted nor authenticated" in caplog.text
+    assert "no --party: anyone who reaches 127.0.0.1:8000 can join" in caplog.text
+
+
+def test_two_processes_of_one_party(folder, capsys):
+    party = command_line("party", PARTY)
+    with StoredParty("north", estimator("north"), None, vocabulary=WORDS, path="state"):
+        assert "another process uses the state" in fails_with_one_line(party, capsys)
+
+
+def test_privatized_documents_are_not_read_again(folder, documents, caplog):
+    options = _command_options("party", {**PARTY, "data": "missing.npz"})
+    party = _command._estimator(options)
+    with StoredParty(
+        "north", party, lambda: documents["north"], vocabulary=WORDS, path="state"
+    ) as first:
+        first.answer(0, first.vocabulary, b"")
+    with caplog.at_level("INFO"), pytest.raises(StartedError):
+        _command.main(command_line("party", {**PARTY, "data": "missing.npz"}))
+    assert "state holds the privatized documents; --data is not read" in caplog.text
+
+
+def _command_options(command, options):
+    import argparse
+
+    parser = argparse.ArgumentParser()
+    _command.add_commands(parser.add_subparsers())
+    return parser.parse_args(command_line(command, options))
+
+
+# ---------------------------------------------------------------- a coordinator that is stopped
+
+
+class KilledError(BaseException):
+    """Ends a coordinator as a signal would."""
+
+
+class Killer:
+    """A party whose coordinator is killed when it asks for a round."""
+
+    def __init__(self, party, round_number):
+        self.party, self.round_number, self.requests = party, round_number, []
+
+    def answer(self, round_number, vocabulary, next_model):
+        answer = self.party.answer(round_number, vocabulary, next_model)
+        self.requests.append((round_number, next_model, answer))
+        if round_number == self.round_number:
+            self.round_number = None
+            raise KilledError
+        return answer
+
+
+@pytest.fixture
+def loop(folder, monkeypatch, documents):
+    """Runs a coordinator's command with parties in this process."""
+    parties = {
+        1: stored("north", documents["north"], folder, ledger="north.sqlite"),
+        2: Killer(stored("south", documents["south"], folder, ledger="south.sqlite"), 2),
+    }
+    monkeypatch.setattr(_command._tasks, "local_process", lambda *_: nullcontext())
+    monkeypatch.setattr(_command._tasks, "wait_for_port", lambda *_: None)
+    monkeypatch.setattr(_command._tasks.Superlink, "flwr", lambda *_: "")
+    keys = {"north.pub": b"key 1", "south.pub": b"key 2"}
+    monkeypatch.setattr(_command._tasks, "public_key", lambda path: keys[str(path)])
+    monkeypatch.setattr(
+        _command._tasks, "serve_run", lambda *arguments: arguments[-1](LoopGrid(parties))
+    )
+
+    def coordinate(rounds=3, **options):
+        line = command_line("coordinator", {**COORDINATOR, "rounds": rounds, **options})
+        _command.main([*line, "--party=south=south.pub"])
+
+    return coordinate, parties
+
+
+def test_a_killed_coordinator_continues(loop, folder, in_process, caplog):
+    coordinate, parties = loop
+    with pytest.raises(KilledError):
+        coordinate()
+    after_two_rounds = (folder / "global.model").read_bytes()
+    assert after_two_rounds != in_process.global_model_.to_bytes()
+    with caplog.at_level("INFO"):
+        coordinate()
+    assert "continuing with round 3 of 3" in caplog.text
+    assert (folder / "global.model").read_bytes() == in_process.global_model_.to_bytes()
+    *_, killed, repeated = parties[2].requests
+    assert killed == repeated  # the same request, and the same bytes
+    assert [request[0] for request in parties[2].requests] == [0, 1, 2, 2]
+    for name in ("north", "south"):
+        assert len(Ledger(f"{name}.sqlite").entries()) == 1
+    assert not (folder / ".dplda-coordinator" / _command.STATE).exists()
+
+
+def test_a_state_of_other_words_or_more_rounds_is_refused(loop, folder, capsys):
+    coordinate, _ = loop
+    with pytest.raises(KilledError):
+        coordinate()
+    state = folder / ".dplda-coordinator" / _command.STATE
+    Path("others").write_text("\n".join(WORDS[:-1]), "utf-8")
+    line = command_line("coordinator", COORDINATOR)
+    for extra, text in [
+        ("--vocabulary=others", "another vocabulary; remove it"),
+        ("--rounds=1", "after round 2, and --rounds is 1"),
+    ]:
+        assert text in fails_with_one_line([*line, extra], capsys)
+    for content in (b"", b"[]", b"{}", b'{"round": 1, "vocabulary": "", "models": [""]}'):
+        state.write_bytes(content)
+        assert f"{_command.STATE}: the data are no state" in fails_with_one_line(line, capsys)
+
+
+def test_a_disk_that_is_full_keeps_the_last_model(loop, folder, monkeypatch):
+    """The file is replaced as a whole or not at all."""
+    coordinate, _ = loop
+    with pytest.raises(KilledError):
+        coordinate()
+    before = (folder / "global.model").read_bytes()
+
+    def fail(*_):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(OSError, match="no space left"):
+        coordinate()
+    assert (folder / "global.model").read_bytes() == before
 
 
 # ---------------------------------------------------------------- a real deployment
@@ -287,6 +539,31 @@ def test_a_deployment_gives_the_same_model(deployment, documents, in_process):
     for name in documents:
         (entry,) = Ledger(folder / f"{name}.sqlite").entries()
         assert entry.status == "confirmed"  # three rounds, one charge
+
+
+@slow
+def test_a_coordinator_is_killed_and_comes_back(deployment, documents, in_process):
+    folder = deployment.folder
+    make_certificates(folder, documents)
+    deployment.options = [
+        "--certificate", "server.pem", "--certificate-key", "server.key",
+        "--ca-certificate", "ca.pem", "--rounds", 3, "--min-parties", 2,
+        *(f"--party={name}={name}.pub" for name in documents),
+    ]  # fmt: skip
+    killed = deployment.coordinator()
+    for name, X in documents.items():
+        sp.save_npz(folder / f"{name}.npz", X)
+        deployment.party(name, f"{name}.npz", "--ca-certificate", "ca.pem", "--key", f"{name}.key")
+    deployment.wait_for(lambda: "round 1 of 3 is complete" in deployment.text("coordinator"), 150)
+    killed.kill()
+    killed.wait()
+    assert (folder / "global.model").exists()
+    coordinator = deployment.coordinator()
+    deployment.wait_for(lambda: coordinator.poll() is not None, 150)
+    assert coordinator.returncode == 0, deployment.text("coordinator")
+    assert (folder / "global.model").read_bytes() == in_process.global_model_.to_bytes()
+    for name in documents:
+        assert len(Ledger(folder / f"{name}.sqlite").entries()) == 1
 
 
 @slow

@@ -365,7 +365,8 @@ def test_client_and_server_of_the_docs_are_two_programs(tmp_path):
     (tmp_path / "vocabulary.txt").write_text("\n".join(words), "utf-8")
     for number, text in enumerate(["the cat sat by the dog", "the bank sold bonds and stocks"]):
         texts = tmp_path / f"owner{number}.txt"
-        texts.write_text("\n".join([text] * 20), "utf-8")
+        lines = [f"{number}-{i}\t{text}" for i in range(20)]
+        texts.write_text("\n".join(lines), "utf-8")
         run(tmp_path, "client.py", texts.name, f"reports{number}.npz")
         first = (tmp_path / f"reports{number}.npz").read_bytes()
         stored = sp.load_npz(tmp_path / f"reports{number}.npz")
@@ -374,6 +375,10 @@ def test_client_and_server_of_the_docs_are_two_programs(tmp_path):
         again = sp.load_npz(tmp_path / f"reports{number}.npz")
         assert first
         assert (again != stored).nnz == 0
+        # another spelling of the path, and a document more at the top
+        texts.write_text("\n".join([f"{number}-new\tcat", *lines]), "utf-8")
+        run(tmp_path, "client.py", f".{os.sep}{texts.name}", "more.npz")
+        assert (sp.load_npz(tmp_path / "more.npz")[1:] != stored).nnz == 0
     said = run(tmp_path, "server.py", "reports0.npz", "reports1.npz")
     assert "40 reports" in said
     assert "differential privacy with epsilon" in said

@@ -1,8 +1,12 @@
 """The master: rounds, refusals, parties that come, go and fail; a party between rounds."""
 
+import copy
 import os
 import pickle
 import stat
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -134,6 +138,52 @@ def test_the_order_of_messages_changes_nothing():
     assert master.update({m.party: m for m in messages}) == results[0][1]
 
 
+def mixtures(table, n_steps):
+    """Mixtures of each pair of topics, in equal steps from one to the other."""
+    share = (np.arange(n_steps) + 1)[:, None] / (n_steps + 1)
+    first, second = np.triu_indices(len(table), 1)
+    return np.concatenate([
+        share * table[i] + (1 - share) * table[j] for i, j in zip(first, second)
+    ])  # fmt: skip
+
+
+@pytest.mark.parametrize("threshold", [0.3, 0.5, 0.7])
+def test_a_hostile_party_does_not_collapse_the_global_model(parties, corpus, threshold):
+    held_out = corpus[380:]
+    honest = run_rounds(IFTMMaster(N_WORDS, similarity_threshold=threshold), parties, 1)
+    messages = [parties[name][0].local_model(name, 0, HASH) for name in "abc"]
+    attack = mixtures(honest.components_, 25)
+    attacked = IFTMMaster(N_WORDS, similarity_threshold=threshold, max_topics=10_000)
+    attacked.update([*messages, say("x", table=attack, weight=1e-300)])
+    # each honest topic is still there, and the model is as good with the same prior in total
+    distance = np.abs(honest.components_[:, None] - attacked.components_).sum(axis=2) / 2
+    assert distance.min(axis=1).max() < 0.05
+    before, after = (
+        held_out_perplexity(table, held_out, doc_topic_prior=0.6 / len(table))
+        for table in (honest.components_, attacked.components_)
+    )
+    assert after < 1.02 * before < 0.5 * unigram_perplexity(corpus[:380], held_out)
+
+
+def test_the_topics_of_all_parties_are_limited_together():
+    """The largest models are refused, so that nobody crowds out the others."""
+    honest = [say("a", seed=1, n_topics=4), say("b", seed=2, n_topics=4)]
+    master = IFTMMaster(N_WORDS, max_topics=20)
+    master.update([*honest, say("x", seed=3, n_topics=13)])
+    alone = IFTMMaster(N_WORDS, max_topics=20)
+    alone.update(honest)
+    assert master.global_model_ == alone.global_model_
+    assert [r.party for r in master.refused_] == ["x"]
+    assert "more than 20 topics came in total" in master.refused_[0].reason
+    assert set(master.next_models_) == {"a", "b"}
+    few = IFTMMaster(N_WORDS, max_topics=4, min_parties=2)
+    with pytest.raises(RoundError, match="1 valid models of at least 2"):
+        few.update(honest)
+    # a model that is remembered counts as well, and gives way to one that arrives
+    master.update([say("a", seed=1, n_topics=17, round=1)])
+    assert (master.history_[-1].parties, master.history_[-1].remembered) == (("a",), ())
+
+
 OTHER_WORDS = {"vocabulary": vocabulary_hash(N_WORDS + 1)}
 
 
@@ -220,6 +270,25 @@ def test_a_master_can_be_saved_between_rounds():
     again = pickle.loads(pickle.dumps(master))
     messages = [say("a", seed=3, round=1), say("b", seed=4, round=1)]
     assert master.update(messages) == again.update(messages)
+
+
+def test_a_state_continues_in_another_process():
+    master = IFTMMaster(N_WORDS)
+    master.update([say("a", seed=1), say("b", seed=2)])
+    master.update([say("a", seed=3, round=1)])
+    again = IFTMMaster(N_WORDS)
+    again.restore(master.state())
+    assert (again.round_, again.global_model_) == (2, master.global_model_)
+    assert again.next_models_ == master.next_models_
+    messages = [say("a", seed=5, round=2), say("c", seed=6, round=2)]
+    assert master.update(messages) == again.update(messages)
+    assert master.history_[-1] == again.history_[-1]
+    with pytest.raises(ValueError, match="another vocabulary"):
+        IFTMMaster(N_WORDS + 1).restore(master.state())
+    for damaged in (b"", b"1", master.state()[:-9], IFTMMaster(N_WORDS).state()):
+        with pytest.raises(ValueError, match=r"no state of a master|made no round"):
+            again.restore(damaged)
+    assert again.global_model_ == master.global_model_
 
 
 @pytest.mark.parametrize(
@@ -329,7 +398,7 @@ def test_a_stored_party_survives_its_process(tmp_path, corpus):
     run_rounds(expected := IFTMMaster(N_WORDS), reference, 2)
     master.update([second])
     assert master.global_model_ == expected.global_model_
-    assert list(tmp_path.iterdir()) == [path]
+    assert {file.name for file in tmp_path.iterdir()} == {"a.state", "a.state.lock"}
 
 
 def test_a_stored_party_refuses(tmp_path, corpus):
@@ -355,6 +424,7 @@ def test_a_stored_party_refuses(tmp_path, corpus):
         party.answer(1, HASH, more.to_bytes())
     assert load.n_reads == 0
     party.answer(0, HASH, b"")
+    party.close()
     for changed in (dict(name="b"), dict(n_components=7), dict(random_state=9)):
         with pytest.raises(ValueError, match="another name, vocabulary or parameters"):
             stored(tmp_path / "a.state", load, **changed)
@@ -369,12 +439,15 @@ def test_what_is_not_in_the_file_is_not_given_out(tmp_path, corpus, monkeypatch)
         patch.setattr("os.replace", _disk_is_full)
         with pytest.raises(OSError, match="full"):
             party.answer(1, HASH, message)
-    assert stored(tmp_path / "a.state", Loader(corpus[:60])).answer(0, HASH, b"")
+    party.close()
+    party = stored(tmp_path / "a.state", Loader(corpus[:60]))
+    assert party.answer(0, HASH, b"")
     answer = party.answer(1, HASH, message)
+    party.close()
     assert stored(tmp_path / "a.state", Loader(corpus[:60])).answer(1, HASH, message) == answer
 
 
-def _disk_is_full(*args):
+def _disk_is_full(*args, **kwargs):
     raise OSError("the disk is full")
 
 
@@ -420,7 +493,8 @@ def test_an_answer_is_on_the_disk_before_it_is_given_out(tmp_path, corpus, monke
     monkeypatch.setattr(os, "fsync", spy_fsync)
     monkeypatch.setattr(os, "replace", spy_replace)
     party.answer(0, HASH, b"")
-    assert steps == ["file", "name", "folder"] * 2  # what the fit privatized, then the answer
+    # a draft that is removed, what the fit privatized, the answer
+    assert steps == ["file"] + ["file", "name", "folder"] * 2
     steps.clear()
     party.answer(0, HASH, b"")
     assert steps == []
@@ -429,7 +503,7 @@ def test_an_answer_is_on_the_disk_before_it_is_given_out(tmp_path, corpus, monke
 
 
 def test_documents_of_another_width_cost_nothing(tmp_path, corpus):
-    ledger = Ledger(tmp_path / "ledger.sqlite", epsilon=10.0)
+    ledger = Ledger(tmp_path / "ledger", epsilon=10.0)
     party = IFTMParty(3, token_epsilon=5.0, ledger=ledger)
     load = Loader(corpus[:60, :4])
     with pytest.raises(ValueError, match="documents of this vocabulary"):
@@ -456,4 +530,130 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, corpus, monkeypatch):
     with pytest.raises(OSError, match="no space"):
         party.answer(1, HASH, NextModel(round=1, vocabulary=HASH, table=say().table).to_bytes())
     assert path.read_bytes() == before
-    assert list(tmp_path.iterdir()) == [path]
+    assert {file.name for file in tmp_path.iterdir()} == {"a.state", "a.state.lock"}
+
+
+# one party, several processes
+
+PARTY_PROCESS = """
+import sys
+import scipy.sparse as sp
+from dplda.federated import IFTMParty, StoredParty, vocabulary_hash
+
+party = StoredParty(
+    "a", IFTMParty(2, token_epsilon=4.0, max_iter=2, ledger="ledger.sqlite"),
+    lambda: sp.csr_array([[1, 2, 0], [0, 1, 3]]), vocabulary=3, path=sys.argv[1],
+)
+print("ready", flush=True)
+for line in sys.stdin:
+    print(party.answer(0, vocabulary_hash(3), b"").hex(), flush=True)
+"""
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Starts processes that answer round 0 for each line they read."""
+    processes = []
+
+    def start(path="a.state"):
+        process = subprocess.Popen(
+            [sys.executable, "-c", PARTY_PROCESS, path], cwd=tmp_path, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        processes.append(process)
+        return process
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def ask(process):
+    process.stdin.write("\n")
+    process.stdin.flush()
+    return process.stdout.readline()
+
+
+def test_one_process_uses_a_state(tmp_path, start):
+    """Others get an error; one that starts after a crash answers with the same bytes."""
+    first = start()
+    assert first.stdout.readline() == "ready\n"
+    if os.name == "posix":
+        (tmp_path / "link.state").symlink_to("a.state")
+    for path in ["a.state", "link.state"][: 2 if os.name == "posix" else 1]:
+        second = start(path)
+        assert "another process uses the state" in second.communicate()[1]
+        assert second.returncode == 1
+    answer = ask(first)
+    first.kill()
+    first.wait()
+    standby = start()
+    assert standby.stdout.readline() == "ready\n"
+    assert ask(standby) == answer != ""
+    assert len(Ledger(tmp_path / "ledger.sqlite").entries()) == 1
+
+
+def test_a_party_does_not_answer_without_its_lock(tmp_path, corpus, monkeypatch):
+    load = Loader(corpus[:60])
+    closed = stored(tmp_path / "a.state", load)
+    with pytest.raises(BlockingIOError, match="another process uses the state"):
+        stored(tmp_path / "a.state", load)
+    with pytest.raises(TypeError, match="cannot be copied"):
+        copy.deepcopy(closed._lock)
+    closed.close()
+    with stored(tmp_path / "a.state", load) as party:
+        for lost in (closed, party):
+            with monkeypatch.context() as patch:
+                if lost is party:  # as after a fork
+                    patch.setattr(os, "getpid", lambda: -1)
+                with pytest.raises(RuntimeError, match="does not hold the lock"):
+                    lost.answer(0, HASH, b"")
+        if os.name == "posix":
+            (tmp_path / "a.state.lock").unlink()
+            with pytest.raises(OSError, match="was removed or replaced"):
+                party.answer(0, HASH, b"")
+    assert load.n_reads == 0
+
+
+def test_two_threads_fit_once(tmp_path, corpus):
+    load = Loader(corpus[:60])
+    with stored(tmp_path / "a.state", load) as party, ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda _: party.answer(0, HASH, b""), range(8)))
+    assert len(set(answers)) == load.n_reads == 1
+
+
+# a state that cannot be stored is found before anything is charged
+
+
+def test_an_unwritable_state_costs_nothing(tmp_path, corpus, monkeypatch):
+    ledger = Ledger(tmp_path / "ledger", epsilon=10.0)
+    party = IFTMParty(3, token_epsilon=5.0, max_iter=1, ledger=ledger)
+    load, path = Loader(corpus[:60]), tmp_path / "a.state"
+    with pytest.raises(OSError, match="cannot be locked"):
+        StoredParty("a", party, load, vocabulary=N_WORDS, path=tmp_path / "no" / "a.state")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(OSError, match="a folder"):
+        StoredParty("a", party, load, vocabulary=N_WORDS, path=tmp_path / "folder")
+    path.write_bytes(b"not a state")
+    with pytest.raises(ValueError, match=r"a\.state is no state of a party"):
+        StoredParty("a", party, load, vocabulary=N_WORDS, path=path)
+    path.unlink()
+    stored_party = StoredParty("a", party, load, vocabulary=N_WORDS, path=path)
+    with monkeypatch.context() as patch:
+        patch.setattr("dplda._files.open", _disk_is_full, raising=False)
+        with pytest.raises(OSError, match=r"a\.state cannot be written: the disk is full"):
+            stored_party.answer(0, HASH, b"")
+    assert ledger.entries() == []
+    assert stored_party.answer(0, HASH, b"")
+
+
+def test_an_estimator_that_cannot_be_pickled_costs_nothing(tmp_path):
+    ledger = Ledger(epsilon=10.0)
+    party = IFTMParty(3, token_epsilon=5.0, ledger=ledger)
+    with pytest.raises(ValueError, match=r"a ledger in memory cannot be kept in a file"):
+        StoredParty("a", party, None, vocabulary=9, path=tmp_path / "a")
+    assert ledger.entries() == []
+    party = IFTMParty(3, token_epsilon=5.0, verbose=lambda: 0)
+    with pytest.raises(TypeError, match=r"cannot be kept in a file"):
+        StoredParty("a", party, None, vocabulary=9, path=tmp_path / "a")

@@ -127,6 +127,23 @@ def test_merging_is_that_of_the_slow_twin(threshold):
     np.testing.assert_allclose(total, np.bincount(labels, weights))
 
 
+def test_a_set_has_one_topic_of_each_party():
+    """The most similar pair first; then no second topic of a party enters the set."""
+    table = np.array([
+        [0.6, 0.4, 0.0, 0.0],  # party 0
+        [0.5, 0.5, 0.0, 0.0],  # party 0, similar to all but the last
+        [0.55, 0.35, 0.1, 0.0],  # party 1
+        [0.6, 0.4, 0.0, 0.0],  # party 2
+        [0.0, 0.0, 0.0, 1.0],  # party 2
+    ])  # fmt: skip
+    top, owners = TopWords.from_table(table, 4), np.array([0, 0, 1, 2, 2])
+    np.testing.assert_array_equal(redundant_topics(top, 0.5), [0, 0, 0, 0, 1])
+    np.testing.assert_array_equal(redundant_topics(top, 0.5, owners), [0, 1, 0, 0, 2])
+    order = np.array([3, 1, 4, 0, 2])
+    shuffled = redundant_topics(TopWords.from_table(table[order], 4), 0.5, owners[order])
+    np.testing.assert_array_equal(shuffled, [0, 1, 2, 0, 0])
+
+
 def test_merging_by_hand():
     table = [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.5, 0.5, 0.0]]
     merged, total = merge_topics(table, [3.0, 5.0, 1.0], np.array([0, 1, 0]))

@@ -2,8 +2,10 @@
 
 import itertools
 import math
+import os
 import pickle
 import sqlite3
+import stat
 import subprocess
 import sys
 import tracemalloc
@@ -766,6 +768,67 @@ def test_bad_memoized_calls(corpus, tmp_path):
     (tmp_path / "text").write_text("no database " * 100)
     with pytest.raises(ValueError, match="not a file of reports"):
         MemoizedReports(client, tmp_path / "text")
+
+
+@pytest.fixture
+def reported(corpus, tmp_path):
+    """A client that has reported 3 documents to a file."""
+    memo = MemoizedReports(
+        RandomizedResponse(bit_epsilon=1.0, ledger=Ledger()).fit(corpus), tmp_path / "reports"
+    )
+    memo.reports(range(2), corpus[:2])
+    older = (tmp_path / "reports").read_bytes()
+    memo.reports([2], corpus[[2]])
+    return memo, tmp_path / "reports", older
+
+
+def test_a_file_that_is_gone_is_not_begun_again(reported, corpus):
+    memo, path, _ = reported
+    path.unlink()
+    with pytest.raises(FileNotFoundError, match="is gone, and what it held was reported"):
+        memo.reports([0], corpus[:1])
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("content", ["other", "older", "empty"])
+def test_a_file_that_was_replaced_is_refused(reported, corpus, tmp_path, content):
+    memo, path, older = reported
+    MemoizedReports(memo.randomizer, tmp_path / "other")
+    replacement = {"other": (tmp_path / "other").read_bytes(), "older": older, "empty": b""}
+    path.write_bytes(replacement[content])
+    with pytest.raises(ValueError, match=r"another file of reports|without reports, or one"):
+        memo.reports([2], corpus[[2]])
+    assert len(memo.randomizer.ledger.entries()) == 2
+    assert path.read_bytes() == replacement[content]
+
+
+def test_a_file_that_lost_its_content_is_not_begun_again(reported, corpus):
+    memo, path, _ = reported
+    path.write_bytes(b"")
+    with pytest.raises(ValueError, match="one that lost them"):
+        MemoizedReports(memo.randomizer, path)
+    path.unlink()
+    path.with_name("reports-journal").write_bytes(b"")
+    with pytest.raises(ValueError, match=r"its journal .* is there"):
+        MemoizedReports(memo.randomizer, path)
+    with pytest.raises(FileNotFoundError, match="its folder does not exist"):
+        MemoizedReports(memo.randomizer, path / "reports")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
+def test_only_its_owner_reads_the_file(reported):
+    assert stat.S_IMODE(reported[1].stat().st_mode) == 0o600
+
+
+def test_a_sent_report_survives_a_power_cut(reported):
+    """EXTRA (3) syncs the folder after the journal is removed; FULL (2) does not."""
+    with reported[0]._transaction() as (connection, _):
+        assert connection.execute("PRAGMA synchronous").fetchone() == (3,)
+
+
+def test_the_advice_on_changed_documents_says_what_it_costs(reported, corpus):
+    with pytest.raises(ValueError, match=r"changed='keep'.*privacy cost doubles"):
+        reported[0].reports([0], corpus[[5]])
 
 
 def test_reports_in_memory_are_not_for_others(corpus, monkeypatch):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,9 +86,10 @@ class RoundRecord:
 class IFTMMaster:
     """Master of industrial federated topic modeling: it merges models and composes next ones.
 
-    In each round (Algorithm 5 of [1]_) the master takes one `LocalModel` per party, merges similar
-    topics into a global model (Algorithm 3), and composes the next model of every party (Algorithm
-    4). It needs no engine and no network: it takes and returns messages.
+    In each round (Algorithm 5 of [1]_) it takes one `LocalModel` per party, merges similar topics
+    of different parties into a global model (after Algorithm 3), and composes for every party the
+    model that its next round starts from (Algorithm 4). It needs no engine and no network: messages
+    go in and out.
 
     Parameters
     ----------
@@ -97,7 +100,8 @@ class IFTMMaster:
     n_top_words : int, default=30
         Number of most probable words of a topic that the similarity compares (L).
     max_topics : int, default=1000
-        A local model with more topics is refused.
+        Most topics of all local models of a round together; merging takes memory for the square of
+        their number. If there are more, the models with the most topics are refused.
     min_parties : int, default=1
         A round needs at least this many valid models.
     max_age : int, default=1
@@ -141,9 +145,11 @@ class IFTMMaster:
     federation satisfies the largest of their epsilons. Merging protects nothing: topics of one
     party that match no other topic are in the global model unchanged.
 
-    **Trust.** A message that is not a valid table of probabilities is refused, and a refusal does
-    not change the round of the other parties. The content of a valid table cannot be checked. A
-    party may send invented topics. They reach other parties that have similar topics.
+    **Trust.** A message is a valid table of probabilities or it is refused, and a refusal does not
+    change the round of the others. The content of a valid table cannot be checked. A party may
+    send invented topics, and they reach the other parties where they are similar to theirs. At
+    most one topic of a party is in a merged topic. A party cannot join all topics by sending
+    mixtures of them.
 
     References
     ----------
@@ -235,38 +241,92 @@ class IFTMMaster:
             the reasons.
         """
         models, refused = self._admit(local_models)
-        self.refused_ = tuple(sorted(refused, key=lambda r: (r.party or "", r.reason)))
-        if len(models) < self.min_parties:
-            raise RoundError(
-                f"round {self.round_} has {len(models)} valid models of at least "
-                f"{self.min_parties}; {len(refused)} messages were refused (see refused_)"
-            )
         latest = {
             party: model
             for party, model in self._latest.items()
             if self.round_ - model.round <= self.max_age
         }
         latest |= models
+        for party in self._excess(latest, models):
+            del latest[party]
+            if models.pop(party, None):
+                refused.append(Refusal(party, f"more than {self.max_topics} topics came in total"))
+        self.refused_ = tuple(sorted(refused, key=lambda r: (r.party or "", r.reason)))
+        if len(models) < self.min_parties:
+            raise RoundError(
+                f"round {self.round_} has {len(models)} valid models of at least "
+                f"{self.min_parties}; {len(refused)} messages were refused (see refused_)"
+            )
+        round_number = self.round_
+        self._make_round(latest)
+        self.history_.append(
+            RoundRecord(
+                round=round_number,
+                parties=tuple(sorted(models)),
+                remembered=tuple(party for party in self._latest if party not in models),
+                refused=self.refused_,
+                n_topics=len(self.components_),
+                bytes_received=sum(len(model.to_bytes()) for model in models.values()),
+                bytes_sent=sum(len(model.to_bytes()) for model in self.next_models_.values()),
+            )
+        )
+        return dict(self.next_models_)
+
+    def state(self) -> bytes:
+        """What a master of another process needs to continue after the last round.
+
+        Returns
+        -------
+        state : bytes
+            JSON with the number of the round and the local models that were merged last. It holds
+            releases only, and nothing is pickled.
+        """
+        models = [base64.b64encode(model.to_bytes()).decode() for model in self._latest.values()]
+        content = {"round": self.round_, "vocabulary": self.vocabulary_hash, "models": models}
+        return json.dumps(content).encode()
+
+    def restore(self, state: bytes) -> None:
+        """Continue where the master that returned a state was.
+
+        The global model and the next models are computed from the stored local models, and are the
+        same bits. `history_` holds the rounds that this object makes.
+
+        Parameters
+        ----------
+        state : bytes
+            What `state` returned. The similarity threshold and the other parameters may have
+            changed; the parties' next models then are other ones.
+
+        Raises
+        ------
+        ValueError
+            If the data are something else, or belong to a federation with other words.
+        """
+        try:
+            content = json.loads(state)
+            round_number, vocabulary = int(content["round"]), content["vocabulary"]
+            models = [LocalModel.from_bytes(base64.b64decode(m)) for m in content["models"]]
+        except (ValueError, TypeError, KeyError) as error:
+            raise ValueError(
+                f"the data are no state of a master, or a damaged one ({error})"
+            ) from error
+        if vocabulary != self.vocabulary_hash or any(m.n_words != self.n_words for m in models):
+            raise ValueError("the state belongs to a federation with another vocabulary")
+        if round_number < 1 or not models:
+            raise ValueError("the state is that of a master that has made no round")
+        self.round_ = round_number - 1
+        self._make_round({model.party: model for model in models})
+
+    def _make_round(self, latest: Mapping[str, LocalModel]) -> None:
+        """Merge, compose, and go to the next round."""
         latest = dict(sorted(latest.items()))
         table, weights = self._merge(list(latest.values()))
         next_models = {party: self._next(table, model.table) for party, model in latest.items()}
-        self.history_.append(
-            RoundRecord(
-                round=self.round_,
-                parties=tuple(sorted(models)),
-                remembered=tuple(party for party in latest if party not in models),
-                refused=self.refused_,
-                n_topics=len(table),
-                bytes_received=sum(len(model.to_bytes()) for model in models.values()),
-                bytes_sent=sum(len(model.to_bytes()) for model in next_models.values()),
-            )
-        )
         self._latest = latest
         self.components_, self.topic_weights_ = table, weights
         self.global_model_ = self._message(table, self.round_)
         self.next_models_ = next_models
         self.round_ += 1
-        return dict(next_models)
 
     def forget(self, party: str) -> None:
         """Remove a party that will not return: its last model is not merged again.
@@ -278,6 +338,19 @@ class IFTMMaster:
         """
         self._latest.pop(party, None)
         self.next_models_.pop(party, None)
+
+    def _excess(self, latest: Mapping[str, LocalModel], arrived: Container[str]) -> list[str]:
+        """Parties to leave out, so that the others have `max_topics` topics at most.
+
+        Absent parties first, then those with the most topics: nobody crowds out the others.
+        """
+        order = sorted(latest, key=lambda name: (name in arrived, -latest[name].n_topics, name))
+        total, excess = sum(model.n_topics for model in latest.values()), []
+        for party in order:
+            if total > self.max_topics:
+                total -= latest[party].n_topics
+                excess.append(party)
+        return excess
 
     def _admit(self, messages: Any) -> tuple[dict[str, LocalModel], list[Refusal]]:
         """Valid models by party, and a refusal for each other message."""
@@ -323,12 +396,11 @@ class IFTMMaster:
 
     def _merge(self, models: list[LocalModel]) -> tuple[FloatTable, FloatTable]:
         table = np.concatenate([model.table for model in models]).astype(np.float64)
-        weights = np.repeat(
-            [min(model.weight, self.max_weight) for model in models],
-            [model.n_topics for model in models],
-        )
+        n_topics = [model.n_topics for model in models]
+        weights = np.repeat([min(model.weight, self.max_weight) for model in models], n_topics)
         top_words = TopWords.from_table(table, self.n_top_words)
-        labels = redundant_topics(top_words, self.similarity_threshold)
+        owners = np.repeat(np.arange(len(models)), n_topics)
+        labels = redundant_topics(top_words, self.similarity_threshold, owners)
         return merge_topics(table, weights, labels)
 
     def _next(self, global_table: FloatTable, table: Any) -> NextModel:

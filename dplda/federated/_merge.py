@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from scipy.sparse.csgraph import connected_components
 
 FloatTable = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.intp]
@@ -80,8 +79,24 @@ def similarity(first: TopWords, second: TopWords) -> FloatTable:
     return result
 
 
-def redundant_topics(topics: TopWords, similarity_threshold: float) -> Indices:
-    """Sets of redundant topics: topics that a chain of similar topics connects.
+def redundant_topics(
+    topics: TopWords, similarity_threshold: float, owners: Indices | None = None
+) -> Indices:
+    """Sets of redundant topics: at most one topic of each party.
+
+    Pairs of topics join their sets in the order of their similarity, from the most similar down to
+    the threshold, unless a party has a topic in both sets. Without the restriction a set is what a
+    chain of similar topics connects, and a party that sends mixtures of topics makes one chain of
+    all topics.
+
+    Parameters
+    ----------
+    topics : TopWords
+    similarity_threshold : float
+        Smallest similarity of two redundant topics (xi).
+    owners : ndarray of shape (n_topics,), default=None
+        Number of the party of each topic. None: each topic is of its own party, which gives the
+        chains of the paper.
 
     Returns
     -------
@@ -89,12 +104,20 @@ def redundant_topics(topics: TopWords, similarity_threshold: float) -> Indices:
         Number of the set of each topic. Sets are numbered from 0 in the order of their first
         topics.
     """
-    edges = sp.csr_array(similarity(topics, topics) >= similarity_threshold)
-    n_sets, labels = connected_components(edges, directed=False)
-    first = np.full(n_sets, len(labels))
-    np.minimum.at(first, labels, np.arange(len(labels)))
-    ordered: Indices = np.argsort(np.argsort(first))[labels]
-    return ordered
+    n_topics = len(topics.words)
+    owners = np.arange(n_topics) if owners is None else owners
+    rho = similarity(topics, topics)
+    rho[owners[:, None] >= owners] = -1.0  # each pair once, and no pair of one party
+    first, second = np.nonzero(rho >= similarity_threshold)
+    labels: Indices = np.arange(n_topics)
+    parties = [{int(owner)} for owner in owners]  # of each set, by the label of the set
+    for pair in np.argsort(-rho[first, second], kind="stable"):
+        low, high = sorted((int(labels[first[pair]]), int(labels[second[pair]])))
+        if parties[low].isdisjoint(parties[high]):
+            labels[labels == high] = low
+            parties[low] |= parties[high]
+    sets: Indices = np.unique(labels, return_inverse=True)[1]
+    return sets
 
 
 def merge_topics(

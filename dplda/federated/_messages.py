@@ -198,15 +198,7 @@ class LocalModel(_Message):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not (
-            isinstance(self.party, str)
-            and 1 <= len(self.party) <= MAX_NAME
-            and self.party.isprintable()
-        ):
-            raise MessageError(
-                f"party must be a name of 1 to {MAX_NAME} printable characters, got "
-                f"{_shown(self.party)}"
-            )
+        check_name(self.party)
         for name, most in [("weight", MAX_WEIGHT), ("epsilon", math.inf), ("delta", 1.0)]:
             object.__setattr__(self, name, _checked_number(name, getattr(self, name), most))
         if self.unit not in UNITS:
@@ -385,6 +377,14 @@ def _checked_table(table: Any) -> npt.NDArray[np.float32]:
         )
     array.flags.writeable = False
     return array
+
+
+def check_name(party: Any) -> None:
+    """Refuse what is no name of a party."""
+    if not (isinstance(party, str) and 1 <= len(party) <= MAX_NAME and party.isprintable()):
+        raise MessageError(
+            f"party must be a name of 1 to {MAX_NAME} printable characters, got {_shown(party)}"
+        )
 
 
 def check_integer(name: str, value: Any, low: int, high: int) -> int:

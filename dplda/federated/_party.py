@@ -416,6 +416,11 @@ class IFTMParty(BaseLDA):
         )
         return self
 
+    def _check_parameters(self) -> None:
+        """Raise the errors that `fit` would raise because of a parameter."""
+        self._validate_params()
+        self._mechanism(())
+
     def _check_sentences(self, X: Any) -> None:
         if self.model == "sentence_lda" and not isinstance(X, SentenceCorpus):
             raise ValueError(

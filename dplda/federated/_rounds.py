@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 import pickle
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from dplda._checks import check_integer
-from dplda._files import write_atomically
+from dplda._files import ExclusiveLock, check_writable, write_atomically
 from dplda._warnings import warn_user
 from dplda.federated._master import IFTMMaster, RoundError
 from dplda.federated._messages import (
@@ -110,6 +111,11 @@ class StoredParty:
     process is killed earlier, its reservation stays in the ledger, and the next fit is charged in
     addition.
 
+    One object of all processes uses a file. It locks ``<path>.lock`` until `close`, the end of a
+    ``with`` statement, or the end of its process, however that comes. A second process would
+    privatize the same tokens a second time. It gets an error, and may try again later: it reads the
+    file after it has the lock, and answers with the same bytes.
+
     Parameters
     ----------
     name : str
@@ -121,9 +127,9 @@ class StoredParty:
     vocabulary : sequence of str, or int
         The words of the party's columns, or their number, as the master knows them.
     path : str or path-like
-        The file, which only its owner can read. It is created if it does not exist. It is
-        unpickled, so that nobody else may write to it. The file of a party with
-        ``token_epsilon=inf`` or a seed reveals its documents.
+        The file, readable by its owner only, on a local disk; created if it does not exist. It is
+        unpickled: nobody else may write to it. The file of a party with ``token_epsilon=inf`` or a
+        seed reveals its documents.
     max_topics : int or None, default=None
         A next model with more topics is refused. None takes the number of topics of the estimator,
         which an `IFTMMaster` keeps.
@@ -131,10 +137,15 @@ class StoredParty:
     Raises
     ------
     TypeError
-        If the estimator cannot refine without its documents: each round would be another fit.
+        If the estimator cannot refine without its documents: each round would be another fit. If
+        the estimator cannot be pickled, for instance because its ledger is in memory.
     ValueError
-        If the file belongs to a party with other parameters, or the estimator has a RandomState
-        or a ledger in memory, which cannot be kept in a file.
+        If the file belongs to a party with other parameters, or the estimator has a RandomState,
+        which cannot be kept in a file.
+    BlockingIOError
+        If another process uses the file.
+    OSError
+        If the file cannot be read and written.
 
     See Also
     --------
@@ -165,7 +176,7 @@ class StoredParty:
         self.name = name
         self.vocabulary = vocabulary_hash(vocabulary)
         self.n_words = vocabulary_size(vocabulary)
-        self.path = Path(path)
+        self.path = Path(path).resolve()  # a link to the file is no second file
         self.max_topics = int(parameters["n_components"]) if max_topics is None else max_topics
         self._load = load
         self._estimator = estimator
@@ -173,8 +184,45 @@ class StoredParty:
         self._identity = repr(
             (name, self.vocabulary, type(estimator).__name__, _model_parameters(parameters))
         )
-        if self.path.exists():
-            self._restore()
+        self._turn = threading.Lock()
+        self._lock = _state_lock(self.path)
+        try:
+            self._check_storable()
+            if self.path.exists():
+                self._restore()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether the documents are privatized, so that they are not read again."""
+        return _is_fitted(self._estimator)
+
+    def close(self) -> None:
+        """Let another process use the file; this object answers no more requests."""
+        self._lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def check_documents(self) -> None:
+        """Load the documents if a fit is still to come, and check that they fit the vocabulary.
+
+        Raises
+        ------
+        ValueError
+            If the documents have another width than the vocabulary.
+
+        Notes
+        -----
+        **Privacy.** Nothing is charged, and nothing is kept.
+        """
+        if not self.is_fitted:
+            self._documents()
 
     def answer(self, round_number: int, vocabulary: str, next_model: bytes) -> bytes:
         """The party's local model for a round.
@@ -199,7 +247,17 @@ class StoredParty:
             If the request is malformed or for another vocabulary. No data have been read then.
         BudgetError
             If the party's ledger does not allow the fit.
+        OSError
+            If the file cannot be written. Before a fit this is found out before anything is
+            charged.
+        RuntimeError
+            If the object is closed, or this process is a copy of the one that created it.
         """
+        with self._turn:  # two threads would fit twice
+            self._lock.check()
+            return self._answer_once(round_number, vocabulary, next_model)
+
+    def _answer_once(self, round_number: int, vocabulary: str, next_model: bytes) -> bytes:
         if vocabulary != self.vocabulary:
             raise MessageError("the master has another vocabulary than this party")
         _check_round(round_number)
@@ -208,9 +266,11 @@ class StoredParty:
             return self._answer
         model = self._parse(next_model) if next_model else None
         _check_next(model, round_number, vocabulary)
-        if not _is_fitted(self._estimator):
-            self._estimator.fit(self._documents())
-            self._store(self._request, self._answer)  # the fit is paid for once, whatever follows
+        if not self.is_fitted:
+            documents = self._documents()
+            self._check_storable()
+            self._estimator.fit(documents)
+            self._store(self._request, self._answer)  # it is paid for once, whatever follows
             model = None  # a party that joins late answers with its own first model
         message = take_part(
             self._estimator,
@@ -246,13 +306,34 @@ class StoredParty:
         return X
 
     def _store(self, request: bytes, answer: bytes) -> None:
-        """Write the file. An answer may be sent only when it is on the disk."""
-        state = (self._identity, request, answer, self._estimator)
-        write_atomically(self.path, pickle.dumps(state))
+        """Write the file; only what is in the file, on the disk, may be sent."""
+        write_atomically(self.path, self._state(request, answer))
         self._request, self._answer = request, answer
 
+    def _state(self, request: bytes, answer: bytes) -> bytes:
+        return pickle.dumps((self._identity, request, answer, self._estimator))
+
+    def _check_storable(self) -> None:
+        """Before a fit: one that cannot be stored would be charged again after each restart."""
+        try:
+            self._state(b"", b"")
+        except Exception as error:
+            raise TypeError(
+                f"a {type(self._estimator).__name__} with these parameters cannot be kept in a "
+                f"file: {error}; a ledger, for instance, must be a file as well"
+            ) from error
+        check_writable(self.path)
+
     def _restore(self) -> None:
-        identity, request, answer, estimator = pickle.loads(self.path.read_bytes())
+        try:
+            identity, request, answer, estimator = pickle.loads(self.path.read_bytes())
+        except OSError:
+            raise
+        except Exception as error:  # damaged pickles raise anything
+            raise ValueError(
+                f"{self.path} is no state of a party, or a damaged one; restore it, or choose "
+                "another path: that party starts from scratch, and its fit is charged again"
+            ) from error
         if identity != self._identity:
             raise ValueError(
                 f"{self.path} was written by a party of another name, vocabulary or parameters; "
@@ -263,6 +344,21 @@ class StoredParty:
         changes = {name: parameters[name] for name in NOT_THE_MODEL if name in parameters}
         estimator.set_params(**changes)
         self._request, self._answer, self._estimator = request, answer, estimator
+
+
+def _state_lock(path: Path) -> ExclusiveLock:
+    try:
+        return ExclusiveLock(f"{path}.lock")
+    except BlockingIOError as error:
+        raise BlockingIOError(
+            f"another process uses the state {path}; end it first, because a second process would "
+            "privatize the same documents again"
+        ) from error
+    except OSError as error:
+        raise OSError(
+            f"the state {path} cannot be locked: {error.strerror or error}; it needs a folder that "
+            "exists and can be written, on a local disk"
+        ) from error
 
 
 def _model_parameters(parameters: Mapping[str, Any]) -> list[tuple[str, Any]]:

@@ -11,7 +11,8 @@ import sqlite3
 import threading
 import weakref
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
 from dplda._corpus import check_counts
-from dplda._files import explained_sqlite_errors
+from dplda._files import create_whole, explained_sqlite_errors
 from dplda.local._randomized_response import RandomizedResponse
 from dplda.privacy._streams import Purpose, Streams
 
@@ -42,11 +43,18 @@ class MemoizedReports:
         A fitted randomizer. It draws the reports. Its ledger is charged for each call that draws
         new reports, because a ledger cannot tell documents apart.
     path : str or path-like, default=None
-        SQLite file that stores the reports, on a local disk. A file that does not exist is created.
-        None stores them in memory, for one process and one thread.
+        SQLite file that stores the reports, on a local disk. A file that does not exist is created,
+        and only its owner can read it. None stores them in memory, for one process and one thread.
     changed : {"error", "keep"}, default="error"
         Treatment of a document that differs from the one reported under the same id: raise an
         error, or return the stored report.
+
+    Raises
+    ------
+    ValueError
+        If the file is damaged, something else, or holds the reports of another randomizer.
+    OSError
+        If the file cannot be read or written.
 
     See Also
     --------
@@ -59,8 +67,13 @@ class MemoizedReports:
     document under two ids is reported twice, and so is a changed document under a new id. A report
     is stored before it is returned.
 
-    The file stays with the client. It holds the reports, a key, and keyed hashes of the ids and of
-    the sets of words. Anyone with the file can check a guess of a document.
+    An id belongs to a document, not to its place: its owner gives it, and the document keeps it on
+    another line or in another file. If the file is deleted, or replaced by another one or by an
+    older copy, later calls of this object are refused: the documents would be reported a second
+    time. A new object cannot know that there was a file, or that a copy is older.
+
+    The file stays with the client. Besides the reports it holds a key, and hashes under this key of
+    the ids and of the sets of words. Anyone with the file can check a guess of a document.
 
     Examples
     --------
@@ -88,11 +101,16 @@ class MemoizedReports:
         self._path = None if path is None else os.path.abspath(os.fspath(path))
         self._memory = None
         self._owner = (os.getpid(), threading.get_ident())
-        if path is None:
+        self._identity = b""
+        self._n_stored = 0  # reports that were in the file when this object last saw it
+        if self._path is None:
             self._memory = sqlite3.connect(":memory:", isolation_level=None)
             weakref.finalize(self, self._memory.close)
+            self._fill(self._memory)
+        elif not os.path.exists(self._path):
+            self._create(self._path)
         with self._transaction():
-            pass  # creates the file, or checks it
+            pass  # checks the file
 
     def reports(self, ids: Iterable[str | int], X: Any) -> sp.csr_array:
         """Return the stored report of each document, or draw and store a new one.
@@ -112,10 +130,11 @@ class MemoizedReports:
         Raises
         ------
         ValueError
-            If documents changed and ``changed="error"``: nothing is reported. If the file is
-            damaged, or holds the reports of another randomizer.
+            If documents changed and ``changed="error"``; nothing is reported then. If the file is
+            damaged, holds the reports of another randomizer, or is not the file that this object
+            opened.
         OSError
-            If the file cannot be read or written.
+            If the file is gone, or cannot be read or written.
         BudgetError
             If the budget of the randomizer's ledger is too small for new reports.
 
@@ -157,6 +176,7 @@ class MemoizedReports:
                         for name, report in zip(new_rows, _rows(reports))
                     ],
                 )
+                self._n_stored = _n_stored(connection)
             query = "SELECT report FROM reports WHERE id = ?"
             rows = [  # public
                 _columns(connection.execute(query, (name,)).fetchone()[0], X.shape[1])
@@ -171,8 +191,9 @@ class MemoizedReports:
         if n_changed:
             raise ValueError(
                 f"{n_changed} of {len(now)} documents differ from what was reported under their "
-                "ids, and a second report would double the privacy cost; give them new ids, or use "
-                "changed='keep' to get the stored reports"
+                "ids; use changed='keep' to get the stored reports, at no cost, or check that "
+                "each document has its own id and keeps it. Under a new id a document is reported "
+                "again, and its privacy cost doubles"
             )
 
     @contextmanager
@@ -183,16 +204,14 @@ class MemoizedReports:
                 "reports in memory belong to the process and the thread that created them: a copy "
                 "would report the same documents again; give a path to share them"
             )
-        with explained_sqlite_errors(
-            str(self._path), "reports", "file of reports", busy_seconds=_BUSY_SECONDS
-        ):
-            connection = self._memory or sqlite3.connect(
-                str(self._path), timeout=_BUSY_SECONDS, isolation_level=None
+        if self._path and not os.path.exists(self._path):
+            raise FileNotFoundError(
+                f"the file of reports {self._path} is gone, and what it held was reported; restore "
+                "it: without it the documents would be reported a second time"
             )
+        with self._explained_errors():
+            connection = self._memory or _connect(str(self._path))
             try:
-                connection.execute(
-                    "PRAGMA synchronous = FULL"
-                )  # a report that was sent survives a power cut
                 connection.execute("BEGIN IMMEDIATE")
                 yield connection, self._open(connection)
                 connection.execute("COMMIT")
@@ -202,30 +221,95 @@ class MemoizedReports:
                 if connection is not self._memory:
                     connection.close()
 
-    def _open(self, connection: sqlite3.Connection) -> bytes:
-        """Return the key of the hashes, after creating the tables in an empty file."""
+    def _explained_errors(self) -> AbstractContextManager[None]:
+        return explained_sqlite_errors(
+            str(self._path), "reports", "file of reports", busy_seconds=_BUSY_SECONDS
+        )
+
+    def _create(self, path: str) -> None:
+        """Create the file, complete from the start."""
+        for journal in (f"{path}-journal", f"{path}-wal"):
+            if os.path.exists(journal):
+                raise ValueError(
+                    f"the file of reports {path} is gone, but its journal {journal} is there; "
+                    "restore the file, or remove the journal if nothing was reported"
+                )
+
+        def fill(draft: str) -> None:
+            with closing(_connect(draft)) as connection:
+                connection.execute("BEGIN IMMEDIATE")
+                self._fill(connection)
+                connection.execute("COMMIT")
+
+        try:
+            with self._explained_errors():
+                create_whole(path, fill)
+        except FileNotFoundError as error:
+            raise FileNotFoundError(
+                f"the file of reports {path} cannot be created: its folder does not exist"
+            ) from error
+
+    def _fill(self, connection: sqlite3.Connection) -> None:
+        """Create the tables, with a new key."""
+        for statement in _TABLES:
+            connection.execute(statement)
+        streams = Streams.from_random_state(None)
+        key = streams.words(Purpose.HASH_KEY, 0, 0, _KEY_BYTES // 8).tobytes()
+        connection.execute("INSERT INTO settings VALUES (?, ?)", (self._response(), key))
+
+    def _response(self) -> str:
         fitted = self.randomizer
-        response = json.dumps([fitted._n_words, fitted._max_ones, *fitted.one_probability_])
-        if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0:
-            for statement in _TABLES:
-                connection.execute(statement)
-            streams = Streams.from_random_state(None)
-            key = streams.words(Purpose.HASH_KEY, 0, 0, _KEY_BYTES // 8).tobytes()
-            connection.execute("INSERT INTO settings VALUES (?, ?)", (response, key))
+        return json.dumps([fitted._n_words, fitted._max_ones, *fitted.one_probability_])
+
+    def _open(self, connection: sqlite3.Connection) -> bytes:
+        """Return the key of the hashes, after a check that this is the file that was opened."""
         if connection.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION_ID:
-            raise ValueError(f"{self._path} is a database without reports; choose another path")
+            raise ValueError(
+                f"{self._path} is a database without reports, or one that lost them; restore it, "
+                "or choose another path"
+            )
         settings = connection.execute("SELECT response, key FROM settings").fetchall()
         if len(settings) != 1:
             raise sqlite3.DatabaseError("reports have one key")
         stored_response, key = settings[0]
         if not isinstance(key, bytes) or len(key) != _KEY_BYTES:
             raise sqlite3.DatabaseError("the key is damaged")
-        if stored_response != response:
+        if stored_response != self._response():
             raise ValueError(
                 "the stored reports come from a randomizer with other parameters or another "
                 "vocabulary; use the same randomizer, or another path"
             )
+        identity = _digest(b"identity", key)  # the key is random: no two files have the same
+        n_stored = _n_stored(connection)
+        if self._identity and (identity != self._identity or n_stored < self._n_stored):
+            raise ValueError(
+                f"{self._path} is another file of reports than the one that was opened, or an "
+                "older copy, and what that one held was reported; restore the newest file"
+            )
+        self._identity, self._n_stored = identity, n_stored
         return key
+
+
+def _connect(path: str) -> sqlite3.Connection:
+    """A connection to a file that exists."""
+    connection = sqlite3.connect(
+        f"{Path(path).as_uri()}?mode=rw", uri=True, timeout=_BUSY_SECONDS, isolation_level=None
+    )
+    try:
+        # A report that was sent survives a power cut: with EXTRA the folder is synced after the
+        # journal is removed, so that the journal does not return and undo the transaction.
+        connection.execute("PRAGMA synchronous = EXTRA")
+        connection.execute("PRAGMA fullfsync = ON")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _n_stored(connection: sqlite3.Connection) -> int:
+    """Number of stored reports; none is ever removed."""
+    n_stored: int | None = connection.execute("SELECT max(rowid) FROM reports").fetchone()[0]
+    return n_stored or 0
 
 
 def _columns(report: Any, n_words: int) -> np.ndarray:

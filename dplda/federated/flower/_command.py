@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import argparse
 import logging
+import math
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
+from dplda._checks import check_integer, check_number
+from dplda._files import PUBLIC, check_writable, write_atomically
 from dplda.federated._master import IFTMMaster
+from dplda.federated._messages import MAX_ROUND, check_name, vocabulary_hash
 from dplda.federated._party import IFTMParty
 from dplda.federated._rounds import StoredParty
 from dplda.federated.flower import _tasks
 from dplda.federated.flower._protocol import log, make_rounds, reply_to
+from dplda.privacy import Ledger
 
 RESTART_SECONDS = 3.0
+STATE = "federation.state"  # of the coordinator, in its --home
+MAX_PORT = 65535
 
 
 def add_commands(subparsers: Any) -> None:
@@ -32,7 +41,7 @@ def add_commands(subparsers: Any) -> None:
     coordinator = subparsers.add_parser(
         "coordinator", formatter_class=style, help="make the rounds of a federation"
     )
-    coordinator.set_defaults(command=partial(coordinate, usage_error=coordinator.error))
+    coordinator.set_defaults(command=coordinate)
     _add_coordinator_options(coordinator)
     party = subparsers.add_parser("party", formatter_class=style, help="be a party of a federation")
     party.set_defaults(command=take_part)
@@ -51,7 +60,8 @@ def _add_coordinator_options(parser: argparse.ArgumentParser) -> None:
         help="topics at least this similar are merged",
     )
     add("--top-words", type=int, default=30, help="words of a topic that are compared")
-    add("--max-topics", type=int, default=1000, help="most topics of one party")
+    add("--max-topics", type=int, default=1000, help="most topics of all parties together")
+    add("--max-weight", type=float, help="larger weights are clipped; default: none is")
     add("--output", type=Path, default=Path("global.model"), help="file for the global model")
     add("--round-timeout", type=float, default=600.0, help="seconds to wait for the parties")
     add("--host", default="127.0.0.1", help="address to listen at")
@@ -62,7 +72,8 @@ def _add_coordinator_options(parser: argparse.ArgumentParser) -> None:
     add("--insecure", action="store_true", help="no TLS, no authentication")
     add("--party", type=_named_key, action="append", default=[], metavar="NAME=PUBLIC_KEY",
         help="a party and the file of its public key; no other party is admitted")  # fmt: skip
-    add("--home", type=Path, default=Path(".dplda-coordinator"), help="folder for Flower's files")
+    add("--home", type=Path, default=Path(".dplda-coordinator"),
+        help="folder for Flower's files, and for the state between rounds")  # fmt: skip
 
 
 def _add_party_options(parser: argparse.ArgumentParser) -> None:
@@ -98,49 +109,38 @@ def _named_key(text: str) -> tuple[str, Path]:
 # ---------------------------------------------------------------- the coordinator
 
 
-def coordinate(options: argparse.Namespace, *, usage_error: Callable[[str], NoReturn]) -> None:
-    """Start Flower's superlink, make the rounds, write the global model.
+def coordinate(options: argparse.Namespace) -> None:
+    """Start Flower's superlink, make the rounds, and write the global model after each of them.
+
+    A coordinator that was killed continues after its last round: the state is in its `--home`, and
+    is removed after the last round.
 
     Parameters
     ----------
     options : argparse.Namespace
         The options of the command.
-    usage_error : callable
-        ``usage_error(message)`` ends the process because of wrong options.
     """
-    tls = (options.certificate, options.certificate_key, options.ca_certificate)
-    if options.insecure == all(tls):
-        usage_error(
-            "give --certificate, --certificate-key and --ca-certificate, or --insecure on a "
-            "network that only the parties can reach"
-        )
-    if options.insecure and options.party:
-        usage_error("--party (authentication by keys) needs TLS, not --insecure")
     _prepare()
-    keys = {_tasks.public_key(path): name for name, path in options.party}
-    master = IFTMMaster(
-        _words(options.vocabulary),
-        similarity_threshold=options.similarity_threshold,
-        n_top_words=options.top_words,
-        max_topics=options.max_topics,
-        min_parties=options.min_parties,
-        parties=list(keys.values()) if keys else None,
-    )
-    options.home.mkdir(parents=True, exist_ok=True)
-    superlink = _tasks.Superlink(
-        f"{options.host}:{options.port}",
-        None if options.insecure else options.ca_certificate,
-        options.home,
-    )
+    with _usage_errors():
+        keys = _check_coordinator(options)
+        master = _master(options, keys)
+        superlink = _tasks.Superlink(
+            f"{options.host}:{options.port}",
+            None if options.insecure else options.ca_certificate,
+            options.home,
+        )
+    _say_who_can_join(options)
+
+    def store() -> None:
+        write_atomically(options.output, master.global_model_.to_bytes(), permissions=PUBLIC)
+        write_atomically(options.home / STATE, master.state())
 
     def run(grid: Any) -> None:
-        try:
-            make_rounds(
-                grid, master, options.rounds, round_timeout=options.round_timeout, keys=keys or None
-            )
-        finally:
-            if master.history_:
-                options.output.write_bytes(master.global_model_.to_bytes())
+        make_rounds(
+            grid, master, options.rounds - master.round_,
+            round_timeout=options.round_timeout, keys=keys or None, after_round=store,
+        )  # fmt: skip
+        (options.home / STATE).unlink(missing_ok=True)
 
     with _tasks.secret_file() as secret:
         command = [
@@ -153,6 +153,74 @@ def coordinate(options: argparse.Namespace, *, usage_error: Callable[[str], NoRe
             for name, path in options.party:
                 superlink.flwr("supernode", "register", str(path), "dplda", "--name", name)
             _tasks.serve_run(superlink, process, secret.read_bytes(), run)
+
+
+def _check_coordinator(options: argparse.Namespace) -> dict[bytes, str]:
+    """Names of the parties by their keys, after a check of all that does not concern the master."""
+    files = (options.certificate, options.certificate_key, options.ca_certificate)
+    if options.insecure == all(files):
+        raise ValueError(
+            "give --certificate, --certificate-key and --ca-certificate, or --insecure on a "
+            "network that only the parties can reach"
+        )
+    if options.insecure and options.party:
+        raise ValueError("--party (authentication by keys) needs TLS, not --insecure")
+    check_integer("--rounds", options.rounds, 1, MAX_ROUND)
+    check_number("--round-timeout", options.round_timeout, 0, math.inf, closed="neither")
+    check_integer("--port", options.port, 1, MAX_PORT)
+    for path in filter(None, files):
+        _check_pem(path)
+    for name, _ in options.party:
+        check_name(name)
+    keys = {_tasks.public_key(path): name for name, path in options.party}
+    if not len(options.party) == len(keys) == len(set(keys.values())):
+        raise ValueError("each --party needs its own name and its own key; some are given twice")
+    if keys and options.min_parties > len(keys):
+        raise ValueError(
+            f"--min-parties is {options.min_parties}, and {len(keys)} parties can join"
+        )
+    check_writable(options.output)
+    options.home.mkdir(parents=True, exist_ok=True)
+    check_writable(options.home / STATE)
+    return keys
+
+
+def _master(options: argparse.Namespace, keys: dict[bytes, str]) -> IFTMMaster:
+    """The master, as it was after its last round if it was stopped."""
+    master = IFTMMaster(
+        _words(options.vocabulary),
+        similarity_threshold=options.similarity_threshold,
+        n_top_words=options.top_words,
+        max_topics=options.max_topics,
+        min_parties=options.min_parties,
+        max_weight=options.max_weight,
+        parties=list(keys.values()) if keys else None,
+    )
+    state = options.home / STATE
+    if state.exists():
+        try:
+            master.restore(state.read_bytes())
+        except ValueError as error:
+            raise ValueError(
+                f"{state}: {error}; remove it to start with round 0, or choose another --home"
+            ) from error
+        if master.round_ > options.rounds:
+            raise ValueError(
+                f"{state} is after round {master.round_}, and --rounds is {options.rounds}; give "
+                "more rounds, or remove it to start with round 0"
+            )
+        log.info("%s: continuing with round %d of %d", state, master.round_ + 1, options.rounds)
+    return master
+
+
+def _say_who_can_join(options: argparse.Namespace) -> None:
+    if options.insecure:
+        log.warning("--insecure: messages are neither encrypted nor authenticated")
+    if not options.party:
+        log.warning(
+            "no --party: anyone who reaches %s:%d can join, and can use the name of any party",
+            options.host, options.port,
+        )  # fmt: skip
 
 
 def _server_tls(options: argparse.Namespace) -> list[str]:
@@ -170,13 +238,8 @@ def _server_tls(options: argparse.Namespace) -> list[str]:
 def take_part(options: argparse.Namespace) -> None:
     """Start Flower's supernode, and answer its messages until this process ends."""
     _prepare()
-    party = StoredParty(
-        options.name,
-        _estimator(options),
-        lambda: _load(options.data),
-        vocabulary=_words(options.vocabulary),
-        path=options.state,
-    )
+    with _usage_errors():
+        party = _party(options)
     port = options.port or _tasks.free_port()
     address = f"127.0.0.1:{port}"
     with _tasks.secret_file() as secret, tempfile.TemporaryDirectory() as home:
@@ -196,6 +259,41 @@ def take_part(options: argparse.Namespace) -> None:
             time.sleep(RESTART_SECONDS)
 
 
+def _party(options: argparse.Namespace) -> StoredParty:
+    """The party, after a check of everything that its first round needs."""
+    estimator = _estimator(options)
+    estimator._check_parameters()
+    check_name(options.name)
+    host, _, port = options.superlink.rpartition(":")
+    if not (host and port.isdecimal() and int(port) <= MAX_PORT):
+        raise ValueError(f"--superlink must be host:port, got {options.superlink!r}")
+    check_integer("--port", options.port, 0, MAX_PORT)
+    if options.ca_certificate:
+        _check_pem(options.ca_certificate)
+    if options.key:
+        _tasks.check_private_key(options.key)
+    words = _words(options.vocabulary)
+    if options.ledger.exists():
+        Ledger(options.ledger)  # read, and checked
+    else:
+        check_writable(options.ledger)
+
+    def load() -> Any:
+        X = _load(options.data)
+        estimator._check_sentences(X)
+        return X
+
+    party = StoredParty(options.name, estimator, load, vocabulary=words, path=options.state)
+    if party.is_fitted:
+        log.info("%s holds the privatized documents; --data is not read", options.state)
+    try:
+        party.check_documents()
+    except BaseException:
+        party.close()
+        raise
+    return party
+
+
 def _estimator(options: argparse.Namespace) -> IFTMParty:
     return IFTMParty(
         options.components,
@@ -212,14 +310,22 @@ def _estimator(options: argparse.Namespace) -> IFTMParty:
 
 
 def _load(path: Path) -> Any:
-    """The party's documents: sparse counts, or a pickle that the party wrote."""
-    if path.suffix == ".npz":
-        import scipy.sparse as sp
-
-        return sp.csr_array(sp.load_npz(path))
+    """The party's own documents: sparse counts, or a pickle that the party wrote."""
     import pickle
 
-    return pickle.loads(path.read_bytes())
+    import scipy.sparse as sp
+
+    try:
+        if path.suffix == ".npz":
+            return sp.csr_array(sp.load_npz(path))
+        return pickle.loads(path.read_bytes())
+    except OSError:
+        raise
+    except Exception as error:  # damaged pickles raise anything
+        raise ValueError(
+            f"--data {path} holds neither sparse counts (.npz of scipy.sparse.save_npz) nor a "
+            f"pickle of documents: {type(error).__name__}"
+        ) from error
 
 
 def _client_tls(options: argparse.Namespace) -> list[str]:
@@ -245,8 +351,35 @@ def _prepare() -> None:
     log.setLevel(logging.INFO)
 
 
+@contextmanager
+def _usage_errors() -> Iterator[None]:
+    """Before anything is started or spent, an error is one line, and exit code 2."""
+    try:
+        yield
+    except (OSError, TypeError, ValueError) as error:
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        raise SystemExit(2) from None
+
+
+def _check_pem(path: Path) -> None:
+    if b"-----BEGIN " not in path.read_bytes():
+        raise ValueError(f"{path} is no PEM file: it has no line with -----BEGIN")
+
+
 def _words(path: Path) -> list[str]:
-    return path.read_text("utf-8").splitlines()
+    """The words of a vocabulary file, one a line; the last line may end in a line break."""
+    try:
+        words = path.read_text("utf-8").removesuffix("\n").split("\n")
+        vocabulary_hash(words)
+    except ValueError as error:
+        raise ValueError(f"--vocabulary {path}: {error}") from error
+    for number, word in enumerate(words, 1):
+        if not word.strip() or len(word.splitlines()) != 1:
+            raise ValueError(
+                f"--vocabulary {path}: line {number} is blank, or has a line separator in it; the "
+                "file has one word per line"
+            )
+    return words
 
 
 def main(argv: Sequence[str] | None = None) -> None:

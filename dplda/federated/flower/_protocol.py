@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from typing import Any
 
 from dplda.federated._master import IFTMMaster, RoundError
@@ -60,6 +61,7 @@ def make_rounds(
     round_timeout: float = 600.0,
     keys: dict[bytes, str] | None = None,
     poll: float = POLL_SECONDS,
+    after_round: Callable[[], None] = lambda: None,
 ) -> None:
     """Make rounds with the parties that are connected.
 
@@ -78,6 +80,8 @@ def make_rounds(
         accepts the name that a party states.
     poll : float, default=1.0
         Seconds between two queries of the connected parties.
+    after_round : callable
+        Called after each round, for instance to store it.
 
     Raises
     ------
@@ -103,6 +107,7 @@ def make_rounds(
             log.warning("%s", error)
         else:
             n_failed = 0
+            after_round()
             log.info("round %d of %d is complete", master.round_, end)
         for refusal in master.refused_:
             log.warning("refused: %r: %s", refusal.party, refusal.reason)

@@ -5,6 +5,7 @@ This is the only file that uses non-public parts of Flower. It does not depend o
 
 from __future__ import annotations
 
+import base64
 import json
 import logging
 import os
@@ -187,12 +188,29 @@ def serve_run(
     _serve(superlink.address, TaskType.SERVER_APP, secret, work, process, certificate)
 
 
+KEY_KINDS = tuple(b"ecdsa-sha2-nistp%d" % bits for bits in (256, 384, 521))
+KEY_HELP = "holds no key that can be used; make a pair with ssh-keygen -t ecdsa -b 384"
+
+
 def public_key(path: Path) -> bytes:
     """A public key in Flower's form."""
     from flwr.cli.supernode.register import try_load_public_key
 
-    key: bytes = try_load_public_key(path)
+    if not path.read_bytes().startswith(KEY_KINDS):  # Flower would end the process
+        raise ValueError(f"{path} {KEY_HELP}")
+    try:
+        key: bytes = try_load_public_key(path)
+    except SystemExit:
+        raise ValueError(f"{path} {KEY_HELP}") from None
     return key
+
+
+def check_private_key(path: Path) -> None:
+    """Raise an error unless a file looks like a private key that Flower can use."""
+    head, _, body = path.read_bytes().partition(b"-----BEGIN OPENSSH PRIVATE KEY-----")
+    content = base64.b64decode(body.partition(b"-----END")[0])
+    if head or not any(kind in content for kind in KEY_KINDS):
+        raise ValueError(f"{path} {KEY_HELP}")
 
 
 # ---------------------------------------------------------------- tasks
