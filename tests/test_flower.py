@@ -251,7 +251,7 @@ def fails_with_one_line(arguments, capsys):
         ("vocabulary", "blank_end", "blank_end: line 31 is blank"),
         ("vocabulary", "separator", "separator: line 30"),
         ("vocabulary", "empty", "empty: line 1"), ("vocabulary", "latin", "latin: "),
-        ("ledger", "missing/ledger", "missing/ledger"), ("ledger", "words", "words is not a privacy"),
+        ("ledger", "missing/ledger", "missing/ledger"), ("ledger", "words", "words is not a"),
         ("state", "missing/state", "missing/state"), ("state", "words", "words is no state"),
     ],
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""How a document-level fit spends its budget: schedules, mechanisms, plan and guarantee.
+"""The privacy of a document-level fit: mechanisms, plan and guarantee.
 
 Everything here is a function of public constants. Neither the data nor a release enters it.
 """
@@ -15,6 +15,7 @@ import numpy as np
 
 from dplda._compat import Interval
 from dplda._private_fit import make_guarantee
+from dplda.central._noisy_table import round_schedule
 from dplda.privacy import Event, Gaussian, Guarantee, NonPrivate, PoissonSampled, calibrate
 from dplda.privacy._curator import TOTAL_VARIATION, sampled
 from dplda.privacy._mechanisms import DiscreteGaussian, NoNoise
@@ -25,7 +26,6 @@ COUNTS = "word-topic counts"
 FIRST_TOTALS = 0.3  # share of the first release of word totals, which sets the word weights
 LARGEST_TOTALS = 5000.0  # noise multiplier; word totals are useless there and cost almost nothing
 SMALLEST_NOISE = 1e-4  # below what the integer grid can express
-SCALE_UP = 5.0  # short documents count at most five times
 SMALLEST_RATIO = 1e-8  # of sampling; far below it, accounting takes minutes and then overflows
 
 DOCUMENT_CONSTRAINTS = {
@@ -41,29 +41,6 @@ ONE_ROW = (
     "two rows, as in a bootstrap sample"
 )
 PUBLIC_START = "init_components is public and was not made of the private documents"
-
-
-def document_schedule(t: int, max_iter: int) -> tuple[float, float]:
-    """Clipping bound and tempering power of round t = 1, 2, ...
-
-    The clipping bound is a fraction of `contribution_norm`. It grows, because early contributions
-    are small while responsibilities are flat. The power of the word factor grows to 1, so that
-    early noise in a word's row does not reinforce itself.
-    """
-    late = min(1.0, (t - 1) / max(1.0, 0.6 * max_iter))
-    done = min(1.0, (t - 1) / max(1.0, 0.7 * max_iter))
-    return 0.15 + 0.25 * late, 0.3 + 0.7 * done
-
-
-def round_schedule(t: int, max_iter: int) -> tuple[float, float]:
-    """Relative budget (precision of the noise) and relative weight in the average of round t."""
-    return min(t, max_iter) ** 0.75, min(t, max_iter) ** 2.0
-
-
-def growing_share(t: int, max_iter: int) -> float:
-    """Share of round t in the average of rounds 1 to t: later rounds weigh more."""
-    weights = [round_schedule(s, max_iter)[1] for s in range(1, t + 1)]
-    return weights[-1] / sum(weights)
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from dplda._fold_in import over_rows, pad, single_precision, uniform_theta, update_theta
-from dplda.central._document_budget import SCALE_UP, TOTALS
-from dplda.central._noisy_table import combine_totals, smooth_totals, word_weights
+from dplda.central._document_budget import TOTALS
+from dplda.central._noisy_table import SCALE_UP, combine_totals, smooth_totals, word_weights
 from dplda.kernels import _variational
 from dplda.privacy._curator import Curator
 

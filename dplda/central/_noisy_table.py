@@ -14,14 +14,37 @@ import numpy as np
 from scipy.special import ndtri
 
 from dplda._fold_in import pad
-from dplda.central._document_budget import SCALE_UP
 from dplda.privacy._streams import Purpose, Streams, uniform
 
 # A cell's count is its word's total times its topic's share times about one of these factors.
 FACTORS = np.array([0, 0.03, 0.1, 0.25, 0.5, 0.75, 1, 1.4, 2, 3, 4.5, 7, 11, 18], np.float32)
 SPREAD = np.float32(0.25)
 N_BINS = 6
+SCALE_UP = 5.0  # short documents count at most five times
 FIRST_STEPS, NEXT_STEPS, LAST_STEPS = 8, 2, 30
+
+
+def document_schedule(t: int, max_iter: int) -> tuple[float, float]:
+    """Clipping bound and tempering power of round t = 1, 2, ...
+
+    The clipping bound is a fraction of `contribution_norm`. It grows, because early contributions
+    are small while responsibilities are flat. The power of the word factor grows to 1, so that
+    early noise in a word's row does not reinforce itself.
+    """
+    late = min(1.0, (t - 1) / max(1.0, 0.6 * max_iter))
+    done = min(1.0, (t - 1) / max(1.0, 0.7 * max_iter))
+    return 0.15 + 0.25 * late, 0.3 + 0.7 * done
+
+
+def round_schedule(t: int, max_iter: int) -> tuple[float, float]:
+    """Relative budget (precision of the noise) and relative weight in the average of round t."""
+    return min(t, max_iter) ** 0.75, min(t, max_iter) ** 2.0
+
+
+def growing_share(t: int, max_iter: int) -> float:
+    """Share of round t in the average of rounds 1 to t: later rounds weigh more."""
+    weights = [round_schedule(s, max_iter)[1] for s in range(1, t + 1)]
+    return weights[-1] / sum(weights)
 
 
 def exponential(draws: np.ndarray) -> np.ndarray:

@@ -26,11 +26,9 @@ from dplda.central._document_budget import (
     DOCUMENT_CONSTRAINTS,
     DocumentBudget,
     document_guarantee,
-    document_schedule,
-    growing_share,
 )
 from dplda.central._documents import Documents, release_word_totals
-from dplda.central._noisy_table import NoisyTable
+from dplda.central._noisy_table import NoisyTable, document_schedule, growing_share
 from dplda.privacy._curator import Curator
 from dplda.privacy._streams import Streams
 

@@ -28,10 +28,9 @@ from dplda.central._document_budget import (
     DOCUMENT_CONSTRAINTS,
     DocumentBudget,
     document_guarantee,
-    document_schedule,
 )
 from dplda.central._documents import Documents, release_word_totals
-from dplda.central._noisy_table import NoisyTable, nearly_equal
+from dplda.central._noisy_table import NoisyTable, document_schedule, nearly_equal
 from dplda.privacy._curator import Curator
 from dplda.privacy._streams import Streams
 
