@@ -50,9 +50,9 @@ _MAX_GRID_POINTS = 1_000_000
 _MAX_ON_GRID = 10_000_000
 # Standard deviations of Gaussian noise on the grid; beyond them, the loss counts as infinite.
 _REACH = 10.0
-# Rounding error of a composed delta for each composition of an event: 50 times the largest that was
-# measured (docs/accounting.md). It is charged to delta, and a delta below ten times it is left to
-# the other methods.
+# Rounding error of a composed delta for each composition of an event: 30 times the largest one
+# that was measured (benchmarks/rounding.py). It is charged to delta. A delta below ten times the
+# error is left to the other methods.
 _ROUNDING = 1e-15
 _LEAST_COMPOSITIONS = 100  # the transforms of a few compositions have an error too
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class BudgetError(ValueError):
-    """A mechanism would spend more than the ledger allows.
+    """A fit would spend more than its `epsilon` or its ledger allows.
 
     It is raised before any private value is read and before anything is recorded: nothing has
     been spent.
