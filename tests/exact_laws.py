@@ -226,6 +226,7 @@ class GaussianNoise:
         become integers y, and the masses between them are sums of exact probabilities.
         """
         law = self.law if shift > 0 else self.law[::-1]
+        assert abs(shift) < self.reach, "so little noise is not looked at"
         s, variance = abs(shift), float(self.variance)
         values = np.array([s - self.reach, self.reach])  # that both laws reach
         first, last = np.floor(s * (values - s / 2) / variance / interval).astype(int)
@@ -323,8 +324,8 @@ class Fit:
     rates: list = field(default_factory=list)
 
 
-def watched(estimator, X, *, method="fit", history=None, rows=None):
-    """Fit with all documents, or some `rows`, in each sample.
+def watched(estimator, X, *, methods=("fit",), history=None, rows=None):
+    """Call some methods with `X`, and with all documents, or some `rows`, in each sample.
 
     With a `history`, the releases of another fit are let out in the place of those of this one.
     """
@@ -351,7 +352,9 @@ def watched(estimator, X, *, method="fit", history=None, rows=None):
         patch.object(Curator, "sample", note_sample),
     ):
         warnings.simplefilter("ignore", SeededNoiseWarning)
-        fit.model = getattr(clone(estimator), method)(X)
+        fit.model = clone(estimator)
+        for method in methods:
+            getattr(fit.model, method)(X)
     return fit
 
 
@@ -362,11 +365,11 @@ def without(X, row):
     return emptied
 
 
-def two_worlds(estimator, X, Y, row, *, method="fit"):
+def two_worlds(estimator, X, Y, row, *, methods=("fit",)):
     """The model of `X`, and its steps next to those of a neighbor that differs in one row."""
     X, Y = np.asarray(X, float), np.asarray(Y, float)
-    with_row = watched(estimator, X, method=method)
-    other = watched(estimator, Y, method=method, history=with_row.history)
+    with_row = watched(estimator, X, methods=methods)
+    other = watched(estimator, Y, methods=methods, history=with_row.history)
     steps = [
         Step(label, tuple((value - other_value).ravel().tolist()), mechanism, rates[row])
         for (label, value, mechanism, rates), (_, other_value, _, _) in zip(
@@ -457,27 +460,23 @@ def _binned(law, moved):
 # ---- word-topic counts and topics, sweep by sweep --------------------------------------------
 
 
-def laplace_chances(scale):
-    """Chances out of 2**298 of the values 0, 1, ... of G, as far as they are possible."""
-    return _laplace_chances(mechanisms_module.geometric_tables(scale))
+def laplace_chances(scale, n):
+    """Chances out of 2**298 of the values 0, ..., n - 1 of G, from its two digits."""
+    low, high = _laplace_digits(mechanisms_module.geometric_tables(scale))
+    return [low[m % 4096] * high[m // 4096] for m in range(n)]
 
 
 @lru_cache(maxsize=8)
-def _laplace_chances(tables):
-    low, high = (weights_of(*table) for table in unpack(tables))
-    chances = []
-    for digit in high:
-        if digit == 0:
-            break
-        chances += [w * digit for w in low]
-        assert len(chances) < 10**6, "choose a smaller scale"
-    return chances
+def _laplace_digits(tables):
+    return tuple(weights_of(*table) for table in unpack(tables))
 
 
 def laplace_law(scale):
     """The law of `FlooredLaplace`, {value: Fraction}: G or -1 - G by a fair bit."""
     law = {}
-    for m, chance in enumerate(laplace_chances(scale)):
+    size = math.ceil(105 * scale / 4096) * 4096  # a digit beyond has weight 0 in the table
+    assert not any(laplace_chances(scale, size + 4096)[size:])
+    for m, chance in enumerate(laplace_chances(scale, size)):
         if chance:
             law[m] = law[-1 - m] = Fraction(chance, 2 * TOTAL**2)
     return law
@@ -619,7 +618,7 @@ def flips_at(flipped):
 
 def flip_law(bits, n_bits):
     """Exact law of the flips of the first `n_bits` bits, by the gaps between them."""
-    gap = [Fraction(c, TOTAL**2) for c in laplace_chances(bits.scale)[:n_bits]]
+    gap = [Fraction(c, TOTAL**2) for c in laplace_chances(bits.scale, n_bits)]
     law = {}
     for flips in itertools.product((0, 1), repeat=n_bits):
         chance, run = Fraction(1), 0
@@ -697,7 +696,7 @@ def laplace_token_laws(noise):
     An outcome is the level of coordinate 0, -1 if it is not reported, and whether coordinate 1 is
     reported; its level has the same law in both worlds.
     """
-    chances, t = laplace_chances(noise.scale_steps), noise.threshold_steps
+    chances, t = laplace_chances(noise.scale_steps, 4096), noise.threshold_steps
     one = round(1 / noise.STEP)
     half = Fraction(1, 2 * TOTAL**2)  # with the sign
     own = {-1: 1 - Fraction(1, 2) - half * sum(chances[: one - t])}
