@@ -434,6 +434,35 @@ def test_all_memberships_of_the_other_documents():
     assert mixed.lower < 0.95 * mixed.stated  # the others hide the document
 
 
+@pytest.mark.parametrize("rate", [exact.Fraction(1), exact.Fraction(1, 4)])
+@pytest.mark.parametrize("seed", range(5))
+def test_the_grid_bounds_the_exact_epsilon_from_both_sides(seed, rate):
+    """Two steps of a few outcomes each, next to their laws in fractions."""
+    rng = np.random.default_rng(seed)
+    laws = []
+    for _ in range(2):
+        p, q = ([exact.Fraction(int(n), int(sum(row))) for n in row]
+                for row in [rng.integers(1, 30, 5) for _ in range(2)])  # fmt: skip
+        laws.append((dict(enumerate(p)), dict(enumerate(q))))
+    sampled = [(exact.mixture([(rate, p), (1 - rate, q)]), q) for p, q in laws]
+    true = exact.largest_epsilon(*(exact.product(*side) for side in zip(*sampled)), 0.01)
+
+    def bound(interval, upper, added):
+        pairs = []
+        for p, q in laws:
+            p, q = (np.array(list(law.values()), float) for law in ((p, q) if added else (q, p)))
+            pair = exact.Pair.from_losses(np.log(p / q), p, q, interval, upper, 0.0)
+            pairs.append(pair.sampled(rate, added))
+        return pairs[0].compose(pairs[1]).epsilon(0.01)
+
+    for interval in (0.05, 0.01):
+        lower, upper = (
+            max(bound(interval, upper, added) for added in (True, False)) for upper in (False, True)
+        )
+        assert lower - 1e-9 <= true <= upper + 1e-9
+        assert upper - lower < 4 * interval
+
+
 # ---- planted faults ---------------------------------------------------------------------------
 
 
