@@ -18,6 +18,7 @@ THOROUGH = (
     "test_common.py",
     "test_datasets.py::test_order_does_not_depend_on_the_process",
     "test_displays.py",
+    "test_exact_laws.py",
     "test_estimators.py::test_pipeline_and_grid_search_over_epsilon_and_ratio",
     "test_hostile_input.py",
     "test_ledger.py",
