@@ -46,19 +46,25 @@ def fold_in(X, rows, phi, prior, n_components, max_iter, tol, theta):
     return theta
 
 
-def add_contributions(X, rows, theta, factor, center, weight, scale, norm, radius, total=None):
+def add_contributions(
+    X, units, theta, factor, center, weight, scale, norm, radius, total=None, unit_ptr=None
+):
     """The kernel, as its twin."""
     total = np.zeros(factor.shape, np.int64) if total is None else total
-    size = max(1, int(np.diff(X.indptr).max(initial=0))) * factor.shape[1]
+    ptr = np.arange(X.shape[0] + 1) if unit_ptr is None else np.array(unit_ptr)
+    n_words = min(X.shape[1], int(np.diff(X.indptr[ptr]).max(initial=1)))
+    size, place = n_words * factor.shape[1], np.full(X.shape[1], -1, np.int32)
     _variational.add_contributions(
-        X.indptr, X.indices, X.data, np.array(rows, np.int64), theta, factor, center, weight,
-        scale, norm, radius, total, np.full(size, np.nan, np.float32), np.full(size, -9, np.int32),
+        X.indptr, X.indices, X.data, ptr, np.array(units, np.int64), theta, factor, center, weight,
+        scale, norm, radius, total, place, np.full(n_words, -9, np.int32),
+        np.full(size, np.nan, np.float32), np.full(size, -9, np.int32),
     )  # fmt: skip
+    assert (place == -1).all()
     return total
 
 
 def squared_norm(total):
-    """Exact, for the contribution of one document."""
+    """Exact, for the contribution of one unit."""
     return sum(int(x) ** 2 for x in total.flat)
 
 
