@@ -39,7 +39,8 @@ class SubLDA(BaseLDA):
 
     The sound form of SUB-LDA [1]_. In each round, every document takes part with probability
     `subsampling_ratio`, secretly and independently. Its clipped word-topic statistics enter a sum,
-    and every cell of the sum gets noise. The fitted model may be published.
+    and every cell of the sum gets noise. The fitted model may be published. With `user_ids` in
+    `fit`, the same is true of users with several documents.
 
     Parameters
     ----------
@@ -47,7 +48,8 @@ class SubLDA(BaseLDA):
         Number of topics.
     epsilon : float or None, default=None
         Total epsilon of a document, or of a user if `fit` gets `user_ids`, above 0; ``inf`` trains
-        without noise and without privacy. Give either this or `noise_multiplier`. After `fit`, ``epsilon_ <= epsilon``.
+        without noise and without privacy. Give either this or `noise_multiplier`. After `fit`,
+        ``epsilon_ <= epsilon``.
     noise_multiplier : float or None, default=None
         Noise of a round, as standard deviation over sensitivity, instead of `epsilon`. Rounds
         without sampling differ in noise. Together they cost as much as `max_iter` equal rounds
@@ -211,8 +213,8 @@ class SubLDA(BaseLDA):
         BudgetError
             If the budget of the ledger is too small. No data have been read then.
         ValueError
-            If not exactly one of `epsilon` and `noise_multiplier` is given, or if `user_ids` has not
-            one id for each row. Invalid data cost nothing.
+            If not exactly one of `epsilon` and `noise_multiplier` is given, or if `user_ids` does
+            not have one id for each row. Nothing is charged then.
 
         Warns
         -----
@@ -258,7 +260,7 @@ class SubLDA(BaseLDA):
             then.
         ValueError
             If `n_components`, the width of `X` or the protected unit changed since the first call,
-            or if `user_ids` has not one id for each row.
+            or if `user_ids` does not have one id for each row.
 
         Warns
         -----

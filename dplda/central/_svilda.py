@@ -42,16 +42,17 @@ class PrivateSVILDA(BaseLDA):
     The sound form of Park et al. [1]_: online variational Bayes [2]_ on secret Poisson samples of
     the documents. The expected sufficient statistics of a sample are clipped document by document
     and summed. Every cell of the sum gets noise before anything is learned from it. The fitted
-    model may be published.
+    model may be published. With `user_ids` in `fit`, users with several documents take the place of
+    documents.
 
     Parameters
     ----------
     n_components : int, default=10
         Number of topics.
     epsilon : float or None, default=None
-        Total epsilon of a document, or of a user if `fit` gets `user_ids`, above 0; ``inf`` is online variational Bayes without noise and
-        without privacy. Give either this or `noise_multiplier`. After `fit`,
-        ``epsilon_ <= epsilon``.
+        Total epsilon of a document, or of a user if `fit` gets `user_ids`, above 0; ``inf`` is
+        online variational Bayes without noise and without privacy. Give either this or
+        `noise_multiplier`. After `fit`, ``epsilon_ <= epsilon``.
     noise_multiplier : float or None, default=None
         Noise of a round, as standard deviation over sensitivity, instead of `epsilon` (sigma over
         Delta s in [1]_). Word totals add to the cost.
@@ -230,8 +231,8 @@ class PrivateSVILDA(BaseLDA):
         BudgetError
             If the budget of the ledger is too small. No data have been read then.
         ValueError
-            If not exactly one of `epsilon` and `noise_multiplier` is given, or if `user_ids` has not
-            one id for each row. Invalid data cost nothing.
+            If not exactly one of `epsilon` and `noise_multiplier` is given, or if `user_ids` does
+            not have one id for each row. Nothing is charged then.
 
         Warns
         -----
@@ -279,7 +280,7 @@ class PrivateSVILDA(BaseLDA):
             then.
         ValueError
             If `n_components`, the width of `X` or the protected unit changed since the first call,
-            or if `user_ids` has not one id for each row.
+            or if `user_ids` does not have one id for each row.
 
         Warns
         -----
