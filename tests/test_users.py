@@ -15,10 +15,11 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
 import dplda.central._sublda as sublda
-from dplda import PrivateSVILDA, SubLDA
+from dplda import PrivateSVILDA, SubLDA, load_release, save_release
 from dplda.central._documents import Documents
 from dplda.central._users import number_users
 from dplda.datasets import make_topic_corpus
+from dplda.federated import LocalModel, vocabulary_hash
 from dplda.privacy import BudgetError, Gaussian, Ledger, SeededNoiseWarning, epsilon_of
 from dplda.privacy._curator import Curator
 
@@ -46,6 +47,10 @@ def quietly(fit, *args, **kwargs):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SeededNoiseWarning)
         return fit(*args, **kwargs)
+
+
+def small(**parameters):
+    return SubLDA(4, epsilon=1.0, max_iter=2, **parameters)
 
 
 def table(estimator, X, **kwargs):
@@ -264,6 +269,13 @@ def test_missing_ids_of_a_frame_are_refused():
         number_users(pandas.DataFrame({"user": [1, 2]}), 2)
 
 
+def test_release_files_and_messages_name_the_user(corpus, ids, tmp_path):
+    model = small().fit(corpus, user_ids=ids)
+    save_release(model, tmp_path / "model.dplda")
+    assert load_release(tmp_path / "model.dplda").privacy_.unit == "user"
+    assert LocalModel.from_estimator(model, "a", 0, vocabulary_hash(40)).unit == "user"
+
+
 # ---- in scikit-learn's meta-estimators ------------------------------------------------------
 
 
@@ -284,10 +296,6 @@ def ids_that_arrive(monkeypatch):
 
     monkeypatch.setattr(sublda, "number_users", record)
     return arrived
-
-
-def small(**parameters):
-    return SubLDA(4, epsilon=1.0, max_iter=2, **parameters)
 
 
 def test_ids_pass_through_a_pipeline(routing, corpus, ids, ids_that_arrive):
