@@ -29,7 +29,7 @@ MAX_BYTES = 2**28
 MAX_ROUND = 2**31 - 1
 MAX_WEIGHT = 2.0**53
 MAX_NAME = 64
-UNITS = ("word", "token", "document")
+UNITS = ("word", "token", "document", "user")
 
 # Rows that were normalized in float32 miss 1 by about 1e-5 at most.
 ROW_SUM_TOLERANCE = 1e-4
@@ -174,7 +174,7 @@ class LocalModel(_Message):
         Amount of data, in tokens: a public or a noisy number.
     epsilon, delta : float
         Privacy cost of the party so far; an infinite epsilon for a party without privacy.
-    unit : {"word", "token", "document"}
+    unit : {"word", "token", "document", "user"}
         The unit of the party's guarantee.
 
     Raises
