@@ -47,7 +47,7 @@ class HDPLDA(BaseLDA):
     """Word-level private LDA: hybrid private latent Dirichlet allocation.
 
     The sound form of HDP-LDA [1]_ (the H is not "hierarchical"). Single words are protected, even
-    from an adversary who sees the topics of all tokens in every sweep. Noise hides the counts, and
+    from an adversary who sees the topics of all tokens that a sweep counts. Noise hides the counts, and
     a clip bounds what a drawn topic reveals. To protect whole documents, use
     ``SubLDA(subsampling_ratio=1)``, which is nearly always the better choice.
 
@@ -231,7 +231,8 @@ class HDPLDA(BaseLDA):
         streams = self._streams()  # secret
         n_components, max_iter = int(self.n_components), int(self.max_iter)
         one_sweep = [(COUNTS, mechanisms.mechanism.event), (TOPICS, mechanisms.topic_event)]
-        with self._curator(one_sweep * max_iter, streams) as curator:
+        plan = (one_sweep * max_iter)[:-1]  # nothing reads topics after the last release
+        with self._curator(plan, streams) as curator:
             tokens = shuffled_tokens(check_counts(self, X, reset=True), streams, 1)  # private
             topics = uniform_topics(tokens, n_components, streams)  # public
             average = Average.empty(tokens.n_words, n_components)  # public
@@ -240,9 +241,10 @@ class HDPLDA(BaseLDA):
                 noisy = self._release(counts, mechanisms, curator, t)  # public
                 if 2 * t > max_iter:
                     average = average.add(noisy)  # public
-                topics = self._draw(
-                    tokens, topics, noisy, mechanisms, curator, streams, t
-                )  # public
+                if t < max_iter:
+                    topics = self._draw(
+                        tokens, topics, noisy, mechanisms, curator, streams, t
+                    )  # public
         return self._publish(average, mechanisms, curator.events, None, streams.seeded, t)
 
     @_fit_context(prefer_skip_nested_validation=True)
