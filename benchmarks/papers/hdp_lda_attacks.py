@@ -71,6 +71,8 @@ def topic_attack(
         raise TypeError("releases must be those that observe_releases saw")
     counts = [release.value for release in releases if release.label == COUNTS]
     topics = [release.value for release in releases if release.label == TOPICS]
+    if len(topics) == len(counts) - 1:  # `HDPLDA` draws no topics from its last counts
+        counts = counts[:-1]
     if not counts or len(topics) < len(counts):
         raise ValueError(
             f"releases hold {len(counts)} tables of counts and {len(topics)} of topics; give what "
