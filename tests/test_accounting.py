@@ -8,7 +8,7 @@ from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
-from dp_accounting import NeighboringRelation, dp_event
+from dp_accounting import NeighboringRelation, dp_event, get_epsilon_gaussian
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 from scipy.special import logsumexp, ndtr
@@ -968,3 +968,48 @@ def test_small_deltas_are_not_left_to_renyi_divergences():
     events = [Repeated(PoissonSampled(0.2, Gaussian(1.0)), 200)]
     renyi = epsilon_of(events, 1e-10, accountant="rdp")
     assert epsilon_of(events, 1e-10) < 0.985 * renyi
+
+
+# ---- closed forms and grids next to independent values ------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("noise_multiplier", "delta", "true"),
+    [
+        (146779.92676220677, 1e-6, 4.660350227851889e-06),
+        (6812.92, 1e-6, 0.0003054796720161859),
+        (1467.8, 1e-100, 0.014159724083796967),
+        (316.2, 1e-6, 0.009660429467299104),
+    ],
+)
+def test_the_root_of_the_closed_form_is_not_too_small(noise_multiplier, delta, true):
+    """The true values have 40 digits and are rounded up; the library's root is below them."""
+    with np.errstate(divide="ignore"):
+        assert get_epsilon_gaussian(noise_multiplier, delta) < true
+    epsilon = epsilon_of(Gaussian(noise_multiplier), delta)
+    assert true <= epsilon <= true * (1 + 1e-10) + 3e-12
+    assert gaussian_mu(true, delta) <= 1 / noise_multiplier
+
+
+@pytest.mark.parametrize(
+    ("q", "noise_multiplier", "n_rounds", "true"),
+    [
+        (0.1, 400.0, 100, 0.0074730581),
+        (0.1, 40.0, 100, 0.0905420182),
+        (0.1, 3.5, 80, 1.1813791993),
+        (0.5, 250.0, 10**4, 0.834155450),
+        (0.5, 1250.0, 10**5, 0.510296713),
+        pytest.param(0.5, 4000.0, 10**6, 0.5038858, marks=pytest.mark.slow),
+    ],
+)
+def test_the_grid_is_fine_enough_for_small_losses(q, noise_multiplier, n_rounds, true):
+    """The true values are of transforms on grids that round no mean (benchmarks/accounting.py)."""
+    epsilon = epsilon_of(sampled(q, noise_multiplier, n_rounds), 1e-6)
+    assert true <= epsilon <= true * (1 + 2e-4)
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.1])
+def test_calibrate_for_small_epsilons(epsilon):
+    answer = calibrate(lambda s: sampled(0.1, s, 100), epsilon, 1e-6)
+    assert epsilon_of(sampled(0.1, answer, 100), 1e-6) <= epsilon
+    assert epsilon_of(sampled(0.1, answer * (1 - 1e-4), 100), 1e-6) > epsilon

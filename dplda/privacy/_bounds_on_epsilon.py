@@ -59,6 +59,7 @@ _MAX_GRID_POINTS = 1_000_000
 _SHARE_OF_DEVIATION, _MAX_FINE_POINTS = 1.0 / 32.0, 100_000
 # Largest number of compositions of one event. More take seconds even for a narrow distribution.
 _MAX_ON_GRID = 10_000_000
+_MAX_ERASED = 1_000_000  # the law of erased responses is a convolution without transforms
 # Standard deviations of Gaussian noise on the grid; beyond them, the loss counts as infinite.
 _REACH = 10.0
 # Rounding error of a composed delta for each composition of an event: 30 times the largest one
@@ -139,7 +140,7 @@ def gaussian_epsilon(groups: Groups, delta: float) -> float:
 def exact_response_epsilon(groups: Groups, delta: float) -> float:
     """Exact for binary randomized responses of one kind; infinite for anything else."""
     [(event, count)] = groups if len(groups) == 1 else [(None, 0)]
-    if event is None or not is_binary_response(event) or count > _MAX_ON_GRID:
+    if event is None or not is_binary_response(event) or _is_too_often(event, count):
         return math.inf
     return response_epsilon(event, count, delta)
 
@@ -207,7 +208,7 @@ def _total_divergence(
             case BoundedRange(epsilon):
                 own += count * bounded_range_divergence(epsilon, others.orders)
             case ErasedResponse(flip):
-                own += count * _erased_divergence(flip, others.orders)
+                own += count * erased_divergence(flip, others.orders)
             case RandomizedResponseEvent():
                 responses.compose(to_dp_event(event), count)
             case _:
@@ -242,7 +243,7 @@ def _log_sinhc(x: FloatArray) -> FloatArray:
     return np.where(y < 1.0, np.log1p(series), by_exponentials)
 
 
-def _erased_divergence(flip_mixture: float, orders: FloatArray) -> FloatArray:
+def erased_divergence(flip_mixture: float, orders: FloatArray) -> FloatArray:
     """Renyi divergences of a response that is erased with probability 1/2.
 
     The power of the likelihood ratio is 1 if the response is erased: its mean is that of 1 and of
@@ -268,11 +269,16 @@ def loss_distribution_epsilon(
     """
     interval = _grid_interval(groups, known)
     error = rounding_error(groups)
-    if interval is None or delta < 10.0 * error or max(n for _, n in groups) > _MAX_ON_GRID:
+    if interval is None or delta < 10.0 * error or any(_is_too_often(*group) for group in groups):
         return math.inf
     with np.errstate(over="ignore"):  # an epsilon beyond 709 may come out infinite
         composed = _composed(groups, max(interval, min(coarseness * interval, INTERVAL)))
         return float(composed.get_epsilon_for_delta(delta - error))
+
+
+def _is_too_often(event: Event, count: int) -> bool:
+    """Whether the composition would take seconds or more."""
+    return count > (_MAX_ERASED if isinstance(event, ErasedResponse) else _MAX_ON_GRID)
 
 
 def rounding_error(groups: Groups) -> float:

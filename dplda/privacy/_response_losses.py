@@ -89,8 +89,8 @@ def response_delta(losses: FloatArray, probabilities: FloatArray, epsilon: float
         The sum of p (1 - exp(epsilon - loss)) over all losses above epsilon: terms above 0 only, so
         that no digits cancel.
     """
-    excess = np.maximum(losses - epsilon, 0.0)
-    return float(probabilities @ -np.expm1(-excess)) + LOST_MASS
+    shares = -np.expm1(-np.maximum(losses - epsilon, 0.0))
+    return float((probabilities * shares).sum()) + LOST_MASS
 
 
 def response_epsilon(
@@ -103,7 +103,7 @@ def response_epsilon(
     event : RandomizedResponseEvent or ErasedResponse
         With two values.
     count : int
-        Number of responses, at most ten million.
+        Number of responses.
     delta : float
         Above 0.
 
