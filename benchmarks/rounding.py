@@ -30,7 +30,8 @@ def true_delta(epsilon, mu):
 
 
 def convolutions():
-    print("| rounds | mu | interval | largest error | error / rounds |\n| --- | --- | --- | --- | --- |")
+    print("| rounds | mu | interval | largest error | error / rounds |")
+    print("| --- | --- | --- | --- | --- |")
     for n_rounds in (100, 1_000, 10_000, 100_000, 1_000_000):
         for mu in MUS:
             multiplier = math.sqrt(n_rounds) / mu

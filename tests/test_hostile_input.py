@@ -59,8 +59,8 @@ from dplda.metrics import (
 )
 from dplda.privacy import (
     BoundedRange,
-    ErasedResponse,
     BudgetError,
+    ErasedResponse,
     Gaussian,
     Laplace,
     Ledger,

@@ -37,6 +37,7 @@ from dplda.privacy._events import (
 )
 from dplda.privacy._response_losses import (
     LOST_MASS,
+    Response,
     is_binary_response,
     loss_law,
     response_epsilon,
@@ -139,10 +140,12 @@ def gaussian_epsilon(groups: Groups, delta: float) -> float:
 
 def exact_response_epsilon(groups: Groups, delta: float) -> float:
     """Exact for binary randomized responses of one kind; infinite for anything else."""
-    [(event, count)] = groups if len(groups) == 1 else [(None, 0)]
-    if event is None or not is_binary_response(event) or _is_too_often(event, count):
+    if len(groups) != 1:
         return math.inf
-    return response_epsilon(event, count, delta)
+    event, count = groups[0]
+    if is_binary_response(event) and not _is_too_often(event, count):
+        return response_epsilon(event, count, delta)
+    return math.inf
 
 
 def gaussian_mu_of(groups: Iterable[tuple[Event, int]]) -> float:
@@ -362,7 +365,7 @@ def _repeated_distribution(
 
 
 def _response_distribution(
-    event: RandomizedResponseEvent | ErasedResponse, count: int, interval: float
+    event: Response, count: int, interval: float
 ) -> pld.PrivacyLossDistribution:
     """Privacy loss distribution of binary responses: their exact law, moved to the grid once.
 

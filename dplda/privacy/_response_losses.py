@@ -8,7 +8,7 @@ docs/accounting.md has the proofs.
 from __future__ import annotations
 
 import math
-from typing import TypeAlias
+from typing import TypeAlias, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from dplda.privacy._events import ErasedResponse, Event, RandomizedResponseEvent
 __all__ = ["is_binary_response", "loss_law", "response_delta", "response_epsilon"]
 
 FloatArray: TypeAlias = NDArray[np.float64]
+Response: TypeAlias = RandomizedResponseEvent | ErasedResponse
 
 # A binomial variable of n trials is farther than 10 sqrt(n) from its mean with probability below
 # 3e-87 (Hoeffding). A law leaves this mass out, twice at most.
@@ -30,7 +31,7 @@ _LOSS_MARGIN = 1.0 + 1e-12  # a loss is a float with a relative error of about 1
 _N_HALVINGS = 70
 
 
-def is_binary_response(event: Event) -> bool:
+def is_binary_response(event: Event) -> TypeGuard[Response]:
     """Whether the event is a randomized response with two values, erased or not."""
     match event:
         case RandomizedResponseEvent(_, 2) | ErasedResponse():
@@ -39,9 +40,7 @@ def is_binary_response(event: Event) -> bool:
             return False
 
 
-def loss_law(
-    event: RandomizedResponseEvent | ErasedResponse, count: int
-) -> tuple[FloatArray, FloatArray]:
+def loss_law(event: Response, count: int) -> tuple[FloatArray, FloatArray]:
     """Law of the privacy loss of `count` binary responses under one of the two inputs.
 
     Parameters
@@ -70,7 +69,7 @@ def loss_law(
     else:
         steps = 2 * (first + np.arange(len(law))) - count
     epsilon = math.log1p(2.0 * (1.0 - event.flip_mixture) / event.flip_mixture)
-    return steps * epsilon, law * _PROBABILITY_MARGIN
+    return epsilon * steps.astype(np.float64), law * _PROBABILITY_MARGIN
 
 
 def response_delta(losses: FloatArray, probabilities: FloatArray, epsilon: float) -> float:
@@ -93,9 +92,7 @@ def response_delta(losses: FloatArray, probabilities: FloatArray, epsilon: float
     return float((probabilities * shares).sum()) + LOST_MASS
 
 
-def response_epsilon(
-    event: RandomizedResponseEvent | ErasedResponse, count: int, delta: float
-) -> float:
+def response_epsilon(event: Response, count: int, delta: float) -> float:
     """The epsilon of `count` binary responses at `delta`, exact up to a relative 1e-9.
 
     Parameters
