@@ -139,8 +139,8 @@ class SweepMechanisms:
             laplace_epsilon = min(max(math.sqrt(2) / scale, SMALLEST_EPSILON), LARGEST_EPSILON)
             return cls.from_noise(noise, laplace_epsilon, scale, clip, topic_word_prior)
 
-        # `max_iter` calls of `partial_fit` release what `fit` does, and are farther from ideal noise
-        # by that factor. Where their distance can be charged to delta, it covers both.
+        # `max_iter` calls of `partial_fit` release what `fit` does, but each of them adds to the
+        # distance from ideal noise. Where their sum can be charged to delta, it covers both.
         distance = max_iter * TOTAL_VARIATION
         if not is_chargeable(distance, float(epsilon), float(delta)):
             distance = TOTAL_VARIATION
