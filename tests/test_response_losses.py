@@ -72,12 +72,12 @@ def test_no_probability_is_below_that_of_the_product(kind, flip_mixture, count):
 @pytest.mark.parametrize("flip_mixture", [0.9999, 0.8, 0.2])
 @pytest.mark.parametrize("delta", [1e-3, 1e-6, 1e-30])
 def test_epsilon_is_the_smallest_that_meets_delta(kind, flip_mixture, delta):
-    epsilon = response_epsilon(kind(flip_mixture), 60, delta)
-    assert exact_delta(kind, flip_mixture, 60, epsilon) <= Decimal(delta)
+    epsilon = response_epsilon(kind(flip_mixture), 40, delta)
+    assert exact_delta(kind, flip_mixture, 40, epsilon) <= Decimal(delta)
     if epsilon > 0:
-        assert exact_delta(kind, flip_mixture, 60, epsilon * (1 - 1e-7)) > Decimal(delta)
+        assert exact_delta(kind, flip_mixture, 40, epsilon * (1 - 1e-7)) > Decimal(delta)
     # at the smallest deltas, the sum of pure epsilons, which has no margin for rounding
-    bound = epsilon_of(Repeated(kind(flip_mixture), 60), delta)
+    bound = epsilon_of(Repeated(kind(flip_mixture), 40), delta)
     assert epsilon * (1 - 2e-12) <= bound <= epsilon
 
 
