@@ -126,9 +126,10 @@ class LPLDA(BaseLDA):
     word. Relation: one document is replaced by any other. Trust: the owner of the document only.
     Sensitivity: at most ``2 * max_doc_words`` bits differ, and never more than the number of
     columns. Mechanism: randomized response on each bit (:class:`RandomizedResponse`). Events: one
-    ``RandomizedResponseEvent(flip_mixture)`` for each bit that differs; everything else reads
-    reports only. With ``randomized=True`` the model carries the clients' guarantee, and
-    `privacy_.assumptions` states its conditions.
+    ``RandomizedResponseEvent(flip_mixture)`` for each bit that differs, with "oue" an
+    ``ErasedResponse`` for each pair of them; everything else reads reports only. With
+    ``randomized=True`` the model carries the clients' guarantee, and `privacy_.assumptions` states
+    its conditions.
 
     Reports state which words are present, not how often. The estimated counts refer to the
     documents after the cap of `max_doc_words`.

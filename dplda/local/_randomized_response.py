@@ -111,13 +111,13 @@ class RandomizedResponse(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     Notes
     -----
-    **Privacy.** Unit: document (a row of `X`); `word_epsilon_` states the guarantee of a
-    word. Relation: one document is replaced by any other. Trust: the owner of the document only.
+    **Privacy.** Unit: document (a row of `X`); `word_epsilon_` states the guarantee of a word.
+    Relation: one document is replaced by any other. Trust: the owner of the document only.
     Sensitivity: at most ``2 * max_doc_words`` bits differ, and never more than the number of
     columns. Mechanism: randomized response on each bit. Events: one
-    ``RandomizedResponseEvent(flip_mixture)`` for each bit that differs; with "oue", one of epsilon
-    ``2 * bit_epsilon`` for each pair of them. Theorem 4 of [1]_ charges the whole vocabulary.
-    `max_doc_words` lowers the cost of a document.
+    ``RandomizedResponseEvent(flip_mixture)`` for each bit that differs; with "oue", an
+    ``ErasedResponse`` of epsilon ``2 * bit_epsilon`` for each pair of them. Theorem 4 of [1]_
+    charges the whole vocabulary. `max_doc_words` lowers the cost of a document.
 
     **Each call of** `transform` **draws fresh randomness.** Two reports of the same document cost
     twice as much. `MemoizedReports` returns the first report again.

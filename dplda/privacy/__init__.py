@@ -10,6 +10,7 @@ from dplda.privacy._accounting import calibrate, epsilon_of
 from dplda.privacy._errors import BudgetError, PrivacyLeakWarning, SeededNoiseWarning
 from dplda.privacy._events import (
     BoundedRange,
+    ErasedResponse,
     Event,
     Gaussian,
     Laplace,
@@ -26,6 +27,7 @@ __all__ = [
     "BoundedRange",
     "BudgetError",
     "Entry",
+    "ErasedResponse",
     "Event",
     "Gaussian",
     "Guarantee",

@@ -13,7 +13,12 @@ from scipy.optimize import brentq
 
 from dplda._checks import check_number, check_probability
 from dplda.privacy import _bounds_on_epsilon as composition
-from dplda.privacy._bounds_on_epsilon import FINE_INTERVAL, INTERVAL, Groups, grouped
+from dplda.privacy._bounds_on_epsilon import (
+    ROOT_MARGIN,
+    ROOT_TOLERANCE,
+    Groups,
+    grouped,
+)
 from dplda.privacy._events import Event
 
 __all__ = [
@@ -33,6 +38,7 @@ Excess: TypeAlias = Callable[[float], float]
 # A valid epsilon of grouped events at a delta.
 Method: TypeAlias = Callable[[Groups, float], float]
 ACCOUNTANTS = ("pld", "rdp")
+_COARSE = 10.0  # a calibration first searches on a grid with intervals so many times as long
 _LARGEST, _SMALLEST, _OCTAVE = math.log(1e9), math.log(1e-6), math.log(2.0)
 
 
@@ -113,11 +119,14 @@ def _charged_epsilon(groups: Groups, delta: float, total_variation: float, metho
 
 
 @lru_cache(maxsize=1024)
-def _epsilon(groups: Groups, delta: float, finest_grid: float = FINE_INTERVAL) -> float:
+def _epsilon(groups: Groups, delta: float, coarseness: float = 1.0) -> float:
     known = _quick_epsilon(groups, delta)
     if known in (0.0, math.inf) or delta == 0.0 or composition.all_gaussian(groups):
         return known
-    on_grid = composition.loss_distribution_epsilon(groups, delta, known, finest_grid)
+    exact = composition.exact_response_epsilon(groups, delta)
+    if exact < math.inf:
+        return min(known, exact)
+    on_grid = composition.loss_distribution_epsilon(groups, delta, known, coarseness)
     if on_grid == math.inf:  # some event has no such distribution
         on_grid = composition.renyi_epsilon(groups, delta)
     return min(known, on_grid)
@@ -284,7 +293,7 @@ def calibrate(
         start, step = _least(closed, 0.0, step=_OCTAVE, tolerance=1e-9), 5e-8
     else:
         quick = excess_of(lambda groups: _quick_epsilon(groups, float(delta)))
-        coarse = excess_of(lambda groups: _epsilon(groups, float(delta), INTERVAL))
+        coarse = excess_of(lambda groups: _epsilon(groups, float(delta), _COARSE))
         start, step = _predicted(quick, coarse, exact), 5e-5
     return math.exp(_least(exact, start, step=step, tolerance=2.0 * step))
 
@@ -324,7 +333,7 @@ def _least(excess: Excess, start: float, *, step: float, tolerance: float) -> fl
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
-    """Compute the mu of Gaussian differential privacy that is exactly (epsilon, delta)-DP.
+    """Compute the largest mu of Gaussian differential privacy that is (epsilon, delta)-DP.
 
     Parameters
     ----------
@@ -337,9 +346,10 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     -------
     float
         Gaussian events fit the budget if the sum of ``1 / noise_multiplier**2`` is at most
-        ``mu**2``.
+        ``mu**2``. It is slightly below the root that was found in floating point.
     """
     epsilon = check_number("epsilon", epsilon, 0.0, 1e9, closed="right")
     delta = check_number("delta", delta, 0.0, 1.0, closed="neither")
     with np.errstate(divide="ignore", invalid="ignore"):  # at huge epsilons, in the library
-        return 1.0 / float(get_sigma_gaussian(epsilon, delta))
+        reached = max((epsilon - ROOT_TOLERANCE) / (1.0 + ROOT_MARGIN), 0.0)
+        return 1.0 / (float(get_sigma_gaussian(reached, delta)) + ROOT_TOLERANCE)
