@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from dplda._checks import check_integer, check_number
-from dplda._files import PUBLIC, check_writable, write_atomically
+from dplda._files import check_writable, write_atomically
+from dplda._release import save_release
 from dplda.federated._master import IFTMMaster
 from dplda.federated._messages import MAX_ROUND, check_name, vocabulary_hash
 from dplda.federated._party import IFTMParty
@@ -62,7 +63,12 @@ def _add_coordinator_options(parser: argparse.ArgumentParser) -> None:
     add("--top-words", type=int, default=30, help="words of a topic that are compared")
     add("--max-topics", type=int, default=1000, help="most topics of all parties together")
     add("--max-weight", type=float, help="larger weights are clipped; default: none is")
-    add("--output", type=Path, default=Path("global.model"), help="file for the global model")
+    add(
+        "--output",
+        type=Path,
+        default=Path("global.model"),
+        help="release file for the global model",
+    )
     add("--round-timeout", type=float, default=600.0, help="seconds to wait for the parties")
     add("--host", default="127.0.0.1", help="address to listen at")
     add("--port", type=int, default=8000, help="port to listen at")
@@ -132,7 +138,7 @@ def coordinate(options: argparse.Namespace) -> None:
     _say_who_can_join(options)
 
     def store() -> None:
-        write_atomically(options.output, master.global_model_.to_bytes(), permissions=PUBLIC)
+        save_release(master.released_model(), options.output)
         write_atomically(options.home / STATE, master.state())
 
     def run(grid: Any) -> None:
