@@ -1,5 +1,6 @@
 """The engine: its messages in one process, and a real deployment of several (marked slow)."""
 
+import json
 import os
 import pickle
 import signal
@@ -421,6 +422,18 @@ def test_a_state_of_other_words_or_more_rounds_is_refused(loop, folder, capsys):
         assert f"{_command.STATE}: the data are no state" in fails_with_one_line(line, capsys)
 
 
+def test_a_party_that_is_locked_out_is_named(loop, capsys):
+    """The coordinator ends in one line, whose advice it follows when it is started again."""
+    coordinate, parties = loop
+    del parties[2]
+    with pytest.raises(SystemExit) as end:
+        coordinate(**{"min-parties": 2, "round-timeout": 0.01})
+    assert end.value.code == 1
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("error: 1 of at least 2 parties came within 0.01 s; south did not.")
+    assert "unregistered a key. Start the coordinator again" in error
+
+
 def test_a_disk_that_is_full_keeps_the_last_model(loop, folder, monkeypatch):
     """The file is replaced as a whole or not at all."""
     coordinate, _ = loop
@@ -581,6 +594,33 @@ def test_a_coordinator_is_killed_and_comes_back(deployment, documents, in_proces
     assert (folder / "global.model").read_bytes() == in_process_release
     for name in documents:
         assert len(Ledger(folder / f"{name}.sqlite").entries()) == 1
+
+
+@slow
+def test_a_run_that_a_stranger_stops_ends_in_one_line(deployment, documents):
+    """The control interface asks for no key: the certificate of the authority is enough."""
+    folder = deployment.folder
+    make_certificates(folder, documents)
+    deployment.options = [
+        "--certificate", "server.pem", "--certificate-key", "server.key",
+        "--ca-certificate", "ca.pem", "--party=north=north.pub",
+    ]  # fmt: skip
+    coordinator = deployment.coordinator("--rounds", 50, "--min-parties", 1)
+    sp.save_npz(folder / "north.npz", documents["north"])
+    deployment.party("north", "north.npz", "--ca-certificate", "ca.pem", "--key", "north.key")
+    deployment.wait_for(lambda: "round 1 of 50 is complete" in deployment.text("coordinator"), 150)
+    stranger = folder / "stranger"
+    stranger.mkdir()
+    superlink = _command._tasks.Superlink(
+        f"127.0.0.1:{deployment.port}", folder / "ca.pem", stranger
+    )
+    (run,) = json.loads(superlink.flwr("list", "dplda", "--format", "json"))["runs"]
+    superlink.flwr("stop", str(run["run-id"]), "dplda")
+    deployment.wait_for(lambda: coordinator.poll() is not None, 150)
+    assert coordinator.returncode == 1
+    text = deployment.text("coordinator")
+    assert "error: the run was stopped from outside" in text
+    assert "Traceback" not in text
 
 
 @slow

@@ -421,7 +421,10 @@ class IFTMMaster:
         """Merge, compose, and go to the next round."""
         latest = dict(sorted(latest.items()))
         table, weights = self._merge(list(latest.values()))
-        next_models = {party: self._next(table, model.table) for party, model in latest.items()}
+        words = TopWords.from_table(table, self.n_top_words)
+        next_models = {
+            party: self._next(table, model.table, words) for party, model in latest.items()
+        }
         self._latest = latest
         self.components_, self.topic_weights_ = table, weights
         self.global_model_ = self._message(table, self.round_)
@@ -503,12 +506,13 @@ class IFTMMaster:
         labels = redundant_topics(top_words, self.similarity_threshold, owners)
         return merge_topics(table, weights, labels)
 
-    def _next(self, global_table: FloatTable, table: Any) -> NextModel:
+    def _next(self, global_table: FloatTable, table: Any, global_words: TopWords) -> NextModel:
         composed = compose_model(
             global_table,
             table,
             similarity_threshold=self.similarity_threshold,
             n_top_words=self.n_top_words,
+            global_words=global_words,
         )
         return self._message(composed, self.round_ + 1)
 
