@@ -217,6 +217,14 @@ def test_hardly_any_noise_is_no_event(flip, n_buckets):
     assert epsilon_of(RandomizedResponseEvent(1e-280), 1e-6) > 600
 
 
+def test_budgets_at_the_edge_are_refused_with_advice_that_helps():
+    X = np.ones((20, 3))
+    with pytest.raises(ValueError, match=r"any noise.* lower epsilon, or give epsilon=inf"):
+        SubLDA(2, epsilon=1e8, max_iter=4).fit(X)
+    with pytest.raises(ValueError, match=r"no signal.*word_total_share"):
+        SubLDA(2, epsilon=1.0, word_total_share=1 - 1e-9, max_iter=4).fit(X)
+
+
 def test_statements_add_up():
     """Basic composition, which is all that is known of them."""
     stated = ApproximateDP(1.0, 1e-7)

@@ -332,7 +332,10 @@ def _least(excess: Excess, start: float, *, step: float, tolerance: float) -> fl
     while excess(low) <= 0.0:
         low, high, step = low - step, low, min(2.0 * step, _OCTAVE)
         if low < _SMALLEST:
-            raise ValueError("any noise meets this target; state the noise instead")
+            raise ValueError(
+                "any noise, however small, meets this target; lower epsilon, or give epsilon=inf "
+                "for no privacy"
+            )
     if high - low <= tolerance:
         return high
     root = float(brentq(excess, low, high, xtol=0.5 * tolerance))
