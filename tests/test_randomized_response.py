@@ -25,7 +25,7 @@ from sklearn.pipeline import make_pipeline
 
 import dplda
 import dplda.local._randomized_response as module
-from dplda import LPLDA, MemoizedReports, RandomizedResponse
+from dplda import LPLDA, OLPLDA, MemoizedReports, RandomizedResponse
 from dplda.privacy import BudgetError, Ledger, SeededNoiseWarning, epsilon_of
 from dplda.privacy._local_mechanisms import MAX_FLIP, MIN_FLIP
 from dplda.privacy._streams import Purpose, Streams
@@ -671,6 +671,22 @@ def test_each_call_is_charged():
     assert ledger.epsilon_spent == pytest.approx(20)
 
 
+@pytest.mark.parametrize("n_words", [10**9, 2**31 - 1])
+def test_reports_without_end_are_refused_before_they_cost_anything(n_words):
+    X = sp.csr_array((2, n_words))
+    ledger = Ledger()
+    client = RandomizedResponse(epsilon=4.0, ledger=ledger).fit(X)
+    for call in (
+        client.transform,
+        LPLDA(2, epsilon=4.0, ledger=ledger).fit,
+        OLPLDA(2, epsilon=4.0, ledger=ledger).fit,
+    ):
+        with pytest.raises(ValueError, match=r"2 documents .* false ones.*fewer documents"):
+            call(X)
+    assert {entry.status for entry in ledger.entries()} == {"canceled"}
+    assert RandomizedResponse(epsilon=math.inf).fit_transform(X).nnz == 0
+
+
 def test_a_call_that_fails_while_it_draws_has_spent(monkeypatch):
     X = documents(20, 60, 0.2)
     ledger = Ledger()
@@ -707,10 +723,8 @@ def test_a_document_is_reported_once(corpus, path):
     assert len(ledger.entries()) == 1
     more = memo.reports(range(30), corpus)
     assert same(more[:20], first)
-    assert len(ledger.entries()) == 2
     if path is not None:
         assert same(MemoizedReports(client, str(path)).reports(range(30), corpus), more)
-        assert len(ledger.entries()) == 2
 
 
 def test_reports_have_the_law_of_the_randomizer(path):
@@ -744,17 +758,70 @@ def test_numbers_and_texts_are_different_ids(corpus):
     assert (one != again).nnz == 0
 
 
+def test_all_reports_of_a_file_cost_what_one_costs(corpus, path):
+    """Each document is in one report, and no document adds to the cost of another one."""
+    ledger = Ledger(epsilon=10.0, delta=1e-6)
+    client = RandomizedResponse(bit_epsilon=1.0, max_doc_words=2, ledger=ledger).fit(corpus)
+    memo = MemoizedReports(client, path)
+    for row in range(20):
+        memo.reports([row], corpus[[row]])
+    assert ledger.epsilon_spent == pytest.approx(client.epsilon_)
+    (entry,) = ledger.entries()
+    assert (entry.events, entry.status) == (client.privacy_.events, "confirmed")
+    if path is not None:  # in another process, too
+        MemoizedReports(client, path).reports([20], corpus[[20]])
+        assert ledger.entries() == [entry]
+
+
+def test_each_file_and_each_ledger_has_an_entry(corpus, tmp_path):
+    """One document may be in two files: the entries of a ledger add up."""
+    ledger, other = Ledger(), Ledger(tmp_path / "ledger")
+    client = RandomizedResponse(bit_epsilon=1.0, ledger=ledger).fit(corpus)
+    for path in (None, tmp_path / "reports"):
+        MemoizedReports(client, path).reports([0], corpus[:1])
+    assert len(ledger.entries()) == 2
+    client.set_params(ledger=other.path)
+    memo = MemoizedReports(client, tmp_path / "reports")
+    memo.reports([0], corpus[:1])
+    assert other.entries() == []  # nothing was drawn
+    memo.reports([0, 1], corpus[:2])
+    memo.reports([2], corpus[[2]])
+    assert len(other.entries()) == 1
+
+
+def test_a_canceled_entry_does_not_pay(corpus, monkeypatch):
+    ledger = Ledger()
+    memo = MemoizedReports(RandomizedResponse(bit_epsilon=1.0, ledger=ledger).fit(corpus))
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "MAX_FLIPS", 1)
+        with pytest.raises(ValueError, match="false ones"):
+            memo.reports([0], corpus[:1])
+    memo.reports([0], corpus[:1])
+    assert [entry.status for entry in ledger.entries()] == ["canceled", "confirmed"]
+
+
+def test_reports_with_a_seed_are_charged_in_each_call(corpus):
+    """Two calls flip the same bits: the reports of two documents are not independent."""
+    ledger = Ledger()
+    client = RandomizedResponse(bit_epsilon=1.0, ledger=ledger, random_state=0).fit(corpus)
+    memo = MemoizedReports(client)
+    for row in range(2):
+        with pytest.warns(SeededNoiseWarning):
+            memo.reports([row], corpus[[row]])
+    assert [entry.seeded for entry in ledger.entries()] == [True, True]
+    assert ledger.epsilon_spent == math.inf
+
+
 def test_an_unaffordable_report_is_not_stored(corpus, path):
-    ledger = Ledger(epsilon=250.0, delta=1e-14)
+    ledger = Ledger(epsilon=1.0)
     client = RandomizedResponse(bit_epsilon=1.0, ledger=ledger, max_doc_words=60).fit(corpus)
     memo = MemoizedReports(client, path)
-    first = memo.reports([0], corpus[:1])
-    memo.reports([1], corpus[[1]])
-    memo.reports([2], corpus[[2]])
-    with pytest.raises(BudgetError):
-        memo.reports([0, 3], corpus[[0, 3]])
-    assert same(memo.reports([0], corpus[:1]), first)
-    assert len(ledger.entries()) == 3
+    for _ in range(2):
+        with pytest.raises(BudgetError):
+            memo.reports([0, 3], corpus[[0, 3]])
+    assert ledger.entries() == []
+    with memo._transaction() as (connection, _):
+        assert connection.execute("SELECT * FROM reports").fetchall() == []
 
 
 def test_bad_memoized_calls(corpus, tmp_path):
@@ -810,7 +877,7 @@ def test_a_file_that_was_replaced_is_refused(reported, corpus, tmp_path, content
     path.write_bytes(replacement[content])
     with pytest.raises(ValueError, match=r"another file of reports|without reports, or one"):
         memo.reports([2], corpus[[2]])
-    assert len(memo.randomizer.ledger.entries()) == 2
+    assert len(memo.randomizer.ledger.entries()) == 1
     assert path.read_bytes() == replacement[content]
 
 

@@ -9,6 +9,7 @@ the noise for a given cost. Authors of estimators find mechanisms and random str
 from dplda.privacy._accounting import calibrate, epsilon_of
 from dplda.privacy._errors import BudgetError, PrivacyLeakWarning, SeededNoiseWarning
 from dplda.privacy._events import (
+    ApproximateDP,
     BoundedRange,
     ErasedResponse,
     Event,
@@ -24,6 +25,7 @@ from dplda.privacy._guarantee import Guarantee
 from dplda.privacy._ledger import Entry, Ledger
 
 __all__ = [
+    "ApproximateDP",
     "BoundedRange",
     "BudgetError",
     "Entry",

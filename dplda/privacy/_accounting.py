@@ -19,7 +19,7 @@ from dplda.privacy._bounds_on_epsilon import (
     Groups,
     grouped,
 )
-from dplda.privacy._events import Event
+from dplda.privacy._events import ApproximateDP, Event
 
 __all__ = [
     "calibrate",
@@ -96,7 +96,21 @@ def epsilon_of(
     """
     delta = check_probability("delta", delta)
     distance = check_probability("total_variation", total_variation)
-    return _charged_epsilon(grouped(events), delta, distance, _method(accountant))
+    groups, lost, shift = _without_statements(grouped(events))
+    if lost > delta:
+        return math.inf
+    return shift + _charged_epsilon(groups, delta - lost, distance, _method(accountant))
+
+
+def _without_statements(groups: Groups) -> tuple[Groups, float, float]:
+    """The other events, and the delta and the epsilon that `ApproximateDP` events add to them.
+
+    This is basic composition: of the steps with a statement only, and of these with all others.
+    """
+    stated = [(event, n) for event, n in groups if isinstance(event, ApproximateDP)]
+    others = tuple(group for group in groups if not isinstance(group[0], ApproximateDP))
+    lost = math.fsum(n * event.delta for event, n in stated)
+    return others, lost, math.fsum(n * event.epsilon for event, n in stated)
 
 
 def _method(accountant: str) -> Method:
@@ -164,10 +178,12 @@ def is_within(
     """
     if epsilon == math.inf:
         return True
+    events = [events] if isinstance(events, Event) else list(events)
+    groups, lost, shift = _without_statements(grouped(events))
     charge = delta_charge(total_variation, epsilon)
     if is_chargeable(total_variation, epsilon, delta):
-        quick = _quick_epsilon(grouped(events), max(delta - 2.0 * charge, 0.0))
-        if quick <= epsilon:
+        quick = shift + _quick_epsilon(groups, max(delta - lost - 2.0 * charge, 0.0))
+        if quick <= epsilon and lost <= delta:
             return True
     return epsilon_of(events, delta, total_variation=total_variation) <= epsilon
 
@@ -325,7 +341,10 @@ def _least(excess: Excess, start: float, *, step: float, tolerance: float) -> fl
     while excess(low) <= 0.0:
         low, high, step = low - step, low, min(2.0 * step, _OCTAVE)
         if low < _SMALLEST:
-            raise ValueError("any noise meets this target; state the noise instead")
+            raise ValueError(
+                "any noise, however small, meets this target; lower epsilon, or give epsilon=inf "
+                "for no privacy"
+            )
     if high - low <= tolerance:
         return high
     root = float(brentq(excess, low, high, xtol=0.5 * tolerance))

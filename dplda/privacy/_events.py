@@ -185,6 +185,28 @@ class Repeated:
 
 
 @dataclass(frozen=True, slots=True)
+class ApproximateDP:
+    """Any step that is (`epsilon`, `delta`)-differentially private, for instance by a statement.
+
+    Nothing else is known of it. Where more is known, the events of the step give less.
+
+    Parameters
+    ----------
+    epsilon : float
+        At least 0.
+    delta : float
+        In [0, 1).
+    """
+
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        _set_number(self, "epsilon", closed="left")
+        _set_number(self, "delta", 1.0, closed="left")
+
+
+@dataclass(frozen=True, slots=True)
 class NonPrivate:
     """A step without protection. Its epsilon is infinite."""
 
@@ -198,6 +220,7 @@ Event: TypeAlias = (
     | ZeroConcentrated
     | PoissonSampled
     | Repeated
+    | ApproximateDP
     | NonPrivate
 )
 
@@ -244,6 +267,8 @@ def to_dp_event(event: Event) -> dp_event.DpEvent:
             return to_dp_event(Repeated(inner, inner_count * count))
         case Repeated(inner, count):
             return dp_event.SelfComposedDpEvent(to_dp_event(inner), count)
+        case ApproximateDP():
+            raise TypeError("epsilon_of adds ApproximateDP events up, dp_accounting does not")
         case NonPrivate():
             return dp_event.NonPrivateDpEvent()
 
