@@ -581,7 +581,8 @@ def test_all_that_was_charged_is_in_one_file(path, tmp_path):
 
 
 def test_a_charge_is_on_the_disk_before_it_is_granted(path):
-    with _store._connection(str(path), make=True) as connection:
+    Ledger(path)
+    with _store._connection(str(path)) as connection:
         assert connection.execute("PRAGMA synchronous").fetchone() == (3,)  # extra
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
 
@@ -670,12 +671,12 @@ def test_a_process_killed_after_it_made_the_ledger_leaves_a_whole_one(path):
         "Ledger(sys.argv[1], epsilon=2.0)"
     )
     assert run_python(script, path)[0] == 3
-    left = [name for name in os.listdir(path.parent) if name.startswith(".dplda-ledger-")]
+    left = [name for name in os.listdir(path.parent) if name.startswith(".dplda-")]
     assert len(left) == 1
     ledger = Ledger(path)
     assert ledger.epsilon == 2.0
     assert ledger.reserve("a", "document", STEP) == 1
-    draft = path.parent / left[0] / "ledger"
+    draft = path.parent / left[0] / "draft"
     assert draft.samefile(path)
     draft.unlink()
     assert len(ledger.entries()) == 1
@@ -683,7 +684,7 @@ def test_a_process_killed_after_it_made_the_ledger_leaves_a_whole_one(path):
 
 def test_a_ledger_that_was_made_meanwhile_is_joined_and_not_replaced(path, monkeypatch):
     Ledger(path, epsilon=3.0).reserve("a", "document", STEP)
-    _store._create(str(path), 1.0, 1e-6)
+    _store._create(str(path), _store.Budget(1.0, 1e-6))
     ledger = Ledger(path)
     assert (ledger.epsilon, len(ledger.entries())) == (3.0, 1)
     assert os.listdir(path.parent) == [path.name]
@@ -695,17 +696,19 @@ def test_a_ledger_that_was_made_meanwhile_is_joined_and_not_replaced(path, monke
         "DELETE FROM entries WHERE id = 3",
         "DELETE FROM entries WHERE id = 1",
         "UPDATE entries SET status = 'canceled' WHERE id = 2",
-        "UPDATE entries SET unit = 'word'",
-        "UPDATE entries SET total_variation = 1e-30 WHERE id = 1",
+        "UPDATE entries SET record = replace(record, 'document', 'word')",
+        "UPDATE entries SET record = json_set(record, '$.total_variation', 1e-30) WHERE id = 1",
+        "UPDATE entries SET status = 7 WHERE id = 1",
+        "UPDATE budget SET composition = 'adaptive'",
+        "UPDATE budget SET filters = '[]'",
         "UPDATE budget SET epsilon = 100.0",
         "UPDATE budget SET delta = 1e-5",
         "UPDATE budget SET ledger = 'another'",
         "DELETE FROM budget",
         "INSERT INTO budget SELECT * FROM budget",
-        "INSERT INTO entries SELECT 9, label, unit, events, 0, 0, status, created, process "
-        "FROM entries WHERE id = 1",
-        "UPDATE entries SET label = x'ff' WHERE id = 1",
-        "UPDATE entries SET label = CAST(x'ff' AS TEXT) WHERE id = 1",
+        "INSERT INTO entries SELECT 9, record, status FROM entries WHERE id = 1",
+        "UPDATE entries SET record = x'ff' WHERE id = 1",
+        "UPDATE entries SET record = CAST(x'ff' AS TEXT) WHERE id = 1",
         "DROP TABLE entries",
     ],
 )
@@ -745,7 +748,7 @@ def test_another_database_is_refused_and_left_alone(path):
     assert path.read_bytes() == content
 
 
-@pytest.mark.parametrize("version", [1, 2, 9])
+@pytest.mark.parametrize("version", [1, 2, 3, 9])
 def test_a_ledger_of_another_format_is_refused(path, version):
     Ledger(path)
     with closing(sqlite3.connect(path)) as connection:
@@ -766,13 +769,15 @@ def test_a_damaged_ledger_is_refused(path, start):
         Ledger(path).reserve("a", "document", STEP)
 
 
-@pytest.mark.parametrize("events", ["[", '[{"event": "Cauchy"}]', '[{"event": "Laplace"}]', "7"])
-def test_an_unreadable_entry_stops_all_spending(path, events):
+@pytest.mark.parametrize(
+    "record",
+    ["[", "7", "{}", '{"events": [{"event": "Cauchy"}]}', '{"events": [{"event": "Laplace"}]}'],
+)
+def test_an_unreadable_entry_stops_all_spending(path, record):
     """As another version of the package may have written it."""
     ledger = Ledger(path, epsilon=1.0)
-    ledger.reserve("a", "document", STEP)
     with ledger._store.transaction(write=True) as page:
-        page._connection.execute("UPDATE entries SET events = ?", (events,))
+        page._append(record, "reserved")
     with pytest.raises(ValueError, match="entry 1 of the ledger"):
         ledger.reserve("a", "document", STEP)
     with pytest.raises(ValueError, match="entry 1 of the ledger"):
@@ -809,10 +814,12 @@ def test_the_file_holds_readable_records(path):
     """Another program can read the ledger."""
     Ledger(path).reserve("a", "document", Repeated(PoissonSampled(0.1, Gaussian(2.0)), 5))
     with closing(sqlite3.connect(path)) as connection:
-        (text,) = connection.execute("SELECT events FROM entries").fetchone()
+        (text,) = connection.execute("SELECT record FROM entries").fetchone()
     gaussian = {"event": "Gaussian", "noise_multiplier": 2.0}
     sampled = {"event": "PoissonSampled", "sampling_probability": 0.1, "of": gaussian}
-    assert json.loads(text) == [{"event": "Repeated", "of": sampled, "count": 5}]
+    record = json.loads(text)
+    assert record["events"] == [{"event": "Repeated", "of": sampled, "count": 5}]
+    assert (record["label"], record["unit"], record["part"]) == ("a", "document", None)
 
 
 def test_warning_categories():
@@ -861,7 +868,7 @@ def test_noise_has_no_epsilon_at_delta_zero():
 
 
 def test_a_charge_that_cannot_be_confirmed_loses_no_model(monkeypatch):
-    """The entry stays reserved, and costs the same."""
+    """The entry stays as it was at the first release, and costs the same."""
     ledger = Ledger(epsilon=4.0)
 
     def full(entry_id):
@@ -871,5 +878,5 @@ def test_a_charge_that_cannot_be_confirmed_loses_no_model(monkeypatch):
     with pytest.warns(UserWarning, match="could not be confirmed .no space left.*costs the same"):
         model = SubLDA(2, epsilon=1.0, max_iter=2, ledger=ledger).fit([[3, 1], [0, 2]])
     assert model.epsilon_ <= 1.0
-    assert [entry.status for entry in ledger.entries()] == ["reserved"]
+    assert [entry.status for entry in ledger.entries()] == ["releasing"]
     assert ledger.epsilon_spent == pytest.approx(model.epsilon_)

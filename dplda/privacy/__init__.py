@@ -21,6 +21,7 @@ from dplda.privacy._events import (
 )
 from dplda.privacy._guarantee import Guarantee
 from dplda.privacy._ledger import Entry, Ledger
+from dplda.privacy._parts import user_part
 
 __all__ = [
     "BoundedRange",
@@ -40,4 +41,5 @@ __all__ = [
     "ZeroConcentrated",
     "calibrate",
     "epsilon_of",
+    "user_part",
 ]

@@ -39,7 +39,7 @@ Groups: TypeAlias = tuple[tuple[Event, int], ...]
 
 # Orders of the quick bound for sampled events. At fractional orders the library's series are slow
 # and may not converge.
-_INTEGER_ORDERS = (*range(2, 65), 80, 96, 128, 192, 256, 512, 1024)
+INTEGER_ORDERS = (*range(2, 65), 80, 96, 128, 192, 256, 512, 1024)
 
 # Grid of the privacy loss distributions: fine while epsilon is small, and coarser where a tiny
 # noise multiplier would otherwise take gigabytes.
@@ -145,7 +145,7 @@ def renyi_epsilon(groups: Groups, delta: float) -> float:
 def quick_renyi_epsilon(groups: Groups, delta: float) -> float:
     """The same, faster and a little larger: only at integer orders if some event is sampled."""
     is_sampled = any(isinstance(event, PoissonSampled) for event, _ in groups)
-    orders = _INTEGER_ORDERS if is_sampled else None
+    orders = INTEGER_ORDERS if is_sampled else None
     return float(compute_epsilon(*_total_divergence(groups, orders), delta)[0])
 
 
@@ -160,21 +160,31 @@ def _silent(name: str) -> Iterator[None]:
         logger.setLevel(level)
 
 
-@lru_cache(maxsize=16)
 def _total_divergence(
-    groups: Groups, orders: tuple[int, ...] | None
+    groups: Groups, orders: tuple[float, ...] | None
 ) -> tuple[FloatArray, FloatArray]:
-    """Orders (None: the library's), and the sum of the divergences at each.
+    """Orders (None: the library's), and the sum of the divergences at each."""
+    total = np.zeros(len(RdpAccountant(orders).orders))
+    for event, count in groups:
+        total = total + count * divergence(event, orders)
+    return RdpAccountant(orders).orders, total
+
+
+# A ledger asks for the divergences of the same events with each charge.
+@lru_cache(maxsize=4096)
+def divergence(event: Event, orders: tuple[float, ...] | None) -> FloatArray:
+    """Renyi divergence of one event at each order (None: the library's orders).
 
     The library accepts randomized responses under a replacement relation only, and all other
-    events must not be counted under one. Two accountants are therefore necessary.
+    events must not be counted under one.
     """
-    responses = RdpAccountant(orders, NeighboringRelation.REPLACE_ONE)
-    others = RdpAccountant(orders, NeighboringRelation.ADD_OR_REMOVE_ONE)
-    for event, count in groups:
-        accountant = responses if isinstance(event, RandomizedResponseEvent) else others
-        accountant.compose(to_dp_event(event), count)
-    return others.orders, responses.rdp + others.rdp
+    replaced = isinstance(event, RandomizedResponseEvent)
+    relation = (
+        NeighboringRelation.REPLACE_ONE if replaced else NeighboringRelation.ADD_OR_REMOVE_ONE
+    )
+    values: FloatArray = RdpAccountant(orders, relation).compose(to_dp_event(event)).rdp
+    values.flags.writeable = False  # the cache hands out one array to all
+    return values
 
 
 # ---- privacy loss distributions -----------------------------------------------------------
@@ -239,8 +249,38 @@ def _composed_reach(event: Event, count: int) -> float:
 # The same composition is needed again at a delta that pays for the distance from ideal noise.
 @lru_cache(maxsize=2)
 def _composed(groups: Groups, interval: float) -> pld.PrivacyLossDistribution:
-    distributions = (_distribution(event, interval).self_compose(n) for event, n in groups)
-    return reduce(lambda total, further: total.compose(further), distributions)
+    """Compose all events; those that a ledger merges, and thus changes with each fit, come last."""
+    gaussians = tuple(group for group in groups if isinstance(group[0], Gaussian))
+    others = Counter(dict(group for group in groups if group not in gaussians))
+    return _compose(_continued(others, interval) if others else None, gaussians, interval)
+
+
+# Compositions that others continue: interval, events, distribution; the last used one first.
+_Composition: TypeAlias = tuple[float, Counter[Event], pld.PrivacyLossDistribution]
+_recent: tuple[_Composition, ...] = ()
+_MAX_RECENT = 4
+
+
+def _continued(counts: Counter[Event], interval: float) -> pld.PrivacyLossDistribution:
+    """Compose events, starting from the largest recent composition of some of them."""
+    global _recent
+    some = [known for known in _recent if known[0] == interval and known[1] <= counts]
+    _, done, start = max(some, key=lambda known: known[1].total(), default=(0.0, Counter(), None))
+    total = _compose(start, tuple((counts - done).items()), interval)
+    used = [known for known in _recent if known[2] is start]
+    others = [known for known in _recent if known[2] is not start and known[2] is not total]
+    newest = [] if total is start else [(interval, counts, total)]
+    _recent = tuple([*newest, *used, *others][:_MAX_RECENT])
+    return total
+
+
+def _compose(
+    start: pld.PrivacyLossDistribution | None, groups: Groups, interval: float
+) -> pld.PrivacyLossDistribution:
+    further = [_distribution(event, interval).self_compose(n) for event, n in groups]
+    return reduce(
+        lambda total, one: total.compose(one), further if start is None else [start, *further]
+    )
 
 
 def _distribution(event: Event, interval: float) -> pld.PrivacyLossDistribution:
