@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import random
 import sqlite3
 import threading
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
@@ -193,7 +195,10 @@ class FileStore:
                 f"the ledger {self.path} is gone; its entries still count as spent"
             )
         with _explained(self.path), _ledger_connection(self.path) as connection:
-            connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+            if write:
+                _begin_writing(connection)
+            else:
+                connection.execute("BEGIN")
             try:
                 page = _FilePage(connection, self.path)
                 self._check_same(page)
@@ -228,6 +233,21 @@ class _Read(NamedTuple):
 # By ledger, so that a fit that opens its ledger by path reads only what is new.
 _READ: dict[str, _Read] = {}
 _MAX_READ = 8
+
+
+def _begin_writing(connection: sqlite3.Connection) -> None:
+    """Wait for the write lock. SQLite would wait ever longer between its tries, and starve some."""
+    end = time.monotonic() + _BUSY_SECONDS
+    connection.execute("PRAGMA busy_timeout = 0")
+    while True:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            break
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+                raise
+        time.sleep(random.uniform(0.0, 0.004))
+    connection.execute(f"PRAGMA busy_timeout = {int(1000 * _BUSY_SECONDS)}")
 
 
 class _FilePage:
