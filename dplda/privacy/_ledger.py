@@ -58,6 +58,10 @@ class Ledger:
     delta : float, default=None
         The delta of (epsilon, delta)-differential privacy, in [0, 1). None takes that of the
         file, or 1e-6.
+    composition : {"planned", "adaptive"}, default=None
+        Whether noise and number of charges are fixed in advance, or may depend on earlier
+        releases. "adaptive" needs a finite `epsilon` and a `delta` above 0. None takes that of
+        the file, or "planned".
 
     Raises
     ------
@@ -76,12 +80,15 @@ class Ledger:
 
     Notes
     -----
-    **Privacy.** The total is a theorem if the number of mechanisms and their noise do not
-    depend on earlier releases. What a mechanism computes may depend on them. The total holds for
-    the relation that all entries share. If some entries replace a unit by any other
+    **Privacy.** With planned composition, the total is a theorem if the number of mechanisms and
+    their noise do not depend on earlier releases. What a mechanism computes may depend on them.
+    With adaptive composition, all of it may depend on releases, and the guarantee is the budget:
+    everything together is (`epsilon`, `delta`)-differentially private. It must not depend on
+    anything private that was not released, such as a score on private documents. The total holds
+    for the relation that all entries share. If some entries replace a unit by any other
     (`RandomizedResponseEvent`) and some add or remove one, the total holds for a unit that is
-    replaced by an empty one. An entry counts as soon as it is reserved: a fit that was killed may
-    have released something.
+    replaced by an empty one. An entry counts as soon as it is reserved. If its process was killed
+    before the first release, it can be canceled.
 
     The total also assumes that no unit occurs twice in the data of an entry. A bootstrap sample,
     as `sklearn.ensemble.BaggingClassifier` draws by default, holds copies of documents, and each
