@@ -48,8 +48,8 @@ def user_part(user_ids: Iterable[str | int], n_parts: int) -> NDArray[np.int64]:
     Examples
     --------
     >>> from dplda.privacy import user_part
-    >>> user_part(["ada", "bob", "ada"], 2)
-    array([...])
+    >>> user_part(["ada", "bob", "ada"], 5).tolist()
+    [3, 0, 3]
     """
     n_parts = check_integer("n_parts", n_parts, 1, 2**31)
     return np.array([_hash(user) % n_parts for user in user_ids], dtype=np.int64)
