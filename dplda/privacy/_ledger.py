@@ -102,6 +102,7 @@ class Ledger:
     >>> from dplda.privacy import Gaussian, Ledger
     >>> ledger = Ledger(epsilon=4.0)
     >>> entry = ledger.reserve("a noisy sum", "document", Gaussian(5.0))
+    >>> ledger.begin_release(entry)
     >>> ledger.confirm(entry)
     >>> round(ledger.epsilon_spent, 2)
     0.83
@@ -312,7 +313,8 @@ class Ledger:
     ) -> int:
         """Charge for what will be released, if the budget allows it.
 
-        Check and charge are one transaction among threads and processes.
+        The entry is written only if nothing changed since its price was computed: threads and
+        processes together never exceed the budget. Call `begin_release` before the first release.
 
         Parameters
         ----------
@@ -330,14 +332,15 @@ class Ledger:
         Returns
         -------
         int
-            Number of the entry, for `confirm` and `cancel`.
+            Number of the entry, for `begin_release`, `confirm` and `cancel`.
 
         Raises
         ------
         BudgetError
             If the total would exceed the budget. Nothing is written then.
         ValueError
-            If the ledger protects another unit, or `total_variation` is out of range.
+            If the ledger protects another unit or has another kind of parts, or
+            `total_variation` is out of range.
         """
         total_variation = check_probability("total_variation", total_variation)
         entry = Entry(
