@@ -8,6 +8,7 @@ smallest of them is therefore valid. docs/accounting.md says why.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import math
 from collections import Counter
@@ -251,36 +252,30 @@ def _composed_reach(event: Event, count: int) -> float:
 def _composed(groups: Groups, interval: float) -> pld.PrivacyLossDistribution:
     """Compose all events; those that a ledger merges, and thus changes with each fit, come last."""
     gaussians = tuple(group for group in groups if isinstance(group[0], Gaussian))
-    others = Counter(dict(group for group in groups if group not in gaussians))
-    return _compose(_continued(others, interval) if others else None, gaussians, interval)
+    others = tuple(group for group in groups if group not in gaussians)
+    parts = [_branch(some, interval, 0) for some in (others, gaussians) if some]
+    return reduce(lambda total, further: total.compose(further), parts)
 
 
-# Compositions that others continue: interval, events, distribution; the last used one first.
-_Composition: TypeAlias = tuple[float, Counter[Event], pld.PrivacyLossDistribution]
-_recent: tuple[_Composition, ...] = ()
-_MAX_RECENT = 4
+# A ledger adds one fit to many: that changes the few branches above it. The tree is a function of
+# the events, so that the result does not depend, in its last digits, on what was composed before.
+@lru_cache(maxsize=64)
+def _branch(groups: Groups, interval: float, depth: int) -> pld.PrivacyLossDistribution:
+    """Compose events in the order of a tree, in which each event's hash is its path."""
+    if len(groups) == 1:
+        ((event, count),) = groups
+        return _distribution(event, interval).self_compose(count)
+    sides: tuple[list[tuple[Event, int]], ...] = ([], [])
+    for group in groups:
+        sides[_hash(group[0]) >> depth & 1].append(group)
+    branches = [_branch(tuple(side), interval, depth + 1) for side in sides if side]
+    return reduce(lambda total, further: total.compose(further), branches)
 
 
-def _continued(counts: Counter[Event], interval: float) -> pld.PrivacyLossDistribution:
-    """Compose events, starting from the largest recent composition of some of them."""
-    global _recent
-    some = [known for known in _recent if known[0] == interval and known[1] <= counts]
-    _, done, start = max(some, key=lambda known: known[1].total(), default=(0.0, Counter(), None))
-    total = _compose(start, tuple((counts - done).items()), interval)
-    used = [known for known in _recent if known[2] is start]
-    others = [known for known in _recent if known[2] is not start and known[2] is not total]
-    newest = [] if total is start else [(interval, counts, total)]
-    _recent = tuple([*newest, *used, *others][:_MAX_RECENT])
-    return total
-
-
-def _compose(
-    start: pld.PrivacyLossDistribution | None, groups: Groups, interval: float
-) -> pld.PrivacyLossDistribution:
-    further = [_distribution(event, interval).self_compose(n) for event, n in groups]
-    return reduce(
-        lambda total, one: total.compose(one), further if start is None else [start, *further]
-    )
+@lru_cache(maxsize=4096)
+def _hash(event: Event) -> int:
+    """The same in every process, unlike the hash of Python."""
+    return int.from_bytes(hashlib.sha256(repr(event).encode()).digest())
 
 
 def _distribution(event: Event, interval: float) -> pld.PrivacyLossDistribution:
