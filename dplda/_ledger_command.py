@@ -11,7 +11,7 @@ from typing import Any
 from dplda.privacy._accounting import epsilon_of
 from dplda.privacy._ledger import Entry, Ledger
 
-COLUMNS = ("number", "time", "label", "unit", "part", "status", "epsilon", "seeded", "process")
+COLUMNS = ("number", "time", "label", "unit", "status", "epsilon", "seeded", "process", "part")
 
 
 def add_commands(commands: Any) -> None:
@@ -89,8 +89,8 @@ def summary(ledger: Ledger, delta: float | None = None) -> dict[str, Any]:
 def _described(entry: Entry, delta: float) -> dict[str, Any]:
     alone = epsilon_of(entry.events, delta, total_variation=entry.total_variation)
     values = (
-        entry.id, entry.created, entry.label, entry.unit, entry.part, entry.status, alone,
-        entry.seeded, entry.process,
+        entry.id, entry.created, entry.label, entry.unit, entry.status, alone, entry.seeded,
+        entry.process, entry.part,
     )  # fmt: skip
     return dict(zip(COLUMNS, values, strict=True))
 

@@ -530,14 +530,14 @@ def test_show_prints_what_was_spent_on_what_and_when(shown, capsys):
     assert main(["ledger", "show", shown.path]) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     first = shown.entries()[0]
-    assert " ".join(lines[0]) == "number time label unit part status epsilon seeded process"
+    assert " ".join(lines[0]) == "number time label unit status epsilon seeded process part"
     assert lines[1] == [
-        "1", first.created, "SubLDA", "document", "-", "confirmed",
-        f"{epsilon_of(Gaussian(2.0), 1e-5):.6g}", "no", str(os.getpid()),
+        "1", first.created, "SubLDA", "document", "confirmed",
+        f"{epsilon_of(Gaussian(2.0), 1e-5):.6g}", "no", str(os.getpid()), "-",
     ]  # fmt: skip
-    assert lines[2][2:6] == ["my?fit", "document", "-", "reserved"]
-    assert lines[2][7] == "yes"
-    assert lines[3][5] == "canceled"
+    assert lines[2][2:5] == ["my?fit", "document", "reserved"]
+    assert lines[2][6] == "yes"
+    assert lines[3][4] == "canceled"
     assert lines[5][:6] == f"spent epsilon {shown.epsilon_spent:.6g} at delta 1e-05,".split()
     assert " ".join(lines[6]) == "budget epsilon 9 at delta 1e-05"
     assert lines[7] == f"remaining epsilon {shown.remaining:.6g} at delta 1e-05".split()
