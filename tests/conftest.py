@@ -22,6 +22,7 @@ THOROUGH = (
     "test_estimators.py::test_pipeline_and_grid_search_over_epsilon_and_ratio",
     "test_hostile_input.py",
     "test_ledger.py",
+    "test_ledger_filters.py",
     "test_ledger_kill.py",
     "test_lplda.py::test_figures_of_the_docs",
     "test_lplda.py::test_client_and_server_of_the_docs_are_two_programs",

@@ -254,9 +254,9 @@ class HDPLDA(BaseLDA):
 
         The privacy costs of all calls add up in `epsilon_`; `epsilon` pays for at most `max_iter`
         calls. The first call draws topics uniformly. A later call draws them under the released
-        table, from scratch. Their counts are released and enter the average. Decide on the number
-        of calls before you look at the model: the guarantee holds for a number of calls that does
-        not depend on the releases.
+        table, from scratch. Their counts are released and enter the average. Make as many
+        calls as the ledger allows under a ledger with ``composition="adaptive"``, whose budget is
+        then the guarantee. Otherwise fix their number before you look at the model.
 
         Parameters
         ----------

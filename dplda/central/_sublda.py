@@ -233,10 +233,10 @@ class SubLDA(BaseLDA):
         call. Each call charges the distance of its noise from the ideal law, so that the last of
         `max_iter` calls may be refused if `epsilon` is large or `delta` tiny. With noise, all later
         calls use the word totals of the first call and only divide them among the topics: pass the
-        whole corpus to each call, or at least documents with the same words. Decide on the number
-        of calls before you look at the model: the guarantee holds for a number of calls that does
-        not depend on the releases. A call that is interrupted stays in the ledger's account, but
-        not in `epsilon_`.
+        whole corpus to each call, or at least documents with the same words. Make as many calls as
+        the ledger allows under a ledger with ``composition="adaptive"``, whose budget is then the
+        guarantee. Otherwise fix their number before you look at the model. A call that is
+        interrupted stays in the ledger's account, but not in `epsilon_`.
 
         Parameters
         ----------

@@ -23,6 +23,7 @@ from dplda.privacy._events import (
 )
 from dplda.privacy._guarantee import Guarantee
 from dplda.privacy._ledger import Entry, Ledger
+from dplda.privacy._parts import user_part
 
 __all__ = [
     "ApproximateDP",
@@ -44,4 +45,5 @@ __all__ = [
     "ZeroConcentrated",
     "calibrate",
     "epsilon_of",
+    "user_part",
 ]

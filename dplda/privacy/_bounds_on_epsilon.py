@@ -8,6 +8,7 @@ smallest of them is therefore valid. docs/accounting.md says why.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import math
 from collections import Counter
@@ -48,7 +49,7 @@ Groups: TypeAlias = tuple[tuple[Event, int], ...]
 
 # Orders of the quick bound for sampled events. At fractional orders the library's series are slow
 # and may not converge.
-_INTEGER_ORDERS = (*range(2, 65), 80, 96, 128, 192, 256, 512, 1024)
+INTEGER_ORDERS = (*range(2, 65), 80, 96, 128, 192, 256, 512, 1024)
 
 # Grid of the privacy loss distributions: fine while epsilon is small, finer where the loss of one
 # step is small, and coarser where a tiny noise multiplier would otherwise take gigabytes.
@@ -179,7 +180,7 @@ def renyi_epsilon(groups: Groups, delta: float) -> float:
 def quick_renyi_epsilon(groups: Groups, delta: float) -> float:
     """The same, faster and a little larger: only at integer orders if some event is sampled."""
     is_sampled = any(isinstance(event, PoissonSampled) for event, _ in groups)
-    orders = _INTEGER_ORDERS if is_sampled else None
+    orders = INTEGER_ORDERS if is_sampled else None
     return float(compute_epsilon(*_total_divergence(groups, orders), delta)[0])
 
 
@@ -194,29 +195,38 @@ def _silent(name: str) -> Iterator[None]:
         logger.setLevel(level)
 
 
-@lru_cache(maxsize=16)
 def _total_divergence(
-    groups: Groups, orders: tuple[int, ...] | None
+    groups: Groups, orders: tuple[float, ...] | None
 ) -> tuple[FloatArray, FloatArray]:
-    """Orders (None: the library's), and the sum of the divergences at each.
+    """Orders (None: the library's), and the sum of the divergences at each."""
+    total = np.zeros(len(RdpAccountant(orders).orders))
+    for event, count in groups:
+        total = total + count * divergence(event, orders)
+    return RdpAccountant(orders).orders, total
+
+
+# A ledger asks for the divergences of the same events with each charge.
+@lru_cache(maxsize=4096)
+def divergence(event: Event, orders: tuple[float, ...] | None) -> FloatArray:
+    """Renyi divergence of one event at each order (None: the library's orders).
 
     The library accepts randomized responses under a replacement relation only, and all other
-    events must not be counted under one. Two accountants are therefore necessary.
+    events must not be counted under one.
     """
-    responses = RdpAccountant(orders, NeighboringRelation.REPLACE_ONE)
-    others = RdpAccountant(orders, NeighboringRelation.ADD_OR_REMOVE_ONE)
-    own = np.zeros(len(others.orders))
-    for event, count in groups:
-        match event:
-            case BoundedRange(epsilon):
-                own += count * bounded_range_divergence(epsilon, others.orders)
-            case ErasedResponse(flip):
-                own += count * erased_divergence(flip, others.orders)
-            case RandomizedResponseEvent():
-                responses.compose(to_dp_event(event), count)
-            case _:
-                others.compose(to_dp_event(event), count)
-    return others.orders, responses.rdp + others.rdp + own
+    replaced = isinstance(event, RandomizedResponseEvent)
+    relation = (
+        NeighboringRelation.REPLACE_ONE if replaced else NeighboringRelation.ADD_OR_REMOVE_ONE
+    )
+    accountant = RdpAccountant(orders, relation)
+    match event:
+        case BoundedRange(epsilon):
+            values = bounded_range_divergence(epsilon, accountant.orders)
+        case ErasedResponse(flip):
+            values = erased_divergence(flip, accountant.orders)
+        case _:
+            values = accountant.compose(to_dp_event(event)).rdp
+    values.flags.writeable = False  # the cache hands out one array to all
+    return values
 
 
 def bounded_range_divergence(epsilon: float, orders: FloatArray) -> FloatArray:
@@ -252,10 +262,9 @@ def erased_divergence(flip_mixture: float, orders: FloatArray) -> FloatArray:
     The power of the likelihood ratio is 1 if the response is erased: its mean is that of 1 and of
     the power without erasure.
     """
-    response = ((RandomizedResponseEvent(flip_mixture), 1),)
-    divergence = _total_divergence(response, tuple(orders))[1]
+    whole = divergence(RandomizedResponseEvent(flip_mixture), tuple(orders))
     above_one = orders - 1.0
-    return (np.logaddexp(0.0, above_one * divergence) - math.log(2.0)) / above_one
+    return (np.logaddexp(0.0, above_one * whole) - math.log(2.0)) / above_one
 
 
 # ---- privacy loss distributions -----------------------------------------------------------
@@ -352,8 +361,32 @@ def _composed_reach(event: Event, count: int) -> float:
 # The same composition is needed again at a delta that pays for the distance from ideal noise.
 @lru_cache(maxsize=2)
 def _composed(groups: Groups, interval: float) -> pld.PrivacyLossDistribution:
-    distributions = (_repeated_distribution(event, n, interval) for event, n in groups)
-    return reduce(lambda total, further: total.compose(further), distributions)
+    """Compose all events; those that a ledger merges, and thus changes with each fit, come last."""
+    gaussians = tuple(group for group in groups if isinstance(group[0], Gaussian))
+    others = tuple(group for group in groups if group not in gaussians)
+    parts = [_branch(some, interval, 0) for some in (others, gaussians) if some]
+    return reduce(lambda total, further: total.compose(further), parts)
+
+
+# A ledger adds one fit to many: that changes the few branches above it. The tree is a function of
+# the events, so that the result does not depend, in its last digits, on what was composed before.
+@lru_cache(maxsize=64)
+def _branch(groups: Groups, interval: float, depth: int) -> pld.PrivacyLossDistribution:
+    """Compose events in the order of a tree, in which each event's hash is its path."""
+    if len(groups) == 1:
+        ((event, count),) = groups
+        return _repeated_distribution(event, count, interval)
+    sides: tuple[list[tuple[Event, int]], ...] = ([], [])
+    for group in groups:
+        sides[_hash(group[0]) >> depth & 1].append(group)
+    branches = [_branch(tuple(side), interval, depth + 1) for side in sides if side]
+    return reduce(lambda total, further: total.compose(further), branches)
+
+
+@lru_cache(maxsize=4096)
+def _hash(event: Event) -> int:
+    """The same in every process, unlike the hash of Python."""
+    return int.from_bytes(hashlib.sha256(repr(event).encode()).digest())
 
 
 def _repeated_distribution(
