@@ -1,6 +1,7 @@
 """The keystream: known answers, disjoint addresses, successive words, secrecy."""
 
 import copy
+import os
 import pickle
 import re
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from dplda.privacy._streams import Address, Purpose, Streams, keystream_total_variation
+from dplda.privacy._streams import (
+    MAX_WORDS,
+    Address,
+    Purpose,
+    Streams,
+    keystream_total_variation,
+)
 
 
 @pytest.fixture
@@ -94,6 +101,13 @@ def test_addresses_out_of_range(streams, address, message):
 def test_no_stream_runs_into_the_next(streams, n):
     with pytest.raises(ValueError, match="n must be an integer from 0 to 2199023255552, got"):
         streams.words(Purpose.TOPICS, 0, 0, n)
+
+
+def test_a_reader_does_not_run_into_the_next_stream(streams):
+    reader = streams.reader(Purpose.NOISE, 0)
+    reader.words(3)
+    with pytest.raises(ValueError, match="n must be an integer"):
+        reader.words(MAX_WORDS - 2)
 
 
 def test_purposes_leave_half_of_a_byte_to_others():
@@ -180,6 +194,24 @@ def test_secret_by_default():
     assert not secret.seeded
     assert Streams.from_random_state(0).seeded
     assert (secret.words(1, 0, 0, 5) != other.words(1, 0, 0, 5)).all()
+
+
+def test_the_key_is_what_the_operating_system_gave(monkeypatch):
+    """All 256 bits of it, anew for each fit: nothing that can be guessed or tried out."""
+    keys = [bytes(range(start, start + 32)) for start in (0, 40, 80)]
+    left = list(keys)
+    monkeypatch.setattr(os, "urandom", lambda n: left.pop(0)[:n])
+    for key in keys:
+        words = Streams.from_random_state(None).words(Purpose.NOISE, 0, 0, 5)
+        assert_array_equal(words, Streams(key, seeded=False).words(Purpose.NOISE, 0, 0, 5))
+
+
+def test_every_bit_of_the_key_counts():
+    words = {Streams(bytes(32), seeded=True).words(1, 0, 0, 2).tobytes()}
+    for bit in range(256):
+        key = (1 << bit).to_bytes(32, "big")
+        words.add(Streams(key, seeded=True).words(1, 0, 0, 2).tobytes())
+    assert len(words) == 257
 
 
 def test_key_length():

@@ -63,7 +63,7 @@ WORD = ("hdplda", "gibbs_kernels", "two_worlds", "noise_choices", *AUDITS, *ESTI
 LOCAL = ("randomized_response", "lplda", "olplda", "noise_choices", *ESTIMATES, "audit")
 PARTY = ("party", "tokens", "sentences", "noise_choices", "master", "messages", *ESTIMATES, "audit")
 TESTS = {
-    "dplda/privacy/_curator.py": ("sublda", "hdplda", "noise_choices", "ledger", "two_worlds",
+    "dplda/privacy/_curator.py": ("curator", "sublda", "hdplda", "noise_choices", "ledger", "two_worlds",
                                   *AUDITS, *ESTIMATES),
     "dplda/privacy/_mechanisms.py": ("noise", "noise_choices", "sublda", "hdplda", "two_worlds",
                                      "accounting", *AUDITS),
@@ -334,7 +334,9 @@ def table(outcomes: list[Outcome], mutants: dict[str, Mutant]) -> str:
     survivors = [o for o in outcomes if o.result == "survived"]
     if survivors:
         lines += ["Survivors:", ""]
-        lines += [f"* `{o.name}`: {mutants[o.name].survives or 'no reason known'}" for o in survivors]
+        lines += [
+            f"* `{o.name}`: {mutants[o.name].survives or 'no reason known'}" for o in survivors
+        ]
     else:
         lines.append("No mutant survived.")
     return "\n".join(lines)
@@ -355,7 +357,9 @@ def main() -> int:
     parser.add_argument("--sample", type=int, help="take this many of them at random")
     parser.add_argument("--seed", type=int, default=0, help="seed of the sample")
     parser.add_argument("--jobs", type=int, default=1, help="mutants at a time")
-    parser.add_argument("--record", type=Path, help="JSON file that collects outcomes of several runs")
+    parser.add_argument(
+        "--record", type=Path, help="JSON file that collects outcomes of several runs"
+    )
     parser.add_argument("--table", action="store_true", help="write the table of docs/mutants.md")
     parser.add_argument("--list", action="store_true", help="print the names and stop")
     options = parser.parse_args()
