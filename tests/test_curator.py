@@ -1,4 +1,4 @@
-"""The curator: what it releases is the value plus the declared noise, and it releases as planned."""
+"""The curator: a release is the value plus the declared noise, and the plan is what is released."""
 
 import numpy as np
 import pytest

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
 import random
 import re
@@ -26,7 +27,7 @@ import sysconfig
 import tempfile
 import time
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -37,6 +38,18 @@ COPIED = ("dplda", "tests", "examples", "benchmarks", "docs", "scripts", "README
           "CONTRIBUTING.md", "CHANGELOG.md", "CITATION.cff", "SECURITY.md", "MANIFEST.in",
           "pyproject.toml", "setup.py")  # fmt: skip
 TIMEOUT = 600.0
+
+# Each copy is tested in a fork of one process, which has imported the large libraries.
+SERVER = multiprocessing.get_context("forkserver")
+SERVER.set_forkserver_preload(
+    [
+        "scipy.stats",
+        "sklearn.utils.estimator_checks",
+        "dp_accounting.pld",
+        "dp_accounting.rdp",
+        "cryptography.hazmat.primitives.ciphers",
+    ]
+)
 
 KINDS = {
     "noise": "too little noise",
@@ -63,8 +76,8 @@ WORD = ("hdplda", "gibbs_kernels", "two_worlds", "noise_choices", *AUDITS, *ESTI
 LOCAL = ("randomized_response", "lplda", "olplda", "noise_choices", *ESTIMATES, "audit")
 PARTY = ("party", "tokens", "sentences", "noise_choices", "master", "messages", *ESTIMATES, "audit")
 TESTS = {
-    "dplda/privacy/_curator.py": ("curator", "sublda", "hdplda", "noise_choices", "ledger", "two_worlds",
-                                  *AUDITS, *ESTIMATES),
+    "dplda/privacy/_curator.py": ("curator", "sublda", "hdplda", "noise_choices", "ledger",
+                                  "two_worlds", *AUDITS, *ESTIMATES),
     "dplda/privacy/_mechanisms.py": ("noise", "noise_choices", "sublda", "hdplda", "two_worlds",
                                      "accounting", *AUDITS),
     "dplda/privacy/_local_mechanisms.py": ("randomized_response", "tokens", "party", *AUDITS),
@@ -211,13 +224,29 @@ def compile_kernel(folder: Path, name: str) -> None:
 
 def run_tests(folder: Path, *arguments: str) -> tuple[int, str]:
     """Exit code and output of pytest in a copy, which imports the package from there."""
-    command = [sys.executable, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", "-rfE"]
-    environment = os.environ | {"PYTHONPATH": str(folder), "COLUMNS": "400"}
-    done = subprocess.run(
-        [*command, *arguments], cwd=folder, env=environment, timeout=TIMEOUT,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
-    return done.returncode, done.stdout
+    output = folder / "output.txt"
+    process = SERVER.Process(target=_pytest, args=(str(folder), arguments, str(output)))
+    process.start()
+    process.join(TIMEOUT)
+    if process.is_alive():
+        process.kill()
+        process.join()
+        raise TimeoutError(f"the tests take more than {TIMEOUT:g} s")
+    return process.exitcode, output.read_text("utf-8", errors="replace")
+
+
+def _pytest(folder: str, arguments: tuple[str, ...], output: str) -> None:
+    """Run pytest in this process, a fork of one that has imported what is slow to import."""
+    os.chdir(folder)
+    os.environ |= {"PYTHONPATH": folder, "COLUMNS": "400"}
+    sys.path.insert(0, folder)
+    with open(output, "w") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    import pytest
+
+    options = ["-q", "-n0", "-p", "no:cacheprovider", "-rfE"]
+    sys.exit(pytest.main([*options, *arguments]))
 
 
 def failures(output: str) -> list[tuple[str, str]]:
@@ -254,12 +283,10 @@ def judge(mutant: Mutant) -> Outcome:
                 if code != 0:
                     return outcome("changed value", failures(output)[0][0])
                 return outcome("survived", f"{len(mutant.tests)} test files pass")
-        except ValueError as error:
+        except (ValueError, TimeoutError) as error:
             return outcome("invalid", str(error))
         except subprocess.CalledProcessError as error:
             return outcome("invalid", f"does not compile: {error.stderr[-400:]}")
-        except subprocess.TimeoutExpired:
-            return outcome("invalid", f"the tests take more than {TIMEOUT:g} s")
     failed = failures(output)
     if not failed:
         return outcome("invalid", f"pytest ended with {code}: {output[-400:]}")
@@ -302,13 +329,18 @@ def chosen(mutants: dict[str, Mutant], names: list[str], sample: int | None, see
     return found
 
 
-def run(found: Iterable[Mutant], mutants: dict[str, Mutant], n_jobs: int) -> list[Outcome]:
-    """Judge mutants, print each outcome, and check the tests that killed."""
+def run(
+    found: Iterable[Mutant],
+    mutants: dict[str, Mutant],
+    n_jobs: int,
+    note: Callable[[Outcome], None] = print,
+) -> list[Outcome]:
+    """Judge mutants, note each outcome, and check the tests that killed."""
     outcomes = []
     with ThreadPoolExecutor(n_jobs) as pool:
         for done in as_completed([pool.submit(judge, mutant) for mutant in found]):
-            outcomes.append(o := done.result())
-            print(f"{o.result:13} {o.seconds:6.1f} s  {o.name:44} {o.reason}", flush=True)
+            outcomes.append(done.result())
+            note(outcomes[-1])
     return check_killers(outcomes, mutants)
 
 
@@ -369,14 +401,22 @@ def main() -> int:
         for mutant in found:
             print(f"{mutant.room:14} {mutant.kind:11} {mutant.name:44} {mutant.breaks}")
         return 0
+    path: Path | None = options.record
+    known = json.loads(path.read_text("utf-8")) if path is not None and path.exists() else {}
+
+    def note(o: Outcome) -> None:
+        known[o.name] = asdict(o)
+        if path is not None:
+            path.write_text(json.dumps(known, indent=1), "utf-8")
+        print(f"{o.result:13} {o.seconds:6.1f} s  {o.name:44} {o.reason}", flush=True)
+
     start = time.monotonic()
-    outcomes = run(found, mutants, options.jobs)
+    checked = run(found, mutants, options.jobs, note)
     minutes = (time.monotonic() - start) / 60
-    if options.record is not None:
-        known = json.loads(options.record.read_text("utf-8")) if options.record.exists() else {}
-        known |= {o.name: asdict(o) for o in outcomes}
-        options.record.write_text(json.dumps(known, indent=1), "utf-8")
-        outcomes = [Outcome(**known[name]) for name in mutants if name in known]
+    for o in checked:
+        if o.result != known[o.name]["result"]:
+            note(o)
+    outcomes = [Outcome(**known[name]) for name in mutants if name in known]
     bad = faulty(outcomes, mutants)
     n_killed = sum(o.result in ("killed", "changed value") for o in outcomes)
     print(f"{n_killed} of {len(outcomes)} killed; {minutes:.1f} minutes for {len(found)}")
