@@ -70,7 +70,7 @@ KINDS = {
 # The tests of a room, most likely killers first; `{"": ...}` is for every file.
 AUDITS = ("audit_residuals", "audit")
 ESTIMATES = ("estimators", "promises", "architecture")
-DOCUMENT = ("sublda", "two_worlds", "svilda", "centered", "variational_kernels", *AUDITS,
+DOCUMENT = ("two_worlds", "sublda", "svilda", "centered", "variational_kernels", *AUDITS,
             *ESTIMATES)  # fmt: skip
 WORD = ("hdplda", "gibbs_kernels", "two_worlds", "noise_choices", *AUDITS, *ESTIMATES)
 LOCAL = ("randomized_response", "lplda", "olplda", "noise_choices", *ESTIMATES, "audit")
