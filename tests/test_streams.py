@@ -4,16 +4,23 @@ import copy
 import os
 import pickle
 import re
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from estimators import LOCAL, PRIVATE, each
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
+from sklearn.base import clone
 
+from dplda import PrivateSVILDA
+from dplda.datasets import make_topic_corpus
+from dplda.federated import IFTMParty
+from dplda.privacy import _streams
 from dplda.privacy._streams import (
     MAX_WORDS,
     Address,
@@ -237,3 +244,57 @@ def test_keystream_total_variation():
     assert keystream_total_variation(3) == keystream_total_variation(4) == 2.0**-127
     # 1e9 draws of one word, and two spare words for a tie in 512 of three look-ups each
     assert keystream_total_variation(int(1.0117e9)) == pytest.approx(3.76e-22, rel=1e-3)
+
+
+# ---------------------------------------------------------------- one use of each address
+
+
+@pytest.fixture
+def addresses(monkeypatch):
+    """Every stream that is begun, as (key, address); blocks and pieces are small."""
+    monkeypatch.setattr("dplda.local._randomized_response.BLOCK_BITS", 400)
+    monkeypatch.setattr("dplda._gibbs.BLOCK_TOKENS", 300)
+    monkeypatch.setattr("dplda.federated._tokens.BLOCK_BITS", 400)
+    monkeypatch.setattr("dplda.federated._tokens.BLOCK_TOKENS", 300)
+    monkeypatch.setattr("dplda.federated._tokens.PIECE_SURVIVORS", 1000)
+    begun, begin = [], _streams._Keystream.__init__
+
+    def record(self, streams, address):
+        begun.append((streams._algorithm.key, address))
+        begin(self, streams, address)
+
+    monkeypatch.setattr(_streams._Keystream, "__init__", record)
+    return begun
+
+
+@pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
+@each(PRIVATE + LOCAL)
+def test_no_address_is_read_twice_under_one_seed(estimator, addresses):
+    """Over two calls: another round, block, batch and purpose have words of their own."""
+    X = make_topic_corpus(40, 30, 4, doc_length=50, random_state=0).data
+    model = clone(estimator).set_params(random_state=0)
+    if "max_doc_words" in model.get_params():
+        model.set_params(max_doc_words=9)
+    calls = []
+    for _ in range(2):
+        addresses.clear()
+        model.partial_fit(X)
+        # the noise of a piece of tokens is drawn again when it is needed: see the next test
+        calls.append(Counter(read for read in addresses if read[1].purpose != Purpose.SURVIVORS))
+        assert max(calls[-1].values()) == 1
+    both = {address.purpose for _, address in calls[0].keys() & calls[1].keys()}
+    # Documents may be cut alike in both calls; the clip bounds them after the cut.
+    assert both <= ({Purpose.ORDER} if isinstance(model, PrivateSVILDA) else set())
+
+
+@pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
+def test_each_piece_of_tokens_has_an_address(addresses):
+    X = make_topic_corpus(40, 30, 4, doc_length=50, random_state=0).data
+    party = IFTMParty(4, token_epsilon=3.0, token_mechanism="laplace", max_iter=2, random_state=0)
+    party.partial_fit(X).partial_fit(X)
+    n_pieces = [sum(map(len, tokens.pieces)) for tokens in party._batches]
+    assert min(n_pieces) > 3
+    read = {(a.round, a.block) for _, a in addresses if a.purpose == Purpose.SURVIVORS}
+    assert read == {(batch, piece) for batch, n in enumerate(n_pieces) for piece in range(n)}
+    own = [a.round for _, a in addresses if a.purpose == Purpose.OWN_WORDS and not a.spare]
+    assert own == [0, 1]

@@ -70,11 +70,13 @@ KINDS = {
 # The tests of a room, most likely killers first; `{"": ...}` is for every file.
 AUDITS = ("audit_residuals", "audit")
 ESTIMATES = ("estimators", "promises", "architecture")
-DOCUMENT = ("two_worlds", "sublda", "svilda", "centered", "variational_kernels", *AUDITS,
-            *ESTIMATES)  # fmt: skip
-WORD = ("hdplda", "gibbs_kernels", "two_worlds", "noise_choices", *AUDITS, *ESTIMATES)
-LOCAL = ("randomized_response", "lplda", "olplda", "noise_choices", *ESTIMATES, "audit")
-PARTY = ("party", "tokens", "sentences", "noise_choices", "master", "messages", *ESTIMATES, "audit")
+DOCUMENT = ("two_worlds", "sublda", "svilda", "centered", "variational_kernels", *ESTIMATES,
+            *AUDITS)  # fmt: skip
+WORD = ("hdplda", "gibbs_kernels", "two_worlds", "noise_choices", "streams", *ESTIMATES, *AUDITS)
+LOCAL = ("olplda", "streams", "two_worlds", "randomized_response", "lplda", "noise_choices",
+         *ESTIMATES, "audit")  # fmt: skip
+PARTY = ("party", "tokens", "two_worlds", "streams", "sentences", "noise_choices", "master",
+         "messages", *ESTIMATES, "audit")  # fmt: skip
 TESTS = {
     "dplda/privacy/_curator.py": ("curator", "sublda", "hdplda", "noise_choices", "ledger",
                                   "two_worlds", *AUDITS, *ESTIMATES),
