@@ -22,56 +22,6 @@ from dplda.privacy import SeededNoiseWarning
 from dplda.privacy.mechanisms import Curator
 
 
-def recorded(tape):
-    """`Curator.release` that keeps what was private and what became public."""
-    release = Curator.release
-
-    def record(self, value, *args, **kwargs):
-        noisy = release(self, value, *args, **kwargs)
-        tape.append((value.copy(), noisy))
-        return noisy
-
-    return record
-
-
-def replayed(tape, distances):
-    """`Curator.release` that lets out what the first world let out, and compares the values."""
-    release = Curator.release
-
-    def replay(self, value, mechanism, **kwargs):
-        release(self, value, mechanism, **kwargs)
-        other, noisy = tape.pop(0)
-        squares = int(((value - other).astype(object) ** 2).sum())
-        assert squares <= mechanism.radius**2
-        distances.append(squares / mechanism.radius**2)
-        return noisy
-
-    return replay
-
-
-@pytest.mark.parametrize(
-    "parameters",
-    [{}, {"n_jobs": 2}, {"subsampling_ratio": 0.5}, {"subsampling_ratio": 1.0}],
-    ids=str,
-)
-@each(case for case in PRIVATE if case.unit == "document")
-def test_a_document_moves_no_release_further_than_its_radius(estimator, parameters, monkeypatch):
-    X = make_topic_corpus(80, 40, 4, random_state=0).data
-    Y = X.tolil()
-    Y[13] = 0
-    tape, distances = [], []
-    known = {name: value for name, value in parameters.items() if name in estimator.get_params()}
-    estimator = clone(estimator).set_params(max_iter=15, random_state=0, **known)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SeededNoiseWarning)
-        for release, corpus in ((recorded(tape), X), (replayed(tape, distances), Y)):
-            with monkeypatch.context() as patch:
-                patch.setattr(Curator, "release", release)
-                estimator.fit(sp.csr_array(corpus))
-    assert tape == []
-    assert max(distances) > 0.5, "give this case a clipping bound that documents reach"
-
-
 @pytest.mark.parametrize("parameters", [{}, {"n_jobs": 2}, {"subsampling_ratio": 0.5}], ids=str)
 @each(case for case in PRIVATE if case.unit == "document")
 def test_a_contribution_is_the_same_whoever_else_is_there(estimator, parameters, monkeypatch):
@@ -164,6 +114,56 @@ def test_a_fitted_model_holds_nothing_but_functions_of_its_releases(case, same_r
     one, other = (vars(model) for model in models)
     assert one.keys() == other.keys()
     assert [name for name in one if joblib.hash(one[name]) != joblib.hash(other[name])] == []
+
+
+def recorded(tape):
+    """`Curator.release` that keeps what was private and what became public."""
+    release = Curator.release
+
+    def record(self, value, *args, **kwargs):
+        noisy = release(self, value, *args, **kwargs)
+        tape.append((value.copy(), noisy))
+        return noisy
+
+    return record
+
+
+def replayed(tape, distances):
+    """`Curator.release` that lets out what the first world let out, and compares the values."""
+    release = Curator.release
+
+    def replay(self, value, mechanism, **kwargs):
+        release(self, value, mechanism, **kwargs)
+        other, noisy = tape.pop(0)
+        squares = int(((value - other).astype(object) ** 2).sum())
+        assert squares <= mechanism.radius**2
+        distances.append(squares / mechanism.radius**2)
+        return noisy
+
+    return replay
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [{}, {"n_jobs": 2}, {"subsampling_ratio": 0.5}, {"subsampling_ratio": 1.0}],
+    ids=str,
+)
+@each(case for case in PRIVATE if case.unit == "document")
+def test_a_document_moves_no_release_further_than_its_radius(estimator, parameters, monkeypatch):
+    X = make_topic_corpus(80, 40, 4, random_state=0).data
+    Y = X.tolil()
+    Y[13] = 0
+    tape, distances = [], []
+    known = {name: value for name, value in parameters.items() if name in estimator.get_params()}
+    estimator = clone(estimator).set_params(max_iter=15, random_state=0, **known)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SeededNoiseWarning)
+        for release, corpus in ((recorded(tape), X), (replayed(tape, distances), Y)):
+            with monkeypatch.context() as patch:
+                patch.setattr(Curator, "release", release)
+                estimator.fit(sp.csr_array(corpus))
+    assert tape == []
+    assert max(distances) > 0.5, "give this case a clipping bound that documents reach"
 
 
 def sweep_law(words, topics, table, prior):
