@@ -6,7 +6,7 @@ chosen for it. ``docs/mutants.md`` says what counts.
 
     python tests/mutants/run.py                     all mutants
     python tests/mutants/run.py --list              their names
-    python tests/mutants/run.py clip-is-left-out    some of them, by name or by room (``streams``)
+    python tests/mutants/run.py releases-are-exact  some of them, by name or by room (``streams``)
     python tests/mutants/run.py --sample 10 --seed 3
     python tests/mutants/run.py --record results.json --table    also writes docs/mutants.md
 """
