@@ -119,6 +119,24 @@ def test_every_release_is_dense_fresh_and_of_the_true_counts(spy, corpus):
     assert all(not np.array_equal(a, b) for a, b in itertools.pairwise(noises))
 
 
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_topics_are_drawn_under_released_counts_only(noise, spy, corpus, monkeypatch):
+    """The table of a sweep is a function of the counts that the sweep has released."""
+    tables, make = [], module.IntegerTable.from_counts
+
+    def record(counts, *args):
+        tables.append(counts.copy())
+        return make(counts, *args)
+
+    monkeypatch.setattr(module.IntegerTable, "from_counts", record)
+    HDPLDA(K, epsilon=20.0, noise=noise, max_iter=4).fit(corpus)
+    assert len(tables) == len(spy) == 4
+    for table, (value, noisy, mechanism) in zip(tables, spy):
+        unit = 1 if noise == "laplace" else int(np.gcd.reduce(value[value > 0]))
+        np.testing.assert_allclose(table * unit, noisy - mechanism.mean, rtol=1e-9)
+        assert not np.allclose(table * unit, value)
+
+
 def test_gaussian_counts_are_scaled_within_the_radius(spy, corpus):
     HDPLDA(K, noise="gaussian", noise_multiplier=3.0, count_clip=1.0, max_iter=2).fit(corpus)
     value, _, mechanism = spy[0]

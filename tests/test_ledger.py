@@ -163,6 +163,24 @@ def test_a_canceled_entry_does_not_count(make_ledger):
     assert ledger.unit == "word"
 
 
+def test_only_the_named_entry_changes(make_ledger):
+    """Not its neighbors, and not through the list that `entries` returns."""
+    ledger = make_ledger()
+    numbers = [ledger.reserve(f"fit {i}", "document", Gaussian(5.0)) for i in range(6)]
+    assert len(set(numbers)) == 6
+    ledger.cancel(numbers[1])
+    ledger.confirm(numbers[3])
+    ledger.entries().clear()
+    assert [(entry.id, entry.label) for entry in ledger.entries()] == [
+        (number, f"fit {i}") for i, number in enumerate(numbers)
+    ]
+    status = ["reserved", "canceled", "reserved", "confirmed", "reserved", "reserved"]
+    assert [entry.status for entry in ledger.entries()] == status
+    assert ledger.epsilon_spent == epsilon_of(Repeated(Gaussian(5.0), 5), ledger.delta)
+    with pytest.raises(ValueError, match="cannot become"):
+        ledger.cancel(numbers[3])
+
+
 def test_unknown_entries(make_ledger):
     for settle in (make_ledger().confirm, make_ledger().cancel):
         with pytest.raises(ValueError, match="no entry 7"):

@@ -12,6 +12,7 @@ import tracemalloc
 import warnings
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from decimal import Decimal, localcontext
 
 import numpy as np
@@ -931,6 +932,21 @@ def test_the_file_holds_neither_ids_nor_documents(corpus, tmp_path):
     connection = sqlite3.connect(path)
     assert connection.execute("SELECT count(*) FROM reports").fetchone() == (1,)
     connection.close()
+
+
+def test_two_files_cannot_be_compared(corpus, tmp_path):
+    """Each file hashes ids and documents with a key of its own."""
+    rows = []
+    for name in ("one", "other"):
+        path = tmp_path / name
+        MemoizedReports(RandomizedResponse(bit_epsilon=0.1).fit(corpus), path).reports(
+            ["an id"], corpus[:1]
+        )
+        with closing(sqlite3.connect(path)) as connection:
+            rows.append(connection.execute("SELECT id, document FROM reports").fetchone())
+    assert all(len(value) == 32 for row in rows for value in row)
+    assert rows[0][0] != rows[1][0]
+    assert rows[0][1] != rows[1][1]
 
 
 # the client

@@ -1,20 +1,119 @@
 """Neighboring corpora, run side by side: what the proofs say of one unit, asserted of the code."""
 
+import copy
 import itertools
 import warnings
 from fractions import Fraction
 
+import joblib
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from estimators import PRIVATE, each
+from estimators import LOCAL, PRIVATE, each
 from reference import document_weights
 from sklearn.base import clone
 
+from dplda import RandomizedResponse
 from dplda._gibbs import IntegerTable
+from dplda.central import _hdplda
 from dplda.datasets import make_topic_corpus
+from dplda.federated import _party
 from dplda.privacy import SeededNoiseWarning
 from dplda.privacy.mechanisms import Curator
+
+
+@pytest.mark.parametrize("parameters", [{}, {"n_jobs": 2}, {"subsampling_ratio": 0.5}], ids=str)
+@each(case for case in PRIVATE if case.unit == "document")
+def test_a_contribution_is_the_same_whoever_else_is_there(estimator, parameters, monkeypatch):
+    """In integers, in every release: f(X) - f(X without a) = f(X without b) - f(X without both)."""
+    X = make_topic_corpus(60, 40, 4, doc_length=30, random_state=0).data.tolil()
+    loudest = int(X.sum(axis=0).argmax())
+    X[12] = 0
+    X[12, loudest] = 3000  # a document that a maximum or a mean over documents would read
+    known = {name: value for name, value in parameters.items() if name in estimator.get_params()}
+    estimator = clone(estimator).set_params(max_iter=8, random_state=0, **known)
+    release, tape, worlds = Curator.release, [], []
+
+    def replay(self, value, *args, **kwargs):
+        worlds[-1].append(value.copy())
+        noisy = release(self, value, *args, **kwargs)
+        if len(worlds) == 1:
+            tape.append(noisy)
+        return tape[len(worlds[-1]) - 1].copy()
+
+    monkeypatch.setattr(Curator, "release", replay)
+    for without in ([], [12], [13], [12, 13]):
+        Y = X.copy()
+        Y[without] = 0
+        worlds.append([])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SeededNoiseWarning)
+            clone(estimator).fit(sp.csr_array(Y))
+    changed = 0
+    for all_of_them, without_a, without_b, without_both in zip(*worlds, strict=True):
+        np.testing.assert_array_equal(all_of_them - without_a, without_b - without_both)
+        changed += (all_of_them != without_a).any() and (all_of_them != without_b).any()
+    assert changed > 1, "both documents must take part"
+
+
+def other_documents(X, same_shape):
+    """Documents that share with `X` what is public: their lengths, or nothing but the columns."""
+    if same_shape:
+        return X[:, np.random.default_rng(1).permutation(X.shape[1])]
+    return make_topic_corpus(71, X.shape[1], 3, doc_length=30, random_state=5).data
+
+
+@pytest.fixture
+def same_releases(monkeypatch):
+    """All seams at which a value becomes public: the second fit gets what the first one got."""
+    tapes, first = [], True
+
+    def taped(owner, name):
+        make, tape = getattr(owner, name), []
+        tapes.append(tape)
+
+        def call(*args, **kwargs):
+            made = make(*args, **kwargs)
+            if first:
+                tape.append(copy.deepcopy(made))
+                return made
+            return tape.pop(0)
+
+        monkeypatch.setattr(owner, name, call)
+
+    for owner, name in (
+        (Curator, "release"),
+        (_hdplda, "uniform_topics"),
+        (_hdplda, "draw_topics"),
+        (_party, "privatize"),
+        (RandomizedResponse, "_report"),
+    ):
+        taped(owner, name)
+
+    def again():
+        nonlocal first
+        first = False
+        return tapes
+
+    return again
+
+
+@pytest.mark.parametrize("case", PRIVATE + LOCAL, ids=lambda case: case.name)
+def test_a_fitted_model_holds_nothing_but_functions_of_its_releases(case, same_releases):
+    """Other private documents with the same releases give the same model, to the last bit."""
+    X = make_topic_corpus(80, 40, 4, doc_length=30, random_state=0).data
+    same_shape = case.room == "local" or case.unit != "document"  # lengths, or reports, are public
+    models = [clone(case.estimator).set_params(random_state=0) for _ in range(2)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SeededNoiseWarning)
+        models[0].fit(X)
+        tapes = same_releases()
+        assert any(tapes)
+        models[1].fit(other_documents(X, same_shape))
+    assert not any(tapes)
+    one, other = (vars(model) for model in models)
+    assert one.keys() == other.keys()
+    assert [name for name in one if joblib.hash(one[name]) != joblib.hash(other[name])] == []
 
 
 def recorded(tape):
