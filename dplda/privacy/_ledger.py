@@ -90,10 +90,10 @@ class Ledger:
     replaced by an empty one. An entry counts as soon as it is reserved. If its process was killed
     before the first release, it can be canceled.
 
-    The total also assumes that no unit occurs twice in the data of an entry. A bootstrap sample,
-    as `sklearn.ensemble.BaggingClassifier` draws by default, holds copies of documents, and each
-    copy is clipped alone: pass ``bootstrap=False``. The total is infinite as soon as two entries
-    drew their noise from given seeds, because the noise of equal seeds cancels.
+    The total also assumes that no unit occurs twice in the data of an entry. A bootstrap sample
+    holds copies of documents, and each copy is clipped alone: pass `user_ids` to `fit`. The total
+    is infinite as soon as two entries drew their noise from given seeds, because the noise of equal
+    seeds cancels. `sklearn.ensemble.BaggingClassifier` gives a seed to each fit.
 
     A ledger cannot detect that its file was replaced by an older copy (``docs/accounting.md``).
 
@@ -264,7 +264,7 @@ class Ledger:
 
         Examples
         --------
-        >>> from dplda.privacy import Gaussian, Ledger
+        >>> from dplda.privacy import Gaussian, Ledger, epsilon_of
         >>> ledger = Ledger(epsilon=4.0)
         >>> entry = ledger.part("train").reserve("fit", "document", Gaussian(2.0))
         >>> entry = ledger.part("test").reserve("score", "document", Gaussian(2.0))
