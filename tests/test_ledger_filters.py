@@ -11,6 +11,7 @@ from scipy.stats import norm
 
 from dplda import PrivateSVILDA, SubLDA
 from dplda.privacy import (
+    ApproximateDP,
     BoundedRange,
     BudgetError,
     Gaussian,
@@ -21,6 +22,7 @@ from dplda.privacy import (
     RandomizedResponseEvent,
     Repeated,
     ZeroConcentrated,
+    calibrate,
     epsilon_of,
 )
 from dplda.privacy._bounds_on_epsilon import grouped
@@ -30,8 +32,9 @@ DOCUMENTS = np.random.RandomState(0).poisson(1.0, (12, 6))
 
 
 # ---- exact laws of adaptive strategies ----------------------------------------------------
-# A step flips a bit and has log likelihood ratio e or -e. The best strategy is found by recursion
-# over how often each kind was used and over the sum of the ratios.
+# A step flips a bit and has log likelihood ratio e or -e. With probability d it shows the unit
+# instead. The best strategy is found by recursion over how often each kind (e, d) was used and over
+# the sum of the ratios.
 
 
 def flips(epsilon):
@@ -44,12 +47,14 @@ def largest_delta(kinds, epsilon, allowed):
     @lru_cache(None)
     def value(counts, loss):
         best = max(0.0, 1.0 - math.exp(epsilon - loss))
-        for i, e in enumerate(kinds):
+        for i, kind in enumerate(kinds):
+            e, d = kind if isinstance(kind, tuple) else (kind, 0.0)
             further = tuple(n + (i == j) for j, n in enumerate(counts))
             if allowed(further):
                 up = 1.0 / (1.0 + math.exp(-e))
                 gains = (value(further, round(loss + sign * e, 9)) for sign in (1, -1))
-                best = max(best, sum(p * gain for p, gain in zip((up, 1 - up), gains, strict=True)))
+                gain = sum(p * gain for p, gain in zip((up, 1 - up), gains, strict=True))
+                best = max(best, d + (1.0 - d) * gain)
         return best
 
     return value((0,) * len(kinds), 0.0)
@@ -99,6 +104,45 @@ def test_no_strategy_gets_past_the_filters(plan, epsilon, delta):
 
     assert largest_delta(KINDS, epsilon, has_room) <= delta
     assert any(has_room(counts) for counts in [(1, 0), (0, 1)])
+
+
+@pytest.mark.parametrize("plan", [[0], [1], [0, 0, 1]])
+@pytest.mark.parametrize(("epsilon", "delta"), [(2.0, 0.02), (4.0, 0.006)])
+def test_no_strategy_gets_past_filters_beside_statements(plan, epsilon, delta):
+    kinds = (0.25, (0.5, 0.002))
+    events = (flips(0.25), ApproximateDP(0.5, 0.002))
+    filters = choose_filters(tuple(events[i] for i in plan), 0.0, epsilon, delta)
+    costs = [filters.cost((event,), 0.0) for event in events]
+
+    @lru_cache(None)
+    def has_room(counts):
+        total = sum(n * cost for n, cost in zip(counts, costs, strict=True))
+        return sum(counts) <= 40 and filters.used(total) <= 1.0
+
+    assert 0.0 < largest_delta(kinds, epsilon, has_room) <= delta
+    assert has_room((plan.count(0), plan.count(1)))
+
+
+@pytest.mark.parametrize("composition", ["planned", "adaptive"])
+def test_a_ledger_charges_statements(composition):
+    plan = [Gaussian(5.0), ApproximateDP(0.1, 1e-7)]
+    ledger = Ledger(epsilon=1.3, composition=composition)
+    ledger.reserve("a", "document", plan)
+    assert Ledger(epsilon=epsilon_of(plan, 1e-6) * (1 + 1e-9)).reserve("a", "document", plan)
+    for refused in ([ApproximateDP(0.5, 0.0)], [ApproximateDP(0.0, 9.5e-7)], plan * 3):
+        with pytest.raises(BudgetError):
+            ledger.reserve("b", "document", refused)
+    assert len(ledger.entries()) == 1
+
+
+def test_noise_is_calibrated_beside_statements():
+    def plan(noise):
+        return [Gaussian(noise), ApproximateDP(0.1, 1e-7)]
+
+    noise = calibrate(plan, 1.0, 1e-6)
+    assert 0.9999 < epsilon_of(plan(noise), 1e-6) <= 1.0
+    with pytest.raises(ValueError, match="ApproximateDP events alone cost all"):
+        calibrate(plan, 0.1, 1e-6)
 
 
 def test_fixed_steps_in_any_order_cost_exactly_what_the_fixed_plan_costs():

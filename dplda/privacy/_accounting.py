@@ -19,7 +19,7 @@ from dplda.privacy._bounds_on_epsilon import (
     Groups,
     grouped,
 )
-from dplda.privacy._events import ApproximateDP, Event
+from dplda.privacy._events import Event, Repeated
 
 __all__ = [
     "calibrate",
@@ -96,21 +96,10 @@ def epsilon_of(
     """
     delta = check_probability("delta", delta)
     distance = check_probability("total_variation", total_variation)
-    groups, lost, shift = _without_statements(grouped(events))
+    groups, lost, shift = composition.without_statements(grouped(events))
     if lost > delta:
         return math.inf
     return shift + _charged_epsilon(groups, delta - lost, distance, _method(accountant))
-
-
-def _without_statements(groups: Groups) -> tuple[Groups, float, float]:
-    """The other events, and the delta and the epsilon that `ApproximateDP` events add to them.
-
-    This is basic composition: of the steps with a statement only, and of these with all others.
-    """
-    stated = [(event, n) for event, n in groups if isinstance(event, ApproximateDP)]
-    others = tuple(group for group in groups if not isinstance(group[0], ApproximateDP))
-    lost = math.fsum(n * event.delta for event, n in stated)
-    return others, lost, math.fsum(n * event.epsilon for event, n in stated)
 
 
 def _method(accountant: str) -> Method:
@@ -179,7 +168,7 @@ def is_within(
     if epsilon == math.inf:
         return True
     events = [events] if isinstance(events, Event) else list(events)
-    groups, lost, shift = _without_statements(grouped(events))
+    groups, lost, shift = composition.without_statements(grouped(events))
     charge = delta_charge(total_variation, epsilon)
     if is_chargeable(total_variation, epsilon, delta):
         quick = shift + _quick_epsilon(groups, max(delta - lost - 2.0 * charge, 0.0))
@@ -289,6 +278,11 @@ def calibrate(
     >>> round(calibrate(lambda m: Repeated(Gaussian(m), 40), epsilon=1.0, delta=1e-6), 2)
     26.72
     """
+    _, lost, shift = composition.without_statements(grouped(make_events(1.0)))
+    if lost or shift:
+        return _calibrate_beside_statements(
+            make_events, epsilon - shift, delta - lost, total_variation, accountant
+        )
     mu = gaussian_mu(epsilon, delta)
 
     def excess_of(cost: Callable[[Groups], float]) -> Excess:
@@ -312,6 +306,27 @@ def calibrate(
         coarse = excess_of(lambda groups: _epsilon(groups, float(delta), _COARSE))
         start, step = _predicted(quick, coarse, exact), 5e-5
     return math.exp(_least(exact, start, step=step, tolerance=2.0 * step))
+
+
+def _calibrate_beside_statements(
+    make_events: Callable[[float], Event | Iterable[Event]],
+    epsilon: float,
+    delta: float,
+    total_variation: float,
+    accountant: str,
+) -> float:
+    """Calibrate the other events at the budget that `ApproximateDP` events leave."""
+    if epsilon <= 0.0 or delta <= 0.0:
+        raise ValueError(
+            "no noise meets this target: the ApproximateDP events alone cost all of epsilon or "
+            "delta; raise the target, or use fewer of them"
+        )
+
+    def others(noise: float) -> list[Event]:
+        groups, _, _ = composition.without_statements(grouped(make_events(noise)))
+        return [Repeated(event, count) for event, count in groups]
+
+    return calibrate(others, epsilon, delta, total_variation=total_variation, accountant=accountant)
 
 
 def _predicted(quick: Excess, coarse: Excess, exact: Excess) -> float:

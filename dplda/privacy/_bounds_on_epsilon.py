@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from dplda.privacy._events import (
     MAX_COUNT,
+    ApproximateDP,
     BoundedRange,
     ErasedResponse,
     Event,
@@ -92,6 +93,17 @@ def grouped(events: Event | Iterable[Event]) -> Groups:
         return tuple(groups)
     merged = Gaussian(1.0 / gaussian_mu_of(gaussians))
     return (merged, 1), *(group for group in groups if group not in gaussians)
+
+
+def without_statements(groups: Groups) -> tuple[Groups, float, float]:
+    """The other events, and the delta and the epsilon that `ApproximateDP` events add to them.
+
+    This is basic composition: of the steps with a statement only, and of these with all others.
+    """
+    stated = [(event, n) for event, n in groups if isinstance(event, ApproximateDP)]
+    others = tuple(group for group in groups if not isinstance(group[0], ApproximateDP))
+    lost = math.fsum(n * event.delta for event, n in stated)
+    return others, lost, math.fsum(n * event.epsilon for event, n in stated)
 
 
 def _add(event: Event, count: int, counts: Counter[Event]) -> None:

@@ -12,7 +12,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, product
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -116,42 +116,44 @@ class Filters:
 
     Parameters
     ----------
-    total_variation : float
-        Allowed sum of distances from ideal noise, which delta has paid for.
+    reserved : tuple of float
+        Allowed sums of distances from ideal noise, and of the deltas and epsilons of statements
+        (`ApproximateDP`). The budget has paid for them before the filters.
     filters : tuple of Filter
     """
 
-    total_variation: float
+    reserved: tuple[float, float, float]
     filters: tuple[Filter, ...]
 
     def cost(self, events: tuple[Event, ...], total_variation: float) -> FloatArray:
         """Costs of a charge: numbers that add up, in the order of `limits`."""
-        groups = grouped(events)
+        groups, lost, shift = composition.without_statements(grouped(events))
         costs = [number for one in self.filters for number in one.cost(groups)]
-        return np.array([total_variation, *costs])
+        return np.array([total_variation, lost, shift, *costs])
 
     @property
     def limits(self) -> list[float]:
-        return [self.total_variation, *(x for one in self.filters for x in one.limits)]
+        return [*self.reserved, *(x for one in self.filters for x in one.limits)]
 
     def used(self, costs: FloatArray) -> float:
         """Used share of the budget: that of the filter with the most room; above 1 is refused."""
-        if costs[0] > self.total_variation:
+        n_reserved = len(self.reserved)
+        if (costs[:n_reserved] > self.reserved).any():
             return math.inf
-        shares = map(_share, costs[1:].tolist(), self.limits[1:])
+        shares = map(_share, costs[n_reserved:].tolist(), self.limits[n_reserved:])
         return min(max(islice(shares, len(one.limits))) for one in self.filters)
 
     def to_text(self) -> str:
         """Write the filters down without loss, as JSON."""
-        return json.dumps([self.total_variation, [one.to_record() for one in self.filters]])
+        return json.dumps([self.reserved, [one.to_record() for one in self.filters]])
 
     @classmethod
     def from_text(cls, text: str) -> Filters:
         """Read what `to_text` wrote."""
-        total_variation, records = json.loads(text)
+        reserved, records = json.loads(text)
         kinds = (FixedSteps if "counts" in record else Renyi for record in records)
         return cls(
-            total_variation,
+            tuple(reserved),
             tuple(kind.from_record(record) for kind, record in zip(kinds, records, strict=True)),
         )
 
@@ -184,14 +186,16 @@ def choose_filters(
     Filters or None
         None if the plan exceeds the budget.
     """
-    groups = grouped(events)
+    groups, lost, shift = composition.without_statements(grouped(events))
     per_distance = delta_charge(0.5, epsilon) / 0.5
-    for allowed in (_DISTANCE_SHARE * delta / per_distance, 2.0 * total_variation):
-        left = delta - per_distance * allowed
-        if total_variation > allowed or left <= 0.0:
+    distances = _DISTANCE_SHARE * delta / per_distance, 2.0 * total_variation
+    for distance, copies in product(distances, (2.0, 1.0) if lost or shift else (1.0,)):
+        epsilon_left = epsilon - copies * shift
+        delta_left = delta - copies * lost - per_distance * distance
+        if total_variation > distance or min(epsilon_left, delta_left) <= 0.0:
             continue
-        for some in _candidates(groups, epsilon, left):
-            filters = Filters(allowed, some)
+        for some in _candidates(groups, epsilon_left, delta_left):
+            filters = Filters((distance, copies * lost, copies * shift), some)
             if filters.used(filters.cost(events, total_variation)) <= 1.0:
                 return filters
     return None

@@ -85,7 +85,7 @@ def charged_part(entry: Entry) -> str | None:
 # ---- a quick bound on epsilon --------------------------------------------------------------
 
 
-QUICK_SIZE = 4 + len(INTEGER_ORDERS)
+QUICK_SIZE = 6 + len(INTEGER_ORDERS)
 
 
 def quick_cost(entry: Entry) -> FloatArray:
@@ -95,15 +95,20 @@ def quick_cost(entry: Entry) -> FloatArray:
 
 @lru_cache(maxsize=4096)
 def _quick_cost(events: tuple[Event, ...]) -> FloatArray:
-    """Pure epsilon, squared mu of Gaussian steps and of other steps, divergences of the others."""
-    groups = grouped(events)
+    """What adds up: first delta and epsilon of statements.
+
+    Then, of the rest, pure epsilon, squared mu of Gaussian steps and of other steps, and the
+    divergences of the other steps.
+    """
+    groups, lost, shift = composition.without_statements(grouped(events))
     plain = tuple(group for group in groups if isinstance(group[0], Gaussian))
     other = tuple(group for group in groups if not isinstance(group[0], Gaussian))
     squares = [composition.gaussian_mu_of(some) ** 2 for some in (plain, other)]
     divergences = np.zeros(len(INTEGER_ORDERS))
     for event, n in other:
         divergences = divergences + n * composition.divergence(event, INTEGER_ORDERS)
-    return np.concatenate([[composition.pure_epsilon(groups), *squares], divergences])
+    pure = composition.pure_epsilon(groups)
+    return np.concatenate([[lost, shift, pure, *squares], divergences])
 
 
 def is_surely_within(costs: FloatArray, epsilon: float, delta: float) -> bool:
@@ -116,17 +121,17 @@ def is_surely_within(costs: FloatArray, epsilon: float, delta: float) -> bool:
     epsilon, delta : float
         The budget.
     """
-    total_variation, pure, plain, other = costs[:4]
+    total_variation, lost, shift, pure, plain, other = costs[:6]
     if total_variation >= 1.0 or not is_chargeable(total_variation, epsilon, delta):
         return False
-    left = max(delta - 2.0 * delta_charge(total_variation, epsilon), 0.0)
-    divergences = costs[4:] + 0.5 * plain * np.array(INTEGER_ORDERS)
+    left = max(delta - lost * (1.0 + _MARGIN) - 2.0 * delta_charge(total_variation, epsilon), 0.0)
+    divergences = costs[6:] + 0.5 * plain * np.array(INTEGER_ORDERS)
     bound = min(
         pure,
         epsilon_of_squared_mu(plain + other, left),
         compute_epsilon(INTEGER_ORDERS, divergences, left)[0],
     )
-    return bool(bound * (1.0 + _MARGIN) <= epsilon)
+    return bool((shift + bound) * (1.0 + _MARGIN) <= epsilon and lost <= delta)
 
 
 def epsilon_of_squared_mu(squared_mu: float, delta: float) -> float:
