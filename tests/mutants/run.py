@@ -69,29 +69,38 @@ KINDS = {
 
 # The tests of a room, most likely killers first; `{"": ...}` is for every file.
 AUDITS = ("audit_residuals", "audit")
-ESTIMATES = ("estimators", "promises", "architecture")
-DOCUMENT = ("two_worlds", "sublda", "svilda", "centered", "variational_kernels", *ESTIMATES,
-            *AUDITS)  # fmt: skip
-WORD = ("hdplda", "gibbs_kernels", "two_worlds", "noise_choices", "streams", *ESTIMATES, *AUDITS)
-LOCAL = ("olplda", "streams", "two_worlds", "randomized_response", "lplda", "noise_choices",
+ESTIMATES = ("architecture", "promises", "estimators")
+DOCUMENT = ("users", "sublda", "two_worlds", "svilda", "centered", "variational_kernels",
+            *ESTIMATES, *AUDITS)  # fmt: skip
+WORD = ("hdplda", "gibbs_kernels", "noise_choices", "two_worlds", "streams", *ESTIMATES, *AUDITS)
+LOCAL = ("olplda", "lplda", "noise_choices", "randomized_response", "streams", "two_worlds",
          *ESTIMATES, "audit")  # fmt: skip
+LEDGER = ("ledger_parts", "ledger_filters", "ledger", "ledger_kill")
+PRICES = ("response_losses", "guarantee", "exact_laws", "ledger_filters", "ledger_parts",
+          "accounting", "ledger", "promises")  # fmt: skip
 PARTY = ("party", "tokens", "two_worlds", "streams", "sentences", "noise_choices", "master",
          "messages", *ESTIMATES, "audit")  # fmt: skip
 TESTS = {
-    "dplda/privacy/_curator.py": ("curator", "sublda", "hdplda", "noise_choices", "ledger",
-                                  "two_worlds", *AUDITS, *ESTIMATES),
+    "dplda/privacy/_curator.py": ("curator", "noise_choices", "hdplda", "sublda", "two_worlds",
+                                  *ESTIMATES, "ledger_kill", "ledger", *AUDITS),
     "dplda/privacy/_mechanisms.py": ("noise", "noise_choices", "sublda", "hdplda", "two_worlds",
-                                     "accounting", *AUDITS),
-    "dplda/privacy/_local_mechanisms.py": ("randomized_response", "tokens", "party", *AUDITS),
-    "dplda/privacy/_tables.py": ("noise", "randomized_response", "tokens", *AUDITS),
+                                     "exact_laws", "accounting", *AUDITS),
+    "dplda/privacy/_local_mechanisms.py": ("tokens", "response_losses", "randomized_response",
+                                           "exact_laws", "party", *AUDITS),
+    "dplda/privacy/_tables.py": ("noise", "tokens", "exact_laws", "randomized_response", *AUDITS),
     "dplda/privacy/_streams.py": ("streams", "noise", "noise_choices", "sublda", "tokens", *AUDITS),
     "dplda/privacy/_clipping.py": ("extending", "hdplda", "two_worlds", *AUDITS),
-    "dplda/privacy/_events.py": ("accounting", "guarantee", "ledger", "release"),
-    "dplda/privacy/_accounting.py": ("accounting", "guarantee", "ledger", "promises"),
-    "dplda/privacy/_bounds_on_epsilon.py": ("accounting", "guarantee", "ledger"),
+    "dplda/privacy/_events.py": ("guarantee", "response_losses", "accounting", "ledger", "release"),
+    "dplda/privacy/_accounting.py": PRICES,
+    "dplda/privacy/_bounds_on_epsilon.py": PRICES,
+    "dplda/privacy/_response_losses.py": PRICES,
     "dplda/privacy/_guarantee.py": ("guarantee", "release", "accounting", "master", "promises"),
-    "dplda/privacy/_ledger.py": ("ledger", "ledger_kill", "accounting", "promises", "estimators"),
-    "dplda/privacy/_store.py": ("ledger", "ledger_kill"),
+    "dplda/privacy/_ledger.py": (*LEDGER, "promises", "accounting"),
+    "dplda/privacy/_store.py": LEDGER,
+    "dplda/privacy/_filters.py": LEDGER,
+    "dplda/privacy/_running_costs.py": LEDGER,
+    "dplda/privacy/_parts.py": LEDGER,
+    "dplda/_files.py": ("ledger", "ledger_kill", "randomized_response"),
     "dplda/_private_fit.py": ("guarantee", "promises", "hdplda", "sublda", "svilda", "estimators",
                               "ledger", "release", *AUDITS),
     "dplda/_release.py": ("release",),
@@ -103,6 +112,7 @@ TESTS = {
     "dplda/central/_hdplda.py": WORD,
     "dplda/central/_word_sweeps.py": WORD,
     "dplda/central/": DOCUMENT,
+    "dplda/central/_users.py": ("users", *ESTIMATES),
     "dplda/local/_memoized_reports.py": ("randomized_response",),
     "dplda/local/": LOCAL,
     "dplda/federated/": PARTY,
@@ -115,6 +125,28 @@ TESTS = {
     "dplda/kernels/_metropolis.pyx": ("metropolis", *PARTY),
 }  # fmt: skip
 
+# Tests that take over a second, most of them because they start processes: they run last.
+SLOW = (
+    "tests/test_accounting.py::test_svi_noise_and_what_the_published_noise_costs",
+    "tests/test_accounting.py::test_different_multipliers_with_sampling",
+    "tests/test_accounting.py::test_epsilon_grows_with_every_round",
+    "tests/test_accounting.py::test_renyi_accounting_asks_for_more_noise",
+    "tests/test_centered.py::test_learns_the_topics_of_a_synthetic_corpus",
+    "tests/test_ledger.py::test_grid_search_in_two_processes_counts_every_fit",
+    "tests/test_ledger.py::test_two_racing_processes_cannot_overspend",
+    "tests/test_ledger.py::test_two_processes_that_create_the_same_file",
+    "tests/test_ledger.py::test_another_process_sees_the_entries",
+    "tests/test_ledger.py::test_a_process_forked_while_a_thread_charges_can_charge",
+    "tests/test_ledger_kill.py::test_a_ledger_survives_kills_at_random_moments",
+    "tests/test_ledger_kill.py::test_fits_of_four_processes_cannot_overspend",
+    "tests/test_ledger_kill.py::test_a_full_disk_makes_no_half_ledger",
+    "tests/test_ledger_kill.py::test_a_full_disk_refuses_the_fit_and_keeps_every_entry",
+    "tests/test_ledger_kill.py::test_a_ledger_that_cannot_be_written_refuses_the_fit",
+    "tests/test_randomized_response.py::test_a_client_loads_nothing_of_the_server",
+    "tests/test_randomized_response.py::test_subpackages_are_there_without_an_import",
+    "tests/test_svilda.py::test_renyi_accounting_reports_more",
+    "tests/test_svilda.py::test_more_epsilon_is_better",
+)
 # Tests that compare a seeded result with a number: they find any change, and so prove little.
 PINS = (
     "tests/test_streams.py::test_seeded_words_are_pinned",
@@ -167,6 +199,13 @@ class Mutant:
         """Kernels to compile."""
         path = Path(self.file)
         return KERNELS.get(path.name, (path.stem,)) if path.suffix in (".h", ".pyx") else ()
+
+    @property
+    def stages(self) -> list[list[str]]:
+        """Arguments of pytest, one list after the other: file by file, and slow tests at last."""
+        laws = [f"--deselect={test}" for test in (*PINS, *SLOW)]
+        slow = [test for test in SLOW if test.split("::")[0] in self.tests]
+        return [[*laws, test] for test in self.tests] + [slow] * bool(slow)
 
     @property
     def tests(self) -> list[str]:
@@ -224,10 +263,10 @@ def compile_kernel(folder: Path, name: str) -> None:
         subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
 
 
-def run_tests(folder: Path, *arguments: str) -> tuple[int, str]:
-    """Exit code and output of pytest in a copy, which imports the package from there."""
+def run_tests(folder: Path, stages: list[list[str]]) -> tuple[int, str]:
+    """Exit code and output of pytest in a copy, stage by stage until one fails."""
     output = folder / "output.txt"
-    process = SERVER.Process(target=_pytest, args=(str(folder), arguments, str(output)))
+    process = SERVER.Process(target=_pytest, args=(str(folder), stages, str(output)))
     process.start()
     process.join(TIMEOUT)
     if process.is_alive():
@@ -237,8 +276,11 @@ def run_tests(folder: Path, *arguments: str) -> tuple[int, str]:
     return process.exitcode, output.read_text("utf-8", errors="replace")
 
 
-def _pytest(folder: str, arguments: tuple[str, ...], output: str) -> None:
-    """Run pytest in this process, a fork of one that has imported what is slow to import."""
+def _pytest(folder: str, stages: list[list[str]], output: str) -> None:
+    """Run pytest in this process, a fork of one that has imported what is slow to import.
+
+    A file is collected only when those before it have passed.
+    """
     os.chdir(folder)
     os.environ |= {"PYTHONPATH": folder, "COLUMNS": "400"}
     sys.path.insert(0, folder)
@@ -248,7 +290,11 @@ def _pytest(folder: str, arguments: tuple[str, ...], output: str) -> None:
     import pytest
 
     options = ["-q", "-n0", "-p", "no:cacheprovider", "-rfE"]
-    sys.exit(pytest.main([*options, *arguments]))
+    nothing = pytest.ExitCode.NO_TESTS_COLLECTED  # all of a file are slow
+    for stage in stages:
+        code = pytest.main([*options, *stage])
+        if code not in (0, nothing):
+            sys.exit(code)
 
 
 def failures(output: str) -> list[tuple[str, str]]:
@@ -276,12 +322,11 @@ def judge(mutant: Mutant) -> Outcome:
         folder = Path(name)
         try:
             plant(mutant, folder)
-            laws = [f"--deselect={pin}" for pin in PINS]
-            code, output = run_tests(folder, "-x", *laws, *mutant.tests)
+            code, output = run_tests(folder, [["-x", *stage] for stage in mutant.stages])
             if code == 0:
                 pins = [pin for pin in PINS if pin.split("::")[0] in mutant.tests]
                 if pins:
-                    code, output = run_tests(folder, "-x", *pins)
+                    code, output = run_tests(folder, [["-x", *pins]])
                 if code != 0:
                     return outcome("changed value", failures(output)[0][0])
                 return outcome("survived", f"{len(mutant.tests)} test files pass")
@@ -308,7 +353,7 @@ def check_killers(outcomes: list[Outcome], mutants: dict[str, Mutant]) -> list[O
         copy_project(folder)
         for kernel in sorted({k for o in outcomes for k in mutants[o.name].extensions}):
             compile_kernel(folder, kernel)
-        code, output = run_tests(folder, *killers)
+        code, output = run_tests(folder, [killers])
     failed = {test for test, _ in failures(output)}
     if code != 0 and not failed:
         raise RuntimeError(f"the tests do not run without a fault:\n{output[-2000:]}")
