@@ -48,6 +48,10 @@ SERVER.set_forkserver_preload(
         "dp_accounting.pld",
         "dp_accounting.rdp",
         "cryptography.hazmat.primitives.ciphers",
+        "hypothesis",
+        "pytest",
+        "scipy.optimize",
+        "scipy.sparse",
     ]
 )
 
@@ -67,7 +71,8 @@ KINDS = {
     "repeat": "a document or token is reported more often than charged",
 }
 
-# The tests of a room, most likely killers first; `{"": ...}` is for every file.
+# The tests of a room, most likely killers first. "slow x" are the tests of test_x.py that take
+# over a second, most of them because they start processes; "x" are the others.
 AUDITS = ("audit_residuals", "audit")
 ESTIMATES = ("architecture", "promises", "estimators")
 DOCUMENT = ("users", "sublda", "two_worlds", "svilda", "centered", "variational_kernels",
@@ -75,14 +80,15 @@ DOCUMENT = ("users", "sublda", "two_worlds", "svilda", "centered", "variational_
 WORD = ("hdplda", "gibbs_kernels", "noise_choices", "two_worlds", "streams", *ESTIMATES, *AUDITS)
 LOCAL = ("olplda", "lplda", "noise_choices", "randomized_response", "streams", "two_worlds",
          *ESTIMATES, "audit")  # fmt: skip
-LEDGER = ("ledger_parts", "ledger_filters", "ledger", "ledger_kill")
+LEDGER = ("ledger_parts", "ledger_filters", "ledger")
+PROCESSES = ("ledger_kill", "slow ledger", "slow ledger_kill")
 PRICES = ("response_losses", "guarantee", "exact_laws", "ledger_filters", "ledger_parts",
-          "accounting", "ledger", "promises")  # fmt: skip
+          "accounting", "ledger", "promises", "slow accounting")  # fmt: skip
 PARTY = ("party", "tokens", "two_worlds", "streams", "sentences", "noise_choices", "master",
          "messages", *ESTIMATES, "audit")  # fmt: skip
 TESTS = {
     "dplda/privacy/_curator.py": ("curator", "noise_choices", "hdplda", "sublda", "two_worlds",
-                                  *ESTIMATES, "ledger_kill", "ledger", *AUDITS),
+                                  *ESTIMATES, "ledger_kill", "slow ledger_kill", *AUDITS),
     "dplda/privacy/_mechanisms.py": ("noise", "noise_choices", "sublda", "hdplda", "two_worlds",
                                      "exact_laws", "accounting", *AUDITS),
     "dplda/privacy/_local_mechanisms.py": ("tokens", "response_losses", "randomized_response",
@@ -95,12 +101,12 @@ TESTS = {
     "dplda/privacy/_bounds_on_epsilon.py": PRICES,
     "dplda/privacy/_response_losses.py": PRICES,
     "dplda/privacy/_guarantee.py": ("guarantee", "release", "accounting", "master", "promises"),
-    "dplda/privacy/_ledger.py": (*LEDGER, "promises", "accounting"),
-    "dplda/privacy/_store.py": LEDGER,
-    "dplda/privacy/_filters.py": LEDGER,
+    "dplda/privacy/_ledger.py": (*LEDGER, "promises", *PROCESSES),
+    "dplda/privacy/_store.py": ("ledger", "ledger_parts", "ledger_filters", *PROCESSES),
+    "dplda/privacy/_filters.py": LEDGER[:2],
     "dplda/privacy/_running_costs.py": LEDGER,
     "dplda/privacy/_parts.py": LEDGER,
-    "dplda/_files.py": ("ledger", "ledger_kill", "randomized_response"),
+    "dplda/_files.py": ("ledger", "randomized_response", *PROCESSES),
     "dplda/_private_fit.py": ("guarantee", "promises", "hdplda", "sublda", "svilda", "estimators",
                               "ledger", "release", *AUDITS),
     "dplda/_release.py": ("release",),
@@ -125,27 +131,33 @@ TESTS = {
     "dplda/kernels/_metropolis.pyx": ("metropolis", *PARTY),
 }  # fmt: skip
 
-# Tests that take over a second, most of them because they start processes: they run last.
 SLOW = (
-    "tests/test_accounting.py::test_svi_noise_and_what_the_published_noise_costs",
     "tests/test_accounting.py::test_different_multipliers_with_sampling",
     "tests/test_accounting.py::test_epsilon_grows_with_every_round",
     "tests/test_accounting.py::test_renyi_accounting_asks_for_more_noise",
+    "tests/test_accounting.py::test_svi_noise_and_what_the_published_noise_costs",
     "tests/test_centered.py::test_learns_the_topics_of_a_synthetic_corpus",
-    "tests/test_ledger.py::test_grid_search_in_two_processes_counts_every_fit",
-    "tests/test_ledger.py::test_two_racing_processes_cannot_overspend",
-    "tests/test_ledger.py::test_two_processes_that_create_the_same_file",
-    "tests/test_ledger.py::test_another_process_sees_the_entries",
+    "tests/test_estimators.py::test_documents_outside_of_the_sample_contribute_nothing",
+    "tests/test_estimators.py::test_pipeline_and_grid_search_over_epsilon_and_ratio",
+    "tests/test_extending.py::test_its_audit_finds_a_sensitivity_that_is_too_large",
+    "tests/test_extending.py::test_its_audit_finds_part_of_what_is_spent_and_no_more",
     "tests/test_ledger.py::test_a_process_forked_while_a_thread_charges_can_charge",
-    "tests/test_ledger_kill.py::test_a_ledger_survives_kills_at_random_moments",
-    "tests/test_ledger_kill.py::test_fits_of_four_processes_cannot_overspend",
+    "tests/test_ledger.py::test_another_process_sees_the_entries",
+    "tests/test_ledger.py::test_grid_search_in_two_processes_counts_every_fit",
+    "tests/test_ledger.py::test_two_processes_that_create_the_same_file",
+    "tests/test_ledger.py::test_two_racing_processes_cannot_overspend",
     "tests/test_ledger_kill.py::test_a_full_disk_makes_no_half_ledger",
     "tests/test_ledger_kill.py::test_a_full_disk_refuses_the_fit_and_keeps_every_entry",
+    "tests/test_ledger_kill.py::test_a_ledger_survives_kills_at_random_moments",
     "tests/test_ledger_kill.py::test_a_ledger_that_cannot_be_written_refuses_the_fit",
+    "tests/test_ledger_kill.py::test_fits_of_four_processes_cannot_overspend",
+    "tests/test_lplda.py::test_client_and_server_of_the_docs_are_two_programs",
+    "tests/test_lplda.py::test_figures_of_the_docs",
+    "tests/test_master.py::test_one_process_uses_a_state",
     "tests/test_randomized_response.py::test_a_client_loads_nothing_of_the_server",
     "tests/test_randomized_response.py::test_subpackages_are_there_without_an_import",
-    "tests/test_svilda.py::test_renyi_accounting_reports_more",
     "tests/test_svilda.py::test_more_epsilon_is_better",
+    "tests/test_svilda.py::test_renyi_accounting_reports_more",
 )
 # Tests that compare a seeded result with a number: they find any change, and so prove little.
 PINS = (
@@ -202,18 +214,24 @@ class Mutant:
 
     @property
     def stages(self) -> list[list[str]]:
-        """Arguments of pytest, one list after the other: file by file, and slow tests at last."""
-        laws = [f"--deselect={test}" for test in (*PINS, *SLOW)]
-        slow = [test for test in SLOW if test.split("::")[0] in self.tests]
-        return [[*laws, test] for test in self.tests] + [slow] * bool(slow)
-
-    @property
-    def tests(self) -> list[str]:
-        """Test files of the room, in order."""
+        """Tests of the room, as arguments of pytest, one list after the other."""
         found = max((place for place in TESTS if self.file.startswith(place)), key=len, default="")
         if not found:
             raise ValueError(f"{self.name}: no tests are named for {self.file}")
-        return [f"tests/test_{name}.py" for name in TESTS[found]]
+        return [_stage(name) for name in TESTS[found]]
+
+    @property
+    def tests(self) -> list[str]:
+        """Test files of the room."""
+        return sorted({stage[0].partition("::")[0] for stage in self.stages})
+
+
+def _stage(name: str) -> list[str]:
+    path = f"tests/test_{name.removeprefix('slow ')}.py"
+    slow = [test for test in SLOW if test.startswith(f"{path}::")]
+    if name.startswith("slow "):
+        return slow
+    return [path, *(f"--deselect={test}" for test in (*PINS, *slow))]
 
 
 @dataclass(frozen=True)
@@ -289,11 +307,12 @@ def _pytest(folder: str, stages: list[list[str]], output: str) -> None:
         os.dup2(file.fileno(), 2)
     import pytest
 
-    options = ["-q", "-n0", "-p", "no:cacheprovider", "-rfE"]
-    nothing = pytest.ExitCode.NO_TESTS_COLLECTED  # all of a file are slow
+    # imported before, so that no stage rewrites its assertions again
+    known = ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
+    options = [*known, "-q", "-n0", "-p", "no:cacheprovider", "-p", "no:anyio", "-rfE"]
     for stage in stages:
         code = pytest.main([*options, *stage])
-        if code not in (0, nothing):
+        if code != 0:
             sys.exit(code)
 
 
@@ -439,6 +458,7 @@ def main() -> int:
     parser.add_argument(
         "--record", type=Path, help="JSON file that collects outcomes of several runs"
     )
+    parser.add_argument("--new", action="store_true", help="only those without recorded outcome")
     parser.add_argument("--table", action="store_true", help="write the table of docs/mutants.md")
     parser.add_argument("--list", action="store_true", help="print the names and stop")
     options = parser.parse_args()
@@ -450,6 +470,8 @@ def main() -> int:
         return 0
     path: Path | None = options.record
     known = json.loads(path.read_text("utf-8")) if path is not None and path.exists() else {}
+    if options.new:
+        found = [mutant for mutant in found if mutant.name not in known]
 
     def note(o: Outcome) -> None:
         known[o.name] = asdict(o)
