@@ -22,7 +22,11 @@ from dplda.audit._bounds import (
     many_run_lower_bound,
     one_run_lower_bound,
 )
-from dplda.audit._declared_noise import f_dp_lower_bound, has_curve, independent_lower_bound
+from dplda.audit._declared_noise import (
+    f_dp_bound_of_guesses,
+    has_curve,
+    independent_lower_bound,
+)
 from dplda.audit._published_attacks import BatchAttack, CountsAttack, MovesAttack, RecoveryAttack
 from dplda.audit._residuals import ResidualResult, can_be_watched, check_record
 from dplda.audit._watch import Record, watched
@@ -34,6 +38,8 @@ from dplda.privacy._streams import Purpose, Streams
 
 # Shares of the canaries that are guessed; the bounds divide the error among them.
 GUESSED = (0.02, 0.1, 0.2, 0.5)
+# Shares of the error of the f-DP bound and of the bound for independent canaries, mostly the best.
+ERROR_SHARES = (0.2, 0.8)
 N_CANARIES, N_RUNS = 1000, 200
 
 METHODS = ("fit", "partial_fit")
@@ -492,18 +498,15 @@ def _declared_bounds(
     delta: float,
     confidence: float,
 ) -> list[AuditBound]:
-    """The bounds that rest on the declared mechanism; each gets half of the error."""
+    """The bounds that rest on the declared mechanism; they divide the error."""
     if not events or not all(map(has_curve, events)):
         return []
-    confidence = (1.0 + confidence) / 2.0
+    of_curve, of_independent = (1.0 - (1.0 - confidence) * share for share in ERROR_SHARES)
+    guesses = _right_guesses(scores, coins)
+    by_curve = f_dp_bound_of_guesses(len(coins), guesses, events, delta, of_curve)
     n_right = int(((scores > 0) == coins).sum())
-
-    def f_dp_bound(m: int, n: int, right: int, *, delta: float, confidence: float) -> float:
-        return f_dp_lower_bound(m, n, right, events, delta=delta, confidence=confidence)
-
-    by_curve = _best_of_guesses(f_dp_bound, scores, coins, delta=delta, confidence=confidence)
     independent = independent_lower_bound(
-        len(scores), n_right, events, delta=delta, confidence=confidence
+        len(coins), n_right, events, delta=delta, confidence=of_independent
     )
     return [
         AuditBound("f-DP", by_curve, DECLARED_CURVE),
@@ -514,27 +517,20 @@ def _declared_bounds(
 def _bound_of_guesses(
     scores: np.ndarray, coins: np.ndarray, delta: float, confidence: float
 ) -> float:
-    """The bound without assumptions."""
-    return _best_of_guesses(one_run_lower_bound, scores, coins, delta=delta, confidence=confidence)
+    """Take the best bound of several numbers of guesses."""
+    confidence = 1.0 - (1.0 - confidence) / len(GUESSED)
+    return max(
+        one_run_lower_bound(len(coins), n, right, delta=delta, confidence=confidence)
+        for n, right in _right_guesses(scores, coins)
+    )
 
 
-def _best_of_guesses(
-    bound: Callable[..., float],
-    scores: np.ndarray,
-    coins: np.ndarray,
-    *,
-    delta: float,
-    confidence: float,
-) -> float:
-    """Take the best bound of several numbers of guesses. The most certain guesses come first."""
+def _right_guesses(scores: np.ndarray, coins: np.ndarray) -> list[tuple[int, int]]:
+    """Numbers of guesses, and of right ones. The most certain guesses come first."""
     surest = np.argsort(-np.abs(scores), kind="stable")
     right = ((scores > 0) == coins)[surest]
-    confidence = 1.0 - (1.0 - confidence) / len(GUESSED)
     sizes = [max(1, round(share * len(scores))) for share in GUESSED]
-    return max(
-        bound(len(scores), n, int(right[:n].sum()), delta=delta, confidence=confidence)
-        for n in sizes
-    )
+    return [(n, int(right[:n].sum())) for n in sizes]
 
 
 def _event_counts(scores: np.ndarray, coins: np.ndarray, delta: float) -> tuple[int, int, int, int]:

@@ -159,9 +159,23 @@ def f_dp_lower_bound(
     n_guesses = check_integer("n_guesses", n_guesses, 0, n_canaries)
     n_right = check_integer("n_right", n_right, 0, n_guesses)
     check_probabilities(delta, confidence)
-    counts = n_canaries, n_guesses, n_right
+    guesses = [(n_guesses, n_right)]
+    return f_dp_bound_of_guesses(n_canaries, guesses, tuple(events), delta, confidence)
+
+
+def f_dp_bound_of_guesses(
+    n_canaries: int,
+    guesses: Sequence[tuple[int, int]],
+    events: tuple[Event, ...],
+    delta: float,
+    confidence: float,
+) -> float:
+    """The best bound of several numbers of guesses, which divide the error among them."""
+    error = (1.0 - confidence) / len(guesses)
     return _bound(
-        tuple(events), delta, lambda curve: not can_be_right(*counts, curve, 1.0 - confidence)
+        events,
+        delta,
+        lambda curve: not all(can_be_right(n_canaries, *g, curve, error) for g in guesses),
     )
 
 
