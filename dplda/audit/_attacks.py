@@ -147,6 +147,9 @@ def count_matrix(
     return sp.csr_array(sp.coo_array((counts, (rows, words)), shape=shape))
 
 
+FAVORED = 1.1  # weight of the topic that a canary's word belongs to; all others have 1
+
+
 class DocumentAttack(CanaryAttack):
     """Attack on document-level privacy: a document with a word of its own is there or not.
 
@@ -172,10 +175,14 @@ class DocumentAttack(CanaryAttack):
         self, estimator: BaseEstimator, n_words: int, n_canaries: int, streams: Streams
     ) -> None:
         super().__init__(estimator, n_words, n_canaries, streams)
-        n_all = n_words + n_canaries
+        n_all, rows = n_words + n_canaries, np.arange(n_canaries)
         # The attack must know the public first table: it sets the table, or needs the seed.
         if "init_components" in estimator.get_params():
             table = _random_table((int(estimator.n_components), n_all), streams)
+            # Canaries decide for one topic, and their words nearly for none: contributions, which
+            # are the difference, are then at the clipping bound from the first round on.
+            table[:, n_words:] = 1.0
+            table[rows % len(table), n_words + rows] = FAVORED
             if estimator.init_components is not None:
                 table[:, :n_words] = estimator.init_components
             self.estimator.set_params(init_components=table)
@@ -187,7 +194,6 @@ class DocumentAttack(CanaryAttack):
         n_tokens = math.ceil(2 * float(estimator.contribution_norm))
         if getattr(estimator, "max_doc_tokens", None) is not None:
             n_tokens = min(n_tokens, int(estimator.max_doc_tokens))
-        rows = np.arange(n_canaries)
         counts = np.full(n_canaries, n_tokens)
         self._canaries = count_matrix(rows, n_words + rows, counts, (n_canaries, n_all))
 
