@@ -229,13 +229,13 @@ def test_the_worst_report_of_a_word_more_has_the_stated_ratio(bit_epsilon, max_d
     model.fit(np.ones((1, 10 + max_doc_words + 1)))
     worst = np.zeros((1, max_doc_words + 1), bool)
     worst[0, -1] = True
-    ratio = attack.ratios_of_bits(model, worst)[0]
+    ratio = attack._ratios_of_bits(model, worst)[0]
     assert ratio == pytest.approx(model.word_epsilon_) == pytest.approx(expected, abs=1e-4)
     assert ratio > 1.7 * model.bit_epsilon_
     # no other report of a few words has a larger one
     few = np.array(list(itertools.product((False, True), repeat=4)))
     if max_doc_words == 3:
-        assert np.abs(attack.ratios_of_bits(model, few)).max() == pytest.approx(ratio)
+        assert np.abs(attack._ratios_of_bits(model, few)).max() == pytest.approx(ratio)
 
 
 # reports that are asked for again
@@ -285,7 +285,7 @@ class StoredPartyAttack(TokenAttack):
     methods = ("fit",)
     folder = None  # set by a test
 
-    def train(self, model, X, method):
+    def _train(self, model, X, method):
         self._n_rows = X.shape[0]
         model.set_params(random_state=None)  # under a seed, a second fit would draw the same noise
         n_words, path = X.shape[1], self.folder / f"{next(NUMBERS)}.state"

@@ -117,7 +117,7 @@ class CanaryAttack:
         self.estimator = clone(estimator)
         self._n_words, self._n_canaries = n_words, n_canaries
 
-    def train(self, model: BaseEstimator, X: Any, method: str) -> None:
+    def _train(self, model: BaseEstimator, X: Any, method: str) -> None:
         """Call `fit`, or `partial_fit` as often as it releases what `fit` releases."""
         if method == "fit":
             model.fit(X)
@@ -125,14 +125,14 @@ class CanaryAttack:
             for _ in range(int(model.max_iter)):
                 model.partial_fit(X)
 
-    def events(self, model: BaseEstimator) -> tuple[Event, ...]:
+    def _events(self, model: BaseEstimator) -> tuple[Event, ...]:
         """What one coin costs, as the model declares it; nothing if the claim is no such sum."""
         return tuple(Repeated(event, self.n_units) for event in model.privacy_.events)
 
     def claim(self, model: BaseEstimator, delta: float) -> float:
         """Epsilon of the model's own guarantee at `delta`."""
         distance = self.n_units * model.privacy_.total_variation
-        return epsilon_of(self.events(model), delta, total_variation=distance)
+        return epsilon_of(self._events(model), delta, total_variation=distance)
 
 
 def widened(X: sp.csr_array, n_more: int) -> sp.csr_array:
@@ -197,11 +197,11 @@ class DocumentAttack(CanaryAttack):
         counts = np.full(n_canaries, n_tokens)
         self._canaries = count_matrix(rows, n_words + rows, counts, (n_canaries, n_all))
 
-    def train(self, model: BaseEstimator, X: Any, method: str) -> None:
+    def _train(self, model: BaseEstimator, X: Any, method: str) -> None:
         """Train the model, and note the number of rounds of each call."""
         n_rounds = int(model.max_iter)
         self._calls = [n_rounds] if method == "fit" else [1] * n_rounds
-        super().train(model, X, method)
+        super()._train(model, X, method)
 
     def plant(self, X: sp.csr_array, coins: np.ndarray) -> sp.csr_array:
         """Hide the canaries among the documents.
@@ -335,10 +335,10 @@ class WordAttack(CanaryAttack):
         canaries = count_matrix(rows, words, np.ones(len(rows), int), shape)
         return sp.csr_array(sp.vstack([canaries, widened(X, 2 * self._n_canaries)]))
 
-    def train(self, model: BaseEstimator, X: Any, method: str) -> None:
+    def _train(self, model: BaseEstimator, X: Any, method: str) -> None:
         """Train the model, and note what its topics are drawn from."""
         self._averages = method == "partial_fit"
-        super().train(model, X, method)
+        super()._train(model, X, method)
 
     def scores(self, model: BaseEstimator, releases: Releases) -> np.ndarray:
         """Add up the log-likelihood ratios of noise and topics over the sweeps.
@@ -416,7 +416,7 @@ class RowAttack(CanaryAttack):
     A row that is released again, for instance in another round, adds to the score of its canary.
     """
 
-    def train(self, model: BaseEstimator, X: Any, method: str) -> None:
+    def _train(self, model: BaseEstimator, X: Any, method: str) -> None:
         """Call `fit` with all documents, or `partial_fit` with each half of them."""
         self._n_rows = X.shape[0]
         if method == "fit":
@@ -577,20 +577,33 @@ class ReportedWordAttack(ReportAttack):
         counts[:, -1] = coins
         return self._planted(X, words, counts, self._n_ones + 1)
 
-    def events(self, model: BaseEstimator) -> tuple[Event, ...]:
+    def _events(self, model: BaseEstimator) -> tuple[Event, ...]:
         """The randomized response of `word_epsilon_`, which any pure guarantee is made of."""
         odds = math.exp(min(float(model.word_epsilon_), 500.0))
         return (RandomizedResponseEvent(2.0 / (odds + 1.0)),)
 
     def claim(self, model: BaseEstimator, delta: float) -> float:
-        """`word_epsilon_`, which is pure, and therefore a claim at every delta."""
+        """State `word_epsilon_`, which is pure, and therefore a claim at every delta.
+
+        Parameters
+        ----------
+        model : estimator
+            The fitted copy of the audited estimator.
+        delta : float
+            Not used.
+
+        Returns
+        -------
+        float
+            The model's `word_epsilon_`.
+        """
         return float(model.word_epsilon_)
 
     def _ratios(self, model: BaseEstimator, release: Release, n: int) -> np.ndarray:
         bits = sp.csr_array(release.value)[:n, self._n_words :].toarray() > 0
-        return self.ratios_of_bits(model, bits)
+        return self._ratios_of_bits(model, bits)
 
-    def ratios_of_bits(self, model: BaseEstimator, bits: np.ndarray) -> np.ndarray:
+    def _ratios_of_bits(self, model: BaseEstimator, bits: np.ndarray) -> np.ndarray:
         """Log-likelihood ratios of reports of the canary's words, (n, n_ones + 1)."""
         present = log_ratio_of_bits(model, bits)
         added = present[:, -1]
@@ -635,7 +648,7 @@ class RequestAttack(ReportAttack):
             )
         super().__init__(estimator, n_words, n_canaries, streams)
 
-    def train(self, model: BaseEstimator, X: Any, method: str) -> None:
+    def _train(self, model: BaseEstimator, X: Any, method: str) -> None:
         """Fit the randomizer, and request all documents, in this order and in the other one."""
         self._n_rows = X.shape[0]
         client = MemoizedReports(model.fit(X))
@@ -689,9 +702,9 @@ class TokenAttack(RowAttack):
         X = sp.csr_array(sp.vstack([canaries, widened(X, 2)]))
         return one_sentence_each(X) if self.estimator.model == "sentence_lda" else X
 
-    def train(self, model: BaseEstimator, X: Any, method: str) -> None:
+    def _train(self, model: BaseEstimator, X: Any, method: str) -> None:
         """Train the party, and continue from its own topics, as in the next round."""
-        super().train(model, X, method)
+        super()._train(model, X, method)
         model.refine(model.components_)
 
     def _length(self, release: Release) -> int:

@@ -371,7 +371,7 @@ def audit_epsilon(
         record = Record(planted) if watch else None
         model, releases = observed_fit(attacker, planted, seed, method, record)
         claim = attacker.claim(model, delta)
-        events = attacker.events(model) if hasattr(attacker, "events") else ()
+        events = attacker._events(model) if hasattr(attacker, "_events") else ()
         if math.isinf(claim):
             raise ValueError(NOTHING.format(type(estimator).__name__))
         if record is not None:
@@ -439,7 +439,7 @@ def observed_fit(
 ) -> tuple[BaseEstimator, list[Release]]:
     """Train a copy, collect everything that it releases, and record the fit if there is a record.
 
-    An attack without a method `train` leaves the training to ``model.fit(X)``.
+    An attack without a method `_train` leaves the training to ``model.fit(X)``.
     """
     model = clone(attacker.estimator)
     if "random_state" in model.get_params():
@@ -448,8 +448,8 @@ def observed_fit(
     with warnings.catch_warnings(), watch, observe_releases() as releases:
         warnings.simplefilter("ignore", PrivacyLeakWarning)  # the audit measures the leak
         warnings.simplefilter("ignore", SeededNoiseWarning)  # the documents are invented
-        if hasattr(attacker, "train"):
-            attacker.train(model, X, method)
+        if hasattr(attacker, "_train"):
+            attacker._train(model, X, method)
         else:
             model.fit(X)
     return model, releases

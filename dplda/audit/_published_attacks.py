@@ -20,7 +20,7 @@ class _PublishedAttack(CanaryAttack):
 
     methods = ("fit",)
 
-    def events(self, model: BaseEstimator) -> tuple[Event, ...]:
+    def _events(self, model: BaseEstimator) -> tuple[Event, ...]:
         return ()
 
 
