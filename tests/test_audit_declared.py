@@ -121,7 +121,7 @@ def test_bounds_of_ideal_gaussian_scores():
     plain = _bound_of_guesses(scores, coins, *options)
     curve, independent = _declared_bounds(scores, coins, (Gaussian(1 / mu),), *options)
     assert plain < curve.epsilon < independent.epsilon < 4.0
-    assert curve.epsilon > 1.9
+    assert curve.epsilon > 1.8  # with a fifth of the error
     assert independent.epsilon > 3.4
 
 
@@ -158,7 +158,7 @@ def test_bounds_refuse_impossible_counts(call, message):
 
 # coverage: 2,000 sound releases of known epsilon
 
-N_NULLS, M = 2000, 400
+N_NULLS, M = 2000, 250
 ALLOWED = 0.05 + 3 * math.sqrt(0.05 * 0.95 / N_NULLS)
 
 

@@ -129,6 +129,16 @@ def test_the_verdict_names_the_strongest_bound(X):
     assert result.bounds[0].assumption == "nothing"
 
 
+@pytest.mark.slow
+def test_verdicts_on_sound_parties_are_rarely_wrong(X):
+    """The attack is optimal and the claim exact; all bounds together refute it in 5% at most."""
+    model = IFTMParty(2, token_epsilon=0.5, max_iter=1)
+    results = [audit_epsilon(model, X, delta=1e-5, random_state=seed) for seed in range(200)]
+    assert np.mean([r.refuted for r in results]) <= 0.051 + 3 * math.sqrt(0.05 * 0.95 / 200)
+    # what only the bounds with assumptions refute is far rarer than that
+    assert np.mean([r.mechanism_refuted for r in results]) <= 0.02
+
+
 def test_many_runs_have_a_bound_for_gaussian_noise_only(X):
     options = {"design": "many-run", "n_runs": 8, "random_state": 0}
     result = audit_epsilon(SubLDA(2, epsilon=4.0, **ROUNDS), X, **options)

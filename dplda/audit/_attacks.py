@@ -147,9 +147,6 @@ def count_matrix(
     return sp.csr_array(sp.coo_array((counts, (rows, words)), shape=shape))
 
 
-FAVORED = 1.1  # weight of the topic that a canary's word belongs to; all others have 1
-
-
 class DocumentAttack(CanaryAttack):
     """Attack on document-level privacy: a document with a word of its own is there or not.
 
@@ -179,10 +176,6 @@ class DocumentAttack(CanaryAttack):
         # The attack must know the public first table: it sets the table, or needs the seed.
         if "init_components" in estimator.get_params():
             table = _random_table((int(estimator.n_components), n_all), streams)
-            # Canaries decide for one topic, and their words nearly for none: contributions, which
-            # are the difference, are then at the clipping bound from the first round on.
-            table[:, n_words:] = 1.0
-            table[rows % len(table), n_words + rows] = FAVORED
             if estimator.init_components is not None:
                 table[:, :n_words] = estimator.init_components
             self.estimator.set_params(init_components=table)
