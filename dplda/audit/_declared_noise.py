@@ -18,6 +18,7 @@ from dplda._checks import check_integer
 from dplda.audit._bounds import MOST, check_probabilities
 from dplda.privacy import (
     BoundedRange,
+    ErasedResponse,
     Event,
     Gaussian,
     Laplace,
@@ -36,7 +37,6 @@ EPSILONS = np.round(np.arange(0.0, 20.0, 0.1), 1)
 # Factors on the noise are powers of this number: a bound is at most a percent too low for it.
 STEP = 1.005
 LOWEST, HIGHEST = -600, 1200  # powers: of factors from about 0.05 to 400
-INTERVAL = 1e-3  # of the privacy losses
 
 
 def independent_lower_bound(
@@ -250,7 +250,9 @@ def has_curve(event: Event) -> bool:
     """Whether an event has noise that a factor can multiply, and privacy losses."""
     if isinstance(event, (Repeated, PoissonSampled)):
         return has_curve(event.event)
-    return isinstance(event, (Gaussian, Laplace, BoundedRange, RandomizedResponseEvent))
+    return isinstance(
+        event, (Gaussian, Laplace, BoundedRange, RandomizedResponseEvent, ErasedResponse)
+    )
 
 
 def _with_noise(events: tuple[Event, ...], factor: float) -> tuple[Event, ...]:
@@ -269,6 +271,10 @@ def _scaled(event: Event, factor: float) -> Event:
         case RandomizedResponseEvent(flip, n):
             odds = math.log1p(n * (1.0 - flip) / flip) / factor
             return _response(odds, n)
+        case ErasedResponse(flip):
+            response = _scaled(RandomizedResponseEvent(flip), factor)
+            assert isinstance(response, RandomizedResponseEvent)
+            return ErasedResponse(response.flip_mixture)
         case PoissonSampled(rate, Gaussian(noise_multiplier)):
             return PoissonSampled(rate, Gaussian(noise_multiplier * factor))
         case Repeated(inner, count):
@@ -293,13 +299,7 @@ def _curve(events: tuple[Event, ...]) -> Curve:
             EPSILONS + norm.logcdf(-mu / 2 - EPSILONS / mu)
         )
         return tuple(np.clip(deltas + 1e-15, 0.0, 1.0).tolist())
-    known = composition.pure_epsilon(groups)
-    interval = composition._grid_interval(groups, min(known, 50.0), INTERVAL)
-    if interval is None:
-        return (1.0,) * len(EPSILONS)
-    deltas = composition._composed(groups, interval).get_delta_for_epsilon(EPSILONS.tolist())
-    error = composition.rounding_error(groups)
-    return tuple(np.clip(np.asarray(deltas) + error, 0.0, 1.0).tolist())
+    return tuple(composition.loss_distribution_deltas(groups, EPSILONS).tolist())
 
 
 def _with_losses(event: Event) -> Event:
