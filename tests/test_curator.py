@@ -141,7 +141,7 @@ def test_a_plan_that_is_too_expensive_is_refused_before_anything_is_read():
     assert ledger.entries() == []
 
 
-@pytest.mark.parametrize(("n_released", "status"), [(0, "canceled"), (1, "reserved")])
+@pytest.mark.parametrize(("n_released", "status"), [(0, "canceled"), (1, "releasing")])
 def test_an_exception_cancels_the_charge_only_if_nothing_was_released(n_released, status):
     ledger = Ledger()
 

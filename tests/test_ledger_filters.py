@@ -106,6 +106,43 @@ def test_no_strategy_gets_past_the_filters(plan, epsilon, delta):
     assert any(has_room(counts) for counts in [(1, 0), (0, 1)])
 
 
+@pytest.mark.parametrize("plan", [[Gaussian(9.0)], [flips(0.25)], [Laplace(9.0), Gaussian(9.0)]])
+def test_costs_of_steps_add_up(plan):
+    filters = choose_filters(tuple(plan), 0.0, 2.0, 0.01)
+    steps = (Gaussian(7.0), Laplace(5.0), flips(0.25), flips(0.5), Laplace(5.0), Gaussian(9.0),
+             PoissonSampled(0.1, Gaussian(2.0)), ApproximateDP(0.1, 1e-9))  # fmt: skip
+    each = [filters.cost((step,), 1e-12) for step in steps]
+    np.testing.assert_allclose(filters.cost(steps, len(steps) * 1e-12), sum(each), rtol=1e-12)
+    assert all(math.inf > cost[0] > 0.0 for cost in each)
+
+
+@pytest.mark.parametrize("total_variation", [1e-9, 2e-4])
+@pytest.mark.parametrize("plan", [[Gaussian(3.0)], [flips(0.05)], [Laplace(9.0), Gaussian(9.0)]])
+def test_filters_distances_and_statements_share_delta(plan, total_variation):
+    """Any of the filters may be the one that lets a step pass: their deltas add up."""
+    epsilon, delta, stated = 2.0, 0.01, ApproximateDP(0.05, 1e-4)
+    filters = choose_filters((*plan, stated), total_variation, epsilon, delta)
+    distance, lost, shift = filters.reserved
+    left = epsilon - shift
+    assert distance >= total_variation
+    assert min(lost - stated.delta, shift - stated.epsilon) >= 0.0
+
+    def delta_of(one):
+        if isinstance(one, Renyi):
+            a = one.order
+            return math.exp((a - 1) * (math.log1p(-1 / a) + one.divergence - left)) / a
+        steps = [Repeated(event, n) for event, n in one.counts]
+        steps += [Gaussian(one.squared_mu**-0.5)] if one.squared_mu else []
+        low, high = 1e-3 * delta, 2.0 * delta
+        for _ in range(14 if steps[1:] else 40):
+            middle = math.sqrt(low * high)
+            low, high = (low, middle) if epsilon_of(steps, middle) <= left else (middle, high)
+        return low
+
+    total = sum(map(delta_of, filters.filters)) + lost + (1 + math.exp(epsilon)) * distance
+    assert 0.9 * delta < total <= delta * (1 + 1e-6)
+
+
 @pytest.mark.parametrize("plan", [[0], [1], [0, 0, 1]])
 @pytest.mark.parametrize(("epsilon", "delta"), [(2.0, 0.02), (4.0, 0.006)])
 def test_no_strategy_gets_past_filters_beside_statements(plan, epsilon, delta):

@@ -695,7 +695,7 @@ def test_a_call_that_fails_while_it_draws_has_spent(monkeypatch):
     monkeypatch.setattr(module, "MAX_WORDS", 10)
     with pytest.raises(RuntimeError):
         client.transform(X)
-    assert [entry.status for entry in ledger.entries()] == ["reserved"]
+    assert [entry.status for entry in ledger.entries()] == ["releasing"]
 
 
 # memoized reports

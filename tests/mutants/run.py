@@ -48,6 +48,10 @@ SERVER.set_forkserver_preload(
         "dp_accounting.pld",
         "dp_accounting.rdp",
         "cryptography.hazmat.primitives.ciphers",
+        "hypothesis",
+        "pytest",
+        "scipy.optimize",
+        "scipy.sparse",
     ]
 )
 
@@ -67,31 +71,42 @@ KINDS = {
     "repeat": "a document or token is reported more often than charged",
 }
 
-# The tests of a room, most likely killers first; `{"": ...}` is for every file.
+# The tests of a room, most likely killers first. "slow x" are the tests of test_x.py that take
+# over a second, most of them because they start processes; "x" are the others.
 AUDITS = ("audit_residuals", "audit")
-ESTIMATES = ("estimators", "promises", "architecture")
-DOCUMENT = ("two_worlds", "sublda", "svilda", "centered", "variational_kernels", *ESTIMATES,
-            *AUDITS)  # fmt: skip
-WORD = ("hdplda", "gibbs_kernels", "two_worlds", "noise_choices", "streams", *ESTIMATES, *AUDITS)
-LOCAL = ("olplda", "streams", "two_worlds", "randomized_response", "lplda", "noise_choices",
+ESTIMATES = ("architecture", "promises", "estimators")
+DOCUMENT = ("users", "sublda", "two_worlds", "svilda", "centered", "variational_kernels",
+            *ESTIMATES, *AUDITS)  # fmt: skip
+WORD = ("hdplda", "gibbs_kernels", "noise_choices", "two_worlds", "streams", *ESTIMATES, *AUDITS)
+LOCAL = ("olplda", "lplda", "noise_choices", "randomized_response", "streams", "two_worlds",
          *ESTIMATES, "audit")  # fmt: skip
+LEDGER = ("ledger_parts", "ledger_filters", "ledger")
+PROCESSES = ("ledger_kill", "slow ledger", "slow ledger_kill")
+PRICES = ("response_losses", "guarantee", "exact_laws", "ledger_filters", "ledger_parts",
+          "accounting", "ledger", "promises", "slow accounting")  # fmt: skip
 PARTY = ("party", "tokens", "two_worlds", "streams", "sentences", "noise_choices", "master",
          "messages", *ESTIMATES, "audit")  # fmt: skip
 TESTS = {
-    "dplda/privacy/_curator.py": ("curator", "sublda", "hdplda", "noise_choices", "ledger",
-                                  "two_worlds", *AUDITS, *ESTIMATES),
+    "dplda/privacy/_curator.py": ("curator", "noise_choices", "hdplda", "sublda", "two_worlds",
+                                  *ESTIMATES, "ledger_kill", "slow ledger_kill", *AUDITS),
     "dplda/privacy/_mechanisms.py": ("noise", "noise_choices", "sublda", "hdplda", "two_worlds",
-                                     "accounting", *AUDITS),
-    "dplda/privacy/_local_mechanisms.py": ("randomized_response", "tokens", "party", *AUDITS),
-    "dplda/privacy/_tables.py": ("noise", "randomized_response", "tokens", *AUDITS),
+                                     "exact_laws", "accounting", *AUDITS),
+    "dplda/privacy/_local_mechanisms.py": ("tokens", "response_losses", "randomized_response",
+                                           "exact_laws", "party", *AUDITS),
+    "dplda/privacy/_tables.py": ("noise", "tokens", "exact_laws", "randomized_response", *AUDITS),
     "dplda/privacy/_streams.py": ("streams", "noise", "noise_choices", "sublda", "tokens", *AUDITS),
     "dplda/privacy/_clipping.py": ("extending", "hdplda", "two_worlds", *AUDITS),
-    "dplda/privacy/_events.py": ("accounting", "guarantee", "ledger", "release"),
-    "dplda/privacy/_accounting.py": ("accounting", "guarantee", "ledger", "promises"),
-    "dplda/privacy/_bounds_on_epsilon.py": ("accounting", "guarantee", "ledger"),
+    "dplda/privacy/_events.py": ("guarantee", "response_losses", "accounting", "ledger", "release"),
+    "dplda/privacy/_accounting.py": PRICES,
+    "dplda/privacy/_bounds_on_epsilon.py": PRICES,
+    "dplda/privacy/_response_losses.py": PRICES,
     "dplda/privacy/_guarantee.py": ("guarantee", "release", "accounting", "master", "promises"),
-    "dplda/privacy/_ledger.py": ("ledger", "ledger_kill", "accounting", "promises", "estimators"),
-    "dplda/privacy/_store.py": ("ledger", "ledger_kill"),
+    "dplda/privacy/_ledger.py": ("ledger_parts", "ledger", "ledger_filters", "promises", *PROCESSES),
+    "dplda/privacy/_store.py": ("ledger", "ledger_parts", "ledger_filters", *PROCESSES),
+    "dplda/privacy/_filters.py": LEDGER[:2],
+    "dplda/privacy/_running_costs.py": LEDGER,
+    "dplda/privacy/_parts.py": LEDGER,
+    "dplda/_files.py": ("ledger", "randomized_response", *PROCESSES),
     "dplda/_private_fit.py": ("guarantee", "promises", "hdplda", "sublda", "svilda", "estimators",
                               "ledger", "release", *AUDITS),
     "dplda/_release.py": ("release",),
@@ -103,6 +118,7 @@ TESTS = {
     "dplda/central/_hdplda.py": WORD,
     "dplda/central/_word_sweeps.py": WORD,
     "dplda/central/": DOCUMENT,
+    "dplda/central/_users.py": ("users", *ESTIMATES),
     "dplda/local/_memoized_reports.py": ("randomized_response",),
     "dplda/local/": LOCAL,
     "dplda/federated/": PARTY,
@@ -115,6 +131,38 @@ TESTS = {
     "dplda/kernels/_metropolis.pyx": ("metropolis", *PARTY),
 }  # fmt: skip
 
+SLOW = (
+    "tests/test_accounting.py::test_different_multipliers_with_sampling",
+    "tests/test_accounting.py::test_epsilon_grows_with_every_round",
+    "tests/test_accounting.py::test_renyi_accounting_asks_for_more_noise",
+    "tests/test_accounting.py::test_svi_noise_and_what_the_published_noise_costs",
+    "tests/test_centered.py::test_learns_the_topics_of_a_synthetic_corpus",
+    "tests/test_estimators.py::test_documents_outside_of_the_sample_contribute_nothing",
+    "tests/test_estimators.py::test_pipeline_and_grid_search_over_epsilon_and_ratio",
+    "tests/test_extending.py::test_its_audit_finds_a_sensitivity_that_is_too_large",
+    "tests/test_extending.py::test_its_audit_finds_part_of_what_is_spent_and_no_more",
+    "tests/test_ledger.py::test_a_process_forked_while_a_thread_charges_can_charge",
+    "tests/test_ledger.py::test_another_process_sees_the_entries",
+    "tests/test_ledger.py::test_a_forked_process_cannot_spend_from_memory",
+    "tests/test_ledger.py::test_a_killed_fit_has_spent",
+    "tests/test_ledger.py::test_a_process_killed_after_it_made_the_ledger_leaves_a_whole_one",
+    "tests/test_ledger.py::test_a_reservation_killed_half_way_leaves_nothing_and_no_lock",
+    "tests/test_ledger.py::test_grid_search_in_two_processes_counts_every_fit",
+    "tests/test_ledger.py::test_two_processes_that_create_the_same_file",
+    "tests/test_ledger.py::test_two_racing_processes_cannot_overspend",
+    "tests/test_ledger_kill.py::test_a_full_disk_makes_no_half_ledger",
+    "tests/test_ledger_kill.py::test_a_full_disk_refuses_the_fit_and_keeps_every_entry",
+    "tests/test_ledger_kill.py::test_a_ledger_survives_kills_at_random_moments",
+    "tests/test_ledger_kill.py::test_a_ledger_that_cannot_be_written_refuses_the_fit",
+    "tests/test_ledger_kill.py::test_fits_of_four_processes_cannot_overspend",
+    "tests/test_lplda.py::test_client_and_server_of_the_docs_are_two_programs",
+    "tests/test_lplda.py::test_figures_of_the_docs",
+    "tests/test_master.py::test_one_process_uses_a_state",
+    "tests/test_randomized_response.py::test_a_client_loads_nothing_of_the_server",
+    "tests/test_randomized_response.py::test_subpackages_are_there_without_an_import",
+    "tests/test_svilda.py::test_more_epsilon_is_better",
+    "tests/test_svilda.py::test_renyi_accounting_reports_more",
+)
 # Tests that compare a seeded result with a number: they find any change, and so prove little.
 PINS = (
     "tests/test_streams.py::test_seeded_words_are_pinned",
@@ -169,12 +217,25 @@ class Mutant:
         return KERNELS.get(path.name, (path.stem,)) if path.suffix in (".h", ".pyx") else ()
 
     @property
-    def tests(self) -> list[str]:
-        """Test files of the room, in order."""
+    def stages(self) -> list[list[str]]:
+        """Tests of the room, as arguments of pytest, one list after the other."""
         found = max((place for place in TESTS if self.file.startswith(place)), key=len, default="")
         if not found:
             raise ValueError(f"{self.name}: no tests are named for {self.file}")
-        return [f"tests/test_{name}.py" for name in TESTS[found]]
+        return [_stage(name) for name in TESTS[found]]
+
+    @property
+    def tests(self) -> list[str]:
+        """Test files of the room."""
+        return sorted({stage[0].partition("::")[0] for stage in self.stages})
+
+
+def _stage(name: str) -> list[str]:
+    path = f"tests/test_{name.removeprefix('slow ')}.py"
+    slow = [test for test in SLOW if test.startswith(f"{path}::")]
+    if name.startswith("slow "):
+        return slow
+    return [path, *(f"--deselect={test}" for test in (*PINS, *slow))]
 
 
 @dataclass(frozen=True)
@@ -224,10 +285,10 @@ def compile_kernel(folder: Path, name: str) -> None:
         subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
 
 
-def run_tests(folder: Path, *arguments: str) -> tuple[int, str]:
-    """Exit code and output of pytest in a copy, which imports the package from there."""
+def run_tests(folder: Path, stages: list[list[str]]) -> tuple[int, str]:
+    """Exit code and output of pytest in a copy, stage by stage until one fails."""
     output = folder / "output.txt"
-    process = SERVER.Process(target=_pytest, args=(str(folder), arguments, str(output)))
+    process = SERVER.Process(target=_pytest, args=(str(folder), stages, str(output)))
     process.start()
     process.join(TIMEOUT)
     if process.is_alive():
@@ -237,8 +298,11 @@ def run_tests(folder: Path, *arguments: str) -> tuple[int, str]:
     return process.exitcode, output.read_text("utf-8", errors="replace")
 
 
-def _pytest(folder: str, arguments: tuple[str, ...], output: str) -> None:
-    """Run pytest in this process, a fork of one that has imported what is slow to import."""
+def _pytest(folder: str, stages: list[list[str]], output: str) -> None:
+    """Run pytest in this process, a fork of one that has imported what is slow to import.
+
+    A file is collected only when those before it have passed.
+    """
     os.chdir(folder)
     os.environ |= {"PYTHONPATH": folder, "COLUMNS": "400"}
     sys.path.insert(0, folder)
@@ -247,8 +311,13 @@ def _pytest(folder: str, arguments: tuple[str, ...], output: str) -> None:
         os.dup2(file.fileno(), 2)
     import pytest
 
-    options = ["-q", "-n0", "-p", "no:cacheprovider", "-rfE"]
-    sys.exit(pytest.main([*options, *arguments]))
+    # imported before, so that no stage rewrites its assertions again
+    known = ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
+    options = [*known, "-q", "-n0", "-p", "no:cacheprovider", "-p", "no:anyio", "-rfE"]
+    for stage in stages:
+        code = pytest.main([*options, *stage])
+        if code != 0:
+            sys.exit(code)
 
 
 def failures(output: str) -> list[tuple[str, str]]:
@@ -276,12 +345,11 @@ def judge(mutant: Mutant) -> Outcome:
         folder = Path(name)
         try:
             plant(mutant, folder)
-            laws = [f"--deselect={pin}" for pin in PINS]
-            code, output = run_tests(folder, "-x", *laws, *mutant.tests)
+            code, output = run_tests(folder, [["-x", *stage] for stage in mutant.stages])
             if code == 0:
                 pins = [pin for pin in PINS if pin.split("::")[0] in mutant.tests]
                 if pins:
-                    code, output = run_tests(folder, "-x", *pins)
+                    code, output = run_tests(folder, [["-x", *pins]])
                 if code != 0:
                     return outcome("changed value", failures(output)[0][0])
                 return outcome("survived", f"{len(mutant.tests)} test files pass")
@@ -308,7 +376,7 @@ def check_killers(outcomes: list[Outcome], mutants: dict[str, Mutant]) -> list[O
         copy_project(folder)
         for kernel in sorted({k for o in outcomes for k in mutants[o.name].extensions}):
             compile_kernel(folder, kernel)
-        code, output = run_tests(folder, *killers)
+        code, output = run_tests(folder, [killers])
     failed = {test for test, _ in failures(output)}
     if code != 0 and not failed:
         raise RuntimeError(f"the tests do not run without a fault:\n{output[-2000:]}")
@@ -357,7 +425,8 @@ def faulty(outcomes: list[Outcome], mutants: dict[str, Mutant]) -> list[Outcome]
 
 def table(outcomes: list[Outcome], mutants: dict[str, Mutant]) -> str:
     """The table of docs/mutants.md."""
-    lines = ["| kind | planted | killed | by a changed value only | survived |",
+    lines = [f"{len(outcomes)} of {len(mutants)} faults were planted.", ""]
+    lines += ["| kind | planted | killed | by a changed value only | survived |",
              "| --- | --- | --- | --- | --- |"]  # fmt: skip
     results = ("killed", "changed value", "survived")
     rows = [(KINDS[kind], [o for o in outcomes if mutants[o.name].kind == kind]) for kind in KINDS]
@@ -394,6 +463,7 @@ def main() -> int:
     parser.add_argument(
         "--record", type=Path, help="JSON file that collects outcomes of several runs"
     )
+    parser.add_argument("--new", action="store_true", help="only those without recorded outcome")
     parser.add_argument("--table", action="store_true", help="write the table of docs/mutants.md")
     parser.add_argument("--list", action="store_true", help="print the names and stop")
     options = parser.parse_args()
@@ -405,6 +475,8 @@ def main() -> int:
         return 0
     path: Path | None = options.record
     known = json.loads(path.read_text("utf-8")) if path is not None and path.exists() else {}
+    if options.new:
+        found = [mutant for mutant in found if mutant.name not in known]
 
     def note(o: Outcome) -> None:
         known[o.name] = asdict(o)
@@ -425,9 +497,6 @@ def main() -> int:
     for outcome in bad:
         print(f"{outcome.result}: {outcome.name}: {outcome.reason}")
     if options.table:
-        missing = mutants.keys() - {o.name for o in outcomes}
-        if missing:
-            raise SystemExit(f"the table needs the outcome of {', '.join(sorted(missing))}")
         write_between(ROOT / "docs" / "mutants.md", "table", table(outcomes, mutants))
     return bool(bad)
 
