@@ -22,7 +22,7 @@ from scipy.special import erfinv, expit, ndtri
 from dplda.privacy import _bounds_on_epsilon as composition
 from dplda.privacy._accounting import delta_charge, gaussian_mu, is_within
 from dplda.privacy._bounds_on_epsilon import INTEGER_ORDERS, Groups, grouped
-from dplda.privacy._events import Event, Gaussian, Repeated, from_record, to_record
+from dplda.privacy._events import MAX_COUNT, Event, Gaussian, Repeated, from_record, to_record
 from dplda.privacy._running_costs import epsilon_of_squared_mu
 
 FloatArray: TypeAlias = NDArray[np.float64]
@@ -243,9 +243,9 @@ def _copies(groups: Groups, epsilon: float, delta: float) -> FixedSteps:
     def fits(n: int) -> bool:
         return n == 0 or is_within(copies(n).events(), epsilon, delta)
 
-    high = 1
-    while fits(high) and high < _MAX_COPIES:
-        high *= 2
+    high, most = 1, min(_MAX_COPIES, MAX_COUNT // max((n for _, n in groups), default=1))
+    while fits(high) and high < most:
+        high = min(2 * high, most)
     return copies(bisect_left(range(high + 1), True, key=lambda n: not fits(n)) - 1)
 
 
