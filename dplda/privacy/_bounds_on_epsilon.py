@@ -57,6 +57,8 @@ INTEGER_ORDERS = (*range(2, 65), 80, 96, 128, 192, 256, 512, 1024)
 FINE_INTERVAL, INTERVAL, _COARSEST_INTERVAL = 1e-4, 1e-3, 1e-2
 _FINE_BELOW_EPSILON = 3.0
 _MAX_GRID_POINTS = 1_000_000
+# The same for a whole curve of deltas: at epsilon 1, it is 0.3% too large for this interval.
+_CURVE_INTERVAL, _MAX_CURVE_POINTS = 5e-3, 20_000
 # A finer grid than that has an interval of this share of the loss of one step, and at most so many
 # points for one step, because the library takes about a microsecond for each.
 _SHARE_OF_DEVIATION, _MAX_FINE_POINTS = 1.0 / 32.0, 100_000
@@ -316,12 +318,13 @@ def loss_distribution_epsilon(
 def loss_distribution_deltas(groups: Groups, epsilons: FloatArray) -> FloatArray:
     """Delta at each of several epsilons, never too small; 1 where no grid fits.
 
-    The grid is a coarse one, because a curve of many points is for audits.
+    The grid is a coarse one: audits ask for dozens of curves, many of them of very little noise.
     """
     interval = _grid_interval(groups, min(pure_epsilon(groups), 50.0))
     if interval is None:
         return np.ones(len(epsilons))
-    composed = _composed(groups, max(interval, INTERVAL))
+    reach = sum(_composed_reach(*group) for group in groups)
+    composed = _composed(groups, max(interval, _CURVE_INTERVAL, reach / _MAX_CURVE_POINTS))
     deltas = np.asarray(composed.get_delta_for_epsilon(epsilons.tolist()))
     return np.clip(deltas + rounding_error(groups), 0.0, 1.0)
 
