@@ -8,6 +8,7 @@ from . import published as published
 from ._release import ReleasedModel as ReleasedModel
 from ._release import load_release as load_release
 from ._release import save_release as save_release
+from .central._count_vectorizer import PrivateCountVectorizer as PrivateCountVectorizer
 from .central._gibbslda import GibbsLDA as GibbsLDA
 from .central._hdplda import HDPLDA as HDPLDA
 from .central._sublda import SubLDA as SubLDA

@@ -32,10 +32,12 @@ PRIVACY_CONSTRAINTS = {
 }
 
 # Assumptions of every central guarantee, quoted in `privacy_`.
+SCORES = "scores, perplexities and transforms of private documents are not covered"
+AES = "AES-256 with a secret random key cannot be told from random bits"
 ASSUMPTIONS = (
     "the columns of X (the vocabulary) are public and were not chosen by looking at the data",
-    "scores, perplexities and transforms of private documents are not covered",
-    "AES-256 with a secret random key cannot be told from random bits",
+    SCORES,
+    AES,
 )
 
 
@@ -149,6 +151,7 @@ def make_guarantee(
     noise_multiplier: float | tuple[float, ...] | None,
     seeded: bool,
     assumptions: tuple[str, ...] = (),
+    common: tuple[str, ...] = ASSUMPTIONS,
 ) -> Guarantee:
     """The guarantee of what this call released and, in `partial_fit`, of all earlier calls."""
     distance = TOTAL_VARIATION
@@ -156,7 +159,7 @@ def make_guarantee(
         events = (*earlier.events, *events)
         seeded = seeded or earlier.seeded
         distance += earlier.total_variation
-        assumptions += tuple(a for a in earlier.assumptions if a not in ASSUMPTIONS + assumptions)
+        assumptions += tuple(a for a in earlier.assumptions if a not in common + assumptions)
     events = tuple(events)
     return Guarantee(
         unit=unit,
@@ -168,7 +171,7 @@ def make_guarantee(
         noise_scale=noise_scale,
         noise_multiplier=noise_multiplier,
         seeded=seeded,
-        assumptions=ASSUMPTIONS + assumptions,
+        assumptions=common + assumptions,
         events=events,
         total_variation=distance,
     )

@@ -11,6 +11,7 @@ from dplda.privacy._errors import BudgetError, PrivacyLeakWarning, SeededNoiseWa
 from dplda.privacy._events import (
     BoundedRange,
     Event,
+    Failure,
     Gaussian,
     Laplace,
     NonPrivate,
@@ -27,6 +28,7 @@ __all__ = [
     "BudgetError",
     "Entry",
     "Event",
+    "Failure",
     "Gaussian",
     "Guarantee",
     "Laplace",

@@ -14,7 +14,7 @@ from scipy.optimize import brentq
 from dplda._checks import check_number, check_probability
 from dplda.privacy import _bounds_on_epsilon as composition
 from dplda.privacy._bounds_on_epsilon import FINE_INTERVAL, INTERVAL, Groups, grouped
-from dplda.privacy._events import Event
+from dplda.privacy._events import Event, Failure
 
 __all__ = [
     "calibrate",
@@ -90,7 +90,22 @@ def epsilon_of(
     """
     delta = check_probability("delta", delta)
     distance = check_probability("total_variation", total_variation)
-    return _charged_epsilon(grouped(events), delta, distance, _method(accountant))
+    groups, lost, shift = _without_failures(grouped(events))
+    if lost >= delta and lost > 0.0:
+        return math.inf
+    return shift + _charged_epsilon(groups, delta - lost, distance, _method(accountant))
+
+
+def _listed(events: Event | Iterable[Event]) -> list[Event]:
+    return [events] if isinstance(events, Event) else list(events)
+
+
+def _without_failures(groups: Groups) -> tuple[Groups, float, float]:
+    """The other events, the delta that failures take, and the epsilon that they add."""
+    failures = [(event.delta, n) for event, n in groups if isinstance(event, Failure)]
+    others = tuple(group for group in groups if not isinstance(group[0], Failure))
+    lost = math.fsum(n * delta for delta, n in failures)
+    return others, lost, math.fsum(-n * math.log1p(-delta) for delta, n in failures)
 
 
 def _method(accountant: str) -> Method:
@@ -155,10 +170,12 @@ def is_within(
     """
     if epsilon == math.inf:
         return True
+    events = _listed(events)
+    groups, lost, shift = _without_failures(grouped(events))
     charge = delta_charge(total_variation, epsilon)
     if is_chargeable(total_variation, epsilon, delta):
-        quick = _quick_epsilon(grouped(events), max(delta - 2.0 * charge, 0.0))
-        if quick <= epsilon:
+        quick = _quick_epsilon(groups, max(delta - lost - 2.0 * charge, 0.0))
+        if shift + quick <= epsilon:
             return True
     return epsilon_of(events, delta, total_variation=total_variation) <= epsilon
 
@@ -264,6 +281,17 @@ def calibrate(
     >>> round(calibrate(lambda m: Repeated(Gaussian(m), 40), epsilon=1.0, delta=1e-6), 2)
     26.72
     """
+    _, lost, shift = _without_failures(grouped(make_events(1.0)))  # the same for any noise
+    if lost:
+        if lost >= delta or shift >= epsilon:
+            raise ValueError(
+                f"failures take {lost:g} of delta {delta:g} and {shift:g} of epsilon {epsilon:g}, "
+                "which leaves nothing for the other steps; state smaller failures"
+            )
+        return calibrate(
+            lambda noise: [e for e in _listed(make_events(noise)) if not isinstance(e, Failure)],
+            epsilon - shift, delta - lost, total_variation=total_variation, accountant=accountant,
+        )  # fmt: skip
     mu = gaussian_mu(epsilon, delta)
 
     def excess_of(cost: Callable[[Groups], float]) -> Excess:

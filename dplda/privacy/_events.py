@@ -166,6 +166,26 @@ class Repeated:
 
 
 @dataclass(frozen=True, slots=True)
+class Failure:
+    """A step that may show anything of the unit, with a small probability, and nothing otherwise.
+
+    The pair of output laws is that of a coin of probability `delta` that is thrown only if the unit
+    is present. The step is ``(-log(1 - delta), delta)``-DP. It is the price of a threshold that
+    keeps the words of a single document out of a vocabulary.
+
+    Parameters
+    ----------
+    delta : float
+        Probability of the failure, in (0, 1).
+    """
+
+    delta: float
+
+    def __post_init__(self) -> None:
+        _set_number(self, "delta", 1.0)
+
+
+@dataclass(frozen=True, slots=True)
 class NonPrivate:
     """A step without protection. Its epsilon is infinite."""
 
@@ -178,6 +198,7 @@ Event: TypeAlias = (
     | ZeroConcentrated
     | PoissonSampled
     | Repeated
+    | Failure
     | NonPrivate
 )
 
@@ -220,6 +241,8 @@ def to_dp_event(event: Event) -> dp_event.DpEvent:
             return to_dp_event(Repeated(inner, inner_count * count))
         case Repeated(inner, count):
             return dp_event.SelfComposedDpEvent(to_dp_event(inner), count)
+        case Failure():
+            raise TypeError("Failure is no event of dp_accounting; epsilon_of charges it to delta")
         case NonPrivate():
             return dp_event.NonPrivateDpEvent()
 
