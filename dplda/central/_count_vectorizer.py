@@ -8,6 +8,7 @@ alone reach with a probability that is part of delta. ``docs/vocabulary.md`` has
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -280,8 +281,10 @@ token_pattern, analyzer
         X : csr_matrix of shape (n_docs, n_terms)
             Counts, which are private: input for a private estimator.
         """
-        documents = _as_list(raw_documents)  # a generator would be empty the second time
-        return self.fit(documents, y, **fit_params).transform(documents)
+        again = raw_documents
+        if not hasattr(raw_documents, "__len__"):  # a generator would be empty the second time
+            raw_documents, again = itertools.tee(raw_documents)
+        return self.fit(raw_documents, y, **fit_params).transform(again)
 
     def transform(self, raw_documents: Iterable[Any]) -> Any:
         """Count the chosen terms in texts.
