@@ -16,7 +16,15 @@ from sklearn.pipeline import make_pipeline
 
 from dplda import PrivateCountVectorizer, SubLDA
 from dplda.central._count_vectorizer import Selection, expected_weights, selection_threshold
-from dplda.privacy import BudgetError, Failure, Gaussian, Ledger, calibrate, epsilon_of
+from dplda.privacy import (
+    BudgetError,
+    Failure,
+    Gaussian,
+    Ledger,
+    calibrate,
+    epsilon_of,
+    split_epsilon,
+)
 from dplda.privacy._observation import observe_releases
 from dplda.privacy._tables import gaussian_tables
 from dplda.privacy.mechanisms import Curator, DiscreteGaussian, Streams
@@ -369,3 +377,13 @@ def test_expected_weights_shrink_noise_and_keep_signal():
     shrunk = expected_weights(noisy, scales, np.arange(3000))
     assert np.mean((shrunk - truth) ** 2) < 0.5 * np.mean((noisy - truth) ** 2)
     np.testing.assert_array_equal(expected_weights(truth, 0 * scales, np.arange(3000)), truth)
+
+
+@pytest.mark.parametrize("total", [0.5, 4.0, 12.0])
+def test_a_split_budget_fits_into_its_ledger(total):
+    ledger = Ledger(epsilon=total)
+    first, second = split_epsilon(total, shares=(0.08, 0.92))
+    PrivateCountVectorizer(epsilon=first, candidates=WORDS, ledger=ledger).fit(COMMON)
+    X = CountVectorizer(vocabulary=WORDS).transform(COMMON)
+    SubLDA(2, epsilon=second, max_iter=3, ledger=ledger).fit(X)
+    assert 0.99 * total < ledger.epsilon_spent <= total

@@ -33,13 +33,13 @@ from dplda._private_fit import (
 )
 from dplda._warnings import warn_user
 from dplda.privacy import Event, Failure, NonPrivate, calibrate
+from dplda.privacy._accounting import THRESHOLD_SHARE
 from dplda.privacy._clipping import count_unit
 from dplda.privacy._curator import TOTAL_VARIATION, Curator
 from dplda.privacy._mechanisms import MAX_RADIUS, DiscreteGaussian, NoNoise
 from dplda.privacy._streams import Purpose, Streams
 
 WORDS, PAIRS = "words", "pairs of words"
-FAILURE_SHARE = 0.1  # of delta, for the thresholds; from 0.02 to 0.5 it hardly matters
 PAIR_SHARE = 0.25  # of the budget (mu**2), for pairs of words
 ROUNDING = 40  # of the noise to integers; more has a probability below 1e-38
 N_BINS = 30  # of the public list, for the ranking
@@ -63,7 +63,7 @@ _SPLITTING = (
 
 
 class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
-    """Word counts in a vocabulary that is chosen with differential privacy.
+    r"""Word counts in a vocabulary that is chosen with differential privacy.
 
     The vocabulary is private, the output of `transform` is not. A vocabulary that
     :class:`~sklearn.feature_extraction.text.CountVectorizer` learns shows that somebody wrote each
@@ -91,13 +91,32 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
     max_doc_words : int, default=1000
         Number of distinct terms of a document that count. A document with more takes part with
         that many random ones. A public constant.
-    input, encoding, decode_error, strip_accents, lowercase, preprocessor, tokenizer, stop_words, \
-token_pattern, analyzer
-        As in :class:`~sklearn.feature_extraction.text.CountVectorizer`. They must not have been
-        learned from the texts.
+    input : {"content", "filename", "file"}, default="content"
+        Whether `raw_documents` holds texts, names of files, or open files. This and the next nine
+        parameters have the meaning of
+        :class:`~sklearn.feature_extraction.text.CountVectorizer`. They must not have been learned
+        from the texts.
+    encoding : str, default="utf-8"
+        Encoding of bytes and files.
+    decode_error : {"strict", "ignore", "replace"}, default="strict"
+        What to do with bytes that are not in `encoding`.
+    strip_accents : {"ascii", "unicode"}, callable or None, default=None
+        How to remove accents.
+    lowercase : bool, default=True
+        Whether to turn texts into lower case.
+    preprocessor : callable or None, default=None
+        Function that changes a text before it is split.
+    tokenizer : callable or None, default=None
+        Function that splits a text into words.
+    stop_words : {"english"}, list or None, default=None
+        A public list of words that do not count.
+    token_pattern : str or None, default=r"(?u)\b\w\w+\b"
+        Regular expression of a word.
     ngram_range : {(1, 1), (1, 2)}, default=(1, 1)
         ``(1, 2)`` also chooses pairs of adjacent words. Pairs take a quarter of the budget, and
         only pairs of two chosen words are looked at. They need about 100,000 documents.
+    analyzer : {"word", "char", "char_wb"} or callable, default="word"
+        What a term is, or a function from a text to its terms.
     ledger : Ledger, str, path-like or None, default=None
         Where the choice is charged: a budget over many fits.
     random_state : int, RandomState instance or None, default=None
@@ -145,7 +164,9 @@ token_pattern, analyzer
     >>> from dplda import PrivateCountVectorizer
     >>> texts = ["the heart is healthy", "fracture of the left arm"] * 500
     >>> words = ["heart", "arm", "left", "healthy", "fracture", "knee"]
-    >>> vectorizer = PrivateCountVectorizer(epsilon=1.0, candidates=words, max_features=5)
+    >>> vectorizer = PrivateCountVectorizer(
+    ...     epsilon=1.0, candidates=words, max_features=5, stop_words="english"
+    ... )
     >>> vectorizer.fit(texts).get_feature_names_out().tolist()
     ['arm', 'fracture', 'healthy', 'heart', 'left']
     """
@@ -348,7 +369,7 @@ token_pattern, analyzer
                 "would need far more documents than words do"
             )
         shares = (1.0,) if self.ngram_range == (1, 1) else (1.0 - PAIR_SHARE, PAIR_SHARE)
-        failure = Failure(FAILURE_SHARE * self.delta / len(shares))
+        failure = Failure(THRESHOLD_SHARE * self.delta / len(shares))
 
         def split(multiplier: float) -> list[Selection]:
             return [

@@ -6,7 +6,7 @@ the noise for a given cost. Authors of estimators find mechanisms and random str
 `dplda.privacy.mechanisms`.
 """
 
-from dplda.privacy._accounting import calibrate, epsilon_of
+from dplda.privacy._accounting import calibrate, epsilon_of, split_epsilon
 from dplda.privacy._errors import BudgetError, PrivacyLeakWarning, SeededNoiseWarning
 from dplda.privacy._events import (
     BoundedRange,
@@ -42,4 +42,5 @@ __all__ = [
     "ZeroConcentrated",
     "calibrate",
     "epsilon_of",
+    "split_epsilon",
 ]
