@@ -223,7 +223,7 @@ def test_the_result_does_not_tell_which_other_terms_there_were():
 
 def test_frequent_words_are_discovered_and_rare_ones_are_not():
     texts = ["common words here"] * 2000 + ["rare"] * 3
-    found = PrivateCountVectorizer(epsilon=1.0).fit(texts).vocabulary_
+    found = PrivateCountVectorizer(epsilon=1.0, candidates=None).fit(texts).vocabulary_
     assert set(found) == {"common", "words", "here"}
     listed = PrivateCountVectorizer(epsilon=1.0, candidates=["common"], discover=False).fit(texts)
     assert set(listed.vocabulary_) == {"common"}
@@ -232,7 +232,7 @@ def test_frequent_words_are_discovered_and_rare_ones_are_not():
 
 def test_pairs_are_made_of_chosen_words():
     texts = ["blood pressure is high", "the blood pressure fell"] * 2000
-    found = PrivateCountVectorizer(epsilon=2.0, ngram_range=(1, 2)).fit(texts)
+    found = PrivateCountVectorizer(epsilon=2.0, candidates=None, ngram_range=(1, 2)).fit(texts)
     assert "blood pressure" in found.vocabulary_
     assert found.transform(["blood pressure"]).sum() == 3
     words = {word for word in found.vocabulary_ if " " not in word}
@@ -248,7 +248,7 @@ def test_the_columns_count_as_scikit_learn_counts():
 
 
 def test_without_noise_the_vocabulary_is_that_of_scikit_learn():
-    exact = PrivateCountVectorizer(epsilon=math.inf).fit(COMMON)
+    exact = PrivateCountVectorizer(epsilon=math.inf, candidates=None).fit(COMMON)
     assert exact.vocabulary_ == CountVectorizer().fit(COMMON).vocabulary_
     assert exact.epsilon_ == math.inf
 
@@ -316,7 +316,7 @@ def test_a_search_charges_every_vocabulary():
     [
         ({"ngram_range": (2, 3)}, r"must be \(1, 1\) or \(1, 2\)"),
         ({"candidates": [1, 2]}, "list of words"),
-        ({"candidates": "apple"}, "candidates"),
+        ({"candidates": "apple"}, "language must be one of"),
         ({"epsilon": None}, "exactly one"),
         ({"max_features": 0}, "max_features"),
     ],
@@ -358,7 +358,7 @@ def test_a_list_that_texts_cannot_produce_is_reported():
 def test_nothing_found_is_an_error_and_stays_charged(texts):
     ledger = Ledger()
     with pytest.raises(ValueError, match="no word passed the threshold, and the charge stands"):
-        PrivateCountVectorizer(epsilon=0.5, ledger=ledger).fit(texts)
+        PrivateCountVectorizer(epsilon=0.5, candidates=None, ledger=ledger).fit(texts)
     assert ledger.epsilon_spent == pytest.approx(0.5, rel=1e-3)
 
 
@@ -387,3 +387,10 @@ def test_a_split_budget_fits_into_its_ledger(total):
     X = CountVectorizer(vocabulary=WORDS).transform(COMMON)
     SubLDA(2, epsilon=second, max_iter=3, ledger=ledger).fit(X)
     assert 0.99 * total < ledger.epsilon_spent <= total
+
+
+def test_the_default_list_gives_a_vocabulary_to_few_texts():
+    texts = ["the patient has a fracture of the left arm", "a healthy heart"] * 300
+    vectorizer = PrivateCountVectorizer(epsilon=1.0, stop_words="english", max_features=12)
+    words = set(vectorizer.fit(texts).vocabulary_)
+    assert {"patient", "fracture", "left", "arm", "healthy", "heart"} <= words

@@ -32,6 +32,7 @@ from dplda._private_fit import (
     warn_if_seeded,
 )
 from dplda._warnings import warn_user
+from dplda.datasets import load_public_vocabulary
 from dplda.privacy import Event, Failure, NonPrivate, calibrate
 from dplda.privacy._accounting import THRESHOLD_SHARE
 from dplda.privacy._clipping import count_unit
@@ -80,10 +81,11 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
     delta : float, default=1e-6
         The delta of (epsilon, delta)-differential privacy, in (0, 1). A tenth of it pays for the
         thresholds.
-    candidates : array-like of str or None, default=None
+    candidates : str, array-like of str or None, default="en"
         A public list of terms, the most frequent first. Each of them can be chosen, however few
-        documents hold it. Terms that the analyzer cannot produce are left out. With None, every
-        term must pass the threshold, which takes tens of thousands of documents.
+        documents hold it. Terms that the analyzer cannot produce are left out. A string names a
+        list of `dplda.datasets.load_public_vocabulary`. With None, every term must pass the
+        threshold, which takes tens of thousands of documents.
     discover : bool, default=True
         Whether terms outside of `candidates` can be chosen.
     max_features : int or None, default=2000
@@ -173,7 +175,7 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
 
     _parameter_constraints = {
         **PRIVACY_CONSTRAINTS,
-        "candidates": [None, "array-like"],
+        "candidates": [None, str, "array-like"],
         "discover": ["boolean"],
         "max_features": [None, Interval(Integral, 1, None, closed="left")],
         "max_doc_words": [Interval(Integral, 1, 10**6, closed="both")],
@@ -188,7 +190,7 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
         epsilon=None,
         noise_multiplier=None,
         delta=1e-6,
-        candidates=None,
+        candidates="en",
         discover=True,
         max_features=2000,
         max_doc_words=1000,
@@ -347,11 +349,12 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
         """The public list without repetitions and without terms that no text can produce."""
         if self.candidates is None:
             return []
+        if isinstance(self.candidates, str):
+            return self._possible(load_public_vocabulary(None, language=self.candidates))
         given = list(dict.fromkeys(self.candidates))
         if not all(isinstance(term, str) for term in given):
             raise ValueError("candidates must be a list of words (str), the most frequent first")
-        analyze = self._counter(input="content").build_analyzer()
-        possible = [term for term in given if term in analyze(term)]
+        possible = self._possible(given)
         if len(possible) < len(given):
             example = next(term for term in given if term not in set(possible))
             warn_user(
@@ -360,6 +363,11 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
                 "analyzer decide which terms a text has"
             )
         return possible
+
+    def _possible(self, terms: Iterable[str]) -> list[str]:
+        """The terms that a text can have."""
+        analyze = self._counter(input="content").build_analyzer()
+        return [term for term in terms if term in analyze(term)]
 
     def _selections(self) -> list[Selection]:
         """The planned releases: words, and pairs of words if they are asked for."""

@@ -413,7 +413,7 @@ def split_epsilon(
     --------
     >>> from dplda.privacy import split_epsilon
     >>> [round(epsilon, 2) for epsilon in split_epsilon(4.0, shares=(0.08, 0.92))]
-    [1.03, 3.77]
+    [1.0, 3.8]
     """
     parts = [check_number("shares", share, 0.0, math.inf, closed="neither") for share in shares]
     delta = check_number("delta", delta, 0.0, 1.0, closed="neither")
