@@ -34,11 +34,8 @@ PRIVACY_CONSTRAINTS = {
 # Assumptions of every central guarantee, quoted in `privacy_`.
 SCORES = "scores, perplexities and transforms of private documents are not covered"
 AES = "AES-256 with a secret random key cannot be told from random bits"
-ASSUMPTIONS = (
-    "the columns of X (the vocabulary) are public and were not chosen by looking at the data",
-    SCORES,
-    AES,
-)
+COLUMNS = "the columns of X (the vocabulary) are public and were not chosen by looking at the data"
+ASSUMPTIONS = (COLUMNS, SCORES, AES)
 
 
 def exactly_one(name: str, **statements: float | None) -> None:
