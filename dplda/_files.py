@@ -199,6 +199,37 @@ def _lock(descriptor: int) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
+def check_locks(folder: str | os.PathLike[str]) -> None:
+    """Find out at once whether the file locks of SQLite work in a folder.
+
+    SQLite takes a file system without locks for a file that another process holds.
+
+    Parameters
+    ----------
+    folder : str or path-like
+        The folder. If it cannot be written, nothing is found out.
+
+    Raises
+    ------
+    OSError
+        If a new file cannot be locked there.
+    """
+    if sys.platform == "win32":
+        return
+    import fcntl
+
+    if os.access(folder, os.W_OK):
+        with tempfile.TemporaryFile(dir=folder) as file:
+            try:
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise OSError(
+                    error.errno,
+                    f"file locks do not work in {folder} ({error.strerror}); choose a folder on a "
+                    "local disk",
+                ) from error
+
+
 def sync_folder(folder: str | os.PathLike[str]) -> None:
     """Make the file names of a folder survive a power cut, where the system can do that."""
     if os.name == "posix":

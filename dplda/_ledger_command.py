@@ -1,4 +1,4 @@
-"""The command ``dplda ledger show FILE``."""
+"""The commands ``dplda ledger show FILE`` and ``dplda ledger cancel FILE NUMBER``."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 from dplda.privacy._accounting import epsilon_of
 from dplda.privacy._ledger import Entry, Ledger
 
-COLUMNS = ("number", "time", "label", "unit", "status", "epsilon", "seeded", "process")
+COLUMNS = ("number", "time", "label", "unit", "status", "epsilon", "seeded", "process", "part")
 
 
 def add_commands(commands: Any) -> None:
-    """Add ``show`` to the subparsers of ``dplda ledger``."""
+    """Add ``show`` and ``cancel`` to the subparsers of ``dplda ledger``."""
     text = "print what was spent, on what and when"
     parser = commands.add_parser("show", help=text, description=f"{text.capitalize()}.")
     parser.set_defaults(command=_show)
@@ -25,11 +25,31 @@ def add_commands(commands: Any) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
 
+    text = "cancel an entry that is reserved, whose fit has released nothing"
+    parser = commands.add_parser(
+        "cancel",
+        help=text,
+        description=f"{text.capitalize()}. If the fit still runs, it ends with an error before its "
+        "first release. An entry whose releases have begun is not canceled.",
+    )
+    parser.set_defaults(command=_cancel)
+    parser.add_argument("file", help="file of the ledger")
+    parser.add_argument("number", type=_number, help="number of the entry, as `show` prints it")
+
+
+def _cancel(options: argparse.Namespace) -> None:
+    _existing(options.file).cancel(options.number)
+    print(f"entry {options.number} is canceled, and counts no more")
+
+
+def _existing(file: str) -> Ledger:
+    if not os.path.exists(file):  # opening a missing ledger would create it
+        raise FileNotFoundError(f"there is no file {file}")
+    return Ledger(file)
+
 
 def _show(options: argparse.Namespace) -> None:
-    if not os.path.exists(options.file):  # opening a missing ledger would create it
-        raise FileNotFoundError(f"there is no file {options.file}")
-    report = summary(Ledger(options.file), options.delta)
+    report = summary(_existing(options.file), options.delta)
     print(_as_json(report) if options.json else _as_text(report))
 
 
@@ -47,9 +67,9 @@ def summary(ledger: Ledger, delta: float | None = None) -> dict[str, Any]:
     -------
     dict
         ``"delta"``; ``"entries"``, a list with the epsilon of each entry alone;
-        ``"epsilon_spent"`` by all together; ``"budget"`` and ``"remaining"``, which are at the
-        ledger's own ``"budget_delta"``; ``"caveat"``, why the total is infinite although every
-        entry has a finite cost, or None.
+        ``"epsilon_spent"``, the guarantee of all together; ``"budget"``, ``"used"`` and
+        ``"remaining"``, which are at the ledger's own ``"budget_delta"``; ``"composition"``;
+        ``"caveat"``, why the total is infinite although every entry has a finite cost, or None.
     """
     delta = ledger.delta if delta is None else delta
     return {
@@ -57,8 +77,10 @@ def summary(ledger: Ledger, delta: float | None = None) -> dict[str, Any]:
         "delta": delta,
         "entries": [_described(entry, delta) for entry in ledger.entries()],
         "epsilon_spent": ledger.epsilon_at(delta),
+        "composition": ledger.composition,
         "budget": ledger.epsilon,
         "budget_delta": ledger.delta,
+        "used": ledger.epsilon_spent,
         "remaining": ledger.remaining,
         "caveat": ledger.caveat,
     }
@@ -68,7 +90,7 @@ def _described(entry: Entry, delta: float) -> dict[str, Any]:
     alone = epsilon_of(entry.events, delta, total_variation=entry.total_variation)
     values = (
         entry.id, entry.created, entry.label, entry.unit, entry.status, alone, entry.seeded,
-        entry.process,
+        entry.process, entry.part,
     )  # fmt: skip
     return dict(zip(COLUMNS, values, strict=True))
 
@@ -91,20 +113,32 @@ def _as_text(report: dict[str, Any]) -> str:
     lines += [
         "",
         f"spent      epsilon {report['epsilon_spent']:.6g} at delta {report['delta']:g}, by "
-        "all reserved and confirmed entries together",
+        "all entries that are not canceled together",
         f"budget     epsilon {report['budget']:g} at delta {report['budget_delta']:g}",
         f"remaining  epsilon {report['remaining']:.6g} at delta {report['budget_delta']:g}",
     ]
+    if report["composition"] == "adaptive":  # spent is then the budget, however little was used
+        lines.insert(
+            -1, f"used up    epsilon {report['used']:.6g} of the budget, which is adaptive"
+        )
     if report["caveat"]:
         lines.append(f"caveat     {report['caveat']}")
     return "\n".join(lines)
 
 
 def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
     text = f"{value:.6g}" if isinstance(value, float) else str(value)
     return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
+def _number(text: str) -> int:
+    if not (text.isdecimal() and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"the number of an entry is 1 or more, got {text!r}")
+    return int(text)
 
 
 def _delta(text: str) -> float:

@@ -128,9 +128,12 @@ def released_so_far(estimator: BaseEstimator, unit: str) -> Any:
         return None
     fitted = (estimator.privacy_.unit, estimator.components_.shape[0])
     if fitted != (unit, estimator.n_components):
+        advice = (
+            "give user_ids to every call or to none, or " if "user" in (unit, fitted[0]) else ""
+        )
         raise ValueError(
             f"partial_fit continues with privacy unit {fitted[0]!r} and n_components={fitted[1]}, "
-            f"got {unit!r} and {estimator.n_components}; call fit to start from scratch"
+            f"got {unit!r} and {estimator.n_components}; {advice}call fit to start from scratch"
         )
     return released
 

@@ -18,6 +18,7 @@ from dplda._base import BaseLDA
 from dplda._checks import check_integer, check_number
 from dplda._files import write_atomically
 from dplda._fold_in import LARGEST_PRIOR
+from dplda._private_fit import publish
 from dplda._version import __version__
 from dplda._warnings import warn_user
 from dplda._wire import Format, as_number
@@ -108,6 +109,37 @@ class ReleasedModel(BaseLDA):
         self.doc_topic_prior = doc_topic_prior
         self.n_jobs = n_jobs
 
+    @classmethod
+    def _of(
+        cls,
+        components: npt.NDArray[np.float64],
+        guarantee: Guarantee,
+        *,
+        doc_topic_prior: float | None,
+        n_iter: int,
+        vocabulary: Sequence[str] | None,
+        estimator_name: str,
+        parameters: Mapping[str, Any],
+        named_columns: bool = False,
+        version: str = __version__,
+    ) -> ReleasedModel:
+        """A model of checked public values."""
+        model = cls(doc_topic_prior)
+        publish(
+            model,
+            guarantee,
+            components_=components,
+            n_features_in_=components.shape[1],
+            n_iter_=n_iter,
+            vocabulary_=None if vocabulary is None else np.array(vocabulary, dtype=object),
+            estimator_name_=estimator_name,
+            version_=version,
+            parameters_=dict(parameters),
+        )
+        if named_columns and vocabulary is not None:
+            model.feature_names_in_ = model.vocabulary_
+        return model
+
     def fit(self, X: Any = None, y: Any = None) -> ReleasedModel:
         """Do nothing: a released model is not trained.
 
@@ -165,6 +197,12 @@ class ReleasedModel(BaseLDA):
 
     def __sklearn_clone__(self) -> ReleasedModel:
         return self
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        """Name the class that was trained: `PublishedSubLDA` claims less than `SubLDA`."""
+        text = super().__repr__(N_CHAR_MAX)
+        trained = getattr(self, "estimator_name_", None)
+        return text if trained is None else f"<{text} of {trained}, {self.privacy_!r}>"
 
 
 def save_release(
@@ -360,23 +398,20 @@ def _read(file: io.BufferedIOBase, size: int) -> ReleasedModel:
     if set(content) != _FIELDS:
         raise ValueError(f"its header must have the fields {', '.join(sorted(_FIELDS))}")
     parameters = _parameters(content["parameters"])
-    words = content["vocabulary"]
-    model = ReleasedModel(_prior(parameters.get("doc_topic_prior")))
-    model.components_ = _checked_counts(table)
-    model.n_features_in_ = table.shape[1]
-    model.n_iter_ = check_integer("n_iter", content["n_iter"], 0, 2**63)
-    model.vocabulary_ = None
-    if words is not None:
-        model.vocabulary_ = np.array(_vocabulary(words, table.shape[1]), dtype=object)
-        if content["named_columns"] is True:
-            model.feature_names_in_ = model.vocabulary_
-    model.privacy_ = _guarantee(content["guarantee"])
-    _check_statement(parameters, model.privacy_)
-    model.epsilon_, model.delta_ = model.privacy_.epsilon, model.privacy_.delta
-    model.estimator_name_ = _text("estimator", content["estimator"])
-    model.version_ = _text("dplda", content["dplda"])
-    model.parameters_ = parameters
-    return model
+    components, words = _checked_counts(table), content["vocabulary"]
+    guarantee = _guarantee(content["guarantee"])
+    _check_statement(parameters, guarantee)
+    return ReleasedModel._of(
+        components,
+        guarantee,
+        doc_topic_prior=_prior(parameters.get("doc_topic_prior")),
+        n_iter=check_integer("n_iter", content["n_iter"], 0, 2**63),
+        vocabulary=None if words is None else _vocabulary(words, components.shape[1]),
+        named_columns=content["named_columns"] is True,
+        estimator_name=_text("estimator", content["estimator"]),
+        version=_text("dplda", content["dplda"]),
+        parameters=parameters,
+    )
 
 
 def _checked_counts(table: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -222,15 +222,29 @@ def fold_in(X, rows, phi, prior, n_components, max_iter, tol, theta):
 
 
 def contribution(words, counts, factor, center, word_weight, theta):
-    """Float cells (n, padded) of a document's contribution, and their squared norm."""
-    cells, norm = [], 0.0
+    """Float cells (n, padded) of a document's contribution."""
+    cells = []
     for w, count in zip(words, counts):
         scale = word_weight[w] * count
         share = dot(theta, factor[w])
         share = scale / share if share > 0 else F(0)
         cells.append(theta * factor[w] * share - scale * center[w])
-        norm += float(dot(cells[-1], cells[-1]))
-    return np.array(cells), norm
+    return np.array(cells)
+
+
+def unit_contribution(X, documents, theta, factor, center, word_weight):
+    """Words of a unit, float cells of its contribution, and their squared norm."""
+    added = {}  # word: cells
+    for d in documents:
+        span = slice(X.indptr[d], X.indptr[d + 1])
+        words = X.indices[span].tolist()
+        cells = contribution(words, X.data[span], factor, center, word_weight, theta[d])
+        for w, cell in zip(words, cells):
+            added[w] = added[w] + cell if w in added else cell
+    square = 0.0
+    for cell in added.values():
+        square += float(dot(cell, cell))
+    return list(added), np.array(list(added.values())), square
 
 
 def round_to_grid(cells, scale):
@@ -239,16 +253,16 @@ def round_to_grid(cells, scale):
     return np.array(integers).reshape(cells.shape), sum(i**2 for i in integers)
 
 
-def add_contributions(X, rows, theta, factor, center, word_weight, doc_scale, norm, radius):
-    """Sum of the documents' integer contributions, (n_words, padded)."""
+def add_contributions(
+    X, units, theta, factor, center, word_weight, unit_scale, norm, radius, unit_ptr=None
+):
+    """Sum of the units' integer contributions, (n_words, padded)."""
     total = np.zeros(factor.shape, np.int64)
-    for d in rows:
-        span = slice(X.indptr[d], X.indptr[d + 1])
-        if span.start == span.stop:
-            continue
-        words = X.indices[span]
-        cells, square = contribution(words, X.data[span], factor, center, word_weight, theta[d])
-        length, relative = square**0.5, float(doc_scale[d]) / norm
+    ptr = range(X.shape[0] + 1) if unit_ptr is None else unit_ptr
+    for u in units:
+        documents = range(ptr[u], ptr[u + 1])
+        words, cells, square = unit_contribution(X, documents, theta, factor, center, word_weight)
+        length, relative = square**0.5, float(unit_scale[u]) / norm
         if not 1e-15 < length < np.inf:
             continue
         scale = F(radius * (relative if relative * length < 1 else 1 / length))

@@ -53,6 +53,18 @@ def test_stored_zeros_duplicates_and_order_do_not_matter():
     assert result.has_canonical_format
 
 
+@pytest.mark.parametrize("form", [sp.csr_array, sp.csr_matrix])
+def test_flags_that_are_out_of_date_are_not_believed(form):
+    """SciPy keeps "has no duplicates" in the matrix, and does not see changes of its arrays."""
+    X = form((np.array([1.0, 2, 3]), np.array([0, 1, 2]), np.array([0, 3])), (1, 4))
+    assert X.has_canonical_format
+    X.indices[:] = [2, 0, 2]  # now unsorted, with a word twice: each would be clipped by itself
+    assert X.has_canonical_format
+    result = checked(X)
+    assert_array_equal(result.indices, [0, 2])
+    assert_array_equal(result.data, [2, 4])
+
+
 def test_argument_stays_as_it_is():
     X = sp.csr_array((np.array([1.0, 2, 0]), np.array([2, 2, 0]), np.array([0, 3])), (1, 3))
     before = X.copy()

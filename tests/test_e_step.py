@@ -116,9 +116,10 @@ def test_expected_counts_are_scikit_learns(dtype, n_components):
     total = np.zeros(table.shape, np.int64)
     size = N_WORDS * table.shape[1]
     _variational.add_contributions(
-        X.indptr, X.indices, X.data.astype(np.float32), rows, weights.astype(np.float32), single,
-        np.zeros_like(single), np.ones(N_WORDS, np.float32), np.ones(N_DOCS), norm, 2**30, total,
-        np.empty(size, np.float32), np.empty(size, np.int32),
+        X.indptr, X.indices, X.data.astype(np.float32), np.arange(N_DOCS + 1), rows,
+        weights.astype(np.float32), single, np.zeros_like(single), np.ones(N_WORDS, np.float32),
+        np.ones(N_DOCS), norm, 2**30, total, np.full(N_WORDS, -1, np.int32),
+        np.empty(N_WORDS, np.int32), np.empty(size, np.float32), np.empty(size, np.int32),
     )  # fmt: skip
     _, expected = scikit_learn(X, table, 0.1, n_components)
     difference = np.abs(total[:, :n_components] * (norm / 2**30) - expected)

@@ -8,7 +8,7 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from estimators import LOCAL, PRIVATE, SOUND, K, each, without_noise
+from estimators import CASES, LOCAL, PRIVATE, SOUND, K, each, without_noise
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import CountVectorizer
@@ -16,7 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
-from dplda import HDPLDA, LPLDA, OLPLDA, GibbsLDA, PrivateSVILDA, SubLDA
+from dplda import HDPLDA, LPLDA, OLPLDA, GibbsLDA, PrivateSVILDA, RandomizedResponse, SubLDA
 from dplda.audit import observe_releases
 from dplda.datasets import make_topic_corpus
 from dplda.federated import IFTMParty
@@ -272,6 +272,36 @@ def test_a_fit_over_budget_reads_no_data(estimator, corpus):
     assert ledger.entries() == []
     with pytest.raises(AssertionError, match="were read"):  # the trap works
         clone(estimator).fit(X)
+
+
+CHARGED = [case for case in CASES if case.unit]
+
+
+def charged_call(estimator, X):
+    """The call that reads documents; a client learns the vocabulary from other data."""
+    return (
+        estimator.fit(X).transform if isinstance(estimator, RandomizedResponse) else estimator.fit
+    )
+
+
+@each(CHARGED)
+def test_the_budget_comes_before_the_data(estimator, corpus):
+    """An empty ledger refuses documents that nobody may read, and whatever is wrong with them."""
+    ledger = Ledger(epsilon=1e-3)
+    call = charged_call(clone(estimator).set_params(ledger=ledger), corpus)
+    for X in (Forbidden(), -corpus, corpus * np.nan, np.ones((3, 50))):
+        with pytest.raises(BudgetError):
+            call(X)
+    assert ledger.entries() == []
+
+
+@each(case for case in CHARGED if hasattr(case.estimator, "partial_fit"))
+def test_the_budget_comes_before_the_data_of_later_calls(estimator, corpus):
+    model = clone(estimator).set_params(max_iter=3).partial_fit(corpus)
+    model.set_params(ledger=Ledger(epsilon=1e-3))
+    for X in (Forbidden(), -corpus):
+        with pytest.raises(BudgetError):
+            model.partial_fit(X)
 
 
 @every_private

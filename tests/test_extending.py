@@ -98,6 +98,18 @@ def test_a_row_that_rounding_leaves_too_long_is_found():
     assert (unchecked**2).sum() > 1000**2
 
 
+@pytest.mark.parametrize("share", [0.25, 0.9, 1 - 1e-5, 1 - 1e-9])
+@pytest.mark.parametrize("radius", [1000, 2**30])
+def test_the_bound_holds_where_lengths_come_out_too_small(share, radius, monkeypatch):
+    """The integers are measured again: floating-point errors cannot exceed the radius."""
+    true_lengths = _clipping._squared_lengths
+    monkeypatch.setattr(_clipping, "_squared_lengths", lambda rows: share * true_lengths(rows))
+    rows = sp.csr_array(np.random.default_rng(0).normal(size=(50, 9)) * 100)
+    kept = clip_rows(rows, 1.0, radius).toarray().astype(object)
+    assert max((kept**2).sum(axis=1)) <= radius**2
+    assert kept.any() == (share > 0.99)  # a little too long is shortened, the rest is left out
+
+
 @pytest.mark.parametrize(
     ("norm", "radius", "message"),
     [

@@ -1,5 +1,6 @@
 """The engine: its messages in one process, and a real deployment of several (marked slow)."""
 
+import json
 import os
 import pickle
 import signal
@@ -15,9 +16,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from dplda import load_release, save_release
 from dplda.datasets import make_topic_corpus
 from dplda.federated import IFTMMaster, RoundError, StoredParty, run_rounds
 from dplda.federated.flower import _command, _protocol
+from dplda.metrics import unigram_perplexity
 from dplda.privacy import Ledger, SeededNoiseWarning
 
 pytest.importorskip("flwr", reason="pip install 'dplda[federated]'")
@@ -49,6 +52,14 @@ def in_process(documents):
     """The result of three rounds without any engine."""
     parties = {name: (estimator(name), X) for name, X in documents.items()}
     return run_rounds(IFTMMaster(WORDS, min_parties=2), parties, 3)
+
+
+@pytest.fixture(scope="module")
+def in_process_release(in_process, tmp_path_factory):
+    """The bytes of its release file."""
+    path = tmp_path_factory.mktemp("release") / "global.model"
+    save_release(in_process.released_model(), path)
+    return path.read_bytes()
 
 
 pytestmark = pytest.mark.filterwarnings("ignore", category=SeededNoiseWarning)
@@ -376,16 +387,16 @@ def loop(folder, monkeypatch, documents):
     return coordinate, parties
 
 
-def test_a_killed_coordinator_continues(loop, folder, in_process, caplog):
+def test_a_killed_coordinator_continues(loop, folder, in_process_release, caplog):
     coordinate, parties = loop
     with pytest.raises(KilledError):
         coordinate()
-    after_two_rounds = (folder / "global.model").read_bytes()
-    assert after_two_rounds != in_process.global_model_.to_bytes()
+    assert load_release(folder / "global.model").n_iter_ == 2
+    assert (folder / "global.model").read_bytes() != in_process_release
     with caplog.at_level("INFO"):
         coordinate()
     assert "continuing with round 3 of 3" in caplog.text
-    assert (folder / "global.model").read_bytes() == in_process.global_model_.to_bytes()
+    assert (folder / "global.model").read_bytes() == in_process_release
     *_, killed, repeated = parties[2].requests
     assert killed == repeated  # the same request, and the same bytes
     assert [request[0] for request in parties[2].requests] == [0, 1, 2, 2]
@@ -409,6 +420,18 @@ def test_a_state_of_other_words_or_more_rounds_is_refused(loop, folder, capsys):
     for content in (b"", b"[]", b"{}", b'{"round": 1, "vocabulary": "", "models": [""]}'):
         state.write_bytes(content)
         assert f"{_command.STATE}: the data are no state" in fails_with_one_line(line, capsys)
+
+
+def test_a_party_that_is_locked_out_is_named(loop, capsys):
+    """The coordinator ends in one line, whose advice it follows when it is started again."""
+    coordinate, parties = loop
+    del parties[2]
+    with pytest.raises(SystemExit) as end:
+        coordinate(**{"min-parties": 2, "round-timeout": 0.01})
+    assert end.value.code == 1
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("error: 1 of at least 2 parties came within 0.01 s; south did not.")
+    assert "unregistered a key. Start the coordinator again" in error
 
 
 def test_a_disk_that_is_full_keeps_the_last_model(loop, folder, monkeypatch):
@@ -520,7 +543,7 @@ def deployment(tmp_path):
 
 
 @slow
-def test_a_deployment_gives_the_same_model(deployment, documents, in_process):
+def test_a_deployment_gives_the_same_model(deployment, documents, in_process_release):
     """Bit for bit, over TLS, with parties that prove who they are."""
     folder = deployment.folder
     make_certificates(folder, documents)
@@ -535,14 +558,21 @@ def test_a_deployment_gives_the_same_model(deployment, documents, in_process):
         deployment.party(name, f"{name}.npz", "--ca-certificate", "ca.pem", "--key", f"{name}.key")
     deployment.wait_for(lambda: coordinator.poll() is not None, 150)
     assert coordinator.returncode == 0, deployment.text("coordinator")
-    assert (folder / "global.model").read_bytes() == in_process.global_model_.to_bytes()
+    assert (folder / "global.model").read_bytes() == in_process_release
     for name in documents:
         (entry,) = Ledger(folder / f"{name}.sqlite").entries()
         assert entry.status == "confirmed"  # three rounds, one charge
+    model = load_release(folder / "global.model")
+    X = sp.vstack(list(documents.values()))
+    assert model.transform(X).shape == (120, len(model.components_))
+    assert model.perplexity(X) < unigram_perplexity(X, X)
+    assert list(model.vocabulary_) == WORDS
+    assert (model.privacy_.unit, round(model.epsilon_, 3)) == ("token", 6.0)
+    assert "statement of party 'north'" in str(model.privacy_)
 
 
 @slow
-def test_a_coordinator_is_killed_and_comes_back(deployment, documents, in_process):
+def test_a_coordinator_is_killed_and_comes_back(deployment, documents, in_process_release):
     folder = deployment.folder
     make_certificates(folder, documents)
     deployment.options = [
@@ -561,9 +591,36 @@ def test_a_coordinator_is_killed_and_comes_back(deployment, documents, in_proces
     coordinator = deployment.coordinator()
     deployment.wait_for(lambda: coordinator.poll() is not None, 150)
     assert coordinator.returncode == 0, deployment.text("coordinator")
-    assert (folder / "global.model").read_bytes() == in_process.global_model_.to_bytes()
+    assert (folder / "global.model").read_bytes() == in_process_release
     for name in documents:
         assert len(Ledger(folder / f"{name}.sqlite").entries()) == 1
+
+
+@slow
+def test_a_run_that_a_stranger_stops_ends_in_one_line(deployment, documents):
+    """The control interface asks for no key: the certificate of the authority is enough."""
+    folder = deployment.folder
+    make_certificates(folder, documents)
+    deployment.options = [
+        "--certificate", "server.pem", "--certificate-key", "server.key",
+        "--ca-certificate", "ca.pem", "--party=north=north.pub",
+    ]  # fmt: skip
+    coordinator = deployment.coordinator("--rounds", 50, "--min-parties", 1)
+    sp.save_npz(folder / "north.npz", documents["north"])
+    deployment.party("north", "north.npz", "--ca-certificate", "ca.pem", "--key", "north.key")
+    deployment.wait_for(lambda: "round 1 of 50 is complete" in deployment.text("coordinator"), 150)
+    stranger = folder / "stranger"
+    stranger.mkdir()
+    superlink = _command._tasks.Superlink(
+        f"127.0.0.1:{deployment.port}", folder / "ca.pem", stranger
+    )
+    (run,) = json.loads(superlink.flwr("list", "dplda", "--format", "json"))["runs"]
+    superlink.flwr("stop", str(run["run-id"]), "dplda")
+    deployment.wait_for(lambda: coordinator.poll() is not None, 150)
+    assert coordinator.returncode == 1
+    text = deployment.text("coordinator")
+    assert "error: the run was stopped from outside" in text
+    assert "Traceback" not in text
 
 
 @slow

@@ -16,9 +16,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Binarizer
 
 from dplda import PrivateCountVectorizer, SubLDA, pipeline_guarantee
-from dplda.privacy import Ledger
+from dplda.privacy import BudgetError, Ledger
 from dplda.privacy._accounting import epsilon_of
 from dplda.privacy._events import (
+    ApproximateDP,
     BoundedRange,
     Gaussian,
     Laplace,
@@ -26,6 +27,8 @@ from dplda.privacy._events import (
     PoissonSampled,
     RandomizedResponseEvent,
     Repeated,
+    from_record,
+    to_record,
 )
 from dplda.privacy._guarantee import Guarantee
 
@@ -274,3 +277,40 @@ def test_steps_that_protect_different_units_are_refused():
         pipeline_guarantee(pipeline)
     with pytest.raises(ValueError, match="no step of this pipeline has a guarantee"):
         pipeline_guarantee(make_pipeline(CountVectorizer()).fit(TEXTS))
+
+
+def test_budgets_at_the_edge_are_refused_with_advice_that_helps():
+    X = np.ones((20, 3))
+    with pytest.raises(ValueError, match=r"any noise.* lower epsilon, or give epsilon=inf"):
+        SubLDA(2, epsilon=1e8, max_iter=4).fit(X)
+    with pytest.raises(ValueError, match=r"no signal.*word_total_share"):
+        SubLDA(2, epsilon=1.0, word_total_share=1 - 1e-9, max_iter=4).fit(X)
+
+
+def test_statements_add_up():
+    """Basic composition, which is all that is known of them."""
+    stated = ApproximateDP(1.0, 1e-7)
+    assert epsilon_of(stated, 1e-7) == 1.0
+    assert epsilon_of(stated, 0.99e-7) == math.inf
+    assert epsilon_of(ApproximateDP(1.0, 0.0), 0.0) == 1.0
+    assert epsilon_of(Repeated(stated, 3), 1e-6) == 3.0
+    assert epsilon_of(Repeated(stated, 11), 1e-6) == math.inf
+    for accountant in ("pld", "rdp"):
+        together = epsilon_of([stated, Gaussian(5.0)], 1e-6, accountant=accountant)
+        assert together == 1.0 + epsilon_of(Gaussian(5.0), 1e-6 - 1e-7, accountant=accountant)
+    assert epsilon_of([stated, NonPrivate()], 0.5) == math.inf
+    assert from_record(to_record(stated)) == stated
+    for wrong in ((-1.0, 0.0), (1.0, 1.0), (math.nan, 0.0), (1.0, -1e-9), (math.inf, 0.0)):
+        with pytest.raises(ValueError, match="must be"):
+            ApproximateDP(*wrong)
+
+
+def test_a_budget_counts_statements():
+    ledger = Ledger(epsilon=2.5, delta=1e-6)
+    for _ in range(2):
+        ledger.confirm(ledger.reserve("others", "document", ApproximateDP(1.0, 1e-7)))
+    assert ledger.epsilon_spent == 2.0
+    with pytest.raises(BudgetError):
+        ledger.reserve("others", "document", ApproximateDP(1.0, 1e-7))
+    with pytest.raises(BudgetError):
+        ledger.reserve("others", "document", ApproximateDP(0.1, 9e-7))

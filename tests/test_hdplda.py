@@ -2,11 +2,13 @@
 
 import itertools
 import math
+import warnings
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.stats import chisquare
+from sklearn.base import clone
 
 import dplda.central._hdplda as module
 from dplda import HDPLDA, GibbsLDA, SubLDA
@@ -14,7 +16,16 @@ from dplda._corpus import Corpus
 from dplda.central._word_sweeps import shuffled_tokens, uniform_topics
 from dplda.datasets import make_topic_corpus
 from dplda.metrics import unigram_perplexity
-from dplda.privacy import BoundedRange, BudgetError, Gaussian, Laplace, Repeated, epsilon_of
+from dplda.privacy import (
+    BoundedRange,
+    BudgetError,
+    Gaussian,
+    Laplace,
+    Repeated,
+    SeededNoiseWarning,
+    epsilon_of,
+)
+from dplda.privacy._observation import observe_releases
 from dplda.privacy._streams import Streams
 from dplda.privacy.mechanisms import Curator
 
@@ -34,14 +45,14 @@ def beta(ratio):
 @pytest.mark.parametrize(
     ("max_iter", "noise_epsilon", "ratio", "expected"),
     [
-        (50, 0.1, 1.05, 2.649),
-        (50, 0.1, 1.25, 8.523),
-        (50, 0.5, 2.0, 39.541),
-        (50, 1.0, 2.0, 52.660),
-        (50, 10.0, math.exp(5), 1000.0),
-        (100, 0.1, 1.05, 3.930),
-        (100, 0.5, 1.25, 26.182),
-        (100, 1.0, 101.0, 1023.02),
+        (50, 0.1, 1.05, 2.635),
+        (50, 0.1, 1.25, 8.286),
+        (50, 0.5, 2.0, 37.632),
+        (50, 1.0, 2.0, 51.108),
+        (50, 10.0, math.exp(5), 842.53),
+        (100, 0.1, 1.05, 3.920),
+        (100, 0.5, 1.25, 26.073),
+        (100, 1.0, 101.0, 743.44),
     ],
 )
 def test_reported_epsilon_with_laplace_noise(max_iter, noise_epsilon, ratio, expected, corpus):
@@ -57,7 +68,7 @@ def test_reported_epsilon_with_laplace_noise(max_iter, noise_epsilon, ratio, exp
 
 @pytest.mark.parametrize(
     ("max_iter", "deviation", "ratio", "expected"),
-    [(50, 10, 1.05, 5.0445), (50, 10, 1.25, 9.8712), (100, 20, 1.1, 5.7635), (100, 5, 2, 62.26)],
+    [(50, 10, 1.05, 5.0374), (50, 10, 1.25, 9.6769), (100, 20, 1.1, 5.7210), (100, 5, 2, 59.87)],
 )
 def test_reported_epsilon_with_gaussian_noise(max_iter, deviation, ratio, expected, corpus):
     model = HDPLDA(
@@ -108,6 +119,24 @@ def test_every_release_is_dense_fresh_and_of_the_true_counts(spy, corpus):
     assert all(not np.array_equal(a, b) for a, b in itertools.pairwise(noises))
 
 
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_topics_are_drawn_under_released_counts_only(noise, spy, corpus, monkeypatch):
+    """The table of a sweep is a function of the counts that the sweep has released."""
+    tables, make = [], module.IntegerTable.from_counts
+
+    def record(counts, *args):
+        tables.append(counts.copy())
+        return make(counts, *args)
+
+    monkeypatch.setattr(module.IntegerTable, "from_counts", record)
+    HDPLDA(K, epsilon=20.0, noise=noise, max_iter=4).fit(corpus)
+    assert len(tables) == len(spy) == 4
+    for table, (value, noisy, mechanism) in zip(tables, spy):
+        unit = 1 if noise == "laplace" else int(np.gcd.reduce(value[value > 0]))
+        np.testing.assert_allclose(table * unit, noisy - mechanism.mean, rtol=1e-9)
+        assert not np.allclose(table * unit, value)
+
+
 def test_gaussian_counts_are_scaled_within_the_radius(spy, corpus):
     HDPLDA(K, noise="gaussian", noise_multiplier=3.0, count_clip=1.0, max_iter=2).fit(corpus)
     value, _, mechanism = spy[0]
@@ -133,14 +162,60 @@ def test_the_ledger_of_a_sweep_holds_noise_and_topic_draws(corpus):
     model = HDPLDA(K, noise_epsilon=2.0, count_clip=1.0, topic_word_prior=1.0, max_iter=3)
     model.fit(corpus)
     sweep = (Repeated(Laplace(1.0), 2), BoundedRange(2 * math.log(2)))
-    assert model.privacy_.events == sweep * 3
+    assert model.privacy_.events == (sweep * 3)[:-1]  # nothing reads topics after the last counts
     model.partial_fit(corpus)
-    assert model.privacy_.events == sweep * 3 + sweep[::-1]
+    assert model.privacy_.events == (sweep * 4)[:-1]
     assert model.epsilon_ == epsilon_of(
         model.privacy_.events, model.delta, total_variation=model.privacy_.total_variation
     )
     first = HDPLDA(K, noise_epsilon=2.0, count_clip=1.0, topic_word_prior=1.0).partial_fit(corpus)
     assert first.privacy_.events == sweep[:1]  # topics were drawn without looking at words
+
+
+@pytest.mark.parametrize("max_iter", [1, 2, 5])
+def test_what_is_drawn_and_released_is_what_is_charged(max_iter, corpus, monkeypatch):
+    """Each call of the sampler is one topic event, and nothing is drawn that no release reads."""
+    calls = []
+    draw = module.draw_topics
+    monkeypatch.setattr(module, "draw_topics", lambda *a, **k: calls.append(1) or draw(*a, **k))
+    parameters = {"noise_epsilon": 2.0, "count_clip": 1.0, "max_iter": max_iter}
+    model = HDPLDA(K, **parameters)
+    with observe_releases() as seen:
+        model.fit(corpus)
+    assert [release.label for release in seen] == ["word-topic counts", "topics"] * (
+        max_iter - 1
+    ) + ["word-topic counts"]
+    assert len(calls) == max_iter - 1 == n_topic_events(model)
+    model.partial_fit(corpus)
+    assert len(calls) == max_iter == n_topic_events(model)
+
+    by_calls = HDPLDA(K, **parameters)
+    for _ in range(max_iter):
+        by_calls.partial_fit(corpus)
+    fitted = HDPLDA(K, **parameters).fit(corpus)
+    assert by_calls.privacy_.events == fitted.privacy_.events
+    assert by_calls.epsilon_ == pytest.approx(fitted.epsilon_, rel=1e-8)
+
+
+def n_topic_events(model):
+    return sum(isinstance(event, BoundedRange) for event in model.privacy_.events)
+
+
+def test_a_later_call_does_not_read_the_topics_of_the_fit(corpus):
+    """It draws from the released table alone: two models with one table draw the same topics."""
+    other = HDPLDA(K, noise_epsilon=1.0, count_clip=1.0, max_iter=3).fit(corpus)
+    drawn = []
+    for seed in (0, 1):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SeededNoiseWarning)
+            model = HDPLDA(K, noise_epsilon=1.0, count_clip=1.0, max_iter=3, random_state=seed)
+            model.fit(corpus)
+            model._released = other._released
+            model.set_params(random_state=7)
+            with observe_releases() as seen:
+                model.partial_fit(corpus)
+        drawn.append(next(release.value for release in seen if release.label == "topics"))
+    np.testing.assert_array_equal(*drawn)
 
 
 def test_the_order_of_tokens_tells_nothing_of_their_words():
@@ -201,6 +276,7 @@ def test_partial_fit_stops_where_epsilon_does(corpus):
     model = HDPLDA(K, epsilon=50.0, max_iter=3)
     for _ in range(3):
         assert model.partial_fit(corpus).epsilon_ <= 50.0
+    assert model.epsilon_ > 49.9  # `max_iter` calls cost what one fit costs
     before = model.components_
     with pytest.raises(BudgetError, match=r"max_iter=3 calls.*ledger"):
         model.partial_fit(corpus)
@@ -208,3 +284,13 @@ def test_partial_fit_stops_where_epsilon_does(corpus):
     free = HDPLDA(K, noise_epsilon=1.0, count_clip=1.0, max_iter=1)
     spent = [free.partial_fit(corpus).epsilon_ for _ in range(3)]
     assert spent == sorted(set(spent))
+
+
+def test_epsilon_pays_for_max_iter_calls_where_their_distance_is_charged(corpus):
+    """Each call of `partial_fit` adds to the distance from ideal noise that delta pays for."""
+    model = HDPLDA(K, noise="gaussian", epsilon=17.0, max_iter=20)
+    for _ in range(20):
+        model.partial_fit(corpus)
+    assert model.n_iter_ == 20
+    assert model.epsilon_ <= 17.0
+    assert clone(model).fit(corpus).epsilon_ <= 17.0

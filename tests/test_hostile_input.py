@@ -60,6 +60,7 @@ from dplda.metrics import (
 from dplda.privacy import (
     BoundedRange,
     BudgetError,
+    ErasedResponse,
     Gaussian,
     Laplace,
     Ledger,
@@ -294,6 +295,7 @@ ENTRIES = [
     (BoundedRange, {"epsilon": 1.0}),
     (ZeroConcentrated, {"rho": 1.0}),
     (RandomizedResponseEvent, {"flip_mixture": 0.5, "n_buckets": 3}),
+    (ErasedResponse, {"flip_mixture": 0.5}),
     (PoissonSampled, {"sampling_probability": 0.5, "event": Gaussian(1.0)}),
     (Repeated, {"event": NonPrivate(), "count": 3}),
     (from_record, {"record": {"event": "Repeated", "count": 2, "of": {"event": "NonPrivate"}}}),

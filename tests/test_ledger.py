@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import errno
 import json
 import math
 import os
@@ -25,6 +26,8 @@ import dplda
 from dplda import SubLDA
 from dplda.audit import observe_releases
 from dplda.datasets import make_topic_corpus
+from dplda.privacy import _accounting as accounting
+from dplda.privacy import _bounds_on_epsilon as composition
 from dplda.privacy import _store
 from dplda.privacy._accounting import epsilon_of
 from dplda.privacy._errors import BudgetError, PrivacyLeakWarning, SeededNoiseWarning
@@ -38,6 +41,12 @@ from dplda.privacy._events import (
     Repeated,
 )
 from dplda.privacy._ledger import Entry, Ledger
+from dplda.privacy._running_costs import (
+    QUICK_SIZE,
+    RunningCosts,
+    is_surely_within,
+    quick_cost,
+)
 
 # At noise 20 and delta 1e-6, twenty of these fit into epsilon 1.1 and not into 1.
 STEP = Gaussian(20.0)
@@ -152,6 +161,24 @@ def test_a_canceled_entry_does_not_count(make_ledger):
         ledger.confirm(entry)
     ledger.reserve("b", "word", STEP)
     assert ledger.unit == "word"
+
+
+def test_only_the_named_entry_changes(make_ledger):
+    """Not its neighbors, and not through the list that `entries` returns."""
+    ledger = make_ledger()
+    numbers = [ledger.reserve(f"fit {i}", "document", Gaussian(5.0)) for i in range(6)]
+    assert len(set(numbers)) == 6
+    ledger.cancel(numbers[1])
+    ledger.confirm(numbers[3])
+    ledger.entries().clear()
+    assert [(entry.id, entry.label) for entry in ledger.entries()] == [
+        (number, f"fit {i}") for i, number in enumerate(numbers)
+    ]
+    status = ["reserved", "canceled", "reserved", "confirmed", "reserved", "reserved"]
+    assert [entry.status for entry in ledger.entries()] == status
+    assert ledger.epsilon_spent == epsilon_of(Repeated(Gaussian(5.0), 5), ledger.delta)
+    with pytest.raises(ValueError, match="cannot become"):
+        ledger.cancel(numbers[3])
 
 
 def test_unknown_entries(make_ledger):
@@ -581,7 +608,8 @@ def test_all_that_was_charged_is_in_one_file(path, tmp_path):
 
 
 def test_a_charge_is_on_the_disk_before_it_is_granted(path):
-    with _store._connection(str(path), make=True) as connection:
+    Ledger(path)
+    with _store._connection(str(path)) as connection:
         assert connection.execute("PRAGMA synchronous").fetchone() == (3,)  # extra
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
 
@@ -670,12 +698,12 @@ def test_a_process_killed_after_it_made_the_ledger_leaves_a_whole_one(path):
         "Ledger(sys.argv[1], epsilon=2.0)"
     )
     assert run_python(script, path)[0] == 3
-    left = [name for name in os.listdir(path.parent) if name.startswith(".dplda-ledger-")]
+    left = [name for name in os.listdir(path.parent) if name.startswith(".dplda-")]
     assert len(left) == 1
     ledger = Ledger(path)
     assert ledger.epsilon == 2.0
     assert ledger.reserve("a", "document", STEP) == 1
-    draft = path.parent / left[0] / "ledger"
+    draft = path.parent / left[0] / "draft"
     assert draft.samefile(path)
     draft.unlink()
     assert len(ledger.entries()) == 1
@@ -683,7 +711,7 @@ def test_a_process_killed_after_it_made_the_ledger_leaves_a_whole_one(path):
 
 def test_a_ledger_that_was_made_meanwhile_is_joined_and_not_replaced(path, monkeypatch):
     Ledger(path, epsilon=3.0).reserve("a", "document", STEP)
-    _store._create(str(path), 1.0, 1e-6)
+    _store._create(str(path), _store.Budget(1.0, 1e-6))
     ledger = Ledger(path)
     assert (ledger.epsilon, len(ledger.entries())) == (3.0, 1)
     assert os.listdir(path.parent) == [path.name]
@@ -695,17 +723,19 @@ def test_a_ledger_that_was_made_meanwhile_is_joined_and_not_replaced(path, monke
         "DELETE FROM entries WHERE id = 3",
         "DELETE FROM entries WHERE id = 1",
         "UPDATE entries SET status = 'canceled' WHERE id = 2",
-        "UPDATE entries SET unit = 'word'",
-        "UPDATE entries SET total_variation = 1e-30 WHERE id = 1",
+        "UPDATE entries SET record = replace(record, 'document', 'word')",
+        "UPDATE entries SET record = json_set(record, '$.total_variation', 1e-30) WHERE id = 1",
+        "UPDATE entries SET status = 7 WHERE id = 1",
+        "UPDATE budget SET composition = 'adaptive'",
+        "UPDATE budget SET filters = '[]'",
         "UPDATE budget SET epsilon = 100.0",
         "UPDATE budget SET delta = 1e-5",
         "UPDATE budget SET ledger = 'another'",
         "DELETE FROM budget",
         "INSERT INTO budget SELECT * FROM budget",
-        "INSERT INTO entries SELECT 9, label, unit, events, 0, 0, status, created, process "
-        "FROM entries WHERE id = 1",
-        "UPDATE entries SET label = x'ff' WHERE id = 1",
-        "UPDATE entries SET label = CAST(x'ff' AS TEXT) WHERE id = 1",
+        "INSERT INTO entries SELECT 9, record, status FROM entries WHERE id = 1",
+        "UPDATE entries SET record = x'ff' WHERE id = 1",
+        "UPDATE entries SET record = CAST(x'ff' AS TEXT) WHERE id = 1",
         "DROP TABLE entries",
     ],
 )
@@ -745,7 +775,7 @@ def test_another_database_is_refused_and_left_alone(path):
     assert path.read_bytes() == content
 
 
-@pytest.mark.parametrize("version", [1, 2, 9])
+@pytest.mark.parametrize("version", [1, 2, 3, 9])
 def test_a_ledger_of_another_format_is_refused(path, version):
     Ledger(path)
     with closing(sqlite3.connect(path)) as connection:
@@ -766,13 +796,15 @@ def test_a_damaged_ledger_is_refused(path, start):
         Ledger(path).reserve("a", "document", STEP)
 
 
-@pytest.mark.parametrize("events", ["[", '[{"event": "Cauchy"}]', '[{"event": "Laplace"}]', "7"])
-def test_an_unreadable_entry_stops_all_spending(path, events):
+@pytest.mark.parametrize(
+    "record",
+    ["[", "7", "{}", '{"events": [{"event": "Cauchy"}]}', '{"events": [{"event": "Laplace"}]}'],
+)
+def test_an_unreadable_entry_stops_all_spending(path, record):
     """As another version of the package may have written it."""
     ledger = Ledger(path, epsilon=1.0)
-    ledger.reserve("a", "document", STEP)
     with ledger._store.transaction(write=True) as page:
-        page._connection.execute("UPDATE entries SET events = ?", (events,))
+        page._append(record, "reserved")
     with pytest.raises(ValueError, match="entry 1 of the ledger"):
         ledger.reserve("a", "document", STEP)
     with pytest.raises(ValueError, match="entry 1 of the ledger"):
@@ -809,10 +841,12 @@ def test_the_file_holds_readable_records(path):
     """Another program can read the ledger."""
     Ledger(path).reserve("a", "document", Repeated(PoissonSampled(0.1, Gaussian(2.0)), 5))
     with closing(sqlite3.connect(path)) as connection:
-        (text,) = connection.execute("SELECT events FROM entries").fetchone()
+        (text,) = connection.execute("SELECT record FROM entries").fetchone()
     gaussian = {"event": "Gaussian", "noise_multiplier": 2.0}
     sampled = {"event": "PoissonSampled", "sampling_probability": 0.1, "of": gaussian}
-    assert json.loads(text) == [{"event": "Repeated", "of": sampled, "count": 5}]
+    record = json.loads(text)
+    assert record["events"] == [{"event": "Repeated", "of": sampled, "count": 5}]
+    assert (record["label"], record["unit"], record["part"]) == ("a", "document", None)
 
 
 def test_warning_categories():
@@ -861,7 +895,7 @@ def test_noise_has_no_epsilon_at_delta_zero():
 
 
 def test_a_charge_that_cannot_be_confirmed_loses_no_model(monkeypatch):
-    """The entry stays reserved, and costs the same."""
+    """The entry stays as it was at the first release, and costs the same."""
     ledger = Ledger(epsilon=4.0)
 
     def full(entry_id):
@@ -871,5 +905,141 @@ def test_a_charge_that_cannot_be_confirmed_loses_no_model(monkeypatch):
     with pytest.warns(UserWarning, match="could not be confirmed .no space left.*costs the same"):
         model = SubLDA(2, epsilon=1.0, max_iter=2, ledger=ledger).fit([[3, 1], [0, 2]])
     assert model.epsilon_ <= 1.0
-    assert [entry.status for entry in ledger.entries()] == ["reserved"]
+    assert [entry.status for entry in ledger.entries()] == ["releasing"]
     assert ledger.epsilon_spent == pytest.approx(model.epsilon_)
+
+
+# ---- reservations at the same time --------------------------------------------------------
+
+
+def interrupted_by(monkeypatch, others, times):
+    """While a price is computed, which no lock covers, others change the ledger."""
+    check, left = Ledger._check_affordable, [times]
+
+    def check_late(self, *arguments):
+        found = check(self, *arguments)
+        if left[0]:
+            left[0] -= 1
+            with monkeypatch.context() as patch:
+                patch.setattr(Ledger, "_check_affordable", check)
+                others()
+        return found
+
+    monkeypatch.setattr(Ledger, "_check_affordable", check_late)
+
+
+def test_a_price_is_computed_again_if_the_ledger_changed_meanwhile(make_ledger, monkeypatch):
+    """The budget has room for one of the two charges, and the other one was written first."""
+    ledger = make_ledger(epsilon=1.2 * epsilon_of(STEP, 1e-6))
+    interrupted_by(monkeypatch, lambda: ledger.reserve("first", "document", STEP), 1)
+    with pytest.raises(BudgetError):
+        ledger.reserve("late", "document", STEP)
+    assert [entry.label for entry in ledger.entries()] == ["first"]
+
+
+def test_a_canceled_entry_is_room_for_the_next_charge(make_ledger, monkeypatch):
+    ledger = make_ledger(epsilon=1.0)
+    number = ledger.reserve("first", "document", STEP)
+    interrupted_by(monkeypatch, lambda: ledger.cancel(number), 1)
+    ledger.reserve("second", "document", STEP)
+    assert ledger.epsilon_spent == epsilon_of(STEP, 1e-6)
+
+
+def test_no_charge_is_overtaken_forever(make_ledger, monkeypatch):
+    """After a few lost races, the price is computed while the others wait."""
+    ledger = make_ledger()
+    interrupted_by(monkeypatch, lambda: ledger.reserve("fast", "document", STEP), 3)
+    ledger.reserve("slow", "document", STEP)
+    assert [entry.label for entry in ledger.entries()] == ["fast"] * 3 + ["slow"]
+
+
+def test_a_charge_reads_only_entries_that_are_new(path, monkeypatch):
+    """Also if each fit opens the ledger by its path."""
+    ledger = Ledger(path, epsilon=9.0)
+    for _ in range(20):
+        ledger.reserve("a", "document", STEP)
+    read = []
+    monkeypatch.setattr(
+        _store, "from_record", lambda record, old=_store.from_record: read.append(0) or old(record)
+    )
+    for _ in range(3):
+        Ledger(path).reserve("b", "document", STEP)
+    assert len(read) <= 4
+
+
+def test_a_total_does_not_depend_on_what_was_composed_before():
+    """Not even in its last digit, though the distributions of the last charge are used again."""
+    events = [PoissonSampled(0.2, Gaussian(3.0 + i / 7)) for i in range(3)] + [Gaussian(9.0)]
+    known = [epsilon_of(events[: i + 1], 1e-6) for i in range(len(events))]
+    composition._branch.cache_clear()
+    composition._composed.cache_clear()
+    accounting._epsilon.cache_clear()
+    assert [epsilon_of(events[: i + 1], 1e-6) for i in (3, 2)] == [known[3], known[2]]
+
+
+def test_a_quick_bound_is_a_bound():
+    for events in (
+        [Gaussian(3.0)], [PoissonSampled(0.1, Gaussian(1.0))] * 9, [Laplace(2.0), Gaussian(4.0)],
+        [BoundedRange(0.5)] * 3, [RandomizedResponseEvent(0.3, 4)], [NonPrivate()],
+    ):  # fmt: skip
+        cost = quick_cost(Entry(0, "", "", tuple(events), 1e-18, False, "reserved", "", 0))
+        exact = epsilon_of(events, 1e-6, total_variation=1e-18)
+        assert not is_surely_within(cost, 0.999 * min(exact, 1e9), 1e-6)
+        assert exact == math.inf or is_surely_within(cost, 1.5 * exact + 1e-3, 1e-6)
+    assert not is_surely_within(10.0 * cost, 1e6, 0.0)
+
+
+def test_sums_follow_what_is_canceled():
+    ledger, costs = Ledger(), RunningCosts(quick_cost, QUICK_SIZE)
+    for i in range(5):
+        ledger.part(f"part {i % 2}").reserve("a", "document", Gaussian(2.0 + i))
+        ledger.reserve("b", "document", Laplace(1.0 + i))
+        costs.of(ledger.entries())
+    ledger.cancel(3)
+    ledger.confirm(4)
+    fresh = RunningCosts(quick_cost, QUICK_SIZE).of(ledger.entries())
+    followed = costs.of(ledger.entries())
+    assert followed.keys() == fresh.keys() == {None, "part 0", "part 1"}
+    for part, sums in fresh.items():
+        np.testing.assert_allclose(followed[part], sums, rtol=1e-12)
+
+
+# ---- file systems -------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
+def test_only_the_owner_can_hold_the_locks_of_a_new_ledger(path):
+    Ledger(path).reserve("a", "document", STEP)
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.skipif(os.name != "posix", reason="fcntl")
+def test_a_file_system_without_locks_is_named_at_once(path, monkeypatch):
+    """SQLite would wait for ten minutes for another process."""
+    import fcntl
+
+    def fail(*arguments):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    Ledger(path)
+    monkeypatch.setattr(fcntl, "lockf", fail)
+    for there in (path, path.with_name("new.sqlite")):
+        with pytest.raises(OSError, match=r"file locks do not work in .*No locks available"):
+            Ledger(there)
+    assert os.listdir(path.parent) == [path.name]
+
+
+def test_a_charge_that_another_process_overwrote_is_an_error(path, monkeypatch):
+    """As happens where locks do nothing: both have written their entry at the same place."""
+    ledger = Ledger(path, epsilon=9.0)
+    seal = _store._FilePage.seal
+
+    def seal_and_lose(page):
+        seal(page)
+        page._connection.execute("COMMIT")
+        page._connection.execute("UPDATE entries SET record = replace(record, 'mine', 'other')")
+        page._connection.execute("BEGIN")
+
+    monkeypatch.setattr(_store._FilePage, "seal", seal_and_lose)
+    with pytest.raises(OSError, match=r"was overwritten.*file locks do not work"):
+        ledger.reserve("mine", "document", STEP)

@@ -20,6 +20,7 @@ from sklearn.base import clone
 import dplda
 from dplda import SubLDA
 from dplda.__main__ import main
+from dplda.audit import observe_releases
 from dplda.privacy import BudgetError, Gaussian, Ledger, epsilon_of
 from dplda.privacy.mechanisms import Streams
 
@@ -64,6 +65,7 @@ def charge_forever(path, marks):
     while True:
         marks.fit += 1
         entry = ledger.reserve("bare", "document", Gaussian(20.0))
+        ledger.begin_release(entry)
         marks.write()
         ledger.confirm(entry)
 
@@ -121,6 +123,17 @@ def integrity(path):
         return connection.execute("PRAGMA integrity_check").fetchone()[0]
 
 
+def check_counted(ledger, released):
+    """Each process has an entry for each fit that released, and at most one more."""
+    counted = {}
+    for entry in ledger.entries():
+        assert entry.status in ("reserved", "releasing", "confirmed", "canceled")
+        counted[entry.process] = counted.get(entry.process, 0) + entry.counts
+    for process, n_fits in released.items():
+        assert n_fits <= counted[process] <= n_fits + 1
+    assert all(n <= 1 for process, n in counted.items() if process not in released)
+
+
 def check_after_kills(path, marks):
     """Every fit that released has its entry; the file is whole, and goes on."""
     released = released_fits(marks)
@@ -128,14 +141,11 @@ def check_after_kills(path, marks):
         assert released == {}
         return 0
     ledger = Ledger(path)
-    counted = {}
+    check_counted(ledger, released)
     for entry in ledger.entries():
-        assert entry.status in ("reserved", "confirmed")
-        counted[entry.process] = counted.get(entry.process, 0) + 1
-    for process, n_fits in released.items():
-        # at most one more: reserved, and killed before its first release
-        assert n_fits <= counted[process] <= n_fits + 1
-    assert all(n == 1 for process, n in counted.items() if process not in released)
+        if entry.status == "reserved":  # which released nothing, whoever it was
+            ledger.cancel(entry.id)
+    check_counted(ledger, released)
     assert integrity(path) == "ok"
     number = len(ledger.entries())
     assert ledger.reserve("the next fit", "document", Gaussian(20.0)) == number + 1
@@ -367,6 +377,80 @@ def test_a_ledger_that_cannot_be_written_refuses_the_fit():
         assert n_entries == n_expected
 
 
+# ---- the mark before the first release ----------------------------------------------------
+
+KILLED_AT = (
+    FITS
+    + """
+moment = sys.argv[2]
+def end(*args, **kwargs):
+    os._exit(0)
+if moment == "reserved":
+    Ledger.begin_release = end
+else:
+    import dplda.privacy._curator as curator
+    curator.announce = end  # the noise is drawn
+model(sys.argv[1]).fit(X)
+"""
+)
+
+
+@pytest.mark.parametrize("moment", ["reserved", "releasing"])
+def test_the_entry_of_a_dead_process_tells_whether_it_released(moment, tmp_path, capsys):
+    path = tmp_path / "privacy.sqlite"
+    run(KILLED_AT, path, moment)
+    (entry,) = Ledger(path).entries()
+    assert entry.status == moment
+    spent = Ledger(path).epsilon_spent
+    assert spent > 0
+    assert main(["ledger", "cancel", str(path), "1"]) == (moment == "releasing")
+    assert Ledger(path).epsilon_spent == (spent if moment == "releasing" else 0.0)
+
+
+class CanceledMeanwhile(Ledger):
+    """Somebody cancels each entry as soon as it is there."""
+
+    def reserve(self, *args, **kwargs):
+        entry = super().reserve(*args, **kwargs)
+        super().cancel(entry)
+        return entry
+
+
+class Full(Ledger):
+    """The disk is full when the mark is to be written, and perhaps later."""
+
+    def begin_release(self, entry_id):
+        raise OSError("no space left on the device")
+
+
+@each(PRIVATE)
+@pytest.mark.parametrize(
+    ("ledger", "error"),
+    [(CanceledMeanwhile, "entry 1 of the ledger is canceled"), (Full, "no space left")],
+)
+def test_nothing_is_released_unless_the_mark_was_written(estimator, ledger, error):
+    ledger = ledger(epsilon=1000.0)
+    X = np.random.RandomState(0).poisson(1.0, (12, 6))
+    model = clone(estimator).set_params(ledger=ledger)
+    with observe_releases() as releases, pytest.raises((ValueError, OSError), match=error):
+        model.fit(X)
+    assert releases == []
+    assert not hasattr(model, "privacy_")
+    assert [entry.status for entry in ledger.entries()] == ["canceled"]
+    assert ledger.epsilon_spent == 0.0
+
+
+def test_a_charge_that_cannot_be_canceled_does_not_hide_why_the_fit_ended(monkeypatch):
+    ledger = Full(epsilon=4.0)
+    monkeypatch.setattr(ledger, "cancel", ledger.begin_release)
+    model = SubLDA(2, epsilon=1.0, max_iter=2, ledger=ledger)
+    with (
+        pytest.warns(UserWarning, match="entry 1.*could not be canceled.*nothing was released"),
+        pytest.raises(ValueError, match="NaN"),
+    ):
+        model.fit(np.full((3, 4), np.nan))
+
+
 # ---- damage -------------------------------------------------------------------------------
 
 
@@ -446,10 +530,10 @@ def test_show_prints_what_was_spent_on_what_and_when(shown, capsys):
     assert main(["ledger", "show", shown.path]) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     first = shown.entries()[0]
-    assert " ".join(lines[0]) == "number time label unit status epsilon seeded process"
+    assert " ".join(lines[0]) == "number time label unit status epsilon seeded process part"
     assert lines[1] == [
         "1", first.created, "SubLDA", "document", "confirmed",
-        f"{epsilon_of(Gaussian(2.0), 1e-5):.6g}", "no", str(os.getpid()),
+        f"{epsilon_of(Gaussian(2.0), 1e-5):.6g}", "no", str(os.getpid()), "-",
     ]  # fmt: skip
     assert lines[2][2:5] == ["my?fit", "document", "reserved"]
     assert lines[2][6] == "yes"
@@ -494,9 +578,27 @@ def test_show_of_anything_else_is_a_message_and_an_exit_code(shown, tmp_path, ca
         assert message in errors
         assert errors.count("\n") == 1
     assert not (tmp_path / "missing").exists()
-    for wrong in [("ledger",), ("ledger", "show"), ("ledger", "show", shown.path, "--delta", "2")]:
+    for wrong in [
+        ("ledger",), ("ledger", "show"), ("ledger", "show", shown.path, "--delta", "2"),
+        ("ledger", "cancel", shown.path), ("ledger", "cancel", shown.path, "0"),
+        ("ledger", "cancel", str(tmp_path / "missing"), "first"),
+    ]:  # fmt: skip
         with pytest.raises(SystemExit, match="2"):
             main(wrong)
+
+
+def test_cancel_frees_what_a_killed_fit_has_reserved(shown, capsys):
+    before = shown.epsilon_spent
+    assert main(["ledger", "cancel", shown.path, "2"]) == 0
+    assert capsys.readouterr().out == "entry 2 is canceled, and counts no more\n"
+    assert [entry.status for entry in shown.entries()] == ["confirmed", "canceled", "canceled"]
+    assert shown.epsilon_spent < before
+    for number, message in [("1", "entry 1 of the ledger is confirmed"), ("9", "no entry 9")]:
+        assert main(["ledger", "cancel", shown.path, number]) == 1
+        assert message in capsys.readouterr().err
+    assert main(["ledger", "cancel", shown.path + "x", "1"]) == 1
+    assert "there is no file" in capsys.readouterr().err
+    assert not os.path.exists(shown.path + "x")
 
 
 def test_show_promises_no_more_than_it_keeps(shown, capsys):

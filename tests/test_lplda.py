@@ -224,8 +224,8 @@ def test_calls_with_a_seed_flip_different_bits(estimator, monkeypatch):
     seen = []
     original = RandomizedResponse._report
 
-    def spy(self, X, *, checked):
-        seen.append(original(self, X, checked=checked).toarray())
+    def spy(self, read, ledger):
+        seen.append(original(self, read, ledger).toarray())
         return sp.csr_array(seen[-1])
 
     monkeypatch.setattr(RandomizedResponse, "_report", spy)

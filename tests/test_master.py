@@ -1,6 +1,7 @@
 """The master: rounds, refusals, parties that come, go and fail; a party between rounds."""
 
 import copy
+import math
 import os
 import pickle
 import stat
@@ -15,8 +16,9 @@ from numpy.testing import assert_array_equal
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
 
-from dplda import SubLDA
+from dplda import SubLDA, load_release, save_release
 from dplda.datasets import make_topic_corpus
+from dplda.displays import top_words
 from dplda.federated import (
     IFTMMaster,
     IFTMParty,
@@ -29,7 +31,7 @@ from dplda.federated import (
     vocabulary_hash,
 )
 from dplda.metrics import held_out_perplexity, unigram_perplexity
-from dplda.privacy import BudgetError, Ledger
+from dplda.privacy import BudgetError, Ledger, PrivacyLeakWarning
 
 N_WORDS = 40
 HASH = vocabulary_hash(N_WORDS)
@@ -289,6 +291,84 @@ def test_a_state_continues_in_another_process():
         with pytest.raises(ValueError, match=r"no state of a master|made no round"):
             again.restore(damaged)
     assert again.global_model_ == master.global_model_
+
+
+# ---------------------------------------------------------------- the global model as a release
+
+
+def test_the_global_model_is_a_release_like_others(corpus, parties, tmp_path):
+    words = [f"word{i}" for i in range(N_WORDS)]
+    master = IFTMMaster(words)
+    with pytest.raises(ValueError, match="no round"):
+        master.released_model()
+    run_rounds(master, parties, 2)
+    with pytest.warns(PrivacyLeakWarning, match="without privacy"):  # parties of this file
+        save_release(master.released_model(), tmp_path / "global.dplda")
+    model = load_release(tmp_path / "global.dplda")
+    topics = model.components_ / model.components_.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(topics, master.components_, atol=1e-8)
+    np.testing.assert_allclose(model.components_.sum(axis=1), master.topic_weights_, rtol=1e-6)
+    assert (model.estimator_name_, model.n_iter_) == ("IFTMMaster", 2)
+    assert top_words(model) == top_words(model, words)
+    held_out = corpus[380:]
+    assert_array_equal(model.transform(held_out).shape, (40, len(topics)))
+    assert model.perplexity(held_out) < 0.8 * unigram_perplexity(corpus[:380], held_out)
+    assert math.log(model.perplexity(held_out)) == pytest.approx(-model.score(held_out))
+    assert model.privacy_.epsilon == math.inf
+
+
+def test_words_that_no_topic_has_can_be_scored():
+    """A table of a party may hold zeros, and a document any word."""
+    table = np.zeros((2, N_WORDS))
+    table[0, :3] = table[1, 3:6] = 1 / 3
+    master = IFTMMaster(N_WORDS)
+    master.update([say("a", table=table, weight=0.0)])
+    model = master.released_model()
+    X = np.eye(N_WORDS)[:8].sum(axis=0, keepdims=True)
+    assert np.isfinite(model.transform(X)).all()
+    assert np.isfinite(model.perplexity(X))
+    assert len(top_words(model)) == 2
+
+
+def test_the_guarantee_is_what_the_parties_state(tmp_path):
+    """The largest epsilon and delta of any round, also of parties that are gone."""
+    master = IFTMMaster(N_WORDS, max_age=0)
+    master.update([
+        say("a", epsilon=4.0, delta=1e-6, unit="document"),
+        say("b", epsilon=6.5, delta=1e-7, unit="document"),
+    ])  # fmt: skip
+    refused = say("d", epsilon=50.0, unit="token", round=7)
+    master.update([say("a", epsilon=5.0, delta=1e-6, unit="document", round=1), refused])
+    guarantee = master.released_model().privacy_
+    assert (guarantee.unit, guarantee.epsilon, guarantee.delta) == ("document", 6.5, 1e-6)
+    assert guarantee.epsilon_at(1e-6) == 6.5
+    assert guarantee.epsilon_at(9e-7) == math.inf  # nobody has stated more
+    for sentence in (
+        "the statement of party 'a', which nobody else can check, is true: epsilon 5 at delta 1e-06"
+        " for one document",
+        "party 'b', which nobody else can check, is true: epsilon 6.5 at delta 1e-07",
+        "each document is with one party",
+    ):
+        assert sentence in str(guarantee)
+    for words in ("secret key that was not kept", "inf", "noise has scale", "'d'"):
+        assert words not in str(guarantee)
+    save_release(master.released_model(), tmp_path / "global.dplda")
+    assert load_release(tmp_path / "global.dplda").privacy_ == guarantee
+    again = IFTMMaster(N_WORDS, max_age=0)
+    again.restore(master.state())
+    assert again.released_model().privacy_ == guarantee
+
+
+def test_parties_with_different_units():
+    master = IFTMMaster(N_WORDS)
+    master.update([say("a", epsilon=8.0), say("b", epsilon=2.0, delta=1e-5, unit="document")])
+    guarantee = master.released_model().privacy_
+    assert (guarantee.unit, guarantee.epsilon) == ("document or token", 8.0)
+    assert "delta 1e-05 for one document" in str(guarantee)
+    for changes in ({"epsilon": math.inf}, {"delta": 1.0}):
+        master = IFTMMaster(N_WORDS)
+        master.update([say("a"), say("b", **changes)])
+        assert master.released_model().privacy_.epsilon == math.inf
 
 
 @pytest.mark.parametrize(

@@ -309,6 +309,21 @@ def test_huge_integers_are_refused(field):
         dataclasses.replace(local(), **{field: 10**5000})
 
 
+@pytest.mark.parametrize("kind", ["memory", "file"])
+def test_a_message_counts_all_fits_of_the_ledger_of_its_model(kind, tmp_path):
+    """A party that fits in each round states what all rounds have cost."""
+    X = np.ones((50, 3))
+    ledger = Ledger(None if kind == "memory" else tmp_path / "ledger.sqlite")
+    model = SubLDA(2, epsilon=1.0, max_iter=2, ledger=ledger.path or ledger)
+    for _ in range(2):
+        model.fit(X)
+    message = LocalModel.from_estimator(model, "a", 1, vocabulary_hash(3))
+    assert message.epsilon == ledger.epsilon_spent > model.epsilon_
+    alone = SubLDA(2, epsilon=1.0, max_iter=2).fit(X)
+    message = LocalModel.from_estimator(alone, "a", 1, vocabulary_hash(3))
+    assert message.epsilon == alone.epsilon_
+
+
 def test_a_ledger_of_another_unit_says_nothing_of_a_model():
     """A release that protects words may show a document."""
     ledger = Ledger()

@@ -58,6 +58,8 @@ def test_topics_tell_the_word_unless_the_clip_hides_it():
     clipped = HDPLDA(2, noise_epsilon=0.5, count_clip=0.05, topic_word_prior=1.0, max_iter=50,
                      random_state=0)  # fmt: skip
     posterior = topic_attack(clipped, observed(clipped, X), first, n_tokens)
+    assert posterior.shape == (50, 20)
+    np.testing.assert_array_equal(posterior[-1], posterior[-2])  # the last sweep draws no topics
     assert posterior[-1].max() < 0.5
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import io
 import json
@@ -39,7 +40,9 @@ from dplda import (
     save_release,
 )
 from dplda._fold_in import LARGEST_PRIOR
+from dplda._release import ReleasedModel
 from dplda.datasets import make_topic_corpus
+from dplda.displays import top_words
 from dplda.federated import IFTMParty
 from dplda.privacy import PrivacyLeakWarning, epsilon_of
 from dplda.privacy._events import from_record
@@ -88,6 +91,36 @@ def model(X):
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "topics.dplda"
+
+
+def test_loading_takes_the_memory_of_one_table(model, path):
+    """A second copy would make the largest file take 17 GB."""
+    large = copy.deepcopy(model)
+    large.components_ = np.ones((K, 2**18))
+    save_release(large, path)
+    tracemalloc.start()
+    try:
+        load_release(path)
+        assert tracemalloc.get_traced_memory()[1] < 1.3 * large.components_.nbytes
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_release_says_which_class_it_came_from(X, path):
+    for estimator in (SubLDA(K, epsilon=3.0, max_iter=4), PublishedSubLDA(K, max_iter=4)):
+        save_release(clone(estimator).fit(X), path)
+        released = load_release(path)
+        assert f" of {type(estimator).__name__}, <Guarantee: epsilon" in repr(released)
+    assert repr(ReleasedModel()) == "ReleasedModel()"
+
+
+def test_its_words_are_those_of_its_topics(model, path):
+    words = [f"word{v}" for v in range(N_WORDS)]
+    save_release(model, path, vocabulary=words)
+    released = load_release(path)
+    assert top_words(released) == top_words(model, words)
+    save_release(model, path)
+    assert top_words(load_release(path)) == top_words(model)
 
 
 def parts(path):

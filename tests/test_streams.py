@@ -1,19 +1,33 @@
 """The keystream: known answers, disjoint addresses, successive words, secrecy."""
 
 import copy
+import os
 import pickle
 import re
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from estimators import LOCAL, PRIVATE, each
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
+from sklearn.base import clone
 
-from dplda.privacy._streams import Address, Purpose, Streams, keystream_total_variation
+from dplda import PrivateSVILDA
+from dplda.datasets import make_topic_corpus
+from dplda.federated import IFTMParty
+from dplda.privacy import _streams
+from dplda.privacy._streams import (
+    MAX_WORDS,
+    Address,
+    Purpose,
+    Streams,
+    keystream_total_variation,
+)
 
 
 @pytest.fixture
@@ -94,6 +108,13 @@ def test_addresses_out_of_range(streams, address, message):
 def test_no_stream_runs_into_the_next(streams, n):
     with pytest.raises(ValueError, match="n must be an integer from 0 to 2199023255552, got"):
         streams.words(Purpose.TOPICS, 0, 0, n)
+
+
+def test_a_reader_does_not_run_into_the_next_stream(streams):
+    reader = streams.reader(Purpose.NOISE, 0)
+    reader.words(3)
+    with pytest.raises(ValueError, match="n must be an integer"):
+        reader.words(MAX_WORDS - 2)
 
 
 def test_purposes_leave_half_of_a_byte_to_others():
@@ -182,6 +203,24 @@ def test_secret_by_default():
     assert (secret.words(1, 0, 0, 5) != other.words(1, 0, 0, 5)).all()
 
 
+def test_the_key_is_what_the_operating_system_gave(monkeypatch):
+    """All 256 bits of it, anew for each fit: nothing that can be guessed or tried out."""
+    keys = [bytes(range(start, start + 32)) for start in (0, 40, 80)]
+    left = list(keys)
+    monkeypatch.setattr(os, "urandom", lambda n: left.pop(0)[:n])
+    for key in keys:
+        words = Streams.from_random_state(None).words(Purpose.NOISE, 0, 0, 5)
+        assert_array_equal(words, Streams(key, seeded=False).words(Purpose.NOISE, 0, 0, 5))
+
+
+def test_every_bit_of_the_key_counts():
+    words = {Streams(bytes(32), seeded=True).words(1, 0, 0, 2).tobytes()}
+    for bit in range(256):
+        key = (1 << bit).to_bytes(32, "big")
+        words.add(Streams(key, seeded=True).words(1, 0, 0, 2).tobytes())
+    assert len(words) == 257
+
+
 def test_key_length():
     with pytest.raises(ValueError, match="32 bytes, got 16"):
         Streams(bytes(16), seeded=True)
@@ -205,3 +244,57 @@ def test_keystream_total_variation():
     assert keystream_total_variation(3) == keystream_total_variation(4) == 2.0**-127
     # 1e9 draws of one word, and two spare words for a tie in 512 of three look-ups each
     assert keystream_total_variation(int(1.0117e9)) == pytest.approx(3.76e-22, rel=1e-3)
+
+
+# ---------------------------------------------------------------- one use of each address
+
+
+@pytest.fixture
+def addresses(monkeypatch):
+    """Every stream that is begun, as (key, address); blocks and pieces are small."""
+    monkeypatch.setattr("dplda.local._randomized_response.BLOCK_BITS", 400)
+    monkeypatch.setattr("dplda._gibbs.BLOCK_TOKENS", 300)
+    monkeypatch.setattr("dplda.federated._tokens.BLOCK_BITS", 400)
+    monkeypatch.setattr("dplda.federated._tokens.BLOCK_TOKENS", 300)
+    monkeypatch.setattr("dplda.federated._tokens.PIECE_SURVIVORS", 1000)
+    begun, begin = [], _streams._Keystream.__init__
+
+    def record(self, streams, address):
+        begun.append((streams._algorithm.key, address))
+        begin(self, streams, address)
+
+    monkeypatch.setattr(_streams._Keystream, "__init__", record)
+    return begun
+
+
+@pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
+@each(PRIVATE + LOCAL)
+def test_no_address_is_read_twice_under_one_seed(estimator, addresses):
+    """Over two calls: another round, block, batch and purpose have words of their own."""
+    X = make_topic_corpus(40, 30, 4, doc_length=50, random_state=0).data
+    model = clone(estimator).set_params(random_state=0)
+    if "max_doc_words" in model.get_params():
+        model.set_params(max_doc_words=9)
+    calls = []
+    for _ in range(2):
+        addresses.clear()
+        model.partial_fit(X)
+        # the noise of a piece of tokens is drawn again when it is needed: see the next test
+        calls.append(Counter(read for read in addresses if read[1].purpose != Purpose.SURVIVORS))
+        assert max(calls[-1].values()) == 1
+    both = {address.purpose for _, address in calls[0].keys() & calls[1].keys()}
+    # Documents may be cut alike in both calls; the clip bounds them after the cut.
+    assert both <= ({Purpose.ORDER} if isinstance(model, PrivateSVILDA) else set())
+
+
+@pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
+def test_each_piece_of_tokens_has_an_address(addresses):
+    X = make_topic_corpus(40, 30, 4, doc_length=50, random_state=0).data
+    party = IFTMParty(4, token_epsilon=3.0, token_mechanism="laplace", max_iter=2, random_state=0)
+    party.partial_fit(X).partial_fit(X)
+    n_pieces = [sum(map(len, tokens.pieces)) for tokens in party._batches]
+    assert min(n_pieces) > 3
+    read = {(a.round, a.block) for _, a in addresses if a.purpose == Purpose.SURVIVORS}
+    assert read == {(batch, piece) for batch, n in enumerate(n_pieces) for piece in range(n)}
+    own = [a.round for _, a in addresses if a.purpose == Purpose.OWN_WORDS and not a.spare]
+    assert own == [0, 1]

@@ -1,6 +1,7 @@
 """Poisson samples, adaptive rates, and the account of SubLDA."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -60,6 +61,14 @@ def test_the_rate_charged_is_not_below_the_rate_drawn():
     curator = Curator([], Streams.from_random_state(0), label="test", unit="document")
     with pytest.raises(RuntimeError, match="that is charged"):  # nothing is planned
         curator.sample(np.array([0.1]), round=0)
+
+
+def test_errors_of_the_sample_quote_no_rate():
+    """A rate is private: it may be a function of the document."""
+    for rate in (0.2917, -0.2917):
+        with pytest.raises(RuntimeError) as error:
+            poisson_sample(np.array([0.1, rate]), 0.2)
+        assert not re.search(r"[1-9]", str(error.value))
 
 
 def test_a_negative_rate_is_not_drawn_at_all():

@@ -360,6 +360,14 @@ def test_a_pickle_holds_vectors_and_neither_key_nor_words(monkeypatch):
     assert_array_equal(again.word_scores(), tokens.word_scores())
 
 
+def test_no_representation_shows_the_words():
+    mechanism = TokenMechanism.from_name("laplace", 4.0, 0.3)
+    tokens = privatize(corpus_of(np.full(300, 41), 50), mechanism, streams())
+    for shown in (repr(tokens.vectors), repr(tokens)):
+        assert "own" not in shown
+        assert "41, 41" not in shown
+
+
 def test_bytes_kept_do_not_grow_with_the_survivors():
     tokens = privatize(
         corpus_of(np.arange(1000), 8000), TokenMechanism.from_name("laplace", 8.0, 0.2), streams()

@@ -46,19 +46,25 @@ def fold_in(X, rows, phi, prior, n_components, max_iter, tol, theta):
     return theta
 
 
-def add_contributions(X, rows, theta, factor, center, weight, scale, norm, radius, total=None):
+def add_contributions(
+    X, units, theta, factor, center, weight, scale, norm, radius, total=None, unit_ptr=None
+):
     """The kernel, as its twin."""
     total = np.zeros(factor.shape, np.int64) if total is None else total
-    size = max(1, int(np.diff(X.indptr).max(initial=0))) * factor.shape[1]
+    ptr = np.arange(X.shape[0] + 1) if unit_ptr is None else np.array(unit_ptr)
+    n_words = min(X.shape[1], int(np.diff(X.indptr[ptr]).max(initial=1)))
+    size, place = n_words * factor.shape[1], np.full(X.shape[1], -1, np.int32)
     _variational.add_contributions(
-        X.indptr, X.indices, X.data, np.array(rows, np.int64), theta, factor, center, weight,
-        scale, norm, radius, total, np.full(size, np.nan, np.float32), np.full(size, -9, np.int32),
+        X.indptr, X.indices, X.data, ptr, np.array(units, np.int64), theta, factor, center, weight,
+        scale, norm, radius, total, place, np.full(n_words, -9, np.int32),
+        np.full(size, np.nan, np.float32), np.full(size, -9, np.int32),
     )  # fmt: skip
+    assert (place == -1).all()
     return total
 
 
 def squared_norm(total):
-    """Exact, for the contribution of one document."""
+    """Exact, for the contribution of one unit."""
     return sum(int(x) ** 2 for x in total.flat)
 
 
@@ -117,6 +123,44 @@ def test_contributions_equal_their_twin(n_components, norm, radius):
     total = add_contributions(*arguments)
     assert_array_equal(total, reference.add_contributions(*arguments))
     assert not total[:, n_components:].any()
+
+
+@pytest.mark.parametrize("n_components", SIZES)
+@pytest.mark.parametrize(("norm", "radius"), [(0.5, 64), (30.0, 12345), (1e4, MAX_RADIUS)])
+@pytest.mark.parametrize("unit_ptr", [(0, 7), (0, 1, 2, 5, 7), (0, 2, 3, 3, 7)], ids=str)
+def test_contributions_of_users_equal_their_twin(n_components, norm, radius, unit_ptr):
+    X, _, *rest, scale = random_arguments(n_components, seed=5)
+    units = range(len(unit_ptr) - 1)
+    arguments = X, units, *rest, scale[: len(units)], norm, radius
+    total = add_contributions(*arguments, unit_ptr=unit_ptr)
+    assert_array_equal(total, reference.add_contributions(*arguments, unit_ptr=unit_ptr))
+    assert total.any() == (n_components > 1)  # one topic says nothing: it is centered on itself
+    for u in units:
+        alone = add_contributions(X, [u], *arguments[2:], unit_ptr=unit_ptr)
+        assert squared_norm(alone) <= radius**2
+
+
+@pytest.mark.parametrize("n_components", SIZES[1:])
+def test_without_a_clip_users_contribute_what_their_documents_do(n_components):
+    X, rows, *rest, _ = random_arguments(n_components, seed=6)
+    alone = add_contributions(X, rows, *rest, np.ones(N_DOCS), 1e4, MAX_RADIUS)
+    together = add_contributions(X, [0], *rest, np.ones(1), 1e4, MAX_RADIUS, unit_ptr=(0, N_DOCS))
+    assert_allclose(together, alone, rtol=1e-5, atol=2 * N_DOCS)
+    assert alone.any()
+
+
+@pytest.mark.parametrize("n_components", SIZES[1:])
+@pytest.mark.parametrize("norm", [0.5, 30.0, 1e4])
+def test_two_copies_contribute_as_one_document_of_twice_the_scale(n_components, norm):
+    X, _, theta, *rest, scale = random_arguments(n_components, seed=7)
+    for d in (0, 2, 3):
+        pair = X[[d, d]]
+        copies = add_contributions(
+            pair, [0], theta[[d, d]], *rest, scale[[d]], norm, 12345, unit_ptr=(0, 2)
+        )
+        one = add_contributions(X, [d], theta, *rest, 2 * scale, norm, 12345)
+        assert_array_equal(copies, one)
+        assert copies.any()
 
 
 @pytest.mark.parametrize("n_components", SIZES)
@@ -223,6 +267,16 @@ def test_integer_norm_never_exceeds_the_radius_whatever_the_floats(arguments):
     numbers = [arguments[0].data, *arguments[2:8]]
     if any(np.isnan(x).any() for x in numbers):
         assert not total.any()
+
+
+@settings(deadline=None, max_examples=60)
+@given(wild, st.integers(1, 4))
+def test_a_user_never_exceeds_the_radius_whatever_the_floats(arguments, n_copies):
+    X, _, theta, *rest = arguments
+    X, theta = X[[0] * n_copies], np.tile(theta, (n_copies, 1))
+    with np.errstate(all="ignore"):
+        total = add_contributions(X, [0], theta, *rest, unit_ptr=(0, n_copies))
+    assert squared_norm(total) <= rest[-1] ** 2
 
 
 @settings(deadline=None)

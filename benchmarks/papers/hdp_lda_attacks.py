@@ -71,6 +71,8 @@ def topic_attack(
         raise TypeError("releases must be those that observe_releases saw")
     counts = [release.value for release in releases if release.label == COUNTS]
     topics = [release.value for release in releases if release.label == TOPICS]
+    n_silent = int(len(topics) == len(counts) - 1)  # `HDPLDA` draws none from its last counts
+    counts = counts[: len(counts) - n_silent]
     if not counts or len(topics) < len(counts):
         raise ValueError(
             f"releases hold {len(counts)} tables of counts and {len(topics)} of topics; give what "
@@ -87,7 +89,7 @@ def topic_attack(
         else _log_published(noisy, drawn, last, float(model.topic_word_prior))
         for noisy, drawn, old in zip(counts, topics, before)
     ]
-    total = np.cumsum(gains, axis=0)
+    total = np.cumsum(gains + [np.zeros_like(gains[-1])] * n_silent, axis=0)
     return np.exp(total - logsumexp(total, axis=1, keepdims=True))
 
 

@@ -71,6 +71,7 @@ def ours(X: Any, topics: np.ndarray, dtype: Any) -> Callable[[], tuple]:
     scratch = np.empty(_e_step.scratch_size(longest, n_components), dtype)
     floats = np.empty(longest * table.shape[1], np.float32)
     integers = np.empty(len(floats), np.int32)
+    place, known = np.full(X.shape[1], -1, np.int32), np.empty(longest, np.int32)
 
     def run() -> tuple:
         gamma = np.ones((X.shape[0], table.shape[1]), dtype)
@@ -81,8 +82,9 @@ def ours(X: Any, topics: np.ndarray, dtype: Any) -> Callable[[], tuple]:
             MAX_ITER, TOL, gamma, exp_doc_topic, scratch,
         )  # fmt: skip
         _variational.add_contributions(
-            X.indptr, X.indices, X.data, rows, exp_doc_topic.astype(np.float32, copy=False),
-            single, center, weight, scale, norm, RADIUS, total, floats, integers,
+            X.indptr, X.indices, X.data, np.arange(X.shape[0] + 1), rows,
+            exp_doc_topic.astype(np.float32, copy=False), single, center, weight, scale, norm,
+            RADIUS, total, place, known, floats, integers,
         )  # fmt: skip
         return gamma[:, :n_components], total[:, :n_components] * (norm / RADIUS)
 

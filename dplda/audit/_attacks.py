@@ -7,6 +7,7 @@ bound is valid for any scores. Better scores give a larger bound.
 from __future__ import annotations
 
 import math
+from itertools import zip_longest
 from typing import Protocol
 
 import numpy as np
@@ -319,11 +320,11 @@ class WordAttack(CanaryAttack):
         """
         mechanisms = model._mechanisms()
         total, before = np.zeros(self._n_canaries), None
-        for counts, topics in zip(releases[::2], releases[1::2]):
-            drawn = topics.value[: self._n_canaries]
+        for counts, topics in zip_longest(releases[::2], releases[1::2]):
             total += self._count_scores(counts.value, mechanisms, before)
-            total += self._topic_scores(model, counts.value, mechanisms, drawn)
-            before = drawn
+            if topics is not None:  # no topics follow the last counts
+                before = topics.value[: self._n_canaries]
+                total += self._topic_scores(model, counts.value, mechanisms, before)
         return total
 
     def _pairs(self, table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -100,9 +100,9 @@ def watched(model: BaseEstimator, record: Record):
 
 
 def _watched_rounds(rounds: Callable[..., Any], record: Record) -> Callable[..., Any]:
-    def watched_rounds(X, table, budget, curator, streams, n_rounds):
+    def watched_rounds(X, table, budget, curator, streams, n_rounds, *users):
         record.arguments = budget, streams, n_rounds
-        return rounds(X, table, budget, _Watch(curator, record), streams, n_rounds)
+        return rounds(X, table, budget, _Watch(curator, record), streams, n_rounds, *users)
 
     return watched_rounds
 

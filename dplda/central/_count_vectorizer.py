@@ -32,8 +32,10 @@ from dplda._private_fit import (
     warn_if_seeded,
 )
 from dplda._warnings import warn_user
+from dplda.central._document_budget import RELATIONS
+from dplda.central._users import number_users, protected_unit
 from dplda.datasets import load_public_vocabulary
-from dplda.privacy import Event, Failure, NonPrivate, calibrate
+from dplda.privacy import ApproximateDP, Event, NonPrivate, calibrate
 from dplda.privacy._accounting import THRESHOLD_SHARE
 from dplda.privacy._clipping import count_unit
 from dplda.privacy._curator import TOTAL_VARIATION, Curator
@@ -55,7 +57,7 @@ TOKENIZER = (
     "documents"
 )
 ONE_TEXT = "one document holds everything that one protected unit contributed"
-OWN_ID = "all documents of a user carry that user's id"
+OWN_ID = "all documents of a user carry that user's id, and no two users share an id"
 # the parameters of CountVectorizer that say how a text becomes terms
 _SPLITTING = (
     "input", "encoding", "decode_error", "strip_accents", "lowercase", "preprocessor", "tokenizer",
@@ -152,9 +154,9 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
     -----
     **Privacy.** Unit: document, or user if `user_ids` are given. Relation: one unit is added,
     removed, or replaced by an empty one. Sensitivity: `radius` in L2, checked in integers.
-    Events: ``Gaussian(noise_multiplier)`` and ``Failure(delta / 10)``; with pairs of words, two of
-    each. Running time and memory depend on the number of distinct terms, which is private. The
-    proof is in ``docs/vocabulary.md``, after [1]_.
+    Events: ``Gaussian(noise_multiplier)``, and ``ApproximateDP`` with a tenth of `delta` for the
+    threshold; with pairs of words, two of each. Running time and memory depend on the number of
+    distinct terms, which is private. The proof is in ``docs/vocabulary.md``, after [1]_.
 
     References
     ----------
@@ -270,7 +272,7 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
         plan = [step for selection in selections for step in selection.plan]  # public
         streams = Streams.from_random_state(self.random_state)  # secret
         warn_if_seeded(name, streams.seeded and self.epsilon != math.inf)
-        unit = "document" if user_ids is None else "user"
+        unit = protected_unit(user_ids)  # public
         with Curator(plan, streams, label=name, unit=unit, ledger=self.ledger) as curator:
             terms = self._terms(_as_list(raw_documents), user_ids)  # private
             found = selections[0].select(terms[0], candidates, curator, streams)  # public
@@ -282,7 +284,7 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
                 ]  # private
                 found += selections[1].select(pairs, asked, curator, streams)  # public
         # One unit spreads a vector of L2 norm `radius` over its own terms, in integers. Its terms
-        # that nobody else has pass the threshold with probability `Failure.delta`, all together.
+        # that nobody else has pass the threshold with probability `failure.delta`, all together.
         self._publish(found.best(candidates, self.max_features), selections, curator.events, unit,
                       streams.seeded)  # public  # fmt: skip
         return self
@@ -377,7 +379,7 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
                 "would need far more documents than words do"
             )
         shares = (1.0,) if self.ngram_range == (1, 1) else (1.0 - PAIR_SHARE, PAIR_SHARE)
-        failure = Failure(THRESHOLD_SHARE * self.delta / len(shares))
+        failure = failure_event(THRESHOLD_SHARE * self.delta / len(shares))
 
         def split(multiplier: float) -> list[Selection]:
             return [
@@ -402,7 +404,8 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
 
     def _terms(self, documents: list[Any], user_ids: Any) -> list[list[set[str]]]:
         """Distinct words of each unit and, if they are asked for, its distinct pairs of words."""
-        units = _units(user_ids, len(documents))
+        users = number_users(user_ids, len(documents))
+        units = range(len(documents)) if users is None else users.tolist()
         sets = []
         for n in range(1, self.ngram_range[1] + 1):
             analyze = self._counter(ngram_range=(n, n)).build_analyzer()
@@ -432,7 +435,7 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
             delta=self.delta,
             earlier=None,
             unit=unit,
-            relation=f"one {unit} is added, removed, or replaced by an empty one",
+            relation=RELATIONS[unit],
             mechanism=MECHANISM,
             sensitivity=1.0,
             noise_scale=multipliers,
@@ -499,7 +502,7 @@ class Selection:
         """Least integer that a term outside of the public list has to reach."""
         if not self.discover:
             return math.inf
-        if not isinstance(self.failure, Failure):
+        if not isinstance(self.failure, ApproximateDP):
             return 1
         return selection_threshold(self.mechanism, self.failure.delta, self.max_terms)
 
@@ -560,6 +563,14 @@ class Selected:
         ranked = expected_weights(self.weights, self.scales, places)
         order = np.argsort(-ranked, kind="stable")[:n_terms]
         return Selected(self.terms[order], self.weights[order], self.scales[order])
+
+
+def failure_event(delta: float) -> Event:
+    """The price of terms of one unit that pass with probability `delta`, all together.
+
+    It dominates a coin of this probability that is thrown only if the unit is present.
+    """
+    return ApproximateDP(-math.log1p(-delta), delta)
 
 
 def selection_threshold(mechanism: DiscreteGaussian, delta: float, max_terms: int) -> int:
@@ -625,14 +636,3 @@ def _analyzed(analyze: Any, document: Any) -> Iterable[str]:
             f"a document of type {type(document).__name__} could not be split into words; pass "
             "texts (str), '' for a missing text, and check encoding, preprocessor and tokenizer"
         ) from None
-
-
-def _units(user_ids: Any, n_docs: int) -> list[int]:
-    """The unit of each document: 0, 1, 2, ... in the order of their first documents."""
-    if user_ids is None:
-        return list(range(n_docs))
-    ids = list(user_ids)
-    if len(ids) != n_docs:
-        raise ValueError(f"user_ids needs one id for each of {n_docs} documents, got {len(ids)}")
-    numbers: dict[Any, int] = {}
-    return [numbers.setdefault(user, len(numbers)) for user in ids]

@@ -35,11 +35,19 @@ DOCUMENT_CONSTRAINTS = {
     "init_components": [None, "array-like"],
 }
 
-RELATION = "one document is added, removed, or replaced by an empty one"
-ONE_ROW = (
-    "one row of X holds everything that one protected unit contributed, and no document occurs in "
-    "two rows, as in a bootstrap sample"
-)
+RELATIONS = {
+    "document": "one document is added, removed, or replaced by an empty one",
+    "user": "one user is added or removed with all documents, or all of them become empty",
+}
+ROWS_OF_A_UNIT = {
+    "document": (
+        "one row of X holds everything that one protected unit contributed, and no document occurs "
+        "in two rows, as in a bootstrap sample"
+    ),
+    "user": (
+        "every row with anything of a user carries that user's id, and no two users share an id"
+    ),
+}
 PUBLIC_START = "init_components is public and was not made of the private documents"
 
 
@@ -54,7 +62,7 @@ class DocumentBudget:
     rounds : sequence of mechanism
         One for each round.
     subsampling_ratio : float
-        Highest probability with which a document takes part in a round.
+        Highest probability with which a unit takes part in a round.
     noise_multiplier : float
         Noise multiplier of an average round; 0 without noise.
     """
@@ -152,6 +160,7 @@ def _rounds_precision(noise_multiplier: float, max_iter: int, subsampling_ratio:
 def document_guarantee(
     events: tuple[Event, ...],
     *,
+    unit: str,
     delta: float,
     earlier: Guarantee | None,
     norms: tuple[float, ...],
@@ -164,6 +173,8 @@ def document_guarantee(
     ----------
     events : tuple of Event
         Events of this call.
+    unit : {"document", "user"}
+        The protected unit.
     delta : float
         The delta of (epsilon, delta)-differential privacy.
     earlier : Guarantee or None
@@ -177,18 +188,19 @@ def document_guarantee(
     """
     all_events = events if earlier is None else earlier.events + events
     multipliers = tuple(_noise_multiplier(event) for event in all_events)
+    assumptions = (ROWS_OF_A_UNIT[unit], PUBLIC_START) if public_start else (ROWS_OF_A_UNIT[unit],)
     return make_guarantee(
         events,
         delta=delta,
         earlier=earlier,
-        unit="document",
-        relation=RELATION,
-        mechanism=_describe(all_events),
+        unit=unit,
+        relation=RELATIONS[unit],
+        mechanism=_describe(all_events, unit),
         sensitivity=max(norms),
         noise_scale=tuple(n * m for n, m in zip(norms, multipliers)),
         noise_multiplier=multipliers,
         seeded=seeded,
-        assumptions=(ONE_ROW, PUBLIC_START) if public_start else (ONE_ROW,),
+        assumptions=assumptions,
     )
 
 
@@ -197,11 +209,11 @@ def _noise_multiplier(event: Event) -> float:
     return gaussian.noise_multiplier if isinstance(gaussian, Gaussian) else 0.0
 
 
-def _describe(events: tuple[Event, ...]) -> str:
+def _describe(events: tuple[Event, ...], unit: str) -> str:
     if any(isinstance(event, NonPrivate) for event in events):
         return "word totals and word-topic counts, some or all of them exact, without noise"
     text = "discrete Gaussian noise on all word totals, and in each round on all word-topic counts"
     rates = {e.sampling_probability for e in events if isinstance(e, PoissonSampled)}
     if rates:
-        text += f", over a secret sample of the documents (rate {max(rates):g})"
+        text += f", over a secret sample of the {unit}s (rate {max(rates):g})"
     return text

@@ -1,14 +1,16 @@
 """The private side of a document-level fit: documents, their topic weights, their contributions.
 
-Mechanism (sampled Gaussian). Each round releases the sum of the contributions of the documents in
-the batch. A contribution reads one document, its topic weights and past releases only, and is
-clipped to an L2 norm that is checked in integers. One document that is added, removed or emptied
+A unit is what the guarantee protects: one document, or all documents of one user.
+
+Mechanism (sampled Gaussian). Each round releases the sum of the contributions of the units in the
+batch. A contribution reads the documents of one unit, their topic weights and past releases only,
+and is clipped to an L2 norm that is checked in integers. One unit that is added, removed or emptied
 therefore changes the sum by at most the clipping bound.
 
 A document contributes the difference between its word-topic counts and what past releases predict.
 The sum over documents carries the same information. The contribution of one document, and with it
-the noise, is half as large. ``docs/centered_release.md`` describes the statistics, and
-``docs/document_level.md`` has the proof.
+the noise, is half as large. The contributions of a user's documents are added before the clip.
+``docs/centered_release.md`` describes the statistics, and ``docs/document_level.md`` has the proof.
 """
 
 from __future__ import annotations
@@ -33,16 +35,20 @@ INNER_STEPS = 7
 class Documents:
     """Private documents in training.
 
-    Every attribute is private. A row of each is a function of that document and of past releases.
+    Every attribute is private. A row of each is a function of that unit and of past releases.
 
     Attributes
     ----------
     X : csr_array of shape (n_docs, n_words), float32
-        Word counts.
+        Word counts. The documents of a unit are consecutive rows.
     theta : ndarray of shape (n_docs, padded), float32
         Topic weights.
-    scale : ndarray of shape (n_docs,)
-        Factor of each document's contribution before the clip.
+    unit_ptr : ndarray of shape (n_units + 1,), int64
+        First document of each unit, and the number of documents.
+    unit_counts : csr_array of shape (n_units, n_words), float32
+        Word counts of each unit: those of its documents, added.
+    scale : ndarray of shape (n_units,)
+        Factor of each unit's contribution before the clip.
     n_components : int
         Number of topics, without the padding.
     n_jobs : int or None
@@ -51,33 +57,58 @@ class Documents:
 
     X: sp.csr_array
     theta: np.ndarray
+    unit_ptr: np.ndarray
+    unit_counts: sp.csr_array
     scale: np.ndarray
     n_components: int
     n_jobs: int | None = None
 
     @classmethod
-    def from_counts(cls, X: sp.csr_array, n_components: int, n_jobs: int | None) -> Documents:
-        """Documents with equal topic weights, at their own lengths."""
-        X = single_precision(X)
-        padded = pad(np.zeros((0, n_components))).shape[1]
-        theta = uniform_theta(X.shape[0], n_components, padded)
-        return cls(X, theta, np.ones(X.shape[0]), n_components, n_jobs)
+    def from_counts(
+        cls,
+        X: sp.csr_array,
+        n_components: int,
+        n_jobs: int | None,
+        users: np.ndarray | None = None,
+    ) -> Documents:
+        """Documents with equal topic weights, at their own lengths.
+
+        `users` (n_docs,) are the numbers of the documents' users. None: each document is a unit.
+        """
+        n_docs, padded = X.shape[0], pad(np.zeros((0, n_components))).shape[1]
+        theta = uniform_theta(n_docs, n_components, padded)
+        if users is None:
+            X = single_precision(X)
+            ptr, counts = np.arange(n_docs + 1, dtype=np.int64), X
+        else:
+            X = X[np.argsort(users, kind="stable")]
+            ptr = np.append(0, np.cumsum(np.bincount(users))).astype(np.int64)
+            add_rows = sp.csr_array((np.ones(n_docs), np.arange(n_docs), ptr))
+            X, counts = single_precision(X), single_precision(add_rows @ X)
+        return cls(X, theta, ptr, counts, np.ones(len(ptr) - 1), n_components, n_jobs)
+
+    def rows_of(self, units: np.ndarray) -> np.ndarray:
+        """The documents of `units`, in their order; `units` itself if each has one document."""
+        first, n_rows = self.unit_ptr[units], np.diff(self.unit_ptr)[units]
+        before = np.cumsum(n_rows) - n_rows
+        return np.arange(n_rows.sum()) + np.repeat(first - before, n_rows)
 
     def rescale(self, weight: np.ndarray, norm: float, *, exact: bool) -> None:
-        """Scale each document to norm `norm`, short ones at most `SCALE_UP` times longer.
+        """Scale each unit to norm `norm`, short ones at most `SCALE_UP` times longer.
 
-        A long document is clipped to `norm` in any case, so that a larger scale would change
-        nothing. Without noise (`exact`) documents are not scaled.
+        A long unit is clipped to `norm` in any case, so that a larger scale would change
+        nothing. Without noise (`exact`) units are not scaled.
         """
         if exact:
             return
-        lengths = np.sqrt(self.X.multiply(self.X) @ weight.astype(float) ** 2)
+        squares = self.unit_counts.multiply(self.unit_counts)
+        lengths = np.sqrt(squares @ weight.astype(float) ** 2)
         self.scale = np.minimum(SCALE_UP, norm / np.maximum(lengths, norm / SCALE_UP))
 
-    def infer(self, rows: np.ndarray, phi: np.ndarray, doc_topic_prior: float) -> None:
-        """Improve the topic weights of `rows` under word probabilities `phi` (n_words, padded)."""
+    def infer(self, units: np.ndarray, phi: np.ndarray, doc_topic_prior: float) -> None:
+        """Improve the topic weights of `units` under word probabilities `phi` (n_words, padded)."""
         update_theta(
-            self.X, self.theta, phi, rows, n_components=self.n_components,
+            self.X, self.theta, phi, self.rows_of(units), n_components=self.n_components,
             doc_topic_prior=doc_topic_prior, max_steps=INNER_STEPS, n_jobs=self.n_jobs,
         )  # fmt: skip
 
@@ -85,24 +116,24 @@ class Documents:
         """The clipping bound of a release: an L2 norm and the integer radius that stands for it.
 
         With noise both are public constants. Without noise, where nothing is protected, the bound
-        is one that no document reaches.
+        is one that no unit reaches.
         """
         if not mechanism.exact:
             return norm, mechanism.radius
-        squares = self.X.multiply(self.X).sum(axis=1)
+        squares = self.unit_counts.multiply(self.unit_counts).sum(axis=1)
         return 1.0 + float(np.sqrt(np.max(squares, initial=0.0))), 2**30
 
     def sum_words(self, weight: np.ndarray, norm: float, radius: int) -> np.ndarray:
-        """Integer word totals (n_words,), each document's share of L2 norm at most `radius`."""
+        """Integer word totals (n_words,), each unit's share of L2 norm at most `radius`."""
         single = np.zeros((max(self.X.shape), 8), np.float32)
         single[:, 0] = 1
-        rows = np.arange(self.X.shape[0])
+        units = np.arange(len(self.scale))
         center = np.zeros_like(single)
-        return self._sum(rows, single, single, center, weight, self.scale, norm, radius)[:, 0]
+        return self._sum(units, single, single, center, weight, self.scale, norm, radius)[:, 0]
 
     def sum_topics(
         self,
-        rows: np.ndarray,
+        units: np.ndarray,
         factor: np.ndarray,
         center: np.ndarray,
         *,
@@ -111,29 +142,32 @@ class Documents:
         norm: float,
         radius: int,
     ) -> np.ndarray:
-        """Integer sum over `rows` of centered word-topic counts, (n_words, n_components).
+        """Integer sum over `units` of centered word-topic counts, (n_words, n_components).
 
-        Document d contributes s_d w_v x_dv (r_dvk - center_vk) with r_dvk ~ theta_dk factor_vk,
-        clipped to norm `norm`, which stands for `radius` integer units.
+        Unit u contributes the sum over its documents d of s_u w_v x_dv (r_dvk - center_vk) with
+        r_dvk ~ theta_dk factor_vk, clipped to norm `norm`, which stands for `radius` integer units.
         """
-        total = self._sum(rows, self.theta, factor, center, weight, scale, norm, radius)
+        total = self._sum(units, self.theta, factor, center, weight, scale, norm, radius)
         return np.ascontiguousarray(total[:, : self.n_components])
 
-    def _sum(self, rows, theta, factor, center, weight, scale, norm, radius):
-        longest = max(1, int(np.diff(self.X.indptr).max(initial=0)))
+    def _sum(self, units, theta, factor, center, weight, scale, norm, radius):
+        n_words, padded = self.X.shape[1], factor.shape[1]
+        stored = np.diff(self.X.indptr[self.unit_ptr]).max(initial=1)
+        longest = min(int(stored), n_words)  # no unit has more different words
         weight = weight.astype(np.float32)
 
         def kernel(piece):
-            total = np.zeros((self.X.shape[1], factor.shape[1]), np.int64)
-            scratch = np.empty(longest * factor.shape[1], np.float32)
+            total = np.zeros((n_words, padded), np.int64)
+            size = longest * padded
             _variational.add_contributions(
-                self.X.indptr, self.X.indices, self.X.data, piece, theta, factor, center,
-                weight, scale, norm, radius, total, scratch, np.empty(len(scratch), np.int32),
+                self.X.indptr, self.X.indices, self.X.data, self.unit_ptr, piece, theta, factor,
+                center, weight, scale, norm, radius, total, np.full(n_words, -1, np.int32),
+                np.empty(longest, np.int32), np.empty(size, np.float32), np.empty(size, np.int32),
             )  # fmt: skip
             return total
 
         # integer sums have no order: the result does not depend on the number of pieces
-        return sum(over_rows(kernel, rows.astype(np.int64, copy=False), self.n_jobs))
+        return sum(over_rows(kernel, units.astype(np.int64, copy=False), self.n_jobs))
 
 
 def release_word_totals(
@@ -149,8 +183,9 @@ def release_word_totals(
         documents.rescale(weight, norm, exact=mechanism.exact)  # private
         bound, radius = documents.clipping_bound(mechanism, norm)  # public
         total = documents.sum_words(weight, bound, radius)  # private
-        # One document moves `total` by at most `radius` in L2: its word counts are clipped to
-        # `radius` in integers, and its scale depends on itself and on released weights only.
+        # One unit moves `total` by at most `radius` in L2: its word counts, added over its
+        # documents, are clipped to `radius` in integers, and its scale depends on itself and on
+        # released weights only.
         noisy = curator.release(total, mechanism, label=TOTALS, round=step)  # public
         unit = bound / radius / weight
         estimates.append((noisy * unit, mechanism.scale * unit))

@@ -77,7 +77,8 @@ class HDPLDA(BaseLDA):
         Noisy counts are clipped to [0, count_clip] before topics are drawn from them (C in [1]_).
         A draw costs ``2 log(count_clip / topic_word_prior + 1)``. Not with `epsilon`.
     max_iter : int, default=50
-        Number of sweeps.
+        Number of sweeps. Topics are drawn in all of them but the last, after which nothing reads
+        them.
     doc_topic_prior : float, default=0.1
         Dirichlet parameter of a document's topics (alpha).
     topic_word_prior : float, default=0.01
@@ -127,7 +128,7 @@ class HDPLDA(BaseLDA):
     **Privacy.** Unit: word (one token). Relation: its word is replaced by another word of the
     vocabulary. The lengths of documents, counted in words of the vocabulary, are public.
     Sensitivity: two counts change by one. Events: in each sweep ``Laplace(2 / noise_epsilon)``
-    twice, or ``Gaussian(noise_multiplier)``, and
+    twice, or ``Gaussian(noise_multiplier)``, and, except in the last sweep,
     ``BoundedRange(2 log(count_clip / topic_word_prior + 1))`` for the topic of that token. All
     later draws read the noisy table, which does not change during a sweep. Draws are made in
     integers, so that the ratio of probabilities is what the event says. `epsilon_` is the smaller
@@ -149,7 +150,7 @@ class HDPLDA(BaseLDA):
     >>> model = HDPLDA(n_components=3, noise_epsilon=0.5, count_clip=1.0, topic_word_prior=1.0,
     ...                delta=1e-5, max_iter=50).fit(X)
     >>> round(model.epsilon_, 2)
-    39.54
+    37.63
     """
 
     _attack = "word"
@@ -231,7 +232,8 @@ class HDPLDA(BaseLDA):
         streams = self._streams()  # secret
         n_components, max_iter = int(self.n_components), int(self.max_iter)
         one_sweep = [(COUNTS, mechanisms.mechanism.event), (TOPICS, mechanisms.topic_event)]
-        with self._curator(one_sweep * max_iter, streams) as curator:
+        plan = (one_sweep * max_iter)[:-1]  # nothing reads topics after the last release
+        with self._curator(plan, streams) as curator:
             tokens = shuffled_tokens(check_counts(self, X, reset=True), streams, 1)  # private
             topics = uniform_topics(tokens, n_components, streams)  # public
             average = Average.empty(tokens.n_words, n_components)  # public
@@ -240,9 +242,10 @@ class HDPLDA(BaseLDA):
                 noisy = self._release(counts, mechanisms, curator, t)  # public
                 if 2 * t > max_iter:
                     average = average.add(noisy)  # public
-                topics = self._draw(
-                    tokens, topics, noisy, mechanisms, curator, streams, t
-                )  # public
+                if t < max_iter:
+                    topics = self._draw(
+                        tokens, topics, noisy, mechanisms, curator, streams, t
+                    )  # public
         return self._publish(average, mechanisms, curator.events, None, streams.seeded, t)
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -251,9 +254,9 @@ class HDPLDA(BaseLDA):
 
         The privacy costs of all calls add up in `epsilon_`; `epsilon` pays for at most `max_iter`
         calls. The first call draws topics uniformly. A later call draws them under the released
-        table, from scratch. Their counts are released and enter the average. Decide on the number
-        of calls before you look at the model: the guarantee holds for a number of calls that does
-        not depend on the releases.
+        table, from scratch. Their counts are released and enter the average. Make as many
+        calls as the ledger allows under a ledger with ``composition="adaptive"``, whose budget is
+        then the guarantee. Otherwise fix their number before you look at the model.
 
         Parameters
         ----------

@@ -29,6 +29,7 @@ from dplda.central._document_budget import (
 )
 from dplda.central._documents import Documents, release_word_totals
 from dplda.central._noisy_table import NoisyTable, document_schedule, growing_share
+from dplda.central._users import number_users, protected_unit
 from dplda.privacy._curator import Curator
 from dplda.privacy._streams import Streams
 
@@ -38,15 +39,17 @@ class SubLDA(BaseLDA):
 
     The sound form of SUB-LDA [1]_. In each round, every document takes part with probability
     `subsampling_ratio`, secretly and independently. Its clipped word-topic statistics enter a sum,
-    and every cell of the sum gets noise. The fitted model may be published.
+    and every cell of the sum gets noise. The fitted model may be published. With `user_ids` in
+    `fit`, the same is true of users with several documents.
 
     Parameters
     ----------
     n_components : int, default=10
         Number of topics.
     epsilon : float or None, default=None
-        Total epsilon of a document, above 0; ``inf`` trains without noise and without privacy.
-        Give either this or `noise_multiplier`. After `fit`, ``epsilon_ <= epsilon``.
+        Total epsilon of a document, or of a user if `fit` gets `user_ids`, above 0; ``inf`` trains
+        without noise and without privacy. Give either this or `noise_multiplier`. After `fit`,
+        ``epsilon_ <= epsilon``.
     noise_multiplier : float or None, default=None
         Noise of a round, as standard deviation over sensitivity, instead of `epsilon`. Rounds
         without sampling differ in noise. Together they cost as much as `max_iter` equal rounds
@@ -93,7 +96,7 @@ class SubLDA(BaseLDA):
     components_ : ndarray of shape (n_components, n_features_in_)
         Released pseudo-counts of words in topics; not normalized.
     epsilon_ : float
-        Epsilon of a document for everything released since `fit`.
+        Epsilon of a document, or of a user, for everything released since `fit`.
     delta_ : float
         The delta at which `epsilon_` is stated.
     privacy_ : Guarantee
@@ -113,9 +116,11 @@ class SubLDA(BaseLDA):
 
     Notes
     -----
-    **Privacy.** Unit: document (a row of `X`). Relation: one document is added, removed, or
-    replaced by an empty one. Sensitivity: the clipping bound of the round, in L2, checked in
-    integers. A contribution reads the document, its private state and past releases only. Event:
+    **Privacy.** Unit: document (a row of `X`), or user if `fit` gets `user_ids`. Relation: one
+    document, or one user with all documents, is added, removed, or becomes empty. Sensitivity: the
+    clipping bound of the round, in L2, checked in integers. A contribution reads the documents of
+    one unit, their private state and past releases only. A user's contribution is the sum over the
+    user's documents, clipped once. Event:
     ``PoissonSampled(min(1, subsampling_ratio * boost), Gaussian(m_t))`` for each round t, and two
     ``Gaussian`` for word totals. The proof is in ``docs/document_level.md``, the statistics are in
     ``docs/centered_release.md``.
@@ -183,15 +188,20 @@ class SubLDA(BaseLDA):
         self.verbose = verbose
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None) -> SubLDA:
+    def fit(self, X: Any, y: Any = None, *, user_ids: Any = None) -> SubLDA:
         """Train on private documents: `max_iter` rounds.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_docs, n_words)
-            Word counts. One row is what the guarantee protects; columns are public.
+            Word counts. One row is what the guarantee protects, or all rows of one user;
+            columns are public.
         y : Ignored
             Not used, present for API consistency by convention.
+        user_ids : array-like of shape (n_docs,) or None, default=None
+            The user that each row comes from: integers or strings. All rows with one id are one
+            protected unit, for instance the texts of a person or the copies in a bootstrap sample.
+            None protects each row alone. Private, and read after `X`.
 
         Returns
         -------
@@ -203,7 +213,8 @@ class SubLDA(BaseLDA):
         BudgetError
             If the budget of the ledger is too small. No data have been read then.
         ValueError
-            If not exactly one of `epsilon` and `noise_multiplier` is given.
+            If not exactly one of `epsilon` and `noise_multiplier` is given, or if `user_ids` does
+            not have one id for each row. Nothing is charged then.
 
         Warns
         -----
@@ -211,10 +222,10 @@ class SubLDA(BaseLDA):
             If noise is drawn from a given `random_state`. The guarantee is void against anyone who
             knows it.
         """
-        return self._train(X, n_rounds=int(self.max_iter), table=None)
+        return self._train(X, user_ids, n_rounds=int(self.max_iter), table=None)
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def partial_fit(self, X: Any, y: Any = None) -> SubLDA:
+    def partial_fit(self, X: Any, y: Any = None, *, user_ids: Any = None) -> SubLDA:
         """Run one more private round on the given documents.
 
         The privacy costs of all calls add up in `epsilon_`. The first call also releases word
@@ -222,10 +233,10 @@ class SubLDA(BaseLDA):
         call. Each call charges the distance of its noise from the ideal law, so that the last of
         `max_iter` calls may be refused if `epsilon` is large or `delta` tiny. With noise, all later
         calls use the word totals of the first call and only divide them among the topics: pass the
-        whole corpus to each call, or at least documents with the same words. Decide on the number
-        of calls before you look at the model: the guarantee holds for a number of calls that does
-        not depend on the releases. A call that is interrupted stays in the ledger's account, but
-        not in `epsilon_`.
+        whole corpus to each call, or at least documents with the same words. Make as many calls as
+        the ledger allows under a ledger with ``composition="adaptive"``, whose budget is then the
+        guarantee. Otherwise fix their number before you look at the model. A call that is
+        interrupted stays in the ledger's account, but not in `epsilon_`.
 
         Parameters
         ----------
@@ -233,6 +244,9 @@ class SubLDA(BaseLDA):
             Word counts.
         y : Ignored
             Not used, present for API consistency by convention.
+        user_ids : array-like of shape (n_docs,) or None, default=None
+            The user that each row comes from: integers or strings. All rows with one id are one
+            protected unit. Give ids to every call or to none. Private, and read after `X`.
 
         Returns
         -------
@@ -245,7 +259,8 @@ class SubLDA(BaseLDA):
             If this call would exceed `epsilon` or the budget of the ledger. No data have been read
             then.
         ValueError
-            If `n_components` or the width of `X` changed since the first call.
+            If `n_components`, the width of `X` or the protected unit changed since the first call,
+            or if `user_ids` does not have one id for each row.
 
         Warns
         -----
@@ -253,13 +268,14 @@ class SubLDA(BaseLDA):
             If noise is drawn from a given `random_state`. The guarantee is void against anyone who
             knows it.
         """
-        return self._train(X, n_rounds=1, table=released_so_far(self, "document"))
+        table = released_so_far(self, protected_unit(user_ids))
+        return self._train(X, user_ids, n_rounds=1, table=table)
 
-    def _train(self, X: Any, *, n_rounds: int, table: NoisyTable | None) -> SubLDA:
+    def _train(self, X: Any, user_ids: Any, *, n_rounds: int, table: NoisyTable | None) -> SubLDA:
         """Charge `n_rounds` rounds, run them, and publish the model."""
         name = type(self).__name__
         exactly_one(name, epsilon=self.epsilon, noise_multiplier=self.noise_multiplier)
-        budget = self._budget()  # public
+        unit, budget = protected_unit(user_ids), self._budget()  # public
         plan = budget.plan(0 if table is None else table.n_rounds, n_rounds)  # public
         earlier = None if table is None else self.privacy_
         check_paid(
@@ -268,11 +284,13 @@ class SubLDA(BaseLDA):
         )  # fmt: skip
         streams = Streams.from_random_state(self.random_state)  # secret
         warn_if_seeded(name, streams.seeded and self.epsilon != np.inf)
-        with Curator(plan, streams, label=name, unit="document", ledger=self.ledger) as curator:
+        with Curator(plan, streams, label=name, unit=unit, ledger=self.ledger) as curator:
             counts = check_counts(self, X, reset=table is None)  # private
-            table = self._rounds(counts, table, budget, curator, streams, n_rounds)  # public
+            users = number_users(user_ids, counts.shape[0])  # private
+            table = self._rounds(counts, table, budget, curator, streams, n_rounds, users)  # public
         guarantee = document_guarantee(
             curator.events,
+            unit=unit,
             delta=self.delta,
             earlier=earlier,
             norms=table.norms,
@@ -296,7 +314,7 @@ class SubLDA(BaseLDA):
             self.delta,
             max_iter=self.max_iter,
             word_total_share=self.word_total_share,
-            # what is charged: the highest rate at which any document is drawn
+            # what is charged: the highest rate at which any unit is drawn
             subsampling_ratio=min(1.0, float(self.subsampling_ratio) * float(self.boost)),
         )
 
@@ -308,12 +326,13 @@ class SubLDA(BaseLDA):
         curator: Curator,
         streams: Streams,
         n_rounds: int,
+        users: np.ndarray | None = None,
     ) -> NoisyTable:
-        """The algorithm. Only the results of `curator.release` leave the private `X`."""
+        """The algorithm. Only results of `curator.release` leave the private `X` and `users`."""
         norm, highest = float(self.contribution_norm), budget.subsampling_ratio  # public
         table = copy.deepcopy(table)  # an interrupted call leaves the model unchanged
         n_components = int(self.n_components)
-        documents = Documents.from_counts(X, n_components, self.n_jobs)  # private
+        documents = Documents.from_counts(X, n_components, self.n_jobs, users)  # private
         if table is None:
             public = check_public_table(self.init_components, (n_components, X.shape[1]))  # public
             totals, weight = release_word_totals(documents, budget.totals, curator, norm)  # public
@@ -325,20 +344,20 @@ class SubLDA(BaseLDA):
             documents.rescale(table.weight, norm, exact=budget.totals[1].exact)  # private
         for t in rounds(self, table.n_rounds + 1, table.n_rounds + n_rounds):
             clip, power = document_schedule(t, self.max_iter)  # public
-            rates = self._rates(documents.X, table, highest)  # private
-            rows = curator.sample(rates, round=t - 1)  # secret
+            rates = self._rates(documents.unit_counts, table, highest)  # private
+            units = curator.sample(rates, round=t - 1)  # secret
             phi = table.word_probabilities()  # public
-            documents.infer(rows, phi, self.doc_topic_prior)  # private
+            documents.infer(units, phi, self.doc_topic_prior)  # private
             mechanism = budget.mechanism(t)  # public
             bound, radius = documents.clipping_bound(mechanism, clip * norm)  # public
             total = documents.sum_topics(
-                rows, phi ** np.float32(power), table.center(exact=mechanism.exact),
+                units, phi ** np.float32(power), table.center(exact=mechanism.exact),
                 weight=table.weight, scale=documents.scale * (highest / rates),
                 norm=bound, radius=radius,
             )  # private  # fmt: skip
-            # One document moves `total` by at most `radius` in L2: its contribution is clipped to
-            # `radius` in integers. The contribution reads the document, its own topic weights and
-            # past releases only, so that no other document's contribution changes.
+            # One unit moves `total` by at most `radius` in L2: its contribution is clipped to
+            # `radius` in integers. The contribution reads the documents of the unit, their own
+            # topic weights and past releases only, so that no other unit's contribution changes.
             noisy = curator.release(
                 total, mechanism, label=COUNTS, round=len(budget.totals) + t,
                 sampling_probability=highest,
@@ -353,7 +372,7 @@ class SubLDA(BaseLDA):
         return table
 
     def _rates(self, X: sp.csr_array, table: NoisyTable, highest: float) -> np.ndarray:
-        """Each document's probability of taking part in a round, (n_docs,), at most `highest`."""
+        """Each unit's probability of taking part in a round, (n_units,), at most `highest`."""
         if self.boost == 1:
             return np.full(X.shape[0], highest)
         share = frequent_share(X, table.table, 1 / self.boost)
@@ -361,7 +380,7 @@ class SubLDA(BaseLDA):
 
 
 def frequent_share(X: Any, table: np.ndarray, frequent_mass: float) -> np.ndarray:
-    """Share of frequent words among the tokens of each document.
+    """Share of frequent words among the tokens of each row of `X`.
 
     A word is frequent if it is among the words that make up the first `frequent_mass` of a topic
     in the released table.

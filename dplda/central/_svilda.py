@@ -31,6 +31,7 @@ from dplda.central._document_budget import (
 )
 from dplda.central._documents import Documents, release_word_totals
 from dplda.central._noisy_table import NoisyTable, document_schedule, nearly_equal
+from dplda.central._users import number_users, protected_unit
 from dplda.privacy._curator import Curator
 from dplda.privacy._streams import Streams
 
@@ -41,16 +42,17 @@ class PrivateSVILDA(BaseLDA):
     The sound form of Park et al. [1]_: online variational Bayes [2]_ on secret Poisson samples of
     the documents. The expected sufficient statistics of a sample are clipped document by document
     and summed. Every cell of the sum gets noise before anything is learned from it. The fitted
-    model may be published.
+    model may be published. With `user_ids` in `fit`, users with several documents take the place of
+    documents.
 
     Parameters
     ----------
     n_components : int, default=10
         Number of topics.
     epsilon : float or None, default=None
-        Total epsilon of a document, above 0; ``inf`` is online variational Bayes without noise and
-        without privacy. Give either this or `noise_multiplier`. After `fit`,
-        ``epsilon_ <= epsilon``.
+        Total epsilon of a document, or of a user if `fit` gets `user_ids`, above 0; ``inf`` is
+        online variational Bayes without noise and without privacy. Give either this or
+        `noise_multiplier`. After `fit`, ``epsilon_ <= epsilon``.
     noise_multiplier : float or None, default=None
         Noise of a round, as standard deviation over sensitivity, instead of `epsilon` (sigma over
         Delta s in [1]_). Word totals add to the cost.
@@ -73,7 +75,8 @@ class PrivateSVILDA(BaseLDA):
         Slows down the first rounds, at least 1 (tau_0). Round t enters the average with the rate
         ``(learning_offset + t) ** -learning_decay``.
     max_doc_tokens : int or None, default=None
-        Documents with more tokens are cut to this many, drawn at random once per fit (N in [1]_).
+        Documents with more tokens are cut to this many, drawn at random once per fit (N in [1]_),
+        each document alone, also if one user has several.
         The clipping bound limits what a document contributes with or without it.
     contribution_norm : float, default=6.0
         L2 norm that documents are scaled to. A short document is scaled up at most five times.
@@ -101,7 +104,7 @@ class PrivateSVILDA(BaseLDA):
     components_ : ndarray of shape (n_components, n_features_in_)
         Released parameters of the topics' Dirichlet distributions (lambda).
     epsilon_ : float
-        Epsilon of a document for everything released since `fit`.
+        Epsilon of a document, or of a user, for everything released since `fit`.
     delta_ : float
         The delta at which `epsilon_` is stated.
     privacy_ : Guarantee
@@ -121,9 +124,11 @@ class PrivateSVILDA(BaseLDA):
 
     Notes
     -----
-    **Privacy.** Unit: document (a row of `X`). Relation: one document is added, removed, or
-    replaced by an empty one. Sensitivity: the clipping bound of the round, in L2, checked in
-    integers. A contribution reads the document and past releases only. Event:
+    **Privacy.** Unit: document (a row of `X`), or user if `fit` gets `user_ids`. Relation: one
+    document, or one user with all documents, is added, removed, or becomes empty. Sensitivity: the
+    clipping bound of the round, in L2, checked in integers. A contribution reads the documents of
+    one unit and past releases only. A user's contribution is the sum over the user's documents,
+    clipped once. Event:
     ``PoissonSampled(subsampling_ratio, Gaussian(m_t))`` for each round t, and two ``Gaussian`` for
     word totals. No release is divided by the size of a minibatch or by the number of documents.
     The proof is in ``docs/svilda.md``.
@@ -201,15 +206,20 @@ class PrivateSVILDA(BaseLDA):
         self.verbose = verbose
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None) -> PrivateSVILDA:
+    def fit(self, X: Any, y: Any = None, *, user_ids: Any = None) -> PrivateSVILDA:
         """Train on private documents: `max_iter` minibatches.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_docs, n_words)
-            Word counts. One row is what the guarantee protects; columns are public.
+            Word counts. One row is what the guarantee protects, or all rows of one user;
+            columns are public.
         y : Ignored
             Not used, present for API consistency by convention.
+        user_ids : array-like of shape (n_docs,) or None, default=None
+            The user that each row comes from: integers or strings. All rows with one id are one
+            protected unit, for instance the texts of a person or the copies in a bootstrap sample.
+            None protects each row alone. Private, and read after `X`.
 
         Returns
         -------
@@ -221,7 +231,8 @@ class PrivateSVILDA(BaseLDA):
         BudgetError
             If the budget of the ledger is too small. No data have been read then.
         ValueError
-            If not exactly one of `epsilon` and `noise_multiplier` is given.
+            If not exactly one of `epsilon` and `noise_multiplier` is given, or if `user_ids` does
+            not have one id for each row. Nothing is charged then.
 
         Warns
         -----
@@ -229,10 +240,10 @@ class PrivateSVILDA(BaseLDA):
             If noise is drawn from a given `random_state`. The guarantee is void against anyone who
             knows it.
         """
-        return self._train(X, n_rounds=int(self.max_iter), table=None)
+        return self._train(X, user_ids, n_rounds=int(self.max_iter), table=None)
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def partial_fit(self, X: Any, y: Any = None) -> PrivateSVILDA:
+    def partial_fit(self, X: Any, y: Any = None, *, user_ids: Any = None) -> PrivateSVILDA:
         """Run one private round with a Poisson sample of the given documents.
 
         The privacy costs of all calls add up in `epsilon_`. The first call also releases word
@@ -240,10 +251,10 @@ class PrivateSVILDA(BaseLDA):
         call. Each call charges the distance of its noise from the ideal law, so that the last of
         `max_iter` calls may be refused if `epsilon` is large or `delta` tiny. With noise, all later
         calls use the word totals of the first call and only divide them among the topics: pass the
-        whole corpus to each call, or at least documents with the same words. Decide on the number
-        of calls before you look at the model: the guarantee holds for a number of calls that does
-        not depend on the releases. A call that is interrupted stays in the ledger's account, but
-        not in `epsilon_`.
+        whole corpus to each call, or at least documents with the same words. Make as many calls as
+        the ledger allows under a ledger with ``composition="adaptive"``, whose budget is then the
+        guarantee. Otherwise fix their number before you look at the model. A call that is
+        interrupted stays in the ledger's account, but not in `epsilon_`.
 
         Parameters
         ----------
@@ -253,6 +264,9 @@ class PrivateSVILDA(BaseLDA):
             rows.
         y : Ignored
             Not used, present for API consistency by convention.
+        user_ids : array-like of shape (n_docs,) or None, default=None
+            The user that each row comes from: integers or strings. All rows with one id are one
+            protected unit. Give ids to every call or to none. Private, and read after `X`.
 
         Returns
         -------
@@ -265,7 +279,8 @@ class PrivateSVILDA(BaseLDA):
             If this call would exceed `epsilon` or the budget of the ledger. No data have been read
             then.
         ValueError
-            If `n_components` or the width of `X` changed since the first call.
+            If `n_components`, the width of `X` or the protected unit changed since the first call,
+            or if `user_ids` does not have one id for each row.
 
         Warns
         -----
@@ -273,13 +288,16 @@ class PrivateSVILDA(BaseLDA):
             If noise is drawn from a given `random_state`. The guarantee is void against anyone who
             knows it.
         """
-        return self._train(X, n_rounds=1, table=released_so_far(self, "document"))
+        table = released_so_far(self, protected_unit(user_ids))
+        return self._train(X, user_ids, n_rounds=1, table=table)
 
-    def _train(self, X: Any, *, n_rounds: int, table: NoisyTable | None) -> PrivateSVILDA:
+    def _train(
+        self, X: Any, user_ids: Any, *, n_rounds: int, table: NoisyTable | None
+    ) -> PrivateSVILDA:
         """Charge `n_rounds` rounds, run them, and publish the model."""
         name = type(self).__name__
         exactly_one(name, epsilon=self.epsilon, noise_multiplier=self.noise_multiplier)
-        budget = self._budget()  # public
+        unit, budget = protected_unit(user_ids), self._budget()  # public
         plan = budget.plan(0 if table is None else table.n_rounds, n_rounds)  # public
         earlier = None if table is None else self.privacy_
         check_paid(
@@ -288,11 +306,13 @@ class PrivateSVILDA(BaseLDA):
         )  # fmt: skip
         streams = Streams.from_random_state(self.random_state)  # secret
         warn_if_seeded(name, streams.seeded and self.epsilon != np.inf)
-        with Curator(plan, streams, label=name, unit="document", ledger=self.ledger) as curator:
+        with Curator(plan, streams, label=name, unit=unit, ledger=self.ledger) as curator:
             counts = check_counts(self, X, reset=table is None)  # private
-            table = self._rounds(counts, table, budget, curator, streams, n_rounds)  # public
+            users = number_users(user_ids, counts.shape[0])  # private
+            table = self._rounds(counts, table, budget, curator, streams, n_rounds, users)  # public
         guarantee = document_guarantee(
             curator.events,
+            unit=unit,
             delta=self.delta,
             earlier=earlier,
             norms=table.norms,
@@ -327,14 +347,15 @@ class PrivateSVILDA(BaseLDA):
         curator: Curator,
         streams: Streams,
         n_rounds: int,
+        users: np.ndarray | None = None,
     ) -> NoisyTable:
-        """The algorithm. Only the results of `curator.release` leave the private `X`."""
+        """The algorithm. Only results of `curator.release` leave the private `X` and `users`."""
         norm, ratio = float(self.contribution_norm), budget.subsampling_ratio  # public
         table = copy.deepcopy(table)  # an interrupted call leaves the model unchanged
         n_components = int(self.n_components)
         if self.max_doc_tokens is not None:
             X = shorten(X, int(self.max_doc_tokens), streams)  # private
-        documents = Documents.from_counts(X, n_components, self.n_jobs)  # private
+        documents = Documents.from_counts(X, n_components, self.n_jobs, users)  # private
         if table is None:
             public = check_public_table(self.init_components, (n_components, X.shape[1]))  # public
             totals, weight = release_word_totals(documents, budget.totals, curator, norm)  # public
@@ -344,20 +365,20 @@ class PrivateSVILDA(BaseLDA):
             )  # public  # fmt: skip
         else:
             documents.rescale(table.weight, norm, exact=budget.totals[1].exact)  # private
-        rates = np.full(X.shape[0], ratio)  # public, except for the number of documents
+        rates = np.full(len(documents.scale), ratio)  # public, except for the number of units
         for t in rounds(self, table.n_rounds + 1, table.n_rounds + n_rounds):
-            rows = curator.sample(rates, round=t - 1)  # secret
+            units = curator.sample(rates, round=t - 1)  # secret
             factor, power = self._word_factor(table, t)  # public
-            self._e_step(documents, rows, factor)  # private
+            self._e_step(documents, documents.rows_of(units), factor)  # private
             mechanism = budget.mechanism(t)  # public
             clip = document_schedule(t, self.max_iter)[0] * norm  # public
             bound, radius = documents.clipping_bound(mechanism, clip)  # public
             total = documents.sum_topics(
-                rows, factor ** np.float32(power), table.center(exact=mechanism.exact),
+                units, factor ** np.float32(power), table.center(exact=mechanism.exact),
                 weight=table.weight, scale=documents.scale, norm=bound, radius=radius,
             )  # private  # fmt: skip
-            # One document moves `total` by at most `radius` in L2: its expected statistics are
-            # clipped to `radius` in integers. They read the document and past releases only. The
+            # One unit moves `total` by at most `radius` in L2: its expected statistics are clipped
+            # to `radius` in integers. They read the unit's documents and past releases only. The
             # size of the minibatch is secret: nothing is divided by it.
             noisy = curator.release(
                 total, mechanism, label=COUNTS, round=len(budget.totals) + t,

@@ -17,6 +17,7 @@ from dplda._corpus import Corpus
 from dplda._gibbs import LARGEST_WEIGHT, MAX_COMPONENTS
 from dplda._private_fit import exactly_one
 from dplda.privacy import BoundedRange, Event, NonPrivate, calibrate
+from dplda.privacy._accounting import is_chargeable
 from dplda.privacy._clipping import count_unit
 from dplda.privacy._curator import TOTAL_VARIATION
 from dplda.privacy._mechanisms import DiscreteGaussian, FlooredLaplace, NoNoise
@@ -138,11 +139,16 @@ class SweepMechanisms:
             laplace_epsilon = min(max(math.sqrt(2) / scale, SMALLEST_EPSILON), LARGEST_EPSILON)
             return cls.from_noise(noise, laplace_epsilon, scale, clip, topic_word_prior)
 
+        # `max_iter` calls of `partial_fit` release what `fit` does, but each of them adds to the
+        # distance from ideal noise. Where their sum can be charged to delta, it covers both.
+        distance = max_iter * TOTAL_VARIATION
+        if not is_chargeable(distance, float(epsilon), float(delta)):
+            distance = TOTAL_VARIATION
         scale = calibrate(
-            lambda s: even_split(s).sweep_events * max_iter,
+            lambda s: (even_split(s).sweep_events * max_iter)[:-1],  # the plan of `fit`
             float(epsilon),
             float(delta),
-            total_variation=TOTAL_VARIATION,
+            total_variation=distance,
         )
         return even_split(scale)
 

@@ -59,7 +59,8 @@ def top_words(
         Any object with `components_`, of shape (n_components, n_words).
     feature_names : sequence of str of length n_words, default=None
         The vocabulary, such as ``vectorizer.get_feature_names_out()``. None takes
-        `feature_names_in_` if the model was fitted on a data frame, else x0, x1, ...
+        `vocabulary_` of a released model, or `feature_names_in_` if the model was fitted on a data
+        frame, else x0, x1, ...
     n_top_words : int, default=10
         Words of each topic, at least 1.
 
@@ -95,8 +96,9 @@ def top_words(
 def _names(estimator: Any, feature_names: Sequence[str] | None) -> Sequence[str]:
     n_words = estimator.components_.shape[1]
     if feature_names is None:
-        generated = [f"x{v}" for v in range(n_words)]
-        return getattr(estimator, "feature_names_in_", generated)
+        own = getattr(estimator, "vocabulary_", None)  # of a released model
+        own = getattr(estimator, "feature_names_in_", None) if own is None else own
+        return [f"x{v}" for v in range(n_words)] if own is None else own
     if len(feature_names) != n_words:
         raise ValueError(
             f"feature_names must hold the {n_words} words that the model was fitted on, got "
@@ -210,7 +212,7 @@ class TopicDisplay:
             guarantee if the object has `privacy_`.
         feature_names : sequence of str of length n_words, default=None
             The vocabulary, such as ``vectorizer.get_feature_names_out()``. None takes
-            `feature_names_in_` if the model has it, else x0, x1, ...
+            `vocabulary_` or `feature_names_in_` if the model has it, else x0, x1, ...
         n_top_words : int, default=10
             Words of each topic, at least 1, ranked by probability times lift.
         topics : sequence of int, default=None

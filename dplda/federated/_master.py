@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 
 from dplda._checks import check_integer, check_number
+from dplda._private_fit import ASSUMPTIONS
+from dplda._release import ReleasedModel
 from dplda.federated._merge import (
     FloatTable,
     TopWords,
@@ -27,8 +29,10 @@ from dplda.federated._messages import (
     vocabulary_hash,
     vocabulary_size,
 )
+from dplda.privacy import ApproximateDP, Guarantee, NonPrivate
 
 LARGEST = 2**31 - 1
+LEAST_PROBABILITY = 1e-9  # of a word in a topic of the released model
 Message = LocalModel | bytes
 
 
@@ -81,6 +85,50 @@ class RoundRecord:
     n_topics: int
     bytes_received: int
     bytes_sent: int
+
+
+def stated_guarantee(stated: Mapping[tuple[str, str], tuple[float, float]]) -> Guarantee:
+    """The guarantee of what was computed from the messages of parties: what they state.
+
+    Each unit is with one party. If it changes, the messages of that party change as its own
+    guarantee allows, and all else is post-processing: the largest epsilon holds at the largest
+    delta.
+
+    Parameters
+    ----------
+    stated : mapping of (str, str) to (float, float)
+        Epsilon and delta by party and unit.
+
+    Returns
+    -------
+    guarantee : Guarantee
+        Of no finite epsilon if one party has none.
+    """
+    epsilon, delta = (max(values) for values in zip(*stated.values()))
+    units = " or ".join(sorted({unit for _, unit in stated}))
+    is_private = epsilon < math.inf and delta < 1.0
+    event = ApproximateDP(epsilon, delta) if is_private else NonPrivate()
+    return Guarantee(
+        unit=units,
+        relation=f"one {units} of one party differs, in the sense of that party's own guarantee",
+        epsilon=epsilon if is_private else math.inf,
+        delta=delta if is_private else 0.0,
+        mechanism="topics merged from the messages of parties, which made them private themselves",
+        sensitivity=math.inf,
+        noise_scale=None,
+        noise_multiplier=None,
+        seeded=False,
+        assumptions=(
+            *ASSUMPTIONS[:2],
+            f"each {units} is with one party (of what is with several parties the costs add up)",
+            *(
+                f"the statement of party {party!r}, which nobody else can check, is true: epsilon "
+                f"{epsilon:.6g} at delta {delta:g} for one {unit}"
+                for (party, unit), (epsilon, delta) in sorted(stated.items())
+            ),
+        ),
+        events=(event,),
+    )
 
 
 class IFTMMaster:
@@ -191,6 +239,7 @@ class IFTMMaster:
             raise ValueError(f"parties must be a sequence of names, got {parties!r}")
         self.vocabulary_hash = vocabulary_hash(vocabulary)
         self.n_words = vocabulary_size(vocabulary)
+        self._words = None if isinstance(vocabulary, (int, np.integer)) else list(vocabulary)
         self.similarity_threshold = check_number(
             "similarity_threshold", similarity_threshold, 0, 1, closed="right"
         )
@@ -209,6 +258,8 @@ class IFTMMaster:
         self.history_: list[RoundRecord] = []
         self.next_models_: dict[str, NextModel] = {}
         self._latest: dict[str, LocalModel] = {}
+        # Epsilon and delta that each party stated, by party and unit: of all that were ever merged.
+        self._stated: dict[tuple[str, str], tuple[float, float]] = {}
 
     @property
     def max_bytes(self) -> int:
@@ -259,6 +310,10 @@ class IFTMMaster:
             )
         round_number = self.round_
         self._make_round(latest)
+        for model in models.values():
+            epsilon, delta = self._stated.get((model.party, model.unit), (0.0, 0.0))
+            largest = max(epsilon, model.epsilon), max(delta, model.delta)
+            self._stated[model.party, model.unit] = largest
         self.history_.append(
             RoundRecord(
                 round=round_number,
@@ -272,17 +327,60 @@ class IFTMMaster:
         )
         return dict(self.next_models_)
 
+    def released_model(self, *, doc_topic_prior: float = 0.1) -> ReleasedModel:
+        """The global model as an ordinary released model, which `save_release` writes.
+
+        Parameters
+        ----------
+        doc_topic_prior : float, default=0.1
+            Dirichlet parameter of a document's topics, for `transform` and `score`.
+
+        Returns
+        -------
+        model : ReleasedModel
+            Its `components_` are the topics of the global model times their weights (at least 1).
+            No word has a probability below 1e-9 in a topic, so that any document can be scored. Its
+            `n_iter_` is the number of rounds.
+
+        Raises
+        ------
+        ValueError
+            If no round was made.
+
+        Notes
+        -----
+        **Privacy.** Post-processing of releases. `privacy_` states the largest epsilon and the
+        largest delta that a party has stated in any round. Nobody but the party can check its
+        statement. The unit is that of the parties, or a list if they protect different ones.
+        """
+        if not self.round_:
+            raise ValueError("the master has made no round, and has no global model yet")
+        parameters = ("similarity_threshold", "n_top_words", "max_age", "max_weight")
+        weights = np.maximum(self.topic_weights_, 1.0)
+        return ReleasedModel._of(
+            np.maximum(self.components_, LEAST_PROBABILITY) * weights[:, None],
+            stated_guarantee(self._stated),
+            doc_topic_prior=doc_topic_prior,
+            n_iter=self.round_,
+            vocabulary=self._words,
+            estimator_name=type(self).__name__,
+            parameters={name: getattr(self, name) for name in parameters}
+            | {"doc_topic_prior": doc_topic_prior},
+        )
+
     def state(self) -> bytes:
         """What a master of another process needs to continue after the last round.
 
         Returns
         -------
         state : bytes
-            JSON with the number of the round and the local models that were merged last. It holds
-            releases only, and nothing is pickled.
+            JSON with the number of the round, the local models that were merged last, and what each
+            party has stated to have spent. It holds releases only, and nothing is pickled.
         """
         models = [base64.b64encode(model.to_bytes()).decode() for model in self._latest.values()]
+        stated = [[*key, *value] for key, value in sorted(self._stated.items())]
         content = {"round": self.round_, "vocabulary": self.vocabulary_hash, "models": models}
+        content["stated"] = stated
         return json.dumps(content).encode()
 
     def restore(self, state: bytes) -> None:
@@ -306,6 +404,7 @@ class IFTMMaster:
             content = json.loads(state)
             round_number, vocabulary = int(content["round"]), content["vocabulary"]
             models = [LocalModel.from_bytes(base64.b64decode(m)) for m in content["models"]]
+            stated = {(str(p), str(u)): (float(e), float(d)) for p, u, e, d in content["stated"]}
         except (ValueError, TypeError, KeyError) as error:
             raise ValueError(
                 f"the data are no state of a master, or a damaged one ({error})"
@@ -316,12 +415,16 @@ class IFTMMaster:
             raise ValueError("the state is that of a master that has made no round")
         self.round_ = round_number - 1
         self._make_round({model.party: model for model in models})
+        self._stated = stated
 
     def _make_round(self, latest: Mapping[str, LocalModel]) -> None:
         """Merge, compose, and go to the next round."""
         latest = dict(sorted(latest.items()))
         table, weights = self._merge(list(latest.values()))
-        next_models = {party: self._next(table, model.table) for party, model in latest.items()}
+        words = TopWords.from_table(table, self.n_top_words)
+        next_models = {
+            party: self._next(table, model.table, words) for party, model in latest.items()
+        }
         self._latest = latest
         self.components_, self.topic_weights_ = table, weights
         self.global_model_ = self._message(table, self.round_)
@@ -403,12 +506,13 @@ class IFTMMaster:
         labels = redundant_topics(top_words, self.similarity_threshold, owners)
         return merge_topics(table, weights, labels)
 
-    def _next(self, global_table: FloatTable, table: Any) -> NextModel:
+    def _next(self, global_table: FloatTable, table: Any, global_words: TopWords) -> NextModel:
         composed = compose_model(
             global_table,
             table,
             similarity_threshold=self.similarity_threshold,
             n_top_words=self.n_top_words,
+            global_words=global_words,
         )
         return self._message(composed, self.round_ + 1)
 

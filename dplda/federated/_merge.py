@@ -157,6 +157,7 @@ def compose_model(
     *,
     similarity_threshold: float,
     n_top_words: int,
+    global_words: TopWords | None = None,
 ) -> FloatTable:
     """A party's next model: its topics, replaced by global ones where they match (Algorithm 4).
 
@@ -181,15 +182,18 @@ def compose_model(
     n_top_words : int
         Number of top words that are compared (L).
 
+    global_words : TopWords or None, default=None
+        The top words of `global_table`, which are the same for all parties; None computes them.
+
     Returns
     -------
     composed : ndarray of shape (n_topics, n_words)
         The party's next model.
     """
     composed = np.array(table, np.float64)
-    rho = similarity(
-        TopWords.from_table(composed, n_top_words), TopWords.from_table(global_table, n_top_words)
-    )
+    if global_words is None:
+        global_words = TopWords.from_table(global_table, n_top_words)
+    rho = similarity(TopWords.from_table(composed, n_top_words), global_words)
     topics, candidates = np.nonzero(rho >= similarity_threshold)
     replaced: set[int] = set()
     used: set[int] = set()

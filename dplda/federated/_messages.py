@@ -29,7 +29,7 @@ MAX_BYTES = 2**28
 MAX_ROUND = 2**31 - 1
 MAX_WEIGHT = 2.0**53
 MAX_NAME = 64
-UNITS = ("word", "token", "document")
+UNITS = ("word", "token", "document", "user")
 
 # Rows that were normalized in float32 miss 1 by about 1e-5 at most.
 ROW_SUM_TOLERANCE = 1e-4
@@ -174,7 +174,7 @@ class LocalModel(_Message):
         Amount of data, in tokens: a public or a noisy number.
     epsilon, delta : float
         Privacy cost of the party so far; an infinite epsilon for a party without privacy.
-    unit : {"word", "token", "document"}
+    unit : {"word", "token", "document", "user"}
         The unit of the party's guarantee.
 
     Raises
@@ -229,7 +229,8 @@ class LocalModel(_Message):
             `vocabulary_hash` of the columns.
         ledger : Ledger or None, default=None
             The ledger of a party that fits again in each round. The message then states the cost of
-            all fits together, if it is above the epsilon of `model`.
+            all fits together, if it is above the epsilon of `model`. None takes the parameter
+            `ledger` of the model. Without any ledger, the message states one fit.
 
         Returns
         -------
@@ -280,6 +281,7 @@ class LocalModel(_Message):
             raise MessageError(
                 "components_ must have no negative entry and no empty topic; fit the model again"
             )
+        ledger = _ledger_of(model) if ledger is None else ledger
         if ledger is not None and ledger.unit not in (None, guarantee.unit):
             raise MessageError(
                 f"the ledger protects one {ledger.unit}, and this model protects one "
@@ -296,6 +298,15 @@ class LocalModel(_Message):
             delta=guarantee.delta,
             unit=guarantee.unit,
         )
+
+
+def _ledger_of(model: object) -> Ledger | None:
+    """The ledger that each fit of a model is charged to.
+
+    An `IFTMParty` fits once: its later rounds cost nothing, and leave its ledger alone.
+    """
+    ledger = None if hasattr(model, "refine") else getattr(model, "ledger", None)
+    return ledger if ledger is None or isinstance(ledger, Ledger) else Ledger(ledger)
 
 
 class PrivateModel(Protocol):

@@ -98,70 +98,95 @@ def fold_in(
                     break
 
 
-cdef double contribution(
+cdef inline Py_ssize_t add_document(
     const int32_t* word, const float* count, Py_ssize_t n, const float[:, ::1] factor,
-    const float[:, ::1] center, const float[::1] word_weight, const float* theta, float* out
+    const float[:, ::1] center, const float[::1] word_weight, const float* theta,
+    int32_t* place, int32_t* known, Py_ssize_t n_known, float* out
 ) noexcept nogil:
-    """out[j, k] = w_v x_v (r_vk - center_vk), r_vk ~ theta_k factor_vk; returns |out|**2."""
-    cdef Py_ssize_t j, k, padded = factor.shape[1]
+    """out[place[v], k] += w_v x_v (r_vk - center_vk), r_vk ~ theta_k factor_vk.
+
+    `known` lists the words that have a place. A word without one (place < 0) gets the next. Returns
+    the number of words that have a place now.
+    """
+    cdef Py_ssize_t j, k, v, padded = factor.shape[1]
     cdef const float* row
     cdef const float* middle
+    cdef float* cell
     cdef float scale, share
-    cdef double norm = 0
     for j in range(n):
-        row = &factor[word[j], 0]
-        middle = &center[word[j], 0]
-        scale = word_weight[word[j]] * count[j]
+        v = word[j]
+        row = &factor[v, 0]
+        middle = &center[v, 0]
+        scale = word_weight[v] * count[j]
         share = dot(theta, row, padded)
         share = scale / share if share > 0 else 0
-        for k in range(padded):
-            out[k] = theta[k] * row[k] * share - scale * middle[k]
-        norm += dot(out, out, padded)
-        out += padded
-    return norm
+        if place[v] < 0:
+            cell = out + n_known * padded
+            place[v] = <int32_t>n_known
+            known[n_known] = <int32_t>v
+            n_known += 1
+            for k in range(padded):     # not zeros first: all words of a unit of one come here
+                cell[k] = theta[k] * row[k] * share - scale * middle[k]
+        else:
+            cell = out + place[v] * padded
+            for k in range(padded):
+                cell[k] += theta[k] * row[k] * share - scale * middle[k]
+    return n_known
 
 
 def add_contributions(
-    const int32_t[::1] indptr,           # in: CSR of the documents
+    const int32_t[::1] indptr,           # in: CSR of the documents, those of a unit in sequence
     const int32_t[::1] indices,          # in
     const float[::1] data,               # in: counts
-    const int64_t[::1] rows,             # in: the documents that take part
+    const int64_t[::1] unit_ptr,         # in: (n_units + 1,) first document of each unit
+    const int64_t[::1] units,            # in: the units that take part
     const float[:, ::1] theta,           # in: (n_docs, padded) topic weights
     const float[:, ::1] factor,          # in: (n_words, padded) word factor of responsibilities
     const float[:, ::1] center,          # in: (n_words, padded) subtracted from responsibilities
     const float[::1] word_weight,        # in: (n_words,)
-    const double[::1] doc_scale,         # in: (n_docs,) scale of each document before the clip
+    const double[::1] unit_scale,        # in: (n_units,) scale of each unit before the clip
     double norm,                         # in: clip: L2 norm at which the radius is reached
     int64_t radius,                      # in: the same norm in integer units, at most 2**30
     int64_t[:, ::1] total,               # in/out: (n_words, padded) sum of integer contributions
-    float[::1] scratch,                  # scratch: (longest document * padded,)
-    int32_t[::1] rounded,                # scratch: (longest document * padded,)
+    int32_t[::1] place,                  # scratch: (n_words,), all -1 before and after
+    int32_t[::1] known,                  # scratch: (most words of a unit,)
+    float[::1] scratch,                  # scratch: (most words of a unit * padded,)
+    int32_t[::1] rounded,                # scratch: (most words of a unit * padded,)
 ):
-    """Add each document's clipped contribution, in integers of L2 norm at most `radius`.
+    """Add each unit's clipped contribution, in integers of L2 norm at most `radius`.
 
-    The bound is checked in integers. A contribution that is too long after rounding is shrunk a
-    little and rounded again. It is left out if it is still too long. The sensitivity is therefore
-    at most `radius` for every input.
+    A unit is one document, or all documents of one user. The contributions of its documents are
+    added cell by cell, and the sum is clipped. The bound is checked in integers. A contribution
+    that is too long after rounding is shrunk a little and rounded again. It is left out if it is
+    still too long. The sensitivity is therefore at most `radius` for every input.
     """
-    cdef Py_ssize_t r, d, j, k, begin, n, padded = theta.shape[1]
-    cdef double length
+    cdef Py_ssize_t r, u, d, j, k, begin, end, n, padded = theta.shape[1]
+    cdef double square
     cdef int64_t* cell
     cdef int32_t* share
+    cdef bint fits
     with nogil:
-        for r in range(rows.shape[0]):
-            d = rows[r]
-            begin = indptr[d]
-            n = indptr[d + 1] - begin
+        for r in range(units.shape[0]):
+            u = units[r]
+            n = 0
+            for d in range(unit_ptr[u], unit_ptr[u + 1]):
+                begin, end = indptr[d], indptr[d + 1]
+                if begin < end:
+                    n = add_document(
+                        &indices[begin], &data[begin], end - begin, factor, center, word_weight,
+                        &theta[d, 0], &place[0], &known[0], n, &scratch[0])
             if n == 0:
                 continue
-            length = sqrt(contribution(
-                &indices[begin], &data[begin], n, factor, center, word_weight,
-                &theta[d, 0], &scratch[0]))
-            if not dplda_clip(&scratch[0], n * padded, length, doc_scale[d] / norm, radius,
-                              &rounded[0]):
-                continue
+            square = 0
             for j in range(n):
-                cell = &total[indices[begin + j], 0]
+                square += dot(&scratch[j * padded], &scratch[j * padded], padded)
+            fits = dplda_clip(&scratch[0], n * padded, sqrt(square), unit_scale[u] / norm, radius,
+                              &rounded[0])
+            for j in range(n):
+                place[known[j]] = -1
+                if not fits:
+                    continue
+                cell = &total[known[j], 0]
                 share = &rounded[j * padded]
                 for k in range(padded):
                     cell[k] += share[k]

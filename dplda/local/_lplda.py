@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from dplda.local._server import (
     check_reports,
     check_same_randomizer,
     fitted_randomizer,
+    n_columns,
     reconstruct,
     release_reports,
     server_guarantee,
@@ -126,9 +128,10 @@ class LPLDA(BaseLDA):
     word. Relation: one document is replaced by any other. Trust: the owner of the document only.
     Sensitivity: at most ``2 * max_doc_words`` bits differ, and never more than the number of
     columns. Mechanism: randomized response on each bit (:class:`RandomizedResponse`). Events: one
-    ``RandomizedResponseEvent(flip_mixture)`` for each bit that differs; everything else reads
-    reports only. With ``randomized=True`` the model carries the clients' guarantee, and
-    `privacy_.assumptions` states its conditions.
+    ``RandomizedResponseEvent(flip_mixture)`` for each bit that differs, with "oue" an
+    ``ErasedResponse`` for each pair of them; everything else reads reports only. With
+    ``randomized=True`` the model carries the clients' guarantee, and `privacy_.assumptions` states
+    its conditions.
 
     Reports state which words are present, not how often. The estimated counts refer to the
     documents after the cap of `max_doc_words`.
@@ -267,19 +270,24 @@ class LPLDA(BaseLDA):
             check_n_components(counts.shape[1], self.n_components, origin="fit")
             earlier, n_earlier = self.privacy_, self.n_iter_  # public
         check = check_reports if self.randomized else check_counts
-        X = check(self, X, reset=earlier is None)  # private, unless X holds reports
-        client = fitted_randomizer(self.get_params(deep=False), X, n_earlier=n_earlier)  # public
+        read = partial(check, self, X, reset=earlier is None)  # private, unless X holds reports
+        expected = None if counts is None else len(counts)
+        n_words = n_columns(self, X, read, expected=expected)  # public
+        client = fitted_randomizer(
+            self.get_params(deep=False), n_words, n_earlier=n_earlier
+        )  # public
         if earlier is not None:
             check_same_randomizer(earlier, client.privacy_)
 
         # The release. One document is one row, and its report depends on this row and on its own
         # coins only. Replacing the document changes at most 2 * max_doc_words bits of that row,
         # which `client.privacy_` charges. Everything below reads reports.
-        reports = X if self.randomized else release_reports(client, X, call=n_earlier)  # public
+        # The ledger is charged before `read` looks at a document.
+        reports = read() if self.randomized else release_reports(client, read, call=n_earlier)
 
         # the server's own randomness: the guarantee does not depend on it
         streams = Streams.from_random_state(self.random_state)
-        n_docs, n_words = reports.shape
+        n_docs = reports.shape[0]
         n_reported = np.bincount(reports.indices, minlength=n_words)  # public
         estimate = estimate_counts(n_reported, n_docs, client.one_probability_)  # public
         documents, background = reconstruct(  # public

@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from dplda._corpus import check_counts
 from dplda._files import create_whole, explained_sqlite_errors
 from dplda.local._randomized_response import RandomizedResponse
+from dplda.privacy import Ledger
 from dplda.privacy._streams import Purpose, Streams
 
 _APPLICATION_ID = 0x6470_7272  # marks an SQLite file as reports
@@ -40,8 +41,8 @@ class MemoizedReports:
     Parameters
     ----------
     randomizer : RandomizedResponse
-        A fitted randomizer. It draws the reports. Its ledger is charged for each call that draws
-        new reports, because a ledger cannot tell documents apart.
+        A fitted randomizer. It draws the reports. Its ledger is charged once for all of them: each
+        document is reported once, and no document adds to the cost of another one.
     path : str or path-like, default=None
         SQLite file that stores the reports, on a local disk. A file that does not exist is created,
         and only its owner can read it. None stores them in memory, for one process and one thread.
@@ -65,7 +66,9 @@ class MemoizedReports:
     **Privacy.** Unit, relation, sensitivity and events are those of `randomizer`. If each document
     has one id, all its reports together cost what one report costs, for any number of requests. A
     document under two ids is reported twice, and so is a changed document under a new id. A report
-    is stored before it is returned.
+    is stored before it is returned. A ledger gets one entry for the file, before the first report
+    is drawn (``docs/local_privacy.md`` has the proof). With a given `random_state` the reports of
+    two calls have the same flips, and each call gets an entry.
 
     An id belongs to a document, not to its place: its owner gives it, and the document keeps it on
     another line or in another file. If the file is deleted, or replaced by another one or by an
@@ -136,7 +139,8 @@ class MemoizedReports:
         OSError
             If the file is gone, or cannot be read or written.
         BudgetError
-            If the budget of the randomizer's ledger is too small for new reports.
+            If the budget of the randomizer's ledger is too small, and it has no entry for these
+            reports yet.
 
         Notes
         -----
@@ -166,9 +170,11 @@ class MemoizedReports:
             if new_rows:
                 # The release: one report for each document without a stored one. Returning a
                 # stored report is post-processing and costs nothing.
-                reports = self.randomizer._report(
-                    X[list(new_rows.values())], checked=True
-                )  # public
+                reports = self.randomizer._report(  # public
+                    lambda: X[list(new_rows.values())],
+                    self._ledger_to_charge(),
+                    label=self._label,
+                )
                 connection.executemany(
                     "INSERT INTO reports VALUES (?, ?, ?)",
                     [
@@ -184,6 +190,24 @@ class MemoizedReports:
             ]
         indices, indptr = np.concatenate(rows), np.cumsum([0, *map(len, rows)])
         return sp.csr_array((np.ones(len(indices), X.dtype), indices, indptr), shape=X.shape)
+
+    @property
+    def _label(self) -> str:
+        """Name of the entry of these reports in a ledger: another store has another one."""
+        return f"MemoizedReports {self._identity[:16].hex()}"
+
+    def _ledger_to_charge(self) -> Ledger | None:
+        """The ledger of the randomizer, unless it has an entry of these reports.
+
+        Each id is reported once, so that one entry pays for all documents, in all calls. Reports
+        with a given seed share their flips, so that each call needs an entry of its own.
+        """
+        ledger = self.randomizer.ledger
+        ledger = ledger if ledger is None or isinstance(ledger, Ledger) else Ledger(ledger)
+        if ledger is None or self.randomizer._random_state is not None:
+            return ledger
+        is_charged = any(e.counts and e.label == self._label for e in ledger.entries())
+        return None if is_charged else ledger
 
     @staticmethod
     def _check_unchanged(before: list[bytes], now: list[bytes]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from numbers import Integral, Real
 from typing import Any
 
@@ -24,6 +25,7 @@ from dplda.local._server import (
     check_reports,
     check_same_randomizer,
     fitted_randomizer,
+    n_columns,
     reconstruct,
     release_reports,
     server_guarantee,
@@ -180,9 +182,10 @@ class OLPLDA(BaseLDA):
     word. Relation: one document is replaced by any other. Trust: the owner of the document only.
     Sensitivity: at most ``2 * max_doc_words`` bits differ, and never more than the number of
     columns. Mechanism: randomized response on each bit (:class:`RandomizedResponse`). Events: one
-    ``RandomizedResponseEvent(flip_mixture)`` for each bit that differs; everything else reads
-    reports only. With ``randomized=True`` the model carries the clients' guarantee, and
-    `privacy_.assumptions` states its conditions.
+    ``RandomizedResponseEvent(flip_mixture)`` for each bit that differs, with "oue" an
+    ``ErasedResponse`` for each pair of them; everything else reads reports only. With
+    ``randomized=True`` the model carries the clients' guarantee, and `privacy_.assumptions` states
+    its conditions.
 
     Batches hold different documents. All batches together therefore cost a document the epsilon of
     its single report. The corpus of `fit_prior` is not protected.
@@ -308,7 +311,7 @@ class OLPLDA(BaseLDA):
         n_docs, n_words = X.shape
         # the client of later batches: it draws nothing here, so that a seed causes no warning yet
         parameters = self.get_params(deep=False) | {"random_state": None}
-        client = fitted_randomizer(parameters, X)
+        client = fitted_randomizer(parameters, n_words)
         prior = np.full((n_words, int(self.n_components)), float(self.topic_word_prior))
         counts = topic_counts(
             X,
@@ -419,8 +422,12 @@ class OLPLDA(BaseLDA):
             origin = "fit" if n_batches else "fit_prior"
             check_n_components(state.counts.shape[1], self.n_components, origin=origin)
         check = check_reports if self.randomized else check_counts
-        X = check(self, X, reset=state is None)  # private, unless X holds reports
-        client = fitted_randomizer(self.get_params(deep=False), X, n_earlier=n_batches)  # public
+        read = partial(check, self, X, reset=state is None)  # private, unless X holds reports
+        expected = None if state is None else len(state.counts)
+        n_words = n_columns(self, X, read, expected=expected)  # public
+        client = fitted_randomizer(
+            self.get_params(deep=False), n_words, n_earlier=n_batches
+        )  # public
         earlier = self.privacy_ if n_batches else None
         if earlier is not None:
             check_same_randomizer(earlier, client.privacy_)
@@ -428,11 +435,12 @@ class OLPLDA(BaseLDA):
         # The release. One document is one row, and its report depends on this row and on its own
         # coins only. Replacing the document changes at most 2 * max_doc_words bits of that row,
         # which `client.privacy_` charges. Everything below reads reports.
-        reports = X if self.randomized else release_reports(client, X, call=n_batches)  # public
+        # The ledger is charged before `read` looks at a document.
+        reports = read() if self.randomized else release_reports(client, read, call=n_batches)
 
         # the server's own randomness: the guarantee does not depend on it
         streams = Streams.from_random_state(self.random_state)
-        n_docs, n_words = reports.shape
+        n_docs = reports.shape[0]
         if state is None:
             empty, zeros = np.zeros((n_words, int(self.n_components))), np.zeros(n_words)
             state = OnlineState(empty + float(self.topic_word_prior), empty, zeros, zeros, 0, 0)

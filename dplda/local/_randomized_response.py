@@ -6,6 +6,7 @@ This module imports nothing of the server. docs/local_privacy.md has the proofs.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 from numbers import Integral, Real
 from typing import Any
@@ -28,6 +29,7 @@ from dplda.privacy._streams import Purpose, Streams
 
 BLOCK_BITS = 2**20  # whole rows at a time; the number enters every seeded result
 BUDGETS = ("epsilon", "bit_epsilon", "flip_mixture")  # exactly one of them is given
+MAX_FLIPS = 2**28  # expected false ones of a call: reports of 3 GB
 N_HALVINGS = 28  # of the search for a flip probability: 6e-8 of its log-odds remain
 
 ASSUMPTIONS = (
@@ -111,13 +113,13 @@ class RandomizedResponse(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     Notes
     -----
-    **Privacy.** Unit: document (a row of `X`); `word_epsilon_` states the guarantee of a
-    word. Relation: one document is replaced by any other. Trust: the owner of the document only.
+    **Privacy.** Unit: document (a row of `X`); `word_epsilon_` states the guarantee of a word.
+    Relation: one document is replaced by any other. Trust: the owner of the document only.
     Sensitivity: at most ``2 * max_doc_words`` bits differ, and never more than the number of
     columns. Mechanism: randomized response on each bit. Events: one
-    ``RandomizedResponseEvent(flip_mixture)`` for each bit that differs; with "oue", one of epsilon
-    ``2 * bit_epsilon`` for each pair of them. Theorem 4 of [1]_ charges the whole vocabulary.
-    `max_doc_words` lowers the cost of a document.
+    ``RandomizedResponseEvent(flip_mixture)`` for each bit that differs; with "oue", an
+    ``ErasedResponse`` of epsilon ``2 * bit_epsilon`` for each pair of them. Theorem 4 of [1]_
+    charges the whole vocabulary. `max_doc_words` lowers the cost of a document.
 
     **Each call of** `transform` **draws fresh randomness.** Two reports of the same document cost
     twice as much. `MemoizedReports` returns the first report again.
@@ -269,6 +271,8 @@ class RandomizedResponse(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         ------
         BudgetError
             If the budget of the ledger is too small. No data have been read then.
+        ValueError
+            If the reports would hold more than 2**28 false ones. Nothing is charged then.
 
         Warns
         -----
@@ -287,9 +291,12 @@ class RandomizedResponse(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 "reports are a sparse matrix, which set_output cannot turn into a data frame; use "
                 "set_output(transform='default')"
             )
-        return self._report(X, checked=False)
+        return self._report(lambda: check_counts(self, X, reset=False), self.ledger)
 
-    def _report(self, X: Any, *, checked: bool) -> sp.csr_array:
+    def _report(
+        self, read: Callable[[], sp.csr_array], ledger: Any, *, label: str | None = None
+    ) -> sp.csr_array:
+        """Charge the ledger, then read the validated documents, and report each of them."""
         streams = Streams.from_random_state(self._random_state)
         if streams.seeded and self._bits is not None:
             warn_user(
@@ -299,15 +306,15 @@ class RandomizedResponse(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 SeededNoiseWarning,
             )
         plan = [("reports", event) for event in self.privacy_.events]  # public
-        label = type(self).__name__
-        with Curator(plan, streams, label=label, unit="document", ledger=self.ledger) as curator:
-            if not checked:
-                X = check_counts(self, X, reset=False)  # private
+        label = label or type(self).__name__
+        with Curator(plan, streams, label=label, unit="document", ledger=ledger) as curator:
+            X = read()  # private
             if X.shape[1] != self._n_words:  # a failed fit may have left another width behind
                 raise ValueError(
                     f"X has {X.shape[1]} features, but RandomizedResponse is expecting "
                     f"{self._n_words} features as input"
                 )
+            check_size(X.shape, self._bits)  # public: the shape
             for step, event in plan:
                 curator.account(event, label=step)
             return randomize(X, self._bits, self._max_ones, streams)  # public
@@ -410,6 +417,31 @@ def calibrated_bits(
 def log_odds(flip: float) -> float:
     """Epsilon of a binary randomized response with this flip probability."""
     return math.log(1.0 / flip - 1.0)
+
+
+def check_size(shape: tuple[int, int], bits: RandomizedBits | None) -> None:
+    """Refuse documents whose reports would take more memory and time than anyone expects.
+
+    Parameters
+    ----------
+    shape : (n_docs, n_words)
+        Public.
+    bits : RandomizedBits or None
+        None reports the bits as they are.
+
+    Raises
+    ------
+    ValueError
+        If more than `MAX_FLIPS` false ones are expected.
+    """
+    n_docs, n_words = shape
+    n_flips = 0.0 if bits is None else n_docs * n_words * bits.one_probability[0]
+    if n_flips > MAX_FLIPS:
+        raise ValueError(
+            f"reports of {n_docs} documents with {n_words} columns would hold about {n_flips:.3g} "
+            f"false ones, and a call draws at most {MAX_FLIPS}; report fewer documents in a call, "
+            "use a smaller vocabulary, or raise epsilon"
+        )
 
 
 def randomize(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from numbers import Integral
 from typing import Any
 
@@ -43,7 +43,7 @@ REPORTS = "reports"
 
 
 def fitted_randomizer(
-    parameters: Mapping[str, Any], X: sp.csr_array, *, n_earlier: int = 0
+    parameters: Mapping[str, Any], n_words: int, *, n_earlier: int = 0
 ) -> RandomizedResponse:
     """The randomizer of the clients that the parameters of a server describe.
 
@@ -51,8 +51,8 @@ def fitted_randomizer(
     ----------
     parameters : mapping
         Parameters of LPLDA or OLPLDA, as `get_params` returns them.
-    X : csr_array of shape (n_docs, n_words)
-        Documents or reports; only the number of columns is used.
+    n_words : int
+        Size of the vocabulary.
     n_earlier : int, default=0
         Number of sweeps or batches before this call. With an integer seed, each number gives the
         client another seed, because two calls must not flip the same bits.
@@ -62,7 +62,42 @@ def fitted_randomizer(
         streams = Streams.from_random_state(seed)
         seed = int(streams.words(Purpose.CLIENT_SEED, n_earlier, 0, 1)[0] >> 32)
     own = {name: parameters[name] for name in CLIENT_PARAMETERS}
-    return RandomizedResponse(**own, random_state=seed).fit(X)
+    columns = sp.csr_array((1, n_words))  # no document: the guarantee depends on their number only
+    return RandomizedResponse(**own, random_state=seed).fit(columns)
+
+
+def n_columns(
+    model: BaseTopicModel, X: Any, read: Callable[[], sp.csr_array], *, expected: int | None
+) -> int:
+    """Size of the vocabulary of documents that are not read yet; it is public, and enters the cost.
+
+    Parameters
+    ----------
+    model : estimator
+        Named in the error.
+    X : {array-like, sparse matrix} of shape (n_docs, n_words)
+        Documents or reports. Only their shape is used.
+    read : callable
+        Validates `X`, and explains why it is no matrix.
+    expected : int or None
+        The width of earlier calls.
+
+    Raises
+    ------
+    ValueError
+        If `X` is no matrix, or has another width.
+    """
+    try:
+        shape = X.shape if hasattr(X, "shape") else np.shape(X)
+    except ValueError:  # rows of different lengths
+        shape = ()
+    n_words = int(shape[1]) if len(shape) == 2 and shape[1] else read().shape[1]
+    if n_words != (expected or n_words):
+        raise ValueError(
+            f"X has {n_words} features, but {type(model).__name__} is expecting {expected} "
+            "features as input"
+        )
+    return n_words
 
 
 def check_reports(model: BaseTopicModel, X: Any, *, reset: bool) -> sp.csr_array:
@@ -81,16 +116,16 @@ def check_reports(model: BaseTopicModel, X: Any, *, reset: bool) -> sp.csr_array
 
 
 def release_reports(
-    client: RandomizedResponse, documents: sp.csr_array, *, call: int
+    client: RandomizedResponse, read: Callable[[], sp.csr_array], *, call: int
 ) -> sp.csr_array:
-    """Charge the client's ledger, and randomize validated documents.
+    """Charge the client's ledger, then read documents and randomize them.
 
     Parameters
     ----------
     client : RandomizedResponse
         Fitted.
-    documents : csr_array of shape (n_docs, n_words)
-        Private counts.
+    read : callable
+        ``read()`` validates the documents, and returns their private counts.
     call : int
         Number under which an audit sees the reports.
 
@@ -99,7 +134,7 @@ def release_reports(
     reports : csr_array of shape (n_docs, n_words)
         Public.
     """
-    reports = client._report(documents, checked=True)  # public
+    reports = client._report(read, client.ledger)  # public
     announce(REPORTS, call, reports)
     return reports
 

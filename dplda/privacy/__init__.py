@@ -9,9 +9,10 @@ the noise for a given cost. Authors of estimators find mechanisms and random str
 from dplda.privacy._accounting import calibrate, epsilon_of, split_epsilon
 from dplda.privacy._errors import BudgetError, PrivacyLeakWarning, SeededNoiseWarning
 from dplda.privacy._events import (
+    ApproximateDP,
     BoundedRange,
+    ErasedResponse,
     Event,
-    Failure,
     Gaussian,
     Laplace,
     NonPrivate,
@@ -22,13 +23,15 @@ from dplda.privacy._events import (
 )
 from dplda.privacy._guarantee import Guarantee
 from dplda.privacy._ledger import Entry, Ledger
+from dplda.privacy._parts import user_part
 
 __all__ = [
+    "ApproximateDP",
     "BoundedRange",
     "BudgetError",
     "Entry",
+    "ErasedResponse",
     "Event",
-    "Failure",
     "Gaussian",
     "Guarantee",
     "Laplace",
@@ -43,4 +46,5 @@ __all__ = [
     "calibrate",
     "epsilon_of",
     "split_epsilon",
+    "user_part",
 ]

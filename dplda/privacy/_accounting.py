@@ -13,8 +13,13 @@ from scipy.optimize import brentq
 
 from dplda._checks import check_number, check_probability
 from dplda.privacy import _bounds_on_epsilon as composition
-from dplda.privacy._bounds_on_epsilon import FINE_INTERVAL, INTERVAL, Groups, grouped
-from dplda.privacy._events import Event, Failure, Gaussian
+from dplda.privacy._bounds_on_epsilon import (
+    ROOT_MARGIN,
+    ROOT_TOLERANCE,
+    Groups,
+    grouped,
+)
+from dplda.privacy._events import Event, Gaussian, Repeated
 
 __all__ = [
     "calibrate",
@@ -36,6 +41,7 @@ Method: TypeAlias = Callable[[Groups, float], float]
 ACCOUNTANTS = ("pld", "rdp")
 # Share of delta that pays for the thresholds of a vocabulary. From 0.02 to 0.5 it hardly matters.
 THRESHOLD_SHARE = 0.1
+_COARSE = 10.0  # a calibration first searches on a grid with intervals so many times as long
 _LARGEST, _SMALLEST, _OCTAVE = math.log(1e9), math.log(1e-6), math.log(2.0)
 
 
@@ -93,22 +99,10 @@ def epsilon_of(
     """
     delta = check_probability("delta", delta)
     distance = check_probability("total_variation", total_variation)
-    groups, lost, shift = _without_failures(grouped(events))
-    if lost >= delta and lost > 0.0:
+    groups, lost, shift = composition.without_statements(grouped(events))
+    if lost > delta:
         return math.inf
     return shift + _charged_epsilon(groups, delta - lost, distance, _method(accountant))
-
-
-def _listed(events: Event | Iterable[Event]) -> list[Event]:
-    return [events] if isinstance(events, Event) else list(events)
-
-
-def _without_failures(groups: Groups) -> tuple[Groups, float, float]:
-    """The other events, the delta that failures take, and the epsilon that they add."""
-    failures = [(event.delta, n) for event, n in groups if isinstance(event, Failure)]
-    others = tuple(group for group in groups if not isinstance(group[0], Failure))
-    lost = math.fsum(n * delta for delta, n in failures)
-    return others, lost, math.fsum(-n * math.log1p(-delta) for delta, n in failures)
 
 
 def _method(accountant: str) -> Method:
@@ -131,11 +125,14 @@ def _charged_epsilon(groups: Groups, delta: float, total_variation: float, metho
 
 
 @lru_cache(maxsize=1024)
-def _epsilon(groups: Groups, delta: float, finest_grid: float = FINE_INTERVAL) -> float:
+def _epsilon(groups: Groups, delta: float, coarseness: float = 1.0) -> float:
     known = _quick_epsilon(groups, delta)
     if known in (0.0, math.inf) or delta == 0.0 or composition.all_gaussian(groups):
         return known
-    on_grid = composition.loss_distribution_epsilon(groups, delta, known, finest_grid)
+    exact = composition.exact_response_epsilon(groups, delta)
+    if exact < math.inf:
+        return min(known, exact)
+    on_grid = composition.loss_distribution_epsilon(groups, delta, known, coarseness)
     if on_grid == math.inf:  # some event has no such distribution
         on_grid = composition.renyi_epsilon(groups, delta)
     return min(known, on_grid)
@@ -173,12 +170,12 @@ def is_within(
     """
     if epsilon == math.inf:
         return True
-    events = _listed(events)
-    groups, lost, shift = _without_failures(grouped(events))
+    events = [events] if isinstance(events, Event) else list(events)
+    groups, lost, shift = composition.without_statements(grouped(events))
     charge = delta_charge(total_variation, epsilon)
     if is_chargeable(total_variation, epsilon, delta):
-        quick = _quick_epsilon(groups, max(delta - lost - 2.0 * charge, 0.0))
-        if shift + quick <= epsilon:
+        quick = shift + _quick_epsilon(groups, max(delta - lost - 2.0 * charge, 0.0))
+        if quick <= epsilon and lost <= delta:
             return True
     return epsilon_of(events, delta, total_variation=total_variation) <= epsilon
 
@@ -284,17 +281,11 @@ def calibrate(
     >>> round(calibrate(lambda m: Repeated(Gaussian(m), 40), epsilon=1.0, delta=1e-6), 2)
     26.72
     """
-    _, lost, shift = _without_failures(grouped(make_events(1.0)))  # the same for any noise
-    if lost:
-        if lost >= delta or shift >= epsilon:
-            raise ValueError(
-                f"failures take {lost:g} of delta {delta:g} and {shift:g} of epsilon {epsilon:g}, "
-                "which leaves nothing for the other steps; state smaller failures"
-            )
-        return calibrate(
-            lambda noise: [e for e in _listed(make_events(noise)) if not isinstance(e, Failure)],
-            epsilon - shift, delta - lost, total_variation=total_variation, accountant=accountant,
-        )  # fmt: skip
+    _, lost, shift = composition.without_statements(grouped(make_events(1.0)))
+    if lost or shift:
+        return _calibrate_beside_statements(
+            make_events, epsilon - shift, delta - lost, total_variation, accountant
+        )
     mu = gaussian_mu(epsilon, delta)
 
     def excess_of(cost: Callable[[Groups], float]) -> Excess:
@@ -315,9 +306,30 @@ def calibrate(
         start, step = _least(closed, 0.0, step=_OCTAVE, tolerance=1e-9), 5e-8
     else:
         quick = excess_of(lambda groups: _quick_epsilon(groups, float(delta)))
-        coarse = excess_of(lambda groups: _epsilon(groups, float(delta), INTERVAL))
+        coarse = excess_of(lambda groups: _epsilon(groups, float(delta), _COARSE))
         start, step = _predicted(quick, coarse, exact), 5e-5
     return math.exp(_least(exact, start, step=step, tolerance=2.0 * step))
+
+
+def _calibrate_beside_statements(
+    make_events: Callable[[float], Event | Iterable[Event]],
+    epsilon: float,
+    delta: float,
+    total_variation: float,
+    accountant: str,
+) -> float:
+    """Calibrate the other events at the budget that `ApproximateDP` events leave."""
+    if epsilon <= 0.0 or delta <= 0.0:
+        raise ValueError(
+            "no noise meets this target: the ApproximateDP events alone cost all of epsilon or "
+            "delta; raise the target, or use fewer of them"
+        )
+
+    def others(noise: float) -> list[Event]:
+        groups, _, _ = composition.without_statements(grouped(make_events(noise)))
+        return [Repeated(event, count) for event, count in groups]
+
+    return calibrate(others, epsilon, delta, total_variation=total_variation, accountant=accountant)
 
 
 def _predicted(quick: Excess, coarse: Excess, exact: Excess) -> float:
@@ -347,7 +359,10 @@ def _least(excess: Excess, start: float, *, step: float, tolerance: float) -> fl
     while excess(low) <= 0.0:
         low, high, step = low - step, low, min(2.0 * step, _OCTAVE)
         if low < _SMALLEST:
-            raise ValueError("any noise meets this target; state the noise instead")
+            raise ValueError(
+                "any noise, however small, meets this target; lower epsilon, or give epsilon=inf "
+                "for no privacy"
+            )
     if high - low <= tolerance:
         return high
     root = float(brentq(excess, low, high, xtol=0.5 * tolerance))
@@ -355,7 +370,7 @@ def _least(excess: Excess, start: float, *, step: float, tolerance: float) -> fl
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
-    """Compute the mu of Gaussian differential privacy that is exactly (epsilon, delta)-DP.
+    """Compute the largest mu of Gaussian differential privacy that is (epsilon, delta)-DP.
 
     Parameters
     ----------
@@ -368,12 +383,14 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     -------
     float
         Gaussian events fit the budget if the sum of ``1 / noise_multiplier**2`` is at most
-        ``mu**2``.
+        ``mu**2``. It is slightly below the root that was found in floating point.
     """
     epsilon = check_number("epsilon", epsilon, 0.0, 1e9, closed="right")
     delta = check_number("delta", delta, 0.0, 1.0, closed="neither")
     with np.errstate(divide="ignore", invalid="ignore"):  # at huge epsilons, in the library
         return 1.0 / float(get_sigma_gaussian(epsilon, delta))
+        reached = max((epsilon - ROOT_TOLERANCE) / (1.0 + ROOT_MARGIN), 0.0)
+        return 1.0 / (float(get_sigma_gaussian(reached, delta)) + ROOT_TOLERANCE)
 
 
 def split_epsilon(

@@ -8,6 +8,7 @@ smallest of them is therefore valid. docs/accounting.md says why.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import math
 from collections import Counter
@@ -18,13 +19,16 @@ from typing import TypeAlias
 
 import numpy as np
 from dp_accounting import NeighboringRelation, get_epsilon_gaussian
+from dp_accounting.pld import pld_pmf
 from dp_accounting.pld import privacy_loss_distribution as pld
 from dp_accounting.rdp import RdpAccountant, compute_epsilon
 from numpy.typing import NDArray
 
 from dplda.privacy._events import (
     MAX_COUNT,
+    ApproximateDP,
     BoundedRange,
+    ErasedResponse,
     Event,
     Gaussian,
     Laplace,
@@ -33,21 +37,32 @@ from dplda.privacy._events import (
     Repeated,
     to_dp_event,
 )
+from dplda.privacy._response_losses import (
+    LOST_MASS,
+    Response,
+    is_binary_response,
+    loss_law,
+    response_epsilon,
+)
 
 FloatArray: TypeAlias = NDArray[np.float64]
 Groups: TypeAlias = tuple[tuple[Event, int], ...]
 
 # Orders of the quick bound for sampled events. At fractional orders the library's series are slow
 # and may not converge.
-_INTEGER_ORDERS = (*range(2, 65), 80, 96, 128, 192, 256, 512, 1024)
+INTEGER_ORDERS = (*range(2, 65), 80, 96, 128, 192, 256, 512, 1024)
 
-# Grid of the privacy loss distributions: fine while epsilon is small, and coarser where a tiny
-# noise multiplier would otherwise take gigabytes.
+# Grid of the privacy loss distributions: fine while epsilon is small, finer where the loss of one
+# step is small, and coarser where a tiny noise multiplier would otherwise take gigabytes.
 FINE_INTERVAL, INTERVAL, _COARSEST_INTERVAL = 1e-4, 1e-3, 1e-2
 _FINE_BELOW_EPSILON = 3.0
 _MAX_GRID_POINTS = 1_000_000
+# A finer grid than that has an interval of this share of the loss of one step, and at most so many
+# points for one step, because the library takes about a microsecond for each.
+_SHARE_OF_DEVIATION, _MAX_FINE_POINTS = 1.0 / 32.0, 100_000
 # Largest number of compositions of one event. More take seconds even for a narrow distribution.
 _MAX_ON_GRID = 10_000_000
+_MAX_ERASED = 1_000_000  # the law of erased responses is a convolution without transforms
 # Standard deviations of Gaussian noise on the grid; beyond them, the loss counts as infinite.
 _REACH = 10.0
 # Rounding error of a composed delta for each composition of an event: 30 times the largest one
@@ -55,6 +70,11 @@ _REACH = 10.0
 # error is left to the other methods.
 _ROUNDING = 1e-15
 _LEAST_COMPOSITIONS = 100  # the transforms of a few compositions have an error too
+# Margin on the error of the library's roots of the closed form, relative and absolute: at least
+# eight times the largest error that was measured (benchmarks/rounding.py).
+ROOT_MARGIN, ROOT_TOLERANCE = 1e-12, 2e-12
+# Margin on the rounding errors of the divergence of a bounded-range choice, which are below 1e-11.
+_DIVERGENCE_MARGIN = 1.0 + 1e-9
 
 
 def grouped(events: Event | Iterable[Event]) -> Groups:
@@ -73,6 +93,17 @@ def grouped(events: Event | Iterable[Event]) -> Groups:
         return tuple(groups)
     merged = Gaussian(1.0 / gaussian_mu_of(gaussians))
     return (merged, 1), *(group for group in groups if group not in gaussians)
+
+
+def without_statements(groups: Groups) -> tuple[Groups, float, float]:
+    """The other events, and the delta and the epsilon that `ApproximateDP` events add to them.
+
+    This is basic composition: of the steps with a statement only, and of these with all others.
+    """
+    stated = [(event, n) for event, n in groups if isinstance(event, ApproximateDP)]
+    others = tuple(group for group in groups if not isinstance(group[0], ApproximateDP))
+    lost = math.fsum(n * event.delta for event, n in stated)
+    return others, lost, math.fsum(n * event.epsilon for event, n in stated)
 
 
 def _add(event: Event, count: int, counts: Counter[Event]) -> None:
@@ -103,15 +134,31 @@ def _pure(event: Event) -> float:
             return epsilon
         case RandomizedResponseEvent(flip, n_buckets):
             return math.log1p(n_buckets * (1.0 - flip) / flip)
+        case ErasedResponse(flip):
+            return _pure(RandomizedResponseEvent(flip))
         case _:
             return math.inf
 
 
 def gaussian_epsilon(groups: Groups, delta: float) -> float:
-    """Exact for Gaussian events; an upper bound if some are sampled, which costs less."""
+    """Exact for Gaussian events; an upper bound if some are sampled, which costs less.
+
+    The library finds a root in floating point. The result is increased by a margin on its error.
+    """
     mu = gaussian_mu_of(groups)
     with np.errstate(divide="ignore"):  # the library takes log(0) at extreme noise
-        return float(get_epsilon_gaussian(1.0 / mu if mu else math.inf, delta))
+        root = float(get_epsilon_gaussian(1.0 / mu if mu else math.inf, delta))
+    return root * (1.0 + ROOT_MARGIN) + ROOT_TOLERANCE if root else 0.0
+
+
+def exact_response_epsilon(groups: Groups, delta: float) -> float:
+    """Exact for binary randomized responses of one kind; infinite for anything else."""
+    if len(groups) != 1:
+        return math.inf
+    event, count = groups[0]
+    if is_binary_response(event) and not _is_too_often(event, count):
+        return response_epsilon(event, count, delta)
+    return math.inf
 
 
 def gaussian_mu_of(groups: Iterable[tuple[Event, int]]) -> float:
@@ -145,7 +192,7 @@ def renyi_epsilon(groups: Groups, delta: float) -> float:
 def quick_renyi_epsilon(groups: Groups, delta: float) -> float:
     """The same, faster and a little larger: only at integer orders if some event is sampled."""
     is_sampled = any(isinstance(event, PoissonSampled) for event, _ in groups)
-    orders = _INTEGER_ORDERS if is_sampled else None
+    orders = INTEGER_ORDERS if is_sampled else None
     return float(compute_epsilon(*_total_divergence(groups, orders), delta)[0])
 
 
@@ -160,28 +207,83 @@ def _silent(name: str) -> Iterator[None]:
         logger.setLevel(level)
 
 
-@lru_cache(maxsize=16)
 def _total_divergence(
-    groups: Groups, orders: tuple[int, ...] | None
+    groups: Groups, orders: tuple[float, ...] | None
 ) -> tuple[FloatArray, FloatArray]:
-    """Orders (None: the library's), and the sum of the divergences at each.
+    """Orders (None: the library's), and the sum of the divergences at each."""
+    total = np.zeros(len(RdpAccountant(orders).orders))
+    for event, count in groups:
+        total = total + count * divergence(event, orders)
+    return RdpAccountant(orders).orders, total
+
+
+# A ledger asks for the divergences of the same events with each charge.
+@lru_cache(maxsize=4096)
+def divergence(event: Event, orders: tuple[float, ...] | None) -> FloatArray:
+    """Renyi divergence of one event at each order (None: the library's orders).
 
     The library accepts randomized responses under a replacement relation only, and all other
-    events must not be counted under one. Two accountants are therefore necessary.
+    events must not be counted under one.
     """
-    responses = RdpAccountant(orders, NeighboringRelation.REPLACE_ONE)
-    others = RdpAccountant(orders, NeighboringRelation.ADD_OR_REMOVE_ONE)
-    for event, count in groups:
-        accountant = responses if isinstance(event, RandomizedResponseEvent) else others
-        accountant.compose(to_dp_event(event), count)
-    return others.orders, responses.rdp + others.rdp
+    replaced = isinstance(event, RandomizedResponseEvent)
+    relation = (
+        NeighboringRelation.REPLACE_ONE if replaced else NeighboringRelation.ADD_OR_REMOVE_ONE
+    )
+    accountant = RdpAccountant(orders, relation)
+    match event:
+        case BoundedRange(epsilon):
+            values = bounded_range_divergence(epsilon, accountant.orders)
+        case ErasedResponse(flip):
+            values = erased_divergence(flip, accountant.orders)
+        case _:
+            values = accountant.compose(to_dp_event(event)).rdp
+    values.flags.writeable = False  # the cache hands out one array to all
+    return values
+
+
+def bounded_range_divergence(epsilon: float, orders: FloatArray) -> FloatArray:
+    """Largest Renyi divergence of a choice whose log-ratios span at most `epsilon`, by order.
+
+    docs/accounting.md derives the closed form. At large orders its terms nearly cancel, which
+    leaves a relative rounding error below 1e-11.
+    """
+    a = np.asarray(orders, np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):  # beyond 1e150, where epsilon is the bound
+        sharp = (a * _log_sinhc(a * epsilon) - _log_sinhc(np.array(epsilon))) / (a - 1.0)
+        sharp -= _log_sinhc((a - 1.0) * epsilon)
+        concentrated = a * (epsilon * (epsilon / 8.0))
+    return np.fmin(np.fmin(sharp, concentrated) * _DIVERGENCE_MARGIN, epsilon)
+
+
+def _log_sinhc(x: FloatArray) -> FloatArray:
+    """log(sinh(x / 2) / (x / 2)) for x > 0, to nearly all digits."""
+    y = 0.5 * x
+    small = np.minimum(y, 1.0) ** 2
+    term, series = np.ones_like(small), np.zeros_like(small)
+    for k in range(1, 12):  # the power series of sinh(y) / y - 1: positive terms
+        term = term * small / ((2 * k) * (2 * k + 1))
+        series = series + term
+    large = np.maximum(y, 1.0)
+    by_exponentials = large + np.log1p(-np.exp(-2.0 * large)) - np.log(2.0 * large)
+    return np.where(y < 1.0, np.log1p(series), by_exponentials)
+
+
+def erased_divergence(flip_mixture: float, orders: FloatArray) -> FloatArray:
+    """Renyi divergences of a response that is erased with probability 1/2.
+
+    The power of the likelihood ratio is 1 if the response is erased: its mean is that of 1 and of
+    the power without erasure.
+    """
+    whole = divergence(RandomizedResponseEvent(flip_mixture), tuple(orders))
+    above_one = orders - 1.0
+    return (np.logaddexp(0.0, above_one * whole) - math.log(2.0)) / above_one
 
 
 # ---- privacy loss distributions -----------------------------------------------------------
 
 
 def loss_distribution_epsilon(
-    groups: Groups, delta: float, known: float, finest: float = FINE_INTERVAL
+    groups: Groups, delta: float, known: float, coarseness: float = 1.0
 ) -> float:
     """Composed privacy loss distributions on a grid; `known` is any valid epsilon so far.
 
@@ -189,29 +291,61 @@ def loss_distribution_epsilon(
     grid would be too large, or delta is too small for floating-point convolutions. The rounding
     error of the convolutions is charged to delta.
     """
-    interval = _grid_interval(groups, known, finest)
+    interval = _grid_interval(groups, known)
     error = rounding_error(groups)
-    if interval is None or delta < 10.0 * error or max(n for _, n in groups) > _MAX_ON_GRID:
+    if interval is None or delta < 10.0 * error or any(_is_too_often(*group) for group in groups):
         return math.inf
     with np.errstate(over="ignore"):  # an epsilon beyond 709 may come out infinite
-        return float(_composed(groups, interval).get_epsilon_for_delta(delta - error))
+        composed = _composed(groups, max(interval, min(coarseness * interval, INTERVAL)))
+        return float(composed.get_epsilon_for_delta(delta - error))
+
+
+def _is_too_often(event: Event, count: int) -> bool:
+    """Whether the composition would take seconds or more."""
+    return count > (_MAX_ERASED if isinstance(event, ErasedResponse) else _MAX_ON_GRID)
 
 
 def rounding_error(groups: Groups) -> float:
     """Bound on the absolute rounding error of a composed delta; it grows with the compositions."""
-    return _ROUNDING * max(_LEAST_COMPOSITIONS, sum(count for _, count in groups))
+    return _ROUNDING * max(_LEAST_COMPOSITIONS, sum(_n_convolved(*group) for group in groups))
 
 
-def _grid_interval(groups: Groups, known: float, finest: float) -> float | None:
-    """The finest grid that is worth its time and fits into memory; None if no grid fits."""
+def _n_convolved(event: Event, count: int) -> int:
+    """How many distributions are convolved: the law of all binary responses is computed at once."""
+    return 1 if is_binary_response(event) else count
+
+
+def _grid_interval(groups: Groups, known: float) -> float | None:
+    """A grid that is worth its time and fits into memory; None if no grid fits.
+
+    An interval rounds each convolved loss. The error is small if the interval is a small share of
+    the standard deviation of one loss, in the mean over all losses.
+    """
     widest = max(_reach(event) for event, _ in groups)
     width = max(widest, min(5.0 * known, sum(_composed_reach(*group) for group in groups)))
     if width == math.inf:
         return None
-    interval = finest if known <= _FINE_BELOW_EPSILON else INTERVAL
+    interval = FINE_INTERVAL if known <= _FINE_BELOW_EPSILON else INTERVAL
+    n = sum(_n_convolved(*group) for group in groups)
+    deviation = math.sqrt(sum(count * _deviation(event) ** 2 for event, count in groups) / n)
+    finest = max(widest / _MAX_FINE_POINTS, width / _MAX_GRID_POINTS)
+    interval = min(interval, max(_SHARE_OF_DEVIATION * deviation, finest))
     while width / interval > _MAX_GRID_POINTS:
         interval *= 10.0
     return interval if interval <= 1.5 * _COARSEST_INTERVAL else None
+
+
+def _deviation(event: Event) -> float:
+    """Rough standard deviation of one event's privacy loss; validity does not depend on it."""
+    match event:
+        case Gaussian(s):
+            return 1.0 / s
+        case PoissonSampled(q, Gaussian(s)):
+            return q / s
+        case Laplace() | RandomizedResponseEvent() | ErasedResponse():
+            return _pure(event)
+        case _:
+            return math.inf
 
 
 def _reach(event: Event) -> float:
@@ -219,7 +353,7 @@ def _reach(event: Event) -> float:
     match event:
         case Gaussian(s) | PoissonSampled(_, Gaussian(s)):
             return (1.0 / s + 2.0 * _REACH) / s
-        case Laplace() | RandomizedResponseEvent():
+        case Laplace() | RandomizedResponseEvent() | ErasedResponse():
             return 2.0 * _pure(event)
         case _:
             return math.inf
@@ -239,8 +373,62 @@ def _composed_reach(event: Event, count: int) -> float:
 # The same composition is needed again at a delta that pays for the distance from ideal noise.
 @lru_cache(maxsize=2)
 def _composed(groups: Groups, interval: float) -> pld.PrivacyLossDistribution:
-    distributions = (_distribution(event, interval).self_compose(n) for event, n in groups)
-    return reduce(lambda total, further: total.compose(further), distributions)
+    """Compose all events; those that a ledger merges, and thus changes with each fit, come last."""
+    gaussians = tuple(group for group in groups if isinstance(group[0], Gaussian))
+    others = tuple(group for group in groups if group not in gaussians)
+    parts = [_branch(some, interval, 0) for some in (others, gaussians) if some]
+    return reduce(lambda total, further: total.compose(further), parts)
+
+
+# A ledger adds one fit to many: that changes the few branches above it. The tree is a function of
+# the events, so that the result does not depend, in its last digits, on what was composed before.
+@lru_cache(maxsize=64)
+def _branch(groups: Groups, interval: float, depth: int) -> pld.PrivacyLossDistribution:
+    """Compose events in the order of a tree, in which each event's hash is its path."""
+    if len(groups) == 1:
+        ((event, count),) = groups
+        return _repeated_distribution(event, count, interval)
+    sides: tuple[list[tuple[Event, int]], ...] = ([], [])
+    for group in groups:
+        sides[_hash(group[0]) >> depth & 1].append(group)
+    branches = [_branch(tuple(side), interval, depth + 1) for side in sides if side]
+    return reduce(lambda total, further: total.compose(further), branches)
+
+
+@lru_cache(maxsize=4096)
+def _hash(event: Event) -> int:
+    """The same in every process, unlike the hash of Python."""
+    return int.from_bytes(hashlib.sha256(repr(event).encode()).digest())
+
+
+def _repeated_distribution(
+    event: Event, count: int, interval: float
+) -> pld.PrivacyLossDistribution:
+    if is_binary_response(event):
+        return _response_distribution(event, count, interval)
+    return _distribution(event, interval).self_compose(count)
+
+
+def _response_distribution(
+    event: Response, count: int, interval: float
+) -> pld.PrivacyLossDistribution:
+    """Privacy loss distribution of binary responses: their exact law, moved to the grid once.
+
+    An outcome becomes two, on the points of the grid around its loss, with the same probability in
+    sum under either input. To forget which of the two it was gives the outcome back: this grid is
+    an upper bound, and its error is of second order in the interval.
+    """
+    losses, probabilities = loss_law(event, count)
+    below = np.floor(losses / interval)
+    to_above = (below + 1.0) * interval - losses
+    stays = np.clip(np.expm1(to_above) / math.expm1(interval), 0.0, 1.0) * probabilities
+    first = int(below[0])
+    index = (below - first).astype(np.int64)
+    masses = np.bincount(index, stays, index[-1] + 2)
+    masses += np.bincount(index + 1, probabilities - stays, index[-1] + 2)
+    law = {first + i: float(masses[i]) for i in np.flatnonzero(masses).tolist()}
+    pmf = pld_pmf.create_pmf(law, interval, LOST_MASS, pessimistic_estimate=True)
+    return pld.PrivacyLossDistribution(pmf)
 
 
 def _distribution(event: Event, interval: float) -> pld.PrivacyLossDistribution:

@@ -70,7 +70,8 @@ class Curator:
 
     The curator is a context manager. Leaving it normally confirms the charge. An exception before
     the first release cancels the charge, because nothing has become public. An exception after the
-    first release leaves the charge in force.
+    first release leaves the charge in force. The ledger is told of the first release before it is
+    made, so that the entry of a process that was killed before it can be canceled.
 
     Parameters
     ----------
@@ -211,7 +212,7 @@ class Curator:
             Least noisy value of any other cell that is released. Cells that only one unit has
             reach it together with at most the probability of `failure`.
         failure : Event
-            A `Failure`, or `NonPrivate` for a mechanism without noise.
+            An `ApproximateDP`, or `NonPrivate` for a mechanism without noise.
         label : str
             Label of both steps in the plan.
         round : int
@@ -307,6 +308,9 @@ class Curator:
                 f"the release of {label!r} is charged as sampled, and no sample was drawn for it; "
                 "call sample after the release before it"
             )
+        if self._n_released == 0 and self._ledger is not None:
+            # on the disk before anything is public; an error cancels the charge
+            self._ledger.begin_release(self._entry)
         self._plan.pop(0)
         self._has_sample = False
         self._n_released += 1
@@ -343,7 +347,17 @@ class Curator:
         except OSError as error:
             warn_user(
                 f"entry {self._entry} of the ledger {ledger.path} could not be confirmed "
-                f"({error}); it stays reserved and costs the same, and the fit is complete"
+                f"({error}); it stays unconfirmed and costs the same, and the fit is complete"
+            )
+
+    def _cancel(self, ledger: Ledger) -> None:
+        """Cancel the charge; a ledger that refuses must not hide the error that ends the fit."""
+        try:
+            ledger.cancel(self._entry)
+        except (OSError, ValueError) as error:
+            warn_user(
+                f"entry {self._entry} of the ledger {ledger.path} could not be canceled ({error}); "
+                "nothing was released, and it counts until it is canceled"
             )
 
     def __enter__(self) -> Curator:
@@ -362,4 +376,4 @@ class Curator:
         if kind is None:
             self._confirm(self._ledger)
         elif self._n_released == 0:
-            self._ledger.cancel(self._entry)
+            self._cancel(self._ledger)

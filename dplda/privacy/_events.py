@@ -59,7 +59,8 @@ class BoundedRange:
     """A random choice whose log probability ratios span at most `epsilon`.
 
     Over all outcomes, the log ratio between neighboring inputs varies by no more than
-    `epsilon`; the choice is then `epsilon`-DP and ``epsilon**2 / 8``-zCDP [1]_.
+    `epsilon`. The choice is then `epsilon`-DP and ``epsilon**2 / 8``-zCDP [1]_. The accountant
+    charges the largest Renyi divergence of all such choices, which is smaller at every order.
 
     Parameters
     ----------
@@ -97,11 +98,29 @@ class RandomizedResponseEvent:
     def __post_init__(self) -> None:
         _set_number(self, "flip_mixture", 1.0)
         _set_integer(self, "n_buckets", at_least=2)
-        if self.flip_mixture / self.n_buckets < SMALLEST_FLIP:
-            raise ValueError(
-                f"flip_mixture / n_buckets must be at least {SMALLEST_FLIP:g}, got "
-                f"{self.flip_mixture / self.n_buckets:g}; take NonPrivate() for hardly any noise"
-            )
+        _check_flip(self.flip_mixture, self.n_buckets)
+
+
+@dataclass(frozen=True, slots=True)
+class ErasedResponse:
+    """A bit after randomized response, or nothing: each with probability 1/2.
+
+    Two bits of optimized unary encoding are such a response if one of them is a one in one document
+    and the other in the other document. Both bits are reported alike with probability 1/2, and the
+    report then tells nothing of the two documents.
+
+    Parameters
+    ----------
+    flip_mixture : float
+        Probability, strictly between 0 and 1, that a fair coin replaces the bit, if there is a
+        report. The pure epsilon is ``log(2 / flip_mixture - 1)``.
+    """
+
+    flip_mixture: float
+
+    def __post_init__(self) -> None:
+        _set_number(self, "flip_mixture", 1.0)
+        _check_flip(self.flip_mixture)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,23 +185,25 @@ class Repeated:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
-    """A step that may show anything of the unit, with a small probability, and nothing otherwise.
+class ApproximateDP:
+    """Any step that is (`epsilon`, `delta`)-differentially private, for instance by a statement.
 
-    The pair of output laws is that of a coin of probability `delta` that is thrown only if the unit
-    is present. The step is ``(-log(1 - delta), delta)``-DP. It is the price of a threshold that
-    keeps the words of a single document out of a vocabulary.
+    Nothing else is known of it. Where more is known, the events of the step give less.
 
     Parameters
     ----------
+    epsilon : float
+        At least 0.
     delta : float
-        Probability of the failure, in (0, 1).
+        In [0, 1).
     """
 
+    epsilon: float
     delta: float
 
     def __post_init__(self) -> None:
-        _set_number(self, "delta", 1.0)
+        _set_number(self, "epsilon", closed="left")
+        _set_number(self, "delta", 1.0, closed="left")
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,10 +216,11 @@ Event: TypeAlias = (
     | Laplace
     | BoundedRange
     | RandomizedResponseEvent
+    | ErasedResponse
     | ZeroConcentrated
     | PoissonSampled
     | Repeated
-    | Failure
+    | ApproximateDP
     | NonPrivate
 )
 
@@ -210,7 +232,9 @@ def to_dp_event(event: Event) -> dp_event.DpEvent:
 
     Randomized responses need an accountant with a replacement relation; every other event
     needs the default one (add or remove), whatever the relation of the guarantee, because the
-    sensitivity is already part of the event.
+    sensitivity is already part of the event. The library has no name for a bounded-range choice
+    and for an erased response. They become events that cost more: zCDP, and the response without
+    erasure.
 
     Parameters
     ----------
@@ -231,18 +255,20 @@ def to_dp_event(event: Event) -> dp_event.DpEvent:
             return dp_event.ZCDpEvent(epsilon**2 / 8)
         case RandomizedResponseEvent(flip_mixture, n_buckets):
             return dp_event.RandomizedResponseDpEvent(flip_mixture, n_buckets)
+        case ErasedResponse(flip_mixture):
+            return dp_event.RandomizedResponseDpEvent(flip_mixture, 2)
         case ZeroConcentrated(rho):
             return dp_event.ZCDpEvent(rho)
         case PoissonSampled(probability, inner):
             return dp_event.PoissonSampledDpEvent(probability, to_dp_event(inner))
-        case Repeated(RandomizedResponseEvent() as inner, count):
+        case Repeated((RandomizedResponseEvent() | ErasedResponse()) as inner, count):
             return dp_event.ComposedDpEvent([to_dp_event(inner)] * count)
         case Repeated(Repeated(inner, inner_count), count):
             return to_dp_event(Repeated(inner, inner_count * count))
         case Repeated(inner, count):
             return dp_event.SelfComposedDpEvent(to_dp_event(inner), count)
-        case Failure():
-            raise TypeError("Failure is no event of dp_accounting; epsilon_of charges it to delta")
+        case ApproximateDP():
+            raise TypeError("epsilon_of adds ApproximateDP events up, dp_accounting does not")
         case NonPrivate():
             return dp_event.NonPrivateDpEvent()
 
@@ -308,3 +334,12 @@ def _set_integer(event: Any, name: str, *, at_least: int) -> None:
     """Make a field a plain int of at least the given value."""
     number = check_integer(name, getattr(event, name), at_least, MAX_COUNT)
     object.__setattr__(event, name, number)
+
+
+def _check_flip(flip_mixture: float, n_buckets: int = 2) -> None:
+    """Refuse a response with hardly any noise."""
+    if flip_mixture / n_buckets < SMALLEST_FLIP:
+        raise ValueError(
+            f"flip_mixture / n_buckets must be at least {SMALLEST_FLIP:g}, got "
+            f"{flip_mixture / n_buckets:g}; take NonPrivate() for hardly any noise"
+        )

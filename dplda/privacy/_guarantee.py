@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from dplda.privacy._accounting import epsilon_of, is_chargeable
-from dplda.privacy._events import Event
+from dplda.privacy._events import ApproximateDP, Event
 
 __all__ = ["Guarantee"]
 
@@ -48,7 +48,8 @@ class Guarantee:
     mechanism : str
         The releases and their noise, in words.
     sensitivity : float
-        Largest change of a released value by one unit, in the mechanism's norm.
+        Largest change of a released value by one unit, in the mechanism's norm. Infinite if others
+        drew the noise, and stated its cost (`ApproximateDP`).
     noise_scale : float, tuple of float or None
         Scale of the noise, in the units of `sensitivity`. A tuple if it differs between rounds.
     noise_multiplier : float, tuple of float or None
@@ -176,8 +177,12 @@ class Guarantee:
         power = _detection_bound(self.epsilon, self.delta, _FALSE_ALARMS + distance)
         return min(1.0, power + distance)
 
+    def _rests_on_statements(self) -> bool:
+        """Whether others drew the noise, so that its scale and its key are not known here."""
+        return any(isinstance(event, ApproximateDP) for event in self.events)
+
     def _noise(self) -> str:
-        if self.epsilon == math.inf:
+        if self.epsilon == math.inf or self._rests_on_statements():
             return f"Mechanism: {self.mechanism}."
         text = f"Mechanism: {self.mechanism}; one {self.unit} changes a release, as a whole, by "
         text += f"at most {self.sensitivity:.4g}"
@@ -199,7 +204,7 @@ class Guarantee:
         return f"{text}; delta leaves out that distance, and the numbers above hold up to it."
 
     def _secrecy(self) -> str:
-        if self.epsilon == math.inf:
+        if self.epsilon == math.inf or self._rests_on_statements():
             return ""
         if self.seeded:
             return (

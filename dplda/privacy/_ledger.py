@@ -6,15 +6,38 @@ import math
 import os
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 from dplda._checks import check_number, check_probability
-from dplda.privacy._accounting import epsilon_of, is_within
+from dplda.privacy._accounting import epsilon_of, gaussian_mu, is_within
 from dplda.privacy._errors import BudgetError
 from dplda.privacy._events import Event
-from dplda.privacy._store import Entry, FileStore, MemoryStore, Page, Status, open_file
+from dplda.privacy._filters import Filters, choose_filters
+from dplda.privacy._parts import number_of_user_parts, users_of
+from dplda.privacy._running_costs import (
+    QUICK_SIZE,
+    RunningCosts,
+    charged_part,
+    epsilon_of_squared_mu,
+    is_surely_within,
+    quick_cost,
+)
+from dplda.privacy._store import (
+    Budget,
+    Composition,
+    Entry,
+    FileStore,
+    MemoryStore,
+    Page,
+    Status,
+    open_file,
+)
 
 __all__ = ["Entry", "Ledger"]
+
+# A charge computes its price while others may charge. It starts again if one did, this many times.
+_ATTEMPTS = 3
 
 
 class Ledger:
@@ -35,6 +58,10 @@ class Ledger:
     delta : float, default=None
         The delta of (epsilon, delta)-differential privacy, in [0, 1). None takes that of the
         file, or 1e-6.
+    composition : {"planned", "adaptive"}, default=None
+        Whether noise and number of charges are fixed in advance, or may depend on earlier
+        releases. "adaptive" needs a finite `epsilon` and a `delta` above 0. None takes that of
+        the file, or "planned".
 
     Raises
     ------
@@ -53,17 +80,20 @@ class Ledger:
 
     Notes
     -----
-    **Privacy.** The total is a theorem if the number of mechanisms and their noise do not
-    depend on earlier releases. What a mechanism computes may depend on them. The total holds for
-    the relation that all entries share. If some entries replace a unit by any other
+    **Privacy.** With planned composition, the total is a theorem if the number of mechanisms and
+    their noise do not depend on earlier releases. What a mechanism computes may depend on them.
+    With adaptive composition, all of it may depend on releases, and the guarantee is the budget:
+    everything together is (`epsilon`, `delta`)-differentially private. It must not depend on
+    anything private that was not released, such as a score on private documents. The total holds
+    for the relation that all entries share. If some entries replace a unit by any other
     (`RandomizedResponseEvent`) and some add or remove one, the total holds for a unit that is
-    replaced by an empty one. An entry counts as soon as it is reserved: a fit that was killed may
-    have released something.
+    replaced by an empty one. An entry counts as soon as it is reserved. If its process was killed
+    before the first release, it can be canceled.
 
-    The total also assumes that no unit occurs twice in the data of an entry. A bootstrap sample,
-    as `sklearn.ensemble.BaggingClassifier` draws by default, holds copies of documents, and each
-    copy is clipped alone: pass ``bootstrap=False``. The total is infinite as soon as two entries
-    drew their noise from given seeds, because the noise of equal seeds cancels.
+    The total also assumes that no unit occurs twice in the data of an entry. A bootstrap sample
+    holds copies of documents, and each copy is clipped alone: pass `user_ids` to `fit`. The total
+    is infinite as soon as two entries drew their noise from given seeds, because the noise of equal
+    seeds cancels. `sklearn.ensemble.BaggingClassifier` gives a seed to each fit.
 
     A ledger cannot detect that its file was replaced by an older copy (``docs/accounting.md``).
 
@@ -72,6 +102,7 @@ class Ledger:
     >>> from dplda.privacy import Gaussian, Ledger
     >>> ledger = Ledger(epsilon=4.0)
     >>> entry = ledger.reserve("a noisy sum", "document", Gaussian(5.0))
+    >>> ledger.begin_release(entry)
     >>> ledger.confirm(entry)
     >>> round(ledger.epsilon_spent, 2)
     0.83
@@ -83,6 +114,7 @@ class Ledger:
         *,
         epsilon: float | None = None,
         delta: float | None = None,
+        composition: Composition | None = None,
     ) -> None:
         if isinstance(path, (int, float)):
             raise TypeError(f"path must be a file, got {path}; a budget is Ledger(epsilon={path})")
@@ -90,22 +122,30 @@ class Ledger:
             epsilon = check_number("epsilon", epsilon, 0.0, math.inf, closed="right")
         if delta is not None:
             delta = check_probability("delta", delta)
-        new_budget = math.inf if epsilon is None else epsilon, 1e-6 if delta is None else delta
+        if composition not in (None, "planned", "adaptive"):
+            raise ValueError(f"composition must be 'planned' or 'adaptive', got {composition!r}")
+        new = Budget(
+            math.inf if epsilon is None else epsilon,
+            1e-6 if delta is None else delta,
+            "planned" if composition is None else composition,
+        )
         self._store: MemoryStore | FileStore
+        self._part: str | None = None
         if path is None:
-            self._store = MemoryStore(*new_budget)
+            _check_adaptive(new)
+            self._store = MemoryStore(new)
         else:
-            self._store = open_file(os.path.abspath(os.fspath(path)), *new_budget)
-            self._check_same_budget(epsilon, delta)
+            path = os.path.abspath(os.fspath(path))
+            if not os.path.exists(path):
+                _check_adaptive(new)
+            self._store = open_file(path, new)
+            self._check_same_budget(Budget(epsilon, delta, composition))  # type: ignore[arg-type]
 
-    def _check_same_budget(self, epsilon: float | None, delta: float | None) -> None:
-        for name, given, written in (
-            ("epsilon", epsilon, self.epsilon),
-            ("delta", delta, self.delta),
-        ):
-            if given is not None and given != written:
+    def _check_same_budget(self, given: Budget) -> None:
+        for name, value, written in zip(Budget._fields, given, self._store.budget, strict=True):
+            if value is not None and value != written:
                 raise ValueError(
-                    f"the ledger {self.path} has {name} {written}, not {given}; leave {name} "
+                    f"the ledger {self.path} has {name} {written}, not {value}; leave {name} "
                     "out to use it as it is, or choose another path"
                 )
 
@@ -117,12 +157,17 @@ class Ledger:
     @property
     def epsilon(self) -> float:
         """Epsilon of the budget; infinite if there is no limit."""
-        return self._store.epsilon
+        return self._store.budget.epsilon
 
     @property
     def delta(self) -> float:
         """The delta at which epsilon is stated."""
-        return self._store.delta
+        return self._store.budget.delta
+
+    @property
+    def composition(self) -> Composition:
+        """Whether noise and number of charges are "planned", or "adaptive"."""
+        return self._store.budget.composition
 
     @property
     def unit(self) -> str | None:
@@ -131,8 +176,15 @@ class Ledger:
 
     @property
     def epsilon_spent(self) -> float:
-        """Epsilon of everything reserved and confirmed, at the ledger's delta."""
-        return self.epsilon_at(self.delta)
+        """Epsilon of everything that counts, at the ledger's delta.
+
+        With adaptive composition, how much of the budget is used up: the epsilon of Gaussian noise
+        that uses the same share of it. The guarantee is then `epsilon`, whatever was spent.
+        """
+        state = self._state()
+        if self.composition == "planned":
+            return _total([entry for entry in state.entries if entry.counts], self.delta)
+        return self._epsilon_used(self._share_used(state))
 
     @property
     def remaining(self) -> float:
@@ -148,7 +200,7 @@ class Ledger:
         return _why_infinite(self._counted(), self.delta)
 
     def epsilon_at(self, delta: float, *, accountant: str = "pld") -> float:
-        """Compute epsilon of all reserved and confirmed entries at another delta.
+        """Compute epsilon of all entries that count at another delta.
 
         Parameters
         ----------
@@ -162,9 +214,75 @@ class Ledger:
         Returns
         -------
         float
-            Zero or more; infinite if some event is not private.
+            Zero or more; infinite if some event is not private. With adaptive composition, the
+            budget at its own delta or a larger one, and infinite at a smaller one.
         """
-        return _total(self._counted(), delta, accountant)
+        counted = self._counted()
+        if self.composition == "planned" or not counted:
+            return _total(counted, delta, accountant)
+        return self.epsilon if check_probability("delta", delta) >= self.delta else math.inf
+
+    def part(self, name: Any, *, of: int | None = None) -> Ledger:
+        """Charge one part of the data, disjoint from all other parts.
+
+        The returned ledger is this one, except that what it reserves is charged to the part. A unit
+        is in one part only. The total is therefore the largest of the totals of the parts, each
+        with the entries that belong to no part.
+
+        Parameters
+        ----------
+        name : str or int
+            Name of the part. With `of`, the number that `user_part` gives to its users.
+        of : int, default=None
+            Number of parts into which `user_part` divides the users. None for parts that are sets
+            of documents.
+
+        Returns
+        -------
+        Ledger
+            To be passed to an estimator that is fitted to this part alone.
+
+        Raises
+        ------
+        ValueError
+            If the name is empty or looks like a part of users, or if this is a part already.
+
+        See Also
+        --------
+        user_part : Divides users into parts by a public hash.
+
+        Notes
+        -----
+        **Privacy.** Nothing can check which rows are passed to a fit. The total assumes that no
+        unit is in two parts, and that the rule that chooses the rows of a part reads no private
+        data. A function of row numbers is such a rule if every document is in one row. The total
+        is for neighbors that differ in one unit that is emptied: a document that is removed would
+        shift the numbers of the others.
+
+        Only entries of the unit "document" have a part that is a set of rows. For other units such
+        an entry is charged to all parts, unless the part comes from `user_part`.
+
+        Examples
+        --------
+        >>> from dplda.privacy import Gaussian, Ledger, epsilon_of
+        >>> ledger = Ledger(epsilon=4.0)
+        >>> entry = ledger.part("train").reserve("fit", "document", Gaussian(2.0))
+        >>> entry = ledger.part("test").reserve("score", "document", Gaussian(2.0))
+        >>> ledger.epsilon_spent == epsilon_of(Gaussian(2.0), ledger.delta)
+        True
+        """
+        if self._part is not None:
+            raise ValueError(f"this ledger is the part {self._part!r}, and a part has no parts")
+        if of is None:
+            if not isinstance(name, str) or not name:
+                raise ValueError(f"name must be a text that is not empty, got {name!r}")
+            if number_of_user_parts(name) is not None:
+                raise ValueError(f"{name!r} is a part of users; pass its number and `of`")
+        else:
+            name = users_of(name, of)
+        part = Ledger.__new__(Ledger)
+        part.__dict__ |= self.__dict__ | {"_part": name}
+        return part
 
     def entries(self) -> list[Entry]:
         """List all entries.
@@ -180,6 +298,10 @@ class Ledger:
     def _counted(self) -> list[Entry]:
         return [entry for entry in self.entries() if entry.counts]
 
+    def _state(self) -> _State:
+        with self._store.transaction(write=False) as page:
+            return _State(page.version, page.filters, page.entries())
+
     def reserve(
         self,
         label: str,
@@ -191,7 +313,8 @@ class Ledger:
     ) -> int:
         """Charge for what will be released, if the budget allows it.
 
-        Check and charge are one transaction among threads and processes.
+        The entry is written only if nothing changed since its price was computed: threads and
+        processes together never exceed the budget. Call `begin_release` before the first release.
 
         Parameters
         ----------
@@ -209,14 +332,15 @@ class Ledger:
         Returns
         -------
         int
-            Number of the entry, for `confirm` and `cancel`.
+            Number of the entry, for `begin_release`, `confirm` and `cancel`.
 
         Raises
         ------
         BudgetError
             If the total would exceed the budget. Nothing is written then.
         ValueError
-            If the ledger protects another unit, or `total_variation` is out of range.
+            If the ledger protects another unit or has another kind of parts, or
+            `total_variation` is out of range.
         """
         total_variation = check_probability("total_variation", total_variation)
         entry = Entry(
@@ -229,33 +353,104 @@ class Ledger:
             status="reserved",
             created=datetime.now(UTC).isoformat(timespec="milliseconds"),
             process=os.getpid(),
+            part=self._part,
         )
-        with self._store.transaction(write=True) as page:
-            self._check_affordable(entry, [old for old in page.entries() if old.counts])
-            return page.add(entry)
+        for _ in range(_ATTEMPTS):
+            state = self._state()
+            filters = self._check_affordable(entry, state)
+            with self._store.transaction(write=True) as page:
+                if page.version == state.version:
+                    return _add(page, entry, filters)
+        with self._store.transaction(write=True) as page:  # the others wait
+            state = _State(page.version, page.filters, page.entries())
+            return _add(page, entry, self._check_affordable(entry, state))
 
-    def _check_affordable(self, new: Entry, counted: list[Entry]) -> None:
+    def _check_affordable(self, new: Entry, state: _State) -> str:
+        """Refuse an entry that the budget does not allow. Returns the filters to write down."""
+        counted = [entry for entry in state.entries if entry.counts]
         if counted and counted[0].unit != new.unit:
             raise ValueError(
                 f"this ledger protects one {counted[0].unit}, and {new.label!r} protects one "
                 f"{new.unit}; their epsilons do not add up: use a ledger for each unit"
             )
-        after = [*counted, new]
-        reason = _why_infinite(after, self.delta)
-        if reason and self.epsilon < math.inf:
+        _check_same_kind_of_parts(new, counted)
+        if self.epsilon == math.inf:
+            return ""
+        reason = _why_infinite([*counted, new], self.delta)
+        if reason:
             raise BudgetError(f"{new.label!r} has no finite epsilon in this ledger: {reason}")
-        events, distance = _sum(after)
-        if is_within(events, self.epsilon, self.delta, total_variation=distance):
+        if self.composition == "adaptive":
+            return self._check_filters(new, state)
+        self._check_plan(new, state, counted)
+        return ""
+
+    def _check_plan(self, new: Entry, state: _State, counted: list[Entry]) -> None:
+        costs = _running_costs(self._store.ledger_id, "")
+        after = costs.after(new, costs.of(state.entries))
+        if all(is_surely_within(total, self.epsilon, self.delta) for total in after.values()):
             return
-        raise BudgetError(
-            f"{new.label!r} would spend epsilon {_total(after, self.delta):.6g} of "
-            f"{self.epsilon:g} (delta {self.delta:g}), {_total(counted, self.delta):.4g} of it "
-            "spent before; lower epsilon or max_iter, raise noise_multiplier, or use a ledger "
-            "with a larger budget"
+        for part in after:
+            events, distance = _sum(_paid_by(part, [*counted, new]))
+            if not is_within(events, self.epsilon, self.delta, total_variation=distance):
+                raise BudgetError(
+                    f"{new.label!r} would spend epsilon {_total([*counted, new], self.delta):.6g} "
+                    f"of {self.epsilon:g} (delta {self.delta:g}), "
+                    f"{_total(counted, self.delta):.4g} of it spent before; lower epsilon or "
+                    "max_iter, raise noise_multiplier, or use a ledger with a larger budget"
+                )
+
+    def _check_filters(self, new: Entry, state: _State) -> str:
+        """The theorem is in docs/accounting.md."""
+        text = state.filters
+        if not text:  # the first entry, before any release
+            chosen = choose_filters(new.events, new.total_variation, self.epsilon, self.delta)
+            if chosen is not None:
+                return chosen.to_text()
+            raise self._refused(new, 0.0)
+        filters, costs = Filters.from_text(text), _running_costs(self._store.ledger_id, text)
+        before = costs.of(state.entries)
+        for part, total in costs.after(new, before).items():
+            if filters.used(total) > 1.0:
+                raise self._refused(new, filters.used(before.get(part, before[None])))
+        return text
+
+    def _refused(self, new: Entry, used: float) -> BudgetError:
+        return BudgetError(
+            f"{new.label!r} does not fit into what is left of epsilon {self.epsilon:g} (delta "
+            f"{self.delta:g}), of which {self._epsilon_used(used):.4g} was used up before; lower "
+            "epsilon or max_iter, raise noise_multiplier, or use a ledger with a larger budget"
         )
 
+    def _epsilon_used(self, share: float) -> float:
+        """Epsilon of Gaussian noise that uses this share of the squared mu of the budget."""
+        return epsilon_of_squared_mu(share * gaussian_mu(self.epsilon, self.delta) ** 2, self.delta)
+
+    def _share_used(self, state: _State) -> float:
+        if not state.filters:
+            return 0.0
+        sums = _running_costs(self._store.ledger_id, state.filters).of(state.entries)
+        return max(map(Filters.from_text(state.filters).used, sums.values()))
+
+    def begin_release(self, entry_id: int) -> None:
+        """Note that releases of a reserved entry begin. From now on it cannot be canceled.
+
+        Call it before the first release. Until then, anybody may cancel the entry, for instance
+        because its process was killed.
+
+        Parameters
+        ----------
+        entry_id : int
+            Number that `reserve` returned.
+
+        Raises
+        ------
+        ValueError
+            If there is no such entry, or it is not reserved. Release nothing then.
+        """
+        self._settle(entry_id, "releasing", ("reserved",))
+
     def confirm(self, entry_id: int) -> None:
-        """Note that all releases of a reserved entry were made. The cost stays the same.
+        """Note that all releases of an entry were made. The cost stays the same.
 
         Parameters
         ----------
@@ -267,10 +462,13 @@ class Ledger:
         ValueError
             If there is no such entry, or it was canceled.
         """
-        self._settle(entry_id, "confirmed")
+        self._settle(entry_id, "confirmed", ("reserved", "releasing", "confirmed"))
 
     def cancel(self, entry_id: int) -> None:
-        """Cancel a reservation for which nothing was released and nothing will be released.
+        """Cancel a reservation for which nothing was released.
+
+        A fit of this package that still runs notices it before its first release, and ends with an
+        error.
 
         Parameters
         ----------
@@ -280,15 +478,17 @@ class Ledger:
         Raises
         ------
         ValueError
-            If there is no such entry, or it was confirmed.
+            If there is no such entry, or its releases have begun.
         """
-        self._settle(entry_id, "canceled")
+        self._settle(entry_id, "canceled", ("reserved", "canceled"))
 
-    def _settle(self, entry_id: int, status: Status) -> None:
+    def _settle(self, entry_id: int, status: Status, allowed: tuple[Status, ...]) -> None:
         with self._store.transaction(write=True) as page:
             entry = _find(page, entry_id)
-            if entry.status not in ("reserved", status):
-                raise ValueError(f"entry {entry_id} is {entry.status} and cannot become {status}")
+            if entry.status not in allowed:
+                raise ValueError(
+                    f"entry {entry_id} of the ledger is {entry.status}, and cannot become {status}"
+                )
             page.set_status(entry_id, status)
 
     def __sklearn_clone__(self) -> Ledger:
@@ -306,30 +506,79 @@ class Ledger:
                 "a ledger in memory cannot be sent to another process or saved; give it a "
                 "path, as in Ledger('privacy.sqlite')"
             )
-        return _attach, (self.path, self.epsilon, self.delta, self._store.ledger_id)
+        return _attach, (self.path, self._store.budget, self._store.ledger_id, self._part)
 
     def __repr__(self) -> str:
         where = "in memory" if self.path is None else repr(self.path)
+        if self._part is not None:
+            where += f", part {self._part!r}"
         try:
             spent, n_entries = self.epsilon_spent, len(self._counted())
         except (OSError, ValueError, RuntimeError):
             return f"<Ledger {where}: unreadable>"
+        used = "spent" if self.composition == "planned" else "used up"
         return (
-            f"<Ledger {where}: epsilon {spent:.4g} of {self.epsilon:g} spent at delta "
+            f"<Ledger {where}: epsilon {spent:.4g} of {self.epsilon:g} {used} at delta "
             f"{self.delta:g}, entries: {n_entries}>"
         )
 
 
-def _attach(path: str, epsilon: float, delta: float, ledger_id: str) -> Ledger:
+class _State(NamedTuple):
+    """A ledger at one time."""
+
+    version: str
+    filters: str
+    entries: list[Entry]
+
+
+def _attach(path: str, budget: Budget, ledger_id: str, part: str | None) -> Ledger:
     """Attach to an existing file, which is opened at the first use."""
     ledger = Ledger.__new__(Ledger)
-    ledger._store = FileStore(path, epsilon, delta, ledger_id)
+    ledger._store, ledger._part = FileStore(path, budget, ledger_id), part
     return ledger
+
+
+def _check_adaptive(budget: Budget) -> None:
+    if budget.composition == "adaptive" and not (budget.epsilon <= 1e9 and budget.delta > 0.0):
+        raise ValueError(
+            "adaptive composition needs a budget with epsilon up to 1e9 and delta above 0, got "
+            f"epsilon {budget.epsilon:g} and delta {budget.delta:g}; a filter is a budget"
+        )
+
+
+def _check_same_kind_of_parts(new: Entry, counted: list[Entry]) -> None:
+    """A part of users and another division of the data may overlap."""
+    for part in {entry.part for entry in counted} - {None} if new.part is not None else ():
+        if number_of_user_parts(part) != number_of_user_parts(new.part):
+            raise ValueError(
+                f"{new.part!r} may overlap with {part!r}, which was charged before; divide the "
+                "data in one way, or charge this to the whole ledger"
+            )
+
+
+def _add(page: Page, entry: Entry, filters: str) -> int:
+    if filters != page.filters:
+        page.set_filters(filters)
+    return page.add(entry)
+
+
+@lru_cache(maxsize=16)  # for each ledger of this process, also if each fit opens it by path
+def _running_costs(ledger_id: str, filters: str) -> RunningCosts:
+    if not filters:
+        return RunningCosts(quick_cost, QUICK_SIZE)
+    some = Filters.from_text(filters)
+    return RunningCosts(
+        lambda entry: some.cost(entry.events, entry.total_variation), len(some.limits)
+    )
 
 
 def _sum(entries: list[Entry]) -> tuple[list[Event], float]:
     events = [event for entry in entries for event in entry.events]
     return events, math.fsum(entry.total_variation for entry in entries)
+
+
+def _paid_by(part: str | None, entries: list[Entry]) -> list[Entry]:
+    return [entry for entry in entries if charged_part(entry) in (None, part)]
 
 
 def _why_infinite(entries: list[Entry], delta: float) -> str | None:
@@ -345,10 +594,14 @@ def _why_infinite(entries: list[Entry], delta: float) -> str | None:
 
 
 def _total(entries: list[Entry], delta: float, accountant: str = "pld") -> float:
+    """Epsilon of all entries: the largest among the parts of the data."""
     if _why_infinite(entries, delta):
         return math.inf
-    events, distance = _sum(entries)
-    return epsilon_of(events, delta, total_variation=distance, accountant=accountant)
+    totals = []
+    for part in {charged_part(entry) for entry in entries} or {None}:
+        events, distance = _sum(_paid_by(part, entries))
+        totals.append(epsilon_of(events, delta, total_variation=distance, accountant=accountant))
+    return max(totals)
 
 
 def _find(page: Page, entry_id: int) -> Entry:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dplda._checks import check_number
 from dplda.kernels._noise import find_survivors
-from dplda.privacy._events import Event, Laplace, RandomizedResponseEvent
+from dplda.privacy._events import ErasedResponse, Event, Laplace, RandomizedResponseEvent
 from dplda.privacy._mechanisms import (
     LAPLACE_VARIATION,
     MAX_SCALE,
@@ -132,11 +132,12 @@ class RandomizedBits:
         """
         n_ones = min(max_ones, n_bits)
         n_pairs = min(n_ones, n_bits - n_ones)  # a one of each vector
-        flip = RandomizedResponseEvent(2.0 * self.probability)
+        flip_mixture = 2.0 * self.probability
         if not self.fair_ones:
-            return (repeated(flip, n_ones + n_pairs),)
-        single = RandomizedResponseEvent(4.0 * self.probability / (1.0 + 2.0 * self.probability))
-        counted = ((flip, n_pairs), (single, n_ones - n_pairs))
+            return (repeated(RandomizedResponseEvent(flip_mixture), n_ones + n_pairs),)
+        pair = ErasedResponse(flip_mixture)  # two fair coins tell the two documents apart or not
+        single = RandomizedResponseEvent(2.0 * flip_mixture / (1.0 + flip_mixture))
+        counted = ((pair, n_pairs), (single, n_ones - n_pairs))
         return tuple(repeated(event, n) for event, n in counted if n)
 
     def total_variation(self, n_draws: int) -> float:

@@ -168,8 +168,8 @@ class DiscreteGaussian:
             largest = math.sqrt(EVENT_VARIANCE) / MIN_RADIUS
             raise ValueError(
                 f"noise_multiplier must be above 0 and at most {largest:.2f}, got "
-                f"{noise_multiplier}; more noise would leave no signal: raise epsilon or "
-                "lower max_iter"
+                f"{noise_multiplier}; more noise would leave no signal: raise epsilon, lower "
+                "max_iter, or leave each release a share of the budget (word_total_share)"
             )
         return cls(min(radius, MAX_RADIUS))
 

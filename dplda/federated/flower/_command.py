@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from dplda._checks import check_integer, check_number
-from dplda._files import PUBLIC, check_writable, write_atomically
-from dplda.federated._master import IFTMMaster
+from dplda._files import check_writable, write_atomically
+from dplda._release import save_release
+from dplda.federated._master import IFTMMaster, RoundError
 from dplda.federated._messages import MAX_ROUND, check_name, vocabulary_hash
 from dplda.federated._party import IFTMParty
 from dplda.federated._rounds import StoredParty
@@ -62,7 +63,12 @@ def _add_coordinator_options(parser: argparse.ArgumentParser) -> None:
     add("--top-words", type=int, default=30, help="words of a topic that are compared")
     add("--max-topics", type=int, default=1000, help="most topics of all parties together")
     add("--max-weight", type=float, help="larger weights are clipped; default: none is")
-    add("--output", type=Path, default=Path("global.model"), help="file for the global model")
+    add(
+        "--output",
+        type=Path,
+        default=Path("global.model"),
+        help="release file for the global model",
+    )
     add("--round-timeout", type=float, default=600.0, help="seconds to wait for the parties")
     add("--host", default="127.0.0.1", help="address to listen at")
     add("--port", type=int, default=8000, help="port to listen at")
@@ -132,7 +138,7 @@ def coordinate(options: argparse.Namespace) -> None:
     _say_who_can_join(options)
 
     def store() -> None:
-        write_atomically(options.output, master.global_model_.to_bytes(), permissions=PUBLIC)
+        save_release(master.released_model(), options.output)
         write_atomically(options.home / STATE, master.state())
 
     def run(grid: Any) -> None:
@@ -142,7 +148,7 @@ def coordinate(options: argparse.Namespace) -> None:
         )  # fmt: skip
         (options.home / STATE).unlink(missing_ok=True)
 
-    with _tasks.secret_file() as secret:
+    with _failures(), _tasks.secret_file() as secret:
         command = [
             "--host", options.host, "--port", str(options.port), "--isolation", "process",
             "--superexec-auth-secret-file", str(secret), *_server_tls(options),
@@ -254,8 +260,11 @@ def take_part(options: argparse.Namespace) -> None:
                 _tasks.serve_client(
                     process, secret.read_bytes(), address, partial(reply_to, party=party)
                 )
-            # the coordinator is not running yet, or does not know this party's key yet
-            log.info("the supernode has ended; the next one starts in %g s", RESTART_SECONDS)
+            log.info(
+                "the supernode has ended (the coordinator is not running, or does not know this "
+                "party's key; it registers the keys when it starts); the next one starts in %g s",
+                RESTART_SECONDS,
+            )
             time.sleep(RESTART_SECONDS)
 
 
@@ -359,6 +368,21 @@ def _usage_errors() -> Iterator[None]:
     except (OSError, TypeError, ValueError) as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         raise SystemExit(2) from None
+
+
+@contextmanager
+def _failures() -> Iterator[None]:
+    """A federation that cannot go on ends in one line, and exit code 1."""
+    try:
+        yield
+    except (RoundError, _tasks.RunStoppedError) as error:
+        print(
+            f"error: {error}. A party may have ended, or someone who reaches the port has stopped "
+            "the run or unregistered a key. Start the coordinator again: it registers the keys, "
+            "and continues after the last complete round",
+            file=sys.stderr,
+        )
+        raise SystemExit(1) from None
 
 
 def _check_pem(path: Path) -> None:

@@ -127,9 +127,9 @@ def _wait_for_nodes(
         if len(nodes) >= n_needed:
             return nodes
         if time.monotonic() > deadline:
-            raise RoundError(
-                f"{len(nodes)} of at least {n_needed} parties came within {timeout:g} s"
-            )
+            text = f"{len(nodes)} of at least {n_needed} parties came within {timeout:g} s"
+            absent = sorted({*keys.values()} - {*nodes.values()}) if keys else []
+            raise RoundError(f"{text}; {', '.join(absent)} did not" if absent else text)
         time.sleep(poll)
 
 

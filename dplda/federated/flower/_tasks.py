@@ -145,10 +145,15 @@ class Superlink:
         return int(json.loads(output)["run-id"])
 
 
+class RunStoppedError(RuntimeError):
+    """The superlink has ended the run: anyone who reaches its port can ask it to."""
+
+
 def serve_run(
     superlink: Superlink, process: LocalProcess, secret: bytes, make_rounds: Callable[[Any], None]
 ) -> None:
     """Start a run, and call ``make_rounds(grid)`` once, as its server application."""
+    import httpx
     from flwr.common.constant import SubStatus
     from flwr.common.serde import context_from_proto, context_to_proto, run_from_proto
     from flwr.proto.runtime_pb2 import PullTaskInputRequest, PushTaskOutputRequest
@@ -177,11 +182,16 @@ def serve_run(
                 make_rounds(grid)
             status = SubStatus.COMPLETED
         finally:
-            client.PushTaskOutput(
-                PushTaskOutputRequest(
-                    context=context_to_proto(context), sub_status=status, details=""
-                )
+            output = PushTaskOutputRequest(
+                context=context_to_proto(context), sub_status=status, details=""
             )
+            try:
+                client.PushTaskOutput(output)
+            except httpx.HTTPStatusError as error:  # 401: the token of a run that was stopped
+                if status != SubStatus.COMPLETED:
+                    raise RunStoppedError(
+                        "the run was stopped from outside: whoever reaches the port can do that"
+                    ) from error
             grid.close()
         return True
 

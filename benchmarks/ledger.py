@@ -1,0 +1,218 @@
+"""What a ledger takes: time, waits, and epsilon under filters: ``python benchmarks/ledger.py``.
+
+Times are CPU seconds of one process, but the waits of the race are seconds on the clock.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from dplda import PrivateSVILDA, SubLDA
+from dplda.privacy import (
+    BudgetError,
+    Gaussian,
+    Ledger,
+    PoissonSampled,
+    Repeated,
+    epsilon_of,
+)
+from dplda.privacy._bounds_on_epsilon import grouped
+from dplda.privacy._filters import _renyi
+
+DELTA = 1e-6
+
+
+class Recorder(Ledger):
+    """Keeps the plan of a fit and ends the fit."""
+
+    def reserve(self, label, unit, events, **noise):
+        self.plan = tuple(events)
+        raise InterruptedError
+
+
+def plan_of(model):
+    ledger = Recorder()
+    with suppress(InterruptedError):
+        model.set_params(ledger=ledger).fit([[1, 1]])
+    return ledger.plan
+
+
+def filled(path, plans, **budget):
+    """A ledger with one entry for each plan, all in one transaction."""
+    ledger = Ledger(path, **budget)
+    number = ledger.reserve("first", "document", plans[0])
+    with ledger._store.transaction(write=True) as page:
+        first = page.entries()[number - 1]
+        for events in plans[1:]:
+            page.add(type(first)(**vars(first) | {"events": tuple(events)}))
+    return ledger
+
+
+def seconds(ledger, plans):
+    ledger.reserve("to read the file", "document", plans[0])
+    start = time.process_time()
+    for events in plans[1:]:
+        ledger.reserve("timed", "document", events)
+    return (time.process_time() - start) / (len(plans) - 1)
+
+
+def reservations(folder):
+    print("entries                          number   seconds of one reservation")
+    plan = plan_of(SubLDA(epsilon=1.0))
+    kinds = {
+        "Gaussian": lambda n: [[Gaussian(3e4 + i)] for i in range(n)],
+        f"SubLDA ({len(plan)} events), equal": lambda n: [[changed(e, 1e4) for e in plan]] * n,
+        f"SubLDA ({len(plan)} events), different": lambda n: [
+            [changed(e, 1e4 + i) for e in plan] for i in range(n)
+        ],
+    }
+    for kind, make in kinds.items():
+        for n in (10, 1_000, 10_000):
+            path = Path(folder, f"{kind} {n}.sqlite")
+            plans = make(n + 6)
+            took = seconds(filled(path, plans[:n], epsilon=1.0), plans[n:])
+            print(f"{kind:<30} {n:>8} {took:10.4f}   file: {path.stat().st_size / 1e6:.1f} MB")
+
+
+def sampled(folder):
+    print("\nfits with sampling, each with its own multiplier; the quick bound cannot decide")
+    for n in (5, 20, 100):
+        plans = [
+            [Repeated(PoissonSampled(0.1, Gaussian(4.0 * n**0.5 + 0.001 * i)), 80)]
+            for i in range(n + 4)
+        ]
+        spent = epsilon_of([event for events in plans for event in events], DELTA)
+        ledger = filled(Path(folder, f"sampled {n}.sqlite"), plans[:n], epsilon=1.0001 * spent)
+        start = time.process_time()
+        Ledger(ledger.path).reserve("first", "document", plans[n])
+        first = time.process_time() - start
+        took = seconds(ledger, plans[n + 1 :])
+        print(f"{n:>4} entries: {took:.3f} s; the first one of a process: {first:.3f} s")
+
+
+RACE = """
+import sys, time
+from pathlib import Path
+from dplda.privacy import BudgetError, Gaussian, Ledger
+ledger, count, longest = Ledger(sys.argv[1]), 0, 0.0
+print("ready", flush=True)
+sys.stdin.readline()
+try:
+    while True:
+        start = time.perf_counter()
+        ledger.reserve("race", "document", Gaussian(float(sys.argv[2])))
+        longest, count = max(longest, time.perf_counter() - start), count + 1
+except BudgetError:
+    print(count, longest)
+"""
+
+
+def race(folder):
+    allowed, noise = 100, 50.0
+    path = Path(folder, "race.sqlite")
+    Ledger(path, epsilon=epsilon_of(Repeated(Gaussian(noise), allowed), DELTA))
+    racers = [
+        subprocess.Popen(
+            [sys.executable, "-c", RACE, path, str(noise)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )
+        for _ in range(8)
+    ]  # fmt: skip
+    for racer in racers:
+        racer.stdout.readline()
+    for racer in racers:
+        racer.stdin.write("go\n")
+        racer.stdin.flush()
+    results = [racer.communicate()[0].split() for racer in racers]
+    counts = [int(count) for count, _ in results]
+    longest = max(float(wait) for _, wait in results)
+    print(f"\n8 processes, {allowed} fit into the budget: granted {sum(counts)}, {sorted(counts)}")
+    print(f"longest wait {longest:.2f} s, on {os.cpu_count()} processors")
+
+
+def smallest_budget(plan, admits):
+    """Smallest epsilon of a ledger that allows the plan, to 1e-3."""
+    low = high = epsilon_of(plan, DELTA)
+    while not admits(plan, high):
+        low, high = high, 1.5 * high
+    while high - low > 1e-3:
+        middle = (low + high) / 2
+        low, high = (low, middle) if admits(plan, middle) else (middle, high)
+    return high
+
+
+def alone(plan, epsilon):
+    return allowed(Ledger(epsilon=epsilon, composition="adaptive"), plan)
+
+
+def after_small(share):
+    """The same fit after a small one of the same kind, with another multiplier."""
+
+    def admits(plan, epsilon):
+        ledger = Ledger(epsilon=epsilon, composition="adaptive")
+        small = [changed(event, 1.0 / share) for event in plan]
+        return allowed(ledger, small) and allowed(ledger, plan)
+
+    return admits
+
+
+def within_one_order(plan, epsilon):
+    groups = grouped(plan)
+    one = _renyi(groups, epsilon, DELTA)
+    return one.cost(groups)[0] <= one.divergence
+
+
+def changed(event, factor):
+    match event:
+        case Gaussian(noise_multiplier):
+            return Gaussian(factor * noise_multiplier)
+        case PoissonSampled(q, inner):
+            return PoissonSampled(q, changed(inner, factor))
+        case Repeated(inner, n):
+            return Repeated(changed(inner, factor), n)
+
+
+def allowed(ledger, plan):
+    try:
+        ledger.reserve("fit", "document", plan)
+    except BudgetError:
+        return False
+    return True
+
+
+def prices():
+    print("\nadaptive composition: smallest budget of the ledger that allows the fit")
+    print(
+        "fit                       epsilon   alone   after noise x 30 (planned)   one Renyi order"
+    )
+    for epsilon in (1.0, 4.0):
+        for name, model in {
+            "SubLDA": SubLDA(epsilon=epsilon),
+            "SubLDA, sampled at 0.1": SubLDA(epsilon=epsilon, subsampling_ratio=0.1),
+            "PrivateSVILDA": PrivateSVILDA(epsilon=epsilon),
+        }.items():
+            plan = plan_of(model)
+            small = [changed(event, 30.0) for event in plan]
+            planned = epsilon_of([*small, *plan], DELTA)
+            first = smallest_budget(plan, alone)
+            later = smallest_budget(plan, after_small(1 / 30.0))
+            renyi = smallest_budget(plan, within_one_order)
+            print(
+                f"{name:<24} {epsilon:>8} {first:7.3f} {later:15.3f} ({planned:.3f}) {renyi:15.3f}"
+            )
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        reservations(folder)
+        sampled(folder)
+        race(folder)
+    prices()
+
+
+if __name__ == "__main__":
+    main()

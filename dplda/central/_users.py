@@ -1,0 +1,72 @@
+"""User ids: which rows of X belong to one protected unit."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+
+
+def protected_unit(user_ids: Any) -> str:
+    """What the guarantee protects. It depends on whether ids are given, and not on the ids."""
+    return "document" if user_ids is None else "user"
+
+
+def number_users(user_ids: Any, n_docs: int) -> np.ndarray | None:
+    """Number of each row's user, from 0, in the order in which users occur.
+
+    Ids are compared as they are. A conversion could make two ids equal: numbers to text, or large
+    integers to floats.
+
+    Parameters
+    ----------
+    user_ids : array-like of shape (n_docs,)
+        Private. Integers or strings; None if each row is a unit.
+    n_docs : int
+        Number of rows of `X`.
+
+    Returns
+    -------
+    users : ndarray of shape (n_docs,), int64, or None
+        Private. Equal where ids are equal. None without ids.
+
+    Raises
+    ------
+    ValueError
+        If there is not one id for each row, or if ids are missing or of mixed types. The message
+        names types and sizes and quotes no id.
+    """
+    if user_ids is None:
+        return None
+    ids = _as_objects(user_ids)
+    if ids.ndim != 1:
+        raise ValueError(
+            "user_ids must be one-dimensional, with one id for each row of X, got "
+            f"{ids.ndim} dimensions; pass one column as a list or an array"
+        )
+    if len(ids) != n_docs:
+        raise ValueError(
+            f"user_ids must have one id for each row of X, got {len(ids)} ids for {n_docs} rows; "
+            "select rows of both alike"
+        )
+    kinds = {type(i) for i in ids}
+    whole = all(issubclass(kind, Integral) and kind is not bool for kind in kinds)
+    if not whole and not all(issubclass(kind, str) for kind in kinds):
+        found = " and ".join(sorted(kind.__name__ for kind in kinds))
+        raise ValueError(
+            "user_ids must be integers only or strings only, and none may be missing, got values "
+            f"of type {found}; convert all ids to strings, and leave out rows without an id"
+        )
+    number: dict[Any, int] = {}
+    return np.fromiter((number.setdefault(i, len(number)) for i in ids), np.int64, len(ids))
+
+
+def _as_objects(user_ids: Any) -> np.ndarray:
+    """An array of the ids themselves; masked ids become None."""
+    if isinstance(user_ids, np.ma.MaskedArray):
+        return np.ma.filled(user_ids.astype(object), None)
+    try:
+        return np.asarray(user_ids, dtype=object)
+    except (ValueError, TypeError):  # its message may quote an id
+        raise ValueError("user_ids must be an array or a list of integers or strings") from None

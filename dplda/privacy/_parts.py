@@ -1,0 +1,76 @@
+"""Disjoint parts of the data, of which one unit is in one only."""
+
+from __future__ import annotations
+
+import hashlib
+import numbers
+import re
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dplda._checks import check_integer
+
+__all__ = ["user_part"]
+
+
+def user_part(user_ids: Iterable[str | int], n_parts: int) -> NDArray[np.int64]:
+    """Divide users into parts by a public hash.
+
+    The part of a user depends on the user's identifier and on nothing else. Users of different
+    parts therefore share no budget: pass ``ledger.part(k, of=n_parts)`` to a fit of part `k`.
+
+    Parameters
+    ----------
+    user_ids : iterable of str or int
+        Identifier of the user of each document. The integer 7 and the text "7" are one user.
+    n_parts : int
+        Number of parts, 1 or more.
+
+    Returns
+    -------
+    parts : ndarray of int64, of shape (n_docs,)
+        Numbers of the parts, from 0 to ``n_parts - 1``. They depend on neither the process nor the
+        version of Python.
+
+    Raises
+    ------
+    TypeError
+        If an identifier is neither a text nor an integer. A float has several spellings.
+    ValueError
+        If `n_parts` is below 1.
+
+    See Also
+    --------
+    Ledger.part : Charges one part.
+
+    Examples
+    --------
+    >>> from dplda.privacy import user_part
+    >>> user_part(["ada", "bob", "ada"], 5).tolist()
+    [3, 0, 3]
+    """
+    n_parts = check_integer("n_parts", n_parts, 1, 2**31)
+    return np.array([_hash(user) % n_parts for user in user_ids], dtype=np.int64)
+
+
+def _hash(user: str | int) -> int:
+    if isinstance(user, bool) or not isinstance(user, (str, numbers.Integral)):
+        raise TypeError(
+            f"user_ids must be texts or integers, got {type(user).__name__}; convert them so that "
+            "each user has one identifier"
+        )
+    return int.from_bytes(hashlib.sha256(str(user).encode()).digest()[:16])
+
+
+def users_of(part: int, n_parts: int) -> str:
+    """Name of a part of users in a ledger."""
+    n_parts = check_integer("of", n_parts, 1, 2**31)
+    return f"users {check_integer('name', part, 0, n_parts - 1)}/{n_parts}"
+
+
+def number_of_user_parts(part: str | None) -> int | None:
+    """How many parts of users there are, if the name is that of one; None otherwise."""
+    match = re.fullmatch(r"users \d+/(\d+)", part or "")
+    return None if match is None else int(match[1])

@@ -1,0 +1,141 @@
+"""Sums of the costs of a ledger's entries, kept from one charge to the next, by part."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import TypeAlias
+
+import numpy as np
+from dp_accounting.rdp import compute_epsilon
+from numpy.typing import NDArray
+
+from dplda.privacy import _bounds_on_epsilon as composition
+from dplda.privacy._accounting import delta_charge, is_chargeable
+from dplda.privacy._bounds_on_epsilon import INTEGER_ORDERS, grouped
+from dplda.privacy._events import Event, Gaussian
+from dplda.privacy._parts import number_of_user_parts
+from dplda.privacy._store import Entry
+
+FloatArray: TypeAlias = NDArray[np.float64]
+Sums: TypeAlias = dict[str | None, FloatArray]
+
+# Above the relative rounding error of a sum of a million costs.
+_MARGIN = 1e-9
+
+
+class RunningCosts:
+    """Sums of a cost over the entries that count, for each part of the data.
+
+    The state is one tuple, which is replaced and never changed: safe to thread and fork.
+
+    Parameters
+    ----------
+    cost : callable
+        Maps an entry to an array of numbers, each of which adds up.
+    size : int
+        Length of that array.
+    """
+
+    def __init__(self, cost: Callable[[Entry], FloatArray], size: int) -> None:
+        self.cost = cost
+        self._nothing: Sums = {None: np.zeros(size)}
+        self._state: tuple[Sequence[Entry], Sums] = (), self._nothing
+
+    def of(self, entries: Sequence[Entry]) -> Sums:
+        """Sum up, reading only the entries that were not there at the last call.
+
+        Returns
+        -------
+        dict
+            For each part, the sum over its entries and those that have read all of the data. None
+            is a part without entries.
+        """
+        known, sums = self._state
+        if len(entries) < len(known) or any(
+            old.counts != new.counts
+            for old, new in zip(known, entries, strict=False)
+            if old is not new
+        ):
+            known, sums = (), self._nothing
+        for entry in entries[len(known) :]:
+            if entry.counts:
+                sums = sums | self.after(entry, sums)
+        self._state = entries, sums
+        return sums
+
+    def after(self, entry: Entry, sums: Sums) -> Sums:
+        """Add an entry to the sums of the parts that pay for it, and return these only."""
+        part, cost = charged_part(entry), self.cost(entry)
+        paying = sums if part is None else {part: sums.get(part, sums[None])}
+        return {part: total + cost for part, total in paying.items()}
+
+
+def charged_part(entry: Entry) -> str | None:
+    """The part that pays for an entry; None if every part pays.
+
+    Rows are disjoint sets of documents. They are disjoint sets of users only if the rule that
+    chooses them is a function of the user, as `user_part` is.
+    """
+    disjoint = entry.unit == "document" or number_of_user_parts(entry.part) is not None
+    return entry.part if disjoint else None
+
+
+# ---- a quick bound on epsilon --------------------------------------------------------------
+
+
+QUICK_SIZE = 6 + len(INTEGER_ORDERS)
+
+
+def quick_cost(entry: Entry) -> FloatArray:
+    """What `is_surely_within` needs to know of an entry: numbers that add up."""
+    return np.concatenate([[entry.total_variation], _quick_cost(entry.events)])
+
+
+@lru_cache(maxsize=4096)
+def _quick_cost(events: tuple[Event, ...]) -> FloatArray:
+    """What adds up: first delta and epsilon of statements.
+
+    Then, of the rest, pure epsilon, squared mu of Gaussian steps and of other steps, and the
+    divergences of the other steps.
+    """
+    groups, lost, shift = composition.without_statements(grouped(events))
+    plain = tuple(group for group in groups if isinstance(group[0], Gaussian))
+    other = tuple(group for group in groups if not isinstance(group[0], Gaussian))
+    squares = [composition.gaussian_mu_of(some) ** 2 for some in (plain, other)]
+    divergences = np.zeros(len(INTEGER_ORDERS))
+    for event, n in other:
+        divergences = divergences + n * composition.divergence(event, INTEGER_ORDERS)
+    pure = composition.pure_epsilon(groups)
+    return np.concatenate([[lost, shift, pure, *squares], divergences])
+
+
+def is_surely_within(costs: FloatArray, epsilon: float, delta: float) -> bool:
+    """Whether a bound that takes a millisecond is below epsilon; if not, a better one may be.
+
+    Parameters
+    ----------
+    costs : ndarray
+        Sum of `quick_cost`.
+    epsilon, delta : float
+        The budget.
+    """
+    total_variation, lost, shift, pure, plain, other = costs[:6]
+    if total_variation >= 1.0 or not is_chargeable(total_variation, epsilon, delta):
+        return False
+    left = max(delta - lost * (1.0 + _MARGIN) - 2.0 * delta_charge(total_variation, epsilon), 0.0)
+    divergences = costs[6:] + 0.5 * plain * np.array(INTEGER_ORDERS)
+    bound = min(
+        pure,
+        epsilon_of_squared_mu(plain + other, left),
+        compute_epsilon(INTEGER_ORDERS, divergences, left)[0],
+    )
+    return bool((shift + bound) * (1.0 + _MARGIN) <= epsilon and lost <= delta)
+
+
+def epsilon_of_squared_mu(squared_mu: float, delta: float) -> float:
+    """Epsilon of a Gaussian step whose squared noise multiplier is ``1 / squared_mu``."""
+    if not 0.0 < squared_mu < math.inf:
+        return squared_mu
+    return composition.gaussian_epsilon(((Gaussian(1.0 / math.sqrt(squared_mu)), 1),), delta)

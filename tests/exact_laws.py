@@ -1,0 +1,718 @@
+"""Exact laws of releases on toy corpora, and rigorous bounds on epsilon that follow from them.
+
+The noise is decoded from the tables that the kernel reads. Small laws are dictionaries of fractions
+(`largest_epsilon`). Gaussian noise has seventeen million values. Its laws are floats of a known
+relative error, and its privacy losses are rounded to a grid in a known direction (`Pair`). Nothing
+here calls the accountant. docs/exact_verification.md has the proofs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+import warnings
+from dataclasses import dataclass, field
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from functools import lru_cache, reduce
+from unittest.mock import patch
+
+import numpy as np
+import scipy.sparse as sp
+from reference_noise import unpack, weights_of
+from sklearn.base import clone
+from test_two_worlds import sweep_law
+
+import dplda.local._randomized_response as randomize_module
+import dplda.privacy._curator as curator_module
+import dplda.privacy._local_mechanisms as local_module
+import dplda.privacy._mechanisms as mechanisms_module
+from dplda._gibbs import IntegerTable
+from dplda.federated import SentenceCorpus
+from dplda.federated._tokens import TokenMechanism, privatize
+from dplda.privacy import SeededNoiseWarning
+from dplda.privacy._streams import Purpose
+from dplda.privacy.mechanisms import Curator, RandomizedBits
+
+TOTAL = 2**149  # of the weights of a table
+# Relative error of any float below: sums of at most 2e7 positive terms, a hundred of them in turn.
+RELATIVE = 1e-6
+SMALLEST = 1e-24  # mass that a grid drops at either end; it counts as an infinite loss
+
+
+# ---- laws on few outcomes, in fractions -----------------------------------------------------
+
+
+def largest_epsilon(p, q, delta=0):
+    """The smallest epsilon of two laws {outcome: Fraction} at a delta, in both directions.
+
+    It is exact up to the last step, a logarithm of 40 digits.
+    """
+    return max(_epsilon(p, q, delta), _epsilon(q, p, delta))
+
+
+def _epsilon(p, q, delta):
+    """Solve sum of max(p - e q, 0) = delta for e >= 1: between two ratios it is linear in e."""
+    delta, p_above, q_above = Fraction(delta), Fraction(0), Fraction(0)
+    atoms = {}
+    for outcome, chance in p.items():
+        other = q.get(outcome, Fraction(0))
+        if chance:
+            atom = atoms.setdefault(chance / other if other else None, [0, 0])
+            atom[0] += chance
+            atom[1] += other
+    p_above += atoms.pop(None, [0, 0])[0]  # outcomes that q does not have
+    if p_above > delta:
+        return float("inf")
+    for ratio in sorted(atoms, reverse=True):
+        if p_above - ratio * q_above > delta:
+            break  # delta is reached above this ratio
+        if delta == 0 and ratio > 1:
+            return _log(ratio)
+        p_above, q_above = p_above + atoms[ratio][0], q_above + atoms[ratio][1]
+    if q_above == 0:
+        return 0.0
+    return max(0.0, _log(max((p_above - delta) / q_above, Fraction(1))))
+
+
+def _log(ratio):
+    with localcontext(prec=40):
+        return float((Decimal(ratio.numerator) / Decimal(ratio.denominator)).ln())
+
+
+def mixture(weighted):
+    """The law of a mixture, from pairs (probability, law)."""
+    law = {}
+    for probability, part in weighted:
+        for outcome, chance in part.items():
+            law[outcome] = law.get(outcome, 0) + probability * chance
+    return law
+
+
+def product(*laws):
+    """The joint law of independent outcomes, as tuples."""
+    joint = {(): Fraction(1)}
+    for law in laws:
+        joint = {(*a, b): p * q for a, p in joint.items() for b, q in law.items()}
+    return joint
+
+
+# ---- privacy losses on a grid, rounded in one direction -------------------------------------
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A bound on the pair of laws (P, Q) of a release, by its privacy loss log(P / Q).
+
+    Entry i stands for outcomes of loss (first + i) * interval, with masses p[i] under P and q[i]
+    under Q. If `upper`, the release is a post-processing of this pair. Otherwise the losses are
+    rounded down. Mass of at most `outside`, under either law, is left out.
+    """
+
+    interval: float
+    upper: bool
+    first: int
+    p: np.ndarray
+    q: np.ndarray
+    outside: float
+
+    @classmethod
+    def from_losses(cls, loss, p, q, interval, upper, outside):
+        """Put outcomes of any losses onto the grid.
+
+        Upper: an outcome is split in two, of the losses below and above its own, so that both
+        masses are kept. To merge the two gives the outcome back.
+        """
+        below = np.floor(loss / interval).astype(np.int64)
+        first, size = int(below.min()), int(np.ptp(below)) + 2
+        if not upper:
+            masses = (np.bincount(below - first, mass, size) for mass in (p, q))
+            return cls(interval, upper, first, *masses, outside)._trimmed()
+        rest = np.clip(loss - below * interval, 0.0, interval)
+        to_above = np.expm1(-rest) / np.expm1(-interval)
+        to_below = np.exp(-rest) * np.expm1(rest - interval) / np.expm1(-interval)
+        p = np.bincount(below - first, p * to_below, size) + np.bincount(
+            below - first + 1, p * to_above, size
+        )
+        return cls(interval, upper, first, p, p * np.exp(-cls._grid(first, size, interval)),
+                   outside)._trimmed()  # fmt: skip
+
+    @staticmethod
+    def _grid(first, size, interval):
+        return (first + np.arange(size)) * interval
+
+    @property
+    def losses(self):
+        return self._grid(self.first, len(self.p), self.interval)
+
+    def _trimmed(self):
+        """Leave out the ends that hold next to nothing."""
+        low, high = (
+            min(np.searchsorted(np.cumsum(mass[::step]), SMALLEST) for mass in (self.p, self.q))
+            for step in (1, -1)
+        )
+        kept = slice(low, len(self.p) - high)
+        return Pair(
+            self.interval, self.upper, self.first + int(low), self.p[kept], self.q[kept],
+            self.outside + 2 * SMALLEST,
+        )  # fmt: skip
+
+    def compose(self, other):
+        """Both releases, independent: losses add up. Direct sums, no Fourier transform."""
+        p, q = np.convolve(self.p, other.p), np.convolve(self.q, other.q)
+        outside = self.outside + other.outside
+        return Pair(self.interval, self.upper, self.first + other.first, p, q, outside)._trimmed()
+
+    def sampled(self, rate, added):
+        """The release on a sample that has the document with probability `rate`.
+
+        `added` tells whether P is the law with the document; it is Q otherwise.
+        """
+        if rate == 1:
+            return self
+        rate, loss = float(rate), self.losses
+        if added:
+            p, q = (1 - rate) * self.q + rate * self.p, self.q
+            loss = np.log1p(rate * np.expm1(loss))
+        else:
+            p, q = self.p, (1 - rate) * self.p + rate * self.q
+            loss = -np.log1p(rate * np.expm1(-loss))
+        return Pair.from_losses(loss, p, q, self.interval, self.upper, self.outside)
+
+    def delta(self, epsilon):
+        """Bound on the hockey-stick divergence at an epsilon."""
+        above = self.losses > epsilon
+        total = float(self.p[above] @ -np.expm1(epsilon - self.losses[above]))
+        if self.upper:
+            return total * (1 + RELATIVE) + self.outside
+        return total * (1 - RELATIVE)
+
+    def epsilon(self, delta):
+        """Bound on the smallest epsilon at a delta, by halving."""
+        low, high = 0.0, max(float(self.losses[-1]), self.interval)
+        if self.upper and self.outside >= delta:
+            return float("inf")
+        for _ in range(50):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self.delta(middle) > delta else (low, middle)
+        return high if self.upper else low
+
+
+# ---- the decoded Gaussian noise -------------------------------------------------------------
+
+REACH = 12  # standard deviations of the noise that are looked at
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianNoise:
+    """The law of x_0 + 64 x_1 + 4096 x_2 for three independent look-ups in one table.
+
+    `law` holds the probabilities of -reach, ..., reach, each with a relative error below 1e-13.
+    `variance` is the exact variance, as a fraction, and `deviation` bounds the distance of the
+    logarithm of every probability from that of the Gaussian bell of this variance.
+    """
+
+    law: np.ndarray
+    reach: int
+    outside: float
+    variance: Fraction
+    deviation: float
+
+    def cell(self, shift, interval, upper):
+        """The pair of a cell that the document moves by `shift`: P is the law with it.
+
+        The loss at y is s (y - s / 2) / variance, within 2 * `deviation`. The edges of the grid
+        become integers y, and the masses between them are sums of exact probabilities.
+        """
+        law = self.law if shift > 0 else self.law[::-1]
+        assert abs(shift) < self.reach, "so little noise is not looked at"
+        s, variance = abs(shift), float(self.variance)
+        values = np.array([s - self.reach, self.reach])  # that both laws reach
+        first, last = np.floor(s * (values - s / 2) / variance / interval).astype(int)
+        edges = np.ceil(np.arange(first, last + 1) * (interval * variance / s) + s / 2)
+        start = np.maximum(edges.astype(np.int64) - values[0], 0)
+        assert (np.diff(start) > 0).all(), "the grid is finer than the integers"
+        p = np.add.reduceat(law[: len(law) - s], start)  # noise y - s
+        q = np.add.reduceat(law[s:], start)  # noise y
+        cut = float(law[len(law) - s :].sum() + law[:s].sum()) + self.outside
+        grid = np.arange(first, last + 1) * interval
+        loss = np.clip(np.log(p / q), grid, grid + interval) if upper else grid + interval / 2
+        return Pair.from_losses(loss, p, q, interval, upper, cut)
+
+
+def gaussian_noise():
+    """The law of the noise that `DiscreteGaussian` draws, from its packed tables."""
+    return _gaussian_noise(mechanisms_module.gaussian_tables())
+
+
+@lru_cache(maxsize=2)
+def _gaussian_noise(tables):
+    weights, digit = _digit(tables)
+    values = range(-2048, 2048)
+    mean = Fraction(sum(w * x for w, x in zip(weights, values)), TOTAL)
+    square = Fraction(sum(w * x * x for w, x in zip(weights, values)), TOTAL)
+    variance = (square - mean**2) * (1 + 64**2 + 64**4)
+    law = _sum_of_digits(digit)
+    center = 2048 * (1 + 64 + 4096)
+    reach = int(REACH * float(variance) ** 0.5)
+    outside = float(law[: center - reach].sum() + law[center + reach + 1 :].sum())
+    law = law[center - reach : center + reach + 1].copy()
+    bell = np.arange(-reach, reach + 1, dtype=float)
+    bell *= bell
+    bell /= -2 * float(variance)
+    bell -= np.log(law)
+    bell += np.log(law[reach])
+    deviation = max(bell.max(), -bell.min()) + 1e-12  # of rounding errors in the logarithms
+    return GaussianNoise(law, reach, outside * (1 + RELATIVE), variance, deviation)
+
+
+def _digit(tables):
+    """The law of a look-up, minus 2048, from the packed table: exact weights, then floats."""
+    (table,) = unpack(tables)
+    weights = weights_of(*table)
+    assert sum(weights) == TOTAL
+    return weights, np.array([w / TOTAL for w in weights])
+
+
+def _sum_of_digits(digit):
+    """The law of x_0 + 64 x_1 + 4096 x_2 for independent digits of one law."""
+    return _add_digit(_add_digit(digit, digit, 64), digit, 4096)
+
+
+def _add_digit(law, digit, base):
+    """The law of x + base * y, as a product of matrices of non-negative entries."""
+    pieces = np.pad(law, (0, -len(law) % base)).reshape(-1, base)
+    n, m = len(pieces), len(digit)
+    shifted = np.zeros((n + m - 1, n))
+    for i in range(n):
+        shifted[i : i + m, i] = digit
+    total = (shifted @ pieces).ravel()
+    return total[: len(law) + base * (m - 1)]
+
+
+# ---- what the code adds up: the same history in two worlds ----------------------------------
+
+
+@dataclass(frozen=True)
+class Step:
+    """One release: by how much the integers of two neighbors differ, under one history.
+
+    `rate` is the exact probability with which the document takes part. `mechanism` may be None for
+    a release that promises no radius.
+    """
+
+    label: str
+    shift: tuple
+    mechanism: object
+    rate: Fraction
+
+    def __post_init__(self):
+        if self.mechanism is None:
+            return
+        squares = sum(s * s for s in self.shift)
+        assert squares <= self.mechanism.sensitivity**2, "a contribution exceeds the radius"
+
+
+@dataclass
+class Fit:
+    """A fit that was watched: the integers before the noise, the history, the exact rates."""
+
+    model: object = None
+    values: list = field(default_factory=list)
+    history: list = field(default_factory=list)
+    rates: list = field(default_factory=list)
+
+
+def watched(estimator, X, *, methods=("fit",), history=None, rows=None):
+    """Call some methods with `X`, and with all documents, or some `rows`, in each sample.
+
+    With a `history`, the releases of another fit are let out in the place of those of this one.
+    """
+    fit, release, sample = Fit(), Curator.release, Curator.sample
+
+    def note_release(self, value, mechanism, *, sampling_probability=1.0, **names):
+        noisy = release(self, value, mechanism, sampling_probability=sampling_probability, **names)
+        noisy = noisy if history is None else history[len(fit.history)]
+        rates = fit.rates[-1] if sampling_probability < 1 else [Fraction(1)] * len(X)
+        fit.values.append((names["label"], value.copy(), mechanism, rates))
+        fit.history.append(noisy)
+        return noisy
+
+    def note_sample(self, given, *, round):
+        sample(self, given, round=round)  # the checks of the real one
+        threshold = curator_module.membership_threshold(given)
+        share = [Fraction(int(n), 2**64) for n in threshold]
+        fit.rates.append([s if rate < 1 else Fraction(1) for s, rate in zip(share, given)])
+        return np.arange(len(given)) if rows is None else np.array(rows, np.int64)
+
+    with (
+        warnings.catch_warnings(),
+        patch.object(Curator, "release", note_release),
+        patch.object(Curator, "sample", note_sample),
+    ):
+        warnings.simplefilter("ignore", SeededNoiseWarning)
+        fit.model = clone(estimator)
+        for method in methods:
+            getattr(fit.model, method)(X)
+    return fit
+
+
+def without(X, row):
+    """The corpus with one document emptied."""
+    emptied = np.array(X, float)
+    emptied[row] = 0
+    return emptied
+
+
+def two_worlds(estimator, X, Y, row, *, methods=("fit",)):
+    """The model of `X`, and its steps next to those of a neighbor that differs in one row."""
+    X, Y = np.asarray(X, float), np.asarray(Y, float)
+    with_row = watched(estimator, X, methods=methods)
+    other = watched(estimator, Y, methods=methods, history=with_row.history)
+    steps = [
+        Step(label, tuple((value - other_value).ravel().tolist()), mechanism, rates[row])
+        for (label, value, mechanism, rates), (_, other_value, _, _) in zip(
+            with_row.values, other.values
+        )
+    ]
+    return with_row.model, steps
+
+
+def pair_of(steps, interval, *, upper, added):
+    """The pair of all steps; P is the law with the document if `added`, and Q otherwise."""
+    noise, total = gaussian_noise(), None
+    for step in steps:
+        cells = [noise.cell(s if added else -s, interval, upper) for s in step.shift if s]
+        if cells:
+            pair = reduce(Pair.compose, cells).sampled(step.rate, added)
+            total = pair if total is None else total.compose(pair)
+    return total
+
+
+def epsilon_interval(steps, delta, interval):
+    """Lower and upper bound on the exact epsilon of the steps, the worse of both directions."""
+    margin = 4 * gaussian_noise().deviation * sum(len(step.shift) for step in steps) + 1e-10
+    assert margin < interval, "the decoded noise is not Gaussian"
+    lower, upper = (
+        max(pair_of(steps, interval, upper=side, added=a).epsilon(delta) for a in (True, False))
+        for side in (False, True)
+    )
+    return lower - margin, upper + margin
+
+
+# ---- memberships of the other documents, all subsets of them --------------------------------
+
+BIN = 1024  # integers of the statistic that are put together, which only loses information
+
+
+def enumerated_epsilon(step, others, rates, delta):
+    """A lower bound on epsilon of one sampled step of two cells that move by s and -s.
+
+    The adversary sees the difference of the two cells only. Its law is a mixture over all subsets
+    of the other documents, which move it by `others` and take part at `rates`.
+    """
+    law, shift = _difference_law(mechanisms_module.gaussian_tables()), _difference(step.shift)
+    masses = {True: 0.0, False: 0.0}
+    for subset in itertools.product((False, True), repeat=len(others)):
+        chance = np.prod([float(r if b else 1 - r) for b, r in zip(subset, rates)])
+        moved = sum(_difference(other) for b, other in zip(subset, others) if b)
+        base = _binned(law, moved)
+        masses[False] = masses[False] + chance * base
+        with_row = (1 - float(step.rate)) * base + float(step.rate) * _binned(law, moved + shift)
+        masses[True] = masses[True] + chance * with_row
+    bounds = []
+    for p, q in ((masses[True], masses[False]), (masses[False], masses[True])):
+        low, high = 0.0, 50.0
+        for _ in range(50):
+            middle = (low + high) / 2
+            found = np.maximum(p * (1 - RELATIVE) - np.exp(middle) * q * (1 + RELATIVE), 0).sum()
+            low, high = (middle, high) if found > delta else (low, middle)
+        bounds.append(low)
+    return max(bounds)
+
+
+def _difference(cells):
+    assert any(cells), "nothing moves"
+    return cells[0] - cells[1]
+
+
+@lru_cache(maxsize=1)
+def _difference_law(tables):
+    """The law of the difference of two draws: its digits are differences of digits."""
+    digit = _digit(tables)[1]
+    law = _sum_of_digits(np.convolve(digit, digit[::-1]))
+    middle = len(law) // 2
+    return law[middle - 10 * 2**20 : middle + 10 * 2**20]  # twelve standard deviations
+
+
+def _binned(law, moved):
+    """Masses of the bins when the law is moved; what leaves the range is left out."""
+    start = np.arange(0, len(law), BIN) - moved
+    kept = (start >= 0) & (start + BIN <= len(law))
+    masses = np.zeros(len(start))
+    first = start[kept][0]
+    part = law[first : first + BIN * kept.sum()]
+    masses[kept] = part.reshape(-1, BIN).sum(axis=1)
+    return masses
+
+
+# ---- word-topic counts and topics, sweep by sweep --------------------------------------------
+
+
+def laplace_chances(scale, n):
+    """Chances out of 2**298 of the values 0, ..., n - 1 of G, from its two digits."""
+    low, high = _laplace_digits(mechanisms_module.geometric_tables(scale))
+    return [low[m % 4096] * high[m // 4096] for m in range(n)]
+
+
+@lru_cache(maxsize=8)
+def _laplace_digits(tables):
+    return tuple(weights_of(*table) for table in unpack(tables))
+
+
+def laplace_law(scale):
+    """The law of `FlooredLaplace`, {value: Fraction}: G or -1 - G by a fair bit."""
+    law = {}
+    size = math.ceil(105 * scale / 4096) * 4096  # a digit beyond has weight 0 in the table
+    assert not any(laplace_chances(scale, size + 4096)[size:])
+    for m, chance in enumerate(laplace_chances(scale, size)):
+        if chance:
+            law[m] = law[-1 - m] = Fraction(chance, 2 * TOTAL**2)
+    return law
+
+
+@dataclass(frozen=True)
+class NoisyCell:
+    """A noisy count of 0, ..., `largest`, in few atoms: below 0, 0, ..., largest - 1, and above.
+
+    `chance[c][i]` is the exact probability of atom i around the count c. Within an atom, the ratio
+    of two counts' laws is constant up to `spread` in total variation.
+    """
+
+    largest: int
+    chance: tuple
+    spread: Fraction
+
+    @classmethod
+    def from_scale(cls, scale, largest):
+        law = laplace_law(scale)
+        ends = range(-1, largest + 1)
+
+        def atoms(count):
+            parts = {end: {} for end in ends}
+            for value, chance in law.items():
+                parts[min(max(value + count, -1), largest)][value + count] = chance
+            return [parts[end] for end in ends]
+
+        laws = [atoms(count) for count in range(largest + 1)]
+        spread = Fraction(0)
+        for one, other in itertools.permutations(laws, 2):
+            distance = Fraction(0)
+            for p, q in zip(one, other):
+                ratio = sum(p.values()) / sum(q.values())
+                distance += sum(abs(p.get(v, 0) - ratio * q.get(v, 0)) for v in {*p, *q})
+            spread = max(spread, distance)
+        return cls(largest, tuple(tuple(sum(a.values()) for a in law) for law in laws), spread)
+
+
+def sweeps_law(words, labels, cell, mechanisms, *, topic_word_prior, doc_topic_prior):
+    """The exact law of all that a fit of one document of few tokens, V = 2 and K = 2 shows.
+
+    `labels` names the releases in order. The first topics are uniform, and are shown as well. The
+    secret order of the tokens is averaged over.
+    """
+    orders = list(itertools.permutations(words))
+    first = list(itertools.product((0, 1), repeat=len(words)))
+    cells = list(itertools.product(range(cell.largest + 2), repeat=4))
+    values = np.arange(-1, cell.largest + 1)
+    assert mechanisms.count_clip <= cell.largest, "the clip must not divide an atom"
+    tables = {}
+    for atoms in cells if "topics" in labels else ():
+        counts = mechanisms.unbiased(values[list(atoms)].reshape(2, 2))
+        tables[atoms] = IntegerTable.from_counts(
+            counts, mechanisms.count_clip, topic_word_prior
+        )  # fmt: skip
+    draws = {}
+
+    def drawn(order, topics, atoms):
+        key = order, topics, tables[atoms].weight.tobytes()
+        if key not in draws:
+            draws[key] = sweep_law(order, topics, tables[atoms], doc_topic_prior)
+        return draws[key]
+
+    def rest(order, topics, labels, atoms):
+        """The law of what follows, as tuples."""
+        if not labels:
+            return {(): Fraction(1)}
+        law = {}
+        if labels[0] == "topics":
+            for new, chance in drawn(order, topics, atoms).items():
+                for end, after in rest(order, new, labels[1:], atoms).items():
+                    law[new, *end] = chance * after
+            return law
+        count = [sum((w, z) == (v, k) for w, z in zip(order, topics)) for v in (0, 1)
+                 for k in (0, 1)]  # fmt: skip
+        follows = {}
+        # At the end, the cells of a topic without tokens are noise in any corpus: left out.
+        shown = [1, 1, 1, 1] if labels[1:] else [z in topics for _ in (0, 1) for z in (0, 1)]
+        for noisy in (
+            cells
+            if labels[1:]
+            else itertools.product(*(range(cell.largest + 2) if s else [None] for s in shown))
+        ):
+            chance = math.prod(cell.chance[c][i] for c, i in zip(count, noisy) if i is not None)
+            key = tables[noisy].weight.tobytes() if labels[1:] else None
+            if key not in follows:
+                follows[key] = rest(order, topics, labels[1:], noisy)
+            for end, after in follows[key].items():
+                law[noisy, *end] = chance * after
+        return law
+
+    share = Fraction(1, len(orders) * len(first))
+    return mixture(
+        (share, {(topics, *end): p for end, p in rest(order, topics, labels, None).items()})
+        for topics in first
+        for order in orders
+    )
+
+
+# ---- randomized bits ---------------------------------------------------------------------------
+
+
+class GivenWords:
+    """Stands for the streams: given keys of the rows, and given coins of the positions."""
+
+    n_words = 0
+
+    def __init__(self, keys, coins):
+        self.keys, self.coins = keys, coins
+
+    def words(self, purpose, round, block, n):
+        assert (purpose, len(self.keys[block])) == (Purpose.KEPT_WORDS, n)
+        return np.array(self.keys[block], np.uint64)
+
+    def reader(self, purpose, round, block):
+        assert block == 0, "the laws are those of the first block"
+        return GivenCoins(self.coins)
+
+
+class GivenCoins:
+    """Stands for a reader of words: bit i of the stream is coin i."""
+
+    def __init__(self, coins):
+        self.coins = np.pad(coins, (0, -len(coins) % 64)).reshape(-1, 64).astype(np.uint64)
+
+    def words(self, n):
+        assert n <= len(self.coins)
+        return (self.coins << np.arange(64, dtype=np.uint64)).sum(axis=1, dtype=np.uint64)[:n]
+
+
+@contextlib.contextmanager
+def flips_at(flipped):
+    """`RandomizedBits` flips the given bits of the run."""
+    positions = np.flatnonzero(flipped)
+    with patch.object(RandomizedBits, "_flipped", lambda self, n, reader: positions):
+        yield
+
+
+def flip_law(bits, n_bits):
+    """Exact law of the flips of the first `n_bits` bits, by the gaps between them."""
+    gap = [Fraction(c, TOTAL**2) for c in laplace_chances(bits.scale, n_bits)]
+    law = {}
+    for flips in itertools.product((0, 1), repeat=n_bits):
+        chance, run = Fraction(1), 0
+        for flip in flips:
+            if flip:
+                chance *= gap[run]
+            run = 0 if flip else run + 1
+        law[flips] = chance * (1 - sum(gap[:run]))
+    return law
+
+
+def report_laws(bits, max_ones, n_words):
+    """Exact law of the report of every document, {words: {report: Fraction}}.
+
+    Runs `randomize` once, on a row for each document, order of the keys that choose the words,
+    flips and coins.
+    """
+    flips = flip_law(bits, n_words)
+    coins = list(itertools.product((0, 1), repeat=n_words)) if bits.fair_ones else [(0,) * n_words]
+    rows, keys, weights = [], [], []
+    for document in itertools.product((0, 1), repeat=n_words):
+        n = sum(document)
+        orders = list(itertools.permutations(range(n))) if n > max_ones else [range(n)]
+        for order, flip, coin in itertools.product(orders, flips, coins):
+            rows.append((document, flip, coin))
+            keys.append(order)
+            weights.append(flips[flip] / (len(orders) * len(coins)))
+    documents, flipped, coin = (np.array(part) for part in zip(*rows))
+    with flips_at(flipped.ravel()):
+        words = GivenWords(keys, coin.ravel())
+        reports = randomize_module.randomize(sp.csr_array(documents * 1.0), bits, max_ones, words)
+    laws = {}
+    for (document, _, _), report, weight in zip(rows, reports.toarray().astype(int), weights):
+        law = laws.setdefault(document, {})
+        law[tuple(report.tolist())] = law.get(tuple(report.tolist()), 0) + weight
+    return laws
+
+
+# ---- noisy tokens ------------------------------------------------------------------------------
+
+
+def vectors_law(bits, words, n_words):
+    """Exact law of the noisy vectors of tokens in a given order, by running `privatize`."""
+    pointers = np.arange(len(words) + 1)
+    corpus = SentenceCorpus(np.array(words), pointers, pointers[[0, -1]], n_words)
+    law = {}
+    for flips, chance in flip_law(bits, len(words) * n_words).items():
+        with flips_at(flips):
+            tokens = privatize(corpus, TokenMechanism(bits), GivenWords([], np.zeros(1)))
+        found = tokens.vectors.survivors
+        outcome = (*found.ptr.tolist(), *found.word.tolist())
+        law[outcome] = law.get(outcome, 0) + chance
+    return law
+
+
+def shuffled_vectors_law(bits, words, n_words):
+    """The same for a row of counts, whose tokens come in a secret random order."""
+    orders = list(itertools.permutations(words))
+    return mixture((Fraction(1, len(orders)), vectors_law(bits, o, n_words)) for o in orders)
+
+
+def blank_law(bits, n_words):
+    """Exact law of the noisy vector of a blank token, in the form of `vectors_law`."""
+    law = {}
+    for flips, chance in flip_law(bits, n_words).items():
+        with flips_at(flips):
+            ones = bits(np.zeros(0, np.int64), n_words, None, None).tolist()
+        law[(0, len(ones), *ones)] = chance
+    return law
+
+
+def laplace_token_laws(noise):
+    """Exact laws of the levels of a token of word 0, and of a blank one, for V = 2.
+
+    An outcome is the level of coordinate 0, -1 if it is not reported, and whether coordinate 1 is
+    reported; its level has the same law in both worlds.
+    """
+    chances, t = laplace_chances(noise.scale_steps, 4096), noise.threshold_steps
+    one = round(1 / noise.STEP)
+    half = Fraction(1, 2 * TOTAL**2)  # with the sign
+    own = {-1: 1 - Fraction(1, 2) - half * sum(chances[: one - t])}
+    for level in range(noise.MAX_LEVEL):
+        x = level + t - one
+        own[level] = half * chances[x if x >= 0 else -1 - x]
+    own[noise.MAX_LEVEL] = 1 - sum(own.values())
+    gap_low, gap_high, excess = (
+        weights_of(*table)
+        for table in unpack(local_module.survivor_tables(noise.scale_steps, t)[0])
+    )
+    first, second = (Fraction(w * gap_high[0], TOTAL**2) for w in gap_low[:2])
+    survives = {0: 1 - first**2 - second, 1: first**2 + second}
+    token = {(a, b): p * survives[b] for a, p in own.items() for b in (0, 1)}
+    blank = {(-1, 0): 1 - first - second, (-1, 1): second}
+    for level, w in enumerate(excess):
+        for b, chance in ((0, first * (1 - first)), (1, first**2)):
+            blank[level, b] = chance * Fraction(w, TOTAL)
+    return token, blank

@@ -1,0 +1,436 @@
+"""Plant privacy faults in copies of the package, and see which of them the tests find.
+
+A mutant is one small edit that breaks a guarantee, as data in a TOML file of this folder. Each is
+planted in a copy of its own. The tests of the file that it is in run there, not a test that was
+chosen for it. ``docs/mutants.md`` says what counts.
+
+    python tests/mutants/run.py                     all mutants
+    python tests/mutants/run.py --list              their names
+    python tests/mutants/run.py releases-are-exact  some of them, by name or by room (``streams``)
+    python tests/mutants/run.py --sample 10 --seed 3
+    python tests/mutants/run.py --record results.json --table    also writes docs/mutants.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import random
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+import tomllib
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+COPIED = ("dplda", "tests", "examples", "benchmarks", "docs", "scripts", "README.md",
+          "CONTRIBUTING.md", "CHANGELOG.md", "CITATION.cff", "SECURITY.md", "MANIFEST.in",
+          "pyproject.toml", "setup.py")  # fmt: skip
+TIMEOUT = 600.0
+
+# Each copy is tested in a fork of one process, which has imported the large libraries.
+SERVER = multiprocessing.get_context("forkserver")
+SERVER.set_forkserver_preload(
+    [
+        "scipy.stats",
+        "sklearn.utils.estimator_checks",
+        "dp_accounting.pld",
+        "dp_accounting.rdp",
+        "cryptography.hazmat.primitives.ciphers",
+    ]
+)
+
+KINDS = {
+    "noise": "too little noise",
+    "cells": "cells without noise",
+    "clip": "a contribution is not bounded",
+    "coupling": "a contribution reads other units",
+    "streams": "random words are used twice",
+    "key": "the key of the noise is not secret",
+    "sampling": "the sample is not the one that is charged",
+    "event": "a step is charged too cheaply",
+    "accounting": "the composition is computed too cheaply",
+    "statement": "epsilon_ or a file states less than the cost",
+    "budget": "a charge is lost, late, or not checked",
+    "leak": "a private value becomes public",
+    "repeat": "a document or token is reported more often than charged",
+}
+
+# The tests of a room, most likely killers first; `{"": ...}` is for every file.
+AUDITS = ("audit_residuals", "audit")
+ESTIMATES = ("estimators", "promises", "architecture")
+DOCUMENT = ("two_worlds", "sublda", "svilda", "centered", "variational_kernels", *ESTIMATES,
+            *AUDITS)  # fmt: skip
+WORD = ("hdplda", "gibbs_kernels", "two_worlds", "noise_choices", "streams", *ESTIMATES, *AUDITS)
+LOCAL = ("olplda", "streams", "two_worlds", "randomized_response", "lplda", "noise_choices",
+         *ESTIMATES, "audit")  # fmt: skip
+PARTY = ("party", "tokens", "two_worlds", "streams", "sentences", "noise_choices", "master",
+         "messages", *ESTIMATES, "audit")  # fmt: skip
+TESTS = {
+    "dplda/privacy/_curator.py": ("curator", "sublda", "hdplda", "noise_choices", "ledger",
+                                  "two_worlds", *AUDITS, *ESTIMATES),
+    "dplda/privacy/_mechanisms.py": ("noise", "noise_choices", "sublda", "hdplda", "two_worlds",
+                                     "accounting", *AUDITS),
+    "dplda/privacy/_local_mechanisms.py": ("randomized_response", "tokens", "party", *AUDITS),
+    "dplda/privacy/_tables.py": ("noise", "randomized_response", "tokens", *AUDITS),
+    "dplda/privacy/_streams.py": ("streams", "noise", "noise_choices", "sublda", "tokens", *AUDITS),
+    "dplda/privacy/_clipping.py": ("extending", "hdplda", "two_worlds", *AUDITS),
+    "dplda/privacy/_events.py": ("accounting", "guarantee", "ledger", "release"),
+    "dplda/privacy/_accounting.py": ("accounting", "guarantee", "ledger", "promises"),
+    "dplda/privacy/_bounds_on_epsilon.py": ("accounting", "guarantee", "ledger"),
+    "dplda/privacy/_guarantee.py": ("guarantee", "release", "accounting", "master", "promises"),
+    "dplda/privacy/_ledger.py": ("ledger", "ledger_kill", "accounting", "promises", "estimators"),
+    "dplda/privacy/_store.py": ("ledger", "ledger_kill"),
+    "dplda/_private_fit.py": ("guarantee", "promises", "hdplda", "sublda", "svilda", "estimators",
+                              "ledger", "release", *AUDITS),
+    "dplda/_release.py": ("release",),
+    "dplda/_wire.py": ("release", "messages", "master"),
+    "dplda/_corpus.py": ("corpus", "svilda", "hdplda", "hostile_input", "two_worlds", *ESTIMATES),
+    "dplda/_fold_in.py": ("fold_in", "two_worlds", "variational_kernels", "centered", *AUDITS),
+    "dplda/_variational.py": ("e_step", "svilda", "two_worlds", *AUDITS),
+    "dplda/_gibbs.py": WORD,
+    "dplda/central/_hdplda.py": WORD,
+    "dplda/central/_word_sweeps.py": WORD,
+    "dplda/central/": DOCUMENT,
+    "dplda/local/_memoized_reports.py": ("randomized_response",),
+    "dplda/local/": LOCAL,
+    "dplda/federated/": PARTY,
+    "dplda/kernels/_noise": ("noise", "noise_choices", "tokens"),
+    "dplda/kernels/_clip.h": ("extending", "variational_kernels", *DOCUMENT),
+    "dplda/kernels/_variational.pyx": ("variational_kernels", "fold_in", "extending", *DOCUMENT),
+    "dplda/kernels/_e_step": ("e_step", "svilda", *DOCUMENT),
+    "dplda/kernels/_gibbs.pyx": WORD,
+    "dplda/kernels/_wide.h": WORD,
+    "dplda/kernels/_metropolis.pyx": ("metropolis", *PARTY),
+}  # fmt: skip
+
+# Tests that compare a seeded result with a number: they find any change, and so prove little.
+PINS = (
+    "tests/test_streams.py::test_seeded_words_are_pinned",
+    "tests/test_noise.py::test_gaussian_weights_are_pinned",
+)
+# What a fault may not cause: these say that the edit does not run, not that a test found it.
+BROKEN = ("ImportError", "ModuleNotFoundError", "SyntaxError", "NameError", "UnboundLocalError",
+          "AttributeError", "IndentationError")  # fmt: skip
+
+KERNELS = {  # which extensions a source is compiled into
+    "_clip.h": ("_variational",),
+    "_noise.h": ("_noise",),
+    "_e_step.h": ("_e_step",),
+    "_wide.h": ("_gibbs",),
+}
+CYTHON = ["-3", "-X", "wraparound=False", "-X", "boundscheck=False", "-X", "cdivision=True",
+          "-X", "initializedcheck=False"]  # fmt: skip
+COMPILER = ["-O1", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off"]  # as in setup.py
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One planted fault."""
+
+    name: str
+    room: str
+    kind: str
+    file: str
+    old: str
+    new: str
+    breaks: str
+    also: tuple[tuple[str, str], ...] = ()  # further edits of the same file, (old, new)
+    survives: str = ""  # why no test of the room finds it
+
+    @property
+    def edits(self) -> list[tuple[str, str]]:
+        """All edits, (old, new)."""
+        return [(self.old, self.new), *((old, new) for old, new in self.also)]
+
+    def planted(self, text: str) -> str:
+        """The source with the fault. Each old text must occur once."""
+        for old, new in self.edits:
+            if (n := text.count(old)) != 1:
+                raise ValueError(f"{self.name}: {old!r} occurs {n} times in {self.file}")
+            text = text.replace(old, new)
+        return text
+
+    @property
+    def extensions(self) -> tuple[str, ...]:
+        """Kernels to compile."""
+        path = Path(self.file)
+        return KERNELS.get(path.name, (path.stem,)) if path.suffix in (".h", ".pyx") else ()
+
+    @property
+    def tests(self) -> list[str]:
+        """Test files of the room, in order."""
+        found = max((place for place in TESTS if self.file.startswith(place)), key=len, default="")
+        if not found:
+            raise ValueError(f"{self.name}: no tests are named for {self.file}")
+        return [f"tests/test_{name}.py" for name in TESTS[found]]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a mutant: killed, killed by a changed value only, survived, or invalid."""
+
+    name: str
+    result: str
+    seconds: float
+    reason: str  # the first test that failed, or what is wrong
+
+
+def load() -> dict[str, Mutant]:
+    """All mutants by name."""
+    mutants: dict[str, Mutant] = {}
+    for path in sorted(HERE.glob("*.toml")):
+        room = tomllib.loads(path.read_text("utf-8"))
+        for record in room["mutant"]:
+            mutant = Mutant(room=path.stem, **{"file": room.get("file")} | record)
+            if mutant.name in mutants:
+                raise ValueError(f"two mutants are called {mutant.name}")
+            mutants[mutant.name] = mutant
+    return mutants
+
+
+def copy_project(target: Path) -> None:
+    skipped = shutil.ignore_patterns("*.c", "mutants", "test_mutants.py", "images", ".hypothesis")
+    for name in COPIED:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, target / name, ignore=skipped)
+        elif source.exists():
+            shutil.copy2(source, target / name)
+
+
+def compile_kernel(folder: Path, name: str) -> None:
+    """Compile one kernel in place, with little optimization."""
+    source = folder / "dplda" / "kernels" / f"{name}.pyx"
+    c, library = source.with_suffix(".c"), f"{name}{sysconfig.get_config_var('EXT_SUFFIX')}"
+    compiler = shlex.split(sysconfig.get_config_var("CC") or "cc")
+    include = ["-I", sysconfig.get_paths()["include"], "-I", str(source.parent)]
+    for command in (
+        [sys.executable, "-m", "cython", *CYTHON, "-o", str(c), str(source)],
+        [*compiler, "-shared", "-fPIC", *COMPILER, *include, str(c), "-o",
+         str(source.with_name(library)), "-lm"],
+    ):  # fmt: skip
+        subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
+
+
+def run_tests(folder: Path, *arguments: str) -> tuple[int, str]:
+    """Exit code and output of pytest in a copy, which imports the package from there."""
+    output = folder / "output.txt"
+    process = SERVER.Process(target=_pytest, args=(str(folder), arguments, str(output)))
+    process.start()
+    process.join(TIMEOUT)
+    if process.is_alive():
+        process.kill()
+        process.join()
+        raise TimeoutError(f"the tests take more than {TIMEOUT:g} s")
+    return process.exitcode, output.read_text("utf-8", errors="replace")
+
+
+def _pytest(folder: str, arguments: tuple[str, ...], output: str) -> None:
+    """Run pytest in this process, a fork of one that has imported what is slow to import."""
+    os.chdir(folder)
+    os.environ |= {"PYTHONPATH": folder, "COLUMNS": "400"}
+    sys.path.insert(0, folder)
+    with open(output, "w") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    import pytest
+
+    options = ["-q", "-n0", "-p", "no:cacheprovider", "-rfE"]
+    sys.exit(pytest.main([*options, *arguments]))
+
+
+def failures(output: str) -> list[tuple[str, str]]:
+    """Names of the tests that failed, with what pytest says of them."""
+    lines = re.findall(r"^(?:FAILED|ERROR) (tests/.*)$", output, re.M)
+    return [(name, why) for name, _, why in (line.partition(" - ") for line in lines)]
+
+
+def plant(mutant: Mutant, folder: Path) -> None:
+    copy_project(folder)
+    path = folder / mutant.file
+    path.write_text(mutant.planted(path.read_text("utf-8")), "utf-8")
+    for name in mutant.extensions:
+        compile_kernel(folder, name)
+
+
+def judge(mutant: Mutant) -> Outcome:
+    """Plant one fault in a copy, and run the tests of its room until one fails."""
+    start = time.monotonic()
+
+    def outcome(result: str, reason: str) -> Outcome:
+        return Outcome(mutant.name, result, round(time.monotonic() - start, 1), reason)
+
+    with tempfile.TemporaryDirectory(prefix="dplda-mutant-") as name:
+        folder = Path(name)
+        try:
+            plant(mutant, folder)
+            laws = [f"--deselect={pin}" for pin in PINS]
+            code, output = run_tests(folder, "-x", *laws, *mutant.tests)
+            if code == 0:
+                pins = [pin for pin in PINS if pin.split("::")[0] in mutant.tests]
+                if pins:
+                    code, output = run_tests(folder, "-x", *pins)
+                if code != 0:
+                    return outcome("changed value", failures(output)[0][0])
+                return outcome("survived", f"{len(mutant.tests)} test files pass")
+        except (ValueError, TimeoutError) as error:
+            return outcome("invalid", str(error))
+        except subprocess.CalledProcessError as error:
+            return outcome("invalid", f"does not compile: {error.stderr[-400:]}")
+    failed = failures(output)
+    if not failed:
+        return outcome("invalid", f"pytest ended with {code}: {output[-400:]}")
+    test, why = failed[0]
+    if "::" not in test or why.startswith(BROKEN):
+        return outcome("invalid", f"{test}: {why}")
+    return outcome("killed", test)
+
+
+def check_killers(outcomes: list[Outcome], mutants: dict[str, Mutant]) -> list[Outcome]:
+    """Run the tests that killed without a fault: a kill by a test that fails anyway is none."""
+    killers = sorted({o.reason for o in outcomes if o.result in ("killed", "changed value")})
+    if not killers:
+        return outcomes
+    with tempfile.TemporaryDirectory(prefix="dplda-sound-") as name:
+        folder = Path(name)
+        copy_project(folder)
+        for kernel in sorted({k for o in outcomes for k in mutants[o.name].extensions}):
+            compile_kernel(folder, kernel)
+        code, output = run_tests(folder, *killers)
+    failed = {test for test, _ in failures(output)}
+    if code != 0 and not failed:
+        raise RuntimeError(f"the tests do not run without a fault:\n{output[-2000:]}")
+    return [
+        Outcome(o.name, "invalid", o.seconds, f"{o.reason} fails without the fault")
+        if o.reason in failed
+        else o
+        for o in outcomes
+    ]
+
+
+def chosen(mutants: dict[str, Mutant], names: list[str], sample: int | None, seed: int) -> list:
+    """Mutants by name or room, or a sample of all."""
+    unknown = [n for n in names if n not in mutants and n not in {m.room for m in mutants.values()}]
+    if unknown:
+        raise SystemExit(f"no mutant and no room is called {', '.join(unknown)}; see --list")
+    found = [m for m in mutants.values() if not names or m.name in names or m.room in names]
+    if sample is not None:
+        found = random.Random(seed).sample(found, min(sample, len(found)))
+    return found
+
+
+def run(
+    found: Iterable[Mutant],
+    mutants: dict[str, Mutant],
+    n_jobs: int,
+    note: Callable[[Outcome], None] = print,
+) -> list[Outcome]:
+    """Judge mutants, note each outcome, and check the tests that killed."""
+    outcomes = []
+    with ThreadPoolExecutor(n_jobs) as pool:
+        for done in as_completed([pool.submit(judge, mutant) for mutant in found]):
+            outcomes.append(done.result())
+            note(outcomes[-1])
+    return check_killers(outcomes, mutants)
+
+
+def faulty(outcomes: list[Outcome], mutants: dict[str, Mutant]) -> list[Outcome]:
+    """Outcomes that call for work: invalid, or survived without a reason."""
+    return [
+        o
+        for o in outcomes
+        if o.result == "invalid" or (o.result == "survived" and not mutants[o.name].survives)
+    ]
+
+
+def table(outcomes: list[Outcome], mutants: dict[str, Mutant]) -> str:
+    """The table of docs/mutants.md."""
+    lines = ["| kind | planted | killed | by a changed value only | survived |",
+             "| --- | --- | --- | --- | --- |"]  # fmt: skip
+    results = ("killed", "changed value", "survived")
+    rows = [(KINDS[kind], [o for o in outcomes if mutants[o.name].kind == kind]) for kind in KINDS]
+    for title, group in (*rows, ("all", outcomes)):
+        counts = [sum(o.result == result for o in group) for result in results]
+        lines.append(f"| {title} | {len(group)} | {' | '.join(map(str, counts))} |")
+    lines.append("")
+    survivors = [o for o in outcomes if o.result == "survived"]
+    if survivors:
+        lines += ["Survivors:", ""]
+        lines += [
+            f"* `{o.name}`: {mutants[o.name].survives or 'no reason known'}" for o in survivors
+        ]
+    else:
+        lines.append("No mutant survived.")
+    return "\n".join(lines)
+
+
+def write_between(path: Path, marker: str, text: str) -> None:
+    """Replace what stands between two comments ``<!-- marker -->`` of a page."""
+    before, _, rest = path.read_text("utf-8").partition(f"<!-- {marker} -->\n")
+    _, _, after = rest.partition(f"<!-- end of {marker} -->\n")
+    path.write_text(
+        f"{before}<!-- {marker} -->\n\n{text}\n\n<!-- end of {marker} -->\n{after}", "utf-8"
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("names", nargs="*", help="mutants or rooms; all without")
+    parser.add_argument("--sample", type=int, help="take this many of them at random")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the sample")
+    parser.add_argument("--jobs", type=int, default=1, help="mutants at a time")
+    parser.add_argument(
+        "--record", type=Path, help="JSON file that collects outcomes of several runs"
+    )
+    parser.add_argument("--table", action="store_true", help="write the table of docs/mutants.md")
+    parser.add_argument("--list", action="store_true", help="print the names and stop")
+    options = parser.parse_args()
+    mutants = load()
+    found = chosen(mutants, options.names, options.sample, options.seed)
+    if options.list:
+        for mutant in found:
+            print(f"{mutant.room:14} {mutant.kind:11} {mutant.name:44} {mutant.breaks}")
+        return 0
+    path: Path | None = options.record
+    known = json.loads(path.read_text("utf-8")) if path is not None and path.exists() else {}
+
+    def note(o: Outcome) -> None:
+        known[o.name] = asdict(o)
+        if path is not None:
+            path.write_text(json.dumps(known, indent=1), "utf-8")
+        print(f"{o.result:13} {o.seconds:6.1f} s  {o.name:44} {o.reason}", flush=True)
+
+    start = time.monotonic()
+    checked = run(found, mutants, options.jobs, note)
+    minutes = (time.monotonic() - start) / 60
+    for o in checked:
+        if o.result != known[o.name]["result"]:
+            note(o)
+    outcomes = [Outcome(**known[name]) for name in mutants if name in known]
+    bad = faulty(outcomes, mutants)
+    n_killed = sum(o.result in ("killed", "changed value") for o in outcomes)
+    print(f"{n_killed} of {len(outcomes)} killed; {minutes:.1f} minutes for {len(found)}")
+    for outcome in bad:
+        print(f"{outcome.result}: {outcome.name}: {outcome.reason}")
+    if options.table:
+        missing = mutants.keys() - {o.name for o in outcomes}
+        if missing:
+            raise SystemExit(f"the table needs the outcome of {', '.join(sorted(missing))}")
+        write_between(ROOT / "docs" / "mutants.md", "table", table(outcomes, mutants))
+    return bool(bad)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

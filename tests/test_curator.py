@@ -1,0 +1,191 @@
+"""The curator: a release is the value plus the declared noise, and the plan is what is released."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from scipy.stats import binomtest
+
+from dplda.privacy import BudgetError, Gaussian, Ledger, PoissonSampled, Repeated, epsilon_of
+from dplda.privacy import _curator as module
+from dplda.privacy._curator import MAX_WORDS, TOTAL_VARIATION, Curator, sampled
+from dplda.privacy._mechanisms import WORD_VARIATION, DiscreteGaussian, FlooredLaplace
+from dplda.privacy._streams import Purpose, Streams, keystream_total_variation
+
+GAUSSIAN = DiscreteGaussian.for_noise_multiplier(2.0)
+VALUES = [
+    np.zeros(40, np.int64),
+    np.arange(-20, 20) * 10**9,
+    np.arange(12).reshape(3, 4) % 3,
+    np.full(9000, 10**12),
+]
+
+
+def curator(plan, *, seed=0, **options):
+    streams = Streams.from_random_state(seed)
+    return Curator(plan, streams, label="test", unit="document", **options)
+
+
+# ---- releases -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("round", [0, 7])
+@pytest.mark.parametrize("mechanism", [GAUSSIAN, FlooredLaplace(30.0, 2)], ids=repr)
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: f"{value.shape}")
+def test_a_release_is_the_value_plus_the_mechanisms_noise_on_every_cell(value, mechanism, round):
+    """Whatever the value is: the noise depends on the stream of the round only."""
+    exact = value.copy()
+    noisy = curator([("sum", mechanism.event)]).release(value, mechanism, label="sum", round=round)
+    reader = Streams.from_random_state(0).reader(Purpose.NOISE, round)
+    assert_array_equal(noisy - exact, mechanism(np.zeros_like(value), reader))
+    assert_array_equal(value, exact)
+    assert ((noisy - exact) < 0).any()
+    assert ((noisy - exact) > 0).any()
+
+
+def test_two_rounds_have_unrelated_noise():
+    value = np.zeros(1000, np.int64)
+    both = curator([("sum", GAUSSIAN.event)] * 2)
+    first, second = (both.release(value, GAUSSIAN, label="sum", round=t) for t in (1, 2))
+    assert (first != second).mean() > 0.99
+
+
+def test_nothing_but_the_plan_is_released():
+    value = np.zeros(3, np.int64)
+    one = curator([("sum", GAUSSIAN.event), ("topics", Gaussian(3.0))])
+    with pytest.raises(RuntimeError, match="not planned"):
+        one.release(value, GAUSSIAN, label="other", round=0)
+    with pytest.raises(RuntimeError, match="not planned"):
+        one.release(value, FlooredLaplace(30.0), label="sum", round=1)
+    with pytest.raises(RuntimeError, match="not planned"):
+        one.account(GAUSSIAN.event, label="topics")
+    one.release(value, GAUSSIAN, label="sum", round=2)
+    with pytest.raises(RuntimeError, match="not planned"):
+        one.account(Gaussian(30.0), label="topics")
+    one.account(Gaussian(3.0), label="topics")
+    for step in (
+        lambda: one.release(value, GAUSSIAN, label="sum", round=3),
+        lambda: one.account(Gaussian(3.0), label="topics"),
+    ):
+        with pytest.raises(RuntimeError, match="not planned"):
+            step()
+
+
+# ---- samples ------------------------------------------------------------------------------
+
+
+def samples(rates, n, charged):
+    plan = [("sum", sampled(GAUSSIAN.event, charged))] * n
+    many = curator(plan)
+    for t in range(n):
+        yield many.sample(rates, round=t)
+        many.release(
+            np.zeros(1, np.int64), GAUSSIAN, label="sum", round=t, sampling_probability=charged
+        )
+
+
+def test_units_take_part_independently_in_each_round():
+    rate, n_units, n_rounds = 0.3, 200, 100
+    taken = np.zeros((n_rounds, n_units), bool)
+    for t, rows in enumerate(samples(np.full(n_units, rate), n_rounds, rate)):
+        taken[t, rows] = True
+    pairs = [  # (events that are independent, their number)
+        taken,
+        taken[1:] & taken[:-1],  # the same unit in two rounds
+        taken[:, 1:] & taken[:, :-1],  # two units in a round
+    ]
+    for events, probability in zip(pairs, (rate, rate**2, rate**2)):
+        assert binomtest(int(events.sum()), events.size, probability).pvalue > 1e-6
+    sizes = taken.sum(axis=1)  # binomial, not fixed
+    assert 20 < sizes.var() < 80
+    assert (taken.sum(axis=0) > 0).all()
+
+
+def test_a_sample_is_not_a_function_of_the_noise():
+    """Membership and noise have streams of their own."""
+    rows = next(samples(np.full(5000, 0.5), 1, 0.5))
+    words = Streams.from_random_state(0).words(Purpose.NOISE, 0, 0, 5000)
+    agree = np.isin(np.arange(5000), rows) == (words < 2**63)
+    assert binomtest(int(agree.sum()), 5000, 0.5).pvalue > 1e-6
+
+
+# ---- the charge ---------------------------------------------------------------------------
+
+
+def test_the_ledger_is_charged_for_the_whole_plan():
+    plan = [("a", GAUSSIAN.event)] * 3 + [("b", PoissonSampled(0.1, Gaussian(1.0)))] * 2
+    ledger = Ledger()
+    curator(plan, seed=None, ledger=ledger)
+    (entry,) = ledger.entries()
+    spelled = [e.event if isinstance(e, Repeated) else e for e in entry.events]
+    counts = [e.count if isinstance(e, Repeated) else 1 for e in entry.events]
+    assert [(e, n) for e, n in zip(spelled, counts)] == [
+        (GAUSSIAN.event, 3),
+        (PoissonSampled(0.1, Gaussian(1.0)), 2),
+    ]
+    assert entry.total_variation == TOTAL_VARIATION
+    assert not entry.seeded
+    assert ledger.epsilon_spent >= epsilon_of([event for _, event in plan], ledger.delta)
+    curator(plan, ledger=ledger)
+    assert ledger.entries()[1].seeded
+
+
+def test_the_distance_covers_all_words_that_a_fit_may_draw():
+    least = keystream_total_variation(MAX_WORDS) + MAX_WORDS * WORD_VARIATION
+    assert least <= TOTAL_VARIATION < 1e-12
+
+
+def test_a_plan_that_is_too_expensive_is_refused_before_anything_is_read():
+    ledger = Ledger(epsilon=0.1)
+    with pytest.raises(BudgetError):
+        curator([("sum", GAUSSIAN.event)], ledger=ledger)
+    assert ledger.entries() == []
+
+
+@pytest.mark.parametrize(("n_released", "status"), [(0, "canceled"), (1, "reserved")])
+def test_an_exception_cancels_the_charge_only_if_nothing_was_released(n_released, status):
+    ledger = Ledger()
+
+    def interrupted():
+        with curator([("sum", GAUSSIAN.event)] * 2, seed=None, ledger=ledger) as one:
+            for t in range(n_released):
+                one.release(np.zeros(2, np.int64), GAUSSIAN, label="sum", round=t)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert [entry.status for entry in ledger.entries()] == [status]
+
+
+def test_a_finished_fit_stays_charged():
+    ledger = Ledger()
+    with curator([("sum", GAUSSIAN.event)], seed=None, ledger=ledger) as one:
+        one.release(np.zeros(2, np.int64), GAUSSIAN, label="sum", round=0)
+    assert [entry.status for entry in ledger.entries()] == ["confirmed"]
+
+
+def test_a_plan_with_too_many_words_is_refused_before_its_first_release(monkeypatch):
+    monkeypatch.setattr(module, "MAX_WORDS", 100)
+    ledger = Ledger()
+
+    def too_many():
+        with curator([("sum", GAUSSIAN.event)] * 3, seed=None, ledger=ledger) as one:
+            one.release(np.zeros(40, np.int64), GAUSSIAN, label="sum", round=0)
+
+    with pytest.raises(ValueError, match="random words"):
+        too_many()
+    assert [entry.status for entry in ledger.entries()] == ["canceled"]
+
+
+def test_a_fit_that_draws_too_many_words_is_stopped(monkeypatch):
+    """Also if the words were not drawn by a release."""
+    monkeypatch.setattr(module, "MAX_WORDS", 10_000)
+    streams = Streams.from_random_state(0)
+
+    def too_many():
+        plan = [("sum", GAUSSIAN.event)]
+        with Curator(plan, streams, label="test", unit="document") as one:
+            one.release(np.zeros(4, np.int64), GAUSSIAN, label="sum", round=0)
+            streams.words(Purpose.TOPICS, 0, 0, 10_001)
+
+    with pytest.raises(RuntimeError, match="random words"):
+        too_many()

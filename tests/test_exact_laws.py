@@ -1,0 +1,668 @@
+"""Stated epsilons against the exact laws of the releases, for toy corpora.
+
+Each private estimator fits a corpus of a few documents. `exact_laws` computes the law of what it
+releases, for this corpus and for a neighbor, from the tables and the contributions of the code. The
+true epsilon is then never above the stated one. For the pair of corpora that moves the release by
+the whole radius, it is within one percent of it. Planted faults make the same check fail.
+
+``python tests/test_exact_laws.py`` prints the table of docs/exact_verification.md.
+"""
+
+import contextlib
+import itertools
+import math
+import warnings
+from dataclasses import dataclass
+from decimal import Decimal
+from unittest.mock import patch
+
+import exact_laws as exact
+import numpy as np
+import pytest
+from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+from estimators import CASES
+from sklearn.base import clone
+from test_two_worlds import sweep_law
+
+import dplda.central._sublda as sublda_module
+import dplda.central._word_sweeps as word_sweeps_module
+import dplda.local._randomized_response as randomize_module
+import dplda.privacy._accounting as accounting_module
+import dplda.privacy._bounds_on_epsilon as bounds_module
+import dplda.privacy._curator as curator_module
+import dplda.privacy._mechanisms as mechanisms_module
+import dplda.privacy._tables as tables_module
+from dplda import HDPLDA, LPLDA, OLPLDA, PrivateSVILDA, RandomizedResponse, SubLDA
+from dplda._gibbs import IntegerTable
+from dplda.central._documents import Documents
+from dplda.federated import IFTMParty, SentenceCorpus
+from dplda.privacy import PoissonSampled, SeededNoiseWarning, epsilon_of
+from dplda.privacy._observation import observe_releases
+from dplda.privacy.mechanisms import DiscreteGaussian, RandomizedBits, ThresholdedLaplace
+from dplda.published import PublishedPrivateSVILDA
+
+# Intervals of the grid in the stated epsilon, and what rounding to it adds to an upper bound at
+# most. The addition falls with the square of the interval: the slow tests have a finer grid.
+COARSE, FINE = (1000, 3e-5), (4000, 2e-6)
+
+
+@dataclass(frozen=True)
+class Row:
+    """What an estimator states of a release, and bounds on what is true of its law."""
+
+    what: str
+    stated: float
+    lower: float
+    upper: float
+    tight: bool = True  # this pair of corpora moves the release as far as any pair does
+    slack: float = 1e-12  # relative rounding error of the upper bound
+
+    @classmethod
+    def of_laws(cls, what, stated, pairs, delta=0, *, spread=0, tight=True):
+        """The worst of several pairs of laws, which are the code's up to `spread`."""
+        pairs = list(pairs)
+        lower = max(exact.largest_epsilon(*pair, delta) for pair in pairs)
+        upper = lower
+        if spread:
+            upper = max(exact.largest_epsilon(*p, exact.Fraction(delta) - spread) for p in pairs)
+        return cls(what, stated, lower, upper, tight)
+
+    def check(self):
+        limit = self.stated * (1 + self.slack)
+        assert self.upper <= limit, f"the truth is above the statement: {self}"
+        if self.tight:
+            assert self.lower >= 0.99 * self.stated, f"the statement is not sharp: {self}"
+
+
+# ---- the checks, one for each kind of release -----------------------------------------------
+
+TOY = [[40.0, 0.0], [0.0, 12.0]]  # the first document has one word, and reaches every bound
+PUBLIC = [[0.9, 0.1], [0.5, 0.5]]  # a table in which that word's topics differ
+SEED = 3  # of a history in which the second round reaches its bound, too
+
+
+def on_grid(what, stated, steps, delta, *, tight=True, grid=COARSE):
+    n_intervals, slack = grid
+    bounds = exact.epsilon_interval(steps, delta, stated / n_intervals)
+    return Row(what, stated, *map(float, bounds), tight, slack)
+
+
+def document_level(
+    estimator, X=TOY, *, n_rounds=1, methods=("fit",), tight=True, delta=None, grid=COARSE
+):
+    """SubLDA and PrivateSVILDA: the shift of every sum under one history."""
+    estimator = clone(estimator).set_params(
+        n_components=2, max_iter=n_rounds, init_components=PUBLIC, random_state=SEED
+    )
+    model, steps = exact.two_worlds(estimator, X, exact.without(X, 0), 0, methods=methods)
+    what = f"a document emptied, {n_rounds} round" + "s" * (n_rounds > 1)
+    delta = model.delta_ if delta is None else delta
+    stated = model.privacy_.epsilon_at(delta)
+    return [on_grid(what, stated, steps, delta, tight=tight, grid=grid)]
+
+
+def word_level(estimator, *, n_tokens=1, n_sweeps=1, methods=("partial_fit", "fit"), grid=COARSE):
+    """HDPLDA: noisy counts and topics of a document in which one word is replaced."""
+    estimator = clone(estimator).set_params(
+        n_components=2, max_iter=n_sweeps, random_state=SEED
+    )  # fmt: skip
+    X, Y = [[n_tokens, 0]], [[n_tokens - 1, 1]]
+    if estimator.noise == "gaussian":  # of one sweep: its topics are the same in both worlds
+        model, steps = exact.two_worlds(estimator, X, Y, 0, methods=["partial_fit"])
+        return [
+            on_grid("a word replaced, counts once", model.epsilon_, steps, model.delta_, grid=grid)
+        ]
+    rows = []
+    for method in methods:
+        with observe_releases() as seen, warnings.catch_warnings():
+            warnings.simplefilter("ignore", SeededNoiseWarning)
+            model = getattr(clone(estimator), method)(X)
+        labels = [release.label for release in seen]
+        mechanisms = model._mechanisms()
+        cell = exact.NoisyCell.from_scale(mechanisms.mechanism.scale, n_tokens)
+        pair = [
+            exact.sweeps_law(
+                words, labels, cell, mechanisms, topic_word_prior=model.topic_word_prior,
+                doc_topic_prior=model.doc_topic_prior,
+            )
+            for words in ((0,) * n_tokens, (0,) * (n_tokens - 1) + (1,))
+        ]  # fmt: skip
+        n_counts, n_topics = len(labels) - labels.count("topics"), labels.count("topics")
+        rows.append(
+            Row.of_laws(
+                f"a word of {n_tokens} replaced, {n_counts} x counts, {n_topics} x topics",
+                model.epsilon_,
+                [pair],
+                model.delta_,
+                spread=4 * n_counts * cell.spread,
+                tight=n_topics == 0,
+            )
+        )
+    return rows
+
+
+def topic_draw(estimator):
+    """HDPLDA: the draws of a sweep from the table in which two words differ most.
+
+    The other token of the document has topic 0, and next to nothing favors topic 1.
+    """
+    model = clone(estimator).set_params(n_components=2, max_iter=1, doc_topic_prior=1e-6)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SeededNoiseWarning)
+        model.fit([[2, 0]])
+    clip = model.count_clip_
+    table = IntegerTable.from_counts(
+        np.array([[clip, 0.0], [0.0, clip]]), clip, model.topic_word_prior
+    )
+    pair = [sweep_law(words, (0, 0), table, 1e-6) for words in ((0, 0), (1, 0))]
+    return [Row.of_laws("one draw of a topic, pure", model.sampling_epsilon_, [pair])]
+
+
+def local(estimator, *, n_words=4, max_doc_words=2):
+    """RandomizedResponse, LPLDA and OLPLDA: the reports that ran, of all pairs of documents."""
+    estimator = clone(estimator).set_params(max_doc_words=max_doc_words)
+    ran = []
+    randomize = randomize_module.randomize
+
+    def note(X, bits, max_ones, streams):
+        ran.append((bits, max_ones))
+        return randomize(X, bits, max_ones, streams)
+
+    with patch.object(randomize_module, "randomize", note):
+        model = estimator.fit(np.eye(3, n_words))
+        if isinstance(model, RandomizedResponse):
+            model.transform(np.eye(3, n_words))
+    (bits, max_ones) = ran[0]
+    laws = exact.report_laws(bits, max_ones, n_words)
+    pairs = list(itertools.combinations(laws, 2))
+    word = [pair for pair in pairs if sum(a != b for a, b in zip(*pair)) == 1]
+
+    def row(what, stated, documents, delta=0):
+        return Row.of_laws(what, stated, [(laws[a], laws[b]) for a, b in documents], delta)
+
+    delta = model.delta_
+    return [
+        row(f"a document replaced, delta {delta:g}", model.epsilon_, pairs, delta),
+        row("a document replaced, pure", model.document_epsilon_, pairs),
+        row("a word more or less, pure", model.word_epsilon_, word),
+    ]
+
+
+def token_level(estimator, *, model="lda"):
+    """IFTMParty: the noisy vectors of the tokens of a document."""
+    party = clone(estimator).set_params(
+        n_components=2, max_iter=1, model=model, max_doc_tokens=2
+    )  # fmt: skip
+    sentence = SentenceCorpus.from_lists([[[0, 0]]], 2)
+    with observe_releases() as seen:
+        party.fit(sentence if model == "sentence_lda" else np.array([[2.0, 0.0]]))
+    noise, delta = seen[0].mechanism.noise, party.delta_
+    if isinstance(noise, ThresholdedLaplace):
+        pair = exact.laplace_token_laws(noise)
+        return [
+            Row.of_laws(f"a token blanked, delta {delta:g}", party.epsilon_, [pair], delta),
+            Row.of_laws("a token blanked, pure", party.token_epsilon_, [pair]),
+        ]
+    one, other, blank = (*(exact.vectors_law(noise, [w], 2) for w in (0, 1)),
+                         exact.blank_law(noise, 2))  # fmt: skip
+    before, after = (exact.vectors_law(noise, words, 2) for words in ([0, 0], [1, 1]))
+    shuffled = [exact.shuffled_vectors_law(noise, words, 2) for words in ([0, 0], [0, 1])]
+    replaced = party.document_epsilon(1, delta=delta, relation="replaced")
+    both = party.document_epsilon(2, delta=delta, relation="replaced")
+    blanked = [exact.product(*[law] * 2) for law in (one, blank)]
+    unit = "a sentence" if model == "sentence_lda" else "a document"
+    return [
+        Row.of_laws(f"a token blanked, delta {delta:g}", party.epsilon_, [(one, blank)], delta),
+        Row.of_laws("a token blanked, pure", party.token_epsilon_, [(one, blank)]),
+        Row.of_laws(f"a token replaced, delta {delta:g}", replaced, [(one, other)], delta),
+        Row.of_laws("one of two tokens replaced", replaced, [shuffled], delta, tight=False),
+        Row.of_laws(f"{unit} of two tokens replaced", both, [(before, after)], delta),
+        Row.of_laws(f"{unit} of two tokens blanked", party.document_epsilon_, [blanked]),
+    ]
+
+
+def replaced_document(estimator, *, grid=COARSE):
+    """PublishedPrivateSVILDA with one topic: the integers to which its noise is added."""
+    estimator = clone(estimator).set_params(
+        n_components=1, max_iter=1, batch_size=2, max_doc_tokens=40
+    )  # fmt: skip
+    seen, draw = [], DiscreteGaussian.__call__
+
+    def note(self, value, reader):
+        seen.append(value.copy())
+        return draw(self, value, reader)
+
+    with warnings.catch_warnings(), patch.object(DiscreteGaussian, "__call__", note):
+        warnings.simplefilter("ignore")
+        for X in ([[40, 0], [0, 12]], [[0, 40], [0, 12]]):
+            model = clone(estimator).fit(np.array(X, float))
+    shift = tuple((seen[0] - seen[1]).ravel().tolist())
+    step = exact.Step("expected statistics", shift, None, exact.Fraction(1))
+    return [
+        on_grid("a document replaced, 1 round", model.epsilon_, [step], model.delta_, grid=grid)
+    ]
+
+
+CHECKS = {
+    SubLDA: document_level,
+    PrivateSVILDA: document_level,
+    HDPLDA: word_level,
+    LPLDA: local,
+    OLPLDA: local,
+    RandomizedResponse: local,
+    IFTMParty: token_level,
+    PublishedPrivateSVILDA: replaced_document,  # of the literal forms, only this one states a bound
+}
+SLOW = ("party-laplace", "lplda-oue")
+slow = pytest.mark.slow
+both = pytest.mark.parametrize("kind", [SubLDA, PrivateSVILDA])
+
+
+def cases(chosen):
+    marks = {name: slow for name in SLOW}
+    return pytest.mark.parametrize(
+        "case", [pytest.param(c, id=c.name, marks=marks.get(c.name, ())) for c in chosen]
+    )
+
+
+@cases([c for c in CASES if c.unit or type(c.estimator) in CHECKS])
+def test_the_stated_epsilon_is_that_of_the_exact_law(case):
+    """Every estimator that states an epsilon has a check: a new one needs a line in CHECKS."""
+    for row in CHECKS[type(case.estimator)](case.estimator):
+        row.check()
+
+
+@slow
+@cases([c for c in CASES if CHECKS.get(type(c.estimator)) in (document_level, replaced_document)])
+def test_the_same_on_a_finer_grid(case):
+    for row in CHECKS[type(case.estimator)](case.estimator, grid=FINE):
+        row.check()
+
+
+@cases([c for c in CASES if not c.unit and type(c.estimator) not in CHECKS])
+def test_who_has_no_guarantee_states_none(case):
+    model = clone(case.estimator).set_params(n_components=2, max_iter=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(np.array(TOY))
+    assert getattr(model, "epsilon_", math.inf) == math.inf
+
+
+@pytest.mark.parametrize("kind", [SubLDA, pytest.param(PrivateSVILDA, marks=slow)])
+def test_two_rounds(kind):
+    for row in document_level(kind(noise_multiplier=3.0), n_rounds=2):
+        row.check()
+
+
+@slow
+@both
+def test_two_calls_of_partial_fit(kind):
+    estimator = kind(noise_multiplier=3.0)
+    for row in document_level(estimator, n_rounds=2, methods=["partial_fit"] * 2):
+        row.check()
+
+
+@slow
+@pytest.mark.parametrize("delta", [1e-10, 1e-3, 0.05])
+@pytest.mark.parametrize("rate", [0.3, 1.0])
+@both
+def test_other_deltas(kind, rate, delta):
+    estimator = kind(noise_multiplier=1.0, subsampling_ratio=rate)
+    for row in document_level(estimator, delta=delta):
+        row.check()
+
+
+@slow
+@pytest.mark.parametrize("rate", [0.1, 0.9])
+@both
+def test_two_sampled_rounds(kind, rate):
+    estimator = kind(noise_multiplier=1.0, subsampling_ratio=rate, delta=1e-3)
+    for row in document_level(estimator, n_rounds=2):
+        row.check()
+
+
+@pytest.mark.parametrize(
+    "X",
+    [
+        [[3, 2], [5, 1], [0, 0]],
+        pytest.param([[1, 0], [9, 9]], marks=slow),
+        pytest.param([[50, 60]], marks=slow),
+    ],
+)
+@pytest.mark.parametrize("kind", [SubLDA, pytest.param(PrivateSVILDA, marks=slow)])
+def test_no_other_pair_of_corpora_is_worse(kind, X):
+    estimator = kind(noise_multiplier=2.0, subsampling_ratio=0.5)
+    for row in document_level(estimator, X, tight=False):
+        row.check()
+
+
+@slow
+@pytest.mark.parametrize(("n_tokens", "n_sweeps"), [(2, 1), (1, 2)])
+def test_more_tokens_and_sweeps(n_tokens, n_sweeps):
+    estimator = HDPLDA(2, noise_epsilon=2.0, count_clip=1.0, topic_word_prior=0.5)
+    for row in word_level(estimator, n_tokens=n_tokens, n_sweeps=n_sweeps, methods=("fit",)):
+        row.check()
+
+
+def test_the_draw_of_a_topic_alone():
+    for clip in (0.25, 1.0, 50.0):
+        for row in topic_draw(HDPLDA(noise_epsilon=1.0, count_clip=clip, topic_word_prior=0.5)):
+            row.check()
+
+
+def test_sentences():
+    for row in token_level(IFTMParty(token_epsilon=2.0), model="sentence_lda"):
+        row.check()
+
+
+@pytest.mark.parametrize("mechanism", ["symmetric", "oue"])
+@pytest.mark.parametrize(("n_words", "cap"), [(3, None), (3, 1), pytest.param(4, 3, marks=slow)])
+def test_reports_with_other_caps(mechanism, n_words, cap):
+    client = RandomizedResponse(bit_epsilon=0.7, mechanism=mechanism)
+    for row in local(client, n_words=n_words, max_doc_words=cap):
+        row.check()
+
+
+# ---- what the checks of documents rest on -----------------------------------------------------
+
+
+def test_the_noise_is_gaussian_at_every_value():
+    """So the loss of every shift of a given length is the same, in any direction and history."""
+    noise = exact.gaussian_noise()
+    assert noise.deviation < 1e-11
+    assert noise.outside < 1e-30
+    assert abs(noise.variance / mechanisms_module.NOISE_VARIANCE - 1) < 1e-36
+
+
+@pytest.mark.parametrize("seed", range(5))
+@both
+def test_a_document_of_one_word_moves_every_sum_by_its_radius(kind, seed):
+    estimator = kind(2, noise_multiplier=1.0, max_iter=1, init_components=PUBLIC, random_state=seed)
+    _, steps = exact.two_worlds(estimator, TOY, exact.without(TOY, 0), 0)
+    for step in steps:
+        length = math.sqrt(sum(s * s for s in step.shift))
+        assert 1 - 1e-4 < length / step.mechanism.radius <= 1
+
+
+@both
+def test_a_removed_document_counts_like_an_emptied_one(kind):
+    estimator = kind(
+        2, noise_multiplier=1.0, subsampling_ratio=0.5, max_iter=2, random_state=SEED,
+        init_components=PUBLIC,
+    )  # fmt: skip
+    X = np.array([[5.0, 1.0], [40.0, 0.0], [2.0, 12.0]])
+    history = exact.watched(estimator, X).history
+    emptied, removed = (
+        exact.watched(estimator, Y, history=history).values
+        for Y in (exact.without(X, 1), np.delete(X, 1, axis=0))
+    )
+    for (_, one, *_), (_, other, *_) in zip(emptied, removed):
+        np.testing.assert_array_equal(one, other)
+
+
+def memberships(X, *, tight):
+    """One sampled step, with the law of the sum of the others over all their subsets."""
+    estimator = SubLDA(
+        2, noise_multiplier=1.0, max_iter=1, subsampling_ratio=0.5, init_components=PUBLIC,
+        random_state=SEED,
+    )  # fmt: skip
+    model, steps = exact.two_worlds(estimator, X, exact.without(X, 0), 0)
+    step, event, delta = steps[-1], model.privacy_.events[-1], 1e-3
+    assert isinstance(event, PoissonSampled)
+    history = exact.watched(estimator, X).history
+    others, rates = [], []
+    for row in (1, 2):
+        alone = exact.watched(estimator, X, history=history, rows=[row])
+        others.append(alone.values[-1][1].ravel().tolist())
+        rates.append(alone.values[-1][3][row])
+    stated = epsilon_of(event, delta)
+    enumerated = exact.enumerated_epsilon(step, others, rates, delta)
+    shown = on_grid("", stated, [step], delta, grid=FINE)  # together with all memberships
+    assert enumerated <= shown.upper
+    what = "have the other word only" if tight else "have both words"
+    return Row(what, stated, enumerated, shown.upper, tight, shown.slack)
+
+
+APART, MIXED = [[40, 0], [0, 3], [0, 9]], [[40, 0], [12, 3], [5, 9]]
+
+
+@slow
+def test_all_memberships_of_the_other_documents():
+    memberships(APART, tight=True).check()
+    mixed = memberships(MIXED, tight=False)
+    mixed.check()
+    assert mixed.lower < 0.95 * mixed.stated  # the others hide the document
+
+
+@pytest.mark.parametrize("rate", [exact.Fraction(1), exact.Fraction(1, 4)])
+@pytest.mark.parametrize("seed", range(5))
+def test_the_grid_bounds_the_exact_epsilon_from_both_sides(seed, rate):
+    """Two steps of a few outcomes each, next to their laws in fractions."""
+    rng = np.random.default_rng(seed)
+    laws = []
+    for _ in range(2):
+        p, q = ([exact.Fraction(int(n), int(sum(row))) for n in row]
+                for row in [rng.integers(1, 30, 5) for _ in range(2)])  # fmt: skip
+        laws.append((dict(enumerate(p)), dict(enumerate(q))))
+    sampled = [(exact.mixture([(rate, p), (1 - rate, q)]), q) for p, q in laws]
+    true = exact.largest_epsilon(*(exact.product(*side) for side in zip(*sampled)), 0.01)
+
+    def bound(interval, upper, added):
+        pairs = []
+        for p, q in laws:
+            p, q = (np.array(list(law.values()), float) for law in ((p, q) if added else (q, p)))
+            pair = exact.Pair.from_losses(np.log(p / q), p, q, interval, upper, 0.0)
+            pairs.append(pair.sampled(rate, added))
+        return pairs[0].compose(pairs[1]).epsilon(0.01)
+
+    for interval in (0.05, 0.01):
+        lower, upper = (
+            max(bound(interval, upper, added) for added in (True, False)) for upper in (False, True)
+        )
+        assert lower - 1e-9 <= true <= upper + 1e-9
+        assert upper - lower < 4 * interval
+
+
+# ---- planted faults ---------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def narrow_gaussian_noise():
+    with patch.object(tables_module, "LEVEL_WIDTH", Decimal("148.5")):
+        tables = tables_module.pack([tables_module.gaussian_weights()])
+    with patch.object(mechanisms_module, "gaussian_tables", lambda: tables):
+        yield
+
+
+def narrow_laplace_noise():
+    tables = mechanisms_module.geometric_tables
+    return patch.object(mechanisms_module, "geometric_tables", lambda scale: tables(0.99 * scale))
+
+
+def a_radius_too_large_by_one():
+    bound = Documents.clipping_bound
+
+    def larger(self, mechanism, norm):
+        norm, radius = bound(self, mechanism, norm)
+        return norm, radius + 1
+
+    return patch.object(Documents, "clipping_bound", larger)
+
+
+def a_radius_charged_too_small_by_one():
+    def charged(self):
+        return math.sqrt(mechanisms_module.EVENT_VARIANCE) / (self.radius - 1)
+
+    return patch.object(DiscreteGaussian, "noise_multiplier", property(charged))
+
+
+def half_the_rate_charged():
+    threshold = curator_module.membership_threshold
+    return patch.object(curator_module, "membership_threshold", lambda rates: threshold(2 * rates))
+
+
+def a_total_not_charged():
+    guarantee = sublda_module.document_guarantee
+
+    def forgetful(events, **rest):
+        return guarantee(events[1:], **rest)
+
+    return patch.object(sublda_module, "document_guarantee", forgetful)
+
+
+@contextlib.contextmanager
+def one_direction_only():
+    """The accountant forgets that the document may be in the other corpus."""
+    distribution = bounds_module._distribution
+
+    def one_sided(event, interval):
+        both = distribution(event, interval)
+        if not isinstance(event, PoissonSampled):
+            return both
+        return PrivacyLossDistribution(both._pmf_add, both._pmf_add)
+
+    caches = (bounds_module._composed, accounting_module._epsilon)
+    with patch.object(bounds_module, "_distribution", one_sided):
+        for cache in caches:
+            cache.cache_clear()
+        yield
+    for cache in caches:
+        cache.cache_clear()
+
+
+def too_few_flips():
+    scale = RandomizedBits.scale.fget
+    return patch.object(RandomizedBits, "scale", property(lambda self: 1.01 * scale(self)))
+
+
+def one_word_above_the_cap():
+    keep = randomize_module._keep_words
+    return patch.object(
+        randomize_module, "_keep_words", lambda X, cap, streams: keep(X, cap + 1, streams)
+    )
+
+
+def a_range_charged_half():
+    """A draw is charged as if only its numerator depended on the word."""
+    inherent = word_sweeps_module.inherent_epsilon
+    return patch.object(
+        word_sweeps_module, "inherent_epsilon", lambda clip, prior: inherent(clip, prior) / 2
+    )
+
+
+def ones_that_are_kept():
+    """Unary encoding whose coin is not fair: a one is always reported."""
+
+    def certain(positions, n_bits, reader):
+        return np.ones(len(positions), bool)
+
+    return patch("dplda.privacy._local_mechanisms._coins", certain)
+
+
+CHECKED = {
+    "unsampled": lambda: document_level(SubLDA(noise_multiplier=1.0)),
+    "sampled": lambda: document_level(SubLDA(noise_multiplier=1.0, subsampling_ratio=0.3)),
+    "small radius": lambda: document_level(SubLDA(noise_multiplier=6000.0)),
+    "counts": lambda: word_level(
+        HDPLDA(noise_epsilon=1.0, count_clip=1.0, topic_word_prior=0.5), methods=["partial_fit"]
+    ),
+    "draw": lambda: topic_draw(HDPLDA(noise_epsilon=1.0, count_clip=1.0, topic_word_prior=0.5)),
+    "bits": lambda: local(RandomizedResponse(bit_epsilon=0.7)),
+    "unary": lambda: local(
+        RandomizedResponse(bit_epsilon=0.7, mechanism="oue"), n_words=3, max_doc_words=1
+    ),
+}
+FAULTS = {
+    narrow_gaussian_noise: "unsampled",
+    narrow_laplace_noise: "counts",
+    a_range_charged_half: "draw",
+    a_radius_too_large_by_one: "unsampled",
+    a_radius_charged_too_small_by_one: "small radius",
+    half_the_rate_charged: "sampled",
+    a_total_not_charged: "unsampled",
+    one_direction_only: "sampled",
+    too_few_flips: "bits",
+    one_word_above_the_cap: "bits",
+    ones_that_are_kept: "unary",
+}
+
+
+def check(what):
+    for row in CHECKED[what]():
+        row.check()
+
+
+@pytest.mark.parametrize("what", CHECKED)
+def test_without_a_fault_none_is_found(what):
+    check(what)
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+def test_a_planted_fault_is_found(fault):
+    with fault(), pytest.raises(AssertionError, match=r"above the statement|exceeds the radius"):
+        check(FAULTS[fault])
+
+
+# ---- the table of docs/exact_verification.md --------------------------------------------------
+
+
+def print_table():
+    """Print a row for each estimator and relation."""
+    hdplda = HDPLDA(noise_epsilon=1.0, count_clip=1.0, topic_word_prior=0.5)
+    sampled = {"noise_multiplier": 1.0, "subsampling_ratio": 0.5}
+    checks = [
+        ("SubLDA", lambda: document_level(SubLDA(epsilon=3.0), grid=FINE)),
+        ("SubLDA", lambda: document_level(SubLDA(epsilon=3.0), n_rounds=2, grid=FINE)),
+        ("SubLDA, rate 0.5", lambda: document_level(SubLDA(**sampled), grid=FINE)),
+        ("SubLDA, rate 0.5", lambda: document_level(SubLDA(**sampled), n_rounds=2, grid=FINE)),
+        ("PrivateSVILDA", lambda: document_level(PrivateSVILDA(epsilon=3.0), grid=FINE)),
+        (
+            "PrivateSVILDA, rate 0.5",
+            lambda: document_level(PrivateSVILDA(**sampled), n_rounds=2, grid=FINE),
+        ),
+        ("HDPLDA, Laplace", lambda: word_level(hdplda)),
+        ("HDPLDA, Laplace", lambda: word_level(hdplda, n_sweeps=2, methods=["fit"])),
+        ("HDPLDA", lambda: topic_draw(hdplda)),
+        (
+            "HDPLDA, Gaussian",
+            lambda: word_level(HDPLDA(noise="gaussian", epsilon=3.0), grid=FINE),
+        ),
+        ("RandomizedResponse", lambda: local(RandomizedResponse(epsilon=3.0))),
+        (
+            "RandomizedResponse, oue",
+            lambda: local(RandomizedResponse(epsilon=3.0, mechanism="oue")),
+        ),
+        ("LPLDA", lambda: local(LPLDA(2, epsilon=9.0, max_iter=1))[:1]),
+        ("OLPLDA", lambda: local(OLPLDA(2, epsilon=9.0, max_iter=1))[:1]),
+        ("IFTMParty, rr", lambda: token_level(IFTMParty(token_epsilon=3.0))),
+        (
+            "IFTMParty, sentences",
+            lambda: token_level(IFTMParty(token_epsilon=3.0), model="sentence_lda")[-2:],
+        ),
+        (
+            "IFTMParty, laplace",
+            lambda: token_level(IFTMParty(token_epsilon=3.0, token_mechanism="laplace")),
+        ),
+        (
+            "PublishedPrivateSVILDA",
+            lambda: replaced_document(PublishedPrivateSVILDA(published_epsilon=1.0), grid=FINE),
+        ),
+    ]
+    print("| estimator | release | stated | exact, from | exact, to | ratio |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    for name, check in checks:
+        for row in check():
+            row.check()
+            print(
+                f"| {name} | {row.what} | {row.stated:.6f} | {row.lower:.6f} | {row.upper:.6f} "
+                f"| {row.lower / row.stated:.4f} |"
+            )
+    print("\n| other documents | stated | exact, from | exact, to |")
+    print("| --- | --- | --- | --- |")
+    for row in (memberships(APART, tight=True), memberships(MIXED, tight=False)):
+        print(f"| {row.what} | {row.stated:.6f} | {row.lower:.6f} | {row.upper:.6f} |")
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    print_table()

@@ -1,0 +1,319 @@
+"""Adaptive composition: no strategy that looks at releases gets past the budget of a filter."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from dplda import PrivateSVILDA, SubLDA
+from dplda.privacy import (
+    ApproximateDP,
+    BoundedRange,
+    BudgetError,
+    Gaussian,
+    Laplace,
+    Ledger,
+    NonPrivate,
+    PoissonSampled,
+    RandomizedResponseEvent,
+    Repeated,
+    ZeroConcentrated,
+    calibrate,
+    epsilon_of,
+)
+from dplda.privacy._bounds_on_epsilon import grouped
+from dplda.privacy._filters import Filters, FixedSteps, Renyi, choose_filters, squared_mu
+
+DOCUMENTS = np.random.RandomState(0).poisson(1.0, (12, 6))
+
+
+# ---- exact laws of adaptive strategies ----------------------------------------------------
+# A step flips a bit and has log likelihood ratio e or -e. With probability d it shows the unit
+# instead. The best strategy is found by recursion over how often each kind (e, d) was used and over
+# the sum of the ratios.
+
+
+def flips(epsilon):
+    return RandomizedResponseEvent(2.0 / (1.0 + math.exp(epsilon)))
+
+
+def largest_delta(kinds, epsilon, allowed):
+    """Exact delta at epsilon of the strategy that chooses each step by what was released."""
+
+    @lru_cache(None)
+    def value(counts, loss):
+        best = max(0.0, 1.0 - math.exp(epsilon - loss))
+        for i, kind in enumerate(kinds):
+            e, d = kind if isinstance(kind, tuple) else (kind, 0.0)
+            further = tuple(n + (i == j) for j, n in enumerate(counts))
+            if allowed(further):
+                up = 1.0 / (1.0 + math.exp(-e))
+                gains = (value(further, round(loss + sign * e, 9)) for sign in (1, -1))
+                gain = sum(p * gain for p, gain in zip((up, 1 - up), gains, strict=True))
+                best = max(best, d + (1.0 - d) * gain)
+        return best
+
+    return value((0,) * len(kinds), 0.0)
+
+
+def delta_of_fixed_plan(kinds, counts, epsilon):
+    """The same if the numbers of steps are fixed in advance."""
+    plan = [e for e, n in zip(kinds, counts, strict=True) for _ in range(n)]
+    law = {0.0: 1.0}
+    for e in plan:
+        further = {}
+        for loss, p in law.items():
+            for sign in (1, -1):
+                key, q = round(loss + sign * e, 9), 1.0 / (1.0 + math.exp(-sign * e))
+                further[key] = further.get(key, 0.0) + p * q
+        law = further
+    return sum(p * max(0.0, 1.0 - math.exp(epsilon - loss)) for loss, p in law.items())
+
+
+KINDS, EPSILON, DELTA = (1.0, 0.25), 2.0, 0.01
+COUNTED = (Repeated(flips(1.0), 2), Repeated(flips(0.25), 3))
+STEPS = FixedSteps(0.0, grouped(COUNTED))
+
+
+def test_the_exact_total_of_what_was_done_is_no_filter():
+    """Each path alone costs at most delta; the strategy costs nearly half as much again."""
+
+    @lru_cache(None)
+    def affordable(counts):
+        return sum(counts) <= 24 and delta_of_fixed_plan(KINDS, counts, EPSILON) <= DELTA
+
+    assert largest_delta(KINDS, EPSILON, affordable) > 1.4 * DELTA
+
+
+@pytest.mark.parametrize(
+    "plan", [[flips(1.0)], [flips(0.25), flips(0.25)], [flips(1.0), flips(0.25)], [Gaussian(3.0)]]
+)
+@pytest.mark.parametrize(("epsilon", "delta"), [(2.0, 0.01), (3.0, 0.003), (1.0, 0.1)])
+def test_no_strategy_gets_past_the_filters(plan, epsilon, delta):
+    filters = choose_filters(tuple(plan), 0.0, epsilon, delta)
+    costs = [filters.cost((flips(e),), 0.0) for e in KINDS]
+
+    @lru_cache(None)
+    def has_room(counts):
+        total = sum(n * cost for n, cost in zip(counts, costs, strict=True))
+        return sum(counts) <= 40 and filters.used(total) <= 1.0
+
+    assert largest_delta(KINDS, epsilon, has_room) <= delta
+    assert any(has_room(counts) for counts in [(1, 0), (0, 1)])
+
+
+@pytest.mark.parametrize("plan", [[0], [1], [0, 0, 1]])
+@pytest.mark.parametrize(("epsilon", "delta"), [(2.0, 0.02), (4.0, 0.006)])
+def test_no_strategy_gets_past_filters_beside_statements(plan, epsilon, delta):
+    kinds = (0.25, (0.5, 0.002))
+    events = (flips(0.25), ApproximateDP(0.5, 0.002))
+    filters = choose_filters(tuple(events[i] for i in plan), 0.0, epsilon, delta)
+    costs = [filters.cost((event,), 0.0) for event in events]
+
+    @lru_cache(None)
+    def has_room(counts):
+        total = sum(n * cost for n, cost in zip(counts, costs, strict=True))
+        return sum(counts) <= 40 and filters.used(total) <= 1.0
+
+    assert 0.0 < largest_delta(kinds, epsilon, has_room) <= delta
+    assert has_room((plan.count(0), plan.count(1)))
+
+
+@pytest.mark.parametrize("composition", ["planned", "adaptive"])
+def test_a_ledger_charges_statements(composition):
+    plan = [Gaussian(5.0), ApproximateDP(0.1, 1e-7)]
+    ledger = Ledger(epsilon=1.3, composition=composition)
+    ledger.reserve("a", "document", plan)
+    assert Ledger(epsilon=epsilon_of(plan, 1e-6) * (1 + 1e-9)).reserve("a", "document", plan)
+    for refused in ([ApproximateDP(0.5, 0.0)], [ApproximateDP(0.0, 9.5e-7)], plan * 3):
+        with pytest.raises(BudgetError):
+            ledger.reserve("b", "document", refused)
+    assert len(ledger.entries()) == 1
+
+
+def test_noise_is_calibrated_beside_statements():
+    def plan(noise):
+        return [Gaussian(noise), ApproximateDP(0.1, 1e-7)]
+
+    noise = calibrate(plan, 1.0, 1e-6)
+    assert 0.9999 < epsilon_of(plan(noise), 1e-6) <= 1.0
+    with pytest.raises(ValueError, match="ApproximateDP events alone cost all"):
+        calibrate(plan, 0.1, 1e-6)
+
+
+def test_fixed_steps_in_any_order_cost_exactly_what_the_fixed_plan_costs():
+    def in_stock(counts):
+        return counts[0] <= 2 and counts[1] <= 3
+
+    adaptive = largest_delta(KINDS, 0.5, in_stock)
+    assert adaptive == pytest.approx(delta_of_fixed_plan(KINDS, (2, 3), 0.5), rel=1e-12)
+    assert STEPS.limits == [0.0, 2.0, 3.0]
+    assert STEPS.cost(grouped([flips(0.25), flips(1.0), flips(1.0)])) == [0.0, 2.0, 1.0]
+    assert STEPS.cost(grouped([Gaussian(2.0), ZeroConcentrated(0.1)]))[0] == math.inf
+
+
+@pytest.mark.parametrize("first", [0.2, 0.7])
+def test_gaussian_noise_that_depends_on_the_first_release_stays_within_its_mu(first):
+    """By quadrature: after an outcome below 1, no second step; above, one that uses all of mu."""
+    mu, epsilon = 1.3, 1.5
+
+    def delta_of(mu, log_ratio):  # of one Gaussian step, at epsilon minus what was lost
+        level = epsilon - log_ratio
+        return norm.sf(level / mu - mu / 2) - np.exp(level + norm.logsf(level / mu + mu / 2))
+
+    mu_1 = first * mu
+    mu_2 = math.sqrt(mu**2 - mu_1**2)
+    y = np.linspace(-12, 14, 400_001)
+    log_ratio = mu_1 * y - mu_1**2 / 2
+    gain = np.where(
+        y < 1, np.maximum(0, 1 - np.exp(epsilon - log_ratio)), delta_of(mu_2, log_ratio)
+    )
+    adaptive = np.trapezoid(norm.pdf(y - mu_1) * gain, y)
+    both = np.trapezoid(norm.pdf(y - mu_1) * delta_of(mu_2, log_ratio), y)
+    assert adaptive < both == pytest.approx(delta_of(mu, 0.0), rel=1e-6)
+
+
+@pytest.mark.parametrize("event", [flips(1.0), flips(4.0), Laplace(0.7), BoundedRange(2.0)])
+def test_a_gaussian_step_dominates_a_pure_one(event):
+    """At each epsilon its delta is at least that of the worst step of this pure epsilon."""
+    pure, mu = epsilon_of(event, 0.0), math.sqrt(squared_mu(event))
+    for epsilon in np.linspace(0.0, pure, 50):
+        gaussian = norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(
+            -mu / 2 - epsilon / mu
+        )
+        up = 1.0 / (1.0 + math.exp(-pure))
+        assert up - math.exp(epsilon) * (1.0 - up) <= gaussian + 1e-12
+
+
+def test_filters_come_back_as_they_were_written():
+    plan = (Repeated(PoissonSampled(0.1, Gaussian(2.0)), 7), Gaussian(9.0), Laplace(0.3))
+    filters = choose_filters(plan, 1e-20, 30.0, 1e-6)
+    assert Filters.from_text(filters.to_text()) == filters
+    assert {type(one) for one in filters.filters} == {FixedSteps, Renyi}
+
+
+# ---- the ledger ---------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["memory", "file"])
+def make_ledger(request, tmp_path):
+    path = tmp_path / "privacy.sqlite" if request.param == "file" else None
+    return lambda epsilon=4.0, **more: Ledger(path, epsilon=epsilon, composition="adaptive", **more)
+
+
+def fill(ledger, event):
+    number = 0
+    try:
+        while True:
+            ledger.reserve("a", "document", event)
+            number += 1
+    except BudgetError:
+        return number
+
+
+def test_a_filter_costs_nothing_for_gaussian_noise(make_ledger):
+    """As many charges as with a plan, and the same total."""
+    ledger, planned = make_ledger(2.0), Ledger(epsilon=2.0)
+    assert fill(ledger, Gaussian(7.0)) == fill(planned, Gaussian(7.0)) > 5
+    assert ledger.epsilon_spent == pytest.approx(planned.epsilon_spent, rel=1e-4)
+    assert ledger.remaining == 2.0 - ledger.epsilon_spent
+
+
+@pytest.mark.parametrize(
+    "model",
+    [SubLDA(2, epsilon=4.0), SubLDA(2, epsilon=4.0, subsampling_ratio=0.1),
+     PrivateSVILDA(2, epsilon=1.0, max_iter=20)],
+)  # fmt: skip
+def test_a_fit_may_take_the_whole_budget(model):
+    ledger = Ledger(epsilon=model.epsilon, composition="adaptive")
+    model.set_params(ledger=ledger).fit(DOCUMENTS)
+    assert ledger.epsilon_at(1e-6) == model.epsilon
+    with pytest.raises(BudgetError, match=r"does not fit.*used up before"):
+        model.fit(DOCUMENTS)
+    assert len(ledger.entries()) == 1
+
+
+def test_partial_fit_goes_on_until_the_ledger_refuses():
+    ledger = Ledger(epsilon=2.0, composition="adaptive")
+    model = SubLDA(2, noise_multiplier=6.0, max_iter=2, ledger=ledger)
+    for _ in range(100):
+        try:
+            model.partial_fit(DOCUMENTS)
+        except BudgetError:
+            break
+    assert len(ledger.entries()) == model.n_iter_ > 3
+    assert 1.8 < model.epsilon_ < 2.0 == ledger.epsilon_at(1e-6)
+
+
+def test_what_is_used_up_grows_from_zero_to_the_budget(make_ledger):
+    ledger = make_ledger(3.0)
+    assert (ledger.epsilon_spent, ledger.remaining, ledger.epsilon_at(1e-6)) == (0.0, 3.0, 0.0)
+    used = [0.0]
+    step = PoissonSampled(0.2, Gaussian(2.0))
+    for event in (Repeated(step, 3), Gaussian(90.0), Laplace(40.0), Repeated(step, 2)):
+        ledger.reserve("a", "document", event)
+        used.append(ledger.epsilon_spent)
+    assert used == sorted(set(used))
+    assert used[-1] < 3.0
+    assert "of 3 used up at delta 1e-06, entries: 4>" in repr(ledger)
+
+
+def test_the_guarantee_is_the_budget(make_ledger):
+    ledger = make_ledger(3.0, delta=1e-5)
+    ledger.reserve("a", "document", Gaussian(9.0))
+    assert [ledger.epsilon_at(delta) for delta in (0.1, 1e-5, 0.9e-5)] == [3.0, 3.0, math.inf]
+
+
+def test_filters_are_fixed_by_the_first_reservation(make_ledger):
+    ledger = make_ledger()
+    first = ledger.reserve("a", "document", Repeated(PoissonSampled(0.1, Gaussian(3.0)), 9))
+    filters = ledger._state().filters
+    ledger.cancel(first)
+    ledger.reserve("b", "document", Gaussian(9.0))
+    assert ledger._state().filters == filters != ""
+
+
+def test_a_first_plan_above_the_budget_fixes_nothing(make_ledger):
+    ledger = make_ledger()
+    for events in (Gaussian(0.1), NonPrivate(), PoissonSampled(0.5, Gaussian(0.1))):
+        with pytest.raises(BudgetError, match="does not fit"):
+            ledger.reserve("a", "document", events)
+    assert ledger._state().filters == ""
+    assert ledger.entries() == []
+
+
+def test_distances_from_ideal_noise_have_their_own_budget(make_ledger):
+    ledger = make_ledger()
+    ledger.reserve("a", "document", Gaussian(50.0), total_variation=1e-18)
+    with pytest.raises(BudgetError):
+        ledger.reserve("a", "document", Gaussian(50.0), total_variation=1e-10)
+    ledger.reserve("a", "document", Gaussian(50.0), total_variation=1e-12)
+
+
+def test_a_second_given_seed_is_refused(make_ledger):
+    ledger = make_ledger()
+    ledger.reserve("a", "document", Gaussian(50.0), seeded=True)
+    with pytest.raises(BudgetError, match="given seed"):
+        ledger.part("other").reserve("a", "document", Gaussian(50.0), seeded=True)
+
+
+@pytest.mark.parametrize("budget", [{}, {"epsilon": math.inf}, {"epsilon": 1.0, "delta": 0.0}])
+def test_a_filter_needs_a_budget(budget, tmp_path):
+    for path in (None, tmp_path / "privacy.sqlite"):
+        with pytest.raises(ValueError, match="adaptive composition needs a budget"):
+            Ledger(path, composition="adaptive", **budget)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_composition_is_part_of_the_budget(tmp_path):
+    path = tmp_path / "privacy.sqlite"
+    Ledger(path, epsilon=1.0, composition="adaptive").reserve("a", "document", Gaussian(9.0))
+    assert Ledger(path).composition == "adaptive"
+    with pytest.raises(ValueError, match="has composition adaptive, not planned"):
+        Ledger(path, composition="planned")
+    with pytest.raises(ValueError, match="'planned' or 'adaptive', got 'free'"):
+        Ledger(composition="free")

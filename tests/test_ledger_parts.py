@@ -1,0 +1,146 @@
+"""Parts of the data: a unit is in one of them, and pays for that one only."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from dplda import SubLDA
+from dplda.privacy import BudgetError, Gaussian, Ledger, epsilon_of, user_part
+
+STEP = Gaussian(2.0)
+
+
+@pytest.fixture(params=["planned", "adaptive"])
+def ledger(request):
+    return Ledger(epsilon=4.0, composition=request.param)
+
+
+@pytest.fixture
+def planned():
+    return Ledger(epsilon=10.0)
+
+
+def test_disjoint_parts_cost_the_largest_of_them(planned):
+    train, test = planned.part("train"), planned.part("test")
+    train.reserve("a", "document", [STEP, STEP])
+    test.reserve("b", "document", STEP)
+    assert planned.epsilon_spent == epsilon_of([STEP] * 2, 1e-6)
+    assert train.epsilon_spent == test.epsilon_spent == planned.epsilon_spent
+    test.reserve("c", "document", [STEP, STEP])
+    assert planned.epsilon_spent == epsilon_of([STEP] * 3, 1e-6)
+    assert planned.epsilon_at(1e-9) == epsilon_of([STEP] * 3, 1e-9)
+    assert [entry.part for entry in planned.entries()] == ["train", "test", "test"]
+
+
+def test_what_reads_all_of_the_data_is_charged_to_every_part(planned):
+    planned.part("train").reserve("a", "document", [STEP, STEP])
+    planned.reserve("b", "document", STEP)
+    planned.part("test").reserve("c", "document", STEP)
+    assert planned.epsilon_spent == epsilon_of([STEP] * 3, 1e-6)
+    planned.part("test").reserve("d", "document", Gaussian(1.9))
+    assert planned.epsilon_spent == epsilon_of([STEP] * 2 + [Gaussian(1.9)], 1e-6)
+
+
+def test_each_part_has_the_whole_budget(ledger):
+    """Fits of two parts at the epsilon of the ledger; nothing more fits on any of them."""
+    X = np.random.RandomState(0).poisson(1.0, (12, 6))
+    model = SubLDA(2, epsilon=4.0, max_iter=4)
+    for part, rows in (("even", X[::2]), ("odd", X[1::2])):
+        clone(model).set_params(ledger=ledger.part(part)).fit(rows)
+    assert 3.99 < ledger.epsilon_spent <= 4.0
+    for again in (ledger, ledger.part("even"), ledger.part("odd")):
+        with pytest.raises(BudgetError):
+            again.reserve("a", "document", Gaussian(50.0))
+    ledger.part("a third").reserve("a", "document", Gaussian(50.0))
+
+
+def test_a_charge_to_all_of_the_data_needs_room_in_every_part(ledger):
+    ledger.part("train").reserve("a", "document", Gaussian(1.4))
+    ledger.reserve("b", "document", Gaussian(20.0))
+    with pytest.raises(BudgetError):
+        ledger.reserve("c", "document", Gaussian(1.4))
+    ledger.part("test").reserve("c", "document", Gaussian(1.4))
+
+
+def test_two_seeded_entries_have_no_total_in_any_parts(planned):
+    """The noise of one part can be subtracted from the other's."""
+    planned.part("train").reserve("a", "document", STEP, seeded=True)
+    with pytest.raises(BudgetError, match="given seed"):
+        planned.part("test").reserve("b", "document", STEP, seeded=True)
+
+
+@pytest.mark.parametrize("unit", ["user", "word", "token", "bit"])
+def test_sets_of_rows_are_disjoint_for_documents_only(unit, planned):
+    planned.part("train").reserve("a", unit, STEP)
+    planned.part("test").reserve("b", unit, STEP)
+    assert planned.epsilon_spent == epsilon_of([STEP] * 2, 1e-6)
+
+
+@pytest.mark.parametrize("unit", ["user", "document"])
+def test_parts_of_users_are_disjoint(unit, ledger):
+    for k in range(3):
+        ledger.part(k, of=3).reserve("a", unit, Gaussian(1.5))
+    assert ledger.epsilon_spent == pytest.approx(epsilon_of(Gaussian(1.5), 1e-6), rel=1e-4)
+    assert [entry.part for entry in ledger.entries()] == ["users 0/3", "users 1/3", "users 2/3"]
+
+
+@pytest.mark.parametrize("other", [("train", None), (0, 2)])
+def test_two_divisions_of_the_data_may_overlap(other, ledger):
+    ledger.part(0, of=3).reserve("a", "document", Gaussian(9.0))
+    name, of = other
+    with pytest.raises(ValueError, match="may overlap with 'users 0/3'"):
+        ledger.part(name, of=of).reserve("b", "document", Gaussian(9.0))
+    ledger.reserve("c", "document", Gaussian(9.0))
+
+
+@pytest.mark.parametrize(
+    ("name", "of"),
+    [("", None), (3, None), ("users 0/3", None), (3, 3), (-1, 3), ("train", 3), (0, 0)],
+)
+def test_bad_parts(name, of, planned):
+    with pytest.raises((ValueError, TypeError)):
+        planned.part(name, of=of)
+
+
+def test_a_part_has_no_parts(planned):
+    with pytest.raises(ValueError, match="a part has no parts"):
+        planned.part("train").part("first half")
+
+
+def test_copies_of_a_part_are_the_part(tmp_path):
+    train = Ledger(tmp_path / "privacy.sqlite", epsilon=9.0).part("train")
+    assert clone(SubLDA(ledger=train)).ledger is train
+    again = pickle.loads(pickle.dumps(train))
+    again.reserve("a", "document", STEP)
+    assert train.entries()[0].part == "train"
+    assert "part 'train'" in repr(again)
+    assert Ledger(train.path).entries() == train.entries()
+
+
+# ---- users --------------------------------------------------------------------------------
+
+
+def test_a_user_is_always_in_the_same_part():
+    """The values must not change between versions: a user would move to another part."""
+    users = ["ada", "bob", "", "ada", "Zoë", 7, "7", np.int64(7), np.str_("ada")]
+    parts = user_part(users, 5)
+    assert parts.tolist() == [3, 0, 1, 3, 4, 1, 1, 1, 3]
+    assert parts.dtype == np.int64
+    assert user_part(np.array(["ada", "bob"]), 5).tolist() == parts[:2].tolist()
+    assert user_part(users, 1).tolist() == [0] * 9
+
+
+def test_users_are_spread_evenly():
+    sizes = np.bincount(user_part(range(10_000), 10))
+    assert sizes.min() > 850
+    assert sizes.max() < 1150
+
+
+@pytest.mark.parametrize("user", [7.0, None, b"ada", True, np.nan])
+def test_identifiers_with_several_spellings_are_refused(user):
+    with pytest.raises(TypeError, match="user_ids must be texts or integers"):
+        user_part(["ada", user], 2)

@@ -1,0 +1,158 @@
+"""Law of the privacy loss of many bits: against products in fractions, and other methods."""
+
+import itertools
+import math
+from collections import defaultdict
+from decimal import Decimal, localcontext
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dplda.privacy import ErasedResponse, Laplace, RandomizedResponseEvent, Repeated, epsilon_of
+from dplda.privacy._bounds_on_epsilon import (
+    erased_divergence,
+    grouped,
+    loss_distribution_epsilon,
+    pure_epsilon,
+    renyi_epsilon,
+)
+from dplda.privacy._response_losses import loss_law, response_delta, response_epsilon
+from dplda.privacy.mechanisms import RandomizedBits
+
+KINDS = [RandomizedResponseEvent, ErasedResponse]
+
+
+def one_response(kind, flip_mixture):
+    """Law of the loss of one response, in multiples of its epsilon, as fractions."""
+    wrong = Fraction(flip_mixture) / 2
+    if kind is RandomizedResponseEvent:
+        return {-1: wrong, 1: 1 - wrong}
+    return {-1: wrong / 2, 0: Fraction(1, 2), 1: (1 - wrong) / 2}
+
+
+def composed(law, count):
+    total = {0: Fraction(1)}
+    for _ in range(count):
+        further = defaultdict(Fraction)
+        for (a, p), (b, q) in itertools.product(total.items(), law.items()):
+            further[a + b] += p * q
+        total = further
+    return total
+
+
+def exact_delta(kind, flip_mixture, count, epsilon):
+    """At 40 digits, from the law in fractions."""
+    with localcontext(prec=40):
+        one = (2 / Decimal(flip_mixture) - 1).ln()
+        delta = Decimal(0)
+        for steps, p in composed(one_response(kind, flip_mixture), count).items():
+            if steps * one > Decimal(epsilon):
+                share = 1 - (Decimal(epsilon) - steps * one).exp()
+                delta += Decimal(p.numerator) / Decimal(p.denominator) * share
+        return delta
+
+
+@pytest.mark.parametrize("flip_mixture", [0.9999998, 0.9, 0.5, 0.02, 1e-9])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("count", [1, 2, 7, 30])
+def test_no_probability_is_below_that_of_the_product(kind, flip_mixture, count):
+    losses, probabilities = loss_law(kind(flip_mixture), count)
+    exact = composed(one_response(kind, flip_mixture), count)
+    one = pure_epsilon(grouped(kind(flip_mixture)))
+    steps = np.rint(losses / one).astype(int).tolist()
+    np.testing.assert_allclose(losses, np.array(steps) * one, rtol=1e-14)
+    assert set(steps) == set(exact)
+    for step, probability in zip(steps, probabilities.tolist()):
+        assert exact[step] - Fraction(1, 10**80) <= Fraction(probability)
+        assert Fraction(probability) <= exact[step] * Fraction(1_000_000_002, 10**9)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("flip_mixture", [0.9999, 0.8, 0.2])
+@pytest.mark.parametrize("delta", [1e-3, 1e-6, 1e-30])
+def test_epsilon_is_the_smallest_that_meets_delta(kind, flip_mixture, delta):
+    epsilon = response_epsilon(kind(flip_mixture), 40, delta)
+    assert exact_delta(kind, flip_mixture, 40, epsilon) <= Decimal(delta)
+    if epsilon > 0:
+        assert exact_delta(kind, flip_mixture, 40, epsilon * (1 - 1e-7)) > Decimal(delta)
+    # at the smallest deltas, the sum of pure epsilons, which has no margin for rounding
+    bound = epsilon_of(Repeated(kind(flip_mixture), 40), delta)
+    assert epsilon * (1 - 2e-12) <= bound <= epsilon
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_windows_of_many_responses_lose_nothing(kind):
+    """Beyond a hundred responses only a window of each binomial law is computed."""
+    for count, flip_mixture in ((101, 0.5), (5000, 0.9), (5000, 0.001), (100_000, 0.99)):
+        losses, probabilities = loss_law(kind(flip_mixture), count)
+        assert len(losses) <= count * 2 + 1
+        assert probabilities.sum() == pytest.approx(1 + 1e-9, abs=1e-11)
+        e, q = pure_epsilon(grouped(kind(flip_mixture))), flip_mixture / 2
+        share = 1.0 if kind is RandomizedResponseEvent else 0.5
+        mean = count * share * (1 - 2 * q) * e
+        assert losses @ probabilities == pytest.approx(mean, rel=1e-8)
+        if flip_mixture < 0.1:
+            continue  # the law under the other input lies beyond the window
+        # the likelihood ratio has mean 1 under the other input
+        assert probabilities @ np.exp(-losses) == pytest.approx(1, abs=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_more_responses_and_smaller_deltas_cost_more(kind):
+    counts = [1, 2, 10, 99, 100, 101, 1000]
+    values = [response_epsilon(kind(0.9), count, 1e-6) for count in counts]
+    assert values == sorted(set(values))
+    values = [response_epsilon(kind(0.9), 50, delta) for delta in (0.5, 1e-2, 1e-9, 1e-60)]
+    assert values == sorted(set(values))
+    assert response_epsilon(kind(0.9), 50, 1e-90) == math.inf  # below the mass that is left out
+    assert epsilon_of(Repeated(kind(0.9), 50), 1e-90) <= pure_epsilon(grouped(kind(0.9))) * 50
+
+
+def test_erasing_saves():
+    """The figures of docs/local_privacy.md, and the Renyi bound of the same events."""
+    for n_words, bit_epsilon, plain, erased in [(20, 0.1, 3.829, 2.774), (100, 0.5, 83.53, 53.00)]:
+        flip_mixture = 2 / (1 + math.exp(2 * bit_epsilon))
+        for kind, expected in ((RandomizedResponseEvent, plain), (ErasedResponse, erased)):
+            events = Repeated(kind(flip_mixture), n_words)
+            assert epsilon_of(events, 1e-6) == pytest.approx(expected, rel=2e-4)
+            assert epsilon_of(events, 1e-6) < renyi_epsilon(grouped(events), 1e-6)
+            assert epsilon_of(events, 0.0) == pytest.approx(2 * bit_epsilon * n_words)
+
+
+@pytest.mark.parametrize("order", [1.5, 2.0, 8.0])
+@pytest.mark.parametrize("flip_mixture", [0.999, 0.5, 1e-3])
+def test_renyi_divergence_of_an_erased_response(order, flip_mixture):
+    e, q = math.log(2 / flip_mixture - 1), flip_mixture / 2
+    power = 0.5 + 0.5 * ((1 - q) * math.exp((order - 1) * e) + q * math.exp((1 - order) * e))
+    found = erased_divergence(flip_mixture, np.array([order]))[0]
+    assert found == pytest.approx(math.log(power) / (order - 1), rel=1e-9)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("delta", [1e-3, 1e-6])
+def test_the_grid_is_above_the_exact_law_and_close(kind, delta):
+    groups = grouped(Repeated(kind(0.7), 40))
+    exact = response_epsilon(kind(0.7), 40, delta)
+    on_grid = loss_distribution_epsilon(groups, delta, 1.1 * exact)
+    assert exact <= on_grid <= exact * (1 + 1e-6)
+
+
+@pytest.mark.parametrize(("n_ones", "n_bits"), [(7, 9), (20, 30), (60, 100)])
+@pytest.mark.parametrize("probability", [0.1, 0.4])
+def test_pairs_and_single_bits_compose(n_ones, n_bits, probability):
+    """Two kinds of responses have no common lattice: on a grid, never below the exact sum."""
+    events = RandomizedBits(probability, fair_ones=True).events(n_ones, n_bits)
+    (one, p), (other, q) = (loss_law(event.event, event.count) for event in events)
+    losses, law = np.add.outer(one, other).ravel(), np.multiply.outer(p, q).ravel()
+    for delta in (1e-3, 1e-6):
+        epsilon = epsilon_of(events, delta)
+        assert response_delta(losses, law, epsilon) <= delta * (1 + 1e-6)
+        assert response_delta(losses, law, epsilon * (1 - 1e-3)) > delta
+
+
+def test_responses_compose_with_other_events():
+    for kind in KINDS:
+        bits, others = Repeated(kind(0.9), 30), Repeated(Laplace(5.0), 10)
+        alone = [epsilon_of(events, 1e-6) for events in (bits, others)]
+        assert max(alone) < epsilon_of([bits, others], 1e-6) < sum(alone)

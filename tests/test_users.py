@@ -1,0 +1,375 @@
+"""Users with several documents: one id is one protected unit."""
+
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import sklearn
+from estimators import PRIVATE, each, without_noise
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.ensemble import BaggingClassifier, BaggingRegressor
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+
+import dplda.central._sublda as sublda
+from dplda import PrivateSVILDA, SubLDA, load_release, save_release
+from dplda.central._documents import Documents
+from dplda.central._users import number_users
+from dplda.datasets import make_topic_corpus
+from dplda.federated import LocalModel, vocabulary_hash
+from dplda.privacy import BudgetError, Gaussian, Ledger, SeededNoiseWarning, epsilon_of
+from dplda.privacy._curator import Curator
+
+N_DOCS = 90
+CASES = [case for case in PRIVATE if case.unit == "document"]
+SIMPLE = [case for case in CASES if case.name in ("sublda", "svilda")]
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    return make_topic_corpus(N_DOCS, 40, 4, random_state=0).data
+
+
+@pytest.fixture(scope="module")
+def ids():
+    """Users with one to six documents, which are spread over the corpus."""
+    return np.random.default_rng(0).integers(0, 40, N_DOCS) ** 2
+
+
+def seeded(estimator, **parameters):
+    return clone(estimator).set_params(random_state=1, **parameters)
+
+
+def quietly(fit, *args, **kwargs):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SeededNoiseWarning)
+        return fit(*args, **kwargs)
+
+
+def small(**parameters):
+    return SubLDA(4, epsilon=1.0, max_iter=2, **parameters)
+
+
+def table(estimator, X, **kwargs):
+    return quietly(seeded(estimator).fit, X, **kwargs).components_
+
+
+# ---- what ids are ---------------------------------------------------------------------------
+
+
+@each(CASES)
+def test_ids_that_are_all_different_change_no_bit(estimator, corpus):
+    plain, users = seeded(estimator), seeded(estimator)
+    for own in (np.arange(N_DOCS), [f"user {i}" for i in range(N_DOCS, 0, -1)]):
+        quietly(plain.fit, corpus)
+        quietly(users.fit, corpus, user_ids=own)
+        assert_array_equal(plain.components_, users.components_)
+        assert plain.privacy_.events == users.privacy_.events
+    plain, users = seeded(estimator), seeded(estimator)
+    for _ in range(2):
+        quietly(plain.partial_fit, corpus)
+        quietly(users.partial_fit, corpus, user_ids=np.arange(N_DOCS))
+        assert_array_equal(plain.components_, users.components_)
+
+
+@each(CASES)
+def test_only_which_ids_are_equal_matters(estimator, corpus, ids):
+    pandas = pytest.importorskip("pandas")
+    expected = table(estimator, corpus, user_ids=ids)
+    text = [f"é {i}" for i in ids]
+    for same in (
+        ids.tolist(),
+        tuple(ids.tolist()),
+        -ids.astype(np.int16),
+        ids.astype(object) + 2**70,
+        text,
+        np.array(text),
+        pandas.Series(text, index=ids, dtype="category"),
+        pandas.Series(ids),
+    ):
+        assert_array_equal(table(estimator, corpus, user_ids=same), expected)
+    assert not np.array_equal(table(estimator, corpus), expected)
+
+
+@each(SIMPLE)
+def test_where_a_users_documents_stand_does_not_matter(estimator, corpus, ids):
+    """Without sampling, for then no coins are thrown in the order of the users."""
+    estimator = clone(estimator).set_params(subsampling_ratio=1.0)
+    together = np.argsort(ids, kind="stable")
+    assert_array_equal(
+        table(estimator, corpus[together], user_ids=ids[together]),
+        table(estimator, corpus, user_ids=ids),
+    )
+
+
+@each(CASES)
+def test_the_number_of_jobs_changes_no_bit(estimator, corpus, ids):
+    one, two = (table(clone(estimator).set_params(n_jobs=n), corpus, user_ids=ids) for n in (1, 3))
+    assert_array_equal(one, two)
+
+
+@each(SIMPLE)
+def test_without_noise_and_sampling_users_are_their_documents(estimator, corpus, ids):
+    """Nothing is clipped then, so that ids change the rounding to the grid alone."""
+    estimator = without_noise(estimator, subsampling_ratio=1.0)
+    together, alone = table(estimator, corpus, user_ids=ids), table(estimator, corpus)
+    assert_allclose(together, alone, rtol=1e-4, atol=1e-4)
+
+
+def test_strings_and_integers_are_not_the_same_user():
+    with pytest.raises(ValueError, match="type int and str"):
+        number_users([1, "1"], 2)
+    assert_array_equal(number_users([2**53, 2**53 + 1, 2**53], 3), [0, 1, 0])
+    assert_array_equal(number_users(["a", "a\0", "A", "a"], 4), [0, 1, 2, 0])
+
+
+# ---- what a user contributes ----------------------------------------------------------------
+
+
+def test_scale_and_rate_of_a_user_are_those_of_all_words_together(corpus, ids):
+    users = number_users(ids, N_DOCS)
+    weight = np.linspace(0.5, 2, 40)
+    documents = Documents.from_counts(corpus, 4, None, users)
+    added = np.array([corpus.toarray()[users == u].sum(axis=0) for u in range(users.max() + 1)])
+    assert_array_equal(documents.unit_counts.toarray(), added)
+    lengths = np.sqrt(added**2 @ weight**2)
+    documents.rescale(weight, 60.0, exact=False)
+    assert_allclose(documents.scale * lengths, np.minimum(60, 5 * lengths), rtol=1e-6)
+
+
+@pytest.mark.parametrize("n_copies", [2, 5])
+def test_copies_have_the_word_totals_of_one_longer_document(n_copies, corpus):
+    row = sp.csr_array(corpus[[3]])
+    copies = Documents.from_counts(
+        sp.csr_array(sp.vstack([row] * n_copies)), 4, None, np.zeros(n_copies, int)
+    )
+    longer = Documents.from_counts(n_copies * row, 4, None)
+    sums = []
+    for documents in (copies, longer):
+        documents.rescale(np.ones(40), 6.0, exact=False)
+        sums.append(documents.sum_words(np.ones(40), 6.0, 5000))
+    assert_array_equal(*sums)
+    assert 0.98 * 5000**2 < (sums[0] ** 2).sum() <= 5000**2
+
+
+def test_members_are_the_documents_of_the_units_in_their_order(corpus, ids):
+    users = number_users(ids, N_DOCS)
+    documents = Documents.from_counts(corpus, 4, None, users)
+    order = np.argsort(users, kind="stable")
+    for units in ([], [0], [3, 1, 7], range(users.max() + 1)):
+        rows = documents.rows_of(np.array(units, np.int64))
+        assert_array_equal(users[order][rows], np.repeat(units, np.bincount(users)[list(units)]))
+        assert_array_equal(np.unique(rows), np.sort(rows))
+    alone = Documents.from_counts(corpus, 4, None)
+    assert_array_equal(alone.rows_of(np.array([4, 2, 9])), [4, 2, 9])
+
+
+@each(CASES)
+def test_samples_are_of_users(estimator, corpus, ids, monkeypatch):
+    sizes, sample = [], Curator.sample
+
+    def counting(self, rates, *, round):
+        sizes.append(len(rates))
+        return sample(self, rates, round=round)
+
+    monkeypatch.setattr(Curator, "sample", counting)
+    clone(estimator).fit(corpus, user_ids=ids)
+    assert set(sizes) == {len(set(ids))}
+
+
+# ---- guarantee and ledger -------------------------------------------------------------------
+
+
+@each(CASES)
+def test_guarantee_and_ledger_name_the_user(estimator, corpus, ids):
+    ledger = Ledger()
+    model = clone(estimator).set_params(ledger=ledger)
+    guarantee = model.fit(corpus, user_ids=ids).privacy_
+    assert guarantee.unit == ledger.unit == "user"
+    assert "every single user" in str(guarantee)
+    assert "all documents" in guarantee.relation
+    assert "no two users share an id" in guarantee.assumptions[-1]
+    assert "bootstrap" not in str(guarantee)
+    sampled = model.subsampling_ratio < 1
+    assert ("secret sample of the users" in guarantee.mechanism) == sampled
+    assert model.fit_transform(corpus, user_ids=ids).shape == (N_DOCS, 4)
+    with pytest.raises(ValueError, match="protects one user"):
+        clone(model).fit(corpus)
+    assert clone(model).set_params(ledger=None).fit(corpus).privacy_.unit == "document"
+
+
+@each(SIMPLE)
+def test_partial_fit_keeps_its_unit(estimator, corpus, ids):
+    for first, then in ((None, ids), (ids, None)):
+        ledger = Ledger()
+        model = clone(estimator).set_params(ledger=ledger).partial_fit(corpus, user_ids=first)
+        with pytest.raises(ValueError, match="to every call or to none"):
+            model.partial_fit(corpus, user_ids=then)
+        assert len(ledger.entries()) == 1
+        model.partial_fit(corpus[:50], user_ids=None if first is None else first[:50])
+        assert model.n_iter_ == 2
+        assert ledger.unit == model.privacy_.unit == ("document" if first is None else "user")
+
+
+class Unreadable:
+    def __array__(self, *args, **kwargs):
+        raise AssertionError("the ids were read")
+
+    __len__ = __iter__ = __getitem__ = __array__
+
+
+@each(SIMPLE)
+def test_without_budget_no_id_is_read(estimator, corpus):
+    with pytest.raises(BudgetError):
+        clone(estimator).set_params(ledger=Ledger(epsilon=0.1)).fit(corpus, user_ids=Unreadable())
+
+
+SECRET = 7041776
+INVALID = {
+    "one-dimensional": [
+        np.full((N_DOCS, 1), SECRET), np.full((N_DOCS, 2), str(SECRET)), SECRET, str(SECRET),
+        {SECRET}, sp.csr_array(np.full((1, N_DOCS), SECRET)), np.zeros((0, 0)),
+    ],
+    "90 rows": [[SECRET] * 89, [str(SECRET)] * 91, []],
+    "integers only or strings only": [
+        [None] + [SECRET] * 89, [str(SECRET)] * 89 + [None], [SECRET] * 89 + [str(SECRET)],
+        np.full(N_DOCS, SECRET, float), [float("nan")] * N_DOCS, [True] + [SECRET] * 89,
+        np.full(N_DOCS, SECRET).astype("S9"), [[SECRET]] * 89 + [[SECRET, 0]],
+        [(SECRET,)] * 89 + [SECRET], [{SECRET}] * N_DOCS,
+        np.ma.array(np.full(N_DOCS, SECRET), mask=[True] + [False] * 89),
+        np.full(N_DOCS, "2020-01-01", "datetime64[D]"),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("message", INVALID)
+@each(SIMPLE)
+def test_invalid_ids_cost_nothing_and_are_not_quoted(estimator, message, corpus):
+    ledger = Ledger()
+    for ids in INVALID[message]:
+        model = clone(estimator).set_params(ledger=ledger)
+        for fit in (model.fit, model.partial_fit):
+            with pytest.raises(ValueError, match=message) as error:
+                fit(corpus, user_ids=ids)
+            assert str(SECRET) not in str(error.value)
+            assert error.value.__cause__ is None
+            assert not hasattr(model, "privacy_")
+    assert ledger.epsilon_spent == 0
+
+
+def test_missing_ids_of_a_frame_are_refused():
+    pandas = pytest.importorskip("pandas")
+    for values in (["a", None], [1, None], pandas.array(["a", None], dtype="string")):
+        with pytest.raises(ValueError, match="none may be missing"):
+            number_users(pandas.Series(values), 2)
+    with pytest.raises(ValueError, match="one-dimensional"):
+        number_users(pandas.DataFrame({"user": [1, 2]}), 2)
+
+
+def test_release_files_and_messages_name_the_user(corpus, ids, tmp_path):
+    model = small().fit(corpus, user_ids=ids)
+    save_release(model, tmp_path / "model.dplda")
+    assert load_release(tmp_path / "model.dplda").privacy_.unit == "user"
+    assert LocalModel.from_estimator(model, "a", 0, vocabulary_hash(40)).unit == "user"
+
+
+# ---- in scikit-learn's meta-estimators ------------------------------------------------------
+
+
+@pytest.fixture
+def routing():
+    with sklearn.config_context(enable_metadata_routing=True):
+        yield
+
+
+@pytest.fixture
+def ids_that_arrive(monkeypatch):
+    """The ids of each fit, in order."""
+    arrived = []
+
+    def record(user_ids, n_docs):
+        arrived.append(np.asarray(user_ids))
+        return number_users(user_ids, n_docs)
+
+    monkeypatch.setattr(sublda, "number_users", record)
+    return arrived
+
+
+def test_ids_pass_through_a_pipeline(routing, corpus, ids, ids_that_arrive):
+    labels = np.arange(N_DOCS) % 2
+    model = make_pipeline(small().set_fit_request(user_ids=True), LogisticRegression())
+    assert model.fit(corpus, labels, user_ids=ids)[0].privacy_.unit == "user"
+    assert_array_equal(ids_that_arrive[0], ids)
+    online = PrivateSVILDA(4, epsilon=1.0).set_partial_fit_request(user_ids=True)
+    assert online.get_metadata_routing().partial_fit.requests == {"user_ids": True}
+
+
+def test_without_routing_a_pipeline_takes_the_name_of_the_step(corpus, ids):
+    model = make_pipeline(small(), LogisticRegression())
+    model.fit(corpus, np.arange(N_DOCS) % 2, sublda__user_ids=ids)
+    assert model[0].privacy_.unit == "user"
+
+
+def test_a_grid_search_passes_the_ids_of_each_fold(routing, corpus, ids, ids_that_arrive):
+    ledger = Ledger()
+    search = GridSearchCV(
+        small(ledger=ledger).set_fit_request(user_ids=True), {"n_components": [2, 3]}, cv=2
+    )
+    search.fit(corpus, user_ids=ids.tolist())
+    assert len(ids_that_arrive) == 5
+    for half, own in zip((slice(45, 90), slice(0, 45)) * 2, ids_that_arrive):
+        assert_array_equal(own, ids[half])
+    assert [entry.unit for entry in ledger.entries()] == ["user"] * 5
+
+
+@pytest.mark.parametrize(
+    ("ensemble", "last"),
+    [(BaggingClassifier, LogisticRegression()), (BaggingRegressor, Ridge())],
+    ids=["classifier", "regressor"],
+)
+@pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
+def test_bagging_passes_the_ids_of_each_sample(
+    ensemble, last, routing, corpus, ids, ids_that_arrive
+):
+    ledger = Ledger()
+    model = make_pipeline(small(ledger=ledger).set_fit_request(user_ids=True), last)
+    bag = ensemble(model, n_estimators=3).fit(corpus, np.arange(N_DOCS) % 2, user_ids=ids)
+    for fitted, rows, own in zip(bag.estimators_, bag.estimators_samples_, ids_that_arrive):
+        assert fitted[0].privacy_.unit == "user"
+        assert len(set(rows)) < N_DOCS
+        assert_array_equal(own, ids[rows])
+    assert ledger.unit == "user"
+    # the ensemble gives each fit a seed, and shows it
+    assert all(fitted[0].privacy_.seeded for fitted in bag.estimators_)
+    assert all(isinstance(fitted[0].random_state, int) for fitted in bag.estimators_)
+    assert ledger.epsilon_spent == np.inf
+
+
+@pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
+def test_bagging_by_weights_trains_on_every_row_once(routing, corpus, ids, ids_that_arrive):
+    """If a step takes sample weights, they are the sample; SubLDA takes none."""
+    last = LogisticRegression().set_fit_request(sample_weight=True)
+    model = make_pipeline(small().set_fit_request(user_ids=True), last)
+    BaggingClassifier(model, n_estimators=2).fit(corpus, np.arange(N_DOCS) % 2, user_ids=ids)
+    for own in ids_that_arrive:
+        assert_array_equal(own, ids)
+
+
+def test_the_ledger_bounds_what_bootstrap_samples_cost_if_copies_share_an_id():
+    """20 samples, as bagging draws them, without its seeds."""
+    X = make_topic_corpus(200, 40, 4, random_state=0).data
+    rng, ledger = np.random.default_rng(0), Ledger()
+    precision = {"user": np.zeros(200), "copies": np.zeros(200)}
+    for _ in range(20):
+        rows = rng.integers(200, size=200)
+        fitted = SubLDA(4, epsilon=1.0, max_iter=4, ledger=ledger).fit(X[rows], user_ids=rows)
+        once = sum(event.noise_multiplier**-2 for event in fitted.privacy_.events)
+        drawn = np.bincount(rows, minlength=200)
+        precision["user"] += once * (drawn > 0)
+        precision["copies"] += once * drawn**2  # each copy moves the sum in the same direction
+    user, copies = (epsilon_of(Gaussian(p.max() ** -0.5), 1e-6) for p in precision.values())
+    assert user <= ledger.epsilon_spent == pytest.approx(5.214, abs=1e-3)
+    assert copies > 2 * ledger.epsilon_spent
