@@ -4,8 +4,8 @@
 
 `--found`: how many of the 2000 words of highest document frequency are chosen, and the share of
 tokens that no chosen word covers, against epsilon. `--models`: perplexity and accuracy at a total
-epsilon of 4, vocabulary and model together. The public list is wordfreq's first 20,000 English
-words (``pip install wordfreq``). delta = 1e-6; mean over seeds of the noise.
+epsilon of 4, vocabulary and model together. The public list is the package's English one. delta =
+1e-6; mean over seeds of the noise.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import warnings
 import numpy as np
 import scipy.sparse as sp
 from corpora import bbc_texts, kos_words
-from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, CountVectorizer
+from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 
 from dplda import PrivateCountVectorizer, SubLDA
@@ -40,13 +40,6 @@ def main() -> None:
         models(options.seeds)
 
 
-def public_list(n_words: int = 20_000) -> list[str]:
-    from wordfreq import top_n_list
-
-    words = [w for w in top_n_list("en", 2 * n_words) if w.isascii() and w.isalpha() and len(w) > 2]
-    return [w for w in words if w not in ENGLISH_STOP_WORDS][:n_words]
-
-
 def texts_of(name: str) -> list[str]:
     if name.startswith("kos"):
         documents = [" ".join(words) for words in kos_words()]
@@ -62,7 +55,7 @@ def vectorizer(**options) -> PrivateCountVectorizer:
 
 def found_words(n_seeds: int) -> None:
     """A row for each corpus and epsilon: words found, tokens missing; public list alone beside."""
-    words = public_list()
+    words = load_public_vocabulary(None)
     print("| corpus | epsilon | public list alone | chosen with the list | without a list |")
     print("| --- | --- | --- | --- | --- |")
     for name in ("kos", "bbc", "docstrings", "kos x 10"):
@@ -107,11 +100,11 @@ def models(n_seeds: int) -> None:
     print(f"vocabulary {of_words:.3f}, model {of_model:.3f}, total {TOTAL:g}\n")
     print("| vocabulary | perplexity | accuracy |\n| --- | --- | --- |")
     lists = {
-        "learned without privacy (leaks)": reference,
-        "first 2000 words of wordfreq": public_list(N_WORDS),
-        "load_public_vocabulary(2000)": load_public_vocabulary(N_WORDS),
-        "chosen, wordfreq and discovery": public_list(),
-        "chosen, load_public_vocabulary(7600) and discovery": load_public_vocabulary(7600),
+        "learned without privacy": reference,
+        "public, English": load_public_vocabulary(N_WORDS),
+        "public, Python": load_public_vocabulary(N_WORDS, language="python"),
+        "chosen, English list": load_public_vocabulary(None),
+        "chosen, Python list": load_public_vocabulary(None, language="python"),
     }  # fmt: skip
     for name, words in lists.items():
         results = []
