@@ -14,6 +14,7 @@ settings.load_profile("dplda")
 THOROUGH = (
     "test_accounting.py",
     "test_audit.py",
+    "test_audit_paths.py",
     "test_audit_residuals.py",
     "test_common.py",
     "test_datasets.py::test_order_does_not_depend_on_the_process",

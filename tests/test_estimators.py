@@ -341,7 +341,7 @@ def test_a_fit_that_fails_after_a_release_has_spent(corpus, monkeypatch):
     ledger = Ledger(epsilon=5.0)
     with pytest.raises(KeyboardInterrupt):
         SubLDA(K, epsilon=3.0, max_iter=4, ledger=ledger).fit(corpus)
-    assert [entry.status for entry in ledger.entries()] == ["reserved"]
+    assert [entry.status for entry in ledger.entries()] == ["releasing"]
     assert ledger.epsilon_spent == pytest.approx(3.0, rel=1e-2)
 
 

@@ -10,15 +10,18 @@ from dplda.audit._attacks import (
     Attack,
     DocumentAttack,
     ReportAttack,
+    ReportedWordAttack,
+    RequestAttack,
     TokenAttack,
     WordAttack,
 )
-from dplda.audit._audit import AuditResult, audit_epsilon
+from dplda.audit._audit import AuditBound, AuditResult, audit_epsilon
 from dplda.audit._bounds import (
     gaussian_lower_bound,
     many_run_lower_bound,
     one_run_lower_bound,
 )
+from dplda.audit._declared_noise import f_dp_lower_bound, independent_lower_bound
 from dplda.audit._published_attacks import AnchorAttack
 from dplda.audit._residuals import ResidualResult, ResidualTest, residual_check
 from dplda.privacy._observation import observe_releases
@@ -26,15 +29,20 @@ from dplda.privacy._observation import observe_releases
 __all__ = [
     "AnchorAttack",
     "Attack",
+    "AuditBound",
     "AuditResult",
     "DocumentAttack",
     "ReportAttack",
+    "ReportedWordAttack",
+    "RequestAttack",
     "ResidualResult",
     "ResidualTest",
     "TokenAttack",
     "WordAttack",
     "audit_epsilon",
+    "f_dp_lower_bound",
     "gaussian_lower_bound",
+    "independent_lower_bound",
     "many_run_lower_bound",
     "observe_releases",
     "one_run_lower_bound",

@@ -22,17 +22,30 @@ from dplda.audit._bounds import (
     many_run_lower_bound,
     one_run_lower_bound,
 )
+from dplda.audit._declared_noise import (
+    f_dp_bound_of_guesses,
+    has_curve,
+    independent_lower_bound,
+)
 from dplda.audit._published_attacks import BatchAttack, CountsAttack, MovesAttack, RecoveryAttack
 from dplda.audit._residuals import ResidualResult, can_be_watched, check_record
 from dplda.audit._watch import Record, watched
 from dplda.displays._style import COLORS, GRAY, import_pyplot
-from dplda.privacy import PrivacyLeakWarning, SeededNoiseWarning
-from dplda.privacy._observation import Release, announce, observe_releases
+from dplda.privacy import Event, PrivacyLeakWarning, SeededNoiseWarning
+from dplda.privacy._bounds_on_epsilon import all_gaussian, grouped
+from dplda.privacy._observation import Release, observe_releases
 from dplda.privacy._streams import Purpose, Streams
 
 # Shares of the canaries that are guessed; the bounds divide the error among them.
 GUESSED = (0.02, 0.1, 0.2, 0.5)
+# Shares of the error of the f-DP bound and of the bound for independent canaries, mostly the best.
+ERROR_SHARES = (0.2, 0.8)
+# Share of the error at which these bounds refute a claim. Tight bounds come close to true claims,
+# and the verdict must not be wrong more often than `confidence` says.
+VERDICT_SHARE = 0.02
 N_CANARIES, N_RUNS = 1000, 200
+
+METHODS = ("fit", "partial_fit")
 
 # More would not fit in memory.
 MAX_CANARIES, MAX_RUNS = 10**7, 10**6
@@ -52,6 +65,35 @@ _ATTACKS: dict[str, Callable[..., Attack]] = {
 }
 
 
+# What the bounds assume of the release.
+ANY_MECHANISM = "nothing"
+DECLARED_CURVE = "the trade-off curve of the declared events, all noise times one factor"
+OWN_NOISE = DECLARED_CURVE + "; each canary has noise of its own"
+GAUSSIAN = "Gaussian noise without sampling"
+
+
+@dataclass(frozen=True)
+class AuditBound:
+    """One lower bound on epsilon.
+
+    Parameters
+    ----------
+    name : str
+        Name of the method.
+    epsilon : float
+        The bound.
+    assumption : str
+        What the bound assumes of the release.
+    """
+
+    name: str
+    epsilon: float
+    assumption: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: epsilon at least {self.epsilon:.3g} (assumes {self.assumption})"
+
+
 @dataclass(frozen=True, eq=False)
 class AuditResult:
     """Result of an audit.
@@ -65,11 +107,13 @@ class AuditResult:
     design : {"one-run", "many-run"}
         "one-run": many canaries in each fit. "many-run": one canary in half of many fits.
     lower_bound : float
-        Lower bound on the epsilon that was spent, with probability `confidence`.
+        Lower bound on the epsilon that was spent, with probability `confidence`. It assumes
+        nothing of the mechanism.
     gaussian_lower_bound : float
         A stronger bound for unsampled Gaussian noise only; nan for "one-run".
     confidence : float
-        Probability with which a bound holds.
+        Probability with which `lower_bound` holds. The bounds with assumptions in `bounds` hold
+        together with this probability as well.
     claim : float
         The claimed epsilon.
     delta : float
@@ -84,6 +128,11 @@ class AuditResult:
         The largest bound that this design can give, if all guesses are right.
     residuals : ResidualResult or None, default=None
         Residual check of the first fit; None for estimators without a curator.
+    bounds : tuple of AuditBound, default=()
+        `lower_bound`, and stronger bounds with what they assume.
+    mechanism_refuted : bool, default=False
+        Whether a bound with assumptions exceeds the claim at a fiftieth of the error. This refutes
+        the claim, which rests on what the bound assumes.
     """
 
     name: str
@@ -99,22 +148,39 @@ class AuditResult:
     n_runs: int
     ceiling: float = math.inf
     residuals: ResidualResult | None = None
+    bounds: tuple[AuditBound, ...] = ()
+    mechanism_refuted: bool = False
 
     @property
     def exceeds_claim(self) -> bool:
-        """Whether the bound refutes the claim, at the stated confidence."""
+        """Whether the bound without assumptions refutes the claim, at the stated confidence."""
         return self.lower_bound > self.claim
 
     @property
     def refuted(self) -> bool:
-        """Whether the bound or the residual check speaks against the claim."""
-        return self.exceeds_claim or (self.residuals is not None and not self.residuals.passed)
+        """Whether any bound or the residual check speaks against the claim.
+
+        A sound fit is refuted with probability at most 1.02 times ``1 - confidence``, plus 1e-6.
+        """
+        return (
+            self.exceeds_claim
+            or self.mechanism_refuted
+            or (self.residuals is not None and not self.residuals.passed)
+        )
+
+    @property
+    def _strongest(self) -> AuditBound | None:
+        """The largest of the bounds that assume something."""
+        assuming = self.bounds[1:]
+        return max(assuming, key=lambda bound: bound.epsilon) if assuming else None
 
     @property
     def verdict(self) -> str:
         """The result in one sentence; it says how much the design can show."""
+        best = self._strongest
+        beside = f" ({best.epsilon:.3g} by {best.name})" if best is not None else ""
         found = (
-            f"{self.name} spends an epsilon of at least {self.lower_bound:.3g} and claims "
+            f"{self.name} spends an epsilon of at least {self.lower_bound:.3g}{beside} and claims "
             f"{self.claim:.4g}, where {self.relation} (delta {self.delta:g}, confidence "
             f"{self.confidence:g}, {self.n_runs} {'fit' if self.n_runs == 1 else 'fits'} with "
             f"{len(self.coins) // self.n_runs} "
@@ -125,6 +191,8 @@ class AuditResult:
         if self.residuals is not None and not self.residuals.passed:
             names = "; ".join(test.name for test in self.residuals.failures)
             return found + f"the fit is not what the claim rests on, in: {names}."
+        if self.mechanism_refuted:
+            return found + "the mechanism that ran is not the one that is claimed."
         if self.claim > self.ceiling:
             return found + f"this audit cannot see more than {self.ceiling:.3g}{self._beside}."
         return found + f"nothing speaks against the claim (at most {self.ceiling:.3g} can be seen)."
@@ -190,6 +258,7 @@ def audit_epsilon(
     n_runs: int | None = None,
     delta: float | None = None,
     confidence: float = 0.95,
+    method: str = "fit",
     attack: Callable[..., Attack] | None = None,
     random_state: Any = None,
     verbose: int = 0,
@@ -220,8 +289,11 @@ def audit_epsilon(
         estimator, or 1e-5.
     confidence : float, default=0.95
         Probability with which the bound holds, in (0, 1).
+    method : {"fit", "partial_fit"}, default="fit"
+        How the estimator is trained. "partial_fit" of a central estimator gives all documents to
+        each of `max_iter` calls, and of another one each half of them to one call.
     attack : callable, default=None
-        Class of the attack, such as `AnchorAttack`, or any callable
+        Class of the attack, such as `ReportedWordAttack` or `RequestAttack`, or any callable
         ``attack(estimator, n_words, n_canaries, streams)``. None takes the attack that the
         estimator's class names.
     random_state : int, RandomState instance or None, default=None
@@ -232,7 +304,7 @@ def audit_epsilon(
     Returns
     -------
     AuditResult
-        The bound, the claim, the scores of all coins, and the residual check of the first fit.
+        The bounds, the claim, the scores of all coins, and the residual check of the first fit.
 
     Raises
     ------
@@ -240,6 +312,7 @@ def audit_epsilon(
         If a number of canaries or fits is not an integer.
     ValueError
         If there is no attack on the estimator, its claim is infinite, or a parameter is invalid.
+        If the attack or the estimator has no `partial_fit`.
 
     See Also
     --------
@@ -251,6 +324,10 @@ def audit_epsilon(
     **Privacy.** Each fit spends the estimator's epsilon on `X`, and charges its ledger if it has
     one. With ``random_state=None`` the result is a function of releases and coins. With a seed no
     guarantee covers it. Audit with public or invented documents.
+
+    **Bounds.** `AuditResult.lower_bound` assumes nothing. `AuditResult.bounds` has stronger bounds,
+    each with its assumption, for claims that are a sum of events. The bounds with assumptions share
+    the error ``1 - confidence``.
 
     A low bound proves nothing, because a better attack may exist. A bound above the claim refutes
     the claim. No bound can exceed `AuditResult.ceiling`, which grows with the number of canaries
@@ -286,7 +363,8 @@ def audit_epsilon(
     X = check_counts(clone(estimator), X, reset=True)
     streams = Streams.from_random_state(random_state)
     attacker = make_attack(estimator, X.shape[1], n_canaries, streams)
-    claim, scores, coins, residuals = math.inf, [], [], None
+    _check_method(attacker, method)
+    claim, scores, coins, residuals, events = math.inf, [], [], None, ()
     runs = range(n_runs)
     for run in with_bar("audit", runs) if verbose else runs:
         words = streams.words(Purpose.AUDIT, 0, run, n_canaries + 1)
@@ -295,10 +373,11 @@ def audit_epsilon(
             coin[:] = run % 2
         seed = None if random_state is None else int(words[0] >> np.uint64(33))
         planted = attacker.plant(X, coin)
-        watch = run == 0 and can_be_watched(attacker.estimator)
+        watch = run == 0 and method == "fit" and can_be_watched(attacker.estimator)
         record = Record(planted) if watch else None
-        model, releases = observed_fit(attacker.estimator, planted, seed, record)
+        model, releases = observed_fit(attacker, planted, seed, method, record)
         claim = attacker.claim(model, delta)
+        events = attacker._events(model) if hasattr(attacker, "_events") else ()
         if math.isinf(claim):
             raise ValueError(NOTHING.format(type(estimator).__name__))
         if record is not None:
@@ -312,11 +391,24 @@ def audit_epsilon(
         np.concatenate(scores),
         np.concatenate(coins).astype(bool),
         claim=claim,
+        events=events,
         delta=delta,
         confidence=float(confidence),
         n_runs=n_runs,
         residuals=residuals,
     )
+
+
+def _check_method(attacker: Attack, method: str) -> None:
+    """Refuse a method that is unknown, or that the attack does not understand."""
+    if method not in METHODS:
+        raise ValueError(f"method must be 'fit' or 'partial_fit', got {method!r}")
+    understood = method in getattr(attacker, "methods", ("fit",))
+    if not understood or not hasattr(attacker.estimator, method):
+        raise ValueError(
+            f"{type(attacker).__name__} on {type(attacker.estimator).__name__} has no "
+            f"method={method!r}; leave it out, to audit fit"
+        )
 
 
 def _sizes(design: str, n_canaries: int | None, n_runs: int | None) -> tuple[int, int]:
@@ -349,17 +441,23 @@ def default_attack(estimator: BaseEstimator) -> Callable[..., Attack]:
 
 
 def observed_fit(
-    estimator: BaseEstimator, X: Any, random_state: Any, record: Record | None = None
+    attacker: Attack, X: Any, random_state: Any, method: str = "fit", record: Record | None = None
 ) -> tuple[BaseEstimator, list[Release]]:
-    """Fit a copy, collect everything that it releases, and record the fit if there is a record."""
-    model = clone(estimator).set_params(random_state=random_state)
+    """Train a copy, collect everything that it releases, and record the fit if there is a record.
+
+    An attack without a method `_train` leaves the training to ``model.fit(X)``.
+    """
+    model = clone(attacker.estimator)
+    if "random_state" in model.get_params():
+        model.set_params(random_state=random_state)
     watch = nullcontext() if record is None else watched(model, record)
     with warnings.catch_warnings(), watch, observe_releases() as releases:
         warnings.simplefilter("ignore", PrivacyLeakWarning)  # the audit measures the leak
         warnings.simplefilter("ignore", SeededNoiseWarning)  # the documents are invented
-        model.fit(X)
-        if not hasattr(model, "components_"):  # a randomizer releases what it returns
-            announce("reports", 0, model.transform(X))
+        if hasattr(attacker, "_train"):
+            attacker._train(model, X, method)
+        else:
+            model.fit(X)
     return model, releases
 
 
@@ -371,16 +469,22 @@ def _result(
     coins: np.ndarray,
     *,
     claim: float,
+    events: tuple[Event, ...],
     delta: float,
     confidence: float,
     n_runs: int,
     residuals: ResidualResult | None,
 ) -> AuditResult:
-    gaussian = math.nan
+    gaussian, assuming, mechanism_refuted = math.nan, [], False
     if design == "one-run":
         bound = _bound_of_guesses(scores, coins, delta, confidence)
         # all guesses are right, and sure of it
         ceiling = _bound_of_guesses(np.where(coins, 1.0, -1.0), coins, delta, confidence)
+        assuming = _declared_bounds(scores, coins, events, delta, confidence)
+        if any(b.epsilon > claim for b in assuming):
+            strict = 1.0 - VERDICT_SHARE * (1.0 - confidence)
+            surer = _declared_bounds(scores, coins, events, delta, strict)
+            mechanism_refuted = any(b.epsilon > claim for b in surer)
     else:
         best = _event_counts(coins.astype(float), coins, delta)
         ceiling = many_run_lower_bound(*best, delta=delta, confidence=confidence)
@@ -388,26 +492,55 @@ def _result(
         bound = many_run_lower_bound(*counts, delta=delta, confidence=confidence)
         if delta > 0:
             gaussian = gaussian_lower_bound(*counts, delta=delta, confidence=confidence)
+            if events and all_gaussian(grouped(events)):
+                assuming = [AuditBound("Gaussian noise", gaussian, GAUSSIAN)]
+    bounds = (AuditBound(f"{design} counts", bound, ANY_MECHANISM), *assuming)
     return AuditResult(
         name, relation, design, bound, gaussian, confidence, claim, delta, scores, coins, n_runs,
-        ceiling, residuals,
+        ceiling, residuals, bounds, mechanism_refuted,
     )  # fmt: skip
+
+
+def _declared_bounds(
+    scores: np.ndarray,
+    coins: np.ndarray,
+    events: tuple[Event, ...],
+    delta: float,
+    confidence: float,
+) -> list[AuditBound]:
+    """The bounds that rest on the declared mechanism; they divide the error."""
+    if not events or not all(map(has_curve, events)):
+        return []
+    of_curve, of_independent = (1.0 - (1.0 - confidence) * share for share in ERROR_SHARES)
+    guesses = _right_guesses(scores, coins)
+    by_curve = f_dp_bound_of_guesses(len(coins), guesses, events, delta, of_curve)
+    n_right = int(((scores > 0) == coins).sum())
+    independent = independent_lower_bound(
+        len(coins), n_right, events, delta=delta, confidence=of_independent
+    )
+    return [
+        AuditBound("f-DP", by_curve, DECLARED_CURVE),
+        AuditBound("independent canaries", independent, OWN_NOISE),
+    ]
 
 
 def _bound_of_guesses(
     scores: np.ndarray, coins: np.ndarray, delta: float, confidence: float
 ) -> float:
-    """Take the best bound of several numbers of guesses. The most certain guesses come first."""
+    """Take the best bound of several numbers of guesses."""
+    confidence = 1.0 - (1.0 - confidence) / len(GUESSED)
+    return max(
+        one_run_lower_bound(len(coins), n, right, delta=delta, confidence=confidence)
+        for n, right in _right_guesses(scores, coins)
+    )
+
+
+def _right_guesses(scores: np.ndarray, coins: np.ndarray) -> list[tuple[int, int]]:
+    """Numbers of guesses, and of right ones. The most certain guesses come first."""
     surest = np.argsort(-np.abs(scores), kind="stable")
     right = ((scores > 0) == coins)[surest]
-    confidence = 1.0 - (1.0 - confidence) / len(GUESSED)
     sizes = [max(1, round(share * len(scores))) for share in GUESSED]
-    return max(
-        one_run_lower_bound(
-            len(scores), n, int(right[:n].sum()), delta=delta, confidence=confidence
-        )
-        for n in sizes
-    )
+    return [(n, int(right[:n].sum())) for n in sizes]
 
 
 def _event_counts(scores: np.ndarray, coins: np.ndarray, delta: float) -> tuple[int, int, int, int]:

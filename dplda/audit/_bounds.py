@@ -14,7 +14,7 @@ from dplda.privacy import Gaussian, epsilon_of
 __all__ = ["gaussian_lower_bound", "many_run_lower_bound", "one_run_lower_bound"]
 
 _LARGEST = 50.0  # no number of guesses that fits in memory shows a larger epsilon
-_MOST = 10**7  # runs or guesses
+MOST = 10**7  # runs or guesses
 
 
 def many_run_lower_bound(
@@ -142,8 +142,8 @@ def _rates(
     tp: int, fp: int, n_in: int, n_out: int | None, confidence: float
 ) -> tuple[float, float]:
     """Lower bound of the rate of true positives, upper bound of that of false ones."""
-    n_in = check_integer("n_in", n_in, 1, _MOST)
-    n_out = n_in if n_out is None else check_integer("n_out", n_out, 1, _MOST)
+    n_in = check_integer("n_in", n_in, 1, MOST)
+    n_out = n_in if n_out is None else check_integer("n_out", n_out, 1, MOST)
     tp = check_integer("true_positives", tp, 0, n_in)
     fp = check_integer("false_positives", fp, 0, n_out)
     error = (1.0 - confidence) / 2.0
@@ -206,7 +206,7 @@ def one_run_lower_bound(
     .. [1] T. Steinke, M. Nasr, M. Jagielski, "Privacy Auditing with One (1) Training Run", NeurIPS
        2023.
     """
-    n_canaries = check_integer("n_canaries", n_canaries, 0, _MOST)
+    n_canaries = check_integer("n_canaries", n_canaries, 0, MOST)
     n_guesses = check_integer("n_guesses", n_guesses, 0, n_canaries)
     n_right = check_integer("n_right", n_right, 0, n_guesses)
     check_probabilities(delta, confidence)

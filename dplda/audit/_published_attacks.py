@@ -10,17 +10,25 @@ from sklearn.base import BaseEstimator
 
 from dplda._private_fit import SMALLEST_DELTA
 from dplda.audit._attacks import CanaryAttack, Releases, count_matrix, widened
-from dplda.privacy import Guarantee
+from dplda.privacy import Event, Guarantee
 from dplda.privacy.mechanisms import Streams
 from dplda.published import recover_counts
 
 
-class _OneWordAttack(CanaryAttack):
+class _PublishedAttack(CanaryAttack):
+    """The published epsilon is the claim. It is no sum of events that could be scaled."""
+
+    methods = ("fit",)
+
+    def _events(self, model: BaseEstimator) -> tuple[Event, ...]:
+        return ()
+
+
+class _OneWordAttack(_PublishedAttack):
     """A canary is a document of one of two words, which occur in no other document."""
 
     relation = "a document has one word or another"
     n_tokens = 1
-    n_units = 1  # steps of the claimed relation between the two documents
 
     def plant(self, X: sp.csr_array, coins: np.ndarray) -> sp.csr_array:
         rows = np.arange(self._n_canaries)
@@ -79,7 +87,7 @@ class RecoveryAttack(_OneWordAttack):
         return self._difference(counts.T)
 
 
-class CountsAttack(CanaryAttack):
+class CountsAttack(_PublishedAttack):
     """On SUB-LDA: every iteration releases the count of every word, sampled or not."""
 
     relation = "a document has one word more or less"

@@ -300,6 +300,19 @@ def loss_distribution_epsilon(
         return float(composed.get_epsilon_for_delta(delta - error))
 
 
+def loss_distribution_deltas(groups: Groups, epsilons: FloatArray) -> FloatArray:
+    """Delta at each of several epsilons, never too small; 1 where no grid fits.
+
+    The grid is a coarse one, because a curve of many points is for audits.
+    """
+    interval = _grid_interval(groups, min(pure_epsilon(groups), 50.0))
+    if interval is None:
+        return np.ones(len(epsilons))
+    composed = _composed(groups, max(interval, INTERVAL))
+    deltas = np.asarray(composed.get_delta_for_epsilon(epsilons.tolist()))
+    return np.clip(deltas + rounding_error(groups), 0.0, 1.0)
+
+
 def _is_too_often(event: Event, count: int) -> bool:
     """Whether the composition would take seconds or more."""
     return count > (_MAX_ERASED if isinstance(event, ErasedResponse) else _MAX_ON_GRID)
