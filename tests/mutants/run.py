@@ -101,7 +101,7 @@ TESTS = {
     "dplda/privacy/_bounds_on_epsilon.py": PRICES,
     "dplda/privacy/_response_losses.py": PRICES,
     "dplda/privacy/_guarantee.py": ("guarantee", "release", "accounting", "master", "promises"),
-    "dplda/privacy/_ledger.py": ("ledger_parts", "ledger", "ledger_filters", "promises", *PROCESSES),
+    "dplda/privacy/_ledger.py": ("ledger_parts", "ledger", "ledger_filters", *PROCESSES),
     "dplda/privacy/_store.py": ("ledger", "ledger_parts", "ledger_filters", *PROCESSES),
     "dplda/privacy/_filters.py": LEDGER[:2],
     "dplda/privacy/_running_costs.py": LEDGER,
