@@ -314,10 +314,11 @@ def _pytest(folder: str, stages: list[list[str]], output: str) -> None:
     # imported before, so that no stage rewrites its assertions again
     known = ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
     options = [*known, "-q", "-n0", "-p", "no:cacheprovider", "-p", "no:anyio", "-rfE"]
+    code = 0
     for stage in stages:
-        code = pytest.main([*options, *stage])
-        if code != 0:
-            sys.exit(code)
+        code = code or pytest.main([*options, *stage])
+    sys.stdout.flush()
+    os._exit(code)  # the pools of some tests would keep the process from ending
 
 
 def failures(output: str) -> list[tuple[str, str]]:
