@@ -145,7 +145,6 @@ SLOW = (
     "tests/test_extending.py::test_its_audit_finds_part_of_what_is_spent_and_no_more",
     "tests/test_ledger.py::test_a_process_forked_while_a_thread_charges_can_charge",
     "tests/test_ledger.py::test_another_process_sees_the_entries",
-    "tests/test_ledger.py::test_a_forked_process_cannot_spend_from_memory",
     "tests/test_ledger.py::test_a_killed_fit_has_spent",
     "tests/test_ledger.py::test_a_process_killed_after_it_made_the_ledger_leaves_a_whole_one",
     "tests/test_ledger.py::test_a_reservation_killed_half_way_leaves_nothing_and_no_lock",
