@@ -77,8 +77,8 @@ KINDS = {
 # over a second, most of them because they start processes; "x" are the others.
 AUDITS = ("audit_residuals", "audit")
 ESTIMATES = ("architecture", "promises", "estimators")
-DOCUMENT = ("users", "sublda", "two_worlds", "svilda", "centered", "variational_kernels",
-            *ESTIMATES, *AUDITS)  # fmt: skip
+DOCUMENT = ("users", "architecture", "sublda", "two_worlds", "promises", "estimators", "svilda",
+            "variational_kernels", "centered", "slow estimators", *AUDITS)  # fmt: skip
 WORD = ("hdplda", "gibbs_kernels", "noise_choices", "two_worlds", "streams", *ESTIMATES, *AUDITS)
 LOCAL = ("olplda", "lplda", "noise_choices", "randomized_response", "streams", "two_worlds",
          *ESTIMATES, "audit")  # fmt: skip
