@@ -8,6 +8,7 @@ corpora are missing, and continues without them. The embedded corpus needs no fi
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 import os
 from dataclasses import dataclass
@@ -71,15 +72,28 @@ def nips(**options) -> Split:
 def embedded() -> Split:
     """Docstrings of the scientific packages, words of Python's documentation (public)."""
     texts, labels = load_docstrings(return_X_y=True)
-    X = CountVectorizer(vocabulary=load_public_vocabulary(2000)).fit_transform(texts)
+    words = load_public_vocabulary(2000, language="python")
+    X = CountVectorizer(vocabulary=words).fit_transform(texts)
     return prepare("docstrings", X, labels, n_words=None, shortest=10)
 
 
 def bbc() -> Split:
+    texts, labels = bbc_texts()
+    X = CountVectorizer(stop_words="english").fit_transform(texts)
+    return prepare("BBC", X, labels, n_skip=0)
+
+
+def bbc_texts() -> tuple[list[str], list[str]]:
     with gzip.open(data_folder() / "bbc.jsonl.gz", "rt", encoding="utf-8") as file:
         rows = [json.loads(line) for line in file]
-    X = CountVectorizer(stop_words="english").fit_transform(row["text"] for row in rows)
-    return prepare("BBC", X, [row["label"] for row in rows], n_skip=0)
+    return [row["text"] for row in rows], [row["label"] for row in rows]
+
+
+def kos_words() -> list[list[str]]:
+    """The distinct words of each document of KOS."""
+    corpus = load_uci_bow("kos", data_home=data_folder(), download_if_missing=False)
+    X, names = sp.csr_array(corpus.data), np.asarray(corpus.feature_names)
+    return [names[X.indices[a:b]].tolist() for a, b in itertools.pairwise(X.indptr)]
 
 
 def _uci(name: str):

@@ -5,9 +5,11 @@ from . import federated as federated
 from . import metrics as metrics
 from . import privacy as privacy
 from . import published as published
+from ._pipeline import pipeline_guarantee as pipeline_guarantee
 from ._release import ReleasedModel as ReleasedModel
 from ._release import load_release as load_release
 from ._release import save_release as save_release
+from .central._count_vectorizer import PrivateCountVectorizer as PrivateCountVectorizer
 from .central._gibbslda import GibbsLDA as GibbsLDA
 from .central._hdplda import HDPLDA as HDPLDA
 from .central._sublda import SubLDA as SubLDA

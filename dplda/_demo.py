@@ -67,7 +67,7 @@ def check_options(options: argparse.Namespace) -> None:
 def load_counts(n_docs: int | None) -> tuple[sp.csr_array, sp.csr_array, list[str]]:
     """Word counts of the training and of the held-out documents, and the words."""
     corpus: Any = load_docstrings()
-    vocabulary = load_public_vocabulary(N_WORDS)
+    vocabulary = load_public_vocabulary(N_WORDS, language="python")
     texts = corpus.data[:n_docs]
     counts = sp.csr_array(CountVectorizer(vocabulary=vocabulary).transform(texts))
     held_out = np.arange(counts.shape[0]) % HELD_OUT == HELD_OUT - 1

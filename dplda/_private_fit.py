@@ -32,11 +32,10 @@ PRIVACY_CONSTRAINTS = {
 }
 
 # Assumptions of every central guarantee, quoted in `privacy_`.
-ASSUMPTIONS = (
-    "the columns of X (the vocabulary) are public and were not chosen by looking at the data",
-    "scores, perplexities and transforms of private documents are not covered",
-    "AES-256 with a secret random key cannot be told from random bits",
-)
+SCORES = "scores, perplexities and transforms of private documents are not covered"
+AES = "AES-256 with a secret random key cannot be told from random bits"
+COLUMNS = "the columns of X (the vocabulary) are public and were not chosen by looking at the data"
+ASSUMPTIONS = (COLUMNS, SCORES, AES)
 
 
 def exactly_one(name: str, **statements: float | None) -> None:
@@ -152,6 +151,7 @@ def make_guarantee(
     noise_multiplier: float | tuple[float, ...] | None,
     seeded: bool,
     assumptions: tuple[str, ...] = (),
+    common: tuple[str, ...] = ASSUMPTIONS,
 ) -> Guarantee:
     """The guarantee of what this call released and, in `partial_fit`, of all earlier calls."""
     distance = TOTAL_VARIATION
@@ -159,7 +159,7 @@ def make_guarantee(
         events = (*earlier.events, *events)
         seeded = seeded or earlier.seeded
         distance += earlier.total_variation
-        assumptions += tuple(a for a in earlier.assumptions if a not in ASSUMPTIONS + assumptions)
+        assumptions += tuple(a for a in earlier.assumptions if a not in common + assumptions)
     events = tuple(events)
     return Guarantee(
         unit=unit,
@@ -171,7 +171,7 @@ def make_guarantee(
         noise_scale=noise_scale,
         noise_multiplier=noise_multiplier,
         seeded=seeded,
-        assumptions=ASSUMPTIONS + assumptions,
+        assumptions=common + assumptions,
         events=events,
         total_variation=distance,
     )

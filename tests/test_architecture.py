@@ -28,7 +28,8 @@ MAY_IMPORT = {
     "privacy": LEAVES | {"kernels._noise"},
     "datasets": LEAVES,
     "displays": LEAVES | {"metrics"},
-    **dict.fromkeys(["(root)", "metrics", "central", "local", "federated"], SHARED),
+    **dict.fromkeys(["(root)", "metrics", "local", "federated"], SHARED),
+    "central": SHARED | {"datasets"},  # the public word lists
     "published": SHARED | {"central", "federated"},
     "audit": SHARED | {"central", "local", "federated", "published", "displays"},
 }

@@ -106,6 +106,7 @@ def clip_twice_too_wide(monkeypatch):
     monkeypatch.setattr(Documents, "clipping_bound", clipping_bound)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", [noise_halved, clip_twice_too_wide])
 @pytest.mark.parametrize("epsilon", [1.0, 4.0])
 def test_independent_canaries_show_what_their_number_does_not(fault, epsilon, X, monkeypatch):

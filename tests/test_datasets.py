@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import zlib
-from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -20,8 +19,8 @@ from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, CountVectorizer
 
 import dplda
 from dplda.datasets import (
-    _docstrings,
     _synthetic,
+    _words,
     load_docstrings,
     load_public_vocabulary,
     load_uci_bow,
@@ -142,24 +141,36 @@ def test_sources_are_parsed_but_not_imported(tmp_path):
 # The public vocabulary
 
 
-def test_vocabulary_is_ordered_by_frequency_then_alphabet():
-    vocabulary = load_public_vocabulary(1000)
-    assert len(set(vocabulary)) == 1000
-    assert vocabulary == load_public_vocabulary(2000)[:1000]
-    texts = {text for _, text in read_documentation(_docstrings._stdlib_sources())[0]}
-    texts |= set(__import__("pydoc_data.topics").topics.topics.values())
-    counts = Counter(CountVectorizer(vocabulary=vocabulary).build_analyzer()("\n".join(texts)))
-    assert vocabulary == sorted(vocabulary, key=lambda word: (-counts[word], word))
+LANGUAGES = ("de", "en", "es", "fr", "it", "nl", "pt", "python")
 
 
-def test_vocabulary_has_plain_words():
-    vocabulary = load_public_vocabulary(5000)
-    assert all(re.fullmatch("[a-z]{3,}", word) for word in vocabulary)
-    assert not set(vocabulary) & ENGLISH_STOP_WORDS
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_list_has_plain_words_and_begins_with_every_shorter_one(language):
+    words = load_public_vocabulary(7000, language=language)
+    assert len(set(words)) == 7000
+    assert words[:1000] == load_public_vocabulary(1000, language=language)
+    assert all(word.isalpha() and word == word.lower() and len(word) >= 3 for word in words)
+    if language in ("en", "python"):
+        assert not set(words) & ENGLISH_STOP_WORDS
+        tokens = CountVectorizer(vocabulary=words).build_analyzer()("\n".join(words))
+        assert tokens == words  # no word that scikit-learn's pattern would miss
 
 
-def test_vocabulary_covers_the_docstrings(docstrings):
-    vocabulary = load_public_vocabulary()
+def test_a_damaged_list_is_refused(monkeypatch):
+    wrong = {**_words._LISTS, "de": (1, 20000, "0" * 64)}
+    monkeypatch.setattr(_words, "_LISTS", wrong)
+    _words._words.cache_clear()
+    with pytest.raises(OSError, match="damaged"):
+        load_public_vocabulary(language="de")
+
+
+def test_an_unknown_language_is_refused():
+    with pytest.raises(ValueError, match=r"language must be one of .*'de'.*, got 'tlh'"):
+        load_public_vocabulary(language="tlh")
+
+
+def test_the_python_list_covers_the_docstrings(docstrings):
+    vocabulary = load_public_vocabulary(language="python")
     counts = CountVectorizer(vocabulary=vocabulary).fit_transform(docstrings.data)
     assert counts.shape == (len(docstrings.data), 2000)
     n_tokens = CountVectorizer().fit_transform(docstrings.data).sum()

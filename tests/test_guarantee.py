@@ -9,8 +9,13 @@ import pickle
 import numpy as np
 import pytest
 from scipy.special import ndtr, ndtri
+from sklearn.decomposition import TruncatedSVD
+from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Binarizer
 
-from dplda import SubLDA
+from dplda import PrivateCountVectorizer, SubLDA, pipeline_guarantee
 from dplda.privacy import BudgetError, Ledger
 from dplda.privacy._accounting import epsilon_of, is_within
 from dplda.privacy._events import (
@@ -215,6 +220,63 @@ def test_hardly_any_noise_is_no_event(flip, n_buckets):
     with pytest.raises(ValueError, match="flip_mixture / n_buckets must be at least"):
         RandomizedResponseEvent(flip, n_buckets)
     assert epsilon_of(RandomizedResponseEvent(1e-280), 1e-6) > 600
+
+
+TEXTS = ["apple banana", "banana cherry date", "apple date"] * 100
+FRUIT = ["apple", "banana", "cherry", "date"]
+
+
+def chosen(**options):
+    return PrivateCountVectorizer(epsilon=1.0, candidates=FRUIT, **options)
+
+
+def test_a_pipeline_has_the_guarantee_of_its_steps_together():
+    ledger = Ledger()
+    pipeline = make_pipeline(
+        chosen(ledger=ledger), SubLDA(2, epsilon=2.0, max_iter=3, ledger=ledger)
+    ).fit(TEXTS)
+    guarantee = pipeline_guarantee(pipeline)
+    assert guarantee.epsilon == pytest.approx(ledger.epsilon_spent, rel=1e-6)
+    assert guarantee.unit == "document"
+    assert not any("columns of X" in sentence for sentence in guarantee.assumptions)
+    assert any("columns of X" in sentence for sentence in pipeline[1].privacy_.assumptions)
+
+
+def test_a_classifier_on_private_features_has_no_guarantee_and_is_named():
+    pipeline = make_pipeline(
+        chosen(), SubLDA(2, epsilon=2.0, max_iter=3), LogisticRegression()
+    ).fit(TEXTS, np.arange(len(TEXTS)) % 2)
+    assert pipeline_guarantee(pipeline).epsilon == math.inf
+    assert "'logisticregression' was fitted" in str(pipeline_guarantee(pipeline))
+    assert pipeline_guarantee(pipeline[:-1]).epsilon < 3.0
+
+
+def test_a_learned_vocabulary_has_no_guarantee_and_a_given_one_costs_nothing():
+    model = SubLDA(2, epsilon=2.0, max_iter=3)
+    learned = make_pipeline(CountVectorizer(), model).fit(TEXTS)
+    guarantee = pipeline_guarantee(learned)
+    assert guarantee.epsilon == math.inf
+    assert "vocabulary of 'countvectorizer' was learned" in guarantee.mechanism
+    given = make_pipeline(CountVectorizer(vocabulary=FRUIT), "passthrough", model).fit(TEXTS)
+    assert pipeline_guarantee(given).epsilon == pytest.approx(given[-1].epsilon_)
+    assert any("columns of X" in sentence for sentence in pipeline_guarantee(given).assumptions)
+
+
+@pytest.mark.parametrize("step", [TfidfVectorizer(vocabulary=FRUIT), TruncatedSVD(2)])
+def test_other_learned_steps_have_no_guarantee(step):
+    first = [] if isinstance(step, TfidfVectorizer) else [CountVectorizer(vocabulary=FRUIT)]
+    pipeline = make_pipeline(*first, step, Binarizer(), SubLDA(2, epsilon=2.0, max_iter=3))
+    assert pipeline_guarantee(pipeline.fit(TEXTS)).epsilon == math.inf
+
+
+def test_steps_that_protect_different_units_are_refused():
+    ids = [i // 2 for i in range(len(TEXTS))]
+    pipeline = make_pipeline(chosen(), SubLDA(2, epsilon=2.0, max_iter=3))
+    pipeline.fit(TEXTS, privatecountvectorizer__user_ids=ids)
+    with pytest.raises(ValueError, match="different units"):
+        pipeline_guarantee(pipeline)
+    with pytest.raises(ValueError, match="no step of this pipeline has a guarantee"):
+        pipeline_guarantee(make_pipeline(CountVectorizer()).fit(TEXTS))
 
 
 def test_budgets_at_the_edge_are_refused_with_advice_that_helps():

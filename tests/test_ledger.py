@@ -9,6 +9,7 @@ import math
 import os
 import pickle
 import re
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -1074,3 +1075,18 @@ def test_a_charge_that_another_process_overwrote_is_an_error(path, monkeypatch):
     monkeypatch.setattr(_store._FilePage, "seal", seal_and_lose)
     with pytest.raises(OSError, match=r"was overwritten.*file locks do not work"):
         ledger.reserve("mine", "document", STEP)
+
+
+@pytest.mark.parametrize("composition", ["planned", "adaptive"])
+def test_a_copy_of_the_file_that_is_used_next_to_it_changes_nothing(composition, tmp_path):
+    """Two copies have one identity, and other entries as soon as both are used."""
+    ledger = Ledger(tmp_path / "ledger", epsilon=1.0, composition=composition)
+    ledger.reserve("a", "document", Gaussian(100.0))
+    shutil.copy(tmp_path / "ledger", tmp_path / "copy")
+    what_if = Ledger(tmp_path / "copy")
+    for _ in range(2):
+        what_if.reserve("a", "document", Gaussian(1000.0))
+        ledger.reserve("a", "document", Gaussian(6.0))
+    what_if.reserve("a", "document", Gaussian(1000.0))
+    with pytest.raises(BudgetError):
+        ledger.reserve("a", "document", Gaussian(6.0))

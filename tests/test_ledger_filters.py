@@ -226,6 +226,21 @@ def test_a_gaussian_step_dominates_a_pure_one(event):
         assert up - math.exp(epsilon) * (1.0 - up) <= gaussian + 1e-12
 
 
+@pytest.mark.parametrize("epsilon", [1e-17, 1e-12, 1e-3])
+def test_tiny_pure_steps_are_not_free(epsilon):
+    """Near 0, mu is sqrt(pi / 2) times epsilon."""
+    assert squared_mu(Laplace(1 / epsilon)) == pytest.approx(math.pi / 2 * epsilon**2, rel=1e-6)
+
+
+@pytest.mark.parametrize("epsilon", [800.0, 1e9])
+def test_at_a_huge_epsilon_no_distance_from_ideal_noise_is_allowed(epsilon):
+    ledger = Ledger(epsilon=epsilon, composition="adaptive")
+    with pytest.raises(BudgetError):
+        ledger.reserve("a", "document", Gaussian(5.0), total_variation=1e-300)
+    ledger.reserve("a", "document", Gaussian(5.0))
+    assert 0.0 < ledger.epsilon_spent < epsilon
+
+
 def test_filters_come_back_as_they_were_written():
     plan = (Repeated(PoissonSampled(0.1, Gaussian(2.0)), 7), Gaussian(9.0), Laplace(0.3))
     filters = choose_filters(plan, 1e-20, 30.0, 1e-6)

@@ -77,7 +77,7 @@ def test_it_prints_each_topic_with_ten_words_of_the_vocabulary(job):
     rows = topic_rows(job[0])
     assert [int(k) for k, _, _ in rows] == list(range(6))
     assert sum(float(share) for _, share, _ in rows) == pytest.approx(100, abs=0.4)
-    vocabulary = set(load_public_vocabulary(2000))
+    vocabulary = set(load_public_vocabulary(2000, language="python"))
     for _, _, words in rows:
         assert len(set(words.split())) == 10
         assert set(words.split()) <= vocabulary

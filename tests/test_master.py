@@ -1,6 +1,7 @@
 """The master: rounds, refusals, parties that come, go and fail; a party between rounds."""
 
 import copy
+import json
 import math
 import os
 import pickle
@@ -357,6 +358,9 @@ def test_the_guarantee_is_what_the_parties_state(tmp_path):
     again = IFTMMaster(N_WORDS, max_age=0)
     again.restore(master.state())
     assert again.released_model().privacy_ == guarantee
+    for stated in ([], [["a", "document", 0.1, 1e-9]]):  # says less than the models beside it
+        again.restore(json.dumps(json.loads(master.state()) | {"stated": stated}).encode())
+        assert again.released_model().privacy_.epsilon == 5.0
 
 
 def test_parties_with_different_units():

@@ -790,6 +790,33 @@ def test_each_file_and_each_ledger_has_an_entry(corpus, tmp_path):
     assert len(other.entries()) == 1
 
 
+def test_an_entry_that_can_still_be_canceled_does_not_pay(corpus):
+    """A process that is killed between reservation and report leaves such an entry."""
+    ledger = Ledger()
+    client = RandomizedResponse(bit_epsilon=1.0, ledger=ledger).fit(corpus)
+    memo = MemoizedReports(client)
+    left = ledger.reserve(memo._label, "document", client.privacy_.events)
+    memo.reports([0], corpus[:1])
+    ledger.cancel(left)
+    assert ledger.epsilon_spent == pytest.approx(client.epsilon_)
+
+
+def test_each_part_pays_for_its_reports(corpus):
+    ledger = Ledger()
+    client = RandomizedResponse(bit_epsilon=1.0).fit(corpus)
+    memo = MemoizedReports(client)
+    for row, part in enumerate(["train", "test", "train"]):
+        client.set_params(ledger=ledger.part(part))
+        memo.reports([row], corpus[[row]])
+    assert [entry.part for entry in ledger.entries()] == ["train", "test"]
+    client.set_params(ledger=ledger)
+    for row in (3, 4):
+        memo.reports([row], corpus[[row]])
+    client.set_params(ledger=ledger.part("train"))
+    memo.reports([5], corpus[[5]])
+    assert [entry.part for entry in ledger.entries()] == ["train", "test", None]
+
+
 def test_a_canceled_entry_does_not_pay(corpus, monkeypatch):
     ledger = Ledger()
     memo = MemoizedReports(RandomizedResponse(bit_epsilon=1.0, ledger=ledger).fit(corpus))

@@ -9,13 +9,21 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dplda.privacy import ErasedResponse, Laplace, RandomizedResponseEvent, Repeated, epsilon_of
+from dplda.privacy import (
+    ErasedResponse,
+    Gaussian,
+    Laplace,
+    PoissonSampled,
+    RandomizedResponseEvent,
+    Repeated,
+    epsilon_of,
+)
 from dplda.privacy._bounds_on_epsilon import (
-    erased_divergence,
     grouped,
     loss_distribution_epsilon,
     pure_epsilon,
     renyi_epsilon,
+    response_divergence,
 )
 from dplda.privacy._response_losses import loss_law, response_delta, response_epsilon
 from dplda.privacy.mechanisms import RandomizedBits
@@ -125,8 +133,42 @@ def test_erasing_saves():
 def test_renyi_divergence_of_an_erased_response(order, flip_mixture):
     e, q = math.log(2 / flip_mixture - 1), flip_mixture / 2
     power = 0.5 + 0.5 * ((1 - q) * math.exp((order - 1) * e) + q * math.exp((1 - order) * e))
-    found = erased_divergence(flip_mixture, np.array([order]))[0]
-    assert found == pytest.approx(math.log(power) / (order - 1), rel=1e-9)
+    found = response_divergence(ErasedResponse(flip_mixture), np.array([order]))[0]
+    assert found == pytest.approx(math.log(power) / (order - 1), rel=1e-8)
+
+
+@pytest.mark.parametrize("flip_mixture", [1e-280, 1e-9, 0.3, 1 - 2.0**-20, 1 - 2.0**-53])
+@pytest.mark.parametrize("n_buckets", [2, 7])
+def test_renyi_divergences_of_responses_lose_no_digits(flip_mixture, n_buckets):
+    orders = np.array([1.1, 2.0, 64.0, 1024.0])
+    found = response_divergence(RandomizedResponseEvent(flip_mixture, n_buckets), orders)
+    with localcontext(prec=80):
+        wrong = Decimal(flip_mixture) / n_buckets
+        right = 1 - Decimal(flip_mixture) + wrong
+        for order, value in zip(map(Decimal, orders.tolist()), map(Decimal, found.tolist())):
+            power = right**order * wrong ** (1 - order) + wrong**order * right ** (1 - order)
+            exact = (power + (n_buckets - 2) * wrong).ln() / (order - 1)
+            assert exact <= value <= exact * Decimal(1 + 1e-8)
+
+
+@pytest.mark.parametrize("event", [kind(1 - 2.0**-30) for kind in KINDS])
+def test_a_great_many_responses_with_hardly_any_effect_are_not_free(event):
+    """The library's divergences of one of them are rounding errors, and were 0 or below."""
+    one = pure_epsilon(grouped(event))
+    mu = one * math.sqrt(1e18 if isinstance(event, RandomizedResponseEvent) else 0.5e18)
+    limit = epsilon_of(Gaussian(1 / mu), 1e-6)  # central limit theorem
+    assert 0.99 * limit <= epsilon_of(Repeated(event, 10**18), 1e-6) <= 1.2 * limit
+
+
+@pytest.mark.parametrize(
+    ("rate", "multiplier", "count", "delta"), [(0.5, 1e8, 10**16, 1e-6), (0.2, 1e9, 10**7, 1e-14)]
+)
+def test_a_great_many_sampled_steps_with_hardly_any_effect_are_not_free(
+    rate, multiplier, count, delta
+):
+    limit = epsilon_of(Gaussian(multiplier / rate / math.sqrt(count)), delta)
+    event = PoissonSampled(rate, Gaussian(multiplier))
+    assert epsilon_of(Repeated(event, count), delta) >= 0.99 * limit
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -373,3 +373,10 @@ def test_the_ledger_bounds_what_bootstrap_samples_cost_if_copies_share_an_id():
     user, copies = (epsilon_of(Gaussian(p.max() ** -0.5), 1e-6) for p in precision.values())
     assert user <= ledger.epsilon_spent == pytest.approx(5.214, abs=1e-3)
     assert copies > 2 * ledger.epsilon_spent
+
+
+@pytest.mark.parametrize("ids", [["a", "b", "a"], [1, 2, 1]])
+def test_masked_ids_are_missing(ids):
+    """NumPy would fill them with one text or number, which would be a user."""
+    with pytest.raises(ValueError, match="none may be missing"):
+        number_users(np.ma.masked_array(ids, mask=[True, False, False]), 3)

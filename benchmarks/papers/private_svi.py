@@ -173,7 +173,7 @@ def coherence(model, X) -> float:
 def vocabulary(corpus: str) -> list[str]:
     """Names of the columns, as `corpora.prepare` chooses them."""
     if corpus == "docstrings":
-        return list(load_public_vocabulary(2000))
+        return list(load_public_vocabulary(2000, language="python"))
     bunch = load_uci_bow(corpus, data_home=data_folder(), download_if_missing=False)
     order = np.argsort(-(sp.csr_array(bunch.data) > 0).sum(axis=0), kind="stable")
     return [bunch.feature_names[i] for i in order[10:2010]]

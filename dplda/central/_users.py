@@ -65,7 +65,9 @@ def number_users(user_ids: Any, n_docs: int) -> np.ndarray | None:
 def _as_objects(user_ids: Any) -> np.ndarray:
     """An array of the ids themselves; masked ids become None."""
     if isinstance(user_ids, np.ma.MaskedArray):
-        return np.ma.filled(user_ids.astype(object), None)
+        ids = user_ids.data.astype(object)
+        ids[np.ma.getmaskarray(user_ids)] = None
+        return ids
     try:
         return np.asarray(user_ids, dtype=object)
     except (ValueError, TypeError):  # its message may quote an id

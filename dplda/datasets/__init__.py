@@ -1,9 +1,10 @@
-"""Corpora (embedded, of the UCI archive, synthetic) and a public vocabulary."""
+"""Corpora (embedded, of the UCI archive, synthetic) and public word lists."""
 
-from ._docstrings import load_docstrings, load_public_vocabulary
+from ._docstrings import load_docstrings
 from ._docword import read_uci_bow
 from ._synthetic import make_topic_corpus
 from ._uci import load_uci_bow
+from ._words import load_public_vocabulary
 
 __all__ = [
     "load_docstrings",

@@ -1,35 +1,23 @@
-"""An embedded corpus and a public vocabulary, both read from installed documentation."""
+"""An embedded corpus, read from installed documentation."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
 import inspect
-import re
-import sys
-import sysconfig
-from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 from sklearn.utils import Bunch
 
-from dplda._checks import check_integer
-
-from ._sources import SKIPPED_FOLDERS, find_sources, read_documentation
+from ._sources import find_sources, read_documentation
 
 _PACKAGES = ("joblib", "numpy", "scipy", "sklearn")
 # Modules of compiled objects with long documentation, whose sources are not installed.
 _COMPILED = ("numpy", "numpy.random", "scipy.special")
 _FEWEST_WORDS = 20
-# Parts of the standard library that some distributors leave out or package separately.
-_OPTIONAL_STDLIB = {
-    "distutils", "ensurepip", "idlelib", "lib2to3", "tkinter", "turtle", "turtledemo",
-}  # fmt: skip
-_WORD = re.compile(r"\b[a-z]{3,}\b")
 
 
 def _folders(package: str) -> list[Path]:
@@ -135,7 +123,7 @@ def load_docstrings(*, return_X_y: bool = False) -> Bunch | tuple[list[str], np.
 
     See Also
     --------
-    load_public_vocabulary : Loads a vocabulary for these texts that was not learned from them.
+    load_public_vocabulary : Has a list of words for these texts, ``language="python"``.
 
     Notes
     -----
@@ -163,73 +151,3 @@ def load_docstrings(*, return_X_y: bool = False) -> Bunch | tuple[list[str], np.
         DESCR=_describe(len(texts), n_words, len(target_names), skipped),
         skipped=skipped,
     )
-
-
-def _stdlib_sources() -> Iterator[tuple[str, Path]]:
-    library = Path(sysconfig.get_path("stdlib"))
-    for name in sorted(sys.stdlib_module_names - _OPTIONAL_STDLIB - SKIPPED_FOLDERS):
-        if (library / name / "__init__.py").is_file():
-            yield from find_sources(library / name, name)
-        elif (library / f"{name}.py").is_file():
-            yield name, library / f"{name}.py"
-
-
-@lru_cache(maxsize=1)
-def _stdlib_words() -> tuple[str, ...]:
-    """The words of the standard library's documentation, the most frequent one first."""
-    documents, _ = read_documentation(_stdlib_sources())
-    topics = importlib.import_module("pydoc_data.topics").topics
-    counts: Counter[str] = Counter()
-    for text in {text for _, text in documents} | set(topics.values()):
-        counts.update(_WORD.findall(text.lower()))
-    words = [word for word in counts if word not in ENGLISH_STOP_WORDS]
-    return tuple(sorted(words, key=lambda word: (-counts[word], word)))
-
-
-def load_public_vocabulary(n_words: int = 2000) -> list[str]:
-    """Load a vocabulary that does not depend on any private text.
-
-    These are the most frequent words in the documentation of Python's standard library: the
-    docstrings in its sources, and the help topics of :mod:`pydoc`. A word has at least three
-    letters a to z, in lower case, and is a whole token of :class:`CountVectorizer` (``x_train``
-    contains no word). scikit-learn's English stop words are left out.
-
-    A vocabulary learned from the private documents leaks: a column of the matrix reveals
-    that someone wrote its word, and a cut-off by document frequency can depend on one document.
-    The guarantee of a model does not cover this leak. Pass a vocabulary to the vectorizer that was
-    fixed before anyone looked at the documents: this vocabulary for texts about software, or a word
-    list of your own field.
-
-    Parameters
-    ----------
-    n_words : int, default=2000
-        Number of words in the vocabulary.
-
-    Returns
-    -------
-    vocabulary : list of str, length n_words
-        The words, the most frequent first; equally frequent words are in alphabetic order. A
-        shorter vocabulary is the beginning of a longer one.
-
-    Raises
-    ------
-    TypeError
-        If `n_words` is not an integer.
-    ValueError
-        If `n_words` is not from 1 to the number of available words (about 8,000).
-
-    Notes
-    -----
-    The list is the same in every call with the same Python installation. Other versions of Python
-    have other documentation.
-
-    Examples
-    --------
-    >>> from sklearn.feature_extraction.text import CountVectorizer
-    >>> from dplda.datasets import load_public_vocabulary
-    >>> vectorizer = CountVectorizer(vocabulary=load_public_vocabulary(1000))
-    >>> vectorizer.transform(["a class, a method, a function"]).shape
-    (1, 1000)
-    """
-    words = _stdlib_words()
-    return list(words[: check_integer("n_words", n_words, 1, len(words))])

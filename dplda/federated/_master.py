@@ -310,10 +310,7 @@ class IFTMMaster:
             )
         round_number = self.round_
         self._make_round(latest)
-        for model in models.values():
-            epsilon, delta = self._stated.get((model.party, model.unit), (0.0, 0.0))
-            largest = max(epsilon, model.epsilon), max(delta, model.delta)
-            self._stated[model.party, model.unit] = largest
+        self._note_statements(models.values())
         self.history_.append(
             RoundRecord(
                 round=round_number,
@@ -416,6 +413,13 @@ class IFTMMaster:
         self.round_ = round_number - 1
         self._make_round({model.party: model for model in models})
         self._stated = stated
+        self._note_statements(models)  # a state must not say less than the models in it
+
+    def _note_statements(self, models: Iterable[LocalModel]) -> None:
+        for model in models:
+            epsilon, delta = self._stated.get((model.party, model.unit), (0.0, 0.0))
+            largest = max(epsilon, model.epsilon), max(delta, model.delta)
+            self._stated[model.party, model.unit] = largest
 
     def _make_round(self, latest: Mapping[str, LocalModel]) -> None:
         """Merge, compose, and go to the next round."""

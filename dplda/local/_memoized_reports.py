@@ -23,11 +23,13 @@ from dplda._corpus import check_counts
 from dplda._files import create_whole, explained_sqlite_errors
 from dplda.local._randomized_response import RandomizedResponse
 from dplda.privacy import Ledger
+from dplda.privacy._running_costs import charged_part
 from dplda.privacy._streams import Purpose, Streams
 
 _APPLICATION_ID = 0x6470_7272  # marks an SQLite file as reports
 _BUSY_SECONDS = 60.0
 _KEY_BYTES = 32
+_CHARGED = ("releasing", "confirmed")  # an entry that is only reserved may be canceled
 _TABLES = (
     f"PRAGMA application_id = {_APPLICATION_ID}",
     "CREATE TABLE settings (response TEXT NOT NULL, key BLOB NOT NULL)",
@@ -197,7 +199,7 @@ class MemoizedReports:
         return f"MemoizedReports {self._identity[:16].hex()}"
 
     def _ledger_to_charge(self) -> Ledger | None:
-        """The ledger of the randomizer, unless it has an entry of these reports.
+        """The ledger of the randomizer, unless it has an entry of these reports for its part.
 
         Each id is reported once, so that one entry pays for all documents, in all calls. Reports
         with a given seed share their flips, so that each call needs an entry of its own.
@@ -206,7 +208,12 @@ class MemoizedReports:
         ledger = ledger if ledger is None or isinstance(ledger, Ledger) else Ledger(ledger)
         if ledger is None or self.randomizer._random_state is not None:
             return ledger
-        is_charged = any(e.counts and e.label == self._label for e in ledger.entries())
+        is_charged = any(
+            entry.label == self._label
+            and entry.status in _CHARGED
+            and charged_part(entry) in (None, ledger._part)
+            for entry in ledger.entries()
+        )
         return None if is_charged else ledger
 
     @staticmethod

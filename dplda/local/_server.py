@@ -88,7 +88,7 @@ def n_columns(
         If `X` is no matrix, or has another width.
     """
     try:
-        shape = X.shape if hasattr(X, "shape") else np.shape(X)
+        shape = X.shape if hasattr(X, "shape") else np.asarray(X).shape
     except ValueError:  # rows of different lengths
         shape = ()
     n_words = int(shape[1]) if len(shape) == 2 and shape[1] else read().shape[1]

@@ -6,7 +6,7 @@ the noise for a given cost. Authors of estimators find mechanisms and random str
 `dplda.privacy.mechanisms`.
 """
 
-from dplda.privacy._accounting import calibrate, epsilon_of
+from dplda.privacy._accounting import calibrate, epsilon_of, split_epsilon
 from dplda.privacy._errors import BudgetError, PrivacyLeakWarning, SeededNoiseWarning
 from dplda.privacy._events import (
     ApproximateDP,
@@ -45,5 +45,6 @@ __all__ = [
     "ZeroConcentrated",
     "calibrate",
     "epsilon_of",
+    "split_epsilon",
     "user_part",
 ]

@@ -19,7 +19,7 @@ from dplda.privacy._bounds_on_epsilon import (
     Groups,
     grouped,
 )
-from dplda.privacy._events import Event, Repeated
+from dplda.privacy._events import Event, Gaussian, Repeated
 
 __all__ = [
     "calibrate",
@@ -28,6 +28,7 @@ __all__ = [
     "gaussian_mu",
     "is_chargeable",
     "is_within",
+    "split_epsilon",
 ]
 
 # The distance from the ideal law is charged to delta up to this share of delta.
@@ -38,6 +39,8 @@ Excess: TypeAlias = Callable[[float], float]
 # A valid epsilon of grouped events at a delta.
 Method: TypeAlias = Callable[[Groups, float], float]
 ACCOUNTANTS = ("pld", "rdp")
+# Share of delta that pays for the thresholds of a vocabulary. From 0.02 to 0.5 it hardly matters.
+THRESHOLD_SHARE = 0.1
 _COARSE = 10.0  # a calibration first searches on a grid with intervals so many times as long
 _LARGEST, _SMALLEST, _OCTAVE = math.log(1e9), math.log(1e-6), math.log(2.0)
 
@@ -385,5 +388,57 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     epsilon = check_number("epsilon", epsilon, 0.0, 1e9, closed="right")
     delta = check_number("delta", delta, 0.0, 1.0, closed="neither")
     with np.errstate(divide="ignore", invalid="ignore"):  # at huge epsilons, in the library
+        return 1.0 / float(get_sigma_gaussian(epsilon, delta))
         reached = max((epsilon - ROOT_TOLERANCE) / (1.0 + ROOT_MARGIN), 0.0)
         return 1.0 / (float(get_sigma_gaussian(reached, delta)) + ROOT_TOLERANCE)
+
+
+def split_epsilon(
+    epsilon: float, shares: Iterable[float], *, delta: float = 1e-6
+) -> tuple[float, ...]:
+    """Split a total epsilon over several fits, such as a vocabulary and a model.
+
+    Gaussian noise adds up in squares, so that the results add up to more than `epsilon`.
+
+    Parameters
+    ----------
+    epsilon : float
+        The total, in (0, 1e9].
+    shares : iterable of float
+        Share of each fit in the budget, measured in ``1 / noise_multiplier**2``. Only their
+        ratios count. A share of 8% buys about a quarter of the total epsilon.
+    delta : float, default=1e-6
+        The delta of the total and of each fit.
+
+    Returns
+    -------
+    epsilons : tuple of float
+        One epsilon for each fit. Fits with these epsilons fit into a ledger with the total if
+        their noise is Gaussian without sampling. A tenth of `delta` is kept for the threshold
+        of a `PrivateCountVectorizer`.
+
+    Raises
+    ------
+    ValueError
+        If a share is not positive, or a number is out of range.
+
+    See Also
+    --------
+    Ledger : Counts what the fits cost together, whatever their noise.
+
+    Examples
+    --------
+    >>> from dplda.privacy import split_epsilon
+    >>> [round(epsilon, 2) for epsilon in split_epsilon(4.0, shares=(0.08, 0.92))]
+    [1.0, 3.8]
+    """
+    parts = [check_number("shares", share, 0.0, math.inf, closed="neither") for share in shares]
+    delta = check_number("delta", delta, 0.0, 1.0, closed="neither")
+    # what is kept covers the threshold, and the distance of the noise from its ideal law
+    mu = gaussian_mu(epsilon, (1.0 - THRESHOLD_SHARE - 1e-3) * delta)
+    return tuple(
+        composition.gaussian_epsilon(
+            ((Gaussian(1.0 / (mu * math.sqrt(part / sum(parts)))), 1),), delta
+        )
+        for part in parts
+    )

@@ -57,6 +57,8 @@ INTEGER_ORDERS = (*range(2, 65), 80, 96, 128, 192, 256, 512, 1024)
 FINE_INTERVAL, INTERVAL, _COARSEST_INTERVAL = 1e-4, 1e-3, 1e-2
 _FINE_BELOW_EPSILON = 3.0
 _MAX_GRID_POINTS = 1_000_000
+# The same for a whole curve of deltas: at epsilon 1, it is 0.3% too large for this interval.
+_CURVE_INTERVAL, _MAX_CURVE_POINTS = 5e-3, 20_000
 # A finer grid than that has an interval of this share of the loss of one step, and at most so many
 # points for one step, because the library takes about a microsecond for each.
 _SHARE_OF_DEVIATION, _MAX_FINE_POINTS = 1.0 / 32.0, 100_000
@@ -73,8 +75,11 @@ _LEAST_COMPOSITIONS = 100  # the transforms of a few compositions have an error 
 # Margin on the error of the library's roots of the closed form, relative and absolute: at least
 # eight times the largest error that was measured (benchmarks/rounding.py).
 ROOT_MARGIN, ROOT_TOLERANCE = 1e-12, 2e-12
-# Margin on the rounding errors of the divergence of a bounded-range choice, which are below 1e-11.
+# Margin on the rounding errors of the divergences that are computed here, which are below 1e-11.
 _DIVERGENCE_MARGIN = 1.0 + 1e-9
+# Margin on the rounding errors of the library's series for sampled Gaussian steps, relative and
+# absolute: at least 20 times the largest errors found.
+_SERIES_MARGIN, _SERIES_TOLERANCE = 1e-12, 1e-14
 
 
 def grouped(events: Event | Iterable[Event]) -> Groups:
@@ -222,19 +227,21 @@ def _total_divergence(
 def divergence(event: Event, orders: tuple[float, ...] | None) -> FloatArray:
     """Renyi divergence of one event at each order (None: the library's orders).
 
-    The library accepts randomized responses under a replacement relation only, and all other
-    events must not be counted under one.
+    The library has no bounded-range choice, and loses all digits of responses with little effect.
     """
-    replaced = isinstance(event, RandomizedResponseEvent)
-    relation = (
-        NeighboringRelation.REPLACE_ONE if replaced else NeighboringRelation.ADD_OR_REMOVE_ONE
-    )
-    accountant = RdpAccountant(orders, relation)
+    accountant = RdpAccountant(orders)
     match event:
         case BoundedRange(epsilon):
             values = bounded_range_divergence(epsilon, accountant.orders)
-        case ErasedResponse(flip):
-            values = erased_divergence(flip, accountant.orders)
+        case RandomizedResponseEvent() | ErasedResponse():
+            values = response_divergence(event, accountant.orders)
+        case PoissonSampled(_, Gaussian(noise_multiplier)):
+            values = accountant.compose(to_dp_event(event)).rdp
+            not_sampled = (
+                np.asarray(accountant.orders) / (2.0 * noise_multiplier) / noise_multiplier
+            )
+            # zero or below, if the effect of a step is less than the rounding error of the series
+            values = np.fmin(values * (1.0 + _SERIES_MARGIN) + _SERIES_TOLERANCE, not_sampled)
         case _:
             values = accountant.compose(to_dp_event(event)).rdp
     values.flags.writeable = False  # the cache hands out one array to all
@@ -268,15 +275,23 @@ def _log_sinhc(x: FloatArray) -> FloatArray:
     return np.where(y < 1.0, np.log1p(series), by_exponentials)
 
 
-def erased_divergence(flip_mixture: float, orders: FloatArray) -> FloatArray:
-    """Renyi divergences of a response that is erased with probability 1/2.
+def response_divergence(
+    event: RandomizedResponseEvent | ErasedResponse, orders: FloatArray
+) -> FloatArray:
+    """Renyi divergences of a randomized response, without cancellation.
 
-    The power of the likelihood ratio is 1 if the response is erased: its mean is that of 1 and of
-    the power without erasure.
+    With probability q of each wrong value, the power of the likelihood ratio has the mean 1 +
+    q (exp(a e) - 1) (1 - exp(-(a - 1) e)). If the response is erased with probability 1/2, the
+    power is 1 then.
     """
-    whole = divergence(RandomizedResponseEvent(flip_mixture), tuple(orders))
-    above_one = orders - 1.0
-    return (np.logaddexp(0.0, above_one * whole) - math.log(2.0)) / above_one
+    n_buckets = event.n_buckets if isinstance(event, RandomizedResponseEvent) else 2
+    wrong, epsilon = event.flip_mixture / n_buckets, _pure(event)
+    if isinstance(event, ErasedResponse):
+        wrong /= 2.0
+    a = np.asarray(orders, np.float64)
+    log_growth = a * epsilon + np.log(-np.expm1(-a * epsilon))
+    log_excess = math.log(wrong) + log_growth + np.log(-np.expm1(-(a - 1.0) * epsilon))
+    return np.logaddexp(0.0, log_excess) / (a - 1.0) * _DIVERGENCE_MARGIN
 
 
 # ---- privacy loss distributions -----------------------------------------------------------
@@ -303,12 +318,13 @@ def loss_distribution_epsilon(
 def loss_distribution_deltas(groups: Groups, epsilons: FloatArray) -> FloatArray:
     """Delta at each of several epsilons, never too small; 1 where no grid fits.
 
-    The grid is a coarse one, because a curve of many points is for audits.
+    The grid is a coarse one: audits ask for dozens of curves, many of them of very little noise.
     """
     interval = _grid_interval(groups, min(pure_epsilon(groups), 50.0))
     if interval is None:
         return np.ones(len(epsilons))
-    composed = _composed(groups, max(interval, INTERVAL))
+    reach = sum(_composed_reach(*group) for group in groups)
+    composed = _composed(groups, max(interval, _CURVE_INTERVAL, reach / _MAX_CURVE_POINTS))
     deltas = np.asarray(composed.get_delta_for_epsilon(epsilons.tolist()))
     return np.clip(deltas + rounding_error(groups), 0.0, 1.0)
 

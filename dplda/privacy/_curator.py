@@ -183,6 +183,62 @@ class Curator:
         announce(label, round, noisy, mechanism)
         return noisy
 
+    def release_selected(
+        self,
+        value: NDArray[np.int64],
+        asked: NDArray[np.bool_],
+        mechanism: Mechanism,
+        *,
+        threshold: float,
+        failure: Event,
+        label: str,
+        round: int,
+    ) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+        """Release some cells with noise: those asked for, and those that reach a threshold.
+
+        The number of cells is private, because cells exist that only one unit has. Nothing of a
+        cell that does not pass becomes public, not even that it exists. The plan has two steps
+        under `label`: the event of the mechanism, and `failure`.
+
+        Parameters
+        ----------
+        value : ndarray of shape (n_cells,), int64
+            Private. One unit moves it by at most ``mechanism.sensitivity``.
+        asked : ndarray of shape (n_cells,), bool
+            The cells that are released whatever their value. Which ones exist is public.
+        mechanism : mechanism
+            Draws the noise.
+        threshold : float
+            Least noisy value of any other cell that is released. Cells that only one unit has
+            reach it together with at most the probability of `failure`.
+        failure : Event
+            An `ApproximateDP`, or `NonPrivate` for a mechanism without noise.
+        label : str
+            Label of both steps in the plan.
+        round : int
+            Number of the noise stream, as in `release`.
+
+        Returns
+        -------
+        passing : ndarray of int
+            Public. Increasing indices of the cells that are released.
+        noisy : ndarray of int64
+            Public. Their noisy values.
+
+        Raises
+        ------
+        RuntimeError
+            If the plan has other steps next, or if `round` repeats.
+        """
+        self._take(label, mechanism.event)
+        self._take(label, failure)
+        self._use(Purpose.NOISE, round)
+        noisy = mechanism(value, self._streams.reader(Purpose.NOISE, round))
+        self._check_limit()
+        passing = np.flatnonzero(asked | (noisy >= threshold))
+        announce(label, round, noisy[passing], mechanism)
+        return passing, noisy[passing]
+
     def sample(self, rates: NDArray[np.float64], *, round: int) -> NDArray[np.int64]:
         """Draw a secret Poisson sample for the next planned release.
 

@@ -17,12 +17,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, ndtri
+from scipy.special import erfinv, expit, ndtri
 
 from dplda.privacy import _bounds_on_epsilon as composition
 from dplda.privacy._accounting import delta_charge, gaussian_mu, is_within
 from dplda.privacy._bounds_on_epsilon import INTEGER_ORDERS, Groups, grouped
-from dplda.privacy._events import Event, Gaussian, Repeated, from_record, to_record
+from dplda.privacy._events import MAX_COUNT, Event, Gaussian, Repeated, from_record, to_record
 from dplda.privacy._running_costs import epsilon_of_squared_mu
 
 FloatArray: TypeAlias = NDArray[np.float64]
@@ -106,7 +106,10 @@ def squared_mu(event: Event) -> float:
     """Squared mu of a Gaussian step that dominates a step; infinite if there is none."""
     mu = composition.gaussian_mu_of([(event, 1)])
     if mu == math.inf:
-        mu = -2.0 * float(ndtri(expit(-composition.pure_epsilon(((event, 1),)))))
+        half = 0.5 * composition.pure_epsilon(((event, 1),))
+        # two forms of one number: the first loses the digits of small ones, the second overflows
+        mu = -2.0 * float(ndtri(expit(-2.0 * half)))
+        mu = mu if half > 1.0 else 2.0 * math.sqrt(2.0) * float(erfinv(math.tanh(half)))
     return mu**2
 
 
@@ -191,7 +194,8 @@ def choose_filters(
     distances = _DISTANCE_SHARE * delta / per_distance, 2.0 * total_variation
     for distance, copies in product(distances, (2.0, 1.0) if lost or shift else (1.0,)):
         epsilon_left = epsilon - copies * shift
-        delta_left = delta - copies * lost - per_distance * distance
+        charge = per_distance * distance if distance else 0.0  # of no distance: 0, not inf * 0
+        delta_left = delta - copies * lost - charge
         if total_variation > distance or min(epsilon_left, delta_left) <= 0.0:
             continue
         for some in _candidates(groups, epsilon_left, delta_left):
@@ -239,9 +243,9 @@ def _copies(groups: Groups, epsilon: float, delta: float) -> FixedSteps:
     def fits(n: int) -> bool:
         return n == 0 or is_within(copies(n).events(), epsilon, delta)
 
-    high = 1
-    while fits(high) and high < _MAX_COPIES:
-        high *= 2
+    high, most = 1, min(_MAX_COPIES, MAX_COUNT // max((n for _, n in groups), default=1))
+    while fits(high) and high < most:
+        high = min(2 * high, most)
     return copies(bisect_left(range(high + 1), True, key=lambda n: not fits(n)) - 1)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -53,11 +54,7 @@ class RunningCosts:
             is a part without entries.
         """
         known, sums = self._state
-        if len(entries) < len(known) or any(
-            old.counts != new.counts
-            for old, new in zip(known, entries, strict=False)
-            if old is not new
-        ):
+        if len(entries) < len(known) or not all(map(_costs_the_same, known, entries)):
             known, sums = (), self._nothing
         for entry in entries[len(known) :]:
             if entry.counts:
@@ -70,6 +67,14 @@ class RunningCosts:
         part, cost = charged_part(entry), self.cost(entry)
         paying = sums if part is None else {part: sums.get(part, sums[None])}
         return {part: total + cost for part, total in paying.items()}
+
+
+def _costs_the_same(old: Entry, new: Entry) -> bool:
+    """Whether only the status changed, and both count or neither does.
+
+    Two copies of one file have the same entries at first, and others later.
+    """
+    return old is new or (old.counts == new.counts and replace(old, status=new.status) == new)
 
 
 def charged_part(entry: Entry) -> str | None:

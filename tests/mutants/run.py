@@ -89,8 +89,9 @@ PRICES = ("response_losses", "guarantee", "ledger_parts", "accounting", "exact_l
 PARTY = ("party", "tokens", "two_worlds", "streams", "sentences", "noise_choices", "master",
          "messages", *ESTIMATES, "audit")  # fmt: skip
 TESTS = {
-    "dplda/privacy/_curator.py": ("curator", "noise_choices", "hdplda", "sublda", "two_worlds",
-                                  *ESTIMATES, "ledger_kill", "slow ledger_kill", *AUDITS),
+    "dplda/privacy/_curator.py": ("curator", "count_vectorizer", "noise_choices", "hdplda",
+                                  "sublda", "two_worlds", *ESTIMATES, "ledger_kill",
+                                  "slow ledger_kill", *AUDITS),
     "dplda/privacy/_mechanisms.py": ("noise", "noise_choices", "sublda", "hdplda", "two_worlds",
                                      "exact_laws", "accounting", *AUDITS),
     "dplda/privacy/_local_mechanisms.py": ("tokens", "response_losses", "randomized_response",
@@ -121,6 +122,7 @@ TESTS = {
     "dplda/central/_word_sweeps.py": WORD,
     "dplda/central/": DOCUMENT,
     "dplda/central/_users.py": ("users", *ESTIMATES),
+    "dplda/central/_count_vectorizer.py": ("count_vectorizer", "guarantee"),
     "dplda/local/_memoized_reports.py": ("randomized_response",),
     "dplda/local/": LOCAL,
     "dplda/federated/": PARTY,

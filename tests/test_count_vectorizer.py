@@ -1,0 +1,391 @@
+"""The private vocabulary: what one unit moves, what passes the threshold, what it costs."""
+
+import itertools
+import math
+import pickle
+
+import numpy as np
+import pytest
+import sklearn
+from dp_accounting.pld import privacy_loss_distribution as pld
+from reference_noise import unpack, weights_of
+from sklearn.base import clone
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+
+from dplda import PrivateCountVectorizer, SubLDA
+from dplda.central._count_vectorizer import (
+    Selection,
+    expected_weights,
+    failure_event,
+    selection_threshold,
+)
+from dplda.privacy import (
+    BudgetError,
+    Gaussian,
+    Ledger,
+    epsilon_of,
+    split_epsilon,
+)
+from dplda.privacy._observation import observe_releases
+from dplda.privacy._tables import gaussian_tables
+from dplda.privacy.mechanisms import Curator, DiscreteGaussian, Streams
+
+WORDS = ["apple", "banana", "cherry", "date", "elderberry"]
+COMMON = ["apple banana", "banana cherry", "apple date cherry"] * 60
+SEEDED = pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
+LARGE_NOISE = DiscreteGaussian.for_noise_multiplier(4.0)
+
+
+def tail_of_the_noise():
+    """P[X >= a] of the law in the tables, for a = 0, 64, 128, ..., from above."""
+    (table,) = unpack(gaussian_tables())
+    level = np.array([weight / 2.0**149 for weight in weights_of(*table)])  # of -2048 ... 2047
+    high = np.zeros(64 * 4096 + 4096)  # x_1 + 64 x_2
+    for i, p in enumerate(level):
+        high[64 * i : 64 * i + 4096] += p * level
+    above = np.cumsum(high[::-1])[::-1]
+    low = np.cumsum(level[::-1])[::-1]  # P[x_0 >= -2048 + j]
+    offset = 64 * (-2048 * 65)
+
+    def tail(a):
+        """x_0 + 64 y >= a needs y >= (a - x_0) / 64."""
+        x = np.arange(-2048, 2048)
+        needed = np.ceil((a - x) / 64).astype(int) - offset // 64
+        return float(level @ np.append(above, 0.0)[np.clip(needed, 0, len(above))])
+
+    assert low[0] == pytest.approx(1.0)
+    return tail
+
+
+@pytest.mark.parametrize("max_terms", [1, 3, 100])
+@pytest.mark.parametrize("failure", [0.05, 1e-7])
+@pytest.mark.parametrize("multiplier", [0.7, 4.0])
+def test_terms_of_one_unit_pass_together_with_the_probability_that_is_charged(
+    multiplier, failure, max_terms
+):
+    mechanism = DiscreteGaussian.for_noise_multiplier(multiplier)
+    threshold = selection_threshold(mechanism, failure, max_terms)
+    tail = tail_of_the_noise()
+    passing = [
+        t * tail(threshold - math.isqrt(mechanism.radius**2 // t)) for t in range(1, max_terms + 1)
+    ]
+    assert max(passing) <= failure
+    assert max(passing) >= 0.98 * failure  # and no budget is wasted
+
+
+def test_thresholds_grow_with_the_number_of_terms_and_with_the_confidence():
+    by_terms = [selection_threshold(LARGE_NOISE, 1e-7, n) for n in (1, 10, 100, 1000)]
+    by_failure = [selection_threshold(LARGE_NOISE, d, 10) for d in (1e-2, 1e-5, 1e-9, 1e-15)]
+    assert by_terms == sorted(by_terms)
+    assert by_failure == sorted(by_failure)
+
+
+@pytest.fixture
+def sums(monkeypatch):
+    """What reaches the curator: (weights of all cells, asked, mechanism)."""
+    seen = []
+    release = Curator.release_selected
+
+    def record(self, value, asked, mechanism, **kwargs):
+        seen.append((value.copy(), asked.copy(), mechanism))
+        return release(self, value, asked, mechanism, **kwargs)
+
+    monkeypatch.setattr(Curator, "release_selected", record)
+    return seen
+
+
+def pairs_of_words(text):
+    return [f"{a} {b}" for a, b in itertools.pairwise(text.split())]
+
+
+HOSTILE = [
+    "apple",
+    "apple " * 1000,
+    " ".join(WORDS),
+    " ".join(f"w{i}" for i in range(5000)),
+    " ".join(f"w{i} " * (i % 7) for i in range(300)),
+    "",
+]
+
+
+@SEEDED
+@pytest.mark.parametrize("pairs", [False, True])
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_document_moves_the_weights_by_its_radius_at_most(text, pairs, sums):
+    """All terms are candidates, so that both worlds have the same cells."""
+    texts = [*COMMON, text, ""]
+    terms = {term for t in texts for term in (pairs_of_words(t) if pairs else t.split())}
+    vectorizer = PrivateCountVectorizer(
+        epsilon=50.0,
+        candidates=sorted(terms),
+        analyzer=pairs_of_words if pairs else "word",
+        max_doc_words=40,
+        random_state=0,
+    )
+    vectorizer.fit(texts)
+    vectorizer.fit(["" if t is text else t for t in texts])
+    (present, _, mechanism), (emptied, _, _) = sums
+    squares = int(((present - emptied).astype(object) ** 2).sum())
+    assert squares <= mechanism.radius**2
+    if " " in text or (text and not pairs):
+        assert squares > 0.99 * mechanism.radius**2
+
+
+def test_contributions_have_at_most_the_radius_as_norm():
+    selection = Selection("words", LARGE_NOISE, failure_event(1e-7), discover=True, max_terms=1000)
+    for n in (1, 2, 3, 7, 50, 999, 1000):
+        column = {str(i): i for i in range(n)}
+        weights = selection._weights([list(column)], column).astype(object)
+        assert int((weights**2).sum()) <= LARGE_NOISE.radius**2
+        assert int((weights**2).sum()) > 0.99 * LARGE_NOISE.radius**2
+
+
+def test_a_longer_document_takes_part_with_as_many_terms_as_are_declared():
+    selection = Selection("words", LARGE_NOISE, failure_event(1e-7), discover=True, max_terms=5)
+    terms = {f"w{i}" for i in range(60)}
+    cuts = [selection._cut(terms, 0, Streams.from_random_state(None)) for _ in range(200)]
+    assert {len(set(cut)) for cut in cuts} == {5}
+    assert all(set(cut) <= terms for cut in cuts)
+    counts = np.bincount([int(w[1:]) for cut in cuts for w in cut], minlength=60)
+    assert np.sum((counts - 1000 / 60) ** 2) / (1000 / 60) < 110  # chi-square, 59 degrees
+
+
+@pytest.mark.parametrize("n_terms", [1, 3, 10])
+def test_new_terms_pass_as_rarely_as_the_failure_says(n_terms):
+    """The bound is met where it binds, and a threshold without the maximum over t breaks it."""
+    failure, trials = 0.05, 20000
+    streams = Streams.from_random_state(7)
+    threshold = selection_threshold(LARGE_NOISE, failure, 10)
+    alone = math.isqrt(LARGE_NOISE.radius**2 // n_terms)
+    noisy = LARGE_NOISE(np.full((trials, n_terms), alone), streams.reader(4, 0))
+    rate = (noisy >= threshold).any(axis=1).mean()
+    assert rate <= failure + 3 * math.sqrt(failure / trials)
+    if n_terms == 10:
+        assert rate >= 0.8 * failure
+        wrong = selection_threshold(LARGE_NOISE, failure, 1)
+        assert (noisy >= wrong).any(axis=1).mean() > 2 * failure
+
+
+@pytest.mark.parametrize("delta", [1e-6, 1e-3])
+@pytest.mark.parametrize("multiplier", [0.6, 1.5, 5.0])
+def test_a_failure_costs_what_its_loss_distribution_says(multiplier, delta):
+    failure = failure_event(0.1 * delta)
+    ours = epsilon_of([Gaussian(multiplier), failure], delta)
+    coin = pld.from_privacy_parameters(
+        pld.common.DifferentialPrivacyParameters(-math.log1p(-failure.delta), failure.delta),
+        value_discretization_interval=1e-4,
+    )
+    noise = pld.from_gaussian_mechanism(multiplier, value_discretization_interval=1e-4)
+    theirs = noise.compose(coin).get_epsilon_for_delta(delta)
+    assert ours == pytest.approx(theirs, rel=1e-4, abs=2e-4)
+
+
+@pytest.mark.parametrize("ngram_range", [(1, 1), (1, 2)])
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 8.0])
+def test_the_vocabulary_costs_what_was_asked(epsilon, ngram_range):
+    vectorizer = PrivateCountVectorizer(
+        epsilon=epsilon, candidates=WORDS, ngram_range=ngram_range
+    ).fit(COMMON)
+    assert 0.9999 * epsilon <= vectorizer.epsilon_ <= epsilon
+    assert vectorizer.privacy_.unit == "document"
+
+
+def test_only_what_passes_becomes_public():
+    secret = [f"secret{i}" for i in range(30)]
+    with observe_releases() as releases:
+        vectorizer = PrivateCountVectorizer(epsilon=1.0, candidates=WORDS).fit(
+            [*COMMON, " ".join(secret)]
+        )
+    assert [len(release.value) for release in releases] == [len(WORDS)]
+    assert set(vectorizer.vocabulary_) == set(WORDS)
+    assert not any(word in str(pickle.dumps(vectorizer)) for word in secret)
+
+
+@SEEDED
+def test_the_result_does_not_tell_which_other_terms_there_were():
+    """Cells that do not pass leave no trace: the model of two corpora has the same attributes."""
+    texts = [*COMMON, "zebra"]
+    fitted = [
+        PrivateCountVectorizer(epsilon=1.0, candidates=WORDS, random_state=0).fit(t)
+        for t in (texts, COMMON)
+    ]
+    first, second = (set(vars(vectorizer)) for vectorizer in fitted)
+    assert first == second
+    assert fitted[0].get_feature_names_out().tolist() == fitted[1].get_feature_names_out().tolist()
+
+
+def test_frequent_words_are_discovered_and_rare_ones_are_not():
+    texts = ["common words here"] * 2000 + ["rare"] * 3
+    found = PrivateCountVectorizer(epsilon=1.0, candidates=None).fit(texts).vocabulary_
+    assert set(found) == {"common", "words", "here"}
+    listed = PrivateCountVectorizer(epsilon=1.0, candidates=["common"], discover=False).fit(texts)
+    assert set(listed.vocabulary_) == {"common"}
+    assert listed.threshold_ == math.inf
+
+
+def test_pairs_are_made_of_chosen_words():
+    texts = ["blood pressure is high", "the blood pressure fell"] * 2000
+    found = PrivateCountVectorizer(epsilon=2.0, candidates=None, ngram_range=(1, 2)).fit(texts)
+    assert "blood pressure" in found.vocabulary_
+    assert found.transform(["blood pressure"]).sum() == 3
+    words = {word for word in found.vocabulary_ if " " not in word}
+    assert all(set(term.split()) <= words for term in found.vocabulary_)
+
+
+def test_the_columns_count_as_scikit_learn_counts():
+    vectorizer = PrivateCountVectorizer(epsilon=8.0, candidates=WORDS).fit(COMMON)
+    names = vectorizer.get_feature_names_out().tolist()
+    assert names == sorted(names)
+    theirs = CountVectorizer(vocabulary=names).transform(COMMON)
+    assert (vectorizer.transform(COMMON) != theirs).nnz == 0
+
+
+def test_without_noise_the_vocabulary_is_that_of_scikit_learn():
+    exact = PrivateCountVectorizer(epsilon=math.inf, candidates=None).fit(COMMON)
+    assert exact.vocabulary_ == CountVectorizer().fit(COMMON).vocabulary_
+    assert exact.epsilon_ == math.inf
+
+
+@SEEDED
+def test_the_order_of_the_texts_does_not_matter():
+    first, second = (
+        PrivateCountVectorizer(epsilon=1.0, candidates=WORDS, random_state=0).fit(texts)
+        for texts in (COMMON, COMMON[::-1])
+    )
+    np.testing.assert_array_equal(first.word_weights_, second.word_weights_)
+
+
+def test_texts_of_a_user_weigh_as_one(sums):
+    texts = ["apple banana", "apple cherry", "date"] * 50
+    ids = np.repeat(["ann", "bob", "eve"], 50)
+    vectorizer = PrivateCountVectorizer(epsilon=1.0, candidates=WORDS).fit(texts, user_ids=ids)
+    assert vectorizer.privacy_.unit == "user"
+    (weights, _, mechanism) = sums[0]
+    each = math.isqrt(mechanism.radius**2 // 4)  # each of the three users has four words
+    assert weights.tolist() == [3 * each] * 4 + [0]
+    with pytest.raises(ValueError, match="got 2 ids for 150 rows"):
+        PrivateCountVectorizer(epsilon=1.0).fit(texts, user_ids=["ann", "bob"])
+
+
+def test_ids_are_routed_through_a_pipeline():
+    with sklearn.config_context(enable_metadata_routing=True):
+        vectorizer = PrivateCountVectorizer(epsilon=1.0, candidates=WORDS)
+        vectorizer.set_fit_request(user_ids=True)
+        pipeline = make_pipeline(vectorizer, "passthrough")
+        pipeline.fit(COMMON, user_ids=[i // 3 for i in range(len(COMMON))])
+    assert pipeline[0].privacy_.unit == "user"
+
+
+def test_vocabulary_and_model_share_a_ledger():
+    ledger = Ledger(epsilon=4.0)
+    pipeline = make_pipeline(
+        PrivateCountVectorizer(epsilon=1.0, candidates=WORDS, ledger=ledger),
+        SubLDA(2, epsilon=3.8, max_iter=3, ledger=ledger),
+    ).fit(COMMON)
+    assert ledger.epsilon_spent == pytest.approx(4.0, abs=0.005)
+    assert pipeline.transform(COMMON[:2]).shape == (2, 2)
+
+    class Unread(list):
+        def __iter__(self):
+            raise AssertionError("the texts were read")
+
+    with pytest.raises(BudgetError):
+        clone(pipeline).fit(Unread(COMMON))
+
+
+def test_a_search_charges_every_vocabulary():
+    ledger = Ledger()
+    pipeline = make_pipeline(
+        PrivateCountVectorizer(epsilon=1.0, candidates=WORDS, ledger=ledger),
+        SubLDA(2, epsilon=1.0, max_iter=2, ledger=ledger),
+    )
+    grid = {"privatecountvectorizer__epsilon": [0.5, 1.0]}
+    GridSearchCV(pipeline, grid, cv=2, scoring=lambda *_: 0.0).fit(COMMON)
+    assert sum(e.label == "PrivateCountVectorizer" for e in ledger.entries()) == 5
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"ngram_range": (2, 3)}, r"must be \(1, 1\) or \(1, 2\)"),
+        ({"candidates": [1, 2]}, "list of words"),
+        ({"candidates": "apple"}, "language must be one of"),
+        ({"epsilon": None}, "exactly one"),
+        ({"max_features": 0}, "max_features"),
+    ],
+)
+def test_wrong_parameters_are_refused_before_anything_is_charged(parameters, message):
+    ledger = Ledger()
+    vectorizer = PrivateCountVectorizer(epsilon=1.0, ledger=ledger).set_params(**parameters)
+    with pytest.raises(ValueError, match=message):
+        vectorizer.fit(COMMON)
+    assert ledger.entries() == []
+
+
+@pytest.mark.parametrize(
+    "documents",
+    ["one text", b"bytes", {"a": "text"}, np.array([["a", "b"]]), [None, "secret"], [1.5], [["a"]]],
+    ids=repr,
+)
+def test_what_is_not_a_list_of_texts_is_refused_without_quoting_it(documents):
+    ledger = Ledger()
+    with pytest.raises(ValueError, match="texts") as caught:
+        PrivateCountVectorizer(epsilon=1.0, ledger=ledger).fit(documents)
+    assert "secret" not in str(caught.value)
+    assert ledger.epsilon_spent == 0.0
+
+
+def test_bytes_in_another_encoding_are_refused_without_quoting_them():
+    with pytest.raises(ValueError, match="check encoding") as caught:
+        PrivateCountVectorizer(epsilon=1.0).fit(["fine", "caf\xe9 secret".encode("latin-1")])
+    assert "secret" not in str(caught.value)
+    assert caught.value.__suppress_context__  # a traceback shows no UnicodeDecodeError
+
+
+def test_a_list_that_texts_cannot_produce_is_reported():
+    with pytest.warns(UserWarning, match="2 of 3 candidates .* 'Apple'"):
+        PrivateCountVectorizer(epsilon=1.0, candidates=["Apple", "x", "date"]).fit(COMMON)
+
+
+@pytest.mark.parametrize("texts", [["", "  "], [], ["word"] * 3])
+def test_nothing_found_is_an_error_and_stays_charged(texts):
+    ledger = Ledger()
+    with pytest.raises(ValueError, match="no word passed the threshold, and the charge stands"):
+        PrivateCountVectorizer(epsilon=0.5, candidates=None, ledger=ledger).fit(texts)
+    assert ledger.epsilon_spent == pytest.approx(0.5, rel=1e-3)
+
+
+def test_a_generator_is_counted_too():
+    vectorizer = PrivateCountVectorizer(epsilon=8.0, candidates=WORDS)
+    X = vectorizer.fit_transform(text for text in COMMON)
+    assert X.shape == (len(COMMON), len(vectorizer.vocabulary_))
+    assert X.sum() > 0
+
+
+def test_expected_weights_shrink_noise_and_keep_signal():
+    rng = np.random.default_rng(0)
+    truth = np.concatenate([rng.gamma(2.0, 200.0, 300), rng.gamma(0.5, 2.0, 2700)])
+    scales = np.full(3000, 20.0)
+    noisy = truth + rng.normal(0, 20.0, 3000)
+    shrunk = expected_weights(noisy, scales, np.arange(3000))
+    assert np.mean((shrunk - truth) ** 2) < 0.5 * np.mean((noisy - truth) ** 2)
+    np.testing.assert_array_equal(expected_weights(truth, 0 * scales, np.arange(3000)), truth)
+
+
+@pytest.mark.parametrize("total", [0.5, 4.0, 12.0])
+def test_a_split_budget_fits_into_its_ledger(total):
+    ledger = Ledger(epsilon=total)
+    first, second = split_epsilon(total, shares=(0.08, 0.92))
+    PrivateCountVectorizer(epsilon=first, candidates=WORDS, ledger=ledger).fit(COMMON)
+    X = CountVectorizer(vocabulary=WORDS).transform(COMMON)
+    SubLDA(2, epsilon=second, max_iter=3, ledger=ledger).fit(X)
+    assert 0.99 * total < ledger.epsilon_spent <= total
+
+
+def test_the_default_list_gives_a_vocabulary_to_few_texts():
+    texts = ["the patient has a fracture of the left arm", "a healthy heart"] * 300
+    vectorizer = PrivateCountVectorizer(epsilon=1.0, stop_words="english", max_features=12)
+    words = set(vectorizer.fit(texts).vocabulary_)
+    assert {"patient", "fracture", "left", "arm", "healthy", "heart"} <= words
