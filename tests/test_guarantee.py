@@ -17,7 +17,7 @@ from sklearn.preprocessing import Binarizer
 
 from dplda import PrivateCountVectorizer, SubLDA, pipeline_guarantee
 from dplda.privacy import BudgetError, Ledger
-from dplda.privacy._accounting import epsilon_of
+from dplda.privacy._accounting import epsilon_of, is_within
 from dplda.privacy._events import (
     ApproximateDP,
     BoundedRange,
@@ -298,6 +298,9 @@ def test_statements_add_up():
     for accountant in ("pld", "rdp"):
         together = epsilon_of([stated, Gaussian(5.0)], 1e-6, accountant=accountant)
         assert together == 1.0 + epsilon_of(Gaussian(5.0), 1e-6 - 1e-7, accountant=accountant)
+    least = epsilon_of([stated, Gaussian(5.0)], 1e-6)
+    assert is_within([stated, Gaussian(5.0)], least, 1e-6)
+    assert not is_within([stated, Gaussian(5.0)], least * (1 - 1e-6), 1e-6)
     assert epsilon_of([stated, NonPrivate()], 0.5) == math.inf
     assert from_record(to_record(stated)) == stated
     for wrong in ((-1.0, 0.0), (1.0, 1.0), (math.nan, 0.0), (1.0, -1e-9), (math.inf, 0.0)):

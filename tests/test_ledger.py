@@ -33,6 +33,7 @@ from dplda.privacy import _store
 from dplda.privacy._accounting import epsilon_of
 from dplda.privacy._errors import BudgetError, PrivacyLeakWarning, SeededNoiseWarning
 from dplda.privacy._events import (
+    ApproximateDP,
     BoundedRange,
     Gaussian,
     Laplace,
@@ -954,6 +955,14 @@ def test_no_charge_is_overtaken_forever(make_ledger, monkeypatch):
     assert [entry.label for entry in ledger.entries()] == ["fast"] * 3 + ["slow"]
 
 
+def test_a_charge_that_was_overtaken_is_compared_with_what_is_left(make_ledger, monkeypatch):
+    ledger = make_ledger(epsilon=(1 + 1e-9) * epsilon_of([STEP] * 3, 1e-6))
+    interrupted_by(monkeypatch, lambda: ledger.reserve("fast", "document", STEP), 3)
+    with pytest.raises(BudgetError):
+        ledger.reserve("slow", "document", STEP)
+    assert [entry.label for entry in ledger.entries()] == ["fast"] * 3
+
+
 def test_a_charge_reads_only_entries_that_are_new(path, monkeypatch):
     """Also if each fit opens the ledger by its path."""
     ledger = Ledger(path, epsilon=9.0)
@@ -988,6 +997,28 @@ def test_a_quick_bound_is_a_bound():
         assert not is_surely_within(cost, 0.999 * min(exact, 1e9), 1e-6)
         assert exact == math.inf or is_surely_within(cost, 1.5 * exact + 1e-3, 1e-6)
     assert not is_surely_within(10.0 * cost, 1e6, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("events", "total_variation"),
+    [
+        (Gaussian(2.0), 1e-11),
+        (PoissonSampled(0.999999, Gaussian(3.0)), 0.0),
+        (ApproximateDP(0.1, 3e-7), 0.0),
+    ],
+    ids=["distance", "sampled", "statement"],
+)
+def test_what_quick_costs_stand_for_adds_up(events, total_variation):
+    """Two entries are not surely within an epsilon below their exact total."""
+    entries = [
+        Entry(i, "", "", (event,), total_variation, False, "reserved", "", 0)
+        for i, event in enumerate((events, Gaussian(3.0)))
+    ]
+    both = [event for entry in entries for event in entry.events]
+    exact = epsilon_of(both, 1e-6, total_variation=2 * total_variation)
+    cost = sum(map(quick_cost, entries))
+    assert not is_surely_within(cost, (1 - 1e-6) * exact, 1e-6)
+    assert is_surely_within(cost, (1 + 1e-3) * exact, 1e-6)
 
 
 def test_sums_follow_what_is_canceled():

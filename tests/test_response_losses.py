@@ -198,3 +198,11 @@ def test_responses_compose_with_other_events():
         bits, others = Repeated(kind(0.9), 30), Repeated(Laplace(5.0), 10)
         alone = [epsilon_of(events, 1e-6) for events in (bits, others)]
         assert max(alone) < epsilon_of([bits, others], 1e-6) < sum(alone)
+
+
+@pytest.mark.parametrize("n_buckets", [2, 10**6])
+def test_a_response_has_noise_that_divergences_can_hold(n_buckets):
+    event = RandomizedResponseEvent(2e-290 * n_buckets, n_buckets)
+    assert 600.0 < epsilon_of(event, 1e-6) < math.inf
+    with pytest.raises(ValueError, match="hardly any noise"):
+        RandomizedResponseEvent(0.9e-290 * n_buckets, n_buckets)

@@ -1,5 +1,6 @@
 """Users with several documents: one id is one protected unit."""
 
+import traceback
 import warnings
 
 import numpy as np
@@ -258,6 +259,16 @@ def test_invalid_ids_cost_nothing_and_are_not_quoted(estimator, message, corpus)
             assert error.value.__cause__ is None
             assert not hasattr(model, "privacy_")
     assert ledger.epsilon_spent == 0
+
+
+def test_the_traceback_of_unreadable_ids_quotes_none():
+    class Unreadable:
+        def __array__(self, dtype=None, copy=None):
+            raise ValueError(f"no array: {SECRET}")
+
+    with pytest.raises(ValueError, match="integers or strings") as error:
+        number_users(Unreadable(), N_DOCS)
+    assert str(SECRET) not in "".join(traceback.format_exception(error.value))
 
 
 def test_missing_ids_of_a_frame_are_refused():
