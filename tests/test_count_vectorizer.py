@@ -206,6 +206,14 @@ def test_the_threshold_is_that_of_the_failure_that_is_charged(ngram_range):
     assert sum(failures) <= 0.1 * vectorizer.delta_ * (1 + 1e-12)
 
 
+@SEEDED
+def test_the_guarantee_tells_of_noise_and_of_a_seed():
+    vectorizer = PrivateCountVectorizer(epsilon=1.0, candidates=WORDS, random_state=0)
+    assert "drawn from a given seed" in str(vectorizer.fit(COMMON).privacy_)
+    vectorizer.set_params(random_state=None)
+    assert "drawn from a secret key" in str(vectorizer.fit(COMMON).privacy_)
+
+
 def test_only_what_passes_becomes_public():
     secret = [f"secret{i}" for i in range(30)]
     with observe_releases() as releases:

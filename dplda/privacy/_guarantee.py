@@ -179,7 +179,7 @@ class Guarantee:
 
     def _rests_on_statements(self) -> bool:
         """Whether others drew the noise, so that its scale and its key are not known here."""
-        return any(isinstance(event, ApproximateDP) for event in self.events)
+        return bool(self.events) and all(isinstance(e, ApproximateDP) for e in self.events)
 
     def _noise(self) -> str:
         if self.epsilon == math.inf or self._rests_on_statements():
