@@ -21,7 +21,7 @@ from dplda.central._count_vectorizer import (
     failure_event,
     selection_threshold,
 )
-from dplda.privacy import (
+from dplda.privacy import ApproximateDP, (
     BudgetError,
     Gaussian,
     Ledger,
@@ -190,6 +190,19 @@ def test_the_vocabulary_costs_what_was_asked(epsilon, ngram_range):
     ).fit(COMMON)
     assert 0.9999 * epsilon <= vectorizer.epsilon_ <= epsilon
     assert vectorizer.privacy_.unit == "document"
+
+
+@pytest.mark.parametrize("ngram_range", [(1, 1), (1, 2)])
+def test_the_threshold_is_that_of_the_failure_that_is_charged(ngram_range):
+    vectorizer = PrivateCountVectorizer(
+        epsilon=1.0, candidates=WORDS, ngram_range=ngram_range, max_doc_words=7
+    ).fit(COMMON)
+    failures = [e.delta for e in vectorizer.privacy_.events if isinstance(e, ApproximateDP)]
+    assert len(failures) == ngram_range[1]
+    mechanism = DiscreteGaussian.for_noise_multiplier(vectorizer.noise_multiplier_)
+    charged = selection_threshold(mechanism, failures[0], 7) / mechanism.radius
+    assert vectorizer.threshold_ == pytest.approx(charged, rel=1e-6)
+    assert sum(failures) <= 0.1 * vectorizer.delta_ * (1 + 1e-12)
 
 
 def test_only_what_passes_becomes_public():

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dplda import SubLDA
 from dplda.federated import LocalModel, MessageError, NextModel, vocabulary_hash
-from dplda.privacy import Laplace, Ledger
+from dplda.privacy import Laplace, Ledger, PrivacyLeakWarning
 
 HASH = vocabulary_hash(4)
 TABLE = np.array([[0.5, 0.25, 0.25, 0.0], [0.1, 0.2, 0.3, 0.4]])
@@ -320,7 +320,8 @@ def test_a_message_counts_all_fits_of_the_ledger_of_its_model(kind, tmp_path):
     message = LocalModel.from_estimator(model, "a", 1, vocabulary_hash(3))
     assert message.epsilon == ledger.epsilon_spent > model.epsilon_
     alone = SubLDA(2, epsilon=1.0, max_iter=2).fit(X)
-    message = LocalModel.from_estimator(alone, "a", 1, vocabulary_hash(3))
+    with pytest.warns(PrivacyLeakWarning, match="states the cost of one fit"):
+        message = LocalModel.from_estimator(alone, "a", 1, vocabulary_hash(3))
     assert message.epsilon == alone.epsilon_
 
 

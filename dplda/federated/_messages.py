@@ -247,6 +247,7 @@ class LocalModel(_Message):
         -----
         PrivacyLeakWarning
             If the model has no guarantee (infinite epsilon), or drew its noise from a given seed.
+            If a message of a later round states one fit, because no ledger is given.
 
         Notes
         -----
@@ -286,6 +287,13 @@ class LocalModel(_Message):
             raise MessageError(
                 f"the ledger protects one {ledger.unit}, and this model protects one "
                 f"{guarantee.unit}; give the ledger that the model was charged to"
+            )
+        if ledger is None and round_number > 0 and not hasattr(model, "refine"):
+            warn_user(
+                f"this message states the cost of one fit, epsilon {guarantee.epsilon:.4g}; if "
+                f"{party} has answered earlier rounds with other fits, their costs add up: give "
+                "the ledger that all of them were charged to",
+                PrivacyLeakWarning,
             )
         spent = 0.0 if ledger is None else ledger.epsilon_at(guarantee.delta)
         return cls(

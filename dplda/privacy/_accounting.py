@@ -388,7 +388,6 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     epsilon = check_number("epsilon", epsilon, 0.0, 1e9, closed="right")
     delta = check_number("delta", delta, 0.0, 1.0, closed="neither")
     with np.errstate(divide="ignore", invalid="ignore"):  # at huge epsilons, in the library
-        return 1.0 / float(get_sigma_gaussian(epsilon, delta))
         reached = max((epsilon - ROOT_TOLERANCE) / (1.0 + ROOT_MARGIN), 0.0)
         return 1.0 / (float(get_sigma_gaussian(reached, delta)) + ROOT_TOLERANCE)
 
