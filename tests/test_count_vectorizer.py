@@ -21,7 +21,8 @@ from dplda.central._count_vectorizer import (
     failure_event,
     selection_threshold,
 )
-from dplda.privacy import ApproximateDP, (
+from dplda.privacy import (
+    ApproximateDP,
     BudgetError,
     Gaussian,
     Ledger,
