@@ -202,7 +202,7 @@ def test_the_threshold_is_that_of_the_failure_that_is_charged(ngram_range):
     assert len(failures) == ngram_range[1]
     mechanism = DiscreteGaussian.for_noise_multiplier(vectorizer.noise_multiplier_)
     charged = selection_threshold(mechanism, failures[0], 7) / mechanism.radius
-    assert vectorizer.threshold_ == pytest.approx(charged, rel=1e-6)
+    assert vectorizer.threshold_ == pytest.approx(charged, rel=2e-5)  # a radius is whole
     assert sum(failures) <= 0.1 * vectorizer.delta_ * (1 + 1e-12)
 
 
