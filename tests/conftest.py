@@ -1,6 +1,10 @@
 """Fixtures that several test modules use."""
 
+import os
 from pathlib import Path
+
+# pytest uses all processors: threads of linear algebra in each of its processes would only wait
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import pytest
 from hypothesis import settings
