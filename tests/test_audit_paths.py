@@ -140,6 +140,7 @@ def test_verdicts_on_sound_parties_are_rarely_wrong(X):
     assert np.mean([r.mechanism_refuted for r in results]) <= 0.02
 
 
+@pytest.mark.slow
 def test_many_runs_have_a_bound_for_gaussian_noise_only(X):
     options = {"design": "many-run", "n_runs": 8, "random_state": 0}
     result = audit_epsilon(SubLDA(2, epsilon=4.0, **ROUNDS), X, **options)
@@ -163,6 +164,7 @@ PARTIAL = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PARTIAL)
 def test_partial_fit_holds_what_it_claims(name, X):
     result = audit_epsilon(PARTIAL[name], X, method="partial_fit", random_state=0)
