@@ -184,3 +184,8 @@ def test_impossible_prior_is_refused(prior):
 def test_unseen_word_without_a_prior_is_refused():
     with pytest.raises(ValueError, match="no word impossible"):
         unigram_perplexity([[1, 1, 0]], DOCUMENTS, topic_word_prior=0)
+
+
+def test_a_probability_that_underflows_makes_perplexity_infinite():
+    seen = np.array([[2**64 - 1, 0, 0]], dtype=np.uint64)
+    assert unigram_perplexity(seen, [[1, 2, 0]], topic_word_prior=5e-324) == np.inf

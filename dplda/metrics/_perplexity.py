@@ -112,7 +112,8 @@ def _log_likelihood(X: sp.csr_array, theta: np.ndarray, components: np.ndarray) 
     for start in range(0, X.nnz, 1 << 18):
         part = slice(start, start + (1 << 18))
         p = np.einsum("ik,ik->i", theta[row[part]].astype(float), phi[X.indices[part]])
-        total += float(X.data[part] @ np.log(p))
+        with np.errstate(divide="ignore"):  # a probability below the smallest number is 0
+            total += float(X.data[part] @ np.log(p))
     return total
 
 

@@ -33,11 +33,18 @@ with atheris.instrument_imports(include=INSTRUMENTED):
     from dplda.datasets import read_uci_bow
     from dplda.federated import LocalModel, MessageError, NextModel, vocabulary_hash
     from dplda.federated._messages import FORMAT as MESSAGE
-    from dplda.privacy import BudgetError, Ledger, PrivacyLeakWarning
-    from dplda.privacy._store import _set_digest
+    from dplda.privacy import BudgetError, Ledger, PrivacyLeakWarning, _store
 
 CLIENT = RandomizedResponse(bit_epsilon=1.0).fit([[1, 0, 2]])
 FOLDER = Path(tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None))
+
+
+def set_digest(connection):
+    """Make a changed ledger look like one that was written so."""
+    *content, _ = _store._budget(connection)
+    rows = _store._rows(connection)
+    records = _store._hashed(sha256(), rows)
+    connection.execute("UPDATE budget SET digest = ?", (_store._digest(*content, rows, records),))
 
 
 def written(name, data):
@@ -159,8 +166,8 @@ def ledger(data):
         path.write_bytes(sound_ledger())
         text = data[1:].decode("utf-8", "replace")
         with sqlite3.connect(path) as connection:
-            connection.execute("UPDATE entries SET events = ?", (text,))
-            _set_digest(connection)
+            connection.execute("UPDATE entries SET record = ?", (text,))
+            set_digest(connection)
         connection.close()
     with suppress(ValueError, OSError, BudgetError):
         found = Ledger(path)
