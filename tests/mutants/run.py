@@ -445,7 +445,9 @@ def table(outcomes: list[Outcome], mutants: dict[str, Mutant]) -> str:
             f"* `{o.name}`: {mutants[o.name].survives or 'no reason known'}" for o in survivors
         ]
     else:
-        lines.append("None of the planted faults survived. What was not planted has not been measured.")
+        lines.append(
+            "None of the planted faults survived. What was not planted has not been measured."
+        )
     return "\n".join(lines)
 
 
