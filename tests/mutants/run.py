@@ -80,8 +80,8 @@ KINDS = {
 # over a second, most of them because they start processes; "x" are the others.
 AUDITS = ("audit_residuals", "audit")
 ESTIMATES = ("architecture", "promises", "estimators")
-DOCUMENT = ("users", "architecture", "sublda", "two_worlds", "promises", "estimators", "svilda",
-            "variational_kernels", "centered", "slow estimators", *AUDITS)  # fmt: skip
+DOCUMENT = ("sublda", "two_worlds", "users", "architecture", "promises", "variational_kernels",
+            "centered", "svilda", "estimators", "slow estimators", *AUDITS)  # fmt: skip
 WORD = ("hdplda", "gibbs_kernels", "noise_choices", "two_worlds", "streams", *ESTIMATES, *AUDITS)
 LOCAL = ("olplda", "lplda", "noise_choices", "randomized_response", "streams", "two_worlds",
          *ESTIMATES, "audit")  # fmt: skip
@@ -123,6 +123,8 @@ TESTS = {
     "dplda/_gibbs.py": WORD,
     "dplda/central/_hdplda.py": WORD,
     "dplda/central/_word_sweeps.py": WORD,
+    "dplda/central/_svilda.py": ("svilda", "two_worlds", "promises", "users", "architecture",
+                                 "estimators", "slow estimators", *AUDITS),
     "dplda/central/": DOCUMENT,
     "dplda/central/_users.py": ("users", *ESTIMATES),
     "dplda/central/_count_vectorizer.py": ("count_vectorizer", "guarantee"),
