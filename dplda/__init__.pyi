@@ -14,6 +14,7 @@ from .central._gibbslda import GibbsLDA as GibbsLDA
 from .central._hdplda import HDPLDA as HDPLDA
 from .central._sublda import SubLDA as SubLDA
 from .central._svilda import PrivateSVILDA as PrivateSVILDA
+from .central._topic_counts import private_topic_counts as private_topic_counts
 from .local._lplda import LPLDA as LPLDA
 from .local._memoized_reports import MemoizedReports as MemoizedReports
 from .local._olplda import OLPLDA as OLPLDA
