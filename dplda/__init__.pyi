@@ -5,6 +5,7 @@ from . import federated as federated
 from . import metrics as metrics
 from . import privacy as privacy
 from . import published as published
+from . import topics as topics
 from ._pipeline import pipeline_guarantee as pipeline_guarantee
 from ._release import ReleasedModel as ReleasedModel
 from ._release import load_release as load_release
