@@ -67,6 +67,19 @@ def table(private, public, n_seeds):
             distances.append(np.mean(distance))
         figures = ([np.mean(values) for values in npmi], mass, diverse, again, distances)
         print(f"| {epsilon:g} | {' | '.join(map(spread, figures))} |", flush=True)
+    references(private, public)
+
+
+def references(private, public):
+    """Two tables without any topics: the word frequencies, and independent random cells."""
+    frequencies = np.tile(np.asarray(private.sum(axis=0)) + 0.1, (K, 1))
+    cells = np.random.default_rng(0).gamma(0.1, size=frequencies.shape)
+    for name, components in (("frequencies", frequencies), ("random", cells)):
+        npmi, mass = (
+            np.nanmean(coherence(components, public, measure=measure))
+            for measure in ("c_npmi", "u_mass")
+        )
+        print(f"| {name} | {npmi:.3f} | {mass:.3f} | {topic_diversity(components):.3f} | | |")
 
 
 def picture(private, public, names, path):

@@ -137,7 +137,9 @@ def topics_of_documents(model: Any, X: Any, *, soft: bool) -> np.ndarray:
     """
     theta = fold_in(X, model.components_, model.doc_topic_prior, model.n_jobs)  # private
     if not soft:
-        theta = np.eye(theta.shape[1])[theta.argmax(axis=1)]
+        largest = theta.argmax(axis=1)
+        theta = np.zeros_like(theta)
+        theta[np.arange(len(theta)), largest] = 1.0
     return np.where(np.diff(X.indptr)[:, None] > 0, theta, 0.0)
 
 
