@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dplda._checks import check_number
-from dplda._private_fit import AES, SMALLEST_DELTA, make_guarantee, warn_if_seeded
+from dplda._private_fit import AES, COLUMNS, SMALLEST_DELTA, make_guarantee, warn_if_seeded
 from dplda.privacy import Guarantee, calibrate
 from dplda.privacy._clipping import sum_clipped
 from dplda.privacy._curator import TOTAL_VARIATION, Curator
@@ -57,7 +57,7 @@ def release_sum(
     unit, relation : str
         The protected unit and its relation.
     assumptions : tuple of str
-        What the guarantee rests on besides the cipher.
+        What the guarantee rests on besides the cipher and the public vocabulary.
     ledger : Ledger, str, path-like or None
         Where the release is charged.
     random_state : int, RandomState instance or None
@@ -93,7 +93,7 @@ def release_sum(
         noise_multiplier=mechanism.scale / radius,
         seeded=streams.seeded,
         assumptions=assumptions,
-        common=(AES,),
+        common=(COLUMNS, AES),
     )
     return noisy * cell, guarantee
 
