@@ -195,7 +195,9 @@ def test_a_ledger_is_charged_for_the_unit(unit, model, X, ids):
     options = {"epsilon": 1.0, "ledger": ledger, "user_ids": users}
     guarantees = [private_topic_counts(model, X, **options)[1] for _ in range(2)]
     entries = ledger.entries()
-    assert {(entry.label, entry.unit) for entry in entries} == {("private_topic_counts", unit)}
+    assert {(entry.label, entry.unit) for entry in entries} == {
+        ("private_topic_counts of SubLDA", unit)
+    }
     assert [entry.events for entry in entries] == [g.events for g in guarantees]
     assert [entry.status for entry in entries] == ["confirmed"] * 2
 

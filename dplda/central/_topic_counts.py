@@ -124,7 +124,8 @@ def private_topic_counts(
         return of_units(topics_of_documents(model, counted, soft=soft), users)  # private
 
     return release_sum(
-        read, name="private_topic_counts", step=COUNTS, norm=1.0, epsilon=epsilon, delta=delta,
+        read, name=f"private_topic_counts of {type(model).__name__}", step=COUNTS, norm=1.0,
+        epsilon=epsilon, delta=delta,
         unit=unit, relation=RELATIONS[unit], assumptions=(PUBLIC_MODEL, ROWS_OF_A_UNIT[unit]),
         ledger=ledger, random_state=random_state,
     )  # fmt: skip
