@@ -5,6 +5,7 @@ from . import federated as federated
 from . import metrics as metrics
 from . import privacy as privacy
 from . import published as published
+from . import topics as topics
 from ._pipeline import pipeline_guarantee as pipeline_guarantee
 from ._release import ReleasedModel as ReleasedModel
 from ._release import load_release as load_release
@@ -14,6 +15,7 @@ from .central._gibbslda import GibbsLDA as GibbsLDA
 from .central._hdplda import HDPLDA as HDPLDA
 from .central._sublda import SubLDA as SubLDA
 from .central._svilda import PrivateSVILDA as PrivateSVILDA
+from .central._topic_counts import private_topic_counts as private_topic_counts
 from .local._lplda import LPLDA as LPLDA
 from .local._memoized_reports import MemoizedReports as MemoizedReports
 from .local._olplda import OLPLDA as OLPLDA

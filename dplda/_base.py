@@ -119,13 +119,16 @@ class BaseLDA(BaseTopicModel):
         "topic_word_prior": [Interval(Real, 0, LARGEST_PRIOR, closed="right")],
     }
 
-    def transform(self, X: Any) -> np.ndarray:
+    def transform(self, X: Any, *, normalize: bool = True) -> np.ndarray:
         """Topic weights of documents, by fold-in.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_docs, n_words)
             Word counts.
+        normalize : bool, default=True
+            If False, return the parameters of each document's Dirichlet posterior instead: the
+            expected number of tokens of each topic, plus `doc_topic_prior`.
 
         Returns
         -------
@@ -151,7 +154,13 @@ class BaseLDA(BaseTopicModel):
         X = check_counts(self, X, reset=False)
         theta = fold_in(X, self.components_, self.doc_topic_prior, self.n_jobs)
         theta = theta.astype(X.dtype)
-        return theta / theta.sum(axis=1, keepdims=True)
+        theta /= theta.sum(axis=1, keepdims=True)
+        return theta if normalize else theta * self._posterior_size(X.sum(axis=1))
+
+    def _posterior_size(self, n_tokens: np.ndarray) -> np.ndarray:
+        """The sum of a document's posterior parameters, as a column."""
+        prior = self.components_.shape[0] * self.doc_topic_prior
+        return (n_tokens + np.asarray(prior, n_tokens.dtype))[:, None]
 
     def score(self, X: Any, y: Any = None) -> float:
         """Mean held-out log-likelihood per token, by document completion; higher is better.

@@ -158,13 +158,15 @@ class ReleasedModel(BaseLDA):
         check_is_fitted(self)
         return self
 
-    def transform(self, X: Any) -> np.ndarray:
+    def transform(self, X: Any, *, normalize: bool = True) -> np.ndarray:
         """Topic weights of documents, by fold-in.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_docs, n_words)
             Word counts.
+        normalize : bool, default=True
+            If False, return the parameters of each document's Dirichlet posterior instead.
 
         Returns
         -------
@@ -181,7 +183,7 @@ class ReleasedModel(BaseLDA):
         **Privacy.** A row is a function of the words of that document, and is not protected.
         """
         self._check_inference()
-        return super().transform(X)
+        return super().transform(X, normalize=normalize)
 
     def _log_likelihood(self, X: Any, *, completion: bool) -> float:
         self._check_inference()

@@ -38,6 +38,7 @@ PACKAGES = (
     "dplda.privacy",
     "dplda.privacy.mechanisms",
     "dplda.published",
+    "dplda.topics",
 )
 
 

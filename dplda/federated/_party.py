@@ -353,7 +353,7 @@ class IFTMParty(BaseLDA):
         distance = self.privacy_.total_variation if delta else 0.0
         return epsilon_of(events, delta, total_variation=distance)
 
-    def transform(self, X: Any) -> np.ndarray:
+    def transform(self, X: Any, *, normalize: bool = True) -> np.ndarray:
         """Topic weights of documents, by fold-in.
 
         Parameters
@@ -361,6 +361,9 @@ class IFTMParty(BaseLDA):
         X : {array-like, sparse matrix} of shape (n_docs, n_words), or SentenceCorpus
             Documents. With "sentence_lda" each sentence of a SentenceCorpus has one topic. In word
             counts (``corpus.counts()``) each word has its own, which often gives better features.
+        normalize : bool, default=True
+            If False, return the parameters of each document's Dirichlet posterior instead: the
+            expected number of tokens, or of sentences, of each topic, plus `doc_topic_prior`.
 
         Returns
         -------
@@ -374,11 +377,13 @@ class IFTMParty(BaseLDA):
         that document.
         """
         if self.model == "lda" or not isinstance(X, SentenceCorpus):
-            return super().transform(X)
+            return super().transform(X, normalize=normalize)
         check_is_fitted(self)
         check_counts(self, X, reset=False)
         phi = self.components_ / self.components_.sum(axis=1, keepdims=True)
-        return fold_in_sentences(X, phi, self.doc_topic_prior, self.n_jobs)
+        theta = fold_in_sentences(X, phi, self.doc_topic_prior, self.n_jobs)
+        n_sentences = np.diff(X.document_ptr).astype(float)
+        return theta if normalize else theta * self._posterior_size(n_sentences)
 
     def _train(self, X: Any, *, batches: tuple[Tokens, ...], table: np.ndarray | None) -> IFTMParty:
         """Privatize `X`, which no other step reads, and learn from the noisy vectors."""

@@ -1,6 +1,7 @@
 """Quality of a topic model: functions of a released table and of documents to score."""
 
 from dplda.metrics._bound import perplexity_bound
+from dplda.metrics._coherence import coherence, topic_diversity
 from dplda.metrics._perplexity import (
     held_out_log_likelihood,
     held_out_perplexity,
@@ -9,9 +10,11 @@ from dplda.metrics._perplexity import (
 )
 
 __all__ = [
+    "coherence",
     "held_out_log_likelihood",
     "held_out_perplexity",
     "perplexity_bound",
     "split_documents",
+    "topic_diversity",
     "unigram_perplexity",
 ]

@@ -80,12 +80,12 @@ def split_documents(X: sp.csr_array) -> tuple[sp.csr_array, sp.csr_array]:
 def _check_counts(X: Any) -> sp.csr_array:
     with check_quoting_nothing(X):
         X = sp.csr_array(check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32]))
-    check_non_negative(X, "a perplexity (it takes word counts)")
+    check_non_negative(X, "a metric (it takes word counts)")
     return X
 
 
-def check_inputs(components: Any, X: Any) -> tuple[np.ndarray, sp.csr_array]:
-    """Return a table and documents of the same vocabulary, as arrays that can be scored."""
+def check_same_words(components: Any, X: Any) -> tuple[np.ndarray, sp.csr_array]:
+    """Return a table and documents of the same vocabulary, as arrays."""
     components = check_table(components, "components")
     X = _check_counts(X)
     if X.shape[1] != components.shape[1]:
@@ -93,6 +93,12 @@ def check_inputs(components: Any, X: Any) -> tuple[np.ndarray, sp.csr_array]:
             f"X has {X.shape[1]} words and components has {components.shape[1]}; "
             "vectorize X with the vocabulary that the model was trained on"
         )
+    return components, X
+
+
+def check_inputs(components: Any, X: Any) -> tuple[np.ndarray, sp.csr_array]:
+    """Return a table and documents of the same vocabulary, as arrays that can be scored."""
+    components, X = check_same_words(components, X)
     if not np.array_equal(np.rint(X.data), X.data):
         raise ValueError("X must hold whole word counts; pass counts, not tf-idf or frequencies")
     possible = [(components.sum(axis=axis) > 0).all() for axis in (0, 1)]

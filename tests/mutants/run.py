@@ -127,6 +127,8 @@ TESTS = {
                                  "estimators", "slow estimators", *AUDITS),
     "dplda/central/": DOCUMENT,
     "dplda/central/_users.py": ("users", *ESTIMATES),
+    "dplda/central/_topic_counts.py": ("topic_counts",),
+    "dplda/_noisy_sum.py": ("topic_counts",),
     "dplda/central/_count_vectorizer.py": ("count_vectorizer", "guarantee"),
     "dplda/local/_memoized_reports.py": ("randomized_response",),
     "dplda/local/": LOCAL,

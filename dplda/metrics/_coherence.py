@@ -1,0 +1,159 @@
+"""Coherence and diversity of topics, from a released table and public reference texts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from dplda._checks import check_integer
+from dplda._corpus import check_table
+from dplda.metrics._perplexity import check_same_words
+
+MEASURES = ("c_npmi", "u_mass")
+SMALL = 1e-12  # added to a joint probability, as in [3]_ of `coherence`
+
+
+def coherence(
+    components: Any, X: Any, *, measure: str = "c_npmi", n_top_words: int = 10
+) -> np.ndarray:
+    r"""Compute the coherence of each topic: how often its top words occur together.
+
+    Let p(v) be the share of rows of `X` that hold the word v, and p(v, w) the share that hold both.
+    A topic's coherence is the mean over pairs of its top words of
+
+    * ``"c_npmi"``: the normalized pointwise mutual information [2]_,
+      log(p(v, w) / (p(v) p(w))) / -log p(v, w), which lies between -1 (never together) and 1
+      (always together);
+    * ``"u_mass"``: log(p(v, w) / p(w)), where w is the more probable word of the topic [1]_. It is
+      at most 0.
+
+    As in gensim, 1e-12 is added to p(v, w), where [1]_ adds one row.
+
+    Parameters
+    ----------
+    components : array-like of shape (n_components, n_words)
+        Pseudo-counts or probabilities of each topic's words, as in ``estimator.components_``. The
+        largest cells of a row are its top words.
+    X : {array-like, sparse matrix} of shape (n_docs, n_words)
+        Word counts of *public* reference texts with the vocabulary of the model. A row is a
+        document, or a window of a text if words count as together only if they are close. Only
+        which words a row holds matters.
+    measure : {"c_npmi", "u_mass"}, default="c_npmi"
+        Which coherence.
+    n_top_words : int, default=10
+        Number of top words, at least 2; at most all words are taken.
+
+    Returns
+    -------
+    coherence : ndarray of shape (n_components,)
+        Higher is better. A pair with a word that no reference text holds is left out, because the
+        texts say nothing about it. NaN for a topic without any other pair. The usual figure of a
+        model is the mean over topics (``numpy.nanmean``).
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range, or `X` has the wrong number of columns or no rows.
+
+    See Also
+    --------
+    topic_diversity : Says whether the topics differ.
+    held_out_perplexity : Says whether the model predicts words.
+
+    Notes
+    -----
+    **Privacy.** For a released model and public texts the figure is a function of public values and
+    costs nothing. For private texts it is not private: co-occurrences in single documents enter it
+    without noise, and no epsilon covers that.
+
+    References
+    ----------
+    .. [1] D. Mimno, H. Wallach, E. Talley, M. Leenders, A. McCallum, "Optimizing semantic coherence
+       in topic models", EMNLP 2011, equation (1).
+    .. [2] N. Aletras, M. Stevenson, "Evaluating topic coherence using distributional semantics",
+       IWCS 2013.
+    .. [3] M. Röder, A. Both, A. Hinneburg, "Exploring the space of topic coherence measures",
+       WSDM 2015.
+
+    Examples
+    --------
+    >>> from dplda.metrics import coherence
+    >>> topics = [[9, 8, 1, 1], [5, 1, 5, 1]]  # the top words are 0 and 1, and 0 and 2
+    >>> texts = [[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 1], [0, 0, 1, 1]]
+    >>> coherence(topics, texts, n_top_words=2).round(2).tolist()
+    [1.0, -0.95]
+    """
+    if measure not in MEASURES:
+        raise ValueError(f"measure must be one of {', '.join(MEASURES)}, got {measure!r}")
+    components, X = check_same_words(components, X)
+    top = _top_words(components, n_top_words, least=2)
+    words, place = np.unique(top, return_inverse=True)
+    place = place.reshape(top.shape)
+    held = sp.csr_array(X[:, words] > 0, dtype=np.float64)
+    p = held.sum(axis=0) / X.shape[0]
+    joint = (held.T @ held).toarray() / X.shape[0]
+    first, second = np.triu_indices(top.shape[1], 1)  # the first word is the more probable one
+    v, w = place[:, second], place[:, first]
+    known = (p[v] > 0) & (p[w] > 0)
+    together = joint[v, w] + SMALL
+    with np.errstate(divide="ignore", invalid="ignore"):  # 0 / 0: no pair is known
+        scores = np.log(together / p[w])
+        if measure == "c_npmi":
+            scores = (scores - np.log(p[v])) / -np.log(together)
+            scores = np.where(joint[v, w] == 1, 1.0, scores)  # the limit, if all texts hold both
+        return np.where(known, scores, 0.0).sum(axis=1) / known.sum(axis=1)
+
+
+def topic_diversity(components: Any, *, n_top_words: int = 25) -> float:
+    """Compute the share of different words among the top words of all topics.
+
+    Parameters
+    ----------
+    components : array-like of shape (n_components, n_words)
+        Pseudo-counts or probabilities of each topic's words. The largest cells of a row are its top
+        words.
+    n_top_words : int, default=25
+        Number of top words of each topic, at least 1; at most all words are taken.
+
+    Returns
+    -------
+    diversity : float
+        At most 1: all topics have different words [1]_. At least 1 / n_components: all topics have
+        the same words.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range.
+
+    See Also
+    --------
+    coherence : Says whether the words of a topic belong together.
+
+    Notes
+    -----
+    **Privacy.** A function of the table: for a released model it costs nothing.
+
+    Noise makes topics different. A diversity near 1 is a good sign only next to a good coherence.
+
+    References
+    ----------
+    .. [1] A. Dieng, F. Ruiz, D. Blei, "Topic modeling in embedding spaces", TACL 8, 2020,
+       section 6.
+
+    Examples
+    --------
+    >>> from dplda.metrics import topic_diversity
+    >>> topic_diversity([[9, 8, 1, 0], [8, 1, 9, 0]], n_top_words=2)
+    0.75
+    """
+    top = _top_words(check_table(components, "components"), n_top_words, least=1)
+    return len(np.unique(top)) / top.size
+
+
+def _top_words(components: np.ndarray, n_top_words: int, *, least: int) -> np.ndarray:
+    """Indices of the largest cells of each row, the largest first."""
+    check_integer("n_top_words", n_top_words, least, 2**31 - 1)
+    return np.argsort(-components, axis=1, kind="stable")[:, :n_top_words]

@@ -1,0 +1,232 @@
+"""Functions of released topics: matching topics of two fits, a tree of topics, merging topics.
+
+Everything here reads released tables only. It is post-processing, which costs no privacy budget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.optimize import linear_sum_assignment
+from scipy.spatial.distance import cdist, squareform
+from sklearn.utils.validation import check_is_fitted
+
+from dplda._checks import check_integer
+from dplda._corpus import check_table
+from dplda._release import NOT_RELEASED, ReleasedModel
+from dplda.privacy import Guarantee
+
+__all__ = ["match_topics", "merge_topics", "topic_tree"]
+
+
+def match_topics(components: Any, other: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Find the topic of another table that corresponds to each topic of a table.
+
+    The numbering of topics is arbitrary and differs between fits. Topics are paired one to one, so
+    that the sum of their distances is smallest (the Hungarian method [1]_). The distance of two
+    topics is the Hellinger distance of their word probabilities.
+
+    Parameters
+    ----------
+    components : array-like of shape (n_components, n_words)
+        Pseudo-counts or probabilities of each topic's words, as in ``estimator.components_``.
+    other : array-like of shape (n_other_components, n_words)
+        Those of another model with the same vocabulary.
+
+    Returns
+    -------
+    order : ndarray of shape (n_components,), int
+        Topic ``order[k]`` of `other` corresponds to topic ``k``. -1 if `other` has fewer topics and
+        none is left for ``k``.
+    distance : ndarray of shape (n_components,)
+        Hellinger distance of the two topics, from 0 (equal) to 1 (no word in common). NaN for a
+        topic without a partner.
+
+    Raises
+    ------
+    ValueError
+        If a table is not a table of non-negative numbers without empty topics, or if the tables
+        have different numbers of words.
+
+    See Also
+    --------
+    topic_tree : Compares the topics of one model with each other.
+
+    Notes
+    -----
+    **Privacy.** A function of the tables: for released models it costs nothing. Two fits of the
+    same private documents cost more than one.
+
+    References
+    ----------
+    .. [1] H. W. Kuhn, "The Hungarian method for the assignment problem", Naval Research Logistics
+       Quarterly 2, 1955.
+
+    Examples
+    --------
+    >>> from dplda.topics import match_topics
+    >>> order, distance = match_topics([[9, 1, 0], [0, 1, 9]], [[0, 2, 18], [16, 4, 0]])
+    >>> order.tolist(), distance.round(2).tolist()
+    ([1, 0], [0.1, 0.0])
+    """
+    one, two = _probabilities(components, "components"), _probabilities(other, "other")
+    if one.shape[1] != two.shape[1]:
+        raise ValueError(
+            f"components has {one.shape[1]} words and other has {two.shape[1]}; only models with "
+            "one vocabulary can be compared"
+        )
+    distances = _hellinger(one, two)
+    rows, columns = linear_sum_assignment(distances)
+    order, distance = np.full(len(one), -1), np.full(len(one), np.nan)
+    order[rows], distance[rows] = columns, distances[rows, columns]
+    return order, distance
+
+
+def topic_tree(components: Any) -> np.ndarray:
+    """Join similar topics step by step, until one is left.
+
+    Each step joins the two groups of topics with the smallest mean Hellinger distance between their
+    topics (average linkage).
+
+    Parameters
+    ----------
+    components : array-like of shape (n_components, n_words)
+        Pseudo-counts or probabilities of each topic's words, at least two topics.
+
+    Returns
+    -------
+    tree : ndarray of shape (n_components - 1, 4)
+        A linkage matrix of SciPy: each row has the two groups that are joined, their distance, and
+        the number of topics. Draw it with `scipy.cluster.hierarchy.dendrogram`.
+
+    Raises
+    ------
+    ValueError
+        If the table is not a table of non-negative numbers without empty topics, or if it has one
+        topic only.
+
+    See Also
+    --------
+    merge_topics : Makes a model with fewer topics.
+    scipy.cluster.hierarchy.dendrogram : Draws the tree.
+
+    Notes
+    -----
+    **Privacy.** A function of the table: for a released model it costs nothing.
+
+    Examples
+    --------
+    >>> from dplda.topics import topic_tree
+    >>> tree = topic_tree([[9, 1, 0, 0], [8, 2, 0, 0], [0, 0, 5, 5]])
+    >>> tree[:, :2].astype(int).tolist()  # topics 0 and 1, then topic 2 with both
+    [[0, 1], [2, 3]]
+    """
+    topics = _probabilities(components, "components")
+    if len(topics) < 2:
+        raise ValueError("components must have at least two topics, got 1; one topic has no tree")
+    distances = _hellinger(topics, topics)
+    return linkage(squareform(distances, checks=False), method="average")
+
+
+def merge_topics(model: Any, groups: int | Sequence[int]) -> ReleasedModel:
+    """Make a model with fewer topics by adding the pseudo-counts of topics.
+
+    Parameters
+    ----------
+    model : fitted topic model
+        A model of dplda, with `components_` and `privacy_`.
+    groups : int or array-like of shape (n_components,)
+        The number of topics to keep, where similar topics are joined as in `topic_tree`. Or a
+        number for each topic; topics with the same number become one.
+
+    Returns
+    -------
+    merged : ReleasedModel
+        Its topics are in the order of the first topic of each group. `privacy_` is that of `model`.
+        It transforms, scores, and can be saved; it cannot be trained.
+
+    Raises
+    ------
+    TypeError
+        If the model has no guarantee to state.
+    ValueError
+        If the number is out of range, or if there is not one number for each topic.
+
+    See Also
+    --------
+    topic_tree : Says which topics are similar.
+
+    Notes
+    -----
+    **Privacy.** Post-processing of a release: the guarantee stays that of `model`, at no cost.
+
+    `doc_topic_prior` stays that of `model` for each topic. A merged topic had the sum of the
+    priors of its topics before.
+
+    Examples
+    --------
+    >>> from dplda import SubLDA
+    >>> from dplda.datasets import make_topic_corpus
+    >>> from dplda.topics import merge_topics
+    >>> X = make_topic_corpus(n_docs=500, n_words=30, n_components=3, random_state=0).data
+    >>> model = SubLDA(n_components=6, epsilon=4.0).fit(X)
+    >>> merged = merge_topics(model, 3)
+    >>> merged.components_.shape, merged.epsilon_ == model.epsilon_
+    ((3, 30), True)
+    """
+    check_is_fitted(model)
+    if not isinstance(getattr(model, "privacy_", None), Guarantee):
+        raise TypeError(
+            f"the merged model states the guarantee of the model, and {type(model).__name__} has "
+            "no privacy_; merge topics of a model of dplda"
+        )
+    group = _groups(model.components_, groups)
+    components = np.zeros((group.max() + 1, model.components_.shape[1]))
+    np.add.at(components, group, model.components_)
+    released = isinstance(model, ReleasedModel)
+    parameters = model.parameters_ if released else model.get_params(deep=False)
+    named = hasattr(model, "feature_names_in_")
+    return ReleasedModel._of(
+        components,
+        model.privacy_,
+        doc_topic_prior=getattr(model, "doc_topic_prior", None),
+        n_iter=model.n_iter_,
+        vocabulary=getattr(model, "vocabulary_", model.feature_names_in_ if named else None),
+        named_columns=named,
+        estimator_name=model.estimator_name_ if released else type(model).__name__,
+        parameters={name: parameters[name] for name in parameters if name not in NOT_RELEASED}
+        | {"n_components": len(components)},
+    )
+
+
+def _groups(components: np.ndarray, groups: Any) -> np.ndarray:
+    """The number of each topic's group, from 0, in the order of the groups' first topics."""
+    n_topics = len(components)
+    if np.ndim(groups) == 0:
+        n_groups = check_integer("groups", groups, 1, n_topics)
+        cut = n_topics > 1
+        labels = fcluster(topic_tree(components), n_groups, "maxclust") if cut else np.zeros(1)
+    else:
+        labels = np.asarray(groups)
+        if labels.shape != (n_topics,):
+            raise ValueError(
+                f"groups must be a number of topics, or one number for each of {n_topics} topics, "
+                f"got shape {labels.shape}"
+            )
+    _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[inverse]
+
+
+def _probabilities(components: Any, name: str) -> np.ndarray:
+    table = check_table(components, name)
+    if table.min() < 0 or not table.any(axis=1).all():
+        raise ValueError(f"{name} must be non-negative, with no topic empty")
+    return table / table.sum(axis=1, keepdims=True)
+
+
+def _hellinger(one: np.ndarray, two: np.ndarray) -> np.ndarray:
+    """Hellinger distances of all pairs of rows, from 0 to 1."""
+    return cdist(np.sqrt(one), np.sqrt(two)) / np.sqrt(2)

@@ -1,0 +1,146 @@
+"""Coherence and diversity of topics: known values, a slow twin, gensim, refusals."""
+
+import itertools
+import math
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from numpy.testing import assert_allclose
+
+from dplda.datasets import make_topic_corpus
+from dplda.metrics import coherence, topic_diversity
+
+MEASURES = ("c_npmi", "u_mass")
+WORDS = ["bread", "flour", "oven", "port", "sail", "salt", "sea", "ship", "wind"]
+TEXTS = [
+    "sea ship port", "sea ship", "sea sail ship wind", "oven bread", "oven bread flour wind",
+    "bread flour salt sea", "salt oven", "ship sail",
+]  # fmt: skip
+TOPICS = ["ship sea sail", "bread oven flour", "wind salt port"]
+# gensim 4.4.0, CoherenceModel(coherence=..., topn=3); c_npmi with a window longer than the texts
+GENSIM = {
+    "u_mass": [-0.7890412047056502, -0.6365141682894796, -26.244726754808656],
+    "c_npmi": [0.30446336841162175, 0.42030069400820086, -0.8829327794640074],
+}
+
+
+def counted(texts):
+    return np.array([[text.split().count(word) for word in WORDS] for text in texts])
+
+
+def table(topics):
+    """Tables whose largest cells are the words of a topic, in their order."""
+    rows = [
+        [topic.split().index(w) if w in topic.split() else 99 for w in WORDS] for topic in topics
+    ]
+    return 100.0 - np.array(rows)
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_stored_values_of_gensim(measure):
+    found = coherence(table(TOPICS), counted(TEXTS), measure=measure, n_top_words=3)
+    assert_allclose(found, GENSIM[measure], rtol=1e-12)
+
+
+def naive(components, X, measure, n_top_words):
+    """The mean over pairs of top words, of which the reference holds both."""
+    values, n = [], len(X)
+    for topic in np.asarray(components):
+        top = sorted(range(len(topic)), key=lambda v: -topic[v])[:n_top_words]
+        scores = []
+        for w, v in itertools.combinations(top, 2):
+            p_v, p_w = (sum(row[u] > 0 for row in X) / n for u in (v, w))
+            both = sum(row[v] > 0 and row[w] > 0 for row in X) / n + 1e-12
+            if p_v and p_w and measure == "u_mass":
+                scores.append(math.log(both / p_w))
+            elif p_v and p_w:
+                scores.append(math.log(both / (p_v * p_w)) / -math.log(both))
+        values.append(sum(scores) / len(scores) if scores else math.nan)
+    return values
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_a_slow_twin(measure):
+    corpus = make_topic_corpus(50, 20, 3, doc_length=12, random_state=0)
+    X = corpus.data.toarray()
+    expected = naive(corpus.components, X, measure, 6)
+    for form in (X, sp.csr_array(X), sp.csc_matrix(X), X.astype(np.float32), X.tolist()):
+        assert_allclose(
+            coherence(corpus.components, form, measure=measure, n_top_words=6), expected
+        )
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_only_which_words_a_text_holds_and_the_order_of_words_matter(measure):
+    components, X = table(TOPICS), counted(TEXTS)
+    expected = coherence(components, X, measure=measure, n_top_words=4)
+    for same in (3 * X, X[::-1]):
+        assert_allclose(coherence(components, same, measure=measure, n_top_words=4), expected)
+    assert_allclose(coherence(components**3, X, measure=measure, n_top_words=4), expected)
+
+
+def test_ends_of_the_scale():
+    together = [[1, 1, 0], [1, 1, 0], [0, 0, 1]]
+    assert_allclose(coherence([[3, 2, 1]], together, n_top_words=2), 1.0)
+    assert_allclose(coherence([[3, 2, 1]], together, measure="u_mass", n_top_words=2), 0, atol=1e-9)
+    apart = coherence([[3, 1, 2]], together, n_top_words=2)
+    assert -1 <= apart[0] < -0.9
+    always = [[1, 1, 1], [1, 1, 1]]  # the mutual information and its bound are both 0
+    assert_allclose(coherence([[3, 2, 1]], always), 1.0)
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_words_without_reference_are_left_out(measure):
+    """No log of 0, and no warning: the texts say nothing about such a pair."""
+    X = counted(TEXTS)
+    X[:, [WORDS.index("sail"), WORDS.index("salt"), WORDS.index("port")]] = 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = coherence(table(TOPICS), X, measure=measure, n_top_words=3)
+    assert_allclose(found, naive(table(TOPICS), X, measure, 3))
+    assert_allclose(found[0], coherence(table(["ship sea"]), X, measure=measure, n_top_words=2)[0])
+    assert math.isnan(found[2])  # only wind is left
+
+
+def test_diversity_by_hand():
+    assert topic_diversity(table(TOPICS), n_top_words=3) == 1.0
+    assert topic_diversity(table(["a", "a", "a"]), n_top_words=3) == pytest.approx(1 / 3)
+    assert topic_diversity([[9, 8, 1, 0], [8, 1, 9, 0]], n_top_words=2) == 0.75
+    assert topic_diversity([[9, 8], [8, 9], [1, 2]]) == pytest.approx(2 / 6)  # all words there are
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"measure": "c_v"}, "measure must be one of c_npmi, u_mass, got 'c_v'"),
+        ({"n_top_words": 1}, "n_top_words must be an integer from 2"),
+        ({"X": np.ones((3, 4))}, "X has 4 words and components has 9"),
+        ({"X": -counted(TEXTS)}, "Negative"),
+        ({"X": np.empty((0, 9))}, "0 sample"),
+        ({"components": [["a"] * 9]}, "components must be a table"),
+    ],
+)
+def test_what_is_refused(options, message):
+    arguments = {"components": table(TOPICS), "X": counted(TEXTS)} | options
+    with pytest.raises(ValueError, match=message):
+        coherence(**arguments)
+    with pytest.raises(ValueError, match="n_top_words must be an integer from 1"):
+        topic_diversity(table(TOPICS), n_top_words=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("measure", MEASURES)
+def test_figures_are_those_of_gensim(measure):
+    models = pytest.importorskip("gensim.models")
+    corpora = pytest.importorskip("gensim.corpora")
+    texts = [text.split() for text in TEXTS]
+    dictionary = corpora.Dictionary(texts)
+    model = models.CoherenceModel(
+        topics=[topic.split() for topic in TOPICS], texts=texts, dictionary=dictionary,
+        corpus=[dictionary.doc2bow(text) for text in texts], coherence=measure,
+        window_size=100, topn=3, processes=1,
+    )  # fmt: skip
+    found = coherence(table(TOPICS), counted(TEXTS), measure=measure, n_top_words=3)
+    assert_allclose(found, model.get_coherence_per_topic(), rtol=1e-12)

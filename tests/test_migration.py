@@ -1,0 +1,65 @@
+"""The page for users of scikit-learn's LDA says what is so, and what they rely on holds."""
+
+import inspect
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from estimators import MODELS, each
+from numpy.testing import assert_allclose
+from scipy.linalg import block_diag
+from sklearn.base import clone
+from sklearn.decomposition import LatentDirichletAllocation
+
+from dplda import GibbsLDA, PrivateSVILDA, SubLDA
+from dplda._base import BaseLDA
+
+PAGE = Path(__file__).parents[1] / "docs" / "migration.md"
+THEIRS, *OURS = (
+    {name: parameter.default for name, parameter in inspect.signature(cls).parameters.items()}
+    for cls in (LatentDirichletAllocation, SubLDA, PrivateSVILDA)
+)
+NAMED = re.compile(r"(\w+)=([\d.]+|None)")
+
+
+def test_the_page_names_parameters_and_defaults_of_today():
+    table = PAGE.read_text("utf-8").partition("## From gensim")[0]
+    rows = re.findall(r"^\| (`.*?) \| (`.*?) \|", table, re.MULTILINE)
+    of_parameters = [(theirs, ours) for theirs, ours in rows if "=" in theirs]
+    assert len(of_parameters) >= 5
+    for theirs, ours in of_parameters:
+        for name, value in NAMED.findall(theirs):
+            assert str(THEIRS[name]) == value, theirs
+        for name, value in NAMED.findall(ours):
+            assert any(str(defaults.get(name)) == value for defaults in OURS), ours
+    missing = {"evaluate_every", "perp_tol", "total_samples", "mean_change_tol"}
+    assert missing <= THEIRS.keys()
+    assert not missing & {name for defaults in OURS for name in defaults}
+
+
+@each(case for case in MODELS if isinstance(case.estimator, BaseLDA))
+def test_all_models_take_normalize(estimator):
+    assert inspect.signature(estimator.transform).parameters["normalize"].default is True
+
+
+LEARNERS = [
+    SubLDA(3, epsilon=math.inf, max_iter=30),
+    PrivateSVILDA(3, epsilon=math.inf, max_iter=100),
+    GibbsLDA(3, max_iter=100),
+]
+
+
+@pytest.mark.parametrize("estimator", LEARNERS, ids=lambda estimator: type(estimator).__name__)
+def test_separated_topics_are_found_as_in_the_tests_of_scikit_learn(estimator):
+    """Each topic has three words of its own."""
+    X = block_diag(*[np.full((3, 3), 3)] * 3)
+    model = clone(estimator).set_params(random_state=0).fit(X)
+    found = {tuple(sorted(topic.argsort()[-3:].tolist())) for topic in model.components_}
+    assert found == {(0, 1, 2), (3, 4, 5), (6, 7, 8)}
+    names = [f"{type(estimator).__name__.lower()}{k}" for k in range(3)]
+    assert model.get_feature_names_out().tolist() == names
+    assert_allclose(model.perplexity(X), np.exp(-model.score(X)))
+    first = clone(model).set_params(max_iter=1).fit(X)
+    assert first.perplexity(X, completion=False) >= model.perplexity(X, completion=False)

@@ -1,0 +1,263 @@
+"""Noisy numbers of documents per topic: what is counted, what one unit moves, what is charged."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import stats
+from sklearn.decomposition import LatentDirichletAllocation
+from sklearn.exceptions import NotFittedError
+
+from dplda import GibbsLDA, ReleasedModel, SubLDA, private_topic_counts
+from dplda._noisy_sum import release_sum
+from dplda.datasets import make_topic_corpus
+from dplda.privacy import BudgetError, Gaussian, Ledger, SeededNoiseWarning, epsilon_of
+from dplda.privacy.mechanisms import Curator
+
+N_DOCS, K = 60, 4
+
+
+@pytest.fixture(scope="module")
+def X():
+    return make_topic_corpus(N_DOCS, 40, K, doc_length=30, random_state=0).data
+
+
+@pytest.fixture(scope="module")
+def model(X):
+    return SubLDA(K, epsilon=math.inf, max_iter=20).fit(X)
+
+
+@pytest.fixture(scope="module")
+def ids():
+    return np.random.default_rng(0).integers(0, 20, N_DOCS)
+
+
+def exact(model, X, **options):
+    return private_topic_counts(model, X, epsilon=math.inf, **options)[0]
+
+
+# ---- what is counted ----------------------------------------------------------------------
+
+
+def test_documents_count_for_their_largest_topic(model, X):
+    expected = np.bincount(model.transform(X).argmax(axis=1), minlength=K)
+    assert expected.min() > 0
+    assert_array_equal(exact(model, X), expected)
+
+
+def test_soft_counts_are_sums_of_topic_weights(model, X):
+    assert_allclose(exact(model, X, soft=True), model.transform(X).sum(axis=0), rtol=1e-5)
+
+
+@pytest.mark.parametrize("soft", [False, True])
+def test_each_user_counts_as_one(model, X, ids, soft):
+    theta = model.transform(X)
+    expected = np.zeros(K)
+    for user in set(ids.tolist()):
+        rows = theta[ids == user]
+        rows = rows if soft else np.eye(K)[rows.argmax(axis=1)]
+        expected += rows.mean(axis=0)
+    assert_allclose(exact(model, X, soft=soft, user_ids=ids), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("soft", [False, True])
+@pytest.mark.parametrize("with_users", [False, True])
+def test_empty_documents_count_for_nothing(model, X, ids, soft, with_users):
+    """Else an emptied document would move two counts."""
+    padded, users = sp.vstack([X, sp.csr_array((3, 40))]), None
+    more = np.append(ids, [ids[0], ids[0], 99])
+    one = exact(model, X, soft=soft, user_ids=ids if with_users else users)
+    other = exact(model, padded, soft=soft, user_ids=more if with_users else users)
+    assert_array_equal(one, other)
+    assert_array_equal(exact(model, np.zeros((2, 40))), np.zeros(K))
+
+
+# ---- what one unit moves ------------------------------------------------------------------
+
+
+def released_integers(monkeypatch, model, X, **options):
+    """The private sum and the radius of its mechanism."""
+    seen, release = [], Curator.release
+
+    def record(self, value, mechanism, **kwargs):
+        seen.append((value.copy(), mechanism.radius))
+        return release(self, value, mechanism, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Curator, "release", record)
+        private_topic_counts(model, X, epsilon=1.0, **options)
+    (one,) = seen
+    return one
+
+
+OWN = {
+    "one word": sp.csr_array(np.eye(1, 40, 7) * 1e15),
+    "several": sp.csr_array(np.eye(9, 40, 2) * 50),
+    "the same": sp.csr_array(np.tile(np.arange(40) < 5, (9, 1)) * 9.0),
+}
+
+
+@pytest.mark.parametrize("own", OWN)
+@pytest.mark.parametrize("soft", [False, True])
+def test_a_user_moves_the_sum_by_the_radius_at_most(own, soft, model, X, ids, monkeypatch):
+    own = OWN[own]
+    users = np.append(ids, np.full(own.shape[0], 99))
+    worlds = [sp.vstack([X, own]), sp.vstack([X, 0 * own]), X]
+    sums = []
+    for world in worlds:
+        value, radius = released_integers(
+            monkeypatch, model, world, soft=soft, user_ids=users[: world.shape[0]]
+        )
+        sums.append(value)
+    assert_array_equal(sums[1], sums[2])  # an emptied user is one that is not there
+    moved = sum(int(x) ** 2 for x in sums[0] - sums[1])
+    assert 0.3**2 * radius**2 < moved <= radius**2
+
+
+@pytest.mark.parametrize("soft", [False, True])
+def test_a_document_moves_the_sum_by_the_radius_at_most(soft, model, X, monkeypatch):
+    whole, radius = released_integers(monkeypatch, model, X, soft=soft)
+    moved = []
+    for d in range(5):
+        emptied = X.tolil()
+        emptied[d] = 0
+        worlds = sp.csr_array(emptied), sp.csr_array(emptied)[np.arange(N_DOCS) != d]
+        values = [released_integers(monkeypatch, model, Y, soft=soft)[0] for Y in worlds]
+        assert_array_equal(*values)
+        moved.append(sum(int(x) ** 2 for x in whole - values[0]) / radius**2)
+    assert 0.9 < max(moved) <= 1.0
+
+
+def test_rows_that_are_too_long_are_clipped():
+    rows = np.array([[3.0, 4.0], [0.3, 0.4], [np.nan, 1.0], [0.0, 1e300]])
+    total, _ = release_sum(
+        lambda: rows, name="sum", step="sum", norm=2.0, epsilon=math.inf, delta=1e-6,
+        unit="document", relation="", assumptions=(), ledger=None, random_state=None,
+    )  # fmt: skip
+    assert_allclose(total, [1.2 + 0.3, 1.6 + 0.4], rtol=1e-6)
+
+
+@pytest.mark.parametrize("soft", [False, True])
+@pytest.mark.parametrize("with_users", [False, True])
+def test_a_contribution_is_the_same_whoever_else_is_there(
+    soft, with_users, model, X, ids, monkeypatch
+):
+    """In integers: f(X) - f(X without a) = f(X without b) - f(X without both)."""
+    sums = []
+    for without in ([], [12], [13], [12, 13]):
+        world = X.tolil()
+        users = ids if with_users else np.arange(N_DOCS)
+        world[np.isin(users, users[without])] = 0
+        options = {"user_ids": ids} if with_users else {}
+        world = sp.csr_array(world)
+        sums.append(released_integers(monkeypatch, model, world, soft=soft, **options)[0])
+    assert_array_equal(sums[0] - sums[1], sums[2] - sums[3])
+    assert (sums[0] != sums[1]).any()
+
+
+# ---- what is charged ----------------------------------------------------------------------
+
+
+def test_every_count_gets_the_stated_noise():
+    rng = np.random.default_rng(0)
+    topics = GibbsLDA(400, max_iter=1, random_state=0).fit(rng.poisson(2.0, (30, 50)))
+    X = rng.poisson(1.0, (20, 50))
+    noisy, guarantee = private_topic_counts(topics, X, epsilon=0.5)
+    z = (noisy - exact(topics, X)) / guarantee.noise_scale
+    assert stats.chi2.sf((z**2).sum(), z.size) > 1e-6
+    assert stats.chi2.cdf((z**2).sum(), z.size) > 1e-6
+    assert len(np.unique(z)) == z.size
+
+
+def test_the_guarantee_is_that_of_one_gaussian_release(model, X, ids):
+    counts, guarantee = private_topic_counts(model, X, epsilon=2.0, delta=1e-7)
+    assert counts.shape == (K,)
+    assert 1.99 < guarantee.epsilon <= 2.0
+    assert (guarantee.unit, guarantee.delta, guarantee.sensitivity) == ("document", 1e-7, 1.0)
+    (event,) = guarantee.events
+    assert isinstance(event, Gaussian)
+    # a Gaussian of a smaller multiplier would cost more than was asked for
+    assert epsilon_of(Gaussian(0.999 * event.noise_multiplier), 1e-7) > 2.0
+    assert_allclose(guarantee.noise_scale, event.noise_multiplier, rtol=1e-9)
+    assert "model is public" in str(guarantee)
+    assert "the vocabulary" in str(guarantee)
+    _, of_users = private_topic_counts(model, X, epsilon=2.0, user_ids=ids)
+    assert of_users.unit == "user"
+    assert "one user" in of_users.relation
+
+
+@pytest.mark.parametrize("unit", ["document", "user"])
+def test_a_ledger_is_charged_for_the_unit(unit, model, X, ids):
+    ledger, users = Ledger(epsilon=3.0), ids if unit == "user" else None
+    options = {"epsilon": 1.0, "ledger": ledger, "user_ids": users}
+    guarantees = [private_topic_counts(model, X, **options)[1] for _ in range(2)]
+    entries = ledger.entries()
+    assert {(entry.label, entry.unit) for entry in entries} == {
+        ("private_topic_counts of SubLDA", unit)
+    }
+    assert [entry.events for entry in entries] == [g.events for g in guarantees]
+    assert [entry.status for entry in entries] == ["confirmed"] * 2
+
+
+def test_nothing_is_read_before_it_is_paid_for(model):
+    ledger = Ledger(epsilon=0.5)
+    with pytest.raises(BudgetError):
+        private_topic_counts(model, "no counts", epsilon=1.0, ledger=ledger)
+    assert ledger.entries() == []
+    ledger = Ledger(epsilon=2.0)
+    with pytest.raises(ValueError, match="counts"):
+        private_topic_counts(model, "no counts", epsilon=1.0, ledger=ledger)
+    assert ledger.epsilon_spent == 0  # nothing was released
+
+
+def test_seeded_noise_is_repeatable_and_says_so(model, X):
+    ledger = Ledger()
+    with pytest.warns(SeededNoiseWarning, match="private_topic_counts"):
+        one, guarantee = private_topic_counts(model, X, epsilon=1.0, random_state=3, ledger=ledger)
+    with pytest.warns(SeededNoiseWarning):
+        other, _ = private_topic_counts(model, X, epsilon=1.0, random_state=3)
+    assert_array_equal(one, other)
+    assert guarantee.seeded
+    assert ledger.entries()[0].seeded
+    secret = [private_topic_counts(model, X, epsilon=1.0) for _ in range(2)]
+    assert (secret[0][0] != secret[1][0]).all()
+    assert not secret[0][1].seeded
+
+
+def test_without_noise_there_is_no_guarantee(model, X):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        _, guarantee = private_topic_counts(model, X, epsilon=math.inf, random_state=0)
+    assert guarantee.epsilon == math.inf
+    assert "exact" in guarantee.mechanism
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"epsilon": 0.0}, ValueError, r"epsilon must be a number in \(0"),
+        ({"epsilon": "1"}, TypeError, "epsilon must be a number"),
+        ({"delta": 0.0}, ValueError, "delta must be a number"),
+        ({"delta": 1.0}, ValueError, "delta must be a number"),
+        ({"epsilon": 1e-6}, ValueError, "raise epsilon"),
+    ],
+)
+def test_what_is_refused(options, error, message, model, X):
+    ledger = Ledger()
+    with pytest.raises(error, match=message):
+        private_topic_counts(model, X, **{"epsilon": 1.0, "ledger": ledger, **options})
+    assert ledger.entries() == []
+
+
+def test_models_without_the_inference_of_the_proof_are_refused(X):
+    with pytest.raises(NotFittedError):
+        private_topic_counts(SubLDA(K, epsilon=1.0), X, epsilon=1.0)
+    other = LatentDirichletAllocation(K, max_iter=1).fit(X)
+    released = ReleasedModel()
+    released.components_ = other.components_
+    for unknown in (other, released):
+        with pytest.raises(TypeError, match="topic model of dplda"):
+            private_topic_counts(unknown, X, epsilon=1.0)

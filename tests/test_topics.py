@@ -1,0 +1,228 @@
+"""Matching, merging and a tree of topics; the input of pyLDAvis; posteriors of documents."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.cluster.hierarchy import dendrogram, fcluster
+from sklearn.decomposition import LatentDirichletAllocation
+from sklearn.exceptions import NotFittedError
+
+from dplda import GibbsLDA, SubLDA, load_release, save_release
+from dplda.datasets import make_topic_corpus
+from dplda.displays import to_pyldavis, top_words
+from dplda.federated import IFTMParty, SentenceCorpus
+from dplda.topics import match_topics, merge_topics, topic_tree
+
+K = 6
+
+
+@pytest.fixture(scope="module")
+def X():
+    return make_topic_corpus(300, 40, 3, random_state=0).data
+
+
+@pytest.fixture(scope="module")
+def model(X):
+    return SubLDA(K, epsilon=4.0, delta=1e-5, max_iter=8).fit(X)
+
+
+def hellinger(p, q):
+    p, q = np.asarray(p, float), np.asarray(q, float)
+    affinity = sum(math.sqrt(a * b) for a, b in zip(p / p.sum(), q / q.sum()))
+    return math.sqrt(max(0.0, 1 - affinity))
+
+
+# ---- matching -----------------------------------------------------------------------------
+
+
+def test_permuted_topics_are_found(model):
+    order = np.random.default_rng(0).permutation(K)
+    found, distance = match_topics(model.components_, 7 * model.components_[order])
+    assert_array_equal(order[found], np.arange(K))
+    assert_allclose(distance, 0, atol=1e-7)
+
+
+def test_the_sum_of_distances_is_smallest():
+    rng = np.random.default_rng(1)
+    one, two = rng.dirichlet(np.full(6, 0.3), 4), rng.dirichlet(np.full(6, 0.3), 4)
+    order, distance = match_topics(one, two)
+    assert_allclose(distance, [hellinger(one[k], two[order[k]]) for k in range(4)])
+    sums = [
+        sum(hellinger(one[k], two[j]) for k, j in enumerate(other))
+        for other in itertools.permutations(range(4))
+    ]
+    assert_allclose(distance.sum(), min(sums))
+    # pairing each topic with its nearest would be no pairing here
+    nearest = [min(range(4), key=lambda j, k=k: hellinger(one[k], two[j])) for k in range(4)]
+    assert len(set(nearest)) < 4
+
+
+def test_a_topic_without_a_partner():
+    order, distance = match_topics([[9, 1, 0], [0, 9, 1], [1, 0, 9]], [[0, 1, 9]])
+    assert_array_equal(order, [-1, -1, 0])
+    assert np.isnan(distance[:2]).all()
+    assert_array_equal(match_topics([[0, 1, 9]], [[9, 1, 0], [0, 1, 9]])[0], [1])
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "message"),
+    [
+        (np.ones((2, 3)), np.ones((2, 4)), "components has 3 words and other has 4"),
+        (np.ones((2, 3)), [[1, 2, -1]], "other must be non-negative"),
+        ([[0, 0, 0]], np.ones((2, 3)), "components must be non-negative, with no topic empty"),
+        (np.ones((2, 3)), [["a", "b", "c"]], "other must be a table"),
+    ],
+)
+def test_what_cannot_be_matched(one, two, message):
+    with pytest.raises(ValueError, match=message):
+        match_topics(one, two)
+
+
+# ---- a tree, and merging ------------------------------------------------------------------
+
+
+def test_the_nearest_topics_are_joined_first(model):
+    tree = topic_tree(model.components_)
+    assert tree.shape == (K - 1, 4)
+    pairs = list(itertools.combinations(range(K), 2))
+    distances = [hellinger(*model.components_[list(pair)]) for pair in pairs]
+    assert tuple(sorted(tree[0, :2].astype(int))) == pairs[int(np.argmin(distances))]
+    assert_allclose(tree[0, 2], min(distances))
+    assert len(dendrogram(tree, no_plot=True)["leaves"]) == K
+    with pytest.raises(ValueError, match="at least two topics, got 1"):
+        topic_tree([[1, 2]])
+
+
+def test_merged_topics_have_the_sum_of_the_counts(model, X):
+    merged = merge_topics(model, [7, 2, 7, 5, 2, 7])
+    table = model.components_
+    expected = [table[[0, 2, 5]].sum(axis=0), table[[1, 4]].sum(axis=0), table[3]]
+    assert_allclose(merged.components_, expected)
+    assert merged.privacy_ is model.privacy_
+    assert (merged.epsilon_, merged.delta_) == (model.epsilon_, model.delta_)
+    assert merged.parameters_["n_components"] == 3
+    assert merged.doc_topic_prior == model.doc_topic_prior
+    assert merged.transform(X[:4]).shape == (4, 3)
+    assert "of SubLDA" in repr(merged)
+
+
+@pytest.mark.parametrize("n", range(1, K + 1))
+def test_a_number_of_topics_cuts_the_tree(model, n):
+    labels = fcluster(topic_tree(model.components_), n, "maxclust")
+    merged = merge_topics(model, n)
+    assert_allclose(merged.components_, merge_topics(model, labels).components_)
+    assert merged.components_.shape[0] == n
+    assert_allclose(merged.components_.sum(axis=0), model.components_.sum(axis=0))
+    if n == K:
+        assert_array_equal(merged.components_, model.components_)
+
+
+def test_halves_of_topics_are_found_again():
+    rng = np.random.default_rng(0)
+    topics = rng.dirichlet(np.full(60, 0.1), 4)
+    halves = 100 * np.repeat(topics, 2, axis=0) + rng.random((8, 60)) * 0.1
+    model = merge_topics(GibbsLDA(8, max_iter=1).fit(np.ones((2, 60))), 8)
+    model.components_ = halves
+    assert_allclose(merge_topics(model, 4).components_, halves[::2] + halves[1::2])
+
+
+def test_a_merged_model_can_be_saved_merged_and_read(model, tmp_path):
+    merged = merge_topics(merge_topics(model, 4), 2)
+    save_release(merged, tmp_path / "m", vocabulary=[f"w{v}" for v in range(40)])
+    read = load_release(tmp_path / "m")
+    assert_array_equal(read.components_, merged.components_)
+    assert read.privacy_ == model.privacy_
+    assert read.estimator_name_ == "SubLDA"
+    assert_array_equal(merge_topics(read, 1).vocabulary_, read.vocabulary_)
+    one = merge_topics(merge_topics(read, 1), 1)
+    assert_allclose(one.components_[0], model.components_.sum(axis=0))
+
+
+def test_names_of_columns_are_kept(X):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(X.toarray(), columns=[f"w{v}" for v in range(40)])
+    merged = merge_topics(GibbsLDA(3, max_iter=2, random_state=0).fit(frame), 2)
+    assert set(top_words(merged, n_top_words=40)[0]) == set(frame.columns)
+    merged.transform(frame)
+
+
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [
+        (0, "groups must be an integer from 1 to 6"),
+        (7, "groups must be an integer from 1 to 6"),
+        ([0, 1], r"one number for each of 6 topics, got shape \(2,\)"),
+    ],
+)
+def test_groups_that_are_refused(model, groups, message):
+    with pytest.raises(ValueError, match=message):
+        merge_topics(model, groups)
+
+
+def test_models_without_a_guarantee_are_not_merged(X):
+    with pytest.raises(NotFittedError):
+        merge_topics(SubLDA(3, epsilon=1.0), 2)
+    with pytest.raises(TypeError, match="no privacy_"):
+        merge_topics(LatentDirichletAllocation(3, max_iter=1).fit(X), 2)
+
+
+# ---- pyLDAvis -----------------------------------------------------------------------------
+
+
+def test_pyldavis_gets_released_values_only(model):
+    arguments = to_pyldavis(model)
+    topics, documents = arguments["topic_term_dists"], arguments["doc_topic_dists"]
+    amount = model.components_.sum(axis=1)
+    assert_allclose(topics, model.components_ / amount[:, None])
+    # the sizes that pyLDAvis computes: the released amount of each topic
+    assert_allclose(documents.T @ arguments["doc_lengths"], amount)
+    assert_allclose(arguments["term_frequency"], model.components_.sum(axis=0))
+    assert_allclose(amount @ topics, arguments["term_frequency"])
+    assert arguments["vocab"][:2] == ["x0", "x1"]
+    assert to_pyldavis(model, [f"w{v}" for v in range(40)])["vocab"][39] == "w39"
+    with pytest.raises(ValueError, match="40 words"):
+        to_pyldavis(model, ["a"])
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_pyldavis_takes_it(model):
+    vis = pytest.importorskip("pyLDAvis")
+    prepared = vis.prepare(**to_pyldavis(model), sort_topics=False)
+    amount = model.components_.sum(axis=1)
+    assert_allclose(prepared.topic_coordinates.Freq / 100, amount / amount.sum())
+    assert "x0" in vis.prepared_data_to_html(prepared)
+
+
+# ---- posteriors of documents --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_without_normalization_rows_are_expected_counts_plus_the_prior(model, X, dtype):
+    documents = X[:20].toarray().astype(dtype)
+    documents[3] = 0
+    theta, gamma = model.transform(documents), model.transform(documents, normalize=False)
+    assert gamma.dtype == dtype
+    assert_allclose(gamma.sum(axis=1), documents.sum(axis=1) + K * 0.1, rtol=1e-5)
+    assert_allclose(gamma / gamma.sum(axis=1, keepdims=True), theta, rtol=1e-6)
+    assert_allclose(gamma[3], 0.1, rtol=1e-6)
+    # each token is divided among the topics in proportion to theta and the word's probabilities
+    phi = model.components_ / model.components_.sum(axis=1, keepdims=True)
+    for x, weights, posterior in zip(documents, theta, gamma):
+        share = weights[:, None] * phi
+        expected = 0.1 + (share / share.sum(axis=0)) @ x
+        assert_allclose(posterior, expected, atol=2e-3 * x.sum() + 1e-6)
+
+
+def test_posteriors_of_released_models_and_of_sentences(model, X, tmp_path):
+    save_release(model, tmp_path / "m")
+    read = load_release(tmp_path / "m")
+    assert_array_equal(read.transform(X, normalize=False), model.transform(X, normalize=False))
+    corpus = SentenceCorpus.from_lists([[[0, 1], [2]], [], [[3, 3, 1]]], 4)
+    party = IFTMParty(2, model="sentence_lda", token_epsilon=math.inf, max_iter=3).fit(corpus)
+    gamma = party.transform(corpus, normalize=False)
+    assert_allclose(gamma.sum(axis=1), [2.2, 0.2, 1.2])
+    assert_allclose(gamma / gamma.sum(axis=1, keepdims=True), party.transform(corpus))
