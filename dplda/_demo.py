@@ -42,9 +42,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.set_defaults(command=run)
     add = parser.add_argument
-    add(
-        "--epsilon", type=float, default=4.0, help="total privacy budget; inf: no noise, no privacy"
-    )
+    add("--epsilon", type=float, default=4.0, help="total; inf: no noise, no privacy")
     add("--delta", type=float, default=1e-6, help="delta of (epsilon, delta)-privacy")
     add("--components", type=int, default=20, help="number of topics")
     add("--max-iter", type=int, default=80, help="number of private rounds")

@@ -27,7 +27,7 @@ from dplda import (
 )
 from dplda._console import PLOT, draw_topics, has_matplotlib, say, show_guarantee, show_topics
 from dplda._files import check_writable
-from dplda._texts import Source, read_texts
+from dplda._text_files import Source, read_texts
 from dplda.datasets import load_public_vocabulary
 from dplda.privacy import Ledger, split_epsilon
 
@@ -55,9 +55,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(command=run)
     add_source(parser, "--user-column", "column that says whose text it is: protects users")
     add = parser.add_argument
-    add(
-        "--epsilon", type=float, required=True, help="total privacy budget, for all texts of a user"
-    )
+    add("--epsilon", type=float, required=True, help="total privacy budget")
     add("--delta", type=float, default=1e-6, help="delta of (epsilon, delta)-privacy")
     add("--out", type=Path, required=True, help="file of the model, which may be published")
     add("--picture", type=Path, help="file of a picture of the topics")

@@ -14,7 +14,7 @@ from dplda import load_release
 from dplda._console import draw_topics, say, show_guarantee, show_topics
 from dplda._files import check_writable, write_atomically
 from dplda._fit_command import add_source, check_picture, source_of
-from dplda._texts import import_parquet, read_texts
+from dplda._text_files import import_parquet, read_texts
 
 PRIVATE = (
     "These are functions of the texts, which epsilon does not cover: keep the file as private as "
@@ -63,6 +63,11 @@ def run_transform(options: argparse.Namespace) -> None:
         import_parquet(f"writing {options.out}")
     check_writable(options.out)
     model = load_release(options.model)
+    if model.vectorizer_ is None:
+        raise ValueError(
+            f"{options.model} does not say how to count words; save a pipeline of vectorizer and "
+            "model, as dplda fit does"
+        )
     found = read_texts(source)  # private
     weights = model.transform(found.texts)  # private
     name = "file" if options.id_column is None else options.id_column
