@@ -123,6 +123,7 @@ TESTS = {
     "dplda/central/": DOCUMENT,
     "dplda/central/_users.py": ("users", *ESTIMATES),
     "dplda/central/_count_vectorizer.py": ("count_vectorizer", "guarantee"),
+    "dplda/central/_selection.py": ("count_vectorizer", "guarantee"),
     "dplda/local/_memoized_reports.py": ("randomized_response",),
     "dplda/local/": LOCAL,
     "dplda/federated/": PARTY,
