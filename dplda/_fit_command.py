@@ -36,8 +36,8 @@ SHARES = (0.08, 0.92)  # of the budget, for the vocabulary and the topics
 WORD = r"(?u)\b[^\W\d_]{3,}\b"  # three letters or more, as in the public lists
 
 NO_USERS = (
-    "Each text is protected by itself. If a person may have written several of them, or be written "
-    "about in several, stop here and give --user-column."
+    "Each text is protected by itself. Persons with several texts are protected less: "
+    "--user-column protects persons."
 )
 NOT_LOOKED_FOR = (
     "The vocabulary comes from the public list alone, because there is no list of stop words for "
@@ -87,10 +87,17 @@ def source_of(options: argparse.Namespace) -> Source:
     )  # fmt: skip
 
 
-def check_picture(path: Path | None) -> None:
-    """Refuse at the start a picture that could not be written at the end."""
+def check_output(path: Path, *inputs: Path | None) -> None:
+    """Refuse at the start a file that could not be written at the end, or that holds an input."""
+    if any(given is not None and path.resolve() == given.resolve() for given in inputs):
+        raise ValueError(f"{path} would be overwritten; write to another file")
+    check_writable(path)
+
+
+def check_picture(path: Path | None, *inputs: Path | None) -> None:
+    """Refuse at the start a picture that could not be drawn at the end."""
     if path is not None:
-        check_writable(path)
+        check_output(path, *inputs)
         if not has_matplotlib():
             raise ImportError(f"--picture needs matplotlib; {PLOT}")
 
@@ -98,8 +105,9 @@ def check_picture(path: Path | None) -> None:
 def run(options: argparse.Namespace) -> None:
     """Run the command with these options."""
     source = source_of(options)
-    check_writable(options.out)
-    check_picture(options.picture)
+    inputs = (options.texts, options.ledger, options.stop_words)
+    check_output(options.out, *inputs)
+    check_picture(options.picture, *inputs, options.out)
     stop_words = stop_words_of(options)
     rehearse(options, stop_words)
     found = read_texts(source)  # private

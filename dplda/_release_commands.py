@@ -12,8 +12,8 @@ import numpy as np
 
 from dplda import load_release
 from dplda._console import draw_topics, say, show_guarantee, show_topics
-from dplda._files import check_writable, write_atomically
-from dplda._fit_command import add_source, check_picture, source_of
+from dplda._files import write_atomically
+from dplda._fit_command import add_source, check_output, check_picture, source_of
 from dplda._text_files import import_parquet, read_texts
 
 PRIVATE = (
@@ -32,7 +32,7 @@ def add_topics_options(parser: argparse.ArgumentParser) -> None:
 
 def run_topics(options: argparse.Namespace) -> None:
     """Run ``dplda topics``."""
-    check_picture(options.picture)
+    check_picture(options.picture, options.model)
     model = load_release(options.model)
     show_topics(model)
     print()
@@ -61,7 +61,7 @@ def run_transform(options: argparse.Namespace) -> None:
     to_bytes = FORMATS[options.out.suffix.lower()]
     if to_bytes is as_parquet:
         import_parquet(f"writing {options.out}")
-    check_writable(options.out)
+    check_output(options.out, options.model, options.texts)
     model = load_release(options.model)
     if model.vectorizer_ is None:
         raise ValueError(

@@ -4,19 +4,22 @@ import csv
 import gzip
 import json
 import re
+import shlex
 import stat
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from dplda import load_release
 from dplda.__main__ import main
+from dplda._fit_command import SHARES
 from dplda._text_files import Source, read_texts
 from dplda.datasets import load_wordnet_glosses
-from dplda.privacy import Gaussian, Ledger
+from dplda.privacy import Gaussian, Ledger, split_epsilon
 
 TEXTS = ["The heart is healthy.", 'He said: "no, ache"\nand left', "", "a naïve café, 5 €"]
 USERS = ["007", "7", "007", "x"]
@@ -301,6 +304,9 @@ def test_what_would_fail_at_the_end_is_noticed_at_once(capsys, tmp_path, monkeyp
     fit = ("fit", tmp_path, "--epsilon", "1", "--out")
     code, error = refused(capsys, *fit, tmp_path / "missing" / "m")
     assert (code, "cannot be written" in error) == (1, True)
+    write_table(tmp_path / "a.csv")
+    code, error = refused(capsys, "fit", tmp_path / "a.csv", *fit[2:], tmp_path / "a.csv")
+    assert (code, "would be overwritten" in error) == (1, True)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     code, error = refused(capsys, *fit, tmp_path / "m", "--picture", tmp_path / "p.png")
     assert (code, "dplda[plot]" in error) == (1, True)
@@ -368,3 +374,28 @@ def test_the_whole_path_in_processes_of_their_own(files, tmp_path):
     assert textwrap.dedent(guarantee)[:20] in run("topics", model)
     run("transform", model, notes, "--out", out)
     assert len(out.read_text().splitlines()) == 301
+
+
+@pytest.mark.slow
+def test_the_path_of_the_documentation_is_walkable(tmp_path, monkeypatch):
+    page = (Path(__file__).parents[1] / "docs" / "from_files.md").read_text("utf-8")
+    blocks = dict(re.findall(r"```(sh|python)\n(.*?)```", page, flags=re.DOTALL))
+    monkeypatch.chdir(tmp_path)
+    texts = load_wordnet_glosses().data[:1000]
+    patients = [f"p{n % 700}" for n in range(len(texts))]
+    write_table(tmp_path / "notes.csv", texts, patients)
+    write_notes(tmp_path / "notes", texts)
+    rows = [(f"notes/ward/{n}.txt", patient) for n, patient in enumerate(patients)]
+    write_csv(tmp_path / "index.csv", ["file", "patient"], rows)
+    commands = [line for line in blocks["sh"].splitlines() if line.startswith("dplda ")]
+    assert [main(shlex.split(command)[1:]) for command in commands] == [0, 0, 0]
+    assert (tmp_path / "topics.png").exists()
+    assert len((tmp_path / "features.csv").read_text().splitlines()) == 1001
+    names = {}
+    exec(compile(blocks["python"], "from_files.md", "exec"), names)
+    assert names["features"].shape == (1000, 20)
+    budgets = re.findall(r"^\| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|$", page, flags=re.MULTILINE)
+    assert len(budgets) == 4
+    for total, *parts in budgets:
+        split = split_epsilon(float(total), SHARES)
+        assert [f"{part:.2f}" for part in split] == parts
