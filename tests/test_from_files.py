@@ -387,7 +387,8 @@ def test_the_path_of_the_documentation_is_walkable(tmp_path, monkeypatch):
     write_notes(tmp_path / "notes", texts)
     rows = [(f"notes/ward/{n}.txt", patient) for n, patient in enumerate(patients)]
     write_csv(tmp_path / "index.csv", ["file", "patient"], rows)
-    commands = [line for line in blocks["sh"].splitlines() if line.startswith("dplda ")]
+    lines = blocks["sh"].replace("\\\n", "").splitlines()
+    commands = [line for line in lines if line.startswith("dplda ")]
     assert [main(shlex.split(command)[1:]) for command in commands] == [0, 0, 0]
     assert (tmp_path / "topics.png").exists()
     assert len((tmp_path / "features.csv").read_text().splitlines()) == 1001
