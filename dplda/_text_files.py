@@ -207,13 +207,20 @@ def _checked_text(text: str, where: str) -> str:
 
 
 def _of_tables(files: Iterable[Path], kind: str, source: Source) -> Texts:
-    found = Texts()
+    found, named = Texts(), set()
     for path in files:
         for number, values in _READERS[kind](path, source):
             where = f"{path}, row {number}"
             text = _text(values[0], where, source.columns[0])
             if source.file_column is not None:
-                text = _of_named_file(path.parent / text, where, source)
+                file = path.parent / text
+                text = _of_named_file(file, where, source)
+                if (known := file.resolve()) in named:
+                    raise ValueError(
+                        f"{where} names a file that an earlier row names; a text that counts twice "
+                        "is protected less, so that each file needs one row"
+                    )
+                named.add(known)
             found.texts.append(text)
             if source.id_column is not None:
                 found.ids.append(_id(values[1], where, source.id_column))

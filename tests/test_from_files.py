@@ -18,7 +18,7 @@ from dplda import load_release
 from dplda.__main__ import main
 from dplda._fit_command import SHARES
 from dplda._text_files import Source, read_texts
-from dplda.datasets import load_wordnet_glosses
+from dplda.datasets import load_public_vocabulary, load_wordnet_glosses
 from dplda.privacy import Gaussian, Ledger, split_epsilon
 
 TEXTS = ["The heart is healthy.", 'He said: "no, ache"\nand left', "", "a naïve café, 5 €"]
@@ -182,6 +182,13 @@ def faulty(folder, name):
         return Source(folder / "a.parquet"), "a.parquet is not a valid Parquet file"
     if name == "parquet without the column":
         return Source(write_table(folder / "a.parquet"), "note"), "a.parquet has no column 'note'"
+    if name == "file named twice":
+        write_notes(folder / "a", [SECRET])
+        rows = [["a/ward/0.txt", "p1"], ["a/../a/ward/0.txt", "p2"]]
+        write_csv(path, ["file", "patient"], rows)
+        return Source(path, file_column="file", id_column="patient"), (
+            "row 2 names a file that an earlier row names"
+        )
     assert name == "text in place of a file name"
     write_csv(path, ["text"], [[SECRET * 100]])
     return Source(path, file_column="text"), "row 1: column 'text' names no file"
@@ -192,7 +199,8 @@ FAULTS = (
     "no header", "column twice", "no user column", "user of text files", "missing user",
     "user that is a fraction", "text that is a number", "cp1252", "cp1252 text file",
     "utf-16 without a mark", "unquoted comma", "open quote", "broken json", "missing field",
-    "broken gzip", "broken parquet", "parquet without the column", "text in place of a file name",
+    "broken gzip", "file named twice", "broken parquet", "parquet without the column",
+    "text in place of a file name",
 )  # fmt: skip
 
 
@@ -400,3 +408,21 @@ def test_the_path_of_the_documentation_is_walkable(tmp_path, monkeypatch):
     for total, *parts in budgets:
         split = split_epsilon(float(total), SHARES)
         assert [f"{part:.2f}" for part in split] == parts
+
+
+@pytest.mark.slow
+def test_words_beyond_the_list_of_a_language_need_its_stop_words(tmp_path, capsys):
+    texts = ["der befund ist unauffällig und die lunge belüftet"] * 400
+    table = write_table(tmp_path / "notes.csv", texts, map(str, range(400)))
+    (tmp_path / "stop.txt").write_text("und der die ist", encoding="utf-8")
+    fit = ["fit", str(table), "--language", "de", "--epsilon", "8", "--n-components", "2"]
+    words = []
+    for out, more in [("a", []), ("b", ["--stop-words", str(tmp_path / "stop.txt")])]:
+        assert main([*fit, "--words", "50", "--out", str(tmp_path / out), *more]) == 0
+        words.append(set(load_release(tmp_path / out).vocabulary_))
+        said = " ".join(capsys.readouterr().out.split())
+        assert ("no list of stop words" in said) == (not more)
+    public = set(load_public_vocabulary(None, language="de"))
+    assert words[0] <= public
+    assert "belüftet" in words[1] - public
+    assert not words[1] & {"und", "der", "die", "ist"}
