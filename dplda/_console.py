@@ -12,9 +12,9 @@ from dplda.displays import TopicDisplay, top_words
 PLOT = "install it with: pip install 'dplda[plot]'"
 
 
-def say(text: str = "", indent: str = "") -> None:
+def say(text: str) -> None:
     """Print a paragraph."""
-    print(textwrap.fill(text, 96, initial_indent=indent, subsequent_indent=indent))
+    print(textwrap.fill(text, 96))
 
 
 def show_topics(model: Any, words: Sequence[str] | None = None) -> None:
@@ -35,7 +35,8 @@ def show_guarantee(guarantee: Any) -> None:
     print(f"epsilon  {guarantee.epsilon:.4g}")
     print(f"delta    {guarantee.delta:.4g}")
     print(f"unit     {guarantee.unit}")
-    say(str(guarantee), indent="  ")
+    for line in str(guarantee).splitlines():
+        print(textwrap.fill(line, 96, initial_indent="  ", subsequent_indent=" " * 14))
 
 
 def has_matplotlib() -> bool:
