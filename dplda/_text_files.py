@@ -321,13 +321,13 @@ def _rows_of_parquet(path: Path, source: Source) -> Rows:
         at = _places(table.schema_arrow.names, path, source)
         columns = [table.schema_arrow.names[i] for i in at]
         rows = table.read(columns=columns)
+        cells = [rows.column(name).to_pylist() for name in columns]
     except OSError as error:
         raise ValueError(f"{path} is not a whole Parquet file") from error
     except ValueError as error:
         if type(error) is ValueError:
             raise
         raise ValueError(f"{path} is not a valid Parquet file") from None
-    cells = [rows.column(name).to_pylist() for name in columns]
     yield from ((number, list(values)) for number, values in enumerate(zip(*cells), start=1))
 
 
