@@ -2,7 +2,7 @@
 
 KOS, NIPS and BBC are read from a folder given by ``--data`` or the variable DPLDA_DATA (UCI's
 docword files, and bbc.jsonl.gz with one {"text", "label"} a line). A script prints which of these
-corpora are missing, and continues without them. The embedded corpus needs no file.
+corpora are missing, and continues without them. The docstrings need no file.
 """
 
 from __future__ import annotations

@@ -618,11 +618,10 @@ def _texts(name: str, values: Any) -> tuple[str, ...]:
     return tuple(_text(name, text) for text in values)
 
 
-def _origins(name: str, values: Any) -> tuple[tuple[str, ...], ...]:
-    pairs = tuple(_texts(name, pair) for pair in values) if isinstance(values, list) else ((),)
-    if any(len(pair) != 2 for pair in pairs):
+def _pairs(name: str, values: Any) -> tuple[tuple[str, str], ...]:
+    if not (isinstance(values, list) and all(isinstance(v, list) and len(v) == 2 for v in values)):
         raise ValueError(f"{name} must be a list of pairs")
-    return pairs
+    return tuple((_text(name, first), _text(name, second)) for first, second in values)
 
 
 def _events(name: str, records: Any) -> tuple[Any, ...]:
@@ -643,7 +642,7 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {
     "unit": _text, "relation": _text, "mechanism": _text,
     "epsilon": _number, "delta": _number, "sensitivity": _number, "total_variation": _distance,
     "noise_scale": _per_round, "noise_multiplier": _per_round, "seeded": _flag,
-    "assumptions": _texts, "events": _events, "provenance": _origins,
+    "assumptions": _texts, "events": _events, "provenance": _pairs,
 }  # fmt: skip
 
 

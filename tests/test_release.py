@@ -429,6 +429,8 @@ def test_a_released_pipeline_counts_texts_as_the_pipeline_did(vectorizer, path):
     np.testing.assert_array_equal(again.transform(counts), pipeline.transform(TEXTS))
     assert again.score(TEXTS) == pipeline.score(TEXTS)
     assert again.perplexity(TEXTS) == pipeline[-1].perplexity(counts)
+    labels = np.arange(len(TEXTS)) % 2
+    make_pipeline(again, LogisticRegression()).fit(TEXTS, labels).predict(TEXTS[:2])
     content = path.read_bytes()
     save_release(pickle.loads(pickle.dumps(again)), path)
     assert path.read_bytes() == content
