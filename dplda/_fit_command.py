@@ -57,13 +57,29 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--epsilon", type=float, required=True, help="total privacy budget")
     add("--delta", type=float, default=1e-6, help="delta of (epsilon, delta)-privacy")
-    add("--out", type=Path, required=True, help="file of the model, which may be published")
-    add("--picture", type=Path, help="file of a picture of the topics")
+    add(
+        "--out",
+        type=Path,
+        metavar="FILE",
+        required=True,
+        help="file of the model, which may be published",
+    )
+    add("--picture", type=Path, metavar="FILE", help="file of a picture of the topics")
     add("--language", choices=LANGUAGES, default="en", help="language of the public word list")
-    add("--stop-words", type=Path, help="text file of words that do not count, one a line; public")
+    add(
+        "--stop-words",
+        type=Path,
+        metavar="FILE",
+        help="text file of words that do not count, one a line; public",
+    )
     add("--n-components", type=int, default=20, help="number of topics")
     add("--words", type=int, default=2000, help="number of words of the vocabulary")
-    add("--ledger", type=Path, help="file of a budget over many fits; created if it is missing")
+    add(
+        "--ledger",
+        type=Path,
+        metavar="FILE",
+        help="file of a budget over many fits; created if it is missing",
+    )
     add("--budget", type=float, help="epsilon of a new ledger, if it is more than --epsilon")
 
 
@@ -72,9 +88,9 @@ def add_source(parser: argparse.ArgumentParser, id_option: str, id_help: str) ->
     add = parser.add_argument
     add("texts", type=Path, help="folder of .txt files, or a .csv, .tsv, .jsonl or .parquet file, "
         "or a folder of these")  # fmt: skip
-    add("--text-column", default="text", help="column of the texts")
-    add("--file-column", help="column of names of text files, in place of texts")
-    add(id_option, dest="id_column", help=id_help)
+    add("--text-column", default="text", metavar="COLUMN", help="column of the texts")
+    add("--file-column", metavar="COLUMN", help="column of names of text files, in place of texts")
+    add(id_option, dest="id_column", metavar="COLUMN", help=id_help)
     add("--encoding", default="utf-8", help="encoding of the files, for instance cp1252")
     add("--separator", help="character between the columns of CSV; by default a comma")
 

@@ -27,7 +27,9 @@ def add_topics_options(parser: argparse.ArgumentParser) -> None:
     parser.description = "Print the topics of a published model, and its guarantee."
     parser.set_defaults(command=run_topics)
     parser.add_argument("model", type=Path, help="file that dplda fit or save_release wrote")
-    parser.add_argument("--picture", type=Path, help="file of a picture of the topics")
+    parser.add_argument(
+        "--picture", type=Path, metavar="FILE", help="file of a picture of the topics"
+    )
 
 
 def run_topics(options: argparse.Namespace) -> None:
@@ -50,7 +52,9 @@ def add_transform_options(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(command=run_transform)
     parser.add_argument("model", type=Path, help="file that dplda fit or save_release wrote")
     add_source(parser, "--id-column", "column that is copied to the output, such as a number")
-    parser.add_argument("--out", type=Path, required=True, help=".csv or .parquet file to write")
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", required=True, help=".csv or .parquet file to write"
+    )
 
 
 def run_transform(options: argparse.Namespace) -> None:
