@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dplda import load_release
+from dplda import SubLDA, load_release, save_release
 from dplda.__main__ import main
 from dplda._fit_command import SHARES
 from dplda._text_files import Source, read_texts
@@ -362,6 +362,13 @@ def test_features_in_parquet_are_those_in_csv(fitted, tmp_path):
     assert table.column_names == header == ["file", "topic_0", "topic_1", "topic_2"]
     assert table["file"].to_pylist() == [row[0] for row in rows] == ["ward/0.txt", "ward/1.txt"]
     assert table["topic_1"].to_pylist() == [float(row[2]) for row in rows]
+
+
+def test_a_model_that_does_not_say_how_to_count_words_is_refused(capsys, tmp_path):
+    save_release(SubLDA(2, epsilon=4.0, max_iter=1).fit([[1, 2], [2, 1]] * 5), tmp_path / "m")
+    out = tmp_path / "features.csv"
+    code, error = refused(capsys, "transform", tmp_path / "m", tmp_path, "--out", out)
+    assert (code, "does not say how to count words" in error) == (1, True)
 
 
 @pytest.mark.slow
