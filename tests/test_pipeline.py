@@ -32,9 +32,12 @@ def chooser():
 
 
 def origin(pipeline):
-    """The lines of the text that tell where the vocabulary comes from."""
-    lines = str(pipeline_guarantee(pipeline)).split("\n")
-    return [line for line in lines if line.startswith("vocabulary: ")]
+    """What the guarantee says of the origin of the vocabulary, also in its text."""
+    guarantee = pipeline_guarantee(pipeline)
+    said = [f"{what}: {where}" for what, where in guarantee.provenance if what == "vocabulary"]
+    text = " ".join(str(guarantee).split())
+    assert all(sentence in text for sentence in said)
+    return said
 
 
 def test_steps_of_a_pipeline_inside_count_like_its_own():
