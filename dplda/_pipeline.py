@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from sklearn.feature_extraction.text import HashingVectorizer
@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dplda._private_fit import COLUMNS, UNKNOWN_WORDS, VOCABULARY
 from dplda._vocabulary import flat_steps, words_after, words_of
-from dplda.privacy import Event, Guarantee, NonPrivate, epsilon_of
+from dplda.privacy import ApproximateDP, Event, Guarantee, NonPrivate, epsilon_of
 
 __all__ = ["pipeline_guarantee"]
 
@@ -71,12 +71,12 @@ def pipeline_guarantee(pipeline: Pipeline, *, delta: float | None = None) -> Gua
     _check_same("relation", [part.relation for part in parts])
     leaks = [leak for name, step in steps if (leak := _leak(name, step))]
     delta = max(part.delta for part in parts) if delta is None else float(delta)
-    events = [event for part in parts for event in part.events] + [NonPrivate()] * len(leaks)
+    events = [event for part in parts for event in _charged(part)] + [NonPrivate()] * len(leaks)
     distance = math.fsum(part.total_variation for part in parts)
     return Guarantee(
         unit=parts[0].unit,
         relation=parts[0].relation,
-        epsilon=_largest(events, delta, distance, parts),
+        epsilon=epsilon_of(events, delta, total_variation=distance),
         delta=delta,
         mechanism="; ".join([*leaks, *dict.fromkeys(part.mechanism for part in parts)]),
         sensitivity=1.0,
@@ -90,13 +90,11 @@ def pipeline_guarantee(pipeline: Pipeline, *, delta: float | None = None) -> Gua
     )
 
 
-def _largest(
-    events: Iterable[Event], delta: float, distance: float, parts: list[Guarantee]
-) -> float:
-    """Epsilon of all events; infinite if a part states more than its events cost."""
-    if any(part.epsilon == math.inf for part in parts):
-        return math.inf
-    return epsilon_of(events, delta, total_variation=distance)
+def _charged(part: Guarantee) -> tuple[Event, ...]:
+    """The events of a step, or its statement if that is larger: then the events are not all."""
+    if part.epsilon <= part.epsilon_at(part.delta) * (1.0 + 1e-9):
+        return part.events
+    return (NonPrivate() if math.isinf(part.epsilon) else ApproximateDP(part.epsilon, part.delta),)
 
 
 def _check_same(what: str, values: list[str]) -> None:

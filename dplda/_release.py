@@ -243,7 +243,7 @@ class ReleasedModel(BaseLDA):
         check_is_fitted(self)
         if input_features is not None and self.vocabulary_ is not None:
             self._check_words(input_features)
-        return super().get_feature_names_out(None)
+        return super().get_feature_names_out(input_features)
 
     def _check_inference(self) -> None:
         check_is_fitted(self)
@@ -311,13 +311,17 @@ def save_release(
     Examples
     --------
     >>> import os, tempfile
+    >>> from sklearn.feature_extraction.text import CountVectorizer
+    >>> from sklearn.pipeline import make_pipeline
     >>> from dplda import SubLDA, load_release, save_release
-    >>> model = SubLDA(n_components=2, epsilon=4.0).fit([[1, 2, 0], [0, 1, 3]] * 50)
+    >>> vectorizer = CountVectorizer(vocabulary=["pear", "plum", "cherry"])
+    >>> pipeline = make_pipeline(vectorizer, SubLDA(n_components=2, epsilon=4.0))
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = os.path.join(folder, "topics.dplda")
-    ...     save_release(model, path, vocabulary=["pear", "plum", "cherry"])
-    ...     print(load_release(path).vocabulary_)
-    ['pear' 'plum' 'cherry']
+    ...     save_release(pipeline.fit(["a pear", "plum, cherry"] * 50), path)
+    ...     released = load_release(path)
+    >>> released.vocabulary_.tolist(), released.transform(["Cherry and pear"]).shape
+    (['pear', 'plum', 'cherry'], (1, 2))
     """
     check_is_fitted(model)
     vectorizer, model, guarantee = _parts(model)
@@ -407,7 +411,11 @@ def _parts(model: Any) -> tuple[Any, Any, Guarantee]:
             f"a release states a guarantee, and {type(model).__name__} has no privacy_; save a "
             "model of dplda"
         )
-    return getattr(model, "vectorizer_", None), model, model.privacy_
+    return _own_vectorizer(model), model, model.privacy_
+
+
+def _own_vectorizer(model: Any) -> Any:
+    return model.vectorizer_ if isinstance(model, ReleasedModel) else None
 
 
 def _parts_of_pipeline(pipeline: Pipeline) -> tuple[Any, Any, Guarantee]:
@@ -424,7 +432,7 @@ def _parts_of_pipeline(pipeline: Pipeline) -> tuple[Any, Any, Guarantee]:
             f"{', '.join(name for name, _ in steps)}; change texts before the pipeline, and for "
             "presence instead of counts use CountVectorizer(binary=True)"
         )
-    vectorizer = steps[0][1] if len(steps) == 2 else getattr(model, "vectorizer_", None)
+    vectorizer = steps[0][1] if len(steps) == 2 else _own_vectorizer(model)
     return vectorizer, model, pipeline_guarantee(pipeline)
 
 

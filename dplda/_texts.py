@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+import scipy.sparse as sp
 from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer
 
 Vectorizer: TypeAlias = CountVectorizer | HashingVectorizer
@@ -96,7 +97,7 @@ def vectorizer_from(settings: Any, words: Sequence[str] | None, n_words: int) ->
 
 def texts_in(X: Any) -> list[str] | None:
     """The texts of a list or a column; None if X is something else, such as a matrix of counts."""
-    if not isinstance(X, (list, tuple)) and len(getattr(X, "shape", ())) != 1:
+    if sp.issparse(X) or (not isinstance(X, (list, tuple)) and len(getattr(X, "shape", ())) != 1):
         return None
     documents = list(X)
     if not any(isinstance(document, str) for document in documents):

@@ -1,6 +1,7 @@
 """The guarantee of a pipeline: every step counts once, wherever it is, and words have an origin."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -31,9 +32,12 @@ def chooser():
 
 
 def origin(pipeline):
-    """The lines of the text that tell where the vocabulary comes from."""
-    lines = str(pipeline_guarantee(pipeline)).split("\n")
-    return [line for line in lines if line.startswith("vocabulary: ")]
+    """What the guarantee says of the origin of the vocabulary, also in its text."""
+    guarantee = pipeline_guarantee(pipeline)
+    said = [f"{what}: {where}" for what, where in guarantee.provenance if what == "vocabulary"]
+    text = " ".join(str(guarantee).split())
+    assert all(sentence in text for sentence in said)
+    return said
 
 
 def test_steps_of_a_pipeline_inside_count_like_its_own():
@@ -54,6 +58,16 @@ def test_a_classifier_inside_is_named_by_its_path():
     assert guarantee.epsilon == math.inf
     assert "'pipeline__logisticregression' was fitted" in guarantee.mechanism
     assert pipeline_guarantee(make_pipeline(pipeline[0], inner[0])).epsilon < 3.0
+
+
+@pytest.mark.parametrize("stated", [5.0, math.inf])
+def test_a_step_that_states_more_than_its_events_is_charged_what_it_states(stated):
+    pipeline = make_pipeline(CountVectorizer(vocabulary=FRUIT), model()).fit(TEXTS)
+    pipeline[-1].privacy_ = replace(pipeline[-1].privacy_, epsilon=stated)
+    assert pipeline_guarantee(pipeline, delta=1e-3).epsilon >= stated
+    both = make_pipeline(chooser().fit(TEXTS), pipeline[-1])
+    assert pipeline_guarantee(both, delta=1e-3).epsilon > stated or stated == math.inf
+    assert pipeline_guarantee(both).epsilon == math.inf  # the statement takes all of delta
 
 
 def test_a_learned_vocabulary_inside_is_found():
