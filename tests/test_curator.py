@@ -5,7 +5,15 @@ import pytest
 from numpy.testing import assert_array_equal
 from scipy.stats import binomtest
 
-from dplda.privacy import BudgetError, Gaussian, Ledger, PoissonSampled, Repeated, epsilon_of
+from dplda.privacy import (
+    ApproximateDP,
+    BudgetError,
+    Gaussian,
+    Ledger,
+    PoissonSampled,
+    Repeated,
+    epsilon_of,
+)
 from dplda.privacy import _curator as module
 from dplda.privacy._curator import MAX_WORDS, TOTAL_VARIATION, Curator, sampled
 from dplda.privacy._mechanisms import WORD_VARIATION, DiscreteGaussian, FlooredLaplace
@@ -40,6 +48,21 @@ def test_a_release_is_the_value_plus_the_mechanisms_noise_on_every_cell(value, m
     assert_array_equal(value, exact)
     assert ((noisy - exact) < 0).any()
     assert ((noisy - exact) > 0).any()
+
+
+@pytest.mark.parametrize("threshold", [-np.inf, 10.5, np.inf])
+def test_a_selection_is_noisy_values_and_those_that_reach_the_threshold(threshold):
+    """Noise comes before the comparison, on cells that are asked for and on the others."""
+    value, asked = np.arange(60) % 20, np.arange(60) < 20
+    failure = ApproximateDP(0.0, 1e-9)
+    passing, noisy = curator([("words", GAUSSIAN.event), ("words", failure)]).release_selected(
+        value, asked, GAUSSIAN, threshold=threshold, failure=failure, label="words", round=3
+    )
+    noise = GAUSSIAN(np.zeros_like(value), Streams.from_random_state(0).reader(Purpose.NOISE, 3))
+    expected = np.flatnonzero(asked | (value + noise >= threshold))
+    assert_array_equal(passing, expected)
+    assert_array_equal(noisy, (value + noise)[expected])
+    assert noise.any()
 
 
 def test_two_rounds_have_unrelated_noise():

@@ -64,13 +64,18 @@ def test_the_sum_is_that_of_clipped_rows(X, radius):
     assert (np.abs(sum_clipped(X, 2.5, radius) * (2.5 / radius) - rows.sum(axis=0)) <= bound).all()
 
 
-@pytest.mark.parametrize("form", [sp.csr_array, sp.csc_array, sp.coo_array, np.asarray])
-def test_duplicate_entries_are_one_entry(form):
-    doubled = sp.coo_array(([3.0, 3.0, 8.0], ([0, 0, 0], [1, 1, 0])), shape=(1, 2))
-    expected = sum_clipped(np.array([[8.0, 6.0]]), 5.0, 1000)
-    np.testing.assert_array_equal(expected, [800, 600])
-    given_form = doubled.toarray() if form is np.asarray else form(doubled)
-    np.testing.assert_array_equal(sum_clipped(given_form, 5.0, 1000), expected)
+@pytest.mark.parametrize(
+    "doubled",
+    [
+        sp.coo_array(([3.0, 3.0, 8.0], ([0, 0, 0], [1, 1, 0])), shape=(1, 2)),
+        sp.csr_array(([3.0, 3.0, 8.0], [1, 1, 0], [0, 3]), shape=(1, 2)),
+        sp.csc_array(([8.0, 3.0, 3.0], [0, 0, 0], [0, 1, 3]), shape=(1, 2)),
+        np.array([[8.0, 6.0]]),
+    ],
+    ids=["coo", "csr", "csc", "dense"],
+)
+def test_duplicate_entries_are_one_entry(doubled):
+    np.testing.assert_array_equal(sum_clipped(doubled, 5.0, 1000), [800, 600])
 
 
 @pytest.mark.parametrize("seed", range(3))

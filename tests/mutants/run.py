@@ -2,13 +2,15 @@
 
 A mutant is one small edit that breaks a guarantee, as data in a TOML file of this folder. Each is
 planted in a copy of its own. The tests of the file that it is in run there, not a test that was
-chosen for it. ``docs/mutants.md`` says what counts.
+chosen for it; the one that found the fault the last time runs first. ``outcomes.json`` holds the
+outcomes, and ``docs/mutants.md`` says what counts.
 
     python tests/mutants/run.py                     all mutants
     python tests/mutants/run.py --list              their names
     python tests/mutants/run.py releases-are-exact  some of them, by name or by room (``streams``)
     python tests/mutants/run.py --sample 10 --seed 3
-    python tests/mutants/run.py --record results.json --table    also writes docs/mutants.md
+    python tests/mutants/run.py --new                those without an outcome
+    python tests/mutants/run.py --table              also writes the table of docs/mutants.md
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 HERE = Path(__file__).parent
+OUTCOMES = HERE / "outcomes.json"
 ROOT = HERE.parents[1]
 COPIED = ("dplda", "tests", "examples", "benchmarks", "docs", "scripts", "README.md",
           "CONTRIBUTING.md", "CHANGELOG.md", "CITATION.cff", "SECURITY.md", "MANIFEST.in",
@@ -77,8 +80,8 @@ KINDS = {
 # over a second, most of them because they start processes; "x" are the others.
 AUDITS = ("audit_residuals", "audit")
 ESTIMATES = ("architecture", "promises", "estimators")
-DOCUMENT = ("users", "architecture", "sublda", "two_worlds", "promises", "estimators", "svilda",
-            "variational_kernels", "centered", "slow estimators", *AUDITS)  # fmt: skip
+DOCUMENT = ("sublda", "two_worlds", "users", "architecture", "promises", "variational_kernels",
+            "centered", "svilda", "estimators", "slow estimators", *AUDITS)  # fmt: skip
 WORD = ("hdplda", "gibbs_kernels", "noise_choices", "two_worlds", "streams", *ESTIMATES, *AUDITS)
 LOCAL = ("olplda", "lplda", "noise_choices", "randomized_response", "streams", "two_worlds",
          *ESTIMATES, "audit")  # fmt: skip
@@ -123,6 +126,8 @@ TESTS = {
     "dplda/_gibbs.py": WORD,
     "dplda/central/_hdplda.py": WORD,
     "dplda/central/_word_sweeps.py": WORD,
+    "dplda/central/_svilda.py": ("svilda", "two_worlds", "promises", "users", "architecture",
+                                 "estimators", "slow estimators", *AUDITS),
     "dplda/central/": DOCUMENT,
     "dplda/central/_users.py": ("users", *ESTIMATES),
     "dplda/central/_count_vectorizer.py": ("count_vectorizer", "guarantee"),
@@ -268,6 +273,19 @@ def load() -> dict[str, Mutant]:
     return mutants
 
 
+def recorded() -> dict[str, Outcome]:
+    """Outcomes of earlier runs, by name."""
+    if not OUTCOMES.exists():
+        return {}
+    return {r["name"]: Outcome(**r) for r in json.loads(OUTCOMES.read_text("utf-8"))}
+
+
+def record(outcomes: dict[str, Outcome]) -> None:
+    """Write the outcomes, one on a line."""
+    lines = [json.dumps(asdict(outcomes[name])) for name in sorted(outcomes)]
+    OUTCOMES.write_text("[\n" + ",\n".join(lines) + "\n]\n", "utf-8")
+
+
 def copy_project(target: Path) -> None:
     skipped = shutil.ignore_patterns("*.c", "mutants", "test_mutants.py", "images", ".hypothesis")
     for name in COPIED:
@@ -342,8 +360,11 @@ def plant(mutant: Mutant, folder: Path) -> None:
         compile_kernel(folder, name)
 
 
-def judge(mutant: Mutant) -> Outcome:
-    """Plant one fault in a copy, and run the tests of its room until one fails."""
+def judge(mutant: Mutant, killer: str | None = None) -> Outcome:
+    """Plant one fault in a copy, and run the tests of its room until one fails.
+
+    The test that killed it in an earlier run goes first.
+    """
     start = time.monotonic()
 
     def outcome(result: str, reason: str) -> Outcome:
@@ -353,7 +374,9 @@ def judge(mutant: Mutant) -> Outcome:
         folder = Path(name)
         try:
             plant(mutant, folder)
-            code, output = run_tests(folder, [["-x", *stage] for stage in mutant.stages])
+            code, output = run_tests(folder, [["-x", killer]]) if killer else (0, "")
+            if code != 1:  # it passes, or there is no such test any more
+                code, output = run_tests(folder, [["-x", *stage] for stage in mutant.stages])
             if code == 0:
                 pins = [pin for pin in PINS if pin.split("::")[0] in mutant.tests]
                 if pins:
@@ -414,9 +437,10 @@ def run(
     note: Callable[[Outcome], None] = print,
 ) -> list[Outcome]:
     """Judge mutants, note each outcome, and check the tests that killed."""
+    killers = {o.name: o.reason for o in recorded().values() if o.result == "killed"}
     outcomes = []
     with ThreadPoolExecutor(n_jobs) as pool:
-        for done in as_completed([pool.submit(judge, mutant) for mutant in found]):
+        for done in as_completed([pool.submit(judge, m, killers.get(m.name)) for m in found]):
             outcomes.append(done.result())
             note(outcomes[-1])
     return check_killers(outcomes, mutants)
@@ -470,10 +494,7 @@ def main() -> int:
     parser.add_argument("--sample", type=int, help="take this many of them at random")
     parser.add_argument("--seed", type=int, default=0, help="seed of the sample")
     parser.add_argument("--jobs", type=int, default=1, help="mutants at a time")
-    parser.add_argument(
-        "--record", type=Path, help="JSON file that collects outcomes of several runs"
-    )
-    parser.add_argument("--new", action="store_true", help="only those without recorded outcome")
+    parser.add_argument("--new", action="store_true", help="only those without an outcome")
     parser.add_argument("--table", action="store_true", help="write the table of docs/mutants.md")
     parser.add_argument("--list", action="store_true", help="print the names and stop")
     options = parser.parse_args()
@@ -483,24 +504,22 @@ def main() -> int:
         for mutant in found:
             print(f"{mutant.room:14} {mutant.kind:11} {mutant.name:44} {mutant.breaks}")
         return 0
-    path: Path | None = options.record
-    known = json.loads(path.read_text("utf-8")) if path is not None and path.exists() else {}
+    known = {name: outcome for name, outcome in recorded().items() if name in mutants}
     if options.new:
         found = [mutant for mutant in found if mutant.name not in known]
 
     def note(o: Outcome) -> None:
-        known[o.name] = asdict(o)
-        if path is not None:
-            path.write_text(json.dumps(known, indent=1), "utf-8")
+        known[o.name] = o
+        record(known)
         print(f"{o.result:13} {o.seconds:6.1f} s  {o.name:44} {o.reason}", flush=True)
 
     start = time.monotonic()
     checked = run(found, mutants, options.jobs, note)
     minutes = (time.monotonic() - start) / 60
     for o in checked:
-        if o.result != known[o.name]["result"]:
+        if o.result != known[o.name].result:
             note(o)
-    outcomes = [Outcome(**known[name]) for name in mutants if name in known]
+    outcomes = [known[name] for name in mutants if name in known]
     bad = faulty(outcomes, mutants)
     n_killed = sum(o.result in ("killed", "changed value") for o in outcomes)
     print(f"{n_killed} of {len(outcomes)} killed; {minutes:.1f} minutes for {len(found)}")
