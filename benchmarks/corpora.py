@@ -2,7 +2,7 @@
 
 KOS, NIPS and BBC are read from a folder given by ``--data`` or the variable DPLDA_DATA (UCI's
 docword files, and bbc.jsonl.gz with one {"text", "label"} a line). A script prints which of these
-corpora are missing, and continues without them. The embedded corpus needs no file.
+corpora are missing, and continues without them. The docstrings need no file.
 """
 
 from __future__ import annotations
@@ -89,11 +89,12 @@ def bbc_texts() -> tuple[list[str], list[str]]:
     return [row["text"] for row in rows], [row["label"] for row in rows]
 
 
-def kos_words() -> list[list[str]]:
-    """The distinct words of each document of KOS."""
+def kos_texts() -> list[str]:
+    """The words of each document of KOS, as often as they occur in it."""
     corpus = load_uci_bow("kos", data_home=data_folder(), download_if_missing=False)
     X, names = sp.csr_array(corpus.data), np.asarray(corpus.feature_names)
-    return [names[X.indices[a:b]].tolist() for a, b in itertools.pairwise(X.indptr)]
+    rows = [slice(a, b) for a, b in itertools.pairwise(X.indptr)]
+    return [" ".join(np.repeat(names[X.indices[row]], X.data[row].astype(int))) for row in rows]
 
 
 def _uci(name: str):

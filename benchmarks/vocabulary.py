@@ -1,48 +1,57 @@
 """The private vocabulary: which words it finds, and what it does to a topic model.
 
-``python benchmarks/vocabulary.py [--found] [--models] [--seeds 3]``
+``python benchmarks/vocabulary.py [--found] [--missing] [--models] [--seeds 3] [--figures FOLDER]``
 
-`--found`: how many of the 2000 words of highest document frequency are chosen, and the share of
-tokens that no chosen word covers, against epsilon. `--models`: perplexity and accuracy at a total
-epsilon of 4, vocabulary and model together. The public list is the package's English one. delta =
-1e-6; mean over seeds of the noise.
+`--found`: how many of the 2000 words of highest document frequency are chosen. `--missing`: the
+share of tokens that no chosen word covers, and a figure of it. `--models`: perplexity and accuracy
+at a total epsilon of 4, vocabulary and model together, each seed with a split of its own. The
+public list is the package's English one. delta = 1e-6; means over seeds.
 """
 
 from __future__ import annotations
 
 import argparse
 import warnings
+from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
-from corpora import bbc_texts, kos_words
+from corpora import bbc_texts, kos_texts
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from dplda import PrivateCountVectorizer, SubLDA
 from dplda.datasets import load_docstrings, load_public_vocabulary
 from dplda.privacy import split_epsilon
 
-N_WORDS, TOTAL = 2000, 4.0
+N_WORDS, TOTAL, N_TOPICS = 2000, 4.0, 20
+EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 WORD = r"(?u)\b[a-z]{3,}\b"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--found", action="store_true")
+    parser.add_argument("--missing", action="store_true")
     parser.add_argument("--models", action="store_true")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--figures", type=Path, help="folder for the figure")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    if options.found or not options.models:
+    every = not (options.found or options.missing or options.models)
+    if options.found or every:
         found_words(options.seeds)
-    if options.models or not options.found:
+    if options.missing or every:
+        missing_tokens(options.seeds, options.figures)
+    if options.models or every:
         models(options.seeds)
 
 
 def texts_of(name: str) -> list[str]:
     if name.startswith("kos"):
-        documents = [" ".join(words) for words in kos_words()]
+        documents = kos_texts()
         return documents * 10 if name.endswith("x 10") else documents
     return bbc_texts()[0] if name == "bbc" else load_docstrings().data
 
@@ -53,103 +62,179 @@ def vectorizer(**options) -> PrivateCountVectorizer:
     )
 
 
+class Tokens:
+    """Words of a corpus with the numbers of their tokens and documents."""
+
+    def __init__(self, texts: list[str]) -> None:
+        counter = CountVectorizer(token_pattern=WORD, stop_words="english")
+        X = counter.fit_transform(texts)
+        self.words = counter.get_feature_names_out()
+        self.count = np.asarray(X.sum(axis=0)).ravel()
+        documents = np.asarray((X > 0).sum(axis=0)).ravel()
+        self.top = self.words[np.argsort(-documents, kind="stable")[:N_WORDS]].tolist()
+
+    def missing(self, chosen) -> float:
+        """Share of tokens that no chosen word covers."""
+        return self.count[~np.isin(self.words, list(chosen))].sum() / self.count.sum()
+
+
+def chosen_words(texts, n_seeds: int, **options) -> list[list[str]]:
+    """The vocabulary that each seed chooses."""
+    return [
+        list(vectorizer(random_state=seed, **options).fit(texts).vocabulary_)
+        for seed in range(n_seeds)
+    ]
+
+
 def found_words(n_seeds: int) -> None:
-    """A row for each corpus and epsilon: words found, tokens missing; public list alone beside."""
+    """A row for each corpus and epsilon: words of the public list alone, and of both choices."""
     words = load_public_vocabulary(None)
     print("| corpus | epsilon | public list alone | chosen with the list | without a list |")
     print("| --- | --- | --- | --- | --- |")
     for name in ("kos", "bbc", "docstrings", "kos x 10"):
         texts = texts_of(name)
-        counter = CountVectorizer(token_pattern=WORD, stop_words="english")
-        X, terms = counter.fit_transform(texts), counter.get_feature_names_out()
-        tokens = np.asarray(X.sum(axis=0)).ravel()
-        frequency = np.asarray((X > 0).sum(axis=0)).ravel()
-        top = set(terms[np.argsort(-frequency, kind="stable")[:N_WORDS]])
-
-        def cell(chosen: list[set[str]], terms=terms, tokens=tokens, top=top) -> str:
-            n_found = np.mean([len(top & words) for words in chosen])
-            missing = np.mean(
-                [tokens[~np.isin(terms, list(w))].sum() / tokens.sum() for w in chosen]
-            )
-            return f"{n_found:.0f} / {missing:.1%}"
-
+        top = Tokens(texts).top
         for epsilon in (0.5, 1.0, 2.0):
-            chosen = [
-                [
-                    set(vectorizer(epsilon=epsilon, candidates=candidates, random_state=seed)
-                        .fit(texts).vocabulary_)
-                    for seed in range(n_seeds)
-                ]
-                for candidates in (words, None)
-            ]  # fmt: skip
-            cells = [cell([set(words[:N_WORDS])]), *map(cell, chosen)]
+            ways = [
+                [words[:N_WORDS]],
+                chosen_words(texts, n_seeds, epsilon=epsilon, candidates=words),
+                chosen_words(texts, n_seeds, epsilon=epsilon, candidates=None),
+            ]
+            cells = [
+                f"{np.mean([len({*way} & {*top}) for way in of_seeds]):.0f}" for of_seeds in ways
+            ]
             print(f"| {name} | {epsilon:g} | {' | '.join(cells)} |", flush=True)
 
 
+def missing_tokens(n_seeds: int, figures: Path | None) -> None:
+    """A row for each corpus: tokens missing from the list, from the choices, and from the leak."""
+    words = load_public_vocabulary(None)
+    columns = ["public list", *(f"{epsilon:g}" for epsilon in EPSILONS), "learned without privacy"]
+    print(f"| corpus | {' | '.join(columns)} |\n| --- |{' --- |' * len(columns)}")
+    curves = {}
+    for name in ("kos", "bbc", "docstrings"):
+        texts = texts_of(name)
+        tokens = Tokens(texts)
+        of_seeds = [
+            [tokens.missing(choice) for choice in chosen_words(texts, n_seeds, epsilon=epsilon)]
+            for epsilon in EPSILONS
+        ]
+        ends = tokens.missing(words[:N_WORDS]), tokens.missing(tokens.top)
+        curves[name] = ends[0], np.mean(of_seeds, axis=1), ends[1]
+        cells = [ends[0], *curves[name][1], ends[1]]
+        print(f"| {name} | {' | '.join(f'{share:.1%}' for share in cells)} |", flush=True)
+    if figures is not None:
+        draw_missing(curves, figures / "missing_tokens.png")
+
+
+def draw_missing(curves, path: Path) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.4, 3.4), layout="constrained")
+    axes = figure.subplots()
+    colors = ("#0072b2", "#d55e00", "#009e73")  # distinct for the color blind
+    for color, (name, (public, chosen, leaking)) in zip(colors, curves.items()):
+        axes.plot(EPSILONS, 100 * chosen, marker="o", markersize=4, color=color, label=name)
+        axes.axhline(100 * public, color=color, linewidth=0.9, linestyle=":")
+        axes.axhline(100 * leaking, color=color, linewidth=0.9, linestyle="--")
+    axes.plot([], [], color="gray", linewidth=0.9, linestyle=":", label="public list alone")
+    axes.plot([], [], color="gray", linewidth=0.9, linestyle="--", label="learned without privacy")
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(EPSILONS, [f"{epsilon:g}" for epsilon in EPSILONS])
+    axes.set(xlabel="epsilon of the vocabulary", ylabel="tokens without a word, %", ylim=(0, None))
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    figure.savefig(path, dpi=130)
+
+
 def models(n_seeds: int) -> None:
-    """A row for each vocabulary: perplexity and accuracy on the reference words."""
+    """A row for each vocabulary: perplexity, accuracy, and both over those of the leak."""
     texts, labels = load_docstrings(return_X_y=True)
-    order = np.random.default_rng(0).permutation(len(texts))
-    test, train = order[: len(order) // 10], order[len(order) // 10 :]
-    texts = np.array(texts, dtype=object)
-    counter = CountVectorizer(token_pattern=WORD, stop_words="english")
-    X, terms = counter.fit_transform(texts[train]), counter.get_feature_names_out()
-    frequency = np.asarray((X > 0).sum(axis=0)).ravel()
-    reference = sorted(terms[np.argsort(-frequency, kind="stable")[:N_WORDS]])
+    texts, counts = np.array(texts, dtype=object), Counts(texts)
     of_words, of_model = split_epsilon(TOTAL, shares=(0.08, 0.92))
-    print(f"vocabulary {of_words:.3f}, model {of_model:.3f}, total {TOTAL:g}\n")
-    print("| vocabulary | perplexity | accuracy |\n| --- | --- | --- |")
+    leaking, python = "learned without privacy", load_public_vocabulary(None, language="python")
     lists = {
-        "learned without privacy": reference,
         "public, English": load_public_vocabulary(N_WORDS),
-        "public, Python": load_public_vocabulary(N_WORDS, language="python"),
+        "public, Python": python[:N_WORDS],
         "chosen, English list": load_public_vocabulary(None),
-        "chosen, Python list": load_public_vocabulary(None, language="python"),
-    }  # fmt: skip
-    for name, words in lists.items():
-        results = []
-        for seed in range(n_seeds):
-            epsilon = TOTAL
-            vocabulary = words
+        "chosen, Python list": python,
+    }
+    results = {name: [] for name in (leaking, *lists)}
+    for seed in range(n_seeds):
+        order = np.random.default_rng(seed).permutation(len(texts))
+        test, train = order[: len(order) // 10], order[len(order) // 10 :]
+        reference = sorted(Tokens(texts[train]).top)
+        for name in results:
+            epsilon, vocabulary = TOTAL, lists.get(name, reference)
             if name.startswith("chosen"):
                 epsilon = of_model
-                chooser = vectorizer(epsilon=of_words, candidates=words, random_state=seed)
-                vocabulary = sorted(chooser.fit(texts[train]).vocabulary_)
-            results.append(
-                evaluate(vocabulary, reference, texts, labels, train, test, epsilon, seed)
+                chooser = vectorizer(epsilon=of_words, candidates=lists[name], random_state=seed)
+                vocabulary = chooser.fit(texts[train]).vocabulary_
+            model = SubLDA(N_TOPICS, epsilon=epsilon, max_iter=40, random_state=seed)
+            model.fit(counts.of(sorted(vocabulary))[train])
+            results[name].append(
+                (
+                    perplexity(model, sorted(vocabulary), reference, counts, test),
+                    accuracy(model, counts.of(sorted(vocabulary)), labels, train, test),
+                )
             )
-        (ppl, acc), (ppl_sd, acc_sd) = np.mean(results, axis=0), np.std(results, axis=0)
-        print(f"| {name} | {ppl:.0f} ± {ppl_sd:.0f} | {acc:.3f} ± {acc_sd:.3f} |", flush=True)
+    share = np.bincount(labels).max() / len(labels)
+    print(f"\nvocabulary {of_words:.3f}, model {of_model:.3f}, total {TOTAL:g}; {n_seeds} seeds")
+    print(f"{len(np.unique(labels))} labels, the largest has {share:.1%} of the documents\n")
+    print("| vocabulary | perplexity | over the leak | accuracy | over the leak |")
+    print("| --- | --- | --- | --- | --- |")
+    for name, of_seeds in results.items():
+        ppl, acc = np.transpose(of_seeds)
+        ratios = np.transpose(of_seeds) / np.transpose(results[leaking])
+        (ppl_ratio, acc_ratio) = ratios.mean(axis=1)
+        (ppl_error, acc_error) = ratios.std(axis=1, ddof=1) / np.sqrt(n_seeds)
+        print(
+            f"| {name} | {ppl.mean():.0f} ± {ppl.std(ddof=1):.0f} | {ppl_ratio:.3f} ± "
+            f"{ppl_error:.3f} | {acc.mean():.3f} ± {acc.std(ddof=1):.3f} | {acc_ratio:.3f} ± "
+            f"{acc_error:.3f} |",
+            flush=True,
+        )
 
 
-def evaluate(vocabulary, reference, texts, labels, train, test, epsilon, seed):
-    """Perplexity of the reference words in held-out halves, and accuracy on topic weights."""
-    counter = CountVectorizer(vocabulary=sorted({*vocabulary, *reference}), token_pattern=WORD)
-    X = sp.csr_array(counter.transform(texts))
-    names = counter.get_feature_names_out()
-    known, asked = np.isin(names, list(vocabulary)), np.isin(names, reference)
-    model = SubLDA(20, epsilon=epsilon, max_iter=40, random_state=seed).fit(X[train][:, known])
-    coins = np.random.default_rng(0)
-    held = X[test]
+class Counts:
+    """Word counts of all texts in any list of words."""
+
+    def __init__(self, texts) -> None:
+        counter = CountVectorizer(token_pattern=WORD)
+        X = sp.csc_array(counter.fit_transform(texts))
+        self.X = sp.csc_array(sp.hstack([X, sp.csc_array((X.shape[0], 1))]))
+        self.column = counter.vocabulary_
+
+    def of(self, words) -> sp.csr_array:
+        """A column a word; a word that no text has gets the last one, which is empty."""
+        return sp.csr_array(self.X[:, [self.column.get(word, -1) for word in words]])
+
+
+def perplexity(model, vocabulary, reference, counts, test) -> float:
+    """Perplexity of the reference words in held-out halves, known to the model or not."""
+    names = np.array(sorted({*vocabulary, *reference}))
+    known, asked = np.isin(names, vocabulary), np.isin(names, reference)
+    held = counts.of(names)[test]
     first = held.copy()
-    first.data = coins.binomial(held.data.astype(int), 0.5)
+    first.data = np.random.default_rng(0).binomial(held.data.astype(int), 0.5)
     second = held - first
-    phi = np.zeros((20, len(names)))
+    phi = np.zeros((N_TOPICS, len(names)))
     phi[:, known] = model.components_ / model.components_.sum(axis=1, keepdims=True)
     p = model.transform(first[:, known]) @ phi
     both, lacking = known & asked, asked & ~known
-    counts = second[:, asked].sum(axis=0)
-    share = second[:, lacking].sum() / counts.sum()  # of tokens that the model has no word for
+    share = second[:, lacking].sum() / second[:, asked].sum()  # of tokens without a word
     p[:, both] *= (1 - share) / p[:, both].sum(axis=1, keepdims=True)
     p[:, lacking] = share / max(lacking.sum(), 1)
-    rows, columns = second[:, asked].nonzero()
-    data = sp.csr_array(second[:, asked])
-    logs = np.log(p[:, asked][rows, columns]) * data[rows, columns]
-    perplexity = float(np.exp(-logs.sum() / data.sum()))
-    classifier = LogisticRegression(max_iter=1000).fit(
-        model.transform(X[train][:, known]), labels[train]
-    )
-    return perplexity, classifier.score(model.transform(X[test][:, known]), labels[test])
+    scored = sp.coo_array(second[:, asked])
+    logs = np.log(p[:, asked][scored.row, scored.col]) * scored.data
+    return float(np.exp(-logs.sum() / scored.data.sum()))
+
+
+def accuracy(model, X, labels, train, test) -> float:
+    """Accuracy of a logistic regression on standardized topic weights."""
+    theta = model.transform(X)
+    classifier = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+    return classifier.fit(theta[train], labels[train]).score(theta[test], labels[test])
 
 
 if __name__ == "__main__":

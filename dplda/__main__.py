@@ -27,14 +27,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        0, or 1 if a file cannot be read, written or understood. Invalid arguments exit with 2.
+        0, or 1 if a file cannot be read, written or understood, or a budget is too small. Invalid
+        arguments exit with 2.
     """
     options = parse(argv)
     try:
         return options.command(options) or 0
     except argparse.ArgumentError as error:
         options.parser.error(str(error))
-    except (OSError, ValueError) as error:
+    except (ImportError, OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
     return 1
 
@@ -47,10 +48,13 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     return _parser(arguments[0]).parse_args(arguments)
 
 
-def _demo(parser: argparse.ArgumentParser) -> None:
-    from dplda._demo import add_options
+def _command(module: str, function: str) -> Callable[[argparse.ArgumentParser], None]:
+    """A command whose options the named function of a module adds."""
 
-    add_options(parser)
+    def add(parser: argparse.ArgumentParser) -> None:
+        getattr(import_module(module), function)(parser)
+
+    return add
 
 
 def _group(module: str) -> Callable[[argparse.ArgumentParser], None]:
@@ -65,7 +69,19 @@ def _group(module: str) -> Callable[[argparse.ArgumentParser], None]:
 
 TOP_LEVEL = ("-h", "--help", "--version")
 COMMANDS = {
-    "demo": (_demo, "fit a private topic model to public texts"),
+    "demo": (_command("dplda._demo", "add_options"), "fit a private topic model to public texts"),
+    "fit": (
+        _command("dplda._fit_command", "add_options"),
+        "fit a private topic model to files, and write a file that may be published",
+    ),
+    "topics": (
+        _command("dplda._release_commands", "add_topics_options"),
+        "print the topics of a published model",
+    ),
+    "transform": (
+        _command("dplda._release_commands", "add_transform_options"),
+        "write topic weights of texts, for a published model",
+    ),
     "ledger": (_group("dplda._ledger_command"), "look into a privacy ledger"),
     "federation": (_group("dplda.federated.flower._command"), "train together over a network"),
 }

@@ -14,6 +14,7 @@ from dplda._compat import CallbackSupportMixin, Interval
 from dplda._corpus import check_counts
 from dplda._fold_in import LARGEST_PRIOR, fold_in
 from dplda._private_fit import SMALLEST_DELTA
+from dplda._vocabulary import hash_words, words_of
 from dplda.metrics import held_out_log_likelihood
 
 MAX_COMPONENTS = 2**16
@@ -94,6 +95,17 @@ class BaseTopicModel(
         check_is_fitted(self)
         delta = check_number("delta", delta, SMALLEST_DELTA, 1.0, closed="left")
         return self.privacy_.epsilon_at(delta)
+
+    @property
+    def vocabulary_sha256_(self) -> str:
+        """SHA-256 of the words of the columns, if the model knows them: a matrix has no names."""
+        words = words_of(self)
+        if words is None:
+            raise AttributeError(
+                f"this {type(self).__name__} does not know the words of its columns: it is not "
+                "fitted, or was fitted on a matrix without names"
+            )
+        return hash_words(words)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "components_")  # a fit that failed leaves n_features_in_ behind

@@ -1,33 +1,32 @@
 """The main job, ``dplda demo``: a private topic model of real texts.
 
-The texts are the docstrings of installed packages, so that nothing is downloaded. They are public:
-the demo may score them, and show the topics of a model that is not private.
+The texts are a file of the package, so that nothing is downloaded. They are public: the demo may
+score them, and show the topics of a model that is not private.
 """
 
 from __future__ import annotations
 
 import argparse
-import textwrap
+import math
 import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import scipy.sparse as sp
-from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.pipeline import Pipeline, make_pipeline
 
-from dplda import GibbsLDA, SubLDA
-from dplda.datasets import load_docstrings, load_public_vocabulary
-from dplda.displays import TopicDisplay, top_words
+from dplda import GibbsLDA, PrivateCountVectorizer, SubLDA, pipeline_guarantee
+from dplda._console import PLOT, draw_topics, has_matplotlib, say, show_guarantee, show_topics
+from dplda.datasets import load_wordnet_glosses
 from dplda.metrics import unigram_perplexity
+from dplda.privacy import split_epsilon
 
-N_WORDS = 2000
 HELD_OUT = 10  # every tenth document
+SHARES = (0.08, 0.92)  # of the budget, for the vocabulary and the topics
 
-WHY_PUBLIC = (
-    f"Vocabulary: the {N_WORDS} most frequent words of the documentation of Python's standard "
-    "library. The vocabulary must be public: a vocabulary learned from private texts shows that "
-    "someone used each of its words, and epsilon does not cover that."
+WHY_PRIVATE = (
+    "The vocabulary is chosen from the texts with a part of the privacy budget. A vocabulary that "
+    "CountVectorizer learns from private texts shows that someone used each of its words."
 )
 WHY_SCORED = (
     "The held-out documents may be scored because these texts are public. The perplexity of "
@@ -38,12 +37,12 @@ WHY_SCORED = (
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of the demo."""
     parser.description = (
-        "Fit a private topic model (SubLDA) to the docstrings of the installed scientific "
-        "packages, and compare it with a model that is not private."
+        "Fit a private topic model (SubLDA) to the definitions of English nouns, and compare it "
+        "with a model that is not private."
     )
     parser.set_defaults(command=run)
     add = parser.add_argument
-    add("--epsilon", type=float, default=4.0, help="privacy budget; inf: no noise, no privacy")
+    add("--epsilon", type=float, default=4.0, help="total; inf: no noise, no privacy")
     add("--delta", type=float, default=1e-6, help="delta of (epsilon, delta)-privacy")
     add("--components", type=int, default=20, help="number of topics")
     add("--max-iter", type=int, default=80, help="number of private rounds")
@@ -64,97 +63,75 @@ def check_options(options: argparse.Namespace) -> None:
         )
 
 
-def load_counts(n_docs: int | None) -> tuple[sp.csr_array, sp.csr_array, list[str]]:
-    """Word counts of the training and of the held-out documents, and the words."""
-    corpus: Any = load_docstrings()
-    vocabulary = load_public_vocabulary(N_WORDS, language="python")
+def load_texts(n_docs: int | None) -> tuple[list[str], list[str]]:
+    """Texts to train on, and held-out texts."""
+    corpus: Any = load_wordnet_glosses()
     texts = corpus.data[:n_docs]
-    counts = sp.csr_array(CountVectorizer(vocabulary=vocabulary).transform(texts))
-    held_out = np.arange(counts.shape[0]) % HELD_OUT == HELD_OUT - 1
-    train, test = counts[~held_out], counts[held_out]
-    say(corpus.DESCR.partition("\n")[0])
-    say(WHY_PUBLIC)
-    say(
-        f"To train on: {train.shape[0]} documents with {train.sum()} words of the vocabulary. "
-        f"Held out: every tenth document, {test.shape[0]} with {test.sum()} words."
+    held_out = texts[HELD_OUT - 1 :: HELD_OUT]
+    train = [text for i, text in enumerate(texts) if i % HELD_OUT != HELD_OUT - 1]
+    say(corpus.DESCR)
+    say(f"To train on: {len(train)} documents. Held out: every tenth, {len(held_out)} documents.")
+    return train, held_out
+
+
+def private_pipeline(options: argparse.Namespace) -> Pipeline:
+    """A vocabulary and a topic model that together cost at most the given epsilon."""
+    budgets = (math.inf, math.inf)
+    if options.epsilon != math.inf:
+        budgets = split_epsilon(options.epsilon, SHARES, delta=options.delta)  # type: ignore
+    common = {"delta": options.delta, "random_state": options.seed}
+    return make_pipeline(
+        PrivateCountVectorizer(epsilon=budgets[0], stop_words="english", **common),
+        SubLDA(options.components, epsilon=budgets[1], max_iter=options.max_iter, **common),
     )
-    return train, test, vocabulary
 
 
-def say(text: str = "", indent: str = "") -> None:
-    """Print a paragraph."""
-    print(textwrap.fill(text, 96, initial_indent=indent, subsequent_indent=indent))
-
-
-def fit(model: Any, counts: sp.csr_array, unit: str) -> Any:
+def fit(model: Any, data: Any, unit: str) -> Any:
     """Fit, and print how long it took."""
     start = time.perf_counter()
-    model.fit(counts)
-    name = type(model).__name__
-    say(f"{name}: {model.n_iter_} {unit} in {time.perf_counter() - start:.1f} s")
-    return model
+    model.fit(data)
+    topics = model[-1] if isinstance(model, Pipeline) else model
+    name = type(topics).__name__
+    say(f"{name}: {topics.n_iter_} {unit} in {time.perf_counter() - start:.1f} s")
+    return topics
 
 
-def show_topics(model: Any, vocabulary: list[str]) -> None:
-    say("Topics, with their share of all words and the ten words that distinguish them most:")
-    share = model.components_.sum(axis=1) / model.components_.sum()
-    for k, words in enumerate(top_words(model, vocabulary)):
-        print(f"  {k:3d} {share[k]:6.1%}  {' '.join(words)}")
-
-
-def show_privacy(model: Any) -> None:
-    print(f"epsilon  {model.epsilon_:.4g}")
-    print(f"delta    {model.delta_:.4g}")
-    print(f"unit     {model.privacy_.unit}")
-    say(str(model.privacy_), indent="  ")
-
-
-def show_perplexity(private: Any, baseline: Any, train: sp.csr_array, test: sp.csr_array) -> None:
+def show_perplexity(
+    private: Any, epsilon: float, baseline: Any, train: sp.csr_array, test: sp.csr_array
+) -> None:
     say("Held-out perplexity by document completion (lower is better):")
     for name, value in (
         ("unigram model, not private", unigram_perplexity(train, test)),
-        (f"SubLDA, epsilon {private.epsilon_:.4g}", private.perplexity(test)),
+        (f"SubLDA, epsilon {epsilon:.4g}", private.perplexity(test)),
         ("GibbsLDA, not private", baseline.perplexity(test)),
     ):
         print(f"  {name:28}{value:8.1f}")
     say(WHY_SCORED)
 
 
-def draw(model: Any, vocabulary: list[str], path: Path) -> None:
-    """Write the picture, or print what is missing."""
-    try:
-        import matplotlib
-    except ImportError:
-        say("No picture: that needs matplotlib; install it with: pip install 'dplda[plot]'")
-        return
-    matplotlib.use("agg")
-    TopicDisplay.from_estimator(model, vocabulary).figure_.savefig(path)
-    say(f"Picture: {path}")
-
-
 def run(options: argparse.Namespace) -> None:
     """Run the demo with these options."""
     check_options(options)
-    train, test, vocabulary = load_counts(options.documents)
-    private = SubLDA(
-        options.components,
-        epsilon=options.epsilon,
-        delta=options.delta,
-        max_iter=options.max_iter,
-        random_state=options.seed,
-    )
-    baseline = GibbsLDA(options.components, random_state=options.seed)
+    train, held_out = load_texts(options.documents)
     print()
     try:
-        fit(private, train, "private rounds")
+        model = private_pipeline(options)
+        private = fit(model, train, "private rounds")
     except ValueError as error:  # the corpus is valid, so an option is not
         raise argparse.ArgumentError(None, str(error)) from None
-    fit(baseline, train, "sweeps")
+    counts, unseen = model[0].transform(train), model[0].transform(held_out)
+    baseline = fit(GibbsLDA(options.components, random_state=options.seed), counts, "sweeps")
+    words = model[0].get_feature_names_out()
+    say(f"Vocabulary: {len(words)} words, {counts.sum()} times in the texts. {WHY_PRIVATE}")
     print()
-    show_topics(private, vocabulary)
+    show_topics(private, words)
     print()
-    show_privacy(private)
+    guarantee = pipeline_guarantee(model)
+    show_guarantee(guarantee)
     print()
-    show_perplexity(private, baseline, train, test)
+    show_perplexity(private, guarantee.epsilon, baseline, counts, unseen)
     print()
-    draw(private, vocabulary, options.output)
+    if has_matplotlib():
+        draw_topics(private, words, options.output)
+    else:
+        say(f"No picture: that needs matplotlib; {PLOT}")

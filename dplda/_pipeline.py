@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Any
 
+from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from dplda._private_fit import COLUMNS
-from dplda.privacy import Event, Guarantee, NonPrivate, epsilon_of
+from dplda._private_fit import COLUMNS, UNKNOWN_WORDS, VOCABULARY
+from dplda._vocabulary import flat_steps, words_after, words_of
+from dplda.privacy import ApproximateDP, Event, Guarantee, NonPrivate, epsilon_of
 
 __all__ = ["pipeline_guarantee"]
 
@@ -24,22 +26,25 @@ def pipeline_guarantee(pipeline: Pipeline, *, delta: float | None = None) -> Gua
     pipeline : Pipeline
         Fitted. Steps with ``privacy_`` are private. Steps that learn nothing from data, such as a
         vectorizer with a given vocabulary, cost nothing. Any other fitted step makes epsilon
-        infinite, and the guarantee names it: ``pipeline[:-1]`` leaves out the last one.
+        infinite, and the guarantee names it: ``pipeline[:-1]`` leaves out the last one. Steps of a
+        pipeline inside of the pipeline count like its own.
     delta : float, default=None
         The delta at which epsilon is stated; None takes the largest of the steps.
 
     Returns
     -------
     guarantee : Guarantee
-        Of everything that the steps hold.
+        Of everything that the steps hold. Its `provenance` says where the vocabulary comes from.
 
     Raises
     ------
     ValueError
-        If the steps protect different units, or no step has a guarantee.
+        If the steps protect different units, no step has a guarantee, or a model was trained on
+        other words than those that the steps before it count.
 
     See Also
     --------
+    dplda.save_release : Publishes a vectorizer and a model with this guarantee.
     dplda.privacy.Ledger : Limits the total before anything is spent.
 
     Examples
@@ -54,23 +59,24 @@ def pipeline_guarantee(pipeline: Pipeline, *, delta: float | None = None) -> Gua
     2.3
     """
     check_is_fitted(pipeline)
-    steps = [(name, step) for name, step in pipeline.steps if step not in (None, "passthrough")]
+    steps = list(flat_steps(pipeline))
     private = [step for _, step in steps if hasattr(step, "privacy_")]
     if not private:
         raise ValueError(
             f"no step of this pipeline has a guarantee: {', '.join(name for name, _ in steps)}"
         )
+    _check_words(steps)
     parts: list[Guarantee] = [step.privacy_ for step in private]
     _check_same("unit", [part.unit for part in parts])
     _check_same("relation", [part.relation for part in parts])
     leaks = [leak for name, step in steps if (leak := _leak(name, step))]
     delta = max(part.delta for part in parts) if delta is None else float(delta)
-    events = [event for part in parts for event in part.events] + [NonPrivate()] * len(leaks)
+    events = [event for part in parts for event in _charged(part)] + [NonPrivate()] * len(leaks)
     distance = math.fsum(part.total_variation for part in parts)
     return Guarantee(
         unit=parts[0].unit,
         relation=parts[0].relation,
-        epsilon=_largest(events, delta, distance, parts),
+        epsilon=epsilon_of(events, delta, total_variation=distance),
         delta=delta,
         mechanism="; ".join([*leaks, *dict.fromkeys(part.mechanism for part in parts)]),
         sensitivity=1.0,
@@ -80,16 +86,15 @@ def pipeline_guarantee(pipeline: Pipeline, *, delta: float | None = None) -> Gua
         assumptions=_assumptions(steps, parts),
         events=tuple(events),
         total_variation=distance,
+        provenance=_provenance(steps, parts),
     )
 
 
-def _largest(
-    events: Iterable[Event], delta: float, distance: float, parts: list[Guarantee]
-) -> float:
-    """Epsilon of all events; infinite if a part states more than its events cost."""
-    if any(part.epsilon == math.inf for part in parts):
-        return math.inf
-    return epsilon_of(events, delta, total_variation=distance)
+def _charged(part: Guarantee) -> tuple[Event, ...]:
+    """The events of a step, or its statement if that is larger: then the events are not all."""
+    if part.epsilon <= part.epsilon_at(part.delta) * (1.0 + 1e-9):
+        return part.events
+    return (NonPrivate() if math.isinf(part.epsilon) else ApproximateDP(part.epsilon, part.delta),)
 
 
 def _check_same(what: str, values: list[str]) -> None:
@@ -100,11 +105,24 @@ def _check_same(what: str, values: list[str]) -> None:
         )
 
 
+def _check_words(steps: list[tuple[str, Any]]) -> None:
+    """Refuse a model of other words: its columns would be counts of the wrong words."""
+    for i, (name, model) in enumerate(steps):
+        known = words_of(model) if hasattr(model, "components_") else None
+        counted = None if known is None else words_after(steps[:i])
+        if counted is not None and counted != known:
+            raise ValueError(
+                f"{name!r} was trained on other words than {steps[i - 1][0]!r} counts "
+                f"({len(known or ())} and {len(counted)} columns); give the vectorizer the words "
+                "of the model as its vocabulary, in the same order"
+            )
+
+
 def _leak(name: str, step: Any) -> str | None:
     """What a step shows of the data without privacy; None if nothing."""
     if hasattr(step, "privacy_") or not get_tags(step).requires_fit:
         return None
-    if getattr(step, "fixed_vocabulary_", False) and not hasattr(step, "idf_"):
+    if _has_given_words(step):
         return None
     if hasattr(step, "vocabulary_"):
         return (
@@ -117,10 +135,45 @@ def _leak(name: str, step: Any) -> str | None:
     )
 
 
+def _has_given_words(step: Any) -> bool:
+    return getattr(step, "fixed_vocabulary_", False) and not hasattr(step, "idf_")
+
+
+def _chose_words(step: Any) -> bool:
+    """Whether a step chose the columns with privacy. A model takes columns as they are."""
+    return hasattr(step, "privacy_") and isinstance(getattr(step, "vocabulary_", None), Mapping)
+
+
+def _provenance(
+    steps: list[tuple[str, Any]], parts: list[Guarantee]
+) -> tuple[tuple[str, str], ...]:
+    """What the steps state, and where the words of a vectorizer come from."""
+    origins = [(VOCABULARY, origin) for name, step in steps if (origin := _origin(name, step))]
+    origins += [origin for part in parts for origin in part.provenance]
+    known = any(what == VOCABULARY and (what, origin) not in UNKNOWN_WORDS
+                for what, origin in origins)  # fmt: skip
+    return tuple(dict.fromkeys(o for o in origins if not (known and o in UNKNOWN_WORDS)))
+
+
+def _origin(name: str, step: Any) -> str | None:
+    """Where a vectorizer without a guarantee has its words from; None for any other step."""
+    if hasattr(step, "privacy_"):
+        return None
+    if isinstance(step, HashingVectorizer):
+        return "none, the columns are hash values of words"
+    if _has_given_words(step):
+        return f"given to {name!r}, public by assumption"
+    if hasattr(step, "vocabulary_"):
+        return (
+            f"learned from the documents, not private; give {name!r} a public vocabulary, or take "
+            "PrivateCountVectorizer"
+        )
+    return None
+
+
 def _assumptions(steps: list[tuple[str, Any]], parts: list[Guarantee]) -> tuple[str, ...]:
     """All assumptions; public columns are none of them if a private step chose the columns."""
-    chosen = any(hasattr(step, "vocabulary_") and hasattr(step, "privacy_") for _, step in steps)
     every = dict.fromkeys(sentence for part in parts for sentence in part.assumptions)
-    if chosen:
+    if any(_chose_words(step) for _, step in steps):
         every.pop(COLUMNS, None)
     return tuple(every)

@@ -36,6 +36,8 @@ SCORES = "scores, perplexities and transforms of private documents are not cover
 AES = "AES-256 with a secret random key cannot be told from random bits"
 COLUMNS = "the columns of X (the vocabulary) are public and were not chosen by looking at the data"
 ASSUMPTIONS = (COLUMNS, SCORES, AES)
+VOCABULARY = "vocabulary"
+UNKNOWN_WORDS = ((VOCABULARY, "origin not known to the model"),)  # it sees columns of counts
 
 
 def exactly_one(name: str, **statements: float | None) -> None:
@@ -152,6 +154,7 @@ def make_guarantee(
     seeded: bool,
     assumptions: tuple[str, ...] = (),
     common: tuple[str, ...] = ASSUMPTIONS,
+    provenance: tuple[tuple[str, str], ...] = UNKNOWN_WORDS,
 ) -> Guarantee:
     """The guarantee of what this call released and, in `partial_fit`, of all earlier calls."""
     distance = TOTAL_VARIATION
@@ -174,6 +177,7 @@ def make_guarantee(
         assumptions=common + assumptions,
         events=events,
         total_variation=distance,
+        provenance=provenance,
     )
 
 

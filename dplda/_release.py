@@ -12,14 +12,18 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from dplda._base import BaseLDA
 from dplda._checks import check_integer, check_number
 from dplda._files import write_atomically
 from dplda._fold_in import LARGEST_PRIOR
-from dplda._private_fit import publish
+from dplda._pipeline import pipeline_guarantee
+from dplda._private_fit import VOCABULARY, publish
+from dplda._texts import Vectorizer, settings_of, texts_in, vectorizer_from
 from dplda._version import __version__
+from dplda._vocabulary import flat_steps, hash_words, words_of
 from dplda._warnings import warn_user
 from dplda._wire import Format, as_number
 from dplda.privacy import Guarantee, PrivacyLeakWarning
@@ -27,7 +31,7 @@ from dplda.privacy._bounds_on_epsilon import grouped
 from dplda.privacy._events import from_record, to_record
 from dplda.privacy._guarantee import LARGEST_VARIATION
 
-FORMAT = Format("dplda-release", "F64", max_header=2**24)
+FORMAT = Format("dplda-release", "F64", max_header=2**24, version="2")
 MAX_BYTES = 2**33
 MAX_TEXT = 10_000
 # Limits on events: no file of unknown origin can make the accountant compute for hours.
@@ -39,14 +43,16 @@ PUBLIC = 0o666  # permissions, less the umask
 NOT_RELEASED = ("random_state", "ledger", "n_jobs", "verbose", "init_components")
 
 _FIELDS = {
-    "dplda", "estimator", "parameters", "n_iter", "vocabulary", "named_columns", "guarantee",
+    "dplda", "estimator", "parameters", "n_iter", "vocabulary", "vocabulary_sha256",
+    "named_columns", "vectorizer", "guarantee",
 }  # fmt: skip
 
 
 class ReleasedModel(BaseLDA):
     """A published topic model, as `load_release` reads it.
 
-    It transforms and scores like the model that was saved. It cannot be trained: `fit` changes
+    It transforms and scores like the model that was saved, and takes texts if it was saved as a
+    pipeline with a vectorizer. It cannot be trained: `fit` changes
     nothing and reads nothing, there is no `partial_fit`, and a clone is the model itself, as with
     `sklearn.frozen.FrozenEstimator`. It can be a step of a pipeline that is fitted.
 
@@ -75,6 +81,10 @@ class ReleasedModel(BaseLDA):
         Names of the columns, if the model was trained on a table with names.
     vocabulary_ : ndarray of shape (n_features_in_,) or None
         The words of the columns, if they were saved.
+    vocabulary_sha256_ : str
+        Digest of these words, equal if and only if two models have the same columns.
+    vectorizer_ : CountVectorizer, HashingVectorizer or None
+        How texts become counts, if the model was saved in a pipeline.
     estimator_name_ : str
         Name of the class that was trained. Names of classes of `dplda.published` begin with
         "Published".
@@ -121,6 +131,7 @@ class ReleasedModel(BaseLDA):
         estimator_name: str,
         parameters: Mapping[str, Any],
         named_columns: bool = False,
+        vectorizer: Vectorizer | None = None,
         version: str = __version__,
     ) -> ReleasedModel:
         """A model of checked public values."""
@@ -132,6 +143,7 @@ class ReleasedModel(BaseLDA):
             n_features_in_=components.shape[1],
             n_iter_=n_iter,
             vocabulary_=None if vocabulary is None else np.array(vocabulary, dtype=object),
+            vectorizer_=vectorizer,
             estimator_name_=estimator_name,
             version_=version,
             parameters_=dict(parameters),
@@ -163,8 +175,9 @@ class ReleasedModel(BaseLDA):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_docs, n_words)
-            Word counts.
+        X : {array-like, sparse matrix} of shape (n_docs, n_words), or list of str
+            Word counts, or texts if the model has a `vectorizer_`. The columns of a table with
+            names must be the words of the model.
         normalize : bool, default=True
             If False, return the parameters of each document's Dirichlet posterior instead.
 
@@ -177,17 +190,62 @@ class ReleasedModel(BaseLDA):
         ------
         AttributeError
             If the model was trained without a `doc_topic_prior`.
+        ValueError
+            If `X` has other columns than the model.
 
         Notes
         -----
         **Privacy.** A row is a function of the words of that document, and is not protected.
         """
         self._check_inference()
-        return super().transform(X, normalize=normalize)
+        return super().transform(self._counts(X), normalize=normalize)
 
     def _log_likelihood(self, X: Any, *, completion: bool) -> float:
         self._check_inference()
-        return super()._log_likelihood(X, completion=completion)
+        return super()._log_likelihood(self._counts(X), completion=completion)
+
+    def _counts(self, X: Any) -> Any:
+        """Counts of texts, and of a table whose columns are the words; anything else as it is."""
+        texts = None if self.vectorizer_ is None else texts_in(X)
+        if texts is not None:
+            return self.vectorizer_.transform(texts)
+        names = getattr(X, "columns", None)
+        if self.vocabulary_ is None or names is None or hasattr(self, "feature_names_in_"):
+            return X
+        self._check_words(names)
+        return X.sparse.to_coo() if hasattr(X, "sparse") else np.asarray(X)
+
+    def _check_words(self, names: Any) -> None:
+        names = list(names)
+        if all(isinstance(name, str) for name in names) and names != self.vocabulary_.tolist():
+            raise ValueError(
+                f"the {len(names)} columns of X are not the {len(self.vocabulary_)} words of this "
+                f"model in their order; count with {self.estimator_name_}'s own words, "
+                "CountVectorizer(vocabulary=model.vocabulary_)"
+            )
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Names of the topics.
+
+        Parameters
+        ----------
+        input_features : array-like of str, default=None
+            The words of the columns, which must be those of the model.
+
+        Returns
+        -------
+        names : ndarray of shape (n_components,), object
+            "releasedmodel0", "releasedmodel1", and so on.
+
+        Raises
+        ------
+        ValueError
+            If `input_features` are other words.
+        """
+        check_is_fitted(self)
+        if input_features is not None and self.vocabulary_ is not None:
+            self._check_words(input_features)
+        return super().get_feature_names_out(input_features)
 
     def _check_inference(self) -> None:
         check_is_fitted(self)
@@ -214,13 +272,16 @@ def save_release(
 
     Parameters
     ----------
-    model : estimator
-        A fitted topic model with `components_`, `privacy_` and `n_iter_`.
+    model : estimator or Pipeline
+        A fitted topic model with `components_`, `privacy_` and `n_iter_`, or a fitted pipeline of
+        a vectorizer and such a model. The vectorizer is a PrivateCountVectorizer, CountVectorizer
+        or HashingVectorizer. The file of a pipeline states `pipeline_guarantee`, and its model
+        takes texts.
     path : str or path-like
         The file. An existing file is replaced as a whole or not at all.
     vocabulary : sequence of str of length n_features_in_, default=None
-        The words of the columns, which must be public. None takes `feature_names_in_`, if there
-        are any.
+        The words of the columns, which must be public. None takes those of the vectorizer, or
+        `feature_names_in_`, if there are any.
 
     Raises
     ------
@@ -229,7 +290,8 @@ def save_release(
         represented in a release file, for example because `set_params` changed `epsilon` or
         `delta` after the training.
     TypeError
-        If the model has no guarantee to state, or the vocabulary is not a sequence of words.
+        If the model has no guarantee to state, the vocabulary is not a sequence of words, or the
+        file cannot hold a step of the pipeline or a setting of its vectorizer.
     OSError
         If the file cannot be written.
 
@@ -244,37 +306,40 @@ def save_release(
 
     Notes
     -----
-    **Privacy.** The file holds `components_`, `privacy_`, the public parameters and the
-    vocabulary. It does not hold `random_state`, the ledger, or what `partial_fit` continues with
-    (``docs/release.md``).
+    **Privacy.** The file holds `components_`, `privacy_`, the public parameters, the vocabulary
+    and the settings of the vectorizer. It does not hold `random_state`, the ledger, or what
+    `partial_fit` continues with (``docs/release.md``).
 
     Examples
     --------
     >>> import os, tempfile
+    >>> from sklearn.feature_extraction.text import CountVectorizer
+    >>> from sklearn.pipeline import make_pipeline
     >>> from dplda import SubLDA, load_release, save_release
-    >>> model = SubLDA(n_components=2, epsilon=4.0).fit([[1, 2, 0], [0, 1, 3]] * 50)
+    >>> vectorizer = CountVectorizer(vocabulary=["pear", "plum", "cherry"])
+    >>> pipeline = make_pipeline(vectorizer, SubLDA(n_components=2, epsilon=4.0))
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = os.path.join(folder, "topics.dplda")
-    ...     save_release(model, path, vocabulary=["pear", "plum", "cherry"])
-    ...     print(load_release(path).vocabulary_)
-    ['pear' 'plum' 'cherry']
+    ...     save_release(pipeline.fit(["a pear", "plum, cherry"] * 50), path)
+    ...     released = load_release(path)
+    >>> released.vocabulary_.tolist(), released.transform(["Cherry and pear"]).shape
+    (['pear', 'plum', 'cherry'], (1, 2))
     """
     check_is_fitted(model)
-    if not isinstance(getattr(model, "privacy_", None), Guarantee):
-        raise TypeError(
-            f"a release states a guarantee, and {type(model).__name__} has no privacy_; save a "
-            "model of dplda"
-        )
-    words = _words(model, vocabulary)
+    vectorizer, model, guarantee = _parts(model)
+    words = _words(model, vocabulary, vectorizer)
+    settings = None if vectorizer is None else settings_of(vectorizer)
     try:
-        data = _to_bytes(model, words)
+        if not isinstance(model, ReleasedModel):  # `set_params` may have changed what it states
+            _check_statement(_given(model), model.privacy_)
+        data = _to_bytes(model, words, settings, guarantee)
         _read(io.BytesIO(data), len(data))  # what cannot be read is not written
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"the model cannot be represented in a release file: {error}. If its header is too "
             "long, leave the vocabulary out, and publish it next to the file"
         ) from error
-    _warn_of_leaks(type(model).__name__, model.privacy_)
+    _warn_of_leaks(type(model).__name__, guarantee)
     write_atomically(path, data, permissions=PUBLIC)
 
 
@@ -339,28 +404,73 @@ def load_release(path: str | os.PathLike[str]) -> ReleasedModel:
 # ---- writing ------------------------------------------------------------------------------
 
 
-def _to_bytes(model: Any, words: list[str] | None) -> bytes:
-    released = isinstance(model, ReleasedModel)  # it keeps the name of the trained class
+def _parts(model: Any) -> tuple[Any, Any, Guarantee]:
+    """The vectorizer, if there is one, the topic model, and the guarantee of both."""
+    if isinstance(model, Pipeline):
+        return _parts_of_pipeline(model)
+    if not isinstance(getattr(model, "privacy_", None), Guarantee):
+        raise TypeError(
+            f"a release states a guarantee, and {type(model).__name__} has no privacy_; save a "
+            "model of dplda"
+        )
+    return _own_vectorizer(model), model, model.privacy_
+
+
+def _own_vectorizer(model: Any) -> Any:
+    return model.vectorizer_ if isinstance(model, ReleasedModel) else None
+
+
+def _parts_of_pipeline(pipeline: Pipeline) -> tuple[Any, Any, Guarantee]:
+    steps = list(flat_steps(pipeline))
+    name, model = steps[-1]
+    if not (hasattr(model, "components_") and hasattr(model, "privacy_")):
+        raise TypeError(
+            f"a release ends with a topic model, and cannot hold the step {name!r}, whose training "
+            "is not private; save_release(pipeline[:-1], path) leaves the last step out"
+        )
+    if len(steps) > 2:
+        raise TypeError(
+            "a release holds a vectorizer and a topic model, got the steps "
+            f"{', '.join(name for name, _ in steps)}; change texts before the pipeline, and for "
+            "presence instead of counts use CountVectorizer(binary=True)"
+        )
+    vectorizer = steps[0][1] if len(steps) == 2 else _own_vectorizer(model)
+    return vectorizer, model, pipeline_guarantee(pipeline)
+
+
+def _given(model: Any) -> dict[str, Any]:
+    """The public parameters of the training."""
+    released = isinstance(model, ReleasedModel)
     given = model.parameters_ if released else model.get_params(deep=False)
-    guarantee = {field.name: getattr(model.privacy_, field.name) for field in fields(Guarantee)}
+    return {name: given[name] for name in given if name not in NOT_RELEASED}
+
+
+def _to_bytes(
+    model: Any, words: list[str] | None, settings: dict[str, Any] | None, guarantee: Guarantee
+) -> bytes:
+    released = isinstance(model, ReleasedModel)  # it keeps the name of the trained class
+    record = {field.name: getattr(guarantee, field.name) for field in fields(Guarantee)}
     content = {
         "dplda": __version__,
         "estimator": model.estimator_name_ if released else type(model).__name__,
-        "parameters": {name: given[name] for name in given if name not in NOT_RELEASED},
+        "parameters": _given(model),
         "n_iter": int(model.n_iter_),
         "vocabulary": words,
+        "vocabulary_sha256": None if words is None else hash_words(words),
         "named_columns": hasattr(model, "feature_names_in_"),
-        "guarantee": guarantee | {"events": [to_record(event) for event in guarantee["events"]]},
+        "vectorizer": settings,
+        "guarantee": record | {"events": [to_record(event) for event in record["events"]]},
     }
     return FORMAT.pack(content, np.asarray(model.components_))
 
 
-def _words(model: Any, vocabulary: Sequence[str] | None) -> list[str] | None:
+def _words(model: Any, vocabulary: Sequence[str] | None, vectorizer: Any) -> list[str] | None:
     """The vocabulary to save, one word a column."""
-    names = getattr(model, "feature_names_in_", None)
+    known = words_of(model)
+    if hasattr(vectorizer, "get_feature_names_out"):
+        known = [str(name) for name in vectorizer.get_feature_names_out()]
     if vocabulary is None:
-        words = getattr(model, "vocabulary_", names)
-        return None if words is None else [str(word) for word in words]
+        return known
     if isinstance(vocabulary, (str, Mapping)):
         raise TypeError(
             "vocabulary must be the words in the order of the columns, as "
@@ -368,7 +478,7 @@ def _words(model: Any, vocabulary: Sequence[str] | None) -> list[str] | None:
             f"{type(vocabulary).__name__}"
         )
     words = [str(word) for word in vocabulary]
-    if names is not None and words != [str(name) for name in names]:
+    if known is not None and words != known:
         raise ValueError(
             "vocabulary differs from the column names of the data that the model was trained on; "
             "leave it out to save those"
@@ -379,6 +489,9 @@ def _words(model: Any, vocabulary: Sequence[str] | None) -> list[str] | None:
 def _warn_of_leaks(name: str, guarantee: Guarantee) -> None:
     if guarantee.epsilon == math.inf:
         reason = "was trained without privacy (epsilon is infinite)"
+        origin = dict(guarantee.provenance).get(VOCABULARY, "")
+        if "not private" in origin:
+            reason += f"; its vocabulary: {origin}"
     elif guarantee.seeded:
         reason = "drew its noise from a given random_state; anyone who knows it removes the noise"
     else:
@@ -399,17 +512,25 @@ def _read(file: io.BufferedIOBase, size: int) -> ReleasedModel:
     content, table = FORMAT.read(file, size)
     if set(content) != _FIELDS:
         raise ValueError(f"its header must have the fields {', '.join(sorted(_FIELDS))}")
-    parameters = _parameters(content["parameters"])
     components, words = _checked_counts(table), content["vocabulary"]
+    n_words = components.shape[1]
+    words = None if words is None else _vocabulary(words, n_words)
+    if content["vocabulary_sha256"] != (None if words is None else hash_words(words)):
+        raise ValueError("its vocabulary_sha256 is not that of its vocabulary")
+    settings = content["vectorizer"]
+    vectorizer = None if settings is None else vectorizer_from(settings, words, n_words)
+    parameters = _parameters(content["parameters"])
     guarantee = _guarantee(content["guarantee"])
-    _check_statement(parameters, guarantee)
+    if vectorizer is None:  # else the guarantee is that of both, and the parameters of the model
+        _check_statement(parameters, guarantee)
     return ReleasedModel._of(
         components,
         guarantee,
         doc_topic_prior=_prior(parameters.get("doc_topic_prior")),
         n_iter=check_integer("n_iter", content["n_iter"], 0, 2**63),
-        vocabulary=None if words is None else _vocabulary(words, components.shape[1]),
+        vocabulary=words,
         named_columns=content["named_columns"] is True,
+        vectorizer=vectorizer,
         estimator_name=_text("estimator", content["estimator"]),
         version=_text("dplda", content["dplda"]),
         parameters=parameters,
@@ -507,6 +628,12 @@ def _texts(name: str, values: Any) -> tuple[str, ...]:
     return tuple(_text(name, text) for text in values)
 
 
+def _pairs(name: str, values: Any) -> tuple[tuple[str, str], ...]:
+    if not (isinstance(values, list) and all(isinstance(v, list) and len(v) == 2 for v in values)):
+        raise ValueError(f"{name} must be a list of pairs")
+    return tuple((_text(name, first), _text(name, second)) for first, second in values)
+
+
 def _events(name: str, records: Any) -> tuple[Any, ...]:
     try:
         events = tuple(from_record(record) for record in records)
@@ -525,7 +652,7 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {
     "unit": _text, "relation": _text, "mechanism": _text,
     "epsilon": _number, "delta": _number, "sensitivity": _number, "total_variation": _distance,
     "noise_scale": _per_round, "noise_multiplier": _per_round, "seeded": _flag,
-    "assumptions": _texts, "events": _events,
+    "assumptions": _texts, "events": _events, "provenance": _pairs,
 }  # fmt: skip
 
 

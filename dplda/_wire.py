@@ -19,8 +19,6 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-FORMAT_VERSION = "1"
-
 _LENGTH = struct.Struct("<Q")
 _NUMPY = {"F32": "<f4", "F64": "<f8"}
 _NO_DIGEST = "0" * 64
@@ -40,11 +38,14 @@ class Format:
         Type of the table.
     max_header : int
         Largest number of bytes of a header.
+    version : str, default="1"
+        One character; another version has other fields.
     """
 
     name: str
     dtype: Literal["F32", "F64"]
     max_header: int
+    version: str = "1"
 
     def pack(self, fields: Mapping[str, Any], table: npt.NDArray[Any]) -> bytes:
         """Write fields and a table of two dimensions as bytes.
@@ -103,7 +104,7 @@ class Format:
         content = {
             "__metadata__": {
                 "format": self.name,
-                "version": FORMAT_VERSION,
+                "version": self.version,
                 "sha256": digest,
                 "fields": text,
             },
@@ -118,9 +119,9 @@ class Format:
         if head[_LENGTH.size : -1] != start:
             raise ValueError("it does not begin with the header of this format")
         version = head[-1:].decode("ascii", "replace")
-        if version != FORMAT_VERSION:
+        if version != self.version:
             raise ValueError(
-                f"it has format {version!r}, and this version of dplda reads {FORMAT_VERSION!r}"
+                f"it has format {version!r}, and this version of dplda reads {self.version!r}"
             )
         (length,) = _LENGTH.unpack_from(head)
         if not len(head) <= length <= min(self.max_header, size - _LENGTH.size):

@@ -20,8 +20,10 @@ SOURCES = {
 }
 
 # What lies below what. A folder may also import itself; a kernel is a function of arrays only.
-LEAVES = {"_checks", "_compat", "_files", "_version", "_warnings"}
-COMMANDS = {"__main__", "_demo", "_ledger_command"}
+LEAVES = {"_checks", "_compat", "_files", "_text_files", "_version", "_vocabulary", "_warnings"}
+COMMANDS = {
+    "__main__", "_console", "_demo", "_fit_command", "_ledger_command", "_release_commands",
+}  # fmt: skip
 SHARED = LEAVES | {"kernels", "privacy", "metrics", "(root)"}
 MAY_IMPORT = {
     **{place: set() for place in ("kernels", *LEAVES)},

@@ -15,7 +15,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
 from dplda import PrivateCountVectorizer, SubLDA
-from dplda.central._count_vectorizer import (
+from dplda.central._selection import (
     Selection,
     expected_weights,
     failure_event,

@@ -20,10 +20,12 @@ from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, CountVectorizer
 import dplda
 from dplda.datasets import (
     _synthetic,
+    _wordnet,
     _words,
     load_docstrings,
     load_public_vocabulary,
     load_uci_bow,
+    load_wordnet_glosses,
     make_topic_corpus,
     read_uci_bow,
 )
@@ -106,6 +108,38 @@ def test_order_does_not_depend_on_the_process():
         [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
     )
     assert other.stdout.strip() == fingerprint()
+
+
+def test_the_corpus_of_prose_is_the_same_everywhere():
+    corpus = load_wordnet_glosses()
+    text = "\0".join([*corpus.data, *corpus.target_names]) + str(corpus.target.tolist())
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    assert digest == "02c43ca9367ce01f58b19dcc56f1240f13f615d6b845ca68871098589302c518"
+    assert len(corpus.data) == len(corpus.target) == 9790
+    assert f"{len(corpus.data)} documents" in corpus.DESCR
+
+
+def test_each_definition_is_in_one_document_of_the_corpus_of_prose():
+    texts, target = load_wordnet_glosses(return_X_y=True)
+    assert len(set(texts)) == len(texts)
+    assert min(len(text.split()) for text in texts) >= 100
+    names = load_wordnet_glosses().target_names
+    assert names == sorted(set(names))
+    assert np.bincount(target).min() >= 30
+    # the order mixes the fields: the first tenth has them all
+    assert set(target[:979]) == set(range(len(names)))
+    [place] = [i for i, text in enumerate(texts) if "aardvark: " in text]
+    assert names[target[place]] == "animal"
+
+
+def test_a_damaged_corpus_is_refused(monkeypatch, tmp_path):
+    (tmp_path / "wordnet").mkdir()
+    file = tmp_path / "wordnet" / "glosses.1.txt.gz"
+    monkeypatch.setattr(_wordnet.resources, "files", lambda package: tmp_path)
+    for damaged in (b"", gzip.compress(b"act\tanother text"), gzip.compress(b"act\ttext")[:-9]):
+        file.write_bytes(damaged)
+        with pytest.raises(OSError, match=r"glosses\.1\.txt\.gz is damaged"):
+            load_wordnet_glosses()
 
 
 # Reading sources

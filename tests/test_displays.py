@@ -10,7 +10,10 @@ import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
 
 from dplda import GibbsLDA, SubLDA
 from dplda.datasets import make_topic_corpus
@@ -96,6 +99,28 @@ def test_words_of_a_data_frame_have_its_names(counts):
     frame = pd.DataFrame(counts.toarray(), columns=names(40))
     fitted = GibbsLDA(n_components=2, max_iter=2, random_state=0).fit(frame)
     assert set(top_words(fitted, n_top_words=40)[0]) == set(names(40))
+
+
+def test_words_may_be_the_vocabulary_of_a_vectorizer(model):
+    columns = {word: v for v, word in reversed(list(enumerate(names(40))))}
+    assert top_words(model, columns) == top_words(model, names(40))
+
+
+def test_a_pipeline_shows_its_topics_with_its_words():
+    texts = ["sea ship", "oven bread", "ship sea sea", "bread oven oven"] * 20
+    words = CountVectorizer(vocabulary=["ship", "oven", "sea", "bread"])
+    topics = GibbsLDA(n_components=2, max_iter=20, random_state=0)
+    for steps in ((words, topics), (make_pipeline(words), topics, LogisticRegression())):
+        pipeline = make_pipeline(*steps).fit(texts, np.arange(80) % 2)
+        found = top_words(pipeline, n_top_words=2)
+        assert found == top_words(topics, ["ship", "oven", "sea", "bread"], 2)
+        assert {frozenset(of_topic) for of_topic in found} == {
+            frozenset({"sea", "ship"}),
+            frozenset({"oven", "bread"}),
+        }
+        assert TopicDisplay.from_estimator(pipeline, n_top_words=2).words == found
+    with pytest.raises(TypeError, match="topic model as a step, got the steps countvectorizer"):
+        top_words(make_pipeline(words).fit(texts))
 
 
 def test_names_of_another_length_are_refused(model):

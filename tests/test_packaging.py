@@ -7,7 +7,8 @@ from pathlib import Path
 import dplda
 
 ROOT = Path(__file__).parents[1]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+METADATA = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = METADATA["project"]
 
 
 def read(path):
@@ -49,3 +50,13 @@ def test_the_workflows_test_the_versions_that_the_metadata_name():
     tested = re.search(r"python: \[(.*)\]", read(".github/workflows/ci.yml"))[1]
     assert set(re.findall(r"[\d.]+", tested)) == named
     assert min(named, key=lambda v: int(v.split(".")[1])) in PROJECT["requires-python"]
+
+
+def test_data_of_others_are_in_the_distributions_with_their_licenses():
+    folder = ROOT / "dplda" / "datasets"
+    data = {p for p in folder.rglob("*") if p.is_file() and p.suffix not in (".py", ".pyc")}
+    patterns = METADATA["tool"]["setuptools"]["package-data"]["dplda.datasets"]
+    assert data == {path for pattern in patterns for path in folder.glob(pattern)}
+    licenses = {f"dplda/datasets/{path.parent.name}/LICENSE" for path in data}
+    assert licenses | {"LICENSE"} == set(PROJECT["license-files"])
+    assert PROJECT["license"].count(" AND ") == len(licenses)

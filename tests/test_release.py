@@ -24,8 +24,10 @@ from private_nmf import PrivateNMF
 from sklearn.base import clone
 from sklearn.decomposition import LatentDirichletAllocation
 from sklearn.exceptions import NotFittedError
+from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Binarizer
 
 import dplda
 from dplda import (
@@ -33,10 +35,12 @@ from dplda import (
     LPLDA,
     OLPLDA,
     GibbsLDA,
+    PrivateCountVectorizer,
     PrivateSVILDA,
     SubLDA,
     _release,
     load_release,
+    pipeline_guarantee,
     save_release,
 )
 from dplda._fold_in import LARGEST_PRIOR
@@ -143,7 +147,7 @@ def seal(path, header, table):
 
 def forge(path, fields, table, name="table.T", **tensor):
     text = fields if isinstance(fields, str) else json.dumps(fields)
-    metadata = {"format": "dplda-release", "version": "1", "sha256": "0" * 64, "fields": text}
+    metadata = {"format": "dplda-release", "version": "2", "sha256": "0" * 64, "fields": text}
     layout = {"dtype": "F64", "shape": [N_WORDS, K], "data_offsets": [0, 8 * K * N_WORDS]}
     seal(path, {"__metadata__": metadata, name: layout | tensor}, table)
 
@@ -280,7 +284,8 @@ def test_the_file_holds_these_values_and_no_others(X, path, tmp_path):
         save_release(model.fit(X), path)
     header, table = parts(path)
     assert set(header) == {
-        "dplda", "estimator", "parameters", "n_iter", "vocabulary", "named_columns", "guarantee",
+        "dplda", "estimator", "parameters", "n_iter", "vocabulary", "vocabulary_sha256",
+        "named_columns", "vectorizer", "guarantee",
     }  # fmt: skip
     hidden = {"random_state", "ledger", "n_jobs", "verbose", "init_components"}
     assert set(header["parameters"]) == set(model.get_params()) - hidden
@@ -380,6 +385,235 @@ def test_a_model_is_a_function_of_its_releases(estimator, monkeypatch):
     assert one == two == three
 
 
+# ---- pipelines ----------------------------------------------------------------------------
+
+TEXTS = ["The ripe plum, a PEAR", "cherry, ripe plum? äpfel & Äpfel!", "pear pear", "THE end"] * 100
+
+
+def fitted(vectorizer, texts=TEXTS):
+    return make_pipeline(vectorizer, SubLDA(2, epsilon=3.0, max_iter=2)).fit(texts)
+
+
+def one_line(guarantee):
+    """The text without its layout."""
+    return " ".join(str(guarantee).split())
+
+
+def given(**options):
+    """A public vocabulary, in another order than the alphabet."""
+    words = ["plum", "pear", "cherry", "apfel", "äpfel", "ripe plum", "the", "zebra"]
+    return CountVectorizer(vocabulary=words, **options)
+
+
+WAYS_TO_COUNT = [
+    given(),
+    given(lowercase=False, binary=True),
+    given(strip_accents="unicode", stop_words="english"),
+    given(ngram_range=(1, 2), stop_words=["a", "the"]),
+    given(token_pattern=r"(?u)\w+"),
+    given(analyzer="char_wb", ngram_range=(3, 4)).set_params(vocabulary=["plu", "pear", " pe"]),
+    HashingVectorizer(n_features=16, norm=None, alternate_sign=False, binary=True),
+    PrivateCountVectorizer(
+        epsilon=1.0, candidates=["plum", "pear", "ripe", "äpfel"], ngram_range=(1, 2),
+        stop_words="english",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("vectorizer", WAYS_TO_COUNT, ids=lambda v: str(v)[:60])
+def test_a_released_pipeline_counts_texts_as_the_pipeline_did(vectorizer, path):
+    pipeline = fitted(clone(vectorizer))
+    save_release(pipeline, path)
+    again = load_release(path)
+    assert again.privacy_ == pipeline_guarantee(pipeline)
+    counts = pipeline[0].transform(TEXTS)
+    assert counts.nnz
+    np.testing.assert_array_equal(again.vectorizer_.transform(TEXTS).toarray(), counts.toarray())
+    for texts in (TEXTS, tuple(TEXTS), np.array(TEXTS), pd.Series(TEXTS), pd.Series(TEXTS).values):
+        np.testing.assert_array_equal(again.transform(texts), pipeline.transform(TEXTS))
+    np.testing.assert_array_equal(again.transform(counts), pipeline.transform(TEXTS))
+    assert again.score(TEXTS) == pipeline.score(TEXTS)
+    assert again.perplexity(TEXTS) == pipeline[-1].perplexity(counts)
+    labels = np.arange(len(TEXTS)) % 2
+    make_pipeline(again, LogisticRegression()).fit(TEXTS, labels).predict(TEXTS[:2])
+    content = path.read_bytes()
+    save_release(pickle.loads(pickle.dumps(again)), path)
+    assert path.read_bytes() == content
+
+
+def test_a_file_without_a_pipeline_takes_no_texts(model, path):
+    save_release(model, path, vocabulary=[f"word{i}" for i in range(N_WORDS)])
+    with pytest.raises(ValueError, match="word counts"):
+        load_release(path).transform(TEXTS)
+
+
+def test_a_released_pipeline_states_all_of_its_cost(path):
+    vectorizer = PrivateCountVectorizer(epsilon=1.0, candidates=["plum", "pear"])
+    pipeline = fitted(vectorizer)
+    save_release(pipeline, path)
+    released = load_release(path)
+    assert released.epsilon_ > 3.05 > pipeline[-1].epsilon_
+    assert len(released.privacy_.events) > len(pipeline[-1].privacy_.events)
+    assert "vocabulary: chosen from the documents with" in one_line(released.privacy_)
+    assert "origin not known" not in one_line(released.privacy_)
+    pipeline[-1].set_params(epsilon=0.1)
+    with pytest.raises(ValueError, match="that it was trained with"):
+        save_release(pipeline, path)
+
+
+def test_a_learned_vocabulary_is_released_as_not_private(path):
+    with pytest.warns(PrivacyLeakWarning, match="vocabulary: learned from the documents"):
+        save_release(fitted(CountVectorizer()), path)
+    released = load_release(path)
+    assert released.epsilon_ == math.inf
+    line = f"vocabulary: {dict(released.privacy_.provenance)['vocabulary']}"
+    assert line.startswith("vocabulary: learned from the documents, not private; ")
+    assert "PrivateCountVectorizer" in line
+    assert line in one_line(released.privacy_)
+
+
+def test_a_bare_model_does_not_know_where_its_vocabulary_comes_from(model, path):
+    line = "vocabulary: origin not known to the model"
+    assert line in one_line(model.privacy_)
+    save_release(model, path)
+    assert line in one_line(load_release(path).privacy_)
+
+
+@pytest.mark.parametrize(
+    ("vectorizer", "message"),
+    [
+        (given(tokenizer=str.split, token_pattern=None), "the tokenizer is a function.*token_patt"),
+        (given(preprocessor=str.lower), "the preprocessor is a function"),
+        (given(analyzer=str.split), "the analyzer is a function"),
+        (given(strip_accents=str.lower), "the strip_accents is a function"),
+        (HashingVectorizer(n_features=8, norm=None), "norm=None and alternate_sign=False"),
+        (TfidfVectorizer(vocabulary=["plum", "pear"]), "got TfidfVectorizer"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+@pytest.mark.filterwarnings("ignore:SubLDA takes word counts")
+def test_a_vectorizer_that_a_file_cannot_hold_is_refused(vectorizer, message, path):
+    pipeline = fitted(given())
+    pipeline.steps[0] = ("vectorizer", vectorizer.fit(TEXTS))
+    with pytest.raises(TypeError, match=message):
+        save_release(pipeline, path)
+    assert not path.exists()
+
+
+def test_other_steps_are_refused_with_the_part_to_publish(path):
+    model = SubLDA(2, epsilon=3.0, max_iter=2)
+    labels = np.arange(len(TEXTS)) % 2
+    pipeline = make_pipeline(given(), model, LogisticRegression()).fit(TEXTS, labels)
+    assert pipeline_guarantee(pipeline).epsilon == math.inf
+    with pytest.raises(TypeError, match=r"'logisticregression'.*pipeline\[:-1\]"):
+        save_release(pipeline, path)
+    save_release(pipeline[:-1], path)
+    assert load_release(path).epsilon_ == pytest.approx(3.0, rel=1e-3)
+    between = make_pipeline(given(), Binarizer(), model).fit(TEXTS)
+    with pytest.raises(TypeError, match="binary=True"):
+        save_release(between, path)
+    nested = make_pipeline(make_pipeline("passthrough", given()), make_pipeline(model)).fit(TEXTS)
+    save_release(nested, path)
+    np.testing.assert_array_equal(load_release(path).transform(TEXTS), nested.transform(TEXTS))
+
+
+SETTINGS = [
+    ("estimator", "TfidfVectorizer", "must be a CountVectorizer"),
+    ("estimator", "HashingVectorizer", "must be a CountVectorizer"),
+    ("analyzer", "os.system", "analyzer"),
+    ("analyzer", ["word"], "analyzer"),
+    ("binary", 1, "binary"),
+    ("lowercase", None, "lowercase"),
+    ("ngram_range", [1, 10**9], "ngram_range"),
+    ("ngram_range", [2, 1], "ngram_range"),
+    ("ngram_range", [True, 2], "ngram_range"),
+    ("stop_words", "english", "stop_words"),
+    ("stop_words", [1], "stop_words"),
+    ("strip_accents", "both", "strip_accents"),
+    ("strip_accents", {}, "strip_accents"),
+    ("token_pattern", "(", "token_pattern"),
+    ("token_pattern", "(a)(b)", "token_pattern"),
+    ("token_pattern", "a" * 10_001, "token_pattern"),
+    ("token_pattern", "(" * 5000 + ")" * 5000, "token_pattern"),
+    ("tokenizer", "str.split", "must have the fields"),
+]
+
+
+def test_settings_of_unknown_origin_are_checked(path):
+    save_release(fitted(given(stop_words="english")), path)
+    header, table = parts(path)
+    layout = dict(shape=[8, 2], data_offsets=[0, 128])
+    forge(path, header, table, **layout)
+    load_release(path)
+    for name, value, message in SETTINGS:
+        forge(path, changed(header, "vectorizer", name, value=value), table, **layout)
+        with pytest.raises(ValueError, match=message):
+            load_release(path)
+
+
+def test_texts_are_never_names_of_files(path, tmp_path):
+    file = tmp_path / "plum.txt"
+    file.write_text("plum")
+    pipeline = make_pipeline(given(input="filename"), SubLDA(2, epsilon=3.0, max_iter=2))
+    save_release(pipeline.fit([str(file)] * 50), path)
+    assert load_release(path).vectorizer_.input == "content"
+
+
+def test_documents_that_are_not_texts_are_refused_without_quoting_them(path):
+    save_release(fitted(given()), path)
+    released = load_release(path)
+    for documents in (["plum", None], ["plum", b"private"], ["private", 3.0]):
+        with pytest.raises(ValueError, match=r"must be texts \(str\)") as error:
+            released.transform(documents)
+        assert "private" not in str(error.value)
+
+
+# ---- the words of the columns ---------------------------------------------------------------
+
+
+def test_a_digest_tells_vocabularies_apart(X, model, path):
+    frame = pd.DataFrame(X.toarray(), columns=[f"word {i}" for i in range(N_WORDS)])
+    words = list(frame.columns)
+    named = SubLDA(K, epsilon=3.0, max_iter=2).fit(frame)
+    assert named.vocabulary_sha256_ == dplda.federated.vocabulary_hash(words)
+    assert named.vocabulary_sha256_ != dplda.federated.vocabulary_hash(words[::-1])
+    assert not hasattr(model, "vocabulary_sha256_")
+    save_release(model, path)
+    assert not hasattr(load_release(path), "vocabulary_sha256_")
+    assert parts(path)[0]["vocabulary_sha256"] is None
+    save_release(model, path, vocabulary=words)
+    assert load_release(path).vocabulary_sha256_ == named.vocabulary_sha256_
+    assert parts(path)[0]["vocabulary_sha256"] == named.vocabulary_sha256_
+
+
+def test_columns_of_other_words_are_refused(model, X, path):
+    """As many words, and the topics of others: a model that knows its words compares them."""
+    words = [f"word {i}" for i in range(N_WORDS)]
+    save_release(model, path, vocabulary=words)
+    released = load_release(path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # as scikit-learn warns of names that it did not see in fit
+        right = pd.DataFrame(X.toarray(), columns=words)
+        sparse = pd.DataFrame.sparse.from_spmatrix(X, columns=words)
+        for table in (right, sparse, pd.DataFrame(X.toarray()), X):
+            np.testing.assert_array_equal(released.transform(table), model.transform(X))
+    for wrong in (words[::-1], [f"other {i}" for i in range(N_WORDS)]):
+        for method in (released.transform, released.score, released.perplexity):
+            with pytest.raises(ValueError, match="are not the 20 words of this model"):
+                method(right.set_axis(wrong, axis=1))
+        counter = CountVectorizer(vocabulary=wrong)
+        mixed = make_pipeline(counter, released)
+        with pytest.raises(ValueError, match="are not the 20 words"):
+            mixed.get_feature_names_out()
+        with pytest.raises(ValueError, match="trained on other words than 'countvectorizer'"):
+            pipeline_guarantee(mixed)
+        with pytest.raises(ValueError, match="trained on other words"):
+            save_release(mixed, path)
+    counter = CountVectorizer(vocabulary=words)
+    assert len(make_pipeline(counter, released).get_feature_names_out()) == K
+    assert pipeline_guarantee(make_pipeline(counter, released)).epsilon == released.epsilon_
+
+
 # ---- files that cannot be trusted ---------------------------------------------------------
 
 
@@ -422,10 +656,10 @@ def test_a_missing_file_is_an_operating_system_error(path):
 def test_a_file_of_another_format_is_refused(model, path):
     save_release(model, path)
     data = bytearray(path.read_bytes())
-    place = data.index(b'"version":"1"') + len(b'"version":"')
-    data[place] = ord("2")
+    place = data.index(b'"version":"2"') + len(b'"version":"')
+    data[place] = ord("1")
     path.write_bytes(data)
-    with pytest.raises(ValueError, match="format '2', and this version of dplda reads '1'"):
+    with pytest.raises(ValueError, match="format '1', and this version of dplda reads '2'"):
         load_release(path)
 
 
@@ -482,6 +716,12 @@ LIES = [
     (("estimator",), "Sub\x1b[2JLDA", "estimator"),
     (("dplda",), None, "dplda"),
     (("dplda",), "1.0\n2.0", "dplda"),
+    (("vocabulary_sha256",), "0" * 64, "vocabulary_sha256 is not that"),
+    (("vocabulary",), [f"w{i}" for i in range(N_WORDS)], "vocabulary_sha256 is not that"),
+    (("vectorizer",), "CountVectorizer", "vectorizer must have the fields"),
+    ((GUARANTEE, "provenance"), [["vocabulary"]], "list of pairs"),
+    ((GUARANTEE, "provenance"), ["ab"], "must be a list"),
+    ((GUARANTEE, "provenance"), [["vocabulary", "mine\n"]], "provenance"),
     (("vocabulary",), ["a"], "different words"),
     (("vocabulary",), ["a"] * N_WORDS, "different words"),
     (("vocabulary",), list(range(N_WORDS)), "list of words"),
@@ -669,7 +909,7 @@ def test_headers_that_are_no_header_are_refused(path, text):
     forge(path, text, bytes(8), shape=[1, 1], data_offsets=[0, 8])
     with pytest.raises(ValueError, match=r"fields|finite|a field twice|Expecting|Exceeds"):
         load_release(path)
-    start = b'{"__metadata__":{"format":"dplda-release","version":"1","sha256":"' + b"0" * 64
+    start = b'{"__metadata__":{"format":"dplda-release","version":"2","sha256":"' + b"0" * 64
     for header in (text.encode("latin-1"), start + b'","fields":' + text.encode("latin-1")):
         seal(path, header, bytes(8))
         with pytest.raises(ValueError, match="not a valid release file"):

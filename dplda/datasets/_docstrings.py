@@ -1,4 +1,4 @@
-"""An embedded corpus, read from installed documentation."""
+"""A corpus that is read from installed documentation."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _describe(
 
 
 def load_docstrings(*, return_X_y: bool = False) -> Bunch | tuple[list[str], np.ndarray]:
-    """Load the embedded corpus: the documentation of the scientific Python packages.
+    """Load a corpus of installed texts: the documentation of the scientific Python packages.
 
     The documents are the docstrings of the modules, classes, functions and methods of joblib,
     NumPy, SciPy and scikit-learn, read from the installed packages. Nothing is downloaded, and
@@ -123,6 +123,7 @@ def load_docstrings(*, return_X_y: bool = False) -> Bunch | tuple[list[str], np.
 
     See Also
     --------
+    load_wordnet_glosses : English prose that is the same on every machine.
     load_public_vocabulary : Has a list of words for these texts, ``language="python"``.
 
     Notes

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from dplda._checks import check_integer
+from dplda._vocabulary import flat_steps, in_order, words_after, words_of
 from dplda.displays._style import COLORS, GRAY, import_pyplot, model_name
 
 _MOST_WORDS = 2**31 - 1
@@ -46,7 +48,9 @@ def rank_words(components: np.ndarray, n_top_words: int) -> np.ndarray:
 
 
 def top_words(
-    estimator: Any, feature_names: Sequence[str] | None = None, n_top_words: int = 10
+    estimator: Any,
+    feature_names: Sequence[str] | Mapping[str, int] | None = None,
+    n_top_words: int = 10,
 ) -> list[list[str]]:
     """List the words that distinguish each topic from the others, the best first.
 
@@ -55,12 +59,14 @@ def top_words(
 
     Parameters
     ----------
-    estimator : fitted topic model
-        Any object with `components_`, of shape (n_components, n_words).
-    feature_names : sequence of str of length n_words, default=None
-        The vocabulary, such as ``vectorizer.get_feature_names_out()``. None takes
-        `vocabulary_` of a released model, or `feature_names_in_` if the model was fitted on a data
-        frame, else x0, x1, ...
+    estimator : fitted topic model or Pipeline
+        Any object with `components_`, of shape (n_components, n_words), or a pipeline with such a
+        step.
+    feature_names : sequence of str of length n_words, or dict of str to int, default=None
+        The vocabulary, such as ``vectorizer.get_feature_names_out()`` or
+        ``vectorizer.vocabulary_``. None takes the words of the pipeline's vectorizer, `vocabulary_`
+        of a released model, or `feature_names_in_` if the model was fitted on a data frame, else
+        x0, x1, ...
     n_top_words : int, default=10
         Words of each topic, at least 1.
 
@@ -71,6 +77,8 @@ def top_words(
 
     Raises
     ------
+    TypeError
+        If no step of a pipeline has `components_`.
     ValueError
         If the length of `feature_names` is not the size of the model's vocabulary.
 
@@ -87,24 +95,36 @@ def top_words(
     >>> sorted(sorted(words) for words in top_words(model, ["sea", "ship", "oven", "bread"], 2))
     [['bread', 'oven'], ['sea', 'ship']]
     """
-    check_is_fitted(estimator)
-    names = _names(estimator, feature_names)
+    estimator, names = _with_names(estimator, feature_names)
     order = rank_words(estimator.components_, n_top_words)
     return [[str(names[v]) for v in topic] for topic in order]
 
 
-def _names(estimator: Any, feature_names: Sequence[str] | None) -> Sequence[str]:
+def _with_names(
+    estimator: Any, feature_names: Sequence[str] | Mapping[str, int] | None
+) -> tuple[Any, list[str]]:
+    """The topic model, which may be a step of a pipeline, and the words of its columns."""
+    check_is_fitted(estimator)
+    if isinstance(estimator, Pipeline):
+        steps = list(flat_steps(estimator))
+        place = next((i for i, (_, step) in enumerate(steps) if hasattr(step, "components_")), None)
+        if place is None:
+            raise TypeError(
+                "a pipeline must have a topic model as a step, got the steps "
+                f"{', '.join(name for name, _ in steps)}"
+            )
+        estimator = steps[place][1]
+        feature_names = words_after(steps[:place]) if feature_names is None else feature_names
     n_words = estimator.components_.shape[1]
     if feature_names is None:
-        own = getattr(estimator, "vocabulary_", None)  # of a released model
-        own = getattr(estimator, "feature_names_in_", None) if own is None else own
-        return [f"x{v}" for v in range(n_words)] if own is None else own
-    if len(feature_names) != n_words:
+        return estimator, words_of(estimator) or [f"x{v}" for v in range(n_words)]
+    names = in_order(feature_names)
+    if len(names) != n_words:
         raise ValueError(
             f"feature_names must hold the {n_words} words that the model was fitted on, got "
-            f"{len(feature_names)}; pass vectorizer.get_feature_names_out()"
+            f"{len(names)}; pass vectorizer.get_feature_names_out()"
         )
-    return feature_names
+    return estimator, names
 
 
 def _selected(topics: Sequence[int] | None, n_topics: int) -> list[int]:
@@ -196,7 +216,7 @@ class TopicDisplay:
     def from_estimator(
         cls,
         estimator: Any,
-        feature_names: Sequence[str] | None = None,
+        feature_names: Sequence[str] | Mapping[str, int] | None = None,
         n_top_words: int = 10,
         *,
         topics: Sequence[int] | None = None,
@@ -207,11 +227,12 @@ class TopicDisplay:
 
         Parameters
         ----------
-        estimator : fitted topic model
-            Any object with `components_`, of shape (n_components, n_words). The title states the
-            guarantee if the object has `privacy_`.
-        feature_names : sequence of str of length n_words, default=None
-            The vocabulary, such as ``vectorizer.get_feature_names_out()``. None takes
+        estimator : fitted topic model or Pipeline
+            Any object with `components_`, of shape (n_components, n_words), or a pipeline with
+            such a step. The title states the guarantee if the model has `privacy_`.
+        feature_names : sequence of str of length n_words, or dict of str to int, default=None
+            The vocabulary, such as ``vectorizer.get_feature_names_out()`` or
+            ``vectorizer.vocabulary_``. None takes the words of the pipeline's vectorizer,
             `vocabulary_` or `feature_names_in_` if the model has it, else x0, x1, ...
         n_top_words : int, default=10
             Words of each topic, at least 1, ranked by probability times lift.
@@ -233,16 +254,16 @@ class TopicDisplay:
         ImportError
             If matplotlib is not installed.
         TypeError
-            If `n_top_words` or an entry of `topics` is not an integer.
+            If `n_top_words` or an entry of `topics` is not an integer, or if no step of a pipeline
+            has `components_`.
         ValueError
             If `feature_names` or `ax` has the wrong length, or if `topics` is empty or names a
             topic that does not exist.
         """
-        check_is_fitted(estimator)
+        estimator, names = _with_names(estimator, feature_names)
         components = estimator.components_
         selected = _selected(topics, len(components))
         order = rank_words(components, n_top_words)
-        names = _names(estimator, feature_names)
         share = components.sum(axis=1) / components.sum()
         display = cls(
             words=[[str(names[v]) for v in order[k]] for k in selected],

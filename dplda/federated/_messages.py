@@ -20,6 +20,7 @@ import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 from dplda import _checks
+from dplda._vocabulary import hash_words
 from dplda._warnings import warn_user
 from dplda._wire import Format, as_number
 from dplda.privacy import Guarantee, Ledger, PrivacyLeakWarning
@@ -361,11 +362,7 @@ def vocabulary_hash(words: Sequence[str] | int) -> str:
             f"words must be all different, and at least one; got {len(words)} words, "
             f"{len(set(words))} of them different"
         )
-    digest = hashlib.sha256(b"words\0")
-    for word in words:
-        encoded = word.encode("utf-8", "surrogatepass")
-        digest.update(b"%d:" % len(encoded) + encoded)  # no two lists give the same bytes
-    return digest.hexdigest()
+    return hash_words(words)
 
 
 def vocabulary_size(words: Sequence[str] | int) -> int:

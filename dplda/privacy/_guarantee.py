@@ -63,6 +63,8 @@ class Guarantee:
         The events from which epsilon was computed.
     total_variation : float, default=0.0
         Distance between the noise that ran and the noise of the theorem.
+    provenance : tuple of (str, str), default=()
+        Inputs that the guarantee takes as public, such as "vocabulary", and the origin of each.
 
     Raises
     ------
@@ -82,6 +84,7 @@ class Guarantee:
     assumptions: tuple[str, ...] = ()
     events: tuple[Event, ...] = ()
     total_variation: float = 0.0
+    provenance: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("epsilon", "delta", "sensitivity", "total_variation"):
@@ -90,6 +93,8 @@ class Guarantee:
             object.__setattr__(self, name, _plain(getattr(self, name)))
         object.__setattr__(self, "assumptions", tuple(self.assumptions))
         object.__setattr__(self, "events", tuple(self.events))
+        origins = tuple((str(what), str(origin)) for what, origin in self.provenance)
+        object.__setattr__(self, "provenance", origins)
         object.__setattr__(self, "seeded", bool(self.seeded))
         if not 0.0 <= self.total_variation <= LARGEST_VARIATION:
             raise ValueError(
@@ -140,7 +145,8 @@ class Guarantee:
             self._secrecy(),
             self._conditions(),
         ]
-        return " ".join(part for part in parts if part)
+        text = " ".join(part for part in parts if part)
+        return "\n".join([text, *(f"{what}: {origin}" for what, origin in self.provenance)])
 
     def _claim(self) -> str:
         if self.epsilon == math.inf:

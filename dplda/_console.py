@@ -1,0 +1,55 @@
+"""What several commands print and draw."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from dplda.displays import TopicDisplay, top_words
+
+PLOT = "install it with: pip install 'dplda[plot]'"
+
+
+def say(text: str) -> None:
+    """Print a paragraph."""
+    print(textwrap.fill(text, 96))
+
+
+def show_topics(model: Any, words: Sequence[str] | None = None) -> None:
+    """Print share and typical words of each topic."""
+    say("Topics, with their share of all words and the ten words that distinguish them most:")
+    share = model.components_.sum(axis=1) / model.components_.sum()
+    for k, typical in enumerate(top_words(model, words, min(10, model.components_.shape[1]))):
+        print(f"  {k:3d} {share[k]:6.1%}  {' '.join(map(_printable, typical))}")
+
+
+def _printable(word: str) -> str:
+    """A release file may come from anyone: its words cannot move the cursor of a terminal."""
+    return "".join(letter if letter.isprintable() else "?" for letter in word)
+
+
+def show_guarantee(guarantee: Any) -> None:
+    """Print a guarantee, in numbers and in words."""
+    print(f"epsilon  {guarantee.epsilon:.4g}")
+    print(f"delta    {guarantee.delta:.4g}")
+    print(f"unit     {guarantee.unit}")
+    for line in str(guarantee).splitlines():
+        print(textwrap.fill(line, 96, initial_indent="  ", subsequent_indent=" " * 14))
+
+
+def has_matplotlib() -> bool:
+    """Whether pictures can be drawn."""
+    try:
+        import matplotlib
+    except ImportError:
+        return False
+    matplotlib.use("agg")
+    return True
+
+
+def draw_topics(model: Any, words: Sequence[str] | None, path: Path) -> None:
+    """Write a picture of the topics."""
+    TopicDisplay.from_estimator(model, words).figure_.savefig(path)
+    say(f"Picture: {path}")

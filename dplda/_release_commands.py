@@ -1,0 +1,109 @@
+"""The commands ``dplda topics MODEL`` and ``dplda transform MODEL TEXTS --out FEATURES``."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dplda import load_release
+from dplda._console import draw_topics, say, show_guarantee, show_topics
+from dplda._files import write_atomically
+from dplda._fit_command import add_source, check_output, check_picture, source_of
+from dplda._text_files import import_parquet, read_texts
+
+PRIVATE = (
+    "These are functions of the texts, which epsilon does not cover: keep the file as private as "
+    "the texts. Only its owner can read it."
+)
+
+
+def add_topics_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``dplda topics``."""
+    parser.description = "Print the topics of a published model, and its guarantee."
+    parser.set_defaults(command=run_topics)
+    parser.add_argument("model", type=Path, help="file that dplda fit or save_release wrote")
+    parser.add_argument(
+        "--picture", type=Path, metavar="FILE", help="file of a picture of the topics"
+    )
+
+
+def run_topics(options: argparse.Namespace) -> None:
+    """Run ``dplda topics``."""
+    check_picture(options.picture, options.model)
+    model = load_release(options.model)
+    show_topics(model)
+    print()
+    show_guarantee(model.privacy_)
+    if options.picture is not None:
+        draw_topics(model, None, options.picture)
+
+
+def add_transform_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``dplda transform``."""
+    parser.description = (
+        "Write the topic weights of texts, one row a text and in their order. The output is as "
+        "private as the texts."
+    )
+    parser.set_defaults(command=run_transform)
+    parser.add_argument("model", type=Path, help="file that dplda fit or save_release wrote")
+    add_source(parser, "--id-column", "column that is copied to the output, such as a number")
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", required=True, help=".csv or .parquet file to write"
+    )
+
+
+def run_transform(options: argparse.Namespace) -> None:
+    """Run ``dplda transform``."""
+    source = source_of(options)
+    if options.out.suffix.lower() not in FORMATS:
+        raise ValueError(f"--out must end in .csv or .parquet, got {options.out}")
+    to_bytes = FORMATS[options.out.suffix.lower()]
+    if to_bytes is as_parquet:
+        import_parquet(f"writing {options.out}")
+    check_output(options.out, options.model, options.texts)
+    model = load_release(options.model)
+    if model.vectorizer_ is None:
+        raise ValueError(
+            f"{options.model} does not say how to count words; save a pipeline of vectorizer and "
+            "model, as dplda fit does"
+        )
+    found = read_texts(source)  # private
+    weights = model.transform(found.texts)  # private
+    name = "file" if options.id_column is None else options.id_column
+    write_atomically(options.out, to_bytes(name, found.ids, weights))
+    say(f"Features: {options.out}, {weights.shape[0]} rows of {weights.shape[1]} topic weights.")
+    say(PRIVATE)
+
+
+def as_csv(name: str, ids: list[str], weights: np.ndarray) -> bytes:
+    """A table with a header; the first column holds ids, if there are any."""
+    table = [[name, *_topics(weights)], *([i, *row] for i, row in zip(ids, weights.tolist()))]
+    if not ids:
+        table = [_topics(weights), *weights.tolist()]
+    file = io.StringIO(newline="")
+    csv.writer(file).writerows(table)
+    return file.getvalue().encode()
+
+
+def as_parquet(name: str, ids: list[str], weights: np.ndarray) -> bytes:
+    """The same table as Parquet."""
+    parquet = import_parquet("Parquet")
+    import pyarrow
+
+    columns: dict[str, Any] = {name: ids} if ids else {}
+    columns |= dict(zip(_topics(weights), np.ascontiguousarray(weights.T)))
+    file = io.BytesIO()
+    parquet.write_table(pyarrow.table(columns), file)
+    return file.getvalue()
+
+
+def _topics(weights: np.ndarray) -> list[str]:
+    return [f"topic_{k}" for k in range(weights.shape[1])]
+
+
+FORMATS = {".csv": as_csv, ".parquet": as_parquet}

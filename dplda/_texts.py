@@ -1,0 +1,157 @@
+"""How a released model counts the words of texts: the settings of its vectorizer, as plain values.
+
+A digest of the vocabulary tells whether two models have the same columns. It cannot tell whether
+they find the same words in a text. So a release holds both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import scipy.sparse as sp
+from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer
+
+Vectorizer: TypeAlias = CountVectorizer | HashingVectorizer
+
+MAX_NGRAM = 20
+MAX_PATTERN = 10_000
+_FUNCTIONS = ("preprocessor", "tokenizer", "analyzer", "strip_accents")
+_COUNTS = {"norm": None, "alternate_sign": False}  # a hashing vectorizer with these counts
+
+
+def settings_of(vectorizer: Any) -> dict[str, Any]:
+    """The settings with which a vectorizer of texts finds words.
+
+    Parameters
+    ----------
+    vectorizer : PrivateCountVectorizer, CountVectorizer or HashingVectorizer
+        Fitted. The first counts like the second.
+
+    Returns
+    -------
+    settings : dict
+        Plain values. Stop words are listed, because a name such as "english" may stand for other
+        words in another version of scikit-learn.
+
+    Raises
+    ------
+    TypeError
+        If a setting is a function, or the vectorizer does not count words.
+    """
+    kind = type(vectorizer).__name__
+    if type(vectorizer) not in (CountVectorizer, HashingVectorizer):
+        if kind != "PrivateCountVectorizer":
+            raise TypeError(
+                "the step before the model must be a PrivateCountVectorizer, CountVectorizer or "
+                f"HashingVectorizer, got {kind}; publish the model alone, "
+                "save_release(pipeline[-1], path, vocabulary=...), and describe how you count"
+            )
+        kind = "CountVectorizer"
+    given = vectorizer.get_params(deep=False)
+    for name in _FUNCTIONS:
+        if callable(given[name]):
+            raise TypeError(
+                f"the {name} is a function, which a release file cannot hold; use token_pattern "
+                "and the other settings instead, or apply the function to the texts before the "
+                "pipeline, and say so to the readers"
+            )
+    if kind == "HashingVectorizer" and any(given[name] != _COUNTS[name] for name in _COUNTS):
+        raise TypeError(
+            "HashingVectorizer gives counts only with norm=None and alternate_sign=False, got "
+            f"norm={given['norm']!r} and alternate_sign={given['alternate_sign']!r}; train again "
+            "with those"
+        )
+    stop_words = CountVectorizer(stop_words=given["stop_words"]).get_stop_words()
+    return {
+        "estimator": kind,
+        "binary": given.get("binary", False),
+        "ngram_range": list(given["ngram_range"]),
+        "stop_words": None if stop_words is None else sorted(stop_words),
+    } | {name: given[name] for name in ("analyzer", "lowercase", "strip_accents", "token_pattern")}
+
+
+def vectorizer_from(settings: Any, words: Sequence[str] | None, n_words: int) -> Vectorizer:
+    """The vectorizer of settings of unknown origin.
+
+    It takes texts, and no names of files.
+
+    Raises
+    ------
+    ValueError
+        If the settings are anything other than what `settings_of` returns.
+    """
+    if not isinstance(settings, Mapping) or set(settings) != {"estimator", *_IS_VALID}:
+        raise ValueError(f"the vectorizer must have the fields estimator, {', '.join(_IS_VALID)}")
+    options = {name: _checked(name, settings[name]) for name in _IS_VALID}
+    if settings["estimator"] == "CountVectorizer" and words is not None:
+        return CountVectorizer(vocabulary=list(words), **options)
+    if settings["estimator"] == "HashingVectorizer" and words is None:
+        return HashingVectorizer(n_features=n_words, **_COUNTS, **options)
+    raise ValueError(
+        "the vectorizer must be a CountVectorizer with a vocabulary, or a HashingVectorizer "
+        "without one"
+    )
+
+
+def texts_in(X: Any) -> list[str] | None:
+    """The texts of a list or a column; None if X is something else, such as a matrix of counts."""
+    if sp.issparse(X) or (not isinstance(X, (list, tuple)) and len(getattr(X, "shape", ())) != 1):
+        return None
+    documents = list(X)
+    if not any(isinstance(document, str) for document in documents):
+        return None
+    others = {type(document).__name__ for document in documents if not isinstance(document, str)}
+    if others:
+        raise ValueError(
+            f"all documents must be texts (str), got also {', '.join(sorted(others))}; pass '' for "
+            "a missing text, and decode bytes"
+        )
+    return [str(document) for document in documents]
+
+
+def _checked(name: str, value: Any) -> Any:
+    """One setting, in the type that a vectorizer takes."""
+    if not _IS_VALID[name](value):
+        raise ValueError(f"{name} of the vectorizer is not one that a release can have")
+    return tuple(value) if name == "ngram_range" else value
+
+
+def _is_range(value: Any) -> bool:
+    if not (isinstance(value, list) and [type(n) for n in value] == [int, int]):
+        return False
+    return 1 <= value[0] <= value[1] <= MAX_NGRAM
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_list_of_words(value: Any) -> bool:
+    return value is None or (
+        isinstance(value, list) and all(isinstance(word, str) for word in value)
+    )
+
+
+def _is_pattern(value: Any) -> bool:
+    """Whether a text is a regular expression of a word: with one group at most."""
+    if value is None:
+        return True
+    if not isinstance(value, str) or len(value) > MAX_PATTERN:
+        return False
+    try:
+        return re.compile(value).groups <= 1
+    except (re.error, OverflowError, RecursionError):
+        return False
+
+
+_IS_VALID: dict[str, Callable[[Any], bool]] = {
+    "analyzer": lambda value: value in ("word", "char", "char_wb"),
+    "binary": _is_flag,
+    "lowercase": _is_flag,
+    "ngram_range": _is_range,
+    "stop_words": _is_list_of_words,
+    "strip_accents": lambda value: value in (None, "ascii", "unicode"),
+    "token_pattern": _is_pattern,
+}

@@ -1,0 +1,435 @@
+"""From files to a published model: reading, the commands fit, topics and transform."""
+
+import csv
+import gzip
+import json
+import re
+import shlex
+import stat
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dplda import SubLDA, load_release, save_release
+from dplda.__main__ import main
+from dplda._fit_command import SHARES
+from dplda._text_files import Source, read_texts
+from dplda.datasets import load_public_vocabulary, load_wordnet_glosses
+from dplda.privacy import Gaussian, Ledger, split_epsilon
+
+TEXTS = ["The heart is healthy.", 'He said: "no, ache"\nand left', "", "a naïve café, 5 €"]
+USERS = ["007", "7", "007", "x"]
+
+
+def write_csv(path, header, rows, encoding="utf-8", separator=","):
+    with open(path, "w", encoding=encoding, newline="") as file:
+        csv.writer(file, delimiter=separator).writerows([header, *rows])
+    return path
+
+
+def write_table(path, texts=TEXTS, users=USERS):
+    """A file with the columns n, patient and text, of the kind that its name says."""
+    rows = [(n, user, text) for n, (user, text) in enumerate(zip(users, texts))]
+    columns = ("n", "patient", "text")
+    if path.suffix == ".parquet":
+        pyarrow = pytest.importorskip("pyarrow")
+        from pyarrow import parquet
+
+        table = pyarrow.table(dict(zip(columns, map(list, zip(*rows)))))
+        parquet.write_table(table, path)
+    elif ".jsonl" in path.name:
+        lines = "".join(json.dumps(dict(zip(columns, row))) + "\n" for row in rows)
+        data = lines.encode()
+        path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    else:
+        write_csv(path, columns, rows, separator="\t" if path.suffix == ".tsv" else ",")
+    return path
+
+
+# reading
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl", "a.jsonl.gz", "a.parquet", "A.CSV"])
+def test_every_kind_of_table_gives_the_same_texts_and_users(tmp_path, name):
+    found = read_texts(Source(write_table(tmp_path / name), id_column="patient"))
+    assert found.texts == TEXTS
+    assert found.ids == USERS
+
+
+def test_a_folder_of_tables_is_one_table_in_the_order_of_its_names(tmp_path):
+    for name, text in [("b.csv", "second"), ("a.csv", "first")]:
+        write_table(tmp_path / name, [text], ["u"])
+    (tmp_path / ".a.csv").write_text("what a system leaves behind")
+    (tmp_path / "README").write_text("no table")
+    assert read_texts(Source(tmp_path)).texts == ["first", "second"]
+
+
+def write_notes(folder, texts=TEXTS, encoding="utf-8"):
+    (folder / "ward").mkdir(parents=True)
+    for n, text in enumerate(texts):
+        (folder / "ward" / f"{n}.txt").write_bytes(text.encode(encoding))
+    return folder
+
+
+def test_a_folder_of_text_files_needs_no_other_package(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    found = read_texts(Source(write_notes(tmp_path / "notes")))
+    assert found.texts == TEXTS
+    assert found.ids == [f"ward/{n}.txt" for n in range(4)]
+
+
+def test_a_table_names_text_files_and_their_users(tmp_path):
+    write_notes(tmp_path / "notes")
+    rows = [(f"notes/ward/{n}.txt", USERS[n]) for n in (2, 1)]
+    table = write_csv(tmp_path / "index.csv", ["file", "patient"], rows)
+    found = read_texts(Source(table, file_column="file", id_column="patient"))
+    assert (found.texts, found.ids) == ([TEXTS[2], TEXTS[1]], ["007", "7"])
+
+
+def test_marks_of_windows_programs_are_no_part_of_a_text(tmp_path):
+    path = write_csv(tmp_path / "a.csv", ["text"], [["München"]], encoding="utf-8-sig")
+    assert read_texts(Source(path)).texts == ["München"]
+    path = write_csv(tmp_path / "b.csv", ["id", "text"], [["1", "a, b"]], "cp1252", ";")
+    assert read_texts(Source(path, encoding="cp1252", separator=";")).texts == ["a, b"]
+
+
+def test_whole_numbers_are_ids_and_the_text_seven_is_the_number_seven(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "a", "u": 7}\n\n{"text": null, "u": "7"}\n')
+    found = read_texts(Source(path, id_column="u"))
+    assert (found.texts, found.ids) == (["a", ""], ["7", "7"])
+
+
+def test_a_text_may_be_longer_than_the_limit_of_the_module_csv(tmp_path):
+    path = write_csv(tmp_path / "a.csv", ["text"], [["word " * 100_000]])
+    assert len(read_texts(Source(path)).texts[0]) == 500_000
+
+
+SECRET = "Hyperthyroidism"
+
+
+def faulty(folder, name):
+    """A source with one fault, and what its error says."""
+    path = folder / "notes.csv"
+    if name == "no folder":
+        return Source(folder / "missing"), "there is no file or folder"
+    if name == "empty folder":
+        (folder / "empty").mkdir()
+        return Source(folder / "empty"), "holds no file that can be read"
+    if name == "unknown kind":
+        (folder / "a.docx").write_text(SECRET)
+        return Source(folder / "a.docx"), "a.docx is of an unknown kind"
+    if name == "several kinds":
+        write_table(path)
+        (folder / "a.txt").write_text(SECRET)
+        return Source(folder), r"several kinds \(CSV, text\)"
+    if name == "header only":
+        return Source(write_csv(path, ["text"], [])), "a header and no rows"
+    if name == "empty file":
+        path.write_text("")
+        return Source(path), "notes.csv has no column 'text' among 0"
+    if name == "no header":
+        return Source(write_csv(path, [SECRET, "1"], [[SECRET, "2"]])), "no column 'text' among 2"
+    if name == "column twice":
+        return Source(write_csv(path, ["text", "text"], [])), "2 columns 'text'"
+    if name == "no user column":
+        return Source(write_table(path), id_column="person"), "notes.csv has no column 'person'"
+    if name == "user of text files":
+        write_notes(folder / "a")
+        return Source(folder / "a", id_column="patient"), "has no columns"
+    if name == "missing user":
+        return Source(write_table(path, [SECRET] * 3, ["a", "", "b"]), id_column="patient"), (
+            "notes.csv, row 2: column 'patient' is empty"
+        )
+    if name == "user that is a fraction":
+        (folder / "a.jsonl").write_text(json.dumps({"text": SECRET, "u": 1.0}))
+        return Source(folder / "a.jsonl", id_column="u"), "row 1: column 'u' holds float"
+    if name == "text that is a number":
+        (folder / "a.jsonl").write_text('{"text": 17}')
+        return Source(folder / "a.jsonl"), "row 1: column 'text' holds int and not text"
+    if name == "cp1252":
+        return Source(write_csv(path, ["text"], [[SECRET + "é"]], "cp1252")), (
+            "notes.csv is not encoded in utf-8; give --encoding"
+        )
+    if name == "cp1252 text file":
+        write_notes(folder / "a", ["fine", SECRET + "é"], "cp1252")
+        return Source(folder / "a"), r"ward/1\.txt is not encoded in utf-8"
+    if name == "utf-16 without a mark":
+        write_notes(folder / "a", [SECRET], "utf-16-le")
+        return Source(folder / "a"), r"0\.txt holds zero bytes"
+    if name == "unquoted comma":
+        path.write_text(f"n,text\n1,{SECRET}, and more\n")
+        return Source(path), r"row 1 \(line 2\) has 3 columns, and the header has 2"
+    if name == "open quote":
+        path.write_text(f'text\n"{SECRET}\n')
+        return Source(path), "line 2 is not valid CSV"
+    if name == "broken json":
+        (folder / "a.jsonl").write_text('{"text": "a"}\n{"text": "' + SECRET)
+        return Source(folder / "a.jsonl"), "line 2 is not a JSON object"
+    if name == "missing field":
+        (folder / "a.jsonl").write_text('{"text": "a"}\n{"note": "b"}\n')
+        return Source(folder / "a.jsonl"), "line 2 has no field 'text'"
+    if name == "broken gzip":
+        (folder / "a.csv.gz").write_bytes(gzip.compress(b"text\nheart\n" * 99)[:-9])
+        return Source(folder / "a.csv.gz"), "a.csv.gz is not a whole gzip file"
+    if name == "broken parquet":
+        pytest.importorskip("pyarrow")
+        (folder / "a.parquet").write_bytes(b"PAR1" + SECRET.encode())
+        return Source(folder / "a.parquet"), "a.parquet is not a valid Parquet file"
+    if name == "parquet without the column":
+        return Source(write_table(folder / "a.parquet"), "note"), "a.parquet has no column 'note'"
+    if name == "file named twice":
+        write_notes(folder / "a", [SECRET])
+        rows = [["a/ward/0.txt", "p1"], ["a/../a/ward/0.txt", "p2"]]
+        write_csv(path, ["file", "patient"], rows)
+        return Source(path, file_column="file", id_column="patient"), (
+            "row 2 names a file that an earlier row names"
+        )
+    assert name == "text in place of a file name"
+    write_csv(path, ["text"], [[SECRET * 100]])
+    return Source(path, file_column="text"), "row 1: column 'text' names no file"
+
+
+FAULTS = (
+    "no folder", "empty folder", "unknown kind", "several kinds", "header only", "empty file",
+    "no header", "column twice", "no user column", "user of text files", "missing user",
+    "user that is a fraction", "text that is a number", "cp1252", "cp1252 text file",
+    "utf-16 without a mark", "unquoted comma", "open quote", "broken json", "missing field",
+    "broken gzip", "file named twice", "broken parquet", "parquet without the column",
+    "text in place of a file name",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_an_error_names_the_file_and_quotes_no_text(tmp_path, fault):
+    source, message = faulty(tmp_path, fault)
+    with pytest.raises((ValueError, OSError), match=message) as caught:
+        read_texts(source)
+    assert SECRET[:8] not in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    (tmp_path / "a.parquet").write_bytes(b"")
+    with pytest.raises(ImportError, match=r"pip install 'dplda\[files\]'"):
+        read_texts(Source(tmp_path / "a.parquet"))
+
+
+@pytest.mark.parametrize(
+    "option", [{"encoding": "utf-9"}, {"encoding": "hex"}, {"separator": "::"}]
+)
+def test_an_option_of_the_source_that_cannot_be_is_refused(tmp_path, option):
+    with pytest.raises(ValueError, match=r"encoding|separator"):
+        Source(tmp_path, **option)
+
+
+# the commands
+
+SMALL = ("--n-components", "3", "--words", "60")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """A table of public texts with users, and what ``dplda fit`` makes of it."""
+    folder = tmp_path_factory.mktemp("files")
+    texts = load_wordnet_glosses().data[:400]
+    table = write_table(folder / "notes.csv", texts, [f"p{n % 300}" for n in range(400)])
+    return table, folder / "topics.dplda", folder / "ledger"
+
+
+@pytest.fixture(scope="module")
+def fitted(files, tmp_path_factory):
+    table, model, ledger = files
+    code = main([
+        "fit", str(table), "--epsilon", "6", "--user-column", "patient", "--out", str(model),
+        "--ledger", str(ledger), *SMALL,
+    ])  # fmt: skip
+    assert code == 0
+    return files
+
+
+def test_fit_writes_a_model_that_anyone_can_use(fitted):
+    released = load_release(fitted[1])
+    assert released.privacy_.unit == "user"
+    assert 5.9 < released.epsilon_ <= 6.0
+    weights = released.transform(["a tree with white flowers", "the king of France"])
+    assert weights.shape == (2, 3)
+    np.testing.assert_allclose(weights.sum(axis=1), 1.0)
+
+
+def test_the_ledger_holds_vocabulary_and_topics(fitted):
+    ledger = Ledger(fitted[2])
+    entries = [(entry.label, entry.unit, entry.status) for entry in ledger.entries()]
+    assert entries == [
+        ("PrivateCountVectorizer", "user", "confirmed"), ("SubLDA", "user", "confirmed"),
+    ]  # fmt: skip
+    assert ledger.epsilon == 6.0
+    assert 5.9 < ledger.epsilon_spent <= 6.0
+
+
+def refused(capsys, *arguments):
+    """Exit code and error of a command that prints nothing else."""
+    code = main(list(map(str, arguments)))
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.count("\n") == 1
+    return code, printed.err
+
+
+def test_a_second_fit_beyond_the_budget_is_refused_and_costs_nothing(fitted, capsys, tmp_path):
+    # the vocabulary alone would be granted, and then the topics refused
+    ledger = Ledger(tmp_path / "ledger", epsilon=4.0)
+    ledger.confirm(ledger.reserve("earlier", "user", Gaussian(2.0)))
+    before = (tmp_path / "ledger").read_bytes()
+    code, error = refused(
+        capsys, "fit", fitted[0], "--epsilon", "4", "--user-column", "patient", "--out",
+        tmp_path / "m", "--ledger", tmp_path / "ledger", *SMALL,
+    )  # fmt: skip
+    assert code == 1
+    assert re.search("budget", error)
+    assert (tmp_path / "ledger").read_bytes() == before
+    assert not (tmp_path / "m").exists()
+
+
+def test_texts_that_cannot_be_read_cost_nothing(capsys, tmp_path):
+    table = write_csv(tmp_path / "notes.csv", ["text"], [[SECRET + "é"]], "cp1252")
+    code, error = refused(
+        capsys, "fit", table, "--epsilon", "1", "--out", tmp_path / "m",
+        "--ledger", tmp_path / "ledger", *SMALL,
+    )  # fmt: skip
+    assert (code, SECRET in error) == (1, False)
+    assert not (tmp_path / "ledger").exists()
+
+
+def test_what_would_fail_at_the_end_is_noticed_at_once(capsys, tmp_path, monkeypatch):
+    fit = ("fit", tmp_path, "--epsilon", "1", "--out")
+    code, error = refused(capsys, *fit, tmp_path / "missing" / "m")
+    assert (code, "cannot be written" in error) == (1, True)
+    write_table(tmp_path / "a.csv")
+    code, error = refused(capsys, "fit", tmp_path / "a.csv", *fit[2:], tmp_path / "a.csv")
+    assert (code, "would be overwritten" in error) == (1, True)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    code, error = refused(capsys, *fit, tmp_path / "m", "--picture", tmp_path / "p.png")
+    assert (code, "dplda[plot]" in error) == (1, True)
+    code, error = refused(capsys, "fit", tmp_path, "--epsilon", "-1", "--out", tmp_path / "m")
+    assert (code, "epsilon must be a number in (0" in error) == (1, True)
+    code, error = refused(
+        capsys, "transform", tmp_path / "m", tmp_path, "--out", tmp_path / "f.txt"
+    )
+    assert (code, "--out must end in .csv or .parquet" in error) == (1, True)
+
+
+def test_topics_prints_a_published_model(fitted, capsys):
+    assert main(["topics", str(fitted[1])]) == 0
+    text = capsys.readouterr().out
+    rows = re.findall(r"^ +\d+ +[\d.]+%  ([a-z ]+)$", text, flags=re.MULTILINE)
+    words = set(load_release(fitted[1]).vocabulary_)
+    assert len(rows) == 3
+    assert all(len(row.split()) == 10 and set(row.split()) <= words for row in rows)
+    assert re.search(r"(?m)^unit +user$", text)
+
+
+def test_features_are_private_and_in_the_order_of_the_texts(fitted, capsys, tmp_path):
+    table, model, _ = fitted
+    out = tmp_path / "features.csv"
+    assert main(["transform", str(model), str(table), "--id-column", "n", "--out", str(out)]) == 0
+    assert "as private as the texts" in " ".join(capsys.readouterr().out.split())
+    if sys.platform != "win32":
+        assert stat.S_IMODE(out.stat().st_mode) == 0o600
+    with open(out, newline="") as file:
+        header, *rows = csv.reader(file)
+    assert header == ["n", "topic_0", "topic_1", "topic_2"]
+    assert [row[0] for row in rows] == [str(n) for n in range(400)]
+    expected = load_release(model).transform(read_texts(Source(table)).texts)
+    np.testing.assert_array_equal(np.array(rows, float)[:, 1:], expected)
+
+
+def test_features_in_parquet_are_those_in_csv(fitted, tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    notes = write_notes(tmp_path / "notes", ["a tree", "a king"])
+    for name in ("a.csv", "a.parquet"):
+        assert main(["transform", str(fitted[1]), str(notes), "--out", str(tmp_path / name)]) == 0
+    with open(tmp_path / "a.csv", newline="") as file:
+        header, *rows = csv.reader(file)
+    table = parquet.read_table(tmp_path / "a.parquet")
+    assert table.column_names == header == ["file", "topic_0", "topic_1", "topic_2"]
+    assert table["file"].to_pylist() == [row[0] for row in rows] == ["ward/0.txt", "ward/1.txt"]
+    assert table["topic_1"].to_pylist() == [float(row[2]) for row in rows]
+
+
+def test_a_model_that_does_not_say_how_to_count_words_is_refused(capsys, tmp_path):
+    save_release(SubLDA(2, epsilon=4.0, max_iter=1).fit([[1, 2], [2, 1]] * 5), tmp_path / "m")
+    out = tmp_path / "features.csv"
+    code, error = refused(capsys, "transform", tmp_path / "m", tmp_path, "--out", out)
+    assert (code, "does not say how to count words" in error) == (1, True)
+
+
+@pytest.mark.slow
+def test_the_whole_path_in_processes_of_their_own(files, tmp_path):
+    def run(*arguments):
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-m", "dplda", *map(str, arguments)],
+            capture_output=True, text=True, timeout=300,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    notes = write_notes(tmp_path / "notes", load_wordnet_glosses().data[:300])
+    model, out = tmp_path / "m.dplda", tmp_path / "f.csv"
+    text = run("fit", notes, "--epsilon", "4", "--out", model, *SMALL)
+    assert "Each text is protected by itself." in " ".join(text.split())
+    guarantee = text.partition("epsilon  ")[2].partition("Model:")[0]
+    assert textwrap.dedent(guarantee)[:20] in run("topics", model)
+    run("transform", model, notes, "--out", out)
+    assert len(out.read_text().splitlines()) == 301
+
+
+@pytest.mark.slow
+def test_the_path_of_the_documentation_is_walkable(tmp_path, monkeypatch):
+    page = (Path(__file__).parents[1] / "docs" / "from_files.md").read_text("utf-8")
+    blocks = dict(re.findall(r"```(sh|python)\n(.*?)```", page, flags=re.DOTALL))
+    monkeypatch.chdir(tmp_path)
+    texts = load_wordnet_glosses().data[:1000]
+    patients = [f"p{n % 700}" for n in range(len(texts))]
+    write_table(tmp_path / "notes.csv", texts, patients)
+    write_notes(tmp_path / "notes", texts)
+    rows = [(f"notes/ward/{n}.txt", patient) for n, patient in enumerate(patients)]
+    write_csv(tmp_path / "index.csv", ["file", "patient"], rows)
+    lines = blocks["sh"].replace("\\\n", "").splitlines()
+    commands = [line for line in lines if line.startswith("dplda ")]
+    assert [main(shlex.split(command)[1:]) for command in commands] == [0, 0, 0]
+    assert (tmp_path / "topics.png").exists()
+    assert len((tmp_path / "features.csv").read_text().splitlines()) == 1001
+    names = {}
+    exec(compile(blocks["python"], "from_files.md", "exec"), names)
+    assert names["features"].shape == (1000, 20)
+    budgets = re.findall(r"^\| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|$", page, flags=re.MULTILINE)
+    assert len(budgets) == 4
+    for total, *parts in budgets:
+        split = split_epsilon(float(total), SHARES)
+        assert [f"{part:.2f}" for part in split] == parts
+
+
+@pytest.mark.slow
+def test_words_beyond_the_list_of_a_language_need_its_stop_words(tmp_path, capsys):
+    texts = ["der befund ist unauffällig und die lunge belüftet"] * 400
+    table = write_table(tmp_path / "notes.csv", texts, map(str, range(400)))
+    (tmp_path / "stop.txt").write_text("und der die ist", encoding="utf-8")
+    fit = ["fit", str(table), "--language", "de", "--epsilon", "8", "--n-components", "2"]
+    words = []
+    for out, more in [("a", []), ("b", ["--stop-words", str(tmp_path / "stop.txt")])]:
+        assert main([*fit, "--words", "50", "--out", str(tmp_path / out), *more]) == 0
+        words.append(set(load_release(tmp_path / out).vocabulary_))
+        said = " ".join(capsys.readouterr().out.split())
+        assert ("no list of stop words" in said) == (not more)
+    public = set(load_public_vocabulary(None, language="de"))
+    assert words[0] <= public
+    assert "belüftet" in words[1] - public
+    assert not words[1] & {"und", "der", "die", "ist"}

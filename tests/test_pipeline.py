@@ -1,0 +1,109 @@
+"""The guarantee of a pipeline: every step counts once, wherever it is, and words have an origin."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+
+from dplda import (
+    PrivateCountVectorizer,
+    SubLDA,
+    load_release,
+    pipeline_guarantee,
+    save_release,
+)
+from dplda._private_fit import COLUMNS
+
+TEXTS = ["apple banana", "banana cherry date", "apple date"] * 100
+FRUIT = ["apple", "banana", "cherry", "date"]
+LABELS = np.arange(len(TEXTS)) % 2
+
+
+def model():
+    return SubLDA(2, epsilon=2.0, max_iter=2)
+
+
+def chooser():
+    return PrivateCountVectorizer(epsilon=1.0, candidates=FRUIT, discover=False)
+
+
+def origin(pipeline):
+    """What the guarantee says of the origin of the vocabulary, also in its text."""
+    guarantee = pipeline_guarantee(pipeline)
+    said = [f"{what}: {where}" for what, where in guarantee.provenance if what == "vocabulary"]
+    text = " ".join(str(guarantee).split())
+    assert all(sentence in text for sentence in said)
+    return said
+
+
+def test_steps_of_a_pipeline_inside_count_like_its_own():
+    flat = make_pipeline(chooser(), model()).fit(TEXTS)
+    (_, words), (_, topics) = flat.steps
+    for nested in (
+        make_pipeline(make_pipeline(words, topics)),
+        make_pipeline(make_pipeline(make_pipeline(words), "passthrough"), make_pipeline(topics)),
+    ):
+        assert pipeline_guarantee(nested) == pipeline_guarantee(flat)
+        assert pipeline_guarantee(nested).epsilon > 2.1
+
+
+def test_a_classifier_inside_is_named_by_its_path():
+    inner = make_pipeline(model(), LogisticRegression())
+    pipeline = make_pipeline(chooser(), inner).fit(TEXTS, LABELS)
+    guarantee = pipeline_guarantee(pipeline)
+    assert guarantee.epsilon == math.inf
+    assert "'pipeline__logisticregression' was fitted" in guarantee.mechanism
+    assert pipeline_guarantee(make_pipeline(pipeline[0], inner[0])).epsilon < 3.0
+
+
+@pytest.mark.parametrize("stated", [5.0, math.inf])
+def test_a_step_that_states_more_than_its_events_is_charged_what_it_states(stated):
+    pipeline = make_pipeline(CountVectorizer(vocabulary=FRUIT), model()).fit(TEXTS)
+    pipeline[-1].privacy_ = replace(pipeline[-1].privacy_, epsilon=stated)
+    assert pipeline_guarantee(pipeline, delta=1e-3).epsilon >= stated
+    both = make_pipeline(chooser().fit(TEXTS), pipeline[-1])
+    assert pipeline_guarantee(both, delta=1e-3).epsilon > stated or stated == math.inf
+    assert pipeline_guarantee(both).epsilon == math.inf  # the statement takes all of delta
+
+
+def test_a_learned_vocabulary_inside_is_found():
+    pipeline = make_pipeline(make_pipeline(CountVectorizer()), model()).fit(TEXTS)
+    assert pipeline_guarantee(pipeline).epsilon == math.inf
+    (line,) = origin(pipeline)
+    assert line.startswith("vocabulary: learned from the documents, not private; give 'pipeline__")
+
+
+@pytest.mark.parametrize(
+    ("vectorizer", "expected"),
+    [
+        (CountVectorizer(vocabulary=FRUIT), "given to 'countvectorizer', public by assumption"),
+        (chooser(), "chosen from the documents with this guarantee"),
+        (
+            HashingVectorizer(n_features=8, norm=None, alternate_sign=False),
+            "none, the columns are hash values of words",
+        ),
+    ],
+    ids=["given", "chosen", "hashed"],
+)
+def test_one_line_says_where_the_vocabulary_comes_from(vectorizer, expected):
+    pipeline = make_pipeline(vectorizer, model()).fit(TEXTS)
+    assert origin(pipeline) == [f"vocabulary: {expected}"]
+    counts = vectorizer.transform(TEXTS)
+    unknown = make_pipeline(model()).fit(counts)
+    assert origin(unknown) == ["vocabulary: origin not known to the model"]
+
+
+def test_a_released_model_still_assumes_that_its_columns_are_public(tmp_path):
+    """It knows its words, and did not choose them."""
+    given = make_pipeline(CountVectorizer(vocabulary=FRUIT), model()).fit(TEXTS)
+    save_release(given, tmp_path / "topics.dplda")
+    released = load_release(tmp_path / "topics.dplda")
+    assert COLUMNS in released.privacy_.assumptions
+    assert COLUMNS in pipeline_guarantee(make_pipeline(released)).assumptions
+    assert (
+        COLUMNS not in pipeline_guarantee(make_pipeline(chooser(), model()).fit(TEXTS)).assumptions
+    )
