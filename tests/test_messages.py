@@ -7,6 +7,7 @@ import math
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -332,3 +333,16 @@ def test_a_ledger_of_another_unit_says_nothing_of_a_model():
     model = SubLDA(2, epsilon=4.0, max_iter=2).fit([[1, 2, 0], [0, 1, 3]] * 20)
     with pytest.raises(MessageError, match="protects one word, and this model"):
         LocalModel.from_estimator(model, "a", 0, vocabulary_hash(3), ledger=ledger)
+
+
+def test_a_model_of_other_words_makes_no_message():
+    """It has as many columns. A model on a matrix does not know its words."""
+    words, others = ["pear", "plum", "cherry"], ["plum", "pear", "cherry"]
+    counts = [[1, 2, 0], [0, 1, 3]] * 50
+    named = SubLDA(2, epsilon=4.0, max_iter=2).fit(pd.DataFrame(counts, columns=words))
+    for vocabulary in (vocabulary_hash(words), vocabulary_hash(3)):
+        assert LocalModel.from_estimator(named, "a", 0, vocabulary).vocabulary == vocabulary
+    with pytest.raises(MessageError, match="trained on other words"):
+        LocalModel.from_estimator(named, "a", 0, vocabulary_hash(others))
+    unnamed = SubLDA(2, epsilon=4.0, max_iter=2).fit(counts)
+    LocalModel.from_estimator(unnamed, "a", 0, vocabulary_hash(others))

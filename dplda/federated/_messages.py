@@ -221,7 +221,8 @@ class LocalModel(_Message):
         ----------
         model : estimator
             A fitted model: `SubLDA`, `HDPLDA`, `PrivateSVILDA`, `LPLDA`, `OLPLDA`, `IFTMParty`, or
-            the result of `load_release`. Only `components_` and `privacy_` are read.
+            the result of `load_release`. Only `components_`, `privacy_` and the digest of its words
+            are read.
         party : str
             Name of the party.
         round_number : int
@@ -241,8 +242,9 @@ class LocalModel(_Message):
         Raises
         ------
         MessageError
-            If a topic is empty or has a negative entry, if the ledger protects another unit than
-            the model, or if another value is not allowed.
+            If a topic is empty or has a negative entry, if the model knows its words and they are
+            not those of `vocabulary`, if the ledger protects another unit than the model, or if
+            another value is not allowed.
 
         Warns
         -----
@@ -282,6 +284,12 @@ class LocalModel(_Message):
         if components.min() < 0 or totals.min() <= 0:
             raise MessageError(
                 "components_ must have no negative entry and no empty topic; fit the model again"
+            )
+        known = getattr(model, "vocabulary_sha256_", vocabulary)
+        if vocabulary not in (known, vocabulary_hash(components.shape[1])):
+            raise MessageError(
+                "the model was trained on other words than those of this vocabulary; count the "
+                "words of the federation, in its order, and fit again"
             )
         ledger = _ledger_of(model) if ledger is None else ledger
         if ledger is not None and ledger.unit not in (None, guarantee.unit):
