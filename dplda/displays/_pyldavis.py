@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
-from dplda.displays._topics import _names
+from dplda.displays._topics import with_names
 
 
 def to_pyldavis(estimator: Any, feature_names: Sequence[str] | None = None) -> dict[str, Any]:
@@ -58,13 +57,13 @@ def to_pyldavis(estimator: Any, feature_names: Sequence[str] | None = None) -> d
     >>> arguments = to_pyldavis(model)
     >>> page = pyLDAvis.prepare(**arguments)  # doctest: +SKIP
     """
-    check_is_fitted(estimator)
+    estimator, names = with_names(estimator, feature_names)
     components = np.asarray(estimator.components_, dtype=np.float64)
     amount = components.sum(axis=1)
     return {
         "topic_term_dists": components / amount[:, None],
         "doc_topic_dists": np.eye(len(components)),
         "doc_lengths": amount,
-        "vocab": [str(name) for name in _names(estimator, feature_names)],
+        "vocab": [str(name) for name in names],
         "term_frequency": components.sum(axis=0),
     }

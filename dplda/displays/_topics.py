@@ -95,12 +95,12 @@ def top_words(
     >>> sorted(sorted(words) for words in top_words(model, ["sea", "ship", "oven", "bread"], 2))
     [['bread', 'oven'], ['sea', 'ship']]
     """
-    estimator, names = _with_names(estimator, feature_names)
+    estimator, names = with_names(estimator, feature_names)
     order = rank_words(estimator.components_, n_top_words)
     return [[str(names[v]) for v in topic] for topic in order]
 
 
-def _with_names(
+def with_names(
     estimator: Any, feature_names: Sequence[str] | Mapping[str, int] | None
 ) -> tuple[Any, list[str]]:
     """The topic model, which may be a step of a pipeline, and the words of its columns."""
@@ -260,7 +260,7 @@ class TopicDisplay:
             If `feature_names` or `ax` has the wrong length, or if `topics` is empty or names a
             topic that does not exist.
         """
-        estimator, names = _with_names(estimator, feature_names)
+        estimator, names = with_names(estimator, feature_names)
         components = estimator.components_
         selected = _selected(topics, len(components))
         order = rank_words(components, n_top_words)
