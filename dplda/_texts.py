@@ -85,6 +85,8 @@ def vectorizer_from(settings: Any, words: Sequence[str] | None, n_words: int) ->
     if not isinstance(settings, Mapping) or set(settings) != {"estimator", *_IS_VALID}:
         raise ValueError(f"the vectorizer must have the fields estimator, {', '.join(_IS_VALID)}")
     options = {name: _checked(name, settings[name]) for name in _IS_VALID}
+    if options["analyzer"] == "word" and options["token_pattern"] is None:
+        raise ValueError("a vectorizer of words must have a token_pattern")
     if settings["estimator"] == "CountVectorizer" and words is not None:
         return CountVectorizer(vocabulary=list(words), **options)
     if settings["estimator"] == "HashingVectorizer" and words is None:

@@ -531,6 +531,7 @@ SETTINGS = [
     ("stop_words", [1], "stop_words"),
     ("strip_accents", "both", "strip_accents"),
     ("strip_accents", {}, "strip_accents"),
+    ("token_pattern", None, "must have a token_pattern"),
     ("token_pattern", "(", "token_pattern"),
     ("token_pattern", "(a)(b)", "token_pattern"),
     ("token_pattern", "a" * 10_001, "token_pattern"),
