@@ -499,6 +499,12 @@ def _flag(name: str, value: Any) -> bool:
     return value
 
 
+def _pairs(name: str, values: Any) -> tuple[tuple[str, str], ...]:
+    if not (isinstance(values, list) and all(isinstance(v, list) and len(v) == 2 for v in values)):
+        raise ValueError(f"{name} must be a list of pairs")
+    return tuple((_text(name, first), _text(name, second)) for first, second in values)
+
+
 def _texts(name: str, values: Any) -> tuple[str, ...]:
     if not isinstance(values, list):
         raise ValueError(f"{name} must be a list")
@@ -523,7 +529,8 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {
     "unit": _text, "relation": _text, "mechanism": _text,
     "epsilon": _number, "delta": _number, "sensitivity": _number, "total_variation": _distance,
     "noise_scale": _per_round, "noise_multiplier": _per_round, "seeded": _flag,
-    "assumptions": _texts, "events": _events,
+    "assumptions": _texts, "events": _events, "trusted": _text, "provenance": _pairs,
+    "ledger": _text, "theorem": _text,
 }  # fmt: skip
 
 
