@@ -47,10 +47,13 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     return _parser(arguments[0]).parse_args(arguments)
 
 
-def _demo(parser: argparse.ArgumentParser) -> None:
-    from dplda._demo import add_options
+def _command(module: str, function: str) -> Callable[[argparse.ArgumentParser], None]:
+    """A command whose options the named function of a module adds."""
 
-    add_options(parser)
+    def add(parser: argparse.ArgumentParser) -> None:
+        getattr(import_module(module), function)(parser)
+
+    return add
 
 
 def _group(module: str) -> Callable[[argparse.ArgumentParser], None]:
@@ -65,7 +68,11 @@ def _group(module: str) -> Callable[[argparse.ArgumentParser], None]:
 
 TOP_LEVEL = ("-h", "--help", "--version")
 COMMANDS = {
-    "demo": (_demo, "fit a private topic model to public texts"),
+    "demo": (_command("dplda._demo", "add_options"), "fit a private topic model to public texts"),
+    "report": (
+        _command("dplda._report_command", "add_options"),
+        "print the guarantee of a published model, and what its owner should answer",
+    ),
     "ledger": (_group("dplda._ledger_command"), "look into a privacy ledger"),
     "federation": (_group("dplda.federated.flower._command"), "train together over a network"),
 }

@@ -106,7 +106,8 @@ def show_privacy(model: Any) -> None:
     print(f"epsilon  {model.epsilon_:.4g}")
     print(f"delta    {model.delta_:.4g}")
     print(f"unit     {model.privacy_.unit}")
-    say(str(model.privacy_), indent="  ")
+    for line in str(model.privacy_).splitlines():
+        print(textwrap.fill(line, 96, initial_indent="  ", subsequent_indent=" " * 14))
 
 
 def show_perplexity(private: Any, baseline: Any, train: sp.csr_array, test: sp.csr_array) -> None:

@@ -80,6 +80,9 @@ def pipeline_guarantee(pipeline: Pipeline, *, delta: float | None = None) -> Gua
         assumptions=_assumptions(steps, parts),
         events=tuple(events),
         total_variation=distance,
+        trusted=parts[0].trusted,
+        ledger=parts[-1].ledger,
+        theorem="docs/accounting.md",
     )
 
 

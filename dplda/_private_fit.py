@@ -39,6 +39,8 @@ SCORES = "scores, perplexities and transforms of private documents are not cover
 AES = "AES-256 with a secret random key cannot be told from random bits"
 COLUMNS = "the columns of X (the vocabulary) are public and were not chosen by looking at the data"
 ASSUMPTIONS = (COLUMNS, SCORES, AES)
+VOCABULARY = "vocabulary"
+UNKNOWN_WORDS = ((VOCABULARY, "origin not known to the model"),)  # it sees columns of counts
 
 # Who is trusted with private data, by the folder of the estimator (docs/threat_model.md).
 TRUSTED = {
@@ -180,6 +182,7 @@ def make_guarantee(
     seeded: bool,
     assumptions: tuple[str, ...] = (),
     common: tuple[str, ...] = ASSUMPTIONS,
+    provenance: tuple[tuple[str, str], ...] = UNKNOWN_WORDS,
 ) -> Guarantee:
     """The guarantee of what this call released and, in `partial_fit`, of all earlier calls."""
     distance = TOTAL_VARIATION
@@ -202,6 +205,7 @@ def make_guarantee(
         assumptions=common + assumptions,
         events=events,
         total_variation=distance,
+        provenance=provenance,
     )
 
 
@@ -225,27 +229,23 @@ def _described(estimator: BaseEstimator, guarantee: Guarantee) -> Guarantee:
         guarantee,
         trusted=TRUSTED[own.__module__.split(".")[1]],
         theorem=THEOREMS[own.__name__],
-        provenance=_provenance(estimator),
+        provenance=(*(guarantee.provenance or UNKNOWN_WORDS), *_provenance(estimator)),
         ledger=_ledger_total(estimator),
     )
 
 
 def _provenance(estimator: BaseEstimator) -> tuple[tuple[str, str], ...]:
-    """Where the inputs of a fit come from, as far as the estimator knows."""
-    if hasattr(estimator, "candidates"):
-        vocabulary = "chosen from the texts, with differential privacy: private, and charged"
-    else:
-        vocabulary = "public by assumption; its origin is not known to the model"
+    """Where the parameters of a fit come from, as far as the estimator knows."""
     given = _given(estimator)
     tables = [(_TABLES[name], "public by declaration of the caller") for name in given & {*_TABLES}]
     chosen = ", ".join(sorted(given - {*_TABLES}))
-    parameters = "defaults, which read no data"
+    origin = "defaults, which read no data"
     if chosen:
-        parameters = (
+        origin = (
             f"{chosen}: set by the caller; whether they were chosen by looking at private data is "
             "not known to the model"
         )
-    return (("vocabulary", vocabulary), *sorted(tables), ("parameters", parameters))
+    return (*sorted(tables), ("parameters", origin))
 
 
 def _given(estimator: BaseEstimator) -> set[str]:

@@ -21,7 +21,7 @@ SOURCES = {
 
 # What lies below what. A folder may also import itself; a kernel is a function of arrays only.
 LEAVES = {"_checks", "_compat", "_files", "_version", "_warnings"}
-COMMANDS = {"__main__", "_demo", "_ledger_command"}
+COMMANDS = {"__main__", "_demo", "_ledger_command", "_report_command"}
 SHARED = LEAVES | {"kernels", "privacy", "metrics", "(root)"}
 MAY_IMPORT = {
     **{place: set() for place in ("kernels", *LEAVES)},

@@ -26,6 +26,7 @@ from dplda._private_fit import (
     AES,
     PRIVACY_CONSTRAINTS,
     SCORES,
+    VOCABULARY,
     exactly_one,
     make_guarantee,
     publish,
@@ -443,6 +444,7 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
             seeded=seeded,
             assumptions=(LIST, TOKENIZER, ONE_TEXT if unit == "document" else OWN_ID),
             common=(SCORES, AES),
+            provenance=((VOCABULARY, "chosen from the documents with this guarantee"),),
         )
         publish(
             self,

@@ -311,11 +311,11 @@ class Guarantee:
     def _rows(self) -> tuple[tuple[str, str], ...]:
         """Labels and texts of the card, in order, without those that say nothing."""
         rows = [
-            ("protects", self._claim()),
+            ("protects" if self.epsilon < math.inf else "guarantee", self._claim()),
             ("strength", self._strength()),
             ("detection", self._found()),
             ("mechanism", self._noise()),
-            ("numbers", self._distance()),
+            ("randomness", self._distance()),
             ("key", self._secrecy()),
             ("trusted", self.trusted),
             *(("inputs", f"{name}: {origin}") for name, origin in self.provenance),
@@ -333,19 +333,20 @@ class Guarantee:
             )
         return (
             f"every single {self.unit} of the data; neighbors differ in one {self.unit} only: "
-            f"{self.relation}"
+            f"{self.relation}."
         )
 
     def _strength(self) -> str:
         if self.epsilon == math.inf:
-            return "none: anyone who sees it may be able to read parts of the data from it"
+            return "none: anyone who sees it may be able to read parts of the data from it."
         mu = self.gaussian_mu
-        exactly = "" if mu is None else f", by {_upward(mu):g}-Gaussian differential privacy"
+        exactly = "" if mu is None else f" (Gaussian differential privacy with mu = {_upward(mu):g})"
         grade = next(word for end, word in _GRADES if self.epsilon <= end)
         if self.delta > _LARGEST_DELTA:  # such a delta lets a mechanism publish some units whole
             grade = "nominal"
         return (
-            f"epsilon = {self.epsilon:.4g} at delta = {self.delta:g}{exactly}: {grade} protection"
+            f"differential privacy with epsilon = {self.epsilon:.4g} and delta = {self.delta:g}"
+            f"{exactly}: {grade} protection."
         )
 
     def _found(self) -> str:
