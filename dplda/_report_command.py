@@ -227,7 +227,9 @@ def _as_text(model: ReleasedModel) -> str:
         "",
         *_wrapped(str(model.privacy_).splitlines(), 12),
         "",
-        *_wrapped(["Checklist. " + CHECKLIST_SOURCE, *_checklist_lines(model.privacy_, "  {}: {}")]),
+        *_wrapped(
+            ["Checklist. " + CHECKLIST_SOURCE, *_checklist_lines(model.privacy_, "  {}: {}")]
+        ),
         "",
         *_wrapped(["Axes. " + AXES_SOURCE]),
         *_wrapped([f"  {name}: {text}" for name, text in axes(model.privacy_).items()]),

@@ -33,7 +33,9 @@ def to_markdown(rows: Rows) -> str:
     """A table of two columns."""
     lines = ["| | |", "| --- | --- |"]
     for label, text in _once(rows):
-        cell = re.sub(r"([\\|<\[`*])", r"\\\1", text)  # a text may come from a file of unknown origin
+        cell = re.sub(
+            r"([\\|<\[`*])", r"\\\1", text
+        )  # a text may come from a file of unknown origin
         if label == "theorem":
             cell = f"[{cell}]({link(text)})"
         lines.append(f"| {label} | {cell} |")
@@ -48,10 +50,7 @@ def to_html(rows: Rows) -> str:
         if label == "theorem":
             escaped = f'<a href="{html.escape(link(text))}">{escaped}</a>'
         parts.append(f"<dt>{html.escape(label)}</dt><dd>{escaped}</dd>")
-    return (
-        f'<div class="dplda-card"><style>{_STYLE}</style>'
-        f"<dl>{''.join(parts)}</dl></div>"
-    )
+    return f'<div class="dplda-card"><style>{_STYLE}</style><dl>{"".join(parts)}</dl></div>'
 
 
 def link(page: str) -> str:

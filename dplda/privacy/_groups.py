@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-
-import numpy as np
 
 from dplda.privacy._accounting import delta_charge, epsilon_of, is_chargeable
 from dplda.privacy._bounds_on_epsilon import Groups, all_gaussian
@@ -19,8 +16,8 @@ from dplda.privacy._events import (
 )
 
 _MARGIN = 1.0 + 1e-9  # on the rounding errors of the numbers that are computed here
-_SMALLEST_DELTA = 1e-60  # of one unit; a group of any use needs no smaller one
-_N_DELTAS = 40
+_SLACK = 0.99  # of a step of the search, so that it ends
+_MAX_STEPS = 100
 
 
 def group_events(
@@ -35,8 +32,9 @@ def group_events(
     if all(isinstance(event, (Gaussian, PoissonSampled)) for event, _ in groups):
         options.append(tuple(Repeated(_of_group(event, size), n) for event, n in groups))
     if not all_gaussian(groups):
-        chain = min(_chains(groups, size, delta, total_variation), default=None)
-        options.append((NonPrivate(),) if chain is None else (ApproximateDP(*chain),))
+        epsilon = _chain(groups, size, delta, total_variation)
+        is_finite = epsilon < math.inf
+        options.append((ApproximateDP(epsilon, delta) if is_finite else NonPrivate(),))
     return min(options, key=lambda own: epsilon_of(own, delta, total_variation=total_variation))
 
 
@@ -54,22 +52,26 @@ def _of_group(event: Event, size: int) -> Event:
             raise TypeError(f"{type(event).__name__} has no event for a group")
 
 
-def _chains(
-    groups: Groups, size: int, delta: float, total_variation: float
-) -> Iterator[tuple[float, float]]:
-    """Valid pairs (epsilon, delta) of the group, one for each delta of a single unit."""
-    events = [Repeated(event, count) for event, count in groups]
-    singles = np.geomspace(min(_SMALLEST_DELTA, delta), delta, _N_DELTAS).tolist() if delta else []
-    for single in (0.0, *singles):
+def _chain(groups: Groups, size: int, delta: float, total_variation: float) -> float:
+    """Epsilon of a chain of neighbors, each with the same delta; infinite if there is none.
+
+    A larger delta of each has a smaller epsilon. The search starts above the largest that the chain
+    can pay for, and each step stays above it until the chain can pay.
+    """
+    events, single = [Repeated(event, count) for event, count in groups], delta
+    for _ in range(_MAX_STEPS):
         step = epsilon_of(events, single)
         epsilon = size * step * _MARGIN
         if epsilon == math.inf:
-            continue
-        lost = single * _geometric_sum(step, size) * _MARGIN
+            return math.inf
+        left = delta
         if is_chargeable(total_variation, epsilon, delta):
-            lost += delta_charge(total_variation, epsilon)
-        if lost <= delta:
-            yield epsilon, lost
+            left -= delta_charge(total_variation, epsilon)
+        n_deltas = _geometric_sum(step, size) * _MARGIN
+        if single == 0.0 or single * n_deltas <= left:
+            return epsilon
+        single = _SLACK * left / n_deltas
+    return size * epsilon_of(events, 0.0) * _MARGIN
 
 
 def _geometric_sum(epsilon: float, size: int) -> float:

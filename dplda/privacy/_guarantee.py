@@ -340,7 +340,9 @@ class Guarantee:
         if self.epsilon == math.inf:
             return "none: anyone who sees it may be able to read parts of the data from it."
         mu = self.gaussian_mu
-        exactly = "" if mu is None else f" (Gaussian differential privacy with mu = {_upward(mu):g})"
+        exactly = (
+            "" if mu is None else f" (Gaussian differential privacy with mu = {_upward(mu):g})"
+        )
         grade = next(word for end, word in _GRADES if self.epsilon <= end)
         if self.delta > _LARGEST_DELTA:  # such a delta lets a mechanism publish some units whole
             grade = "nominal"
