@@ -137,7 +137,7 @@ def test_text_names_everything_a_reader_must_know():
         ("protects", "every single document"),
         ("protects", "differ in one document only: one document is replaced by an empty one."),
         ("strength", f"epsilon = {guarantee.epsilon:.4g} and delta = 1e-06"),
-        ("strength", "(0.211-Gaussian differential privacy)"),
+        ("strength", "mu = 0.211"),
         ("strength", "strong protection."),
         ("detection", "finds it in at most 1.72 of 100 cases"),
         ("mechanism", "discrete Gaussian noise"),
@@ -353,6 +353,8 @@ def test_a_group_under_other_noise_has_the_bound_of_a_chain():
     stated = make(events=(ApproximateDP(1.0, 1e-7),), epsilon=1.0).for_groups(2)
     assert stated.epsilon == pytest.approx(2.0, rel=1e-8)  # at 1e-7 (1 + e) <= 1e-6
     assert make(events=(ApproximateDP(1.0, 1e-7),), epsilon=1.0).for_groups(9).epsilon == math.inf
+    assert make(epsilon=2.0).for_groups(2).epsilon == math.inf  # the statement says no more
+    assert make(epsilon=2.0, delta=0.0, events=()).for_groups(2).epsilon >= 4.0
 
 
 def test_the_chain_pays_for_the_distance_from_ideal_noise():
