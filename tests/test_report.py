@@ -5,8 +5,8 @@ import json
 import pytest
 
 from dplda import SubLDA, load_release, save_release
-from dplda._report_command import OWNER, checklist
 from dplda.__main__ import main
+from dplda._report_command import OWNER, checklist
 from dplda.privacy import PrivacyLeakWarning, SeededNoiseWarning
 
 X = [[3, 1, 0], [0, 2, 2]] * 20

@@ -283,6 +283,7 @@ class Guarantee:
         Returns
         -------
         str
+            One object, indented.
         """
         return json.dumps(self.to_dict(), indent=2, allow_nan=False)
 
@@ -292,6 +293,7 @@ class Guarantee:
         Returns
         -------
         str
+            One row for each line of the card.
         """
         return _card.to_markdown(self._rows())
 
