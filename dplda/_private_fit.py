@@ -225,12 +225,15 @@ def _described(estimator: BaseEstimator, guarantee: Guarantee) -> Guarantee:
     own = next((cls for cls in type(estimator).__mro__ if cls.__name__ in THEOREMS), None)
     if own is None or own.__module__.split(".")[0] != "dplda":
         return guarantee
-    return dataclasses.replace(
+    chosen = _provenance(estimator)
+    names = {name for name, _ in chosen}
+    origins = guarantee.provenance or UNKNOWN_WORDS
+    return dataclasses.replace(  # twice the same, for calls that publish without a release
         guarantee,
         trusted=TRUSTED[own.__module__.split(".")[1]],
         theorem=THEOREMS[own.__name__],
-        provenance=(*(guarantee.provenance or UNKNOWN_WORDS), *_provenance(estimator)),
-        ledger=_ledger_total(estimator),
+        provenance=(*(pair for pair in origins if pair[0] not in names), *chosen),
+        ledger=guarantee.ledger or _ledger_total(estimator),
     )
 
 
