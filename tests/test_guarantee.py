@@ -46,7 +46,7 @@ from dplda.privacy._events import (
     from_record,
     to_record,
 )
-from dplda.privacy._groups import group_events
+from dplda.privacy._groups import _of_group, group_events
 from dplda.privacy._guarantee import Guarantee
 
 ROOT = Path(__file__).parents[1]
@@ -241,7 +241,7 @@ def cdf_with_unit(y, rate, noise_multiplier, less):
     return (1 - rate) * ndtr(y) + rate * ndtr(y - 1 / noise_multiplier) - less
 
 
-@pytest.mark.parametrize(("rate", "noise_multiplier"), [(0.1, 0.6), (0.5, 1.5), (0.02, 3.0)])
+@pytest.mark.parametrize(("rate", "noise_multiplier"), [(0.1, 0.6), (0.02, 3.0)])
 def test_detection_rate_is_never_below_the_power_against_one_sampled_step(rate, noise_multiplier):
     events = (PoissonSampled(rate, Gaussian(noise_multiplier)),)
     guarantee = make(events=events, epsilon=epsilon_of(events, 1e-6), total_variation=0.0)
@@ -323,22 +323,38 @@ def test_a_group_under_gaussian_noise_has_as_many_times_the_mu(size):
     assert make().for_groups(1) == make()
 
 
-@pytest.mark.parametrize(
-    ("rate", "m", "size", "delta"), [(0.1, 1.0, 3, 1e-5), (0.5, 2.0, 2, 1e-5), (0.1, 0.2, 3, 0.15)]
-)
-def test_a_group_under_sampled_noise_costs_no_more_than_stated(rate, m, size, delta):
-    """The exact law: each of the group takes part by itself, and those who do add up."""
-    events = (PoissonSampled(rate, Gaussian(m)),)
-    base = make(events=events, epsilon=epsilon_of(events, delta), delta=delta)
-    group = base.for_groups(size)
+def group_densities(rate, m, size):
+    """A grid, the noise, and what a group adds: each takes part by itself, and they add up."""
     y = np.linspace(-12 * m, size + 12 * m, 20_001)
-    q = norm.pdf(y, 0, m)
-    p = sum(binom.pmf(j, size, rate) * norm.pdf(y, j, m) for j in range(size + 1))
+    present = sum(binom.pmf(j, size, rate) * norm.pdf(y, j, m) for j in range(size + 1))
+    return y[1] - y[0], norm.pdf(y, 0, m), present
+
+
+@pytest.mark.parametrize(("rate", "m", "size"), [(0.1, 0.2, 3), (0.5, 2.0, 2), (0.01, 0.8, 10)])
+def test_the_event_of_a_group_dominates_its_exact_law(rate, m, size):
+    sampled = _of_group(PoissonSampled(rate, Gaussian(m)), size)
+    step, absent, present = group_densities(rate, m, size)
+    y = np.linspace(-12 * m, size + 12 * m, 20_001)
+    shifted = norm.pdf(y, size, size * sampled.event.noise_multiplier)
+    r = sampled.sampling_probability
+    charged = (1 - r) * absent + r * shifted
+    for ratio in np.exp(np.linspace(0.0, 8.0, 17)):
+        for real, bound in (((present, absent), (charged, absent)),
+                            ((absent, present), (absent, charged))):  # fmt: skip
+            excess, most = (np.maximum(p - ratio * q, 0).sum() * step for p, q in (real, bound))
+            assert excess <= most + 1e-12
+    assert r < 1 - (1 - rate) ** size + 1e-8
+
+
+def test_a_group_under_sampled_noise_costs_no_more_than_stated():
+    events = (PoissonSampled(0.5, Gaussian(2.0)),)
+    base = make(events=events, epsilon=epsilon_of(events, 1e-5), delta=1e-5)
+    group = base.for_groups(2)
+    step, q, p = group_densities(0.5, 2.0, 2)
     for one, other in ((p, q), (q, p)):
-        excess = np.trapezoid(np.maximum(one - math.exp(group.epsilon) * other, 0.0), y)
-        assert excess <= delta * (1 + 1e-6)
+        assert np.maximum(one - math.exp(group.epsilon) * other, 0.0).sum() * step <= 1e-5
         for alarms in ALARMS:
-            best = power_of_laws(one * (y[1] - y[0]), other * (y[1] - y[0]), alarms)
+            best = power_of_laws(one * step, other * step, alarms)
             assert best <= group.detection_rate(alarms) + 1e-6
     assert base.epsilon < group.epsilon < math.inf
 
