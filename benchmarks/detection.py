@@ -24,9 +24,7 @@ def upward(rate):
 
 
 def main():
-    print(
-        "| epsilon at delta 1e-6 | mu | detection rate | by epsilon and delta alone | groups of 3, 10 |"
-    )
+    print("| epsilon at delta 1e-6 | mu | detection rate | by these alone | groups of 3, 10 |")
     print("| --- | --- | --- | --- | --- |")
     for epsilon in (0.5, 1.0, 4.0, 8.0):
         events = (Gaussian(calibrate(Gaussian, epsilon, DELTA)),)
