@@ -82,6 +82,10 @@ COMMANDS = {
         _command("dplda._release_commands", "add_transform_options"),
         "write topic weights of texts, for a published model",
     ),
+    "report": (
+        _command("dplda._report_command", "add_options"),
+        "print the guarantee of a published model, and what its owner should answer",
+    ),
     "ledger": (_group("dplda._ledger_command"), "look into a privacy ledger"),
     "federation": (_group("dplda.federated.flower._command"), "train together over a network"),
 }

@@ -87,6 +87,9 @@ def pipeline_guarantee(pipeline: Pipeline, *, delta: float | None = None) -> Gua
         events=tuple(events),
         total_variation=distance,
         provenance=_provenance(steps, parts),
+        trusted=parts[0].trusted,
+        ledger=parts[-1].ledger,
+        theorem="docs/accounting.md",
     )
 
 

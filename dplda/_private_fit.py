@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 import math
 from collections.abc import Iterable
 from numbers import Real
@@ -20,6 +22,7 @@ from dplda.privacy import (
     SeededNoiseWarning,
     epsilon_of,
 )
+from dplda.privacy._bounds_on_epsilon import all_gaussian, grouped
 from dplda.privacy._curator import TOTAL_VARIATION
 
 SMALLEST_DELTA = 1e-14
@@ -38,6 +41,31 @@ COLUMNS = "the columns of X (the vocabulary) are public and were not chosen by l
 ASSUMPTIONS = (COLUMNS, SCORES, AES)
 VOCABULARY = "vocabulary"
 UNKNOWN_WORDS = ((VOCABULARY, "origin not known to the model"),)  # it sees columns of counts
+
+# Who is trusted with private data, by the folder of the estimator (docs/threat_model.md).
+TRUSTED = {
+    "central": "the process that runs fit and whoever holds the texts; nobody who sees the result",
+    "local": "the program on the owner's own machine; neither the server nor the network",
+    "federated": "each party with its own texts; neither the coordinator nor other parties",
+}
+# The page with the proof, by class. A subclass rests on the page of its parent.
+THEOREMS = {
+    "SubLDA": "docs/document_level.md",
+    "PrivateSVILDA": "docs/svilda.md",
+    "HDPLDA": "docs/hdplda.md",
+    "PrivateCountVectorizer": "docs/vocabulary.md",
+    "RandomizedResponse": "docs/local_privacy.md",
+    "LPLDA": "docs/local_privacy.md",
+    "OLPLDA": "docs/local_privacy.md",
+    "IFTMParty": "docs/federated_party.md",
+}
+# Parameters that state the budget or leave the model as it is.
+_NOT_INPUTS = {
+    "epsilon", "delta", "noise_multiplier", "bit_epsilon", "token_epsilon", "ledger",
+    "random_state", "n_jobs", "verbose", "callbacks", "copy_x",
+}  # fmt: skip
+_TABLES = {"init_components": "initial topics", "candidates": "candidate words"}
+_SIMPLE = (bool, Real, str, type(None))
 
 
 def exactly_one(name: str, **statements: float | None) -> None:
@@ -183,9 +211,81 @@ def make_guarantee(
 
 def publish(estimator: BaseEstimator, guarantee: Guarantee, **attributes: Any) -> None:
     """Set the fitted attributes all at once: a model is never shown with another's epsilon."""
+    guarantee = _described(estimator, guarantee)
     attributes |= {
         "privacy_": guarantee,
         "epsilon_": guarantee.epsilon,
         "delta_": guarantee.delta,
     }
     vars(estimator).update(attributes)  # one step: an interrupt comes before or after it
+
+
+def _described(estimator: BaseEstimator, guarantee: Guarantee) -> Guarantee:
+    """The guarantee with what is known of its surroundings, which no epsilon depends on."""
+    own = next((cls for cls in type(estimator).__mro__ if cls.__name__ in THEOREMS), None)
+    if own is None or own.__module__.split(".")[0] != "dplda":
+        return guarantee
+    chosen = _provenance(estimator)
+    names = {name for name, _ in chosen}
+    origins = guarantee.provenance or UNKNOWN_WORDS
+    return dataclasses.replace(  # twice the same, for calls that publish without a release
+        guarantee,
+        trusted=TRUSTED[own.__module__.split(".")[1]],
+        theorem=THEOREMS[own.__name__],
+        provenance=(*(pair for pair in origins if pair[0] not in names), *chosen),
+        ledger=guarantee.ledger or _ledger_total(estimator),
+    )
+
+
+def _provenance(estimator: BaseEstimator) -> tuple[tuple[str, str], ...]:
+    """Where the parameters of a fit come from, as far as the estimator knows."""
+    given = _given(estimator)
+    tables = [(_TABLES[name], "public by declaration of the caller") for name in given & {*_TABLES}]
+    chosen = ", ".join(sorted(given - {*_TABLES}))
+    origin = "defaults, which read no data"
+    if chosen:
+        origin = (
+            f"{chosen}: set by the caller; whether they were chosen by looking at private data is "
+            "not known to the model"
+        )
+    return (*sorted(tables), ("parameters", origin))
+
+
+def _given(estimator: BaseEstimator) -> set[str]:
+    """Names of the parameters that differ from their defaults, less those that are no inputs."""
+    given = set()
+    signature = inspect.signature(type(estimator).__init__).parameters
+    for name, value in estimator.get_params(deep=False).items():
+        default = signature[name].default
+        same = value is default or (
+            isinstance(value, _SIMPLE) and isinstance(default, _SIMPLE) and value == default
+        )
+        if not same and name not in _NOT_INPUTS:
+            given.add(name)
+    return given
+
+
+def _ledger_total(estimator: BaseEstimator) -> str:
+    """What the ledger of a fit counts when the fit ends; "" without a ledger.
+
+    It is for estimators whose `fit` charges. Those of `dplda.local` may charge elsewhere.
+    """
+    given = getattr(estimator, "ledger", None)
+    if given is None or type(estimator).__module__.startswith("dplda.local"):
+        return ""
+    ledger = given if isinstance(given, Ledger) else Ledger(given)
+    if ledger.composition == "adaptive":
+        total, when = ledger.epsilon, "the budget of all its fits together"
+    else:
+        total, when = _quick_total(ledger), "in all when this fit ended, this fit included"
+    upper = total if total == math.inf else math.ceil(1e3 * total) / 1e3
+    return f"{ledger.id[:8]}: at most epsilon = {upper:g} at delta = {ledger.delta:g}, {when}"
+
+
+def _quick_total(ledger: Ledger) -> float:
+    """The total; by Renyi divergences, in milliseconds, where the smallest one takes a second."""
+    counted = [entry for entry in ledger.entries() if entry.counts]
+    groups = grouped([event for entry in counted for event in entry.events])
+    if len(counted) == 1 or all_gaussian(groups):
+        return ledger.epsilon_spent
+    return ledger.epsilon_at(ledger.delta, accountant="rdp")

@@ -652,7 +652,8 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {
     "unit": _text, "relation": _text, "mechanism": _text,
     "epsilon": _number, "delta": _number, "sensitivity": _number, "total_variation": _distance,
     "noise_scale": _per_round, "noise_multiplier": _per_round, "seeded": _flag,
-    "assumptions": _texts, "events": _events, "provenance": _pairs,
+    "assumptions": _texts, "events": _events, "trusted": _text, "provenance": _pairs,
+    "ledger": _text, "theorem": _text,
 }  # fmt: skip
 
 

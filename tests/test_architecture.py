@@ -23,6 +23,7 @@ SOURCES = {
 LEAVES = {"_checks", "_compat", "_files", "_text_files", "_version", "_vocabulary", "_warnings"}
 COMMANDS = {
     "__main__", "_console", "_demo", "_fit_command", "_ledger_command", "_release_commands",
+    "_report_command",
 }  # fmt: skip
 SHARED = LEAVES | {"kernels", "privacy", "metrics", "(root)"}
 MAY_IMPORT = {

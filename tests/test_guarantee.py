@@ -3,21 +3,37 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import json
 import math
 import pickle
+import re
+from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
+from scipy.stats import binom, norm
 from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Binarizer
 
-from dplda import PrivateCountVectorizer, SubLDA, pipeline_guarantee
-from dplda.privacy import BudgetError, Ledger
+from dplda import (
+    HDPLDA,
+    PrivateCountVectorizer,
+    RandomizedResponse,
+    SubLDA,
+    pipeline_guarantee,
+)
+from dplda._private_fit import TRUSTED
+from dplda.federated import IFTMParty
+from dplda.privacy import BudgetError, Ledger, limit_rows
 from dplda.privacy._accounting import epsilon_of, is_within
+from dplda.privacy._curator import TOTAL_VARIATION
 from dplda.privacy._events import (
     ApproximateDP,
     BoundedRange,
@@ -30,8 +46,10 @@ from dplda.privacy._events import (
     from_record,
     to_record,
 )
+from dplda.privacy._groups import _of_group, group_events
 from dplda.privacy._guarantee import Guarantee
 
+ROOT = Path(__file__).parents[1]
 EVENTS = (Repeated(Gaussian(30.0), 40),)
 
 
@@ -49,6 +67,10 @@ def make(**changes):
         "assumptions": ("the vocabulary is public", "each row is one person"),
         "events": EVENTS,
         "total_variation": 1e-19,
+        "trusted": "whoever holds the texts",
+        "provenance": (("vocabulary", "origin not known to the model"),),
+        "ledger": "12345678: at most epsilon = 2 at delta = 1e-06, in all",
+        "theorem": "docs/document_level.md",
     }
     return Guarantee(**(fields | changes))
 
@@ -111,23 +133,26 @@ def test_other_accountants_are_never_below_the_smallest_valid_epsilon(events, de
 
 def test_text_names_everything_a_reader_must_know():
     guarantee = make()
-    text = str(guarantee)
-    assert "\n" not in text
-    for part in (
-        "every single document",
-        "differ in one document only: one document is replaced by an empty one.",
-        f"epsilon = {guarantee.epsilon:.4g}",
-        "delta = 1e-06",
-        "strong protection" if guarantee.epsilon <= 1 else "reasonable protection",
-        "discrete Gaussian noise",
-        "at most 6,",
-        "scale 180",
-        "noise multiplier 30",
-        "total variation",
-        "secret key",
-        "assumes that the vocabulary is public; that each row is one person.",
+    rows = {line[:12].strip(): line[12:] for line in str(guarantee).splitlines()}
+    for label, part in (
+        ("protects", "every single document"),
+        ("protects", "differ in one document only: one document is replaced by an empty one."),
+        ("strength", f"epsilon = {guarantee.epsilon:.4g} and delta = 1e-06"),
+        ("strength", "mu = 0.211"),
+        ("strength", "strong protection."),
+        ("detection", "finds it in at most 1.72 of 100 cases"),
+        ("mechanism", "discrete Gaussian noise"),
+        ("mechanism", "at most 6, the noise has scale 180 (noise multiplier 30)"),
+        ("randomness", "total variation"),
+        ("key", "secret key"),
+        ("trusted", "whoever holds the texts"),
+        ("inputs", "vocabulary: origin not known to the model"),
+        ("assumes", "that the vocabulary is public"),
+        ("", "that each row is one person"),  # the label is printed once
+        ("ledger", "12345678: at most epsilon = 2"),
+        ("theorem", "docs/document_level.md"),
     ):
-        assert part in text
+        assert part in rows[label]
 
 
 def test_text_tells_of_a_seed():
@@ -167,17 +192,327 @@ def test_text_grades_epsilon(epsilon, word):
     assert f": {word} protection." in str(make(epsilon=epsilon, events=(Laplace(10.0),)))
 
 
-@pytest.mark.parametrize("noise_multiplier", [0.2, 1.0, 4.0, 20.0])
-def test_stated_detection_rate_holds_for_the_best_test(noise_multiplier):
+def stated_rate(guarantee):
+    return float(str(guarantee).split("finds it in at most ")[1].split(" of 100")[0]) / 100
+
+
+@pytest.mark.parametrize("noise_multiplier", [0.2, 1.0, 1.2, 4.0, 20.0])
+def test_stated_detection_rate_is_that_of_the_best_test(noise_multiplier):
     """The best test of one Gaussian release has the power that its mu gives."""
     events = (Gaussian(noise_multiplier),)
-    text = str(make(events=events, epsilon=epsilon_of(events, 1e-6), total_variation=0.0))
-    stated = float(text.split("finds it in at most ")[1].split(" of 100")[0]) / 100
+    guarantee = make(events=events, epsilon=epsilon_of(events, 1e-6), total_variation=0.0)
     best = ndtr(1 / noise_multiplier + ndtri(0.01))
-    assert best <= stated * 1.01
-    assert stated <= 1.0
-    if noise_multiplier == 20.0:
-        assert stated < 0.02
+    assert best <= stated_rate(guarantee) <= 1.01 * best + 1e-9
+    assert best <= guarantee.detection_rate(0.01) <= best + 3e-12
+    assert guarantee.gaussian_mu == pytest.approx(1 / noise_multiplier, rel=1e-12)
+
+
+def test_detection_rate_at_epsilon_4_is_far_below_that_of_epsilon_and_delta_alone():
+    model = SubLDA(2, epsilon=4.0, max_iter=5).fit([[3, 1], [0, 2]])
+    assert 0.068 < model.privacy_.detection_rate(0.01) < 0.0684
+    alone = make(events=(), epsilon=4.0, delta=1e-6)
+    assert alone.detection_rate(0.01) == pytest.approx(0.546, abs=1e-3)
+    assert "6.84 of 100" in str(model.privacy_)
+
+
+def power_of_laws(p, q, alarms):
+    """Power of the Neyman-Pearson test between two laws on the same finite set."""
+    order = np.argsort(-p / q)
+    reached, found = np.cumsum(q[order]), np.cumsum(p[order])
+    return float(np.interp(alarms, np.append(0.0, reached), np.append(0.0, found)))
+
+
+ALARMS = (1e-4, 0.01, 0.05, 0.3, 0.9)
+
+
+@pytest.mark.parametrize(("flip", "n"), [(0.5, 1), (0.9, 12), (0.2, 3), (0.98, 300)])
+def test_detection_rate_is_never_below_the_power_against_randomized_bits(flip, n):
+    ones, right = np.arange(n + 1), 1 - flip / 2
+    p, q = binom.pmf(ones, n, right), binom.pmf(ones, n, 1 - right)
+    events = (Repeated(RandomizedResponseEvent(flip), n),)
+    guarantee = make(events=events, epsilon=epsilon_of(events, 1e-6), total_variation=0.0)
+    for alarms in ALARMS:
+        best, bound = power_of_laws(p, q, alarms), guarantee.detection_rate(alarms)
+        assert best <= bound * (1 + 1e-12)
+        assert bound <= 1.05 * best + 0.02
+
+
+def cdf_with_unit(y, rate, noise_multiplier, less):
+    return (1 - rate) * ndtr(y) + rate * ndtr(y - 1 / noise_multiplier) - less
+
+
+@pytest.mark.parametrize(("rate", "noise_multiplier"), [(0.1, 0.6), (0.02, 3.0)])
+def test_detection_rate_is_never_below_the_power_against_one_sampled_step(rate, noise_multiplier):
+    events = (PoissonSampled(rate, Gaussian(noise_multiplier)),)
+    guarantee = make(events=events, epsilon=epsilon_of(events, 1e-6), total_variation=0.0)
+    for alarms in ALARMS:
+        z = ndtri(alarms)
+        with_unit = (1 - rate) * alarms + rate * ndtr(z + 1 / noise_multiplier)
+        least = brentq(cdf_with_unit, -40, 40, args=(rate, noise_multiplier, alarms))
+        without_unit = ndtr(least)  # the test for absence
+        best, bound = max(with_unit, without_unit), guarantee.detection_rate(alarms)
+        assert best <= bound * (1 + 1e-12)
+        assert bound <= 1.05 * best + 0.01
+
+
+def test_detection_rate_is_never_below_the_power_against_many_sampled_steps():
+    """Monte Carlo: the likelihood ratio of all rounds, its quantile, and its power."""
+    rng, n, rounds, rate, m = np.random.default_rng(0), 20_000, 20, 0.2, 1.3
+    events = (Repeated(PoissonSampled(rate, Gaussian(m)), rounds),)
+    guarantee = make(events=events, epsilon=epsilon_of(events, 1e-6), total_variation=0.0)
+
+    def loss(is_present):
+        y = rng.normal(size=(n, rounds)) + is_present * (rng.random((n, rounds)) < rate) / m
+        return np.log1p(rate * np.expm1(y / m - 0.5 / m**2)).sum(axis=1)
+
+    absent, present = loss(False), loss(True)
+    for alarms in (0.01, 0.1):
+        power = (present > np.quantile(absent, 1 - alarms)).mean()
+        bound = guarantee.detection_rate(alarms)
+        assert power <= bound + 5 * math.sqrt(power / n)
+        assert bound <= 1.2 * power
+
+
+def test_detection_rate_of_laplace_noise():
+    events = (Laplace(2.0),)
+    guarantee = make(events=events, epsilon=0.5, delta=0.0, total_variation=0.0)
+    assert guarantee.detection_rate(0.01) == pytest.approx(0.01 * math.exp(0.5), rel=1e-9)
+    assert guarantee.detection_rate(0.9) >= 1 - 0.1 * math.exp(-0.5) - 1e-12
+    choice = (Repeated(BoundedRange(0.4), 30), Repeated(Laplace(4.0), 10))  # Renyi only
+    guarantee = make(events=choice, epsilon=epsilon_of(choice, 1e-6))
+    generic = make(events=(), epsilon=guarantee.epsilon)
+    assert guarantee.detection_rate() < 0.7 * generic.detection_rate()
+
+
+@pytest.mark.parametrize("distance", [0.0, 1e-12, 1e-9])
+@pytest.mark.parametrize("alarms", [0.0, 1e-9, 0.01])
+def test_detection_rate_covers_the_distance_from_ideal_noise(distance, alarms):
+    """Each law may move this much probability to where the test says "present"."""
+    events = (Gaussian(1.0),)
+    epsilon = epsilon_of(events, 1e-6, total_variation=distance)
+    guarantee = make(events=events, epsilon=epsilon, total_variation=distance)
+    worst = ndtr(ndtri(alarms + distance) + 1.0) + distance
+    assert worst <= guarantee.detection_rate(alarms) <= worst + 3e-12
+
+
+def test_detection_rate_of_a_statement_and_of_no_guarantee():
+    """Events that cost less than what is stated may not be all that was released."""
+    assert make(epsilon=2.0).detection_rate(0.01) > 0.07 > make().detection_rate(0.01)
+    assert make(epsilon=math.inf, events=(NonPrivate(),)).detection_rate(0.01) == 1.0
+    both = (Gaussian(3.0), ApproximateDP(0.5, 1e-7))
+    guarantee = make(events=both, epsilon=epsilon_of(both, 1e-6))
+    assert guarantee.detection_rate() > make(events=both[:1], epsilon=2.0).detection_rate(0.001)
+    assert guarantee.gaussian_mu is None
+    for wrong in (-0.1, 1.1, math.nan, "1"):
+        with pytest.raises((TypeError, ValueError), match="false_alarms"):
+            make().detection_rate(wrong)
+
+
+# ---- groups ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [2, 5])
+def test_a_group_under_gaussian_noise_has_as_many_times_the_mu(size):
+    group = make().for_groups(size)
+    assert group.gaussian_mu == pytest.approx(size * make().gaussian_mu, rel=1e-12)
+    of_group = epsilon_of(Gaussian(30 / math.sqrt(40) / size), 1e-6)
+    assert group.epsilon == pytest.approx(of_group, rel=1e-9)
+    assert group.unit == f"group of {size} documents"
+    assert (group.sensitivity, group.noise_multiplier) == (6.0 * size, 30.0 / size)
+    assert f"a group has at most {size} documents" in str(group)
+    assert make().for_groups(1) == make()
+
+
+def group_densities(rate, m, size):
+    """A grid, the noise, and what a group adds: each takes part by itself, and they add up."""
+    y = np.linspace(-12 * m, size + 12 * m, 20_001)
+    present = sum(binom.pmf(j, size, rate) * norm.pdf(y, j, m) for j in range(size + 1))
+    return y[1] - y[0], norm.pdf(y, 0, m), present
+
+
+@pytest.mark.parametrize(("rate", "m", "size"), [(0.1, 0.2, 3), (0.5, 2.0, 2), (0.01, 0.8, 10)])
+def test_the_event_of_a_group_dominates_its_exact_law(rate, m, size):
+    sampled = _of_group(PoissonSampled(rate, Gaussian(m)), size)
+    step, absent, present = group_densities(rate, m, size)
+    y = np.linspace(-12 * m, size + 12 * m, 20_001)
+    shifted = norm.pdf(y, size, size * sampled.event.noise_multiplier)
+    r = sampled.sampling_probability
+    charged = (1 - r) * absent + r * shifted
+    for ratio in np.exp(np.linspace(0.0, 8.0, 17)):
+        for real, bound in (((present, absent), (charged, absent)),
+                            ((absent, present), (absent, charged))):  # fmt: skip
+            excess, most = (np.maximum(p - ratio * q, 0).sum() * step for p, q in (real, bound))
+            assert excess <= most + 1e-12
+    assert r < 1 - (1 - rate) ** size + 1e-8
+
+
+def test_a_group_under_sampled_noise_costs_no_more_than_stated():
+    events = (PoissonSampled(0.5, Gaussian(2.0)),)
+    base = make(events=events, epsilon=epsilon_of(events, 1e-5), delta=1e-5)
+    group = base.for_groups(2)
+    step, q, p = group_densities(0.5, 2.0, 2)
+    for one, other in ((p, q), (q, p)):
+        assert np.maximum(one - math.exp(group.epsilon) * other, 0.0).sum() * step <= 1e-5
+        for alarms in ALARMS:
+            best = power_of_laws(one * step, other * step, alarms)
+            assert best <= group.detection_rate(alarms) + 1e-6
+    assert base.epsilon < group.epsilon < math.inf
+
+
+def test_a_group_pays_for_every_step():
+    events = (Repeated(PoissonSampled(0.5, Gaussian(9.0)), 40),)
+    base = make(events=events, epsilon=epsilon_of(events, 1e-6))
+    assert base.for_groups(2).epsilon > base.epsilon
+
+
+def test_the_guarantee_of_a_model_keeps_the_distance_of_its_noise():
+    model = SubLDA(2, noise_multiplier=9.0, max_iter=3)
+    for n in (1, 2):
+        guarantee = model.partial_fit([[3, 1], [0, 2]]).privacy_
+        assert guarantee.total_variation == n * TOTAL_VARIATION > 0
+
+
+def test_a_group_under_other_noise_has_the_bound_of_a_chain():
+    pure = make(events=(Laplace(2.0),), epsilon=0.5, delta=0.0, total_variation=0.0)
+    assert pure.for_groups(4).epsilon == pytest.approx(2.0, rel=1e-8)
+    ones = np.arange(21)  # of 20 bits that all differ within the group of 2: 10 for each
+    half = (Repeated(RandomizedResponseEvent(0.9), 10),)
+    group = make(events=half, epsilon=epsilon_of(half, 1e-3), delta=1e-3).for_groups(2)
+    p, q = binom.pmf(ones, 20, 0.55), binom.pmf(ones, 20, 0.45)
+    assert np.maximum(p - math.exp(group.epsilon) * q, 0.0).sum() <= 1e-3
+    assert group.epsilon <= 2 * epsilon_of(half, 1e-5)
+    assert make(epsilon=math.inf, events=(NonPrivate(),)).for_groups(2).epsilon == math.inf
+    stated = make(events=(ApproximateDP(1.0, 1e-7),), epsilon=1.0).for_groups(2)
+    assert stated.epsilon == pytest.approx(2.0, rel=1e-8)  # at 1e-7 (1 + e) <= 1e-6
+    assert make(events=(ApproximateDP(1.0, 1e-7),), epsilon=1.0).for_groups(9).epsilon == math.inf
+    assert make(epsilon=2.0).for_groups(2).epsilon == math.inf  # the statement says no more
+    assert make(epsilon=2.0, delta=0.0, events=()).for_groups(2).epsilon >= 4.0
+
+
+def test_the_chain_pays_for_the_distance_from_ideal_noise():
+    groups = ((Laplace(1.0), 1),)
+    (ideal,), (real,) = (group_events(groups, 3, 1e-6, g) for g in (0.0, 2e-11))
+    assert real.epsilon > ideal.epsilon
+    group = make(events=(Laplace(1.0),), epsilon=1.0, total_variation=2e-11).for_groups(3)
+    assert group.epsilon == real.epsilon
+    assert group.total_variation == 2e-11
+    assert "delta includes the effect" in str(group)
+
+
+@pytest.mark.parametrize("size", [0, -1, 1.5, 10**7])
+def test_nonsense_groups_are_refused(size):
+    with pytest.raises((TypeError, ValueError), match="size"):
+        make().for_groups(size)
+
+
+# ---- persons with several rows ---------------------------------------------------------------
+
+
+def test_no_person_is_in_more_rows_than_allowed_and_no_row_is_left_out_in_vain():
+    """All lists of owners of four rows and three persons."""
+    owners = [set(c) for n in range(4) for c in itertools.combinations("abc", n)]
+    for lists in itertools.product(owners, repeat=4):
+        for most in (1, 2):
+            kept = limit_rows(lists, most)
+            counts = Counter(person for row in kept for person in lists[row])
+            assert max(counts.values(), default=0) <= most
+            for row in set(range(4)) - set(kept.tolist()):
+                assert any(counts[person] == most for person in lists[row])
+
+
+def test_without_a_person_any_number_of_kept_rows_may_change():
+    """Why the lists of owners must be public: a chain of letters."""
+    chain = [(i, i + 1) for i in range(50)]
+    assert limit_rows(chain, 1).tolist() == list(range(0, 50, 2))
+    assert limit_rows([row for row in chain if 0 not in row], 1).tolist() == list(range(0, 49, 2))
+    with_zero = {chain[row] for row in limit_rows(chain, 1)}
+    without = [row for row in chain if 0 not in row]
+    assert with_zero.isdisjoint({without[row] for row in limit_rows(without, 1)})
+
+
+def test_owners_that_are_a_string_are_refused():
+    with pytest.raises(TypeError, match="must be a list of persons"):
+        limit_rows(["ann", "bob"], 2)
+    with pytest.raises(ValueError, match="max_rows"):
+        limit_rows([["ann"]], 0)
+    assert limit_rows([], 1).dtype == np.intp
+
+
+# ---- forms ------------------------------------------------------------------------------------
+
+
+def test_json_holds_every_field_and_the_rates():
+    guarantee = make(noise_scale=(1.0, 2.0))
+    record = json.loads(guarantee.to_json())
+    assert record == guarantee.to_dict()
+    assert {f.name for f in dataclasses.fields(guarantee)} < set(record)
+    assert record["detection_rate"] == guarantee.detection_rate(0.01)
+    assert [from_record(event) for event in record["events"]] == list(guarantee.events)
+    assert record["provenance"] == [["vocabulary", "origin not known to the model"]]
+    free = make(epsilon=math.inf, sensitivity=math.inf, events=(NonPrivate(),))
+    assert json.loads(free.to_json())["epsilon"] == "inf"
+
+
+def test_markdown_and_html_hold_the_rows_of_the_text_and_no_markup_of_theirs():
+    hostile = "<script>alert(1)</script> | [x](javascript:y)"
+    guarantee = make(unit=hostile, theorem='docs/"><b>x.md')
+    page, table = guarantee._repr_html_(), guarantee.to_markdown()
+    assert "<script>" not in page
+    assert "<b>" not in page
+    assert "&lt;script&gt;" in page
+    assert all(line.count("|") - line.count("\\|") == 3 for line in table.splitlines())
+    assert "[x](" not in table.replace("\\[x](", "")
+    for label, text in make()._rows():
+        assert f"<dt>{label}</dt>" in make()._repr_html_()
+        assert text in make().to_markdown()
+    assert "http" not in re.sub(r'href="https://github.com/dplda/[^"]*"', "", page)
+
+
+def test_each_estimator_says_whom_it_trusts_where_its_inputs_come_from_and_where_the_proof_is():
+    X = [[3, 1], [0, 2]]
+    for model, room in (
+        (SubLDA(2, noise_multiplier=2.0, max_iter=3), "central"),
+        (HDPLDA(2, epsilon=8.0, max_iter=2), "central"),
+        (RandomizedResponse(bit_epsilon=2.0), "local"),
+        (IFTMParty(2, token_epsilon=4.0, max_iter=2), "federated"),
+    ):
+        guarantee = model.fit(X).privacy_
+        assert guarantee.trusted == TRUSTED[room]
+        assert (ROOT / guarantee.theorem).is_file()
+        assert ("vocabulary", "origin not known to the model") in guarantee.provenance
+        assert guarantee.ledger == ""
+
+
+def test_provenance_names_what_the_caller_has_set():
+    X = [[3, 1], [0, 2]]
+    plain = SubLDA(noise_multiplier=9.0).fit(X).privacy_
+    assert ("parameters", "defaults, which read no data") in plain.provenance
+    tuned = SubLDA(
+        3, noise_multiplier=2.0, max_iter=4, init_components=np.ones((3, 2))
+    ).fit(X).privacy_  # fmt: skip
+    origins = dict(tuned.provenance)
+    assert origins["parameters"].startswith("max_iter, n_components: set by the caller; whether")
+    assert origins["initial topics"] == "public by declaration of the caller"
+
+
+def test_the_card_states_the_total_of_the_ledger_at_the_time_of_the_fit():
+    ledger, X = Ledger(), [[3, 1], [0, 2]]
+    first, second = (SubLDA(2, noise_multiplier=9.0, max_iter=4, ledger=ledger) for _ in range(2))
+    for model in (first, second):
+        model.fit(X)
+        said = model.privacy_.ledger
+        assert said.startswith(f"{ledger.id[:8]}: at most epsilon = ")
+        stated = float(said.split("epsilon = ")[1].split(" at")[0])
+        assert ledger.epsilon_spent <= stated <= ledger.epsilon_spent + 1e-3
+    assert first.privacy_.ledger != second.privacy_.ledger
+    sampled = SubLDA(
+        2, noise_multiplier=3.0, subsampling_ratio=0.2, max_iter=3, ledger=ledger
+    ).fit(X).privacy_.ledger  # fmt: skip
+    stated = float(sampled.split("epsilon = ")[1].split(" at")[0])
+    assert ledger.epsilon_spent <= stated <= 1.2 * ledger.epsilon_spent
+    adaptive = Ledger(epsilon=5.0, composition="adaptive")
+    said = SubLDA(2, epsilon=1.0, max_iter=3, ledger=adaptive).fit(X).privacy_.ledger
+    assert said.endswith("epsilon = 5 at delta = 1e-06, the budget of all its fits together")
 
 
 def test_repr_is_short():

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from dplda._checks import check_integer, check_number
-from dplda._private_fit import ASSUMPTIONS
+from dplda._private_fit import ASSUMPTIONS, TRUSTED
 from dplda._release import ReleasedModel
 from dplda.federated._merge import (
     FloatTable,
@@ -128,6 +128,8 @@ def stated_guarantee(stated: Mapping[tuple[str, str], tuple[float, float]]) -> G
             ),
         ),
         events=(event,),
+        trusted=TRUSTED["federated"],
+        theorem="docs/federated.md",
     )
 
 

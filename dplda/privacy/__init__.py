@@ -24,6 +24,7 @@ from dplda.privacy._events import (
 from dplda.privacy._guarantee import Guarantee
 from dplda.privacy._ledger import Entry, Ledger
 from dplda.privacy._parts import user_part
+from dplda.privacy._persons import limit_rows
 
 __all__ = [
     "ApproximateDP",
@@ -45,6 +46,7 @@ __all__ = [
     "ZeroConcentrated",
     "calibrate",
     "epsilon_of",
+    "limit_rows",
     "split_epsilon",
     "user_part",
 ]

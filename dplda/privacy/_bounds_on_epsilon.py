@@ -161,7 +161,7 @@ def exact_response_epsilon(groups: Groups, delta: float) -> float:
     if len(groups) != 1:
         return math.inf
     event, count = groups[0]
-    if is_binary_response(event) and not _is_too_often(event, count):
+    if is_binary_response(event) and not is_too_often(event, count):
         return response_epsilon(event, count, delta)
     return math.inf
 
@@ -308,7 +308,7 @@ def loss_distribution_epsilon(
     """
     interval = _grid_interval(groups, known)
     error = rounding_error(groups)
-    if interval is None or delta < 10.0 * error or any(_is_too_often(*group) for group in groups):
+    if interval is None or delta < 10.0 * error or any(is_too_often(*group) for group in groups):
         return math.inf
     with np.errstate(over="ignore"):  # an epsilon beyond 709 may come out infinite
         composed = _composed(groups, max(interval, min(coarseness * interval, INTERVAL)))
@@ -329,7 +329,7 @@ def loss_distribution_deltas(groups: Groups, epsilons: FloatArray) -> FloatArray
     return np.clip(deltas + rounding_error(groups), 0.0, 1.0)
 
 
-def _is_too_often(event: Event, count: int) -> bool:
+def is_too_often(event: Event, count: int) -> bool:
     """Whether the composition would take seconds or more."""
     return count > (_MAX_ERASED if isinstance(event, ErasedResponse) else _MAX_ON_GRID)
 

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import math
 import numbers
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import numpy as np
+
+from dplda._checks import check_integer, check_number
+from dplda.privacy import _bounds_on_epsilon as bounds
+from dplda.privacy import _card, _detection
 from dplda.privacy._accounting import epsilon_of, is_chargeable
-from dplda.privacy._events import ApproximateDP, Event
+from dplda.privacy._events import ApproximateDP, Event, NonPrivate, to_record
+from dplda.privacy._groups import group_events
 
 __all__ = ["Guarantee"]
 
@@ -25,6 +33,9 @@ _GRADES = (
 )
 _FALSE_ALARMS = 0.01
 _LARGEST_DELTA = 1e-3
+# A guarantee that states more than its events cost by this share may cover more than its events.
+_SAME_COST = 1.01
+_MAX_GROUP = 10**6
 LARGEST_VARIATION = 1e-9  # a million calls of `partial_fit` add up to 2e-12
 
 
@@ -32,7 +43,7 @@ LARGEST_VARIATION = 1e-9  # a million calls of `partial_fit` add up to 2e-12
 class Guarantee:
     """The privacy guarantee of a fitted model, with its assumptions.
 
-    ``print(model.privacy_)`` states it in words.
+    ``print(model.privacy_)`` shows it as a card of short lines, and a notebook as a table.
 
     Parameters
     ----------
@@ -63,13 +74,33 @@ class Guarantee:
         The events from which epsilon was computed.
     total_variation : float, default=0.0
         Distance between the noise that ran and the noise of the theorem.
+    trusted : str, default=""
+        Who sees the private data, and is trusted with them.
     provenance : tuple of (str, str), default=()
-        Inputs that the guarantee takes as public, such as "vocabulary", and the origin of each.
+        Inputs of the fit, each with its origin: public, private and charged, or not known.
+    ledger : str, default=""
+        Id of the ledger that was charged, and its total at the time of the fit.
+    theorem : str, default=""
+        Page of the documentation with the proof.
+
+    Attributes
+    ----------
+    gaussian_mu : float or None
+        The mu of Gaussian differential privacy, if all noise is Gaussian without sampling.
 
     Raises
     ------
     ValueError
         If the events cost more than the stated epsilon.
+
+    Examples
+    --------
+    >>> from dplda import SubLDA
+    >>> guarantee = SubLDA(2, epsilon=4.0).fit([[2, 0, 1], [0, 3, 0]]).privacy_
+    >>> round(guarantee.detection_rate(false_alarms=0.01), 3)
+    0.068
+    >>> guarantee.for_groups(3).unit
+    'group of 3 documents'
     """
 
     unit: str
@@ -84,7 +115,10 @@ class Guarantee:
     assumptions: tuple[str, ...] = ()
     events: tuple[Event, ...] = ()
     total_variation: float = 0.0
+    trusted: str = ""
     provenance: tuple[tuple[str, str], ...] = ()
+    ledger: str = ""
+    theorem: str = ""
 
     def __post_init__(self) -> None:
         for name in ("epsilon", "delta", "sensitivity", "total_variation"):
@@ -93,8 +127,8 @@ class Guarantee:
             object.__setattr__(self, name, _plain(getattr(self, name)))
         object.__setattr__(self, "assumptions", tuple(self.assumptions))
         object.__setattr__(self, "events", tuple(self.events))
-        origins = tuple((str(what), str(origin)) for what, origin in self.provenance)
-        object.__setattr__(self, "provenance", origins)
+        provenance = tuple((str(name), str(origin)) for name, origin in self.provenance)
+        object.__setattr__(self, "provenance", provenance)
         object.__setattr__(self, "seeded", bool(self.seeded))
         if not 0.0 <= self.total_variation <= LARGEST_VARIATION:
             raise ValueError(
@@ -129,6 +163,143 @@ class Guarantee:
             self.events, delta, total_variation=self.total_variation, accountant=accountant
         )
 
+    @property
+    def gaussian_mu(self) -> float | None:
+        """The mu of Gaussian differential privacy; None unless all noise is unsampled Gaussian."""
+        groups = bounds.grouped(self.events)
+        if groups and bounds.all_gaussian(groups):
+            return bounds.gaussian_mu_of(groups)
+        return None
+
+    def detection_rate(self, false_alarms: float = 0.01) -> float:
+        """Bound how often the best test finds a unit that is present.
+
+        The test sees everything that was released, knows all other data, and compares the data with
+        and without one particular unit.
+
+        Parameters
+        ----------
+        false_alarms : float, default=0.01
+            Share of the cases without the unit in which the test says that it is present, in
+            [0, 1].
+
+        Returns
+        -------
+        float
+            Largest share of the cases with the unit in which the test finds it. From `false_alarms`
+            (no better than blind guessing) to 1 (always).
+
+        Notes
+        -----
+        The bound uses the trade-off curve of `events`, not `epsilon` and `delta` alone. For
+        Gaussian noise without sampling it is exact: ``Phi(Phi^-1(false_alarms) + mu)``. It covers
+        the distance `total_variation` of the noise from its ideal law. ``docs/accounting.md`` has
+        the proof.
+        """
+        alarms = check_number("false_alarms", false_alarms, 0.0, 1.0, closed="both")
+        if self.epsilon == math.inf:
+            return 1.0
+        distance = 0.0
+        if not is_chargeable(self.total_variation, self.epsilon, self.delta):
+            distance = self.total_variation  # of each of the two laws from its ideal form
+        stated = (np.array([self.epsilon]), np.array([self.delta]))
+        rate = _detection.from_pairs(*stated, min(1.0, alarms + distance)) + distance
+        if self.events and self.epsilon <= _SAME_COST * self.epsilon_at(self.delta):
+            groups = bounds.grouped(self.events)
+            rate = min(rate, _detection.detection_rate(groups, alarms, self.total_variation))
+        return min(1.0, rate)
+
+    def for_groups(self, size: int) -> Guarantee:
+        """State what the same releases guarantee for groups of units.
+
+        If one person gives at most `size` rows, this is the guarantee for a person.
+
+        Parameters
+        ----------
+        size : int
+            Largest number of units of a group, from 1 to a million.
+
+        Returns
+        -------
+        guarantee : Guarantee
+            At the same delta. Its unit is the group. Epsilon is infinite if no bound is proved.
+
+        Notes
+        -----
+        Noise that is Gaussian without sampling has `size` times the mu, which is exact. A Gaussian
+        step on a secret sample of rate q costs at most as much as one with `size` times the
+        sensitivity and the rate ``1 - (1 - q)**size``. All else follows from a chain of neighbors:
+        `size` times an epsilon, at a delta that grows with it. ``docs/persons.md`` has the proofs.
+
+        Examples
+        --------
+        >>> from dplda import SubLDA
+        >>> guarantee = SubLDA(2, epsilon=1.0).fit([[2, 0, 1], [0, 3, 0]]).privacy_
+        >>> round(guarantee.for_groups(3).epsilon, 1)
+        3.3
+        """
+        size = check_integer("size", size, 1, _MAX_GROUP)
+        if size == 1:
+            return self
+        events = self._events_of_group(size)
+        return dataclasses.replace(
+            self,
+            unit=f"group of {size} {self.unit}s",
+            relation=f"up to {size} {self.unit}s change, each in this way: {self.relation}",
+            epsilon=epsilon_of(events, self.delta, total_variation=self.total_variation),
+            sensitivity=size * self.sensitivity,
+            noise_multiplier=_divided(self.noise_multiplier, size),
+            assumptions=(*self.assumptions, f"a group has at most {size} {self.unit}s"),
+            events=events,
+            theorem="docs/persons.md",
+        )
+
+    def _events_of_group(self, size: int) -> tuple[Event, ...]:
+        """Events of the group; of the statement if that says more than the events."""
+        own: tuple[Event, ...] = self.events
+        if not own or self.epsilon > _SAME_COST * self.epsilon_at(self.delta):
+            is_stated = self.epsilon < math.inf
+            own = (ApproximateDP(self.epsilon, self.delta) if is_stated else NonPrivate(),)
+        return group_events(bounds.grouped(own), size, self.delta, self.total_variation)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give all fields as plain values that JSON can hold.
+
+        Returns
+        -------
+        dict
+            The fields under their own names, events as records, and ``"detection_rate"`` at one
+            false alarm in 100 and ``"gaussian_mu"``. Infinite numbers are the string "inf".
+        """
+        record = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        record["events"] = [to_record(event) for event in self.events]
+        record["detection_rate"] = self.detection_rate(_FALSE_ALARMS)
+        record["gaussian_mu"] = self.gaussian_mu
+        return {name: _jsonable(value) for name, value in record.items()}
+
+    def to_json(self) -> str:
+        """Write `to_dict` as JSON.
+
+        Returns
+        -------
+        str
+            One object, indented.
+        """
+        return json.dumps(self.to_dict(), indent=2, allow_nan=False)
+
+    def to_markdown(self) -> str:
+        """Write the card as a Markdown table.
+
+        Returns
+        -------
+        str
+            One row for each line of the card.
+        """
+        return _card.to_markdown(self._rows())
+
+    def _repr_html_(self) -> str:
+        return _card.to_html(self._rows())
+
     def __repr__(self) -> str:
         seeded = ", seeded" if self.seeded else ""
         return (
@@ -137,16 +308,24 @@ class Guarantee:
         )
 
     def __str__(self) -> str:
-        parts = [
-            self._claim(),
-            self._strength(),
-            self._noise(),
-            self._distance(),
-            self._secrecy(),
-            self._conditions(),
+        return _card.to_text(self._rows())
+
+    def _rows(self) -> tuple[tuple[str, str], ...]:
+        """Labels and texts of the card, in order, without those that say nothing."""
+        rows = [
+            ("protects" if self.epsilon < math.inf else "guarantee", self._claim()),
+            ("strength", self._strength()),
+            ("detection", self._found()),
+            ("mechanism", self._noise()),
+            ("randomness", self._distance()),
+            ("key", self._secrecy()),
+            ("trusted", self.trusted),
+            *(("inputs", f"{name}: {origin}") for name, origin in self.provenance),
+            *(("assumes", f"that {condition}") for condition in self.assumptions),
+            ("ledger", self.ledger),
+            ("theorem", self.theorem if self.epsilon < math.inf else ""),
         ]
-        text = " ".join(part for part in parts if part)
-        return "\n".join([text, *(f"{what}: {origin}" for what, origin in self.provenance)])
+        return tuple((label, text) for label, text in rows if text)
 
     def _claim(self) -> str:
         if self.epsilon == math.inf:
@@ -155,33 +334,35 @@ class Guarantee:
                 "of the data it was computed from."
             )
         return (
-            f"This result protects every single {self.unit} of the data it was computed from, "
-            f"by differential privacy with epsilon = {self.epsilon:.4g} and delta = "
-            f"{self.delta:g}. It compares data that differ in one {self.unit} only: "
+            f"every single {self.unit} of the data; neighbors differ in one {self.unit} only: "
             f"{self.relation}."
         )
 
     def _strength(self) -> str:
         if self.epsilon == math.inf:
-            return "Anyone who sees it may be able to read parts of the data from it."
-        found = 100.0 * self._detection_bound()
+            return "none: anyone who sees it may be able to read parts of the data from it."
+        mu = self.gaussian_mu
+        exactly = (
+            "" if mu is None else f" (Gaussian differential privacy with mu = {_upward(mu):g})"
+        )
         grade = next(word for end, word in _GRADES if self.epsilon <= end)
         if self.delta > _LARGEST_DELTA:  # such a delta lets a mechanism publish some units whole
             grade = "nominal"
         return (
-            "Suppose that someone sees everything that was released, knows all the rest of the "
-            f"data, and tests for one particular {self.unit} with a false alarm in 1 of 100 cases. "
-            f"The test then finds it in at most {found:.3g} of 100 cases in which it is present "
-            f"(blind guessing finds 1 of 100): {grade} protection."
+            f"differential privacy with epsilon = {self.epsilon:.4g} and delta = {self.delta:g}"
+            f"{exactly}: {grade} protection."
         )
 
-    def _detection_bound(self) -> float:
-        """Largest power of a test with the rate of false alarms that the text states."""
-        distance = 0.0
-        if not is_chargeable(self.total_variation, self.epsilon, self.delta):
-            distance = self.total_variation  # of each of the two laws from its ideal form
-        power = _detection_bound(self.epsilon, self.delta, _FALSE_ALARMS + distance)
-        return min(1.0, power + distance)
+    def _found(self) -> str:
+        if self.epsilon == math.inf:
+            return ""
+        found = 100.0 * self.detection_rate(_FALSE_ALARMS)
+        return (
+            "Someone sees everything that was released, knows all other data, and tests for one "
+            f"particular {self.unit} with a false alarm in 1 of 100 cases. The best such test "
+            f"finds it in at most {min(100.0, _upward(found)):g} of 100 cases in which it is "
+            "present (blind guessing: 1)."
+        )
 
     def _rests_on_statements(self) -> bool:
         """Whether others drew the noise, so that its scale and its key are not known here."""
@@ -189,14 +370,14 @@ class Guarantee:
 
     def _noise(self) -> str:
         if self.epsilon == math.inf or self._rests_on_statements():
-            return f"Mechanism: {self.mechanism}."
-        text = f"Mechanism: {self.mechanism}; one {self.unit} changes a release, as a whole, by "
+            return self.mechanism
+        text = f"{self.mechanism}; one {self.unit} changes a release, as a whole, by "
         text += f"at most {self.sensitivity:.4g}"
         if self.noise_scale is not None:
             text += f", the noise has scale {_spread(self.noise_scale)}"
         if self.noise_multiplier is not None:
             text += f" (noise multiplier {_spread(self.noise_multiplier)})"
-        return text + "."
+        return text
 
     def _distance(self) -> str:
         if self.total_variation == 0.0 or self.epsilon == math.inf:
@@ -219,18 +400,6 @@ class Guarantee:
             )
         return "The noise was drawn from a secret key that was not kept."
 
-    def _conditions(self) -> str:
-        if not self.assumptions:
-            return ""
-        return f"All this assumes that {'; that '.join(self.assumptions)}."
-
-
-def _detection_bound(epsilon: float, delta: float, false_alarms: float) -> float:
-    """Largest power of a test with the given rate of false alarms, from the definition."""
-    direct = false_alarms * math.exp(min(epsilon, 50.0)) + delta
-    complement = 1.0 - math.exp(-epsilon) * (1.0 - delta - false_alarms)
-    return min(direct, complement, 1.0)
-
 
 def _plain(value: Any) -> PerRound:
     if value is None:
@@ -244,3 +413,23 @@ def _spread(value: float | tuple[float, ...]) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     return f"between {min(value):.4g} and {max(value):.4g}, round by round"
+
+
+def _divided(value: PerRound, size: int) -> PerRound:
+    if isinstance(value, tuple):
+        return tuple(number / size for number in value)
+    return None if value is None else value / size
+
+
+def _upward(value: float) -> float:
+    """The smallest number of three digits that is not below."""
+    if value <= 0.0:
+        return 0.0
+    step = 10.0 ** (math.floor(math.log10(value)) - 2)
+    return float(f"{math.ceil(value / step - 1e-9) * step:.3g}")
+
+
+def _jsonable(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_jsonable(part) for part in value]
+    return "inf" if value == math.inf else value

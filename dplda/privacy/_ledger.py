@@ -155,6 +155,11 @@ class Ledger:
         return self._store.path
 
     @property
+    def id(self) -> str:
+        """Random name of the ledger, which `privacy_` of its fits quotes."""
+        return self._store.ledger_id
+
+    @property
     def epsilon(self) -> float:
         """Epsilon of the budget; infinite if there is no limit."""
         return self._store.budget.epsilon
