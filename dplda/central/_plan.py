@@ -13,16 +13,16 @@ import numpy as np
 
 from dplda._checks import check_integer, check_number
 from dplda._warnings import warn_user
-from dplda.central._document_budget import DocumentBudget
+from dplda.central._document_budget import SMALLEST_RATIO, DocumentBudget
 from dplda.central._noisy_table import document_schedule, round_schedule
 from dplda.metrics._signal import FEWEST_TOPICS
 from dplda.privacy import LowSignalWarning
 
 # Half of the gap takes HALF * n_words**WORDS * (noise of a cell / largest contribution) documents,
 # and n_docs close the share 1 - (half / n_docs)**DECAY / 2.
-HALF, WORDS, DECAY = 20.0, 0.5, 0.5
+HALF, WORDS, DECAY = 17.1, 0.709, 0.584
 # Standard error of that share on a corpus that was not used, where the share is above zero.
-ERROR = 0.1
+ERROR = 0.13
 # Topics that stand out of the noise, for each `half` documents.
 STANDING = 9.0
 # A document scaled to the norm C has about BURST C length**LENGTH counts.
@@ -163,6 +163,9 @@ def plan(
     check_number("epsilon", epsilon, 0.0, 1e9, closed="right")
     check_number("delta", delta, 0.0, 1.0, closed="neither")
     check_number("mean_doc_words", mean_doc_words, 0.0, LARGEST, closed="right")
+    check_number("subsampling_ratio", subsampling_ratio, SMALLEST_RATIO, 1.0)
+    check_number("contribution_norm", contribution_norm, 1e-6, 1e9)
+    check_number("word_total_share", word_total_share, 0.0, 1.0, closed="neither")
     budget = DocumentBudget.from_statement(
         epsilon, None, delta, max_iter=max_iter, word_total_share=word_total_share,
         subsampling_ratio=subsampling_ratio,
@@ -185,7 +188,7 @@ def plan(
         gap_error=ERROR,
         docs_for_half=math.ceil(half),
         recommended_components=round(min(100, max(2, standing_topics(n_docs, half)))),
-        recommended_words=round(n_words * (n_docs / half) ** (1 / WORDS)),
+        recommended_words=max(1, round(n_words * (n_docs / half) ** (1 / WORDS))),
     )
 
 
