@@ -47,11 +47,15 @@ def standing_words(components: np.ndarray, components_std: np.ndarray) -> np.nda
     variance = np.broadcast_to(np.square(components_std), counts.shape)
     sizes = counts.sum(axis=1, keepdims=True)
     p, q = counts.sum(axis=0) / counts.sum(), sizes / counts.sum()
-    share = ODDS / (1 + (ODDS - 1) * q) * p
-    # the noise of N_k, the sum of the topic's cells, is in the expectation too
-    of_excess = variance * (1 - 2 * share) + share**2 * variance.sum(axis=1, keepdims=True)
+    border = ODDS * q / (1 + (ODDS - 1) * q)  # largest share of a word's counts under the null
+    share = border / q * p
+    # The expectation is border times the word's counts. Their noise is zero where the noise of a
+    # word sums to zero over topics, and that of all its cells where cells are independent. The
+    # second term is the noise of q, that is of the topic's cells.
+    of_excess = variance * np.maximum(1, 1 - 2 * border + len(counts) * border**2)
+    of_excess = of_excess + share**2 * variance.sum(axis=1, keepdims=True)
     threshold = -ndtri(FALSE_POSITIVES / counts.shape[1])
-    mask = counts - share * sizes > threshold * np.sqrt(np.maximum(of_excess, 0))
+    mask = counts - share * sizes > threshold * np.sqrt(of_excess)
     excess = np.where(mask, counts - p * sizes, 0).sum(axis=1, keepdims=True)
     stands = (mask.sum(axis=1, keepdims=True) >= FEWEST_WORDS) & (excess > SMALLEST_EXCESS * sizes)
     return mask & stands
