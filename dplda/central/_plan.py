@@ -34,7 +34,7 @@ LARGEST = 10**12
 class Plan:
     """What to expect of a fit; `print` shows it as a table.
 
-    Attributes
+    Parameters
     ----------
     n_docs, n_words, n_components : int
         Size of the corpus and of the model.
@@ -121,8 +121,14 @@ def plan(
         Expected number of words of the vocabulary in a document. Only `signal` depends on it.
     delta : float, default=1e-6
         The delta of (epsilon, delta)-differential privacy.
-    subsampling_ratio, max_iter, contribution_norm, word_total_share
-        As in `SubLDA`.
+    subsampling_ratio : float, default=1.0
+        Probability with which a document takes part in a round, as in `SubLDA`.
+    max_iter : int, default=80
+        Number of rounds, as in `SubLDA`.
+    contribution_norm : float, default=6.0
+        L2 norm that documents are scaled to, as in `SubLDA`.
+    word_total_share : float, default=0.25
+        Share of the budget for word totals, as in `SubLDA`.
 
     Returns
     -------
