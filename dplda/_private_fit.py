@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 import math
 from collections.abc import Iterable
-from numbers import Real
+from numbers import Integral, Real
 from os import PathLike
 from typing import Any
 
@@ -18,6 +18,7 @@ from dplda.privacy import (
     BudgetError,
     Event,
     Guarantee,
+    LargeEpsilonWarning,
     Ledger,
     SeededNoiseWarning,
     epsilon_of,
@@ -33,6 +34,8 @@ PRIVACY_CONSTRAINTS = {
     "noise_multiplier": [None, Interval(Real, 0, 1e9, closed="right")],
     "ledger": [None, str, PathLike, Ledger],
 }
+EXPECTED_N_DOCS = [None, Interval(Integral, 1, 10**12, closed="both")]
+NOMINAL_EPSILON = 20.0  # a stated epsilon above it warns
 
 # Assumptions of every central guarantee, quoted in `privacy_`.
 SCORES = "scores, perplexities and transforms of private documents are not covered"
@@ -71,6 +74,8 @@ _SIMPLE = (bool, Real, str, type(None))
 def exactly_one(name: str, **statements: float | None) -> None:
     """Refuse a fit unless exactly one statement of its privacy budget is given.
 
+    A finite `epsilon` above 20 warns.
+
     Parameters
     ----------
     name : str
@@ -86,6 +91,14 @@ def exactly_one(name: str, **statements: float | None) -> None:
             f"{name} needs exactly one of {' or '.join(statements)}, got {found}; give {first} "
             "(the total to spend, for instance 4.0; inf for no privacy) and leave "
             f"{'the other' if len(statements) == 2 else 'the others'} None"
+        )
+    epsilon = statements.get("epsilon")
+    if epsilon is not None and NOMINAL_EPSILON < epsilon < math.inf:
+        warn_user(
+            f"epsilon={epsilon:g} promises next to nothing: what somebody believes about a record "
+            f"may change by a factor of exp({epsilon:g}); give at most {NOMINAL_EPSILON:g}, or inf "
+            "if the data need no protection",
+            LargeEpsilonWarning,
         )
 
 

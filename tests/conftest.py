@@ -38,6 +38,7 @@ THOROUGH = (
     "test_randomized_response.py",
     "test_readme.py",
     "test_sentences.py::test_pipelines_and_searches",
+    "test_signal.py",
     "test_svilda.py",
     "test_variational_kernels.py::test_integer_norm_never_exceeds_the_radius",
 )

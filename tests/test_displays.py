@@ -203,7 +203,8 @@ def test_the_figure_has_rows_and_columns(model):
     places = [(spec.rowspan.start, spec.colspan.start) for spec in specs]
     assert places == [(0, 0), (0, 1), (0, 2), (1, 0)]
     legend = [text.get_text() for text in display.figure_.legends[0].get_texts()]
-    assert legend == ["probability in the topic", "probability in all topics"]
+    gray = ["not above the noise"] * any(noise.any() for noise in display.noise)
+    assert legend == ["probability in the topic", "probability in all topics", *gray]
 
 
 def test_topics_go_into_given_axes(model, plt):
@@ -377,4 +378,21 @@ def test_without_matplotlib_the_error_says_how_to_get_it():
     assert run.stdout.splitlines() == [
         f"{name}.plot needs matplotlib; install it with: pip install 'dplda[plot]'"
         for name in ("TopicDisplay", "PrivacyUtilityDisplay")
+    ]
+
+
+def test_words_that_are_noise_are_gray():
+    model = Table([[90, 80, 85, 95, 10, 12], [10, 12, 11, 10, 90, 84]])
+    model.components_std_ = np.full(6, 1.0)  # topic 1 has too few words to stand out
+    display = TopicDisplay.from_estimator(model, list("abcdef"), 6)
+    for axes, n_gray in zip(display.ax_, (2, 6)):
+        colors = [matplotlib.colors.to_hex(bar.get_facecolor()) for bar in axes.patches]
+        assert colors.count("#8c8c8c") == n_gray
+        labels = axes.get_yticklabels()
+        gray = [label.get_text() for label in labels if label.get_color() == "#8c8c8c"]
+        assert len(gray) == n_gray
+    assert {"e", "f"} == {label.get_text() for label in display.ax_[0].get_yticklabels()
+                          if label.get_color() == "#8c8c8c"}  # fmt: skip
+    assert top_words(model, list("abcdef"), 6, mark_noise=True)[1] == [
+        f"{word.get_text()}?" for word in display.ax_[1].get_yticklabels()
     ]

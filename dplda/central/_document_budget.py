@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dplda._compat import Interval
-from dplda._private_fit import make_guarantee
+from dplda._private_fit import EXPECTED_N_DOCS, make_guarantee
 from dplda.central._noisy_table import round_schedule
 from dplda.privacy import Event, Gaussian, Guarantee, NonPrivate, PoissonSampled, calibrate
 from dplda.privacy._curator import TOTAL_VARIATION, sampled
@@ -33,6 +33,7 @@ DOCUMENT_CONSTRAINTS = {
     "contribution_norm": [Interval(Real, 1e-6, 1e9, closed="both")],
     "word_total_share": [Interval(Real, 0, 1, closed="neither")],
     "init_components": [None, "array-like"],
+    "expected_n_docs": EXPECTED_N_DOCS,
 }
 
 RELATIONS = {

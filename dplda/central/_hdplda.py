@@ -13,6 +13,7 @@ from dplda._compat import Interval, StrOptions, _fit_context
 from dplda._corpus import Corpus, check_counts
 from dplda._gibbs import IntegerTable, count_words, draw_topics
 from dplda._private_fit import (
+    EXPECTED_N_DOCS,
     PRIVACY_CONSTRAINTS,
     check_paid,
     make_guarantee,
@@ -21,6 +22,7 @@ from dplda._private_fit import (
     warn_if_seeded,
 )
 from dplda._progress import rounds
+from dplda.central._plan import warn_of_delta
 from dplda.central._word_sweeps import (
     LARGEST_EPSILON,
     SMALLEST_EPSILON,
@@ -30,6 +32,7 @@ from dplda.central._word_sweeps import (
     shuffled_tokens,
     uniform_topics,
 )
+from dplda.metrics._signal import warn_if_noise, with_signal
 from dplda.privacy import Event, Guarantee
 from dplda.privacy._curator import Curator
 from dplda.privacy._observation import announce
@@ -83,6 +86,10 @@ class HDPLDA(BaseLDA):
         Dirichlet parameter of a document's topics (alpha).
     topic_word_prior : float, default=0.01
         Dirichlet parameter of a topic's words (beta).
+    expected_n_docs : int or None, default=None
+        Expected number of documents, a public number: never count the private documents. With it,
+        `fit` warns if `delta` is at least 1 / `expected_n_docs`.
+        It changes nothing else. See `dplda.plan`.
     ledger : Ledger, str, path-like or None, default=None
         Where the fit is charged: a budget over many fits. A path names an SQLite file, which also
         counts the fits of other processes.
@@ -99,6 +106,12 @@ class HDPLDA(BaseLDA):
     ----------
     components_ : ndarray of shape (n_components, n_features_in_)
         Released pseudo-counts of words in topics; not normalized.
+    components_std_ : ndarray of shape (n_features_in_,)
+        Standard deviation of the noise in a cell of each word, the same in all topics, in the unit
+        of `components_`.
+    topic_signal_ : ndarray of shape (n_components,)
+        Number of words of each topic that stand out of the noise and of the word frequencies; 0 if
+        the topic does not.
     epsilon_ : float
         Epsilon of a word for everything released since `fit`.
     delta_ : float
@@ -161,6 +174,7 @@ class HDPLDA(BaseLDA):
         "noise": [StrOptions({"laplace", "gaussian"})],
         "noise_epsilon": [None, Interval(Real, SMALLEST_EPSILON, LARGEST_EPSILON, closed="both")],
         "count_clip": [None, Interval(Real, 0, 1e18, closed="right")],
+        "expected_n_docs": EXPECTED_N_DOCS,
     }
 
     def __init__(
@@ -177,6 +191,7 @@ class HDPLDA(BaseLDA):
         max_iter=50,
         doc_topic_prior=0.1,
         topic_word_prior=0.01,
+        expected_n_docs=None,
         ledger=None,
         n_jobs=None,
         random_state=None,
@@ -193,6 +208,7 @@ class HDPLDA(BaseLDA):
         self.max_iter = max_iter
         self.doc_topic_prior = doc_topic_prior
         self.topic_word_prior = topic_word_prior
+        self.expected_n_docs = expected_n_docs
         self.ledger = ledger
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -227,6 +243,8 @@ class HDPLDA(BaseLDA):
         SeededNoiseWarning
             If noise is drawn from a given `random_state`. The guarantee is void against anyone who
             knows it.
+        LowSignalWarning
+            If fewer than half of the topics stand out of the noise after `max_iter` rounds.
         """
         mechanisms = self._mechanisms()  # public
         streams = self._streams()  # secret
@@ -283,6 +301,8 @@ class HDPLDA(BaseLDA):
         SeededNoiseWarning
             If noise is drawn from a given `random_state`. The guarantee is void against anyone who
             knows it.
+        LowSignalWarning
+            If fewer than half of the topics stand out of the noise after `max_iter` rounds.
         """
         average = released_so_far(self, "word")  # public
         first, earlier = average is None, getattr(self, "privacy_", None)
@@ -367,6 +387,8 @@ class HDPLDA(BaseLDA):
     def _streams(self) -> Streams:
         streams = Streams.from_random_state(self.random_state)
         warn_if_seeded("HDPLDA", streams.seeded and self.epsilon != math.inf)
+        if self.expected_n_docs is not None:
+            warn_of_delta(self.delta, self.expected_n_docs)
         return streams
 
     def _curator(self, plan: list[tuple[str, Event]], streams: Streams) -> Curator:
@@ -396,10 +418,12 @@ class HDPLDA(BaseLDA):
             noise_multiplier=scale / mechanisms.sensitivity,
             seeded=seeded,
         )
+        components = np.maximum(average.mean, 0).T + float(self.topic_word_prior)
+        noise = mechanisms.noise_std / math.sqrt(average.n)
         publish(
             self,
             guarantee,
-            components_=np.maximum(average.mean, 0).T + float(self.topic_word_prior),
+            **with_signal(components, np.full(len(average.mean), noise)),
             n_iter_=n_iter,
             noise_epsilon_=mechanisms.noise_epsilon,
             sampling_epsilon_=mechanisms.sampling_epsilon,
@@ -407,4 +431,5 @@ class HDPLDA(BaseLDA):
             noise_multiplier_=scale / mechanisms.sensitivity,
             _released=average,
         )
+        warn_if_noise(self)
         return self

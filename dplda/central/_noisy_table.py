@@ -164,6 +164,13 @@ class NoisyTable:
         table = self.estimate(self.average, self._cell_scale(), last=True)
         return (table + topic_word_prior).T
 
+    def components_std(self) -> np.ndarray:
+        """Standard deviation of the noise of the rounds in a cell of each word, (n_words,).
+
+        Subtracting the mean of a word's row removes 1 / n_components of its variance.
+        """
+        return self._cell_scale() * np.sqrt(1 - 1 / self.average.shape[1])
+
     def _cell_scale(self) -> np.ndarray:
         return np.sqrt(self.variance) / self.weight
 

@@ -31,7 +31,9 @@ from dplda.central._document_budget import (
 )
 from dplda.central._documents import Documents, release_word_totals
 from dplda.central._noisy_table import NoisyTable, document_schedule, nearly_equal
+from dplda.central._plan import warn_of_expectation
 from dplda.central._users import number_users, protected_unit
+from dplda.metrics._signal import warn_if_noise, with_signal
 from dplda.privacy._curator import Curator
 from dplda.privacy._streams import Streams
 
@@ -87,6 +89,11 @@ class PrivateSVILDA(BaseLDA):
     init_components : array-like of shape (n_components, n_features_in_) or None, default=None
         A public topic-word table for a warm start, for instance a model of public texts of the
         same domain. It costs no budget. It must not come from the private texts.
+    expected_n_docs : int or None, default=None
+        Expected number of documents, a public number: never count the private documents. With it,
+        `fit` warns if `delta` is at least 1 / `expected_n_docs`, or if few
+        topics can be expected to stand out of the noise.
+        It changes nothing else. See `dplda.plan`.
     ledger : Ledger, str, path-like or None, default=None
         Where the fit is charged: a budget over many fits. A path names an SQLite file, which also
         counts the fits of other processes.
@@ -103,6 +110,12 @@ class PrivateSVILDA(BaseLDA):
     ----------
     components_ : ndarray of shape (n_components, n_features_in_)
         Released parameters of the topics' Dirichlet distributions (lambda).
+    components_std_ : ndarray of shape (n_features_in_,)
+        Standard deviation of the noise in a cell of each word, the same in all topics, in the unit
+        of `components_`, before the estimate shrinks it.
+    topic_signal_ : ndarray of shape (n_components,)
+        Number of words of each topic that stand out of the noise and of the word frequencies; 0 if
+        the topic does not.
     epsilon_ : float
         Epsilon of a document, or of a user, for everything released since `fit`.
     delta_ : float
@@ -181,6 +194,7 @@ class PrivateSVILDA(BaseLDA):
         contribution_norm=6.0,
         word_total_share=0.25,
         init_components=None,
+        expected_n_docs=None,
         ledger=None,
         n_jobs=None,
         random_state=None,
@@ -200,6 +214,7 @@ class PrivateSVILDA(BaseLDA):
         self.contribution_norm = contribution_norm
         self.word_total_share = word_total_share
         self.init_components = init_components
+        self.expected_n_docs = expected_n_docs
         self.ledger = ledger
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -239,6 +254,9 @@ class PrivateSVILDA(BaseLDA):
         SeededNoiseWarning
             If noise is drawn from a given `random_state`. The guarantee is void against anyone who
             knows it.
+        LowSignalWarning
+            If fewer than half of the topics stand out of the noise after `max_iter` rounds, or are
+            expected to with `expected_n_docs` documents.
         """
         return self._train(X, user_ids, n_rounds=int(self.max_iter), table=None)
 
@@ -287,6 +305,9 @@ class PrivateSVILDA(BaseLDA):
         SeededNoiseWarning
             If noise is drawn from a given `random_state`. The guarantee is void against anyone who
             knows it.
+        LowSignalWarning
+            If fewer than half of the topics stand out of the noise after `max_iter` rounds, or are
+            expected to with `expected_n_docs` documents.
         """
         table = released_so_far(self, protected_unit(user_ids))
         return self._train(X, user_ids, n_rounds=1, table=table)
@@ -308,6 +329,11 @@ class PrivateSVILDA(BaseLDA):
         warn_if_seeded(name, streams.seeded and self.epsilon != np.inf)
         with Curator(plan, streams, label=name, unit=unit, ledger=self.ledger) as curator:
             counts = check_counts(self, X, reset=table is None)  # private
+            if table is None and self.expected_n_docs is not None:
+                warn_of_expectation(
+                    budget, n_docs=self.expected_n_docs, n_words=counts.shape[1],
+                    n_components=self.n_components, delta=self.delta,
+                )  # fmt: skip
             users = number_users(user_ids, counts.shape[0])  # private
             table = self._rounds(counts, table, budget, curator, streams, n_rounds, users)  # public
         guarantee = document_guarantee(
@@ -322,11 +348,12 @@ class PrivateSVILDA(BaseLDA):
         publish(
             self,
             guarantee,
-            components_=table.finish(self.topic_word_prior),
+            **with_signal(table.finish(self.topic_word_prior), table.components_std()),
             n_iter_=table.n_rounds,
             noise_multiplier_=budget.noise_multiplier,
             _released=table,
         )
+        warn_if_noise(self)
         return self
 
     def _budget(self) -> DocumentBudget:

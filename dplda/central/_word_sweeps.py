@@ -187,6 +187,16 @@ class SweepMechanisms:
         """Events of one sweep: the noisy counts, and the draw of one token's topic."""
         return [self.mechanism.event, self.topic_event]
 
+    @property
+    def noise_std(self) -> float:
+        """Standard deviation of the noise of a count."""
+        scale = self.mechanism.scale
+        if isinstance(self.mechanism, FlooredLaplace):
+            # floor(L) + 1/2 is symmetric, and geometric to either side of zero
+            q = math.exp(-1 / scale)
+            scale = math.sqrt(q / (1 - q) ** 2 + ((1 + q) / (1 - q) / 2) ** 2)
+        return scale / self.unit
+
     def unbiased(self, noisy: np.ndarray) -> np.ndarray:
         """Released integers as unbiased counts, float64."""
         return (noisy - self.mechanism.mean) / self.unit

@@ -9,6 +9,7 @@ COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 DASHES = (":", "--", "-.")
 GRAY = "#595959"
+LIGHT_GRAY = "#8c8c8c"
 
 
 def import_pyplot(caller: str) -> Any:

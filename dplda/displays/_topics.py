@@ -12,9 +12,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from dplda._checks import check_integer
 from dplda._vocabulary import flat_steps, in_order, words_after, words_of
-from dplda.displays._style import COLORS, GRAY, import_pyplot, model_name
+from dplda.displays._style import COLORS, GRAY, LIGHT_GRAY, import_pyplot, model_name
+from dplda.metrics._signal import standing_words
 
 _MOST_WORDS = 2**31 - 1
+BAR = "probability in the topic"
 
 
 def rank_words(components: np.ndarray, n_top_words: int) -> np.ndarray:
@@ -51,6 +53,8 @@ def top_words(
     estimator: Any,
     feature_names: Sequence[str] | Mapping[str, int] | None = None,
     n_top_words: int = 10,
+    *,
+    mark_noise: bool = False,
 ) -> list[list[str]]:
     """List the words that distinguish each topic from the others, the best first.
 
@@ -69,6 +73,9 @@ def top_words(
         x0, x1, ...
     n_top_words : int, default=10
         Words of each topic, at least 1.
+    mark_noise : bool, default=False
+        Whether a question mark follows each word that does not stand out of the noise. A model
+        without `components_std_` has no marks.
 
     Returns
     -------
@@ -97,7 +104,11 @@ def top_words(
     """
     estimator, names = with_names(estimator, feature_names)
     order = rank_words(estimator.components_, n_top_words)
-    return [[str(names[v]) for v in topic] for topic in order]
+    noise = _noise(estimator) & mark_noise
+    return [
+        [f"{names[v]}?" if noise[k, v] else str(names[v]) for v in topic]
+        for k, topic in enumerate(order)
+    ]
 
 
 def with_names(
@@ -125,6 +136,14 @@ def with_names(
             f"{len(names)}; pass vectorizer.get_feature_names_out()"
         )
     return estimator, names
+
+
+def _noise(estimator: Any) -> np.ndarray:
+    """Mask (n_components, n_words) of the words that do not stand out of the noise of the model."""
+    std = getattr(estimator, "components_std_", None)
+    if std is None or not np.any(std):
+        return np.zeros(estimator.components_.shape, bool)
+    return ~standing_words(estimator.components_, std)
 
 
 def _selected(topics: Sequence[int] | None, n_topics: int) -> list[int]:
@@ -160,7 +179,8 @@ class TopicDisplay:
     """Top words of topics, as one small bar chart for each topic.
 
     A bar shows a word's probability in the topic, and a tick its probability in all topics. A word
-    whose bar ends far beyond its tick is typical of the topic. Use :meth:`from_estimator`.
+    whose bar ends far beyond its tick is typical of the topic. A word that does not stand out of
+    the noise of a private model is gray. Use :meth:`from_estimator`.
 
     Parameters
     ----------
@@ -174,6 +194,8 @@ class TopicDisplay:
         Heading of each topic.
     title : str, default=None
         Title of the figure; None for no title.
+    noise : list of n_topics arrays of bool, default=None
+        Whether each word is drawn gray, as noise. None draws all words alike.
 
     Attributes
     ----------
@@ -205,12 +227,14 @@ class TopicDisplay:
         marginal: Sequence[np.ndarray],
         headings: list[str],
         title: str | None = None,
+        noise: Sequence[np.ndarray] | None = None,
     ) -> None:
         self.words = words
         self.probability = probability
         self.marginal = marginal
         self.headings = headings
         self.title = title
+        self.noise = noise
 
     @classmethod
     def from_estimator(
@@ -264,13 +288,14 @@ class TopicDisplay:
         components = estimator.components_
         selected = _selected(topics, len(components))
         order = rank_words(components, n_top_words)
-        share = components.sum(axis=1) / components.sum()
+        share, noise = components.sum(axis=1) / components.sum(), _noise(estimator)
         display = cls(
             words=[[str(names[v]) for v in order[k]] for k in selected],
             probability=[_word_probabilities(components)[k, order[k]] for k in selected],
             marginal=[_marginal(components)[order[k]] for k in selected],
             headings=[f"topic {k} ({share[k]:.1%})" for k in selected],
             title=_title(estimator),
+            noise=[noise[k, order[k]] for k in selected],
         )
         return display.plot(ax, n_columns=n_columns)
 
@@ -306,11 +331,15 @@ class TopicDisplay:
             axes.set_xlim(0, 1.05 * longest)
         if ax is None:
             handles, labels = self.ax_[0].get_legend_handles_labels()
+            legend = dict(zip(labels[::-1], handles[::-1]))
+            legend[BAR] = plt.Rectangle((0, 0), 1, 1, color=COLORS[0])  # the first bar may be gray
+            if self.noise is not None and np.any(np.concatenate(list(self.noise))):
+                legend["not above the noise"] = plt.Rectangle((0, 0), 1, 1, color=LIGHT_GRAY)
             self.figure_.legend(
-                handles[::-1],
-                labels[::-1],
+                legend.values(),
+                legend.keys(),
                 loc="outside lower center",
-                ncols=2,
+                ncols=len(legend),
                 frameon=False,
                 title="In parentheses: the topic's share of all words",
             )
@@ -318,12 +347,13 @@ class TopicDisplay:
 
     def _draw_topic(self, axes: Any, k: int) -> None:
         place = np.arange(len(self.words[k]))
+        noise = np.zeros(len(place), bool) if self.noise is None else self.noise[k]
         axes.barh(
             place,
             self.probability[k],
             height=0.75,
-            color=COLORS[0],
-            label="probability in the topic",
+            color=np.where(noise, LIGHT_GRAY, COLORS[0]),
+            label=BAR,
         )
         axes.plot(
             self.marginal[k], place, linestyle="none", marker="|", markersize=9,
@@ -332,6 +362,8 @@ class TopicDisplay:
         )  # fmt: skip
         # a word may hold a dollar sign
         axes.set_yticks(place, self.words[k], fontsize=9, parse_math=False)
+        for label in np.asarray(axes.get_yticklabels())[noise]:
+            label.set_color(LIGHT_GRAY)
         axes.invert_yaxis()
         axes.locator_params(axis="x", nbins=3, steps=[1, 2, 5, 10])
         axes.xaxis.set_major_formatter("{x:g}")

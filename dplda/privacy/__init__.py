@@ -7,7 +7,13 @@ the noise for a given cost. Authors of estimators find mechanisms and random str
 """
 
 from dplda.privacy._accounting import calibrate, epsilon_of, split_epsilon
-from dplda.privacy._errors import BudgetError, PrivacyLeakWarning, SeededNoiseWarning
+from dplda.privacy._errors import (
+    BudgetError,
+    LargeEpsilonWarning,
+    LowSignalWarning,
+    PrivacyLeakWarning,
+    SeededNoiseWarning,
+)
 from dplda.privacy._events import (
     ApproximateDP,
     BoundedRange,
@@ -36,7 +42,9 @@ __all__ = [
     "Gaussian",
     "Guarantee",
     "Laplace",
+    "LargeEpsilonWarning",
     "Ledger",
+    "LowSignalWarning",
     "NonPrivate",
     "PoissonSampled",
     "PrivacyLeakWarning",

@@ -17,3 +17,11 @@ class PrivacyLeakWarning(UserWarning):
 
 class SeededNoiseWarning(UserWarning):
     """The noise comes from a given seed: anyone who knows the seed can remove the noise."""
+
+
+class LowSignalWarning(UserWarning):
+    """Few topics of a private model stand out of the noise: its top words mean little."""
+
+
+class LargeEpsilonWarning(UserWarning):
+    """The stated epsilon is so large that it promises next to nothing."""

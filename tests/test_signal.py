@@ -1,0 +1,292 @@
+"""Which topics stand out of the noise, and what a plan expects."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.feature_extraction.text import CountVectorizer
+
+from dplda import HDPLDA, PrivateSVILDA, SubLDA, plan
+from dplda._private_fit import exactly_one
+from dplda.central._document_budget import DocumentBudget
+from dplda.central._plan import noise_of_fit
+from dplda.central._word_sweeps import SweepMechanisms
+from dplda.datasets import load_docstrings, load_public_vocabulary, make_topic_corpus
+from dplda.displays import top_words
+from dplda.metrics._signal import FALSE_POSITIVES, standing_words
+from dplda.privacy import LargeEpsilonWarning, Ledger, LowSignalWarning, SeededNoiseWarning
+
+V, K = 400, 8
+rng = np.random.default_rng(0)
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    return make_topic_corpus(n_docs=400, n_words=60, n_components=3, random_state=0).data
+
+
+def frequencies():
+    return 1 / np.arange(1, V + 1) / (1 / np.arange(1, V + 1)).sum()
+
+
+# the test of a table
+
+
+def test_pure_noise_has_no_topic():
+    for _ in range(20):
+        noise = np.maximum(rng.normal(0, 3, (K, V)), 0)
+        assert not standing_words(noise, np.full(V, 3.0)).any()
+
+
+def test_word_frequencies_are_no_topic():
+    table = np.outer(np.full(K, 2000.0), frequencies())
+    for std in (0.1, 3.0):
+        noisy = np.maximum(table + rng.normal(0, std, table.shape), 0)
+        assert not standing_words(noisy, np.full(V, std)).any()
+    assert not standing_words(table, np.zeros(V)).any()
+
+
+def test_a_word_of_a_frequency_table_stands_out_as_rarely_as_stated(monkeypatch):
+    # every word at the border of the null hypothesis: the odds of topic 0 are exactly doubled
+    monkeypatch.setattr("dplda.metrics._signal.FEWEST_WORDS", 1)
+    monkeypatch.setattr("dplda.metrics._signal.SMALLEST_EXCESS", 0.0)
+    table = np.full((K, V), 100.0)
+    half = np.arange(V) < V // 2
+    q = 0.0
+    for _ in range(50):  # sizes and odds depend on each other
+        q = table[0].sum() / table.sum()
+        table[0, half] = 100.0 * K * (2 * q / (1 + q))
+        table[1:, half] = (100.0 * K - table[0, half]) / (K - 1)
+    n_false = sum(
+        standing_words(table + rng.normal(0, 5.0, table.shape), np.full(V, 5.0))[0].any()
+        for _ in range(400)
+    )
+    expected = 400 * FALSE_POSITIVES / 2  # half of the words are at the border
+    assert n_false <= expected + 4 * math.sqrt(expected)
+    assert n_false >= 1  # the test is not idle either
+
+
+def test_topics_of_a_clear_table_stand_out_by_their_words():
+    table = np.outer(np.full(K, 1000.0), np.full(V, 1 / V))
+    for k in range(K):
+        table[k, 10 * k : 10 * k + 10] += 50
+    mask = standing_words(np.maximum(table + rng.normal(0, 1, table.shape), 0), np.full(V, 1.0))
+    np.testing.assert_array_equal(mask.sum(axis=1), 10)
+    assert all(mask[k, 10 * k : 10 * k + 10].all() for k in range(K))
+
+
+def test_even_two_topics_can_stand_out():
+    table = np.array([[90.0] * 5 + [10.0] * 5, [10.0] * 5 + [90.0] * 5])
+    assert standing_words(table, np.ones(10)).sum() == 10
+
+
+# the stated noise
+
+
+@pytest.mark.parametrize("estimator", [SubLDA, PrivateSVILDA])
+@pytest.mark.parametrize("ratio", [1.0, 0.3])
+def test_noise_of_a_cell_is_what_repeated_fits_without_words_show(estimator, ratio):
+    model = estimator(5, noise_multiplier=2.0, subsampling_ratio=ratio, max_iter=8)
+    nothing, seen, shrunk = sp.csr_array((10, 60)), [], []
+    for seed in range(6):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model.set_params(random_state=seed).fit(nothing)
+        average = model._released.average / model.components_std_[:, None]
+        seen.append(average - average.mean(axis=1, keepdims=True))
+        shrunk.append(model.components_ / model.components_std_)
+    assert np.std(seen) == pytest.approx(1, abs=0.06)
+    assert np.std(shrunk, axis=0).mean() < 1  # the estimate shrinks the noise
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 2.0, 20.0])
+def test_noise_of_word_level_counts(epsilon):
+    sweep = SweepMechanisms.from_noise("laplace", epsilon, None, 1.0, 0.01)
+    draws = np.floor(rng.laplace(0, 2 / epsilon, 10**5))
+    assert sweep.noise_std == pytest.approx(draws.std(), rel=0.02)
+    sweep = SweepMechanisms.from_noise("gaussian", None, epsilon, 1.0, 0.01)
+    # the scale is stated over a sensitivity of sqrt(2), rounded up in integers
+    assert sweep.noise_std == pytest.approx(math.sqrt(2) * epsilon, rel=0.01)
+
+
+def test_average_of_sweeps_has_less_noise(corpus):
+    model = HDPLDA(3, epsilon=20.0, max_iter=8, random_state=0)
+    with pytest.warns(SeededNoiseWarning):
+        noise = model.fit(corpus).components_std_
+    assert noise.shape == (60,)
+    np.testing.assert_allclose(noise, model._mechanisms().noise_std / 2)  # the last 4 sweeps
+
+
+# the warning
+
+
+@pytest.mark.parametrize("words", ["as they are", "shuffled"])
+def test_300_documents_never_yield_topics_without_a_warning(words):
+    X = make_topic_corpus(n_docs=300, n_words=2000, n_components=20, random_state=0).data
+    model = SubLDA(20, epsilon=4.0, delta=1e-5, max_iter=20)
+    with pytest.warns(LowSignalWarning, match="of 20 topics of SubLDA .* larger epsilon"):
+        model.fit(X if words == "as they are" else shuffled(X))
+    assert np.count_nonzero(model.topic_signal_) <= 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(5))
+def test_docstrings_have_topics_and_their_shuffled_words_or_300_of_them_have_none(seed):
+    X = docstring_counts()
+    model = SubLDA(20, epsilon=4.0, delta=1e-5, random_state=seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("error", LowSignalWarning)
+        model.fit(X)
+        assert np.count_nonzero(model.topic_signal_) >= 15
+        for nothing in (shuffled(X), X[:300]):
+            with pytest.warns(LowSignalWarning, match="stand out"):
+                model.fit(nothing)
+            assert np.count_nonzero(model.topic_signal_) <= 2
+
+
+def test_clear_topics_do_not_warn(corpus):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LowSignalWarning)
+        for epsilon in (8.0, math.inf):
+            model = SubLDA(3, epsilon=epsilon, delta=1e-5, max_iter=30).fit(corpus)
+            assert np.count_nonzero(model.topic_signal_) >= 2
+        SubLDA(1, epsilon=1.0, max_iter=2).fit(corpus)  # one topic has no other
+        SubLDA(3, epsilon=0.1, max_iter=2).partial_fit(corpus)  # not the last round
+
+
+def test_top_words_are_marked_on_demand(corpus):
+    model = SubLDA(3, epsilon=8.0, delta=1e-5, max_iter=30).fit(corpus)
+    plain, marked = top_words(model), top_words(model, mark_noise=True)
+    assert not any(word.endswith("?") for topic in plain for word in topic)
+    assert [[word.rstrip("?") for word in topic] for topic in marked] == plain
+
+
+def docstring_counts():
+    names = load_public_vocabulary(2000, language="python")
+    X = sp.csr_array(CountVectorizer(vocabulary=names).fit_transform(load_docstrings()))
+    X = X[X.sum(axis=1) >= 10]
+    return sp.csr_array(X[np.random.default_rng(0).permutation(X.shape[0])])
+
+
+def shuffled(X):
+    X = sp.csr_array(X)
+    words = np.random.default_rng(1).permutation(np.repeat(X.indices, X.data.astype(int)))
+    lengths = X.sum(axis=1).astype(int)
+    rows = np.repeat(np.arange(len(lengths)), lengths)
+    return sp.csr_array((np.ones(len(words)), (rows, words)), shape=X.shape)
+
+
+# the plan
+
+
+def test_a_plan_states_the_noise_of_the_fit(corpus):
+    expected = plan(n_docs=400, epsilon=4.0, n_components=2, delta=1e-5, max_iter=12)
+    model = SubLDA(2, epsilon=4.0, delta=1e-5, max_iter=12).fit(corpus)
+    weighted = model.components_std_ * model._released.weight / math.sqrt(1 - 1 / 2)
+    np.testing.assert_allclose(weighted, expected.noise, rtol=1e-6)
+
+
+def test_sampling_has_more_noise():
+    def noise(ratio):
+        return noise_of_fit(
+            DocumentBudget.from_noise_multiplier(
+                3.0, max_iter=5, word_total_share=0.25, subsampling_ratio=ratio
+            )
+        )
+
+    assert noise(0.1) > 5 * noise(1.0)
+
+
+# measured by benchmarks/planner.py
+MEASURED = [
+    (2989, 2000, 20, 1.0, 0.23),
+    (2989, 2000, 20, 4.0, 0.64),
+    (2989, 500, 20, 4.0, 0.84),
+    (1342, 2000, 20, 8.0, 0.54),
+    (5931, 2000, 20, 2.0, 0.51),
+    (5931, 2000, 5, 4.0, 0.63),
+    (2003, 2000, 20, 4.0, 0.47),
+    (1000, 2000, 20, 2.0, 0.0),
+    (300, 2000, 20, 4.0, 0.0),
+]
+
+
+@pytest.mark.filterwarnings("ignore::dplda.privacy.LowSignalWarning")
+@pytest.mark.parametrize(("n_docs", "n_words", "n_components", "epsilon", "closed"), MEASURED)
+def test_a_plan_is_near_what_was_measured(n_docs, n_words, n_components, epsilon, closed):
+    expected = plan(n_docs=n_docs, n_words=n_words, n_components=n_components, epsilon=epsilon)
+    assert abs(max(0, expected.gap_closed) - closed) < 1.5 * expected.gap_error
+
+
+def test_half_of_the_gap_and_recommended_words_agree_with_the_share():
+    expected = plan(n_docs=20_000, epsilon=2.0)
+    again = plan(n_docs=expected.docs_for_half, epsilon=2.0, n_components=2)
+    assert again.gap_closed == pytest.approx(0.5, abs=1e-3)
+    again = plan(n_docs=20_000, epsilon=2.0, n_words=expected.recommended_words)
+    assert again.gap_closed == pytest.approx(0.5, abs=1e-3)
+    text = str(expected)
+    assert "documents for half of the gap" in text
+    assert f"{expected.docs_for_half:,}" in text
+
+
+def test_a_plan_without_hope_says_so():
+    with pytest.warns(LowSignalWarning, match="of 20 topics are expected"):
+        expected = plan(n_docs=300, epsilon=1.0, n_components=20)
+    assert "word frequencies are expected to be as good" in str(expected)
+    with pytest.warns(UserWarning, match=r"delta=0.01 is at least 1 / 5000"):
+        plan(n_docs=5000, epsilon=8.0, delta=0.01, n_components=2)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"n_docs": 0}, {"n_docs": 2.5}, {"epsilon": 0.0}, {"epsilon": None}, {"n_words": 0},
+        {"n_components": 0}, {"delta": 0.0}, {"mean_doc_words": 0.0}, {"max_iter": 0},
+        {"subsampling_ratio": 0.0}, {"word_total_share": 1.0}, {"contribution_norm": -1.0},
+    ],
+)  # fmt: skip
+def test_wrong_arguments_of_a_plan_are_named(wrong):
+    with pytest.raises((TypeError, ValueError), match=next(iter(wrong))):
+        plan(**{"n_docs": 1000, "epsilon": 1.0} | wrong)
+
+
+@pytest.mark.filterwarnings("ignore::dplda.privacy.LowSignalWarning")
+@pytest.mark.parametrize("estimator", [SubLDA, PrivateSVILDA])
+def test_expected_documents_warn_before_the_noise_is_drawn(estimator, corpus):
+    model = estimator(30, epsilon=1.0, subsampling_ratio=1.0, max_iter=2, delta=0.1)
+    ledger = Ledger(epsilon=5.0)
+    model.set_params(expected_n_docs=20, ledger=ledger)
+    with pytest.warns(UserWarning, match="at least 1 / 20") as caught:
+        model.fit(corpus)
+    assert "are expected to stand out" in str(caught[1].message)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LowSignalWarning)
+        spent = ledger.epsilon_spent
+        with pytest.raises(LowSignalWarning, match="of 30 topics are expected"):
+            model.set_params(delta=1e-6).fit(corpus)
+    assert ledger.epsilon_spent == spent
+
+
+def test_the_number_of_private_documents_is_never_counted(corpus):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        SubLDA(3, epsilon=1.0, delta=0.5, max_iter=2).fit(corpus)
+        HDPLDA(3, epsilon=1.0, delta=0.5, max_iter=2).fit(corpus)
+    assert not any("1 / " in str(w.message) for w in caught)
+    with pytest.warns(UserWarning, match="at least 1 / 400"):
+        HDPLDA(3, epsilon=1.0, delta=0.5, max_iter=2, expected_n_docs=400).fit(corpus)
+
+
+def test_an_epsilon_above_20_warns(corpus):
+    with pytest.warns(LargeEpsilonWarning, match=r"epsilon=20.5 promises next to nothing"):
+        SubLDA(3, epsilon=20.5, max_iter=2).fit(corpus)
+    for name in ("SubLDA", "LPLDA"):
+        with pytest.warns(LargeEpsilonWarning, match="promises next to nothing"):
+            exactly_one(name, epsilon=50, noise_multiplier=None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for epsilon in (20.0, math.inf, 0.1):
+            exactly_one("SubLDA", epsilon=epsilon, noise_multiplier=None)
