@@ -148,7 +148,7 @@ class BaseLDA(BaseTopicModel):
         is a function of that row's words, so that anyone who sees it learns about that document.
         """
         check_is_fitted(self)
-        X = check_counts(self, X, reset=False)
+        X = check_counts(self, X, reset=False, whole=False)
         theta = fold_in(X, self.components_, self.doc_topic_prior, self.n_jobs)
         theta = theta.astype(X.dtype)
         return theta / theta.sum(axis=1, keepdims=True)
@@ -210,7 +210,7 @@ class BaseLDA(BaseTopicModel):
 
     def _log_likelihood(self, X: Any, *, completion: bool) -> float:
         check_is_fitted(self)
-        X = check_counts(self, X, reset=False)
+        X = check_counts(self, X, reset=False, whole=False)
         return held_out_log_likelihood(
             self.components_,
             X,

@@ -19,6 +19,8 @@ from dplda._warnings import warn_user
 from dplda.privacy._streams import Purpose, Reader, uniform
 
 MAX_TOKENS = 2**31 - 1
+LARGEST_WEIGHT = 1e6  # in tokens, in a row of weights that are not whole
+LEAST_KEPT = 0.25  # share of the cells that must survive rounding to whole counts
 NOT_COUNTS = (
     "X holds text, not a matrix of word counts; put a "
     "sklearn.feature_extraction.text.CountVectorizer(vocabulary=...) before this estimator, with a "
@@ -80,16 +82,17 @@ class Corpus:
         return Corpus(self.word[ptr[0] : ptr[-1]], ptr - ptr[0], self.n_words)
 
 
-def check_counts(estimator: Any, X: Any, *, reset: bool) -> sp.csr_array:
+def check_counts(estimator: Any, X: Any, *, reset: bool, whole: bool = True) -> sp.csr_array:
     """Validate a document-term matrix, or that of a SentenceCorpus.
 
-    The result is CSR. It holds whole counts as float32 or float64, and stores no zeros.
+    The result is CSR. It holds counts as float32 or float64, and stores no zeros. With `whole`,
+    counts are whole numbers. Otherwise a row may hold weights, in the units of `token_weights`.
 
     Raises
     ------
     ValueError
         If `X` holds text, or negative, NaN or infinite values, or if its width is not that of the
-        fitted model.
+        fitted model. With `whole`, also if rounding would empty most cells.
     """
     if hasattr(X, "sentence_counts"):  # a SentenceCorpus; a client does not load the class
         X = X.counts()
@@ -101,18 +104,62 @@ def check_counts(estimator: Any, X: Any, *, reset: bool) -> sp.csr_array:
     check_non_negative(X, f"{type(estimator).__name__} (it takes word counts)")
     X = sp.csr_array(X, copy=sp.issparse(X))
     X.sum_duplicates()
-    whole = np.rint(X.data)
-    if not np.array_equal(whole, X.data):
-        warn_user(
-            f"{type(estimator).__name__} takes word counts, and X holds numbers that are not "
-            "whole: they were rounded to the nearest; pass counts, not tf-idf or frequencies"
-        )
-        X.data = whole
     X.eliminate_zeros()
+    X = _rounded(X, type(estimator).__name__) if whole else token_weights(X)
     if X.nnz > MAX_TOKENS:
         raise ValueError(f"X may hold at most {MAX_TOKENS} non-zero counts; split the corpus")
     X.indptr = X.indptr.astype(np.int32, copy=False)
     X.indices = X.indices.astype(np.int32, copy=False)
+    return X
+
+
+def token_weights(X: sp.csr_array) -> sp.csr_array:
+    """State the weights of each row in tokens; a row of whole numbers stays as it is.
+
+    Weights such as tf-idf or shares have no unit of their own. The smallest weight of a row counts
+    as one token, so that neither the scale of `X` nor that of a row says anything. Counts divided
+    by any number become the same counts again, up to a common divisor. The largest weight counts as
+    `LARGEST_WEIGHT` tokens at most.
+
+    A row of the result is a function of that row alone. `X` stores no zeros.
+    """
+    fractional = np.rint(X.data) != X.data
+    if not fractional.any():
+        return X
+    n_entries = np.diff(X.indptr)
+    first, row = X.indptr[:-1][n_entries > 0], np.repeat(np.arange(X.shape[0]), n_entries)
+    data = X.data.astype(np.float64)
+    smallest, largest = (extreme.reduceat(data, first) for extreme in (np.minimum, np.maximum))
+    unit = np.ones(X.shape[0])
+    unit[n_entries > 0] = np.maximum(smallest, largest / LARGEST_WEIGHT)
+    unit[np.bincount(row, fractional, X.shape[0]) == 0] = 1.0
+    tokens = data / unit[row]
+    near = np.rint(tokens)  # quotients of whole numbers are whole, whatever the rounding error
+    exact = np.abs(tokens - near) <= 8 * np.finfo(X.dtype).eps * near
+    result = sp.csr_array(
+        (np.where(exact, near, tokens).astype(X.dtype), X.indices, X.indptr), X.shape
+    )
+    result.eliminate_zeros()  # what is far smaller than a token may underflow
+    return result
+
+
+def _rounded(X: sp.csr_array, name: str) -> sp.csr_array:
+    """`X` in whole counts, with a warning if that changed it; an error if little would be left."""
+    counts = np.rint(X.data)
+    if np.array_equal(counts, X.data):
+        return X
+    if np.count_nonzero(counts) < LEAST_KEPT * X.nnz:
+        raise ValueError(
+            f"{name} takes whole word counts, and nearly all numbers of X would be rounded to 0; "
+            "pass the counts that the weights or shares were computed from, or train a SubLDA or "
+            "PrivateSVILDA, which take weights"
+        )
+    warn_user(
+        f"{name} takes word counts, and X holds numbers that are not whole: they were rounded to "
+        "the nearest; pass counts, not tf-idf or frequencies"
+    )
+    X.data = counts
+    X.eliminate_zeros()
     return X
 
 
@@ -153,13 +200,17 @@ def sample_tokens(
 
 
 def shorten(X: sp.csr_array, max_doc_tokens: int, streams: Any) -> sp.csr_array:
-    """Cut each longer document to `max_doc_tokens` random tokens."""
+    """Cut each longer document to `max_doc_tokens` random tokens; scale rows of weights down."""
     cut = X.copy()
     for row in np.flatnonzero(X.sum(axis=1) > max_doc_tokens).tolist():
         # a stream for each document, so that no document's tokens depend on another's length
         reader = streams.reader(Purpose.ORDER, 0, row)
         cells = slice(cut.indptr[row], cut.indptr[row + 1])
-        cut.data[cells] = sample_tokens(cut.data[cells], max_doc_tokens, reader)
+        counts = cut.data[cells]
+        if np.array_equal(np.rint(counts), counts):
+            cut.data[cells] = sample_tokens(counts, max_doc_tokens, reader)
+        else:
+            cut.data[cells] = counts * (max_doc_tokens / counts.sum(dtype=np.float64))
     cut.eliminate_zeros()
     return cut
 

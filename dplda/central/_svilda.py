@@ -307,7 +307,7 @@ class PrivateSVILDA(BaseLDA):
         streams = Streams.from_random_state(self.random_state)  # secret
         warn_if_seeded(name, streams.seeded and self.epsilon != np.inf)
         with Curator(plan, streams, label=name, unit=unit, ledger=self.ledger) as curator:
-            counts = check_counts(self, X, reset=table is None)  # private
+            counts = check_counts(self, X, reset=table is None, whole=False)  # private
             users = number_users(user_ids, counts.shape[0])  # private
             table = self._rounds(counts, table, budget, curator, streams, n_rounds, users)  # public
         guarantee = document_guarantee(

@@ -1,6 +1,7 @@
 """Quality of a topic model: functions of a released table and of documents to score."""
 
 from dplda.metrics._bound import perplexity_bound
+from dplda.metrics._noisy_score import NoisyScore, noisy_score
 from dplda.metrics._perplexity import (
     held_out_log_likelihood,
     held_out_perplexity,
@@ -9,8 +10,10 @@ from dplda.metrics._perplexity import (
 )
 
 __all__ = [
+    "NoisyScore",
     "held_out_log_likelihood",
     "held_out_perplexity",
+    "noisy_score",
     "perplexity_bound",
     "split_documents",
     "unigram_perplexity",
