@@ -125,7 +125,7 @@ class BaseLDA(BaseTopicModel):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_docs, n_words)
-            Word counts.
+            Word counts, or weights such as shares, whose scale says nothing.
 
         Returns
         -------

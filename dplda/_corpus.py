@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from sklearn.utils import check_array
 
 from dplda._compat import check_non_negative, validate_data
 from dplda._warnings import warn_user
+from dplda.privacy._errors import PrivateDataWarning
 from dplda.privacy._streams import Purpose, Reader, uniform
 
 MAX_TOKENS = 2**31 - 1
@@ -25,6 +27,20 @@ NOT_COUNTS = (
     "X holds text, not a matrix of word counts; put a "
     "sklearn.feature_extraction.text.CountVectorizer(vocabulary=...) before this estimator, with a "
     "vocabulary that was not learned from the private texts"
+)
+TOKEN_LISTS = (
+    "X holds lists of words, not a matrix of word counts; put a "
+    "sklearn.feature_extraction.text.CountVectorizer(vocabulary=..., analyzer=list) before this "
+    "estimator, with a vocabulary that was not learned from the private texts"
+)
+PAIRS = (
+    "X holds lists of pairs (word, count), such as gensim's, not a matrix of word counts; pass "
+    "gensim.matutils.corpus2csc(X, num_terms=...).T, with the size of a public dictionary"
+)
+NOT_A_MATRIX = (
+    "X must be a matrix of word counts (array, sparse matrix or data frame), documents by words, "
+    "got {}; sklearn.feature_extraction has vectorizers of texts (CountVectorizer) and of dicts of "
+    "counts (DictVectorizer)"
 )
 
 
@@ -106,6 +122,8 @@ def check_counts(estimator: Any, X: Any, *, reset: bool, whole: bool = True) -> 
     X.sum_duplicates()
     X.eliminate_zeros()
     X = _rounded(X, type(estimator).__name__) if whole else token_weights(X)
+    if reset:
+        _warn_of_empty_rows(X)
     if X.nnz > MAX_TOKENS:
         raise ValueError(f"X may hold at most {MAX_TOKENS} non-zero counts; split the corpus")
     X.indptr = X.indptr.astype(np.int32, copy=False)
@@ -161,6 +179,32 @@ def _rounded(X: sp.csr_array, name: str) -> sp.csr_array:
     X.data = counts
     X.eliminate_zeros()
     return X
+
+
+def _warn_of_empty_rows(X: sp.csr_array) -> None:
+    """Tell the person at the keyboard that most documents have no word of the vocabulary."""
+    n_empty = np.count_nonzero(np.diff(X.indptr) == 0)
+    if 2 * n_empty > X.shape[0] > 1:  # one empty row may state no more than a width
+        warn_user(
+            f"{n_empty} of {X.shape[0]} rows of X hold no word; check that X was vectorized with "
+            "the right vocabulary. This message is about private data and not for release",
+            PrivateDataWarning,
+        )
+
+
+def warn_of_coverage(n_known: npt.NDArray[Any], n_tokens: int) -> None:
+    """Tell the person at the keyboard that a vocabulary misses most of the texts.
+
+    `n_known` (n_texts,) are the tokens of each text that the vocabulary has, `n_tokens` are all.
+    """
+    known, n_empty = int(n_known.sum()), np.count_nonzero(n_known == 0)
+    if 2 * known < n_tokens:
+        warn_user(
+            f"the vocabulary covers {known / n_tokens:.0%} of the tokens, and {n_empty} of "
+            f"{len(n_known)} texts have none of its words; use a larger vocabulary, or one of the "
+            "same language and domain. This message is about private data and not for release",
+            PrivateDataWarning,
+        )
 
 
 def sample_tokens(
@@ -297,23 +341,49 @@ def _check_width(estimator: Any, X: Any, *, reset: bool) -> None:
 
 def _check_kind(X: Any) -> None:
     """Refuse texts, and anything else that is not a matrix of real numbers; say what to pass."""
-    if isinstance(X, str):
-        X = [X]
+    if isinstance(X, (str, bytes)):
+        raise ValueError(NOT_COUNTS)
+    if X is None or isinstance(X, (Iterator, Mapping, Set, Number)):
+        raise ValueError(NOT_A_MATRIX.format(type(X).__name__))
     if isinstance(X, (list, tuple)):
-        try:
-            values = np.asarray(X)
-        except ValueError:  # rows of different lengths: lists of tokens
-            raise ValueError(NOT_COUNTS) from None
+        _check_list(X)
+        values = np.asarray(X)
     else:
         values = getattr(X, "values", X)
-    kind = getattr(getattr(values, "dtype", None), "kind", "")
-    first = values.flat[0] if kind == "O" and values.size else None
-    if kind in ("U", "S") or isinstance(first, (str, bytes, list)):
+    dtype = getattr(values, "dtype", None)
+    kind = getattr(dtype, "kind", "")
+    first = next(iter(values.flat), None) if kind == "O" and hasattr(values, "flat") else None
+    is_text = kind in ("U", "S") or str(dtype).lower().startswith("str")  # pandas, polars
+    if is_text or isinstance(first, (str, bytes, list)):
         raise ValueError(NOT_COUNTS)
+    if kind in ("M", "m"):
+        raise ValueError("X holds dates or times; pass a matrix of word counts")
     if kind == "c":
         raise ValueError("Complex data not supported; pass word counts")
+    if getattr(values, "ndim", 2) == 0:
+        raise ValueError(NOT_A_MATRIX.format("a single number"))
     if getattr(values, "ndim", 2) != 2:
         raise ValueError(
             f"X must be a matrix of word counts, documents by words, got {values.ndim} "
             "dimension(s). Reshape your data: X.reshape(1, -1) is one document"
         )
+
+
+def _check_list(X: list | tuple) -> None:
+    """Refuse a list that does not hold rows of numbers; say how to make a matrix of it."""
+    if any(isinstance(row, (str, bytes)) for row in X):
+        raise ValueError(NOT_COUNTS)
+    if any(isinstance(row, Mapping) for row in X):
+        raise ValueError(NOT_A_MATRIX.format("list of dicts"))
+    items = [row[0] for row in X if isinstance(row, (list, tuple)) and len(row)]
+    if any(isinstance(item, (str, bytes)) for item in items):
+        raise ValueError(TOKEN_LISTS)
+    if any(isinstance(item, tuple) for item in items):
+        raise ValueError(PAIRS)
+    try:
+        np.asarray(X)
+    except ValueError:  # its message may quote data
+        raise ValueError(
+            "X has rows of different lengths; pass a matrix of word counts, with a number for "
+            "each word of the vocabulary in each row"
+        ) from None

@@ -10,7 +10,11 @@ from numpy.testing import assert_array_equal
 from sklearn.base import BaseEstimator
 
 from dplda._corpus import LARGEST_WEIGHT, MAX_TOKENS, Corpus, check_counts, shorten
+from dplda.privacy import PrivateDataWarning
 from dplda.privacy._streams import Streams
+
+# hypothesis also draws corpora without words
+pytestmark = pytest.mark.filterwarnings("ignore::dplda.privacy.PrivateDataWarning")
 
 COUNTS = np.array([[0, 2, 0, 1], [0, 0, 0, 0], [3, 0, 0, 0]])
 count_matrices = arrays.arrays(
@@ -106,8 +110,8 @@ def test_whole_counts_stay_as_they_are(X):
 @settings(deadline=None)
 @given(count_matrices, st.floats(1e-290, 0.9))
 def test_the_scale_of_a_row_says_nothing(X, scale):
-    once = X + (X == X.min(axis=1, keepdims=True))  # no row is a multiple of another
-    tokens = np.where(once == once.min(axis=1, keepdims=True), 1, once)
+    smallest = X.min(axis=1, keepdims=True)
+    tokens = X - smallest + 1  # some word occurs once
     assert_array_equal(checked(tokens * scale, whole=False).toarray(), tokens)
     shares = tokens / tokens.sum(axis=1, keepdims=True)
     assert_array_equal(checked(shares, whole=False).toarray(), tokens)
@@ -145,6 +149,14 @@ def test_weights_leave_the_argument_as_it_is():
 
 
 @pytest.mark.parametrize(
+    "X", [np.zeros((5, 3)), np.eye(5, 3)[[0, 1, 3, 4, 3]]], ids=["all", "most"]
+)
+def test_rows_without_words_are_told_to_the_person_at_the_keyboard(X):
+    with pytest.warns(PrivateDataWarning, match=r"of 5 rows of X hold no word.*not for release"):
+        checked(X)
+
+
+@pytest.mark.parametrize(
     "X",
     ["some text", ["some text", "more"], np.array(["some", "text"]), ("a b", "c")],
     ids=["string", "list", "array", "tuple"],
@@ -152,6 +164,44 @@ def test_weights_leave_the_argument_as_it_is():
 def test_text_is_refused_with_advice(X):
     with pytest.raises(ValueError, match="CountVectorizer"):
         checked(X)
+
+
+NOT_MATRICES = {
+    "list of strings": (lambda: ["a b", "c"], r"holds text.*CountVectorizer\(vocabulary"),
+    "tokens": (lambda: [["a", "b"], ["c"]], "lists of words.*analyzer=list"),
+    "as many tokens": (lambda: [["a", "b"], ["c", "d"]], "lists of words.*analyzer=list"),
+    "gensim": (lambda: [[], [(0, 2), (1, 1)], [(3, 1)]], "pairs.*corpus2csc"),
+    "as many pairs": (lambda: [[(0, 2)], [(3, 1)]], "pairs.*corpus2csc"),
+    "dict": (lambda: {"a": 1}, "got dict; .*DictVectorizer"),
+    "dicts": (lambda: [{"a": 1}, {}], "got list of dicts; .*DictVectorizer"),
+    "generator": (lambda: (row for row in COUNTS), "got generator;"),
+    "iterator": (lambda: iter(["a"]), "got list_iterator;"),
+    "set": (lambda: {1, 2}, "got set;"),
+    "none": (lambda: None, "got NoneType;"),
+    "number": (lambda: 3, "got int;"),
+    "no dimension": (lambda: np.array(3.0), "got a single number;"),
+    "one dimension": (lambda: COUNTS[0], r"got 1 dimension.*X\.reshape\(1, -1\)"),
+    "ragged rows": (lambda: [[1, 2], [3]], "rows of different lengths"),
+    "dates": (lambda: np.array([["2020-01-01"]], "M8[D]"), "dates or times"),
+    "bytes": (lambda: b"abc", "holds text"),
+}
+
+
+@pytest.mark.parametrize("name", NOT_MATRICES)
+def test_what_is_no_matrix_is_named_with_what_to_do(name):
+    make, message = NOT_MATRICES[name]
+    with pytest.raises(ValueError, match=message):
+        checked(make())
+
+
+@pytest.mark.parametrize("dtype", ["str", "string", object, "category"])
+def test_text_columns_of_data_frames_are_refused(dtype):
+    pd = pytest.importorskip("pandas")
+    texts = pd.Series(["geheim", "b"], dtype=dtype)
+    for X in (texts, texts.to_frame(), pd.DataFrame({"n": [1, 2], "text": texts})):
+        with pytest.raises(ValueError, match=r"CountVectorizer|1 dimension") as caught:
+            checked(X)
+        assert "geheim" not in str(caught.value)
 
 
 @pytest.mark.parametrize("bad", [-1.0, np.nan, np.inf])

@@ -25,8 +25,11 @@ from dplda.privacy import BudgetError, Guarantee, Ledger, SeededNoiseWarning
 from dplda.privacy.mechanisms import Curator
 from dplda.published import CDPLDA
 
-# CDPLDA warns that it has no guarantee in every fit
-pytestmark = pytest.mark.filterwarnings("ignore::dplda.privacy.PrivacyLeakWarning")
+# CDPLDA warns that it has no guarantee in every fit, and corpora without words are part of tests
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::dplda.privacy.PrivacyLeakWarning"),
+    pytest.mark.filterwarnings("ignore::dplda.privacy.PrivateDataWarning"),
+]
 
 every = each(SOUND)
 every_private = each(PRIVATE)

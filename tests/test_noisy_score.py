@@ -1,7 +1,9 @@
 """The noisy held-out score: what a document moves, what the score estimates, what is charged."""
 
 import math
+import re
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -131,6 +133,14 @@ def test_epsilon_is_that_of_the_noise_that_was_drawn(epsilon, monkeypatch):
     assert epsilon_of(guarantee.events, 1e-5) == pytest.approx(epsilon, rel=1e-2)
 
 
+def test_a_score_is_a_function_of_the_noisy_sums(monkeypatch):
+    """Other documents with the same release have the same score."""
+    options = {"epsilon": 1.0, "public_unigram": REFERENCE}
+    fixed = np.array([10**6, 10**7])
+    monkeypatch.setattr(Curator, "release", lambda self, value, mechanism, **kwargs: fixed)
+    assert noisy_score(Model(), X, **options) == noisy_score(Model(), X[:7], **options)
+
+
 def test_it_is_charged_before_the_documents_are_read():
     class Unread:
         def __getattr__(self, name):
@@ -143,7 +153,7 @@ def test_it_is_charged_before_the_documents_are_read():
 def test_documents_that_do_not_fit_cost_nothing():
     ledger = Ledger(epsilon=1.0)
     for bad in (X[:, :7], ["a text"], -X.toarray()):
-        with pytest.raises(ValueError, match="words|word counts|Negative"):
+        with pytest.raises(ValueError, match=r"words|word counts|Negative"):
             noisy_score(Model(), bad, epsilon=1.0, ledger=ledger)
     assert ledger.epsilon_spent == 0
 
@@ -190,3 +200,15 @@ def test_bad_arguments(options, error, message):
         noisy_score(Model(), X, **{"epsilon": 1.0} | options)
     with pytest.raises(NotFittedError):
         noisy_score(SubLDA(2, epsilon=1.0), X, epsilon=1.0)
+
+
+@pytest.mark.slow
+def test_the_code_of_the_page_runs_within_its_budgets():
+    page = (Path(__file__).parents[1] / "docs" / "searches.md").read_text("utf-8")
+    corpus = make_topic_corpus(1500, 40, 4, doc_length=60, random_state=1).data
+    names = {"X": corpus, "X_public": make_topic_corpus(600, 40, 4, random_state=2).data}
+    for code in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL):
+        exec(code, names)
+        if "ledger" in names:
+            assert 0 < names["ledger"].epsilon_spent <= names["ledger"].epsilon
+    assert len(names["search"].cv_results_["params"]) >= 3

@@ -212,8 +212,8 @@ class PrivateSVILDA(BaseLDA):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_docs, n_words)
-            Word counts. One row is what the guarantee protects, or all rows of one user;
-            columns are public.
+            Word counts, or weights such as shares, whose scale says nothing. One row is what the
+            guarantee protects, or all rows of one user; columns are public.
         y : Ignored
             Not used, present for API consistency by convention.
         user_ids : array-like of shape (n_docs,) or None, default=None
@@ -239,6 +239,8 @@ class PrivateSVILDA(BaseLDA):
         SeededNoiseWarning
             If noise is drawn from a given `random_state`. The guarantee is void against anyone who
             knows it.
+        PrivateDataWarning
+            If most rows hold no word. Not for release.
         """
         return self._train(X, user_ids, n_rounds=int(self.max_iter), table=None)
 

@@ -272,7 +272,8 @@ def _public_tables(model: Any, public_unigram: Any) -> tuple[np.ndarray, np.ndar
         )
     reference = components.sum(axis=0)
     if public_unigram is not None:
-        reference = check_table(public_unigram, "public_unigram", ensure_2d=False)
+        flat = np.asarray(public_unigram).reshape(-1)  # sums of sparse matrices are 1 x n_words
+        reference = check_table(flat, "public_unigram", ensure_2d=False)
         if reference.shape != (components.shape[1],) or not reference.min() > 0:
             raise ValueError(
                 f"public_unigram must hold {components.shape[1]} positive frequencies, one for "

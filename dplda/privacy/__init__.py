@@ -7,7 +7,12 @@ the noise for a given cost. Authors of estimators find mechanisms and random str
 """
 
 from dplda.privacy._accounting import calibrate, epsilon_of, split_epsilon
-from dplda.privacy._errors import BudgetError, PrivacyLeakWarning, SeededNoiseWarning
+from dplda.privacy._errors import (
+    BudgetError,
+    PrivacyLeakWarning,
+    PrivateDataWarning,
+    SeededNoiseWarning,
+)
 from dplda.privacy._events import (
     ApproximateDP,
     BoundedRange,
@@ -39,6 +44,7 @@ __all__ = [
     "NonPrivate",
     "PoissonSampled",
     "PrivacyLeakWarning",
+    "PrivateDataWarning",
     "RandomizedResponseEvent",
     "Repeated",
     "SeededNoiseWarning",

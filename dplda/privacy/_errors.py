@@ -17,3 +17,7 @@ class PrivacyLeakWarning(UserWarning):
 
 class SeededNoiseWarning(UserWarning):
     """The noise comes from a given seed: anyone who knows the seed can remove the noise."""
+
+
+class PrivateDataWarning(UserWarning):
+    """Something about the private data, for the person at the keyboard and not for release."""
