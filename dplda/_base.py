@@ -29,7 +29,7 @@ class BaseTopicModel(
     its own file, where an auditor looks for it.
     """
 
-    _parameter_constraints = {
+    _parameter_constraints: dict[str, Any] = {
         "n_components": [Interval(Integral, 1, MAX_COMPONENTS, closed="both")],
         "max_iter": [Interval(Integral, 1, MAX_ITER, closed="both")],
         "n_jobs": [
@@ -113,7 +113,7 @@ class BaseTopicModel(
 class BaseLDA(BaseTopicModel):
     """Inference of latent Dirichlet allocation: `transform`, `score` and `perplexity`."""
 
-    _parameter_constraints = {
+    _parameter_constraints: dict[str, Any] = {
         **BaseTopicModel._parameter_constraints,
         "doc_topic_prior": [Interval(Real, 0, LARGEST_PRIOR, closed="right")],
         "topic_word_prior": [Interval(Real, 0, LARGEST_PRIOR, closed="right")],

@@ -198,7 +198,8 @@ def warn_of_coverage(n_known: npt.NDArray[Any], n_tokens: int) -> None:
     `n_known` (n_texts,) are the tokens of each text that the vocabulary has, `n_tokens` are all.
     """
     known, n_empty = int(n_known.sum()), np.count_nonzero(n_known == 0)
-    if 2 * known < n_tokens:
+    # function words, which most vocabularies leave out, are half of all tokens
+    if n_tokens and (5 * known < n_tokens or 2 * n_empty > len(n_known)):
         warn_user(
             f"the vocabulary covers {known / n_tokens:.0%} of the tokens, and {n_empty} of "
             f"{len(n_known)} texts have none of its words; use a larger vocabulary, or one of the "
@@ -369,7 +370,7 @@ def _check_kind(X: Any) -> None:
         )
 
 
-def _check_list(X: list | tuple) -> None:
+def _check_list(X: Any) -> None:
     """Refuse a list that does not hold rows of numbers; say how to make a matrix of it."""
     if any(isinstance(row, (str, bytes)) for row in X):
         raise ValueError(NOT_COUNTS)

@@ -328,7 +328,8 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
         Warns
         -----
         PrivateDataWarning
-            If the chosen terms cover less than half of the tokens. Not for release.
+            If the chosen terms cover less than a fifth of the tokens, or no token of most texts.
+            Not for release.
         """
         check_is_fitted(self, "vocabulary_")
         analyze, n_tokens = self._counter().build_analyzer(), 0

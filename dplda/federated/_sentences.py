@@ -327,7 +327,8 @@ class SentenceVectorizer(TransformerMixin, BaseEstimator):
         Warns
         -----
         PrivateDataWarning
-            If the vocabulary covers less than half of the tokens. Not for release.
+            If the vocabulary covers less than a fifth of the tokens, or no token of most texts.
+            Not for release.
         """
         check_is_fitted(self)
         if isinstance(texts, str):
