@@ -27,8 +27,8 @@ from dplda.privacy import (
     Laplace,
     PoissonSampled,
     PrivacyLeakWarning,
-    Repeated,
     PrivateDataWarning,
+    Repeated,
     SeededNoiseWarning,
 )
 from dplda.privacy._observation import observe_releases
