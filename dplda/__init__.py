@@ -20,4 +20,4 @@ def __getattr__(name: str) -> _Any:
     spelled = {known.lower(): known for known in __all__}
     close = _difflib.get_close_matches(name.lower(), spelled, n=1, cutoff=0.8)
     advice = f"; did you mean {spelled[close[0]]}?" if close else ""
-    raise AttributeError(f"module 'dplda' has no attribute {name!r}{advice}")
+    raise AttributeError(f"No dplda attribute {name}{advice}")

@@ -245,12 +245,12 @@ def test_true_and_false_are_no_numbers(case):
      ("PrivateCountVectoriser", "PrivateCountVectorizer"), ("PrivateSVI", "PrivateSVILDA")],
 )  # fmt: skip
 def test_a_misspelled_name_is_answered_with_the_name_that_is_meant(misspelled, meant):
-    with pytest.raises(AttributeError, match=f"no attribute '{misspelled}'; did you mean {meant}"):
+    with pytest.raises(AttributeError, match=f"No dplda attribute {misspelled}; did you mean {meant}"):
         getattr(dplda, misspelled)
 
 
 def test_a_name_like_no_other_is_answered_without_advice():
-    with pytest.raises(AttributeError, match=r"no attribute 'unknown'$"):
+    with pytest.raises(AttributeError, match=r"No dplda attribute unknown$"):
         dplda.unknown  # noqa: B018
     assert not hasattr(dplda, "_unknown")
 
