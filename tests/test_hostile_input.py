@@ -245,7 +245,9 @@ def test_true_and_false_are_no_numbers(case):
      ("PrivateCountVectoriser", "PrivateCountVectorizer"), ("PrivateSVI", "PrivateSVILDA")],
 )  # fmt: skip
 def test_a_misspelled_name_is_answered_with_the_name_that_is_meant(misspelled, meant):
-    with pytest.raises(AttributeError, match=f"No dplda attribute {misspelled}; did you mean {meant}"):
+    with pytest.raises(
+        AttributeError, match=f"No dplda attribute {misspelled}; did you mean {meant}"
+    ):
         getattr(dplda, misspelled)
 
 
