@@ -4,8 +4,20 @@
 local privacy loads nothing of the server.
 """
 
+import difflib as _difflib
+from typing import Any as _Any
+
 import lazy_loader
 
 from dplda._version import __version__ as __version__
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+_load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+
+
+def __getattr__(name: str) -> _Any:
+    if name in __all__ or name.startswith("_"):
+        return _load(name)
+    spelled = {known.lower(): known for known in __all__}
+    close = _difflib.get_close_matches(name.lower(), spelled, n=1, cutoff=0.8)
+    advice = f"; did you mean {spelled[close[0]]}?" if close else ""
+    raise AttributeError(f"No dplda attribute {name}{advice}")

@@ -30,7 +30,7 @@ class BaseTopicModel(
     its own file, where an auditor looks for it.
     """
 
-    _parameter_constraints = {
+    _parameter_constraints: dict[str, Any] = {
         "n_components": [Interval(Integral, 1, MAX_COMPONENTS, closed="both")],
         "max_iter": [Interval(Integral, 1, MAX_ITER, closed="both")],
         "n_jobs": [
@@ -125,7 +125,7 @@ class BaseTopicModel(
 class BaseLDA(BaseTopicModel):
     """Inference of latent Dirichlet allocation: `transform`, `score` and `perplexity`."""
 
-    _parameter_constraints = {
+    _parameter_constraints: dict[str, Any] = {
         **BaseTopicModel._parameter_constraints,
         "doc_topic_prior": [Interval(Real, 0, LARGEST_PRIOR, closed="right")],
         "topic_word_prior": [Interval(Real, 0, LARGEST_PRIOR, closed="right")],
@@ -137,7 +137,7 @@ class BaseLDA(BaseTopicModel):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_docs, n_words)
-            Word counts.
+            Word counts, or weights such as shares, whose scale says nothing.
         normalize : bool, default=True
             If False, return the parameters of each document's Dirichlet posterior instead: the
             expected number of tokens of each topic, plus `doc_topic_prior`.
@@ -163,7 +163,7 @@ class BaseLDA(BaseTopicModel):
         is a function of that row's words, so that anyone who sees it learns about that document.
         """
         check_is_fitted(self)
-        X = check_counts(self, X, reset=False)
+        X = check_counts(self, X, reset=False, whole=False)
         theta = fold_in(X, self.components_, self.doc_topic_prior, self.n_jobs)
         theta = theta.astype(X.dtype)
         theta /= theta.sum(axis=1, keepdims=True)
@@ -231,7 +231,7 @@ class BaseLDA(BaseTopicModel):
 
     def _log_likelihood(self, X: Any, *, completion: bool) -> float:
         check_is_fitted(self)
-        X = check_counts(self, X, reset=False)
+        X = check_counts(self, X, reset=False, whole=False)
         return held_out_log_likelihood(
             self.components_,
             X,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sklearn.base import _fit_context
-from sklearn.utils._param_validation import Interval, Options, StrOptions
+from sklearn.utils._param_validation import Interval as _Interval
+from sklearn.utils._param_validation import Options, StrOptions
 from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_non_negative, validate_data
 
@@ -13,6 +16,13 @@ except ImportError:
 
     class CallbackSupportMixin:  # type: ignore[no-redef]
         """Stands in where scikit-learn has no callbacks."""
+
+
+class Interval(_Interval):
+    """An interval of numbers; True and False are none, although Python counts them as 1 and 0."""
+
+    def is_satisfied_by(self, val: Any) -> bool:
+        return not isinstance(val, bool) and super().is_satisfied_by(val)
 
 
 __all__ = [

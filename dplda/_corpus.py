@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -16,13 +17,30 @@ from sklearn.utils import check_array
 
 from dplda._compat import check_non_negative, validate_data
 from dplda._warnings import warn_user
+from dplda.privacy._errors import PrivateDataWarning
 from dplda.privacy._streams import Purpose, Reader, uniform
 
 MAX_TOKENS = 2**31 - 1
+LARGEST_WEIGHT = 1e6  # in tokens, in a row of weights that are not whole
+LEAST_KEPT = 0.25  # share of the cells that must survive rounding to whole counts
 NOT_COUNTS = (
     "X holds text, not a matrix of word counts; put a "
     "sklearn.feature_extraction.text.CountVectorizer(vocabulary=...) before this estimator, with a "
     "vocabulary that was not learned from the private texts"
+)
+TOKEN_LISTS = (
+    "X holds lists of words, not a matrix of word counts; put a "
+    "sklearn.feature_extraction.text.CountVectorizer(vocabulary=..., analyzer=list) before this "
+    "estimator, with a vocabulary that was not learned from the private texts"
+)
+PAIRS = (
+    "X holds lists of pairs (word, count), such as gensim's, not a matrix of word counts; pass "
+    "gensim.matutils.corpus2csc(X, num_terms=...).T, with the size of a public dictionary"
+)
+NOT_A_MATRIX = (
+    "X must be a matrix of word counts (array, sparse matrix or data frame), documents by words, "
+    "got {}; sklearn.feature_extraction has vectorizers of texts (CountVectorizer) and of dicts of "
+    "counts (DictVectorizer)"
 )
 
 
@@ -80,16 +98,17 @@ class Corpus:
         return Corpus(self.word[ptr[0] : ptr[-1]], ptr - ptr[0], self.n_words)
 
 
-def check_counts(estimator: Any, X: Any, *, reset: bool) -> sp.csr_array:
+def check_counts(estimator: Any, X: Any, *, reset: bool, whole: bool = True) -> sp.csr_array:
     """Validate a document-term matrix, or that of a SentenceCorpus.
 
-    The result is CSR. It holds whole counts as float32 or float64, and stores no zeros.
+    The result is CSR. It holds counts as float32 or float64, and stores no zeros. With `whole`,
+    counts are whole numbers. Otherwise a row may hold weights, in the units of `token_weights`.
 
     Raises
     ------
     ValueError
         If `X` holds text, or negative, NaN or infinite values, or if its width is not that of the
-        fitted model.
+        fitted model. With `whole`, also if rounding would empty most cells.
     """
     if hasattr(X, "sentence_counts"):  # a SentenceCorpus; a client does not load the class
         X = X.counts()
@@ -101,19 +120,92 @@ def check_counts(estimator: Any, X: Any, *, reset: bool) -> sp.csr_array:
     check_non_negative(X, f"{type(estimator).__name__} (it takes word counts)")
     X = sp.csr_array(X, copy=sp.issparse(X))
     X.sum_duplicates()
-    whole = np.rint(X.data)
-    if not np.array_equal(whole, X.data):
-        warn_user(
-            f"{type(estimator).__name__} takes word counts, and X holds numbers that are not "
-            "whole: they were rounded to the nearest; pass counts, not tf-idf or frequencies"
-        )
-        X.data = whole
     X.eliminate_zeros()
+    X = _rounded(X, type(estimator).__name__) if whole else token_weights(X)
+    if reset:
+        _warn_of_empty_rows(X)
     if X.nnz > MAX_TOKENS:
         raise ValueError(f"X may hold at most {MAX_TOKENS} non-zero counts; split the corpus")
     X.indptr = X.indptr.astype(np.int32, copy=False)
     X.indices = X.indices.astype(np.int32, copy=False)
     return X
+
+
+def token_weights(X: sp.csr_array) -> sp.csr_array:
+    """State the weights of each row in tokens; a row of whole numbers stays as it is.
+
+    Weights such as tf-idf or shares have no unit of their own. The smallest weight of a row counts
+    as one token, so that neither the scale of `X` nor that of a row says anything. Counts divided
+    by any number become the same counts again, up to a common divisor. The largest weight counts as
+    `LARGEST_WEIGHT` tokens at most.
+
+    A row of the result is a function of that row alone. `X` stores no zeros.
+    """
+    fractional = np.rint(X.data) != X.data
+    if not fractional.any():
+        return X
+    n_entries = np.diff(X.indptr)
+    first, row = X.indptr[:-1][n_entries > 0], np.repeat(np.arange(X.shape[0]), n_entries)
+    data = X.data.astype(np.float64)
+    smallest, largest = (extreme.reduceat(data, first) for extreme in (np.minimum, np.maximum))
+    unit = np.ones(X.shape[0])
+    unit[n_entries > 0] = np.maximum(smallest, largest / LARGEST_WEIGHT)
+    unit[np.bincount(row, fractional, X.shape[0]) == 0] = 1.0
+    tokens = data / unit[row]
+    near = np.rint(tokens)  # quotients of whole numbers are whole, whatever the rounding error
+    exact = np.abs(tokens - near) <= 8 * np.finfo(X.dtype).eps * near
+    result = sp.csr_array(
+        (np.where(exact, near, tokens).astype(X.dtype), X.indices, X.indptr), X.shape
+    )
+    result.eliminate_zeros()  # what is far smaller than a token may underflow
+    return result
+
+
+def _rounded(X: sp.csr_array, name: str) -> sp.csr_array:
+    """`X` in whole counts, with a warning if that changed it; an error if little would be left."""
+    counts = np.rint(X.data)
+    if np.array_equal(counts, X.data):
+        return X
+    if np.count_nonzero(counts) < LEAST_KEPT * X.nnz:
+        raise ValueError(
+            f"{name} takes whole word counts, and nearly all numbers of X would be rounded to 0; "
+            "pass the counts that the weights or shares were computed from, or train a SubLDA or "
+            "PrivateSVILDA, which take weights"
+        )
+    warn_user(
+        f"{name} takes word counts, and X holds numbers that are not whole: they were rounded to "
+        "the nearest; pass counts, not tf-idf or frequencies"
+    )
+    X.data = counts
+    X.eliminate_zeros()
+    return X
+
+
+def _warn_of_empty_rows(X: sp.csr_array) -> None:
+    """Tell the person at the keyboard that most documents have no word of the vocabulary."""
+    n_empty = np.count_nonzero(np.diff(X.indptr) == 0)
+    if 2 * n_empty > X.shape[0] > 1:  # one empty row may state no more than a width
+        warn_user(
+            f"{n_empty} of {X.shape[0]} rows of X hold no word; check that X was vectorized with "
+            "the right vocabulary. This message is about private data and not for release",
+            PrivateDataWarning,
+        )
+
+
+def warn_of_coverage(n_known: npt.NDArray[Any], n_tokens: int) -> None:
+    """Tell the person at the keyboard that a vocabulary misses most of the texts.
+
+    `n_known` (n_texts,) are the tokens of each text that the vocabulary has, `n_tokens` are all.
+    """
+    known, n_empty = int(n_known.sum()), np.count_nonzero(n_known == 0)
+    # function words, which most vocabularies leave out, are half of all tokens
+    if n_tokens and (5 * known < n_tokens or 2 * n_empty > len(n_known)):
+        warn_user(
+            f"the vocabulary covers {known / n_tokens:.0%} of the tokens, and {n_empty} of "
+            f"{len(n_known)} texts have none of its words; use a larger vocabulary, or one of the "
+            "same language and domain. This message is about private data and not for release",
+            PrivateDataWarning,
+        )
 
 
 def sample_tokens(
@@ -153,13 +245,17 @@ def sample_tokens(
 
 
 def shorten(X: sp.csr_array, max_doc_tokens: int, streams: Any) -> sp.csr_array:
-    """Cut each longer document to `max_doc_tokens` random tokens."""
+    """Cut each longer document to `max_doc_tokens` random tokens; scale rows of weights down."""
     cut = X.copy()
     for row in np.flatnonzero(X.sum(axis=1) > max_doc_tokens).tolist():
         # a stream for each document, so that no document's tokens depend on another's length
         reader = streams.reader(Purpose.ORDER, 0, row)
         cells = slice(cut.indptr[row], cut.indptr[row + 1])
-        cut.data[cells] = sample_tokens(cut.data[cells], max_doc_tokens, reader)
+        counts = cut.data[cells]
+        if np.array_equal(np.rint(counts), counts):
+            cut.data[cells] = sample_tokens(counts, max_doc_tokens, reader)
+        else:
+            cut.data[cells] = counts * (max_doc_tokens / counts.sum(dtype=np.float64))
     cut.eliminate_zeros()
     return cut
 
@@ -246,23 +342,49 @@ def _check_width(estimator: Any, X: Any, *, reset: bool) -> None:
 
 def _check_kind(X: Any) -> None:
     """Refuse texts, and anything else that is not a matrix of real numbers; say what to pass."""
-    if isinstance(X, str):
-        X = [X]
+    if isinstance(X, (str, bytes)):
+        raise ValueError(NOT_COUNTS)
+    if X is None or isinstance(X, (Iterator, Mapping, Set, Number)):
+        raise ValueError(NOT_A_MATRIX.format(type(X).__name__))
     if isinstance(X, (list, tuple)):
-        try:
-            values = np.asarray(X)
-        except ValueError:  # rows of different lengths: lists of tokens
-            raise ValueError(NOT_COUNTS) from None
+        _check_list(X)
+        values = np.asarray(X)
     else:
         values = getattr(X, "values", X)
-    kind = getattr(getattr(values, "dtype", None), "kind", "")
-    first = values.flat[0] if kind == "O" and values.size else None
-    if kind in ("U", "S") or isinstance(first, (str, bytes, list)):
+    dtype = getattr(values, "dtype", None)
+    kind = getattr(dtype, "kind", "")
+    first = next(iter(values.flat), None) if kind == "O" and hasattr(values, "flat") else None
+    is_text = kind in ("U", "S") or str(dtype).lower().startswith("str")  # pandas, polars
+    if is_text or isinstance(first, (str, bytes, list)):
         raise ValueError(NOT_COUNTS)
+    if kind in ("M", "m"):
+        raise ValueError("X holds dates or times; pass a matrix of word counts")
     if kind == "c":
         raise ValueError("Complex data not supported; pass word counts")
+    if getattr(values, "ndim", 2) == 0:
+        raise ValueError(NOT_A_MATRIX.format("a single number"))
     if getattr(values, "ndim", 2) != 2:
         raise ValueError(
             f"X must be a matrix of word counts, documents by words, got {values.ndim} "
             "dimension(s). Reshape your data: X.reshape(1, -1) is one document"
         )
+
+
+def _check_list(X: Any) -> None:
+    """Refuse a list that does not hold rows of numbers; say how to make a matrix of it."""
+    if any(isinstance(row, (str, bytes)) for row in X):
+        raise ValueError(NOT_COUNTS)
+    if any(isinstance(row, Mapping) for row in X):
+        raise ValueError(NOT_A_MATRIX.format("list of dicts"))
+    items = [row[0] for row in X if isinstance(row, (list, tuple)) and len(row)]
+    if any(isinstance(item, (str, bytes)) for item in items):
+        raise ValueError(TOKEN_LISTS)
+    if any(isinstance(item, tuple) for item in items):
+        raise ValueError(PAIRS)
+    try:
+        np.asarray(X)
+    except ValueError:  # its message may quote data
+        raise ValueError(
+            "X has rows of different lengths; pass a matrix of word counts, with a number for "
+            "each word of the vocabulary in each row"
+        ) from None

@@ -9,7 +9,12 @@ from hypothesis.extra import numpy as arrays
 from numpy.testing import assert_array_equal
 from sklearn.base import BaseEstimator
 
-from dplda._corpus import MAX_TOKENS, Corpus, check_counts
+from dplda._corpus import LARGEST_WEIGHT, MAX_TOKENS, Corpus, check_counts, shorten
+from dplda.privacy import PrivateDataWarning
+from dplda.privacy._streams import Streams
+
+# hypothesis also draws corpora without words
+pytestmark = pytest.mark.filterwarnings("ignore::dplda.privacy.PrivateDataWarning")
 
 COUNTS = np.array([[0, 2, 0, 1], [0, 0, 0, 0], [3, 0, 0, 0]])
 count_matrices = arrays.arrays(
@@ -82,6 +87,75 @@ def test_numbers_that_are_not_whole_are_rounded_with_a_warning():
     assert X[0, 0] == 0.4
 
 
+@pytest.mark.parametrize("scale", [0.01, 1e-300, 1 / 31])
+def test_a_matrix_that_rounding_would_empty_is_refused(scale):
+    with pytest.raises(ValueError, match="nearly all numbers of X would be rounded to 0"):
+        checked(scale * COUNTS)
+
+
+# ---------------------------------------------------------------- weights
+
+weights = st.floats(0, 1e308) | st.sampled_from([0.0, 5e-324, 1e-300, 0.25, 1.0, 3.0, 1e12, 1e308])
+weight_matrices = arrays.arrays(
+    np.float64, st.tuples(st.integers(1, 8), st.integers(1, 6)), elements=weights
+)
+
+
+@settings(deadline=None)
+@given(count_matrices)
+def test_whole_counts_stay_as_they_are(X):
+    assert_array_equal(checked(X, whole=False).toarray(), X)
+
+
+@settings(deadline=None)
+@given(count_matrices, st.floats(1e-290, 0.9))
+def test_the_scale_of_a_row_says_nothing(X, scale):
+    smallest = X.min(axis=1, keepdims=True)
+    tokens = X - smallest + 1  # some word occurs once
+    assert_array_equal(checked(tokens * scale, whole=False).toarray(), tokens)
+    shares = tokens / tokens.sum(axis=1, keepdims=True)
+    assert_array_equal(checked(shares, whole=False).toarray(), tokens)
+    single = (tokens * np.float32(0.01)).astype(np.float32)
+    assert_array_equal(checked(single, whole=False).toarray(), tokens)
+
+
+@settings(deadline=None)
+@given(weight_matrices, st.randoms())
+def test_the_tokens_of_a_row_depend_on_that_row_only(X, random):
+    together = checked(X, whole=False).toarray()
+    alone = [checked(row, whole=False).toarray()[0] for row in X[:, None]]
+    assert_array_equal(together, alone)
+
+
+@settings(deadline=None)
+@given(weight_matrices)
+def test_weights_become_finite_tokens_in_proportion(X):
+    tokens = checked(X, whole=False).toarray()
+    assert np.isfinite(tokens).all()
+    for row, own in zip(X, tokens):
+        if (np.rint(row) == row).all():
+            assert_array_equal(own, row)
+            continue
+        assert own.max() <= 2 * LARGEST_WEIGHT
+        unit = max(row[row > 0].min(), row.max() / LARGEST_WEIGHT)
+        np.testing.assert_allclose(own, row / unit, rtol=1e-9, atol=1e-9)
+
+
+def test_weights_leave_the_argument_as_it_is():
+    X = sp.csr_array(0.01 * COUNTS)
+    before = X.copy()
+    checked(X, whole=False)
+    assert_array_equal(X.data, before.data)
+
+
+@pytest.mark.parametrize(
+    "X", [np.zeros((5, 3)), np.eye(5, 3)[[0, 1, 3, 4, 3]]], ids=["all", "most"]
+)
+def test_rows_without_words_are_told_to_the_person_at_the_keyboard(X):
+    with pytest.warns(PrivateDataWarning, match=r"of 5 rows of X hold no word.*not for release"):
+        checked(X)
+
+
 @pytest.mark.parametrize(
     "X",
     ["some text", ["some text", "more"], np.array(["some", "text"]), ("a b", "c")],
@@ -90,6 +164,44 @@ def test_numbers_that_are_not_whole_are_rounded_with_a_warning():
 def test_text_is_refused_with_advice(X):
     with pytest.raises(ValueError, match="CountVectorizer"):
         checked(X)
+
+
+NOT_MATRICES = {
+    "list of strings": (lambda: ["a b", "c"], r"holds text.*CountVectorizer\(vocabulary"),
+    "tokens": (lambda: [["a", "b"], ["c"]], "lists of words.*analyzer=list"),
+    "as many tokens": (lambda: [["a", "b"], ["c", "d"]], "lists of words.*analyzer=list"),
+    "gensim": (lambda: [[], [(0, 2), (1, 1)], [(3, 1)]], "pairs.*corpus2csc"),
+    "as many pairs": (lambda: [[(0, 2)], [(3, 1)]], "pairs.*corpus2csc"),
+    "dict": (lambda: {"a": 1}, "got dict; .*DictVectorizer"),
+    "dicts": (lambda: [{"a": 1}, {}], "got list of dicts; .*DictVectorizer"),
+    "generator": (lambda: (row for row in COUNTS), "got generator;"),
+    "iterator": (lambda: iter(["a"]), "got list_iterator;"),
+    "set": (lambda: {1, 2}, "got set;"),
+    "none": (lambda: None, "got NoneType;"),
+    "number": (lambda: 3, "got int;"),
+    "no dimension": (lambda: np.array(3.0), "got a single number;"),
+    "one dimension": (lambda: COUNTS[0], r"got 1 dimension.*X\.reshape\(1, -1\)"),
+    "ragged rows": (lambda: [[1, 2], [3]], "rows of different lengths"),
+    "dates": (lambda: np.array([["2020-01-01"]], "M8[D]"), "dates or times"),
+    "bytes": (lambda: b"abc", "holds text"),
+}
+
+
+@pytest.mark.parametrize("name", NOT_MATRICES)
+def test_what_is_no_matrix_is_named_with_what_to_do(name):
+    make, message = NOT_MATRICES[name]
+    with pytest.raises(ValueError, match=message):
+        checked(make())
+
+
+@pytest.mark.parametrize("dtype", ["str", "string", object, "category"])
+def test_text_columns_of_data_frames_are_refused(dtype):
+    pd = pytest.importorskip("pandas")
+    texts = pd.Series(["geheim", "b"], dtype=dtype)
+    for X in (texts, texts.to_frame(), pd.DataFrame({"n": [1, 2], "text": texts})):
+        with pytest.raises(ValueError, match=r"CountVectorizer|1 dimension") as caught:
+            checked(X)
+        assert "geheim" not in str(caught.value)
 
 
 @pytest.mark.parametrize("bad", [-1.0, np.nan, np.inf])
@@ -113,6 +225,14 @@ def test_width_is_that_of_the_fit():
     assert estimator.n_features_in_ == 4
     with pytest.raises(ValueError, match="3 features"):
         check_counts(estimator, COUNTS[:, :3], reset=False)
+
+
+@pytest.mark.parametrize("X", [[[1, 2.5, 9, 4]], [[0.5, 0.75, 0.5, 8]]])
+def test_longer_weights_are_cut_in_proportion(X):
+    tokens = checked(X, whole=False)
+    cut = shorten(tokens, 10, Streams.from_random_state(0))
+    assert cut.sum() == pytest.approx(10)
+    np.testing.assert_allclose(cut.toarray() / cut.sum(), X / np.sum(X))
 
 
 # ---------------------------------------------------------------- Corpus

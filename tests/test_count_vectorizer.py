@@ -26,6 +26,7 @@ from dplda.privacy import (
     BudgetError,
     Gaussian,
     Ledger,
+    PrivateDataWarning,
     epsilon_of,
     split_epsilon,
 )
@@ -411,3 +412,11 @@ def test_the_default_list_gives_a_vocabulary_to_few_texts():
     vectorizer = PrivateCountVectorizer(epsilon=1.0, stop_words="english", max_features=12)
     words = set(vectorizer.fit(texts).vocabulary_)
     assert {"patient", "fracture", "left", "arm", "healthy", "heart"} <= words
+
+
+def test_a_vocabulary_that_misses_most_words_is_told_to_the_person_at_the_keyboard():
+    model = PrivateCountVectorizer(epsilon=math.inf, max_features=2).fit(["cat dog"] * 9)
+    with pytest.warns(PrivateDataWarning, match=r"covers 17% .* 1 of 2 texts .* not for release"):
+        X = model.transform(["a Cat ran off", b"so did Others"])
+    assert X.toarray().tolist() == [[1, 0], [0, 0]]
+    assert "Warning" not in "".join(vars(model))

@@ -25,8 +25,11 @@ from dplda.privacy import BudgetError, Guarantee, Ledger, SeededNoiseWarning
 from dplda.privacy.mechanisms import Curator
 from dplda.published import CDPLDA
 
-# CDPLDA warns that it has no guarantee in every fit
-pytestmark = pytest.mark.filterwarnings("ignore::dplda.privacy.PrivacyLeakWarning")
+# CDPLDA warns that it has no guarantee in every fit, and corpora without words are part of tests
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::dplda.privacy.PrivacyLeakWarning"),
+    pytest.mark.filterwarnings("ignore::dplda.privacy.PrivateDataWarning"),
+]
 
 every = each(SOUND)
 every_private = each(PRIVATE)
@@ -169,6 +172,32 @@ def test_score_is_the_log_of_the_perplexity(estimator, corpus):
     assert model.perplexity(corpus, completion=False) < model.perplexity(corpus)
 
 
+def takes_weights(estimator):
+    return isinstance(estimator, (SubLDA, PrivateSVILDA))
+
+
+@every
+def test_neither_counts_divided_by_100_nor_shares_train_a_model_of_noise(estimator, corpus):
+    """They give the model of the counts, or an error and no charge."""
+    X = corpus.toarray().astype(float)
+    X[:, 0] = 1  # a word that occurs once: the unit of the weights
+    expected = fit_seeded(estimator, X)
+    for weights in (0.01 * X, X / X.sum(axis=1, keepdims=True)):
+        np.testing.assert_array_equal(expected.transform(weights), expected.transform(X))
+        assert expected.score(weights) == expected.score(X)
+        if takes_weights(estimator):
+            model = fit_seeded(estimator, weights)
+            np.testing.assert_array_equal(model.components_, expected.components_)
+            continue
+        ledger = Ledger()
+        charged = "ledger" in estimator.get_params()
+        model = clone(estimator).set_params(**{"ledger": ledger} if charged else {})
+        with pytest.raises(ValueError, match="nearly all numbers of X would be rounded to 0"):
+            model.fit(weights)
+        assert ledger.epsilon_spent == 0
+        assert not hasattr(model, "components_")
+
+
 @every
 def test_bad_counts(estimator, corpus):
     X = corpus.toarray().astype(float)
@@ -184,9 +213,10 @@ def test_bad_counts(estimator, corpus):
     model = clone(estimator).fit(X)
     with pytest.raises(ValueError, match=r"30 features.*40 features"):
         model.transform(X[:, :30])
-    with pytest.warns(UserWarning, match="not whole") as record:
-        clone(estimator).fit(X + 0.25)
-    assert ["not whole" in str(warning.message) for warning in record].count(True) == 1
+    if not takes_weights(estimator):
+        with pytest.warns(UserWarning, match="not whole") as record:
+            clone(estimator).fit(np.where(X > 0, X + 0.25, 0))
+        assert ["not whole" in str(warning.message) for warning in record].count(True) == 1
     with pytest.raises(NotFittedError):
         clone(estimator).transform(X)
 

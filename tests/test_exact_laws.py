@@ -321,6 +321,7 @@ def test_two_sampled_rounds(kind, rate):
         row.check()
 
 
+@pytest.mark.filterwarnings("ignore::dplda.privacy.PrivateDataWarning")
 @pytest.mark.parametrize(
     "X",
     [

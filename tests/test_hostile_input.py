@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
+import dplda
 import dplda.__main__ as command_line
 from dplda import (
     HDPLDA,
@@ -32,6 +33,7 @@ from dplda import (
     published,
     save_release,
 )
+from dplda._compat import Interval
 from dplda.audit import (
     audit_epsilon,
     gaussian_lower_bound,
@@ -135,6 +137,9 @@ MATRICES = [
         np.array([[str(SECRET_COUNT), 1, 2]], object), np.array([["2020-01-01"] * 3], "M8[D]"),
         np.array([[2**64 - 1, 0, 0]], np.uint64), np.array([[65504, 1, 0]], np.float16),
         np.array([[1, 2, 3]], np.longdouble), np.array([["a"]]), memoryview(b"abc"),
+        [[SECRET_WORD, "b"], ["c"]], [[(0, SECRET_COUNT)], [], [(1, 1), (2, 1)]],
+        [{SECRET_WORD: SECRET_COUNT}], {SECRET_COUNT}, np.array(float(SECRET_COUNT)),
+        [[1e-300, 1e308, 0.5]], [[5e-324, 0, 1e-320]], [[0.25, 0.25, 0.5]] * 3,
     )
 ] + [
     lambda: iter(COUNTS), lambda: (row for row in COUNTS), lambda: sp.csr_array(COUNTS),
@@ -220,6 +225,36 @@ VALUES = st.one_of(
     st.sampled_from(NUMBERS), st.sampled_from(OTHERS), st.floats(), st.integers()
 ).filter(is_public)
 COUNT_MATRIX = st.sampled_from(MATRICES + DAMAGED)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_true_and_false_are_no_numbers(case):
+    constraints = type(case.estimator)._parameter_constraints
+    for name, allowed in constraints.items():
+        if not any(isinstance(constraint, Interval) for constraint in allowed):
+            continue
+        for value in (True, False):
+            model = clone(case.estimator).set_params(**{name: value})
+            with pytest.raises(ValueError, match=f"The '{name}' parameter .* Got {value} instead"):
+                model.fit(COUNTS)
+
+
+@pytest.mark.parametrize(
+    ("misspelled", "meant"),
+    [("SubLda", "SubLDA"), ("HdpLDA", "HDPLDA"), ("Gibbslda", "GibbsLDA"), ("dataset", "datasets"),
+     ("PrivateCountVectoriser", "PrivateCountVectorizer"), ("PrivateSVI", "PrivateSVILDA")],
+)  # fmt: skip
+def test_a_misspelled_name_is_answered_with_the_name_that_is_meant(misspelled, meant):
+    with pytest.raises(
+        AttributeError, match=f"No dplda attribute {misspelled}; did you mean {meant}"
+    ):
+        getattr(dplda, misspelled)
+
+
+def test_a_name_like_no_other_is_answered_without_advice():
+    with pytest.raises(AttributeError, match=r"No dplda attribute unknown$"):
+        dplda.unknown  # noqa: B018
+    assert not hasattr(dplda, "_unknown")
 
 
 @st.composite

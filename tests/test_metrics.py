@@ -16,6 +16,7 @@ from dplda.datasets import make_topic_corpus
 from dplda.metrics import (
     held_out_log_likelihood,
     held_out_perplexity,
+    perplexity_bound,
     split_documents,
     unigram_perplexity,
 )
@@ -165,7 +166,6 @@ TABLE, DOCUMENTS = np.ones((2, 3)), np.array([[4, 4, 4]])
         ([[1, 1, 1], [1, np.nan, 1]], DOCUMENTS, "components contains NaN"),
         (TABLE, [[1, 2, -1]], "Negative"),
         (TABLE, [[1, 2, np.nan]], "NaN"),
-        (TABLE, [[1, 2.5, 1]], "whole"),
         (TABLE, [[0, 0, 0]], "no words to score"),
     ],
 )
@@ -173,6 +173,21 @@ TABLE, DOCUMENTS = np.ones((2, 3)), np.array([[4, 4, 4]])
 def test_what_is_refused(components, X, message, completion):
     with pytest.raises(ValueError, match=message):
         held_out_perplexity(components, X, completion=completion)
+
+
+def test_weights_are_scored_as_the_counts_that_they_stand_for():
+    X, table = np.array([[1.0, 4, 2], [3, 0, 1]]), [[9, 1, 2], [1, 4, 8]]
+    for other in (0.01 * X, X / X.sum(axis=1, keepdims=True)):
+        for metric in (held_out_perplexity, perplexity_bound):
+            assert metric(table, other) == metric(table, X)
+
+
+def test_halves_of_weights_add_up_and_split_the_whole_tokens_as_counts():
+    X = sp.csr_array(np.array([[5.75, 0, 0.5, 1], [1, 2.25, 0, 0]]))
+    observed, held_out = split_documents(X)
+    assert_array_equal((observed + held_out).toarray(), X.toarray())
+    whole = split_documents(sp.csr_array(np.floor(X.toarray())))[0].toarray()
+    assert_array_equal(np.floor(observed.toarray()), whole)
 
 
 @pytest.mark.parametrize("prior", [0, -0.1, float("nan")])

@@ -15,6 +15,7 @@ from sklearn.pipeline import make_pipeline
 
 from dplda import GibbsLDA
 from dplda.federated import IFTMParty, SentenceCorpus, SentenceVectorizer
+from dplda.privacy import PrivateDataWarning
 
 WORDS = ["cat", "dog", "sat", "chased", "stocks", "bank", "bonds", "rose", "fell"]
 TEXTS = [
@@ -200,3 +201,9 @@ def test_estimators_of_words_take_it_as_counts():
     same = GibbsLDA(2, max_iter=3, random_state=0).fit(corpus.counts())
     assert_array_equal(model.components_, same.components_)
     assert_array_equal(model.transform(corpus), same.transform(corpus.counts()))
+
+
+def test_a_vocabulary_that_misses_most_words_is_told_to_the_person_at_the_keyboard():
+    vectorizer = SentenceVectorizer(["cat"]).fit()
+    with pytest.warns(PrivateDataWarning, match=r"covers 17% .* 1 of 2 texts .* not for release"):
+        vectorizer.transform(["A cat saw. It ran off", "Dog"])

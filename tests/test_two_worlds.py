@@ -176,6 +176,8 @@ HOSTILE = {
     "huge counts": lambda n, v: np.tile(np.arange(v) % 3, (n, 1)) * 10**12,
     "copies": lambda n, v: np.tile(np.arange(v) % 7, (n, 1)),
     "long and short": lambda n, v: np.diag(10 ** (np.arange(n) % 13)) @ np.eye(n, v, 1, dtype=int),
+    "tiny shares": lambda n, v: np.tile(np.arange(v) % 7 * 1e-300, (n, 1)),
+    "extreme weights": lambda n, v: np.tile([1e-300, 1e308, 0.5, 1e12], (n, v // 4)),
 }
 
 

@@ -31,7 +31,7 @@ from dplda.audit._published_attacks import BatchAttack, CountsAttack, MovesAttac
 from dplda.audit._residuals import ResidualResult, can_be_watched, check_record
 from dplda.audit._watch import Record, watched
 from dplda.displays._style import COLORS, GRAY, import_pyplot
-from dplda.privacy import Event, PrivacyLeakWarning, SeededNoiseWarning
+from dplda.privacy import Event, PrivacyLeakWarning, PrivateDataWarning, SeededNoiseWarning
 from dplda.privacy._bounds_on_epsilon import all_gaussian, grouped
 from dplda.privacy._observation import Release, observe_releases
 from dplda.privacy._streams import Purpose, Streams
@@ -454,6 +454,7 @@ def observed_fit(
     with warnings.catch_warnings(), watch, observe_releases() as releases:
         warnings.simplefilter("ignore", PrivacyLeakWarning)  # the audit measures the leak
         warnings.simplefilter("ignore", SeededNoiseWarning)  # the documents are invented
+        warnings.simplefilter("ignore", PrivateDataWarning)
         if hasattr(attacker, "_train"):
             attacker._train(model, X, method)
         else:

@@ -27,6 +27,7 @@ from dplda.privacy import (
     Laplace,
     PoissonSampled,
     PrivacyLeakWarning,
+    PrivateDataWarning,
     Repeated,
     SeededNoiseWarning,
 )
@@ -201,6 +202,7 @@ def residual_check(estimator: BaseEstimator, X: Any, *, random_state: Any = None
     with warnings.catch_warnings(), watched(model, record), observe_releases():
         warnings.simplefilter("ignore", PrivacyLeakWarning)
         warnings.simplefilter("ignore", SeededNoiseWarning)  # the documents are invented
+        warnings.simplefilter("ignore", PrivateDataWarning)
         model.fit(X)
     return check_record(model, record, streams)
 
@@ -551,6 +553,7 @@ def _public_test(model: BaseEstimator, record: Record) -> ResidualTest:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyLeakWarning)
         warnings.simplefilter("ignore", SeededNoiseWarning)
+        warnings.simplefilter("ignore", PrivateDataWarning)
         public = record.refit(model, _neutral(model, record.X))
     differing = sum(
         not _same(value, getattr(public, name, None))

@@ -18,6 +18,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.utils.validation import check_is_fitted
 
 from dplda._compat import Interval, StrOptions, _fit_context
+from dplda._corpus import warn_of_coverage
 from dplda._private_fit import (
     AES,
     PRIVACY_CONSTRAINTS,
@@ -317,9 +318,29 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
         -------
         X : csr_matrix of shape (n_docs, n_terms)
             Counts. They are as private as the texts, and `epsilon_` does not cover them.
+
+        Warns
+        -----
+        PrivateDataWarning
+            If the chosen terms cover less than a fifth of the tokens, or no token of most texts.
+            Not for release.
         """
         check_is_fitted(self, "vocabulary_")
-        return self._counter(vocabulary=self.vocabulary_).transform(_as_list(raw_documents))
+        analyze, n_tokens = self._counter().build_analyzer(), 0
+
+        def counted(document: Any) -> list[str]:
+            nonlocal n_tokens
+            terms = analyze(document)
+            n_tokens += len(terms)
+            return terms
+
+        counter = CountVectorizer(
+            analyzer=counted, vocabulary=self.vocabulary_,
+            encoding=self.encoding, decode_error=self.decode_error,
+        )  # fmt: skip
+        X = counter.transform(_as_list(raw_documents))
+        warn_of_coverage(np.asarray(X.sum(axis=1)).ravel(), n_tokens)
+        return X
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Names of the columns, in alphabetical order.

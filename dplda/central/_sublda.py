@@ -209,8 +209,8 @@ class SubLDA(BaseLDA):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_docs, n_words)
-            Word counts. One row is what the guarantee protects, or all rows of one user;
-            columns are public.
+            Word counts, or weights such as shares, whose scale says nothing. One row is what the
+            guarantee protects, or all rows of one user; columns are public.
         y : Ignored
             Not used, present for API consistency by convention.
         user_ids : array-like of shape (n_docs,) or None, default=None
@@ -239,6 +239,8 @@ class SubLDA(BaseLDA):
         LowSignalWarning
             If fewer than half of the topics stand out of the noise after `max_iter` rounds, or are
             expected to with `expected_n_docs` documents.
+        PrivateDataWarning
+            If most rows hold no word. Not for release.
         """
         return self._train(X, user_ids, n_rounds=int(self.max_iter), table=None)
 
@@ -306,7 +308,7 @@ class SubLDA(BaseLDA):
         streams = Streams.from_random_state(self.random_state)  # secret
         warn_if_seeded(name, streams.seeded and self.epsilon != np.inf)
         with Curator(plan, streams, label=name, unit=unit, ledger=self.ledger) as curator:
-            counts = check_counts(self, X, reset=table is None)  # private
+            counts = check_counts(self, X, reset=table is None, whole=False)  # private
             if table is None and self.expected_n_docs is not None:
                 warn_of_expectation(
                     budget, n_docs=self.expected_n_docs, n_words=counts.shape[1],

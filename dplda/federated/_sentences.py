@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dplda._checks import check_integer
 from dplda._compat import _fit_context
+from dplda._corpus import warn_of_coverage
 
 SENTENCE_END = r"(?<=[.!?])\s+|\s*\n\s*"
 
@@ -322,6 +323,12 @@ class SentenceVectorizer(TransformerMixin, BaseEstimator):
         -------
         corpus : SentenceCorpus
             The words of the vocabulary in each sentence.
+
+        Warns
+        -----
+        PrivateDataWarning
+            If the vocabulary covers less than a fifth of the tokens, or no token of most texts.
+            Not for release.
         """
         check_is_fitted(self)
         if isinstance(texts, str):
@@ -330,12 +337,14 @@ class SentenceVectorizer(TransformerMixin, BaseEstimator):
             token_pattern=self.token_pattern, lowercase=bool(self.lowercase)
         ).build_analyzer()
         column = self.vocabulary_.get
-        documents = []
+        documents, n_tokens = [], 0
         for text in texts:
             if not isinstance(text, str):
                 raise ValueError(f"texts must be str, and one is a {type(text).__name__}")
-            sentences = ([column(w) for w in words_of(s)] for s in self._sentences(text))
+            sentences = [[column(w) for w in words_of(s)] for s in self._sentences(text)]
+            n_tokens += sum(map(len, sentences))
             documents.append([[w for w in words if w is not None] for words in sentences])
+        warn_of_coverage(np.array([sum(map(len, d)) for d in documents]), n_tokens)
         return SentenceCorpus.from_lists(documents, len(self.vocabulary_))
 
     def _sentences(self, text: str) -> Sequence[str]:

@@ -7,7 +7,6 @@ validates them), public numbers and the server's own randomness, and costs no pr
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from numbers import Integral
 from typing import Any
@@ -102,9 +101,7 @@ def n_columns(
 
 def check_reports(model: BaseTopicModel, X: Any, *, reset: bool) -> sp.csr_array:
     """Validate reports with `check_counts`; they may hold zeros and ones only."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", ".*not whole", UserWarning)  # an error follows below
-        reports = check_counts(model, X, reset=reset)
+    reports = check_counts(model, X, reset=reset, whole=False)  # an error follows below
     unrounded = X.data if sp.issparse(X) else np.asarray(X)
     if (reports.data != 1).any() or (np.rint(unrounded) != unrounded).any():
         raise ValueError(

@@ -10,7 +10,7 @@ from sklearn.utils import check_array
 
 from dplda._checks import check_number
 from dplda._compat import check_non_negative
-from dplda._corpus import check_quoting_nothing, check_table
+from dplda._corpus import check_quoting_nothing, check_table, token_weights
 from dplda._fold_in import LARGEST_PRIOR, fold_in
 
 
@@ -31,7 +31,7 @@ def split_documents(X: sp.csr_array) -> tuple[sp.csr_array, sp.csr_array]:
     Parameters
     ----------
     X : sparse matrix of shape (n_docs, n_words)
-        Whole counts.
+        Counts. Of a count that is not whole, the fraction goes to one of the halves.
 
     Returns
     -------
@@ -60,6 +60,7 @@ def split_documents(X: sp.csr_array) -> tuple[sp.csr_array, sp.csr_array]:
     X.sum_duplicates()
     X.eliminate_zeros()
     counts = np.minimum(X.data, 2.0**62).astype(np.int64)
+    fraction = X.data % 1
     cell = _mix(X.indices.astype(np.uint64) * np.uint64(2**32) + counts.astype(np.uint64))
     row = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
     key = np.zeros(X.shape[0], np.uint64)
@@ -69,9 +70,11 @@ def split_documents(X: sp.csr_array) -> tuple[sp.csr_array, sp.csr_array]:
     coins = np.where(counts <= 62, counts, counts % 2)
     masked = bits & ((np.uint64(1) << coins.astype(np.uint64)) - np.uint64(1))
     observed = np.bitwise_count(masked).astype(np.int64) + (counts - coins) // 2
+    coin = (bits >> np.uint64(63)).astype(X.dtype)  # for the fraction
     parts = []
-    for data in (observed, counts - observed):
-        part = sp.csr_array((data.astype(X.dtype), X.indices.copy(), X.indptr.copy()), X.shape)
+    for whole, share in ((observed, coin), (counts - observed, 1 - coin)):
+        data = whole.astype(X.dtype) + share * fraction
+        part = sp.csr_array((data, X.indices.copy(), X.indptr.copy()), X.shape)
         part.eliminate_zeros()
         parts.append(part)
     return parts[0], parts[1]
@@ -79,9 +82,12 @@ def split_documents(X: sp.csr_array) -> tuple[sp.csr_array, sp.csr_array]:
 
 def _check_counts(X: Any) -> sp.csr_array:
     with check_quoting_nothing(X):
-        X = sp.csr_array(check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32]))
+        X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32])
+    X = sp.csr_array(X, copy=sp.issparse(X))
     check_non_negative(X, "a metric (it takes word counts)")
-    return X
+    X.sum_duplicates()
+    X.eliminate_zeros()
+    return token_weights(X)
 
 
 def check_same_words(components: Any, X: Any) -> tuple[np.ndarray, sp.csr_array]:
@@ -99,8 +105,6 @@ def check_same_words(components: Any, X: Any) -> tuple[np.ndarray, sp.csr_array]
 def check_inputs(components: Any, X: Any) -> tuple[np.ndarray, sp.csr_array]:
     """Return a table and documents of the same vocabulary, as arrays that can be scored."""
     components, X = check_same_words(components, X)
-    if not np.array_equal(np.rint(X.data), X.data):
-        raise ValueError("X must hold whole word counts; pass counts, not tf-idf or frequencies")
     possible = [(components.sum(axis=axis) > 0).all() for axis in (0, 1)]
     if not (components.min() >= 0 and all(possible)):
         raise ValueError(

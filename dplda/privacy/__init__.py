@@ -12,6 +12,7 @@ from dplda.privacy._errors import (
     LargeEpsilonWarning,
     LowSignalWarning,
     PrivacyLeakWarning,
+    PrivateDataWarning,
     SeededNoiseWarning,
 )
 from dplda.privacy._events import (
@@ -48,6 +49,7 @@ __all__ = [
     "NonPrivate",
     "PoissonSampled",
     "PrivacyLeakWarning",
+    "PrivateDataWarning",
     "RandomizedResponseEvent",
     "Repeated",
     "SeededNoiseWarning",

@@ -25,3 +25,7 @@ class LowSignalWarning(UserWarning):
 
 class LargeEpsilonWarning(UserWarning):
     """The stated epsilon is so large that it promises next to nothing."""
+
+
+class PrivateDataWarning(UserWarning):
+    """Something about the private data, for the person at the keyboard and not for release."""

@@ -1,0 +1,282 @@
+"""A held-out score with noise: what a topic model gains on private documents.
+
+Mechanism (Gaussian). A document contributes two numbers: the log-likelihood of its held-out tokens
+relative to a public reference, and the number of these tokens. Both are bounded, so that their L2
+norm is at most a public constant, which is checked in integers. ``docs/searches.md`` has the proof.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils.validation import check_is_fitted
+
+from dplda._checks import check_integer, check_number
+from dplda._corpus import check_table
+from dplda._fold_in import LARGEST_PRIOR, fold_in
+from dplda._private_fit import AES, COLUMNS, SMALLEST_DELTA, make_guarantee, warn_if_seeded
+from dplda.metrics._perplexity import check_inputs, split_documents
+from dplda.privacy import Guarantee, Ledger, calibrate
+from dplda.privacy._clipping import sum_clipped
+from dplda.privacy._curator import TOTAL_VARIATION, Curator
+from dplda.privacy._mechanisms import DiscreteGaussian, Mechanism, NoNoise
+from dplda.privacy._streams import Streams
+
+SCORE = "score"
+# The number of tokens needs less precision than the gain, which is a small part of its bound.
+TOKEN_WEIGHT = 0.6
+NORM = math.hypot(1.0, TOKEN_WEIGHT)
+LARGEST_LENGTH = 10**6
+
+RELATION = "one document is added, removed, or replaced by an empty one"
+PUBLIC_MODEL = (
+    "the model and public_unigram are public, or were released with a guarantee of their own"
+)
+ONE_ROW = "no document occurs in two rows of X"
+
+
+@dataclass(frozen=True)
+class NoisyScore:
+    """A private held-out score.
+
+    ``float(score)`` is its gain.
+
+    Parameters
+    ----------
+    gain : float
+        Mean log-likelihood of a held-out token under the model, minus that under the reference, in
+        nats. Higher is better; 0 is as good as the reference. In [-clip, clip].
+    standard_error : float
+        Standard deviation of the noise in `gain`; infinite if the noise exceeds the number of
+        tokens. It does not contain the sampling error of the documents.
+    perplexity : float
+        ``exp(entropy of the reference - gain)``: the perplexity of documents whose words have the
+        frequencies of the reference.
+    privacy_ : Guarantee
+        The guarantee of the score: unit, relation, mechanism, assumptions.
+    """
+
+    gain: float
+    standard_error: float
+    perplexity: float
+    privacy_: Guarantee
+
+    def __float__(self) -> float:
+        return self.gain
+
+
+def noisy_score(
+    model: Any,
+    X: Any,
+    *,
+    epsilon: float,
+    delta: float = 1e-6,
+    public_unigram: Any = None,
+    max_tokens: int = 50,
+    clip: float = 1.5,
+    ledger: Any = None,
+    part: str | None = None,
+    random_state: Any = None,
+) -> NoisyScore:
+    """Score a topic model on private documents, with differential privacy for each document.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted topic model, with `components_` and `doc_topic_prior`. It must be public.
+    X : {array-like, sparse matrix} of shape (n_docs, n_words)
+        Word counts of documents that the model was not trained on. Private.
+    epsilon : float
+        Epsilon of a document, above 0; ``inf`` adds no noise and has no privacy.
+    delta : float, default=1e-6
+        The delta of (epsilon, delta)-differential privacy, in [1e-14, 1). Choose it well below
+        1 / n_docs.
+    public_unigram : array-like of shape (n_words,), default=None
+        The reference: positive frequencies of the words, up to a factor. It must be public. None
+        takes the word totals of the model. To compare models, pass the same reference for all.
+    max_tokens : int, default=50
+        Number of held-out tokens, from 1 to 1e6, from which on a document weighs no more. About
+        half of a document's tokens are held out. A public constant.
+    clip : float, default=1.5
+        Bound on a document's gain per token, in nats, from 0.001 to 1000. A public constant.
+    ledger : Ledger, str or path-like, default=None
+        Where the score is charged.
+    part : str, default=None
+        The part of the data that `X` is, as in `Ledger.part`.
+    random_state : int, RandomState instance or None, default=None
+        None draws the noise from a secret key. Anything else voids the guarantee against anyone
+        who knows it.
+
+    Returns
+    -------
+    score : NoisyScore
+        The gain with its standard error, and the guarantee.
+
+    Raises
+    ------
+    TypeError
+        If a number has the wrong type.
+    BudgetError
+        If the budget of the ledger is too small. No data have been read then.
+    ValueError
+        If an argument is out of range, or if `X` does not fit the model. Nothing is charged then.
+
+    Warns
+    -----
+    SeededNoiseWarning
+        If noise is drawn from a given `random_state`.
+
+    See Also
+    --------
+    held_out_log_likelihood : The score without noise, and without privacy.
+    dplda.privacy.Ledger.part : Charges fits and scores to disjoint parts of the data.
+
+    Notes
+    -----
+    **Privacy.** Unit: document (a row of `X`). Relation: one document is added, removed, or becomes
+    empty. Sensitivity: ``max_tokens * sqrt(1.36)``, in L2, of the clipped gain in units of `clip`
+    and 0.6 times the number of tokens, checked in integers. Mechanism: discrete Gaussian noise on
+    both numbers. Event: ``Gaussian(m)``. The guarantee is that of the score. That of the model is
+    its own. The proof is in ``docs/searches.md``.
+
+    Examples
+    --------
+    >>> from dplda import SubLDA
+    >>> from dplda.datasets import make_topic_corpus
+    >>> from dplda.metrics import noisy_score
+    >>> X = make_topic_corpus(n_docs=1500, n_words=30, n_components=3, random_state=0).data
+    >>> model = SubLDA(n_components=3, epsilon=4.0, max_iter=20).fit(X[:1000])
+    >>> score = noisy_score(model, X[1000:], epsilon=2.0)
+    >>> score.gain > 3 * score.standard_error
+    True
+    >>> round(score.privacy_.epsilon, 2)
+    2.0
+    """
+    components, reference = _public_tables(model, public_unigram)
+    prior = check_number("doc_topic_prior", model.doc_topic_prior, 0, LARGEST_PRIOR, closed="right")
+    clip = check_number("clip", clip, 1e-3, 1e3)
+    max_tokens = check_integer("max_tokens", max_tokens, 1, LARGEST_LENGTH)
+    delta = check_number("delta", delta, SMALLEST_DELTA, 1.0, closed="left")
+    mechanism = _mechanism(epsilon, delta)  # public
+    streams = Streams.from_random_state(random_state)  # secret
+    warn_if_seeded("noisy_score", streams.seeded and not mechanism.exact)
+    plan = [(SCORE, mechanism.event)]  # public
+    label = f"noisy_score of {type(model).__name__}"
+    with Curator(
+        plan, streams, label=label, unit="document", ledger=_ledger(ledger, part)
+    ) as curator:
+        _, counts = check_inputs(components, X)  # private
+        pairs = contributions(counts, components, reference, prior, clip, max_tokens)  # private
+        radius = 2**30 if mechanism.exact else mechanism.sensitivity  # public
+        total = sum_clipped(pairs, NORM * max_tokens, int(radius))  # private
+        # One document moves `total` by at most `radius` in L2: its two numbers are clipped to
+        # `radius` in integers. They read that document, the public model and the reference only.
+        noisy = curator.release(total, mechanism, label=SCORE, round=0)  # public
+    unit = NORM * max_tokens / radius
+    gain, error = _ratio(noisy * unit, mechanism.scale * unit)
+    guarantee = make_guarantee(
+        curator.events,
+        delta=delta,
+        earlier=None,
+        unit="document",
+        relation=RELATION,
+        mechanism="discrete Gaussian noise on the summed gains and the number of held-out tokens",
+        sensitivity=NORM * max_tokens,
+        noise_scale=mechanism.scale * unit,
+        noise_multiplier=mechanism.scale / radius,
+        seeded=streams.seeded,
+        assumptions=(PUBLIC_MODEL, ONE_ROW),
+        common=(COLUMNS, AES),
+    )
+    entropy = -float(reference @ np.log(reference))
+    return NoisyScore(clip * gain, clip * error, math.exp(entropy - clip * gain), guarantee)
+
+
+def contributions(
+    X: sp.csr_array,
+    components: np.ndarray,
+    reference: np.ndarray,
+    doc_topic_prior: float,
+    clip: float,
+    max_tokens: int,
+) -> np.ndarray:
+    """Clipped gain in units of `clip`, and weighted number of tokens, of each document.
+
+    Row d is a function of row d of `X` and of public values. Its L2 norm is at most
+    ``NORM * max_tokens``: with n tokens, the gain is in [-n, n] and n is at most `max_tokens`.
+
+    Returns
+    -------
+    pairs : ndarray of shape (n_docs, 2)
+    """
+    observed, held_out = split_documents(X)
+    theta = fold_in(observed, components, doc_topic_prior)
+    phi = components / components.sum(axis=1, keepdims=True)
+    row = np.repeat(np.arange(X.shape[0]), np.diff(held_out.indptr))
+    p = np.zeros(held_out.nnz)
+    for topic, weights in zip(phi, theta.T):  # in this order for every token, wherever it stands
+        p += weights[row] * topic[held_out.indices]
+    # the logarithm of one number at a time: that of an array may depend on the place of a number
+    logs = map(math.log, np.maximum(p / reference[held_out.indices], 1e-300).tolist())
+    gains = np.fromiter(logs, float, len(p)) * held_out.data
+    n_docs = X.shape[0]
+    length = np.bincount(row, held_out.data, n_docs)  # adds token after token
+    gain = np.clip(np.bincount(row, gains, n_docs) / clip, -length, length)
+    kept = np.minimum(1.0, max_tokens / np.maximum(length, max_tokens))
+    return np.column_stack([gain * kept, TOKEN_WEIGHT * length * kept])
+
+
+def _ratio(noisy: np.ndarray, scale: float) -> tuple[float, float]:
+    """The gain per token in [-1, 1], and its standard error by the delta method."""
+    gain, length = float(noisy[0]), float(noisy[1]) / TOKEN_WEIGHT
+    if length <= max(0.0, scale / TOKEN_WEIGHT):
+        return 0.0, math.inf
+    ratio = min(1.0, max(-1.0, gain / length))
+    return ratio, scale / length * math.hypot(1.0, ratio / TOKEN_WEIGHT)
+
+
+def _mechanism(epsilon: float, delta: float) -> Mechanism:
+    epsilon = check_number("epsilon", epsilon, 0.0, math.inf, closed="right")
+    if epsilon == math.inf:
+        return NoNoise()
+    multiplier = calibrate(
+        lambda m: DiscreteGaussian.for_noise_multiplier(m).event,
+        epsilon, delta, total_variation=TOTAL_VARIATION,
+    )  # fmt: skip
+    return DiscreteGaussian.for_noise_multiplier(multiplier)
+
+
+def _ledger(ledger: Any, part: str | None) -> Any:
+    """The ledger, or the part of it that the documents are."""
+    if part is None:
+        return ledger
+    if ledger is None:
+        raise ValueError(f"part={part!r} names a part of a ledger; pass a ledger too")
+    return (ledger if isinstance(ledger, Ledger) else Ledger(ledger)).part(part)
+
+
+def _public_tables(model: Any, public_unigram: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The checked topic-word table, and the reference as probabilities."""
+    check_is_fitted(model)
+    components = check_table(getattr(model, "components_", None), "components_")
+    if not (
+        components.min() >= 0 and components.any(axis=0).all() and components.any(axis=1).all()
+    ):
+        raise ValueError(
+            "components_ must be non-negative, with no topic empty and no word impossible in all "
+            "topics"
+        )
+    reference = components.sum(axis=0)
+    if public_unigram is not None:
+        flat = np.asarray(public_unigram).reshape(-1)  # sums of sparse matrices are 1 x n_words
+        reference = check_table(flat, "public_unigram", ensure_2d=False)
+        if reference.shape != (components.shape[1],) or not reference.min() > 0:
+            raise ValueError(
+                f"public_unigram must hold {components.shape[1]} positive frequencies, one for "
+                f"each word, got shape {reference.shape}; add a small number to words that it lacks"
+            )
+    return components, reference / reference.sum()

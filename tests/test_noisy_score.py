@@ -1,0 +1,214 @@
+"""The noisy held-out score: what a document moves, what the score estimates, what is charged."""
+
+import math
+import re
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
+
+from dplda import GibbsLDA, SubLDA
+from dplda.datasets import make_topic_corpus
+from dplda.metrics import held_out_log_likelihood, noisy_score
+from dplda.metrics._noisy_score import NORM, _ratio, contributions
+from dplda.privacy import BudgetError, Ledger, SeededNoiseWarning, epsilon_of
+from dplda.privacy.mechanisms import Curator
+
+X = make_topic_corpus(120, 40, 4, doc_length=60, random_state=0).data
+REFERENCE = np.full(40, 1 / 40)
+
+
+class Model(BaseEstimator):
+    """A public table: one topic has nearly all of word 0, and hardly any of word 1."""
+
+    components_ = np.random.default_rng(0).random((4, 40)) + 1e-3
+    components_[:, 0] += 500
+    components_[:, 1] = 1e-9
+    doc_topic_prior = 0.1
+
+    def fit(self, X, y=None):
+        return self
+
+    def __sklearn_is_fitted__(self):
+        return True
+
+
+def values_of(X, monkeypatch, **options):
+    """What `Curator.release` got, and the radius."""
+    release, seen = Curator.release, []
+
+    def record(self, value, mechanism, **kwargs):
+        seen.append((value.copy(), mechanism.sensitivity))
+        return release(self, value, mechanism, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Curator, "release", record)
+        noisy_score(Model(), X, **{"epsilon": 1.0, "public_unigram": REFERENCE} | options)
+    return seen[0]
+
+
+HOSTILE = {
+    "a word of high gain": np.eye(1, 40, 0) * 10**15,
+    "a word of low gain": np.eye(1, 40, 1) * 10**15,
+    "all words": np.full((1, 40), 10**12),
+    "weights": np.tile([1e-300, 1e308, 0.5, 7], (1, 10)),
+    "as long as what counts": np.eye(1, 40, 0) * 100,
+}
+
+
+@pytest.mark.parametrize("own", HOSTILE)
+@pytest.mark.parametrize("clip", [0.1, 1.5])
+def test_a_document_moves_the_sums_by_the_radius_at_most(own, clip, monkeypatch):
+    row = HOSTILE[own]
+    others = X.toarray()[:50]
+    options = {"clip": clip, "max_tokens": 50}
+    value, radius = values_of(np.vstack([others, row, others]), monkeypatch, **options)
+    for neighbor in (np.vstack([others, 0 * row, others]), np.vstack([others, others])):
+        other, _ = values_of(neighbor, monkeypatch, **options)
+        squares = int(((value - other).astype(object) ** 2).sum())
+        assert squares <= radius**2
+        assert squares > 0.2 * radius**2, "a document that reaches for the bound"
+    if own == "a word of high gain" and clip == 0.1:
+        assert squares > 0.999 * radius**2
+
+
+counts = arrays.arrays(
+    np.float64, st.tuples(st.integers(1, 7), st.just(40)),
+    elements=st.sampled_from([0, 0, 0, 1, 2, 3, 70, 0.5, 1e-300, 1e15]),
+)  # fmt: skip
+
+
+@settings(deadline=None, max_examples=30)
+@given(counts, st.floats(1e-3, 10), st.integers(1, 200))
+def test_contributions_read_one_document_and_are_bounded(X, clip, max_tokens):
+    def of(rows):
+        options = (Model.components_, REFERENCE, 0.1, clip, max_tokens)
+        return contributions(sp.csr_array(rows), *options)
+
+    together = of(X)
+    np.testing.assert_array_equal(together, np.vstack([of(row) for row in X[:, None]]))
+    assert (np.hypot(*together.T) <= NORM * max_tokens * (1 + 1e-12)).all()
+
+
+def test_without_noise_clip_and_cap_it_is_the_gain_in_log_likelihood():
+    exact = held_out_log_likelihood(Model.components_, X) - math.log(1 / 40)
+    score = noisy_score(
+        Model(), X, epsilon=math.inf, public_unigram=REFERENCE, max_tokens=100, clip=20.0
+    )
+    assert score.gain == pytest.approx(exact, abs=1e-5)
+    assert score.standard_error == 0
+    assert score.perplexity == pytest.approx(math.exp(-exact) * 40, rel=1e-5)
+    assert math.isinf(score.privacy_.epsilon)
+    assert float(score) == score.gain
+
+
+def test_the_standard_error_is_the_spread_of_the_noise():
+    rng, truth, scale = np.random.default_rng(0), np.array([300.0, 1200.0]), 40.0
+    gains, errors = zip(*(_ratio(truth + scale * rng.normal(size=2), scale) for _ in range(4000)))
+    assert np.mean(gains) == pytest.approx(300 / (1200 / 0.6), abs=2e-3)
+    assert np.std(gains) == pytest.approx(np.mean(errors), rel=0.05)
+
+
+def test_noise_above_the_number_of_tokens_gives_no_score():
+    score = noisy_score(Model(), X[:1], epsilon=0.01)
+    assert (score.gain, score.standard_error) == (0.0, math.inf)
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 2.0])
+def test_epsilon_is_that_of_the_noise_that_was_drawn(epsilon, monkeypatch):
+    scores = [noisy_score(Model(), X, epsilon=epsilon, delta=1e-5) for _ in range(2)]
+    assert scores[0].gain != scores[1].gain
+    guarantee = scores[0].privacy_
+    assert 0.99 * epsilon < guarantee.epsilon <= epsilon
+    assert guarantee.epsilon == guarantee.epsilon_at(1e-5)
+    _, radius = values_of(X, monkeypatch, epsilon=epsilon, delta=1e-5)
+    assert guarantee.noise_multiplier == pytest.approx(614475 / radius, rel=1e-5)
+    assert epsilon_of(guarantee.events, 1e-5) == pytest.approx(epsilon, rel=1e-2)
+
+
+def test_a_score_is_a_function_of_the_noisy_sums(monkeypatch):
+    """Other documents with the same release have the same score."""
+    options = {"epsilon": 1.0, "public_unigram": REFERENCE}
+    fixed = np.array([10**6, 10**7])
+    monkeypatch.setattr(Curator, "release", lambda self, value, mechanism, **kwargs: fixed)
+    assert noisy_score(Model(), X, **options) == noisy_score(Model(), X[:7], **options)
+
+
+def test_it_is_charged_before_the_documents_are_read():
+    class Unread:
+        def __getattr__(self, name):
+            raise AssertionError("X was read")
+
+    with pytest.raises(BudgetError, match="noisy_score of Model"):
+        noisy_score(Model(), Unread(), epsilon=2.0, ledger=Ledger(epsilon=1.0))
+
+
+def test_documents_that_do_not_fit_cost_nothing():
+    ledger = Ledger(epsilon=1.0)
+    for bad in (X[:, :7], ["a text"], -X.toarray()):
+        with pytest.raises(ValueError, match=r"words|word counts|Negative"):
+            noisy_score(Model(), bad, epsilon=1.0, ledger=ledger)
+    assert ledger.epsilon_spent == 0
+
+
+def test_fits_and_scores_of_disjoint_parts_cost_the_larger_of_both(tmp_path):
+    path = str(tmp_path / "ledger.sqlite")
+    ledger = Ledger(path, epsilon=4.0)
+    model = SubLDA(2, epsilon=4.0, max_iter=2, ledger=ledger.part("train")).fit(X[:90])
+    for _ in range(3):
+        noisy_score(model, X[90:], epsilon=1.0, ledger=path, part="validation")
+    assert ledger.epsilon_spent == pytest.approx(4.0, abs=1e-3)
+    assert [entry.part for entry in ledger.entries()] == ["train"] + 3 * ["validation"]
+    with pytest.raises(ValueError, match="pass a ledger"):
+        noisy_score(model, X[90:], epsilon=1.0, part="validation")
+
+
+def test_a_better_model_has_a_larger_gain():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SeededNoiseWarning)
+        model = GibbsLDA(4, max_iter=30, random_state=0).fit(X)
+        score = noisy_score(model, X, epsilon=4.0, random_state=0)
+        again = noisy_score(model, X, epsilon=4.0, random_state=0)
+    assert score == again
+    assert score.privacy_.seeded
+    assert score.gain > 5 * score.standard_error > 0
+    assert score.perplexity < 40
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"epsilon": 0}, ValueError, "epsilon must be"),
+        ({"epsilon": True}, TypeError, "epsilon must be a number"),
+        ({"delta": 1}, ValueError, "delta must be"),
+        ({"clip": 0}, ValueError, "clip must be"),
+        ({"max_tokens": 0.5}, TypeError, "max_tokens must be an integer"),
+        ({"public_unigram": [1, 2]}, ValueError, "40 positive frequencies"),
+        ({"public_unigram": [0] * 40}, ValueError, "40 positive frequencies"),
+        ({"part": "a"}, ValueError, "pass a ledger"),
+    ],
+)
+def test_bad_arguments(options, error, message):
+    with pytest.raises(error, match=message):
+        noisy_score(Model(), X, **{"epsilon": 1.0} | options)
+    with pytest.raises(NotFittedError):
+        noisy_score(SubLDA(2, epsilon=1.0), X, epsilon=1.0)
+
+
+@pytest.mark.slow
+def test_the_code_of_the_page_runs_within_its_budgets():
+    page = (Path(__file__).parents[1] / "docs" / "searches.md").read_text("utf-8")
+    corpus = make_topic_corpus(1500, 40, 4, doc_length=60, random_state=1).data
+    names = {"X": corpus, "X_public": make_topic_corpus(600, 40, 4, random_state=2).data}
+    for code in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL):
+        exec(code, names)
+        if "ledger" in names:
+            assert 0 < names["ledger"].epsilon_spent <= names["ledger"].epsilon
+    assert len(names["search"].cv_results_["params"]) >= 3
