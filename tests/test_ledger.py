@@ -606,7 +606,7 @@ def test_all_that_was_charged_is_in_one_file(path, tmp_path):
     copied = tmp_path / "copy.sqlite"
     with ledger._store.transaction(write=False) as page:
         copied.write_bytes(path.read_bytes())
-        assert Ledger(copied).entries() == page.entries()
+        assert Ledger(copied).entries() == list(page.entries())
 
 
 def test_a_charge_is_on_the_disk_before_it_is_granted(path):
@@ -1064,7 +1064,7 @@ def test_a_file_system_without_locks_is_named_at_once(path, monkeypatch):
 def test_a_charge_that_another_process_overwrote_is_an_error(path, monkeypatch):
     """As happens where locks do nothing: both have written their entry at the same place."""
     ledger = Ledger(path, epsilon=9.0)
-    seal = _store._FilePage.seal
+    seal = _store.Page.seal
 
     def seal_and_lose(page):
         seal(page)
@@ -1072,7 +1072,7 @@ def test_a_charge_that_another_process_overwrote_is_an_error(path, monkeypatch):
         page._connection.execute("UPDATE entries SET record = replace(record, 'mine', 'other')")
         page._connection.execute("BEGIN")
 
-    monkeypatch.setattr(_store._FilePage, "seal", seal_and_lose)
+    monkeypatch.setattr(_store.Page, "seal", seal_and_lose)
     with pytest.raises(OSError, match=r"was overwritten.*file locks do not work"):
         ledger.reserve("mine", "document", STEP)
 
