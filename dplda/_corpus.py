@@ -18,6 +18,7 @@ from dplda._compat import check_non_negative, validate_data
 from dplda._warnings import warn_user
 from dplda.privacy._streams import Purpose, Reader, uniform
 
+_LARGEST_COUNT = 1e28  # 2**31 of them still have a finite sum as float32
 MAX_TOKENS = 2**31 - 1
 NOT_COUNTS = (
     "X holds text, not a matrix of word counts; put a "
@@ -155,7 +156,8 @@ def sample_tokens(
 def shorten(X: sp.csr_array, max_doc_tokens: int, streams: Any) -> sp.csr_array:
     """Cut each longer document to `max_doc_tokens` random tokens."""
     cut = X.copy()
-    for row in np.flatnonzero(X.sum(axis=1) > max_doc_tokens).tolist():
+    cut.data = np.minimum(cut.data, _LARGEST_COUNT)
+    for row in np.flatnonzero(cut.sum(axis=1) > max_doc_tokens).tolist():
         # a stream for each document, so that no document's tokens depend on another's length
         reader = streams.reader(Purpose.ORDER, 0, row)
         cells = slice(cut.indptr[row], cut.indptr[row + 1])

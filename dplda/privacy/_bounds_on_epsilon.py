@@ -431,7 +431,8 @@ def _composed(groups: Groups, interval: float) -> pld.PrivacyLossDistribution:
 
 # A ledger adds one fit to many: that changes the few branches above it. The tree is a function of
 # the events, so that the result does not depend, in its last digits, on what was composed before.
-@lru_cache(maxsize=64)
+# It has about two branches for each event: those of a hundred fits are kept.
+@lru_cache(maxsize=256)
 def _branch(groups: Groups, interval: float, depth: int) -> pld.PrivacyLossDistribution:
     """Compose events in the order of a tree, in which each event's hash is its path."""
     if len(groups) == 1:

@@ -435,7 +435,7 @@ def _line(row: _Row) -> bytes:
 
 
 def _hashed(connection: sqlite3.Connection, n: int) -> tuple[hashlib._Hash, list[bytes]]:
-    """Digest of the first `n` records, and their statuses. SQLite joins the lines, which is fast."""
+    """Digest of the first `n` records, and their statuses. SQLite joins lines faster."""
     records = hashlib.sha256()
     statuses: list[bytes] = []
     for first in range(0, n, _AT_ONCE):
