@@ -68,7 +68,7 @@ class Entry:
     unit : str
         Protected unit: "document", "user", "word", "token" or "bit".
     events : tuple of Event
-        Events of the charge.
+        Events of the charge. In the entry of a fit, all Gaussian events are one of the same cost.
     total_variation : float
         Distance of the noise that runs from its ideal law.
     seeded : bool
