@@ -20,6 +20,7 @@ from dplda._warnings import warn_user
 from dplda.privacy._errors import PrivateDataWarning
 from dplda.privacy._streams import Purpose, Reader, uniform
 
+_LARGEST_COUNT = 1e28  # 2**31 of them still have a finite sum as float32
 MAX_TOKENS = 2**31 - 1
 LARGEST_WEIGHT = 1e6  # in tokens, in a row of weights that are not whole
 LEAST_KEPT = 0.25  # share of the cells that must survive rounding to whole counts
@@ -247,7 +248,8 @@ def sample_tokens(
 def shorten(X: sp.csr_array, max_doc_tokens: int, streams: Any) -> sp.csr_array:
     """Cut each longer document to `max_doc_tokens` random tokens; scale rows of weights down."""
     cut = X.copy()
-    for row in np.flatnonzero(X.sum(axis=1) > max_doc_tokens).tolist():
+    cut.data = np.minimum(cut.data, _LARGEST_COUNT)
+    for row in np.flatnonzero(cut.sum(axis=1) > max_doc_tokens).tolist():
         # a stream for each document, so that no document's tokens depend on another's length
         reader = streams.reader(Purpose.ORDER, 0, row)
         cells = slice(cut.indptr[row], cut.indptr[row + 1])

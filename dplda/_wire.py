@@ -63,7 +63,7 @@ class Format:
         if len(header) > self.max_header:
             raise ValueError(f"the header has {len(header)} bytes, more than {self.max_header}")
         header = self._header(text, name, cells.shape, _digest(header, cells))
-        return _LENGTH.pack(len(header)) + header + cells.tobytes()
+        return b"".join((_LENGTH.pack(len(header)), header, cells.data))
 
     def read(self, file: io.BufferedIOBase, size: int) -> tuple[dict[str, Any], npt.NDArray[Any]]:
         """Read fields and table from `size` bytes of unknown origin.

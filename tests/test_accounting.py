@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from decimal import Decimal, localcontext
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from scipy.special import logsumexp, ndtr
 from scipy.stats import binom
 
 from dplda.central._word_sweeps import inherent_epsilon
+from dplda.privacy import _bounds_on_epsilon as composition
 from dplda.privacy._accounting import (
     calibrate,
     delta_charge,
@@ -137,6 +139,35 @@ def test_bad_records_are_refused(record, message):
 def test_constructors_check_their_arguments(make, error):
     with pytest.raises(error):
         make()
+
+
+@pytest.mark.parametrize("scale", [3.0, 7.0, 0.1, 49.0, 1e-310])
+@pytest.mark.parametrize("count", [1, 3, 10, 10**15 + 1])
+def test_a_pure_epsilon_is_rounded_up(scale, count):
+    exact = count / Fraction(scale)
+    stated = composition.pure_epsilon(((Laplace(scale), count),))
+    assert stated == math.inf or exact <= Fraction(stated) <= exact * (1 + Fraction(2) ** -51)
+
+
+def test_a_pure_epsilon_that_is_a_float_is_exact():
+    assert composition.pure_epsilon(((Laplace(0.5), 3), (BoundedRange(0.25), 2))) == 6.5
+
+
+@pytest.mark.parametrize("n_buckets", [2, 5, 1000])
+def test_the_pure_epsilon_of_a_response_is_rounded_up(n_buckets):
+    for flip in np.linspace(0.01, 0.99, 50):
+        event = RandomizedResponseEvent(float(flip), n_buckets)
+        stated = Decimal(composition.pure_epsilon(((event, 1),)))
+        with localcontext(prec=40):
+            exact = (1 + n_buckets * (1 - Decimal(float(flip))) / Decimal(float(flip))).ln()
+            assert exact <= stated <= exact * (1 + Decimal(2) ** -47)
+
+
+def test_one_gaussian_event_keeps_its_digits():
+    """A ledger's entry holds the Gaussian events of a fit as one, and states the same epsilon."""
+    events = [Gaussian(3.0 + i / 7) for i in range(9)]
+    ((merged, _),) = grouped(events)
+    assert grouped(merged) == grouped(events)
 
 
 def test_grouping_flattens_and_ignores_order():

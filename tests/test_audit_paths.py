@@ -191,8 +191,8 @@ def test_calls_that_forget_what_earlier_ones_cost_are_found(module, function, na
     assert result.refuted
 
 
-def test_the_second_call_has_noise_of_its_own(X, monkeypatch):
-    """Calls that all carry the noise of the first one: their difference has none."""
+def test_noise_that_every_round_repeats_is_refuted(X, monkeypatch):
+    """The rounds of one fit all carry the noise of the first one: their difference has none."""
     true_reader = Streams.reader
     monkeypatch.setattr(
         Streams,

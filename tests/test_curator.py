@@ -15,6 +15,7 @@ from dplda.privacy import (
     epsilon_of,
 )
 from dplda.privacy import _curator as module
+from dplda.privacy._bounds_on_epsilon import grouped
 from dplda.privacy._curator import MAX_WORDS, TOTAL_VARIATION, Curator, sampled
 from dplda.privacy._mechanisms import WORD_VARIATION, DiscreteGaussian, FlooredLaplace
 from dplda.privacy._streams import Purpose, Streams, keystream_total_variation
@@ -139,12 +140,12 @@ def test_the_ledger_is_charged_for_the_whole_plan():
     ledger = Ledger()
     curator(plan, seed=None, ledger=ledger)
     (entry,) = ledger.entries()
-    spelled = [e.event if isinstance(e, Repeated) else e for e in entry.events]
-    counts = [e.count if isinstance(e, Repeated) else 1 for e in entry.events]
-    assert [(e, n) for e, n in zip(spelled, counts)] == [
-        (GAUSSIAN.event, 3),
-        (PoissonSampled(0.1, Gaussian(1.0)), 2),
-    ]
+    sampled_twice = Repeated(PoissonSampled(0.1, Gaussian(1.0)), 2)
+    assert entry.events[1:] == (sampled_twice,)  # and the Gaussian events as one
+    assert entry.events[0].noise_multiplier == pytest.approx(
+        GAUSSIAN.event.noise_multiplier / 3**0.5, rel=1e-15
+    )
+    assert grouped(entry.events) == grouped(event for _, event in plan)  # to the last digit
     assert entry.total_variation == TOTAL_VARIATION
     assert not entry.seeded
     assert ledger.epsilon_spent >= epsilon_of([event for _, event in plan], ledger.delta)

@@ -415,6 +415,14 @@ def test_unknown_corpus():
         load_uci_bow("reuters")
 
 
+def test_nothing_is_made_without_download(tmp_path, monkeypatch):
+    for home in (tmp_path / "given", None):
+        monkeypatch.setenv("SCIKIT_LEARN_DATA", str(tmp_path / "set"))
+        with pytest.raises(OSError, match=f"{tmp_path}/{'given' if home else 'set'} or"):
+            load_uci_bow("kos", data_home=home, download_if_missing=False)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_missing_files_without_download(tmp_path):
     with pytest.raises(OSError, match="no docword and vocab file in") as error:
         load_uci_bow("kos", data_home=tmp_path, download_if_missing=False)

@@ -15,6 +15,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -606,7 +607,7 @@ def test_all_that_was_charged_is_in_one_file(path, tmp_path):
     copied = tmp_path / "copy.sqlite"
     with ledger._store.transaction(write=False) as page:
         copied.write_bytes(path.read_bytes())
-        assert Ledger(copied).entries() == page.entries()
+        assert Ledger(copied).entries() == list(page.entries())
 
 
 def test_a_charge_is_on_the_disk_before_it_is_granted(path):
@@ -977,6 +978,21 @@ def test_a_charge_reads_only_entries_that_are_new(path, monkeypatch):
     assert len(read) <= 4
 
 
+def test_a_total_reuses_what_was_composed_before(monkeypatch):
+    """One fit more changes a few branches of the tree, and none of its leaves."""
+    made = []
+    make = composition._repeated_distribution
+    monkeypatch.setattr(
+        composition, "_repeated_distribution", lambda *of: made.append(of) or make(*of)
+    )
+    composition._branch.cache_clear()
+    fits = [PoissonSampled(0.02, Gaussian(20.0 + i / 7)) for i in range(42)]
+    for n in (40, 41, 42):
+        del made[:]
+        epsilon_of(fits[:n], 1e-6)
+    assert 0 < len(made) <= 2
+
+
 def test_a_total_does_not_depend_on_what_was_composed_before():
     """Not even in its last digit, though the distributions of the last charge are used again."""
     events = [PoissonSampled(0.2, Gaussian(3.0 + i / 7)) for i in range(3)] + [Gaussian(9.0)]
@@ -1019,6 +1035,20 @@ def test_what_quick_costs_stand_for_adds_up(events, total_variation):
     cost = sum(map(quick_cost, entries))
     assert not is_surely_within(cost, (1 - 1e-6) * exact, 1e-6)
     assert is_surely_within(cost, (1 + 1e-3) * exact, 1e-6)
+
+
+def test_sums_of_costs_are_never_too_small():
+    """Sums that are rounded to the nearest lose all of these costs."""
+    costs = RunningCosts(lambda entry: np.array([entry.total_variation, 0.0]), 2)
+    entries = [
+        Entry(i, "", "", (), distance, False, "reserved", "", 0)
+        for i, distance in enumerate([1.0] + [2.0**-54] * 9)
+    ]
+    total, zero = costs.of(entries)[None]
+    assert Fraction(total) >= sum(Fraction(entry.total_variation) for entry in entries)
+    assert total <= 1.0 + 9 * 2.0**-52
+    assert zero == 0.0
+    assert costs.of(entries[:1])[None][0] == 1.0  # the first plan may take all
 
 
 def test_sums_follow_what_is_canceled():
@@ -1064,7 +1094,7 @@ def test_a_file_system_without_locks_is_named_at_once(path, monkeypatch):
 def test_a_charge_that_another_process_overwrote_is_an_error(path, monkeypatch):
     """As happens where locks do nothing: both have written their entry at the same place."""
     ledger = Ledger(path, epsilon=9.0)
-    seal = _store._FilePage.seal
+    seal = _store.Page.seal
 
     def seal_and_lose(page):
         seal(page)
@@ -1072,7 +1102,7 @@ def test_a_charge_that_another_process_overwrote_is_an_error(path, monkeypatch):
         page._connection.execute("UPDATE entries SET record = replace(record, 'mine', 'other')")
         page._connection.execute("BEGIN")
 
-    monkeypatch.setattr(_store._FilePage, "seal", seal_and_lose)
+    monkeypatch.setattr(_store.Page, "seal", seal_and_lose)
     with pytest.raises(OSError, match=r"was overwritten.*file locks do not work"):
         ledger.reserve("mine", "document", STEP)
 

@@ -177,10 +177,11 @@ import os, signal, sys
 from dplda.privacy import Gaussian, Ledger
 ledger = Ledger(sys.argv[1])
 with ledger._store.transaction(write=True) as page:
+    first = page.entries()[0]
     page._connection.execute("PRAGMA cache_size = 1")  # changed pages go to the file at once
     for i in range(30):
         page.set_status(1 + i, "canceled")
-        page.add(page.entries()[0])
+        page.add(first)
     if os.fork() == 0:
         os._exit(0)
     os.wait()

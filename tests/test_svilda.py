@@ -369,3 +369,10 @@ def test_utility_is_that_of_document_level_training(shared_data):
         settings = {"epsilon": epsilon, "delta": 1e-5}
         ours = seeded(PrivateSVILDA(20, **settings), train).perplexity(test)
         assert ours < 1.03 * seeded(SubLDA(20, **settings), train).perplexity(test)
+
+
+@pytest.mark.parametrize("user_ids", [None, [1, 1]])
+def test_counts_whose_sum_is_no_float_are_documents(user_ids):
+    X = np.full((2, 2), 1e308)
+    model = PrivateSVILDA(2, epsilon=1.0, max_iter=1, max_doc_tokens=5)
+    assert np.isfinite(model.fit(X, user_ids=user_ids).components_).all()

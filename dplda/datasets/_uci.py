@@ -12,7 +12,6 @@ import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
-from sklearn.datasets import get_data_home
 from sklearn.utils import Bunch
 
 from ._docword import read_docword, read_uci_bow, read_vocabulary
@@ -232,7 +231,9 @@ def load_uci_bow(
     """
     if name not in _CORPORA:
         raise ValueError(f"name must be one of {', '.join(map(repr, _CORPORA))}, got {name!r}.")
-    home = Path(get_data_home(data_home))
+    # as get_data_home of scikit-learn, which would also make the folder
+    home = Path(data_home or os.environ.get("SCIKIT_LEARN_DATA", "~/scikit_learn_data"))
+    home = home.expanduser()
     corpus = _load(name, home, _ARCHIVE if download_if_missing else None, n_retries, delay)
     n_docs, n_words = corpus.data.shape
     corpus.DESCR = (

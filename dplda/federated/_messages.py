@@ -255,7 +255,10 @@ class LocalModel(_Message):
         Notes
         -----
         **Privacy.** Post-processing: `components_` and `privacy_` are released with the model. The
-        weight is the sum of released pseudo-counts, never a count of the documents.
+        weight is the sum of released pseudo-counts, never a count of the documents. At delta 0, and
+        above an epsilon of about 20, `privacy_` states how far the noise is from its ideal law. A
+        message has no field for this distance, which is below 1e-17 for each fit of this package:
+        its epsilon is then that of the ideal mechanism.
 
         Examples
         --------

@@ -14,6 +14,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from fractions import Fraction
 from functools import lru_cache, reduce
 from typing import TypeAlias
 
@@ -61,7 +62,7 @@ _MAX_GRID_POINTS = 1_000_000
 _CURVE_INTERVAL, _MAX_CURVE_POINTS = 5e-3, 20_000
 # A finer grid than that has an interval of this share of the loss of one step, and at most so many
 # points for one step, because the library takes about a microsecond for each.
-_SHARE_OF_DEVIATION, _MAX_FINE_POINTS = 1.0 / 32.0, 100_000
+_SHARE_OF_DEVIATION, _MAX_FINE_POINTS = 1.0 / 32.0, 200_000
 # Largest number of compositions of one event. More take seconds even for a narrow distribution.
 _MAX_ON_GRID = 10_000_000
 _MAX_ERASED = 1_000_000  # the law of erased responses is a convolution without transforms
@@ -75,6 +76,8 @@ _LEAST_COMPOSITIONS = 100  # the transforms of a few compositions have an error 
 # Margin on the error of the library's roots of the closed form, relative and absolute: at least
 # eight times the largest error that was measured (benchmarks/rounding.py).
 ROOT_MARGIN, ROOT_TOLERANCE = 1e-12, 2e-12
+# Margin on the rounding errors of a few steps together.
+_UP = 1.0 + 2.0**-49
 # Margin on the rounding errors of the divergences that are computed here, which are below 1e-11.
 _DIVERGENCE_MARGIN = 1.0 + 1e-9
 # Margin on the rounding errors of the library's series for sampled Gaussian steps, relative and
@@ -92,12 +95,13 @@ def grouped(events: Event | Iterable[Event]) -> Groups:
         _add(event, 1, counts)
     if max(counts.values(), default=0) > MAX_COUNT:
         raise ValueError(f"an event may be repeated at most {MAX_COUNT} times in all")
-    groups = sorted(counts.items(), key=lambda group: repr(group[0]))
-    gaussians = [group for group in groups if isinstance(group[0], Gaussian)]
-    if not gaussians:
-        return tuple(groups)
-    merged = Gaussian(1.0 / gaussian_mu_of(gaussians))
-    return (merged, 1), *(group for group in groups if group not in gaussians)
+    others = [(event, n) for event, n in counts.items() if not isinstance(event, Gaussian)]
+    others.sort(key=lambda group: repr(group[0]))
+    gaussians = [(event, n) for event, n in counts.items() if isinstance(event, Gaussian)]
+    if gaussians and gaussians != [(gaussians[0][0], 1)]:  # one event alone keeps all digits
+        gaussians.sort(key=lambda group: group[0].noise_multiplier)
+        gaussians = [(Gaussian(1.0 / gaussian_mu_of(gaussians)), 1)]
+    return *gaussians, *others
 
 
 def without_statements(groups: Groups) -> tuple[Groups, float, float]:
@@ -127,18 +131,32 @@ def _add(event: Event, count: int, counts: Counter[Event]) -> None:
 
 
 def pure_epsilon(groups: Groups) -> float:
-    """Sum of the epsilons of the events; infinite unless every event has one."""
-    return math.fsum(count * _pure(event) for event, count in groups)
+    """Sum of the epsilons of the events, rounded up; infinite unless every event has one."""
+    each = [(count, _pure(event)) for event, count in groups]
+    if any(epsilon == math.inf for _, epsilon in each):
+        return math.inf
+    return _rounded_up(sum((count * Fraction(epsilon) for count, epsilon in each), Fraction(0)))
+
+
+def _rounded_up(exact: Fraction) -> float:
+    """The smallest float that is not below a number."""
+    try:
+        nearest = float(exact)
+    except OverflowError:
+        return math.inf
+    return nearest if nearest >= exact else math.nextafter(nearest, math.inf)
 
 
 def _pure(event: Event) -> float:
+    """Epsilon of one event, rounded up."""
     match event:
         case Laplace(scale):
-            return 1.0 / scale
+            return _rounded_up(1 / Fraction(scale))
         case BoundedRange(epsilon):
             return epsilon
         case RandomizedResponseEvent(flip, n_buckets):
-            return math.log1p(n_buckets * (1.0 - flip) / flip)
+            # up to four roundings of half a digit in the last place each, and the logarithm's own
+            return math.log1p(n_buckets * (1.0 - flip) / flip) * _UP
         case ErasedResponse(flip):
             return _pure(RandomizedResponseEvent(flip))
         case _:
@@ -358,7 +376,9 @@ def _grid_interval(groups: Groups, known: float) -> float | None:
     n = sum(_n_convolved(*group) for group in groups)
     deviation = math.sqrt(sum(count * _deviation(event) ** 2 for event, count in groups) / n)
     finest = max(widest / _MAX_FINE_POINTS, width / _MAX_GRID_POINTS)
-    interval = min(interval, max(_SHARE_OF_DEVIATION * deviation, finest))
+    # halves: as the entries of a ledger become more, the grid rarely changes
+    while interval > _SHARE_OF_DEVIATION * deviation and interval >= 2.0 * finest:
+        interval /= 2.0
     while width / interval > _MAX_GRID_POINTS:
         interval *= 10.0
     return interval if interval <= 1.5 * _COARSEST_INTERVAL else None
@@ -411,7 +431,8 @@ def _composed(groups: Groups, interval: float) -> pld.PrivacyLossDistribution:
 
 # A ledger adds one fit to many: that changes the few branches above it. The tree is a function of
 # the events, so that the result does not depend, in its last digits, on what was composed before.
-@lru_cache(maxsize=64)
+# It has about two branches for each event: those of a hundred fits are kept.
+@lru_cache(maxsize=256)
 def _branch(groups: Groups, interval: float, depth: int) -> pld.PrivacyLossDistribution:
     """Compose events in the order of a tree, in which each event's hash is its path."""
     if len(groups) == 1:

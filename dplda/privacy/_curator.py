@@ -6,7 +6,6 @@ this plan at once. The curator then releases exactly what was planned, in the pl
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplda._warnings import warn_user
+from dplda.privacy._bounds_on_epsilon import grouped
 from dplda.privacy._events import Event, NonPrivate, PoissonSampled, Repeated
 from dplda.privacy._ledger import Ledger
 from dplda.privacy._mechanisms import WORD_VARIATION, Mechanism
@@ -60,9 +60,8 @@ def membership_threshold(rates: NDArray[np.float64]) -> NDArray[np.uint64]:
 
 
 def condensed(events: Iterable[Event]) -> tuple[Event, ...]:
-    """Merge runs of equal events: the privacy cost is the same, the ledger entry is shorter."""
-    runs = ((event, len(list(run))) for event, run in itertools.groupby(events))
-    return tuple(event if n == 1 else Repeated(event, n) for event, n in runs)
+    """Merge equal events, and all Gaussian ones: the cost is the same, the entry is shorter."""
+    return tuple(event if n == 1 else Repeated(event, n) for event, n in grouped(events))
 
 
 class Curator:

@@ -32,6 +32,8 @@ FloatArray: TypeAlias = NDArray[np.float64]
 _DISTANCE_SHARE = 1e-3
 _PLAN_SHARE, _RENYI_SHARE, _GAUSSIAN_SHARE = 0.45, 0.45, 0.1
 _MAX_COPIES = 2**20
+# Margin on the rounding errors of a cost that no limit equals.
+_UP = 1.0 + 1e-12
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,8 @@ class Renyi:
         return cls(**record)
 
     def cost(self, groups: Groups) -> list[float]:
-        return [sum(n * float(composition.divergence(e, (self.order,))[0]) for e, n in groups)]
+        costs = (n * float(composition.divergence(e, (self.order,))[0]) for e, n in groups)
+        return [math.fsum(costs) * _UP]
 
 
 Filter: TypeAlias = FixedSteps | Renyi
@@ -110,6 +113,7 @@ def squared_mu(event: Event) -> float:
         # two forms of one number: the first loses the digits of small ones, the second overflows
         mu = -2.0 * float(ndtri(expit(-2.0 * half)))
         mu = mu if half > 1.0 else 2.0 * math.sqrt(2.0) * float(erfinv(math.tanh(half)))
+        mu *= _UP
     return mu**2
 
 

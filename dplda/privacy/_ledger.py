@@ -27,10 +27,10 @@ from dplda.privacy._store import (
     Budget,
     Composition,
     Entry,
-    FileStore,
     MemoryStore,
     Page,
     Status,
+    Store,
     open_file,
 )
 
@@ -129,7 +129,7 @@ class Ledger:
             1e-6 if delta is None else delta,
             "planned" if composition is None else composition,
         )
-        self._store: MemoryStore | FileStore
+        self._store: Store
         self._part: str | None = None
         if path is None:
             _check_adaptive(new)
@@ -298,7 +298,7 @@ class Ledger:
             Oldest first, canceled ones included.
         """
         with self._store.transaction(write=False) as page:
-            return page.entries()
+            return list(page.entries())
 
     def _counted(self) -> list[Entry]:
         return [entry for entry in self.entries() if entry.counts]
@@ -533,13 +533,13 @@ class _State(NamedTuple):
 
     version: str
     filters: str
-    entries: list[Entry]
+    entries: tuple[Entry, ...]
 
 
 def _attach(path: str, budget: Budget, ledger_id: str, part: str | None) -> Ledger:
     """Attach to an existing file, which is opened at the first use."""
     ledger = Ledger.__new__(Ledger)
-    ledger._store, ledger._part = FileStore(path, budget, ledger_id), part
+    ledger._store, ledger._part = Store(path, budget, ledger_id), part
     return ledger
 
 

@@ -66,7 +66,13 @@ class RunningCosts:
         """Add an entry to the sums of the parts that pay for it, and return these only."""
         part, cost = charged_part(entry), self.cost(entry)
         paying = sums if part is None else {part: sums.get(part, sums[None])}
-        return {part: total + cost for part, total in paying.items()}
+        return {part: _sum_rounded_up(total, cost) for part, total in paying.items()}
+
+
+def _sum_rounded_up(a: FloatArray, b: FloatArray) -> FloatArray:
+    """Sum of numbers that are not negative, never too small. A number plus zero is exact."""
+    exact = (a == 0.0) | (b == 0.0)
+    return np.where(exact, a + b, np.nextafter(a + b, math.inf))
 
 
 def _costs_the_same(old: Entry, new: Entry) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from dplda._files import check_locks, create_whole, explained_sqlite_errors
 from dplda.privacy._events import Event, from_record, to_record
@@ -25,6 +25,7 @@ Composition: TypeAlias = Literal["planned", "adaptive"]
 _APPLICATION_ID = 0x64706C64
 _SCHEMA = 4
 _BUSY_SECONDS = 600.0
+_AT_ONCE = 1000  # records that are joined to one text
 _TABLES = (
     "CREATE TABLE budget (epsilon REAL NOT NULL, delta REAL NOT NULL, composition TEXT NOT NULL, "
     "ledger TEXT NOT NULL, filters TEXT NOT NULL, digest TEXT NOT NULL)",
@@ -67,7 +68,7 @@ class Entry:
     unit : str
         Protected unit: "document", "user", "word", "token" or "bit".
     events : tuple of Event
-        Events of the charge.
+        Events of the charge. In the entry of a fit, all Gaussian events are one of the same cost.
     total_variation : float
         Distance of the noise that runs from its ideal law.
     seeded : bool
@@ -100,110 +101,36 @@ class Entry:
         return self.status != "canceled"
 
 
-class Page(Protocol):
-    """The ledger during one transaction."""
-
-    @property
-    def version(self) -> str:
-        """Equal at two times only if nothing changed between them."""
-
-    @property
-    def filters(self) -> str:
-        """The filters of an adaptive ledger; empty before its first entry."""
-
-    def entries(self) -> list[Entry]:
-        """Return all entries, oldest first. An entry that did not change is the same object."""
-
-    def add(self, entry: Entry) -> int:
-        """Append an entry and return its number."""
-
-    def set_status(self, entry_id: int, status: Status) -> None:
-        """Change the status of one entry."""
-
-    def set_filters(self, filters: str) -> None:
-        """Write down the filters."""
-
-
-class MemoryStore:
-    """Entries of one process."""
-
-    path = None
-
-    def __init__(self, budget: Budget) -> None:
-        self.budget, self.ledger_id = budget, uuid.uuid4().hex
-        self.filters = ""
-        self._entries: list[Entry] = []
-        self._n_changes = 0
-        self._lock = threading.RLock()
-        self._process = os.getpid()
-
-    @contextmanager
-    def transaction(self, *, write: bool) -> Iterator[Page]:
-        """Hold the lock. Each change is one assignment, so that no change is ever half done."""
-        if os.getpid() != self._process:
-            raise RuntimeError(
-                "a ledger in memory belongs to the process that made it; what another process "
-                "spends would be lost: give the ledger a path"
-            )
-        with self._lock:
-            yield self
-
-    @property
-    def version(self) -> str:
-        return str(self._n_changes)
-
-    def entries(self) -> list[Entry]:
-        return list(self._entries)
-
-    def add(self, entry: Entry) -> int:
-        self._n_changes += 1
-        self._entries.append(replace(entry, id=len(self._entries) + 1))
-        return len(self._entries)
-
-    def set_status(self, entry_id: int, status: Status) -> None:
-        self._n_changes += 1
-        self._entries[entry_id - 1] = replace(self._entries[entry_id - 1], status=status)
-
-    def set_filters(self, filters: str) -> None:
-        self._n_changes += 1
-        self.filters = filters
-
-
-class FileStore:
+class Store:
     """Entries in a file. Every transaction opens its own connection: safe to fork and thread.
 
     Parameters
     ----------
-    path : str
-        Absolute.
+    path : str or None
+        Absolute; None in memory.
     budget : Budget
-        The budget in the file; see `open_file`.
+        The budget that was written; see `open_file`.
     ledger_id : str
         Identity of the ledger. Another file that takes its path later has another one.
     """
 
-    def __init__(self, path: str, budget: Budget, ledger_id: str) -> None:
+    def __init__(self, path: str | None, budget: Budget, ledger_id: str) -> None:
         self.path = path
         self.budget, self.ledger_id = budget, ledger_id
 
     @contextmanager
     def transaction(self, *, write: bool) -> Iterator[Page]:
         """Read a consistent state; with `write`, as the only writer of all processes."""
-        if not os.path.exists(self.path):
-            raise FileNotFoundError(
-                f"the ledger {self.path} is gone; its entries still count as spent"
-            )
-        with _explained(self.path), _ledger_connection(self.path) as connection:
+        with self._connected() as connection:
             if write:
                 _begin_writing(connection)
             else:
                 connection.execute("BEGIN")
             try:
-                page = _FilePage(connection, self.path)
+                page = Page(connection, self.path)
                 self._check_same(page)
                 yield page
-                if write:
-                    page.seal()
+                page.seal()
             except BaseException:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
@@ -211,12 +138,44 @@ class FileStore:
             connection.execute("COMMIT")
             page.check_written()
 
-    def _check_same(self, page: _FilePage) -> None:
+    @contextmanager
+    def _connected(self) -> Iterator[sqlite3.Connection]:
+        assert self.path is not None
+        if not os.path.exists(self.path):
+            raise FileNotFoundError(
+                f"the ledger {self.path} is gone; its entries still count as spent"
+            )
+        with _explained(self.path), _ledger_connection(self.path) as connection:
+            yield connection
+
+    def _check_same(self, page: Page) -> None:
         if (page.budget, page.ledger_id) != (self.budget, self.ledger_id):
+            page.entries()  # says so if they were changed by hand
             raise ValueError(
                 f"the file {self.path} is another ledger than the one that was opened, whose "
                 "entries still count as spent; restore its file, or open the new ledger by its path"
             )
+
+
+class MemoryStore(Store):
+    """Entries of one process, in a database in its memory."""
+
+    def __init__(self, budget: Budget) -> None:
+        self._process, self._lock = os.getpid(), threading.RLock()
+        self._connection = sqlite3.connect(
+            ":memory:", isolation_level=None, check_same_thread=False
+        )
+        super().__init__(None, budget, _fill(self._connection, budget))
+
+    @contextmanager
+    def _connected(self) -> Iterator[sqlite3.Connection]:
+        if os.getpid() != self._process:
+            raise RuntimeError(
+                "a ledger in memory belongs to the process that made it; what another process "
+                "spends would be lost: give the ledger a path"
+            )
+        with self._lock:
+            yield self._connection
 
 
 _Row: TypeAlias = tuple[int, bytes, bytes]  # number, record, status
@@ -225,13 +184,15 @@ _Row: TypeAlias = tuple[int, bytes, bytes]  # number, record, status
 class _Read(NamedTuple):
     """What the last transaction of this process has read of a ledger. Records never change."""
 
-    records: bytes  # their digest
-    entries: list[Entry]
+    version: str
+    records: hashlib._Hash  # of the records; only its copies go on
+    entries: tuple[Entry, ...]
 
 
 # By ledger, so that a fit that opens its ledger by path reads only what is new.
 _READ: dict[str, _Read] = {}
 _MAX_READ = 8
+_NOTHING = _Read("", hashlib.sha256(), ())
 
 
 def _begin_writing(connection: sqlite3.Connection) -> None:
@@ -249,46 +210,63 @@ def _begin_writing(connection: sqlite3.Connection) -> None:
     connection.execute(f"PRAGMA busy_timeout = {int(1000 * _BUSY_SECONDS)}")
 
 
-class _FilePage:
-    """The content of a file during one transaction, compared with its digest."""
+class Page:
+    """The ledger during one transaction."""
 
-    def __init__(self, connection: sqlite3.Connection, path: str) -> None:
+    def __init__(self, connection: sqlite3.Connection, path: str | None) -> None:
         self._connection, self._path = connection, path
+        # two versions are equal only if nothing changed between them
         self.budget, self.ledger_id, self.filters, self.version = _budget(connection)
-        self._rows = _rows(connection)
-        self._n_found = len(self._rows)
-        known = _READ.get(self.ledger_id, _Read(b"", []))
-        n_known = len(known.entries)
-        self._records = _hashed(hashlib.sha256(), self._rows[:n_known])
-        self._known = known.entries if self._records.digest() == known.records else []
-        _hashed(self._records, self._rows[n_known:])
-        if self._digest() != self.version:
-            raise ValueError(
-                f"the ledger {path} is damaged: its entries are not those that were written; "
-                "restore the file, or count what was spent on the data by hand and start a new "
-                "ledger"
-            )
+        self._records: hashlib._Hash | None = None
+        self._statuses: list[bytes] = []
+        self._added: list[_Row] = []
         if _is_write_ahead(connection):  # in the transaction, which keeps it from changing
             raise OSError(
                 f"the ledger {path} cannot be used: another program has set it to a write-ahead "
                 "log (PRAGMA journal_mode = WAL), and has it open; close it there"
             )
 
-    def _digest(self) -> str:
-        return _digest(self.budget, self.ledger_id, self.filters, self._rows, self._records)
+    def entries(self) -> tuple[Entry, ...]:
+        """Read all entries, oldest first, and compare them with their digest.
 
-    def entries(self) -> list[Entry]:
-        entries = [
-            _with_status(old, status)
-            for old, (_, _, status) in zip(self._known, self._rows, strict=False)
-        ]
-        entries += [self._read(row) for row in self._rows[len(entries) :]]
-        self._known = entries
+        It comes before all changes. An entry that did not change is the same object as before.
+        """
+        known = _READ.get(self.ledger_id, _NOTHING)
+        records, statuses = _hashed(self._connection, len(known.entries))
+        if records.digest() != known.records.digest():
+            known, records, statuses = _NOTHING, hashlib.sha256(), []
+        rows = _rows(self._connection, len(known.entries))
+        for row in rows:
+            records.update(_line(row))
+        self._records, self._statuses = records, statuses + [status for _, _, status in rows]
+        if self._digest() != self.version:
+            raise ValueError(
+                f"the ledger {self._path} is damaged: its entries are not those that were "
+                "written; restore the file, or count what was spent on the data by hand and start "
+                "a new ledger"
+            )
+        entries = (*map(_with_status, known.entries, statuses), *map(self._read, rows))
         _READ.pop(self.ledger_id, None)
-        _READ[self.ledger_id] = _Read(self._records.digest(), entries)
+        _READ[self.ledger_id] = _Read(self.version, records.copy(), entries)
         if len(_READ) > _MAX_READ:
             del _READ[next(iter(_READ))]
-        return list(entries)
+        return entries
+
+    def _digest(self) -> str:
+        """Digest of all that the ledger holds. SQLite does not detect a changed number."""
+        assert self._records is not None
+        return _digest(self.budget, self.ledger_id, self.filters, self._statuses, self._records)
+
+    def _prepare_change(self) -> None:
+        """Take over what this process has compared, if the ledger is still the same."""
+        known = _READ.get(self.ledger_id, _NOTHING)
+        if self._records is not None:
+            return
+        if known.version == self.version:
+            self._records = known.records.copy()
+            self._statuses = [entry.status.encode() for entry in known.entries]
+        else:
+            self.entries()
 
     def _read(self, row: _Row) -> Entry:
         number, record, status = row
@@ -303,6 +281,7 @@ class _FilePage:
             ) from error
 
     def add(self, entry: Entry) -> int:
+        """Append an entry and return its number."""
         fields = {name: getattr(entry, name) for name in _RECORDED}
         return self._append(
             json.dumps(fields | {"events": [to_record(event) for event in entry.events]}),
@@ -310,31 +289,37 @@ class _FilePage:
         )
 
     def _append(self, record: str, status: Status) -> int:
-        number = len(self._rows) + 1
+        self._prepare_change()
+        number = len(self._statuses) + 1
         self._connection.execute("INSERT INTO entries VALUES (?, ?, ?)", (number, record, status))
-        row = number, record.encode(), status.encode()
-        self._rows.append(row)
-        _hashed(self._records, [row])
+        self._added.append((number, record.encode(), status.encode()))
+        self._statuses.append(status.encode())
+        self._records.update(_line(self._added[-1]))  # type: ignore[union-attr]
         return number
 
     def set_status(self, entry_id: int, status: Status) -> None:
+        """Change the status of one entry."""
+        self._prepare_change()
         self._connection.execute("UPDATE entries SET status = ? WHERE id = ?", (status, entry_id))
-        number, record, _ = self._rows[entry_id - 1]
-        self._rows[entry_id - 1] = number, record, status.encode()
+        self._statuses[entry_id - 1] = status.encode()
 
     def set_filters(self, filters: str) -> None:
+        """Write down the filters of an adaptive ledger; there are none before its first entry."""
+        self._prepare_change()
         self._connection.execute("UPDATE budget SET filters = ?", (filters,))
         self.filters = filters
 
     def seal(self) -> None:
-        """Write the digest of what the ledger holds now."""
-        self._connection.execute("UPDATE budget SET digest = ?", (self._digest(),))
+        """Write the digest of what the ledger holds now, if it changed."""
+        if self._records is not None and self._digest() != self.version:
+            self._connection.execute("UPDATE budget SET digest = ?", (self._digest(),))
 
     def check_written(self) -> None:
         """Read new entries back. Without working file locks, another process may overwrite them."""
-        added = self._rows[self._n_found :]
-        found = _rows(self._connection, self._n_found)[: len(added)] if added else []
-        if [row[:2] for row in added] != [row[:2] for row in found]:
+        if not self._added:
+            return
+        found = _rows(self._connection, self._added[0][0] - 1)[: len(self._added)]
+        if [row[:2] for row in self._added] != [row[:2] for row in found]:
             raise OSError(
                 f"an entry of the ledger {self._path} was overwritten as soon as it was written; "
                 "file locks do not work there: move the ledger to a local disk"
@@ -347,7 +332,7 @@ def _with_status(entry: Entry, status: bytes) -> Entry:
     return entry if entry.status == text else replace(entry, status=text)  # type: ignore[arg-type]
 
 
-def open_file(path: str, budget: Budget) -> FileStore:
+def open_file(path: str, budget: Budget) -> Store:
     """Open the ledger in a file. If there is no file, create it with this budget.
 
     Raises
@@ -372,8 +357,9 @@ def open_file(path: str, budget: Budget) -> FileStore:
         check_locks(os.path.dirname(path))
         with _ledger_connection(path) as connection:
             connection.execute("BEGIN")
-            page = _FilePage(connection, path)
-            return FileStore(path, page.budget, page.ledger_id)
+            page = Page(connection, path)
+            page.entries()
+            return Store(path, page.budget, page.ledger_id)
 
 
 def _create(path: str, budget: Budget) -> None:
@@ -393,7 +379,8 @@ def _create(path: str, budget: Budget) -> None:
         ) from error
 
 
-def _fill(connection: sqlite3.Connection, budget: Budget) -> None:
+def _fill(connection: sqlite3.Connection, budget: Budget) -> str:
+    """Write a ledger without entries, and return its identity."""
     connection.execute("BEGIN IMMEDIATE")
     for statement in _TABLES:
         connection.execute(statement)
@@ -404,6 +391,7 @@ def _fill(connection: sqlite3.Connection, budget: Budget) -> None:
     connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {_SCHEMA}")
     connection.execute("COMMIT")
+    return identity
 
 
 def _check_header(connection: sqlite3.Connection, path: str) -> None:
@@ -422,7 +410,7 @@ def _check_header(connection: sqlite3.Connection, path: str) -> None:
 
 
 def _is_write_ahead(connection: sqlite3.Connection) -> bool:
-    return bool(connection.execute("PRAGMA journal_mode").fetchone()[0] != "delete")
+    return bool(connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal")
 
 
 def _budget(connection: sqlite3.Connection) -> tuple[Budget, str, str, str]:
@@ -433,7 +421,7 @@ def _budget(connection: sqlite3.Connection) -> tuple[Budget, str, str, str]:
     return Budget(*budget), ledger_id, filters, digest
 
 
-def _rows(connection: sqlite3.Connection, after: int = 0) -> list[_Row]:
+def _rows(connection: sqlite3.Connection, after: int) -> list[_Row]:
     return connection.execute(
         "SELECT id, ifnull(CAST(record AS BLOB), x''), ifnull(CAST(status AS BLOB), x'') "
         "FROM entries WHERE id > ? ORDER BY id",
@@ -441,18 +429,31 @@ def _rows(connection: sqlite3.Connection, after: int = 0) -> list[_Row]:
     ).fetchall()
 
 
-def _hashed(hasher: hashlib._Hash, rows: list[_Row]) -> hashlib._Hash:
-    """Add records to a digest of records. No record holds a line break."""
-    hasher.update(b"".join([b"%d %b\n" % row[:2] for row in rows]))
-    return hasher
+def _line(row: _Row) -> bytes:
+    """What the digest covers of a record. No record holds a line break."""
+    return b"%d %b\n" % row[:2]
+
+
+def _hashed(connection: sqlite3.Connection, n: int) -> tuple[hashlib._Hash, list[bytes]]:
+    """Digest of the first `n` records, and their statuses. SQLite joins lines faster."""
+    records = hashlib.sha256()
+    statuses: list[bytes] = []
+    for first in range(0, n, _AT_ONCE):
+        lines, some = connection.execute(
+            "SELECT CAST(group_concat(id || ' ' || record || char(10), '') AS BLOB), "
+            "CAST(group_concat(status) AS BLOB) "
+            "FROM (SELECT * FROM entries WHERE id > ? AND id <= ? ORDER BY id)",
+            (first, min(first + _AT_ONCE, n)),
+        ).fetchone()
+        records.update(lines or b"")
+        statuses += (some or b"").split(b",")
+    return records, statuses
 
 
 def _digest(
-    budget: Budget, ledger_id: str, filters: str, rows: list[_Row], records: hashlib._Hash
+    budget: Budget, ledger_id: str, filters: str, statuses: list[bytes], records: hashlib._Hash
 ) -> str:
-    """Digest of all that the ledger holds. SQLite does not detect a changed number."""
-    statuses = b",".join([status for _, _, status in rows])
-    content = repr((*budget, ledger_id, filters, statuses)).encode()
+    content = repr((*budget, ledger_id, filters, b",".join(statuses))).encode()
     return hashlib.sha256(content + records.digest()).hexdigest()
 
 
@@ -461,7 +462,7 @@ def _ledger_connection(path: str) -> Iterator[sqlite3.Connection]:
     with _connection(path) as connection:
         _check_header(connection, path)
         if _is_write_ahead(connection):  # another tool has set this mode, and the file keeps it
-            with suppress(sqlite3.OperationalError):  # in use; `_FilePage` reports it
+            with suppress(sqlite3.OperationalError):  # in use; `Page` reports it
                 connection.execute("PRAGMA journal_mode = DELETE")
         yield connection
 

@@ -42,9 +42,11 @@ FOLDER = Path(tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else 
 def set_digest(connection):
     """Make a changed ledger look like one that was written so."""
     *content, _ = _store._budget(connection)
-    rows = _store._rows(connection)
-    records = _store._hashed(sha256(), rows)
-    connection.execute("UPDATE budget SET digest = ?", (_store._digest(*content, rows, records),))
+    budget, identity, filters = content
+    rows = _store._rows(connection, 0)
+    records = sha256(b"".join(map(_store._line, rows)))
+    digest = _store._digest(budget, identity, filters, [row[2] for row in rows], records)
+    connection.execute("UPDATE budget SET digest = ?", (digest,))
 
 
 def written(name, data):
