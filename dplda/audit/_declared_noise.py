@@ -65,6 +65,8 @@ def independent_lower_bound(
         The delta of (epsilon, delta)-differential privacy, in [0, 1).
     confidence : float, default=0.95
         Probability with which the bound holds, in (0, 1).
+    n_canaries : int, default=None
+        Coins, at least `n_guesses` and at most 10**7. None takes `n_guesses`: all are guessed.
 
     Returns
     -------
@@ -88,9 +90,10 @@ def independent_lower_bound(
     **Assumptions.** All noise of the declared events is multiplied by one factor, and each canary
     has noise of its own: the output is a function of independent observations, one for each
     canary. A document with a word of its own is such a canary, because every cell of a sum has its
-    own noise. A guess is then right with probability at most (1 + TV) / 2, where TV is the total
-    variation between the two laws of an observation, and the right guesses are at most as many as
-    those of so many independent coins.
+    own noise. For every epsilon, a canary then shows its coin with probability delta(epsilon), and
+    is guessed right with probability e^epsilon / (1 + e^epsilon) otherwise, at most. The guesses
+    may be the surest ones. If all canaries are guessed, their right guesses are at most those of so
+    many coins of rate (1 + TV) / 2, where TV is the total variation of an observation's two laws.
 
     A bound above the claim needs less: it refutes that the declared noise was added to canaries
     that do not share it.
