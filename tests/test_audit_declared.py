@@ -15,7 +15,7 @@ from dplda.audit import (
     many_run_lower_bound,
     one_run_lower_bound,
 )
-from dplda.audit._audit import _bound_of_guesses, _declared_bounds, _right_guesses
+from dplda.audit._audit import _bound_of_guesses, _declared_bounds
 from dplda.audit._declared_noise import (
     EPSILONS,
     STEP,
