@@ -33,7 +33,7 @@ __all__ = ["f_dp_lower_bound", "independent_lower_bound"]
 
 # Delta at each of the epsilons that stand for a trade-off curve. Fewer points give a weaker bound.
 Curve: TypeAlias = tuple[float, ...]
-EPSILONS = np.round(np.append(np.arange(0.0, 1.0, 0.05), np.arange(1.0, 20.0, 0.1)), 2)
+EPSILONS = np.array([i / 20 for i in range(20)] + [i / 10 for i in range(10, 200)])
 # Factors on the noise are powers of this number: a bound is at most a percent too low for it.
 STEP = 1.005
 LOWEST, HIGHEST = -600, 1200  # powers: of factors from about 0.05 to 400
