@@ -23,7 +23,13 @@ from dplda import (
     SubLDA,
     published,
 )
-from dplda.audit import AnchorAttack, ReportedWordAttack, RequestAttack, audit_epsilon
+from dplda.audit import (
+    AnchorAttack,
+    ReportedWordAttack,
+    RequestAttack,
+    UserAttack,
+    audit_epsilon,
+)
 from dplda.datasets import make_topic_corpus
 from dplda.federated import IFTMParty
 
@@ -106,6 +112,11 @@ PATHS = {
     "PrivateSVILDA, epsilon 4, ratio 1, partial_fit": (
         SOUND["PrivateSVILDA, epsilon 4, ratio 1"],
         {"method": "partial_fit"},
+    ),
+    "SubLDA, epsilon 4, users": (SOUND["SubLDA, epsilon 4"], {"attack": UserAttack}),
+    "PrivateSVILDA, epsilon 4, ratio 1, users": (
+        SOUND["PrivateSVILDA, epsilon 4, ratio 1"],
+        {"attack": UserAttack},
     ),
     "HDPLDA, words, epsilon 2, partial_fit": (
         SOUND["HDPLDA, words, epsilon 2"],

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 from scipy.special import expit
-from scipy.stats import norm
+from scipy.stats import binom, norm
 
 from dplda.audit import (
     f_dp_lower_bound,
@@ -22,7 +22,9 @@ from dplda.audit._declared_noise import (
     _curve,
     _inverse_lines,
     _scaled,
+    best_share,
     can_be_right,
+    chance_of_right,
     has_curve,
 )
 from dplda.privacy import (
@@ -80,12 +82,23 @@ def test_curves_are_known_ones():
     assert 0 <= sampled - 0.3 * (2 * norm.cdf(mu / 2) - 1) < 1e-4
     assert _curve((response(1.0),))[0] == pytest.approx(math.tanh(0.5), abs=1e-9)
     assert _curve((Laplace(2.0),))[0] == pytest.approx(1 - math.exp(-0.25), abs=1e-4)
-    # a choice of range e is e-DP
-    assert _curve((BoundedRange(1.0),))[0] == _curve((response(1.0),))[0]
     curve = _curve((Repeated(Laplace(1.0), 2), BoundedRange(0.5)))
     assert np.diff(curve).max() <= 0
     # so little noise that no grid holds it
     assert _curve((PoissonSampled(0.5, Gaussian(1e-6)),)) == (1.0,) * len(EPSILONS)
+
+
+@pytest.mark.parametrize("span", [0.3, 1.0, 2.5])
+def test_the_curve_of_a_choice_lies_above_all_choices_of_its_range(span):
+    """Laws of two outcomes whose log-odds differ by the range; the even one reaches the curve."""
+    curve = np.array(_curve((BoundedRange(span),)))
+    shares = expit(np.linspace(-8, 8, 161))
+    one, other = expit(np.log(shares / (1 - shares)) + span), shares
+    gain = np.exp(EPSILONS)[:, None]
+    deltas = np.maximum(one - gain * other, 0) + np.maximum((1 - one) - gain * (1 - other), 0)
+    assert (deltas.max(axis=1) <= curve + 1e-12).all()
+    assert curve[0] == pytest.approx(2 * expit(span / 2) - 1, abs=1e-9)
+    assert curve[0] < _curve((response(span),))[0]
 
 
 def test_a_factor_multiplies_the_noise_of_each_event():
@@ -108,6 +121,39 @@ def test_independent_guesses_of_a_response_are_an_exact_binomial_test(n, right):
     exact = one_run_lower_bound(n, n, right, delta=0)
     bound = independent_lower_bound(n, right, [response(2.0)], delta=0)
     assert exact / STEP**1.01 <= bound <= exact * (1 + 1e-6)
+
+
+@pytest.mark.parametrize(("m", "r", "v"), [(60, 60, 40), (60, 25, 20), (40, 12, 3)])
+@pytest.mark.parametrize("event", [Gaussian(1.0), response(1.0)])
+def test_the_chance_of_right_guesses_is_a_sum_over_shown_coins(m, r, v, event):
+    """The slow twin sums over all numbers of shown coins, at every epsilon of the curve."""
+    curve, n = _curve((event,)), np.arange(m + 1)
+    chances = [
+        binom.pmf(n, m, delta) @ binom.sf(v - 1 - np.minimum(n, r), np.maximum(r - n, 0), rate)
+        for rate, delta in zip(expit(EPSILONS), curve)
+    ]
+    found = chance_of_right(m, r, v, curve)
+    assert np.abs(chances - np.array(found)).min() < 1e-9
+    assert found >= min(chances) - 1e-9
+    if r == m:
+        assert found == pytest.approx(binom.sf(v - 1, m, (1 + curve[0]) / 2), abs=1e-9)
+
+
+def test_the_surest_guesses_about_gaussian_noise_say_more_than_all():
+    """At the expected number of right guesses about 100,000 canaries."""
+    mu, m, event = 0.27, 100_000, (Gaussian(1 / 0.27),)
+    share = best_share(event)
+    assert share < 1 == best_share((response(1.0),))
+    assert best_share((Repeated(PoissonSampled(0.1, Gaussian(0.8)), 10),)) == 1
+    x = norm.ppf((np.arange(m) + 0.5) / m) + mu / 2  # scores over mu, if the coin is 1
+    right = np.sort(expit(mu * np.abs(x)))[::-1]
+    surest, everything = (
+        independent_lower_bound(
+            r, round(right[:r].sum()), event, delta=DELTA, n_canaries=m
+        )
+        for r in (round(share * m), m)
+    )  # fmt: skip
+    assert everything < surest < epsilon_of(event, DELTA)
 
 
 def test_bounds_of_ideal_gaussian_scores():
@@ -184,6 +230,22 @@ def shared_cell_scores(rng, coins, mu):
     return np.repeat(noisy, 2)
 
 
+def choice_scores(rng, coins, span, n_draws):
+    """One of two topics, whose log-odds differ by the range between the coins."""
+    drawn = rng.random((n_draws, len(coins))) < expit(np.where(coins, span / 2, -span / 2))
+    return (np.where(drawn, 1, -1) * span / 2).sum(axis=0)
+
+
+def adaptive_scores(rng, coins, mu, n_rounds):
+    """A canary whose earlier rounds say much contributes half as much from then on."""
+    total = np.zeros(len(coins))
+    for _ in range(n_rounds):
+        shift = np.where(np.abs(total) < 1, mu, mu / 2)
+        seen = shift * (coins - 0.5) + rng.standard_normal(len(coins))
+        total += shift * seen
+    return total
+
+
 NULLS = {
     "Gaussian, 0.2": (gaussian_scores, (0.2,), (Gaussian(5.0),)),
     "Gaussian, 1": (gaussian_scores, (1.0,), (Gaussian(1.0),)),
@@ -192,6 +254,8 @@ NULLS = {
     ),
     "response": (response_scores, (1.0, 1), (response(1.0),)),
     "two responses": (response_scores, (0.5, 3), (Repeated(response(0.5), 3),)),
+    "choices": (choice_scores, (0.8, 4), (Repeated(BoundedRange(0.8), 4),)),
+    "adaptive": (adaptive_scores, (0.5, 4), (Gaussian(1.0),)),
     "shared noise": (shared_cell_scores, (1.0,), (Gaussian(1.0),)),
 }  # fmt: skip
 
@@ -201,7 +265,7 @@ NULLS = {
 def test_bounds_exceed_a_known_epsilon_at_most_as_often_as_stated(null):
     make_scores, parameters, events = NULLS[null]
     truth, rng = epsilon_of(events, DELTA), np.random.default_rng(1)
-    above = np.zeros(3)
+    above = np.zeros(3)  # for "choices" and "adaptive" the truth is at most this
     for _ in range(N_NULLS):
         coins = rng.random(M) < 0.5
         scores = make_scores(rng, coins, *parameters)

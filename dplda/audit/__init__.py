@@ -13,6 +13,7 @@ from dplda.audit._attacks import (
     ReportedWordAttack,
     RequestAttack,
     TokenAttack,
+    UserAttack,
     WordAttack,
 )
 from dplda.audit._audit import AuditBound, AuditResult, audit_epsilon
@@ -38,6 +39,7 @@ __all__ = [
     "ResidualResult",
     "ResidualTest",
     "TokenAttack",
+    "UserAttack",
     "WordAttack",
     "audit_epsilon",
     "f_dp_lower_bound",

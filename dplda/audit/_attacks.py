@@ -147,6 +147,10 @@ def count_matrix(
     return sp.csr_array(sp.coo_array((counts, (rows, words)), shape=shape))
 
 
+TOKENS_OVER_NORM = 16  # of a canary: with many tokens, its topics hardly depend on the prior
+FAVOR = 1.3  # weight of the topic that a canary's word favors in the first table; others have 1
+
+
 class DocumentAttack(CanaryAttack):
     """Attack on document-level privacy: a document with a word of its own is there or not.
 
@@ -167,34 +171,42 @@ class DocumentAttack(CanaryAttack):
     """
 
     relation = "a document is there or not"
+    n_documents = 1  # of each canary
 
     def __init__(
         self, estimator: BaseEstimator, n_words: int, n_canaries: int, streams: Streams
     ) -> None:
         super().__init__(estimator, n_words, n_canaries, streams)
-        n_all, rows = n_words + n_canaries, np.arange(n_canaries)
+        n_all = n_words + n_canaries
         # The attack must know the public first table: it sets the table, or needs the seed.
         if "init_components" in estimator.get_params():
-            table = _random_table((int(estimator.n_components), n_all), streams)
-            if estimator.init_components is not None:
-                table[:, :n_words] = estimator.init_components
-            self.estimator.set_params(init_components=table)
+            others = estimator.init_components
+            if others is None:
+                others = _random_table((int(estimator.n_components), n_words), streams)
+            own = _favoring_table(int(estimator.n_components), n_canaries) * np.mean(others)
+            self.estimator.set_params(init_components=np.hstack([others, own]))
         elif not streams.seeded:
             raise ValueError(
                 f"{type(estimator).__name__} starts from a random table that the attack must know; "
                 "pass random_state to the audit"
             )
-        n_tokens = math.ceil(2 * float(estimator.contribution_norm))
+        n_tokens = math.ceil(TOKENS_OVER_NORM * float(estimator.contribution_norm))
         if getattr(estimator, "max_doc_tokens", None) is not None:
             n_tokens = min(n_tokens, int(estimator.max_doc_tokens))
-        counts = np.full(n_canaries, n_tokens)
-        self._canaries = count_matrix(rows, n_words + rows, counts, (n_canaries, n_all))
+        rows = np.arange(n_canaries * self.n_documents)
+        self._owners = rows % n_canaries  # the first documents of all canaries, then the second
+        counts = np.full(len(rows), n_tokens)
+        self._canaries = count_matrix(rows, n_words + self._owners, counts, (len(rows), n_all))
 
     def _train(self, model: BaseEstimator, X: Any, method: str) -> None:
         """Train the model, and note the number of rounds of each call."""
         n_rounds = int(model.max_iter)
         self._calls = [n_rounds] if method == "fit" else [1] * n_rounds
         super()._train(model, X, method)
+
+    def _users(self) -> tuple[np.ndarray, ...]:
+        """The last argument of a run of the rounds on the canaries alone; none for documents."""
+        return ()
 
     def plant(self, X: sp.csr_array, coins: np.ndarray) -> sp.csr_array:
         """Hide the canaries among the documents.
@@ -211,8 +223,8 @@ class DocumentAttack(CanaryAttack):
         X : csr_array
             The other documents, followed by the canaries whose coin is 1.
         """
-        X = widened(X, self._canaries.shape[0])
-        return sp.csr_array(sp.vstack([X, self._canaries[np.flatnonzero(coins)]]))
+        X = widened(X, self._n_canaries)
+        return sp.csr_array(sp.vstack([X, self._canaries[coins[self._owners] == 1]]))
 
     def scores(self, model: BaseEstimator, releases: Releases) -> np.ndarray:
         """Compute the log-likelihood ratios of all noisy sums.
@@ -229,12 +241,12 @@ class DocumentAttack(CanaryAttack):
         scores : ndarray of shape (n_canaries,)
             Log-likelihood ratios in favor of coin 1.
         """
-        n_canaries, n_all = self._canaries.shape
+        n_canaries, n_all = self._n_canaries, self._canaries.shape[1]
         replay = _Replay(releases, n_canaries)
         public = Streams.from_random_state(model.random_state)  # for a random first table
         canaries, budget, table = self._canaries.astype(np.float64), model._budget(), None
         for n_rounds in self._calls:
-            table = model._rounds(canaries, table, budget, replay, public, n_rounds)
+            table = model._rounds(canaries, table, budget, replay, public, n_rounds, *self._users())
         total = np.zeros(n_canaries)
         for release, value, rates in replay.steps:
             # the canaries' words are the last ones in every release
@@ -249,6 +261,70 @@ class DocumentAttack(CanaryAttack):
             ratio[sampled] = np.logaddexp(np.log1p(-rate), np.log(rate) + ratio[sampled])
             total += ratio
         return total
+
+
+class UserAttack(DocumentAttack):
+    """Attack on user-level privacy: a user with three documents is there or not.
+
+    The estimator is trained with ``user_ids``. All documents of a canary have the same word, which
+    occurs in no other document. If each document is clipped by itself, a canary moves the sums
+    three times as far as it may. Every other document belongs to a user of its own.
+
+    Parameters
+    ----------
+    estimator : estimator
+        The audited estimator. It is copied.
+    n_words : int
+        Number of words of the other documents.
+    n_canaries : int
+        Number of canaries in a fit.
+    streams : Streams
+        Random words of the first table.
+    """
+
+    relation = "a user with three documents is there or not"
+    n_documents = 3
+
+    def plant(self, X: sp.csr_array, coins: np.ndarray) -> sp.csr_array:
+        """Hide the documents of the canaries among the others.
+
+        Parameters
+        ----------
+        X : csr_array of shape (n_docs, n_words)
+            Word counts of the other documents.
+        coins : ndarray of shape (n_canaries,), int64
+            One coin for each canary, 0 or 1.
+
+        Returns
+        -------
+        X : csr_array
+            The other documents, followed by those of the canaries whose coin is 1.
+        """
+        present = self._owners[coins[self._owners] == 1]
+        self._ids = np.append(np.arange(X.shape[0]), X.shape[0] + present)
+        return super().plant(X, coins)
+
+    def _train(self, model: BaseEstimator, X: Any, method: str) -> None:
+        """Train the model with the ids of all users."""
+        n_rounds = int(model.max_iter)
+        self._calls = [n_rounds] if method == "fit" else [1] * n_rounds
+        for _ in range(len(self._calls)):
+            getattr(model, method)(X, user_ids=self._ids)
+
+    def _users(self) -> tuple[np.ndarray, ...]:
+        return (self._owners,)
+
+
+def _favoring_table(n_components: int, n_words: int) -> np.ndarray:
+    """A public table in which each word favors one topic, so that its documents agree on it.
+
+    Contributions are differences between a document's topics and those of its words in the table.
+    With a stronger preference the table would predict the topics.
+    """
+    table = np.ones((n_components, n_words))
+    words = np.arange(n_words)
+    table[words % n_components, words] = FAVOR
+    return table
 
 
 def _random_table(shape: tuple[int, int], streams: Streams) -> np.ndarray:

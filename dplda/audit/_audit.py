@@ -23,6 +23,7 @@ from dplda.audit._bounds import (
     one_run_lower_bound,
 )
 from dplda.audit._declared_noise import (
+    best_share,
     f_dp_bound_of_guesses,
     has_curve,
     independent_lower_bound,
@@ -513,11 +514,11 @@ def _declared_bounds(
     if not events or not all(map(has_curve, events)):
         return []
     of_curve, of_independent = (1.0 - (1.0 - confidence) * share for share in ERROR_SHARES)
-    guesses = _right_guesses(scores, coins)
+    guesses = _right_guesses(scores, coins, GUESSED)
     by_curve = f_dp_bound_of_guesses(len(coins), guesses, events, delta, of_curve)
-    n_right = int(((scores > 0) == coins).sum())
+    ((n_guesses, n_right),) = _right_guesses(scores, coins, (best_share(events),))
     independent = independent_lower_bound(
-        len(coins), n_right, events, delta=delta, confidence=of_independent
+        n_guesses, n_right, events, delta=delta, confidence=of_independent, n_canaries=len(coins)
     )
     return [
         AuditBound("f-DP", by_curve, DECLARED_CURVE),
@@ -532,15 +533,17 @@ def _bound_of_guesses(
     confidence = 1.0 - (1.0 - confidence) / len(GUESSED)
     return max(
         one_run_lower_bound(len(coins), n, right, delta=delta, confidence=confidence)
-        for n, right in _right_guesses(scores, coins)
+        for n, right in _right_guesses(scores, coins, GUESSED)
     )
 
 
-def _right_guesses(scores: np.ndarray, coins: np.ndarray) -> list[tuple[int, int]]:
+def _right_guesses(
+    scores: np.ndarray, coins: np.ndarray, shares: tuple[float, ...]
+) -> list[tuple[int, int]]:
     """Numbers of guesses, and of right ones. The most certain guesses come first."""
     surest = np.argsort(-np.abs(scores), kind="stable")
     right = ((scores > 0) == coins)[surest]
-    sizes = [max(1, round(share * len(scores))) for share in GUESSED]
+    sizes = [max(1, round(share * len(scores))) for share in shares]
     return [(n, int(right[:n].sum())) for n in sizes]
 
 

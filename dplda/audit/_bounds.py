@@ -138,6 +138,16 @@ def check_probabilities(delta: float, confidence: float) -> None:
     check_number("confidence", confidence, 0.0, 1.0, closed="neither")
 
 
+def check_guesses(
+    n_canaries: int, n_guesses: int, n_right: int, delta: float, confidence: float
+) -> tuple[int, int, int]:
+    """Refuse impossible numbers of coins and of (right) guesses, and give them as integers."""
+    n_canaries = check_integer("n_canaries", n_canaries, 0, MOST)
+    n_guesses = check_integer("n_guesses", n_guesses, 0, n_canaries)
+    check_probabilities(delta, confidence)
+    return n_canaries, n_guesses, check_integer("n_right", n_right, 0, n_guesses)
+
+
 def _rates(
     tp: int, fp: int, n_in: int, n_out: int | None, confidence: float
 ) -> tuple[float, float]:
@@ -206,10 +216,9 @@ def one_run_lower_bound(
     .. [1] T. Steinke, M. Nasr, M. Jagielski, "Privacy Auditing with One (1) Training Run", NeurIPS
        2023.
     """
-    n_canaries = check_integer("n_canaries", n_canaries, 0, MOST)
-    n_guesses = check_integer("n_guesses", n_guesses, 0, n_canaries)
-    n_right = check_integer("n_right", n_right, 0, n_guesses)
-    check_probabilities(delta, confidence)
+    n_canaries, n_guesses, n_right = check_guesses(
+        n_canaries, n_guesses, n_right, delta, confidence
+    )
 
     def excess(epsilon: float) -> float:
         return _chance(epsilon, n_canaries, n_guesses, n_right, delta) - (1.0 - confidence)

@@ -482,13 +482,13 @@ def _allowed_move(mechanism: Any) -> float:
 
 
 def _left_out_tests(model: BaseEstimator, record: Record) -> list[ResidualTest]:
-    """What each of a few documents changes in the sums, by a second run without it."""
+    """What each of a few documents, or users, changes in the sums, by a second run without it."""
     inside, outside = [0.0], [0.0]
-    for row in _documents_to_leave_out(record.X):
-        without = record.sums(model, _emptied(record.X, row))
+    for unit in _units_to_leave_out(record):
+        without = record.sums(model, _emptied(record.X, record.units == unit))
         for step, value in zip(record.steps, without):
             change = float(np.linalg.norm((step.value - value).astype(np.float64)))
-            sampled = step.sample is None or row in record.samples[step.sample][1]
+            sampled = step.sample is None or unit in record.samples[step.sample][1]
             (inside if sampled else outside).append(change / step.mechanism.sensitivity)
     name, note = "what a document changes, over the sensitivity", NOT_REACHED
     tests = [
@@ -500,17 +500,17 @@ def _left_out_tests(model: BaseEstimator, record: Record) -> list[ResidualTest]:
     return tests
 
 
-def _documents_to_leave_out(X: sp.csr_array) -> list[int]:
-    """The last ones, which the audit has added, and the longest ones."""
-    lengths = np.diff(X.indptr)
+def _units_to_leave_out(record: Record) -> list[int]:
+    """The last one, which the audit has added, and the longest ones."""
+    lengths = np.bincount(record.units, np.diff(record.X.indptr))
     longest = np.argsort(-lengths, kind="stable")[: N_LEFT_OUT - 1]
-    return sorted({*longest.tolist(), X.shape[0] - 1})
+    return sorted({*longest.tolist(), int(record.units[-1])})
 
 
-def _emptied(X: sp.csr_array, row: int) -> sp.csr_array:
-    """The same documents, one of them empty: all others keep their places and streams."""
+def _emptied(X: sp.csr_array, rows: np.ndarray) -> sp.csr_array:
+    """The same documents, some of them empty: all others keep their places and streams."""
     kept = X.copy()
-    kept.data[kept.indptr[row] : kept.indptr[row + 1]] = 0
+    kept.data[np.repeat(rows, np.diff(X.indptr))] = 0
     kept.eliminate_zeros()
     return kept
 

@@ -54,18 +54,26 @@ class Record:
         All samples: the rate of each document, and the documents that took part.
     arguments : tuple
         Budget, streams and number of rounds, as the fit handed them to its rounds.
+    users : ndarray of shape (n_docs,) or None
+        Number of each document's user; None if each document is a unit.
     """
 
     X: sp.csr_array
     steps: list[Step] = field(default_factory=list)
     samples: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
     arguments: tuple[Any, ...] = ()
+    users: np.ndarray | None = None
+
+    @property
+    def units(self) -> np.ndarray:
+        """The unit of each document, (n_docs,): its user, or the document itself."""
+        return np.arange(self.X.shape[0]) if self.users is None else self.users
 
     def sums(self, model: BaseEstimator, X: sp.csr_array) -> list[np.ndarray]:
         """Sums that the rounds of a document-level fit compute from `X`, release by release."""
         budget, streams, n_rounds = self.arguments
         answers = _Answers(self)
-        model._rounds(X, None, budget, answers, streams, n_rounds)
+        model._rounds(X, None, budget, answers, streams, n_rounds, *self._given_users)
         return answers.values
 
     def refit(self, model: BaseEstimator, X: sp.csr_array) -> BaseEstimator:
@@ -78,11 +86,18 @@ class Record:
         if hasattr(copy, "_rounds"):
             rounds = copy._rounds
             copy._budget = lambda: budget  # it may take long to calibrate
-            copy._rounds = lambda X, table, *_: rounds(X, table, budget, answers, streams, n_rounds)
+            copy._rounds = lambda X, table, *_: rounds(
+                X, table, budget, answers, streams, n_rounds, *self._given_users
+            )
         else:
             copy._streams = lambda: streams
             copy._curator = lambda plan, _: answers.planned(plan)
-        return copy.fit(X)
+        return copy.fit(X) if self.users is None else copy.fit(X, user_ids=self.users)
+
+    @property
+    def _given_users(self) -> tuple[np.ndarray, ...]:
+        """The last argument of `_rounds`; an estimator without users takes none."""
+        return () if self.users is None else (self.users,)
 
 
 @contextmanager
@@ -102,6 +117,7 @@ def watched(model: BaseEstimator, record: Record):
 def _watched_rounds(rounds: Callable[..., Any], record: Record) -> Callable[..., Any]:
     def watched_rounds(X, table, budget, curator, streams, n_rounds, *users):
         record.arguments = budget, streams, n_rounds
+        record.users = users[0] if users else None
         return rounds(X, table, budget, _Watch(curator, record), streams, n_rounds, *users)
 
     return watched_rounds
