@@ -554,6 +554,7 @@ def test_a_failed_refit_does_not_change_the_width(estimator, corpus):
 SECRETS = [
     [["secret"]],
     np.array([["secret", "b"]], dtype=object),
+    np.array([[1, "secret"]], dtype=object),
     [b"secret"],
     [["secret", "b"], ["c"]],
     "secret",

@@ -528,7 +528,7 @@ def test_an_interrupt_leaves_the_old_model_with_its_own_epsilon(monkeypatch):
 
     def interrupted(self, name, value):
         if name in ("privacy_", "epsilon_", "_released", "components_"):
-            raise KeyboardInterrupt
+            raise RuntimeError("interrupted")
         object.__setattr__(self, name, value)
 
     monkeypatch.setattr(SubLDA, "__setattr__", interrupted)

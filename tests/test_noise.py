@@ -22,6 +22,7 @@ from dplda.privacy._mechanisms import (
     EVENT_VARIANCE,
     GAUSSIAN_VARIATION,
     LAPLACE_VARIATION,
+    NOISE_VARIANCE,
     WORD_VARIATION,
     DiscreteGaussian,
     FlooredLaplace,
@@ -388,6 +389,13 @@ def test_radius_is_the_largest_that_gives_the_noise_multiplier(noise_multiplier)
     radius = DiscreteGaussian.for_noise_multiplier(noise_multiplier).radius
     exact = Fraction(noise_multiplier) ** 2
     assert radius**2 * exact <= EVENT_VARIANCE < (radius + 1) ** 2 * exact
+
+
+def test_the_event_leaves_the_variance_that_rounding_needs():
+    """Lemma 2 of docs/noise.md with h = eta(s_2): the continuous noise has variance S^2 - s_2^2."""
+    rounding = NOISE_VARIANCE - EVENT_VARIANCE
+    assert rounding > 0
+    assert 2 * math.exp(-2 * math.pi**2 * rounding) <= 1.5e-77
 
 
 def test_tiny_noise_multiplier_is_capped():

@@ -897,16 +897,19 @@ def test_a_file_that_is_gone_is_not_begun_again(reported, corpus):
     assert not path.exists()
 
 
-@pytest.mark.parametrize("content", ["other", "older", "empty"])
+@pytest.mark.parametrize("content", ["other", "other with as many", "older", "empty"])
 def test_a_file_that_was_replaced_is_refused(reported, corpus, tmp_path, content):
     memo, path, older = reported
-    MemoizedReports(memo.randomizer, tmp_path / "other")
-    replacement = {"other": (tmp_path / "other").read_bytes(), "older": older, "empty": b""}
-    path.write_bytes(replacement[content])
+    files = {"older": older, "empty": b""}
+    other = MemoizedReports(RandomizedResponse(bit_epsilon=1.0).fit(corpus), tmp_path / "other")
+    files["other"] = (tmp_path / "other").read_bytes()
+    other.reports(range(3), corpus[:3])
+    files["other with as many"] = (tmp_path / "other").read_bytes()
+    path.write_bytes(files[content])
     with pytest.raises(ValueError, match=r"another file of reports|without reports, or one"):
         memo.reports([2], corpus[[2]])
     assert len(memo.randomizer.ledger.entries()) == 1
-    assert path.read_bytes() == replacement[content]
+    assert path.read_bytes() == files[content]
 
 
 def test_a_file_that_lost_its_content_is_not_begun_again(reported, corpus):

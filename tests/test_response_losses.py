@@ -185,6 +185,8 @@ def test_the_grid_is_above_the_exact_law_and_close(kind, delta):
 def test_pairs_and_single_bits_compose(n_ones, n_bits, probability):
     """Two kinds of responses have no common lattice: on a grid, never below the exact sum."""
     events = RandomizedBits(probability, fair_ones=True).events(n_ones, n_bits)
+    counts = [getattr(event, "count", 1) for event in events]
+    assert counts == [n_bits - n_ones, 2 * n_ones - n_bits]
     (one, p), (other, q) = (loss_law(event.event, event.count) for event in events)
     losses, law = np.add.outer(one, other).ravel(), np.multiply.outer(p, q).ravel()
     for delta in (1e-3, 1e-6):

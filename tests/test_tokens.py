@@ -253,8 +253,8 @@ class Miser:
 
 def test_survivors_do_not_depend_on_the_pieces_of_the_stream():
     mechanism = ThresholdedLaplace(2.0, 0.1)
-    own = np.arange(40, dtype=np.int32)
-    level = np.full(40, 7, np.int32)
+    own = np.arange(600, dtype=np.int32) % 60  # enough of them for a dozen ties
+    level = np.full(600, 7, np.int32)
     whole = mechanism.survivors(own, level, 60, streams().reader(20, 0))
     pieces = mechanism.survivors(own, level, 60, Miser(streams().reader(20, 0)))
     for name in ("ptr", "word", "level"):
