@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-import dplda.central._count_vectorizer as vocabulary
 from dplda import PrivateCountVectorizer, PrivateSVILDA, SubLDA
 from dplda.audit import UserAttack, audit_epsilon, independent_lower_bound
+from dplda.central import _selection
 from dplda.central._documents import Documents
 from dplda.datasets import make_topic_corpus
 from dplda.privacy import ApproximateDP, Gaussian, epsilon_of
@@ -94,9 +94,9 @@ def test_words_of_one_text_show_as_rarely_as_the_failure_that_is_charged(n_terms
 
 
 def test_a_threshold_for_one_word_a_text_is_found(monkeypatch):
-    true_threshold = vocabulary.selection_threshold
+    true_threshold = _selection.selection_threshold
     monkeypatch.setattr(
-        vocabulary, "selection_threshold", lambda noise, delta, _: true_threshold(noise, delta, 1)
+        _selection, "selection_threshold", lambda noise, delta, _: true_threshold(noise, delta, 1)
     )
     n_shown, most = texts_that_show(10)
     assert n_shown > most

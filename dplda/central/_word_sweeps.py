@@ -190,12 +190,11 @@ class SweepMechanisms:
     @property
     def noise_std(self) -> float:
         """Standard deviation of the noise of a count."""
-        scale = self.mechanism.scale
-        if isinstance(self.mechanism, FlooredLaplace):
-            # floor(L) + 1/2 is symmetric, and geometric to either side of zero
-            q = math.exp(-1 / scale)
-            scale = math.sqrt(q / (1 - q) ** 2 + ((1 + q) / (1 - q) / 2) ** 2)
-        return scale / self.unit
+        if isinstance(self.mechanism, (DiscreteGaussian, NoNoise)):
+            return self.mechanism.scale / self.unit
+        # floor(L) + 1/2 is symmetric, and geometric to either side of zero
+        q = math.exp(-1 / self.mechanism.scale)
+        return math.sqrt(q / (1 - q) ** 2 + ((1 + q) / (1 - q) / 2) ** 2) / self.unit
 
     def unbiased(self, noisy: np.ndarray) -> np.ndarray:
         """Released integers as unbiased counts, float64."""
