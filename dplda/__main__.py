@@ -53,7 +53,13 @@ def _close_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _without_line(message: Warning | str, category: type[Warning], *place: object) -> str:
+def _without_line(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    line: str | None = None,
+) -> str:
     """A warning of a command: its place in the code says nothing to a user."""
     return textwrap.fill(f"{category.__name__}: {message}", 96) + "\n"
 

@@ -48,6 +48,7 @@ PARAMETERS = "parameters"
 UNKNOWN_WORDS = ((VOCABULARY, "origin not known to the model"),)  # it sees columns of counts
 
 # Who is trusted with private data, by the folder of the estimator (docs/threat_model.md).
+PROCESS = "the process that computes it and whoever holds the texts; nobody who sees the result"
 TRUSTED = {
     "central": "the process that runs fit and whoever holds the texts; nobody who sees the result",
     "local": "the program on the owner's own machine; neither the server nor the network",
@@ -198,6 +199,8 @@ def make_guarantee(
     assumptions: tuple[str, ...] = (),
     common: tuple[str, ...] = ASSUMPTIONS,
     provenance: tuple[tuple[str, str], ...] = UNKNOWN_WORDS,
+    trusted: str = "",
+    theorem: str = "",
 ) -> Guarantee:
     """The guarantee of what this call released and, in `partial_fit`, of all earlier calls."""
     distance = TOTAL_VARIATION
@@ -221,6 +224,8 @@ def make_guarantee(
         events=events,
         total_variation=distance,
         provenance=provenance,
+        trusted=trusted,
+        theorem=theorem,
     )
 
 
@@ -302,7 +307,7 @@ def _quick_total(ledger: Ledger) -> float:
     counted = [entry for entry in ledger.entries() if entry.counts]
     groups = grouped([event for entry in counted for event in entry.events])
     # statements of (epsilon, delta) are added to the rest, whatever its method
-    rest = [group for group in groups if not isinstance(group[0], ApproximateDP)]
+    rest = tuple(group for group in groups if not isinstance(group[0], ApproximateDP))
     if len(counted) == 1 or all_gaussian(rest):
         return ledger.epsilon_spent
     return ledger.epsilon_at(ledger.delta, accountant="rdp")

@@ -255,7 +255,10 @@ def test_a_ledger_is_shown(capsys, tmp_path):
 
 def test_a_command_warns_without_a_line_of_code(monkeypatch):
     seen = []
-    show = lambda options: seen.append(warnings.formatwarning("why", UserWarning, "a.py", 1))
+
+    def show(options):
+        seen.append(warnings.formatwarning("why", UserWarning, "a.py", 1))
+
     monkeypatch.setattr("dplda._ledger_command._show", show)
     usual = warnings.formatwarning
     assert main(["ledger", "show", "x"]) == 0
