@@ -58,6 +58,14 @@ def test_parameters_are_those_of_a_named_step():
     assert origins["parameters of SubLDA"].startswith("max_iter, n_components: set by")
 
 
+def test_an_assumption_of_two_steps_is_stated_once():
+    users = np.arange(len(TEXTS))
+    words, topics = chooser(), model()
+    topics.fit(words.fit_transform(TEXTS, user_ids=users), user_ids=users)
+    said = pipeline_guarantee(make_pipeline(words, topics)).assumptions
+    assert sum("share an id" in sentence for sentence in said) == 1
+
+
 def test_a_classifier_inside_is_named_by_its_path():
     inner = make_pipeline(model(), LogisticRegression())
     pipeline = make_pipeline(chooser(), inner).fit(TEXTS, LABELS)
