@@ -1,7 +1,8 @@
 """Audits of every estimator: the epsilon that an attack finds, next to the one that is claimed.
 
 ``python benchmarks/audits.py [--runs 20] [--canaries 5000] [--seed 0] [--only TEXT]``
-``[--pictures DIR]``
+``[--pictures DIR]``, and ``--page docs/audits.md --pictures docs/images`` to draw the bars again
+from the tables of the page.
 
 Canaries are hidden among 100 invented documents (``make_topic_corpus``), at delta 1e-5. The
 confidence of 0.95 holds for each line alone. The claim of `dplda.published` is the published one.
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -181,7 +183,11 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="", help="lines whose name has this text")
     parser.add_argument("--pictures", type=Path, help="folder for two PNG")
+    parser.add_argument("--page", type=Path, help="draw the bars of the tables of this page only")
     options = parser.parse_args()
+    if options.page is not None:
+        draw_bars(*tables(options.page), options.pictures / "audits.png")
+        return
     X = make_topic_corpus(n_docs=100, n_words=50, n_components=2, random_state=0).data
     audited = {name: (model, {}) for name, model in SOUND.items()} | PATHS
     design = {"n_runs": options.runs, "n_canaries": options.canaries}
@@ -236,6 +242,25 @@ def show(title, results) -> None:
             f"| {name} | {result.relation} | {result.lower_bound:.2f} | {result.claim:.2f} "
             f"| {verdict(result)} |"
         )
+
+
+def tables(page: Path) -> tuple[dict, dict]:
+    """Results of the sound and of the published estimators, as the page states them."""
+    sound, found = {}, {}
+    for line in page.read_text(encoding="utf-8").splitlines():
+        name, *cells = [cell.strip() for cell in line.strip("| ").split("|")]
+        if name in PUBLISHED and len(cells) == 4:
+            bounds, claim, results = cells[1:2], cells[2], found
+        elif name in SOUND | PATHS and len(cells) == 8:
+            bounds, claim, results = cells[2:5], cells[1], sound
+        else:
+            continue
+        results[name] = SimpleNamespace(
+            claim=float(claim), lower_bound=float(bounds[0]), refuted="refuted" in cells[-1],
+            bounds=[SimpleNamespace(epsilon=float(bound)) for bound in bounds],
+        )  # fmt: skip
+    assert {*sound} == {*SOUND, *PATHS}, "the page has other rows than the script"
+    return sound, found
 
 
 def draw_bars(sound, found, path) -> None:

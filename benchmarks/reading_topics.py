@@ -2,7 +2,7 @@
 
 ``python benchmarks/reading_topics.py [--seeds 3] [--picture docs/images/topics.png]``
 
-The embedded corpus is cut into halves at random: one takes the place of private documents, the
+The docstrings are cut into halves at random: one takes the place of private documents, the
 other that of public reference texts. The words are a public list without English stop words.
 SubLDA with K = 20, delta = 1e-6.
 """

@@ -1,17 +1,20 @@
 """The private vocabulary: which words it finds, and what it does to a topic model.
 
-``python benchmarks/vocabulary.py [--found] [--missing] [--models] [--seeds 3] [--figures FOLDER]``
+``python benchmarks/vocabulary.py [--found] [--missing] [--few] [--models] [--seeds 3]``
+``[--figures FOLDER]``
 
 `--found`: how many of the 2000 words of highest document frequency are chosen. `--missing`: the
-share of tokens that no chosen word covers, and a figure of it. `--models`: perplexity and accuracy
-at a total epsilon of 4, vocabulary and model together, each seed with a split of its own. The
-public list is the package's English one. delta = 1e-6; means over seeds.
+share of tokens that no chosen word covers, and a figure of it. `--few`: the same share for the
+first 300 and 1000 documents. `--models`: perplexity and accuracy at a total epsilon of 4,
+vocabulary and model together, each seed with a split of its own. The public list is the package's
+English one. delta = 1e-6; means over seeds.
 """
 
 from __future__ import annotations
 
 import argparse
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -35,21 +38,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--found", action="store_true")
     parser.add_argument("--missing", action="store_true")
+    parser.add_argument("--few", action="store_true")
     parser.add_argument("--models", action="store_true")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--figures", type=Path, help="folder for the figure")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    every = not (options.found or options.missing or options.models)
+    every = not (options.found or options.missing or options.few or options.models)
     if options.found or every:
         found_words(options.seeds)
     if options.missing or every:
-        missing_tokens(options.seeds, options.figures)
+        missing_tokens(("kos", "bbc", "docstrings"), options.seeds, options.figures)
+    if options.few or every:
+        few = [f"{name}, {n} documents" for n in (300, 1000) for name in ("kos", "bbc")]
+        missing_tokens(few, options.seeds)
     if options.models or every:
         models(options.seeds)
 
 
 def texts_of(name: str) -> list[str]:
+    name, _, first = name.partition(", ")
+    if first:
+        return texts_of(name)[: int(first.split()[0])]
     if name.startswith("kos"):
         documents = kos_texts()
         return documents * 10 if name.endswith("x 10") else documents
@@ -106,13 +116,13 @@ def found_words(n_seeds: int) -> None:
             print(f"| {name} | {epsilon:g} | {' | '.join(cells)} |", flush=True)
 
 
-def missing_tokens(n_seeds: int, figures: Path | None) -> None:
+def missing_tokens(names: Sequence[str], n_seeds: int, figures: Path | None = None) -> None:
     """A row for each corpus: tokens missing from the list, from the choices, and from the leak."""
     words = load_public_vocabulary(None)
     columns = ["public list", *(f"{epsilon:g}" for epsilon in EPSILONS), "learned without privacy"]
     print(f"| corpus | {' | '.join(columns)} |\n| --- |{' --- |' * len(columns)}")
     curves = {}
-    for name in ("kos", "bbc", "docstrings"):
+    for name in names:
         texts = texts_of(name)
         tokens = Tokens(texts)
         of_seeds = [

@@ -7,7 +7,10 @@ no model.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+import textwrap
+import warnings
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
@@ -31,13 +34,34 @@ def main(argv: Sequence[str] | None = None) -> int:
         arguments exit with 2.
     """
     options = parse(argv)
+    usual, warnings.formatwarning = warnings.formatwarning, _without_line
     try:
         return options.command(options) or 0
     except argparse.ArgumentError as error:
         options.parser.error(str(error))
+    except BrokenPipeError:  # the reader of the output, such as head, has ended
+        _close_output()
     except (ImportError, OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
+    finally:
+        warnings.formatwarning = usual
     return 1
+
+
+def _close_output() -> None:
+    """Send what is left of the output nowhere, so that no error follows at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _without_line(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    line: str | None = None,
+) -> str:
+    """A warning of a command: its place in the code says nothing to a user."""
+    return textwrap.fill(f"{category.__name__}: {message}", 96) + "\n"
 
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:

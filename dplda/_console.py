@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from dplda.displays import TopicDisplay, top_words
 
 PLOT = "install it with: pip install 'dplda[plot]'"
@@ -23,6 +25,9 @@ def show_topics(model: Any, words: Sequence[str] | None = None) -> None:
     share = model.components_.sum(axis=1) / model.components_.sum()
     for k, typical in enumerate(top_words(model, words, min(10, model.components_.shape[1]))):
         print(f"  {k:3d} {share[k]:6.1%}  {' '.join(map(_printable, typical))}")
+    if getattr(model, "components_std_", np.zeros(0)).any():
+        standing = ", ".join(map(str, np.flatnonzero(model.topic_signal_)))
+        say(f"Topics that stand out of the noise: {standing or 'none'}")
 
 
 def _printable(word: str) -> str:

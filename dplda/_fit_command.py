@@ -11,6 +11,7 @@ import argparse
 import sqlite3
 import tempfile
 import time
+import warnings
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -29,7 +30,7 @@ from dplda._console import PLOT, draw_topics, has_matplotlib, say, show_guarante
 from dplda._files import check_writable
 from dplda._text_files import Source, read_texts
 from dplda.datasets import load_public_vocabulary
-from dplda.privacy import Ledger, split_epsilon
+from dplda.privacy import Ledger, LowSignalWarning, PrivateDataWarning, split_epsilon
 
 LANGUAGES = ("de", "en", "es", "fr", "it", "nl", "pt")
 SHARES = (0.08, 0.92)  # of the budget, for the vocabulary and the topics
@@ -174,7 +175,10 @@ def rehearse(options: argparse.Namespace, stop_words: list[str] | str | None) ->
                 copy_ledger(options.ledger, copy.ledger)
             else:
                 check_writable(options.ledger)
-        model = fit(copy, stop_words, [" ".join(words)], users, open_ledger(copy), verbose=0)
+        with warnings.catch_warnings():  # one public text says nothing about the private ones
+            warnings.simplefilter("ignore", PrivateDataWarning)
+            warnings.simplefilter("ignore", LowSignalWarning)
+            model = fit(copy, stop_words, [" ".join(words)], users, open_ledger(copy), verbose=0)
         save_release(model, Path(folder) / "model")
         load_release(Path(folder) / "model").transform([" ".join(words)])
 

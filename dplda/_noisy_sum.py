@@ -14,7 +14,14 @@ from typing import Any
 import numpy as np
 
 from dplda._checks import check_number
-from dplda._private_fit import AES, COLUMNS, SMALLEST_DELTA, make_guarantee, warn_if_seeded
+from dplda._private_fit import (
+    AES,
+    COLUMNS,
+    PROCESS,
+    SMALLEST_DELTA,
+    make_guarantee,
+    warn_if_seeded,
+)
 from dplda.privacy import Guarantee, calibrate
 from dplda.privacy._clipping import sum_clipped
 from dplda.privacy._curator import TOTAL_VARIATION, Curator
@@ -35,6 +42,7 @@ def release_sum(
     assumptions: tuple[str, ...],
     ledger: Any,
     random_state: Any,
+    theorem: str = "",
 ) -> tuple[np.ndarray, Guarantee]:
     """Release the sum of the rows that `read` returns, and state what it costs.
 
@@ -62,6 +70,8 @@ def release_sum(
         Where the release is charged.
     random_state : int, RandomState instance or None
         None draws the noise from a secret key.
+    theorem : str, default=""
+        The page with the proof.
 
     Returns
     -------
@@ -94,6 +104,8 @@ def release_sum(
         seeded=streams.seeded,
         assumptions=assumptions,
         common=(COLUMNS, AES),
+        trusted=PROCESS,
+        theorem=theorem,
     )
     return noisy * cell, guarantee
 

@@ -11,7 +11,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from dplda._private_fit import COLUMNS, UNKNOWN_WORDS, VOCABULARY
+from dplda._private_fit import COLUMNS, PARAMETERS, UNKNOWN_WORDS, VOCABULARY
 from dplda._vocabulary import flat_steps, words_after, words_of
 from dplda.privacy import ApproximateDP, Event, Guarantee, NonPrivate, epsilon_of
 
@@ -152,7 +152,12 @@ def _provenance(
 ) -> tuple[tuple[str, str], ...]:
     """What the steps state, and where the words of a vectorizer come from."""
     origins = [(VOCABULARY, origin) for name, step in steps if (origin := _origin(name, step))]
-    origins += [origin for part in parts for origin in part.provenance]
+    private = [type(step).__name__ for _, step in steps if hasattr(step, "privacy_")]
+    origins += [
+        (f"parameters of {model}" if what == PARAMETERS else what, origin)
+        for model, part in zip(private, parts)
+        for what, origin in part.provenance
+    ]
     known = any(what == VOCABULARY and (what, origin) not in UNKNOWN_WORDS
                 for what, origin in origins)  # fmt: skip
     return tuple(dict.fromkeys(o for o in origins if not (known and o in UNKNOWN_WORDS)))

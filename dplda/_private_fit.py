@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator
 from dplda._compat import Interval, Options
 from dplda._warnings import warn_user
 from dplda.privacy import (
+    ApproximateDP,
     BudgetError,
     Event,
     Guarantee,
@@ -43,9 +44,11 @@ AES = "AES-256 with a secret random key cannot be told from random bits"
 COLUMNS = "the columns of X (the vocabulary) are public and were not chosen by looking at the data"
 ASSUMPTIONS = (COLUMNS, SCORES, AES)
 VOCABULARY = "vocabulary"
+PARAMETERS = "parameters"
 UNKNOWN_WORDS = ((VOCABULARY, "origin not known to the model"),)  # it sees columns of counts
 
 # Who is trusted with private data, by the folder of the estimator (docs/threat_model.md).
+PROCESS = "the process that computes it and whoever holds the texts; nobody who sees the result"
 TRUSTED = {
     "central": "the process that runs fit and whoever holds the texts; nobody who sees the result",
     "local": "the program on the owner's own machine; neither the server nor the network",
@@ -196,6 +199,8 @@ def make_guarantee(
     assumptions: tuple[str, ...] = (),
     common: tuple[str, ...] = ASSUMPTIONS,
     provenance: tuple[tuple[str, str], ...] = UNKNOWN_WORDS,
+    trusted: str = "",
+    theorem: str = "",
 ) -> Guarantee:
     """The guarantee of what this call released and, in `partial_fit`, of all earlier calls."""
     distance = TOTAL_VARIATION
@@ -219,6 +224,8 @@ def make_guarantee(
         events=events,
         total_variation=distance,
         provenance=provenance,
+        trusted=trusted,
+        theorem=theorem,
     )
 
 
@@ -261,7 +268,7 @@ def _provenance(estimator: BaseEstimator) -> tuple[tuple[str, str], ...]:
             f"{chosen}: set by the caller; whether they were chosen by looking at private data is "
             "not known to the model"
         )
-    return (*sorted(tables), ("parameters", origin))
+    return (*sorted(tables), (PARAMETERS, origin))
 
 
 def _given(estimator: BaseEstimator) -> set[str]:
@@ -299,6 +306,8 @@ def _quick_total(ledger: Ledger) -> float:
     """The total; by Renyi divergences, in milliseconds, where the smallest one takes a second."""
     counted = [entry for entry in ledger.entries() if entry.counts]
     groups = grouped([event for entry in counted for event in entry.events])
-    if len(counted) == 1 or all_gaussian(groups):
+    # statements of (epsilon, delta) are added to the rest, whatever its method
+    rest = tuple(group for group in groups if not isinstance(group[0], ApproximateDP))
+    if len(counted) == 1 or all_gaussian(rest):
         return ledger.epsilon_spent
     return ledger.epsilon_at(ledger.delta, accountant="rdp")

@@ -203,7 +203,7 @@ def test_the_figure_has_rows_and_columns(model):
     places = [(spec.rowspan.start, spec.colspan.start) for spec in specs]
     assert places == [(0, 0), (0, 1), (0, 2), (1, 0)]
     legend = [text.get_text() for text in display.figure_.legends[0].get_texts()]
-    gray = ["not above the noise"] * any(noise.any() for noise in display.noise)
+    gray = ["does not stand out"] * any(noise.any() for noise in display.noise)
     assert legend == ["probability in the topic", "probability in all topics", *gray]
 
 

@@ -9,14 +9,15 @@ import stat
 import subprocess
 import sys
 import textwrap
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from dplda import SubLDA, load_release, save_release
-from dplda.__main__ import main
-from dplda._fit_command import SHARES
+from dplda.__main__ import main, parse
+from dplda._fit_command import SHARES, rehearse
 from dplda._text_files import Source, read_texts
 from dplda.datasets import load_public_vocabulary, load_wordnet_glosses
 from dplda.privacy import Gaussian, Ledger, split_epsilon
@@ -296,6 +297,13 @@ def test_a_second_fit_beyond_the_budget_is_refused_and_costs_nothing(fitted, cap
     assert re.search("budget", error)
     assert (tmp_path / "ledger").read_bytes() == before
     assert not (tmp_path / "m").exists()
+
+
+def test_the_rehearsal_warns_of_nothing():
+    options = parse(["fit", "notes", "--epsilon", "1", "--out", "m", "--words", "5"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rehearse(options, "english")
 
 
 def test_texts_that_cannot_be_read_cost_nothing(capsys, tmp_path):

@@ -515,6 +515,14 @@ def test_the_card_states_the_total_of_the_ledger_at_the_time_of_the_fit():
     assert said.endswith("epsilon = 5 at delta = 1e-06, the budget of all its fits together")
 
 
+def test_the_card_states_the_smallest_total_of_gaussian_noise_and_statements():
+    ledger = Ledger()
+    ledger.confirm(ledger.reserve("words", "document", ApproximateDP(1e-7, 1e-7)))
+    stated = SubLDA(2, epsilon=2.0, max_iter=4, ledger=ledger).fit([[3, 1], [0, 2]]).privacy_.ledger
+    total = float(stated.split("epsilon = ")[1].split(" at")[0])
+    assert ledger.epsilon_spent <= total <= ledger.epsilon_spent + 1e-3
+
+
 def test_repr_is_short():
     assert repr(make(epsilon=1.25)) == "<Guarantee: epsilon 1.25 at delta 1e-06 for one document>"
 

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import tomllib
+import warnings
 from pathlib import Path
 
 import pytest
@@ -250,6 +251,30 @@ def test_a_ledger_is_shown(capsys, tmp_path):
     assert "budget     epsilon 3 at delta 1e-06" in text
     assert main(["ledger", "show", path, "--json", "--delta", "1e-8"]) == 0
     assert json.loads(capsys.readouterr().out)["delta"] == 1e-8
+
+
+def test_a_command_warns_without_a_line_of_code(monkeypatch):
+    seen = []
+
+    def show(options):
+        seen.append(warnings.formatwarning("why", UserWarning, "a.py", 1))
+
+    monkeypatch.setattr("dplda._ledger_command._show", show)
+    usual = warnings.formatwarning
+    assert main(["ledger", "show", "x"]) == 0
+    assert seen == ["UserWarning: why\n"]
+    assert warnings.formatwarning is usual
+
+
+def test_a_command_whose_reader_has_ended_says_nothing(monkeypatch, capsys):
+    def show(options):
+        raise BrokenPipeError
+
+    closed = []
+    monkeypatch.setattr("dplda._ledger_command._show", show)
+    monkeypatch.setattr("dplda.__main__._close_output", lambda: closed.append(True))
+    assert main(["ledger", "show", "x"]) == 1
+    assert (closed, capsys.readouterr().err) == ([True], "")
 
 
 def test_a_file_that_is_no_ledger_is_one_line_and_exit_code_1(capsys, tmp_path):

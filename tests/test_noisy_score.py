@@ -117,8 +117,12 @@ def test_the_standard_error_is_the_spread_of_the_noise():
 
 
 def test_noise_above_the_number_of_tokens_gives_no_score():
-    score = noisy_score(Model(), X[:1], epsilon=0.01)
-    assert (score.gain, score.standard_error) == (0.0, math.inf)
+    for total in (-2.0, 0.0, 1.0):  # of tokens, with noise of standard deviation 1
+        assert _ratio(np.array([0.5, total]), 1.0) == (0.0, math.inf)
+    assert math.isfinite(_ratio(np.array([0.5, 1.01]), 1.0)[1])
+    scores = [noisy_score(Model(), X[:1], epsilon=0.01) for _ in range(8)]
+    found = {score.gain for score in scores if score.standard_error == math.inf}
+    assert found == {0.0}  # one draw of six is larger than the standard deviation
 
 
 @pytest.mark.parametrize("epsilon", [0.3, 2.0])
@@ -126,6 +130,8 @@ def test_epsilon_is_that_of_the_noise_that_was_drawn(epsilon, monkeypatch):
     scores = [noisy_score(Model(), X, epsilon=epsilon, delta=1e-5) for _ in range(2)]
     assert scores[0].gain != scores[1].gain
     guarantee = scores[0].privacy_
+    assert guarantee.theorem == "docs/searches.md"
+    assert guarantee.trusted.endswith("nobody who sees the result")
     assert 0.99 * epsilon < guarantee.epsilon <= epsilon
     assert guarantee.epsilon == guarantee.epsilon_at(1e-5)
     _, radius = values_of(X, monkeypatch, epsilon=epsilon, delta=1e-5)

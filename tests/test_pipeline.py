@@ -51,6 +51,21 @@ def test_steps_of_a_pipeline_inside_count_like_its_own():
         assert pipeline_guarantee(nested).epsilon > 2.1
 
 
+def test_parameters_are_those_of_a_named_step():
+    origins = dict(pipeline_guarantee(make_pipeline(chooser(), model()).fit(TEXTS)).provenance)
+    assert "parameters" not in origins
+    assert origins["parameters of PrivateCountVectorizer"].startswith("discover: set by")
+    assert origins["parameters of SubLDA"].startswith("max_iter, n_components: set by")
+
+
+def test_an_assumption_of_two_steps_is_stated_once():
+    users = np.arange(len(TEXTS))
+    words, topics = chooser(), model()
+    topics.fit(words.fit_transform(TEXTS, user_ids=users), user_ids=users)
+    said = pipeline_guarantee(make_pipeline(words, topics)).assumptions
+    assert sum("share an id" in sentence for sentence in said) == 1
+
+
 def test_a_classifier_inside_is_named_by_its_path():
     inner = make_pipeline(model(), LogisticRegression())
     pipeline = make_pipeline(chooser(), inner).fit(TEXTS, LABELS)

@@ -30,7 +30,7 @@ from dplda._private_fit import (
     warn_if_seeded,
 )
 from dplda._warnings import warn_user
-from dplda.central._document_budget import RELATIONS
+from dplda.central._document_budget import RELATIONS, ROWS_OF_A_UNIT
 from dplda.central._selection import PAIRS, WORDS, Selected, Selection, failure_event
 from dplda.central._users import number_users, protected_unit
 from dplda.datasets import load_public_vocabulary
@@ -52,7 +52,6 @@ TOKENIZER = (
     "documents"
 )
 ONE_TEXT = "one document holds everything that one protected unit contributed"
-OWN_ID = "all documents of a user carry that user's id, and no two users share an id"
 # the parameters of CountVectorizer that say how a text becomes terms
 _SPLITTING = (
     "input", "encoding", "decode_error", "strip_accents", "lowercase", "preprocessor", "tokenizer",
@@ -456,7 +455,7 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
             noise_scale=multipliers,
             noise_multiplier=multipliers,
             seeded=seeded,
-            assumptions=(LIST, TOKENIZER, ONE_TEXT if unit == "document" else OWN_ID),
+            assumptions=(LIST, TOKENIZER, ONE_TEXT if unit == "document" else ROWS_OF_A_UNIT[unit]),
             common=(SCORES, AES),
             provenance=((VOCABULARY, "chosen from the documents with this guarantee"),),
         )

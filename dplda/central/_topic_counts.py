@@ -127,7 +127,7 @@ def private_topic_counts(
         read, name=f"private_topic_counts of {type(model).__name__}", step=COUNTS, norm=1.0,
         epsilon=epsilon, delta=delta,
         unit=unit, relation=RELATIONS[unit], assumptions=(PUBLIC_MODEL, ROWS_OF_A_UNIT[unit]),
-        ledger=ledger, random_state=random_state,
+        ledger=ledger, random_state=random_state, theorem="docs/topic_counts.md",
     )  # fmt: skip
 
 

@@ -334,7 +334,7 @@ class TopicDisplay:
             legend = dict(zip(labels[::-1], handles[::-1]))
             legend[BAR] = plt.Rectangle((0, 0), 1, 1, color=COLORS[0])  # the first bar may be gray
             if self.noise is not None and np.any(np.concatenate(list(self.noise))):
-                legend["not above the noise"] = plt.Rectangle((0, 0), 1, 1, color=LIGHT_GRAY)
+                legend["does not stand out"] = plt.Rectangle((0, 0), 1, 1, color=LIGHT_GRAY)
             self.figure_.legend(
                 legend.values(),
                 legend.keys(),

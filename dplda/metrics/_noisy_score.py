@@ -18,7 +18,14 @@ from sklearn.utils.validation import check_is_fitted
 from dplda._checks import check_integer, check_number
 from dplda._corpus import check_table
 from dplda._fold_in import LARGEST_PRIOR, fold_in
-from dplda._private_fit import AES, COLUMNS, SMALLEST_DELTA, make_guarantee, warn_if_seeded
+from dplda._private_fit import (
+    AES,
+    COLUMNS,
+    PROCESS,
+    SMALLEST_DELTA,
+    make_guarantee,
+    warn_if_seeded,
+)
 from dplda.metrics._perplexity import check_inputs, split_documents
 from dplda.privacy import Guarantee, Ledger, calibrate
 from dplda.privacy._clipping import sum_clipped
@@ -191,6 +198,8 @@ def noisy_score(
         seeded=streams.seeded,
         assumptions=(PUBLIC_MODEL, ONE_ROW),
         common=(COLUMNS, AES),
+        trusted=PROCESS,
+        theorem="docs/searches.md",
     )
     entropy = -float(reference @ np.log(reference))
     return NoisyScore(clip * gain, clip * error, math.exp(entropy - clip * gain), guarantee)

@@ -81,7 +81,7 @@ def warn_if_noise(estimator: Any) -> None:
     if estimator.n_iter_ >= estimator.max_iter and n_standing < FEWEST_TOPICS * n_topics:
         warn_user(
             f"{n_standing} of {n_topics} topics of {type(estimator).__name__} stand out of the "
-            "noise; the words of the others are noise or frequent words: use more documents, a "
+            "noise; the words of the others may be noise, or frequent words: use more documents, a "
             "larger epsilon, or fewer words or topics. dplda.plan says before a fit what to expect",
             LowSignalWarning,
         )
