@@ -112,7 +112,12 @@ def counts_twice(monkeypatch):
 def one_cell_charged(monkeypatch):
     """The event of one changed cell, though a replaced word changes two."""
     module = sys.modules[SweepMechanisms.__module__]
-    monkeypatch.setattr(module, "FlooredLaplace", lambda scale, n_cells: FlooredLaplace(scale))
+
+    class OneCell(FlooredLaplace):
+        def __init__(self, scale, n_cells):
+            super().__init__(scale)
+
+    monkeypatch.setattr(module, "FlooredLaplace", OneCell)
 
 
 def constant_members(monkeypatch):
