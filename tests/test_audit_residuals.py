@@ -112,12 +112,7 @@ def counts_twice(monkeypatch):
 def one_cell_charged(monkeypatch):
     """The event of one changed cell, though a replaced word changes two."""
     module = sys.modules[SweepMechanisms.__module__]
-
-    class OneCell(FlooredLaplace):
-        def __init__(self, scale, n_cells):
-            super().__init__(scale)
-
-    monkeypatch.setattr(module, "FlooredLaplace", OneCell)
+    monkeypatch.setattr(module, "FlooredLaplace", lambda scale, n_cells: FlooredLaplace(scale))
 
 
 def constant_members(monkeypatch):
