@@ -17,7 +17,7 @@ from dplda.audit import (
     WordAttack,
     audit_epsilon,
 )
-from dplda.central import _hdplda, _sublda, _svilda
+from dplda.central import _document_lda, _hdplda
 from dplda.central._documents import Documents
 from dplda.datasets import make_topic_corpus
 from dplda.federated import IFTMParty
@@ -176,8 +176,8 @@ def test_partial_fit_holds_what_it_claims(name, X):
 @pytest.mark.parametrize(
     ("module", "function", "name"),
     [
-        (_sublda, "document_guarantee", "SubLDA"),
-        (_svilda, "document_guarantee", "PrivateSVILDA"),
+        (_document_lda, "document_guarantee", "SubLDA"),
+        (_document_lda, "document_guarantee", "PrivateSVILDA"),
         (_hdplda, "make_guarantee", "HDPLDA"),
     ],
 )

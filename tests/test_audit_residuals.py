@@ -20,7 +20,7 @@ from dplda.audit._residuals import (
     normal_scores,
 )
 from dplda.audit._watch import Step
-from dplda.central import _hdplda, _sublda, _svilda
+from dplda.central import _document_lda, _hdplda
 from dplda.central._documents import Documents
 from dplda.central._word_sweeps import SweepMechanisms
 from dplda.datasets import make_topic_corpus
@@ -137,7 +137,7 @@ def everybody_takes_part(monkeypatch):
 
 
 def raw_counts_in_components(monkeypatch):
-    for module in (_sublda, _svilda, _hdplda):
+    for module in (_document_lda, _hdplda):
         true_check, true_publish, seen = module.check_counts, module.publish, []
 
         def check_counts(*args, true_check=true_check, seen=seen, **options):
@@ -187,7 +187,7 @@ def neighbors_share_noise(monkeypatch):
 
 def guarantee_of_more_noise(monkeypatch):
     """The guarantee states twice the noise that was added."""
-    for module, name in ((_sublda, "document_guarantee"), (_hdplda, "make_guarantee")):
+    for module, name in ((_document_lda, "document_guarantee"), (_hdplda, "make_guarantee")):
         true_guarantee = getattr(module, name)
 
         def guarantee(events, *, true_guarantee=true_guarantee, **options):

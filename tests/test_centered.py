@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 
-import dplda.central._sublda as module
+import dplda.central._document_lda as module
 from dplda import GibbsLDA, SubLDA
 from dplda.central._document_budget import DocumentBudget
 from dplda.central._documents import Documents, release_word_totals

@@ -24,7 +24,7 @@ from estimators import CASES
 from sklearn.base import clone
 from test_two_worlds import sweep_law
 
-import dplda.central._sublda as sublda_module
+import dplda.central._document_lda as document_module
 import dplda.central._word_sweeps as word_sweeps_module
 import dplda.local._randomized_response as randomize_module
 import dplda.privacy._accounting as accounting_module
@@ -503,12 +503,12 @@ def half_the_rate_charged():
 
 
 def a_total_not_charged():
-    guarantee = sublda_module.document_guarantee
+    guarantee = document_module.document_guarantee
 
     def forgetful(events, **rest):
         return guarantee(events[1:], **rest)
 
-    return patch.object(sublda_module, "document_guarantee", forgetful)
+    return patch.object(document_module, "document_guarantee", forgetful)
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ from sklearn.decomposition import LatentDirichletAllocation
 from sklearn.decomposition._lda import _update_doc_distribution
 from sklearn.feature_extraction.text import CountVectorizer
 
+import dplda.central._document_lda as document_module
 import dplda.central._svilda as module
 from dplda import PrivateSVILDA, SubLDA
 from dplda._corpus import shorten
@@ -179,7 +180,7 @@ def test_an_interrupted_round_changes_nothing(corpus, monkeypatch):
             super().release(*args, **kwargs)
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "Curator", Interrupted)
+    monkeypatch.setattr(document_module, "Curator", Interrupted)
     with pytest.raises(KeyboardInterrupt), pytest.warns(SeededNoiseWarning):
         model.partial_fit(corpus)
     np.testing.assert_array_equal(model.components_, before["components_"])

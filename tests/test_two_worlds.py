@@ -218,10 +218,10 @@ def test_a_user_moves_no_release_further_than_its_radius(estimator, own, monkeyp
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("module", ["_sublda", "_svilda"])
-def test_a_clip_of_each_document_alone_would_be_found(module, monkeypatch):
-    monkeypatch.setattr(f"dplda.central.{module}.number_users", lambda ids, n_docs: None)
-    case = next(case for case in PRIVATE if case.name == module.strip("_"))
+@pytest.mark.parametrize("name", ["sublda", "svilda"])
+def test_a_clip_of_each_document_alone_would_be_found(name, monkeypatch):
+    monkeypatch.setattr("dplda.central._document_lda.number_users", lambda ids, n_docs: None)
+    case = next(case for case in PRIVATE if case.name == name)
     estimator = clone(case.estimator).set_params(random_state=1)
     with pytest.raises(AssertionError, match="radius"):
         worlds_with_and_without_a_user(estimator, HOSTILE["copies"](30, 40), monkeypatch)

@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
-import dplda.central._sublda as sublda
+import dplda.central._document_lda as document_lda
 from dplda import PrivateSVILDA, SubLDA, load_release, save_release
 from dplda.central._documents import Documents
 from dplda.central._users import number_users
@@ -305,7 +305,7 @@ def ids_that_arrive(monkeypatch):
         arrived.append(np.asarray(user_ids))
         return number_users(user_ids, n_docs)
 
-    monkeypatch.setattr(sublda, "number_users", record)
+    monkeypatch.setattr(document_lda, "number_users", record)
     return arrived
 
 

@@ -10,35 +10,19 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dplda._base import BaseLDA
 from dplda._compat import Interval, _fit_context
-from dplda._corpus import check_counts, check_public_table, shorten
-from dplda._private_fit import (
-    PRIVACY_CONSTRAINTS,
-    check_paid,
-    exactly_one,
-    publish,
-    released_so_far,
-    warn_if_seeded,
-)
+from dplda._corpus import check_public_table, shorten
 from dplda._progress import rounds
 from dplda._variational import e_step, exp_dirichlet_expectation
-from dplda.central._document_budget import (
-    COUNTS,
-    DOCUMENT_CONSTRAINTS,
-    DocumentBudget,
-    document_guarantee,
-)
+from dplda.central._document_budget import COUNTS, DocumentBudget
+from dplda.central._document_lda import DocumentLDA
 from dplda.central._documents import Documents, release_word_totals
 from dplda.central._noisy_table import NoisyTable, document_schedule, nearly_equal
-from dplda.central._plan import warn_of_expectation
-from dplda.central._users import number_users, protected_unit
-from dplda.metrics._signal import warn_if_noise, with_signal
 from dplda.privacy._curator import Curator
 from dplda.privacy._streams import Streams
 
 
-class PrivateSVILDA(BaseLDA):
+class PrivateSVILDA(DocumentLDA):
     """Latent Dirichlet allocation by private stochastic variational inference.
 
     The sound form of Park et al. [1]_: online variational Bayes [2]_ on secret Poisson samples of
@@ -167,11 +151,8 @@ class PrivateSVILDA(BaseLDA):
     4.0
     """
 
-    _attack = "document"
     _parameter_constraints = {
-        **BaseLDA._parameter_constraints,
-        **PRIVACY_CONSTRAINTS,
-        **DOCUMENT_CONSTRAINTS,
+        **DocumentLDA._parameter_constraints,
         "max_doc_tokens": [None, Interval(Integral, 1, 10**7, closed="both")],
         "learning_decay": [Interval(Real, 0.5, 1, closed="right")],
         "learning_offset": [Interval(Real, 1, 1e9, closed="both")],
@@ -261,112 +242,6 @@ class PrivateSVILDA(BaseLDA):
             If most rows hold no word. Not for release.
         """
         return self._train(X, user_ids, n_rounds=int(self.max_iter), table=None)
-
-    @_fit_context(prefer_skip_nested_validation=True)
-    def partial_fit(self, X: Any, y: Any = None, *, user_ids: Any = None) -> PrivateSVILDA:
-        """Run one private round with a Poisson sample of the given documents.
-
-        The privacy costs of all calls add up in `epsilon_`. The first call also releases word
-        totals. `max_iter` calls release what `fit` releases, and `epsilon` pays for no further
-        call. Each call charges the distance of its noise from the ideal law, so that the last of
-        `max_iter` calls may be refused if `epsilon` is large or `delta` tiny. With noise, all later
-        calls use the word totals of the first call and only divide them among the topics: pass the
-        whole corpus to each call, or at least documents with the same words. Make as many calls as
-        the ledger allows under a ledger with ``composition="adaptive"``, whose budget is then the
-        guarantee. Otherwise fix their number before you look at the model. A call that is
-        interrupted stays in the ledger's account, but not in `epsilon_`.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_docs, n_words)
-            Word counts of all documents from which a minibatch may come. A minibatch
-            chosen by the caller is not a secret sample; set ``subsampling_ratio=1`` to use all
-            rows.
-        y : Ignored
-            Not used, present for API consistency by convention.
-        user_ids : array-like of shape (n_docs,) or None, default=None
-            The user that each row comes from: integers or strings. All rows with one id are one
-            protected unit. Give ids to every call or to none. Private, and read after `X`.
-
-        Returns
-        -------
-        self : object
-            Fitted estimator.
-
-        Raises
-        ------
-        BudgetError
-            If this call would exceed `epsilon` or the budget of the ledger. No data have been read
-            then.
-        ValueError
-            If `n_components`, the width of `X` or the protected unit changed since the first call,
-            or if `user_ids` does not have one id for each row.
-
-        Warns
-        -----
-        SeededNoiseWarning
-            If noise is drawn from a given `random_state`. The guarantee is void against anyone who
-            knows it.
-        LowSignalWarning
-            If fewer than half of the topics stand out of the noise after `max_iter` rounds, or are
-            expected to with `expected_n_docs` documents.
-        """
-        table = released_so_far(self, protected_unit(user_ids))
-        return self._train(X, user_ids, n_rounds=1, table=table)
-
-    def _train(
-        self, X: Any, user_ids: Any, *, n_rounds: int, table: NoisyTable | None
-    ) -> PrivateSVILDA:
-        """Charge `n_rounds` rounds, run them, and publish the model."""
-        name = type(self).__name__
-        exactly_one(name, epsilon=self.epsilon, noise_multiplier=self.noise_multiplier)
-        unit, budget = protected_unit(user_ids), self._budget()  # public
-        plan = budget.plan(0 if table is None else table.n_rounds, n_rounds)  # public
-        earlier = None if table is None else self.privacy_
-        check_paid(
-            name, [event for _, event in plan],
-            epsilon=self.epsilon, delta=self.delta, earlier=earlier, max_iter=self.max_iter,
-        )  # fmt: skip
-        streams = Streams.from_random_state(self.random_state)  # secret
-        warn_if_seeded(name, streams.seeded and self.epsilon != np.inf)
-        with Curator(plan, streams, label=name, unit=unit, ledger=self.ledger) as curator:
-            counts = check_counts(self, X, reset=table is None, whole=False)  # private
-            if table is None and self.expected_n_docs is not None:
-                warn_of_expectation(
-                    budget, n_docs=self.expected_n_docs, n_words=counts.shape[1],
-                    n_components=self.n_components, delta=self.delta,
-                )  # fmt: skip
-            users = number_users(user_ids, counts.shape[0])  # private
-            table = self._rounds(counts, table, budget, curator, streams, n_rounds, users)  # public
-        guarantee = document_guarantee(
-            curator.events,
-            unit=unit,
-            delta=self.delta,
-            earlier=earlier,
-            norms=table.norms,
-            seeded=streams.seeded,
-            public_start=self.init_components is not None,
-        )
-        publish(
-            self,
-            guarantee,
-            **with_signal(table.finish(self.topic_word_prior), table.components_std()),
-            n_iter_=table.n_rounds,
-            noise_multiplier_=budget.noise_multiplier,
-            _released=table,
-        )
-        warn_if_noise(self)
-        return self
-
-    def _budget(self) -> DocumentBudget:
-        return DocumentBudget.from_statement(
-            self.epsilon,
-            self.noise_multiplier,
-            self.delta,
-            max_iter=self.max_iter,
-            word_total_share=self.word_total_share,
-            subsampling_ratio=float(self.subsampling_ratio),
-        )
 
     def _rounds(
         self,

@@ -130,8 +130,8 @@ class SweepMechanisms:
             return cls.from_noise(
                 noise, noise_epsilon, noise_multiplier, count_clip, topic_word_prior
             )
-        if math.isinf(epsilon):  # no noise, and a clip that few counts reach
-            return cls(NoNoise(), 1, NonPrivate(), 1e5, math.inf, math.inf, 2.0, "no")
+        if math.isinf(epsilon):
+            return cls.without_noise()
 
         def even_split(scale: float) -> SweepMechanisms:
             """Noise and draw at 1 / (2 scale**2)-zCDP each, per sweep."""
@@ -181,6 +181,11 @@ class SweepMechanisms:
             laplace, 1, topic_event, count_clip, noise_epsilon, sampling_epsilon, 2.0,
             "floored Laplace",
         )  # fmt: skip
+
+    @classmethod
+    def without_noise(cls) -> SweepMechanisms:
+        """No noise, and a clip that few counts reach."""
+        return cls(NoNoise(), 1, NonPrivate(), 1e5, math.inf, math.inf, 2.0, "no")
 
     @property
     def sweep_events(self) -> list[Event]:

@@ -273,15 +273,7 @@ class LocalModel(_Message):
         """
         check_is_fitted(model)
         guarantee = model.privacy_
-        if guarantee.epsilon == math.inf or guarantee.seeded:
-            reason = "has no privacy guarantee (its epsilon is infinite)"
-            if guarantee.epsilon < math.inf:
-                reason = "drew its noise from a random_state: anyone who knows it can remove it"
-            warn_user(
-                f"this {type(model).__name__} {reason}; its topics reach the master and the other "
-                "parties: fit it with a finite epsilon and random_state=None",
-                PrivacyLeakWarning,
-            )
+        _warn_without_guarantee(model)
         components = np.asarray(model.components_, np.float64)  # public
         totals = components.sum(axis=1, keepdims=True)
         if components.min() < 0 or totals.min() <= 0:
@@ -295,11 +287,7 @@ class LocalModel(_Message):
                 "words of the federation, in its order, and fit again"
             )
         ledger = _ledger_of(model) if ledger is None else ledger
-        if ledger is not None and ledger.unit not in (None, guarantee.unit):
-            raise MessageError(
-                f"the ledger protects one {ledger.unit}, and this model protects one "
-                f"{guarantee.unit}; give the ledger that the model was charged to"
-            )
+        epsilon = _epsilon_of_all(guarantee, ledger)
         if ledger is None and round_number > 0 and not hasattr(model, "refine"):
             warn_user(
                 f"this message states the cost of one fit, epsilon {guarantee.epsilon:.4g}; if "
@@ -307,14 +295,13 @@ class LocalModel(_Message):
                 "the ledger that all of them were charged to",
                 PrivacyLeakWarning,
             )
-        spent = 0.0 if ledger is None else ledger.epsilon_at(guarantee.delta)
         return cls(
             party=party,
             round=round_number,
             vocabulary=vocabulary,
             table=(components / totals).astype(np.float32),
             weight=float(totals.sum()),
-            epsilon=max(guarantee.epsilon, spent),
+            epsilon=epsilon,
             delta=guarantee.delta,
             unit=guarantee.unit,
         )
@@ -327,6 +314,31 @@ def _ledger_of(model: object) -> Ledger | None:
     """
     ledger = None if hasattr(model, "refine") else getattr(model, "ledger", None)
     return ledger if ledger is None or isinstance(ledger, Ledger) else Ledger(ledger)
+
+
+def _epsilon_of_all(guarantee: Guarantee, ledger: Ledger | None) -> float:
+    """Epsilon of a model, or of all fits of its ledger if that is more."""
+    if ledger is None:
+        return guarantee.epsilon
+    if ledger.unit not in (None, guarantee.unit):
+        raise MessageError(
+            f"the ledger protects one {ledger.unit}, and this model protects one "
+            f"{guarantee.unit}; give the ledger that the model was charged to"
+        )
+    return max(guarantee.epsilon, ledger.epsilon_at(guarantee.delta))
+
+
+def _warn_without_guarantee(model: PrivateModel) -> None:
+    guarantee = model.privacy_
+    if guarantee.epsilon == math.inf or guarantee.seeded:
+        reason = "has no privacy guarantee (its epsilon is infinite)"
+        if guarantee.epsilon < math.inf:
+            reason = "drew its noise from a random_state: anyone who knows it can remove it"
+        warn_user(
+            f"this {type(model).__name__} {reason}; its topics reach the master and the other "
+            "parties: fit it with a finite epsilon and random_state=None",
+            PrivacyLeakWarning,
+        )
 
 
 class PrivateModel(Protocol):

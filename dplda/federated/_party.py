@@ -289,15 +289,9 @@ class IFTMParty(BaseLDA):
                 f"got shape {table.shape}"
             )
         streams = Streams.from_random_state(self.random_state)
-        self._learn(
-            self._batches,
-            table,
-            streams,
-            self.privacy_,
-            self._largest_cap,
-            first=self.n_iter_ + 1,
-        )
-        return self
+        n_iter = self.n_iter_ + self.max_iter
+        counts = self._learn(self._batches, table, streams, n_iter)  # public
+        return self._publish(counts, self._batches, self.privacy_, self._largest_cap, n_iter)
 
     def local_model(self, party: str, round_number: int, vocabulary: str) -> LocalModel:
         """The party's message to the master.
@@ -415,11 +409,10 @@ class IFTMParty(BaseLDA):
         if table is None:
             table = random_table(word_weights([tokens]), int(self.n_components), streams)  # public
             n_split = int(self.max_iter) // 2 if self.model == "sentence_lda" else 0
-        first = self.n_iter_ + 1 if batches else 1
-        self._learn(
-            (*batches, tokens), table, streams, guarantee, cap, first=first, n_split=n_split
-        )
-        return self
+        n_iter = self.max_iter + (self.n_iter_ if batches else 0)
+        batches = (*batches, tokens)
+        counts = self._learn(batches, table, streams, n_iter, n_split)  # public
+        return self._publish(counts, batches, guarantee, cap, n_iter)
 
     def _check_parameters(self) -> None:
         """Raise the errors that `fit` would raise because of a parameter."""
@@ -487,18 +480,14 @@ class IFTMParty(BaseLDA):
         batches: tuple[Tokens, ...],
         table: np.ndarray,
         streams: Streams,
-        guarantee: Guarantee,
-        cap: float,
-        *,
-        first: int,
+        n_iter: int,
         n_split: int = 0,
-    ) -> None:
-        """Learn from noisy vectors, and publish."""
-        last = first + self.max_iter - 1
-        counts = train_topics(  # public: a function of the noisy vectors
+    ) -> np.ndarray:
+        """Counts of words in topics, from sweeps over the noisy vectors up to number `n_iter`."""
+        return train_topics(
             batches,
             table,
-            rounds(self, first, last),
+            rounds(self, n_iter - self.max_iter + 1, n_iter),
             n_averaged=max(1, self.max_iter // AVERAGED),
             n_split=n_split,
             doc_topic_prior=float(self.doc_topic_prior),
@@ -506,18 +495,29 @@ class IFTMParty(BaseLDA):
             streams=streams,
             n_jobs=self.n_jobs,
         )
+
+    def _publish(
+        self,
+        counts: np.ndarray,
+        batches: tuple[Tokens, ...],
+        guarantee: Guarantee,
+        cap: float,
+        n_iter: int,
+    ) -> IFTMParty:
+        """Set the fitted attributes: functions of the noisy vectors and of public constants."""
         epsilon = epsilon_of(guarantee.events, 0.0)
         publish(
             self,
             guarantee,
             components_=counts + self.topic_word_prior,
-            n_iter_=last,
+            n_iter_=n_iter,
             token_epsilon_=epsilon,
             document_epsilon_=cap * epsilon,
             _largest_cap=cap,
             _batches=batches,
             _n_components=int(self.n_components),
         )
+        return self
 
     def _guarantee(
         self, mechanism: TokenMechanism, n_words: int, earlier: Guarantee | None, seeded: bool

@@ -208,16 +208,7 @@ class RandomizedResponse(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             )
         n_words = check_counts(self, X, reset=True).shape[1]  # public
         max_ones = n_words if self.max_doc_words is None else min(int(self.max_doc_words), n_words)
-        if math.inf in (self.epsilon, self.bit_epsilon):
-            bits = None
-        elif self.epsilon is not None:
-            bits = calibrated_bits(
-                float(self.epsilon), float(self.delta), max_ones, n_words, fair_ones
-            )
-        elif self.bit_epsilon is not None:
-            bits = bits_from_bit_epsilon(float(self.bit_epsilon), fair_ones)
-        else:
-            bits = bits_from_flip_mixture(float(self.flip_mixture))
+        bits = self._chosen_bits(max_ones, n_words, fair_ones)
         zero, one = (0.0, 1.0) if bits is None else bits.one_probability
         # One document moves at most 2 * max_ones bits: max_ones words leave, max_ones others come.
         # No pair of documents differs in more than all n_words bits. Every bit has its own coins,
@@ -252,6 +243,18 @@ class RandomizedResponse(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             _random_state=self.random_state,
         )
         return self
+
+    def _chosen_bits(self, max_ones: int, n_words: int, fair_ones: bool) -> RandomizedBits | None:
+        """The mechanism that the parameters state; None for no privacy."""
+        if math.inf in (self.epsilon, self.bit_epsilon):
+            return None
+        if self.epsilon is not None:
+            return calibrated_bits(
+                float(self.epsilon), float(self.delta), max_ones, n_words, fair_ones
+            )
+        if self.bit_epsilon is not None:
+            return bits_from_bit_epsilon(float(self.bit_epsilon), fair_ones)
+        return bits_from_flip_mixture(float(self.flip_mixture))
 
     def transform(self, X: Any) -> sp.csr_array:
         """Report each document, with fresh randomness.

@@ -19,7 +19,7 @@ from dplda.privacy._bounds_on_epsilon import (
     Groups,
     grouped,
 )
-from dplda.privacy._events import Event, Gaussian, Repeated
+from dplda.privacy._events import Event, Repeated
 
 __all__ = [
     "calibrate",
@@ -436,8 +436,5 @@ def split_epsilon(
     # what is kept covers the threshold, and the distance of the noise from its ideal law
     mu = gaussian_mu(epsilon, (1.0 - THRESHOLD_SHARE - 1e-3) * delta)
     return tuple(
-        composition.gaussian_epsilon(
-            ((Gaussian(1.0 / (mu * math.sqrt(part / sum(parts)))), 1),), delta
-        )
-        for part in parts
+        composition.epsilon_of_mu(mu * math.sqrt(part / sum(parts)), delta) for part in parts
     )

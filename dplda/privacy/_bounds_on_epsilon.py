@@ -164,11 +164,15 @@ def _pure(event: Event) -> float:
 
 
 def gaussian_epsilon(groups: Groups, delta: float) -> float:
-    """Exact for Gaussian events; an upper bound if some are sampled, which costs less.
+    """Exact for Gaussian events; an upper bound if some are sampled, which costs less."""
+    return epsilon_of_mu(gaussian_mu_of(groups), delta)
+
+
+def epsilon_of_mu(mu: float, delta: float) -> float:
+    """Epsilon of Gaussian differential privacy.
 
     The library finds a root in floating point. The result is increased by a margin on its error.
     """
-    mu = gaussian_mu_of(groups)
     with np.errstate(divide="ignore"):  # the library takes log(0) at extreme noise
         root = float(get_epsilon_gaussian(1.0 / mu if mu else math.inf, delta))
     return root * (1.0 + ROOT_MARGIN) + ROOT_TOLERANCE if root else 0.0
@@ -209,14 +213,18 @@ def renyi_epsilon(groups: Groups, delta: float) -> float:
     """Best conversion of the summed Renyi divergences, at all orders of the library."""
     # the library warns of orders whose series do not converge, and skips them: the rest is valid
     with _silent("absl"):
-        return float(compute_epsilon(*_total_divergence(groups, None), delta)[0])
+        return _converted(groups, None, delta)
 
 
 def quick_renyi_epsilon(groups: Groups, delta: float) -> float:
     """The same, faster and a little larger: only at integer orders if some event is sampled."""
     is_sampled = any(isinstance(event, PoissonSampled) for event, _ in groups)
-    orders = INTEGER_ORDERS if is_sampled else None
-    return float(compute_epsilon(*_total_divergence(groups, orders), delta)[0])
+    return _converted(groups, INTEGER_ORDERS if is_sampled else None, delta)
+
+
+def _converted(groups: Groups, orders: tuple[float, ...] | None, delta: float) -> float:
+    divergences = total_divergence(groups, orders)
+    return float(compute_epsilon(RdpAccountant(orders).orders, divergences, delta)[0])
 
 
 @contextmanager
@@ -230,14 +238,12 @@ def _silent(name: str) -> Iterator[None]:
         logger.setLevel(level)
 
 
-def _total_divergence(
-    groups: Groups, orders: tuple[float, ...] | None
-) -> tuple[FloatArray, FloatArray]:
-    """Orders (None: the library's), and the sum of the divergences at each."""
+def total_divergence(groups: Groups, orders: tuple[float, ...] | None) -> FloatArray:
+    """Sum of the Renyi divergences at each order (None: the library's orders)."""
     total = np.zeros(len(RdpAccountant(orders).orders))
     for event, count in groups:
         total = total + count * divergence(event, orders)
-    return RdpAccountant(orders).orders, total
+    return total
 
 
 # A ledger asks for the divergences of the same events with each charge.

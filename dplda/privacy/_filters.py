@@ -23,7 +23,6 @@ from dplda.privacy import _bounds_on_epsilon as composition
 from dplda.privacy._accounting import delta_charge, gaussian_mu, is_within
 from dplda.privacy._bounds_on_epsilon import INTEGER_ORDERS, Groups, grouped
 from dplda.privacy._events import MAX_COUNT, Event, Gaussian, Repeated, from_record, to_record
-from dplda.privacy._running_costs import epsilon_of_squared_mu
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
@@ -229,7 +228,9 @@ def _gaussian(groups: Groups, epsilon: float, delta: float) -> FixedSteps:
     """
     largest = gaussian_mu(epsilon, delta) ** 2
     sizes = (composition.gaussian_mu_of(groups) ** 2, largest, largest * (1.0 - 1e-9))
-    return FixedSteps(max(x for x in sizes if epsilon_of_squared_mu(x, delta) <= epsilon))
+    return FixedSteps(
+        max(x for x in sizes if composition.epsilon_of_mu(math.sqrt(x), delta) <= epsilon)
+    )
 
 
 def _copies(groups: Groups, epsilon: float, delta: float) -> FixedSteps:

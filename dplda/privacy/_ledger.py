@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from dplda._checks import check_number, check_probability
 from dplda.privacy._accounting import epsilon_of, gaussian_mu, is_within
+from dplda.privacy._bounds_on_epsilon import epsilon_of_mu
 from dplda.privacy._errors import BudgetError
 from dplda.privacy._events import Event
 from dplda.privacy._filters import Filters, choose_filters
@@ -19,7 +20,6 @@ from dplda.privacy._running_costs import (
     QUICK_SIZE,
     RunningCosts,
     charged_part,
-    epsilon_of_squared_mu,
     is_surely_within,
     quick_cost,
 )
@@ -428,7 +428,7 @@ class Ledger:
 
     def _epsilon_used(self, share: float) -> float:
         """Epsilon of Gaussian noise that uses this share of the squared mu of the budget."""
-        return epsilon_of_squared_mu(share * gaussian_mu(self.epsilon, self.delta) ** 2, self.delta)
+        return epsilon_of_mu(math.sqrt(share) * gaussian_mu(self.epsilon, self.delta), self.delta)
 
     def _share_used(self, state: _State) -> float:
         if not state.filters:

@@ -115,9 +115,7 @@ def _quick_cost(events: tuple[Event, ...]) -> FloatArray:
     plain = tuple(group for group in groups if isinstance(group[0], Gaussian))
     other = tuple(group for group in groups if not isinstance(group[0], Gaussian))
     squares = [composition.gaussian_mu_of(some) ** 2 for some in (plain, other)]
-    divergences = np.zeros(len(INTEGER_ORDERS))
-    for event, n in other:
-        divergences = divergences + n * composition.divergence(event, INTEGER_ORDERS)
+    divergences = composition.total_divergence(other, INTEGER_ORDERS)
     pure = composition.pure_epsilon(groups)
     return np.concatenate([[lost, shift, pure, *squares], divergences])
 
@@ -139,14 +137,7 @@ def is_surely_within(costs: FloatArray, epsilon: float, delta: float) -> bool:
     divergences = costs[6:] + 0.5 * plain * np.array(INTEGER_ORDERS)
     bound = min(
         pure,
-        epsilon_of_squared_mu(plain + other, left),
+        composition.epsilon_of_mu(math.sqrt(plain + other), left),
         compute_epsilon(INTEGER_ORDERS, divergences, left)[0],
     )
     return bool((shift + bound) * (1.0 + _MARGIN) <= epsilon and lost <= delta)
-
-
-def epsilon_of_squared_mu(squared_mu: float, delta: float) -> float:
-    """Epsilon of a Gaussian step whose squared noise multiplier is ``1 / squared_mu``."""
-    if not 0.0 < squared_mu < math.inf:
-        return squared_mu
-    return composition.gaussian_epsilon(((Gaussian(1.0 / math.sqrt(squared_mu)), 1),), delta)
