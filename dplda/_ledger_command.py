@@ -66,14 +66,16 @@ def summary(ledger: Ledger, delta: float | None = None) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``"delta"``; ``"entries"``, a list with the epsilon of each entry alone;
-        ``"epsilon_spent"``, the guarantee of all together; ``"budget"``, ``"used"`` and
-        ``"remaining"``, which are at the ledger's own ``"budget_delta"``; ``"composition"``;
+        ``"data"``, the name of the data; ``"delta"``; ``"entries"``, a list with the epsilon of
+        each entry alone; ``"epsilon_spent"``, the guarantee of all together; ``"budget"``,
+        ``"used"`` and ``"remaining"``, which are at the ledger's own ``"budget_delta"``;
+        ``"composition"``;
         ``"caveat"``, why the total is infinite although every entry has a finite cost, or None.
     """
     delta = ledger.delta if delta is None else delta
     return {
         "ledger": ledger.path,
+        "data": ledger.data,
         "delta": delta,
         "entries": [_described(entry, delta) for entry in ledger.entries()],
         "epsilon_spent": ledger.epsilon_at(delta),
@@ -121,6 +123,8 @@ def _as_text(report: dict[str, Any]) -> str:
         lines.insert(
             -1, f"used up    epsilon {report['used']:.6g} of the budget, which is adaptive"
         )
+    if report["data"]:
+        lines.append(f"data       {report['data']}")
     if report["caveat"]:
         lines.append(f"caveat     {report['caveat']}")
     return "\n".join(lines)

@@ -2,7 +2,7 @@
 
 Mechanism (Gaussian). Each unit contributes a vector that is a function of that unit and of public
 values, and is clipped to an L2 norm that is checked in integers. The sum gets noise on every cell.
-``docs/topic_counts.md`` has the proof.
+``docs/topic_counts.md`` and ``docs/searches.md`` have the proofs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dplda._private_fit import (
     make_guarantee,
     warn_if_seeded,
 )
-from dplda.privacy import Guarantee, calibrate
+from dplda.privacy import Guarantee, Ledger, calibrate
 from dplda.privacy._clipping import sum_clipped
 from dplda.privacy._curator import TOTAL_VARIATION, Curator
 from dplda.privacy._mechanisms import MAX_RADIUS, DiscreteGaussian, NoNoise
@@ -41,6 +41,7 @@ def release_sum(
     relation: str,
     assumptions: tuple[str, ...],
     ledger: Any,
+    part: str | None,
     random_state: Any,
     theorem: str = "",
 ) -> tuple[np.ndarray, Guarantee]:
@@ -68,6 +69,8 @@ def release_sum(
         What the guarantee rests on besides the cipher and the public vocabulary.
     ledger : Ledger, str, path-like or None
         Where the release is charged.
+    part : str or None
+        The part of the data that `read` reads, as in `Ledger.part`.
     random_state : int, RandomState instance or None
         None draws the noise from a secret key.
     theorem : str, default=""
@@ -81,6 +84,7 @@ def release_sum(
         Its `noise_scale` is the standard deviation of the noise in `total`.
     """
     mechanism = _mechanism(epsilon, delta)  # public
+    ledger = _part_of(ledger, part)  # public
     radius = MAX_RADIUS if mechanism.exact else mechanism.radius  # public
     streams = Streams.from_random_state(random_state)  # secret
     warn_if_seeded(name, streams.seeded and not mechanism.exact)
@@ -121,3 +125,12 @@ def _mechanism(epsilon: float, delta: float) -> Any:
         float(epsilon), delta, total_variation=TOTAL_VARIATION,
     )  # fmt: skip
     return DiscreteGaussian.for_noise_multiplier(multiplier)
+
+
+def _part_of(ledger: Any, part: str | None) -> Any:
+    """The ledger, or the part of it that is read."""
+    if part is None:
+        return ledger
+    if ledger is None:
+        raise ValueError(f"part={part!r} names a part of a ledger; pass a ledger too")
+    return (ledger if isinstance(ledger, Ledger) else Ledger(ledger)).part(part)

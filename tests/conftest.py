@@ -30,7 +30,6 @@ THOROUGH = (
     "test_ledger_filters.py",
     "test_ledger_kill.py",
     "test_lplda.py::test_figures_of_the_docs",
-    "test_lplda.py::test_client_and_server_of_the_docs_are_two_programs",
     "test_main.py",
     "test_noise.py",
     "test_paper_figures.py",

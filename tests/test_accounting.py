@@ -370,10 +370,8 @@ def published_noise(batch, n_rounds, epsilon, delta, delta_step=None, n_docs=400
     ).noise_multiplier
 
 
-@pytest.mark.parametrize(
-    ("batch", "n_rounds", "needed", "published"),
-    [*(pytest.param(*row, marks=pytest.mark.slow) for row in BATCHES[:-1]), BATCHES[-1]],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("batch", "n_rounds", "needed", "published"), BATCHES)
 def test_svi_noise_and_what_the_published_noise_costs(batch, n_rounds, needed, published):
     rate = batch / 400_000
     for epsilon, noise in zip((0.5, 1.0, 4.0, 8.0), needed, strict=True):

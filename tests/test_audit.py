@@ -312,6 +312,7 @@ def everybody(rates):
     return np.full(len(rates), 2**64 - 1, np.uint64)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [SubLDA, PrivateSVILDA])
 def test_documents_that_contribute_unsampled_are_found(model, monkeypatch, X):
     model = model(2, noise_multiplier=1.0, subsampling_ratio=0.01, max_iter=10, delta=DELTA)

@@ -338,6 +338,7 @@ def test_noise_on_every_cell_of_every_release(corpus, monkeypatch):
 # ---- the whole ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
 def test_learns_the_topics_of_a_synthetic_corpus():
     corpus = make_topic_corpus(3000, 100, K, doc_length=60, random_state=2)

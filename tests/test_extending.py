@@ -181,6 +181,7 @@ def test_it_learns(corpus):
     assert (model.components_ @ truth.T).max(axis=0).min() > 0.85
 
 
+@pytest.mark.slow
 def test_its_audit_finds_part_of_what_is_spent_and_no_more(corpus):
     model = PrivateNMF(2, epsilon=8.0, max_iter=3, contribution_norm=0.02)  # canaries reach it
     result = audit_epsilon(model, corpus, n_canaries=1000, random_state=0)

@@ -241,6 +241,7 @@ assert all(os.waitpid(child, 0)[1] == 0 for child in children)
 )
 
 
+@pytest.mark.slow
 def test_fits_of_four_processes_cannot_overspend(tmp_path):
     """Exactly as many fits as fit, whoever makes them."""
     path, alone = tmp_path / "privacy.sqlite", Ledger(epsilon=2.0)

@@ -353,6 +353,7 @@ def test_degenerate_reports(estimator, reconstruction, shape, value):
 PAGE = Path(__file__).parents[1] / "docs" / "local_privacy.md"
 
 
+@pytest.mark.slow
 def test_client_and_server_of_the_docs_are_two_programs(tmp_path):
     blocks = re.findall(
         r"```python\n# (client|server)\.py\n(.*?)```", PAGE.read_text("utf-8"), re.S

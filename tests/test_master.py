@@ -659,6 +659,7 @@ def ask(process):
     return process.stdout.readline()
 
 
+@pytest.mark.slow
 def test_one_process_uses_a_state(tmp_path, start):
     """Others get an error; one that starts after a crash answers with the same bytes."""
     first = start()

@@ -15,9 +15,10 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
 from dplda import GibbsLDA, SubLDA
+from dplda._users import number_users
 from dplda.datasets import make_topic_corpus
 from dplda.metrics import held_out_log_likelihood, noisy_score
-from dplda.metrics._noisy_score import NORM, _ratio, contributions
+from dplda.metrics._noisy_score import NORM, TOKEN_WEIGHT, _ratio, contributions
 from dplda.privacy import BudgetError, Ledger, SeededNoiseWarning, epsilon_of
 from dplda.privacy.mechanisms import Curator
 
@@ -79,6 +80,20 @@ def test_a_document_moves_the_sums_by_the_radius_at_most(own, clip, monkeypatch)
         assert squares > 0.999 * radius**2
 
 
+@pytest.mark.parametrize("own", HOSTILE)
+def test_a_user_moves_the_sums_by_the_radius_at_most(own, monkeypatch):
+    """However many documents the user has, and whether they are emptied or removed."""
+    others = X.toarray()[:50]
+    rows = np.tile(HOSTILE[own], (9, 1))
+    ids = ["b"] * 9 + [f"u{d // 2}" for d in range(50)]
+    value, radius = values_of(np.vstack([rows, others]), monkeypatch, user_ids=ids)
+    emptied, _ = values_of(np.vstack([0 * rows, others]), monkeypatch, user_ids=ids)
+    removed, _ = values_of(others, monkeypatch, user_ids=ids[9:])
+    np.testing.assert_array_equal(emptied, removed)
+    squares = int(((value - emptied).astype(object) ** 2).sum())
+    assert 0.2 * radius**2 < squares <= radius**2
+
+
 counts = arrays.arrays(
     np.float64, st.tuples(st.integers(1, 7), st.just(40)),
     elements=st.sampled_from([0, 0, 0, 1, 2, 3, 70, 0.5, 1e-300, 1e15]),
@@ -87,14 +102,29 @@ counts = arrays.arrays(
 
 @settings(deadline=None, max_examples=30)
 @given(counts, st.floats(1e-3, 10), st.integers(1, 200))
-def test_contributions_read_one_document_and_are_bounded(X, clip, max_tokens):
-    def of(rows):
+def test_contributions_read_one_unit_and_are_bounded(X, clip, max_tokens):
+    def of(rows, users=None):
         options = (Model.components_, REFERENCE, 0.1, clip, max_tokens)
-        return contributions(sp.csr_array(rows), *options)
+        return contributions(sp.csr_array(rows), *options, users=users)
 
     together = of(X)
     np.testing.assert_array_equal(together, np.vstack([of(row) for row in X[:, None]]))
     assert (np.hypot(*together.T) <= NORM * max_tokens * (1 + 1e-12)).all()
+    users = number_users(np.arange(len(X)) % 3, len(X))
+    of_users = [of(X[users == u], users[users == u] * 0) for u in range(users.max() + 1)]
+    np.testing.assert_array_equal(of(X, users), np.vstack(of_users))
+
+
+def test_documents_of_a_user_are_added_before_the_clip():
+    """A user with two documents has their sums, and one with long documents weighs no more."""
+    options = (sp.csr_array(X), Model.components_, REFERENCE, 0.1)
+    alone = contributions(*options, 20.0, 10**6)
+    users = np.arange(X.shape[0]) // 2
+    together = contributions(*options, 20.0, 10**6, users=users)
+    np.testing.assert_allclose(together, alone[::2] + alone[1::2], rtol=1e-12)
+    capped = contributions(*options, 20.0, 10, users=users)
+    np.testing.assert_allclose(capped[:, 1], 10 * TOKEN_WEIGHT)
+    np.testing.assert_allclose(capped[:, 0] / capped[:, 1], together[:, 0] / together[:, 1])
 
 
 def test_without_noise_clip_and_cap_it_is_the_gain_in_log_likelihood():
@@ -116,13 +146,16 @@ def test_the_standard_error_is_the_spread_of_the_noise():
     assert np.std(gains) == pytest.approx(np.mean(errors), rel=0.05)
 
 
-def test_noise_above_the_number_of_tokens_gives_no_score():
-    for total in (-2.0, 0.0, 1.0):  # of tokens, with noise of standard deviation 1
-        assert _ratio(np.array([0.5, total]), 1.0) == (0.0, math.inf)
-    assert math.isfinite(_ratio(np.array([0.5, 1.01]), 1.0)[1])
-    scores = [noisy_score(Model(), X[:1], epsilon=0.01) for _ in range(8)]
-    found = {score.gain for score in scores if score.standard_error == math.inf}
-    assert found == {0.0}  # one draw of six is larger than the standard deviation
+@pytest.mark.parametrize("tokens", [-1.0, 0.0, 39.0])
+def test_noise_above_the_number_of_tokens_gives_no_score(tokens, monkeypatch):
+    """Of the noisy number of tokens, in standard deviations of its noise."""
+
+    def release(self, value, mechanism, **kwargs):
+        return mechanism.scale * np.array([5.0, tokens / 40.0])
+
+    monkeypatch.setattr(Curator, "release", release)
+    score = noisy_score(Model(), X[:1], epsilon=0.01)
+    assert (score.gain, score.standard_error) == (0.0, math.inf)
 
 
 @pytest.mark.parametrize("epsilon", [0.3, 2.0])
@@ -174,6 +207,19 @@ def test_fits_and_scores_of_disjoint_parts_cost_the_larger_of_both(tmp_path):
     assert [entry.part for entry in ledger.entries()] == ["train"] + 3 * ["validation"]
     with pytest.raises(ValueError, match="pass a ledger"):
         noisy_score(model, X[90:], epsilon=1.0, part="validation")
+
+
+def test_a_score_of_users_is_charged_to_a_ledger_of_users():
+    ledger, ids = Ledger(epsilon=2.0), np.arange(X.shape[0]) // 4
+    with pytest.raises(ValueError, match="119 ids for 120 rows"):
+        noisy_score(Model(), X, epsilon=1.0, ledger=ledger, user_ids=ids[1:])
+    assert ledger.epsilon_spent == 0
+    score = noisy_score(Model(), X, epsilon=1.0, ledger=ledger, user_ids=ids)
+    assert (score.privacy_.unit, ledger.unit) == ("user", "user")
+    assert "one user" in score.privacy_.relation
+    assert "user's id" in str(score.privacy_)
+    with pytest.raises(ValueError, match="unit"):
+        noisy_score(Model(), X, epsilon=0.1, ledger=ledger)
 
 
 def test_a_better_model_has_a_larger_gain():

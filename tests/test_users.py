@@ -17,8 +17,8 @@ from sklearn.pipeline import make_pipeline
 
 import dplda.central._document_lda as document_lda
 from dplda import PrivateSVILDA, SubLDA, load_release, save_release
+from dplda._users import number_users
 from dplda.central._documents import Documents
-from dplda.central._users import number_users
 from dplda.datasets import make_topic_corpus
 from dplda.federated import LocalModel, vocabulary_hash
 from dplda.privacy import BudgetError, Gaussian, Ledger, SeededNoiseWarning, epsilon_of

@@ -29,10 +29,9 @@ from dplda._private_fit import (
     publish,
     warn_if_seeded,
 )
+from dplda._users import RELATIONS, ROWS_OF_A_UNIT, number_users, protected_unit
 from dplda._warnings import warn_user
-from dplda.central._document_budget import RELATIONS, ROWS_OF_A_UNIT
 from dplda.central._selection import PAIRS, WORDS, Selected, Selection, failure_event
-from dplda.central._users import number_users, protected_unit
 from dplda.datasets import load_public_vocabulary
 from dplda.privacy import Event, NonPrivate, calibrate
 from dplda.privacy._accounting import THRESHOLD_SHARE

@@ -15,6 +15,7 @@ import numpy as np
 
 from dplda._compat import Interval
 from dplda._private_fit import EXPECTED_N_DOCS, make_guarantee
+from dplda._users import RELATIONS, ROWS_OF_A_UNIT
 from dplda.central._noisy_table import round_schedule
 from dplda.privacy import Event, Gaussian, Guarantee, NonPrivate, PoissonSampled, calibrate
 from dplda.privacy._curator import TOTAL_VARIATION, sampled
@@ -36,19 +37,6 @@ DOCUMENT_CONSTRAINTS = {
     "expected_n_docs": EXPECTED_N_DOCS,
 }
 
-RELATIONS = {
-    "document": "one document is added, removed, or replaced by an empty one",
-    "user": "one user is added or removed with all documents, or all of them become empty",
-}
-ROWS_OF_A_UNIT = {
-    "document": (
-        "one row of X holds everything that one protected unit contributed, and no document occurs "
-        "in two rows, as in a bootstrap sample"
-    ),
-    "user": (
-        "every row with anything of a user carries that user's id, and no two users share an id"
-    ),
-}
 PUBLIC_START = "init_components is public and was not made of the private documents"
 
 

@@ -17,6 +17,7 @@ from dplda._private_fit import (
     released_so_far,
     warn_if_seeded,
 )
+from dplda._users import number_users, protected_unit
 from dplda.central._document_budget import (
     DOCUMENT_CONSTRAINTS,
     DocumentBudget,
@@ -24,7 +25,6 @@ from dplda.central._document_budget import (
 )
 from dplda.central._noisy_table import NoisyTable
 from dplda.central._plan import warn_of_expectation
-from dplda.central._users import number_users, protected_unit
 from dplda.metrics._signal import warn_if_noise, with_signal
 from dplda.privacy._curator import Curator
 from dplda.privacy._streams import Streams

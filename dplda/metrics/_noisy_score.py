@@ -1,8 +1,9 @@
 """A held-out score with noise: what a topic model gains on private documents.
 
-Mechanism (Gaussian). A document contributes two numbers: the log-likelihood of its held-out tokens
-relative to a public reference, and the number of these tokens. Both are bounded, so that their L2
-norm is at most a public constant, which is checked in integers. ``docs/searches.md`` has the proof.
+Mechanism (Gaussian). A document, or all documents of a user together, contributes two numbers: the
+log-likelihood of its held-out tokens relative to a public reference, and the number of these
+tokens. Both are bounded, so that their L2 norm is at most a public constant, which is checked in
+integers. ``docs/searches.md`` has the proof.
 """
 
 from __future__ import annotations
@@ -18,32 +19,20 @@ from sklearn.utils.validation import check_is_fitted
 from dplda._checks import check_integer, check_number
 from dplda._corpus import check_table
 from dplda._fold_in import LARGEST_PRIOR, fold_in
-from dplda._private_fit import (
-    AES,
-    COLUMNS,
-    PROCESS,
-    SMALLEST_DELTA,
-    make_guarantee,
-    warn_if_seeded,
-)
+from dplda._noisy_sum import release_sum
+from dplda._users import RELATIONS, ROWS_OF_A_UNIT, number_users, protected_unit
 from dplda.metrics._perplexity import check_inputs, split_documents
-from dplda.privacy import Guarantee, Ledger, calibrate
-from dplda.privacy._clipping import sum_clipped
-from dplda.privacy._curator import TOTAL_VARIATION, Curator
-from dplda.privacy._mechanisms import DiscreteGaussian, Mechanism, NoNoise
-from dplda.privacy._streams import Streams
+from dplda.privacy import Guarantee
 
-SCORE = "score"
+SCORE = "summed gains and number of held-out tokens"
 # The number of tokens needs less precision than the gain, which is a small part of its bound.
 TOKEN_WEIGHT = 0.6
 NORM = math.hypot(1.0, TOKEN_WEIGHT)
 LARGEST_LENGTH = 10**6
 
-RELATION = "one document is added, removed, or replaced by an empty one"
 PUBLIC_MODEL = (
     "the model and public_unigram are public, or were released with a guarantee of their own"
 )
-ONE_ROW = "no document occurs in two rows of X"
 
 
 @dataclass(frozen=True)
@@ -85,11 +74,12 @@ def noisy_score(
     public_unigram: Any = None,
     max_tokens: int = 50,
     clip: float = 1.5,
+    user_ids: Any = None,
     ledger: Any = None,
     part: str | None = None,
     random_state: Any = None,
 ) -> NoisyScore:
-    """Score a topic model on private documents, with differential privacy for each document.
+    """Score a topic model on private documents, with differential privacy for each unit.
 
     Parameters
     ----------
@@ -98,7 +88,8 @@ def noisy_score(
     X : {array-like, sparse matrix} of shape (n_docs, n_words)
         Word counts of documents that the model was not trained on. Private.
     epsilon : float
-        Epsilon of a document, above 0; ``inf`` adds no noise and has no privacy.
+        Epsilon of a document, or of a user if `user_ids` are given, above 0; ``inf`` adds no noise
+        and has no privacy.
     delta : float, default=1e-6
         The delta of (epsilon, delta)-differential privacy, in [1e-14, 1). Choose it well below
         1 / n_docs.
@@ -106,10 +97,14 @@ def noisy_score(
         The reference: positive frequencies of the words, up to a factor. It must be public. None
         takes the word totals of the model. To compare models, pass the same reference for all.
     max_tokens : int, default=50
-        Number of held-out tokens, from 1 to 1e6, from which on a document weighs no more. About
-        half of a document's tokens are held out. A public constant.
+        Number of held-out tokens, from 1 to 1e6, from which on a document, or a user, weighs no
+        more. About half of a document's tokens are held out. A public constant.
     clip : float, default=1.5
-        Bound on a document's gain per token, in nats, from 0.001 to 1000. A public constant.
+        Bound on the gain per token of a document, or of a user, in nats, from 0.001 to 1000. A
+        public constant.
+    user_ids : array-like of shape (n_docs,), default=None
+        The user that each document belongs to. All documents of a user together then count as one
+        document.
     ledger : Ledger, str or path-like, default=None
         Where the score is charged.
     part : str, default=None
@@ -130,7 +125,7 @@ def noisy_score(
     BudgetError
         If the budget of the ledger is too small. No data have been read then.
     ValueError
-        If an argument is out of range, or if `X` does not fit the model. Nothing is charged then.
+        If an argument is out of range, or if `X` or `user_ids` do not fit. Nothing is charged then.
 
     Warns
     -----
@@ -144,11 +139,11 @@ def noisy_score(
 
     Notes
     -----
-    **Privacy.** Unit: document (a row of `X`). Relation: one document is added, removed, or becomes
-    empty. Sensitivity: ``max_tokens * sqrt(1.36)``, in L2, of the clipped gain in units of `clip`
-    and 0.6 times the number of tokens, checked in integers. Mechanism: discrete Gaussian noise on
-    both numbers. Event: ``Gaussian(m)``. The guarantee is that of the score. That of the model is
-    its own. The proof is in ``docs/searches.md``.
+    **Privacy.** Unit: document (a row of `X`), or user if `user_ids` are given. Relation: one unit
+    is added, removed, or becomes empty. Sensitivity: ``max_tokens * sqrt(1.36)``, in L2, of the
+    clipped gain in units of `clip` and 0.6 times the number of tokens, checked in integers.
+    Mechanism: discrete Gaussian noise on both numbers. Event: ``Gaussian(m)``. The guarantee is
+    that of the score. That of the model is its own. The proof is in ``docs/searches.md``.
 
     Examples
     --------
@@ -167,40 +162,21 @@ def noisy_score(
     prior = check_number("doc_topic_prior", model.doc_topic_prior, 0, LARGEST_PRIOR, closed="right")
     clip = check_number("clip", clip, 1e-3, 1e3)
     max_tokens = check_integer("max_tokens", max_tokens, 1, LARGEST_LENGTH)
-    delta = check_number("delta", delta, SMALLEST_DELTA, 1.0, closed="left")
-    mechanism = _mechanism(epsilon, delta)  # public
-    streams = Streams.from_random_state(random_state)  # secret
-    warn_if_seeded("noisy_score", streams.seeded and not mechanism.exact)
-    plan = [(SCORE, mechanism.event)]  # public
-    label = f"noisy_score of {type(model).__name__}"
-    with Curator(
-        plan, streams, label=label, unit="document", ledger=_ledger(ledger, part)
-    ) as curator:
+    unit = protected_unit(user_ids)  # public
+
+    def read() -> np.ndarray:
         _, counts = check_inputs(components, X)  # private
-        pairs = contributions(counts, components, reference, prior, clip, max_tokens)  # private
-        radius = 2**30 if mechanism.exact else mechanism.sensitivity  # public
-        total = sum_clipped(pairs, NORM * max_tokens, int(radius))  # private
-        # One document moves `total` by at most `radius` in L2: its two numbers are clipped to
-        # `radius` in integers. They read that document, the public model and the reference only.
-        noisy = curator.release(total, mechanism, label=SCORE, round=0)  # public
-    unit = NORM * max_tokens / radius
-    gain, error = _ratio(noisy * unit, mechanism.scale * unit)
-    guarantee = make_guarantee(
-        curator.events,
-        delta=delta,
-        earlier=None,
-        unit="document",
-        relation=RELATION,
-        mechanism="discrete Gaussian noise on the summed gains and the number of held-out tokens",
-        sensitivity=NORM * max_tokens,
-        noise_scale=mechanism.scale * unit,
-        noise_multiplier=mechanism.scale / radius,
-        seeded=streams.seeded,
-        assumptions=(PUBLIC_MODEL, ONE_ROW),
-        common=(COLUMNS, AES),
-        trusted=PROCESS,
-        theorem="docs/searches.md",
-    )
+        users = number_users(user_ids, counts.shape[0])  # private
+        public = (components, reference, prior, clip, max_tokens)
+        return contributions(counts, *public, users=users)  # private
+
+    noisy, guarantee = release_sum(
+        read, name=f"noisy_score of {type(model).__name__}", step=SCORE, norm=NORM * max_tokens,
+        epsilon=epsilon, delta=delta,
+        unit=unit, relation=RELATIONS[unit], assumptions=(PUBLIC_MODEL, ROWS_OF_A_UNIT[unit]),
+        ledger=ledger, part=part, random_state=random_state, theorem="docs/searches.md",
+    )  # fmt: skip
+    gain, error = _ratio(noisy, guarantee.noise_scale)  # type: ignore[arg-type]
     entropy = -float(reference @ np.log(reference))
     return NoisyScore(clip * gain, clip * error, math.exp(entropy - clip * gain), guarantee)
 
@@ -212,15 +188,18 @@ def contributions(
     doc_topic_prior: float,
     clip: float,
     max_tokens: int,
+    *,
+    users: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Clipped gain in units of `clip`, and weighted number of tokens, of each document.
+    """Clipped gain in units of `clip`, and weighted number of tokens, of each unit.
 
-    Row d is a function of row d of `X` and of public values. Its L2 norm is at most
-    ``NORM * max_tokens``: with n tokens, the gain is in [-n, n] and n is at most `max_tokens`.
+    A unit is a document, or all documents with one number in `users`. Its row is a function of its
+    rows of `X` and of public values. The L2 norm is at most ``NORM * max_tokens``: with n tokens,
+    the gain is in [-n, n] and n is at most `max_tokens`.
 
     Returns
     -------
-    pairs : ndarray of shape (n_docs, 2)
+    pairs : ndarray of shape (n_units, 2)
     """
     observed, held_out = split_documents(X)
     theta = fold_in(observed, components, doc_topic_prior)
@@ -232,9 +211,11 @@ def contributions(
     # the logarithm of one number at a time: that of an array may depend on the place of a number
     logs = map(math.log, np.maximum(p / reference[held_out.indices], 1e-300).tolist())
     gains = np.fromiter(logs, float, len(p)) * held_out.data
-    n_docs = X.shape[0]
-    length = np.bincount(row, held_out.data, n_docs)  # adds token after token
-    gain = np.clip(np.bincount(row, gains, n_docs) / clip, -length, length)
+    unit, n_units = row, X.shape[0]
+    if users is not None:
+        unit, n_units = users[row], users.max(initial=-1) + 1
+    length = np.bincount(unit, held_out.data, n_units)  # adds token after token
+    gain = np.clip(np.bincount(unit, gains, n_units) / clip, -length, length)
     kept = np.minimum(1.0, max_tokens / np.maximum(length, max_tokens))
     return np.column_stack([gain * kept, TOKEN_WEIGHT * length * kept])
 
@@ -246,26 +227,6 @@ def _ratio(noisy: np.ndarray, scale: float) -> tuple[float, float]:
         return 0.0, math.inf
     ratio = min(1.0, max(-1.0, gain / length))
     return ratio, scale / length * math.hypot(1.0, ratio / TOKEN_WEIGHT)
-
-
-def _mechanism(epsilon: float, delta: float) -> Mechanism:
-    epsilon = check_number("epsilon", epsilon, 0.0, math.inf, closed="right")
-    if epsilon == math.inf:
-        return NoNoise()
-    multiplier = calibrate(
-        lambda m: DiscreteGaussian.for_noise_multiplier(m).event,
-        epsilon, delta, total_variation=TOTAL_VARIATION,
-    )  # fmt: skip
-    return DiscreteGaussian.for_noise_multiplier(multiplier)
-
-
-def _ledger(ledger: Any, part: str | None) -> Any:
-    """The ledger, or the part of it that the documents are."""
-    if part is None:
-        return ledger
-    if ledger is None:
-        raise ValueError(f"part={part!r} names a part of a ledger; pass a ledger too")
-    return (ledger if isinstance(ledger, Ledger) else Ledger(ledger)).part(part)
 
 
 def _public_tables(model: Any, public_unigram: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -62,15 +62,18 @@ class Ledger:
         Whether noise and number of charges are fixed in advance, or may depend on earlier
         releases. "adaptive" needs a finite `epsilon` and a `delta` above 0. None takes that of
         the file, or "planned".
+    data : str, default=None
+        Name of the data that the ledger is for, such as "notes 2024". It is public. None takes that
+        of the file, or no name for a new ledger.
 
     Raises
     ------
     TypeError
-        If `path` or the budget has the wrong type.
+        If `path`, the budget or `data` has the wrong type.
     ValueError
-        If the budget is out of range or differs from that of the file. If the file is not a
-        ledger, is empty or damaged, or was replaced by another ledger: a ledger never continues
-        with fewer entries than were written.
+        If the budget is out of range, or `data` is no printable text. If one of them differs from
+        that of the file. If the file is not a ledger, is empty or damaged, or was replaced by
+        another ledger: a ledger never continues with fewer entries than were written.
     OSError
         If the file cannot be opened or made, or a charge cannot be written.
 
@@ -115,6 +118,7 @@ class Ledger:
         epsilon: float | None = None,
         delta: float | None = None,
         composition: Composition | None = None,
+        data: str | None = None,
     ) -> None:
         if isinstance(path, (int, float)):
             raise TypeError(f"path must be a file, got {path}; a budget is Ledger(epsilon={path})")
@@ -124,10 +128,12 @@ class Ledger:
             delta = check_probability("delta", delta)
         if composition not in (None, "planned", "adaptive"):
             raise ValueError(f"composition must be 'planned' or 'adaptive', got {composition!r}")
+        _check_name(data)
         new = Budget(
             math.inf if epsilon is None else epsilon,
             1e-6 if delta is None else delta,
             "planned" if composition is None else composition,
+            data,
         )
         self._store: Store
         self._part: str | None = None
@@ -139,7 +145,8 @@ class Ledger:
             if not os.path.exists(path):
                 _check_adaptive(new)
             self._store = open_file(path, new)
-            self._check_same_budget(Budget(epsilon, delta, composition))  # type: ignore[arg-type]
+            given = Budget(epsilon, delta, composition, data)  # type: ignore[arg-type]
+            self._check_same_budget(given)
 
     def _check_same_budget(self, given: Budget) -> None:
         for name, value, written in zip(Budget._fields, given, self._store.budget, strict=True):
@@ -173,6 +180,11 @@ class Ledger:
     def composition(self) -> Composition:
         """Whether noise and number of charges are "planned", or "adaptive"."""
         return self._store.budget.composition
+
+    @property
+    def data(self) -> str | None:
+        """Name of the data; None if the ledger has none."""
+        return self._store.budget.data
 
     @property
     def unit(self) -> str | None:
@@ -515,6 +527,8 @@ class Ledger:
 
     def __repr__(self) -> str:
         where = "in memory" if self.path is None else repr(self.path)
+        if self.data is not None:
+            where += f", data {self.data!r}"
         if self._part is not None:
             where += f", part {self._part!r}"
         try:
@@ -541,6 +555,16 @@ def _attach(path: str, budget: Budget, ledger_id: str, part: str | None) -> Ledg
     ledger = Ledger.__new__(Ledger)
     ledger._store, ledger._part = Store(path, budget, ledger_id), part
     return ledger
+
+
+def _check_name(data: str | None) -> None:
+    if data is not None and not isinstance(data, str):
+        raise TypeError(f"data must be a text that names the data, got {type(data).__name__}")
+    if data is not None and not (data.strip() and data.isprintable()):
+        raise ValueError(
+            f"data must be a printable text that is not empty, got {data!r}; for instance "
+            "'notes 2024'"
+        )
 
 
 def _check_adaptive(budget: Budget) -> None:

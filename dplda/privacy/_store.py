@@ -23,15 +23,15 @@ Composition: TypeAlias = Literal["planned", "adaptive"]
 
 # Written into the header of the file, so that no other database is taken for a ledger.
 _APPLICATION_ID = 0x64706C64
-_SCHEMA = 4
+_SCHEMA = 5
 _BUSY_SECONDS = 600.0
 _AT_ONCE = 1000  # records that are joined to one text
 _TABLES = (
     "CREATE TABLE budget (epsilon REAL NOT NULL, delta REAL NOT NULL, composition TEXT NOT NULL, "
-    "ledger TEXT NOT NULL, filters TEXT NOT NULL, digest TEXT NOT NULL)",
+    "data TEXT, ledger TEXT NOT NULL, filters TEXT NOT NULL, digest TEXT NOT NULL)",
     "CREATE TABLE entries (id INTEGER PRIMARY KEY, record TEXT NOT NULL, status TEXT NOT NULL)",
 )
-_BUDGET = "epsilon, delta, composition, ledger, filters, digest"
+_BUDGET = "epsilon, delta, composition, data, ledger, filters, digest"
 # What never changes of an entry is one JSON text, its record.
 _RECORDED = ("label", "unit", "part", "total_variation", "seeded", "created", "process")
 
@@ -48,11 +48,12 @@ if hasattr(os, "register_at_fork"):
 
 
 class Budget(NamedTuple):
-    """What a ledger allows. It never changes."""
+    """What a ledger allows, and for which data. It never changes."""
 
     epsilon: float
     delta: float
     composition: Composition = "planned"
+    data: str | None = None
 
 
 @dataclass(frozen=True)
@@ -387,7 +388,7 @@ def _fill(connection: sqlite3.Connection, budget: Budget) -> str:
     identity = uuid.uuid4().hex
     digest = _digest(budget, identity, "", [], hashlib.sha256())
     row = (*budget, identity, "", digest)
-    connection.execute("INSERT INTO budget VALUES (?, ?, ?, ?, ?, ?)", row)
+    connection.execute("INSERT INTO budget VALUES (?, ?, ?, ?, ?, ?, ?)", row)
     connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {_SCHEMA}")
     connection.execute("COMMIT")

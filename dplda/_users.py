@@ -1,4 +1,4 @@
-"""User ids: which rows of X belong to one protected unit."""
+"""The protected unit: a document, or with user ids all documents of a user."""
 
 from __future__ import annotations
 
@@ -6,6 +6,20 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
+
+RELATIONS = {
+    "document": "one document is added, removed, or replaced by an empty one",
+    "user": "one user is added or removed with all documents, or all of them become empty",
+}
+ROWS_OF_A_UNIT = {
+    "document": (
+        "one row of X holds everything that one protected unit contributed, and no document occurs "
+        "in two rows, as in a bootstrap sample"
+    ),
+    "user": (
+        "every row with anything of a user carries that user's id, and no two users share an id"
+    ),
+}
 
 
 def protected_unit(user_ids: Any) -> str:
