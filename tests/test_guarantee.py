@@ -359,6 +359,23 @@ def test_a_group_under_sampled_noise_costs_no_more_than_stated():
     assert base.epsilon < group.epsilon < math.inf
 
 
+def test_a_group_under_sampled_noise_comes_or_goes_as_a_whole():
+    """The event of a group is proved for groups that are in one data set, and not in the other."""
+    sampled = make(events=(Repeated(PoissonSampled(0.5, Gaussian(9.0)), 40),), epsilon=9.0)
+    sampled = dataclasses.replace(sampled, epsilon=sampled.epsilon_at(sampled.delta))
+    words = "all of them are there in one of the two data sets"
+    assert words in sampled.for_groups(2).relation
+    whole = make(events=(Gaussian(9.0),), epsilon=1.0)
+    whole = dataclasses.replace(whole, epsilon=whole.epsilon_at(whole.delta))
+    assert words not in whole.for_groups(2).relation
+
+
+def test_no_mu_is_stated_if_epsilon_is_above_the_cost_of_the_events():
+    guarantee = make(events=(Gaussian(5.0),), epsilon=9.0)
+    assert guarantee.gaussian_mu is None
+    assert "mu =" not in str(guarantee)
+
+
 def test_a_group_pays_for_every_step():
     events = (Repeated(PoissonSampled(0.5, Gaussian(9.0)), 40),)
     base = make(events=events, epsilon=epsilon_of(events, 1e-6))
