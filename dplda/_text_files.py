@@ -255,7 +255,7 @@ def _id(value: Any, where: str, column: str) -> str:
             f"{'is empty' if missing else f'holds {type(value).__name__}'}; every text needs an "
             "id, which is text or a whole number"
         )
-    return value.strip()
+    return value
 
 
 def _of_named_file(path: Path, where: str, source: Source) -> str:
