@@ -141,8 +141,8 @@ def _files(path: Path) -> tuple[list[Path], str]:
         )
     if len({file.resolve() for file in files}) < len(files):
         raise ValueError(
-            f"the folder {path} holds two names of one file, by a link; a text that counts twice is "
-            "protected less, so that each file needs one name"
+            f"the folder {path} holds two names of one file, by a link; a text that counts twice "
+            "is protected less, so that each file needs one name"
         )
     return files, kinds[0]
 
@@ -193,8 +193,8 @@ class _opened:
         if isinstance(error, UnicodeError):
             encoding = self.encoding.removesuffix("-sig")
             raise ValueError(
-                f"{self.name} is not encoded in {encoding}; give --encoding, for instance cp1252 or "
-                "utf-16"
+                f"{self.name} is not encoded in {encoding}; give --encoding, for instance "
+                "cp1252 or utf-16"
             ) from None
         if isinstance(error, (EOFError, gzip.BadGzipFile, zlib.error)):
             raise ValueError(f"{self.name} is not a whole gzip file") from None
@@ -264,7 +264,8 @@ def _of_named_file(path: Path, where: str, source: Source) -> str:
             f"{where}: column {source.file_column!r} names no file; names are relative to the "
             "folder of the table"
         )
-    name = f"{where}: the file that column {source.file_column!r} names"  # a cell may hold a person
+    # a cell may hold the name of a person
+    name = f"{where}: the file that column {source.file_column!r} names"
     try:
         return _read_text(path, source.encoding, name)
     except OSError as error:

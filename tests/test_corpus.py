@@ -11,8 +11,8 @@ from sklearn.base import BaseEstimator
 
 from dplda._corpus import LARGEST_WEIGHT, MAX_TOKENS, Corpus, check_counts, shorten
 from dplda.privacy import PrivateDataWarning
-from dplda.privacy.mechanisms import sum_clipped
 from dplda.privacy._streams import Streams
+from dplda.privacy.mechanisms import sum_clipped
 
 # hypothesis also draws corpora without words
 pytestmark = pytest.mark.filterwarnings("ignore::dplda.privacy.PrivateDataWarning")
