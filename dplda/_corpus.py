@@ -17,6 +17,7 @@ from sklearn.utils import check_array
 
 from dplda._compat import check_non_negative, validate_data
 from dplda._warnings import warn_user
+from dplda.privacy._clipping import add_duplicates, unsummed
 from dplda.privacy._errors import PrivateDataWarning
 from dplda.privacy._streams import Purpose, Reader, uniform
 
@@ -115,12 +116,12 @@ def check_counts(estimator: Any, X: Any, *, reset: bool, whole: bool = True) -> 
         X = X.counts()
     with check_quoting_nothing(X):
         X = validate_data(
-            estimator, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32]
+            estimator, unsummed(X), reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32]
         )
     _check_width(estimator, X, reset=reset)
     check_non_negative(X, f"{type(estimator).__name__} (it takes word counts)")
     X = sp.csr_array(X, copy=sp.issparse(X))
-    X.sum_duplicates()
+    add_duplicates(X)
     X.eliminate_zeros()
     X = _rounded(X, type(estimator).__name__) if whole else token_weights(X)
     if reset:

@@ -128,7 +128,7 @@ def run(options: argparse.Namespace) -> None:
     stop_words = stop_words_of(options)
     rehearse(options, stop_words)
     found = read_texts(source)  # private
-    users = found.ids if options.id_column is not None else None  # private
+    users = users_of(found.ids) if options.id_column is not None else None  # private
     n_users = "" if users is None else f" of {len(set(users))} users"
     say(f"Read: {len(found.texts)} texts{n_users}. These numbers are private.")
     if users is None:
@@ -151,6 +151,11 @@ def stop_words_of(options: argparse.Namespace) -> list[str] | str | None:
     if options.stop_words is not None:
         return options.stop_words.read_text("utf-8").lower().split()
     return "english" if options.language == "en" else None
+
+
+def users_of(ids: Sequence[str]) -> list[str]:
+    """The users of ids: spaces around an id make no second user, who would be protected less."""
+    return [i.strip() for i in ids]
 
 
 def open_ledger(options: argparse.Namespace) -> Ledger:

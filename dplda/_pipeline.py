@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from sklearn.feature_extraction.text import HashingVectorizer
+from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
@@ -184,4 +184,20 @@ def _assumptions(steps: list[tuple[str, Any]], parts: list[Guarantee]) -> tuple[
     every = dict.fromkeys(sentence for part in parts for sentence in part.assumptions)
     if any(_chose_words(step) for _, step in steps):
         every.pop(COLUMNS, None)
-    return tuple(every)
+    settings = (
+        f"the settings of {name!r} are public, and it treats each document by itself"
+        for name, step in steps
+        if not (hasattr(step, "privacy_") or _leak(name, step) or _only_counts(step))
+    )
+    return (*every, *settings)
+
+
+def _only_counts(step: Any) -> bool:
+    """Whether a step counts words without functions or stop words of the caller."""
+    if type(step) not in (CountVectorizer, HashingVectorizer):
+        return False
+    given = step.get_params(deep=False)
+    functions = ("preprocessor", "tokenizer", "analyzer")
+    if any(callable(given[name]) for name in functions):
+        return False
+    return given["stop_words"] is None or isinstance(given["stop_words"], str)

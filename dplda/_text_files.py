@@ -11,6 +11,7 @@ import csv
 import gzip
 import json
 import os
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -138,6 +139,11 @@ def _files(path: Path) -> tuple[list[Path], str]:
             f"the folder {path} holds files of several kinds ({', '.join(kinds)}); give one of "
             "them, or a table with --file-column if it lists the text files"
         )
+    if len({file.resolve() for file in files}) < len(files):
+        raise ValueError(
+            f"the folder {path} holds two names of one file, by a link; a text that counts twice "
+            "is protected less, so that each file needs one name"
+        )
     return files, kinds[0]
 
 
@@ -163,19 +169,19 @@ def _of_text_files(files: Sequence[Path], source: Source) -> Texts:
         )
     folder = source.path if source.path.is_dir() else source.path.parent
     names = [file.relative_to(folder).as_posix() for file in files]
-    return Texts([_read_text(file, source.encoding) for file in files], names)
+    return Texts([_read_text(file, source.encoding, f"{file}") for file in files], names)
 
 
-def _read_text(path: Path, encoding: str) -> str:
-    with _opened(path, encoding) as file:
-        return _checked_text(file.read(), f"{path}")
+def _read_text(path: Path, encoding: str, name: str) -> str:
+    with _opened(path, encoding, name) as file:
+        return _checked_text(file.read(), name)
 
 
 class _opened:
-    """A text file, whose errors name it and quote nothing of it."""
+    """A text file, whose errors call it by `name` and quote nothing of it."""
 
-    def __init__(self, path: Path, encoding: str) -> None:
-        self.path, self.encoding = path, encoding
+    def __init__(self, path: Path, encoding: str, name: str) -> None:
+        self.path, self.encoding, self.name = path, encoding, name
 
     def __enter__(self) -> TextIO:
         open_ = gzip.open if self.path.suffix.lower() == ".gz" else open
@@ -185,13 +191,13 @@ class _opened:
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
         self.file.close()
         if isinstance(error, UnicodeError):
-            name = self.encoding.removesuffix("-sig")
+            encoding = self.encoding.removesuffix("-sig")
             raise ValueError(
-                f"{self.path} is not encoded in {name}; give --encoding, for instance cp1252 or "
-                "utf-16"
+                f"{self.name} is not encoded in {encoding}; give --encoding, for instance "
+                "cp1252 or utf-16"
             ) from None
-        if isinstance(error, (EOFError, gzip.BadGzipFile)):
-            raise ValueError(f"{self.path} is not a whole gzip file") from None
+        if isinstance(error, (EOFError, gzip.BadGzipFile, zlib.error)):
+            raise ValueError(f"{self.name} is not a whole gzip file") from None
 
 
 def _checked_text(text: str, where: str) -> str:
@@ -258,7 +264,12 @@ def _of_named_file(path: Path, where: str, source: Source) -> str:
             f"{where}: column {source.file_column!r} names no file; names are relative to the "
             "folder of the table"
         )
-    return _read_text(path, source.encoding)
+    # a cell may hold the name of a person
+    name = f"{where}: the file that column {source.file_column!r} names"
+    try:
+        return _read_text(path, source.encoding, name)
+    except OSError as error:
+        raise OSError(f"{name} cannot be read: {error.strerror or 'input error'}") from None
 
 
 Rows = Iterator[tuple[int, list[Any]]]
@@ -268,7 +279,7 @@ def _rows_of_csv(path: Path, source: Source) -> Rows:
     tabs = ".tsv" in (suffix.lower() for suffix in path.suffixes)
     separator = source.separator or ("\t" if tabs else ",")
     csv.field_size_limit(LARGEST_CELL)
-    with _opened(path, source.encoding) as file:
+    with _opened(path, source.encoding, f"{path}") as file:
         reader = csv.reader(file, delimiter=separator, strict=True)
         try:
             header = next(reader, [])
@@ -298,7 +309,7 @@ def _places(header: Sequence[str], path: Path, source: Source) -> list[int]:
 
 
 def _rows_of_json(path: Path, source: Source) -> Rows:
-    with _opened(path, source.encoding) as file:
+    with _opened(path, source.encoding, f"{path}") as file:
         for number, line in enumerate(file, start=1):
             if not line.strip():
                 continue

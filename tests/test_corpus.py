@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator
 from dplda._corpus import LARGEST_WEIGHT, MAX_TOKENS, Corpus, check_counts, shorten
 from dplda.privacy import PrivateDataWarning
 from dplda.privacy._streams import Streams
+from dplda.privacy.mechanisms import sum_clipped
 
 # hypothesis also draws corpora without words
 pytestmark = pytest.mark.filterwarnings("ignore::dplda.privacy.PrivateDataWarning")
@@ -56,6 +57,22 @@ def test_stored_zeros_duplicates_and_order_do_not_matter():
     assert_array_equal(result.toarray(), COUNTS)
     assert result.nnz == 3
     assert result.has_canonical_format
+
+
+@pytest.mark.parametrize("form", ["csr", "coo"])
+def test_duplicates_of_a_row_are_added_in_the_same_order_whatever_the_other_rows_are(form):
+    """Sorting changes the order of duplicates, and SciPy sorts if any row is not sorted."""
+    rng = np.random.default_rng(0)
+    words, weights = np.sort(rng.integers(0, 5, 60)), rng.random(60)
+    rows = []
+    for other in ([0, 1], [1, 0]):
+        cells = (np.r_[weights, 1.0, 1.0], np.r_[words, other], np.array([0, 60, 62]))
+        X = sp.csr_array(cells, (2, 5))
+        if form == "coo":
+            X = sp.coo_array((X.data, (np.repeat([0, 1], [60, 2]), X.indices)), X.shape)
+        rows.append((checked(X, whole=False)[[0]].toarray(), sum_clipped(X, 1.0, 2**30)))
+    assert_array_equal(rows[0][0], rows[1][0])
+    assert_array_equal(rows[0][1], rows[1][1])
 
 
 @pytest.mark.parametrize("form", [sp.csr_array, sp.csr_matrix])

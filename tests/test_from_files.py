@@ -17,7 +17,7 @@ import pytest
 
 from dplda import SubLDA, load_release, save_release
 from dplda.__main__ import main, parse
-from dplda._fit_command import SHARES, rehearse
+from dplda._fit_command import SHARES, rehearse, users_of
 from dplda._text_files import Source, read_texts
 from dplda.datasets import load_public_vocabulary, load_wordnet_glosses
 from dplda.privacy import Gaussian, Ledger, split_epsilon
@@ -190,6 +190,19 @@ def faulty(folder, name):
         return Source(path, file_column="file", id_column="patient"), (
             "row 2 names a file that an earlier row names"
         )
+    if name == "damaged gzip":
+        data = bytearray(gzip.compress(b"text\nheart\n" * 99))
+        data[12:20] = b"\xff" * 8
+        (folder / "a.csv.gz").write_bytes(data)
+        return Source(folder / "a.csv.gz"), "a.csv.gz is not a whole gzip file"
+    if name == "linked twice":
+        write_notes(folder / "a", [SECRET])
+        (folder / "a" / "ward" / "copy.txt").symlink_to(folder / "a" / "ward" / "0.txt")
+        return Source(folder / "a"), "two names of one file"
+    if name == "named file in cp1252":
+        (folder / f"{SECRET[:8]}.txt").write_bytes("caf\xe9".encode("cp1252"))
+        write_csv(path, ["file"], [[f"{SECRET[:8]}.txt"]])
+        return Source(path, file_column="file"), "row 1: the file that .* is not encoded in utf-8"
     assert name == "text in place of a file name"
     write_csv(path, ["text"], [[SECRET * 100]])
     return Source(path, file_column="text"), "row 1: column 'text' names no file"
@@ -201,8 +214,12 @@ FAULTS = (
     "user that is a fraction", "text that is a number", "cp1252", "cp1252 text file",
     "utf-16 without a mark", "unquoted comma", "open quote", "broken json", "missing field",
     "broken gzip", "file named twice", "broken parquet", "parquet without the column",
-    "text in place of a file name",
+    "text in place of a file name", "damaged gzip", "linked twice", "named file in cp1252",
 )  # fmt: skip
+
+
+def test_spaces_around_an_id_make_no_second_user():
+    assert users_of(["ann", " ann ", "7"]) == ["ann", "ann", "7"]
 
 
 @pytest.mark.parametrize("fault", FAULTS)

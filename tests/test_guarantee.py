@@ -34,6 +34,7 @@ from dplda.federated import IFTMParty
 from dplda.privacy import BudgetError, Ledger, limit_rows
 from dplda.privacy._accounting import epsilon_of, is_within
 from dplda.privacy._curator import TOTAL_VARIATION
+from dplda.privacy._detection import from_pairs
 from dplda.privacy._events import (
     ApproximateDP,
     BoundedRange,
@@ -357,6 +358,29 @@ def test_a_group_under_sampled_noise_costs_no_more_than_stated():
             best = power_of_laws(one * step, other * step, alarms)
             assert best <= group.detection_rate(alarms) + 1e-6
     assert base.epsilon < group.epsilon < math.inf
+
+
+def test_a_group_under_sampled_noise_comes_or_goes_as_a_whole():
+    """The event of a group is proved for groups that are in one data set, and not in the other."""
+    sampled = make(events=(PoissonSampled(0.01, Gaussian(0.3)),), epsilon=99.0, delta=1e-5)
+    sampled = dataclasses.replace(sampled, epsilon=sampled.epsilon_at(sampled.delta))
+    words = "all of them are there in one of the two data sets"
+    assert words in sampled.for_groups(5).relation
+    whole = make(events=(Gaussian(9.0),), epsilon=1.0)
+    whole = dataclasses.replace(whole, epsilon=whole.epsilon_at(whole.delta))
+    assert words not in whole.for_groups(2).relation
+
+
+@pytest.mark.parametrize(("epsilon", "alarms"), [(math.inf, 0.0), (5000.0, 1e-310)])
+def test_a_pair_that_proves_nothing_bounds_no_detection(epsilon, alarms):
+    assert from_pairs(np.array([epsilon]), np.array([1e-6]), alarms) == 1.0
+    assert from_pairs(np.array([5000.0]), np.array([1e-6]), 0.0) == 1e-6
+
+
+def test_no_mu_is_stated_if_epsilon_is_above_the_cost_of_the_events():
+    guarantee = make(events=(Gaussian(5.0),), epsilon=9.0)
+    assert guarantee.gaussian_mu is None
+    assert "mu =" not in str(guarantee)
 
 
 def test_a_group_pays_for_every_step():

@@ -8,6 +8,7 @@ import pytest
 from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 
 from dplda import (
     PrivateCountVectorizer,
@@ -122,3 +123,20 @@ def test_a_released_model_still_assumes_that_its_columns_are_public(tmp_path):
     assert (
         COLUMNS not in pipeline_guarantee(make_pipeline(chooser(), model()).fit(TEXTS)).assumptions
     )
+
+
+@pytest.mark.parametrize(
+    ("step", "is_assumed"),
+    [
+        (FunctionTransformer(lambda X: X * X.sum(), accept_sparse=True), True),  # reads other rows
+        (CountVectorizer(vocabulary=FRUIT, stop_words=["secret"]), True),
+        (CountVectorizer(vocabulary=FRUIT, tokenizer=str.split, token_pattern=None), True),
+        (CountVectorizer(vocabulary=FRUIT), False),
+    ],
+    ids=["function", "stop words", "tokenizer", "plain"],
+)
+def test_settings_that_may_read_documents_are_assumed_to_be_public(step, is_assumed):
+    counter = [] if isinstance(step, CountVectorizer) else [CountVectorizer(vocabulary=FRUIT)]
+    pipeline = make_pipeline(*counter, step, model()).fit(TEXTS)
+    text = " ".join(pipeline_guarantee(pipeline).assumptions)
+    assert ("treats each document by itself" in text) == is_assumed

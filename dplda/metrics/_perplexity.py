@@ -12,6 +12,7 @@ from dplda._checks import check_number
 from dplda._compat import check_non_negative
 from dplda._corpus import check_quoting_nothing, check_table, token_weights
 from dplda._fold_in import LARGEST_PRIOR, fold_in
+from dplda.privacy._clipping import add_duplicates, unsummed
 
 
 def _mix(x: np.ndarray) -> np.ndarray:
@@ -57,7 +58,7 @@ def split_documents(X: sp.csr_array) -> tuple[sp.csr_array, sp.csr_array]:
     array([[4, 0, 2]])
     """
     X = sp.csr_array(X, copy=True)
-    X.sum_duplicates()
+    add_duplicates(X)
     X.eliminate_zeros()
     counts = np.minimum(X.data, 2.0**62).astype(np.int64)
     fraction = X.data % 1
@@ -82,10 +83,10 @@ def split_documents(X: sp.csr_array) -> tuple[sp.csr_array, sp.csr_array]:
 
 def _check_counts(X: Any) -> sp.csr_array:
     with check_quoting_nothing(X):
-        X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32])
+        X = check_array(unsummed(X), accept_sparse="csr", dtype=[np.float64, np.float32])
     X = sp.csr_array(X, copy=sp.issparse(X))
     check_non_negative(X, "a metric (it takes word counts)")
-    X.sum_duplicates()
+    add_duplicates(X)
     X.eliminate_zeros()
     return token_weights(X)
 

@@ -58,8 +58,8 @@ def sum_clipped(contributions: Any, norm: float, radius: int) -> NDArray[np.int6
     """
     norm = check_number("norm", norm, 1e-9, 1e9)
     radius = check_integer("radius", radius, 1, MAX_RADIUS)
-    rows = sp.csr_array(contributions, dtype=np.float64, copy=True)
-    rows.sum_duplicates()
+    rows = sp.csr_array(unsummed(contributions), dtype=np.float64, copy=True)
+    add_duplicates(rows)
     clipped = clip_rows(rows, norm, radius)
     return np.asarray(clipped.sum(axis=0), np.int64)
 
@@ -88,6 +88,27 @@ def count_unit(radius: int, n_moved: int) -> int:
     The move has L2 norm ``unit * sqrt(n_moved)``, at most `radius` in integer arithmetic.
     """
     return math.isqrt(radius**2 // n_moved)
+
+
+def unsummed(matrix: Any) -> Any:
+    """A COO matrix as CSR, whose duplicate entries are left to `add_duplicates`."""
+    if not (sp.issparse(matrix) and matrix.format == "coo" and matrix.ndim == 2):
+        return matrix
+    entries = type(matrix)((matrix.data, matrix.coords), shape=matrix.shape)
+    entries.has_canonical_format = True  # else SciPy adds them, in its own order
+    rows = entries.tocsr()
+    return type(rows)((rows.data, rows.indices, rows.indptr), shape=rows.shape)
+
+
+def add_duplicates(rows: sp.csr_array) -> None:
+    """Add the entries of each cell, in place, in an order that depends on its row alone.
+
+    SciPy sorts all rows if any row is not sorted, and sorting changes the order of duplicates. The
+    rounding of a sum would then depend on other rows.
+    """
+    if not rows.has_canonical_format:
+        rows.has_sorted_indices = False
+        rows.sum_duplicates()
 
 
 def _squared_lengths(rows: sp.csr_array) -> NDArray[np.float64]:

@@ -37,6 +37,8 @@ def from_pairs(
     """The smallest bound over pairs (epsilon, delta) that all hold, in both directions."""
     with np.errstate(over="ignore"):
         direct = np.exp(np.minimum(epsilons, 700.0)) * false_alarms + deltas
+        # an infinite epsilon bounds nothing, not even without false alarms
+        direct[np.isinf(epsilons) | ((epsilons > 700.0) & (false_alarms > 0.0))] = 1.0
         complement = 1.0 - np.exp(-epsilons) * (1.0 - deltas - false_alarms)
     return float(min(1.0, np.minimum(direct, complement).min()))
 

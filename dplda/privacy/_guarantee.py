@@ -15,7 +15,7 @@ from dplda._checks import check_integer, check_number
 from dplda.privacy import _bounds_on_epsilon as bounds
 from dplda.privacy import _card, _detection
 from dplda.privacy._accounting import epsilon_of, is_chargeable
-from dplda.privacy._events import ApproximateDP, Event, NonPrivate, to_record
+from dplda.privacy._events import ApproximateDP, Event, NonPrivate, PoissonSampled, to_record
 from dplda.privacy._groups import group_events
 
 __all__ = ["Guarantee"]
@@ -165,11 +165,18 @@ class Guarantee:
 
     @property
     def gaussian_mu(self) -> float | None:
-        """The mu of Gaussian differential privacy; None unless all noise is unsampled Gaussian."""
+        """The mu of Gaussian differential privacy; None unless all noise is unsampled Gaussian.
+
+        None also if epsilon is above the cost of the events: there may be more than these.
+        """
         groups = bounds.grouped(self.events)
-        if groups and bounds.all_gaussian(groups):
+        if groups and bounds.all_gaussian(groups) and self._is_of_events():
             return bounds.gaussian_mu_of(groups)
         return None
+
+    def _is_of_events(self) -> bool:
+        """Whether epsilon is that of the events, and not a statement about more than these."""
+        return bool(self.events) and self.epsilon <= _SAME_COST * self.epsilon_at(self.delta)
 
     def detection_rate(self, false_alarms: float = 0.01) -> float:
         """Bound how often the best test finds a unit that is present.
@@ -204,7 +211,7 @@ class Guarantee:
             distance = self.total_variation  # of each of the two laws from its ideal form
         stated = (np.array([self.epsilon]), np.array([self.delta]))
         rate = _detection.from_pairs(*stated, min(1.0, alarms + distance)) + distance
-        if self.events and self.epsilon <= _SAME_COST * self.epsilon_at(self.delta):
+        if self._is_of_events():
             groups = bounds.grouped(self.events)
             rate = min(rate, _detection.detection_rate(groups, alarms, self.total_variation))
         return min(1.0, rate)
@@ -245,7 +252,7 @@ class Guarantee:
         return dataclasses.replace(
             self,
             unit=f"group of {size} {self.unit}s",
-            relation=f"up to {size} {self.unit}s change, each in this way: {self.relation}",
+            relation=self._relation_of_group(size, events),
             epsilon=epsilon_of(events, self.delta, total_variation=self.total_variation),
             sensitivity=size * self.sensitivity,
             noise_multiplier=_divided(self.noise_multiplier, size),
@@ -254,10 +261,18 @@ class Guarantee:
             theorem="docs/persons.md",
         )
 
+    def _relation_of_group(self, size: int, events: tuple[Event, ...]) -> str:
+        """A secret sample hides a group that comes or goes as a whole: docs/persons.md."""
+        text = f"up to {size} {self.unit}s change, each in this way: {self.relation}"
+        groups = bounds.grouped(events)
+        if any(isinstance(e, PoissonSampled) and e.sampling_probability < 1 for e, _ in groups):
+            text += "; all of them are there in one of the two data sets, and none in the other"
+        return text
+
     def _events_of_group(self, size: int) -> tuple[Event, ...]:
         """Events of the group; of the statement if that says more than the events."""
         own: tuple[Event, ...] = self.events
-        if not own or self.epsilon > _SAME_COST * self.epsilon_at(self.delta):
+        if not self._is_of_events():
             is_stated = self.epsilon < math.inf
             own = (ApproximateDP(self.epsilon, self.delta) if is_stated else NonPrivate(),)
         return group_events(bounds.grouped(own), size, self.delta, self.total_variation)
