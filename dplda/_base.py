@@ -127,9 +127,14 @@ class BaseLDA(BaseTopicModel):
 
     _parameter_constraints: dict[str, Any] = {
         **BaseTopicModel._parameter_constraints,
-        "doc_topic_prior": [Interval(Real, 0, LARGEST_PRIOR, closed="right")],
+        "doc_topic_prior": [Interval(Real, 0, LARGEST_PRIOR, closed="right"), None],
         "topic_word_prior": [Interval(Real, 0, LARGEST_PRIOR, closed="right")],
     }
+
+    @property
+    def doc_topic_prior_(self) -> float:
+        """The Dirichlet parameter in use: `doc_topic_prior`, or 1 / n_components for None."""
+        return 1 / self.n_components if self.doc_topic_prior is None else self.doc_topic_prior
 
     def transform(self, X: Any, *, normalize: bool = True) -> np.ndarray:
         """Topic weights of documents, by fold-in.
@@ -164,14 +169,14 @@ class BaseLDA(BaseTopicModel):
         """
         check_is_fitted(self)
         X = check_counts(self, X, reset=False, whole=False)
-        theta = fold_in(X, self.components_, self.doc_topic_prior, self.n_jobs)
+        theta = fold_in(X, self.components_, self.doc_topic_prior_, self.n_jobs)
         theta = theta.astype(X.dtype)
         theta /= theta.sum(axis=1, keepdims=True)
         return theta if normalize else theta * self._posterior_size(X.sum(axis=1))
 
     def _posterior_size(self, n_tokens: np.ndarray) -> np.ndarray:
         """The sum of a document's posterior parameters, as a column."""
-        prior = self.components_.shape[0] * self.doc_topic_prior
+        prior = self.components_.shape[0] * self.doc_topic_prior_
         return (n_tokens + np.asarray(prior, n_tokens.dtype))[:, None]
 
     def score(self, X: Any, y: Any = None) -> float:
@@ -235,7 +240,7 @@ class BaseLDA(BaseTopicModel):
         return held_out_log_likelihood(
             self.components_,
             X,
-            doc_topic_prior=self.doc_topic_prior,
+            doc_topic_prior=self.doc_topic_prior_,
             completion=completion,
             n_jobs=self.n_jobs,
         )

@@ -111,13 +111,17 @@ class ReleasedModel(BaseLDA):
     """
 
     _parameter_constraints = {
-        "doc_topic_prior": [*BaseLDA._parameter_constraints["doc_topic_prior"], None],
-        "n_jobs": BaseLDA._parameter_constraints["n_jobs"],
+        name: BaseLDA._parameter_constraints[name] for name in ("doc_topic_prior", "n_jobs")
     }
 
     def __init__(self, doc_topic_prior=None, n_jobs=None):
         self.doc_topic_prior = doc_topic_prior
         self.n_jobs = n_jobs
+
+    @property
+    def doc_topic_prior_(self) -> Any:
+        """The prior of the training; None if that had none."""
+        return self.doc_topic_prior
 
     @classmethod
     def _of(
@@ -442,6 +446,8 @@ def _given(model: Any) -> dict[str, Any]:
     """The public parameters of the training."""
     released = isinstance(model, ReleasedModel)
     given = model.parameters_ if released else model.get_params(deep=False)
+    if "doc_topic_prior" in given and not released:
+        given["doc_topic_prior"] = model.doc_topic_prior_  # a file says what None stood for
     return {name: given[name] for name in given if name not in NOT_RELEASED}
 
 

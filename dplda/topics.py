@@ -192,7 +192,7 @@ def merge_topics(model: Any, groups: int | Sequence[int]) -> ReleasedModel:
     return ReleasedModel._of(
         components,
         model.privacy_,
-        doc_topic_prior=getattr(model, "doc_topic_prior", None),
+        doc_topic_prior=getattr(model, "doc_topic_prior_", None),
         n_iter=model.n_iter_,
         vocabulary=getattr(model, "vocabulary_", model.feature_names_in_ if named else None),
         named_columns=named,

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from estimators import MODELS, each
+from estimators import MODELS, each, simplest
 from numpy.testing import assert_allclose
 from scipy.linalg import block_diag
 from sklearn.base import clone
 from sklearn.decomposition import LatentDirichletAllocation
 
-from dplda import GibbsLDA, PrivateSVILDA, SubLDA
+from dplda import GibbsLDA, PrivateSVILDA, SubLDA, load_release, save_release
 from dplda._base import BaseLDA
 
 PAGE = Path(__file__).parents[1] / "docs" / "migration.md"
@@ -42,6 +42,25 @@ def test_the_page_names_parameters_and_defaults_of_today():
 @each(case for case in MODELS if isinstance(case.estimator, BaseLDA))
 def test_all_models_take_normalize(estimator):
     assert inspect.signature(estimator.transform).parameters["normalize"].default is True
+
+
+@pytest.mark.filterwarnings("ignore")
+@each(case for case in simplest(MODELS) if isinstance(case.estimator, BaseLDA))
+def test_no_prior_is_one_over_the_number_of_topics(estimator, tmp_path):
+    """As in scikit-learn, where it is the default; a file says the number."""
+    X = np.random.default_rng(0).poisson(0.7, (60, 9)) + np.eye(9, dtype=int).repeat(7, 0)[:60]
+    K = estimator.n_components
+    none, number = (
+        clone(estimator).set_params(doc_topic_prior=prior, random_state=0).fit(X)
+        for prior in (None, 1 / K)
+    )
+    assert none.doc_topic_prior_ == number.doc_topic_prior_ == 1 / K
+    assert none.get_params()["doc_topic_prior"] is None
+    np.testing.assert_array_equal(none.components_, number.components_)
+    np.testing.assert_array_equal(none.transform(X), number.transform(X))
+    if none.privacy_.epsilon < math.inf:
+        save_release(none, tmp_path / "model.dplda")
+        assert load_release(tmp_path / "model.dplda").doc_topic_prior_ == 1 / K
 
 
 LEARNERS = [

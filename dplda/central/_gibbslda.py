@@ -42,8 +42,8 @@ class GibbsLDA(BaseLDA):
         Number of topics.
     max_iter : int, default=100
         Number of sweeps over the corpus.
-    doc_topic_prior : float, default=0.1
-        Dirichlet parameter of a document's topics (alpha).
+    doc_topic_prior : float or None, default=0.1
+        Dirichlet parameter of a document's topics (alpha); None is 1 / n_components.
     topic_word_prior : float, default=0.01
         Dirichlet parameter of a topic's words (beta).
     n_jobs : int or None, default=None
@@ -66,6 +66,8 @@ class GibbsLDA(BaseLDA):
         The delta at which `epsilon_` is stated, 0.
     privacy_ : Guarantee
         The statement that nothing is protected. `print` shows it in words.
+    doc_topic_prior_ : float
+        `doc_topic_prior`, or 1 / n_components for None.
     n_features_in_ : int
         Size of the vocabulary.
 
@@ -176,7 +178,7 @@ class GibbsLDA(BaseLDA):
             bits = streams.words(Purpose.TOPICS, t, 0, corpus.n_tokens)
             _gibbs.collapsed_sweep(
                 corpus.word, corpus.doc_ptr, topics, counts, totals,
-                self.doc_topic_prior, self.topic_word_prior, bits, scratch,
+                self.doc_topic_prior_, self.topic_word_prior, bits, scratch,
             )  # fmt: skip
         self._fitted_prior = float(self.topic_word_prior)
         self.components_ = counts[:, : self.n_components].T + self._fitted_prior

@@ -82,8 +82,8 @@ class HDPLDA(BaseLDA):
     max_iter : int, default=50
         Number of sweeps. Topics are drawn in all of them but the last, after which nothing reads
         them.
-    doc_topic_prior : float, default=0.1
-        Dirichlet parameter of a document's topics (alpha).
+    doc_topic_prior : float or None, default=0.1
+        Dirichlet parameter of a document's topics (alpha); None is 1 / n_components.
     topic_word_prior : float, default=0.01
         Dirichlet parameter of a topic's words (beta).
     expected_n_docs : int or None, default=None
@@ -128,6 +128,8 @@ class HDPLDA(BaseLDA):
         Noise multiplier of a sweep.
     n_iter_ : int
         Number of sweeps so far.
+    doc_topic_prior_ : float
+        `doc_topic_prior`, or 1 / n_components for None.
     n_features_in_ : int
         Size of the vocabulary.
 
@@ -361,7 +363,7 @@ class HDPLDA(BaseLDA):
         curator.account(mechanisms.topic_event, label=TOPICS)
         topics = draw_topics(
             tokens, topics, table,
-            doc_topic_prior=self.doc_topic_prior, streams=streams, t=t, n_jobs=self.n_jobs,
+            doc_topic_prior=self.doc_topic_prior_, streams=streams, t=t, n_jobs=self.n_jobs,
         )  # public  # fmt: skip
         announce("topics", t, topics)
         return topics

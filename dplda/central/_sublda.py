@@ -52,8 +52,8 @@ class SubLDA(DocumentLDA):
         documents take part at the same rate. The highest rate is charged.
     max_iter : int, default=80
         Number of rounds.
-    doc_topic_prior : float, default=0.1
-        Dirichlet parameter of a document's topics (tau in [1]_).
+    doc_topic_prior : float or None, default=0.1
+        Dirichlet parameter of a document's topics (tau in [1]_); None is 1 / n_components.
     topic_word_prior : float, default=0.01
         Dirichlet parameter of a topic's words (beta).
     contribution_norm : float, default=6.0
@@ -102,6 +102,8 @@ class SubLDA(DocumentLDA):
         Noise multiplier of an average round.
     n_iter_ : int
         Number of rounds so far.
+    doc_topic_prior_ : float
+        `doc_topic_prior`, or 1 / n_components for None.
     n_features_in_ : int
         Size of the vocabulary.
 
@@ -257,7 +259,7 @@ class SubLDA(DocumentLDA):
             rates = self._rates(documents.unit_counts, table, highest)  # private
             units = curator.sample(rates, round=t - 1)  # secret
             phi = table.word_probabilities()  # public
-            documents.infer(units, phi, self.doc_topic_prior)  # private
+            documents.infer(units, phi, self.doc_topic_prior_)  # private
             mechanism = budget.mechanism(t)  # public
             bound, radius = documents.clipping_bound(mechanism, clip * norm)  # public
             total = documents.sum_topics(

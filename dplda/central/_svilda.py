@@ -51,8 +51,8 @@ class PrivateSVILDA(DocumentLDA):
     max_iter : int, default=200
         Number of rounds, each with one minibatch (J in [1]_). The number of passes over the data
         is ``max_iter * subsampling_ratio``.
-    doc_topic_prior : float, default=0.1
-        Dirichlet parameter of a document's topics (alpha).
+    doc_topic_prior : float or None, default=0.1
+        Dirichlet parameter of a document's topics (alpha); None is 1 / n_components.
     topic_word_prior : float, default=0.01
         Dirichlet parameter of a topic's words (eta).
     learning_decay : float, default=0.8
@@ -110,6 +110,8 @@ class PrivateSVILDA(DocumentLDA):
         Noise multiplier of an average round of the last call.
     n_iter_ : int
         Number of rounds so far.
+    doc_topic_prior_ : float
+        `doc_topic_prior`, or 1 / n_components for None.
     n_features_in_ : int
         Size of the vocabulary.
 
@@ -313,6 +315,6 @@ class PrivateSVILDA(DocumentLDA):
             documents.X if everybody else documents.X[rows],
             factor,
             n_components=documents.n_components,
-            doc_topic_prior=self.doc_topic_prior,
+            doc_topic_prior=self.doc_topic_prior_,
             n_jobs=documents.n_jobs,
         )

@@ -114,7 +114,7 @@ def private_topic_counts(
     ((3,), 4.2)
     """
     check_is_fitted(model)
-    if not isinstance(model, BaseLDA) or model.doc_topic_prior is None:
+    if not isinstance(model, BaseLDA) or model.doc_topic_prior_ is None:
         raise TypeError(
             f"model must be a topic model of dplda with a doc_topic_prior, got "
             f"{type(model).__name__}; the proof is about the inference of these models"
@@ -139,7 +139,7 @@ def topics_of_documents(model: Any, X: Any, *, soft: bool) -> np.ndarray:
 
     An empty document has zeros, so that it counts for nothing. Each row reads that document only.
     """
-    theta = fold_in(X, model.components_, model.doc_topic_prior, model.n_jobs)  # private
+    theta = fold_in(X, model.components_, model.doc_topic_prior_, model.n_jobs)  # private
     if not soft:
         largest = theta.argmax(axis=1)
         theta = np.zeros_like(theta)

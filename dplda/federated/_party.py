@@ -74,8 +74,8 @@ class IFTMParty(BaseLDA):
         privacy cost of a whole document (`document_epsilon_`). None uses all tokens.
     max_iter : int, default=50
         Number of sweeps of `fit`, and of each `partial_fit` and `refine`.
-    doc_topic_prior : float, default=0.1
-        Dirichlet parameter of a document's topics (alpha).
+    doc_topic_prior : float or None, default=0.1
+        Dirichlet parameter of a document's topics (alpha); None is 1 / n_components.
     topic_word_prior : float, default=0.01
         Dirichlet parameter of a topic's words (beta).
     ledger : Ledger, str, path-like or None, default=None
@@ -106,6 +106,8 @@ class IFTMParty(BaseLDA):
         that bound. `document_epsilon` computes other cases.
     n_iter_ : int
         Number of sweeps so far.
+    doc_topic_prior_ : float
+        `doc_topic_prior`, or 1 / n_components for None.
     n_features_in_ : int
         Size of the vocabulary.
 
@@ -375,7 +377,7 @@ class IFTMParty(BaseLDA):
         check_is_fitted(self)
         check_counts(self, X, reset=False)
         phi = self.components_ / self.components_.sum(axis=1, keepdims=True)
-        theta = fold_in_sentences(X, phi, self.doc_topic_prior, self.n_jobs)
+        theta = fold_in_sentences(X, phi, self.doc_topic_prior_, self.n_jobs)
         n_sentences = np.diff(X.document_ptr).astype(float)
         return theta if normalize else theta * self._posterior_size(n_sentences)
 
@@ -490,7 +492,7 @@ class IFTMParty(BaseLDA):
             rounds(self, n_iter - self.max_iter + 1, n_iter),
             n_averaged=max(1, self.max_iter // AVERAGED),
             n_split=n_split,
-            doc_topic_prior=float(self.doc_topic_prior),
+            doc_topic_prior=float(self.doc_topic_prior_),
             topic_word_prior=float(self.topic_word_prior),
             streams=streams,
             n_jobs=self.n_jobs,

@@ -71,8 +71,8 @@ class LPLDA(BaseLDA):
         each measured `bit_epsilon` up to 3.
     max_iter : int, default=100
         Number of sweeps over the reports.
-    doc_topic_prior : float, default=0.1
-        Dirichlet parameter of a document's topics (alpha).
+    doc_topic_prior : float or None, default=0.1
+        Dirichlet parameter of a document's topics (alpha); None is 1 / n_components.
     topic_word_prior : float, default=0.01
         Dirichlet parameter of a topic's words (beta).
     ledger : Ledger, str, path-like or None, default=None
@@ -111,6 +111,8 @@ class LPLDA(BaseLDA):
         The guarantee: unit, relation, mechanism, assumptions. `print` shows it in words.
     one_probability_ : tuple of two floats
         Probability of a one in the report where the document has a zero, and where it has a one.
+    doc_topic_prior_ : float
+        `doc_topic_prior`, or 1 / n_components for None.
     n_features_in_ : int
         Size of the vocabulary.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -305,7 +307,7 @@ class LPLDA(BaseLDA):
             documents,
             counts + beta,
             background,
-            doc_topic_prior=self.doc_topic_prior,
+            doc_topic_prior=self.doc_topic_prior_,
             streams=streams,
             sweeps=rounds(self, n_earlier + 1, n_earlier + self.max_iter),
             first_round=n_earlier + 1,

@@ -123,8 +123,8 @@ class OLPLDA(BaseLDA):
         `partial_fit` is one batch.
     max_iter : int, default=50
         Number of sweeps over each batch.
-    doc_topic_prior : float, default=0.1
-        Dirichlet parameter of a document's topics (alpha).
+    doc_topic_prior : float or None, default=0.1
+        Dirichlet parameter of a document's topics (alpha); None is 1 / n_components.
     topic_word_prior : float, default=0.01
         Dirichlet parameter of a topic's words (beta).
     ledger : Ledger, str, path-like or None, default=None
@@ -165,6 +165,8 @@ class OLPLDA(BaseLDA):
         The guarantee: unit, relation, mechanism, assumptions. `print` shows it in words.
     one_probability_ : tuple of two floats
         Probability of a one in the report where the document has a zero, and where it has a one.
+    doc_topic_prior_ : float
+        `doc_topic_prior`, or 1 / n_components for None.
     n_features_in_ : int
         Size of the vocabulary.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -317,7 +319,7 @@ class OLPLDA(BaseLDA):
             X,
             prior,
             np.zeros(n_words),
-            doc_topic_prior=self.doc_topic_prior,
+            doc_topic_prior=self.doc_topic_prior_,
             streams=Streams.from_random_state(self.random_state),
             sweeps=rounds(self, 1, self.max_iter),
             first_round=1,
@@ -492,7 +494,7 @@ class OLPLDA(BaseLDA):
             documents,
             prior,
             background,
-            doc_topic_prior=self.doc_topic_prior,
+            doc_topic_prior=self.doc_topic_prior_,
             streams=streams,
             sweeps=sweeps,
             first_round=state.n_iter + 1,

@@ -159,7 +159,8 @@ def noisy_score(
     2.0
     """
     components, reference = _public_tables(model, public_unigram)
-    prior = check_number("doc_topic_prior", model.doc_topic_prior, 0, LARGEST_PRIOR, closed="right")
+    prior = getattr(model, "doc_topic_prior_", getattr(model, "doc_topic_prior", None))
+    prior = check_number("doc_topic_prior", prior, 0, LARGEST_PRIOR, closed="right")
     clip = check_number("clip", clip, 1e-3, 1e3)
     max_tokens = check_integer("max_tokens", max_tokens, 1, LARGEST_LENGTH)
     unit = protected_unit(user_ids)  # public

@@ -55,8 +55,8 @@ class CDPLDA(BaseLDA):
         (CDP-LDA+).
     max_iter : int, default=100
         Number of sweeps over the corpus.
-    doc_topic_prior : float, default=0.1
-        Dirichlet parameter of a document's topics (alpha).
+    doc_topic_prior : float or None, default=0.1
+        Dirichlet parameter of a document's topics (alpha); None is 1 / n_components.
     topic_word_prior : float, default=0.01
         Dirichlet parameter of a topic's words (beta).
     n_jobs : int or None, default=None
@@ -83,6 +83,8 @@ class CDPLDA(BaseLDA):
         a guarantee.
     privacy_ : Guarantee
         The statement that there is no guarantee, with the reason. `print` shows it in words.
+    doc_topic_prior_ : float
+        `doc_topic_prior`, or 1 / n_components for None.
     n_features_in_ : int
         Size of the vocabulary.
 
@@ -236,7 +238,7 @@ class CDPLDA(BaseLDA):
             # Draws read the live counts, and change them, without a clip and without new noise.
             _gibbs.noisy_sweep(  # private
                 corpus.word, corpus.doc_ptr, topics, counts, totals, word_noise, doc_noise,
-                self.doc_topic_prior, self.topic_word_prior, bits, scratch,
+                self.doc_topic_prior_, self.topic_word_prior, bits, scratch,
             )  # fmt: skip
             announce(TOPICS, t, topics.copy)  # public
         n_noisy_sweeps = self.max_iter if self.noise_at == "every_sweep" else 1

@@ -243,7 +243,7 @@ class PublishedHDPLDA(BaseLDA):
             # sweep made before. The token itself is counted, under its topic so far.
             _published_hdp.live_sweep(  # private
                 corpus.word, corpus.doc_ptr, topics, counts, counts.sum(axis=0),
-                self.count_clip, self.doc_topic_prior, self.topic_word_prior, bits,
+                self.count_clip, self.doc_topic_prior_, self.topic_word_prior, bits,
                 np.empty(n_components, np.int64), np.empty(n_components),
             )  # fmt: skip
             announce(TOPICS, t, topics.copy)  # public

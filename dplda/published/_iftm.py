@@ -63,8 +63,8 @@ class PublishedIFTMParty(BaseLDA):
         ``10.6 / published_epsilon``.
     max_iter : int, default=50
         Number of sweeps (local iterations) of `fit`, and of each `refine`.
-    doc_topic_prior : float, default=0.1
-        Dirichlet parameter of a document's topics (alpha).
+    doc_topic_prior : float or None, default=0.1
+        Dirichlet parameter of a document's topics (alpha); None is 1 / n_components.
     topic_word_prior : float, default=0.01
         Dirichlet parameter of a topic's words (beta).
     n_jobs : int or None, default=None
@@ -91,6 +91,8 @@ class PublishedIFTMParty(BaseLDA):
         guarantee.
     privacy_ : Guarantee
         The statement that there is no guarantee, with the reason. `print` shows it in words.
+    doc_topic_prior_ : float
+        `doc_topic_prior`, or 1 / n_components for None.
     n_features_in_ : int
         Size of the vocabulary.
 
@@ -307,7 +309,7 @@ class PublishedIFTMParty(BaseLDA):
         first: int,
     ) -> PublishedIFTMParty:
         """Lines 11 to 24 of Algorithm 1; `topics` (n_tokens,) is changed in place."""
-        alpha, beta = float(self.doc_topic_prior), float(self.topic_word_prior)
+        alpha, beta = float(self.doc_topic_prior_), float(self.topic_word_prior)
         last = first + self.max_iter - 1
         weights = _count(corpus, topics, n_components) + beta  # private
         for t in rounds(self, first, last):

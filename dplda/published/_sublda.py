@@ -76,8 +76,8 @@ class PublishedSubLDA(BaseLDA):
         Upper end of the clip of a noisy count in a topic draw (clip), above 0. [1]_ gives no value.
     max_iter : int, default=100
         Maximum number of iterations (ITER).
-    doc_topic_prior : float, default=0.1
-        Dirichlet parameter of a document's topics (tau).
+    doc_topic_prior : float or None, default=0.1
+        Dirichlet parameter of a document's topics (tau); None is 1 / n_components.
     topic_word_prior : float, default=0.01
         Dirichlet parameter of a topic's words (beta).
     tol : float or None, default=None
@@ -113,6 +113,8 @@ class PublishedSubLDA(BaseLDA):
         by equation (13). A Renyi divergence of order `rdp_order`. Not a guarantee.
     privacy_ : Guarantee
         The statement that there is no guarantee, with the reason. `print` shows it in words.
+    doc_topic_prior_ : float
+        `doc_topic_prior`, or 1 / n_components for None.
     n_features_in_ : int
         Size of the vocabulary.
 
@@ -302,7 +304,7 @@ class PublishedSubLDA(BaseLDA):
                 _published.subsampled_sweep(  # private
                     corpus.word, document, part, topics, noisy, sizes, doc_counts,
                     self._draw((len(part), n_components), noise) if in_place else no_rows,
-                    self.count_clip, self.doc_topic_prior, self.topic_word_prior,
+                    self.count_clip, self.doc_topic_prior_, self.topic_word_prior,
                     bits.words(len(part)), scratch,
                 )  # fmt: skip
             # The paper's release. The noise is that of one count that one word changes by 1, if it
@@ -358,7 +360,7 @@ class PublishedSubLDA(BaseLDA):
     ) -> float:
         """Perplexity of the training documents, with weights from their current topics."""
         phi = np.maximum(noisy, 0) + self.topic_word_prior
-        theta = doc_counts + self.doc_topic_prior
+        theta = doc_counts + self.doc_topic_prior_
         total = _published.log_likelihood(
             corpus.word, document, phi / phi.sum(axis=0), theta / theta.sum(axis=1, keepdims=True)
         )

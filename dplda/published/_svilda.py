@@ -58,8 +58,8 @@ class PublishedPrivateSVILDA(BaseLDA):
         constant: never read it from the data.
     max_iter : int, default=100
         Number of rounds (J), each with one minibatch.
-    doc_topic_prior : float, default=0.1
-        Dirichlet parameter of a document's topics (alpha).
+    doc_topic_prior : float or None, default=0.1
+        Dirichlet parameter of a document's topics (alpha); None is 1 / n_components.
     topic_word_prior : float, default=0.01
         Dirichlet parameter of a topic's words (eta).
     learning_decay : float, default=0.7
@@ -94,6 +94,8 @@ class PublishedPrivateSVILDA(BaseLDA):
         in words.
     n_iter_ : int
         Number of rounds that ran.
+    doc_topic_prior_ : float
+        `doc_topic_prior`, or 1 / n_components for None.
     n_features_in_ : int
         Size of the vocabulary.
 
@@ -270,7 +272,7 @@ class PublishedPrivateSVILDA(BaseLDA):
             X,
             factor,
             n_components=table.shape[1],
-            doc_topic_prior=self.doc_topic_prior,
+            doc_topic_prior=self.doc_topic_prior_,
             n_jobs=self.n_jobs,
         )
         rows = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
