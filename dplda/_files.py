@@ -266,8 +266,11 @@ def explained_sqlite_errors(
     OSError
         If the file cannot be read and written.
     """
+    damaged = f"{path} is not a {kind}, or is damaged; choose another path, or restore the file"
     try:
         yield
+    except UnicodeDecodeError:  # SQLite's message quotes a damaged name
+        raise ValueError(damaged) from None
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
         if code in _BUSY:
@@ -275,9 +278,7 @@ def explained_sqlite_errors(
                 f"another process held the {noun} {path} for over {busy_seconds:.0f} seconds"
             ) from error
         if code in _DAMAGED:
-            raise ValueError(
-                f"{path} is not a {kind}, or is damaged; choose another path, or restore the file"
-            ) from error
+            raise ValueError(damaged) from error
         raise OSError(
             f"the {noun} {path} cannot be used: {error}; make sure that the file and its folder "
             "can be written, and that there is room on the disk"

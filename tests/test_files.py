@@ -107,6 +107,15 @@ def test_sqlite_errors_say_what_to_do(code, kind, message):
     assert type(caught.value) is kind
 
 
+def test_a_damaged_name_that_is_no_text_is_damage():
+    """SQLite quotes it in its message, which Python then cannot decode."""
+    with (
+        pytest.raises(ValueError, match="p is not a privacy ledger, or is damaged"),
+        _files.explained_sqlite_errors("p", "ledger", "privacy ledger", busy_seconds=3.0),
+    ):
+        b"sqlite_\xa0".decode()
+
+
 def test_other_errors_pass():
     with (
         pytest.raises(KeyError),
