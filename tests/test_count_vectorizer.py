@@ -387,14 +387,43 @@ def test_a_generator_is_counted_too():
     assert X.sum() > 0
 
 
+PLACES = np.arange(3000)
+
+
 def test_expected_weights_shrink_noise_and_keep_signal():
     rng = np.random.default_rng(0)
     truth = np.concatenate([rng.gamma(2.0, 200.0, 300), rng.gamma(0.5, 2.0, 2700)])
     scales = np.full(3000, 20.0)
     noisy = truth + rng.normal(0, 20.0, 3000)
-    shrunk = expected_weights(noisy, scales, np.arange(3000))
-    assert np.mean((shrunk - truth) ** 2) < 0.5 * np.mean((noisy - truth) ** 2)
-    np.testing.assert_array_equal(expected_weights(truth, 0 * scales, np.arange(3000)), truth)
+    shrunk = expected_weights(noisy, scales, PLACES, 3000)
+    assert np.mean((shrunk - truth) ** 2) < 0.3 * np.mean((noisy - truth) ** 2)
+    np.testing.assert_array_equal(expected_weights(truth, 0 * scales, PLACES, 3000), truth)
+
+
+def test_where_noise_hides_all_weights_the_order_of_the_list_remains():
+    truth = 1000 / (PLACES + 50)
+    for seed in range(3):
+        noisy = truth + np.random.default_rng(seed).normal(0, 300.0, 3000)
+        expected = expected_weights(noisy, np.full(3000, 300.0), PLACES, 3000)
+        chosen = np.argsort(-expected)[:300]
+        assert np.mean(chosen < 300) > 0.7  # 0.13 by the noisy weights
+        assert np.mean(np.argsort(-noisy)[:300] < 300) < 0.2
+
+
+def test_terms_outside_of_the_list_keep_their_weights():
+    noisy, scales = np.array([3.0, 90.0, -7.0, 80.0]), np.full(4, 5.0)
+    expected = expected_weights(noisy, scales, np.array([0, 3, 1, 2]), 2)
+    assert expected[[1, 3]].tolist() == [90.0, 80.0]
+    assert 0 < expected[2] < expected[0] < 10
+
+
+@pytest.mark.parametrize("n_listed", [1, 2, 19, 20, 21, 500])
+def test_a_list_of_any_length_has_finite_expected_weights(n_listed):
+    for scale in (1e-3, 1.0, 1e9):
+        noisy = np.random.default_rng(n_listed).normal(0, scale, n_listed)
+        expected = expected_weights(noisy, np.full(n_listed, scale), PLACES[:n_listed], n_listed)
+        assert np.isfinite(expected).all()
+        assert (expected > 0).all()
 
 
 @pytest.mark.parametrize("total", [0.5, 4.0, 12.0])

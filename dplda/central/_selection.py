@@ -126,7 +126,7 @@ class Selected:
         """The terms with the largest expected weights, given their noise and the public list."""
         position = {term: i for i, term in enumerate(candidates)}
         places = np.array([position.get(term, len(position)) for term in self.terms])
-        ranked = expected_weights(self.weights, self.scales, places)
+        ranked = expected_weights(self.weights, self.scales, places, len(position))
         order = np.argsort(-ranked, kind="stable")[:n_terms]
         return Selected(self.terms[order], self.weights[order], self.scales[order])
 
@@ -151,27 +151,76 @@ def selection_threshold(mechanism: DiscreteGaussian, delta: float, max_terms: in
     return math.ceil(float(reach.max()) * (1 + 1e-12)) + 1
 
 
-def expected_weights(weights: np.ndarray, scales: np.ndarray, places: np.ndarray) -> np.ndarray:
+def expected_weights(
+    weights: np.ndarray, scales: np.ndarray, places: np.ndarray, n_listed: int
+) -> np.ndarray:
     """Posterior means of true weights, given noisy ones and places in the public list.
 
-    Terms of similar place share a gamma prior, whose moments are estimated from their noisy
-    weights. Noise is normal. Everything here is post-processing of a release.
+    The weight at a place has a gamma prior, whose moments are estimated from the noisy weights of
+    similar places. Noise is normal. Terms with a place of at least `n_listed` are not in the list:
+    they stand out of the noise already, and keep their weights. Everything here is post-processing
+    of a release.
     """
-    if not scales.any():
-        return weights
-    means = np.empty(len(weights))
-    order = np.argsort(places, kind="stable")
-    for bin_ in np.array_split(order, min(N_BINS, len(order))):
-        y, noise = weights[bin_], scales[bin_]
-        mean = max(y.mean(), 0.02 * noise.mean())
-        variance = max(y.var() - np.mean(noise**2), (0.3 * mean) ** 2)
-        grid = np.geomspace(1e-3 * mean, 1.5 * max(y.max(), mean), 200)
-        log_prior = (mean**2 / variance - 1) * np.log(grid) - grid * mean / variance
-        log_joint = log_prior + np.log(np.gradient(grid)) - _half_square(y, noise, grid)
-        joint = np.exp(log_joint - log_joint.max(axis=1, keepdims=True))
-        means[bin_] = joint @ grid / joint.sum(axis=1)
-    return means
+    expected = np.array(weights, dtype=np.float64)
+    listed = np.flatnonzero(places < n_listed)
+    if not (scales.any() and listed.size):
+        return expected
+    order = listed[np.argsort(places[listed], kind="stable")]
+    y, noise = expected[order], scales[order]
+    mean, variance = _prior(y, noise)
+    for piece in np.array_split(np.arange(len(order)), -(-len(order) // 2000)):
+        expected[order[piece]] = _posterior(y[piece], noise[piece], mean[piece], variance[piece])
+    return expected
 
 
-def _half_square(y: np.ndarray, noise: np.ndarray, grid: np.ndarray) -> np.ndarray:
-    return 0.5 * ((y[:, None] - grid) / noise[:, None]) ** 2
+def _prior(y: np.ndarray, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and variance of the true weight at each place of the list, most frequent term first.
+
+    Where noise hides the mean of a bin, it leans on Zipf's law, so that the order of the list
+    remains. Where noise hides the variance, it leans on that of the other bins.
+    """
+    rank = np.arange(1.0, len(y) + 1)
+    zipf = 1 / (rank + 50)
+    precision = (zipf**2 / noise**2).sum()
+    zipf *= max((zipf * y / noise**2).sum() / precision, 0.5 / math.sqrt(precision))
+    edges = np.unique(np.geomspace(min(20, len(y)), len(y), N_BINS).round().astype(int))
+    starts, sizes = np.concatenate([[0], edges[:-1]]), np.diff(edges, prepend=0)
+
+    def average(values: np.ndarray) -> np.ndarray:
+        return np.add.reduceat(values, starts) / sizes
+
+    law, squared_noise = average(zipf), average(noise**2)
+    mean = _combined(average(y), squared_noise / sizes, law, law**2)
+    mean = np.maximum(mean, 0.05 * law)
+    excess = average((y - np.repeat(mean, sizes)) ** 2) - squared_noise
+    error = 2 * (squared_noise + np.maximum(excess, 0)) ** 2 / sizes
+    weight = mean**4 / error
+    common = np.clip((weight * excess / mean**2).sum() / weight.sum(), 0.3**2, 5.0**2) * mean**2
+    variance = _combined(np.maximum(excess, 0), error, common, common**2)
+    is_sure = excess > 4 * squared_noise * np.sqrt(2 / sizes)  # a few words of the subject
+    variance = np.where(is_sure, excess, variance)
+    variation = np.maximum(variance / mean**2, 0.3**2)
+    place, log_rank = average(np.log(rank)), np.log(rank)
+    means = np.exp(np.interp(log_rank, place, np.log(mean)))
+    return means, means**2 * np.exp(np.interp(log_rank, place, np.log(variation)))
+
+
+def _combined(
+    estimate: np.ndarray, error: np.ndarray, prior: np.ndarray, spread: np.ndarray
+) -> np.ndarray:
+    """The mean of a normal estimate and of a normal prior, by their variances."""
+    return (estimate * spread + prior * error) / (spread + error)
+
+
+def _posterior(
+    y: np.ndarray, noise: np.ndarray, mean: np.ndarray, variance: np.ndarray
+) -> np.ndarray:
+    """Posterior means under gamma priors and normal noise, on a grid for each cell."""
+    y, noise, mean, variance = (values[:, None] for values in (y, noise, mean, variance))
+    largest = 1.5 * np.maximum(y, mean)
+    grid = 1e-3 * mean * (largest / (1e-3 * mean)) ** np.linspace(0, 1, 160)
+    log_joint = mean**2 / variance * np.log(grid) - grid * mean / variance  # one power is the step
+    log_joint -= 0.5 * ((y - grid) / noise) ** 2
+    joint = np.exp(log_joint - log_joint.max(axis=1, keepdims=True))
+    total: np.ndarray = (joint * grid).sum(axis=1) / joint.sum(axis=1)
+    return total
