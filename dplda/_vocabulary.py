@@ -21,6 +21,10 @@ def hash_words(words: Iterable[str]) -> str:
 def in_order(words: Any) -> list[str]:
     """The words of a sequence, or of a dict of words and columns such as `vocabulary_`."""
     if isinstance(words, Mapping):
+        if not all(isinstance(word, str) for word in words):
+            raise ValueError(
+                "the names of the words must be a list of str, or a dict of str to int"
+            )
         return [str(word) for word in sorted(words, key=words.__getitem__)]
     return [str(word) for word in words]
 

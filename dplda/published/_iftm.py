@@ -513,7 +513,8 @@ def _propose_by_document(
     length, start = np.repeat(lengths, lengths), np.repeat(corpus.doc_ptr[:-1], lengths)
     position = _uniform(bits) * (length + n_components * alpha)
     other = start + np.minimum(position.astype(np.int64), length - 1)
-    any_topic = np.clip((position - length) / alpha, 0, n_components - 1)
+    with np.errstate(over="ignore"):  # of a tiny alpha
+        any_topic = np.clip((position - length) / alpha, 0, n_components - 1)
     return np.where(position < length, topics[other], any_topic).astype(np.int32)
 
 
