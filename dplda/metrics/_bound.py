@@ -89,7 +89,8 @@ def perplexity_bound(
     )
     gamma = gamma[:, :n_components]
     bound = _words(X, gamma, np.ascontiguousarray(expected_log.T))
-    return float(np.exp(-(bound + _weights(gamma, doc_topic_prior)) / n_tokens))
+    with np.errstate(over="ignore"):  # infinite, if next to no words are scored
+        return float(np.exp(-(bound + _weights(gamma, doc_topic_prior)) / n_tokens))
 
 
 def _words(X: sp.csr_array, gamma: np.ndarray, log_topic_word: np.ndarray) -> float:

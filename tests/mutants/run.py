@@ -27,6 +27,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import textwrap
 import time
 import tomllib
 from collections.abc import Callable, Iterable
@@ -101,7 +102,7 @@ TESTS = {
                                            "exact_laws", "party", *AUDITS),
     "dplda/privacy/_tables.py": ("noise", "tokens", "exact_laws", "randomized_response", *AUDITS),
     "dplda/privacy/_streams.py": ("streams", "noise", "noise_choices", "sublda", "tokens", *AUDITS),
-    "dplda/privacy/_clipping.py": ("extending", "hdplda", "two_worlds", *AUDITS),
+    "dplda/privacy/_clipping.py": ("extending", "corpus", "hdplda", "two_worlds", *AUDITS),
     "dplda/privacy/_events.py": ("guarantee", "response_losses", "accounting", "ledger", "release"),
     "dplda/privacy/_accounting.py": PRICES,
     "dplda/privacy/_bounds_on_epsilon.py": PRICES,
@@ -471,7 +472,12 @@ def table(outcomes: list[Outcome], mutants: dict[str, Mutant]) -> str:
     if survivors:
         lines += ["Survivors:", ""]
         lines += [
-            f"* `{o.name}`: {mutants[o.name].survives or 'no reason known'}" for o in survivors
+            textwrap.fill(
+                f"* `{o.name}`: {mutants[o.name].survives or 'no reason known'}",
+                100,
+                subsequent_indent="  ",
+            )
+            for o in survivors
         ]
     else:
         lines.append(
