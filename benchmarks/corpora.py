@@ -18,7 +18,12 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.feature_extraction.text import CountVectorizer
 
-from dplda.datasets import load_docstrings, load_public_vocabulary, load_uci_bow
+from dplda.datasets import (
+    load_docstrings,
+    load_public_vocabulary,
+    load_uci_bow,
+    load_wordnet_glosses,
+)
 
 DEFAULT_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
@@ -75,6 +80,13 @@ def embedded() -> Split:
     words = load_public_vocabulary(2000, language="python")
     X = CountVectorizer(vocabulary=words).fit_transform(texts)
     return prepare("docstrings", X, labels, n_words=None, shortest=10)
+
+
+def glosses() -> Split:
+    """The embedded definitions of nouns, words of the public English list."""
+    texts, labels = load_wordnet_glosses(return_X_y=True)
+    X = CountVectorizer(vocabulary=load_public_vocabulary(2000)).fit_transform(texts)
+    return prepare("glosses", X, labels, n_words=None, shortest=10)
 
 
 def bbc() -> Split:

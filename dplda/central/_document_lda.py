@@ -91,6 +91,8 @@ class DocumentLDA(BaseLDA):
         LowSignalWarning
             If fewer than half of the topics stand out of the noise after `max_iter` rounds, or are
             expected to with `expected_n_docs` documents.
+        PrivateDataWarning
+            If most rows of the first call hold no word. Not for release.
         """
         table = released_so_far(self, protected_unit(user_ids))
         return self._train(X, user_ids, n_rounds=1, table=table)
