@@ -11,7 +11,7 @@ from setuptools.command.build_ext import build_ext
 # No -march: a wheel must run on any machine. No contraction of a*b+c into one rounding either:
 # the same seed gives the same topics on every machine.
 FLAGS = {
-    "unix": ["-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off"],
+    "unix": ["-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-Wno-psabi"],
     "msvc": ["/O2", "/fp:precise"],
 }
 

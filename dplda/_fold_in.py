@@ -9,6 +9,7 @@ import joblib
 import numpy as np
 import scipy.sparse as sp
 
+from dplda._threads import in_threads
 from dplda.kernels import _variational
 
 # Deterministic for each row: its result depends on that row and on the table only.
@@ -48,11 +49,8 @@ def single_precision(X: Any) -> sp.csr_array:
 
 def over_rows(kernel: Callable[[np.ndarray], Any], rows: np.ndarray, n_jobs: int | None) -> list:
     """Call `kernel` on consecutive pieces of `rows`, one piece for each job, in threads."""
-    pieces = np.array_split(rows, min(joblib.effective_n_jobs(n_jobs), max(1, len(rows))))
-    if len(pieces) == 1:
-        return [kernel(rows)]
-    run = joblib.delayed(kernel)
-    return joblib.Parallel(n_jobs=len(pieces), backend="threading")(run(p) for p in pieces)
+    n_pieces = min(joblib.effective_n_jobs(n_jobs), max(1, len(rows)))
+    return in_threads(kernel, np.array_split(rows, n_pieces), n_jobs)
 
 
 def update_theta(

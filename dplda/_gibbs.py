@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-import joblib
 import numpy as np
 
 from dplda._corpus import Corpus
 from dplda._fold_in import pad
+from dplda._threads import in_threads
 from dplda.kernels import _gibbs
 from dplda.privacy._streams import Purpose, Streams
 
@@ -74,12 +74,12 @@ def draw_topics(
     blocks = corpus.blocks(BLOCK_TOKENS)
     ends = np.cumsum([block.n_tokens for block in blocks])
 
-    def run(index: int, block: Corpus) -> None:
+    def run(index: int) -> None:
+        block = blocks[index]
         part = topics[ends[index] - block.n_tokens : ends[index]]
         _sweep_block(block, part, table, doc_topic_prior, streams, t, index)
 
-    jobs = (joblib.delayed(run)(i, block) for i, block in enumerate(blocks))
-    joblib.Parallel(n_jobs=n_jobs, backend="threading")(jobs)
+    in_threads(run, range(len(blocks)), n_jobs)
     return topics
 
 

@@ -1,0 +1,101 @@
+/* Compiles one kernel for each instruction set; define DPLDA_KERNEL, its header, before.
+ *
+ * A kernel's header includes this file, which includes the header again for each set, with DPLDA_SET
+ * defined. There NAME(f) is f with the name of the set, and _lanes.h has the vectors. After it,
+ * DPLDA_CALL(f, set) calls the f of a set from 0 (portable) to dplda_best_set().
+ */
+#ifndef DPLDA_EACH_SET_H
+#define DPLDA_EACH_SET_H
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+/* On Windows gcc does not align vectors on the stack. */
+#if defined(__GNUC__) && !defined(_WIN32) && !defined(DPLDA_PLAIN)
+#define DPLDA_HAS_VECTORS 1
+#if defined(__x86_64__)
+#define DPLDA_X86 1
+#include <immintrin.h>
+#endif
+#endif
+
+#ifdef __GNUC__
+#define DPLDA_INLINE static inline __attribute__((always_inline))
+#define DPLDA_PREFETCH(address) __builtin_prefetch(address)
+#else
+#define DPLDA_INLINE static __inline
+#define DPLDA_PREFETCH(address) ((void)(address))
+#endif
+
+#define DPLDA_JOIN(name, set) name##_##set
+#define DPLDA_JOINED(name, set) DPLDA_JOIN(name, set)
+#define NAME(name) DPLDA_JOINED(name, DPLDA_SET)
+
+enum { DPLDA_PORTABLE, DPLDA_AVX2, DPLDA_AVX512 };
+
+/* The fastest set of this machine. */
+static inline int dplda_best_set(void) {
+#ifdef DPLDA_X86
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
+        return DPLDA_AVX512;
+    }
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+        __builtin_cpu_supports("bmi2")) {
+        return DPLDA_AVX2;
+    }
+#endif
+    return DPLDA_PORTABLE;
+}
+
+#ifdef DPLDA_X86
+#define DPLDA_CALL(name, set)                                          \
+    ((set) == DPLDA_AVX512 ? DPLDA_JOIN(name, avx512)                  \
+                           : (set) == DPLDA_AVX2 ? DPLDA_JOIN(name, avx2) : DPLDA_JOIN(name, portable))
+#else
+#define DPLDA_CALL(name, set) ((void)(set), DPLDA_JOIN(name, portable))
+#endif
+
+#if defined(__clang__)
+#define DPLDA_BEGIN_AVX2 \
+    _Pragma("clang attribute push(__attribute__((target(\"avx2,fma,bmi,bmi2,popcnt\"))), apply_to = function)")
+#define DPLDA_BEGIN_AVX512                                                                        \
+    _Pragma("clang attribute push(__attribute__((target(\"avx2,fma,bmi,bmi2,popcnt,avx512f,avx512bw,avx512dq,avx512vl\"))), apply_to = function)")
+#define DPLDA_END _Pragma("clang attribute pop")
+#else
+#define DPLDA_BEGIN_AVX2 \
+    _Pragma("GCC push_options") _Pragma("GCC target(\"avx2,fma,bmi,bmi2,popcnt\")")
+#define DPLDA_BEGIN_AVX512        \
+    _Pragma("GCC push_options")   \
+    _Pragma("GCC target(\"avx2,fma,bmi,bmi2,popcnt,avx512f,avx512bw,avx512dq,avx512vl\")")
+#define DPLDA_END _Pragma("GCC pop_options")
+#endif
+#endif
+
+#define DPLDA_SET portable
+#include "_lanes.h"
+#include DPLDA_KERNEL
+#undef DPLDA_SET
+
+#ifdef DPLDA_X86
+DPLDA_BEGIN_AVX2
+#define DPLDA_SET avx2
+#define DPLDA_USE_AVX2
+#include "_lanes.h"
+#include DPLDA_KERNEL
+#undef DPLDA_SET
+#undef DPLDA_USE_AVX2
+DPLDA_END
+
+DPLDA_BEGIN_AVX512
+#define DPLDA_SET avx512
+#define DPLDA_USE_AVX512
+#include "_lanes.h"
+#include DPLDA_KERNEL
+#undef DPLDA_SET
+#undef DPLDA_USE_AVX512
+DPLDA_END
+#endif
+#undef DPLDA_KERNEL

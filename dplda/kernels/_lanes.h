@@ -1,0 +1,192 @@
+/* Sixteen floats, or 32-bit integers, at a time; included by _each_set.h for each instruction set.
+ *
+ * Every operation is elementwise and rounds as IEEE 754 says, and v_sum adds in a fixed order, so
+ * that all sets give the same bits. The build forbids to contract a * b + c.
+ */
+#ifndef DPLDA_LANES_H
+#define DPLDA_LANES_H
+#define vec NAME(vec)
+#define veci NAME(veci)
+#define v_load NAME(v_load)
+#define v_store NAME(v_store)
+#define v_all NAME(v_all)
+#define v_add NAME(v_add)
+#define v_sub NAME(v_sub)
+#define v_mul NAME(v_mul)
+#define v_div NAME(v_div)
+#define v_max NAME(v_max)
+#define v_min NAME(v_min)
+#define v_sqrt NAME(v_sqrt)
+#define v_sum NAME(v_sum)
+#define v_truncate NAME(v_truncate)
+#define v_float NAME(v_float)
+#define v_as_int NAME(v_as_int)
+#define v_as_float NAME(v_as_float)
+#define vi_load NAME(vi_load)
+#define vi_store NAME(vi_store)
+#define vi_all NAME(vi_all)
+#define vi_add NAME(vi_add)
+#define vi_sub NAME(vi_sub)
+#define vi_and NAME(vi_and)
+#define vi_shift_left NAME(vi_shift_left)
+#define vi_shift_right NAME(vi_shift_right)
+#define vi_squares NAME(vi_squares)
+enum { DPLDA_WIDTH = 16 };
+#endif
+
+#ifdef DPLDA_HAS_VECTORS
+typedef float vec __attribute__((vector_size(64)));
+typedef int32_t veci __attribute__((vector_size(64)));
+#define DPLDA_OPERATION(type, name, a, b, result) \
+    DPLDA_INLINE type name(type a, type b) { return result; }
+DPLDA_INLINE vec v_all(float a) { return a - (vec){0}; }
+DPLDA_INLINE veci vi_all(int32_t a) { return a - (veci){0}; }
+DPLDA_OPERATION(vec, v_add, a, b, a + b)
+DPLDA_OPERATION(vec, v_sub, a, b, a - b)
+DPLDA_OPERATION(vec, v_mul, a, b, a *b)
+DPLDA_OPERATION(vec, v_div, a, b, a / b)
+DPLDA_OPERATION(veci, vi_add, a, b, a + b)
+DPLDA_OPERATION(veci, vi_sub, a, b, a - b)
+DPLDA_OPERATION(veci, vi_and, a, b, a &b)
+#undef DPLDA_OPERATION
+DPLDA_INLINE veci vi_shift_left(veci a, int n) { return a << n; }
+DPLDA_INLINE veci vi_shift_right(veci a, int n) { return a >> n; } /* keeps the sign */
+/* Toward zero; every element must fit. */
+DPLDA_INLINE veci v_truncate(vec a) { return __builtin_convertvector(a, veci); }
+DPLDA_INLINE vec v_float(veci a) { return __builtin_convertvector(a, vec); }
+#else
+typedef struct {
+    float lane[16];
+} vec;
+typedef struct {
+    int32_t lane[16];
+} veci;
+#define DPLDA_OPERATION(type, name, result)                     \
+    DPLDA_INLINE type name(type x, type y) {                    \
+        type z;                                                 \
+        for (int j = 0; j < 16; j++) {                          \
+            z.lane[j] = result;                                 \
+        }                                                       \
+        return z;                                               \
+    }
+#define a x.lane[j]
+#define b y.lane[j]
+DPLDA_OPERATION(vec, v_add, a + b)
+DPLDA_OPERATION(vec, v_sub, a - b)
+DPLDA_OPERATION(vec, v_mul, a *b)
+DPLDA_OPERATION(vec, v_div, a / b)
+DPLDA_OPERATION(veci, vi_add, a + b)
+DPLDA_OPERATION(veci, vi_sub, a - b)
+DPLDA_OPERATION(veci, vi_and, a &b)
+#undef a
+#undef b
+#undef DPLDA_OPERATION
+#define DPLDA_EACH(type, result)        \
+    type z;                             \
+    for (int j = 0; j < 16; j++) {      \
+        z.lane[j] = result;             \
+    }                                   \
+    return z;
+DPLDA_INLINE vec v_all(float a) { DPLDA_EACH(vec, a) }
+DPLDA_INLINE veci vi_all(int32_t a) { DPLDA_EACH(veci, a) }
+DPLDA_INLINE veci vi_shift_left(veci x, int n) { DPLDA_EACH(veci, (int32_t)((uint32_t)x.lane[j] << n)) }
+DPLDA_INLINE veci vi_shift_right(veci x, int n) { DPLDA_EACH(veci, x.lane[j] >> n) }
+DPLDA_INLINE veci v_truncate(vec x) { DPLDA_EACH(veci, (int32_t)x.lane[j]) }
+DPLDA_INLINE vec v_float(veci x) { DPLDA_EACH(vec, (float)x.lane[j]) }
+#undef DPLDA_EACH
+#endif
+
+/* At any address. */
+DPLDA_INLINE vec v_load(const float *from) {
+    vec a;
+    memcpy(&a, from, sizeof a);
+    return a;
+}
+DPLDA_INLINE void v_store(float *to, vec a) { memcpy(to, &a, sizeof a); }
+DPLDA_INLINE veci vi_load(const int32_t *from) {
+    veci a;
+    memcpy(&a, from, sizeof a);
+    return a;
+}
+DPLDA_INLINE void vi_store(int32_t *to, veci a) { memcpy(to, &a, sizeof a); }
+DPLDA_INLINE veci v_as_int(vec a) {
+    veci bits;
+    memcpy(&bits, &a, sizeof bits);
+    return bits;
+}
+DPLDA_INLINE vec v_as_float(veci bits) {
+    vec a;
+    memcpy(&a, &bits, sizeof a);
+    return a;
+}
+
+/* a > b ? a : b, and a < b ? a : b: b if either is NaN. */
+#if defined(DPLDA_USE_AVX512)
+DPLDA_INLINE vec v_max(vec a, vec b) { return (vec)_mm512_max_ps((__m512)a, (__m512)b); }
+DPLDA_INLINE vec v_min(vec a, vec b) { return (vec)_mm512_min_ps((__m512)a, (__m512)b); }
+DPLDA_INLINE vec v_sqrt(vec a) { return (vec)_mm512_sqrt_ps((__m512)a); }
+#elif defined(DPLDA_USE_AVX2)
+#define DPLDA_HALVES(f, b)                          \
+    __m256 x[2], y[2];                              \
+    memcpy(x, &a, sizeof x);                        \
+    memcpy(y, &b, sizeof y);                        \
+    x[0] = f(x[0], y[0]);                           \
+    x[1] = f(x[1], y[1]);                           \
+    return v_load((const float *)x);
+#define DPLDA_ROOT(x, y) _mm256_sqrt_ps(x)
+DPLDA_INLINE vec v_max(vec a, vec b) { DPLDA_HALVES(_mm256_max_ps, b) }
+DPLDA_INLINE vec v_min(vec a, vec b) { DPLDA_HALVES(_mm256_min_ps, b) }
+DPLDA_INLINE vec v_sqrt(vec a) { DPLDA_HALVES(DPLDA_ROOT, a) }
+#undef DPLDA_HALVES
+#undef DPLDA_ROOT
+#else
+#define DPLDA_EACH_LANE(b, result)                  \
+    float x[16], y[16];                             \
+    v_store(x, a);                                  \
+    v_store(y, b);                                  \
+    for (int j = 0; j < 16; j++) {                  \
+        x[j] = result;                              \
+    }                                               \
+    return v_load(x);
+DPLDA_INLINE vec v_max(vec a, vec b) { DPLDA_EACH_LANE(b, x[j] > y[j] ? x[j] : y[j]) }
+DPLDA_INLINE vec v_min(vec a, vec b) { DPLDA_EACH_LANE(b, x[j] < y[j] ? x[j] : y[j]) }
+DPLDA_INLINE vec v_sqrt(vec a) { DPLDA_EACH_LANE(a, sqrtf(y[j])) }
+#undef DPLDA_EACH_LANE
+#endif
+
+/* The sum of all elements: those 8 apart first, then 4, 2 and 1 apart. */
+DPLDA_INLINE float v_sum(vec a) {
+    float x[16];
+#if defined(DPLDA_USE_AVX512)
+    return _mm512_reduce_add_ps((__m512)a); /* in this order */
+#elif defined(DPLDA_HAS_VECTORS)
+    typedef float eight __attribute__((vector_size(32)));
+    typedef float four __attribute__((vector_size(16)));
+    eight y[2];
+    four z[2];
+    memcpy(y, &a, sizeof y);
+    y[0] += y[1];
+    memcpy(z, y, sizeof z);
+    z[0] += z[1];
+    memcpy(x, z, sizeof *z);
+    return (x[0] + x[2]) + (x[1] + x[3]);
+#endif
+    v_store(x, a);
+    for (int apart = 8; apart; apart /= 2) {
+        for (int j = 0; j < apart; j++) {
+            x[j] += x[j + apart];
+        }
+    }
+    return x[0];
+}
+
+/* The sum of the squares, exact. */
+DPLDA_INLINE int64_t vi_squares(veci a) {
+    int32_t x[16];
+    int64_t total = 0;
+    vi_store(x, a);
+    for (int j = 0; j < 16; j++) {
+        total += (int64_t)x[j] * x[j];
+    }
+    return total;
+}
