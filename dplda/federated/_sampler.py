@@ -12,6 +12,7 @@ import joblib
 import numpy as np
 from numpy.typing import NDArray
 
+from dplda._threads import in_threads
 from dplda.federated._tokens import Tokens
 from dplda.kernels import _metropolis
 from dplda.privacy._streams import Purpose, Reader, Streams, uniform
@@ -102,11 +103,9 @@ def sweep_tokens(
             )
         return counts
 
-    if len(shares) == 1:
-        return run(shares[0]).astype(np.int64)
-    jobs = (joblib.delayed(run)(share) for share in shares)
-    parts = joblib.Parallel(n_jobs=len(shares), backend="threading")(jobs)
-    return sum(part.astype(np.int64) for part in parts)  # integer sums do not depend on the order
+    parts = in_threads(run, shares, n_jobs)
+    # integer sums do not depend on the order
+    return sum((part.astype(np.int64) for part in parts), np.zeros(table.shape, np.int64))
 
 
 def _sweep_block(
