@@ -18,6 +18,7 @@ cdef extern from "_release.h" nogil:
     ctypedef struct dplda_weight:
         float a, b, clip
     int best_set "dplda_best_set"()
+    void prefetch "DPLDA_PREFETCH"(const void* address)
     void dplda_add_weights(
         int set, const void* counts, int kind, Py_ssize_t n_rows, Py_ssize_t n_columns,
         dplda_weight weight, float* sums, float* largest)
@@ -25,6 +26,9 @@ cdef extern from "_release.h" nogil:
         int set, const void* counts, int kind, Py_ssize_t n_rows, Py_ssize_t n_columns,
         dplda_weight weight, const float* scale, const float* low, const float* high,
         uint16_t* half, Py_ssize_t padded)
+
+cdef enum:
+    AHEAD = 32                          # tokens whose topics are on their way to the cache
 
 ctypedef fused integer:
     int32_t
@@ -151,14 +155,14 @@ def list_by_word(
 def count_topics(
     const int64_t[::1] word_ptr,        # in: as from `list_by_word`
     const int32_t[::1] token,           # in
-    const int32_t[::1] topics,          # in: topic of each token
+    const uint16_t[::1] topics,         # in: topic of each token; few bytes, read in no order
     Py_ssize_t first,                   # in: the words to count
     Py_ssize_t last,
     integer unit,                       # in: what a token adds
     integer[:, ::1] counts,             # out: (n_words, n_components), rows from first to last - 1
 ):
     """Write the word-topic counts of some words, times `unit`."""
-    cdef Py_ssize_t w, i, k
+    cdef Py_ssize_t w, i, k, last_token = word_ptr[last] - 1
     cdef integer* row
     with nogil:
         for w in range(first, last):
@@ -166,6 +170,7 @@ def count_topics(
             for k in range(counts.shape[1]):
                 row[k] = 0
             for i in range(word_ptr[w], word_ptr[w + 1]):
+                prefetch(&topics[token[min(i + AHEAD, last_token)]])
                 row[topics[token[i]]] += unit
 
 
