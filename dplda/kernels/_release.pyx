@@ -158,7 +158,7 @@ def count_topics(
     const uint16_t[::1] topics,         # in: topic of each token; few bytes, read in no order
     Py_ssize_t first,                   # in: the words to count
     Py_ssize_t last,
-    integer unit,                       # in: what a token adds
+    int64_t unit,                       # in: what a token adds
     integer[:, ::1] counts,             # out: (n_words, n_components), rows from first to last - 1
 ):
     """Write the word-topic counts of some words, times `unit`."""
@@ -171,7 +171,7 @@ def count_topics(
                 row[k] = 0
             for i in range(word_ptr[w], word_ptr[w + 1]):
                 prefetch(&topics[token[min(i + AHEAD, last_token)]])
-                row[topics[token[i]]] += unit
+                row[topics[token[i]]] += <integer>unit
 
 
 def add_weights(

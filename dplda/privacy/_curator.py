@@ -245,7 +245,7 @@ class Curator:
         """
         self._take(label, mechanism.event)
         self._take(label, failure)
-        noisy = self._with_noise(value, mechanism, round, None)
+        noisy = self._with_noise(value.copy(), mechanism, round, None)
         passing = np.flatnonzero(asked | (noisy >= threshold))
         announce(label, round, noisy[passing], mechanism)
         return passing, noisy[passing]
