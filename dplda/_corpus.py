@@ -16,13 +16,17 @@ import scipy.sparse as sp
 from sklearn.utils import check_array
 
 from dplda._compat import check_non_negative, validate_data
+from dplda._threads import in_threads
 from dplda._warnings import warn_user
+from dplda.kernels import _release
 from dplda.privacy._clipping import add_duplicates, unsummed
 from dplda.privacy._errors import PrivateDataWarning
-from dplda.privacy._streams import Purpose, Reader, uniform
+from dplda.privacy._streams import Purpose, Reader, Streams, uniform
 
 _LARGEST_COUNT = 1e28  # 2**31 of them still have a finite sum as float32
 MAX_TOKENS = 2**31 - 1
+BLOCK_TOKENS = 1 << 16  # tokens that share a stream of their order; enters seeded results
+SPARE_PIECE = 16  # one spare word is needed in 2**33 draws, or fewer
 LARGEST_WEIGHT = 1e6  # in tokens, in a row of weights that are not whole
 LEAST_KEPT = 0.25  # share of the cells that must survive rounding to whole counts
 NOT_COUNTS = (
@@ -72,22 +76,38 @@ class Corpus:
                 f"a token-level sampler takes at most {MAX_TOKENS} tokens, and X holds more; "
                 "split the corpus, or use a document-level estimator such as SubLDA"
             )
-        counts = X.data.astype(np.int64)
-        cumulative = np.concatenate([[0], np.cumsum(counts)])
-        return cls(np.repeat(X.indices, counts).astype(np.int32), cumulative[X.indptr], X.shape[1])
+        word = np.empty(int(X.data.sum(dtype=np.float64)), np.int32)
+        doc_ptr = np.zeros(X.shape[0] + 1, np.int64)
+        indptr, indices = (x.astype(np.int32, copy=False) for x in (X.indptr, X.indices))
+        _release.list_tokens(indptr, indices, X.data, doc_ptr, word)
+        return cls(word, doc_ptr, X.shape[1])
 
     @property
     def n_tokens(self) -> int:
         return len(self.word)
 
-    def shuffled(self, keys: npt.NDArray[np.uint64]) -> Corpus:
-        """The tokens of each document in the order of random keys, shape (2, n_tokens).
+    def shuffled(self, streams: Streams, round: int, n_jobs: int | None = None) -> Corpus:
+        """The tokens of each document in an exactly uniform order, drawn by positions alone.
 
         A count matrix has no positions. In an order by word, the replacement of one word would
-        move many tokens. Keys of 128 bits give every order the same probability, up to ties.
+        move many tokens.
         """
-        document = np.repeat(np.arange(len(self.doc_ptr) - 1), np.diff(self.doc_ptr))
-        return Corpus(self.word[np.lexsort((*keys, document))], self.doc_ptr, self.n_words)
+        word = self.word.copy()
+        blocks = self.blocks(BLOCK_TOKENS)
+        ends = np.cumsum([block.n_tokens for block in blocks])
+
+        def run(index: int) -> None:
+            block = blocks[index]
+            reader = streams.reader(Purpose.ORDER, round, index)
+            bits, spare = reader.words(block.n_tokens), np.empty(0, np.uint64)
+            part = word[ends[index] - block.n_tokens : ends[index]]
+            state = np.zeros(2, np.int64)
+            while state[0] < len(block.doc_ptr) - 1:
+                used = _release.shuffle(part, block.doc_ptr, bits, spare, state)
+                spare = np.append(spare[used:], reader.words(SPARE_PIECE, spare=True))
+
+        in_threads(run, range(len(blocks)), n_jobs)
+        return Corpus(word, self.doc_ptr, self.n_words)
 
     def blocks(self, n_tokens: int) -> list[Corpus]:
         """Whole documents in blocks of about `n_tokens`, the same whatever the number of jobs."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from dplda._corpus import Corpus
 from dplda._fold_in import pad
+from dplda._half_table import HalfTable
 from dplda._threads import in_threads
 from dplda.kernels import _gibbs
 from dplda.privacy._streams import Purpose, Streams
@@ -46,6 +47,15 @@ class IntegerTable:
         weight = np.clip(np.rint(values), smallest, LARGEST_WEIGHT)
         sizes = weight.sum(axis=0)
         return cls(pad(weight, np.uint32), sizes.min() / sizes)
+
+    @classmethod
+    def from_halves(cls, table: HalfTable) -> IntegerTable:
+        """The same table in integers; the ratio of two weights of a topic is no larger."""
+        halves = table.weight
+        largest = halves.max(axis=0)
+        # the quotients have denominators below 2048: rounding in float64 changes no `ceil`
+        weight = np.ceil(halves / largest * LARGEST_WEIGHT)
+        return cls(pad(weight, np.uint32), largest / largest.max())
 
 
 def smallest_weight(count_clip: float, prior: float) -> int:

@@ -315,8 +315,9 @@ class Spy(Curator):
     seen: list
 
     def release(self, value, mechanism, **kwargs):
+        exact = value.copy()
         noisy = super().release(value, mechanism, **kwargs)
-        self.seen.append((kwargs["label"], value, noisy))
+        self.seen.append((kwargs["label"], exact, noisy))
         return noisy
 
 
