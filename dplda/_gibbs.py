@@ -2,63 +2,72 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 
 from dplda._corpus import Corpus
-from dplda._fold_in import pad
 from dplda._threads import in_threads
-from dplda.kernels import _gibbs
+from dplda.kernels import _frozen, _gibbs
 from dplda.privacy._streams import Purpose, Streams
 
-BLOCK_TOKENS = 1 << 16
-LARGEST_WEIGHT = 1 << 28
-MAX_COMPONENTS = 2048  # 28 + 24 + 11 bits: a sum of weights fits in 64
+BLOCK_TOKENS = 1 << 17
+MAX_COMPONENTS = 2048
+LARGEST_CLIP = 1 << 22  # in units of the prior; halves have 30 binary orders of magnitude
+SMALLEST_HALF, LARGEST_HALF = 2.0**-14, 65504.0  # of the normal ones
+WIDTH = 16  # rows of the table are padded to a multiple of this
+NO_WORDS = np.empty(0, np.uint64)
 
 
 @dataclass(frozen=True, eq=False)
-class IntegerTable:
-    """A word-topic table of positive integers, with an exact bound on the ratio of two weights.
+class HalfTable:
+    """A word-topic table of positive halves, with an exact bound on the ratio of two in a topic.
 
     Attributes
     ----------
-    weight : ndarray of shape (n_words, padded), uint32
-        Integers in proportion to clip(counts, 0, count_clip) + prior.
-    topic_scale : ndarray of shape (n_components,)
-        Size of the smallest topic over the size of each topic, in (0, 1].
+    half : ndarray of shape (n_words, padded), uint16
+        Bits of normal IEEE halves in proportion to clip(counts, 0, count_clip) + prior over the
+        size of the topic; 0 on the padding to a multiple of 16 topics.
+    n_components : int
+        Number of topics.
     """
 
-    weight: np.ndarray
-    topic_scale: np.ndarray
+    half: np.ndarray
+    n_components: int
 
     @classmethod
-    def from_counts(cls, counts: np.ndarray, count_clip: float, prior: float) -> IntegerTable:
-        """Clip noisy counts (n_words, n_components) to [0, count_clip] and add the prior.
+    def from_counts(cls, counts: np.ndarray, count_clip: float, prior: float) -> HalfTable:
+        """Clip noisy counts (n_words, n_components) to [0, count_clip], and add the prior.
 
-        Two weights of one topic differ by at most the factor count_clip / prior + 1. This bound is
-        exact: the smallest weight is rounded up, and the largest is an integer.
+        Two halves of one topic differ by at most the factor count_clip / prior + 1. This bound is
+        exact: halves are clipped to [floor, ceiling] of their topic, and ceiling is at most this
+        multiple of floor, whatever was rounded before.
         """
-        smallest = smallest_weight(count_clip, prior)
-        values = (np.clip(counts, 0, count_clip) + prior) * (LARGEST_WEIGHT / (count_clip + prior))
-        weight = np.clip(np.rint(values), smallest, LARGEST_WEIGHT)
-        sizes = weight.sum(axis=0)
-        return cls(pad(weight, np.uint32), sizes.min() / sizes)
+        values = np.clip(counts, 0, count_clip) + prior
+        sizes = values.sum(axis=0)
+        scale = LARGEST_HALF / (values.max(axis=0) / sizes).max() / sizes
+        floor = np.clip(prior * scale, SMALLEST_HALF, LARGEST_HALF).astype(np.float16)
+        # Four roundings of 2**-53 each cannot undo the factor: `limit` is below the exact product.
+        limit = floor.astype(np.float64) * ((count_clip / prior + 1.0) * (1.0 - 2.0**-50))
+        ceiling = np.minimum(limit, LARGEST_HALF).astype(np.float16)
+        ceiling = np.where(ceiling > limit, np.nextafter(ceiling, np.float16(0)), ceiling)
+        ceiling = np.maximum(ceiling, floor)
+        values = np.clip((values * scale).astype(np.float16), floor, ceiling)
+        n_components = values.shape[1]
+        half = np.zeros((len(values), -(-n_components // WIDTH) * WIDTH), np.uint16)
+        half[:, :n_components] = values.view(np.uint16)
+        return cls(half, n_components)
 
-
-def smallest_weight(count_clip: float, prior: float) -> int:
-    """The integer that stands for an empty cell when `LARGEST_WEIGHT` stands for a full one."""
-    clip, beta = Fraction(float(count_clip)), Fraction(float(prior))
-    ratio = beta / (clip + beta)
-    return math.ceil(ratio * LARGEST_WEIGHT)
+    @property
+    def values(self) -> np.ndarray:
+        """The halves (n_words, n_components) as float64, exactly."""
+        return self.half[:, : self.n_components].view(np.float16).astype(np.float64)
 
 
 def draw_topics(
     corpus: Corpus,
     topics: np.ndarray,
-    table: IntegerTable,
+    table: HalfTable,
     *,
     doc_topic_prior: float,
     streams: Streams,
@@ -67,39 +76,34 @@ def draw_topics(
 ) -> np.ndarray:
     """Draw the topic of every token under a table that does not change.
 
-    The arguments are not modified. Each block of documents has its own random stream, so that the
+    The probabilities are exactly those of the table's halves; docs/sampling.md has the law. The
+    arguments are not modified. Each block of documents has its own random stream, so that the
     result does not depend on `n_jobs`.
     """
-    topics = topics.copy()
+    drawn = topics.copy()
     blocks = corpus.blocks(BLOCK_TOKENS)
     ends = np.cumsum([block.n_tokens for block in blocks])
 
     def run(index: int) -> None:
         block = blocks[index]
-        part = topics[ends[index] - block.n_tokens : ends[index]]
-        _sweep_block(block, part, table, doc_topic_prior, streams, t, index)
+        span = slice(ends[index] - block.n_tokens, ends[index])
+        # Documents of about one length are swept side by side: none is left over at the end.
+        order = np.argsort(-np.diff(block.doc_ptr), kind="stable")
+        bits = streams.words(Purpose.TOPICS, t, index, block.n_tokens)
+        refinement = NO_WORDS
+        while True:
+            n_exact = _frozen.sweep(
+                block.word, block.doc_ptr, order, drawn[span], table.half, doc_topic_prior, bits,
+                refinement, _frozen.tolerance(table.half.shape[1]),
+            )  # fmt: skip
+            if n_exact >= 0:
+                return
+            # One draw in some 2**53 needs more than 64 bits: the block again, with 128 for each.
+            refinement = streams.words(Purpose.TOPICS, t, index, block.n_tokens, spare=True)
+            drawn[span] = topics[span]
 
     in_threads(run, range(len(blocks)), n_jobs)
-    return topics
-
-
-def _sweep_block(block, topics, table, doc_topic_prior, streams, t, index) -> None:
-    """Sweep one block in place. If the spare words run out, repeat the block with more."""
-    start = topics.copy()
-    bits = streams.words(Purpose.TOPICS, t, index, block.n_tokens)
-    n_spare = 64 + block.n_tokens // 64
-    document = np.zeros(table.weight.shape[1], np.uint32)
-    count = np.zeros(len(table.topic_scale), np.int32)
-    while True:
-        spare = streams.words(Purpose.TOPICS, t, index, n_spare, spare=True)
-        used = _gibbs.frozen_sweep(
-            block.word, block.doc_ptr, topics, table.weight, table.topic_scale,
-            doc_topic_prior, bits, spare, document, count,
-        )  # fmt: skip
-        if used >= 0:
-            return
-        topics[:] = start
-        n_spare *= 4
+    return drawn
 
 
 def count_words(corpus: Corpus, topics: np.ndarray, n_components: int) -> np.ndarray:

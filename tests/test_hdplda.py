@@ -122,13 +122,13 @@ def test_every_release_is_dense_fresh_and_of_the_true_counts(spy, corpus):
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 def test_topics_are_drawn_under_released_counts_only(noise, spy, corpus, monkeypatch):
     """The table of a sweep is a function of the counts that the sweep has released."""
-    tables, make = [], module.IntegerTable.from_counts
+    tables, make = [], module.HalfTable.from_counts
 
     def record(counts, *args):
         tables.append(counts.copy())
         return make(counts, *args)
 
-    monkeypatch.setattr(module.IntegerTable, "from_counts", record)
+    monkeypatch.setattr(module.HalfTable, "from_counts", record)
     HDPLDA(K, epsilon=20.0, noise=noise, max_iter=4).fit(corpus)
     assert len(spy) == 4
     assert len(tables) == 3  # no topics are drawn after the last release

@@ -11,7 +11,7 @@ import numpy as np
 from dplda._base import BaseLDA
 from dplda._compat import Interval, StrOptions, _fit_context
 from dplda._corpus import Corpus, check_counts
-from dplda._gibbs import IntegerTable, count_words, draw_topics
+from dplda._gibbs import HalfTable, count_words, draw_topics
 from dplda._private_fit import (
     EXPECTED_N_DOCS,
     PRIVACY_CONSTRAINTS,
@@ -356,7 +356,7 @@ class HDPLDA(BaseLDA):
         t: int,
     ) -> np.ndarray:
         """New topics of all tokens, (n_tokens,), which an adversary may see."""
-        table = IntegerTable.from_counts(noisy, mechanisms.count_clip, self.topic_word_prior)
+        table = HalfTable.from_counts(noisy, mechanisms.count_clip, self.topic_word_prior)
         # Two words' probabilities of a topic differ at most by exp(sampling_epsilon), because the
         # clip bounds the ratio of their weights. One draw depends on the replaced word; all other
         # draws read public topics and the table only.

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 
 from dplda._checks import check_number
 from dplda._corpus import Corpus
-from dplda._gibbs import LARGEST_WEIGHT, MAX_COMPONENTS
+from dplda._gibbs import LARGEST_CLIP, MAX_COMPONENTS
 from dplda._private_fit import exactly_one
 from dplda.privacy import BoundedRange, Event, NonPrivate, calibrate
 from dplda.privacy._accounting import is_chargeable
@@ -239,8 +239,8 @@ def check_word_level(
         raise ValueError(
             f"n_components must be at most {MAX_COMPONENTS} for HDPLDA, got {n_components}"
         )
-    if count_clip is not None and count_clip > topic_word_prior * LARGEST_WEIGHT / 64:
+    if count_clip is not None and count_clip > topic_word_prior * LARGEST_CLIP:
         raise ValueError(
-            f"count_clip may be at most {LARGEST_WEIGHT // 64} times topic_word_prior "
+            f"count_clip may be at most {LARGEST_CLIP} times topic_word_prior "
             f"({topic_word_prior}), got {count_clip}; such a clip protects nothing"
         )
