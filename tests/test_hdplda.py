@@ -156,10 +156,7 @@ def test_replacing_a_word_moves_two_counts_by_one(corpus):
     corpora = [Corpus.from_counts(module.check_counts(HDPLDA(), Z, reset=True))
                for Z in (X, Y)]  # fmt: skip
     difference = np.subtract(
-        *(
-            TokensByWord.from_corpus(c).count(topics, 1, np.full((12, K), 9), None)
-            for c in corpora
-        )
+        *(TokensByWord.from_corpus(c).count(topics, 1, np.full((12, K), 9), None) for c in corpora)
     )
     assert np.abs(difference).sum() == 2
     assert (difference**2).sum() == 2
