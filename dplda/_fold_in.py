@@ -16,17 +16,26 @@ from dplda.kernels import _variational
 MAX_STEPS = 100
 TOLERANCE = 1e-4
 
-LANES = 8
+LANES = 16
+LINE = 64  # bytes of a cache line
 LARGEST_COUNT = 1e12
 LARGEST_PRIOR = 1e9  # the kernels compute in single precision
 
 
 def pad(table: np.ndarray, dtype: Any = np.float32) -> np.ndarray:
-    """Append zero columns up to a multiple of 8 topics, the vector length of the kernels."""
+    """Append zero columns up to a multiple of 16 topics, the vector length of the kernels."""
     n_rows, n_components = table.shape
-    padded = np.zeros((n_rows, -(-n_components // LANES) * LANES), dtype)
+    padded = aligned_zeros((n_rows, -(-n_components // LANES) * LANES), dtype)
     padded[:, :n_components] = table
     return padded
+
+
+def aligned_zeros(shape: tuple[int, int], dtype: Any) -> np.ndarray:
+    """Zeros whose rows of 16 elements begin on a cache line: kernels read them faster."""
+    size = shape[0] * shape[1] * np.dtype(dtype).itemsize
+    memory = np.zeros(size + LINE, np.uint8)
+    skipped = -memory.ctypes.data % LINE
+    return memory[skipped : skipped + size].view(dtype).reshape(shape)
 
 
 def topic_word_probabilities(components: np.ndarray) -> np.ndarray:
@@ -70,7 +79,7 @@ def update_theta(
     def kernel(piece: np.ndarray) -> None:
         _variational.fold_in(
             X.indptr, X.indices, X.data, piece, phi, doc_topic_prior, n_components,
-            max_steps, tolerance, theta, np.empty(phi.shape[1], np.float32),
+            max_steps, tolerance, theta, np.empty(2 * phi.shape[1], np.float32),
         )  # fmt: skip
 
     over_rows(kernel, rows.astype(np.int64, copy=False), n_jobs)
@@ -78,7 +87,7 @@ def update_theta(
 
 def uniform_theta(n_docs: int, n_components: int, padded: int) -> np.ndarray:
     """Equal topic weights (n_docs, padded), from which the inference of documents starts."""
-    theta = np.zeros((n_docs, padded), np.float32)
+    theta = aligned_zeros((n_docs, padded), np.float32)
     theta[:, :n_components] = 1.0 / n_components
     return theta
 

@@ -21,7 +21,7 @@ def corpus_of(documents):
 
 
 def padded(n_components):
-    return -(-n_components // LANES) * LANES
+    return -(-n_components // 16) * 16
 
 
 # ---------------------------------------------------------------- Gibbs sampling
@@ -184,26 +184,42 @@ def chi_square(observed, law, *, least=10.0):
 # ---------------------------------------------------------------- fold-in
 
 
-def dot(a, b):
-    lanes = np.zeros(LANES, F)
-    for k in range(0, len(a), LANES):
-        lanes = lanes + a[k : k + LANES] * b[k : k + LANES]
-    return ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) + (
-        (lanes[1] + lanes[5]) + (lanes[3] + lanes[7])
-    )
+WIDTH = 16  # topics that the kernels of documents take at a time
+
+
+def total_of(lanes):
+    """Halves are added until one number is left."""
+    while len(lanes) > 1:
+        lanes = lanes[: len(lanes) // 2] + lanes[len(lanes) // 2 :]
+    return lanes[0]
+
+
+def lane_sums(a, width=WIDTH):
+    lanes = np.zeros(width, F)
+    for k in range(0, len(a), width):
+        lanes = lanes + a[k : k + width]
+    return lanes
+
+
+def dot(a, b, width=WIDTH):
+    return total_of(lane_sums(a * b, width))
 
 
 def update_topics(words, counts, phi, prior, n_components, theta):
+    """The next topic weights, and the L1 change."""
     new = np.zeros(len(theta), F)
     shares = [dot(theta, phi[w]) for w in words]
     parts = [
         (count / share if share > F(1e-28) else F(0)) * phi[w]
         for w, count, share in zip(words, counts, shares)
     ]
-    for j in range(0, len(parts), 2):  # two words at a time
-        new = new + (parts[j] + parts[j + 1] if j + 1 < len(parts) else parts[j])
-    new[:n_components] = new[:n_components] * theta[:n_components] + F(prior)
-    return new * (F(1) / np.add.accumulate(new[:n_components])[-1])
+    parts += [np.zeros(len(theta), F)] * (-len(parts) % 4)
+    for j in range(0, len(parts), 4):  # four words at a time
+        new = new + ((parts[j] + parts[j + 1]) + (parts[j + 2] + parts[j + 3]))
+    priors = np.where(np.arange(len(theta)) < n_components, F(prior), F(0))
+    new = new * theta + priors
+    new = new * (F(1) / total_of(lane_sums(new)))
+    return new, total_of(lane_sums(np.abs(new - theta)))
 
 
 def fold_in(X, rows, phi, prior, n_components, max_iter, tol, theta):
@@ -212,38 +228,42 @@ def fold_in(X, rows, phi, prior, n_components, max_iter, tol, theta):
     for d in rows:
         span = slice(X.indptr[d], X.indptr[d + 1])
         for _ in range(max_iter if len(X.data[span]) else 0):
-            new = update_topics(X.indices[span], X.data[span], phi, prior, n_components, theta[d])
-            change = np.add.accumulate(np.abs(new - theta[d])[:n_components])[-1]
-            theta[d, :n_components] = new[:n_components]
+            theta[d], change = update_topics(
+                X.indices[span], X.data[span], phi, prior, n_components, theta[d]
+            )
             if change < F(tol):
                 break
     return theta
 
 
-def contribution(words, counts, factor, center, word_weight, theta):
+def contribution(words, counts, factor, center, word_weight, theta, width):
     """Float cells (n, padded) of a document's contribution."""
     cells = []
     for w, count in zip(words, counts):
         scale = word_weight[w] * count
-        share = dot(theta, factor[w])
+        share = dot(theta, factor[w], width)
         share = scale / share if share > 0 else F(0)
         cells.append(theta * factor[w] * share - scale * center[w])
     return np.array(cells)
 
 
-def unit_contribution(X, documents, theta, factor, center, word_weight):
-    """Words of a unit, float cells of its contribution, and their squared norm."""
+def unit_contribution(X, documents, theta, factor, center, word_weight, alone):
+    """Words of a unit, float cells of its contribution, and their squared norm.
+
+    The squares of a single document (`alone`) are added in one sum for each piece of the words.
+    """
     added = {}  # word: cells
+    width, n_pieces = (WIDTH, 16) if alone else (LANES, 1)
     for d in documents:
         span = slice(X.indptr[d], X.indptr[d + 1])
         words = X.indices[span].tolist()
-        cells = contribution(words, X.data[span], factor, center, word_weight, theta[d])
+        cells = contribution(words, X.data[span], factor, center, word_weight, theta[d], width)
         for w, cell in zip(words, cells):
             added[w] = added[w] + cell if w in added else cell
-    square = 0.0
-    for cell in added.values():
-        square += float(dot(cell, cell))
-    return list(added), np.array(list(added.values())), square
+    squares = np.zeros(n_pieces)
+    for w, cell in sorted(added.items()) if alone else added.items():
+        squares[w % n_pieces] += float(dot(cell, cell, width))
+    return list(added), np.array(list(added.values())), sum(squares.tolist())
 
 
 def round_to_grid(cells, scale):
@@ -253,14 +273,17 @@ def round_to_grid(cells, scale):
 
 
 def add_contributions(
-    X, units, theta, factor, center, word_weight, unit_scale, norm, radius, unit_ptr=None
-):
+    X, units, theta, factor, center, word_weight, unit_scale, norm, radius, unit_ptr=None,
+    *, alone=False,
+):  # fmt: skip
     """Sum of the units' integer contributions, (n_words, padded)."""
     total = np.zeros(factor.shape, np.int64)
     ptr = range(X.shape[0] + 1) if unit_ptr is None else unit_ptr
     for u in units:
         documents = range(ptr[u], ptr[u + 1])
-        words, cells, square = unit_contribution(X, documents, theta, factor, center, word_weight)
+        words, cells, square = unit_contribution(
+            X, documents, theta, factor, center, word_weight, alone
+        )
         length, relative = square**0.5, float(unit_scale[u]) / norm
         if not 1e-15 < length < np.inf:
             continue

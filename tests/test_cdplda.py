@@ -120,7 +120,7 @@ def test_partial_fit_draws_noise_for_its_documents(noise_at, sweeps, corpus):
     model.partial_fit(corpus[:10])
     added = sweeps[3][0][:, :K] - table
     assert (added != 0).mean() > 0.9
-    assert sweeps[3][1].shape == (10, 8)
+    assert sweeps[3][1].shape == (10, 16)
     assert not np.array_equal(added, sweeps[0][0][:, :K])  # the same seed, another round
     assert model.n_iter_ == 6
 

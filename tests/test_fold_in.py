@@ -128,7 +128,7 @@ def test_no_documents(model):
 # ---------------------------------------------------------------- pieces
 
 
-@pytest.mark.parametrize(("width", "padded"), [(1, 8), (8, 8), (9, 16), (20, 24)])
+@pytest.mark.parametrize(("width", "padded"), [(1, 16), (16, 16), (17, 32), (20, 32)])
 def test_pad(width, padded):
     table = np.arange(1.0, 3 * width + 1).reshape(3, width)
     result = pad(table)

@@ -197,13 +197,13 @@ def test_collapsed_sweep_draws_existing_topics_from_extreme_words(n_components, 
 
 @pytest.mark.parametrize("lane", range(2, 8))
 def test_rounding_past_the_last_topic_steps_back_to_it(lane):
-    """Words at the end of a lane, where sums in different order may disagree; 18 of 24 topics."""
+    """Words at the end of a lane, where sums in different order may disagree; 18 of 32 topics."""
     rng = np.random.default_rng(lane)
     word, doc_ptr = reference.corpus_of([[0]])
     totals = np.ones(18, np.int64)
     for _ in range(100):
         counts = pad(rng.integers(0, 2**30, (1, 18)), np.int32)
-        lanes = pad(counts[:, :18] + 1.0, np.float64).reshape(3, 8).sum(axis=0)
+        lanes = pad(counts[:, :18] + 1.0, np.float64).reshape(-1, 8).sum(axis=0)
         end = int(2**23 * lanes[: lane + 1].sum() / lanes.sum())
         for bits in range(end - 2, min(end + 2, 2**23)):
             arguments = word, doc_ptr, unassigned(word), counts, totals, 1.0, 1.0, [bits << 41]
