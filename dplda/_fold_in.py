@@ -11,6 +11,7 @@ import scipy.sparse as sp
 
 from dplda._threads import in_threads
 from dplda.kernels import _variational
+from dplda.privacy._clipping import add_duplicates
 
 # Deterministic for each row: its result depends on that row and on the table only.
 MAX_STEPS = 100
@@ -37,11 +38,14 @@ def topic_word_probabilities(components: np.ndarray) -> np.ndarray:
 def single_precision(X: Any) -> sp.csr_array:
     """The CSR form that the kernels take: float32 counts, int32 indices, without duplicates.
 
-    Counts above `LARGEST_COUNT` are replaced by it, so that no sum overflows.
+    Counts above `LARGEST_COUNT` are replaced by it, so that no sum overflows. The result shares
+    those arrays of `X` that have this form already.
     """
-    X = sp.csr_array(X, copy=True)
-    X.data = np.minimum(X.data, LARGEST_COUNT).astype(np.float32)
-    X.sum_duplicates()
+    X = sp.csr_array(X)
+    if X.dtype != np.float32 or X.data.max(initial=0) > LARGEST_COUNT:
+        with np.errstate(over="ignore"):  # infinity is above the largest count, too
+            X.data = np.minimum(X.data, LARGEST_COUNT, dtype=np.float32, casting="unsafe")
+    X = add_duplicates(X)
     X.indices = X.indices.astype(np.int32, copy=False)
     X.indptr = X.indptr.astype(np.int32, copy=False)
     return X

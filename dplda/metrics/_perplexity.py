@@ -10,7 +10,14 @@ from sklearn.utils import check_array
 
 from dplda._checks import check_number
 from dplda._compat import check_non_negative
-from dplda._corpus import check_quoting_nothing, check_table, token_weights
+from dplda._corpus import (
+    FORM,
+    check_quoting_nothing,
+    check_table,
+    floats,
+    token_weights,
+    without_zeros,
+)
 from dplda._fold_in import LARGEST_PRIOR, fold_in
 from dplda.privacy._clipping import add_duplicates, unsummed
 
@@ -57,9 +64,7 @@ def split_documents(X: sp.csr_array) -> tuple[sp.csr_array, sp.csr_array]:
     >>> (observed + held_out).toarray()
     array([[4, 0, 2]])
     """
-    X = sp.csr_array(X, copy=True)
-    add_duplicates(X)
-    X.eliminate_zeros()
+    X = without_zeros(add_duplicates(X))
     counts = np.minimum(X.data, 2.0**62).astype(np.int64)
     fraction = X.data % 1
     cell = _mix(X.indices.astype(np.uint64) * np.uint64(2**32) + counts.astype(np.uint64))
@@ -83,12 +88,9 @@ def split_documents(X: sp.csr_array) -> tuple[sp.csr_array, sp.csr_array]:
 
 def _check_counts(X: Any) -> sp.csr_array:
     with check_quoting_nothing(X):
-        X = check_array(unsummed(X), accept_sparse="csr", dtype=[np.float64, np.float32])
-    X = sp.csr_array(X, copy=sp.issparse(X))
+        X = check_array(floats(unsummed(X)), **FORM)
     check_non_negative(X, "a metric (it takes word counts)")
-    add_duplicates(X)
-    X.eliminate_zeros()
-    return token_weights(X)
+    return token_weights(without_zeros(add_duplicates(X)))
 
 
 def check_same_words(components: Any, X: Any) -> tuple[np.ndarray, sp.csr_array]:
