@@ -9,6 +9,7 @@ import joblib
 import numpy as np
 import scipy.sparse as sp
 
+from dplda._corpus import row_blocks
 from dplda._threads import in_threads
 from dplda.kernels import _variational
 from dplda.privacy._clipping import add_duplicates
@@ -19,6 +20,7 @@ TOLERANCE = 1e-4
 
 LANES = 8
 LARGEST_COUNT = 1e12
+BATCH = 1 << 18  # entries and topic weights of the documents that are inferred at a time
 LARGEST_PRIOR = 1e9  # the kernels compute in single precision
 
 
@@ -87,32 +89,14 @@ def uniform_theta(n_docs: int, n_components: int, padded: int) -> np.ndarray:
     return theta
 
 
-def fold_in(
+def infer_topics(
     X: sp.csr_array,
-    components: np.ndarray,
+    phi: np.ndarray,
+    n_components: int,
     doc_topic_prior: float,
     n_jobs: int | None = None,
 ) -> np.ndarray:
-    """Topic weights of new documents.
-
-    Parameters
-    ----------
-    X : csr_array of shape (n_docs, n_words)
-        Word counts.
-    components : ndarray of shape (n_components, n_words)
-        Positive pseudo-counts or probabilities.
-    doc_topic_prior : float
-        Dirichlet parameter of the topic weights.
-    n_jobs : int or None
-        Number of threads. It never changes a result.
-
-    Returns
-    -------
-    theta : ndarray of shape (n_docs, n_components), float32
-        Rows sum to 1; an empty document gets equal weights.
-    """
-    phi = topic_word_probabilities(components)
-    n_components = components.shape[0]
+    """Topic weights (n_docs, n_components), float32, under word probabilities (n_words, padded)."""
     theta = uniform_theta(X.shape[0], n_components, phi.shape[1])
     update_theta(
         single_precision(X),
@@ -126,3 +110,37 @@ def fold_in(
         n_jobs=n_jobs,
     )
     return theta[:, :n_components]
+
+
+def fold_in(
+    X: sp.csr_array,
+    components: np.ndarray,
+    doc_topic_prior: float,
+    n_jobs: int | None = None,
+    dtype: Any = np.float32,
+) -> np.ndarray:
+    """Topic weights of new documents.
+
+    Parameters
+    ----------
+    X : csr_array of shape (n_docs, n_words)
+        Word counts.
+    components : ndarray of shape (n_components, n_words)
+        Positive pseudo-counts or probabilities.
+    doc_topic_prior : float
+        Dirichlet parameter of the topic weights.
+    n_jobs : int or None
+        Number of threads. It never changes a result.
+    dtype : dtype
+        Type of the result. The weights are computed in single precision.
+
+    Returns
+    -------
+    theta : ndarray of shape (n_docs, n_components)
+        Rows sum to 1; an empty document gets equal weights.
+    """
+    phi, n_components = topic_word_probabilities(components), len(components)
+    theta = np.empty((X.shape[0], n_components), dtype)
+    for rows in row_blocks(X.indptr, BATCH, per_row=phi.shape[1]):
+        theta[rows] = infer_topics(X[rows], phi, n_components, doc_topic_prior, n_jobs)
+    return theta
