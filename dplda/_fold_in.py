@@ -9,8 +9,10 @@ import joblib
 import numpy as np
 import scipy.sparse as sp
 
+from dplda._corpus import row_blocks
 from dplda._threads import in_threads
 from dplda.kernels import _variational
+from dplda.privacy._clipping import add_duplicates
 
 # Deterministic for each row: its result depends on that row and on the table only.
 MAX_STEPS = 100
@@ -19,6 +21,7 @@ TOLERANCE = 1e-4
 LANES = 16
 LINE = 64  # bytes of a cache line
 LARGEST_COUNT = 1e12
+BATCH = 1 << 18  # entries and topic weights of the documents that are inferred at a time
 LARGEST_PRIOR = 1e9  # the kernels compute in single precision
 
 
@@ -46,11 +49,14 @@ def topic_word_probabilities(components: np.ndarray) -> np.ndarray:
 def single_precision(X: Any) -> sp.csr_array:
     """The CSR form that the kernels take: float32 counts, int32 indices, without duplicates.
 
-    Counts above `LARGEST_COUNT` are replaced by it, so that no sum overflows.
+    Counts above `LARGEST_COUNT` are replaced by it, so that no sum overflows. The result shares
+    those arrays of `X` that have this form already.
     """
-    X = sp.csr_array(X, copy=True)
-    X.data = np.minimum(X.data, LARGEST_COUNT).astype(np.float32)
-    X.sum_duplicates()
+    X = sp.csr_array(X)
+    if X.dtype != np.float32 or X.data.max(initial=0) > LARGEST_COUNT:
+        with np.errstate(over="ignore"):  # infinity is above the largest count, too
+            X.data = np.minimum(X.data, LARGEST_COUNT, dtype=np.float32, casting="unsafe")
+    X = add_duplicates(X)
     X.indices = X.indices.astype(np.int32, copy=False)
     X.indptr = X.indptr.astype(np.int32, copy=False)
     return X
@@ -92,32 +98,14 @@ def uniform_theta(n_docs: int, n_components: int, padded: int) -> np.ndarray:
     return theta
 
 
-def fold_in(
+def infer_topics(
     X: sp.csr_array,
-    components: np.ndarray,
+    phi: np.ndarray,
+    n_components: int,
     doc_topic_prior: float,
     n_jobs: int | None = None,
 ) -> np.ndarray:
-    """Topic weights of new documents.
-
-    Parameters
-    ----------
-    X : csr_array of shape (n_docs, n_words)
-        Word counts.
-    components : ndarray of shape (n_components, n_words)
-        Positive pseudo-counts or probabilities.
-    doc_topic_prior : float
-        Dirichlet parameter of the topic weights.
-    n_jobs : int or None
-        Number of threads. It never changes a result.
-
-    Returns
-    -------
-    theta : ndarray of shape (n_docs, n_components), float32
-        Rows sum to 1; an empty document gets equal weights.
-    """
-    phi = topic_word_probabilities(components)
-    n_components = components.shape[0]
+    """Topic weights (n_docs, n_components), float32, under word probabilities (n_words, padded)."""
     theta = uniform_theta(X.shape[0], n_components, phi.shape[1])
     update_theta(
         single_precision(X),
@@ -131,3 +119,37 @@ def fold_in(
         n_jobs=n_jobs,
     )
     return theta[:, :n_components]
+
+
+def fold_in(
+    X: sp.csr_array,
+    components: np.ndarray,
+    doc_topic_prior: float,
+    n_jobs: int | None = None,
+    dtype: Any = np.float32,
+) -> np.ndarray:
+    """Topic weights of new documents.
+
+    Parameters
+    ----------
+    X : csr_array of shape (n_docs, n_words)
+        Word counts.
+    components : ndarray of shape (n_components, n_words)
+        Positive pseudo-counts or probabilities.
+    doc_topic_prior : float
+        Dirichlet parameter of the topic weights.
+    n_jobs : int or None
+        Number of threads. It never changes a result.
+    dtype : dtype
+        Type of the result. The weights are computed in single precision.
+
+    Returns
+    -------
+    theta : ndarray of shape (n_docs, n_components)
+        Rows sum to 1; an empty document gets equal weights.
+    """
+    phi, n_components = topic_word_probabilities(components), len(components)
+    theta = np.empty((X.shape[0], n_components), dtype)
+    for rows in row_blocks(X.indptr, BATCH, per_row=phi.shape[1]):
+        theta[rows] = infer_topics(X[rows], phi, n_components, doc_topic_prior, n_jobs)
+    return theta

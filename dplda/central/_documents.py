@@ -15,13 +15,14 @@ the noise, is half as large. The contributions of a user's documents are added b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from dplda._corpus import row_blocks
 from dplda._fold_in import over_rows, pad, single_precision, uniform_theta, update_theta
 from dplda._threads import in_threads
 from dplda.central._document_budget import TOTALS
@@ -47,8 +48,6 @@ class Documents:
         Topic weights.
     unit_ptr : ndarray of shape (n_units + 1,), int64
         First document of each unit, and the number of documents.
-    unit_counts : csr_array of shape (n_units, n_words), float32
-        Word counts of each unit: those of its documents, added.
     scale : ndarray of shape (n_units,)
         Factor of each unit's contribution before the clip.
     n_components : int
@@ -60,7 +59,6 @@ class Documents:
     X: sp.csr_array
     theta: np.ndarray
     unit_ptr: np.ndarray
-    unit_counts: sp.csr_array
     scale: np.ndarray
     n_components: int
     n_jobs: int | None = None
@@ -80,15 +78,33 @@ class Documents:
         """
         n_docs, padded = X.shape[0], pad(np.zeros((0, n_components))).shape[1]
         theta = uniform_theta(n_docs, n_components, padded)
-        if users is None:
-            X = single_precision(X)
-            ptr, counts = np.arange(n_docs + 1, dtype=np.int64), X
-        else:
+        ptr = np.arange(n_docs + 1)
+        if users is not None:
             X = X[np.argsort(users, kind="stable")]
-            ptr = np.append(0, np.cumsum(np.bincount(users))).astype(np.int64)
-            add_rows = sp.csr_array((np.ones(n_docs), np.arange(n_docs), ptr))
-            X, counts = single_precision(X), single_precision(add_rows @ X)
-        return cls(X, theta, ptr, counts, np.ones(len(ptr) - 1), n_components, n_jobs)
+            ptr = np.append(0, np.cumsum(np.bincount(users)))
+        X, ptr = single_precision(X), ptr.astype(np.int64)
+        return cls(X, theta, ptr, np.ones(len(ptr) - 1), n_components, n_jobs)
+
+    @property
+    def unit_counts(self) -> sp.csr_array:
+        """Word counts of each unit (n_units, n_words), float32: those of its documents, added."""
+        return self._counts(slice(0, len(self.scale)))
+
+    def _counts(self, units: slice) -> sp.csr_array:
+        """Word counts of consecutive units."""
+        ptr = self.unit_ptr[units.start : units.stop + 1]
+        everybody = len(ptr) == len(self.unit_ptr)
+        rows = self.X if everybody else self.X[ptr[0] : ptr[-1]]
+        if len(self.unit_ptr) == self.X.shape[0] + 1:
+            return rows  # each unit is one document
+        ones, columns = np.ones(rows.shape[0]), np.arange(rows.shape[0])
+        return single_precision(sp.csr_array((ones, columns, ptr - ptr[0])) @ rows)
+
+    def _squares(self) -> Iterator[sp.csr_array]:
+        """Squared word counts of blocks of units, in their order."""
+        for units in row_blocks(self.X.indptr[self.unit_ptr]):
+            counts = self._counts(units)
+            yield counts.multiply(counts)
 
     def rows_of(self, units: np.ndarray) -> np.ndarray:
         """The documents of `units`, in their order; `units` itself if each has one document."""
@@ -104,8 +120,8 @@ class Documents:
         """
         if exact:
             return
-        squares = self.unit_counts.multiply(self.unit_counts)
-        lengths = np.sqrt(squares @ weight.astype(float) ** 2)
+        squared_weight = weight.astype(float) ** 2
+        lengths = np.sqrt(np.concatenate([block @ squared_weight for block in self._squares()]))
         self.scale = np.minimum(SCALE_UP, norm / np.maximum(lengths, norm / SCALE_UP))
 
     def infer(self, units: np.ndarray, phi: np.ndarray, doc_topic_prior: float) -> None:
@@ -123,8 +139,8 @@ class Documents:
         """
         if not mechanism.exact:
             return norm, mechanism.radius
-        squares = self.unit_counts.multiply(self.unit_counts).sum(axis=1)
-        return 1.0 + float(np.sqrt(np.max(squares, initial=0.0))), 2**30
+        longest = max((block.sum(axis=1).max() for block in self._squares()), default=0.0)
+        return 1.0 + float(np.sqrt(longest)), 2**30
 
     def sum_words(self, weight: np.ndarray, norm: float, radius: int) -> np.ndarray:
         """Integer word totals (n_words,), each unit's share of L2 norm at most `radius`."""

@@ -16,6 +16,7 @@ from dplda.kernels import _gibbs
 from dplda.privacy import Guarantee, NonPrivate
 from dplda.privacy._streams import Purpose, Streams
 
+PIECE_TOKENS = 1 << 16  # whose random words are drawn at a time; changes no result
 NO_GUARANTEE = Guarantee(
     unit="document",
     relation="one document is added or removed",
@@ -174,12 +175,16 @@ class GibbsLDA(BaseLDA):
         topics = np.full(corpus.n_tokens, -1, np.int32)
         scratch = np.empty((4, counts.shape[1]), np.float32)
         last = first + self.max_iter - 1
+        blocks = corpus.blocks(PIECE_TOKENS)
+        ends = np.cumsum([block.n_tokens for block in blocks])
         for t in rounds(self, first, last):
-            bits = streams.words(Purpose.TOPICS, t, 0, corpus.n_tokens)
-            _gibbs.collapsed_sweep(
-                corpus.word, corpus.doc_ptr, topics, counts, totals,
-                self.doc_topic_prior_, self.topic_word_prior, bits, scratch,
-            )  # fmt: skip
+            reader = streams.reader(Purpose.TOPICS, t)
+            for block, end in zip(blocks, ends):
+                _gibbs.collapsed_sweep(
+                    block.word, block.doc_ptr, topics[end - block.n_tokens : end], counts, totals,
+                    self.doc_topic_prior_, self.topic_word_prior, reader.words(block.n_tokens),
+                    scratch,
+                )  # fmt: skip
         self._fitted_prior = float(self.topic_word_prior)
         self.components_ = counts[:, : self.n_components].T + self._fitted_prior
         self.n_iter_ = last
