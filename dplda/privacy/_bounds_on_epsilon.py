@@ -41,6 +41,7 @@ from dplda.privacy._response_losses import (
     loss_law,
     response_epsilon,
 )
+from dplda.privacy._sampled_losses import sampled_distribution
 
 # Importing dp_accounting takes a second: each function that calls it imports what it calls.
 if TYPE_CHECKING:
@@ -470,7 +471,8 @@ def _repeated_distribution(
 ) -> pld.PrivacyLossDistribution:
     if is_binary_response(event):
         return _response_distribution(event, count, interval)
-    return _distribution(event, interval).self_compose(count)
+    distribution = _distribution(event, interval)
+    return distribution if count == 1 else distribution.self_compose(count)
 
 
 def _response_distribution(
@@ -513,7 +515,7 @@ def _distribution(event: Event, interval: float) -> pld.PrivacyLossDistribution:
         case Gaussian(noise_multiplier):
             return pld.from_gaussian_mechanism(noise_multiplier, **grid)
         case PoissonSampled(q, Gaussian(noise_multiplier)):
-            return pld.from_gaussian_mechanism(noise_multiplier, sampling_prob=q, **grid)
+            return sampled_distribution(q, noise_multiplier, interval)
         case Laplace(scale):
             return pld.from_laplace_mechanism(scale, **grid)
         case RandomizedResponseEvent(flip, n_buckets):
