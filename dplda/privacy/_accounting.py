@@ -8,8 +8,6 @@ from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
-from dp_accounting import get_sigma_gaussian
-from scipy.optimize import brentq
 
 from dplda._checks import check_number, check_probability
 from dplda.privacy import _bounds_on_epsilon as composition
@@ -19,7 +17,7 @@ from dplda.privacy._bounds_on_epsilon import (
     Groups,
     grouped,
 )
-from dplda.privacy._events import Event, Repeated
+from dplda.privacy._events import Event, NonPrivate, Repeated
 
 __all__ = [
     "calibrate",
@@ -100,7 +98,7 @@ def epsilon_of(
     delta = check_probability("delta", delta)
     distance = check_probability("total_variation", total_variation)
     groups, lost, shift = composition.without_statements(grouped(events))
-    if lost > delta:
+    if lost > delta or any(isinstance(event, NonPrivate) for event, _ in groups):
         return math.inf
     return shift + _charged_epsilon(groups, delta - lost, distance, _method(accountant))
 
@@ -365,6 +363,8 @@ def _least(excess: Excess, start: float, *, step: float, tolerance: float) -> fl
             )
     if high - low <= tolerance:
         return high
+    from scipy.optimize import brentq  # takes a third of a second to import
+
     root = float(brentq(excess, low, high, xtol=0.5 * tolerance))
     return next(x for x in (root, root + 0.5 * tolerance, high) if excess(x) <= 0.0)
 
@@ -385,6 +385,8 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
         Gaussian events fit the budget if the sum of ``1 / noise_multiplier**2`` is at most
         ``mu**2``. It is slightly below the root that was found in floating point.
     """
+    from dp_accounting import get_sigma_gaussian  # takes a second to import
+
     epsilon = check_number("epsilon", epsilon, 0.0, 1e9, closed="right")
     delta = check_number("delta", delta, 0.0, 1.0, closed="neither")
     with np.errstate(divide="ignore", invalid="ignore"):  # at huge epsilons, in the library

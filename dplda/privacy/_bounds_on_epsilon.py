@@ -16,13 +16,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
 from functools import lru_cache, reduce
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-from dp_accounting import NeighboringRelation, get_epsilon_gaussian
-from dp_accounting.pld import pld_pmf
-from dp_accounting.pld import privacy_loss_distribution as pld
-from dp_accounting.rdp import RdpAccountant, compute_epsilon
 from numpy.typing import NDArray
 
 from dplda.privacy._events import (
@@ -45,6 +41,11 @@ from dplda.privacy._response_losses import (
     loss_law,
     response_epsilon,
 )
+from dplda.privacy._sampled_losses import sampled_distribution
+
+# Importing dp_accounting takes a second: each function that calls it imports what it calls.
+if TYPE_CHECKING:
+    from dp_accounting.pld import privacy_loss_distribution as pld
 
 FloatArray: TypeAlias = NDArray[np.float64]
 Groups: TypeAlias = tuple[tuple[Event, int], ...]
@@ -173,6 +174,8 @@ def epsilon_of_mu(mu: float, delta: float) -> float:
 
     The library finds a root in floating point. The result is increased by a margin on its error.
     """
+    from dp_accounting import get_epsilon_gaussian
+
     with np.errstate(divide="ignore"):  # the library takes log(0) at extreme noise
         root = float(get_epsilon_gaussian(1.0 / mu if mu else math.inf, delta))
     return root * (1.0 + ROOT_MARGIN) + ROOT_TOLERANCE if root else 0.0
@@ -223,6 +226,8 @@ def quick_renyi_epsilon(groups: Groups, delta: float) -> float:
 
 
 def _converted(groups: Groups, orders: tuple[float, ...] | None, delta: float) -> float:
+    from dp_accounting.rdp import RdpAccountant, compute_epsilon
+
     divergences = total_divergence(groups, orders)
     return float(compute_epsilon(RdpAccountant(orders).orders, divergences, delta)[0])
 
@@ -240,6 +245,8 @@ def _silent(name: str) -> Iterator[None]:
 
 def total_divergence(groups: Groups, orders: tuple[float, ...] | None) -> FloatArray:
     """Sum of the Renyi divergences at each order (None: the library's orders)."""
+    from dp_accounting.rdp import RdpAccountant
+
     total = np.zeros(len(RdpAccountant(orders).orders))
     for event, count in groups:
         total = total + count * divergence(event, orders)
@@ -253,6 +260,8 @@ def divergence(event: Event, orders: tuple[float, ...] | None) -> FloatArray:
 
     The library has no bounded-range choice, and loses all digits of responses with little effect.
     """
+    from dp_accounting.rdp import RdpAccountant
+
     accountant = RdpAccountant(orders)
     match event:
         case BoundedRange(epsilon):
@@ -462,7 +471,8 @@ def _repeated_distribution(
 ) -> pld.PrivacyLossDistribution:
     if is_binary_response(event):
         return _response_distribution(event, count, interval)
-    return _distribution(event, interval).self_compose(count)
+    distribution = _distribution(event, interval)
+    return distribution if count == 1 else distribution.self_compose(count)
 
 
 def _response_distribution(
@@ -474,6 +484,9 @@ def _response_distribution(
     sum under either input. To forget which of the two it was gives the outcome back: this grid is
     an upper bound, and its error is of second order in the interval.
     """
+    from dp_accounting.pld import pld_pmf
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
     losses, probabilities = loss_law(event, count)
     below = np.floor(losses / interval)
     to_above = (below + 1.0) * interval - losses
@@ -494,12 +507,15 @@ def _distribution(event: Event, interval: float) -> pld.PrivacyLossDistribution:
     events, ignores the count of randomized responses, and doubles a Gaussian's sensitivity under
     replacement.
     """
+    from dp_accounting import NeighboringRelation
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
     grid = {"value_discretization_interval": interval}
     match event:
         case Gaussian(noise_multiplier):
             return pld.from_gaussian_mechanism(noise_multiplier, **grid)
         case PoissonSampled(q, Gaussian(noise_multiplier)):
-            return pld.from_gaussian_mechanism(noise_multiplier, sampling_prob=q, **grid)
+            return sampled_distribution(q, noise_multiplier, interval)
         case Laplace(scale):
             return pld.from_laplace_mechanism(scale, **grid)
         case RandomizedResponseEvent(flip, n_buckets):
