@@ -16,6 +16,7 @@ from dplda.kernels import _release
 WIDTH = 16  # topics in a vector of the kernels
 PIECE_CELLS = 1 << 16  # cells whose sizes are added up in single precision; enters results
 SMALLEST, LARGEST, TOP = 2.0**-14, 65504.0, 32768.0  # normal halves, and the largest of a table
+LARGEST_CLIP = 1 << 22  # in units of the prior; halves have 30 binary orders of magnitude
 FRACTION = 1023  # mask of the last ten bits of a half
 SMALLEST_PRIOR = 2.0**-60  # in units of a count
 
@@ -88,8 +89,8 @@ class HalfTable:
         return cls(half, n_components)
 
     @property
-    def weight(self) -> npt.NDArray[np.float64]:
-        """The halves as numbers, (n_words, n_components)."""
+    def values(self) -> npt.NDArray[np.float64]:
+        """The halves (n_words, n_components) as float64, exactly."""
         return self.half.view(np.float16)[:, : self.n_components].astype(np.float64)
 
 

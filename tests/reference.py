@@ -113,60 +113,59 @@ def collapsed_posterior(documents, n_words, n_components, alpha, beta):
     return states, law / law.sum()
 
 
-def document_weights(count, n_tokens, alpha, topic_scale):
-    """The integer c[k] of each topic, from its count in the document."""
-    scale = 16777216.0 / (n_tokens + alpha)
-    return [max(1, int((n + alpha) * scale * s)) for n, s in zip(count, topic_scale)]
+def half_integers(half):
+    """Rows of a table of halves as integers, in units of the smallest step; 0 on the padding."""
+    return [
+        [(1024 + h % 1024) << (h // 1024 - 1) if h else 0 for h in row] for row in half.tolist()
+    ]
 
 
-def uniform_below(total, bits, spare):
-    """An exactly uniform integer below `total`; `spare` is an iterator."""
-    product_ = int(bits) * total
-    while product_ % 2**64 < 2**64 % total:
-        product_ = int(next(spare)) * total
-    return product_ >> 64
+def document_weights(count, n_tokens, alpha):
+    """The integer c[k] of each topic, n U + A, from its count in the document."""
+    unit = 1
+    while n_tokens + alpha < 2**24 / (2 * unit):
+        unit *= 2
+    base = max(1, round(alpha * unit))
+    return [int(F(n * unit + base)) for n in count]
 
 
-def draw_exact(weight, bits, spare):
-    """Inversion in the kernel's order of the topics: by remainder modulo 8, then upwards."""
-    target = uniform_below(sum(weight), bits, spare)
-    for k in sorted(range(len(weight)), key=lambda k: (k % LANES, k)):
+def draw_topic(weight, bits, refinement):
+    """Inversion in the kernel's order of the topics: by remainder modulo 16, then upwards."""
+    target = ((int(bits) << 64) + int(refinement)) * sum(weight) >> 128
+    for k in sorted(range(len(weight)), key=lambda k: (k % 16, k)):
         target -= weight[k]
         if target < 0:
             return k
     raise AssertionError("a draw below the sum of the weights selects a topic")
 
 
-def frozen_sweep(word, doc_ptr, topics, table, topic_scale, alpha, bits, spare):
-    """Topics after a sweep and how many spare words it took; arguments untouched."""
-    topics, spare = topics.copy(), iter(spare.tolist())
-    n_spare = spare.__length_hint__()
+def frozen_sweep(word, doc_ptr, topics, half, alpha, bits, refinement):
+    """Topics after a sweep; arguments untouched."""
+    topics, values = topics.copy(), half_integers(half)
     for begin, end in pairwise(doc_ptr):
+        count = np.bincount([z for z in topics[begin:end] if z >= 0], minlength=half.shape[1])
         for i in range(begin, end):
-            others = [z for j, z in enumerate(topics[begin:end], begin) if j != i and z >= 0]
-            count = np.bincount(others, minlength=len(topic_scale)).tolist()
-            c = document_weights(count, int(end - begin), alpha, topic_scale.tolist())
-            weight = [int(t) * ck for t, ck in zip(table[word[i]], c)]
-            topics[i] = draw_exact(weight, bits[i], spare)
-    return topics, n_spare - spare.__length_hint__()
+            if topics[i] >= 0:
+                count[topics[i]] -= 1
+            c = document_weights(count.tolist(), int(end - begin), alpha)
+            weight = [t * ck for t, ck in zip(values[word[i]], c)]
+            topics[i] = draw_topic(weight, bits[i], refinement[i])
+            count[topics[i]] += 1
+    return topics
 
 
-def frozen_conditional(word, others, n_tokens, table, topic_scale, alpha):
+def frozen_conditional(word, others, n_tokens, table, alpha):
     """Probabilities of a token's topic, given the topics of the document's `others`."""
-    count = np.bincount(others, minlength=len(topic_scale)).tolist()
-    c = document_weights(count, n_tokens, alpha, topic_scale.tolist())
-    weight = np.array([int(t) * ck for t, ck in zip(table[word], c)], float)
+    count = np.bincount(others, minlength=table.n_components).tolist()
+    weight = table.values[word] * document_weights(count, n_tokens, alpha)
     return weight / weight.sum()
 
 
-def frozen_pair(words, second, table, topic_scale, alpha):
+def frozen_pair(words, second, table, alpha):
     """Joint law of the topics of a two-token document after a sweep, from a known second topic."""
-    first = frozen_conditional(words[0], [second], 2, table, topic_scale, alpha)
+    first = frozen_conditional(words[0], [second], 2, table, alpha)
     return np.array(
-        [
-            p * frozen_conditional(words[1], [k], 2, table, topic_scale, alpha)
-            for k, p in enumerate(first)
-        ]
+        [p * frozen_conditional(words[1], [k], 2, table, alpha) for k, p in enumerate(first)]
     )
 
 

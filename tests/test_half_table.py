@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from dplda import _half_table as module
-from dplda._half_table import HalfTable
-from dplda.central._word_sweeps import LARGEST_CLIP, inherent_epsilon
+from dplda._half_table import LARGEST_CLIP, HalfTable
+from dplda.central._word_sweeps import inherent_epsilon
 from dplda.kernels import _release
 
 # (count_clip, prior): wide, of one step between two halves, in thirds, and less than one step
@@ -31,7 +31,7 @@ def instruction_set(request):
 def excess(table, count_clip, prior):
     """The largest ratio of two halves of a topic over the charged one, minus 1; a Fraction."""
     charged = Fraction(count_clip) / Fraction(prior) + 1
-    weight = table.weight
+    weight = table.values
     pairs = zip(weight.max(axis=0).tolist(), weight.min(axis=0).tolist())
     return max(Fraction(largest) / Fraction(smallest) for largest, smallest in pairs) / charged - 1
 
@@ -82,7 +82,7 @@ def test_rounding_alone_exceeds_the_charged_ratio(monkeypatch):
 def test_a_range_that_halves_do_not_have_raises_the_smallest(instruction_set, monkeypatch):
     table = HalfTable.from_counts(wide_table(), 1e6, 1.0)
     assert_normal(table)
-    assert table.weight[-1, 0] == 2.0**-14 == module.SMALLEST
+    assert table.values[-1, 0] == 2.0**-14 == module.SMALLEST
     assert excess(table, 1e6, 1.0) <= 0
 
     def no_floor(*args, bounds=module._bounds):
@@ -127,9 +127,9 @@ def test_halves_are_clipped_counts_over_the_topics_sizes(n_components):
     value = np.clip((counts + 0.5) / 3, 0, 40.0) + 0.1
     expected = value / value.sum(axis=0)
     table = HalfTable.from_counts(counts, 40.0, 0.1, mean=-0.5, unit=3)
-    ratio = table.weight / expected
+    ratio = table.values / expected
     assert ratio.max() / ratio.min() <= (1 + 2.0**-10) ** 2
-    assert table.weight.max() == pytest.approx(32768, rel=2**-10)
+    assert table.values.max() == pytest.approx(32768, rel=2**-10)
 
 
 def test_sets_types_and_threads_give_the_same_halves():

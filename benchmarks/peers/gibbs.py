@@ -25,7 +25,8 @@ from corpora import data_folder
 
 from dplda._corpus import Corpus, check_counts
 from dplda._fold_in import pad
-from dplda._gibbs import IntegerTable, count_words, draw_topics
+from dplda._gibbs import count_words, draw_topics
+from dplda._half_table import HalfTable
 from dplda.central._gibbslda import GibbsLDA
 from dplda.datasets import load_uci_bow
 from dplda.kernels import _gibbs
@@ -48,7 +49,7 @@ class Ours:
         self.round = 0
         for _ in range(20):
             self.live()
-        self.table = IntegerTable.from_counts(self.true_counts(), 1e4, BETA)
+        self.table = HalfTable.from_counts(self.true_counts(), 1e4, BETA)
 
     def true_counts(self):
         return count_words(self.corpus, self.topics, len(self.totals))
@@ -70,7 +71,7 @@ class Ours:
         self.round += 1
         reader = self.streams.reader(Purpose.NOISE, self.round)
         noisy = FlooredLaplace(4.0, n_cells=2)(self.true_counts(), reader) + 0.5
-        self.table = IntegerTable.from_counts(noisy, 1e4, BETA)
+        self.table = HalfTable.from_counts(noisy, 1e4, BETA)
         self.frozen()
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from dplda._base import BaseLDA
 from dplda._compat import Interval, StrOptions, _fit_context
 from dplda._corpus import Corpus, check_counts
-from dplda._gibbs import IntegerTable, draw_topics
+from dplda._gibbs import draw_topics
 from dplda._half_table import HalfTable
 from dplda._private_fit import (
     EXPECTED_N_DOCS,
@@ -378,7 +378,7 @@ class HDPLDA(BaseLDA):
         # draws read public topics and the table only.
         curator.account(mechanisms.topic_event, label=TOPICS)
         topics = draw_topics(
-            tokens, topics, IntegerTable.from_halves(table),
+            tokens, topics, table,
             doc_topic_prior=self.doc_topic_prior_, streams=streams, t=t, n_jobs=self.n_jobs,
         )  # public  # fmt: skip
         announce("topics", t, topics.copy)

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from dplda._checks import check_number
 from dplda._corpus import Corpus
 from dplda._gibbs import MAX_COMPONENTS
-from dplda._half_table import row_pieces
+from dplda._half_table import LARGEST_CLIP, row_pieces
 from dplda._private_fit import exactly_one
 from dplda._threads import in_threads
 from dplda.kernels import _release
@@ -29,7 +29,6 @@ from dplda.privacy._streams import Purpose, Streams, uniform_integers
 # Range of the noise tables: scales 2 / epsilon from 0.05 to 80000.
 SMALLEST_EPSILON, LARGEST_EPSILON = 2.5e-5, 40.0
 LARGEST_NOISE = 2**24  # bound of a draw of Laplace noise; that of Gaussian noise is smaller
-LARGEST_CLIP = 2**22  # times the prior
 PIECE = 1 << 16  # random words at a time
 
 
