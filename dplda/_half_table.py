@@ -15,7 +15,9 @@ from dplda.kernels import _release
 
 WIDTH = 16  # topics in a vector of the kernels
 PIECE_CELLS = 1 << 16  # cells whose sizes are added up in single precision; enters results
-SMALLEST, LARGEST, TOP = 2.0**-14, 65504.0, 32768.0  # normal halves, and the largest of a table
+SMALLEST, LARGEST = 2.0**-14, 65504.0  # of the normal halves
+LARGEST_CLIP = 1 << 22  # in units of the prior; halves have 30 binary orders of magnitude
+BITS_OF_LARGEST = 0x7BFF
 FRACTION = 1023  # mask of the last ten bits of a half
 LARGEST_CLIP = 1 << 22  # in units of the prior; halves have 30 binary orders of magnitude
 SMALLEST_PRIOR = 2.0**-60  # in units of a count
@@ -96,14 +98,11 @@ class HalfTable:
 
 def _bounds(sizes: Any, largest: Any, count_clip: float, prior: float) -> tuple[Any, Any, Any]:
     """Smallest and largest half of each topic, and what a weight of 1 becomes."""
-    scale = TOP / (largest / sizes).max() / sizes
+    scale = LARGEST / (largest / sizes).max() / sizes
     low = np.maximum(scale, SMALLEST).astype(np.float16)
     bits = low.view(np.uint16).astype(np.int64)
-    high = np.minimum(bits + _steps(count_clip, prior)[bits & FRACTION], _BITS_OF_LARGEST)
+    high = np.minimum(bits + _steps(count_clip, prior)[bits & FRACTION], BITS_OF_LARGEST)
     return low, high.astype(np.uint16).view(np.float16), scale
-
-
-_BITS_OF_LARGEST = int(np.float16(LARGEST).view(np.uint16))
 
 
 @lru_cache(maxsize=16)

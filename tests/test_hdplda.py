@@ -13,7 +13,13 @@ from sklearn.base import clone
 import dplda.central._hdplda as module
 from dplda import HDPLDA, GibbsLDA, SubLDA
 from dplda._corpus import Corpus
-from dplda.central._word_sweeps import TokensByWord, shuffled_tokens, uniform_topics
+from dplda.central._word_sweeps import (
+    NoisyCounts,
+    SweepMechanisms,
+    TokensByWord,
+    shuffled_tokens,
+    uniform_topics,
+)
 from dplda.datasets import make_topic_corpus
 from dplda.metrics import unigram_perplexity
 from dplda.privacy import (
@@ -160,6 +166,48 @@ def test_replacing_a_word_moves_two_counts_by_one(corpus):
     )
     assert np.abs(difference).sum() == 2
     assert (difference**2).sum() == 2
+
+
+@pytest.mark.parametrize(("dtype", "unit"), [(np.int32, 1), (np.int64, 1), (np.int64, 10**8)])
+def test_counts_are_exact_for_any_number_of_threads(dtype, unit):
+    rng = np.random.default_rng(0)
+    word, topics = rng.integers(0, 3000, (2, 20_000), np.int32)
+    topics %= 50
+    tokens = Corpus(word, np.array([0, len(word)]), 3001)  # the last word has no token
+    expected = np.zeros((3001, 50), np.int64)
+    np.add.at(expected, (word, topics), unit)
+    by_word = TokensByWord.from_corpus(tokens)
+    for n_jobs in (None, 2):
+        counts = by_word.count(topics, unit, np.full((3001, 50), 7, dtype), n_jobs)
+        np.testing.assert_array_equal(counts, expected)
+
+
+def test_noisy_counts_are_averaged_in_tokens_whatever_the_noise():
+    """Releases of one unit are added as integers; another unit makes them floats."""
+    rng = np.random.default_rng(0)
+    laplace = SweepMechanisms.from_noise("laplace", 1.0, None, 1.0, 1.0)
+    gaussian = SweepMechanisms.from_noise("gaussian", None, 5.0, 1.0, 1.0)
+    average, expected = NoisyCounts(np.zeros((70, 3), np.int32)), []
+    for mechanisms in (laplace, laplace, gaussian, gaussian, laplace):
+        noisy = rng.integers(-100, 100, (70, 3)) * mechanisms.unit
+        expected.append(mechanisms.unbiased(noisy))
+        release = NoisyCounts(noisy, 1, mechanisms.mechanism.mean, mechanisms.unit)
+        before = average.total.copy()
+        average.copy().add(release)
+        np.testing.assert_array_equal(average.total, before)
+        average = average.copy().add(release, 2)
+        np.testing.assert_allclose(average.mean(), np.mean(expected, axis=0), atol=1e-9)
+        assert average.n == len(expected)
+    assert average.total.dtype == np.float64
+
+
+def test_integers_hold_all_releases_of_a_fit():
+    laplace = SweepMechanisms.from_noise("laplace", 1.0, None, 1.0, 1.0)
+    gaussian = SweepMechanisms.from_noise("gaussian", None, 5.0, 1.0, 1.0)
+    assert laplace.integers(10**6, 50) == np.int32
+    assert laplace.integers(10**6, 500) == np.int64
+    assert laplace.integers(2**31 - 1, 1) == np.int64
+    assert gaussian.integers(10**6, 1) == np.int64
 
 
 def test_the_ledger_of_a_sweep_holds_noise_and_topic_draws(corpus):

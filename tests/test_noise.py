@@ -322,11 +322,11 @@ def test_kernel_rejects_wrong_shapes(kernel):
 )
 def test_mechanism_reads_its_stream_once_and_in_order(mechanism, tables, twin):
     """More cells than a piece, more ties than a spare piece: nothing reused, nothing skipped."""
-    value = np.arange(60_000).reshape(300, 200)
+    value = np.arange(72_000).reshape(300, 240)
     noisy = mechanism(value, Streams.from_random_state(7).reader(Purpose.NOISE, 3))
-    expected = twin(words(60_000, round=3), words(9000, round=3, spare=True), tables)
+    expected = twin(words(72_000, round=3), words(9000, round=3, spare=True), tables)
     assert noisy.dtype == np.int64
-    assert_array_equal(noisy - value, expected.reshape(300, 200))
+    assert_array_equal(noisy - value, expected.reshape(300, 240))
 
 
 @pytest.mark.parametrize("mechanism", [DiscreteGaussian(5000), FlooredLaplace(0.05)])

@@ -436,7 +436,8 @@ class HDPLDA(BaseLDA):
             noise_multiplier=scale / mechanisms.sensitivity,
             seeded=seeded,
         )
-        components = np.maximum(average.mean().T, 0)
+        components = average.mean(self.n_jobs).T
+        np.maximum(components, 0, out=components)
         components += float(self.topic_word_prior)
         noise = mechanisms.noise_std / math.sqrt(average.n)
         publish(

@@ -70,10 +70,15 @@ class NoisyCounts:
         """A copy with room for more releases."""
         return replace(self, total=self.total.astype(np.result_type(self.total, np.int64)))
 
-    def mean(self) -> np.ndarray:
+    def mean(self, n_jobs: int | None = None) -> np.ndarray:
         """The mean of the unbiased counts, float64."""
-        mean = np.subtract(self.total, self.noise_mean, dtype=np.float64)
-        mean /= self.unit
+        mean = np.empty(self.total.shape)
+
+        def divide(rows: slice) -> None:
+            np.subtract(self.total[rows], self.noise_mean, out=mean[rows])
+            mean[rows] /= self.unit
+
+        in_threads(divide, row_pieces(*mean.shape), n_jobs)
         return mean
 
     def _in_tokens(self) -> NoisyCounts:

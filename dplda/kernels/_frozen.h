@@ -91,67 +91,24 @@ static inline dplda_wide dplda_scaled(uint64_t bits, dplda_wide total, uint64_t 
     return dplda_plus(dplda_product(bits, total.high), carry);
 }
 
-/* The value of a normal half in units of its smallest step, and 0 of the padding. */
-static inline uint64_t dplda_integer(uint16_t half) {
-    return half ? (uint64_t)(1024 | (half & 1023)) << ((half >> 10) - 1) : 0;
+static inline dplda_wide dplda_small(uint64_t a) {
+    dplda_wide x = {0, 0};
+    x.low = a;
+    return x;
 }
 
-static inline dplda_wide dplda_weight(const uint16_t *row, const float *c, int64_t k) {
-    return dplda_product(dplda_integer(row[k]), (uint64_t)(c[k] * (1 / DPLDA_SCALE)));
+/* high 2**32 + low */
+static inline dplda_wide dplda_joined(uint64_t high, uint64_t low) {
+    return dplda_plus(dplda_product(high, UINT64_C(1) << 32), dplda_small(low));
 }
 
-/* The topic of token i by integers, from 64 bits of its uniform number or, where these leave two
- * topics possible, from 128. */
-static int64_t dplda_draw_exact(dplda_sweep *s, const uint16_t *row, const float *c, int64_t i) {
-    dplda_wide lane[DPLDA_LANES], total = {0, 0}, below = {0, 0}, above, target, gap;
-    uint64_t fraction, rest;
-    int64_t k, j;
-    s->n_exact++;
-    memset(lane, 0, sizeof lane);
-    for (k = 0; k < s->padded; k += DPLDA_LANES) {
-        for (j = 0; j < DPLDA_LANES; j++) {
-            lane[j] = dplda_plus(lane[j], dplda_weight(row, c, k + j));
-        }
-    }
-    for (j = 0; j < DPLDA_LANES; j++) {
-        total = dplda_plus(total, lane[j]);
-    }
-    target = dplda_scaled(s->bits[i], total, &fraction);
-    for (int refined = 0;; refined = 1) {
-        /* the first interval whose end is above the target */
-        below.high = below.low = 0;
-        for (j = 0; j < DPLDA_LANES - 1; j++) {
-            above = dplda_plus(below, lane[j]);
-            if (dplda_is_above(above, target)) {
-                break;
-            }
-            below = above;
-        }
-        for (k = j;; k += DPLDA_LANES) {
-            above = dplda_plus(below, dplda_weight(row, c, k));
-            if (dplda_is_above(above, target) || k + DPLDA_LANES >= s->padded) {
-                break;
-            }
-            below = above;
-        }
-        if (refined) {
-            return k;
-        }
-        /* u is in [bits, bits + 1) / 2**64: does its end stay within the interval? */
-        gap.low = above.low - target.low;
-        gap.high = above.high - target.high - (above.low < target.low);
-        const dplda_wide end = dplda_plus(total, (dplda_wide){0, fraction});
-        if (gap.high || gap.low > end.high || (gap.low == end.high && end.low == 0)) {
-            return k;
-        }
-        if (!s->refinement) {
-            s->unrefined = 1;
-            return k;
-        }
-        const dplda_wide more = dplda_scaled(s->refinement[i], total, &rest);
-        const dplda_wide sum = dplda_plus(more, (dplda_wide){0, fraction});
-        target = dplda_plus(target, (dplda_wide){0, sum.high});
-    }
+/* Whether all of [target + fraction / 2**64, that + total / 2**64) lies below the end. */
+static inline int dplda_stays_below(dplda_wide end, dplda_wide target, uint64_t fraction,
+                                    dplda_wide total) {
+    const dplda_wide reach = dplda_plus(total, dplda_small(fraction));
+    const dplda_wide next = dplda_plus(target, dplda_small(reach.high));
+    return dplda_is_above(end, next) ||
+           (end.high == next.high && end.low == next.low && reach.low == 0);
 }
 
 /* U and A. As far as possible all of n U + A are at most 2**24, hence exact as floats. Returns
@@ -163,35 +120,6 @@ static int dplda_document_unit(int64_t n_tokens, double prior, double *unit, dou
     *base = rint(prior * *unit);
     *base = *base < 1.0 ? 1.0 : *base;
     return exponent <= 24;
-}
-
-/* One document, each draw by integers: for documents whose weights have to be rounded to floats,
- * and for compilers without vectors. */
-static void dplda_sweep_exactly(dplda_sweep *s, int64_t d, double *count, float *c) {
-    double unit, base;
-    int64_t i, k;
-    dplda_document_unit(s->doc_ptr[d + 1] - s->doc_ptr[d], s->doc_topic_prior, &unit, &base);
-    for (k = 0; k < s->padded; k++) {
-        count[k] = 0.0;
-    }
-    for (i = s->doc_ptr[d]; i < s->doc_ptr[d + 1]; i++) {
-        if (s->topics[i] >= 0) {
-            count[s->topics[i]] += 1.0;
-        }
-    }
-    for (k = 0; k < s->padded; k++) {
-        c[k] = (float)(count[k] * unit + base) * DPLDA_SCALE;
-    }
-    for (i = s->doc_ptr[d]; i < s->doc_ptr[d + 1]; i++) {
-        if ((k = s->topics[i]) >= 0) {
-            count[k] -= 1.0;
-            c[k] = (float)(count[k] * unit + base) * DPLDA_SCALE;
-        }
-        k = dplda_draw_exact(s, s->half + s->word[i] * s->padded, c, i);
-        s->topics[i] = (int32_t)k;
-        count[k] += 1.0;
-        c[k] = (float)(count[k] * unit + base) * DPLDA_SCALE;
-    }
 }
 
 /* ---------------------------------------------------------------- documents in flight */
@@ -239,37 +167,6 @@ static inline void dplda_take_out(const dplda_sweep *s, dplda_flight *x, int slo
     }
 }
 
-/* Give a slot its next document, or none. */
-static void dplda_begin(dplda_sweep *s, dplda_flight *x, int slot) {
-    double unit, base;
-    x->active &= ~(UINT32_C(1) << slot);
-    while (x->next < s->n_docs) {
-        const int64_t d = s->order[x->next++], begin = s->doc_ptr[d], end = s->doc_ptr[d + 1];
-        if (begin == end) {
-            continue;
-        }
-        if (!dplda_document_unit(end - begin, s->doc_topic_prior, &unit, &base)) {
-            dplda_sweep_exactly(s, d, x->count, x->rounded);
-            continue;
-        }
-        float *c = x->weight[slot];
-        x->unit[slot] = (float)unit * DPLDA_SCALE;
-        for (int64_t k = 0; k < s->padded; k++) {
-            c[k] = (float)base * DPLDA_SCALE;
-        }
-        for (int64_t i = begin; i < end; i++) {
-            if (s->topics[i] >= 0) {
-                c[s->topics[i]] += x->unit[slot];
-            }
-        }
-        x->token[slot] = begin;
-        x->end[slot] = end;
-        x->active |= UINT32_C(1) << slot;
-        dplda_take_out(s, x, slot);
-        return;
-    }
-}
-
 #include "_each_set.h"
 
 /* The proven tolerance: see docs/sampling.md. */
@@ -281,12 +178,104 @@ static void dplda_sweep_documents(dplda_sweep *s, int set) { DPLDA_CALL(dplda_sw
 #endif
 #else
 
+/* T c of 16 topics is high 2**32 + low, both added to. T is (1024 + mantissa) 2**(exponent - 1), or
+ * 0 for the padding, and c is below 2**32. */
+DPLDA_INLINE void NAME(add_weights)(const uint16_t *row, const float *c, uint64_t *high,
+                                    uint64_t *low) {
+    uint32_t whole[DPLDA_LANES];
+    for (int j = 0; j < DPLDA_LANES; j++) {
+        whole[j] = (uint32_t)(int64_t)(c[j] * (1 / DPLDA_SCALE));
+    }
+    for (int j = 0; j < DPLDA_LANES; j++) {
+        const uint64_t mantissa = (row[j] ? 1024 : 0) | (row[j] & 1023);
+        const uint64_t shift = ((row[j] >> 10) - 1) & 31, product = mantissa * whole[j];
+        high[j] += product >> (32 - shift);
+        low[j] += (uint32_t)(product << shift);
+    }
+}
+
+/* The topic of token i by integers, from 64 bits of its uniform number or, where these leave two
+ * topics possible, from 128. */
+static int64_t NAME(draw_exact)(dplda_sweep *s, const uint16_t *row, const float *c, int64_t i) {
+    uint64_t high[DPLDA_LANES] = {0}, low[DPLDA_LANES] = {0}, fraction, rest;
+    dplda_wide total = {0, 0}, target;
+    int64_t k;
+    s->n_exact++;
+    for (k = 0; k < s->padded; k += DPLDA_LANES) {
+        NAME(add_weights)(row + k, c + k, high, low);
+    }
+    for (int j = 0; j < DPLDA_LANES; j++) {
+        total = dplda_plus(total, dplda_joined(high[j], low[j]));
+    }
+    target = dplda_scaled(s->bits[i], total, &fraction);
+    for (int refined = 0;; refined = 1) {
+        /* the first interval whose end is above the target */
+        dplda_wide below = {0, 0}, end;
+        int lane = 0;
+        for (; lane < DPLDA_LANES - 1; lane++) {
+            end = dplda_plus(below, dplda_joined(high[lane], low[lane]));
+            if (dplda_is_above(end, target)) {
+                break;
+            }
+            below = end;
+        }
+        for (k = 0;; k += DPLDA_LANES) {
+            uint64_t own_high[DPLDA_LANES] = {0}, own_low[DPLDA_LANES] = {0};
+            NAME(add_weights)(row + k, c + k, own_high, own_low);
+            end = dplda_plus(below, dplda_joined(own_high[lane], own_low[lane]));
+            if (dplda_is_above(end, target) || k + DPLDA_LANES >= s->padded) {
+                break;
+            }
+            below = end;
+        }
+        k += lane;
+        if (refined || dplda_stays_below(end, target, fraction, total)) {
+            return k;
+        }
+        if (!s->refinement) {
+            s->unrefined = 1;
+            return k;
+        }
+        const dplda_wide more = dplda_scaled(s->refinement[i], total, &rest);
+        target = dplda_plus(target, dplda_small(dplda_plus(more, dplda_small(fraction)).high));
+    }
+}
+
+/* One document, each draw by integers: for documents whose weights have to be rounded to floats,
+ * and for compilers without vectors. */
+static void NAME(sweep_exactly)(dplda_sweep *s, int64_t d, double *count, float *c) {
+    double unit, base;
+    int64_t i, k;
+    dplda_document_unit(s->doc_ptr[d + 1] - s->doc_ptr[d], s->doc_topic_prior, &unit, &base);
+    for (k = 0; k < s->padded; k++) {
+        count[k] = 0.0;
+    }
+    for (i = s->doc_ptr[d]; i < s->doc_ptr[d + 1]; i++) {
+        if (s->topics[i] >= 0) {
+            count[s->topics[i]] += 1.0;
+        }
+    }
+    for (k = 0; k < s->padded; k++) {
+        c[k] = (float)(count[k] * unit + base) * DPLDA_SCALE;
+    }
+    for (i = s->doc_ptr[d]; i < s->doc_ptr[d + 1]; i++) {
+        if ((k = s->topics[i]) >= 0) {
+            count[k] -= 1.0;
+            c[k] = (float)(count[k] * unit + base) * DPLDA_SCALE;
+        }
+        k = NAME(draw_exact)(s, s->half + s->word[i] * s->padded, c, i);
+        s->topics[i] = (int32_t)k;
+        count[k] += 1.0;
+        c[k] = (float)(count[k] * unit + base) * DPLDA_SCALE;
+    }
+}
+
 #ifndef DPLDA_HAS_VECTORS
 static void NAME(dplda_sweep)(dplda_sweep *s) {
     dplda_flight x;
     dplda_lay_out(&x, s->scratch, s->padded);
     for (int64_t d = 0; d < s->n_docs; d++) {
-        dplda_sweep_exactly(s, d, x.count, x.rounded);
+        NAME(sweep_exactly)(s, d, x.count, x.rounded);
     }
 }
 #else
@@ -470,9 +459,9 @@ DPLDA_INLINE void NAME(add_products)(const uint16_t *row, const float *c, int64_
 }
 
 /* Products of the topics k, k + 16, ... of one group, for one of WIDTH documents side by side. */
-DPLDA_INLINE void NAME(column)(const uint16_t *row, const float *c, int64_t n_left,
+DPLDA_INLINE void NAME(column)(const uint16_t *row, const float *c, const int n, int64_t n_left,
                                float (*product)[WIDTH]) {
-    for (int q = 0; q < DPLDA_GROUP; q++) {
+    for (int q = 0; q < n; q++) {
         /* behind the row's end c is zero; the table is not read there */
         const uint32_t bits = (uint32_t)row[DPLDA_LANES * (q < n_left ? q : 0)] << 13;
         float half;
@@ -483,7 +472,7 @@ DPLDA_INLINE void NAME(column)(const uint16_t *row, const float *c, int64_t n_le
 
 /* Propose topics for WIDTH documents; the mask of those that are not certain. */
 DPLDA_INLINE uint32_t NAME(propose)(const dplda_sweep *s, dplda_flight *x, int first,
-                                    int64_t n_groups) {
+                                    const int n, const int64_t n_groups) {
     const int64_t n_vectors = s->padded / DPLDA_LANES;
     floats lane_end[DPLDA_LANES], column[DPLDA_GROUP];
     int32_t lane[WIDTH], group[WIDTH];
@@ -525,12 +514,12 @@ DPLDA_INLINE uint32_t NAME(propose)(const dplda_sweep *s, dplda_flight *x, int f
     memcpy(group, &vector, sizeof group);
     for (j = 0; j < WIDTH; j++) {
         const int64_t k = DPLDA_LANES * DPLDA_GROUP * group[j] + lane[j];
-        NAME(column)(x->row[first + j] + k, x->weight[first + j] + k,
+        NAME(column)(x->row[first + j] + k, x->weight[first + j] + k, n,
                      n_vectors - DPLDA_GROUP * group[j], (float (*)[WIDTH])((float *)column + j));
     }
     vector *= DPLDA_GROUP;
     floats to = from + column[0], run = to;
-    for (q = 1; q < DPLDA_GROUP; q++) {
+    for (q = 1; q < n; q++) {
         const mask m = at_most(run, rest);
         vector = count_if(m, vector);
         from = choose(m, run, from);
@@ -541,6 +530,37 @@ DPLDA_INLINE uint32_t NAME(propose)(const dplda_sweep *s, dplda_flight *x, int f
     memcpy(x->pick + first, &chosen, sizeof chosen);
     const floats error = total * s->tolerance;
     return bits_of(at_most(rest - from, error)) | bits_of(at_most(to - rest, error));
+}
+
+/* Give a slot its next document, or none. */
+static void NAME(begin)(dplda_sweep *s, dplda_flight *x, int slot) {
+    double unit, base;
+    x->active &= ~(UINT32_C(1) << slot);
+    while (x->next < s->n_docs) {
+        const int64_t d = s->order[x->next++], begin = s->doc_ptr[d], end = s->doc_ptr[d + 1];
+        if (begin == end) {
+            continue;
+        }
+        if (!dplda_document_unit(end - begin, s->doc_topic_prior, &unit, &base)) {
+            NAME(sweep_exactly)(s, d, x->count, x->rounded);
+            continue;
+        }
+        float *c = x->weight[slot];
+        x->unit[slot] = (float)unit * DPLDA_SCALE;
+        for (int64_t k = 0; k < s->padded; k++) {
+            c[k] = (float)base * DPLDA_SCALE;
+        }
+        for (int64_t i = begin; i < end; i++) {
+            if (s->topics[i] >= 0) {
+                c[s->topics[i]] += x->unit[slot];
+            }
+        }
+        x->token[slot] = begin;
+        x->end[slot] = end;
+        x->active |= UINT32_C(1) << slot;
+        dplda_take_out(s, x, slot);
+        return;
+    }
 }
 
 DPLDA_INLINE void NAME(prefetch)(const dplda_sweep *s, int64_t i, int64_t end) {
@@ -556,22 +576,27 @@ DPLDA_INLINE void NAME(prefetch)(const dplda_sweep *s, int64_t i, int64_t end) {
     }
 }
 
-static void NAME(dplda_sweep)(dplda_sweep *s) {
+DPLDA_INLINE void NAME(sweep)(dplda_sweep *s, const int n_columns) {
     const int64_t n_vectors = s->padded / DPLDA_LANES, n_groups = dplda_n_groups(s->padded);
+    const int n_in_flight = s->padded > 10 * 64 ? 8 : 16;
     dplda_flight flight, *const x = &flight;
     int slot;
     dplda_lay_out(x, s->scratch, s->padded);
     for (slot = 0; slot < DPLDA_IN_FLIGHT; slot++) {
         x->row[slot] = s->half; /* slots without a document are searched, too */
-        dplda_begin(s, x, slot);
+        if (slot < n_in_flight) {
+            NAME(begin)(s, x, slot);
+        }
     }
     while (x->active) {
         uint32_t uncertain = 0;
         for (slot = 0; slot < DPLDA_IN_FLIGHT; slot++) {
-            NAME(add_products)(x->row[slot], x->weight[slot], n_vectors, x->sums[slot]);
+            if (x->active >> slot & 1) {
+                NAME(add_products)(x->row[slot], x->weight[slot], n_vectors, x->sums[slot]);
+            }
         }
         for (slot = 0; slot < DPLDA_IN_FLIGHT; slot += WIDTH) {
-            uncertain |= NAME(propose)(s, x, slot, n_groups) << slot;
+            uncertain |= NAME(propose)(s, x, slot, n_columns, n_groups) << slot;
         }
         for (slot = 0; slot < DPLDA_IN_FLIGHT; slot++) {
             if (!(x->active >> slot & 1)) {
@@ -581,17 +606,28 @@ static void NAME(dplda_sweep)(dplda_sweep *s) {
             float *c = x->weight[slot];
             int64_t k = x->pick[slot];
             if (uncertain >> slot & 1) {
-                k = dplda_draw_exact(s, x->row[slot], c, i);
+                k = NAME(draw_exact)(s, x->row[slot], c, i);
             }
             s->topics[i] = (int32_t)k;
             c[k] += x->unit[slot];
             if (++x->token[slot] == x->end[slot]) {
-                dplda_begin(s, x, slot);
+                NAME(begin)(s, x, slot);
                 continue;
             }
             dplda_take_out(s, x, slot);
             NAME(prefetch)(s, x->token[slot], x->end[slot]);
         }
+    }
+}
+
+/* Short rows are compiled for themselves. */
+static void NAME(dplda_sweep)(dplda_sweep *s) {
+    if (s->padded <= 2 * DPLDA_LANES) {
+        NAME(sweep)(s, 2);
+    } else if (s->padded <= 4 * DPLDA_LANES) {
+        NAME(sweep)(s, 4);
+    } else {
+        NAME(sweep)(s, DPLDA_GROUP);
     }
 }
 #undef floats

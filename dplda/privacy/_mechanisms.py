@@ -42,7 +42,7 @@ LAPLACE_VARIATION = 1.15e-41
 WORD_VARIATION = 1.73e-41  # three look-ups
 
 PIECE = 65536  # draws at a time: their words, 512 KB, stay in the second-level cache
-SPARE_PIECE = 256  # spare words at a time
+SPARE_PIECE = 1024  # spare words at a time: more than a piece takes on average, which is 768
 
 
 class WordReader(Protocol):
