@@ -8,16 +8,24 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from estimators import CASES, each
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import BaseEstimator, clone
 
-import dplda._fold_in
-import dplda.central._documents
-from dplda import PrivateSVILDA, SubLDA
-from dplda._corpus import check_counts, row_blocks
-from dplda._fold_in import single_precision
+from dplda import PrivateSVILDA, SubLDA, _corpus, _fold_in
+from dplda._corpus import check_counts, row_blocks, token_weights
+from dplda._fold_in import fold_in, single_precision
+from dplda.central import _documents
+from dplda.central._documents import Documents
 from dplda.datasets import make_topic_corpus
-from dplda.metrics import held_out_log_likelihood, perplexity_bound
+from dplda.metrics import (
+    _bound,
+    _noisy_score,
+    _perplexity,
+    held_out_log_likelihood,
+    perplexity_bound,
+    split_documents,
+)
+from dplda.metrics._noisy_score import contributions
 from dplda.privacy.mechanisms import sum_clipped
 
 ARRAYS = ("data", "indices", "indptr")
@@ -131,8 +139,8 @@ def test_what_is_put_in_order_is_a_copy(cells, flag):
 @pytest.mark.parametrize("cls", [SubLDA, PrivateSVILDA])
 def test_kernels_read_the_arrays_of_the_caller(cls, corpus, monkeypatch):
     X, seen = frozen(corpus), []
-    kernels = dplda._fold_in._variational
-    for module in (dplda._fold_in, dplda.central._documents):
+    kernels = _fold_in._variational
+    for module in (_fold_in, _documents):
         for name in ("fold_in", "add_contributions"):
             true = getattr(kernels, name)
 
@@ -188,3 +196,38 @@ def test_blocks_hold_all_rows_in_order(size):
     for block in rows:
         assert lengths[block[:-1]].sum() + len(block) - 1 < size + 1
     assert row_blocks(np.array([0]), size) == []
+
+
+def test_results_do_not_depend_on_the_size_of_blocks(corpus, monkeypatch):
+    """Rows that are computed together read no other row; users may have rows in several blocks."""
+    X = corpus.astype(float)
+    X.data *= np.random.default_rng(2).random(X.nnz)
+    weights = check_counts(BaseEstimator(), X, reset=True, whole=False)
+    topics = np.random.default_rng(0).random((3, X.shape[1])) + 0.1
+    users = np.random.default_rng(1).integers(0, 20, X.shape[0])
+    users = np.unique(users, return_inverse=True)[1]
+    public = topics, np.full(X.shape[1], 1 / X.shape[1]), 0.1, 3.0, 100
+
+    def results():
+        documents = Documents.from_counts(weights, 3, None, users)
+        documents.rescale(np.linspace(0.5, 2, X.shape[1]), 6.0, exact=False)
+        return [
+            token_weights(X).data,
+            fold_in(weights, topics, 0.1),
+            documents.scale,
+            *(part.toarray() for part in split_documents(weights)),
+            contributions(weights, *public),
+            contributions(weights, *public, users=users),
+        ]
+
+    def scores():
+        return [metric(topics, X) for metric in (held_out_log_likelihood, perplexity_bound)]
+
+    exact, close = results(), scores()
+    monkeypatch.setattr(_corpus, "BLOCK_ENTRIES", 16)
+    monkeypatch.setattr(_corpus.row_blocks, "__defaults__", (16, 1))
+    for module in (_fold_in, _perplexity, _bound, _noisy_score):
+        monkeypatch.setattr(module, "BATCH", 40)
+    for one, other in zip(exact, results()):
+        assert_array_equal(one, other)
+    assert_allclose(scores(), close, rtol=1e-12)
