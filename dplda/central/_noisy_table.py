@@ -217,8 +217,7 @@ def over_words(
 
 
 def padded_zeros(shape: tuple[int, ...]) -> np.ndarray:
-    width = pad(np.zeros((0, shape[1]))).shape[1]
-    return np.zeros((shape[0], width), np.float32)
+    return pad(np.broadcast_to(np.float32(0), shape))
 
 
 def temper(factor: np.ndarray, power: float, n_jobs: int | None = None) -> np.ndarray:
