@@ -217,8 +217,7 @@ def over_words(
 
 
 def padded_zeros(shape: tuple[int, ...]) -> np.ndarray:
-    width = pad(np.zeros((0, shape[1]))).shape[1]
-    return np.zeros((shape[0], width), np.float32)
+    return pad(np.broadcast_to(np.float32(0), shape))
 
 
 def temper(factor: np.ndarray, power: float, n_jobs: int | None = None) -> np.ndarray:
@@ -293,6 +292,9 @@ def word_weights(totals: np.ndarray) -> np.ndarray:
     return np.minimum(4.0, np.maximum(totals / totals.mean(), 1e-3) ** -0.25)
 
 
+Cells = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+
 @dataclass
 class TableEstimate:
     """Posterior mean of a noisy word-topic table, under a prior learned from the table.
@@ -339,7 +341,7 @@ class TableEstimate:
             out += np.float32(least)
             return out
         cells = standard_cells(noisy, self.totals, noise_scale)
-        self._improve_prior(cells, last, n_jobs)
+        self.prior = self._improved_prior(cells, last, n_jobs)
         class_of = np.empty(len(noisy), np.uint8)
         for c, words in enumerate(self._classes):
             class_of[words] = c
@@ -351,20 +353,20 @@ class TableEstimate:
         over_words(estimate, noisy.shape, n_jobs)
         return out
 
-    def _improve_prior(self, cells: tuple, last: bool, n_jobs: int | None) -> None:
-        steps = NEXT_STEPS
-        if self.prior is None or last:
-            self.prior = np.full((len(self._classes), len(FACTORS)), 1 / len(FACTORS))
+    def _improved_prior(self, cells: Cells, last: bool, n_jobs: int | None) -> np.ndarray:
+        """The frequencies of the factors in each class, (n_classes, n_factors)."""
+        prior, steps = self.prior, NEXT_STEPS
+        if prior is None or last:
+            prior = np.full((len(self._classes), len(FACTORS)), 1 / len(FACTORS))
             steps = LAST_STEPS if last else FIRST_STEPS
 
         def improve(c: int) -> np.ndarray:
-            likelihood = class_likelihood(cells, self._classes[c])
-            return improve_prior(self.prior[c], likelihood, steps)
+            return improve_prior(prior[c], class_likelihood(cells, self._classes[c]), steps)
 
-        self.prior = np.array(in_threads(improve, range(len(self._classes)), n_jobs))
+        return np.array(in_threads(improve, range(len(prior)), n_jobs))
 
 
-def standard_cells(noisy: np.ndarray, totals: np.ndarray, noise_scale: np.ndarray) -> tuple:
+def standard_cells(noisy: np.ndarray, totals: np.ndarray, noise_scale: np.ndarray) -> Cells:
     """A noisy table, and what the kernels need to know of its cells.
 
     A cell is expected to be `rate` times the topic's size, in units of its noise.
@@ -377,7 +379,7 @@ def standard_cells(noisy: np.ndarray, totals: np.ndarray, noise_scale: np.ndarra
     return noisy, rate, noise_scale.astype(np.float32), whole, FACTORS
 
 
-def class_likelihood(cells: tuple, words: np.ndarray) -> np.ndarray:
+def class_likelihood(cells: Cells, words: np.ndarray) -> np.ndarray:
     """Likelihood of a class's cells under each factor, (n_vectors, n_factors, 16).
 
     If the class has more than `SAMPLE` cells, vectors of 16 topics are left out, evenly.
