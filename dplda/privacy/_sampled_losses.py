@@ -57,9 +57,7 @@ def sampled_distribution(
     return pld.PrivacyLossDistribution(*laws)
 
 
-def hockey_stick(
-    loss: GaussianPrivacyLoss, epsilons: FloatArray, *, removed: bool
-) -> FloatArray:
+def hockey_stick(loss: GaussianPrivacyLoss, epsilons: FloatArray, *, removed: bool) -> FloatArray:
     """Delta of one step at each epsilon, exact up to rounding.
 
     The losses above epsilon are those of the outcomes below a cut, which has a closed form.
