@@ -40,6 +40,7 @@ ACCOUNTANTS = ("pld", "rdp")
 # Share of delta that pays for the thresholds of a vocabulary. From 0.02 to 0.5 it hardly matters.
 THRESHOLD_SHARE = 0.1
 _COARSE = 10.0  # a calibration first searches on a grid with intervals so many times as long
+_USUAL_SLOPE = -2.5  # of a sampled fit's log epsilon by log noise: where a search starts
 _LARGEST, _SMALLEST, _OCTAVE = math.log(1e9), math.log(1e-6), math.log(2.0)
 
 
@@ -303,9 +304,15 @@ def calibrate(
         closed = excess_of(lambda groups: epsilon / mu * composition.gaussian_mu_of(groups))
         start, step = _least(closed, 0.0, step=_OCTAVE, tolerance=1e-9), 5e-8
     else:
+        # The quick bound comes first, because very small noise would take a huge grid.
         quick = excess_of(lambda groups: _quick_epsilon(groups, float(delta)))
         coarse = excess_of(lambda groups: _epsilon(groups, float(delta), _COARSE))
-        start, step = _predicted(quick, coarse, exact), 5e-5
+        start, slope = _least(quick, 0.0, step=_OCTAVE, tolerance=0.1), _USUAL_SLOPE
+        for excess, width in ((coarse, 3e-3), (exact, 1e-4)):
+            start, slope = _just_above(excess, start, slope, width)
+        step = 5e-5
+        if exact(start) <= 0.0:
+            return math.exp(start)
     return math.exp(_least(exact, start, step=step, tolerance=2.0 * step))
 
 
@@ -330,15 +337,24 @@ def _calibrate_beside_statements(
     return calibrate(others, epsilon, delta, total_variation=total_variation, accountant=accountant)
 
 
-def _predicted(quick: Excess, coarse: Excess, exact: Excess) -> float:
-    """Find a number just above the root of `exact`, which is slow and is therefore called once.
+def _just_above(excess: Excess, start: float, slope: float, width: float) -> tuple[float, float]:
+    """Search the end of the interval `width` above the root of a slow excess, by secants.
 
-    The quick bound comes first, because very small noise would take a huge grid.
+    Returns a point and the slope of the excess there. After eight steps, or at a jump of the
+    excess, the point may be anywhere: the caller checks it.
     """
-    start = _least(quick, 0.0, step=_OCTAVE, tolerance=1e-3)
-    start = _least(coarse, start, step=0.1, tolerance=1e-5)
-    slope = min(-0.1, (coarse(start + 1e-3) - coarse(start)) / 1e-3)
-    return start - exact(start) / slope + 2e-5
+    x, value = start, excess(start)
+    for _ in range(8):
+        above = value / slope  # estimated distance from the root
+        if 0.0 <= above <= width:
+            break
+        new = x + max(-_OCTAVE, min(_OCTAVE, 0.3 * width - above))
+        known = value
+        value = excess(new)
+        if abs(new - x) > width:
+            slope = min(-0.05, (value - known) / (new - x))
+        x = new
+    return x, slope
 
 
 def _least(excess: Excess, start: float, *, step: float, tolerance: float) -> float:

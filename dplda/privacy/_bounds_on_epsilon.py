@@ -344,7 +344,7 @@ def loss_distribution_epsilon(
     if interval is None or delta < 10.0 * error or any(is_too_often(*group) for group in groups):
         return math.inf
     with np.errstate(over="ignore"):  # an epsilon beyond 709 may come out infinite
-        composed = _composed(groups, max(interval, min(coarseness * interval, INTERVAL)))
+        composed = _composed(groups, max(interval, min(coarseness * interval, _COARSEST_INTERVAL)))
         return float(composed.get_epsilon_for_delta(delta - error))
 
 
