@@ -64,7 +64,7 @@ class GibbsLDA(BaseLDA):
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features_in_)
-        Counts of words in topics, averaged over the last half of the sweeps, plus
+        Counts of words in topics, averaged over the last quarter of the sweeps, plus
         `topic_word_prior`; not normalized.
     n_iter_ : int
         Number of sweeps so far.
@@ -207,7 +207,7 @@ class GibbsLDA(BaseLDA):
         streams: Streams,
         sweeps: Iterable[int],
     ) -> np.ndarray:
-        """Counts (n_words, n_components), averaged over the last half of the sweeps."""
+        """Counts (n_words, n_components), averaged over the last quarter of the sweeps."""
         n_components = int(self.n_components)
         if n_components > MAX_COMPONENTS:
             raise ValueError(
@@ -231,7 +231,7 @@ class GibbsLDA(BaseLDA):
                 doc_topic_prior=self.doc_topic_prior_, streams=streams, t=t, n_jobs=self.n_jobs,
             )  # fmt: skip
             counts = count_words(corpus, topics, n_components)
-            if 2 * n_done > self.max_iter:
+            if 4 * n_done > 3 * self.max_iter:
                 average = average.add(counts)
         return before + average.mean
 

@@ -109,6 +109,22 @@ def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
 
 
+def write_tables(path: str, name: str, text: str) -> None:
+    """Put `text` into a page, in place of what stands between the marks of `name`.
+
+    The marks are the lines ``<!-- begin NAME -->`` and ``<!-- end NAME -->``. A file without them,
+    or a new one, gets marks and text at its end.
+    """
+    page = Path(path)
+    old = page.read_text(encoding="utf-8") if page.exists() else ""
+    begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
+    if begin not in old:
+        old += f"\n{begin}\n{end}\n"
+    before, _, rest = old.partition(begin)
+    _, _, after = rest.partition(end)
+    page.write_text(f"{before}{begin}\n\n{text.strip()}\n\n{end}{after}", encoding="utf-8")
+
+
 def save_plot(path: str, draw: Any) -> None:
     """Call `draw` with the axes of a new figure, and write it to `path`."""
     import matplotlib
