@@ -14,11 +14,12 @@ from dplda._corpus import Corpus, check_counts
 from dplda._fold_in import pad
 from dplda._gibbs import MAX_COMPONENTS, IntegerTable, count_words, draw_topics
 from dplda._progress import rounds
-from dplda.central._word_sweeps import Average, uniform_topics
+from dplda.central._word_sweeps import uniform_topics
 from dplda.kernels import _gibbs
 from dplda.privacy import Guarantee, NonPrivate
 from dplda.privacy._streams import Purpose, Streams
 
+PIECE_TOKENS = 1 << 16  # whose random words are drawn at a time; changes no result
 NO_GUARANTEE = Guarantee(
     unit="document",
     relation="one document is added or removed",
@@ -214,26 +215,26 @@ class GibbsLDA(BaseLDA):
                 f"n_components must be at most {MAX_COMPONENTS} for GibbsLDA with exact=False, got "
                 f"{n_components}; set exact=True"
             )
-        average = Average.empty(corpus.n_words, n_components)
         if before is None:
-            before = np.zeros((1, 1))
+            before = np.zeros((corpus.n_words, n_components), np.int64)
             topics = uniform_topics(corpus, n_components, streams)
             counts = count_words(corpus, topics, n_components)
         else:  # the first topics of later documents are drawn under the model of the earlier ones
             topics = np.full(corpus.n_tokens, -1, np.int32)
             counts = np.zeros((corpus.n_words, n_components), np.int64)
-        for n_done, t in enumerate(sweeps, start=1):
-            known = before + counts
-            largest = max(1.0, float(known.max(initial=0)))
-            table = IntegerTable.from_counts(known, largest, self.topic_word_prior)
+        frequencies = before.sum(axis=1) + np.bincount(corpus.word, minlength=corpus.n_words)
+        largest = max(1.0, float(frequencies.max(initial=0)))
+        total, n_averaged = np.zeros_like(counts), -(-int(self.max_iter) // 4)
+        for t, n_left in zip(sweeps, range(int(self.max_iter) - 1, -1, -1)):
+            table = IntegerTable.from_counts(before + counts, largest, self.topic_word_prior)
             topics = draw_topics(
                 corpus, topics, table,
                 doc_topic_prior=self.doc_topic_prior_, streams=streams, t=t, n_jobs=self.n_jobs,
             )  # fmt: skip
             counts = count_words(corpus, topics, n_components)
-            if 4 * n_done > 3 * self.max_iter:
-                average = average.add(counts)
-        return before + average.mean
+            if n_left < n_averaged:
+                total += counts
+        return before + total / n_averaged
 
     def _exact_sweeps(
         self,
@@ -250,10 +251,14 @@ class GibbsLDA(BaseLDA):
         totals = counts[:, :n_components].sum(axis=0, dtype=np.int64)
         topics = np.full(corpus.n_tokens, -1, np.int32)
         scratch = np.empty((4, counts.shape[1]), np.float32)
+        blocks = corpus.blocks(PIECE_TOKENS)
+        ends = np.cumsum([block.n_tokens for block in blocks])
         for t in sweeps:
-            bits = streams.words(Purpose.TOPICS, t, 0, corpus.n_tokens)
-            _gibbs.collapsed_sweep(
-                corpus.word, corpus.doc_ptr, topics, counts, totals,
-                self.doc_topic_prior_, self.topic_word_prior, bits, scratch,
-            )  # fmt: skip
+            reader = streams.reader(Purpose.TOPICS, t)
+            for block, end in zip(blocks, ends):
+                _gibbs.collapsed_sweep(
+                    block.word, block.doc_ptr, topics[end - block.n_tokens : end], counts, totals,
+                    self.doc_topic_prior_, self.topic_word_prior, reader.words(block.n_tokens),
+                    scratch,
+                )  # fmt: skip
         return counts[:, :n_components]
