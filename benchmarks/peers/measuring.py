@@ -87,9 +87,12 @@ def processor() -> str:
         return platform.processor() or platform.machine()
 
 
-def conditions(packages: Iterable[str], threads: int) -> str:
+def conditions(packages: Iterable[str], threads: int, note: str) -> str:
     """One paragraph: processor, threads, versions, instruction sets."""
-    parts = [f"{processor()}, {threads} thread{'s' * (threads > 1)}, CPU time"]
+    parts = [
+        f"{processor()}, {threads} thread{'s' * (threads > 1)}, CPU time",
+        *filter(None, [note]),
+    ]
     parts.append(f"Python {platform.python_version()}")
     for package in packages:
         try:

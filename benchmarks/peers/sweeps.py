@@ -162,6 +162,7 @@ def parse() -> argparse.Namespace:
                         help="largest K for lda, scikit-learn and gensim")  # fmt: skip
     parser.add_argument("--only", nargs="+", metavar="NAME", help="contestants, such as tomotopy")
     parser.add_argument("--warplda", metavar="FOLDER", help="built programs, or their sources")
+    parser.add_argument("--note", default="", help="added to the conditions: loaded machine")
     parser.add_argument("--markdown", metavar="FILE", help="page that gets the tables")
     parser.add_argument("--plot", metavar="FILE", help="PNG of the first corpus")
     options = parser.parse_args()
@@ -189,7 +190,7 @@ def main() -> None:
             packages = sorted({peer.package for peer in OPPONENTS} - {"WarpLDA"})
             text = tables(corpus, n_tokens, results)
             text += f"\n\nBest (median) of {options.seeds} x {options.repeats}; "
-            text += conditions(packages, options.threads)
+            text += conditions(packages, options.threads, options.note)
             print(text + "\n", flush=True)
             parts.append(text)
             if options.plot and number == 0:

@@ -212,6 +212,7 @@ def main() -> None:
     parser.add_argument("--slow-up-to", type=int, default=100)
     parser.add_argument("--only", nargs="+", metavar="NAME")
     parser.add_argument("--warplda", metavar="FOLDER", help="built programs, or their sources")
+    parser.add_argument("--note", default="", help="added to the conditions: loaded machine")
     parser.add_argument("--markdown", metavar="FILE", help="page that gets the tables")
     parser.add_argument("--plot", metavar="FILE", help="PNG; corpus and K are put into its name")
     options = parser.parse_args()
@@ -237,7 +238,7 @@ def report(
     """Print and return the tables of one number of topics, and draw them."""
     packages = sorted({peer.package for peer in OPPONENTS} - {"WarpLDA"})
     text = tables(corpus, n_components, by_seed)
-    text += f"\n\nMedian of {options.seeds} seeds; {conditions(packages, options.threads)}\n"
+    text += f"\n\nMedian of {options.seeds} seeds; {conditions(packages, options.threads, options.note)}\n"
     print(text, flush=True)
     if options.plot:
         path = Path(options.plot)

@@ -146,6 +146,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--sets", nargs="+", default=None, choices=sets_of_this_machine())
+    parser.add_argument("--note", default="", help="added to the conditions: loaded machine")
     parser.add_argument("--markdown", metavar="FILE", help="page that gets the table")
     options = parser.parse_args()
     options.sets = options.sets or sets_of_this_machine()[-1:]
@@ -157,7 +158,9 @@ def main() -> None:
             for row in rows(options, corpus, n_components)
         ]
     text = markdown(["corpus, K", "", "documents/s, best (median)", "perplexity"], table)
-    text += "\n\n" + conditions(["scikit-learn", "gensim", "tomotopy"], options.threads)
+    text += "\n\n" + conditions(
+        ["scikit-learn", "gensim", "tomotopy"], options.threads, options.note
+    )
     print(text)
     if options.markdown:
         write_tables(options.markdown, "transform", text)
