@@ -238,7 +238,8 @@ def report(
     """Print and return the tables of one number of topics, and draw them."""
     packages = sorted({peer.package for peer in OPPONENTS} - {"WarpLDA"})
     text = tables(corpus, n_components, by_seed)
-    text += f"\n\nMedian of {options.seeds} seeds; {conditions(packages, options.threads, options.note)}\n"
+    text += f"\n\nMedian of {options.seeds} seeds; "
+    text += conditions(packages, options.threads, options.note) + "\n"
     print(text, flush=True)
     if options.plot:
         path = Path(options.plot)
