@@ -17,9 +17,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from harness import ALPHA, BETA, cpu_seconds
-
-logging.disable(logging.WARNING)  # lda and gensim report every sweep
+from measuring import ALPHA, BETA, cpu_seconds
 
 
 class Opponent:
@@ -30,6 +28,8 @@ class Opponent:
 
     def __init__(self, X: sp.csr_array, n_components: int, seed: int, threads: int) -> None:
         self.module = imported(self.package)
+        for package in ("lda", "gensim"):  # they report every sweep
+            logging.getLogger(package).setLevel(logging.ERROR)
         self.n_words, self.n_components = X.shape[1], n_components
         self.start(sp.csr_matrix(X), seed, threads)
 

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-from harness import cpu_seconds
+from measuring import cpu_seconds
 
 import dplda._progress
 from dplda import HDPLDA, GibbsLDA, PrivateSVILDA, SubLDA

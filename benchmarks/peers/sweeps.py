@@ -15,11 +15,10 @@ from __future__ import annotations
 import argparse
 import sys
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from harness import (
+from measuring import (
     ALPHA,
     BETA,
     conditions,
@@ -28,6 +27,7 @@ from harness import (
     sets_of_this_machine,
     use_set,
     whole_corpus,
+    write_tables,
 )
 from opponents import OPPONENTS, NotInstalled, WarpLda, find_warplda
 from ours import OURS, Rounds
@@ -162,7 +162,8 @@ def parse() -> argparse.Namespace:
                         help="largest K for lda, scikit-learn and gensim")  # fmt: skip
     parser.add_argument("--only", nargs="+", metavar="NAME", help="contestants, such as tomotopy")
     parser.add_argument("--warplda", metavar="FOLDER", help="built programs, or their sources")
-    parser.add_argument("--markdown", metavar="FILE", help="append the tables to this file")
+    parser.add_argument("--note", default="", help="added to the conditions: loaded machine")
+    parser.add_argument("--markdown", metavar="FILE", help="page that gets the tables")
     parser.add_argument("--plot", metavar="FILE", help="PNG of the first corpus")
     options = parser.parse_args()
     options.sets = options.sets or sets_of_this_machine()[-1:]
@@ -177,6 +178,7 @@ def parse() -> argparse.Namespace:
 
 def main() -> None:
     options = parse()
+    parts = []
     with threadpool_limits(options.threads):
         for number, corpus in enumerate(options.corpora):
             X = whole_corpus(corpus)
@@ -188,13 +190,13 @@ def main() -> None:
             packages = sorted({peer.package for peer in OPPONENTS} - {"WarpLDA"})
             text = tables(corpus, n_tokens, results)
             text += f"\n\nBest (median) of {options.seeds} x {options.repeats}; "
-            text += conditions(packages, options.threads)
+            text += conditions(packages, options.threads, options.note)
             print(text + "\n", flush=True)
-            if options.markdown:
-                with Path(options.markdown).open("a", encoding="utf-8") as file:
-                    file.write(text + "\n\n")
+            parts.append(text)
             if options.plot and number == 0:
                 save_plot(options.plot, partial(draw, corpus, n_tokens, results))
+    if options.markdown:
+        write_tables(options.markdown, "sweeps", "\n\n".join(parts))
 
 
 if __name__ == "__main__":

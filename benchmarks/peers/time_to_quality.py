@@ -7,7 +7,7 @@
 A tenth of the documents is held out. One evaluator judges every table of topics: document
 completion, as in `held_out_perplexity`. dplda is timed as whole fits, one for each number of
 rounds, with all that a fit does once. The others are timed in their sweeps alone, and read after
-some of them; reading documents is not counted. tomotopy and lda give the counts of their last sweep.
+some of them; reading documents is not counted. tomotopy and lda give the counts of the last sweep.
 A row of its own averages tomotopy's counts over the last half of its sweeps, which its users do by
 hand; reading the counts is not timed.
 """
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from harness import (
+from measuring import (
     ALPHA,
     BETA,
     conditions,
@@ -31,6 +31,7 @@ from harness import (
     markdown,
     save_plot,
     whole_corpus,
+    write_tables,
 )
 from opponents import OPPONENTS, NotInstalled, Tomotopy, WarpLda, find_warplda
 from threadpoolctl import threadpool_limits
@@ -211,11 +212,13 @@ def main() -> None:
     parser.add_argument("--slow-up-to", type=int, default=100)
     parser.add_argument("--only", nargs="+", metavar="NAME")
     parser.add_argument("--warplda", metavar="FOLDER", help="built programs, or their sources")
-    parser.add_argument("--markdown", metavar="FILE", help="append the tables to this file")
+    parser.add_argument("--note", default="", help="added to the conditions: loaded machine")
+    parser.add_argument("--markdown", metavar="FILE", help="page that gets the tables")
     parser.add_argument("--plot", metavar="FILE", help="PNG; corpus and K are put into its name")
     options = parser.parse_args()
     if options.warplda:
         WarpLda.folder = find_warplda(options.warplda)
+    parts = []
     with threadpool_limits(options.threads):
         for corpus in options.corpora:
             X, held = halves(whole_corpus(corpus))
@@ -224,23 +227,25 @@ def main() -> None:
                 for seed in range(options.seeds):
                     print(f"{corpus}, K = {n_components}, seed {seed}", file=sys.stderr, flush=True)
                     by_seed.append(curves_of_seed(options, X, held, n_components, seed))
-                report(options, corpus, n_components, by_seed)
+                parts.append(report(options, corpus, n_components, by_seed))
+    if options.markdown:
+        write_tables(options.markdown, "time to quality", "\n\n".join(parts))
 
 
 def report(
     options: argparse.Namespace, corpus: str, n_components: int, by_seed: list[dict[str, Any]]
-) -> None:
+) -> str:
+    """Print and return the tables of one number of topics, and draw them."""
     packages = sorted({peer.package for peer in OPPONENTS} - {"WarpLDA"})
     text = tables(corpus, n_components, by_seed)
-    text += f"\n\nMedian of {options.seeds} seeds; {conditions(packages, options.threads)}\n"
+    text += f"\n\nMedian of {options.seeds} seeds; "
+    text += conditions(packages, options.threads, options.note) + "\n"
     print(text, flush=True)
-    if options.markdown:
-        with Path(options.markdown).open("a", encoding="utf-8") as file:
-            file.write(text + "\n")
     if options.plot:
         path = Path(options.plot)
         path = path.with_stem(f"{path.stem}_{corpus}_{n_components}")
         save_plot(str(path), partial(draw, corpus, n_components, by_seed))
+    return text
 
 
 if __name__ == "__main__":

@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from harness import (
+from measuring import (
     ALPHA,
     BETA,
     conditions,
@@ -27,6 +26,7 @@ from harness import (
     sets_of_this_machine,
     use_set,
     whole_corpus,
+    write_tables,
 )
 from opponents import Gensim, NotInstalled, SklearnBatch, Tomotopy, documents
 from threadpoolctl import threadpool_limits
@@ -146,7 +146,8 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--sets", nargs="+", default=None, choices=sets_of_this_machine())
-    parser.add_argument("--markdown", metavar="FILE", help="append the table to this file")
+    parser.add_argument("--note", default="", help="added to the conditions: loaded machine")
+    parser.add_argument("--markdown", metavar="FILE", help="page that gets the table")
     options = parser.parse_args()
     options.sets = options.sets or sets_of_this_machine()[-1:]
     with threadpool_limits(options.threads):
@@ -157,11 +158,12 @@ def main() -> None:
             for row in rows(options, corpus, n_components)
         ]
     text = markdown(["corpus, K", "", "documents/s, best (median)", "perplexity"], table)
-    text += "\n\n" + conditions(["scikit-learn", "gensim", "tomotopy"], options.threads)
+    text += "\n\n" + conditions(
+        ["scikit-learn", "gensim", "tomotopy"], options.threads, options.note
+    )
     print(text)
     if options.markdown:
-        with Path(options.markdown).open("a", encoding="utf-8") as file:
-            file.write(text + "\n\n")
+        write_tables(options.markdown, "transform", text)
 
 
 if __name__ == "__main__":

@@ -66,7 +66,7 @@ class GibbsLDA(BaseLDA):
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features_in_)
-        Counts of words in topics, averaged over the last half of the sweeps, plus
+        Counts of words in topics, averaged over the last quarter of the sweeps, plus
         `topic_word_prior`; not normalized.
     n_iter_ : int
         Number of sweeps so far.
@@ -209,7 +209,7 @@ class GibbsLDA(BaseLDA):
         streams: Streams,
         sweeps: Iterable[int],
     ) -> np.ndarray:
-        """Counts (n_words, n_components), averaged over the last half of the sweeps."""
+        """Counts (n_words, n_components), averaged over the last quarter of the sweeps."""
         n_components = int(self.n_components)
         if n_components > MAX_COMPONENTS:
             raise ValueError(
@@ -218,24 +218,27 @@ class GibbsLDA(BaseLDA):
             )
         by_word = TokensByWord.from_corpus(corpus)
         counts = np.zeros((corpus.n_words, n_components), np.int32)
-        total, n_averaged = np.zeros_like(counts, np.int64), 0
+        frequencies = np.diff(by_word.ptr)
         if before is None:
             topics = uniform_topics(corpus, n_components, streams)
             by_word.count(topics, 1, counts, self.n_jobs)
         else:  # the first topics of later documents are drawn under the model of the earlier ones
             topics = np.full(corpus.n_tokens, -1, np.int32)
-        for n_done, t in enumerate(sweeps, start=1):
-            known = counts if before is None else before + counts
-            largest = max(1.0, float(known.max(initial=0)))
-            table = HalfTable.from_counts(known, largest, self.topic_word_prior, n_jobs=self.n_jobs)
+            frequencies = frequencies + before.sum(axis=1)
+        largest = max(1.0, float(frequencies.max(initial=0)))
+        total, n_averaged = np.zeros_like(counts, np.int64), -(-int(self.max_iter) // 4)
+        for t, n_left in zip(sweeps, range(int(self.max_iter) - 1, -1, -1)):
+            table = HalfTable.from_counts(
+                counts if before is None else before + counts,
+                largest, self.topic_word_prior, n_jobs=self.n_jobs,
+            )  # fmt: skip
             topics = draw_topics(
                 corpus, topics, table,
                 doc_topic_prior=self.doc_topic_prior_, streams=streams, t=t, n_jobs=self.n_jobs,
             )  # fmt: skip
             by_word.count(topics, 1, counts, self.n_jobs)
-            if 2 * n_done > self.max_iter:
+            if n_left < n_averaged:
                 total += counts
-                n_averaged += 1
         mean = total / n_averaged
         return mean if before is None else before + mean
 

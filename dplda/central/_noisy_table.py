@@ -29,16 +29,16 @@ FIRST_STEPS, NEXT_STEPS, LAST_STEPS = 8, 2, 30
 PIECE = 2**16  # cells that a thread works on before it takes the next ones
 
 
-def document_schedule(t: int, max_iter: int) -> tuple[float, float]:
+def document_schedule(t: int, max_iter: int, *, exact: bool = False) -> tuple[float, float]:
     """Clipping bound and tempering power of round t = 1, 2, ...
 
     The clipping bound is a fraction of `contribution_norm`. It grows, because early contributions
     are small while responsibilities are flat. The power of the word factor grows to 1, so that
-    early noise in a word's row does not reinforce itself.
+    early noise in a word's row does not reinforce itself. Without noise (`exact`) it is 1.
     """
     late = min(1.0, (t - 1) / max(1.0, 0.6 * max_iter))
     done = min(1.0, (t - 1) / max(1.0, 0.7 * max_iter))
-    return 0.15 + 0.25 * late, 0.3 + 0.7 * done
+    return 0.15 + 0.25 * late, 1.0 if exact else 0.3 + 0.7 * done
 
 
 def round_schedule(t: int, max_iter: int) -> tuple[float, float]:

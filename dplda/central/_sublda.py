@@ -256,7 +256,8 @@ class SubLDA(DocumentLDA):
             documents.rescale(table.weight, norm, exact=budget.totals[1].exact)  # private
         table.n_jobs, phi, center = self.n_jobs, None, None  # tables of one round serve the next
         for t in rounds(self, table.n_rounds + 1, table.n_rounds + n_rounds):
-            clip, power = document_schedule(t, self.max_iter)  # public
+            free = self.epsilon == np.inf
+            clip, power = document_schedule(t, self.max_iter, exact=free)  # public
             rates = self._rates(documents.unit_counts, table, highest)  # private
             units = curator.sample(rates, round=t - 1)  # secret
             phi = table.word_probabilities(phi)  # public

@@ -87,9 +87,12 @@ def processor() -> str:
         return platform.processor() or platform.machine()
 
 
-def conditions(packages: Iterable[str], threads: int) -> str:
+def conditions(packages: Iterable[str], threads: int, note: str) -> str:
     """One paragraph: processor, threads, versions, instruction sets."""
-    parts = [f"{processor()}, {threads} thread{'s' * (threads > 1)}, CPU time"]
+    parts = [
+        f"{processor()}, {threads} thread{'s' * (threads > 1)}, CPU time",
+        *filter(None, [note]),
+    ]
     parts.append(f"Python {platform.python_version()}")
     for package in packages:
         try:
@@ -107,6 +110,22 @@ def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A Markdown table."""
     lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
     return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
+
+
+def write_tables(path: str, name: str, text: str) -> None:
+    """Put `text` into a page, in place of what stands between the marks of `name`.
+
+    The marks are the lines ``<!-- begin NAME -->`` and ``<!-- end NAME -->``. A file without them,
+    or a new one, gets marks and text at its end.
+    """
+    page = Path(path)
+    old = page.read_text(encoding="utf-8") if page.exists() else ""
+    begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
+    if begin not in old:
+        old += f"\n{begin}\n{end}\n"
+    before, _, rest = old.partition(begin)
+    _, _, after = rest.partition(end)
+    page.write_text(f"{before}{begin}\n\n{text.strip()}\n\n{end}{after}", encoding="utf-8")
 
 
 def save_plot(path: str, draw: Any) -> None:
