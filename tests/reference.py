@@ -222,15 +222,52 @@ def update_topics(words, counts, phi, prior, n_components, theta):
     return new, total_of(lane_sums(np.abs(new - theta)))
 
 
-def fold_in(X, rows, phi, prior, n_components, max_iter, tol, theta):
+def extrapolate(first, second, theta, floor):
+    r = second - first
+    v = (theta - second) - r
+    with np.errstate(all="ignore"):
+        a = np.sqrt(dot(r, r) / dot(v, v))
+    if not 1 < a < F(1e6):
+        return theta
+    far = first + a * ((r + r) + a * v)
+    theta = np.maximum(far, np.maximum(F(0.125) * theta, floor))
+    return theta * (F(1) / total_of(lane_sums(theta)))
+
+
+def converge(words, counts, phi, prior, n_components, max_iter, tol, theta):
+    """Steps, and an extrapolation after every two; undone if the next step is longer."""
+    n_tokens = np.add.accumulate(np.append(F(0), counts))[-1] + F(n_components) * F(prior)
+    floor = np.where(np.arange(len(theta)) < n_components, F(prior), F(0)) / n_tokens
+    path, longest, before = [], F(np.inf), None
+    for i in range(max_iter):
+        path.append(theta)
+        theta, change = update_topics(words, counts, phi, prior, n_components, theta)
+        if len(path) == 1 and change > longest:
+            theta, longest, path = before, F(np.inf), []
+            continue
+        if change < F(tol):
+            break
+        if len(path) == 1:
+            longest = change
+        elif i + 1 < max_iter:
+            before, theta = theta, extrapolate(*path, theta, floor)
+            path = []
+    return theta
+
+
+def fold_in(X, rows, phi, prior, n_components, max_iter, tol, theta, *, accelerated=False):
     """Topic weights after at most `max_iter` steps; X is a CSR matrix of float32 counts."""
     theta = theta.copy()
     for d in rows:
         span = slice(X.indptr[d], X.indptr[d + 1])
-        for _ in range(max_iter if len(X.data[span]) else 0):
-            theta[d], change = update_topics(
-                X.indices[span], X.data[span], phi, prior, n_components, theta[d]
-            )
+        words, counts = X.indices[span], X.data[span]
+        if not len(words):
+            continue
+        if accelerated:
+            theta[d] = converge(words, counts, phi, prior, n_components, max_iter, tol, theta[d])
+            continue
+        for _ in range(max_iter):
+            theta[d], change = update_topics(words, counts, phi, prior, n_components, theta[d])
             if change < F(tol):
                 break
     return theta

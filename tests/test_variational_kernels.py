@@ -38,13 +38,13 @@ def random_theta(n_components, seed=0, n_docs=N_DOCS):
     return pad(np.random.default_rng(seed).dirichlet(np.full(n_components, 0.3), n_docs))
 
 
-def fold_in(X, rows, phi, prior, n_components, max_iter, tol, theta):
+def fold_in(X, rows, phi, prior, n_components, max_iter, tol, theta, *, accelerated=False):
     """The kernel on a copy of `theta`, as its twin."""
     theta = theta.copy()
-    scratch = np.full(2 * phi.shape[1], np.nan, np.float32)
+    scratch = np.full(5 * phi.shape[1], np.nan, np.float32)
     _variational.fold_in(
         X.indptr, X.indices, X.data, np.array(rows, np.int64), phi, prior, n_components,
-        max_iter, tol, theta, scratch,
+        max_iter, tol, accelerated, theta, scratch,
     )  # fmt: skip
     return theta
 
@@ -112,6 +112,33 @@ def test_fold_in_equals_its_twin(n_components, max_iter, tol, instruction_set):
     assert_array_equal(theta, reference.fold_in(*arguments))
     assert_array_equal(theta[[1, 2, 4, 6]], start[[1, 2, 4, 6]])
     assert not theta[:, n_components:].any()
+
+
+@pytest.mark.parametrize("n_components", SIZES)
+@pytest.mark.parametrize(("max_iter", "tol"), [(3, 0.0), (6, 0.0), (60, 1e-4), (0, 0.0)])
+def test_accelerated_fold_in_equals_its_twin(n_components, max_iter, tol, instruction_set):
+    X, phi = random_counts(3), random_topics(n_components)
+    start = random_theta(n_components, seed=4)
+    arguments = X, [0, 1, 3, 6, 5], phi, 0.1, n_components, max_iter, tol, start
+    theta = fold_in(*arguments, accelerated=True)
+    assert_array_equal(theta, reference.fold_in(*arguments, accelerated=True))
+
+
+@pytest.mark.parametrize("prior", [1e-30, 1e-3, 0.1, 5.0, 1e6])
+def test_acceleration_reaches_a_higher_posterior(prior):
+    """The logarithm of what the steps maximize, relative to its limit, for each document."""
+    X, phi = random_counts(7, n_docs=40), random_topics(6)
+    start, rows = uniform_theta(40, 6, 16), range(40)
+
+    def log_posterior(n_steps, tol=1e-4, **options):
+        theta = fold_in(X, rows, phi, prior, 6, n_steps, tol, start, **options)[:, :6].astype(float)
+        expected = np.log(np.maximum(theta @ phi[:, :6].T, 1e-300))
+        return X.multiply(expected).sum(axis=1) + prior * np.log(theta + 1e-300).sum(axis=1)
+
+    limit = log_posterior(20_000, 0.0)
+    fast, slow = limit - log_posterior(100, accelerated=True), limit - log_posterior(100)
+    assert fast.sum() <= slow.sum() + 1e-6 * np.abs(limit).sum()
+    assert fast.max() <= 0.05
 
 
 def test_fold_in_starts_where_theta_is():

@@ -30,7 +30,7 @@ from dplda.central._noisy_table import SCALE_UP, combine_totals, smooth_totals, 
 from dplda.kernels import _variational
 from dplda.privacy._curator import Curator
 
-INNER_STEPS = 7
+INNER_STEPS, INNER_TOLERANCE = 5, 0.01  # accelerated, from the weights of the last round
 N_PIECES = 16  # of the words, which threads share; a public constant
 
 
@@ -128,7 +128,8 @@ class Documents:
         """Improve the topic weights of `units` under word probabilities `phi` (n_words, padded)."""
         update_theta(
             self.X, self.theta, phi, self.rows_of(units), n_components=self.n_components,
-            doc_topic_prior=doc_topic_prior, max_steps=INNER_STEPS, n_jobs=self.n_jobs,
+            doc_topic_prior=doc_topic_prior, max_steps=INNER_STEPS, tolerance=INNER_TOLERANCE,
+            accelerated=True, n_jobs=self.n_jobs,
         )  # fmt: skip
 
     def clipping_bound(self, mechanism: Any, norm: float) -> tuple[float, int]:

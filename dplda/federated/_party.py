@@ -585,7 +585,7 @@ def fold_in_sentences(
     update_theta(
         documents, theta, likelihood, np.arange(len(corpus)),
         n_components=n_components, doc_topic_prior=doc_topic_prior,
-        max_steps=MAX_STEPS, tolerance=TOLERANCE, n_jobs=n_jobs,
+        max_steps=MAX_STEPS, tolerance=TOLERANCE, accelerated=True, n_jobs=n_jobs,
     )  # fmt: skip
     theta = theta[:, :n_components].astype(np.float64)
     return theta / theta.sum(axis=1, keepdims=True)

@@ -88,11 +88,96 @@ DPLDA_INLINE float NAME(update_topics)(const int32_t *word, const float *count, 
     return v_sum(change);
 }
 
-/* At most max_iter steps from theta, until its L1 change is below tol. scratch: (2 * padded,). */
+/* theta = first + 2 a r + a**2 v, where r = second - first, v = theta - second - r, a = |r| / |v|.
+ *
+ * The squared extrapolation of Varadhan and Roland (2008), from two steps first, second, theta. A
+ * weight stays above an eighth of its last value and above `floor`; theta sums to 1. */
+DPLDA_INLINE void NAME(extrapolate)(const float *first, const float *second, ptrdiff_t padded,
+                                    const float *floor, float *theta) {
+    vec rr = v_all(0), vv = rr, total = rr;
+    float a;
+    for (ptrdiff_t k = 0; k < padded; k += DPLDA_WIDTH) {
+        const vec r = v_sub(v_load(second + k), v_load(first + k));
+        const vec v = v_sub(v_sub(v_load(theta + k), v_load(second + k)), r);
+        rr = v_add(rr, v_mul(r, r));
+        vv = v_add(vv, v_mul(v, v));
+    }
+    a = sqrtf(v_sum(rr) / v_sum(vv));
+    if (!(a > 1 && a < 1e6f)) {
+        return;
+    }
+    for (ptrdiff_t k = 0; k < padded; k += DPLDA_WIDTH) {
+        const vec t = v_load(theta + k), r = v_sub(v_load(second + k), v_load(first + k));
+        const vec v = v_sub(v_sub(t, v_load(second + k)), r);
+        const vec far = v_mul(v_all(a), v_add(v_add(r, r), v_mul(v_all(a), v)));
+        const vec least = v_max(v_mul(v_all(0.125f), t), v_load(floor + k));
+        const vec x = v_max(v_add(v_load(first + k), far), least);
+        v_store(theta + k, x);
+        total = v_add(total, x);
+    }
+    total = v_all(1 / v_sum(total));
+    for (ptrdiff_t k = 0; k < padded; k += DPLDA_WIDTH) {
+        v_store(theta + k, v_mul(v_load(theta + k), total));
+    }
+}
+
+/* Steps from theta until one changes it by less than `tol`, at most max_iter.
+ *
+ * After every two steps follows an extrapolation. It is undone if the next step is longer than the
+ * first of the two. scratch: (5 * padded,). */
+static void NAME(converge)(const int32_t *word, const float *count, ptrdiff_t n, const float *phi,
+                           ptrdiff_t padded, float prior, ptrdiff_t n_components,
+                           ptrdiff_t max_iter, float tol, float *theta, float *scratch) {
+    const size_t size = padded * sizeof *theta;
+    float *first = scratch, *second = first + padded, *third = second + padded;
+    float *priors = third + padded, *new_theta = priors + padded, longest = INFINITY, total = 0;
+    int n_steps = 0; /* since the last extrapolation */
+    for (ptrdiff_t j = 0; j < n; j++) {
+        total += count[j];
+    }
+    total += n_components * prior;
+    for (ptrdiff_t k = 0; k < padded; k++) {
+        priors[k] = k < n_components ? prior : 0;
+    }
+    for (ptrdiff_t i = 0; n && i < max_iter; i++) {
+        float change;
+        memcpy(n_steps ? second : first, theta, size);
+        change = NAME(update_topics)(word, count, n, phi, padded, priors, theta, new_theta);
+        if (n_steps == 0 && change > longest) {
+            memcpy(theta, third, size);
+            longest = INFINITY;
+            continue;
+        }
+        if (change < tol) {
+            break;
+        }
+        if (n_steps++ == 0) {
+            longest = change;
+            continue;
+        }
+        if (i + 1 == max_iter) {
+            break; /* the last one is a step */
+        }
+        memcpy(third, theta, size);
+        for (ptrdiff_t k = 0; k < padded; k++) {
+            new_theta[k] = priors[k] / total; /* no fixed point has less */
+        }
+        NAME(extrapolate)(first, second, padded, new_theta, theta);
+        n_steps = 0;
+    }
+}
+
+/* At most max_iter steps from theta, until its L1 change is below tol. scratch: (5 * padded,). */
 static void NAME(fold_in)(const int32_t *word, const float *count, ptrdiff_t n, const float *phi,
                           ptrdiff_t padded, float prior, ptrdiff_t n_components,
-                          ptrdiff_t max_iter, float tol, float *theta, float *scratch) {
+                          ptrdiff_t max_iter, float tol, int accelerated, float *theta,
+                          float *scratch) {
     float *priors = scratch + padded;
+    if (accelerated) {
+        NAME(converge)(word, count, n, phi, padded, prior, n_components, max_iter, tol, theta,
+                       scratch);
+        return;
+    }
     for (ptrdiff_t k = 0; k < padded; k++) {
         priors[k] = k < n_components ? prior : 0;
     }

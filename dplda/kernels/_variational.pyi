@@ -15,6 +15,7 @@ def fold_in(
     n_components: int,
     max_iter: int,
     tol: float,
+    accelerated: bool,
     theta: NDArray[np.float32],
     scratch: NDArray[np.float32],
 ) -> None: ...
