@@ -69,7 +69,7 @@ def add_contributions(
 def sum_documents(X, units, theta, factor, center, weight, scale, norm, radius, total=None):
     """The kernels of units of one document, as `Documents` calls them, in one sum or added."""
     ptr, padded = np.arange(X.shape[0] + 1), factor.shape[1]
-    documents = Documents(X, theta, ptr, X, scale, n_components=padded)
+    documents = Documents(X, theta, ptr, scale, n_components=padded)
     result = documents.sum_topics(
         np.array(units, np.int64), factor, center, weight=weight, scale=scale, norm=norm,
         radius=radius,
