@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import logging
 import multiprocessing
 import pkgutil
 import platform
@@ -132,6 +133,7 @@ def save_plot(path: str, draw: Any) -> None:
     """Call `draw` with the axes of a new figure, and write it to `path`."""
     import matplotlib
 
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # fonts that are not installed
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
