@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import logging
 import multiprocessing
 import pkgutil
 import platform
 import resource
 import sys
+import textwrap
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -102,7 +104,7 @@ def conditions(packages: Iterable[str], threads: int, note: str) -> str:
         parts.append(f"{package} {version}")
     if "tomotopy" in sys.modules:
         parts.append(f"tomotopy uses {sys.modules['tomotopy'].isa}")
-    parts.append(f"kernels of dplda at most: {kernel_sets() or 'as compiled'}")
+    parts.append(f"kernels that choose a set: {kernel_sets() or 'none'}")
     return "; ".join(parts) + "."
 
 
@@ -125,13 +127,19 @@ def write_tables(path: str, name: str, text: str) -> None:
         old += f"\n{begin}\n{end}\n"
     before, _, rest = old.partition(begin)
     _, _, after = rest.partition(end)
-    page.write_text(f"{before}{begin}\n\n{text.strip()}\n\n{end}{after}", encoding="utf-8")
+    lines = [
+        line if line.startswith("|") else textwrap.fill(line, 100, break_on_hyphens=False)
+        for line in text.strip().splitlines()
+    ]
+    text = "\n".join(lines)
+    page.write_text(f"{before}{begin}\n\n{text}\n\n{end}{after}", encoding="utf-8")
 
 
 def save_plot(path: str, draw: Any) -> None:
     """Call `draw` with the axes of a new figure, and write it to `path`."""
     import matplotlib
 
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # fonts that are not installed
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 

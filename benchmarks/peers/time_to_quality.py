@@ -199,7 +199,8 @@ def draw(corpus: str, n_components: int, by_seed: list[dict[str, Any]], axes: An
             axes.plot(seconds, perplexity, "o-" if name in OURS else "x--", label=name)
     axes.set(xscale="log", xlabel="CPU seconds", ylabel="held-out perplexity",
              title=f"{corpus}, {n_components} topics, without noise")  # fmt: skip
-    axes.grid(alpha=0.3)
+    axes.tick_params(axis="x", which="minor", labelbottom=False)
+    axes.grid(alpha=0.3, which="both")
     axes.legend(fontsize="small")
 
 
