@@ -158,7 +158,7 @@ def test_replacing_a_word_moves_two_counts_by_one(corpus):
     Y = X.copy()
     Y[7, word] -= 1
     Y[7, (word + 1) % 12] += 1
-    topics = np.zeros(X.sum(), np.int32)
+    topics = np.zeros(X.sum(), np.int16)
     corpora = [Corpus.from_counts(module.check_counts(HDPLDA(), Z, reset=True))
                for Z in (X, Y)]  # fmt: skip
     difference = np.subtract(
@@ -175,7 +175,7 @@ def test_replacing_a_word_moves_two_counts_by_one(corpus):
 def test_counts_are_exact_for_any_number_of_threads(dtype, unit):
     rng = np.random.default_rng(0)
     word, topics = rng.integers(0, 3000, (2, 20_000), np.int32)
-    topics %= 50
+    topics = (topics % 50).astype(np.int16)
     tokens = Corpus(word, np.array([0, len(word)]), 3001)  # the last word has no token
     expected = np.zeros((3001, 50), np.int64)
     np.add.at(expected, (word, topics), unit)

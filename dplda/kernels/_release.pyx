@@ -5,7 +5,7 @@ counts become a table of IEEE halves; its loops are in ``_release.h``, for each 
 Rows do not depend on each other, so callers may split them over threads.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint16_t, uint64_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint16_t, uint64_t
 
 cdef extern from "_wide.h" nogil:
     uint64_t dplda_mul_wide(uint64_t a, uint64_t b, uint64_t* low)
@@ -155,7 +155,7 @@ def list_by_word(
 def count_topics(
     const int64_t[::1] word_ptr,        # in: as from `list_by_word`
     const int32_t[::1] token,           # in
-    const uint16_t[::1] topics,         # in: topic of each token; few bytes, read in no order
+    const int16_t[::1] topics,          # in: topic of each token; few bytes, read in no order
     Py_ssize_t first,                   # in: the words to count
     Py_ssize_t last,
     int64_t unit,                       # in: what a token adds
