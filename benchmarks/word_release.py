@@ -56,9 +56,7 @@ def milliseconds(run: Callable[[], Any]) -> float:
     return 1e3 * (time.thread_time() - start)
 
 
-def release_parts(
-    tokens: Corpus, n_components: int, streams: Streams, repeats: int
-) -> list[float]:
+def release_parts(tokens: Corpus, n_components: int, streams: Streams, repeats: int) -> list[float]:
     """Medians of the parts and of their sum."""
     mechanism = SweepMechanisms.from_noise("laplace", 1.0, None, CLIP, PRIOR).mechanism
     topics = uniform_topics(tokens, n_components, streams)

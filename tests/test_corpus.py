@@ -308,6 +308,7 @@ def test_too_many_tokens_are_refused_without_telling_how_many(counts):
         Corpus.from_counts(checked([counts]))
     assert str(int(sum(counts))) not in str(caught.value)
 
+
 # ---------------------------------------------------------------- random orders
 
 
@@ -358,9 +359,7 @@ def test_each_place_is_chosen_by_equally_many_words(n):
 
 def test_choices_that_favor_an_order_are_found():
     """The planted fault: each token changes places with any of all four."""
-    orders = Counted(
-        tuple(naive(choices)) for choices in itertools.product(range(4), repeat=4)
-    )
+    orders = Counted(tuple(naive(choices)) for choices in itertools.product(range(4), repeat=4))
     assert len(set(orders.values())) > 1
 
 

@@ -166,9 +166,7 @@ def test_halves_are_the_nearest_and_ties_go_to_even(instruction_set):
     scale = scale[: len(scale) // 16 * 16]
     half = np.zeros((1, len(scale)), np.uint16)
     bounds = np.full((2, len(scale)), [[module.SMALLEST], [module.LARGEST]], np.float32)
-    _release.write_halves(
-        np.zeros((1, len(scale)), np.int32), 1.0, 0.0, 9.0, scale, *bounds, half
-    )
+    _release.write_halves(np.zeros((1, len(scale)), np.int32), 1.0, 0.0, 9.0, scale, *bounds, half)
     assert_array_equal(half[0], scale.astype(np.float16).view(np.uint16))
 
 

@@ -79,7 +79,7 @@ class NoisyCounts:
             np.subtract(self.total[rows], self.noise_mean, out=mean[rows])
             mean[rows] /= self.unit
 
-        in_threads(divide, row_pieces(*mean.shape), n_jobs)
+        in_threads(divide, row_pieces(*self.total.shape), n_jobs)
         return mean
 
     def _in_tokens(self) -> NoisyCounts:
@@ -120,9 +120,7 @@ class TokensByWord:
         return counts
 
 
-def shuffled_tokens(
-    X: sp.csr_array, streams: Streams, t: int, n_jobs: int | None = None
-) -> Corpus:
+def shuffled_tokens(X: sp.csr_array, streams: Streams, t: int, n_jobs: int | None = None) -> Corpus:
     """The private tokens; the order within a document is random and independent of its words."""
     return Corpus.from_counts(X).shuffled(streams, t, n_jobs)
 

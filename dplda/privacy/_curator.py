@@ -206,7 +206,7 @@ class Curator:
         failure: Event,
         label: str,
         round: int,
-    ) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+    ) -> tuple[NDArray[np.intp], Cells]:
         """Release some cells with noise: those asked for, and those that reach a threshold.
 
         The number of cells is private, because cells exist that only one unit has. Nothing of a

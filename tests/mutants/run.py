@@ -130,6 +130,7 @@ TESTS = {
                           *AUDITS),
     "dplda/_variational.py": ("e_step", "svilda", "two_worlds", *AUDITS),
     "dplda/_gibbs.py": WORD,
+    "dplda/_half_table.py": ("half_table", *WORD),
     "dplda/central/_hdplda.py": WORD,
     "dplda/central/_word_sweeps.py": WORD,
     "dplda/central/_svilda.py": ("svilda", "two_worlds", "promises", "users", "architecture",
@@ -148,6 +149,7 @@ TESTS = {
     "dplda/kernels/_variational.pyx": ("variational_kernels", "fold_in", "extending", *DOCUMENT),
     "dplda/kernels/_e_step": ("e_step", "svilda", *DOCUMENT),
     "dplda/kernels/_gibbs.pyx": WORD,
+    "dplda/kernels/_release": ("half_table", "corpus", *WORD),
     "dplda/kernels/_wide.h": WORD,
     "dplda/kernels/_metropolis.pyx": ("metropolis", *PARTY),
 }  # fmt: skip
@@ -190,7 +192,8 @@ KERNELS = {  # which extensions a source is compiled into
     "_clip.h": ("_variational",),
     "_noise.h": ("_noise",),
     "_e_step.h": ("_e_step",),
-    "_wide.h": ("_gibbs",),
+    "_wide.h": ("_gibbs", "_release"),
+    "_release.h": ("_release",),
 }
 CYTHON = ["-3", "-X", "wraparound=False", "-X", "boundscheck=False", "-X", "cdivision=True",
           "-X", "initializedcheck=False"]  # fmt: skip
