@@ -22,10 +22,15 @@ from dplda.privacy._observation import announce
 from dplda.privacy._streams import Purpose, Streams, keystream_total_variation
 
 # Limit on the random words of a fit, and the distance from ideal randomness that the fit is charged
-# for them. Both are constants, so that the charge depends on nothing private. The last term covers
-# ties among the 128-bit keys that order at most 2**31 tokens.
+# for them. Both are constants, so that the charge depends on nothing private. TIES covers those
+# among the 128-bit keys that order at most 2**31 tokens. TOPIC_DRAWS covers topics that are drawn
+# with 128 bits each, from at most 2048: 2**-118 for each word (docs/sampling.md).
 MAX_WORDS = 2**36
-TOTAL_VARIATION = keystream_total_variation(MAX_WORDS) + MAX_WORDS * WORD_VARIATION + 2.0**-67
+TIES = 2.0**-67
+TOPIC_DRAWS = MAX_WORDS * 2.0**-118
+TOTAL_VARIATION = (
+    keystream_total_variation(MAX_WORDS) + MAX_WORDS * WORD_VARIATION + TIES + TOPIC_DRAWS
+)
 
 TOO_MANY_WORDS = (
     f"a fit may draw at most {MAX_WORDS} random words; use fewer rounds, topics or words"
