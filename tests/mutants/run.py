@@ -83,7 +83,8 @@ AUDITS = ("audit_residuals", "audit")
 ESTIMATES = ("architecture", "promises", "estimators")
 DOCUMENT = ("sublda", "two_worlds", "users", "architecture", "promises", "variational_kernels",
             "centered", "svilda", "estimators", "slow estimators", *AUDITS)  # fmt: skip
-WORD = ("hdplda", "gibbs_kernels", "noise_choices", "two_worlds", "streams", *ESTIMATES, *AUDITS)
+WORD = ("hdplda", "frozen", "gibbs_kernels", "noise_choices", "two_worlds", "streams",
+        *ESTIMATES, *AUDITS)  # fmt: skip
 LOCAL = ("olplda", "lplda", "noise_choices", "randomized_response", "streams", "two_worlds",
          *ESTIMATES, "audit")  # fmt: skip
 LEDGER = ("ledger_parts", "ledger_filters", "ledger")
@@ -150,6 +151,7 @@ TESTS = {
     "dplda/kernels/_e_step": ("e_step", "svilda", *DOCUMENT),
     "dplda/kernels/_gibbs.pyx": WORD,
     "dplda/kernels/_release": ("half_table", "corpus", *WORD),
+    "dplda/kernels/_frozen": WORD,
     "dplda/kernels/_wide.h": WORD,
     "dplda/kernels/_metropolis.pyx": ("metropolis", *PARTY),
 }  # fmt: skip
@@ -192,8 +194,9 @@ KERNELS = {  # which extensions a source is compiled into
     "_clip.h": ("_variational",),
     "_noise.h": ("_noise",),
     "_e_step.h": ("_e_step",),
-    "_wide.h": ("_gibbs", "_release"),
+    "_frozen.h": ("_frozen",),
     "_release.h": ("_release",),
+    "_wide.h": ("_frozen", "_release"),
 }
 CYTHON = ["-3", "-X", "wraparound=False", "-X", "boundscheck=False", "-X", "cdivision=True",
           "-X", "initializedcheck=False"]  # fmt: skip
