@@ -206,7 +206,7 @@ def test_the_ledger_is_charged_for_the_whole_plan():
 
 
 def test_the_distance_covers_all_words_that_a_fit_may_draw():
-    """Noise and order, and topics: a draw of 128 bits misses each probability by 2**-128 at most."""
+    """Noise and order, and topics: 128 bits miss a probability by 2**-128 at most."""
     least = keystream_total_variation(MAX_WORDS) + MAX_WORDS * WORD_VARIATION
     topics = MAX_WORDS * MAX_COMPONENTS / 2 * 2.0**-128
     assert least < least + topics <= TOTAL_VARIATION < 1e-12
