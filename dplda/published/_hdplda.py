@@ -225,9 +225,8 @@ class PublishedHDPLDA(BaseLDA):
         n_components = int(self.n_components)
         first = 1 if released is None else self.n_iter_ + 1
         last = first + self.max_iter - 1
-        topics = uniform_topics(corpus, n_components, streams).astype(
-            np.int32
-        )  # lines 1 to 6; private
+        topics = uniform_topics(corpus, n_components, streams)  # lines 1 to 6; private
+        topics = topics.astype(np.int32)
         announce(TOPICS, first - 1, topics.copy)  # public
         counts = count_words(corpus, topics, n_components).astype(float)  # private
         if released is not None:
