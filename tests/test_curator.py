@@ -5,6 +5,7 @@ import pytest
 from numpy.testing import assert_array_equal
 from scipy.stats import binomtest
 
+from dplda._gibbs import MAX_COMPONENTS
 from dplda.privacy import (
     ApproximateDP,
     BudgetError,
@@ -16,7 +17,6 @@ from dplda.privacy import (
 )
 from dplda.privacy import _curator as module
 from dplda.privacy._bounds_on_epsilon import grouped
-from dplda._gibbs import MAX_COMPONENTS
 from dplda.privacy._curator import MAX_WORDS, TOTAL_VARIATION, Curator, sampled
 from dplda.privacy._mechanisms import WORD_VARIATION, DiscreteGaussian, FlooredLaplace
 from dplda.privacy._streams import Purpose, Streams, keystream_total_variation
@@ -155,7 +155,7 @@ def test_the_ledger_is_charged_for_the_whole_plan():
 
 
 def test_the_distance_covers_all_words_that_a_fit_may_draw():
-    """Noise and order, and topics: a draw of 128 bits misses each probability by 2**-128 at most."""
+    """Noise, order, and topics: 128 bits miss a probability by 2**-128 at most."""
     least = keystream_total_variation(MAX_WORDS) + MAX_WORDS * WORD_VARIATION + 2.0**-67
     topics = MAX_WORDS * MAX_COMPONENTS / 2 * 2.0**-128
     assert least < least + topics <= TOTAL_VARIATION < 1e-12

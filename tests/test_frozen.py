@@ -1,4 +1,4 @@
-"""Topic draws under a fixed table: exactly the stated law, on every instruction set, and private."""
+"""Topic draws under a fixed table: exactly the stated law, on every instruction set."""
 
 import itertools
 from fractions import Fraction

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from dplda.privacy import Gaussian, PoissonSampled
 from dplda.privacy.mechanisms import Curator
 
+
 class Words:
     """Stands for the streams: gives the words it is told to."""
 
