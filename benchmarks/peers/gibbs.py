@@ -5,8 +5,8 @@
 
 The contestants take turns. CPU time of the process; best and median of the repeats, in millions of
 tokens per second. *Live* is GibbsLDA's sweep (exact collapsed Gibbs, as the peers'), *frozen* the
-sweep of HDPLDA (integer weights, exact draws), *frozen, end to end* everything that HDPLDA does in
-a round: count, noise on all cells, clip, integer table, random words, sweep. Priors 0.1 and 0.01.
+sweep of HDPLDA (fixed table, exact draws), *frozen, end to end* everything that HDPLDA does in
+a round: count, noise on all cells, clip, table of halves, random words, sweep. Priors 0.1 and 0.01.
 """
 
 from __future__ import annotations

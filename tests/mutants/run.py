@@ -83,7 +83,7 @@ AUDITS = ("audit_residuals", "audit")
 ESTIMATES = ("architecture", "promises", "estimators")
 DOCUMENT = ("sublda", "two_worlds", "users", "architecture", "promises", "variational_kernels",
             "centered", "svilda", "estimators", "slow estimators", *AUDITS)  # fmt: skip
-WORD = ("hdplda", "frozen", "gibbs_kernels", "noise_choices", "two_worlds", "streams",
+WORD = ("frozen", "hdplda", "gibbs_kernels", "noise_choices", "two_worlds", "streams",
         *ESTIMATES, *AUDITS)  # fmt: skip
 LOCAL = ("olplda", "lplda", "noise_choices", "randomized_response", "streams", "two_worlds",
          *ESTIMATES, "audit")  # fmt: skip
