@@ -31,27 +31,29 @@ def draw_topics(
     arguments are not modified. Each block of documents has its own random stream, so that the
     result does not depend on `n_jobs`.
     """
-    drawn = topics.copy()
+    drawn = np.empty_like(topics)
     blocks = corpus.blocks(BLOCK_TOKENS)
     ends = np.cumsum([block.n_tokens for block in blocks])
 
     def run(index: int) -> None:
         block = blocks[index]
         span = slice(ends[index] - block.n_tokens, ends[index])
+        part = topics[span].astype(np.int32)
         # Documents of about one length are swept side by side: none is left over at the end.
         order = np.argsort(-np.diff(block.doc_ptr), kind="stable")
         bits = streams.words(Purpose.TOPICS, t, index, block.n_tokens)
         refinement = NO_WORDS
         while True:
             n_exact = _frozen.sweep(
-                block.word, block.doc_ptr, order, drawn[span], table.half, doc_topic_prior, bits,
+                block.word, block.doc_ptr, order, part, table.half, doc_topic_prior, bits,
                 refinement, _frozen.tolerance(table.half.shape[1]),
             )  # fmt: skip
             if n_exact >= 0:
+                drawn[span] = part
                 return
             # One draw in some 2**53 needs more than 64 bits: the block again, with 128 for each.
             refinement = streams.words(Purpose.TOPICS, t, index, block.n_tokens, spare=True)
-            drawn[span] = topics[span]
+            part = topics[span].astype(np.int32)
 
     in_threads(run, range(len(blocks)), n_jobs)
     return drawn

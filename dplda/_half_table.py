@@ -81,13 +81,15 @@ class HalfTable:
         sizes = sum((sums.astype(np.float64) for sums, _ in measured), np.zeros(padded))
         largest = np.max([largest for _, largest in measured], axis=0)
         low, high, scale = _bounds(sizes[:n_components], largest[:n_components], count_clip, prior)
-        bounds = [np.pad(x, (0, padded - n_components)).astype(np.float32)
-                  for x in (scale, low, high)]  # fmt: skip
+        scale, low, high = (
+            np.pad(x, (0, padded - n_components)).astype(np.float32) for x in (scale, low, high)
+        )
         half = np.zeros((n_words, padded), np.uint16)
         in_threads(
-            lambda rows: _release.write_halves(counts[rows], *weight, *bounds, half[rows]),
-            pieces, n_jobs,
-        )  # fmt: skip
+            lambda rows: _release.write_halves(counts[rows], *weight, scale, low, high, half[rows]),
+            pieces,
+            n_jobs,
+        )
         return cls(half, n_components)
 
     @property

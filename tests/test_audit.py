@@ -327,7 +327,9 @@ def test_topics_drawn_without_the_clip_are_found(monkeypatch, X):
     model = HDPLDA(2, noise_epsilon=0.1, count_clip=0.05, topic_word_prior=1.0, max_iter=10)
     clipped = HalfTable.from_counts
     monkeypatch.setattr(
-        HalfTable, "from_counts", staticmethod(lambda counts, clip, beta: clipped(counts, 9, 1))
+        HalfTable,
+        "from_counts",
+        staticmethod(lambda counts, clip, beta, **options: clipped(counts, 9, 1, **options)),
     )
     # noise of scale 20 gives weights of 1 or 10 that say much of the word
     assert audit_epsilon(model, X, n_runs=5, delta=DELTA, random_state=0).exceeds_claim

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import tracemalloc
 import warnings
 
 import numpy as np
@@ -158,7 +159,7 @@ def test_replacing_a_word_moves_two_counts_by_one(corpus):
     Y = X.copy()
     Y[7, word] -= 1
     Y[7, (word + 1) % 12] += 1
-    topics = np.zeros(X.sum(), np.int32)
+    topics = np.zeros(X.sum(), np.int16)
     corpora = [Corpus.from_counts(module.check_counts(HDPLDA(), Z, reset=True))
                for Z in (X, Y)]  # fmt: skip
     difference = np.subtract(
@@ -172,7 +173,7 @@ def test_replacing_a_word_moves_two_counts_by_one(corpus):
 def test_counts_are_exact_for_any_number_of_threads(dtype, unit):
     rng = np.random.default_rng(0)
     word, topics = rng.integers(0, 3000, (2, 20_000), np.int32)
-    topics %= 50
+    topics = (topics % 50).astype(np.int16)
     tokens = Corpus(word, np.array([0, len(word)]), 3001)  # the last word has no token
     expected = np.zeros((3001, 50), np.int64)
     np.add.at(expected, (word, topics), unit)
@@ -208,6 +209,24 @@ def test_integers_hold_all_releases_of_a_fit():
     assert laplace.integers(10**6, 500) == np.int64
     assert laplace.integers(2**31 - 1, 1) == np.int64
     assert gaussian.integers(10**6, 1) == np.int64
+
+
+@pytest.mark.parametrize(
+    ("n_docs", "n_words", "count", "n_components", "largest"),
+    [(500, 200, 100.0, 4, 12 * 2e6 + 4e6), (3, 3000, 1.0, 700, 24 * 2.1e6)],
+    ids=["tokens", "cells"],
+)
+def test_memory_of_a_fit(n_docs, n_words, count, n_components, largest):
+    """12 bytes a token, and 24 a cell; two million of them."""
+    rows = np.repeat(np.arange(n_docs), 40)
+    columns = np.random.default_rng(0).integers(0, n_words, len(rows))
+    X = sp.csr_array((np.full(len(rows), count), (rows, columns)), (n_docs, n_words))
+    model = HDPLDA(n_components, noise_epsilon=1.0, count_clip=1e3, max_iter=3)
+    tracemalloc.start()
+    model.fit(X)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < largest
 
 
 def test_the_ledger_of_a_sweep_holds_noise_and_topic_draws(corpus):

@@ -354,6 +354,7 @@ class _Replay:
         label: str,
         round: int,
         sampling_probability: float = 1.0,
+        n_jobs: int | None = None,
     ) -> np.ndarray:
         """Return what the fit released, not `value` with new noise."""
         release = self._left.pop(0)

@@ -27,6 +27,7 @@ from dplda.central._plan import warn_of_delta
 from dplda.central._word_sweeps import (
     LARGEST_EPSILON,
     SMALLEST_EPSILON,
+    TOPIC,
     NoisyCounts,
     SweepMechanisms,
     TokensByWord,
@@ -334,7 +335,7 @@ class HDPLDA(BaseLDA):
                 average = NoisyCounts(np.zeros(shape, np.int64))  # public
             else:
                 average = average.copy()
-                none = np.full(tokens.n_tokens, -1, np.int32)
+                none = np.full(tokens.n_tokens, -1, TOPIC)
                 topics = self._draw(
                     tokens, none, average, mechanisms, curator, streams, t
                 )  # public  # fmt: skip

@@ -30,6 +30,7 @@ from dplda.privacy._streams import Purpose, Streams, uniform_integers
 SMALLEST_EPSILON, LARGEST_EPSILON = 2.5e-5, 40.0
 LARGEST_NOISE = 2**24  # bound of a draw of Laplace noise; that of Gaussian noise is smaller
 PIECE = 1 << 16  # random words at a time
+TOPIC = np.int16  # of a token; -1 for none yet
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +79,7 @@ class NoisyCounts:
             np.subtract(self.total[rows], self.noise_mean, out=mean[rows])
             mean[rows] /= self.unit
 
-        in_threads(divide, row_pieces(*mean.shape), n_jobs)
+        in_threads(divide, row_pieces(*self.total.shape), n_jobs)
         return mean
 
     def _in_tokens(self) -> NoisyCounts:
@@ -110,10 +111,9 @@ class TokensByWord:
         self, topics: np.ndarray, unit: int, counts: np.ndarray, n_jobs: int | None
     ) -> np.ndarray:
         """Write the exact word-topic counts, times `unit`, over `counts`; private."""
-        narrow = topics.astype(np.uint16)  # fits the cache better, and there are at most 2048
         in_threads(
             lambda rows: _release.count_topics(
-                self.ptr, self.token, narrow, rows.start, rows.stop, unit, counts
+                self.ptr, self.token, topics, rows.start, rows.stop, unit, counts
             ),
             row_pieces(*counts.shape), n_jobs,
         )  # fmt: skip
@@ -128,7 +128,7 @@ def shuffled_tokens(X: sp.csr_array, streams: Streams, t: int, n_jobs: int | Non
 def uniform_topics(corpus: Corpus, n_components: int, streams: Streams) -> np.ndarray:
     """First topics, (n_tokens,): uniform, and independent of the words."""
     reader = streams.reader(Purpose.TOPICS, 0)
-    topics = np.empty(corpus.n_tokens, np.int32)
+    topics = np.empty(corpus.n_tokens, TOPIC)
     for start in range(0, len(topics), PIECE):
         part = topics[start : start + PIECE]
         part[:] = uniform_integers(reader.words(len(part)), n_components)

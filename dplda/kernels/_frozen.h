@@ -171,7 +171,7 @@ static inline void dplda_take_out(const dplda_sweep *s, dplda_flight *x, int slo
 
 /* The proven tolerance: see docs/sampling.md. */
 static inline float dplda_tolerance(int64_t padded) {
-    return (float)(10 * dplda_n_groups(padded) + 54) / 16777216.0f;
+    return (float)(10 * dplda_n_groups(padded) + 40) / 16777216.0f;
 }
 
 static void dplda_sweep_documents(dplda_sweep *s, int set) { DPLDA_CALL(dplda_sweep, set)(s); }
@@ -418,11 +418,14 @@ DPLDA_INLINE void transposed(float *const *from, floats *x) {
 #endif
 }
 
+DPLDA_INLINE floats NAME(times)(const uint16_t *row, const float *c, int part) {
+    return NAME(load)(c + WIDTH * part) * halves(row + WIDTH * part);
+}
+
 /* The products of one token: running sums of each lane after every group of vectors. */
 DPLDA_INLINE void NAME(add_products)(const uint16_t *row, const float *c, int64_t n_vectors,
                                      float *sums) {
     enum { PARTS = DPLDA_LANES / WIDTH };
-#define DPLDA_TIMES(p) (NAME(load)(c + WIDTH * (p)) * halves(row + WIDTH * (p)))
     floats even[PARTS], odd[PARTS];
     int p, q;
     for (p = 0; p < PARTS; p++) {
@@ -435,14 +438,14 @@ DPLDA_INLINE void NAME(add_products)(const uint16_t *row, const float *c, int64_
         if (n_vectors >= DPLDA_GROUP) {
             for (q = 0; q < DPLDA_GROUP; q += 2) {
                 for (p = 0; p < PARTS; p++) {
-                    even[p] += DPLDA_TIMES(q * PARTS + p);
-                    odd[p] += DPLDA_TIMES((q + 1) * PARTS + p);
+                    even[p] += NAME(times)(row, c, q * PARTS + p);
+                    odd[p] += NAME(times)(row, c, (q + 1) * PARTS + p);
                 }
             }
         } else {
             for (q = 0; q < n_vectors; q++) {
                 for (p = 0; p < PARTS; p++) {
-                    even[p] += DPLDA_TIMES(q * PARTS + p);
+                    even[p] += NAME(times)(row, c, q * PARTS + p);
                 }
             }
         }
@@ -455,7 +458,6 @@ DPLDA_INLINE void NAME(add_products)(const uint16_t *row, const float *c, int64_
         c += DPLDA_LANES * DPLDA_GROUP;
         sums += DPLDA_LANES;
     }
-#undef DPLDA_TIMES
 }
 
 /* Products of the topics k, k + 16, ... of one group, for one of WIDTH documents side by side. */
@@ -578,15 +580,12 @@ DPLDA_INLINE void NAME(prefetch)(const dplda_sweep *s, int64_t i, int64_t end) {
 
 DPLDA_INLINE void NAME(sweep)(dplda_sweep *s, const int n_columns) {
     const int64_t n_vectors = s->padded / DPLDA_LANES, n_groups = dplda_n_groups(s->padded);
-    const int n_in_flight = s->padded > 10 * 64 ? 8 : 16;
     dplda_flight flight, *const x = &flight;
     int slot;
     dplda_lay_out(x, s->scratch, s->padded);
     for (slot = 0; slot < DPLDA_IN_FLIGHT; slot++) {
         x->row[slot] = s->half; /* slots without a document are searched, too */
-        if (slot < n_in_flight) {
-            NAME(begin)(s, x, slot);
-        }
+        NAME(begin)(s, x, slot);
     }
     while (x->active) {
         uint32_t uncertain = 0;

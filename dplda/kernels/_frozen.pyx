@@ -64,9 +64,9 @@ def sweep(
 ):
     """Draw the topic of every token; the order of the documents does not matter.
 
-    Returns how many draws integers decided, or -1 if a draw needs `refinement` and it is empty
-    (`topics` then has to be restored). Fewer draws are left to the integers if `tolerance` is
-    smaller; below that of `tolerance()` the topics may be wrong.
+    Returns how many draws integers decided, or -1 if a draw needs `refinement` and it is empty:
+    then `topics` has to be restored. Below the tolerance that `tolerance` returns, topics may be
+    wrong.
     """
     cdef Sweep s
     if half.shape[1] % 16 or order.shape[0] != doc_ptr.shape[0] - 1:

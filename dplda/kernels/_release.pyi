@@ -27,7 +27,7 @@ def list_by_word(
 def count_topics(
     word_ptr: NDArray[np.int64],
     token: NDArray[np.int32],
-    topics: NDArray[np.uint16],
+    topics: NDArray[np.int16],
     first: int,
     last: int,
     unit: int,

@@ -5,7 +5,7 @@ counts become a table of IEEE halves; its loops are in ``_release.h``, for each 
 Rows do not depend on each other, so callers may split them over threads.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint16_t, uint64_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint16_t, uint64_t
 
 cdef extern from "_wide.h" nogil:
     uint64_t dplda_mul_wide(uint64_t a, uint64_t b, uint64_t* low)
@@ -70,12 +70,12 @@ def list_tokens(
 ):
     """The word of each token, in the order of the cells."""
     cdef Py_ssize_t d, j, i = 0
-    cdef int64_t left
+    cdef int64_t _
     doc_ptr[0] = 0
     with nogil:
         for d in range(indptr.shape[0] - 1):
             for j in range(indptr[d], indptr[d + 1]):
-                for left in range(<int64_t>data[j]):
+                for _ in range(<int64_t>data[j]):
                     word[i] = indices[j]
                     i += 1
             doc_ptr[d + 1] = i
@@ -155,7 +155,7 @@ def list_by_word(
 def count_topics(
     const int64_t[::1] word_ptr,        # in: as from `list_by_word`
     const int32_t[::1] token,           # in
-    const uint16_t[::1] topics,         # in: topic of each token; few bytes, read in no order
+    const int16_t[::1] topics,          # in: topic of each token; few bytes, read in no order
     Py_ssize_t first,                   # in: the words to count
     Py_ssize_t last,
     int64_t unit,                       # in: what a token adds
@@ -184,7 +184,8 @@ def add_weights(
 ):
     """Add min(max(a n + b, 0), clip) + 1 over each column, row by row; the largest of them too."""
     cdef dplda_weight weight
-    cdef int set = in_use, kind = INT32 if number is int32_t else INT64 if number is int64_t else FLOAT64
+    cdef int set = in_use
+    cdef int kind = INT32 if number is int32_t else INT64 if number is int64_t else FLOAT64
     weight.a, weight.b, weight.clip = a, b, clip
     check_padded(counts.shape[1], min(sums.shape[0], largest.shape[0]))
     with nogil:
@@ -206,7 +207,8 @@ def write_halves(
 ):
     """Halves nearest to (min(max(a n + b, 0), clip) + 1) scale, within [low, high]."""
     cdef dplda_weight weight
-    cdef int set = in_use, kind = INT32 if number is int32_t else INT64 if number is int64_t else FLOAT64
+    cdef int set = in_use
+    cdef int kind = INT32 if number is int32_t else INT64 if number is int64_t else FLOAT64
     weight.a, weight.b, weight.clip = a, b, clip
     check_padded(
         counts.shape[1], min(scale.shape[0], low.shape[0], high.shape[0], half.shape[1]))

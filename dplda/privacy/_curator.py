@@ -23,9 +23,12 @@ from dplda.privacy._observation import announce
 from dplda.privacy._streams import Purpose, Streams, keystream_total_variation
 
 # Limit on the random words of a fit, and the distance from ideal randomness that the fit is charged
-# for them. Both are constants, so that the charge depends on nothing private.
+# for them. Both are constants, so that the charge depends on nothing private. TOPIC_DRAWS covers
+# topics that are drawn with 128 bits each, from at most 2048: 2**-118 for each word
+# (docs/sampling.md).
 MAX_WORDS = 2**36
-TOTAL_VARIATION = keystream_total_variation(MAX_WORDS) + MAX_WORDS * WORD_VARIATION
+TOPIC_DRAWS = MAX_WORDS * 2.0**-118
+TOTAL_VARIATION = keystream_total_variation(MAX_WORDS) + MAX_WORDS * WORD_VARIATION + TOPIC_DRAWS
 BLOCK_CELLS = 2**16  # each block of cells has a noise stream of its own; enters seeded results
 
 TOO_MANY_WORDS = (
@@ -206,7 +209,7 @@ class Curator:
         failure: Event,
         label: str,
         round: int,
-    ) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+    ) -> tuple[NDArray[np.intp], Cells]:
         """Release some cells with noise: those asked for, and those that reach a threshold.
 
         The number of cells is private, because cells exist that only one unit has. Nothing of a
