@@ -14,6 +14,7 @@ from dplda import HDPLDA, SubLDA
 from dplda.central import _document_budget
 from dplda.central._document_budget import LARGEST_NOISE, DocumentBudget
 from dplda.central._noisy_table import growing_share, round_schedule
+from dplda.central._word_sweeps import SweepMechanisms
 from dplda.privacy import (
     BudgetError,
     Gaussian,
@@ -141,8 +142,22 @@ def test_a_plan_meets_epsilon_or_the_error_names_a_number_of_rounds_that_does(ra
 
 @pytest.mark.parametrize("make", [SubLDA, HDPLDA])
 def test_an_epsilon_that_pays_for_no_round_is_refused_before_the_fit(make):
-    with pytest.raises(ValueError, match="raise epsilon|word_total_share"):
+    with pytest.raises(ValueError, match="raise epsilon"):
         make(2, epsilon=1e-7, delta=1e-9, max_iter=3).fit([[1, 1]])
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+def test_many_sweeps_of_hdplda_are_possible_up_to_the_largest_noise(noise):
+    def mechanisms(max_iter):
+        return SweepMechanisms.from_statement(
+            noise, epsilon=0.05, noise_epsilon=None, noise_multiplier=None, count_clip=None,
+            delta=1e-9, max_iter=max_iter, topic_word_prior=0.01,
+        )  # fmt: skip
+
+    plan = (mechanisms(3000).sweep_events * 3000)[:-1]
+    assert 0.049 < epsilon_of(plan, 1e-9, total_variation=TOTAL_VARIATION) <= 0.05
+    with pytest.raises(ValueError, match="raise epsilon, or use fewer"):
+        mechanisms(10**8)
 
 
 def test_rounds_that_get_more_than_their_share_are_paid_by_the_others():
