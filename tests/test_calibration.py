@@ -2,6 +2,8 @@
 
 import itertools
 import re
+from dataclasses import replace
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -11,12 +13,15 @@ from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType, GaussianPriv
 from dplda import HDPLDA, SubLDA
 from dplda.central import _document_budget
 from dplda.central._document_budget import LARGEST_NOISE, DocumentBudget
+from dplda.central._noisy_table import growing_share, round_schedule
+from dplda.central._word_sweeps import SweepMechanisms
 from dplda.privacy import (
     BudgetError,
     Gaussian,
     PoissonSampled,
     Repeated,
     _accounting,
+    _bounds_on_epsilon,
     calibrate,
     epsilon_of,
 )
@@ -78,6 +83,34 @@ def test_a_calibration_composes_few_loss_distributions(monkeypatch, epsilon, del
     assert epsilon_of(steps[0], delta) <= epsilon < epsilon_of(steps[1], delta)
 
 
+def test_grouping_more_events_counts_only_these(monkeypatch):
+    counted = []
+    add = _bounds_on_epsilon._add
+    monkeypatch.setattr(
+        _bounds_on_epsilon, "_add", lambda *given: (counted.append(given[0]), add(*given))
+    )
+    events = [Gaussian(1.0 + t % 7) for t in range(40)]
+    events += [Repeated(PoissonSampled(0.1, Gaussian(2.0 + t % 3)), 2) for t in range(40)]
+    for n in range(len(events) + 1):
+        groups = grouped(tuple(events[:n]))
+        assert grouped(events[:n]) == groups
+        assert len(counted) <= n + sum(isinstance(event, Repeated) for event in events[:n])
+    fresh = [replace(event) for event in reversed(events)]  # equal, but not the same
+    assert grouped(fresh) == groups
+    assert grouped(events[:40]) != grouped(events[1:41])
+    with pytest.raises(TypeError):
+        grouped([*events, mock.ANY])
+    with pytest.raises(TypeError):
+        grouped([mock.ANY, *events[1:]])
+
+
+def test_the_share_of_a_round_in_the_average_is_that_of_its_weight():
+    for max_iter in (1, 7, 80):
+        weights = [round_schedule(t, max_iter)[1] for t in range(1, 200)]
+        for t, weight in enumerate(weights, 1):
+            assert growing_share(t, max_iter) == weight / sum(weights[:t])
+
+
 def plan_of(epsilon, delta, max_iter, ratio=1.0):
     budget = DocumentBudget.from_statement(
         epsilon, None, delta, max_iter=max_iter, word_total_share=0.25, subsampling_ratio=ratio
@@ -111,6 +144,20 @@ def test_a_plan_meets_epsilon_or_the_error_names_a_number_of_rounds_that_does(ra
 def test_an_epsilon_that_pays_for_no_round_is_refused_before_the_fit(make):
     with pytest.raises(ValueError, match="raise epsilon"):
         make(2, epsilon=1e-7, delta=1e-9, max_iter=3).fit([[1, 1]])
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+def test_many_sweeps_of_hdplda_are_possible_up_to_the_largest_noise(noise):
+    def mechanisms(max_iter):
+        return SweepMechanisms.from_statement(
+            noise, epsilon=0.05, noise_epsilon=None, noise_multiplier=None, count_clip=None,
+            delta=1e-9, max_iter=max_iter, topic_word_prior=0.01,
+        )  # fmt: skip
+
+    plan = (mechanisms(3000).sweep_events * 3000)[:-1]
+    assert 0.049 < epsilon_of(plan, 1e-9, total_variation=TOTAL_VARIATION) <= 0.05
+    with pytest.raises(ValueError, match="raise epsilon, or use fewer"):
+        mechanisms(10**8)
 
 
 def test_rounds_that_get_more_than_their_share_are_paid_by_the_others():

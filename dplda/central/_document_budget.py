@@ -172,14 +172,11 @@ def _calibrated(
 
 def _too_small(epsilon: float, delta: float, most: int, max_iter: int) -> ValueError:
     """`most` rounds are possible, and a few more if the steps of the integer grid allow it."""
-    if most == 0:
-        return ValueError(
-            f"epsilon={epsilon:g} is too small for a single round at delta={delta:g}, even with "
-            "the largest noise; raise epsilon or delta"
-        )
+    paid = f"about max_iter={most} rounds at most" if most else "not even one round"
     return ValueError(
-        f"epsilon={epsilon:g} pays for about max_iter={most} rounds at most, got {max_iter}; more "
-        "rounds would need more noise than leaves a signal: lower max_iter, or raise epsilon"
+        f"epsilon={epsilon:g} with delta={delta:g} pays for {paid}, got max_iter={max_iter}: the "
+        "noise of more rounds would leave no signal; raise epsilon, lower max_iter, or leave the "
+        "rounds a larger share of the budget (word_total_share)"
     )
 
 
@@ -272,7 +269,9 @@ def document_guarantee(
         Whether the fit started from a table that the caller declares public.
     """
     all_events = events if earlier is None else earlier.events + events
-    multipliers = tuple(_noise_multiplier(event) for event in all_events)
+    multipliers = tuple(map(_noise_multiplier, events))
+    if earlier is not None:
+        multipliers = (*earlier.noise_multiplier, *multipliers)  # type: ignore[misc]  # a tuple
     assumptions = (ROWS_OF_A_UNIT[unit], PUBLIC_START) if public_start else (ROWS_OF_A_UNIT[unit],)
     return make_guarantee(
         events,

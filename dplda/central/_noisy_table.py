@@ -49,8 +49,8 @@ def round_schedule(t: int, max_iter: int) -> tuple[float, float]:
 
 def growing_share(t: int, max_iter: int) -> float:
     """Share of round t in the average of rounds 1 to t: later rounds weigh more."""
-    weights = [round_schedule(s, max_iter)[1] for s in range(1, t + 1)]
-    return weights[-1] / sum(weights)
+    n = min(t, max_iter)  # the weights are the squares of 1 to n, and then those of n
+    return n**2 / (n * (n + 1) * (2 * n + 1) // 6 + (t - n) * n**2)
 
 
 def exponential(draws: np.ndarray) -> np.ndarray:

@@ -19,7 +19,7 @@ from dplda._half_table import LARGEST_CLIP, row_pieces
 from dplda._private_fit import exactly_one
 from dplda._threads import in_threads
 from dplda.kernels import _release
-from dplda.privacy import BoundedRange, Event, NonPrivate, calibrate
+from dplda.privacy import BoundedRange, Event, NonPrivate, Repeated, calibrate
 from dplda.privacy._accounting import is_chargeable
 from dplda.privacy._clipping import count_unit
 from dplda.privacy._curator import TOTAL_VARIATION
@@ -28,7 +28,8 @@ from dplda.privacy._streams import Purpose, Streams, uniform_integers
 
 # Range of the noise tables: scales 2 / epsilon from 0.05 to 80000.
 SMALLEST_EPSILON, LARGEST_EPSILON = 2.5e-5, 40.0
-LARGEST_NOISE = 2**24  # bound of a draw of Laplace noise; that of Gaussian noise is smaller
+LARGEST_DRAW = 2**24  # bound of a draw of Laplace noise; that of Gaussian noise is smaller
+LARGEST_NOISE = 9601.0  # Gaussian noise multiplier
 PIECE = 1 << 16  # random words at a time
 TOPIC = np.int16  # of a token; -1 for none yet
 
@@ -217,7 +218,13 @@ class SweepMechanisms:
             """Noise and draw at 1 / (2 scale**2)-zCDP each, per sweep."""
             clip = float(topic_word_prior) * math.expm1(min(1 / scale, 12.0))
             laplace_epsilon = min(max(math.sqrt(2) / scale, SMALLEST_EPSILON), LARGEST_EPSILON)
-            return cls.from_noise(noise, laplace_epsilon, scale, clip, topic_word_prior)
+            multiplier = min(scale, LARGEST_NOISE)  # the draws alone cost less beyond
+            return cls.from_noise(noise, laplace_epsilon, multiplier, clip, topic_word_prior)
+
+        def planned(mechanisms: SweepMechanisms) -> list[Event]:
+            """The plan of `fit`: nothing reads topics after the last release."""
+            noise, draw = mechanisms.sweep_events
+            return [Repeated(noise, max_iter), *[Repeated(draw, max_iter - 1)][: max_iter - 1]]
 
         # `max_iter` calls of `partial_fit` release what `fit` does, but each of them adds to the
         # distance from ideal noise. Where their sum can be charged to delta, it covers both.
@@ -225,7 +232,7 @@ class SweepMechanisms:
         if not is_chargeable(distance, float(epsilon), float(delta)):
             distance = TOTAL_VARIATION
         scale = calibrate(
-            lambda s: (even_split(s).sweep_events * max_iter)[:-1],  # the plan of `fit`
+            lambda s: planned(even_split(s)),
             float(epsilon),
             float(delta),
             total_variation=distance,
@@ -283,7 +290,7 @@ class SweepMechanisms:
 
     def integers(self, n_tokens: int, n_releases: int) -> type[np.signedinteger]:
         """The integer type that holds the sum of some releases of at most `n_tokens` counts."""
-        largest = n_releases * (self.unit * n_tokens + LARGEST_NOISE)
+        largest = n_releases * (self.unit * n_tokens + LARGEST_DRAW)
         return np.int32 if largest < 2**31 else np.int64
 
     def unbiased(self, noisy: np.ndarray) -> np.ndarray:

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
 from functools import lru_cache, reduce
+from operator import is_
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -49,6 +50,10 @@ if TYPE_CHECKING:
 
 FloatArray: TypeAlias = NDArray[np.float64]
 Groups: TypeAlias = tuple[tuple[Event, int], ...]
+
+# The events that were grouped last, with their counts and groups. A fit asks for the same events
+# several times, and each call of `partial_fit` for a few more. They are replaced, never changed.
+_last: tuple[tuple[Event, ...], Counter[Event], Groups] = (), Counter(), ()
 
 # Orders of the quick bound for sampled events. At fractional orders the library's series are slow
 # and may not converge.
@@ -91,17 +96,32 @@ def grouped(events: Event | Iterable[Event]) -> Groups:
 
     All Gaussian events without sampling become a single one, which costs exactly as much.
     """
-    counts: Counter[Event] = Counter()
-    for event in [events] if isinstance(events, Event) else events:
+    global _last
+    every = (events,) if isinstance(events, Event) else tuple(events)
+    known, counts, groups = _last
+    if len(known) > len(every) or not all(map(is_, known, every)):
+        known, counts = (), Counter()
+    elif len(known) == len(every) and every:
+        return groups
+    counts = counts.copy()
+    for event in every[len(known) :]:
         _add(event, 1, counts)
+    groups = _merged(counts)
+    _last = every, counts, groups
+    return groups
+
+
+def _merged(counts: Counter[Event]) -> Groups:
     if max(counts.values(), default=0) > MAX_COUNT:
         raise ValueError(f"an event may be repeated at most {MAX_COUNT} times in all")
     others = [(event, n) for event, n in counts.items() if not isinstance(event, Gaussian)]
     others.sort(key=lambda group: repr(group[0]))
     gaussians = [(event, n) for event, n in counts.items() if isinstance(event, Gaussian)]
     if gaussians and gaussians != [(gaussians[0][0], 1)]:  # one event alone keeps all digits
-        gaussians.sort(key=lambda group: group[0].noise_multiplier)
-        gaussians = [(Gaussian(1.0 / gaussian_mu_of(gaussians)), 1)]
+        multipliers = np.array([event.noise_multiplier for event, _ in gaussians])
+        each = np.sqrt(np.array([float(n) for _, n in gaussians])) * (1.0 / multipliers)
+        mu = math.hypot(*each[np.argsort(multipliers)].tolist())
+        gaussians = [(Gaussian(1.0 / mu), 1)]
     return *gaussians, *others
 
 

@@ -108,6 +108,7 @@ TESTS = {
     "dplda/privacy/_accounting.py": PRICES,
     "dplda/privacy/_bounds_on_epsilon.py": PRICES,
     "dplda/privacy/_response_losses.py": PRICES,
+    "dplda/privacy/_sampled_losses.py": PRICES,
     "dplda/privacy/_guarantee.py": ("guarantee", "release", "accounting", "master", "promises"),
     "dplda/privacy/_detection.py": ("guarantee",),
     "dplda/privacy/_groups.py": ("guarantee",),
