@@ -1,8 +1,9 @@
 """The E-step of variational LDA: documents' Dirichlet parameters under a fixed table.
 
 The updates are those of scikit-learn's LatentDirichletAllocation. Documents are rows of a CSR
-matrix. Tables are (n_words, padded), where the padding (to a multiple of 16 topics) is zero. Rows do
-not depend on each other, so callers may split them over threads. The loops are in ``_e_step.h``.
+matrix. Tables are (n_words, padded), where the padding (to a multiple of 16 topics) is zero. Rows
+do not depend on each other, so callers may split them over threads. The loops are in
+``_e_step.h``.
 """
 
 cimport cython

@@ -149,6 +149,8 @@ TESTS = {
     "dplda/kernels/_noise": ("noise", "noise_choices", "tokens"),
     "dplda/kernels/_clip.h": ("extending", "variational_kernels", *DOCUMENT),
     "dplda/kernels/_variational.pyx": ("variational_kernels", "fold_in", "extending", *DOCUMENT),
+    "dplda/kernels/_fold_in.h": ("variational_kernels", "fold_in", *DOCUMENT),
+    "dplda/kernels/_contributions.h": ("variational_kernels", *DOCUMENT),
     "dplda/kernels/_e_step": ("e_step", "svilda", *DOCUMENT),
     "dplda/kernels/_gibbs.pyx": WORD,
     "dplda/kernels/_release": ("half_table", "corpus", *WORD),
@@ -193,6 +195,8 @@ BROKEN = ("ImportError", "ModuleNotFoundError", "SyntaxError", "NameError", "Unb
 
 KERNELS = {  # which extensions a source is compiled into
     "_clip.h": ("_variational",),
+    "_fold_in.h": ("_variational",),
+    "_contributions.h": ("_variational",),
     "_noise.h": ("_noise",),
     "_e_step.h": ("_e_step",),
     "_frozen.h": ("_frozen",),
