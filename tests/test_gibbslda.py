@@ -20,13 +20,12 @@ def corpus():
 def counted(monkeypatch):
     """The counts of each sweep, beginning with those of the first topics."""
     seen = []
-    count_words = module.count_words
+    count = module.TokensByWord.count
 
     def spy(*arguments):
-        seen.append(count_words(*arguments))
-        return seen[-1]
+        seen.append(count(*arguments).copy())
 
-    monkeypatch.setattr(module, "count_words", spy)
+    monkeypatch.setattr(module.TokensByWord, "count", spy)
     return seen
 
 
@@ -39,14 +38,13 @@ def test_the_last_quarter_of_the_sweeps_is_averaged(max_iter, first, corpus, cou
 
 def test_a_sweep_reads_the_counts_of_the_sweep_before(corpus, counted, monkeypatch):
     read = []
-    table_of = [name for name in vars(module) if name.endswith("Table")]
-    kind = getattr(module, table_of[0])
+    from_counts = module.HalfTable.from_counts
 
-    def spy(counts, *rest):
+    def spy(counts, *rest, **options):
         read.append(counts.copy())
-        return kind.from_counts(counts, *rest)
+        return from_counts(counts, *rest, **options)
 
-    monkeypatch.setattr(module, table_of[0], type("Spy", (), {"from_counts": staticmethod(spy)}))
+    monkeypatch.setattr(module.HalfTable, "from_counts", spy)
     model = GibbsLDA(K, max_iter=3, random_state=0).fit(corpus)
     assert_array_equal(read, counted[:3])
     before = model.components_.T - 0.01

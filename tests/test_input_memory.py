@@ -11,10 +11,9 @@ from estimators import CASES, each
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import BaseEstimator, clone
 
-from dplda import PrivateSVILDA, SubLDA, _corpus, _fold_in
+from dplda import PrivateSVILDA, SubLDA, _corpus, _fold_in, _variational
 from dplda._corpus import check_counts, row_blocks, token_weights
 from dplda._fold_in import fold_in, single_precision
-from dplda.central import _documents
 from dplda.central._documents import Documents
 from dplda.datasets import make_topic_corpus
 from dplda.metrics import (
@@ -139,16 +138,15 @@ def test_what_is_put_in_order_is_a_copy(cells, flag):
 @pytest.mark.parametrize("cls", [SubLDA, PrivateSVILDA])
 def test_kernels_read_the_arrays_of_the_caller(cls, corpus, monkeypatch):
     X, seen = frozen(corpus), []
-    kernels = _fold_in._variational
-    for module in (_fold_in, _documents):
-        for name in ("fold_in", "add_contributions"):
-            true = getattr(kernels, name)
+    inference = (_variational._e_step, "e_step"), (_fold_in._variational, "fold_in")
+    for kernel, name in (*inference, (_fold_in._variational, "add_word_totals")):
+        true = getattr(kernel, name)
 
-            def record(indptr, indices, data, *rest, true=true):
-                seen.append((data, indices, indptr))
-                return true(indptr, indices, data, *rest)
+        def record(indptr, indices, data, *rest, true=true):
+            seen.append((data, indices, indptr))
+            return true(indptr, indices, data, *rest)
 
-            monkeypatch.setattr(module._variational, name, record)
+        monkeypatch.setattr(kernel, name, record)
     cls(3, epsilon=3.0, max_iter=2, subsampling_ratio=1.0).fit(X)
     assert len(seen) >= 4
     for arrays in seen:

@@ -15,7 +15,7 @@ from dplda._fold_in import pad
 from dplda._gibbs import MAX_COMPONENTS, draw_topics
 from dplda._half_table import HalfTable
 from dplda._progress import rounds
-from dplda.central._word_sweeps import TokensByWord, uniform_topics
+from dplda.central._word_sweeps import TOPIC, TokensByWord, uniform_topics
 from dplda.kernels import _gibbs
 from dplda.privacy import Guarantee, NonPrivate
 from dplda.privacy._streams import Purpose, Streams
@@ -223,7 +223,7 @@ class GibbsLDA(BaseLDA):
             topics = uniform_topics(corpus, n_components, streams)
             by_word.count(topics, 1, counts, self.n_jobs)
         else:  # the first topics of later documents are drawn under the model of the earlier ones
-            topics = np.full(corpus.n_tokens, -1, np.int32)
+            topics = np.full(corpus.n_tokens, -1, TOPIC)
             frequencies = frequencies + before.sum(axis=1)
         largest = max(1.0, float(frequencies.max(initial=0)))
         total, n_averaged = np.zeros_like(counts, np.int64), -(-int(self.max_iter) // 4)

@@ -224,7 +224,8 @@ class SweepMechanisms:
         def planned(mechanisms: SweepMechanisms) -> list[Event]:
             """The plan of `fit`: nothing reads topics after the last release."""
             noise, draw = mechanisms.sweep_events
-            return [Repeated(noise, max_iter), *[Repeated(draw, max_iter - 1)][: max_iter - 1]]
+            draws = [Repeated(draw, max_iter - 1)] if max_iter > 1 else []
+            return [Repeated(noise, max_iter), *draws]
 
         # `max_iter` calls of `partial_fit` release what `fit` does, but each of them adds to the
         # distance from ideal noise. Where their sum can be charged to delta, it covers both.
