@@ -169,10 +169,11 @@ class BaseLDA(BaseTopicModel):
         """
         check_is_fitted(self)
         X = check_counts(self, X, reset=False, whole=False)
-        theta = fold_in(X, self.components_, self.doc_topic_prior_, self.n_jobs)
-        theta = theta.astype(X.dtype)
+        theta = fold_in(X, self.components_, self.doc_topic_prior_, self.n_jobs, X.dtype)
         theta /= theta.sum(axis=1, keepdims=True)
-        return theta if normalize else theta * self._posterior_size(X.sum(axis=1))
+        if not normalize:
+            theta *= self._posterior_size(X.sum(axis=1))
+        return theta
 
     def _posterior_size(self, n_tokens: np.ndarray) -> np.ndarray:
         """The sum of a document's posterior parameters, as a column."""

@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from dplda.displays import TopicDisplay, top_words
+import dplda  # loads a name at its first use: options and --help need nothing of it
 
 PLOT = "install it with: pip install 'dplda[plot]'"
 
@@ -23,10 +21,12 @@ def show_topics(model: Any, words: Sequence[str] | None = None) -> None:
     """Print share and typical words of each topic."""
     say("Topics, with their share of all words and the ten words that distinguish them most:")
     share = model.components_.sum(axis=1) / model.components_.sum()
-    for k, typical in enumerate(top_words(model, words, min(10, model.components_.shape[1]))):
+    for k, typical in enumerate(
+        dplda.displays.top_words(model, words, min(10, model.components_.shape[1]))
+    ):
         print(f"  {k:3d} {share[k]:6.1%}  {' '.join(map(_printable, typical))}")
-    if getattr(model, "components_std_", np.zeros(0)).any():
-        standing = ", ".join(map(str, np.flatnonzero(model.topic_signal_)))
+    if getattr(model, "components_std_", model.components_[:0]).any():
+        standing = ", ".join(map(str, model.topic_signal_.nonzero()[0]))
         say(f"Topics that stand out of the noise: {standing or 'none'}")
 
 
@@ -56,5 +56,5 @@ def has_matplotlib() -> bool:
 
 def draw_topics(model: Any, words: Sequence[str] | None, path: Path) -> None:
     """Write a picture of the topics."""
-    TopicDisplay.from_estimator(model, words).figure_.savefig(path)
+    dplda.displays.TopicDisplay.from_estimator(model, words).figure_.savefig(path)
     say(f"Picture: {path}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import operator
 from collections.abc import Iterator, Mapping, Set
@@ -16,15 +17,22 @@ import scipy.sparse as sp
 from sklearn.utils import check_array
 
 from dplda._compat import check_non_negative, validate_data
+from dplda._threads import in_threads
 from dplda._warnings import warn_user
+from dplda.kernels import _release
 from dplda.privacy._clipping import add_duplicates, unsummed
 from dplda.privacy._errors import PrivateDataWarning
-from dplda.privacy._streams import Purpose, Reader, uniform
+from dplda.privacy._streams import Purpose, Reader, Streams, uniform
 
 _LARGEST_COUNT = 1e28  # 2**31 of them still have a finite sum as float32
 MAX_TOKENS = 2**31 - 1
+BLOCK_TOKENS = 1 << 16  # tokens that share a stream of their order; enters seeded results
+SPARE_PIECE = 16  # one spare word is needed in 2**33 draws, or fewer
+BLOCK_ENTRIES = 1 << 16  # what is computed at a time from the entries of X: it stays in the cache
 LARGEST_WEIGHT = 1e6  # in tokens, in a row of weights that are not whole
 LEAST_KEPT = 0.25  # share of the cells that must survive rounding to whole counts
+# The form of counts, for scikit-learn's checks.
+FORM: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
 NOT_COUNTS = (
     "X holds text, not a matrix of word counts; put a "
     "sklearn.feature_extraction.text.CountVectorizer(vocabulary=...) before this estimator, with a "
@@ -72,22 +80,38 @@ class Corpus:
                 f"a token-level sampler takes at most {MAX_TOKENS} tokens, and X holds more; "
                 "split the corpus, or use a document-level estimator such as SubLDA"
             )
-        counts = X.data.astype(np.int64)
-        cumulative = np.concatenate([[0], np.cumsum(counts)])
-        return cls(np.repeat(X.indices, counts).astype(np.int32), cumulative[X.indptr], X.shape[1])
+        word = np.empty(int(X.data.sum(dtype=np.float64)), np.int32)
+        doc_ptr = np.zeros(X.shape[0] + 1, np.int64)
+        indptr, indices = (x.astype(np.int32, copy=False) for x in (X.indptr, X.indices))
+        _release.list_tokens(indptr, indices, X.data, doc_ptr, word)
+        return cls(word, doc_ptr, X.shape[1])
 
     @property
     def n_tokens(self) -> int:
         return len(self.word)
 
-    def shuffled(self, keys: npt.NDArray[np.uint64]) -> Corpus:
-        """The tokens of each document in the order of random keys, shape (2, n_tokens).
+    def shuffled(self, streams: Streams, round: int, n_jobs: int | None = None) -> Corpus:
+        """The tokens of each document in an exactly uniform order, drawn by positions alone.
 
         A count matrix has no positions. In an order by word, the replacement of one word would
-        move many tokens. Keys of 128 bits give every order the same probability, up to ties.
+        move many tokens.
         """
-        document = np.repeat(np.arange(len(self.doc_ptr) - 1), np.diff(self.doc_ptr))
-        return Corpus(self.word[np.lexsort((*keys, document))], self.doc_ptr, self.n_words)
+        word = self.word.copy()
+        blocks = self.blocks(BLOCK_TOKENS)
+        ends = np.cumsum([block.n_tokens for block in blocks])
+
+        def run(index: int) -> None:
+            block = blocks[index]
+            reader = streams.reader(Purpose.ORDER, round, index)
+            bits, spare = reader.words(block.n_tokens), np.empty(0, np.uint64)
+            part = word[ends[index] - block.n_tokens : ends[index]]
+            state = np.zeros(2, np.int64)
+            while state[0] < len(block.doc_ptr) - 1:
+                used = _release.shuffle(part, block.doc_ptr, bits, spare, state)
+                spare = np.append(spare[used:], reader.words(SPARE_PIECE, spare=True))
+
+        in_threads(run, range(len(blocks)), n_jobs)
+        return Corpus(word, self.doc_ptr, self.n_words)
 
     def blocks(self, n_tokens: int) -> list[Corpus]:
         """Whole documents in blocks of about `n_tokens`, the same whatever the number of jobs."""
@@ -103,8 +127,10 @@ class Corpus:
 def check_counts(estimator: Any, X: Any, *, reset: bool, whole: bool = True) -> sp.csr_array:
     """Validate a document-term matrix, or that of a SentenceCorpus.
 
-    The result is CSR. It holds counts as float32 or float64, and stores no zeros. With `whole`,
-    counts are whole numbers. Otherwise a row may hold weights, in the units of `token_weights`.
+    The result is CSR. It holds counts as float32 or float64, has one entry for each cell, and
+    stores no zeros. With `whole`, counts are whole numbers. Otherwise a row may hold weights, in
+    the units of `token_weights`. `X` stays as it is, and the result shares those of its arrays that
+    have this form: do not write to them.
 
     Raises
     ------
@@ -115,14 +141,10 @@ def check_counts(estimator: Any, X: Any, *, reset: bool, whole: bool = True) -> 
     if hasattr(X, "sentence_counts"):  # a SentenceCorpus; a client does not load the class
         X = X.counts()
     with check_quoting_nothing(X):
-        X = validate_data(
-            estimator, unsummed(X), reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32]
-        )
+        X = validate_data(estimator, floats(unsummed(X)), reset=reset, **FORM)
     _check_width(estimator, X, reset=reset)
     check_non_negative(X, f"{type(estimator).__name__} (it takes word counts)")
-    X = sp.csr_array(X, copy=sp.issparse(X))
-    add_duplicates(X)
-    X.eliminate_zeros()
+    X = without_zeros(add_duplicates(X))
     X = _rounded(X, type(estimator).__name__) if whole else token_weights(X)
     if reset:
         _warn_of_empty_rows(X)
@@ -133,6 +155,35 @@ def check_counts(estimator: Any, X: Any, *, reset: bool, whole: bool = True) -> 
     return X
 
 
+def floats(X: Any) -> Any:
+    """Integers of a CSR matrix as float64: scikit-learn would copy the indices with them."""
+    if not (sp.issparse(X) and X.format == "csr" and X.dtype.kind in "biu"):
+        return X
+    return type(X)((X.data.astype(np.float64), X.indices, X.indptr), shape=X.shape)
+
+
+def without_zeros(X: sp.csr_array) -> sp.csr_array:
+    """Non-negative `X`, or a copy of it if it stores zeros."""
+    if X.data.min(initial=1) > 0:
+        return X
+    X = X.copy()
+    X.eliminate_zeros()
+    return X
+
+
+def row_blocks(
+    indptr: npt.NDArray[Any], size: int = BLOCK_ENTRIES, per_row: int = 1
+) -> list[slice]:
+    """Consecutive rows of a CSR matrix in blocks of about `size` numbers: a block may be copied.
+
+    A row counts as many numbers as it has entries, and `per_row` more.
+    """
+    numbers = indptr + per_row * np.arange(len(indptr))
+    starts = np.searchsorted(numbers, np.arange(0, numbers[-1], size))
+    edges = np.unique(np.append(starts, len(indptr) - 1)).tolist()
+    return [slice(first, last) for first, last in itertools.pairwise(edges)]
+
+
 def token_weights(X: sp.csr_array) -> sp.csr_array:
     """State the weights of each row in tokens; a row of whole numbers stays as it is.
 
@@ -141,33 +192,46 @@ def token_weights(X: sp.csr_array) -> sp.csr_array:
     by any number become the same counts again, up to a common divisor. The largest weight counts as
     `LARGEST_WEIGHT` tokens at most.
 
-    A row of the result is a function of that row alone. `X` stores no zeros.
+    A row of the result is a function of that row alone. `X` stores no zeros. The result is `X` if
+    all rows are whole, and shares its indices otherwise.
     """
-    fractional = np.rint(X.data) != X.data
-    if not fractional.any():
+    data = X.data
+    for rows in row_blocks(X.indptr):
+        ptr = X.indptr[rows.start : rows.stop + 1]
+        cells = slice(ptr[0], ptr[-1])
+        fractional = np.rint(X.data[cells]) != X.data[cells]
+        if fractional.any():
+            data = X.data.copy() if data is X.data else data
+            data[cells] = _tokens(X.data[cells], fractional, np.diff(ptr))
+    if data is X.data:
         return X
-    n_entries = np.diff(X.indptr)
-    first, row = X.indptr[:-1][n_entries > 0], np.repeat(np.arange(X.shape[0]), n_entries)
-    data = X.data.astype(np.float64)
+    # what is far smaller than a token may underflow
+    return without_zeros(sp.csr_array((data, X.indices, X.indptr), X.shape))
+
+
+def _tokens(
+    weights: npt.NDArray[Any], fractional: npt.NDArray[np.bool_], n_entries: npt.NDArray[Any]
+) -> npt.NDArray[np.floating]:
+    """The entries of consecutive rows in tokens; `n_entries` (n_rows,) divides them into rows."""
+    first = (np.cumsum(n_entries) - n_entries)[n_entries > 0]
+    row = np.repeat(np.arange(len(n_entries)), n_entries)
+    data = weights.astype(np.float64)
     smallest, largest = (extreme.reduceat(data, first) for extreme in (np.minimum, np.maximum))
-    unit = np.ones(X.shape[0])
+    unit = np.ones(len(n_entries))
     unit[n_entries > 0] = np.maximum(smallest, largest / LARGEST_WEIGHT)
-    unit[np.bincount(row, fractional, X.shape[0]) == 0] = 1.0
+    unit[np.bincount(row, fractional, len(n_entries)) == 0] = 1.0
     tokens = data / unit[row]
     near = np.rint(tokens)  # quotients of whole numbers are whole, whatever the rounding error
-    exact = np.abs(tokens - near) <= 8 * np.finfo(X.dtype).eps * near
-    result = sp.csr_array(
-        (np.where(exact, near, tokens).astype(X.dtype), X.indices, X.indptr), X.shape
-    )
-    result.eliminate_zeros()  # what is far smaller than a token may underflow
-    return result
+    exact = np.abs(tokens - near) <= 8 * np.finfo(weights.dtype).eps * near
+    return np.where(exact, near, tokens)
 
 
 def _rounded(X: sp.csr_array, name: str) -> sp.csr_array:
     """`X` in whole counts, with a warning if that changed it; an error if little would be left."""
-    counts = np.rint(X.data)
-    if np.array_equal(counts, X.data):
+    blocks = (X.data[start : start + BLOCK_ENTRIES] for start in range(0, X.nnz, BLOCK_ENTRIES))
+    if all(np.array_equal(np.rint(block), block) for block in blocks):
         return X
+    counts = np.rint(X.data)
     if np.count_nonzero(counts) < LEAST_KEPT * X.nnz:
         raise ValueError(
             f"{name} takes whole word counts, and nearly all numbers of X would be rounded to 0; "
@@ -178,9 +242,7 @@ def _rounded(X: sp.csr_array, name: str) -> sp.csr_array:
         f"{name} takes word counts, and X holds numbers that are not whole: they were rounded to "
         "the nearest; pass counts, not tf-idf or frequencies"
     )
-    X.data = counts
-    X.eliminate_zeros()
-    return X
+    return without_zeros(sp.csr_array((counts, X.indices, X.indptr), X.shape))
 
 
 def _warn_of_empty_rows(X: sp.csr_array) -> None:
@@ -231,7 +293,7 @@ def sample_tokens(
     kept : ndarray of shape (n_entries,)
         Counts of the tokens that are kept.
     """
-    cumulative = np.cumsum(counts)
+    cumulative = np.cumsum(counts, dtype=np.float64)
     length = int(cumulative[-1])
     drop = 2 * n_tokens > length  # then choose the tokens to remove
     n_chosen = length - n_tokens if drop else n_tokens
@@ -313,7 +375,7 @@ def _check_structure(X: Any) -> None:
         return
     try:
         if X.format in ("csr", "csc", "bsr"):
-            X.check_format(full_check=True)
+            copy.copy(X).check_format(full_check=True)  # which replaces arrays of its matrix
         elif X.format == "lil":
             for columns, values in zip(X.rows, X.data):
                 inside = [0 <= operator.index(column) < X.shape[1] for column in columns]
@@ -321,7 +383,8 @@ def _check_structure(X: Any) -> None:
                     raise ValueError
         elif X.format == "coo":
             for index, length in zip(X.coords, X.shape):
-                if len(index) != X.nnz or (index < 0).any() or (index >= length).any():
+                inside = index.min(initial=0) >= 0 and index.max(initial=-1) < length
+                if len(index) != X.nnz or not inside:
                     raise ValueError
     except (ValueError, TypeError, AttributeError):
         raise ValueError(

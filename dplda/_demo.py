@@ -12,14 +12,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-import scipy.sparse as sp
-from sklearn.pipeline import Pipeline, make_pipeline
-
-from dplda import GibbsLDA, PrivateCountVectorizer, SubLDA, pipeline_guarantee
+import dplda  # loads a name at its first use: options and --help need nothing of it
 from dplda._console import PLOT, draw_topics, has_matplotlib, say, show_guarantee, show_topics
-from dplda.datasets import load_wordnet_glosses
-from dplda.metrics import unigram_perplexity
-from dplda.privacy import split_epsilon
 
 HELD_OUT = 10  # every tenth document
 SHARES = (0.08, 0.92)  # of the budget, for the vocabulary and the topics
@@ -65,7 +59,7 @@ def check_options(options: argparse.Namespace) -> None:
 
 def load_texts(n_docs: int | None) -> tuple[list[str], list[str]]:
     """Texts to train on, and held-out texts."""
-    corpus: Any = load_wordnet_glosses()
+    corpus: Any = dplda.datasets.load_wordnet_glosses()
     texts = corpus.data[:n_docs]
     held_out = texts[HELD_OUT - 1 :: HELD_OUT]
     train = [text for i, text in enumerate(texts) if i % HELD_OUT != HELD_OUT - 1]
@@ -74,15 +68,17 @@ def load_texts(n_docs: int | None) -> tuple[list[str], list[str]]:
     return train, held_out
 
 
-def private_pipeline(options: argparse.Namespace) -> Pipeline:
+def private_pipeline(options: argparse.Namespace) -> Any:
     """A vocabulary and a topic model that together cost at most the given epsilon."""
+    from sklearn.pipeline import make_pipeline
+
     budgets = (math.inf, math.inf)
     if options.epsilon != math.inf:
-        budgets = split_epsilon(options.epsilon, SHARES, delta=options.delta)  # type: ignore
+        budgets = dplda.privacy.split_epsilon(options.epsilon, SHARES, delta=options.delta)  # type: ignore
     common = {"delta": options.delta, "random_state": options.seed}
     return make_pipeline(
-        PrivateCountVectorizer(epsilon=budgets[0], stop_words="english", **common),
-        SubLDA(options.components, epsilon=budgets[1], max_iter=options.max_iter, **common),
+        dplda.PrivateCountVectorizer(epsilon=budgets[0], stop_words="english", **common),
+        dplda.SubLDA(options.components, epsilon=budgets[1], max_iter=options.max_iter, **common),
     )
 
 
@@ -90,18 +86,16 @@ def fit(model: Any, data: Any, unit: str) -> Any:
     """Fit, and print how long it took."""
     start = time.perf_counter()
     model.fit(data)
-    topics = model[-1] if isinstance(model, Pipeline) else model
+    topics = model[-1] if hasattr(model, "steps") else model
     name = type(topics).__name__
     say(f"{name}: {topics.n_iter_} {unit} in {time.perf_counter() - start:.1f} s")
     return topics
 
 
-def show_perplexity(
-    private: Any, epsilon: float, baseline: Any, train: sp.csr_array, test: sp.csr_array
-) -> None:
+def show_perplexity(private: Any, epsilon: float, baseline: Any, train: Any, test: Any) -> None:
     say("Held-out perplexity by document completion (lower is better):")
     for name, value in (
-        ("unigram model, not private", unigram_perplexity(train, test)),
+        ("unigram model, not private", dplda.metrics.unigram_perplexity(train, test)),
         (f"SubLDA, epsilon {epsilon:.4g}", private.perplexity(test)),
         ("GibbsLDA, not private", baseline.perplexity(test)),
     ):
@@ -120,13 +114,13 @@ def run(options: argparse.Namespace) -> None:
     except ValueError as error:  # the corpus is valid, so an option is not
         raise argparse.ArgumentError(None, str(error)) from None
     counts, unseen = model[0].transform(train), model[0].transform(held_out)
-    baseline = fit(GibbsLDA(options.components, random_state=options.seed), counts, "sweeps")
+    baseline = fit(dplda.GibbsLDA(options.components, random_state=options.seed), counts, "sweeps")
     words = model[0].get_feature_names_out()
     say(f"Vocabulary: {len(words)} words, {counts.sum()} times in the texts. {WHY_PRIVATE}")
     print()
     show_topics(private, words)
     print()
-    guarantee = pipeline_guarantee(model)
+    guarantee = dplda.pipeline_guarantee(model)
     show_guarantee(guarantee)
     print()
     show_perplexity(private, guarantee.epsilon, baseline, counts, unseen)

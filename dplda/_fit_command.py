@@ -8,7 +8,6 @@ read as a whole, and only then is the ledger charged.
 from __future__ import annotations
 
 import argparse
-import sqlite3
 import tempfile
 import time
 import warnings
@@ -17,20 +16,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from sklearn.pipeline import Pipeline, make_pipeline
-
-from dplda import (
-    PrivateCountVectorizer,
-    SubLDA,
-    load_release,
-    pipeline_guarantee,
-    save_release,
-)
+import dplda  # loads a name at its first use: options and --help need nothing of it
 from dplda._console import PLOT, draw_topics, has_matplotlib, say, show_guarantee, show_topics
 from dplda._files import check_writable
 from dplda._text_files import Source, read_texts
-from dplda.datasets import load_public_vocabulary
-from dplda.privacy import Ledger, LowSignalWarning, PrivateDataWarning, split_epsilon
 
 LANGUAGES = ("de", "en", "es", "fr", "it", "nl", "pt")
 SHARES = (0.08, 0.92)  # of the budget, for the vocabulary and the topics
@@ -136,11 +125,11 @@ def run(options: argparse.Namespace) -> None:
     if stop_words is None:
         say(NOT_LOOKED_FOR)
     model = fit(options, stop_words, found.texts, users, open_ledger(options), verbose=1)
-    save_release(model, options.out)
+    dplda.save_release(model, options.out)
     print()
     show_topics(model[-1], model[0].get_feature_names_out())
     print()
-    show_guarantee(pipeline_guarantee(model))
+    show_guarantee(dplda.pipeline_guarantee(model))
     say(f"Model: {options.out}. It may be published.")
     if options.picture is not None:
         draw_topics(model[-1], model[0].get_feature_names_out(), options.picture)
@@ -158,19 +147,19 @@ def users_of(ids: Sequence[str]) -> list[str]:
     return [i.strip() for i in ids]
 
 
-def open_ledger(options: argparse.Namespace) -> Ledger:
+def open_ledger(options: argparse.Namespace) -> dplda.privacy.Ledger:
     """The ledger of the options, or one in memory that allows this fit and no more."""
     budget = options.epsilon if options.budget is None else options.budget
     if options.ledger is None:
-        return Ledger(epsilon=budget, delta=options.delta)
+        return dplda.privacy.Ledger(epsilon=budget, delta=options.delta)
     if options.ledger.exists():
-        return Ledger(options.ledger, epsilon=options.budget)
-    return Ledger(options.ledger, epsilon=budget, delta=options.delta)
+        return dplda.privacy.Ledger(options.ledger, epsilon=options.budget)
+    return dplda.privacy.Ledger(options.ledger, epsilon=budget, delta=options.delta)
 
 
 def rehearse(options: argparse.Namespace, stop_words: list[str] | str | None) -> None:
     """Run the whole job on public words, with a copy of the ledger: nothing is charged."""
-    words = load_public_vocabulary(200, language=options.language)
+    words = dplda.datasets.load_public_vocabulary(200, language=options.language)
     users = None if options.id_column is None else ["a"]
     with tempfile.TemporaryDirectory() as folder:
         copy = argparse.Namespace(**vars(options))
@@ -181,16 +170,18 @@ def rehearse(options: argparse.Namespace, stop_words: list[str] | str | None) ->
             else:
                 check_writable(options.ledger)
         with warnings.catch_warnings():  # one public text says nothing about the private ones
-            warnings.simplefilter("ignore", PrivateDataWarning)
-            warnings.simplefilter("ignore", LowSignalWarning)
+            warnings.simplefilter("ignore", dplda.privacy.PrivateDataWarning)
+            warnings.simplefilter("ignore", dplda.privacy.LowSignalWarning)
             model = fit(copy, stop_words, [" ".join(words)], users, open_ledger(copy), verbose=0)
-        save_release(model, Path(folder) / "model")
-        load_release(Path(folder) / "model").transform([" ".join(words)])
+        dplda.save_release(model, Path(folder) / "model")
+        dplda.load_release(Path(folder) / "model").transform([" ".join(words)])
 
 
 def copy_ledger(path: Path, copy: Path) -> None:
     """Copy a ledger as a whole, even while other processes write to it."""
-    Ledger(path)  # refuses what is no ledger
+    import sqlite3
+
+    dplda.privacy.Ledger(path)  # refuses what is no ledger
     with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(copy)) as target:
         source.backup(target)
 
@@ -200,12 +191,16 @@ def fit(
     stop_words: list[str] | str | None,
     texts: Sequence[str],
     users: Sequence[str] | None,
-    ledger: Ledger,
+    ledger: dplda.privacy.Ledger,
     verbose: int,
-) -> Pipeline:
+) -> Any:
     """Fit a vocabulary and a topic model that together cost at most the given epsilon."""
-    for_words, for_topics = split_epsilon(options.epsilon, SHARES, delta=options.delta)
-    vectorizer = PrivateCountVectorizer(
+    from sklearn.pipeline import make_pipeline
+
+    for_words, for_topics = dplda.privacy.split_epsilon(
+        options.epsilon, SHARES, delta=options.delta
+    )
+    vectorizer = dplda.PrivateCountVectorizer(
         epsilon=for_words,
         delta=options.delta,
         candidates=options.language,
@@ -215,7 +210,7 @@ def fit(
         token_pattern=WORD,
         ledger=ledger,
     )
-    model: Any = SubLDA(
+    model: Any = dplda.SubLDA(
         options.n_components,
         epsilon=for_topics,
         delta=options.delta,

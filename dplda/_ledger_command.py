@@ -8,8 +8,7 @@ import math
 import os
 from typing import Any
 
-from dplda.privacy._accounting import epsilon_of
-from dplda.privacy._ledger import Entry, Ledger
+import dplda  # loads a name at its first use: options and --help need nothing of it
 
 COLUMNS = ("number", "time", "label", "unit", "status", "epsilon", "seeded", "process", "part")
 
@@ -42,10 +41,10 @@ def _cancel(options: argparse.Namespace) -> None:
     print(f"entry {options.number} is canceled, and counts no more")
 
 
-def _existing(file: str) -> Ledger:
+def _existing(file: str) -> dplda.privacy.Ledger:
     if not os.path.exists(file):  # opening a missing ledger would create it
         raise FileNotFoundError(f"there is no file {file}")
-    return Ledger(file)
+    return dplda.privacy.Ledger(file)
 
 
 def _show(options: argparse.Namespace) -> None:
@@ -53,7 +52,7 @@ def _show(options: argparse.Namespace) -> None:
     print(_as_json(report) if options.json else _as_text(report))
 
 
-def summary(ledger: Ledger, delta: float | None = None) -> dict[str, Any]:
+def summary(ledger: dplda.privacy.Ledger, delta: float | None = None) -> dict[str, Any]:
     """Summarize what was spent, on what and when.
 
     Parameters
@@ -88,8 +87,8 @@ def summary(ledger: Ledger, delta: float | None = None) -> dict[str, Any]:
     }
 
 
-def _described(entry: Entry, delta: float) -> dict[str, Any]:
-    alone = epsilon_of(entry.events, delta, total_variation=entry.total_variation)
+def _described(entry: dplda.privacy.Entry, delta: float) -> dict[str, Any]:
+    alone = dplda.privacy.epsilon_of(entry.events, delta, total_variation=entry.total_variation)
     values = (
         entry.id, entry.created, entry.label, entry.unit, entry.status, alone, entry.seeded,
         entry.process, entry.part,

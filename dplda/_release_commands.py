@@ -6,15 +6,16 @@ import argparse
 import csv
 import io
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from dplda import load_release
+import dplda  # loads a name at its first use: options and --help need nothing of it
 from dplda._console import draw_topics, say, show_guarantee, show_topics
 from dplda._files import write_atomically
 from dplda._fit_command import add_source, check_output, check_picture, source_of
 from dplda._text_files import import_parquet, read_texts
+
+if TYPE_CHECKING:
+    import numpy as np
 
 PRIVATE = (
     "These are functions of the texts, which epsilon does not cover: keep the file as private as "
@@ -35,7 +36,7 @@ def add_topics_options(parser: argparse.ArgumentParser) -> None:
 def run_topics(options: argparse.Namespace) -> None:
     """Run ``dplda topics``."""
     check_picture(options.picture, options.model)
-    model = load_release(options.model)
+    model = dplda.load_release(options.model)
     show_topics(model)
     print()
     show_guarantee(model.privacy_)
@@ -66,7 +67,7 @@ def run_transform(options: argparse.Namespace) -> None:
     if to_bytes is as_parquet:
         import_parquet(f"writing {options.out}")
     check_output(options.out, options.model, options.texts)
-    model = load_release(options.model)
+    model = dplda.load_release(options.model)
     if model.vectorizer_ is None:
         raise ValueError(
             f"{options.model} does not say how to count words; save a pipeline of vectorizer and "
@@ -96,7 +97,7 @@ def as_parquet(name: str, ids: list[str], weights: np.ndarray) -> bytes:
     import pyarrow
 
     columns: dict[str, Any] = {name: ids} if ids else {}
-    columns |= dict(zip(_topics(weights), np.ascontiguousarray(weights.T)))
+    columns |= dict(zip(_topics(weights), weights.T.copy()))
     file = io.BytesIO()
     parquet.write_table(pyarrow.table(columns), file)
     return file.getvalue()

@@ -12,10 +12,7 @@ import math
 import textwrap
 from typing import Any
 
-from dplda._private_fit import TRUSTED
-from dplda._release import ReleasedModel, load_release
-from dplda.privacy import Guarantee
-from dplda.privacy._card import link
+import dplda  # loads a name at its first use: options and --help need nothing of it
 
 OWNER = "to be answered by the owner"
 FORMATS = ("text", "markdown", "json")
@@ -41,14 +38,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _report(options: argparse.Namespace) -> None:
-    model = load_release(options.file)
+    model = dplda.load_release(options.file)
     if options.format == "json":
         print(json.dumps(summary(model), indent=2, allow_nan=False))
     else:
         print(_as_markdown(model) if options.format == "markdown" else _as_text(model))
 
 
-def summary(model: ReleasedModel) -> dict[str, Any]:
+def summary(model: dplda.ReleasedModel) -> dict[str, Any]:
     """Summarize a published model for those who decide about it.
 
     Parameters
@@ -80,7 +77,7 @@ def summary(model: ReleasedModel) -> dict[str, Any]:
     }
 
 
-def checklist(guarantee: Guarantee) -> list[tuple[str, str, str]]:
+def checklist(guarantee: dplda.privacy.Guarantee) -> list[tuple[str, str, str]]:
     """Rows of NIST SP 800-226: name, what the software answers, and what it cannot answer."""
     named = "; ".join(f"{name}: {origin}" for name, origin in guarantee.provenance)
     return [
@@ -130,7 +127,7 @@ def checklist(guarantee: Guarantee) -> list[tuple[str, str, str]]:
     ]
 
 
-def axes(guarantee: Guarantee) -> dict[str, str]:
+def axes(guarantee: dplda.privacy.Guarantee) -> dict[str, str]:
     """Privacy, utility and trusted parties, as far as the software knows."""
     return {
         "privacy": f"{_parameters(guarantee)} for one {guarantee.unit}. {_found(guarantee)}",
@@ -139,8 +136,11 @@ def axes(guarantee: Guarantee) -> dict[str, str]:
     }
 
 
-def registry_entry(model: ReleasedModel) -> dict[str, Any]:
+def registry_entry(model: dplda.ReleasedModel) -> dict[str, Any]:
     """A draft in the form of the public registry of deployments of differential privacy."""
+    from dplda._private_fit import TRUSTED
+    from dplda.privacy._card import link
+
     guarantee = model.privacy_
     room = next((name for name, text in TRUSTED.items() if text == guarantee.trusted), OWNER)
     named = "; ".join(f"{name}: {origin}" for name, origin in guarantee.provenance)
@@ -193,7 +193,7 @@ def registry_entry(model: ReleasedModel) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _parameters(guarantee: Guarantee) -> str:
+def _parameters(guarantee: dplda.privacy.Guarantee) -> str:
     if guarantee.epsilon == math.inf:
         return "no guarantee (epsilon = infinity)"
     mu = guarantee.gaussian_mu
@@ -201,7 +201,7 @@ def _parameters(guarantee: Guarantee) -> str:
     return f"epsilon = {guarantee.epsilon:.4g}, delta = {guarantee.delta:g}{exactly}"
 
 
-def _found(guarantee: Guarantee) -> str:
+def _found(guarantee: dplda.privacy.Guarantee) -> str:
     rate = 100.0 * guarantee.detection_rate(0.01)
     return (
         f"The best test with a false alarm in 1 of 100 cases finds one {guarantee.unit} in at most "
@@ -209,19 +209,19 @@ def _found(guarantee: Guarantee) -> str:
     )
 
 
-def _randomness(guarantee: Guarantee) -> str:
+def _randomness(guarantee: dplda.privacy.Guarantee) -> str:
     if guarantee.total_variation == 0.0:
         return ""
     return f"the noise is within {guarantee.total_variation:.2g} of its ideal law. "
 
 
-def _seed(guarantee: Guarantee) -> str:
+def _seed(guarantee: dplda.privacy.Guarantee) -> str:
     if not guarantee.seeded:
         return ""
     return "the noise came from a given seed, and nothing holds against anyone who knows it; "
 
 
-def _as_text(model: ReleasedModel) -> str:
+def _as_text(model: dplda.ReleasedModel) -> str:
     lines = [
         f"{model.estimator_name_}, dplda {model.version_}",
         "",
@@ -240,7 +240,7 @@ def _as_text(model: ReleasedModel) -> str:
     return "\n".join(lines)
 
 
-def _as_markdown(model: ReleasedModel) -> str:
+def _as_markdown(model: dplda.ReleasedModel) -> str:
     parts = [
         f"# {model.estimator_name_}, dplda {model.version_}",
         model.privacy_.to_markdown(),
@@ -257,14 +257,14 @@ def _as_markdown(model: ReleasedModel) -> str:
     return "\n\n".join(parts)
 
 
-def _checklist_lines(guarantee: Guarantee, line: str) -> list[str]:
+def _checklist_lines(guarantee: dplda.privacy.Guarantee, line: str) -> list[str]:
     return [
         line.format(row, " ".join(filter(None, [answer, f"Owner: {question}"])))
         for row, answer, question in checklist(guarantee)
     ]
 
 
-def _entry(model: ReleasedModel) -> str:
+def _entry(model: dplda.ReleasedModel) -> str:
     return json.dumps(registry_entry(model), indent=2, allow_nan=False)
 
 

@@ -70,5 +70,6 @@ def e_step(
             MAX_STEPS, TOLERANCE, gamma, exp_doc_topic, np.empty(n_scratch, dtype),
         )  # fmt: skip
 
-    over_rows(kernel, np.arange(X.shape[0], dtype=np.int64), n_jobs)
+    rows = np.arange(X.shape[0], dtype=np.int64)
+    over_rows(kernel, rows, n_jobs, np.diff(X.indptr))
     return gamma, exp_doc_topic

@@ -28,7 +28,7 @@ import dplda.local._randomized_response as randomize_module
 import dplda.privacy._curator as curator_module
 import dplda.privacy._local_mechanisms as local_module
 import dplda.privacy._mechanisms as mechanisms_module
-from dplda._gibbs import IntegerTable
+from dplda._half_table import HalfTable
 from dplda.federated import SentenceCorpus
 from dplda.federated._tokens import TokenMechanism, privatize
 from dplda.privacy import SeededNoiseWarning
@@ -530,13 +530,13 @@ def sweeps_law(words, labels, cell, mechanisms, *, topic_word_prior, doc_topic_p
     tables = {}
     for atoms in cells if "topics" in labels else ():
         counts = mechanisms.unbiased(values[list(atoms)].reshape(2, 2))
-        tables[atoms] = IntegerTable.from_counts(
+        tables[atoms] = HalfTable.from_counts(
             counts, mechanisms.count_clip, topic_word_prior
         )  # fmt: skip
     draws = {}
 
     def drawn(order, topics, atoms):
-        key = order, topics, tables[atoms].weight.tobytes()
+        key = order, topics, tables[atoms].half.tobytes()
         if key not in draws:
             draws[key] = sweep_law(order, topics, tables[atoms], doc_topic_prior)
         return draws[key]
@@ -562,7 +562,7 @@ def sweeps_law(words, labels, cell, mechanisms, *, topic_word_prior, doc_topic_p
             else itertools.product(*(range(cell.largest + 2) if s else [None] for s in shown))
         ):
             chance = math.prod(cell.chance[c][i] for c, i in zip(count, noisy) if i is not None)
-            key = tables[noisy].weight.tobytes() if labels[1:] else None
+            key = tables[noisy].values.tobytes() if labels[1:] else None
             if key not in follows:
                 follows[key] = rest(order, topics, labels[1:], noisy)
             for end, after in follows[key].items():

@@ -21,7 +21,7 @@ def corpus_of(documents):
 
 
 def padded(n_components):
-    return -(-n_components // LANES) * LANES
+    return -(-n_components // 16) * 16
 
 
 # ---------------------------------------------------------------- Gibbs sampling
@@ -113,60 +113,59 @@ def collapsed_posterior(documents, n_words, n_components, alpha, beta):
     return states, law / law.sum()
 
 
-def document_weights(count, n_tokens, alpha, topic_scale):
-    """The integer c[k] of each topic, from its count in the document."""
-    scale = 16777216.0 / (n_tokens + alpha)
-    return [max(1, int((n + alpha) * scale * s)) for n, s in zip(count, topic_scale)]
+def half_integers(half):
+    """Rows of a table of halves as integers, in units of the smallest step; 0 on the padding."""
+    return [
+        [(1024 + h % 1024) << (h // 1024 - 1) if h else 0 for h in row] for row in half.tolist()
+    ]
 
 
-def uniform_below(total, bits, spare):
-    """An exactly uniform integer below `total`; `spare` is an iterator."""
-    product_ = int(bits) * total
-    while product_ % 2**64 < 2**64 % total:
-        product_ = int(next(spare)) * total
-    return product_ >> 64
+def document_weights(count, n_tokens, alpha):
+    """The integer c[k] of each topic, n U + A, from its count in the document."""
+    unit = 1
+    while n_tokens + alpha < 2**24 / (2 * unit):
+        unit *= 2
+    base = max(1, round(alpha * unit))
+    return [int(F(n * unit + base)) for n in count]
 
 
-def draw_exact(weight, bits, spare):
-    """Inversion in the kernel's order of the topics: by remainder modulo 8, then upwards."""
-    target = uniform_below(sum(weight), bits, spare)
-    for k in sorted(range(len(weight)), key=lambda k: (k % LANES, k)):
+def draw_topic(weight, bits, refinement):
+    """Inversion in the kernel's order of the topics: by remainder modulo 16, then upwards."""
+    target = ((int(bits) << 64) + int(refinement)) * sum(weight) >> 128
+    for k in sorted(range(len(weight)), key=lambda k: (k % 16, k)):
         target -= weight[k]
         if target < 0:
             return k
     raise AssertionError("a draw below the sum of the weights selects a topic")
 
 
-def frozen_sweep(word, doc_ptr, topics, table, topic_scale, alpha, bits, spare):
-    """Topics after a sweep and how many spare words it took; arguments untouched."""
-    topics, spare = topics.copy(), iter(spare.tolist())
-    n_spare = spare.__length_hint__()
+def frozen_sweep(word, doc_ptr, topics, half, alpha, bits, refinement):
+    """Topics after a sweep; arguments untouched."""
+    topics, values = topics.copy(), half_integers(half)
     for begin, end in pairwise(doc_ptr):
+        count = np.bincount([z for z in topics[begin:end] if z >= 0], minlength=half.shape[1])
         for i in range(begin, end):
-            others = [z for j, z in enumerate(topics[begin:end], begin) if j != i and z >= 0]
-            count = np.bincount(others, minlength=len(topic_scale)).tolist()
-            c = document_weights(count, int(end - begin), alpha, topic_scale.tolist())
-            weight = [int(t) * ck for t, ck in zip(table[word[i]], c)]
-            topics[i] = draw_exact(weight, bits[i], spare)
-    return topics, n_spare - spare.__length_hint__()
+            if topics[i] >= 0:
+                count[topics[i]] -= 1
+            c = document_weights(count.tolist(), int(end - begin), alpha)
+            weight = [t * ck for t, ck in zip(values[word[i]], c)]
+            topics[i] = draw_topic(weight, bits[i], refinement[i])
+            count[topics[i]] += 1
+    return topics
 
 
-def frozen_conditional(word, others, n_tokens, table, topic_scale, alpha):
+def frozen_conditional(word, others, n_tokens, table, alpha):
     """Probabilities of a token's topic, given the topics of the document's `others`."""
-    count = np.bincount(others, minlength=len(topic_scale)).tolist()
-    c = document_weights(count, n_tokens, alpha, topic_scale.tolist())
-    weight = np.array([int(t) * ck for t, ck in zip(table[word], c)], float)
+    count = np.bincount(others, minlength=table.n_components).tolist()
+    weight = table.values[word] * document_weights(count, n_tokens, alpha)
     return weight / weight.sum()
 
 
-def frozen_pair(words, second, table, topic_scale, alpha):
+def frozen_pair(words, second, table, alpha):
     """Joint law of the topics of a two-token document after a sweep, from a known second topic."""
-    first = frozen_conditional(words[0], [second], 2, table, topic_scale, alpha)
+    first = frozen_conditional(words[0], [second], 2, table, alpha)
     return np.array(
-        [
-            p * frozen_conditional(words[1], [k], 2, table, topic_scale, alpha)
-            for k, p in enumerate(first)
-        ]
+        [p * frozen_conditional(words[1], [k], 2, table, alpha) for k, p in enumerate(first)]
     )
 
 
@@ -185,66 +184,123 @@ def chi_square(observed, law, *, least=10.0):
 # ---------------------------------------------------------------- fold-in
 
 
-def dot(a, b):
-    lanes = np.zeros(LANES, F)
-    for k in range(0, len(a), LANES):
-        lanes = lanes + a[k : k + LANES] * b[k : k + LANES]
-    return ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) + (
-        (lanes[1] + lanes[5]) + (lanes[3] + lanes[7])
-    )
+WIDTH = 16  # topics that the kernels of documents take at a time
+
+
+def total_of(lanes):
+    """Halves are added until one number is left."""
+    while len(lanes) > 1:
+        lanes = lanes[: len(lanes) // 2] + lanes[len(lanes) // 2 :]
+    return lanes[0]
+
+
+def lane_sums(a, width=WIDTH):
+    lanes = np.zeros(width, F)
+    for k in range(0, len(a), width):
+        lanes = lanes + a[k : k + width]
+    return lanes
+
+
+def dot(a, b, width=WIDTH):
+    return total_of(lane_sums(a * b, width))
 
 
 def update_topics(words, counts, phi, prior, n_components, theta):
+    """The next topic weights, and the L1 change."""
     new = np.zeros(len(theta), F)
     shares = [dot(theta, phi[w]) for w in words]
     parts = [
         (count / share if share > F(1e-28) else F(0)) * phi[w]
         for w, count, share in zip(words, counts, shares)
     ]
-    for j in range(0, len(parts), 2):  # two words at a time
-        new = new + (parts[j] + parts[j + 1] if j + 1 < len(parts) else parts[j])
-    new[:n_components] = new[:n_components] * theta[:n_components] + F(prior)
-    return new * (F(1) / np.add.accumulate(new[:n_components])[-1])
+    parts += [np.zeros(len(theta), F)] * (-len(parts) % 4)
+    for j in range(0, len(parts), 4):  # four words at a time
+        new = new + ((parts[j] + parts[j + 1]) + (parts[j + 2] + parts[j + 3]))
+    priors = np.where(np.arange(len(theta)) < n_components, F(prior), F(0))
+    new = new * theta + priors
+    new = new * (F(1) / total_of(lane_sums(new)))
+    return new, total_of(lane_sums(np.abs(new - theta)))
 
 
-def fold_in(X, rows, phi, prior, n_components, max_iter, tol, theta):
+def extrapolate(first, second, theta, floor):
+    r = second - first
+    v = (theta - second) - r
+    with np.errstate(all="ignore"):
+        a = np.sqrt(dot(r, r) / dot(v, v))
+    if not 1 < a < F(1e6):
+        return theta
+    far = first + a * ((r + r) + a * v)
+    theta = np.maximum(far, np.maximum(F(0.125) * theta, floor))
+    return theta * (F(1) / total_of(lane_sums(theta)))
+
+
+def converge(words, counts, phi, prior, n_components, max_iter, tol, theta):
+    """Steps, and an extrapolation after every two; undone if the next step is longer."""
+    n_tokens = np.add.accumulate(np.append(F(0), counts))[-1] + F(n_components) * F(prior)
+    floor = np.where(np.arange(len(theta)) < n_components, F(prior), F(0)) / n_tokens
+    path, longest, before = [], F(np.inf), None
+    for i in range(max_iter):
+        path.append(theta)
+        theta, change = update_topics(words, counts, phi, prior, n_components, theta)
+        if len(path) == 1 and change > longest:
+            theta, longest, path = before, F(np.inf), []
+            continue
+        if change < F(tol):
+            break
+        if len(path) == 1:
+            longest = change
+        elif i + 1 < max_iter:
+            before, theta = theta, extrapolate(*path, theta, floor)
+            path = []
+    return theta
+
+
+def fold_in(X, rows, phi, prior, n_components, max_iter, tol, theta, *, accelerated=False):
     """Topic weights after at most `max_iter` steps; X is a CSR matrix of float32 counts."""
     theta = theta.copy()
     for d in rows:
         span = slice(X.indptr[d], X.indptr[d + 1])
-        for _ in range(max_iter if len(X.data[span]) else 0):
-            new = update_topics(X.indices[span], X.data[span], phi, prior, n_components, theta[d])
-            change = np.add.accumulate(np.abs(new - theta[d])[:n_components])[-1]
-            theta[d, :n_components] = new[:n_components]
+        words, counts = X.indices[span], X.data[span]
+        if not len(words):
+            continue
+        if accelerated:
+            theta[d] = converge(words, counts, phi, prior, n_components, max_iter, tol, theta[d])
+            continue
+        for _ in range(max_iter):
+            theta[d], change = update_topics(words, counts, phi, prior, n_components, theta[d])
             if change < F(tol):
                 break
     return theta
 
 
-def contribution(words, counts, factor, center, word_weight, theta):
+def contribution(words, counts, factor, center, word_weight, theta, width):
     """Float cells (n, padded) of a document's contribution."""
     cells = []
     for w, count in zip(words, counts):
         scale = word_weight[w] * count
-        share = dot(theta, factor[w])
+        share = dot(theta, factor[w], width)
         share = scale / share if share > 0 else F(0)
         cells.append(theta * factor[w] * share - scale * center[w])
     return np.array(cells)
 
 
-def unit_contribution(X, documents, theta, factor, center, word_weight):
-    """Words of a unit, float cells of its contribution, and their squared norm."""
+def unit_contribution(X, documents, theta, factor, center, word_weight, alone):
+    """Words of a unit, float cells of its contribution, and their squared norm.
+
+    The squares of a single document (`alone`) are added in one sum for each piece of the words.
+    """
     added = {}  # word: cells
+    width, n_pieces = (WIDTH, 16) if alone else (LANES, 1)
     for d in documents:
         span = slice(X.indptr[d], X.indptr[d + 1])
         words = X.indices[span].tolist()
-        cells = contribution(words, X.data[span], factor, center, word_weight, theta[d])
+        cells = contribution(words, X.data[span], factor, center, word_weight, theta[d], width)
         for w, cell in zip(words, cells):
             added[w] = added[w] + cell if w in added else cell
-    square = 0.0
-    for cell in added.values():
-        square += float(dot(cell, cell))
-    return list(added), np.array(list(added.values())), square
+    squares = np.zeros(n_pieces)
+    for w, cell in sorted(added.items()) if alone else added.items():
+        squares[w % n_pieces] += float(dot(cell, cell, width))
+    return list(added), np.array(list(added.values())), sum(squares.tolist())
 
 
 def round_to_grid(cells, scale):
@@ -254,14 +310,17 @@ def round_to_grid(cells, scale):
 
 
 def add_contributions(
-    X, units, theta, factor, center, word_weight, unit_scale, norm, radius, unit_ptr=None
-):
+    X, units, theta, factor, center, word_weight, unit_scale, norm, radius, unit_ptr=None,
+    *, alone=False,
+):  # fmt: skip
     """Sum of the units' integer contributions, (n_words, padded)."""
     total = np.zeros(factor.shape, np.int64)
     ptr = range(X.shape[0] + 1) if unit_ptr is None else unit_ptr
     for u in units:
         documents = range(ptr[u], ptr[u + 1])
-        words, cells, square = unit_contribution(X, documents, theta, factor, center, word_weight)
+        words, cells, square = unit_contribution(
+            X, documents, theta, factor, center, word_weight, alone
+        )
         length, relative = square**0.5, float(unit_scale[u]) / norm
         if not 1e-15 < length < np.inf:
             continue

@@ -20,7 +20,10 @@ SOURCES = {
 }
 
 # What lies below what. A folder may also import itself; a kernel is a function of arrays only.
-LEAVES = {"_checks", "_compat", "_files", "_text_files", "_version", "_vocabulary", "_warnings"}
+LEAVES = {
+    "_checks", "_compat", "_files", "_text_files", "_threads", "_version", "_vocabulary",
+    "_warnings",
+}  # fmt: skip
 COMMANDS = {
     "__main__", "_console", "_demo", "_fit_command", "_ledger_command", "_release_commands",
     "_report_command",

@@ -17,7 +17,7 @@ from dplda import (
     SubLDA,
     published,
 )
-from dplda._gibbs import IntegerTable
+from dplda._half_table import HalfTable
 from dplda.audit import (
     AnchorAttack,
     AuditResult,
@@ -284,12 +284,14 @@ def test_many_runs_with_and_without_one_document(X):
 
 
 def quieter(monkeypatch, mechanism, factor):
-    true_call = mechanism.__call__
+    true_add = mechanism.add_to
 
-    def call(self, value, reader):
-        return value + (true_call(self, np.zeros_like(value), reader) / factor).astype(np.int64)
+    def add_to(self, cells, reader):
+        noise = np.zeros_like(cells)
+        true_add(self, noise, reader)
+        cells += (noise / factor).astype(cells.dtype)
 
-    monkeypatch.setattr(mechanism, "__call__", call)
+    monkeypatch.setattr(mechanism, "add_to", add_to)
 
 
 @pytest.mark.parametrize(
@@ -323,9 +325,11 @@ def test_documents_that_contribute_unsampled_are_found(model, monkeypatch, X):
 
 def test_topics_drawn_without_the_clip_are_found(monkeypatch, X):
     model = HDPLDA(2, noise_epsilon=0.1, count_clip=0.05, topic_word_prior=1.0, max_iter=10)
-    clipped = IntegerTable.from_counts
+    clipped = HalfTable.from_counts
     monkeypatch.setattr(
-        IntegerTable, "from_counts", staticmethod(lambda counts, clip, beta: clipped(counts, 9, 1))
+        HalfTable,
+        "from_counts",
+        staticmethod(lambda counts, clip, beta, **options: clipped(counts, 9, 1, **options)),
     )
     # noise of scale 20 gives weights of 1 or 10 that say much of the word
     assert audit_epsilon(model, X, n_runs=5, delta=DELTA, random_state=0).exceeds_claim

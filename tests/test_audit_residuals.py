@@ -22,7 +22,7 @@ from dplda.audit._residuals import (
 from dplda.audit._watch import Step
 from dplda.central import _document_lda, _hdplda
 from dplda.central._documents import Documents
-from dplda.central._word_sweeps import SweepMechanisms
+from dplda.central._word_sweeps import SweepMechanisms, TokensByWord
 from dplda.datasets import make_topic_corpus
 from dplda.privacy import Gaussian, Ledger, SeededNoiseWarning
 from dplda.privacy.mechanisms import Curator, DiscreteGaussian, FlooredLaplace, Purpose, Streams
@@ -59,30 +59,31 @@ def failures(result):
 
 def noise_scaled(monkeypatch, factor):
     """Noise times `factor`, in both mechanisms."""
-    gaussian, laplace = DiscreteGaussian.__call__, FlooredLaplace.__call__
+    gaussian, laplace = DiscreteGaussian.add_to, FlooredLaplace.add_to
 
-    def call_gaussian(self, value, reader):
-        noise = gaussian(self, np.zeros_like(value), reader)
-        return value + np.round(noise * factor).astype(np.int64)
+    def add_gaussian(self, cells, reader):
+        noise = np.zeros_like(cells)
+        gaussian(self, noise, reader)
+        cells += np.round(noise * factor).astype(cells.dtype)
 
-    def call_laplace(self, value, reader):
-        if factor == 0:
-            return value.copy()
-        return laplace(FlooredLaplace(self.scale * factor), value, reader)
+    def add_laplace(self, cells, reader):
+        if factor != 0:
+            laplace(FlooredLaplace(self.scale * factor), cells, reader)
 
-    monkeypatch.setattr(DiscreteGaussian, "__call__", call_gaussian)
-    monkeypatch.setattr(FlooredLaplace, "__call__", call_laplace)
+    monkeypatch.setattr(DiscreteGaussian, "add_to", add_gaussian)
+    monkeypatch.setattr(FlooredLaplace, "add_to", add_laplace)
 
 
 def noise_on_observed_words_only(monkeypatch):
     for mechanism in (DiscreteGaussian, FlooredLaplace):
-        true_call = mechanism.__call__
-        monkeypatch.setattr(
-            mechanism, "__call__",
-            lambda self, value, reader, true_call=true_call: np.where(
-                value != 0, true_call(self, value, reader), 0
-            ),
-        )  # fmt: skip
+        true_add = mechanism.add_to
+
+        def add_to(self, cells, reader, true_add=true_add):
+            empty = cells == 0
+            true_add(self, cells, reader)
+            cells[empty] = 0
+
+        monkeypatch.setattr(mechanism, "add_to", add_to)
 
 
 def same_noise_every_round(monkeypatch):
@@ -105,8 +106,10 @@ def clip_twice_too_wide(monkeypatch):
 
 
 def counts_twice(monkeypatch):
-    true_count = _hdplda.count_words
-    monkeypatch.setattr(_hdplda, "count_words", lambda *a: 2 * true_count(*a))
+    true_count = TokensByWord.count
+    monkeypatch.setattr(
+        TokensByWord, "count", lambda self, topics, unit, *a: true_count(self, topics, 2 * unit, *a)
+    )
 
 
 def one_cell_charged(monkeypatch):
@@ -176,13 +179,14 @@ def contributions_that_read_others(monkeypatch):
 def neighbors_share_noise(monkeypatch):
     """Cells 2 i and 2 i + 1 get the same noise."""
     for mechanism in (DiscreteGaussian, FlooredLaplace):
-        true_call = mechanism.__call__
+        true_add = mechanism.add_to
 
-        def call(self, value, reader, true_call=true_call):
-            noise = true_call(self, np.zeros(value.size, np.int64), reader)
-            return value + noise[np.arange(value.size) // 2 * 2].reshape(value.shape)
+        def add_to(self, cells, reader, true_add=true_add):
+            noise = np.zeros_like(cells)
+            true_add(self, noise, reader)
+            cells += noise[np.arange(cells.size) // 2 * 2]
 
-        monkeypatch.setattr(mechanism, "__call__", call)
+        monkeypatch.setattr(mechanism, "add_to", add_to)
 
 
 def guarantee_of_more_noise(monkeypatch):

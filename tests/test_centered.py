@@ -274,20 +274,24 @@ def test_inference_leaves_other_documents_alone(corpus):
 
 def test_initial_table_reads_no_data(corpus):
     released = start(corpus)
-    np.testing.assert_allclose(released.table.sum(axis=0), released.totals.sum() / K)
+    sizes = released.table.sum(axis=0, dtype=float)
+    np.testing.assert_allclose(sizes, released.totals.sum() / K)
     assert len(np.unique(released.table)) == released.table.size
 
 
 def test_average_and_its_variance():
     released = start(sp.csr_array(np.full((1, 8), 50)))
-    tables = [released.average]
-    released.estimate = lambda table, scale, last=False: np.full_like(table, 7.0)
+    tables = [released.average.copy()]
+    released.estimate = lambda table, scale, **options: np.full_like(released.table, 7.0)
     for t, rate in enumerate([0.5, 0.3, 0.8]):
-        noisy = np.random.default_rng(t).normal(size=(8, K))
-        centered = noisy - noisy.mean(axis=1, keepdims=True)
-        tables.append(released.totals[:, None] * released.topic_shares() + centered)
+        noisy = np.random.default_rng(t).integers(-1000, 1000, (8, K))
+        centered = 0.003 * (noisy - noisy.mean(axis=1, keepdims=True))
+        table = released.table.astype(float)
+        shares = table / table.sum(axis=1, keepdims=True)
+        tables.append(released.totals[:, None] * shares + centered)
         released.update(
-            noisy, noise_scale=3.0, norm=1.0, share=rate, topic_word_prior=0.0, exact=False
+            noisy, unit=0.003, noise_scale=3.0, norm=1.0, share=rate, topic_word_prior=0.0,
+            exact=False,
         )  # fmt: skip
     share = np.array([0.5 * 0.7 * 0.2, 0.5 * 0.7 * 0.2, 0.3 * 0.2, 0.8])
     np.testing.assert_allclose(released.average, np.tensordot(share, tables, 1))
@@ -315,8 +319,9 @@ class Spy(Curator):
     seen: list
 
     def release(self, value, mechanism, **kwargs):
+        exact = value.copy()
         noisy = super().release(value, mechanism, **kwargs)
-        self.seen.append((kwargs["label"], value, noisy))
+        self.seen.append((kwargs["label"], exact, noisy))
         return noisy
 
 

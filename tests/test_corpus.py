@@ -1,5 +1,8 @@
 """Counts on their way in: what is refused, what is repaired, and the token stream."""
 
+import itertools
+from collections import Counter as Counted
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -7,9 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from numpy.testing import assert_array_equal
+from scipy import stats
 from sklearn.base import BaseEstimator
 
+from dplda import _corpus as module
 from dplda._corpus import LARGEST_WEIGHT, MAX_TOKENS, Corpus, check_counts, shorten
+from dplda.kernels import _release
 from dplda.privacy import PrivateDataWarning
 from dplda.privacy._streams import Streams
 from dplda.privacy.mechanisms import sum_clipped
@@ -301,3 +307,93 @@ def test_too_many_tokens_are_refused_without_telling_how_many(counts):
     with pytest.raises(ValueError, match=f"at most {MAX_TOKENS} tokens") as caught:
         Corpus.from_counts(checked([counts]))
     assert str(int(sum(counts))) not in str(caught.value)
+
+
+# ---------------------------------------------------------------- random orders
+
+
+def accepted(n, j):
+    """The first and the last of the random words that choose j below n, in exact arithmetic."""
+    rejected = 2**64 % n
+    return -(-((j << 64) + rejected) // n), (((j + 1) << 64) - 1) // n
+
+
+def shuffled(word, bits, spare=()):
+    word, state = np.array(word, np.int32), np.zeros(2, np.int64)
+    doc_ptr = np.array([0, len(word)])
+    bits, spare = (np.array(x, np.uint64) for x in (bits, spare))
+    used = _release.shuffle(word, doc_ptr, bits, spare, state)
+    return word.tolist(), used, state.tolist()
+
+
+def test_all_orders_of_a_document_come_from_one_choice_each():
+    """With exactly uniform choices, below, the order is exactly uniform."""
+    orders = set()
+    for choices in itertools.product(range(1), range(2), range(3), range(4)):
+        bits = [accepted(i + 1, j)[0] for i, j in enumerate(choices)]
+        order, used, state = shuffled([0, 1, 2, 3], bits)
+        assert used == 0
+        assert state == [1, 0]
+        orders.add(tuple(order))
+    assert orders == set(itertools.permutations(range(4)))
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 6, 7, 8, 1000])
+def test_each_place_is_chosen_by_equally_many_words(n):
+    """All 2**64 words, by those at which a choice begins and ends."""
+    words = list(range(n))
+    places = range(n) if n < 10 else (0, 1, 499, 999)
+    sizes = {last - first for first, last in (accepted(n, j) for j in places)}
+    assert len(sizes) == 1
+    stay = [accepted(i + 1, i)[0] for i in range(n - 1)]  # the tokens before stay where they are
+    for j in places:
+        expected = words.copy()
+        expected[j], expected[-1] = words[-1], words[j]
+        for word in accepted(n, j):
+            assert shuffled(words, [*stay, word]) == (expected, 0, [1, 0])
+        if 2**64 % n:  # then 0 is rejected, also as a spare word
+            used = shuffled(words, [*stay, 0], [0, accepted(n, j)[1], 5])
+            assert used == (expected, 2, [1, 0])
+            assert shuffled(words, [*stay, 0], [0]) == (words, 1, [0, n - 1])  # needs more words
+
+
+def test_choices_that_favor_an_order_are_found():
+    """The planted fault: each token changes places with any of all four."""
+    orders = Counted(tuple(naive(choices)) for choices in itertools.product(range(4), repeat=4))
+    assert len(set(orders.values())) > 1
+
+
+def naive(choices):
+    order = list(range(4))
+    for i, j in enumerate(choices):
+        order[i], order[j] = order[j], order[i]
+    return order
+
+
+def test_blocks_and_threads_do_not_change_the_order(monkeypatch):
+    rng = np.random.default_rng(0)
+    corpus = Corpus.from_counts(checked(rng.integers(0, 3, (60, 40))))
+    one, two = (corpus.shuffled(Streams.from_random_state(0), 3, n_jobs) for n_jobs in (1, 2))
+    assert_array_equal(one.word, two.word)
+    assert not np.array_equal(one.word, corpus.word)
+    for a, b in itertools.pairwise(corpus.doc_ptr):
+        assert_array_equal(np.sort(one.word[a:b]), corpus.word[a:b])
+    monkeypatch.setattr(module, "BLOCK_TOKENS", 100)
+    many = corpus.shuffled(Streams.from_random_state(0), 3, 2)
+    first = corpus.blocks(100)[0].n_tokens
+    assert_array_equal(many.word[:first], one.word[:first])  # the first block has the same stream
+    assert not np.array_equal(many.word, one.word)
+    other = corpus.shuffled(Streams.from_random_state(0), 4)
+    assert not np.array_equal(other.word, one.word)
+
+
+def test_orders_of_many_documents_are_equally_frequent():
+    word, n = np.tile(np.arange(4, dtype=np.int32), 24_000), 24_000
+    corpus = Corpus(word, np.arange(0, 4 * n + 1, 4), 4)
+    orders = corpus.shuffled(Streams.from_random_state(0), 1).word.reshape(-1, 4)
+    _, counts = np.unique(orders, axis=0, return_counts=True)
+    assert len(counts) == 24
+    assert stats.chisquare(counts).pvalue > 1e-6
+    pairs = orders.reshape(-1, 8)  # two documents beside each other
+    _, counts = np.unique(pairs, axis=0, return_counts=True)
+    assert stats.chisquare(np.append(counts, np.zeros(576 - len(counts)))).pvalue > 1e-6

@@ -5,6 +5,7 @@ import pytest
 from numpy.testing import assert_array_equal
 from scipy.stats import binomtest
 
+from dplda._gibbs import MAX_COMPONENTS
 from dplda.privacy import (
     ApproximateDP,
     BudgetError,
@@ -18,6 +19,7 @@ from dplda.privacy import _curator as module
 from dplda.privacy._bounds_on_epsilon import grouped
 from dplda.privacy._curator import MAX_WORDS, TOTAL_VARIATION, Curator, sampled
 from dplda.privacy._mechanisms import WORD_VARIATION, DiscreteGaussian, FlooredLaplace
+from dplda.privacy._observation import observe_releases
 from dplda.privacy._streams import Purpose, Streams, keystream_total_variation
 
 GAUSSIAN = DiscreteGaussian.for_noise_multiplier(2.0)
@@ -26,6 +28,7 @@ VALUES = [
     np.arange(-20, 20) * 10**9,
     np.arange(12).reshape(3, 4) % 3,
     np.full(9000, 10**12),
+    np.full((300, 500), -7, np.int32),  # more than two blocks
 ]
 
 
@@ -37,18 +40,67 @@ def curator(plan, *, seed=0, **options):
 # ---- releases -----------------------------------------------------------------------------
 
 
+def noise_of(mechanism, shape, round):
+    """The noise of a release, block by block: each has a stream of its own."""
+    cells = np.zeros(shape, np.int64).reshape(-1)
+    for block in range(-(-cells.size // 2**16)):
+        part = cells[block * 2**16 : (block + 1) * 2**16]
+        reader = Streams.from_random_state(0).reader(Purpose.NOISE, round, block)
+        part[:] = mechanism(part, reader)
+    return cells.reshape(shape)
+
+
 @pytest.mark.parametrize("round", [0, 7])
 @pytest.mark.parametrize("mechanism", [GAUSSIAN, FlooredLaplace(30.0, 2)], ids=repr)
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: f"{value.shape}")
 def test_a_release_is_the_value_plus_the_mechanisms_noise_on_every_cell(value, mechanism, round):
     """Whatever the value is: the noise depends on the stream of the round only."""
+    exact = value
+    for n_jobs in (None, 2):
+        value = exact.copy()
+        noisy = curator([("sum", mechanism.event)]).release(
+            value, mechanism, label="sum", round=round, n_jobs=n_jobs
+        )
+        assert_array_equal(noisy - exact, noise_of(mechanism, value.shape, round))
+        assert noisy is value  # nothing exact is left
+        assert noisy.dtype == exact.dtype
+        assert ((noisy - exact) < 0).any()
+        assert ((noisy - exact) > 0).any()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda x: x.T,
+        lambda x: x[::2],
+        lambda x: x.astype(np.int16),
+        lambda x: x.astype(np.uint8),
+        lambda x: x.astype(">i8"),
+        lambda x: np.broadcast_to(x[:1], x.shape),
+    ],
+    ids=["transposed", "strided", "int16", "uint8", "other byte order", "broadcast"],
+)
+def test_what_cannot_be_written_to_is_released_as_a_noisy_copy(change):
+    value = change(np.arange(600, dtype=np.int64).reshape(20, 30) % 100)
     exact = value.copy()
-    noisy = curator([("sum", mechanism.event)]).release(value, mechanism, label="sum", round=round)
-    reader = Streams.from_random_state(0).reader(Purpose.NOISE, round)
-    assert_array_equal(noisy - exact, mechanism(np.zeros_like(value), reader))
+    noisy = curator([("sum", GAUSSIAN.event)]).release(value, GAUSSIAN, label="sum", round=3)
+    assert noisy.dtype == np.int64
+    assert_array_equal(noisy - exact, noise_of(GAUSSIAN, value.shape, 3))
     assert_array_equal(value, exact)
-    assert ((noisy - exact) < 0).any()
-    assert ((noisy - exact) > 0).any()
+
+
+def test_floats_are_not_released():
+    with pytest.raises(TypeError, match="safe"):
+        curator([("sum", GAUSSIAN.event)]).release(np.zeros(3), GAUSSIAN, label="sum", round=0)
+
+
+def test_an_observed_release_does_not_change_with_the_array():
+    value = np.zeros(5, np.int64)
+    with observe_releases() as seen:
+        noisy = curator([("sum", GAUSSIAN.event)]).release(value, GAUSSIAN, label="sum", round=0)
+    shown = noisy.copy()
+    value[:] = 0
+    assert_array_equal(seen[0].value, shown)
 
 
 @pytest.mark.parametrize("threshold", [-np.inf, 10.5, np.inf])
@@ -69,7 +121,7 @@ def test_a_selection_is_noisy_values_and_those_that_reach_the_threshold(threshol
 def test_two_rounds_have_unrelated_noise():
     value = np.zeros(1000, np.int64)
     both = curator([("sum", GAUSSIAN.event)] * 2)
-    first, second = (both.release(value, GAUSSIAN, label="sum", round=t) for t in (1, 2))
+    first, second = (both.release(value.copy(), GAUSSIAN, label="sum", round=t) for t in (1, 2))
     assert (first != second).mean() > 0.99
 
 
@@ -154,8 +206,10 @@ def test_the_ledger_is_charged_for_the_whole_plan():
 
 
 def test_the_distance_covers_all_words_that_a_fit_may_draw():
+    """Noise and order, and topics: 128 bits miss a probability by 2**-128 at most."""
     least = keystream_total_variation(MAX_WORDS) + MAX_WORDS * WORD_VARIATION
-    assert least <= TOTAL_VARIATION < 1e-12
+    topics = MAX_WORDS * MAX_COMPONENTS / 2 * 2.0**-128
+    assert least < least + topics <= TOTAL_VARIATION < 1e-12
 
 
 def test_a_plan_that_is_too_expensive_is_refused_before_anything_is_read():

@@ -1,20 +1,36 @@
 """The estimates that are made of released numbers."""
 
+import itertools
+import math
+
 import numpy as np
 import pytest
+import reference_tables as reference
+from reference_tables import cell_likelihood, improve_prior, posterior_mean
 from scipy.stats import norm
 
+from dplda.central import _noisy_table
 from dplda.central._noisy_table import (
     FACTORS,
+    NoisyTable,
     TableEstimate,
-    cell_likelihood,
-    improve_prior,
-    posterior_mean,
     smooth_totals,
+    temper,
     word_weights,
 )
+from dplda.kernels import _denoise
+from dplda.privacy._streams import Streams
 
 rng = np.random.default_rng(0)
+
+
+@pytest.fixture(params=_denoise.INSTRUCTION_SETS)
+def instruction_set(request):
+    """Each of this machine's sets, one after the other."""
+    before = _denoise.instruction_set()
+    _denoise.use(request.param)
+    yield request.param
+    _denoise.use(before)
 
 
 def zipf(n):
@@ -70,7 +86,8 @@ def test_table_estimate_beats_cutting_at_zero(scale):
 def test_table_estimate_at_the_ends():
     _table, noisy, totals = noisy_table(30.0)
     estimate = TableEstimate(totals)
-    np.testing.assert_array_equal(estimate(noisy, np.zeros(600)), np.maximum(noisy, 0))
+    cut = np.maximum(noisy, 0).astype(np.float32)
+    np.testing.assert_array_equal(estimate(noisy, np.zeros(600)), cut)
     drowned = estimate(noisy, np.full(600, 1e7), last=True)  # nothing is known but the totals
     shares = drowned / drowned.sum(axis=0)
     np.testing.assert_allclose(shares, np.outer(totals / totals.sum(), np.ones(4)), rtol=1e-2)
@@ -138,3 +155,140 @@ def test_the_prior_is_carried_on():
     first = estimate.prior.copy()
     estimate(noisy, np.full(600, 30.0))
     assert not np.array_equal(first, estimate.prior)
+
+
+# ---- the kernels --------------------------------------------------------------------------
+
+SHAPES = [(1, 1), (1, 40), (37, 1), (50, 15), (50, 16), (301, 20), (90, 100)]
+
+
+def any_table(n_words, n_topics, scale=3.0, seed=0):
+    """A noisy table with frequent and rare words, small and large topics, and its noise."""
+    rng = np.random.default_rng(seed)
+    totals = rng.gamma(0.3, 500, n_words) + 1
+    sizes = rng.dirichlet(np.full(n_topics, 2.0))
+    table = totals[:, None] * sizes * rng.choice(FACTORS, (n_words, n_topics))
+    noise_scale = scale * rng.uniform(0.3, 1, n_words)
+    return totals, table + noise_scale[:, None] * rng.normal(size=table.shape), noise_scale
+
+
+def three_estimates(make, noisy, noise_scale, **options):
+    """The first estimate of a fit, the next one and the last one."""
+    estimate = make
+    return [
+        np.array(estimate(noisy, noise_scale, last=last, least=0.01, **options))
+        for last in (False, False, True)
+    ]
+
+
+@pytest.mark.parametrize("scale", [1e-3, 3.0, 1e3])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_estimate_is_that_of_its_twin(shape, scale, instruction_set):
+    totals, noisy, noise_scale = any_table(*shape, scale)
+    fast, slow = TableEstimate(totals), reference.TableEstimate(totals)
+    found = three_estimates(fast, noisy, noise_scale)
+    for one, two in zip(found, three_estimates(slow, noisy, noise_scale)):
+        assert one.dtype == np.float32
+        assert (np.abs(one - two) / (np.abs(two) + noise_scale[:, None])).max() < 2e-5
+    np.testing.assert_allclose(fast.prior, slow.prior, rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_estimate_is_the_same_for_any_instruction_set_and_number_of_threads(shape, monkeypatch):
+    monkeypatch.setattr(_noisy_table, "PIECE", 200)
+    monkeypatch.setattr(_noisy_table, "SAMPLE", 200)
+    totals, noisy, noise_scale = any_table(*shape)
+    before, results = _denoise.instruction_set(), []
+    for name, n_jobs in itertools.product(_denoise.INSTRUCTION_SETS, (1, 2)):
+        _denoise.use(name)
+        results.append(three_estimates(TableEstimate(totals), noisy, noise_scale, n_jobs=n_jobs))
+    _denoise.use(before)
+    for result in results[1:]:
+        np.testing.assert_array_equal(result, results[0])
+
+
+def test_estimate_stays_finite(instruction_set):
+    totals, noisy, _ = any_table(60, 20)
+    for scale in (1e-30, 1e-10, 1e10, 1e30):
+        for factor in (1, 1e15):
+            found = TableEstimate(totals)(factor * noisy, np.full(60, scale), last=True)
+            assert np.isfinite(found).all()
+            assert (found >= 0).all()
+
+
+def test_a_prior_from_a_part_of_the_cells_is_nearly_that_from_all(monkeypatch):
+    totals, noisy, noise_scale = any_table(1500, 40)
+    whole, part = TableEstimate(totals), TableEstimate(totals)
+    two = whole(noisy, noise_scale, last=True)
+    monkeypatch.setattr(_noisy_table, "SAMPLE", 2000)
+    one = part(noisy, noise_scale, last=True)
+    assert 0 < np.abs(whole.prior - part.prior).max() < 0.05
+    assert np.abs(one - two).mean() < 0.05 * np.abs(two - noisy).mean()
+
+
+def test_every_topic_is_in_the_part_that_a_prior_is_learned_from(monkeypatch):
+    """Whatever the number of vectors of a word is, and how many are left out."""
+    for n_topics, sample in itertools.product((16, 40, 64), (160, 320, 640, 1280)):
+        monkeypatch.setattr(_noisy_table, "SAMPLE", sample)
+        cells = _noisy_table.standard_cells(np.ones((200, n_topics)), np.ones(200), np.ones(200))
+        base = _noisy_table.class_likelihood(cells, np.arange(200))
+        assert base.shape[0] * 16 < 2 * sample
+        for k in range(0, n_topics, 16):
+            other = np.ones((200, n_topics))
+            other[:, k] = 3
+            changed = _noisy_table.class_likelihood((other, *cells[1:]), np.arange(200))
+            assert not np.array_equal(changed, base)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_round_enters_the_average(shape, instruction_set):
+    totals, before, scale = any_table(*shape)
+    table = np.maximum(before, 0).astype(np.float32) + np.float32(0.5)
+    noisy = np.random.default_rng(1).integers(-(10**12), 10**12, shape)
+    for exact, n_jobs in itertools.product((False, True), (1, 2)):
+        released = NoisyTable(totals, scale, table.copy(), before.copy(), TableEstimate(totals), ())
+        released.n_jobs = n_jobs
+        released.update(
+            noisy, unit=1e-9, noise_scale=2.0, norm=1.0, share=0.3, topic_word_prior=0.0,
+            exact=exact,
+        )  # fmt: skip
+        counts = noisy * 1e-9 / scale[:, None]
+        if not exact:
+            shares = table.astype(float) / table.sum(axis=1, keepdims=True, dtype=float)
+            counts += totals[:, None] * shares - counts.mean(axis=1, keepdims=True)
+        np.testing.assert_allclose(released.average, 0.7 * before + 0.3 * counts, rtol=1e-12)
+
+
+@pytest.mark.parametrize("n_topics", [1, 5, 8, 20])
+def test_tables_of_a_round(n_topics):
+    totals = rng.gamma(0.5, 100, 40) + 1
+    streams = Streams.from_random_state(0)
+    released = NoisyTable.from_totals(totals, np.ones(40), n_topics, streams, norms=())
+    table = released.table.astype(float)
+    used = np.full_like(released.word_probabilities(), 7)
+    used[:, n_topics:] = 0
+    for out in (None, used):
+        phi = released.word_probabilities(out)
+        assert phi[:, n_topics:].sum() == 0
+        np.testing.assert_allclose(phi[:, :n_topics], table / table.sum(axis=0), rtol=2e-7)
+    for out in (None, used):
+        center = released.center(exact=False, out=out)
+        shares = table / table.sum(axis=1, keepdims=True)
+        np.testing.assert_allclose(center[:, :n_topics], shares, rtol=2e-7)
+    assert not released.center(exact=True).any()
+
+
+@pytest.mark.parametrize("power", [0.3, 0.75, 1.0])
+def test_tempering(power, instruction_set):
+    low = np.log(2.0**-126)
+    factor = np.exp(np.random.default_rng(2).uniform(low, 0, (301, 24))).astype(np.float32)
+    factor[:, 20:] = 0
+    factor[:3, 0] = 1, 0.5, 2.0**-126
+    expected = factor.astype(float) ** power
+    found = temper(factor.copy(), power, 2)
+    np.testing.assert_allclose(found, expected, rtol=2e-5)
+    assert (found[:, 20:] == 0).all()
+    near = factor > math.exp(-20)  # where the words of a topic are
+    np.testing.assert_allclose(found[near], expected[near], rtol=2e-6)
+    _denoise.use("portable")
+    np.testing.assert_array_equal(found, temper(factor.copy(), power))

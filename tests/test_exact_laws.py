@@ -33,7 +33,7 @@ import dplda.privacy._curator as curator_module
 import dplda.privacy._mechanisms as mechanisms_module
 import dplda.privacy._tables as tables_module
 from dplda import HDPLDA, LPLDA, OLPLDA, PrivateSVILDA, RandomizedResponse, SubLDA
-from dplda._gibbs import IntegerTable
+from dplda._half_table import HalfTable
 from dplda.central._documents import Documents
 from dplda.federated import IFTMParty, SentenceCorpus
 from dplda.privacy import PoissonSampled, SeededNoiseWarning, epsilon_of
@@ -151,7 +151,7 @@ def topic_draw(estimator):
         warnings.simplefilter("ignore", SeededNoiseWarning)
         model.fit([[2, 0]])
     clip = model.count_clip_
-    table = IntegerTable.from_counts(
+    table = HalfTable.from_counts(
         np.array([[clip, 0.0], [0.0, clip]]), clip, model.topic_word_prior
     )
     pair = [sweep_law(words, (0, 0), table, 1e-6) for words in ((0, 0), (1, 0))]

@@ -128,7 +128,7 @@ def test_no_documents(model):
 # ---------------------------------------------------------------- pieces
 
 
-@pytest.mark.parametrize(("width", "padded"), [(1, 8), (8, 8), (9, 16), (20, 24)])
+@pytest.mark.parametrize(("width", "padded"), [(1, 16), (16, 16), (17, 32), (20, 32)])
 def test_pad(width, padded):
     table = np.arange(1.0, 3 * width + 1).reshape(3, width)
     result = pad(table)
@@ -154,3 +154,11 @@ def test_rows_are_shared_out_in_order(n_rows, n_jobs, n_pieces):
     pieces = over_rows(list, np.arange(n_rows), n_jobs)
     assert len(pieces) == n_pieces
     assert list(chain.from_iterable(pieces)) == list(range(n_rows))
+
+
+@pytest.mark.parametrize("work", [[5, 0, 1, 0, 7], [0, 0, 0], [], [1] * 50], ids=len)
+def test_pieces_of_equal_work_hold_every_row_once_and_in_order(work):
+    rows = np.arange(len(work)) + 3
+    pieces = over_rows(list, rows, 2, np.array(work, int))
+    assert list(chain.from_iterable(pieces)) == rows.tolist()
+    assert all(len(piece) < 10 for piece in pieces)

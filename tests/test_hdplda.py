@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import tracemalloc
 import warnings
 
 import numpy as np
@@ -13,7 +14,13 @@ from sklearn.base import clone
 import dplda.central._hdplda as module
 from dplda import HDPLDA, GibbsLDA, SubLDA
 from dplda._corpus import Corpus
-from dplda.central._word_sweeps import shuffled_tokens, uniform_topics
+from dplda.central._word_sweeps import (
+    NoisyCounts,
+    SweepMechanisms,
+    TokensByWord,
+    shuffled_tokens,
+    uniform_topics,
+)
 from dplda.datasets import make_topic_corpus
 from dplda.metrics import unigram_perplexity
 from dplda.privacy import (
@@ -96,8 +103,9 @@ class Spy(Curator):
     seen: list
 
     def release(self, value, mechanism, **kwargs):
+        exact = value.copy()  # the release takes its place, and then the counts of the next sweep
         noisy = super().release(value, mechanism, **kwargs)
-        self.seen.append((value, noisy, mechanism))
+        self.seen.append((exact, noisy.copy(), mechanism))
         return noisy
 
 
@@ -122,13 +130,13 @@ def test_every_release_is_dense_fresh_and_of_the_true_counts(spy, corpus):
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 def test_topics_are_drawn_under_released_counts_only(noise, spy, corpus, monkeypatch):
     """The table of a sweep is a function of the counts that the sweep has released."""
-    tables, make = [], module.IntegerTable.from_counts
+    tables, make = [], module.HalfTable.from_counts
 
-    def record(counts, *args):
-        tables.append(counts.copy())
-        return make(counts, *args)
+    def record(counts, *args, mean, unit, **kwargs):
+        tables.append((counts - mean) / unit)
+        return make(counts, *args, mean=mean, unit=unit, **kwargs)
 
-    monkeypatch.setattr(module.IntegerTable, "from_counts", record)
+    monkeypatch.setattr(module.HalfTable, "from_counts", record)
     HDPLDA(K, epsilon=20.0, noise=noise, max_iter=4).fit(corpus)
     assert len(spy) == 4
     assert len(tables) == 3  # no topics are drawn after the last release
@@ -151,12 +159,74 @@ def test_replacing_a_word_moves_two_counts_by_one(corpus):
     Y = X.copy()
     Y[7, word] -= 1
     Y[7, (word + 1) % 12] += 1
-    topics = np.zeros(X.sum(), np.int32)
+    topics = np.zeros(X.sum(), np.int16)
     corpora = [Corpus.from_counts(module.check_counts(HDPLDA(), Z, reset=True))
                for Z in (X, Y)]  # fmt: skip
-    difference = np.subtract(*(module.count_words(c, topics, K) for c in corpora))
+    difference = np.subtract(
+        *(TokensByWord.from_corpus(c).count(topics, 1, np.full((12, K), 9), None) for c in corpora)
+    )
     assert np.abs(difference).sum() == 2
     assert (difference**2).sum() == 2
+
+
+@pytest.mark.parametrize(("dtype", "unit"), [(np.int32, 1), (np.int64, 1), (np.int64, 10**8)])
+def test_counts_are_exact_for_any_number_of_threads(dtype, unit):
+    rng = np.random.default_rng(0)
+    word, topics = rng.integers(0, 3000, (2, 20_000), np.int32)
+    topics = (topics % 50).astype(np.int16)
+    tokens = Corpus(word, np.array([0, len(word)]), 3001)  # the last word has no token
+    expected = np.zeros((3001, 50), np.int64)
+    np.add.at(expected, (word, topics), unit)
+    by_word = TokensByWord.from_corpus(tokens)
+    for n_jobs in (None, 2):
+        counts = by_word.count(topics, unit, np.full((3001, 50), 7, dtype), n_jobs)
+        np.testing.assert_array_equal(counts, expected)
+
+
+def test_noisy_counts_are_averaged_in_tokens_whatever_the_noise():
+    """Releases of one unit are added as integers; another unit makes them floats."""
+    rng = np.random.default_rng(0)
+    laplace = SweepMechanisms.from_noise("laplace", 1.0, None, 1.0, 1.0)
+    gaussian = SweepMechanisms.from_noise("gaussian", None, 5.0, 1.0, 1.0)
+    average, expected = NoisyCounts(np.zeros((70, 3), np.int32)), []
+    for mechanisms in (laplace, laplace, gaussian, gaussian, laplace):
+        noisy = rng.integers(-100, 100, (70, 3)) * mechanisms.unit
+        expected.append(mechanisms.unbiased(noisy))
+        release = NoisyCounts(noisy, 1, mechanisms.mechanism.mean, mechanisms.unit)
+        before = average.total.copy()
+        average.copy().add(release)
+        np.testing.assert_array_equal(average.total, before)
+        average = average.copy().add(release, 2)
+        np.testing.assert_allclose(average.mean(), np.mean(expected, axis=0), atol=1e-9)
+        assert average.n == len(expected)
+    assert average.total.dtype == np.float64
+
+
+def test_integers_hold_all_releases_of_a_fit():
+    laplace = SweepMechanisms.from_noise("laplace", 1.0, None, 1.0, 1.0)
+    gaussian = SweepMechanisms.from_noise("gaussian", None, 5.0, 1.0, 1.0)
+    assert laplace.integers(10**6, 50) == np.int32
+    assert laplace.integers(10**6, 500) == np.int64
+    assert laplace.integers(2**31 - 1, 1) == np.int64
+    assert gaussian.integers(10**6, 1) == np.int64
+
+
+@pytest.mark.parametrize(
+    ("n_docs", "n_words", "count", "n_components", "largest"),
+    [(500, 200, 100.0, 4, 12 * 2e6 + 4e6), (3, 3000, 1.0, 700, 24 * 2.1e6)],
+    ids=["tokens", "cells"],
+)
+def test_memory_of_a_fit(n_docs, n_words, count, n_components, largest):
+    """12 bytes a token, and 24 a cell; two million of them."""
+    rows = np.repeat(np.arange(n_docs), 40)
+    columns = np.random.default_rng(0).integers(0, n_words, len(rows))
+    X = sp.csr_array((np.full(len(rows), count), (rows, columns)), (n_docs, n_words))
+    model = HDPLDA(n_components, noise_epsilon=1.0, count_clip=1e3, max_iter=3)
+    tracemalloc.start()
+    model.fit(X)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < largest
 
 
 def test_the_ledger_of_a_sweep_holds_noise_and_topic_draws(corpus):
@@ -257,7 +327,7 @@ def test_weak_privacy_learns_and_strong_privacy_does_not():
     train, test = X[:350], X[350:]
     unigram = unigram_perplexity(train, test)
     gibbs = GibbsLDA(5, random_state=0).fit(train).perplexity(test)
-    weak = HDPLDA(5, noise_epsilon=8.0, count_clip=200.0, max_iter=60, random_state=0)
+    weak = HDPLDA(5, noise_epsilon=8.0, count_clip=200.0, max_iter=60, random_state=1)
     weak.fit(train)
     assert weak.perplexity(test) < gibbs + 0.3 * (unigram - gibbs)
     strong = HDPLDA(5, epsilon=1.0, max_iter=60, random_state=0).fit(train)

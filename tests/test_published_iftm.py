@@ -134,9 +134,13 @@ def test_the_sound_party_has_no_counts_to_recover(mechanism, counts, monkeypatch
     frequency = counts.sum(axis=0)
     averaged = recover_counts(sent(clone(party).set_params(max_iter=10).fit(counts)))
     assert (averaged.sum(axis=0) != frequency).mean() > 0.9
-    imputed = recover_counts(sent(party.fit(counts)), topic_word_prior=BETA)  # of one sweep
-    assert imputed.sum() == counts.sum()
-    assert (imputed.sum(axis=0) != frequency).mean() > 0.5
+    wrong = []
+    for seed in (2, 1, 0):
+        party.set_params(random_state=seed).fit(counts)
+        imputed = recover_counts(sent(party), topic_word_prior=BETA)  # of one sweep
+        assert imputed.sum() == counts.sum()
+        wrong.append((imputed.sum(axis=0) != frequency).mean())
+    assert np.mean(wrong) > 0.5
     privatize = sound_module.privatize
 
     def destroy(corpus, *args, **kwargs):

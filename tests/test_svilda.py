@@ -150,7 +150,7 @@ def test_a_round_starts_every_document_from_scratch(corpus):
     documents = Documents.from_counts(corpus, K, None)
     model = PrivateSVILDA(K, epsilon=1.0)
     factor, _ = model._word_factor(start(corpus.sum(axis=0)), 1)
-    assert factor.shape == (50, 8)
+    assert factor.shape == (50, 16)
     rows = np.arange(0, 400, 2)
     model._e_step(documents, rows, factor)
     first = documents.theta.copy()

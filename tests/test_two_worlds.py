@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from estimators import LOCAL, PRIVATE, each
-from reference import document_weights
+from reference import document_weights, half_integers
 from sklearn.base import clone
 
 from dplda import RandomizedResponse
-from dplda._gibbs import IntegerTable
+from dplda._half_table import HalfTable
 from dplda.central import _hdplda
 from dplda.datasets import make_topic_corpus
 from dplda.federated import _party
@@ -229,15 +229,15 @@ def test_a_clip_of_each_document_alone_would_be_found(name, monkeypatch):
 
 def sweep_law(words, topics, table, prior):
     """Exact law of the topics after a frozen sweep over one document, as {topics: probability}."""
-    n_components = len(table.topic_scale)
+    n_components, values = table.n_components, half_integers(table.half)
     law = {}
     for drawn in itertools.product(range(n_components), repeat=len(words)):
         probability, current = Fraction(1), list(topics)
         for i, word in enumerate(words):
             others = [z for j, z in enumerate(current) if j != i and z >= 0]
             counts = np.bincount(others, minlength=n_components).tolist()
-            c = document_weights(counts, len(words), prior, table.topic_scale.tolist())
-            weight = [int(a) * b for a, b in zip(table.weight[word], c)]
+            c = document_weights(counts, len(words), prior)
+            weight = [a * b for a, b in zip(values[word], c)]
             probability *= Fraction(weight[drawn[i]], sum(weight))
             current[i] = drawn[i]
         law[drawn] = probability
@@ -255,7 +255,7 @@ def test_replacing_a_word_changes_the_law_of_a_sweep_by_the_bound_at_most():
     bound = (Fraction(clip) / Fraction(prior) + 1) ** 2
     worst = 0
     for _ in range(40):
-        table = IntegerTable.from_counts(rng.choice([-1, 0, 0.5, 1, 2], (3, 2)), clip, prior)
+        table = HalfTable.from_counts(rng.choice([-1, 0, 0.5, 1, 2], (3, 2)), clip, prior)
         topics = rng.integers(-1, 2, 3).tolist()
         mixtures = []
         for words in ((0, 1, 2), (0, 1, 0)):

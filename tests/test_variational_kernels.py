@@ -1,5 +1,7 @@
 """Fold-in and contributions: equal to plain twins bit for bit, and never above the sensitivity."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import reference
@@ -10,9 +12,10 @@ from hypothesis.extra import numpy as arrays
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dplda._fold_in import pad, single_precision, uniform_theta
+from dplda.central._documents import Documents
 from dplda.kernels import _variational
 
-SIZES = [1, 2, 7, 8, 9, 20, 33]
+SIZES = [1, 2, 7, 16, 17, 20, 33]
 N_DOCS, N_WORDS = 7, 13
 MAX_RADIUS = 2**30
 
@@ -35,13 +38,13 @@ def random_theta(n_components, seed=0, n_docs=N_DOCS):
     return pad(np.random.default_rng(seed).dirichlet(np.full(n_components, 0.3), n_docs))
 
 
-def fold_in(X, rows, phi, prior, n_components, max_iter, tol, theta):
+def fold_in(X, rows, phi, prior, n_components, max_iter, tol, theta, *, accelerated=False):
     """The kernel on a copy of `theta`, as its twin."""
     theta = theta.copy()
-    scratch = np.full(phi.shape[1], np.nan, np.float32)
+    scratch = np.full(5 * phi.shape[1], np.nan, np.float32)
     _variational.fold_in(
         X.indptr, X.indices, X.data, np.array(rows, np.int64), phi, prior, n_components,
-        max_iter, tol, theta, scratch,
+        max_iter, tol, accelerated, theta, scratch,
     )  # fmt: skip
     return theta
 
@@ -63,6 +66,34 @@ def add_contributions(
     return total
 
 
+def sum_documents(X, units, theta, factor, center, weight, scale, norm, radius, total=None):
+    """The kernels of units of one document, as `Documents` calls them, in one sum or added."""
+    ptr, padded = np.arange(X.shape[0] + 1), factor.shape[1]
+    documents = Documents(X, theta, ptr, scale, n_components=padded)
+    result = documents.sum_topics(
+        np.array(units, np.int64), factor, center, weight=weight, scale=scale, norm=norm,
+        radius=radius,
+    )  # fmt: skip
+    return result if total is None else total + result
+
+
+def twin_of(kernel):
+    """The twin of `add_contributions` or `sum_documents`."""
+    return partial(reference.add_contributions, alone=kernel is sum_documents)
+
+
+KERNELS = [add_contributions, sum_documents]
+each_kernel = pytest.mark.parametrize("kernel", KERNELS)
+
+
+@pytest.fixture(params=_variational.INSTRUCTION_SETS)
+def instruction_set(request):
+    before = _variational.instruction_set()
+    _variational.use(request.param)
+    yield
+    _variational.use(before)
+
+
 def squared_norm(total):
     """Exact, for the contribution of one unit."""
     return sum(int(x) ** 2 for x in total.flat)
@@ -73,7 +104,7 @@ def squared_norm(total):
 
 @pytest.mark.parametrize("n_components", SIZES)
 @pytest.mark.parametrize(("max_iter", "tol"), [(1, 0.0), (5, 0.0), (60, 1e-3), (0, 0.0)])
-def test_fold_in_equals_its_twin(n_components, max_iter, tol):
+def test_fold_in_equals_its_twin(n_components, max_iter, tol, instruction_set):
     X, phi = random_counts(), random_topics(n_components)
     start = uniform_theta(N_DOCS, n_components, phi.shape[1])
     arguments = X, [0, 1, 3, 6, 5], phi, 0.1, n_components, max_iter, tol, start
@@ -81,6 +112,33 @@ def test_fold_in_equals_its_twin(n_components, max_iter, tol):
     assert_array_equal(theta, reference.fold_in(*arguments))
     assert_array_equal(theta[[1, 2, 4, 6]], start[[1, 2, 4, 6]])
     assert not theta[:, n_components:].any()
+
+
+@pytest.mark.parametrize("n_components", SIZES)
+@pytest.mark.parametrize(("max_iter", "tol"), [(3, 0.0), (6, 0.0), (60, 1e-4), (0, 0.0)])
+def test_accelerated_fold_in_equals_its_twin(n_components, max_iter, tol, instruction_set):
+    X, phi = random_counts(3), random_topics(n_components)
+    start = random_theta(n_components, seed=4)
+    arguments = X, [0, 1, 3, 6, 5], phi, 0.1, n_components, max_iter, tol, start
+    theta = fold_in(*arguments, accelerated=True)
+    assert_array_equal(theta, reference.fold_in(*arguments, accelerated=True))
+
+
+@pytest.mark.parametrize("prior", [1e-30, 1e-3, 0.1, 5.0, 1e6])
+def test_acceleration_reaches_a_higher_posterior(prior):
+    """The logarithm of what the steps maximize, relative to its limit, for each document."""
+    X, phi = random_counts(7, n_docs=40), random_topics(6)
+    start, rows = uniform_theta(40, 6, 16), range(40)
+
+    def log_posterior(n_steps, tol=1e-4, **options):
+        theta = fold_in(X, rows, phi, prior, 6, n_steps, tol, start, **options)[:, :6].astype(float)
+        expected = np.log(np.maximum(theta @ phi[:, :6].T, 1e-300))
+        return X.multiply(expected).sum(axis=1) + prior * np.log(theta + 1e-300).sum(axis=1)
+
+    limit = log_posterior(20_000, 0.0)
+    fast, slow = limit - log_posterior(100, accelerated=True), limit - log_posterior(100)
+    assert fast.sum() <= slow.sum() + 1e-6 * np.abs(limit).sum()
+    assert fast.max() <= 0.05
 
 
 def test_fold_in_starts_where_theta_is():
@@ -96,7 +154,7 @@ def test_words_that_no_topic_expects_do_not_spoil_a_document(smallest):
     phi = random_topics(4)
     phi[3] = smallest
     X = single_precision(np.full((1, N_WORDS), 50))
-    theta = fold_in(X, [0], phi, 0.1, 4, 20, 0.0, uniform_theta(1, 4, 8))
+    theta = fold_in(X, [0], phi, 0.1, 4, 20, 0.0, uniform_theta(1, 4, 16))
     assert_allclose(theta.sum(), 1, rtol=1e-6)
     assert (theta[0, :4] > 0).all()
 
@@ -118,10 +176,11 @@ def random_arguments(n_components, seed=0):
 
 @pytest.mark.parametrize("n_components", SIZES)
 @pytest.mark.parametrize(("norm", "radius"), [(0.5, 64), (30.0, 12345), (1e4, MAX_RADIUS)])
-def test_contributions_equal_their_twin(n_components, norm, radius):
+@each_kernel
+def test_contributions_equal_their_twin(kernel, n_components, norm, radius, instruction_set):
     arguments = *random_arguments(n_components), norm, radius
-    total = add_contributions(*arguments)
-    assert_array_equal(total, reference.add_contributions(*arguments))
+    total = kernel(*arguments)
+    assert_array_equal(total, twin_of(kernel)(*arguments))
     assert not total[:, n_components:].any()
 
 
@@ -163,23 +222,25 @@ def test_two_copies_contribute_as_one_document_of_twice_the_scale(n_components, 
         assert copies.any()
 
 
+@each_kernel
 @pytest.mark.parametrize("n_components", SIZES)
-def test_pieces_add_up(n_components):
+def test_pieces_add_up(kernel, n_components):
     X, rows, *rest = random_arguments(n_components, seed=3)
     rest = *rest, 3.0, 10**6
-    whole = add_contributions(X, rows, *rest)
+    whole = kernel(X, rows, *rest)
     total = None
     for piece in ([6, 2, 0], [], [1, 4], [5, 3]):
-        total = add_contributions(X, piece, *rest, total)
+        total = kernel(X, piece, *rest, total)
     assert_array_equal(total, whole)
     assert whole.any()
 
 
+@each_kernel
 @pytest.mark.parametrize("n_components", [2, 9, 20])
-def test_without_center_and_clip_it_is_the_expected_count(n_components):
+def test_without_center_and_clip_it_is_the_expected_count(kernel, n_components):
     X, rows, theta, factor, _, weight, _ = random_arguments(n_components, seed=4)
     norm, radius = 1e3, MAX_RADIUS
-    total = add_contributions(
+    total = kernel(
         X, rows, theta, factor, np.zeros_like(factor), weight, np.ones(N_DOCS), norm, radius
     )
     share = theta[:, None, :].astype(float) * factor
@@ -190,33 +251,36 @@ def test_without_center_and_clip_it_is_the_expected_count(n_components):
     assert_allclose(total.sum(axis=1) * (norm / radius), words, rtol=1e-5)
 
 
-def test_center_and_scale():
+@each_kernel
+def test_center_and_scale(kernel):
     """One word, two topics, by hand: 3 tokens, weight 2, scale 0.5, centered on 1/4 and 3/4."""
     X = single_precision([[3]])
     theta, factor = pad(np.array([[0.5, 0.5]])), pad(np.array([[0.6, 0.2]]))
-    total = add_contributions(
+    total = kernel(
         X, [0], theta, factor, pad(np.array([[0.25, 0.75]])), np.array([2.0], np.float32),
         np.array([0.5]), 10.0, 10 * 2**20,
     )  # fmt: skip
     assert_allclose(total[0, :2] / 2**20, [1.5, -1.5], atol=2**-19)
 
 
-def test_long_contributions_are_cut_to_the_radius_and_short_ones_are_not():
+@each_kernel
+def test_long_contributions_are_cut_to_the_radius_and_short_ones_are_not(kernel):
     X = single_precision([[3, 4], [30, 40], [300, 400]])
     theta, one = pad(np.ones((3, 1))), pad(np.ones((2, 1)))
     rest = one, np.zeros_like(one), np.ones(2, np.float32), np.ones(3), 50.0, 5 * 2**20
-    short, limit, long = (add_contributions(X, [d], theta, *rest)[:, 0] for d in range(3))
+    short, limit, long = (kernel(X, [d], theta, *rest)[:, 0] for d in range(3))
     assert_allclose(short / 2**20, [0.3, 0.4], atol=2**-20)
     for total in (limit, long):
         assert_allclose(total / 2**20, [3, 4], rtol=1e-4)
         assert squared_norm(total) <= (5 * 2**20) ** 2
 
 
-def test_documents_out_of_the_sample_and_empty_ones_add_nothing():
+@each_kernel
+def test_documents_out_of_the_sample_and_empty_ones_add_nothing(kernel):
     arguments = random_arguments(9)
-    empty = add_contributions(arguments[0], [], *arguments[2:], 1.0, 1000)
+    empty = kernel(arguments[0], [], *arguments[2:], 1.0, 1000)
     assert not empty.any()
-    assert not add_contributions(arguments[0], [1, 6], *arguments[2:], 1.0, 1000).any()
+    assert not kernel(arguments[0], [1, 6], *arguments[2:], 1.0, 1000).any()
 
 
 # ---------------------------------------------------------------- contributions: sensitivity
@@ -232,7 +296,7 @@ radii = st.one_of(st.integers(64, MAX_RADIUS), st.sampled_from([64, 2**24, MAX_R
 @st.composite
 def one_document(draw, numbers, signed, positive):
     """Arguments for a document of some words, with every array drawn from `numbers`."""
-    n, width = draw(st.integers(1, 5)), draw(st.sampled_from([8, 16]))
+    n, width = draw(st.integers(1, 5)), draw(st.sampled_from([16, 32]))
     array = lambda shape, elements: draw(  # noqa: E731
         arrays.arrays(np.float32, shape, elements=elements, fill=elements)
     )
@@ -250,19 +314,21 @@ usual = one_document(moderate_floats, st.floats(-1024, 1024, width=32), st.float
 wild = one_document(wild_floats, wild_floats, st.one_of(st.floats(), st.floats(1e-300, 1e300)))
 
 
+@each_kernel
 @settings(deadline=None, max_examples=400)
 @given(usual)
-def test_integer_norm_never_exceeds_the_radius(arguments):
-    total = add_contributions(*arguments)
+def test_integer_norm_never_exceeds_the_radius(kernel, arguments):
+    total = kernel(*arguments)
     assert squared_norm(total) <= arguments[-1] ** 2
-    assert_array_equal(total, reference.add_contributions(*arguments))
+    assert_array_equal(total, twin_of(kernel)(*arguments))
 
 
+@each_kernel
 @settings(deadline=None, max_examples=400)
 @given(wild)
-def test_integer_norm_never_exceeds_the_radius_whatever_the_floats(arguments):
+def test_integer_norm_never_exceeds_the_radius_whatever_the_floats(kernel, arguments):
     with np.errstate(all="ignore"):
-        total = add_contributions(*arguments)
+        total = kernel(*arguments)
     assert squared_norm(total) <= arguments[-1] ** 2
     numbers = [arguments[0].data, *arguments[2:8]]
     if any(np.isnan(x).any() for x in numbers):
@@ -279,21 +345,23 @@ def test_a_user_never_exceeds_the_radius_whatever_the_floats(arguments, n_copies
     assert squared_norm(total) <= rest[-1] ** 2
 
 
+@each_kernel
 @settings(deadline=None)
 @given(usual, st.sampled_from([np.nan, np.inf, -np.inf]), st.integers(0, 5), st.data())
-def test_one_bad_number_silences_the_document(arguments, bad, which, data):
+def test_one_bad_number_silences_the_document(kernel, arguments, bad, which, data):
     X, rows, *floats, norm, radius = arguments
     array = [X.data, *floats][which]
     index = data.draw(st.integers(0, array.size - 1))
     array.flat[index] = bad
-    assert not add_contributions(X, rows, *floats, norm, radius).any()
+    assert not kernel(X, rows, *floats, norm, radius).any()
 
 
+@each_kernel
 @pytest.mark.parametrize("scale", [-1.0, -np.inf, np.nan, np.inf, 1e308])
 @pytest.mark.parametrize("norm", [0.0, -1.0, np.nan, 1.0, 1e-308, np.inf])
-def test_impossible_scales_and_clips(scale, norm):
+def test_impossible_scales_and_clips(kernel, scale, norm):
     X, rows, *rest, _ = random_arguments(9)
-    total = add_contributions(X, rows[:1], *rest, np.full(N_DOCS, scale), norm, MAX_RADIUS)
+    total = kernel(X, rows[:1], *rest, np.full(N_DOCS, scale), norm, MAX_RADIUS)
     assert squared_norm(total) <= MAX_RADIUS**2
     with np.errstate(all="ignore"):
         relative = np.float64(scale) / norm
@@ -310,42 +378,45 @@ def along(cells):
     return X, [0], theta, one, np.zeros_like(one), weight, np.ones(1)
 
 
+@each_kernel
 @pytest.mark.parametrize(
     "cells",
     [[2**30, 1], [2**30, 2**12], [2**24] * 4096 + [1], [2**29] * 4 + [1] * 7],
     ids=["1", "2**24", "many", "7"],
 )
-def test_rounding_just_above_the_radius_is_shrunk(cells):
+def test_rounding_just_above_the_radius_is_shrunk(kernel, cells):
     """The float norm forgets the small cells, so the scale is 1 and the integers are too long."""
     arguments = *along(cells), 1.0, MAX_RADIUS
     assert sum(x**2 for x in cells) > MAX_RADIUS**2
-    total = add_contributions(*arguments)
+    total = kernel(*arguments)
     assert_allclose(np.sqrt(float(squared_norm(total))), MAX_RADIUS, rtol=2e-5)
     assert squared_norm(total) <= MAX_RADIUS**2
-    assert_array_equal(total, reference.add_contributions(*arguments))
+    assert_array_equal(total, twin_of(kernel)(*arguments))
 
 
-def test_cells_whose_float_squares_vanish_do_not_escape_the_bound():
+@each_kernel
+def test_cells_whose_float_squares_vanish_do_not_escape_the_bound(kernel):
     """The smallest float is the first cell's square; 64 cells of half its size square to 0."""
     cell = np.float32(2.0**-74.5)
     assert cell**2 > 0 == (cell / 2) ** 2
-    total = add_contributions(*along([cell] + [cell / 2] * 64), 1e-30, MAX_RADIUS)
+    total = kernel(*along([cell] + [cell / 2] * 64), 1e-30, MAX_RADIUS)
     assert squared_norm(total) <= MAX_RADIUS**2
 
 
+@each_kernel
 @settings(deadline=None)
 @given(
     st.lists(st.integers(0, 2**24), min_size=1, max_size=40).filter(any),
     st.floats(0.999999, 1.000001),
     st.integers(0, 3),
 )
-def test_contributions_at_the_limit_stay_below_it(cells, stretch, below):
+def test_contributions_at_the_limit_stay_below_it(kernel, cells, stretch, below):
     """Whole cells whose exact norm is about the radius, scaled by about 1."""
     radius = int(np.sqrt(float(sum(x**2 for x in cells)))) - below
     assume(64 <= radius <= MAX_RADIUS)
     for norm in (float(radius), 1e-3):
         X, rows, *rest, scale = along(cells)
         arguments = X, rows, *rest, scale * stretch, norm, radius
-        total = add_contributions(*arguments)
+        total = kernel(*arguments)
         assert squared_norm(total) <= radius**2
-        assert_array_equal(total, reference.add_contributions(*arguments))
+        assert_array_equal(total, twin_of(kernel)(*arguments))

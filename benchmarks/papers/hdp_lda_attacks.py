@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dplda._checks import check_integer
 from dplda._corpus import check_quoting_nothing
-from dplda._gibbs import IntegerTable
+from dplda._half_table import HalfTable
 from dplda.privacy import PrivacyLeakWarning, SeededNoiseWarning
 from dplda.privacy._observation import Release
 from dplda.published import PublishedHDPLDA
@@ -115,8 +115,7 @@ def word_topic_weights(model: Any, noisy: NDArray[Any]) -> NDArray[np.float64]:
     beta = float(model.topic_word_prior)
     if hasattr(model, "count_clip_"):
         counts = model._mechanisms().unbiased(noisy)
-        frozen = IntegerTable.from_counts(counts, model.count_clip_, beta)
-        return frozen.weight[:, : noisy.shape[1]] * frozen.topic_scale
+        return HalfTable.from_counts(counts, model.count_clip_, beta).values
     clip = float(getattr(model, "count_clip", math.inf))
     sizes = np.maximum(noisy.sum(axis=0), 0) + len(noisy) * beta
     return (np.clip(noisy, 0, clip) + beta) / sizes

@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, clone
 
-from dplda._gibbs import IntegerTable
+from dplda._half_table import HalfTable
 from dplda.central._word_sweeps import SweepMechanisms
 from dplda.federated import SentenceCorpus
 from dplda.local._memoized_reports import MemoizedReports
@@ -354,6 +354,7 @@ class _Replay:
         label: str,
         round: int,
         sampling_probability: float = 1.0,
+        n_jobs: int | None = None,
     ) -> np.ndarray:
         """Return what the fit released, not `value` with new noise."""
         release = self._left.pop(0)
@@ -451,10 +452,9 @@ class WordAttack(CanaryAttack):
     ) -> np.ndarray:
         """Log-ratio of the probabilities of the drawn topics."""
         counts = mechanisms.unbiased(noisy)
-        table = IntegerTable.from_counts(counts, mechanisms.count_clip, model.topic_word_prior)
-        weight = table.weight[:, : len(table.topic_scale)] * table.topic_scale
+        table = HalfTable.from_counts(counts, mechanisms.count_clip, model.topic_word_prior)
         chosen = np.arange(self._n_canaries), drawn
-        one, zero = (rows[chosen] / rows.sum(axis=1) for rows in self._pairs(weight))
+        one, zero = (rows[chosen] / rows.sum(axis=1) for rows in self._pairs(table.values))
         return np.log(one / zero)
 
     def _count_scores(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from numbers import Real
 from typing import Any
 
@@ -17,15 +18,26 @@ from dplda._compat import Interval
 from dplda._private_fit import EXPECTED_N_DOCS, make_guarantee
 from dplda._users import RELATIONS, ROWS_OF_A_UNIT
 from dplda.central._noisy_table import round_schedule
-from dplda.privacy import Event, Gaussian, Guarantee, NonPrivate, PoissonSampled, calibrate
+from dplda.privacy import (
+    Event,
+    Gaussian,
+    Guarantee,
+    NonPrivate,
+    PoissonSampled,
+    Repeated,
+    calibrate,
+    epsilon_of,
+)
+from dplda.privacy._accounting import is_within
 from dplda.privacy._curator import TOTAL_VARIATION, sampled
-from dplda.privacy._mechanisms import DiscreteGaussian, NoNoise
+from dplda.privacy._mechanisms import EVENT_VARIANCE, MAX_RADIUS, DiscreteGaussian, NoNoise
 
 TOTALS = "word totals"
 COUNTS = "word-topic counts"
 
 FIRST_TOTALS = 0.3  # share of the first release of word totals, which sets the word weights
 LARGEST_TOTALS = 5000.0  # noise multiplier; word totals are useless there and cost almost nothing
+LARGEST_NOISE = 9601.0  # noise multiplier of a round; more leaves no signal on the integer grid
 SMALLEST_NOISE = 1e-4  # below what the integer grid can express
 SMALLEST_RATIO = 1e-8  # of sampling; far below it, accounting takes minutes and then overflows
 
@@ -73,26 +85,14 @@ class DocumentBudget:
         subsampling_ratio: float,
     ) -> DocumentBudget:
         """Make the budget of a total epsilon, or of a noise multiplier if `epsilon` is None."""
-
-        def split(multiplier: float) -> DocumentBudget:
-            return cls.from_noise_multiplier(
-                multiplier,
-                max_iter=max_iter,
-                word_total_share=word_total_share,
-                subsampling_ratio=subsampling_ratio,
-            )
-
-        if epsilon is None:
-            return split(float(noise_multiplier or 0.0))
-        if math.isinf(epsilon):
-            return split(0.0)
-        multiplier = calibrate(
-            lambda m: [event for _, event in split(m).plan(0, max_iter)],
-            float(epsilon),
-            float(delta),
-            total_variation=TOTAL_VARIATION,
-        )
-        return split(multiplier)
+        split = int(max_iter), float(word_total_share), float(subsampling_ratio)
+        if epsilon is not None and epsilon < math.inf:
+            return _calibrated(float(epsilon), float(delta), *split)
+        noise_multiplier = 0.0 if epsilon is not None else float(noise_multiplier or 0.0)
+        return cls.from_noise_multiplier(
+            noise_multiplier, max_iter=split[0], word_total_share=split[1],
+            subsampling_ratio=split[2],
+        )  # fmt: skip
 
     @classmethod
     def from_noise_multiplier(
@@ -105,27 +105,22 @@ class DocumentBudget:
     ) -> DocumentBudget:
         """Split a budget over the releases.
 
-        `noise_multiplier` is that of `max_iter` equal rounds. Rounds without sampling split the
-        same total unequally. Word totals get the share `word_total_share` of the whole.
+        `noise_multiplier` is that of `max_iter` equal rounds, at most `LARGEST_NOISE`. Rounds
+        without sampling split the same total unequally. Word totals get the share
+        `word_total_share` of the whole.
         """
         if noise_multiplier == 0:
-            return cls([NoNoise()] * 2, [NoNoise()] * max_iter, subsampling_ratio, 0.0)
-        stated, noise_multiplier = noise_multiplier, max(noise_multiplier, SMALLEST_NOISE)
-        shares = np.array([round_schedule(t, max_iter)[0] for t in range(1, max_iter + 1)])
-        if subsampling_ratio < 1:  # equal rounds: accounting has to convolve one event only
-            shares = np.ones(max_iter)
-        multipliers = noise_multiplier / np.sqrt(max_iter * shares / shares.sum())
-        precision = _rounds_precision(noise_multiplier, max_iter, subsampling_ratio)
-        precision *= word_total_share / (1 - word_total_share)
-        of_totals = precision * np.array([FIRST_TOTALS, 1 - FIRST_TOTALS])
-        totals = 1 / np.sqrt(np.maximum(of_totals, LARGEST_TOTALS**-2))
+            return cls((NoNoise(),) * 2, (NoNoise(),) * max_iter, subsampling_ratio, 0.0)
+        totals, rounds = _multipliers(
+            noise_multiplier, max_iter, word_total_share, subsampling_ratio
+        )
         gaussian = DiscreteGaussian.for_noise_multiplier
-        mechanisms = {m: gaussian(m) for m in set(multipliers.tolist())}
+        mechanisms = {m: gaussian(m) for m in set(rounds.tolist())}
         return cls(
-            [gaussian(float(m)) for m in totals],
-            [mechanisms[m] for m in multipliers.tolist()],
+            tuple(gaussian(float(m)) for m in totals),
+            tuple(mechanisms[m] for m in rounds.tolist()),
             subsampling_ratio,
-            stated,
+            noise_multiplier,
         )
 
     def mechanism(self, t: int) -> Any:
@@ -137,6 +132,104 @@ class DocumentBudget:
         totals = [] if n_done else [(TOTALS, mechanism.event) for mechanism in self.totals]
         steps = [self.mechanism(t) for t in range(n_done + 1, n_done + n_rounds + 1)]
         return totals + [(COUNTS, sampled(m.event, self.subsampling_ratio)) for m in steps]
+
+
+@lru_cache(maxsize=16)  # each call of `partial_fit` asks for the same budget
+def _calibrated(
+    epsilon: float, delta: float, max_iter: int, word_total_share: float, subsampling_ratio: float
+) -> DocumentBudget:
+    """The budget of a total epsilon. The plan that runs costs at most `epsilon`."""
+    if not is_within(
+        Repeated(Gaussian(LARGEST_TOTALS), 2), epsilon, delta, total_variation=TOTAL_VARIATION
+    ):
+        raise _too_small(epsilon, delta, 0, max_iter)
+
+    def noise_of(n_rounds: int) -> float:
+        return calibrate(
+            lambda m: _merged_plan(m, n_rounds, word_total_share, subsampling_ratio),
+            epsilon,
+            delta,
+            total_variation=TOTAL_VARIATION,
+        )
+
+    most, multiplier = max_iter, noise_of(max_iter)
+    while multiplier > LARGEST_NOISE:
+        most = math.floor(most * (LARGEST_NOISE / multiplier) ** 2)
+        multiplier = noise_of(most) if most else 0.0
+    if most < max_iter:
+        raise _too_small(epsilon, delta, most, max_iter)
+    step = 1e-9  # by which the merged plan may differ from the plan that runs
+    while True:
+        budget = DocumentBudget.from_noise_multiplier(
+            multiplier, max_iter=max_iter, word_total_share=word_total_share,
+            subsampling_ratio=subsampling_ratio,
+        )  # fmt: skip
+        plan = [event for _, event in budget.plan(0, max_iter)]
+        if epsilon_of(plan, delta, total_variation=TOTAL_VARIATION) <= epsilon:
+            return budget
+        multiplier, step = multiplier * (1.0 + step), 2.0 * step
+
+
+def _too_small(epsilon: float, delta: float, most: int, max_iter: int) -> ValueError:
+    """`most` rounds are possible, and a few more if the steps of the integer grid allow it."""
+    paid = f"about max_iter={most} rounds at most" if most else "not even one round"
+    return ValueError(
+        f"epsilon={epsilon:g} with delta={delta:g} pays for {paid}, got max_iter={max_iter}: the "
+        "noise of more rounds would leave no signal; raise epsilon, lower max_iter, or leave the "
+        "rounds a larger share of the budget (word_total_share)"
+    )
+
+
+def _merged_plan(
+    noise_multiplier: float, max_iter: int, word_total_share: float, subsampling_ratio: float
+) -> list[Event]:
+    """The plan of a fit, in few events of the same cost: thousands of rounds take long to list.
+
+    More noise than a mechanism takes is priced as well, so that a search need not stop there.
+    """
+    totals, rounds = _multipliers(noise_multiplier, max_iter, word_total_share, subsampling_ratio)
+    totals, rounds = _on_grid(totals), _on_grid(rounds)
+    if subsampling_ratio == 1:
+        return [Gaussian(1 / math.hypot(*(1 / totals), *(1 / rounds)))]
+    one_round = sampled(Gaussian(float(rounds[0])), subsampling_ratio)  # all are equal
+    return [*(Gaussian(float(m)) for m in totals), Repeated(one_round, max_iter)]
+
+
+def _on_grid(multipliers: np.ndarray) -> np.ndarray:
+    """The noise multipliers that `DiscreteGaussian.for_noise_multiplier` takes for these."""
+    radii = np.minimum(np.floor(math.sqrt(EVENT_VARIANCE) / multipliers), MAX_RADIUS)
+    on_grid = math.sqrt(EVENT_VARIANCE) / np.maximum(radii, 1.0)
+    return np.where(multipliers <= LARGEST_NOISE, on_grid, multipliers)
+
+
+def _multipliers(
+    noise_multiplier: float, max_iter: int, word_total_share: float, subsampling_ratio: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Noise multipliers of the word totals (2,) and of the rounds (max_iter,)."""
+    noise_multiplier = max(noise_multiplier, SMALLEST_NOISE)
+    shares = np.array([round_schedule(t, max_iter)[0] for t in range(1, max_iter + 1)])
+    if subsampling_ratio < 1:  # equal rounds: accounting has to convolve one event only
+        shares = np.ones(max_iter)
+    rounds = noise_multiplier / np.sqrt(max_iter * shares / shares.sum())
+    if rounds.max() > LARGEST_NOISE >= noise_multiplier:
+        rounds = _limited(noise_multiplier, shares)
+    precision = _rounds_precision(noise_multiplier, max_iter, subsampling_ratio)
+    precision *= word_total_share / (1 - word_total_share)
+    of_totals = precision * np.array([FIRST_TOTALS, 1 - FIRST_TOTALS])
+    return 1 / np.sqrt(np.maximum(of_totals, LARGEST_TOTALS**-2)), rounds
+
+
+def _limited(noise_multiplier: float, shares: np.ndarray) -> np.ndarray:
+    """Multipliers of at most `LARGEST_NOISE`, of the same total cost as equal rounds.
+
+    `shares` increase. The first rounds get more than their shares, which the later rounds pay for
+    in proportion to theirs.
+    """
+    least, n = LARGEST_NOISE**-2, len(shares)
+    left = n / noise_multiplier**2 - least * np.arange(n)  # if so many rounds get the least
+    factor = left / shares[::-1].cumsum()[::-1]
+    first = np.argmax(factor * shares >= least * (1 - 1e-12))  # one holds: the last, at least
+    return 1 / np.sqrt(np.maximum(factor[first] * shares, least))
 
 
 def _rounds_precision(noise_multiplier: float, max_iter: int, subsampling_ratio: float) -> float:
@@ -176,7 +269,9 @@ def document_guarantee(
         Whether the fit started from a table that the caller declares public.
     """
     all_events = events if earlier is None else earlier.events + events
-    multipliers = tuple(_noise_multiplier(event) for event in all_events)
+    multipliers = tuple(map(_noise_multiplier, events))
+    if earlier is not None:
+        multipliers = (*earlier.noise_multiplier, *multipliers)  # type: ignore[misc]  # a tuple
     assumptions = (ROWS_OF_A_UNIT[unit], PUBLIC_START) if public_start else (ROWS_OF_A_UNIT[unit],)
     return make_guarantee(
         events,

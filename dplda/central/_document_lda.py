@@ -9,6 +9,7 @@ import numpy as np
 from dplda._base import BaseLDA
 from dplda._compat import _fit_context
 from dplda._corpus import check_counts
+from dplda._fold_in import single_precision
 from dplda._private_fit import (
     PRIVACY_CONSTRAINTS,
     check_paid,
@@ -111,7 +112,9 @@ class DocumentLDA(BaseLDA):
         streams = Streams.from_random_state(self.random_state)  # secret
         warn_if_seeded(name, streams.seeded and self.epsilon != np.inf)
         with Curator(plan, streams, label=name, unit=unit, ledger=self.ledger) as curator:
-            counts = check_counts(self, X, reset=table is None, whole=False)  # private
+            counts = single_precision(
+                check_counts(self, X, reset=table is None, whole=False)
+            )  # private
             if table is None and self.expected_n_docs is not None:
                 warn_of_expectation(
                     budget, n_docs=self.expected_n_docs, n_words=counts.shape[1],

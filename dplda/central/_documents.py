@@ -15,20 +15,23 @@ the noise, is half as large. The contributions of a user's documents are added b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from dplda._corpus import row_blocks
 from dplda._fold_in import over_rows, pad, single_precision, uniform_theta, update_theta
+from dplda._threads import in_threads
 from dplda.central._document_budget import TOTALS
 from dplda.central._noisy_table import SCALE_UP, combine_totals, smooth_totals, word_weights
 from dplda.kernels import _variational
 from dplda.privacy._curator import Curator
 
-INNER_STEPS = 7
+INNER_STEPS, INNER_TOLERANCE = 5, 0.01  # accelerated, from the weights of the last round
+N_PIECES = 16  # of the words, which threads share; a public constant
 
 
 @dataclass
@@ -45,8 +48,6 @@ class Documents:
         Topic weights.
     unit_ptr : ndarray of shape (n_units + 1,), int64
         First document of each unit, and the number of documents.
-    unit_counts : csr_array of shape (n_units, n_words), float32
-        Word counts of each unit: those of its documents, added.
     scale : ndarray of shape (n_units,)
         Factor of each unit's contribution before the clip.
     n_components : int
@@ -58,10 +59,10 @@ class Documents:
     X: sp.csr_array
     theta: np.ndarray
     unit_ptr: np.ndarray
-    unit_counts: sp.csr_array
     scale: np.ndarray
     n_components: int
     n_jobs: int | None = None
+    _all_columns: sp.csc_array | None = field(default=None, repr=False)
 
     @classmethod
     def from_counts(
@@ -77,15 +78,33 @@ class Documents:
         """
         n_docs, padded = X.shape[0], pad(np.zeros((0, n_components))).shape[1]
         theta = uniform_theta(n_docs, n_components, padded)
-        if users is None:
-            X = single_precision(X)
-            ptr, counts = np.arange(n_docs + 1, dtype=np.int64), X
-        else:
+        ptr = np.arange(n_docs + 1)
+        if users is not None:
             X = X[np.argsort(users, kind="stable")]
-            ptr = np.append(0, np.cumsum(np.bincount(users))).astype(np.int64)
-            add_rows = sp.csr_array((np.ones(n_docs), np.arange(n_docs), ptr))
-            X, counts = single_precision(X), single_precision(add_rows @ X)
-        return cls(X, theta, ptr, counts, np.ones(len(ptr) - 1), n_components, n_jobs)
+            ptr = np.append(0, np.cumsum(np.bincount(users)))
+        X, ptr = single_precision(X), ptr.astype(np.int64)
+        return cls(X, theta, ptr, np.ones(len(ptr) - 1), n_components, n_jobs)
+
+    @property
+    def unit_counts(self) -> sp.csr_array:
+        """Word counts of each unit (n_units, n_words), float32: those of its documents, added."""
+        return self._counts(slice(0, len(self.scale)))
+
+    def _counts(self, units: slice) -> sp.csr_array:
+        """Word counts of consecutive units."""
+        ptr = self.unit_ptr[units.start : units.stop + 1]
+        everybody = len(ptr) == len(self.unit_ptr)
+        rows = self.X if everybody else self.X[ptr[0] : ptr[-1]]
+        if len(self.unit_ptr) == self.X.shape[0] + 1:
+            return rows  # each unit is one document
+        ones, columns = np.ones(rows.shape[0]), np.arange(rows.shape[0])
+        return single_precision(sp.csr_array((ones, columns, ptr - ptr[0])) @ rows)
+
+    def _squares(self) -> Iterator[sp.csr_array]:
+        """Squared word counts of blocks of units, in their order."""
+        for units in row_blocks(self.X.indptr[self.unit_ptr]):
+            counts = self._counts(units)
+            yield counts.multiply(counts)
 
     def rows_of(self, units: np.ndarray) -> np.ndarray:
         """The documents of `units`, in their order; `units` itself if each has one document."""
@@ -101,15 +120,16 @@ class Documents:
         """
         if exact:
             return
-        squares = self.unit_counts.multiply(self.unit_counts)
-        lengths = np.sqrt(squares @ weight.astype(float) ** 2)
+        squared_weight = weight.astype(float) ** 2
+        lengths = np.sqrt(np.concatenate([block @ squared_weight for block in self._squares()]))
         self.scale = np.minimum(SCALE_UP, norm / np.maximum(lengths, norm / SCALE_UP))
 
     def infer(self, units: np.ndarray, phi: np.ndarray, doc_topic_prior: float) -> None:
         """Improve the topic weights of `units` under word probabilities `phi` (n_words, padded)."""
         update_theta(
             self.X, self.theta, phi, self.rows_of(units), n_components=self.n_components,
-            doc_topic_prior=doc_topic_prior, max_steps=INNER_STEPS, n_jobs=self.n_jobs,
+            doc_topic_prior=doc_topic_prior, max_steps=INNER_STEPS, tolerance=INNER_TOLERANCE,
+            accelerated=True, n_jobs=self.n_jobs,
         )  # fmt: skip
 
     def clipping_bound(self, mechanism: Any, norm: float) -> tuple[float, int]:
@@ -120,16 +140,19 @@ class Documents:
         """
         if not mechanism.exact:
             return norm, mechanism.radius
-        squares = self.unit_counts.multiply(self.unit_counts).sum(axis=1)
-        return 1.0 + float(np.sqrt(np.max(squares, initial=0.0))), 2**30
+        longest = max((block.sum(axis=1).max() for block in self._squares()), default=0.0)
+        return 1.0 + float(np.sqrt(longest)), 2**30
 
     def sum_words(self, weight: np.ndarray, norm: float, radius: int) -> np.ndarray:
         """Integer word totals (n_words,), each unit's share of L2 norm at most `radius`."""
-        single = np.zeros((max(self.X.shape), 8), np.float32)
-        single[:, 0] = 1
-        units = np.arange(len(self.scale))
-        center = np.zeros_like(single)
-        return self._sum(units, single, single, center, weight, self.scale, norm, radius)[:, 0]
+        X = self.unit_counts
+        total, weight = np.zeros(X.shape[1], np.int64), weight.astype(np.float32)
+        longest = int(np.diff(X.indptr).max(initial=0))
+        _variational.add_word_totals(
+            X.indptr, X.indices, X.data, np.arange(X.shape[0]), weight, self.scale, norm, radius,
+            total, np.empty(longest, np.float32), np.empty(longest, np.int32),
+        )  # fmt: skip
+        return total
 
     def sum_topics(
         self,
@@ -146,25 +169,78 @@ class Documents:
 
         Unit u contributes the sum over its documents d of s_u w_v x_dv (r_dvk - center_vk) with
         r_dvk ~ theta_dk factor_vk, clipped to norm `norm`, which stands for `radius` integer units.
+        The sum over a unit of several documents is formed before the clip. How the contribution of
+        a unit is computed depends on its own number of documents, never on that of others.
         """
-        total = self._sum(units, self.theta, factor, center, weight, scale, norm, radius)
-        return np.ascontiguousarray(total[:, : self.n_components])
+        weight = weight.astype(np.float32)
+        alone = np.diff(self.unit_ptr)[units] == 1
+        total = self._sum_documents(units[alone], factor, center, weight, scale, norm, radius)
+        if not alone.all():
+            total += self._sum_users(units[~alone], factor, center, weight, scale, norm, radius)
+        return total
 
-    def _sum(self, units, theta, factor, center, weight, scale, norm, radius):
+    def _sum_documents(self, units, factor, center, weight, scale, norm, radius):
+        """The sum over units of one document each, word by word."""
+        docs = self.unit_ptr[units]
+        X, theta, columns = self._columns(docs)
+        shape = (X.shape[1], self.n_components)
+        if not X.nnz:
+            return np.zeros(shape, np.int64)
+        of_words = columns.indptr, columns.indices, columns.data
+        tables = theta, factor, center, weight
+        share = np.empty(X.nnz, np.float32)
+        # One sum of squares for each piece: their order does not depend on the threads, and
+        # which words they hold does not depend on the documents.
+        lengths, squares = np.zeros((2, N_PIECES, len(docs)))
+        squares = squares.view(np.int64)
+        pieces = range(N_PIECES)
+
+        def measure(i):
+            _variational.measure_words(*of_words, i, N_PIECES, *tables, share, lengths[i])
+
+        in_threads(measure, pieces, self.n_jobs)
+        clipped = np.empty(len(docs), np.float32)
+        _variational.clip_scales(lengths, scale[units], norm, radius, clipped)
+        total = np.empty(shape, np.int64)
+
+        def add(i):
+            part = np.zeros(factor.shape[1], np.int32)
+            _variational.add_words(
+                *of_words, i, N_PIECES, *tables, share, clipped, radius, total, part, squares[i]
+            )
+
+        in_threads(add, pieces, self.n_jobs)
+        _variational.correct_documents(
+            X.indptr, X.indices, X.data, *tables, clipped, squares, radius, total,
+            np.zeros(factor.shape[1], np.int32),
+        )  # fmt: skip
+        return total
+
+    def _columns(self, docs):
+        """Counts of `docs` by row, their topic weights, and their counts by column."""
+        if len(docs) < self.X.shape[0]:
+            X = self.X[docs]
+            return X, self.theta[docs], X.tocsc()
+        if self._all_columns is None:
+            self._all_columns = self.X.tocsc()
+        return self.X, self.theta, self._all_columns
+
+    def _sum_users(self, units, factor, center, weight, scale, norm, radius):
+        """The sum over units of any number of documents."""
         n_words, padded = self.X.shape[1], factor.shape[1]
         stored = np.diff(self.X.indptr[self.unit_ptr]).max(initial=1)
         longest = min(int(stored), n_words)  # no unit has more different words
-        weight = weight.astype(np.float32)
 
         def kernel(piece):
             total = np.zeros((n_words, padded), np.int64)
             size = longest * padded
             _variational.add_contributions(
-                self.X.indptr, self.X.indices, self.X.data, self.unit_ptr, piece, theta, factor,
-                center, weight, scale, norm, radius, total, np.full(n_words, -1, np.int32),
-                np.empty(longest, np.int32), np.empty(size, np.float32), np.empty(size, np.int32),
+                self.X.indptr, self.X.indices, self.X.data, self.unit_ptr, piece, self.theta,
+                factor, center, weight, scale, norm, radius, total,
+                np.full(n_words, -1, np.int32), np.empty(longest, np.int32),
+                np.empty(size, np.float32), np.empty(size, np.int32),
             )  # fmt: skip
-            return total
+            return total[:, : self.n_components]
 
         # integer sums have no order: the result does not depend on the number of pieces
         return sum(over_rows(kernel, units.astype(np.int64, copy=False), self.n_jobs))

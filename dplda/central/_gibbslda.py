@@ -1,8 +1,9 @@
-"""Latent Dirichlet allocation by collapsed Gibbs sampling, without privacy: the baseline."""
+"""Latent Dirichlet allocation by Gibbs sampling, without privacy: the baseline."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,15 @@ from dplda._base import BaseLDA
 from dplda._compat import _fit_context
 from dplda._corpus import Corpus, check_counts
 from dplda._fold_in import pad
+from dplda._gibbs import MAX_COMPONENTS, draw_topics
+from dplda._half_table import HalfTable
 from dplda._progress import rounds
+from dplda.central._word_sweeps import TOPIC, TokensByWord, uniform_topics
 from dplda.kernels import _gibbs
 from dplda.privacy import Guarantee, NonPrivate
 from dplda.privacy._streams import Purpose, Streams
 
+PIECE_TOKENS = 1 << 16  # whose random words are drawn at a time; changes no result
 NO_GUARANTEE = Guarantee(
     unit="document",
     relation="one document is added or removed",
@@ -31,10 +36,11 @@ NO_GUARANTEE = Guarantee(
 
 
 class GibbsLDA(BaseLDA):
-    """Latent Dirichlet allocation by exact collapsed Gibbs sampling, without privacy.
+    """Latent Dirichlet allocation by Gibbs sampling, without privacy.
 
-    **Not private**: the baseline with which the private estimators are compared. The topic of each
-    token is drawn given the topics of all other tokens, with live counts [1]_.
+    **Not private**: the baseline with which the private estimators are compared. Each sweep draws
+    the topic of every token, given the topics of the other tokens of its document and the
+    word-topic counts of the sweep before. With `exact` the counts are live, as in [1]_.
 
     Parameters
     ----------
@@ -46,9 +52,12 @@ class GibbsLDA(BaseLDA):
         Dirichlet parameter of a document's topics (alpha); None is 1 / n_components.
     topic_word_prior : float, default=0.01
         Dirichlet parameter of a topic's words (beta).
+    exact : bool, default=False
+        If True, run collapsed Gibbs sampling [1]_: each draw reads live counts of all other tokens,
+        one token after the other. It is slower, and `components_` holds the counts of the last
+        sweep.
     n_jobs : int or None, default=None
-        Number of threads of `transform` and `score`. Training is sequential. It never changes a
-        result.
+        Number of threads. It never changes a result. With `exact` training is sequential.
     random_state : int, RandomState instance or None, default=None
         Seed of the sampler. None takes it from the entropy of the operating system.
     verbose : int, default=0
@@ -57,7 +66,8 @@ class GibbsLDA(BaseLDA):
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features_in_)
-        Exact counts of words in topics, plus `topic_word_prior`; not normalized.
+        Counts of words in topics, averaged over the last quarter of the sweeps, plus
+        `topic_word_prior`; not normalized.
     n_iter_ : int
         Number of sweeps so far.
     epsilon_ : float
@@ -82,9 +92,20 @@ class GibbsLDA(BaseLDA):
     **Privacy.** None. `components_` holds exact counts of the training documents, and anyone who
     sees it may be able to read parts of the documents from it.
 
+    **The chain.** Topics start uniform. In a sweep, the word-topic counts of the sweep before stand
+    still, the counts of a token itself among them. A draw therefore reads nothing that another
+    document changes, and documents are drawn in parallel. This is approximate distributed LDA [2]_
+    with one document on each processor, or stochastic expectation-maximization [3]_ with topic
+    weights integrated out. It is not the exact sampler of [1]_: its topics are more concentrated.
+    It needs fewer sweeps to a given held-out perplexity (``docs/speed.md``).
+
     References
     ----------
     .. [1] T. Griffiths, M. Steyvers, "Finding scientific topics", PNAS 101, 2004.
+    .. [2] D. Newman, A. Asuncion, P. Smyth, M. Welling, "Distributed Algorithms for Topic Models",
+       JMLR 10, 2009.
+    .. [3] M. Zaheer, M. Wick, J.-B. Tristan, A. Smola, G. Steele, "Exponential Stochastic Cellular
+       Automata for Massively Parallel Inference", AISTATS, 2016.
 
     Examples
     --------
@@ -95,7 +116,7 @@ class GibbsLDA(BaseLDA):
     (50, 3)
     """
 
-    _parameter_constraints = {**BaseLDA._parameter_constraints}
+    _parameter_constraints = {**BaseLDA._parameter_constraints, "exact": ["boolean"]}
 
     def __init__(
         self,
@@ -104,6 +125,7 @@ class GibbsLDA(BaseLDA):
         max_iter=100,
         doc_topic_prior=0.1,
         topic_word_prior=0.01,
+        exact=False,
         n_jobs=None,
         random_state=None,
         verbose=0,
@@ -112,6 +134,7 @@ class GibbsLDA(BaseLDA):
         self.max_iter = max_iter
         self.doc_topic_prior = doc_topic_prior
         self.topic_word_prior = topic_word_prior
+        self.exact = exact
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -132,8 +155,7 @@ class GibbsLDA(BaseLDA):
         self : object
             Fitted estimator.
         """
-        counts = np.zeros((0, 0), np.int32)
-        return self._train(check_counts(self, X, reset=True), counts, first=1)
+        return self._train(check_counts(self, X, reset=True), None, first=1)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: Any, y: Any = None) -> GibbsLDA:
@@ -163,26 +185,86 @@ class GibbsLDA(BaseLDA):
                 f"partial_fit continues with n_components={len(self.components_)}, got "
                 f"{self.n_components}; call fit to start from scratch"
             )
-        counts = np.rint(self.components_ - self._fitted_prior).astype(np.int32).T
-        return self._train(check_counts(self, X, reset=False), counts, first=self.n_iter_ + 1)
+        before = (self.components_ - self._fitted_prior).T
+        return self._train(check_counts(self, X, reset=False), before, first=self.n_iter_ + 1)
 
-    def _train(self, X, counts, *, first: int) -> GibbsLDA:
+    def _train(self, X: Any, before: np.ndarray | None, *, first: int) -> GibbsLDA:
+        """Sweep over `X`, on top of the counts (n_words, n_components) of earlier documents."""
         corpus = Corpus.from_counts(X)
         streams = Streams.from_random_state(self.random_state)
-        counts = pad(counts if counts.size else np.zeros((X.shape[1], self.n_components)), np.int32)
-        totals = counts[:, : self.n_components].sum(axis=0, dtype=np.int64)
-        topics = np.full(corpus.n_tokens, -1, np.int32)
-        scratch = np.empty((4, counts.shape[1]), np.float32)
-        last = first + self.max_iter - 1
-        for t in rounds(self, first, last):
-            bits = streams.words(Purpose.TOPICS, t, 0, corpus.n_tokens)
-            _gibbs.collapsed_sweep(
-                corpus.word, corpus.doc_ptr, topics, counts, totals,
-                self.doc_topic_prior_, self.topic_word_prior, bits, scratch,
-            )  # fmt: skip
+        sweeps = rounds(self, first, first + self.max_iter - 1)
+        train = self._exact_sweeps if self.exact else self._sweeps
+        counts = train(corpus, before, streams, sweeps)
         self._fitted_prior = float(self.topic_word_prior)
-        self.components_ = counts[:, : self.n_components].T + self._fitted_prior
-        self.n_iter_ = last
+        self.components_ = counts.T + self._fitted_prior
+        self.n_iter_ = first + self.max_iter - 1
         self.privacy_ = NO_GUARANTEE
         self.epsilon_, self.delta_ = self.privacy_.epsilon, self.privacy_.delta
         return self
+
+    def _sweeps(
+        self,
+        corpus: Corpus,
+        before: np.ndarray | None,
+        streams: Streams,
+        sweeps: Iterable[int],
+    ) -> np.ndarray:
+        """Counts (n_words, n_components), averaged over the last quarter of the sweeps."""
+        n_components = int(self.n_components)
+        if n_components > MAX_COMPONENTS:
+            raise ValueError(
+                f"n_components must be at most {MAX_COMPONENTS} for GibbsLDA with exact=False, got "
+                f"{n_components}; set exact=True"
+            )
+        by_word = TokensByWord.from_corpus(corpus)
+        counts = np.zeros((corpus.n_words, n_components), np.int32)
+        frequencies = np.diff(by_word.ptr)
+        if before is None:
+            topics = uniform_topics(corpus, n_components, streams)
+            by_word.count(topics, 1, counts, self.n_jobs)
+        else:  # the first topics of later documents are drawn under the model of the earlier ones
+            topics = np.full(corpus.n_tokens, -1, TOPIC)
+            frequencies = frequencies + before.sum(axis=1)
+        largest = max(1.0, float(frequencies.max(initial=0)))
+        total, n_averaged = np.zeros_like(counts, np.int64), -(-int(self.max_iter) // 4)
+        for t, n_left in zip(sweeps, range(int(self.max_iter) - 1, -1, -1)):
+            table = HalfTable.from_counts(
+                counts if before is None else before + counts,
+                largest, self.topic_word_prior, n_jobs=self.n_jobs,
+            )  # fmt: skip
+            topics = draw_topics(
+                corpus, topics, table,
+                doc_topic_prior=self.doc_topic_prior_, streams=streams, t=t, n_jobs=self.n_jobs,
+            )  # fmt: skip
+            by_word.count(topics, 1, counts, self.n_jobs)
+            if n_left < n_averaged:
+                total += counts
+        mean = total / n_averaged
+        return mean if before is None else before + mean
+
+    def _exact_sweeps(
+        self,
+        corpus: Corpus,
+        before: np.ndarray | None,
+        streams: Streams,
+        sweeps: Iterable[int],
+    ) -> np.ndarray:
+        """Counts (n_words, n_components) of the last sweep of collapsed Gibbs sampling."""
+        n_components = int(self.n_components)
+        if before is None:
+            before = np.zeros((corpus.n_words, n_components))
+        counts = pad(np.rint(before), np.int32)
+        totals = counts[:, :n_components].sum(axis=0, dtype=np.int64)
+        topics = np.full(corpus.n_tokens, -1, np.int32)
+        scratch = np.empty((4, counts.shape[1]), np.float32)
+        blocks = corpus.blocks(PIECE_TOKENS)
+        ends = np.cumsum([block.n_tokens for block in blocks])
+        for t in sweeps:
+            reader = streams.reader(Purpose.TOPICS, t)
+            for block, end in zip(blocks, ends):
+                _gibbs.collapsed_sweep(
+                    block.word, block.doc_ptr, topics[end - block.n_tokens : end], counts, totals,
+                    self.doc_topic_prior_, self.topic_word_prior, reader.words(block.n_tokens),
+                    scratch,
+                )  # fmt: skip
+        return counts[:, :n_components]

@@ -11,7 +11,8 @@ import numpy as np
 from dplda._base import BaseLDA
 from dplda._compat import Interval, StrOptions, _fit_context
 from dplda._corpus import Corpus, check_counts
-from dplda._gibbs import IntegerTable, count_words, draw_topics
+from dplda._gibbs import draw_topics
+from dplda._half_table import HalfTable
 from dplda._private_fit import (
     EXPECTED_N_DOCS,
     PRIVACY_CONSTRAINTS,
@@ -26,8 +27,10 @@ from dplda.central._plan import warn_of_delta
 from dplda.central._word_sweeps import (
     LARGEST_EPSILON,
     SMALLEST_EPSILON,
-    Average,
+    TOPIC,
+    NoisyCounts,
     SweepMechanisms,
+    TokensByWord,
     check_word_level,
     shuffled_tokens,
     uniform_topics,
@@ -254,14 +257,18 @@ class HDPLDA(BaseLDA):
         one_sweep = [(COUNTS, mechanisms.mechanism.event), (TOPICS, mechanisms.topic_event)]
         plan = (one_sweep * max_iter)[:-1]  # nothing reads topics after the last release
         with self._curator(plan, streams) as curator:
-            tokens = shuffled_tokens(check_counts(self, X, reset=True), streams, 1)  # private
+            X = check_counts(self, X, reset=True)  # private
+            tokens = shuffled_tokens(X, streams, 1, self.n_jobs)  # private
+            by_word = TokensByWord.from_corpus(tokens)  # private
             topics = uniform_topics(tokens, n_components, streams)  # public
-            average = Average.empty(tokens.n_words, n_components)  # public
+            shape, lengths = (tokens.n_words, n_components), tokens.n_tokens  # public
+            cells = np.empty(shape, mechanisms.integers(lengths, 1))
+            average = NoisyCounts(np.zeros(shape, mechanisms.integers(lengths, max_iter)))
             for t in rounds(self, 1, max_iter):
-                counts = count_words(tokens, topics, n_components)  # private
+                counts = by_word.count(topics, mechanisms.unit, cells, self.n_jobs)  # private
                 noisy = self._release(counts, mechanisms, curator, t)  # public
                 if 2 * t > max_iter:
-                    average = average.add(noisy)  # public
+                    average = average.add(noisy, self.n_jobs)  # public
                 if t < max_iter:
                     topics = self._draw(
                         tokens, topics, noisy, mechanisms, curator, streams, t
@@ -320,43 +327,53 @@ class HDPLDA(BaseLDA):
         n_components = int(self.n_components)
         t = 1 if first else self.n_iter_ + 1
         with self._curator(plan, streams) as curator:
-            tokens = shuffled_tokens(check_counts(self, X, reset=first), streams, t)  # private
+            X = check_counts(self, X, reset=first)  # private
+            tokens = shuffled_tokens(X, streams, t, self.n_jobs)  # private
+            shape = tokens.n_words, n_components  # public
             if first:
                 topics = uniform_topics(tokens, n_components, streams)  # public
-                average = Average.empty(tokens.n_words, n_components)  # public
+                average = NoisyCounts(np.zeros(shape, np.int64))  # public
             else:
-                none = np.full(tokens.n_tokens, -1, np.int32)
+                average = average.copy()
+                none = np.full(tokens.n_tokens, -1, TOPIC)
                 topics = self._draw(
-                    tokens, none, average.mean, mechanisms, curator, streams, t
+                    tokens, none, average, mechanisms, curator, streams, t
                 )  # public  # fmt: skip
-            counts = count_words(tokens, topics, n_components)  # private
-            average = average.add(self._release(counts, mechanisms, curator, t))  # public
+            cells = np.empty(shape, mechanisms.integers(tokens.n_tokens, 1))
+            counts = TokensByWord.from_corpus(tokens).count(
+                topics, mechanisms.unit, cells, self.n_jobs
+            )  # private
+            noisy = self._release(counts, mechanisms, curator, t)  # public
+            average = average.add(noisy, self.n_jobs)  # public
         earlier = None if first else earlier
         return self._publish(average, mechanisms, curator.events, earlier, streams.seeded, t)
 
     def _release(
         self, counts: np.ndarray, mechanisms: SweepMechanisms, curator: Curator, t: int
-    ) -> np.ndarray:
-        """Noisy word-topic counts (n_words, n_components), float64 and unbiased."""
-        # A replaced word moves two counts by one each: `mechanisms.unit` is chosen so that this is
-        # within the mechanism's sensitivity, in integers.
+    ) -> NoisyCounts:
+        """Noisy word-topic counts; `counts` is consumed."""
+        # A replaced word moves two counts by `mechanisms.unit` each, which is chosen so that this
+        # is within the mechanism's sensitivity, in integers.
         noisy = curator.release(
-            counts * mechanisms.unit, mechanisms.mechanism, label=COUNTS, round=t
-        )  # public  # fmt: skip
-        return mechanisms.unbiased(noisy)
+            counts, mechanisms.mechanism, label=COUNTS, round=t, n_jobs=self.n_jobs
+        )  # public
+        return NoisyCounts(noisy, 1, mechanisms.mechanism.mean, mechanisms.unit)
 
     def _draw(
         self,
         tokens: Corpus,
         topics: np.ndarray,
-        noisy: np.ndarray,
+        noisy: NoisyCounts,
         mechanisms: SweepMechanisms,
         curator: Curator,
         streams: Streams,
         t: int,
     ) -> np.ndarray:
         """New topics of all tokens, (n_tokens,), which an adversary may see."""
-        table = IntegerTable.from_counts(noisy, mechanisms.count_clip, self.topic_word_prior)
+        table = HalfTable.from_counts(
+            noisy.total, mechanisms.count_clip, self.topic_word_prior,
+            mean=noisy.noise_mean, unit=noisy.unit, n_jobs=self.n_jobs,
+        )  # fmt: skip
         # Two words' probabilities of a topic differ at most by exp(sampling_epsilon), because the
         # clip bounds the ratio of their weights. One draw depends on the replaced word; all other
         # draws read public topics and the table only.
@@ -365,7 +382,7 @@ class HDPLDA(BaseLDA):
             tokens, topics, table,
             doc_topic_prior=self.doc_topic_prior_, streams=streams, t=t, n_jobs=self.n_jobs,
         )  # public  # fmt: skip
-        announce("topics", t, topics)
+        announce("topics", t, topics.copy)
         return topics
 
     def _mechanisms(self) -> SweepMechanisms:
@@ -398,7 +415,7 @@ class HDPLDA(BaseLDA):
 
     def _publish(
         self,
-        average: Average,
+        average: NoisyCounts,
         mechanisms: SweepMechanisms,
         events: tuple[Event, ...],
         earlier: Guarantee | None,
@@ -420,12 +437,14 @@ class HDPLDA(BaseLDA):
             noise_multiplier=scale / mechanisms.sensitivity,
             seeded=seeded,
         )
-        components = np.maximum(average.mean, 0).T + float(self.topic_word_prior)
+        components = average.mean(self.n_jobs).T
+        np.maximum(components, 0, out=components)
+        components += float(self.topic_word_prior)
         noise = mechanisms.noise_std / math.sqrt(average.n)
         publish(
             self,
             guarantee,
-            **with_signal(components, np.full(len(average.mean), noise)),
+            **with_signal(components, np.full(len(average.total), noise)),
             n_iter_=n_iter,
             noise_epsilon_=mechanisms.noise_epsilon,
             sampling_epsilon_=mechanisms.sampling_epsilon,

@@ -7,6 +7,8 @@ constants. It is post-processing and has no privacy cost.
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -14,26 +16,30 @@ import numpy as np
 from scipy.special import ndtri
 
 from dplda._fold_in import pad
+from dplda._threads import in_threads
+from dplda.kernels import _denoise
 from dplda.privacy._streams import Purpose, Streams, uniform
 
 # A cell's count is its word's total times its topic's share times about one of these factors.
 FACTORS = np.array([0, 0.03, 0.1, 0.25, 0.5, 0.75, 1, 1.4, 2, 3, 4.5, 7, 11, 18], np.float32)
-SPREAD = np.float32(0.25)
-N_BINS = 6
+N_CLASSES = 6
+SAMPLE = 2**16  # cells of a class of words that its prior is learned from, about
 SCALE_UP = 5.0  # short documents count at most five times
 FIRST_STEPS, NEXT_STEPS, LAST_STEPS = 8, 2, 30
+PIECE = 2**16  # cells that a thread works on before it takes the next ones
 
 
-def document_schedule(t: int, max_iter: int) -> tuple[float, float]:
+def document_schedule(t: int, max_iter: int, *, exact: bool = False) -> tuple[float, float]:
     """Clipping bound and tempering power of round t = 1, 2, ...
 
     The clipping bound is a fraction of `contribution_norm`. It grows, because early contributions
     are small while responsibilities are flat. The power of the word factor grows to 1, so that
-    early noise in a word's row does not reinforce itself.
+    early noise in a word's row does not reinforce itself. Without noise (`exact`) it starts higher.
     """
     late = min(1.0, (t - 1) / max(1.0, 0.6 * max_iter))
     done = min(1.0, (t - 1) / max(1.0, 0.7 * max_iter))
-    return 0.15 + 0.25 * late, 0.3 + 0.7 * done
+    first = 0.7 if exact else 0.3
+    return 0.15 + 0.25 * late, first + (1 - first) * done
 
 
 def round_schedule(t: int, max_iter: int) -> tuple[float, float]:
@@ -43,8 +49,8 @@ def round_schedule(t: int, max_iter: int) -> tuple[float, float]:
 
 def growing_share(t: int, max_iter: int) -> float:
     """Share of round t in the average of rounds 1 to t: later rounds weigh more."""
-    weights = [round_schedule(s, max_iter)[1] for s in range(1, t + 1)]
-    return weights[-1] / sum(weights)
+    n = min(t, max_iter)  # the weights are the squares of 1 to n, and then those of n
+    return n**2 / (n * (n + 1) * (2 * n + 1) // 6 + (t - n) * n**2)
 
 
 def exponential(draws: np.ndarray) -> np.ndarray:
@@ -67,7 +73,7 @@ class NoisyTable:
         Estimated word totals.
     weight : ndarray of shape (n_words,)
         Word weights.
-    table : ndarray of shape (n_words, n_components)
+    table : ndarray of shape (n_words, n_components), float32
         Estimated word-topic table, prior included.
     average : ndarray of shape (n_words, n_components)
         Weighted average of the first table and of the noisy tables of the rounds, never clipped.
@@ -79,6 +85,8 @@ class NoisyTable:
         Variance of the noise of `average`, in each cell multiplied by its word weight.
     n_rounds : int
         Number of rounds so far.
+    n_jobs : int or None
+        Number of threads. It never changes a result.
     """
 
     totals: np.ndarray
@@ -89,6 +97,7 @@ class NoisyTable:
     norms: tuple[float, ...]
     variance: float = 0.0
     n_rounds: int = 0
+    n_jobs: int | None = None
 
     @classmethod
     def from_totals(
@@ -107,62 +116,75 @@ class NoisyTable:
         `ratios` maps uniform random numbers to multiplicative perturbations of the word totals,
         one for each word and topic.
         """
+        average = np.empty((len(totals), n_components))
         if init_components is not None:
-            table = init_components.T + 1e-3 * init_components.mean()
+            np.add(init_components.T, 1e-3 * init_components.mean(), out=average)
         else:
-            words = streams.words(Purpose.INITIAL_TABLE, 0, 0, len(totals) * n_components)
-            draws = ratios(uniform(words, positive=True))
-            table = totals[:, None] * draws.reshape(len(totals), n_components)
-        table = table / table.sum(axis=0) * (totals.sum() / n_components)
-        return cls(totals, weight, table, table, TableEstimate(totals), norms)
+            reader = streams.reader(Purpose.INITIAL_TABLE, 0)
+            for first, last in pieces_of(average.shape):
+                words = reader.words((last - first) * n_components)
+                draws = ratios(uniform(words, positive=True)).reshape(-1, n_components)
+                np.multiply(totals[first:last, None], draws, out=average[first:last])
+        average /= average.sum(axis=0)
+        average *= totals.sum() / n_components
+        return cls(
+            totals, weight, average.astype(np.float32), average, TableEstimate(totals), norms
+        )
 
-    def word_probabilities(self) -> np.ndarray:
-        """p(word | topic), (n_words, padded) float32."""
-        return pad(self.table / self.table.sum(axis=0))
+    def word_probabilities(self, out: np.ndarray | None = None) -> np.ndarray:
+        """p(word | topic), (n_words, padded) float32; in `out` if given."""
+        return self._scaled(1 / self.table.sum(axis=0, dtype=float), out)
 
-    def topic_shares(self) -> np.ndarray:
-        """p(topic | word), (n_words, n_components)."""
-        return self.table / self.table.sum(axis=1, keepdims=True)
-
-    def center(self, *, exact: bool) -> np.ndarray:
-        """The center of the contributions, (n_words, padded).
+    def center(self, *, exact: bool, out: np.ndarray | None = None) -> np.ndarray:
+        """The center of the contributions: p(topic | word), (n_words, padded) float32.
 
         Without noise (`exact`) contributions are not centered: centering gains nothing, and later
-        documents may have words that are missing from the totals.
+        documents may have words that are missing from the totals. The center is then 0.
         """
-        center = pad(self.topic_shares())
-        return np.zeros_like(center) if exact else center
+        if exact:
+            return padded_zeros(self.table.shape) if out is None else out
+        return self._scaled(1 / self.table.sum(axis=1, dtype=float)[:, None], out)
 
     def update(
         self,
         noisy: np.ndarray,
         *,
+        unit: float,
         noise_scale: float,
         norm: float,
         share: float,
         topic_word_prior: float,
         exact: bool,
     ) -> None:
-        """Learn from a round's noisy sum (n_words, n_components), in weighted tokens.
+        """Learn from a round's noisy sum (n_words, n_components), integers of `unit` tokens.
 
         The sum makes up `share` of the new average. `noise_scale` is the standard deviation of the
-        noise of a cell, and `norm` is the clipping bound of the round.
+        noise of a cell in tokens, and `norm` is the clipping bound of the round. With noise,
+        contributions are centered and sum to zero over topics: the mean of a word's row is noise
+        only, and what they were centered at is added again.
         """
-        counts = noisy
-        if not exact:
-            # contributions sum to zero over topics: the mean of a word's row is noise only
-            centered = noisy - noisy.mean(axis=1, keepdims=True)
-            counts = self.totals[:, None] * self.topic_shares() + centered / self.weight[:, None]
+        added, of_table = share * unit / self.weight, share * self.totals
+
+        def learn(first: int, last: int) -> None:
+            _denoise.learn(
+                noisy, self.table, first, last, 1 - share, added, of_table, not exact, self.average
+            )
+
+        over_words(learn, self.table.shape, self.n_jobs)
         self.n_rounds += 1
         self.norms += (norm,)
-        self.average = (1 - share) * self.average + share * counts
         self.variance = (1 - share) ** 2 * self.variance + share**2 * noise_scale**2
-        self.table = self.estimate(self.average, self._cell_scale()) + topic_word_prior
+        self.table = self.estimate(
+            self.average, self._cell_scale(), least=topic_word_prior, out=self.table,
+            n_jobs=self.n_jobs,
+        )  # fmt: skip
 
     def finish(self, topic_word_prior: float) -> np.ndarray:
         """The final table (n_components, n_words), estimated from scratch."""
-        table = self.estimate(self.average, self._cell_scale(), last=True)
-        return (table + topic_word_prior).T
+        table = self.estimate(
+            self.average, self._cell_scale(), last=True, least=topic_word_prior, n_jobs=self.n_jobs
+        )
+        return table.T.astype(np.float64)
 
     def components_std(self) -> np.ndarray:
         """Standard deviation of the noise of the rounds in a cell of each word, (n_words,).
@@ -173,6 +195,40 @@ class NoisyTable:
 
     def _cell_scale(self) -> np.ndarray:
         return np.sqrt(self.variance) / self.weight
+
+    def _scaled(self, factor: np.ndarray, out: np.ndarray | None) -> np.ndarray:
+        """The table times `factor`, padded."""
+        out = padded_zeros(self.table.shape) if out is None else out
+        factor = factor.astype(np.float32)
+        np.multiply(self.table, factor, out=out[:, : self.table.shape[1]])
+        return out
+
+
+def pieces_of(shape: tuple[int, ...]) -> list[tuple[int, int]]:
+    """First and last word of each piece of a table."""
+    size = max(1, PIECE // shape[1])
+    return list(itertools.pairwise([*range(0, shape[0], size), shape[0]]))
+
+
+def over_words(
+    kernel: Callable[[int, int], None], shape: tuple[int, ...], n_jobs: int | None
+) -> None:
+    """Call `kernel` on pieces of the words of a table, in threads."""
+    in_threads(lambda piece: kernel(*piece), pieces_of(shape), n_jobs)
+
+
+def padded_zeros(shape: tuple[int, ...]) -> np.ndarray:
+    return pad(np.broadcast_to(np.float32(0), shape))
+
+
+def temper(factor: np.ndarray, power: float, n_jobs: int | None = None) -> np.ndarray:
+    """Raise a float32 table to a power between 0 and 1, in place."""
+    if power == 1:
+        return factor
+    over_words(
+        lambda first, last: _denoise.temper(factor[first:last].ravel(), power), factor.shape, n_jobs
+    )
+    return factor
 
 
 def combine_totals(first: tuple, second: tuple) -> tuple[np.ndarray, np.ndarray]:
@@ -237,6 +293,9 @@ def word_weights(totals: np.ndarray) -> np.ndarray:
     return np.minimum(4.0, np.maximum(totals / totals.mean(), 1e-3) ** -0.25)
 
 
+Cells = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+
 @dataclass
 class TableEstimate:
     """Posterior mean of a noisy word-topic table, under a prior learned from the table.
@@ -244,8 +303,8 @@ class TableEstimate:
     A cell is p_v N_k g plus noise. Here p_v is the word's share of all tokens, N_k is the topic's
     size, and g is normal around one of `FACTORS`, with a quarter of the factor as its standard
     deviation. The frequencies of the factors are learned by expectation-maximization in each of 6
-    classes of word frequency. Cells with strong noise shrink toward p_v N_k; cells with weak noise
-    hardly change.
+    classes of word frequency, from a fixed part of a large class. Cells with strong noise shrink
+    toward p_v N_k; cells with weak noise hardly change.
 
     Parameters
     ----------
@@ -255,100 +314,94 @@ class TableEstimate:
 
     totals: np.ndarray
     prior: np.ndarray | None = None
-    _bins: list[np.ndarray] = field(init=False, repr=False)
+    _classes: list[np.ndarray] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         order = np.argsort(self.totals, kind="stable")
-        self._bins = [b for b in np.array_split(order, N_BINS) if len(b)]
+        self._classes = [np.sort(c) for c in np.array_split(order, N_CLASSES) if len(c)]
 
-    def __call__(self, noisy: np.ndarray, noise_scale: np.ndarray, *, last: bool = False):
-        """Estimate the table (n_words, n_components) from its noisy form.
+    def __call__(
+        self,
+        noisy: np.ndarray,
+        noise_scale: np.ndarray,
+        *,
+        last: bool = False,
+        least: float = 0.0,
+        out: np.ndarray | None = None,
+        n_jobs: int | None = None,
+    ) -> np.ndarray:
+        """Estimate the table (n_words, n_components), float32, from its noisy form.
 
-        `noise_scale` (n_words,) holds the standard deviation of a cell of each word. `last`
-        starts from an even prior and takes more steps. Otherwise a few steps improve the prior of
-        the previous round.
+        `noise_scale` (n_words,) holds the standard deviation of a cell of each word. `least` is
+        added to each cell. `last` starts from an even prior and takes more steps. Otherwise a few
+        steps improve the prior of the previous round.
         """
+        out = np.empty(noisy.shape, np.float32) if out is None else out
         if not noise_scale.any():
-            return np.maximum(noisy, 0.0)
-        sizes = noisy.sum(axis=0)
-        sizes = np.maximum(sizes, 0.02 * max(sizes.mean(), 1e-12))
-        center = np.outer(self.totals / self.totals.sum(), sizes)
+            np.maximum(noisy, 0.0, out=out, casting="same_kind")
+            out += np.float32(least)
+            return out
+        cells = standard_cells(noisy, self.totals, noise_scale)
+        self.prior = self._improved_prior(cells, last, n_jobs)
+        class_of = np.empty(len(noisy), np.uint8)
+        for c, words in enumerate(self._classes):
+            class_of[words] = c
+        prior = self.prior.astype(np.float32)
+
+        def estimate(first: int, last: int) -> None:
+            _denoise.estimate(*cells, first, last, prior, class_of, least, out)
+
+        over_words(estimate, noisy.shape, n_jobs)
+        return out
+
+    def _improved_prior(self, cells: Cells, last: bool, n_jobs: int | None) -> np.ndarray:
+        """The frequencies of the factors in each class, (n_classes, n_factors)."""
         prior, steps = self.prior, NEXT_STEPS
         if prior is None or last:
-            prior = np.full((len(self._bins), len(FACTORS)), 1 / len(FACTORS))
+            prior = np.full((len(self._classes), len(FACTORS)), 1 / len(FACTORS))
             steps = LAST_STEPS if last else FIRST_STEPS
-        table = np.empty_like(center)
-        for b, words in enumerate(self._bins):
-            likelihood, precision = cell_likelihood(noisy[words], center[words], noise_scale[words])
-            prior[b] = improve_prior(prior[b], likelihood, steps)
-            table[words] = posterior_mean(
-                prior[b], likelihood, precision, noisy[words], center[words]
-            )
-        self.prior = prior
-        return table
+
+        def improve(c: int) -> np.ndarray:
+            return improve_prior(prior[c], class_likelihood(cells, self._classes[c]), steps)
+
+        return np.array(in_threads(improve, range(len(prior)), n_jobs))
 
 
-def cell_likelihood(
-    noisy: np.ndarray, center: np.ndarray, noise_scale: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Likelihood of every cell under each factor.
+def standard_cells(noisy: np.ndarray, totals: np.ndarray, noise_scale: np.ndarray) -> Cells:
+    """A noisy table, and what the kernels need to know of its cells.
 
-    Returns
-    -------
-    likelihood : ndarray of shape (n_factors, n_cells)
-        Normal densities up to one constant for each cell. The exponents are relative to that of the
-        nearest factor, so that they do not all underflow.
-    precision : ndarray of shape (n_factors, n_cells)
-        Variance of the noise over that of the cell, under each factor.
+    A cell is expected to be `rate` times the topic's size, in units of its noise.
     """
-    unit = (center / noise_scale[:, None]).astype(np.float32).ravel()
-    seen = (noisy / noise_scale[:, None]).astype(np.float32).ravel()
-    likelihood = np.empty((len(FACTORS), unit.size), np.float32)
-    precision = np.empty_like(likelihood)
-    scratch = np.empty_like(unit)
-    # factor by factor and in place: three times faster than on whole tables
-    for factor, row, weight in zip(FACTORS, likelihood, precision):
-        np.multiply(unit, factor, out=scratch)
-        np.multiply(scratch, SPREAD, out=weight)
-        weight *= weight
-        weight += 1
-        np.reciprocal(weight, out=weight)
-        np.subtract(seen, scratch, out=row)
-        row *= row
-        row *= weight
-    nearest = likelihood.min(axis=0)
-    for row, weight in zip(likelihood, precision):
-        row -= nearest
-        row *= -0.5
-        np.exp(row, out=row)
-        row *= np.sqrt(weight, out=scratch)
-    return likelihood, precision
+    sizes = noisy.sum(axis=0)
+    sizes = np.maximum(sizes, 0.02 * max(sizes.mean(), 1e-12))
+    whole = np.zeros(-(-len(sizes) // 16) * 16, np.float32)
+    whole[: len(sizes)] = sizes
+    rate = (totals / totals.sum() / noise_scale).astype(np.float32)
+    return noisy, rate, noise_scale.astype(np.float32), whole, FACTORS
+
+
+def class_likelihood(cells: Cells, words: np.ndarray) -> np.ndarray:
+    """Likelihood of a class's cells under each factor, (n_vectors, n_factors, 16).
+
+    If the class has more than `SAMPLE` cells, vectors of 16 topics are left out, evenly.
+    """
+    noisy, *_, sizes, _ = cells
+    per_word = len(sizes) // 16
+    stride = -(-len(words) * noisy.shape[1] // SAMPLE)
+    while math.gcd(stride, per_word) > 1:  # else some topics would never be in the part
+        stride += 1
+    n_vectors = -(-len(words) * per_word // stride)
+    likelihood = np.empty((n_vectors, len(FACTORS), 16), np.float32)
+    _denoise.likelihood(*cells, words, stride, likelihood)
+    return likelihood
 
 
 def improve_prior(prior: np.ndarray, likelihood: np.ndarray, n_steps: int) -> np.ndarray:
     """Expectation-maximization for the prior over the factors."""
+    sums = np.empty(len(FACTORS))
     for _ in range(n_steps):
-        evidence = np.einsum("g,gi->i", prior.astype(np.float32), likelihood)
-        prior = prior * np.einsum("gi,i->g", likelihood, 1 / evidence) / len(evidence) + 1e-5
+        _denoise.expectation(likelihood, prior, sums)
+        prior = prior * sums
+        prior = prior / prior.sum() + 1e-5
         prior = prior / prior.sum()
     return prior
-
-
-def posterior_mean(
-    prior: np.ndarray,
-    likelihood: np.ndarray,
-    precision: np.ndarray,
-    noisy: np.ndarray,
-    center: np.ndarray,
-) -> np.ndarray:
-    """Posterior mean of every cell's count, shape as `noisy`; not negative.
-
-    Under factor F a cell's mean is F center + (1 - precision) (noisy - F center).
-    """
-    prior = prior.astype(np.float32)
-    trust = likelihood * precision
-    total = np.einsum("g,gi->i", prior, likelihood)
-    kept = np.einsum("g,gi->i", prior, trust) / total
-    expected = np.einsum("g,gi->i", prior * FACTORS, trust) / total
-    shape = noisy.shape
-    return np.maximum(center * expected.reshape(shape) + noisy * (1 - kept.reshape(shape)), 0)

@@ -15,7 +15,7 @@ from dplda._progress import rounds
 from dplda.central._document_budget import COUNTS, DocumentBudget
 from dplda.central._document_lda import DocumentLDA
 from dplda.central._documents import Documents, release_word_totals
-from dplda.central._noisy_table import NoisyTable, document_schedule, growing_share
+from dplda.central._noisy_table import NoisyTable, document_schedule, growing_share, temper
 from dplda.privacy._curator import Curator
 from dplda.privacy._streams import Streams
 
@@ -254,16 +254,19 @@ class SubLDA(DocumentLDA):
             )  # public  # fmt: skip
         else:
             documents.rescale(table.weight, norm, exact=budget.totals[1].exact)  # private
+        table.n_jobs, phi, center = self.n_jobs, None, None  # tables of one round serve the next
         for t in rounds(self, table.n_rounds + 1, table.n_rounds + n_rounds):
-            clip, power = document_schedule(t, self.max_iter)  # public
+            free = self.epsilon == np.inf
+            clip, power = document_schedule(t, self.max_iter, exact=free)  # public
             rates = self._rates(documents.unit_counts, table, highest)  # private
             units = curator.sample(rates, round=t - 1)  # secret
-            phi = table.word_probabilities()  # public
+            phi = table.word_probabilities(phi)  # public
             documents.infer(units, phi, self.doc_topic_prior_)  # private
             mechanism = budget.mechanism(t)  # public
             bound, radius = documents.clipping_bound(mechanism, clip * norm)  # public
+            center = table.center(exact=mechanism.exact, out=center)  # public
             total = documents.sum_topics(
-                units, phi ** np.float32(power), table.center(exact=mechanism.exact),
+                units, temper(phi, power, self.n_jobs), center,
                 weight=table.weight, scale=documents.scale * (highest / rates),
                 norm=bound, radius=radius,
             )  # private  # fmt: skip
@@ -272,12 +275,12 @@ class SubLDA(DocumentLDA):
             # topic weights and past releases only, so that no other unit's contribution changes.
             noisy = curator.release(
                 total, mechanism, label=COUNTS, round=len(budget.totals) + t,
-                sampling_probability=highest,
+                sampling_probability=highest, n_jobs=self.n_jobs,
             )  # public  # fmt: skip
             unit = bound / radius / highest
             exact = mechanism.exact and highest == 1  # then there is nothing to average out
             table.update(
-                noisy * unit, noise_scale=mechanism.scale * unit, norm=clip * norm,
+                noisy, unit=unit, noise_scale=mechanism.scale * unit, norm=clip * norm,
                 share=1.0 if exact else growing_share(t, self.max_iter),
                 topic_word_prior=self.topic_word_prior, exact=mechanism.exact,
             )  # public  # fmt: skip

@@ -17,7 +17,7 @@ from dplda._variational import e_step, exp_dirichlet_expectation
 from dplda.central._document_budget import COUNTS, DocumentBudget
 from dplda.central._document_lda import DocumentLDA
 from dplda.central._documents import Documents, release_word_totals
-from dplda.central._noisy_table import NoisyTable, document_schedule, nearly_equal
+from dplda.central._noisy_table import NoisyTable, document_schedule, nearly_equal, temper
 from dplda.privacy._curator import Curator
 from dplda.privacy._streams import Streams
 
@@ -272,15 +272,17 @@ class PrivateSVILDA(DocumentLDA):
         else:
             documents.rescale(table.weight, norm, exact=budget.totals[1].exact)  # private
         rates = np.full(len(documents.scale), ratio)  # public, except for the number of units
+        table.n_jobs, factor, center = self.n_jobs, None, None  # one round's serve the next
         for t in rounds(self, table.n_rounds + 1, table.n_rounds + n_rounds):
             units = curator.sample(rates, round=t - 1)  # secret
-            factor, power = self._word_factor(table, t)  # public
+            factor, power = self._word_factor(table, t, factor)  # public
             self._e_step(documents, documents.rows_of(units), factor)  # private
             mechanism = budget.mechanism(t)  # public
             clip = document_schedule(t, self.max_iter)[0] * norm  # public
             bound, radius = documents.clipping_bound(mechanism, clip)  # public
+            center = table.center(exact=mechanism.exact, out=center)  # public
             total = documents.sum_topics(
-                units, factor ** np.float32(power), table.center(exact=mechanism.exact),
+                units, temper(factor, power, self.n_jobs), center,
                 weight=table.weight, scale=documents.scale, norm=bound, radius=radius,
             )  # private  # fmt: skip
             # One unit moves `total` by at most `radius` in L2: its expected statistics are clipped
@@ -288,17 +290,19 @@ class PrivateSVILDA(DocumentLDA):
             # size of the minibatch is secret: nothing is divided by it.
             noisy = curator.release(
                 total, mechanism, label=COUNTS, round=len(budget.totals) + t,
-                sampling_probability=ratio,
+                sampling_probability=ratio, n_jobs=self.n_jobs,
             )  # public  # fmt: skip
             unit = bound / radius / ratio
             table.update(
-                noisy * unit, noise_scale=mechanism.scale * unit, norm=clip,
+                noisy, unit=unit, noise_scale=mechanism.scale * unit, norm=clip,
                 share=(self.learning_offset + t) ** -self.learning_decay,  # rho_t
                 topic_word_prior=self.topic_word_prior, exact=mechanism.exact,
             )  # public  # fmt: skip
         return table
 
-    def _word_factor(self, table: NoisyTable, t: int) -> tuple[np.ndarray, float]:
+    def _word_factor(
+        self, table: NoisyTable, t: int, out: np.ndarray | None = None
+    ) -> tuple[np.ndarray, float]:
         """exp(E[log beta]), (n_words, padded) float32, and its tempering power in round t.
 
         With noise the table already is a posterior mean, and its logarithm replaces the
@@ -306,7 +310,7 @@ class PrivateSVILDA(DocumentLDA):
         """
         if self.epsilon == math.inf:
             return exp_dirichlet_expectation(table.table, np.float32), 1.0
-        return table.word_probabilities(), document_schedule(t, self.max_iter)[1]
+        return table.word_probabilities(out), document_schedule(t, self.max_iter)[1]
 
     def _e_step(self, documents: Documents, rows: np.ndarray, factor: np.ndarray) -> None:
         """Infer the topic weights of `rows` from scratch: nothing is kept between rounds."""

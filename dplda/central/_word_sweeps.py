@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,9 +14,12 @@ import scipy.sparse as sp
 
 from dplda._checks import check_number
 from dplda._corpus import Corpus
-from dplda._gibbs import LARGEST_WEIGHT, MAX_COMPONENTS
+from dplda._gibbs import MAX_COMPONENTS
+from dplda._half_table import LARGEST_CLIP, row_pieces
 from dplda._private_fit import exactly_one
-from dplda.privacy import BoundedRange, Event, NonPrivate, calibrate
+from dplda._threads import in_threads
+from dplda.kernels import _release
+from dplda.privacy import BoundedRange, Event, NonPrivate, Repeated, calibrate
 from dplda.privacy._accounting import is_chargeable
 from dplda.privacy._clipping import count_unit
 from dplda.privacy._curator import TOTAL_VARIATION
@@ -25,34 +28,112 @@ from dplda.privacy._streams import Purpose, Streams, uniform_integers
 
 # Range of the noise tables: scales 2 / epsilon from 0.05 to 80000.
 SMALLEST_EPSILON, LARGEST_EPSILON = 2.5e-5, 40.0
+LARGEST_DRAW = 2**24  # bound of a draw of Laplace noise; that of Gaussian noise is smaller
+LARGEST_NOISE = 9601.0  # Gaussian noise multiplier
+PIECE = 1 << 16  # random words at a time
+TOPIC = np.int16  # of a token; -1 for none yet
 
 
-@dataclass(frozen=True)
-class Average:
-    """Running mean of released tables (n_words, n_components)."""
+@dataclass(frozen=True, eq=False)
+class NoisyCounts:
+    """Mean of one or more released tables (n_words, n_components), kept as their sum.
 
-    mean: np.ndarray
-    n: int
+    Attributes
+    ----------
+    total : ndarray of shape (n_words, n_components), int32, int64 or float64
+        Public. Sum of the releases.
+    n : int
+        Number of releases.
+    noise_mean, unit : float
+        What the sum stands for: the mean of the counts is (total - noise_mean) / unit, unbiased.
+    """
+
+    total: np.ndarray
+    n: int = 0
+    noise_mean: float = 0.0
+    unit: float = 0.0
+
+    def add(self, other: NoisyCounts, n_jobs: int | None = None) -> NoisyCounts:
+        """The mean of the releases of both; `total` is added to in place where it can be."""
+        if self.unit * other.n != self.n * other.unit:  # a call of `partial_fit` with other noise
+            return self._in_tokens().add(other._in_tokens())
+        in_threads(
+            lambda rows: np.add(self.total[rows], other.total[rows], out=self.total[rows]),
+            row_pieces(*self.total.shape), n_jobs,
+        )  # fmt: skip
+        return NoisyCounts(
+            self.total,
+            self.n + other.n,
+            self.noise_mean + other.noise_mean,
+            self.unit + other.unit,
+        )
+
+    def copy(self) -> NoisyCounts:
+        """A copy with room for more releases."""
+        return replace(self, total=self.total.astype(np.result_type(self.total, np.int64)))
+
+    def mean(self, n_jobs: int | None = None) -> np.ndarray:
+        """The mean of the unbiased counts, float64."""
+        mean = np.empty(self.total.shape)
+
+        def divide(rows: slice) -> None:
+            np.subtract(self.total[rows], self.noise_mean, out=mean[rows])
+            mean[rows] /= self.unit
+
+        in_threads(divide, row_pieces(*self.total.shape), n_jobs)
+        return mean
+
+    def _in_tokens(self) -> NoisyCounts:
+        return NoisyCounts(self.n * self.mean(), self.n, 0.0, float(self.n))
+
+
+@dataclass(frozen=True, eq=False)
+class TokensByWord:
+    """The private tokens word by word, so that threads count disjoint words.
+
+    Attributes
+    ----------
+    ptr : ndarray of shape (n_words + 1,), int64
+        Where each word's tokens begin in `token`.
+    token : ndarray of shape (n_tokens,), int32
+        Position of each token in the corpus.
+    """
+
+    ptr: np.ndarray
+    token: np.ndarray
 
     @classmethod
-    def empty(cls, n_words: int, n_components: int) -> Average:
-        return cls(np.zeros((n_words, n_components)), 0)
+    def from_corpus(cls, corpus: Corpus) -> TokensByWord:
+        ptr, token = np.empty(corpus.n_words + 1, np.int64), np.empty(corpus.n_tokens, np.int32)
+        _release.list_by_word(corpus.word, ptr, token)
+        return cls(ptr, token)
 
-    def add(self, noisy: np.ndarray) -> Average:
-        return Average(self.mean + (noisy - self.mean) / (self.n + 1), self.n + 1)
+    def count(
+        self, topics: np.ndarray, unit: int, counts: np.ndarray, n_jobs: int | None
+    ) -> np.ndarray:
+        """Write the exact word-topic counts, times `unit`, over `counts`; private."""
+        in_threads(
+            lambda rows: _release.count_topics(
+                self.ptr, self.token, topics, rows.start, rows.stop, unit, counts
+            ),
+            row_pieces(*counts.shape), n_jobs,
+        )  # fmt: skip
+        return counts
 
 
-def shuffled_tokens(X: sp.csr_array, streams: Streams, t: int) -> Corpus:
+def shuffled_tokens(X: sp.csr_array, streams: Streams, t: int, n_jobs: int | None = None) -> Corpus:
     """The private tokens; the order within a document is random and independent of its words."""
-    corpus = Corpus.from_counts(X)
-    keys = streams.words(Purpose.ORDER, t, 0, 2 * corpus.n_tokens)
-    return corpus.shuffled(keys.reshape(2, -1))
+    return Corpus.from_counts(X).shuffled(streams, t, n_jobs)
 
 
 def uniform_topics(corpus: Corpus, n_components: int, streams: Streams) -> np.ndarray:
     """First topics, (n_tokens,): uniform, and independent of the words."""
-    words = streams.words(Purpose.TOPICS, 0, 0, corpus.n_tokens)
-    return uniform_integers(words, n_components).astype(np.int32)
+    reader = streams.reader(Purpose.TOPICS, 0)
+    topics = np.empty(corpus.n_tokens, TOPIC)
+    for start in range(0, len(topics), PIECE):
+        part = topics[start : start + PIECE]
+        part[:] = uniform_integers(reader.words(len(part)), n_components)
+    return topics
 
 
 def inherent_epsilon(count_clip: float, topic_word_prior: float) -> float:
@@ -137,7 +218,14 @@ class SweepMechanisms:
             """Noise and draw at 1 / (2 scale**2)-zCDP each, per sweep."""
             clip = float(topic_word_prior) * math.expm1(min(1 / scale, 12.0))
             laplace_epsilon = min(max(math.sqrt(2) / scale, SMALLEST_EPSILON), LARGEST_EPSILON)
-            return cls.from_noise(noise, laplace_epsilon, scale, clip, topic_word_prior)
+            multiplier = min(scale, LARGEST_NOISE)  # the draws alone cost less beyond
+            return cls.from_noise(noise, laplace_epsilon, multiplier, clip, topic_word_prior)
+
+        def planned(mechanisms: SweepMechanisms) -> list[Event]:
+            """The plan of `fit`: nothing reads topics after the last release."""
+            noise, draw = mechanisms.sweep_events
+            draws = [Repeated(draw, max_iter - 1)] if max_iter > 1 else []
+            return [Repeated(noise, max_iter), *draws]
 
         # `max_iter` calls of `partial_fit` release what `fit` does, but each of them adds to the
         # distance from ideal noise. Where their sum can be charged to delta, it covers both.
@@ -145,7 +233,7 @@ class SweepMechanisms:
         if not is_chargeable(distance, float(epsilon), float(delta)):
             distance = TOTAL_VARIATION
         scale = calibrate(
-            lambda s: (even_split(s).sweep_events * max_iter)[:-1],  # the plan of `fit`
+            lambda s: planned(even_split(s)),
             float(epsilon),
             float(delta),
             total_variation=distance,
@@ -201,6 +289,11 @@ class SweepMechanisms:
         q = math.exp(-1 / self.mechanism.scale)
         return math.sqrt(q / (1 - q) ** 2 + ((1 + q) / (1 - q) / 2) ** 2) / self.unit
 
+    def integers(self, n_tokens: int, n_releases: int) -> type[np.signedinteger]:
+        """The integer type that holds the sum of some releases of at most `n_tokens` counts."""
+        largest = n_releases * (self.unit * n_tokens + LARGEST_DRAW)
+        return np.int32 if largest < 2**31 else np.int64
+
     def unbiased(self, noisy: np.ndarray) -> np.ndarray:
         """Released integers as unbiased counts, float64."""
         return (noisy - self.mechanism.mean) / self.unit
@@ -239,8 +332,8 @@ def check_word_level(
         raise ValueError(
             f"n_components must be at most {MAX_COMPONENTS} for HDPLDA, got {n_components}"
         )
-    if count_clip is not None and count_clip > topic_word_prior * LARGEST_WEIGHT / 64:
+    if count_clip is not None and count_clip > topic_word_prior * LARGEST_CLIP:
         raise ValueError(
-            f"count_clip may be at most {LARGEST_WEIGHT // 64} times topic_word_prior "
+            f"count_clip may be at most {LARGEST_CLIP} times topic_word_prior "
             f"({topic_word_prior}), got {count_clip}; such a clip protects nothing"
         )

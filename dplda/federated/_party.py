@@ -455,9 +455,7 @@ class IFTMParty(BaseLDA):
             corpus = X
         else:
             # in the order of the columns, one changed word would move the tokens of other words
-            tokens = Corpus.from_counts(counts)
-            keys = streams.words(Purpose.ORDER, batch, 0, 2 * tokens.n_tokens)  # secret
-            tokens = tokens.shuffled(keys.reshape(2, -1))
+            tokens = Corpus.from_counts(counts).shuffled(streams, batch)
             pointers = np.arange(tokens.n_tokens + 1)
             corpus = SentenceCorpus(tokens.word, pointers, tokens.doc_ptr, tokens.n_words)
         if self.max_doc_tokens is not None:
@@ -587,7 +585,7 @@ def fold_in_sentences(
     update_theta(
         documents, theta, likelihood, np.arange(len(corpus)),
         n_components=n_components, doc_topic_prior=doc_topic_prior,
-        max_steps=MAX_STEPS, tolerance=TOLERANCE, n_jobs=n_jobs,
+        max_steps=MAX_STEPS, tolerance=TOLERANCE, accelerated=True, n_jobs=n_jobs,
     )  # fmt: skip
     theta = theta[:, :n_components].astype(np.float64)
     return theta / theta.sum(axis=1, keepdims=True)

@@ -1,8 +1,9 @@
 """The E-step of variational LDA: documents' Dirichlet parameters under a fixed table.
 
 The updates are those of scikit-learn's LatentDirichletAllocation. Documents are rows of a CSR
-matrix. Tables are (n_words, padded), where the padding (to a multiple of 8 topics) is zero. Rows do
-not depend on each other, so callers may split them over threads. The loops are in ``_e_step.h``.
+matrix. Tables are (n_words, padded), where the padding (to a multiple of 16 topics) is zero. Rows
+do not depend on each other, so callers may split them over threads. The loops are in
+``_e_step.h``.
 """
 
 cimport cython
@@ -33,7 +34,7 @@ cdef extern from *:
 
 def scratch_size(Py_ssize_t longest, Py_ssize_t n_components):
     """Elements of scratch for documents of at most `longest` different words."""
-    cdef Py_ssize_t padded = (n_components + 7) // 8 * 8
+    cdef Py_ssize_t padded = (n_components + 15) // 16 * 16
     cdef Py_ssize_t words = (longest + WORDS - 1) // WORDS * WORDS
     return words * (n_components + 1) + padded * (LANES + 3) + 64 // sizeof(float)
 

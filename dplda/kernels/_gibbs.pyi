@@ -38,18 +38,6 @@ def noisy_sweep(
     bits: NDArray[np.uint64],
     scratch: NDArray[np.float32],
 ) -> None: ...
-def frozen_sweep(
-    word: NDArray[np.int32],
-    doc_ptr: NDArray[np.int64],
-    topics: NDArray[np.int32],
-    table: NDArray[np.uint32],
-    topic_scale: NDArray[np.float64],
-    doc_topic_prior: float,
-    bits: NDArray[np.uint64],
-    spare: NDArray[np.uint64],
-    document: NDArray[np.uint32],
-    doc_count: NDArray[np.int32],
-) -> int: ...
 def count_words(
     word: NDArray[np.int32],
     topics: NDArray[np.int32],

@@ -5,11 +5,7 @@ argument: an array of 64-bit words, one per token. Every function here is a pure
 arguments.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
-
-
-cdef extern from "_wide.h" nogil:
-    uint64_t dplda_mul_wide(uint64_t a, uint64_t b, uint64_t *low)
+from libc.stdint cimport int32_t, int64_t, uint64_t
 
 
 # The weights of a token are added up in 8 strided partial sums ("lanes"), which the compiler turns
@@ -235,116 +231,6 @@ def noisy_sweep(
                 document[new] += 1
                 inverse[new] = <float>(1.0 / (totals[new] + norm))
                 factor[new] = (weight_of(document[new]) + alpha) * inverse[new]
-
-
-cdef inline uint64_t uniform_below(
-    uint64_t total, uint64_t bits, const uint64_t[::1] spare, Py_ssize_t* used
-) noexcept nogil:
-    """An exactly uniform integer below `total`, from one random word.
-
-    The integer is the high half of bits * total. The few words that would make some values more
-    likely than others are rejected and replaced by spare words. If the spare words run out, `used`
-    exceeds their number.
-    """
-    cdef uint64_t low, rejected
-    cdef uint64_t value = dplda_mul_wide(bits, total, &low)
-    if low < total:
-        rejected = (0 - total) % total
-        while low < rejected:
-            used[0] += 1
-            if used[0] > spare.shape[0]:
-                break
-            value = dplda_mul_wide(spare[used[0] - 1], total, &low)
-    return value
-
-
-cdef inline Py_ssize_t draw_exact(
-    const uint32_t* row, const uint32_t* c, Py_ssize_t padded,
-    uint64_t bits, const uint64_t[::1] spare, Py_ssize_t* used
-) noexcept nogil:
-    """The topic that an exactly uniform integer selects among the weights row[k] * c[k]."""
-    cdef uint64_t lane[8]
-    cdef uint64_t total = 0, target, below
-    cdef Py_ssize_t k, j
-    for j in range(8):
-        lane[j] = 0
-    for k in range(0, padded, 8):
-        for j in range(8):
-            lane[j] += <uint64_t>row[k + j] * c[k + j]
-    for j in range(8):
-        total += lane[j]
-    target = uniform_below(total, bits, spare, used)
-    total = 0
-    below = 0
-    k = 0
-    for j in range(7):
-        total += lane[j]
-        if total <= target:
-            k = j + 1
-            below = total
-    below += <uint64_t>row[k] * c[k]
-    while below <= target and k + 8 < padded:
-        k += 8
-        below += <uint64_t>row[k] * c[k]
-    return k
-
-
-cdef inline uint32_t document_weight(
-    double count, double prior, double scale, double topic_scale
-) noexcept nogil:
-    """An integer from 1 to 2**24 in proportion to (n_dk + alpha) / G_k, up to rounding."""
-    cdef double value = (count + prior) * scale * topic_scale
-    return 1 if value < 1 else <uint32_t>value
-
-
-def frozen_sweep(
-    const int32_t[::1] word,             # in: word of each token, grouped by document
-    const int64_t[::1] doc_ptr,          # in: where each document's tokens begin
-    int32_t[::1] topics,                 # in/out: topic of each token, -1 for not yet assigned
-    const uint32_t[:, ::1] table,        # in: (n_words, padded) integer weights, 0 on the padding
-    const double[::1] topic_scale,       # in: (n_components,) in (0, 1], common to all words
-    double doc_topic_prior,
-    const uint64_t[::1] bits,            # in: one random word per token
-    const uint64_t[::1] spare,           # in: more words, for the draws that reject one
-    uint32_t[::1] document,              # scratch: (padded,), zero on the padding
-    int32_t[::1] doc_count,              # scratch: (n_components,)
-):
-    """One sweep with a fixed table; each draw has exactly the probability of its integer weights.
-
-    The weight of topic k for a token of word w is ``table[w, k] * c[k]``, where the integer c[k]
-    depends on the topics of the document's other tokens and on public values, not on w. Returns
-    the number of spare words used, or -1 if they ran out (`topics` is then only partly updated).
-    """
-    cdef Py_ssize_t n_components = topic_scale.shape[0], padded = table.shape[1], used = 0
-    cdef Py_ssize_t d, i, k, old, new
-    cdef double scale
-    cdef const uint32_t* row
-    cdef uint32_t* c = &document[0]
-    with nogil:
-        for d in range(doc_ptr.shape[0] - 1):
-            scale = 16777216.0 / (doc_ptr[d + 1] - doc_ptr[d] + doc_topic_prior)
-            for k in range(n_components):
-                doc_count[k] = 0
-            for i in range(doc_ptr[d], doc_ptr[d + 1]):
-                if topics[i] >= 0:
-                    doc_count[topics[i]] += 1
-            for k in range(n_components):
-                c[k] = document_weight(doc_count[k], doc_topic_prior, scale, topic_scale[k])
-            for i in range(doc_ptr[d], doc_ptr[d + 1]):
-                row = &table[word[i], 0]
-                old = topics[i]
-                if old >= 0:
-                    doc_count[old] -= 1
-                    c[old] = document_weight(
-                        doc_count[old], doc_topic_prior, scale, topic_scale[old])
-                new = draw_exact(row, c, padded, bits[i], spare, &used)
-                topics[i] = <int32_t>new
-                doc_count[new] += 1
-                c[new] = document_weight(
-                    doc_count[new], doc_topic_prior, scale, topic_scale[new])
-            if used > spare.shape[0]:
-                break
-    return used if used <= spare.shape[0] else -1
 
 
 def count_words(

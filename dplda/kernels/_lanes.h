@@ -18,6 +18,7 @@
 #define v_min NAME(v_min)
 #define v_sqrt NAME(v_sqrt)
 #define v_sum NAME(v_sum)
+#define v_sums NAME(v_sums)
 #define v_truncate NAME(v_truncate)
 #define v_float NAME(v_float)
 #define v_as_int NAME(v_as_int)
@@ -31,12 +32,16 @@
 #define vi_shift_left NAME(vi_shift_left)
 #define vi_shift_right NAME(vi_shift_right)
 #define vi_squares NAME(vi_squares)
+#define vw NAME(vw)
+#define vw_add_squares NAME(vw_add_squares)
+#define vw_sum NAME(vw_sum)
 enum { DPLDA_WIDTH = 16 };
 #endif
 
 #ifdef DPLDA_HAS_VECTORS
 typedef float vec __attribute__((vector_size(64)));
 typedef int32_t veci __attribute__((vector_size(64)));
+typedef int64_t vw __attribute__((vector_size(64))); /* 8 sums of integers */
 #define DPLDA_OPERATION(type, name, a, b, result) \
     DPLDA_INLINE type name(type a, type b) { return result; }
 DPLDA_INLINE vec v_all(float a) { return a - (vec){0}; }
@@ -61,6 +66,9 @@ typedef struct {
 typedef struct {
     int32_t lane[16];
 } veci;
+typedef struct {
+    int64_t lane[8];
+} vw;
 #define DPLDA_OPERATION(type, name, result)                     \
     DPLDA_INLINE type name(type x, type y) {                    \
         type z;                                                 \
@@ -180,6 +188,50 @@ DPLDA_INLINE float v_sum(vec a) {
     return x[0];
 }
 
+/* The v_sum of each of 16 vectors, in their order: halves of two vectors are added at once. */
+DPLDA_INLINE vec v_sums(const vec *a) {
+#if defined(DPLDA_USE_AVX512)
+#define DPLDA_FOLD(f, lower, upper, a, b) _mm512_add_ps(f(a, b, lower), f(a, b, upper))
+    __m512 four[4];
+    for (int j = 0; j < 4; j++) {
+        const __m512 x = DPLDA_FOLD(_mm512_shuffle_f32x4, 0x44, 0xee, (__m512)a[j], (__m512)a[j + 4]);
+        const __m512 y =
+            DPLDA_FOLD(_mm512_shuffle_f32x4, 0x44, 0xee, (__m512)a[j + 8], (__m512)a[j + 12]);
+        four[j] = DPLDA_FOLD(_mm512_shuffle_f32x4, 0x88, 0xdd, x, y);
+    }
+    for (int j = 0; j < 4; j += 2) {
+        four[j] = DPLDA_FOLD(_mm512_shuffle_ps, 0x44, 0xee, four[j], four[j + 1]);
+    }
+    return (vec)DPLDA_FOLD(_mm512_shuffle_ps, 0x88, 0xdd, four[0], four[2]);
+#undef DPLDA_FOLD
+#elif defined(DPLDA_USE_AVX2)
+#define DPLDA_FOLD(f, lower, upper, a, b) _mm256_add_ps(f(a, b, lower), f(a, b, upper))
+    __m256 sums[2];
+    for (int i = 0; i < 2; i++, a += 8) {
+        __m256 four[4];
+        for (int j = 0; j < 4; j++) {
+            __m256 x[2], y[2];
+            memcpy(x, a + j, sizeof x);
+            memcpy(y, a + j + 4, sizeof y);
+            x[0] = _mm256_add_ps(x[0], x[1]);
+            y[0] = _mm256_add_ps(y[0], y[1]);
+            four[j] = DPLDA_FOLD(_mm256_permute2f128_ps, 0x20, 0x31, x[0], y[0]);
+        }
+        four[0] = DPLDA_FOLD(_mm256_shuffle_ps, 0x44, 0xee, four[0], four[1]);
+        four[2] = DPLDA_FOLD(_mm256_shuffle_ps, 0x44, 0xee, four[2], four[3]);
+        sums[i] = DPLDA_FOLD(_mm256_shuffle_ps, 0x88, 0xdd, four[0], four[2]);
+    }
+    return v_load((const float *)sums);
+#undef DPLDA_FOLD
+#else
+    float sums[16];
+    for (int j = 0; j < 16; j++) {
+        sums[j] = v_sum(a[j]);
+    }
+    return v_load(sums);
+#endif
+}
+
 /* The sum of the squares, exact. */
 DPLDA_INLINE int64_t vi_squares(veci a) {
     int32_t x[16];
@@ -189,4 +241,37 @@ DPLDA_INLINE int64_t vi_squares(veci a) {
         total += (int64_t)x[j] * x[j];
     }
     return total;
+}
+
+/* Add the squares of 16 integers to 8 sums, exact: of two integers to each. */
+DPLDA_INLINE vw vw_add_squares(vw sum, veci a) {
+#if defined(DPLDA_USE_AVX512)
+    const __m512i even = (__m512i)a, odd = _mm512_srli_epi64(even, 32);
+    return sum + (vw)_mm512_mul_epi32(even, even) + (vw)_mm512_mul_epi32(odd, odd);
+#elif defined(DPLDA_USE_AVX2)
+    __m256i x[2];
+    memcpy(x, &a, sizeof x);
+    for (int i = 0; i < 2; i++) {
+        const __m256i odd = _mm256_srli_epi64(x[i], 32);
+        x[i] = _mm256_add_epi64(_mm256_mul_epi32(x[i], x[i]), _mm256_mul_epi32(odd, odd));
+    }
+    memcpy(&a, x, sizeof a);
+    return sum + (vw)a;
+#else
+    int32_t x[16];
+    int64_t sums[8];
+    vi_store(x, a);
+    memcpy(sums, &sum, sizeof sums);
+    for (int j = 0; j < 8; j++) {
+        sums[j] += (int64_t)x[j] * x[j] + (int64_t)x[j + 8] * x[j + 8];
+    }
+    memcpy(&sum, sums, sizeof sum);
+    return sum;
+#endif
+}
+
+DPLDA_INLINE int64_t vw_sum(vw a) {
+    int64_t x[8];
+    memcpy(x, &a, sizeof x);
+    return ((x[0] + x[4]) + (x[1] + x[5])) + ((x[2] + x[6]) + (x[3] + x[7]));
 }

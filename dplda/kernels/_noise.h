@@ -1,11 +1,12 @@
-/* Look-ups of _noise.pyx for 8 cells at a time, by AVX2 where the machine has it.
+/* Look-ups of _noise.pyx for 8 or 16 cells at a time, by AVX2 or AVX-512 where the machine has it.
  *
- * They process whole blocks up to the first block with a tie, and leave the rest to the scalar
- * loop. Ties are resolved in one place only. The cells are the same with and without AVX2.
+ * They process whole blocks up to the first block with a tie, and leave the rest to the loop of
+ * _noise.pyx. Ties are resolved in one place only. The cells are the same with every set.
  */
+#ifndef DPLDA_SET
 #ifndef DPLDA_NOISE_H
 #define DPLDA_NOISE_H
-#include <stddef.h>
+#define DPLDA_KERNEL "_noise.h"
 #include <stdint.h>
 
 enum {
@@ -13,113 +14,163 @@ enum {
     DPLDA_FIELD = (1 << DPLDA_FIELD_BITS) - 1,
     DPLDA_COLUMN_BITS = 12,
     DPLDA_N_COLUMNS = 1 << DPLDA_COLUMN_BITS,
-    DPLDA_COLUMN = DPLDA_N_COLUMNS - 1,
-    DPLDA_LANES = 8
+    DPLDA_COLUMN = DPLDA_N_COLUMNS - 1
 };
+#include "_each_set.h"
 
-/* On Windows gcc does not align vectors on the stack. */
-#if defined(__GNUC__) && defined(__x86_64__) && !defined(_WIN32)
-#include <immintrin.h>
-
-#define DPLDA_AVX2 __attribute__((target("avx2")))
-#define DPLDA_AVX2_INLINE static inline __attribute__((always_inline, target("avx2")))
-
-static int dplda_has_avx2(void) {
-    __builtin_cpu_init();
-    return __builtin_cpu_supports("avx2") != 0;
+/* The blocks of a set, as below. */
+static ptrdiff_t dplda_gaussian_blocks(int set, const uint64_t *words, const uint32_t *fast,
+                                       void *cells, int wide, ptrdiff_t n) {
+    return DPLDA_CALL(gaussian_blocks, set)(words, fast, cells, wide, n);
 }
+static ptrdiff_t dplda_laplace_blocks(int set, const uint64_t *words, const uint32_t *fast,
+                                      void *cells, int wide, ptrdiff_t n) {
+    return DPLDA_CALL(laplace_blocks, set)(words, fast, cells, wide, n);
+}
+#endif
+#else
 
-/* Low and high halves of 8 words, both in the order 0, 1, 4, 5, 2, 3, 6, 7. */
-DPLDA_AVX2_INLINE void dplda_load(const uint64_t *words, __m256i *low, __m256i *high) {
+/* Both functions add a draw to each cell, from the first one on, and return the number of cells
+ * that they have processed. A cell has 64 bits if `wide`, and 32 otherwise. */
+
+#if defined(DPLDA_USE_AVX2) || defined(DPLDA_USE_AVX512)
+#define draws NAME(draws)
+#define signs NAME(signs)
+#define load_words NAME(load_words)
+#define in_order NAME(in_order)
+#define gather NAME(gather)
+#define any NAME(any)
+#define middle NAME(middle)
+#define look_up NAME(look_up)
+#define add_draws NAME(add_draws)
+#undef LANES
+
+#ifdef DPLDA_USE_AVX512
+#define LANES 16
+typedef uint32_t draws __attribute__((vector_size(64)));
+typedef int32_t signs __attribute__((vector_size(64)));
+
+/* Low and high halves of the words. */
+DPLDA_INLINE void load_words(const uint64_t *words, draws *low, draws *high) {
+    const __m512i first = _mm512_loadu_si512(words), second = _mm512_loadu_si512(words + 8);
+    const __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+    const __m512i odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
+    *low = (draws)_mm512_permutex2var_epi32(first, even, second);
+    *high = (draws)_mm512_permutex2var_epi32(first, odd, second);
+}
+DPLDA_INLINE signs in_order(draws x) { return (signs)x; }
+DPLDA_INLINE draws gather(const uint32_t *from, draws index) {
+    return (draws)_mm512_i32gather_epi32((__m512i)index, (const int *)from, 4);
+}
+DPLDA_INLINE int any(signs mask) {
+    return _mm512_test_epi32_mask((__m512i)mask, (__m512i)mask) != 0;
+}
+#else
+#define LANES 8
+typedef uint32_t draws __attribute__((vector_size(32)));
+typedef int32_t signs __attribute__((vector_size(32)));
+
+/* Low and high halves of the words, both in the order 0, 1, 4, 5, 2, 3, 6, 7. */
+DPLDA_INLINE void load_words(const uint64_t *words, draws *low, draws *high) {
     const __m256 first = _mm256_loadu_ps((const float *)words);
     const __m256 second = _mm256_loadu_ps((const float *)(words + 4));
-    *low = _mm256_castps_si256(_mm256_shuffle_ps(first, second, 0x88));
-    *high = _mm256_castps_si256(_mm256_shuffle_ps(first, second, 0xdd));
+    *low = (draws)_mm256_shuffle_ps(first, second, 0x88);
+    *high = (draws)_mm256_shuffle_ps(first, second, 0xdd);
 }
+DPLDA_INLINE signs in_order(draws x) { return (signs)_mm256_permute4x64_epi64((__m256i)x, 0xd8); }
+DPLDA_INLINE draws gather(const uint32_t *from, draws index) {
+    return (draws)_mm256_i32gather_epi32((const int *)from, (__m256i)index, 4);
+}
+DPLDA_INLINE int any(signs mask) { return !_mm256_testz_si256((__m256i)mask, (__m256i)mask); }
+#endif
 
 /* The middle field is the only one in both halves. */
-DPLDA_AVX2_INLINE __m256i dplda_middle(__m256i low, __m256i high) {
-    return _mm256_or_si256(_mm256_srli_epi32(low, DPLDA_FIELD_BITS),
-                           _mm256_slli_epi32(high, 32 - DPLDA_FIELD_BITS));
+DPLDA_INLINE draws middle(draws low, draws high) {
+    return low >> DPLDA_FIELD_BITS | high << (32 - DPLDA_FIELD_BITS);
 }
 
 /* Columns or aliases; higher bits of the fields may be anything. Adds to the mask of ties. */
-DPLDA_AVX2_INLINE __m256i dplda_look_up(__m256i field, const uint32_t *fast, __m256i *ties) {
-    const __m256i column_mask = _mm256_set1_epi32(DPLDA_COLUMN);
-    const __m256i column = _mm256_and_si256(field, column_mask);
-    const __m256i entry = _mm256_i32gather_epi32((const int *)fast, column, 4);
-    const __m256i threshold = _mm256_srli_epi32(entry, DPLDA_COLUMN_BITS);
-    const __m256i fraction = _mm256_srli_epi32(
-        _mm256_and_si256(field, _mm256_set1_epi32(DPLDA_FIELD)), DPLDA_COLUMN_BITS);
-    const __m256i below = _mm256_cmpgt_epi32(threshold, fraction);
-    *ties = _mm256_or_si256(*ties, _mm256_cmpeq_epi32(threshold, fraction));
-    return _mm256_blendv_epi8(_mm256_and_si256(entry, column_mask), column, below);
+DPLDA_INLINE draws look_up(draws field, const uint32_t *fast, signs *ties) {
+    const draws column = field & DPLDA_COLUMN, entry = gather(fast, column);
+    const signs threshold = (signs)(entry >> DPLDA_COLUMN_BITS);
+    const signs fraction = (signs)((field & DPLDA_FIELD) >> DPLDA_COLUMN_BITS);
+    *ties |= threshold == fraction;
+    const draws below = (draws)(threshold > fraction);
+    return (column & below) | (entry & DPLDA_COLUMN & ~below);
 }
 
-/* Add 8 draws in the order of dplda_load. */
-DPLDA_AVX2_INLINE void dplda_add(__m256i draws, int64_t *cells) {
-    __m256i *first = (__m256i *)cells, *second = (__m256i *)(cells + 4);
-    const __m256i ordered = _mm256_permute4x64_epi64(draws, 0xd8);
-    const __m256i x = _mm256_cvtepi32_epi64(_mm256_castsi256_si128(ordered));
-    const __m256i y = _mm256_cvtepi32_epi64(_mm256_extracti128_si256(ordered, 1));
-    _mm256_storeu_si256(first, _mm256_add_epi64(_mm256_loadu_si256(first), x));
-    _mm256_storeu_si256(second, _mm256_add_epi64(_mm256_loadu_si256(second), y));
+DPLDA_INLINE void add_draws(draws x, void *cells, int wide, ptrdiff_t j) {
+    typedef int64_t longs __attribute__((vector_size(8 * LANES)));
+    const signs ordered = in_order(x);
+    if (wide) {
+        longs sums;
+        memcpy(&sums, (int64_t *)cells + j, sizeof sums);
+        sums += __builtin_convertvector(ordered, longs);
+        memcpy((int64_t *)cells + j, &sums, sizeof sums);
+    } else {
+        draws sums;
+        memcpy(&sums, (int32_t *)cells + j, sizeof sums);
+        sums += (draws)ordered;
+        memcpy((int32_t *)cells + j, &sums, sizeof sums);
+    }
 }
 
-/* Both return the number of cells that they have processed. */
-
-DPLDA_AVX2 static ptrdiff_t dplda_gaussian_blocks(const uint64_t *words, const uint32_t *fast,
-                                                  int64_t *cells, ptrdiff_t n) {
-    const __m256i center = _mm256_set1_epi32(2048 * (1 + 64 + 4096));
+static ptrdiff_t NAME(gaussian_blocks)(const uint64_t *words, const uint32_t *fast, void *cells,
+                                       int wide, ptrdiff_t n) {
     ptrdiff_t j;
-    for (j = 0; j + DPLDA_LANES <= n; j += DPLDA_LANES) {
-        __m256i low, high, ties = _mm256_setzero_si256();
-        dplda_load(words + j, &low, &high);
-        const __m256i x0 = dplda_look_up(low, fast, &ties);
-        const __m256i x1 = dplda_look_up(dplda_middle(low, high), fast, &ties);
-        const __m256i x2 = dplda_look_up(_mm256_srli_epi32(high, 10), fast, &ties);
-        if (!_mm256_testz_si256(ties, ties)) {
+    for (j = 0; j + LANES <= n; j += LANES) {
+        draws low, high;
+        signs ties = {0};
+        load_words(words + j, &low, &high);
+        const draws x0 = look_up(low, fast, &ties);
+        const draws x1 = look_up(middle(low, high), fast, &ties);
+        const draws x2 = look_up(high >> 10, fast, &ties);
+        if (any(ties)) {
             break;
         }
-        const __m256i larger = _mm256_add_epi32(x1, _mm256_slli_epi32(x2, 6));
-        const __m256i sum = _mm256_add_epi32(x0, _mm256_slli_epi32(larger, 6));
-        dplda_add(_mm256_sub_epi32(sum, center), cells + j);
+        add_draws(x0 + (x1 << 6) + (x2 << 12) - 2048 * (1 + 64 + 4096), cells, wide, j);
     }
     return j;
 }
 
-DPLDA_AVX2 static ptrdiff_t dplda_laplace_blocks(const uint64_t *words, const uint32_t *fast,
-                                                 int64_t *cells, ptrdiff_t n) {
+static ptrdiff_t NAME(laplace_blocks)(const uint64_t *words, const uint32_t *fast, void *cells,
+                                      int wide, ptrdiff_t n) {
     ptrdiff_t j;
-    for (j = 0; j + DPLDA_LANES <= n; j += DPLDA_LANES) {
-        __m256i low, high, ties = _mm256_setzero_si256();
-        dplda_load(words + j, &low, &high);
-        const __m256i x0 = dplda_look_up(low, fast, &ties);
-        const __m256i x1 = dplda_look_up(dplda_middle(low, high), fast + DPLDA_N_COLUMNS, &ties);
-        if (!_mm256_testz_si256(ties, ties)) {
+    for (j = 0; j + LANES <= n; j += LANES) {
+        draws low, high;
+        signs ties = {0};
+        load_words(words + j, &low, &high);
+        const draws x0 = look_up(low, fast, &ties);
+        const draws x1 = look_up(middle(low, high), fast + DPLDA_N_COLUMNS, &ties);
+        if (any(ties)) {
             break;
         }
-        const __m256i m = _mm256_or_si256(x0, _mm256_slli_epi32(x1, DPLDA_COLUMN_BITS));
-        dplda_add(_mm256_xor_si256(m, _mm256_srai_epi32(high, 31)), cells + j);
+        add_draws((x0 | x1 << DPLDA_COLUMN_BITS) ^ (draws)((signs)high >> 31), cells, wide, j);
     }
     return j;
 }
+#undef draws
+#undef signs
+#undef load_words
+#undef in_order
+#undef gather
+#undef any
+#undef middle
+#undef look_up
+#undef add_draws
 
 #else
 
-static int dplda_has_avx2(void) { return 0; }
-
-static ptrdiff_t dplda_gaussian_blocks(const uint64_t *words, const uint32_t *fast, int64_t *cells,
-                                       ptrdiff_t n) {
-    (void)words, (void)fast, (void)cells, (void)n;
+static ptrdiff_t NAME(gaussian_blocks)(const uint64_t *words, const uint32_t *fast, void *cells,
+                                       int wide, ptrdiff_t n) {
+    (void)words, (void)fast, (void)cells, (void)wide, (void)n;
     return 0;
 }
 
-static ptrdiff_t dplda_laplace_blocks(const uint64_t *words, const uint32_t *fast, int64_t *cells,
-                                      ptrdiff_t n) {
-    (void)words, (void)fast, (void)cells, (void)n;
+static ptrdiff_t NAME(laplace_blocks)(const uint64_t *words, const uint32_t *fast, void *cells,
+                                      int wide, ptrdiff_t n) {
+    (void)words, (void)fast, (void)cells, (void)wide, (void)n;
     return 0;
 }
-
 #endif
 #endif

@@ -10,14 +10,14 @@ def add_gaussian(
     spare: NDArray[np.uint64],
     fast: NDArray[np.uint32],
     slow: NDArray[np.uint64],
-    cells: NDArray[np.int64],
+    cells: NDArray[np.int32] | NDArray[np.int64],
 ) -> tuple[int, int]: ...
 def add_laplace(
     words: NDArray[np.uint64],
     spare: NDArray[np.uint64],
     fast: NDArray[np.uint32],
     slow: NDArray[np.uint64],
-    cells: NDArray[np.int64],
+    cells: NDArray[np.int32] | NDArray[np.int64],
 ) -> tuple[int, int]: ...
 def find_survivors(
     words: NDArray[np.uint64],

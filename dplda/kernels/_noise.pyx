@@ -7,8 +7,8 @@ unless they equal the first 9 of the threshold (a tie, with probability 1/512). 
 words give the other 128 bits. The law is therefore exactly that of the integers behind the table.
 See docs/noise.md.
 
-On machines with AVX2, ``_noise.h`` processes blocks of eight cells without a tie. Results are the
-same, bit for bit.
+On machines with AVX2 or AVX-512, ``_noise.h`` processes blocks of 8 or 16 cells without a tie.
+Results are the same, bit for bit.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t, uint64_t
@@ -20,32 +20,36 @@ cdef extern from "_noise.h" nogil:
         COLUMN_BITS "DPLDA_COLUMN_BITS"
         COLUMN "DPLDA_COLUMN"
         N_COLUMNS "DPLDA_N_COLUMNS"
-        LANES "DPLDA_LANES"
-    bint has_avx2 "dplda_has_avx2"()
+    int best_set "dplda_best_set"()
     Py_ssize_t gaussian_blocks "dplda_gaussian_blocks"(
-        const uint64_t* words, const uint32_t* fast, int64_t* cells, Py_ssize_t n)
+        int set, const uint64_t* words, const uint32_t* fast, void* cells, bint wide, Py_ssize_t n)
     Py_ssize_t laplace_blocks "dplda_laplace_blocks"(
-        const uint64_t* words, const uint32_t* fast, int64_t* cells, Py_ssize_t n)
+        int set, const uint64_t* words, const uint32_t* fast, void* cells, bint wide, Py_ssize_t n)
+
+ctypedef fused integer:
+    int32_t
+    int64_t
 
 cdef enum:
     SPARE_PER_DRAW = 6                  # two for each of at most three look-ups
+    AFTER_TIE = 8                       # cells that are drawn one by one where a block has a tie
     CHUNK = 24                          # survivors that are looked up together
 
-INSTRUCTION_SETS = ("scalar", "avx2") if has_avx2() else ("scalar",)
-cdef bint in_blocks = has_avx2()
+INSTRUCTION_SETS = ("portable", "avx2", "avx512")[: best_set() + 1]
+cdef int in_use = best_set()
 
 
 def instruction_set():
     """Name of the instruction set in use."""
-    return INSTRUCTION_SETS[in_blocks]
+    return INSTRUCTION_SETS[in_use]
 
 
 def use(name):
     """Choose one of the `INSTRUCTION_SETS` of this machine. The last is the default."""
-    global in_blocks
+    global in_use
     if name not in INSTRUCTION_SETS:
         raise ValueError(f"the instruction set must be one of {INSTRUCTION_SETS}, got {name!r}")
-    in_blocks = name == "avx2"
+    in_use = INSTRUCTION_SETS.index(name)
 
 
 cdef inline uint32_t field_of(uint64_t word, int level) noexcept nogil:
@@ -94,13 +98,13 @@ cdef int check(
     const uint64_t[::1] words,
     const uint32_t[::1] fast,
     const uint64_t[:, ::1] slow,
-    int64_t[::1] cells,
+    Py_ssize_t n_cells,
     Py_ssize_t n_columns,
 ) except -1:
     if fast.shape[0] != n_columns or slow.shape[0] != n_columns or slow.shape[1] != 2:
         raise ValueError(f"the tables must have {n_columns} columns, got {fast.shape[0]}")
-    if words.shape[0] < cells.shape[0]:
-        raise ValueError(f"{cells.shape[0]} cells need as many words, got {words.shape[0]}")
+    if words.shape[0] < n_cells:
+        raise ValueError(f"{n_cells} cells need as many words, got {words.shape[0]}")
     return 0
 
 
@@ -109,7 +113,7 @@ def add_gaussian(
     const uint64_t[::1] spare,          # in: for ties
     const uint32_t[::1] fast,           # in: (4096,) threshold's first 9 bits << 12 | alias
     const uint64_t[:, ::1] slow,        # in: (4096, 2) threshold's other 128 bits, high first
-    int64_t[::1] cells,                 # in/out
+    integer[::1] cells,                 # in/out
 ):
     """Add x0 + 64 x1 + 4096 x2 to each cell, where each x is a draw from the table minus 2048.
 
@@ -119,14 +123,16 @@ def add_gaussian(
         Cells processed and spare words used. The function stops early, at a tie, if fewer than six
         spare words are left. Call it again for the other cells with more words.
     """
-    check(words, fast, slow, cells, N_COLUMNS)
-    cdef Py_ssize_t used = 0, j = 0, n = cells.shape[0], stop = 0 if in_blocks else n
+    check(words, fast, slow, cells.shape[0], N_COLUMNS)
+    cdef Py_ssize_t used = 0, j = 0, n = cells.shape[0], stop = 0
+    cdef int set = in_use
     cdef uint32_t f0, f1, f2, e0, e1, e2, x0, x1, x2
     with nogil:
         while j < n:
             if j >= stop:
-                j += gaussian_blocks(&words[j], &fast[0], &cells[j], n - j)
-                stop = min(j + LANES, n)
+                j += gaussian_blocks(
+                    set, &words[j], &fast[0], &cells[j], sizeof(integer) == 8, n - j)
+                stop = min(j + AFTER_TIE, n) if set else n
                 continue
             f0, f1, f2 = field_of(words[j], 0), field_of(words[j], 1), field_of(words[j], 2)
             e0, e1, e2 = fast[f0 & COLUMN], fast[f1 & COLUMN], fast[f2 & COLUMN]
@@ -137,7 +143,7 @@ def add_gaussian(
                 x0 = look_up_exactly(f0, e0, &slow[0, 0], spare, &used)
                 x1 = look_up_exactly(f1, e1, &slow[0, 0], spare, &used)
                 x2 = look_up_exactly(f2, e2, &slow[0, 0], spare, &used)
-            cells[j] += gaussian(x0, x1, x2)
+            cells[j] = <integer>(cells[j] + gaussian(x0, x1, x2))
             j += 1
     return j, used
 
@@ -147,7 +153,7 @@ def add_laplace(
     const uint64_t[::1] spare,          # in: for ties
     const uint32_t[::1] fast,           # in: (8192,) the low digit's table, then the high digit's
     const uint64_t[:, ::1] slow,        # in: (8192, 2)
-    int64_t[::1] cells,                 # in/out
+    integer[::1] cells,                 # in/out
 ):
     """Add m or -1 - m to each cell by a fair bit, m = low digit + 4096 high digit.
 
@@ -156,14 +162,16 @@ def add_laplace(
     n_cells, n_spare : int
         As for `add_gaussian`.
     """
-    check(words, fast, slow, cells, 2 * N_COLUMNS)
-    cdef Py_ssize_t used = 0, j = 0, n = cells.shape[0], stop = 0 if in_blocks else n
+    check(words, fast, slow, cells.shape[0], 2 * N_COLUMNS)
+    cdef Py_ssize_t used = 0, j = 0, n = cells.shape[0], stop = 0
+    cdef int set = in_use
     cdef uint32_t f0, f1, e0, e1, x0, x1
     with nogil:
         while j < n:
             if j >= stop:
-                j += laplace_blocks(&words[j], &fast[0], &cells[j], n - j)
-                stop = min(j + LANES, n)
+                j += laplace_blocks(
+                    set, &words[j], &fast[0], &cells[j], sizeof(integer) == 8, n - j)
+                stop = min(j + AFTER_TIE, n) if set else n
                 continue
             f0, f1 = field_of(words[j], 0), field_of(words[j], 1)
             e0, e1 = fast[f0 & COLUMN], fast[N_COLUMNS + (f1 & COLUMN)]
@@ -173,7 +181,7 @@ def add_laplace(
                     break
                 x0 = look_up_exactly(f0, e0, &slow[0, 0], spare, &used)
                 x1 = look_up_exactly(f1, e1, &slow[N_COLUMNS, 0], spare, &used)
-            cells[j] += laplace(words[j], x0, x1)
+            cells[j] = <integer>(cells[j] + laplace(words[j], x0, x1))
             j += 1
     return j, used
 

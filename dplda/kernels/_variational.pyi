@@ -1,6 +1,10 @@
 import numpy as np
 from numpy.typing import NDArray
 
+INSTRUCTION_SETS: tuple[str, ...]
+
+def instruction_set() -> str: ...
+def use(name: str) -> None: ...
 def fold_in(
     indptr: NDArray[np.int32],
     indices: NDArray[np.int32],
@@ -11,8 +15,73 @@ def fold_in(
     n_components: int,
     max_iter: int,
     tol: float,
+    accelerated: bool,
     theta: NDArray[np.float32],
     scratch: NDArray[np.float32],
+) -> None: ...
+def measure_words(
+    indptr: NDArray[np.int32],
+    indices: NDArray[np.int32],
+    data: NDArray[np.float32],
+    first: int,
+    step: int,
+    theta: NDArray[np.float32],
+    factor: NDArray[np.float32],
+    center: NDArray[np.float32],
+    word_weight: NDArray[np.float32],
+    share: NDArray[np.float32],
+    square: NDArray[np.float64],
+) -> None: ...
+def clip_scales(
+    square: NDArray[np.float64],
+    doc_scale: NDArray[np.float64],
+    norm: float,
+    radius: int,
+    scale: NDArray[np.float32],
+) -> None: ...
+def add_words(
+    indptr: NDArray[np.int32],
+    indices: NDArray[np.int32],
+    data: NDArray[np.float32],
+    first: int,
+    step: int,
+    theta: NDArray[np.float32],
+    factor: NDArray[np.float32],
+    center: NDArray[np.float32],
+    word_weight: NDArray[np.float32],
+    share: NDArray[np.float32],
+    scale: NDArray[np.float32],
+    radius: int,
+    total: NDArray[np.int64],
+    part: NDArray[np.int32],
+    square: NDArray[np.int64],
+) -> None: ...
+def correct_documents(
+    indptr: NDArray[np.int32],
+    indices: NDArray[np.int32],
+    data: NDArray[np.float32],
+    theta: NDArray[np.float32],
+    factor: NDArray[np.float32],
+    center: NDArray[np.float32],
+    word_weight: NDArray[np.float32],
+    scale: NDArray[np.float32],
+    square: NDArray[np.int64],
+    radius: int,
+    total: NDArray[np.int64],
+    part: NDArray[np.int32],
+) -> None: ...
+def add_word_totals(
+    indptr: NDArray[np.int32],
+    indices: NDArray[np.int32],
+    data: NDArray[np.float32],
+    units: NDArray[np.int64],
+    word_weight: NDArray[np.float32],
+    unit_scale: NDArray[np.float64],
+    norm: float,
+    radius: int,
+    total: NDArray[np.int64],
+    scratch: NDArray[np.float32],
+    rounded: NDArray[np.int32],
 ) -> None: ...
 def add_contributions(
     indptr: NDArray[np.int32],

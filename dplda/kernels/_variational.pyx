@@ -1,16 +1,260 @@
 """Fold-in kernels: a document's topic weights under a fixed table, and its contribution to a sum.
 
 Documents are rows of a CSR matrix. Tables are (n_words, padded), where the padding (to a multiple
-of 8 topics) is zero. Rows do not depend on each other, so callers may split them over threads.
+of 16 topics) is zero. Rows do not depend on each other, so callers may split them over threads.
+
+Units of one document go through `measure_words`, `clip_scales`, `add_words` and
+`correct_documents`, which work word by word. Other units go through `add_contributions`. The loops
+are in ``_fold_in.h`` and ``_contributions.h``, compiled for each instruction set. All sets give the
+same bits.
 """
 
-from libc.math cimport fabsf, sqrt
+cimport cython
+from libc.math cimport sqrt
 from libc.stdint cimport int32_t, int64_t
 
 
-cdef extern from "_clip.h" nogil:
+cdef extern from "_variational.h" nogil:
+    """
+    static void dplda_fold_in(int set, const int32_t *word, const float *count, ptrdiff_t n,
+                              const float *phi, ptrdiff_t padded, float prior,
+                              ptrdiff_t n_components, ptrdiff_t max_iter, float tol,
+                              int accelerated, float *theta, float *scratch) {
+        DPLDA_CALL(fold_in, set)(word, count, n, phi, padded, prior, n_components, max_iter, tol,
+                                 accelerated, theta, scratch);
+    }
+    static void dplda_measure_word(int set, const dplda_word *word, const int32_t *doc,
+                                   const float *count, float weight, ptrdiff_t n, float *shares,
+                                   double *square) {
+        DPLDA_CALL(measure_word, set)(word, doc, count, weight, n, shares, square);
+    }
+    static void dplda_add_word(int set, const dplda_word *word, const int32_t *doc,
+                               const float *count, float weight, ptrdiff_t n, const float *shares,
+                               const float *scale, int64_t radius, ptrdiff_t n_components,
+                               int64_t *total, int32_t *part, int64_t *square) {
+        DPLDA_CALL(add_word, set)(word, doc, count, weight, n, shares, scale, radius, n_components,
+                                  total, part, square);
+    }
+    static void dplda_correct_document(int set, const dplda_word *word, const int32_t *words,
+                                       const float *count, ptrdiff_t n, const float *weight,
+                                       float scale, int64_t radius, ptrdiff_t n_components,
+                                       int64_t *total, int32_t *part) {
+        DPLDA_CALL(correct_document, set)(word, words, count, n, weight, scale, radius,
+                                          n_components, total, part);
+    }
+    """
+    enum:
+        PORTABLE "DPLDA_PORTABLE"
+    ctypedef struct dplda_word:
+        Py_ssize_t padded
+        const float* theta
+        const float* factor
+        const float* center
+    int dplda_best_set()
+    float dplda_scale(double length, double relative, int64_t radius)
     bint dplda_clip(const float* value, int64_t size, double length, double relative,
                     int64_t radius, int32_t* out)
+    void dplda_fold_in(
+        int set, const int32_t* word, const float* count, Py_ssize_t n, const float* phi,
+        Py_ssize_t padded, float prior, Py_ssize_t n_components, Py_ssize_t max_iter, float tol,
+        bint accelerated, float* theta, float* scratch)
+    void dplda_measure_word(
+        int set, const dplda_word* word, const int32_t* doc, const float* count, float weight,
+        Py_ssize_t n, float* shares, double* square)
+    void dplda_add_word(
+        int set, const dplda_word* word, const int32_t* doc, const float* count, float weight,
+        Py_ssize_t n, const float* shares, const float* scale, int64_t radius,
+        Py_ssize_t n_components, int64_t* total, int32_t* part, int64_t* square)
+    void dplda_correct_document(
+        int set, const dplda_word* word, const int32_t* words, const float* count, Py_ssize_t n,
+        const float* weight, float scale, int64_t radius, Py_ssize_t n_components, int64_t* total,
+        int32_t* part)
+
+INSTRUCTION_SETS = ("portable", "avx2", "avx512")[: dplda_best_set() + 1]
+cdef int in_use = dplda_best_set()
+
+
+def instruction_set():
+    """Name of the instruction set in use."""
+    return INSTRUCTION_SETS[in_use]
+
+
+def use(name):
+    """Choose one of the `INSTRUCTION_SETS` of this machine. The last is the default."""
+    global in_use
+    if name not in INSTRUCTION_SETS:
+        raise ValueError(f"the instruction set must be one of {INSTRUCTION_SETS}, got {name!r}")
+    in_use = INSTRUCTION_SETS.index(name)
+
+
+@cython.boundscheck(False)  # even under sanitizers: the function takes the address of empty arrays
+def fold_in(
+    const int32_t[::1] indptr,           # in: CSR of the documents
+    const int32_t[::1] indices,          # in
+    const float[::1] data,               # in: counts
+    const int64_t[::1] rows,             # in: the documents to work on
+    const float[:, ::1] phi,             # in: (n_words, padded) word probabilities of each topic
+    float prior,                         # in: doc_topic_prior
+    Py_ssize_t n_components,
+    Py_ssize_t max_iter,
+    float tol,                           # in: stop below this L1 change of theta; 0: never
+    bint accelerated,                    # in: whether to extrapolate after every two steps
+    float[:, ::1] theta,                 # in/out: (n_docs, padded) topic weights, warm start
+    float[::1] scratch,                  # scratch: (5 * padded,)
+):
+    """Infer the topic weights of documents under a fixed table."""
+    cdef Py_ssize_t r, d
+    with nogil:
+        for r in range(rows.shape[0]):
+            d = rows[r]
+            dplda_fold_in(
+                in_use, &indices[0] + indptr[d], &data[0] + indptr[d], indptr[d + 1] - indptr[d],
+                &phi[0, 0], phi.shape[1], prior, n_components, max_iter, tol, accelerated,
+                &theta[d, 0], &scratch[0])
+
+
+def measure_words(
+    const int32_t[::1] indptr,           # in: CSC of the documents, of which each is a unit
+    const int32_t[::1] indices,          # in: documents
+    const float[::1] data,               # in: counts
+    Py_ssize_t first,                    # in: the words first, first + step, ...
+    Py_ssize_t step,
+    const float[:, ::1] theta,           # in: (n_docs, padded) topic weights
+    const float[:, ::1] factor,          # in: (n_words, padded) word factor of responsibilities
+    const float[:, ::1] center,          # in: (n_words, padded) subtracted from responsibilities
+    const float[::1] word_weight,        # in: (n_words,)
+    float[::1] share,                    # out: count over the sum of responsibilities, as `data`
+    double[::1] square,                  # in/out: (n_docs,) squared lengths of contributions
+):
+    """Add the words' part of the squared length of each document's contribution."""
+    cdef Py_ssize_t v = first
+    cdef dplda_word word
+    word.padded, word.theta = theta.shape[1], &theta[0, 0]
+    with nogil:
+        while v < indptr.shape[0] - 1:
+            if indptr[v] < indptr[v + 1]:
+                word.factor, word.center = &factor[v, 0], &center[v, 0]
+                dplda_measure_word(
+                    in_use, &word, &indices[indptr[v]], &data[indptr[v]], word_weight[v],
+                    indptr[v + 1] - indptr[v], &share[indptr[v]], &square[0])
+            v += step
+
+
+def clip_scales(
+    const double[:, ::1] square,         # in: (n_pieces, n_docs) squared lengths, to be added
+    const double[::1] doc_scale,         # in: (n_docs,) scale of each document before the clip
+    double norm,                         # in: L2 norm at which the radius is reached
+    int64_t radius,                      # in: the same norm in integer units, at most 2**30
+    float[::1] scale,                    # out: (n_docs,) from floats to integers; 0: left out
+):
+    """Scale that clips each document's contribution."""
+    cdef Py_ssize_t d, i
+    cdef double total
+    for d in range(square.shape[1]):
+        total = 0
+        for i in range(square.shape[0]):
+            total += square[i, d]
+        scale[d] = dplda_scale(sqrt(total), doc_scale[d] / norm, radius)
+
+
+@cython.boundscheck(False)  # even under sanitizers: the function takes the address of empty arrays
+def add_words(
+    const int32_t[::1] indptr,           # in: CSC of the documents
+    const int32_t[::1] indices,          # in: documents
+    const float[::1] data,               # in: counts
+    Py_ssize_t first,                    # in: the words first, first + step, ...
+    Py_ssize_t step,
+    const float[:, ::1] theta,           # in: (n_docs, padded)
+    const float[:, ::1] factor,          # in: (n_words, padded)
+    const float[:, ::1] center,          # in: (n_words, padded)
+    const float[::1] word_weight,        # in: (n_words,)
+    const float[::1] share,              # in: of `measure_words`
+    const float[::1] scale,              # in: of `clip_scales`
+    int64_t radius,                      # in
+    int64_t[:, ::1] total,               # out: (n_words, n_components) rows of the words
+    int32_t[::1] part,                   # scratch: (padded,) zeros before and after
+    int64_t[::1] square,                 # in/out: (n_docs,) sums of squared integers
+):
+    """Sum of the documents' integer contributions in the rows of the words."""
+    cdef Py_ssize_t v = first
+    cdef dplda_word word
+    word.padded, word.theta = theta.shape[1], &theta[0, 0]
+    with nogil:
+        while v < indptr.shape[0] - 1:
+            word.factor, word.center = &factor[v, 0], &center[v, 0]
+            dplda_add_word(
+                in_use, &word, &indices[0] + indptr[v], &data[0] + indptr[v], word_weight[v],
+                indptr[v + 1] - indptr[v], &share[0] + indptr[v], &scale[0], radius,
+                total.shape[1], &total[v, 0], &part[0], &square[0])
+            v += step
+
+
+@cython.boundscheck(False)  # even under sanitizers: the function takes the address of empty arrays
+def correct_documents(
+    const int32_t[::1] indptr,           # in: CSR of the documents
+    const int32_t[::1] indices,          # in
+    const float[::1] data,               # in: counts
+    const float[:, ::1] theta,           # in: (n_docs, padded)
+    const float[:, ::1] factor,          # in: (n_words, padded)
+    const float[:, ::1] center,          # in: (n_words, padded)
+    const float[::1] word_weight,        # in: (n_words,)
+    const float[::1] scale,              # in: of `clip_scales`
+    const int64_t[:, ::1] square,        # in: (n_pieces, n_docs) squared integers, to be added
+    int64_t radius,                      # in
+    int64_t[:, ::1] total,               # in/out: (n_words, n_components)
+    int32_t[::1] part,                   # scratch: (padded,) zeros before and after
+):
+    """Shorten each document whose integers exceed `radius`, or take it out of `total`.
+
+    A contribution that is too long is shrunk a little and rounded again. It is left out if it is
+    still too long. The sensitivity is therefore at most `radius` for every input.
+    """
+    cdef Py_ssize_t d, i
+    cdef int64_t length
+    cdef dplda_word word
+    word.padded, word.factor, word.center = theta.shape[1], &factor[0, 0], &center[0, 0]
+    with nogil:
+        for d in range(square.shape[1]):
+            length = 0
+            for i in range(square.shape[0]):
+                length += square[i, d]
+            if length > radius * radius:
+                word.theta = &theta[d, 0]
+                dplda_correct_document(
+                    in_use, &word, &indices[0] + indptr[d], &data[0] + indptr[d],
+                    indptr[d + 1] - indptr[d], &word_weight[0], scale[d], radius, total.shape[1],
+                    &total[0, 0], &part[0])
+
+
+def add_word_totals(
+    const int32_t[::1] indptr,           # in: CSR of the units: word counts of their documents
+    const int32_t[::1] indices,          # in
+    const float[::1] data,               # in: counts
+    const int64_t[::1] units,            # in: the units that take part
+    const float[::1] word_weight,        # in: (n_words,)
+    const double[::1] unit_scale,        # in: (n_units,) scale of each unit before the clip
+    double norm,                         # in: clip: L2 norm at which the radius is reached
+    int64_t radius,                      # in: the same norm in integer units, at most 2**30
+    int64_t[::1] total,                  # in/out: (n_words,) sum of integer contributions
+    float[::1] scratch,                  # scratch: (most words of a unit,)
+    int32_t[::1] rounded,                # scratch: (most words of a unit,)
+):
+    """Add each unit's clipped word counts, in integers of L2 norm at most `radius`."""
+    cdef Py_ssize_t r, u, j, begin, n
+    cdef double square
+    with nogil:
+        for r in range(units.shape[0]):
+            u = units[r]
+            begin = indptr[u]
+            n = indptr[u + 1] - begin
+            square = 0
+            for j in range(n):
+                scratch[j] = word_weight[indices[begin + j]] * data[begin + j]
+                square += scratch[j] * scratch[j]
+            if n and dplda_clip(&scratch[0], n, sqrt(square), unit_scale[u] / norm, radius,
+                                &rounded[0]):
+                for j in range(n):
+                    total[indices[begin + j]] += rounded[j]
 
 
 cdef inline float dot(const float* a, const float* b, Py_ssize_t padded) noexcept nogil:
@@ -23,79 +267,6 @@ cdef inline float dot(const float* a, const float* b, Py_ssize_t padded) noexcep
         for j in range(8):
             lane[j] += a[k + j] * b[k + j]
     return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]))
-
-
-cdef inline float quotient(float count, float share) noexcept nogil:
-    """count / share, or 0 where it might overflow: all topics nearly exclude the word."""
-    return count / share if share > <float>1e-28 else 0
-
-
-cdef inline void update_topics(
-    const int32_t* word, const float* count, Py_ssize_t n, const float[:, ::1] phi,
-    float prior, Py_ssize_t n_components, float* theta, float* new
-) noexcept nogil:
-    """One expectation-maximization step for one document: `theta` to `new`, normalized."""
-    cdef Py_ssize_t j, k, padded = phi.shape[1]
-    cdef const float* row
-    cdef const float* other
-    cdef float share, second, total = 0
-    for k in range(padded):
-        new[k] = 0
-    for j in range(0, n - 1, 2):     # two words at a time: `new` is loaded and stored half as often
-        row = &phi[word[j], 0]
-        other = &phi[word[j + 1], 0]
-        share = quotient(count[j], dot(theta, row, padded))
-        second = quotient(count[j + 1], dot(theta, other, padded))
-        for k in range(padded):
-            new[k] += share * row[k] + second * other[k]
-    if n % 2:
-        row = &phi[word[n - 1], 0]
-        share = quotient(count[n - 1], dot(theta, row, padded))
-        for k in range(padded):
-            new[k] += share * row[k]
-    for k in range(n_components):
-        new[k] = new[k] * theta[k] + prior
-        total += new[k]
-    total = 1 / total
-    for k in range(n_components):
-        new[k] *= total
-
-
-def fold_in(
-    const int32_t[::1] indptr,           # in: CSR of the documents
-    const int32_t[::1] indices,          # in
-    const float[::1] data,               # in: counts
-    const int64_t[::1] rows,             # in: the documents to work on
-    const float[:, ::1] phi,             # in: (n_words, padded) word probabilities of each topic
-    float prior,                         # in: doc_topic_prior
-    Py_ssize_t n_components,
-    Py_ssize_t max_iter,
-    float tol,                           # in: stop below this L1 change of theta; 0: never
-    float[:, ::1] theta,                 # in/out: (n_docs, padded) topic weights, warm start
-    float[::1] scratch,                  # scratch: (padded,)
-):
-    """Infer the topic weights of documents under a fixed table."""
-    cdef Py_ssize_t r, d, k, _, begin, n
-    cdef float change
-    cdef float* new = &scratch[0]
-    cdef float* old
-    with nogil:
-        for r in range(rows.shape[0]):
-            d = rows[r]
-            begin = indptr[d]
-            n = indptr[d + 1] - begin
-            if n == 0:
-                continue
-            old = &theta[d, 0]
-            for _ in range(max_iter):
-                update_topics(
-                    &indices[begin], &data[begin], n, phi, prior, n_components, old, new)
-                change = 0
-                for k in range(n_components):
-                    change += fabsf(new[k] - old[k])
-                    old[k] = new[k]
-                if change < tol:
-                    break
 
 
 cdef inline Py_ssize_t add_document(
@@ -155,7 +326,7 @@ def add_contributions(
 ):
     """Add each unit's clipped contribution, in integers of L2 norm at most `radius`.
 
-    A unit is one document, or all documents of one user. The contributions of its documents are
+    A unit is all documents of one user, or any document. The contributions of its documents are
     added cell by cell, and the sum is clipped. The bound is checked in integers. A contribution
     that is too long after rounding is shrunk a little and rounded again. It is left out if it is
     still too long. The sensitivity is therefore at most `radius` for every input.

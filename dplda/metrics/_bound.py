@@ -9,11 +9,12 @@ import scipy.sparse as sp
 from scipy.special import gammaln, logsumexp, psi
 
 from dplda._checks import check_number
-from dplda._fold_in import LARGEST_PRIOR, pad
+from dplda._corpus import row_blocks
+from dplda._fold_in import BATCH, LARGEST_PRIOR, pad
 from dplda._variational import e_step
 from dplda.metrics._perplexity import check_inputs
 
-CHUNK = 1 << 20  # numbers at a time
+CHUNK = 1 << 18  # numbers at a time
 
 
 def perplexity_bound(
@@ -80,17 +81,22 @@ def perplexity_bound(
         raise ValueError("X holds no words to score; pass documents with at least one word")
     n_components = len(components)
     expected_log = psi(components) - psi(components.sum(axis=1, keepdims=True))
-    gamma, _ = e_step(
-        sp.csr_array(X, dtype=np.float64),
-        pad(np.exp(expected_log).T, np.float64),
-        n_components=n_components,
-        doc_topic_prior=doc_topic_prior,
-        n_jobs=n_jobs,
-    )
-    gamma = gamma[:, :n_components]
-    bound = _words(X, gamma, np.ascontiguousarray(expected_log.T))
+    exp_topic_word = pad(np.exp(expected_log).T, np.float64)
+    log_topic_word = np.ascontiguousarray(expected_log.T)
+    bound = 0.0
+    for rows in row_blocks(X.indptr, BATCH, per_row=exp_topic_word.shape[1]):
+        documents = sp.csr_array(X[rows], dtype=np.float64)
+        gamma, _ = e_step(
+            documents,
+            exp_topic_word,
+            n_components=n_components,
+            doc_topic_prior=doc_topic_prior,
+            n_jobs=n_jobs,
+        )
+        gamma = gamma[:, :n_components]
+        bound += _words(documents, gamma, log_topic_word) + _weights(gamma, doc_topic_prior)
     with np.errstate(over="ignore"):  # infinite, if next to no words are scored
-        return float(np.exp(-(bound + _weights(gamma, doc_topic_prior)) / n_tokens))
+        return float(np.exp(-bound / n_tokens))
 
 
 def _words(X: sp.csr_array, gamma: np.ndarray, log_topic_word: np.ndarray) -> float:

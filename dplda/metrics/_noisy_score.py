@@ -17,8 +17,8 @@ import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
 from dplda._checks import check_integer, check_number
-from dplda._corpus import check_table
-from dplda._fold_in import LARGEST_PRIOR, fold_in
+from dplda._corpus import check_table, row_blocks
+from dplda._fold_in import BATCH, LARGEST_PRIOR, infer_topics, topic_word_probabilities
 from dplda._noisy_sum import release_sum
 from dplda._users import RELATIONS, ROWS_OF_A_UNIT, number_users, protected_unit
 from dplda.metrics._perplexity import check_inputs, split_documents
@@ -202,21 +202,24 @@ def contributions(
     -------
     pairs : ndarray of shape (n_units, 2)
     """
-    observed, held_out = split_documents(X)
-    theta = fold_in(observed, components, doc_topic_prior)
+    n_units = X.shape[0] if users is None else users.max(initial=-1) + 1
+    length, gain = np.zeros((2, n_units))
     phi = components / components.sum(axis=1, keepdims=True)
-    row = np.repeat(np.arange(X.shape[0]), np.diff(held_out.indptr))
-    p = np.zeros(held_out.nnz)
-    for topic, weights in zip(phi, theta.T):  # in this order for every token, wherever it stands
-        p += weights[row] * topic[held_out.indices]
-    # the logarithm of one number at a time: that of an array may depend on the place of a number
-    logs = map(math.log, np.maximum(p / reference[held_out.indices], 1e-300).tolist())
-    gains = np.fromiter(logs, float, len(p)) * held_out.data
-    unit, n_units = row, X.shape[0]
-    if users is not None:
-        unit, n_units = users[row], users.max(initial=-1) + 1
-    length = np.bincount(unit, held_out.data, n_units)  # adds token after token
-    gain = np.clip(np.bincount(unit, gains, n_units) / clip, -length, length)
+    padded = topic_word_probabilities(components)
+    for rows in row_blocks(X.indptr, BATCH, per_row=padded.shape[1]):
+        observed, held_out = split_documents(X[rows])
+        theta = infer_topics(observed, padded, len(components), doc_topic_prior)
+        row = np.repeat(np.arange(len(theta)), np.diff(held_out.indptr))
+        p = np.zeros(held_out.nnz)
+        for topic, weights in zip(phi, theta.T):  # in this order for every token, wherever it is
+            p += weights[row] * topic[held_out.indices]
+        # the logarithm of one number at a time: in an array it may depend on the number's place
+        logs = map(math.log, np.maximum(p / reference[held_out.indices], 1e-300).tolist())
+        unit = row + rows.start if users is None else users[row + rows.start]
+        # token after token: the sum of a unit reads no other unit
+        np.add.at(length, unit, held_out.data)
+        np.add.at(gain, unit, np.fromiter(logs, float, len(p)) * held_out.data)
+    gain = np.clip(gain / clip, -length, length)
     kept = np.minimum(1.0, max_tokens / np.maximum(length, max_tokens))
     return np.column_stack([gain * kept, TOKEN_WEIGHT * length * kept])
 

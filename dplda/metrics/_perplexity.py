@@ -10,9 +10,19 @@ from sklearn.utils import check_array
 
 from dplda._checks import check_number
 from dplda._compat import check_non_negative
-from dplda._corpus import check_quoting_nothing, check_table, token_weights
-from dplda._fold_in import LARGEST_PRIOR, fold_in
+from dplda._corpus import (
+    FORM,
+    check_quoting_nothing,
+    check_table,
+    floats,
+    row_blocks,
+    token_weights,
+    without_zeros,
+)
+from dplda._fold_in import BATCH, LARGEST_PRIOR, infer_topics, topic_word_probabilities
 from dplda.privacy._clipping import add_duplicates, unsummed
+
+CHUNK = 1 << 18  # probabilities at a time
 
 
 def _mix(x: np.ndarray) -> np.ndarray:
@@ -57,38 +67,46 @@ def split_documents(X: sp.csr_array) -> tuple[sp.csr_array, sp.csr_array]:
     >>> (observed + held_out).toarray()
     array([[4, 0, 2]])
     """
-    X = sp.csr_array(X, copy=True)
-    add_duplicates(X)
-    X.eliminate_zeros()
-    counts = np.minimum(X.data, 2.0**62).astype(np.int64)
-    fraction = X.data % 1
-    cell = _mix(X.indices.astype(np.uint64) * np.uint64(2**32) + counts.astype(np.uint64))
-    row = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
-    key = np.zeros(X.shape[0], np.uint64)
+    X = without_zeros(add_duplicates(X))
+    halves = np.empty_like(X.data), np.empty_like(X.data)
+    for rows in row_blocks(X.indptr):
+        ptr = X.indptr[rows.start : rows.stop + 1]
+        cells = slice(ptr[0], ptr[-1])
+        halves[0][cells], halves[1][cells] = _split(X.data[cells], X.indices[cells], np.diff(ptr))
+    parts = [sp.csr_array((h, X.indices.copy(), X.indptr.copy()), X.shape) for h in halves]
+    for part in parts:
+        part.eliminate_zeros()
+    return parts[0], parts[1]
+
+
+def _split(data: np.ndarray, words: np.ndarray, n_entries: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Both halves of the entries of documents; `n_entries` (n_docs,) divides them into documents.
+
+    They are hashed with their words, and a document's coins with all of its entries.
+    """
+    counts = np.minimum(data, 2.0**62).astype(np.int64)
+    fraction = data % 1
+    cell = _mix(words.astype(np.uint64) * np.uint64(2**32) + counts.astype(np.uint64))
+    row = np.repeat(np.arange(len(n_entries)), n_entries)
+    key = np.zeros(len(n_entries), np.uint64)
     np.add.at(key, row, cell)
     bits = _mix(_mix(key)[row] ^ cell)
     # up to 62 tokens of a word get one coin each; more are split evenly, with a coin for an odd one
     coins = np.where(counts <= 62, counts, counts % 2)
     masked = bits & ((np.uint64(1) << coins.astype(np.uint64)) - np.uint64(1))
     observed = np.bitwise_count(masked).astype(np.int64) + (counts - coins) // 2
-    coin = (bits >> np.uint64(63)).astype(X.dtype)  # for the fraction
-    parts = []
-    for whole, share in ((observed, coin), (counts - observed, 1 - coin)):
-        data = whole.astype(X.dtype) + share * fraction
-        part = sp.csr_array((data, X.indices.copy(), X.indptr.copy()), X.shape)
-        part.eliminate_zeros()
-        parts.append(part)
-    return parts[0], parts[1]
+    coin = (bits >> np.uint64(63)).astype(data.dtype)  # for the fraction
+    return (
+        observed.astype(data.dtype) + coin * fraction,
+        (counts - observed).astype(data.dtype) + (1 - coin) * fraction,
+    )
 
 
 def _check_counts(X: Any) -> sp.csr_array:
     with check_quoting_nothing(X):
-        X = check_array(unsummed(X), accept_sparse="csr", dtype=[np.float64, np.float32])
-    X = sp.csr_array(X, copy=sp.issparse(X))
+        X = check_array(floats(unsummed(X)), **FORM)
     check_non_negative(X, "a metric (it takes word counts)")
-    add_duplicates(X)
-    X.eliminate_zeros()
-    return token_weights(X)
+    return token_weights(without_zeros(add_duplicates(X)))
 
 
 def check_same_words(components: Any, X: Any) -> tuple[np.ndarray, sp.csr_array]:
@@ -115,13 +133,13 @@ def check_inputs(components: Any, X: Any) -> tuple[np.ndarray, sp.csr_array]:
     return components, X
 
 
-def _log_likelihood(X: sp.csr_array, theta: np.ndarray, components: np.ndarray) -> float:
-    """Sum over tokens of the log of theta_d . phi_w, in double precision."""
-    phi = (components / components.sum(axis=1, keepdims=True)).T
+def _log_likelihood(X: sp.csr_array, theta: np.ndarray, phi: np.ndarray) -> float:
+    """Sum over tokens of the log of theta_d . phi_w, in double precision; phi (n_words, K)."""
     row = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+    step = max(1, CHUNK // phi.shape[1])
     total = 0.0
-    for start in range(0, X.nnz, 1 << 18):
-        part = slice(start, start + (1 << 18))
+    for start in range(0, X.nnz, step):
+        part = slice(start, start + step)
         p = np.einsum("ik,ik->i", theta[row[part]].astype(float), phi[X.indices[part]])
         with np.errstate(divide="ignore"):  # a probability below the smallest number is 0
             total += float(X.data[part] @ np.log(p))
@@ -181,12 +199,19 @@ def held_out_log_likelihood(
     """
     components, X = check_inputs(components, X)
     check_number("doc_topic_prior", doc_topic_prior, 0, LARGEST_PRIOR, closed="right")
-    observed, scored = split_documents(X) if completion else (X, X)
-    n_tokens = float(scored.sum())
+    n_components = len(components)
+    phi = np.ascontiguousarray((components / components.sum(axis=1, keepdims=True)).T)
+    padded = topic_word_probabilities(components)
+    total = n_tokens = 0.0
+    for rows in row_blocks(X.indptr, BATCH, per_row=padded.shape[1]):
+        documents = X[rows]
+        observed, scored = split_documents(documents) if completion else (documents, documents)
+        theta = infer_topics(observed, padded, n_components, doc_topic_prior, n_jobs)
+        total += _log_likelihood(scored, theta, phi)
+        n_tokens += float(scored.sum())
     if n_tokens == 0:
         raise ValueError("X holds no words to score; pass documents with at least two words")
-    theta = fold_in(observed, components, doc_topic_prior, n_jobs)
-    return _log_likelihood(scored, theta, components) / n_tokens
+    return total / n_tokens
 
 
 def held_out_perplexity(

@@ -18,6 +18,7 @@ FALSE_POSITIVES = 0.05  # probability that noise alone makes any word of a topic
 ODDS = 2.0  # a word that stands out at least doubles the odds of its topic
 FEWEST_WORDS = 3  # of a topic that stands out
 SMALLEST_EXCESS = 0.1  # share of a topic's counts that these words have above expectation
+PIECE_CELLS = 1 << 15
 FEWEST_TOPICS = 0.5  # share of the topics that stand out, below which a fit warns
 
 
@@ -48,17 +49,23 @@ def standing_words(components: np.ndarray, components_std: np.ndarray) -> np.nda
     sizes = counts.sum(axis=1, keepdims=True)
     p, q = counts.sum(axis=0) / counts.sum(), sizes / counts.sum()
     border = ODDS * q / (1 + (ODDS - 1) * q)  # largest share of a word's counts under the null
-    share = border / q * p
     # The expectation is border times the word's counts. Their noise is zero where the noise of a
     # word sums to zero over topics, and that of all its cells where cells are independent. The
     # second term is the noise of q, that is of the topic's cells.
-    of_excess = variance * np.maximum(1, 1 - 2 * border + len(counts) * border**2)
-    of_excess = of_excess + share**2 * variance.sum(axis=1, keepdims=True)
+    of_word = np.maximum(1, 1 - 2 * border + len(counts) * border**2)
+    of_topic = variance.sum(axis=1, keepdims=True)
     threshold = -ndtri(FALSE_POSITIVES / counts.shape[1])
-    mask = counts - share * sizes > threshold * np.sqrt(of_excess)
-    excess = np.where(mask, counts - p * sizes, 0).sum(axis=1, keepdims=True)
+    mask, excess = np.empty(counts.shape, np.bool_), np.zeros_like(sizes)
+    step = max(1, PIECE_CELLS // len(counts))  # the temporary arrays stay in the cache
+    for words in (slice(i, i + step) for i in range(0, counts.shape[1], step)):
+        share = border / q * p[words]
+        std = np.sqrt(variance[:, words] * of_word + share**2 * of_topic)
+        mask[:, words] = standing = counts[:, words] - share * sizes > threshold * std
+        above = np.where(standing, counts[:, words] - p[words] * sizes, 0)
+        excess += above.sum(axis=1, keepdims=True)
     stands = (mask.sum(axis=1, keepdims=True) >= FEWEST_WORDS) & (excess > SMALLEST_EXCESS * sizes)
-    return mask & stands
+    mask &= stands
+    return mask
 
 
 def with_signal(components: np.ndarray, components_std: np.ndarray) -> dict[str, np.ndarray]:

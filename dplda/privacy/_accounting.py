@@ -8,8 +8,6 @@ from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
-from dp_accounting import get_sigma_gaussian
-from scipy.optimize import brentq
 
 from dplda._checks import check_number, check_probability
 from dplda.privacy import _bounds_on_epsilon as composition
@@ -19,7 +17,7 @@ from dplda.privacy._bounds_on_epsilon import (
     Groups,
     grouped,
 )
-from dplda.privacy._events import Event, Repeated
+from dplda.privacy._events import Event, NonPrivate, Repeated
 
 __all__ = [
     "calibrate",
@@ -42,6 +40,7 @@ ACCOUNTANTS = ("pld", "rdp")
 # Share of delta that pays for the thresholds of a vocabulary. From 0.02 to 0.5 it hardly matters.
 THRESHOLD_SHARE = 0.1
 _COARSE = 10.0  # a calibration first searches on a grid with intervals so many times as long
+_USUAL_SLOPE = -2.5  # of a sampled fit's log epsilon by log noise: where a search starts
 _LARGEST, _SMALLEST, _OCTAVE = math.log(1e9), math.log(1e-6), math.log(2.0)
 
 
@@ -100,7 +99,7 @@ def epsilon_of(
     delta = check_probability("delta", delta)
     distance = check_probability("total_variation", total_variation)
     groups, lost, shift = composition.without_statements(grouped(events))
-    if lost > delta:
+    if lost > delta or any(isinstance(event, NonPrivate) for event, _ in groups):
         return math.inf
     return shift + _charged_epsilon(groups, delta - lost, distance, _method(accountant))
 
@@ -305,9 +304,15 @@ def calibrate(
         closed = excess_of(lambda groups: epsilon / mu * composition.gaussian_mu_of(groups))
         start, step = _least(closed, 0.0, step=_OCTAVE, tolerance=1e-9), 5e-8
     else:
+        # The quick bound comes first, because very small noise would take a huge grid.
         quick = excess_of(lambda groups: _quick_epsilon(groups, float(delta)))
         coarse = excess_of(lambda groups: _epsilon(groups, float(delta), _COARSE))
-        start, step = _predicted(quick, coarse, exact), 5e-5
+        start, slope = _least(quick, 0.0, step=_OCTAVE, tolerance=0.1), _USUAL_SLOPE
+        for excess, width in ((coarse, 3e-3), (exact, 1e-4)):
+            start, slope = _just_above(excess, start, slope, width)
+        step = 5e-5
+        if exact(start) <= 0.0:
+            return math.exp(start)
     return math.exp(_least(exact, start, step=step, tolerance=2.0 * step))
 
 
@@ -332,15 +337,24 @@ def _calibrate_beside_statements(
     return calibrate(others, epsilon, delta, total_variation=total_variation, accountant=accountant)
 
 
-def _predicted(quick: Excess, coarse: Excess, exact: Excess) -> float:
-    """Find a number just above the root of `exact`, which is slow and is therefore called once.
+def _just_above(excess: Excess, start: float, slope: float, width: float) -> tuple[float, float]:
+    """Search the end of the interval `width` above the root of a slow excess, by secants.
 
-    The quick bound comes first, because very small noise would take a huge grid.
+    Returns a point and the slope of the excess there. After eight steps, or at a jump of the
+    excess, the point may be anywhere: the caller checks it.
     """
-    start = _least(quick, 0.0, step=_OCTAVE, tolerance=1e-3)
-    start = _least(coarse, start, step=0.1, tolerance=1e-5)
-    slope = min(-0.1, (coarse(start + 1e-3) - coarse(start)) / 1e-3)
-    return start - exact(start) / slope + 2e-5
+    x, value = start, excess(start)
+    for _ in range(8):
+        above = value / slope  # estimated distance from the root
+        if 0.0 <= above <= width:
+            break
+        new = x + max(-_OCTAVE, min(_OCTAVE, 0.3 * width - above))
+        known = value
+        value = excess(new)
+        if abs(new - x) > width:
+            slope = min(-0.05, (value - known) / (new - x))
+        x = new
+    return x, slope
 
 
 def _least(excess: Excess, start: float, *, step: float, tolerance: float) -> float:
@@ -365,6 +379,8 @@ def _least(excess: Excess, start: float, *, step: float, tolerance: float) -> fl
             )
     if high - low <= tolerance:
         return high
+    from scipy.optimize import brentq  # takes a third of a second to import
+
     root = float(brentq(excess, low, high, xtol=0.5 * tolerance))
     return next(x for x in (root, root + 0.5 * tolerance, high) if excess(x) <= 0.0)
 
@@ -385,6 +401,8 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
         Gaussian events fit the budget if the sum of ``1 / noise_multiplier**2`` is at most
         ``mu**2``. It is slightly below the root that was found in floating point.
     """
+    from dp_accounting import get_sigma_gaussian  # takes a second to import
+
     epsilon = check_number("epsilon", epsilon, 0.0, 1e9, closed="right")
     delta = check_number("delta", delta, 0.0, 1.0, closed="neither")
     with np.errstate(divide="ignore", invalid="ignore"):  # at huge epsilons, in the library

@@ -16,13 +16,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
 from functools import lru_cache, reduce
-from typing import TypeAlias
+from operator import is_
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-from dp_accounting import NeighboringRelation, get_epsilon_gaussian
-from dp_accounting.pld import pld_pmf
-from dp_accounting.pld import privacy_loss_distribution as pld
-from dp_accounting.rdp import RdpAccountant, compute_epsilon
 from numpy.typing import NDArray
 
 from dplda.privacy._events import (
@@ -45,9 +42,18 @@ from dplda.privacy._response_losses import (
     loss_law,
     response_epsilon,
 )
+from dplda.privacy._sampled_losses import sampled_distribution
+
+# Importing dp_accounting takes a second: each function that calls it imports what it calls.
+if TYPE_CHECKING:
+    from dp_accounting.pld import privacy_loss_distribution as pld
 
 FloatArray: TypeAlias = NDArray[np.float64]
 Groups: TypeAlias = tuple[tuple[Event, int], ...]
+
+# The events that were grouped last, with their counts and groups. A fit asks for the same events
+# several times, and each call of `partial_fit` for a few more. They are replaced, never changed.
+_last: tuple[tuple[Event, ...], Counter[Event], Groups] = (), Counter(), ()
 
 # Orders of the quick bound for sampled events. At fractional orders the library's series are slow
 # and may not converge.
@@ -90,17 +96,32 @@ def grouped(events: Event | Iterable[Event]) -> Groups:
 
     All Gaussian events without sampling become a single one, which costs exactly as much.
     """
-    counts: Counter[Event] = Counter()
-    for event in [events] if isinstance(events, Event) else events:
+    global _last
+    every = (events,) if isinstance(events, Event) else tuple(events)
+    known, counts, groups = _last
+    if len(known) > len(every) or not all(map(is_, known, every)):
+        known, counts = (), Counter()
+    elif len(known) == len(every) and every:
+        return groups
+    counts = counts.copy()
+    for event in every[len(known) :]:
         _add(event, 1, counts)
+    groups = _merged(counts)
+    _last = every, counts, groups
+    return groups
+
+
+def _merged(counts: Counter[Event]) -> Groups:
     if max(counts.values(), default=0) > MAX_COUNT:
         raise ValueError(f"an event may be repeated at most {MAX_COUNT} times in all")
     others = [(event, n) for event, n in counts.items() if not isinstance(event, Gaussian)]
     others.sort(key=lambda group: repr(group[0]))
     gaussians = [(event, n) for event, n in counts.items() if isinstance(event, Gaussian)]
     if gaussians and gaussians != [(gaussians[0][0], 1)]:  # one event alone keeps all digits
-        gaussians.sort(key=lambda group: group[0].noise_multiplier)
-        gaussians = [(Gaussian(1.0 / gaussian_mu_of(gaussians)), 1)]
+        multipliers = np.array([event.noise_multiplier for event, _ in gaussians])
+        each = np.sqrt(np.array([float(n) for _, n in gaussians])) * (1.0 / multipliers)
+        mu = math.hypot(*each[np.argsort(multipliers)].tolist())
+        gaussians = [(Gaussian(1.0 / mu), 1)]
     return *gaussians, *others
 
 
@@ -173,6 +194,8 @@ def epsilon_of_mu(mu: float, delta: float) -> float:
 
     The library finds a root in floating point. The result is increased by a margin on its error.
     """
+    from dp_accounting import get_epsilon_gaussian
+
     with np.errstate(divide="ignore"):  # the library takes log(0) at extreme noise
         root = float(get_epsilon_gaussian(1.0 / mu if mu else math.inf, delta))
     return root * (1.0 + ROOT_MARGIN) + ROOT_TOLERANCE if root else 0.0
@@ -223,6 +246,8 @@ def quick_renyi_epsilon(groups: Groups, delta: float) -> float:
 
 
 def _converted(groups: Groups, orders: tuple[float, ...] | None, delta: float) -> float:
+    from dp_accounting.rdp import RdpAccountant, compute_epsilon
+
     divergences = total_divergence(groups, orders)
     return float(compute_epsilon(RdpAccountant(orders).orders, divergences, delta)[0])
 
@@ -240,6 +265,8 @@ def _silent(name: str) -> Iterator[None]:
 
 def total_divergence(groups: Groups, orders: tuple[float, ...] | None) -> FloatArray:
     """Sum of the Renyi divergences at each order (None: the library's orders)."""
+    from dp_accounting.rdp import RdpAccountant
+
     total = np.zeros(len(RdpAccountant(orders).orders))
     for event, count in groups:
         total = total + count * divergence(event, orders)
@@ -253,6 +280,8 @@ def divergence(event: Event, orders: tuple[float, ...] | None) -> FloatArray:
 
     The library has no bounded-range choice, and loses all digits of responses with little effect.
     """
+    from dp_accounting.rdp import RdpAccountant
+
     accountant = RdpAccountant(orders)
     match event:
         case BoundedRange(epsilon):
@@ -335,7 +364,7 @@ def loss_distribution_epsilon(
     if interval is None or delta < 10.0 * error or any(is_too_often(*group) for group in groups):
         return math.inf
     with np.errstate(over="ignore"):  # an epsilon beyond 709 may come out infinite
-        composed = _composed(groups, max(interval, min(coarseness * interval, INTERVAL)))
+        composed = _composed(groups, max(interval, min(coarseness * interval, _COARSEST_INTERVAL)))
         return float(composed.get_epsilon_for_delta(delta - error))
 
 
@@ -462,7 +491,8 @@ def _repeated_distribution(
 ) -> pld.PrivacyLossDistribution:
     if is_binary_response(event):
         return _response_distribution(event, count, interval)
-    return _distribution(event, interval).self_compose(count)
+    distribution = _distribution(event, interval)
+    return distribution if count == 1 else distribution.self_compose(count)
 
 
 def _response_distribution(
@@ -474,6 +504,9 @@ def _response_distribution(
     sum under either input. To forget which of the two it was gives the outcome back: this grid is
     an upper bound, and its error is of second order in the interval.
     """
+    from dp_accounting.pld import pld_pmf
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
     losses, probabilities = loss_law(event, count)
     below = np.floor(losses / interval)
     to_above = (below + 1.0) * interval - losses
@@ -494,12 +527,15 @@ def _distribution(event: Event, interval: float) -> pld.PrivacyLossDistribution:
     events, ignores the count of randomized responses, and doubles a Gaussian's sensitivity under
     replacement.
     """
+    from dp_accounting import NeighboringRelation
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
     grid = {"value_discretization_interval": interval}
     match event:
         case Gaussian(noise_multiplier):
             return pld.from_gaussian_mechanism(noise_multiplier, **grid)
         case PoissonSampled(q, Gaussian(noise_multiplier)):
-            return pld.from_gaussian_mechanism(noise_multiplier, sampling_prob=q, **grid)
+            return sampled_distribution(q, noise_multiplier, interval)
         case Laplace(scale):
             return pld.from_laplace_mechanism(scale, **grid)
         case RandomizedResponseEvent(flip, n_buckets):

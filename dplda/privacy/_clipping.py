@@ -58,8 +58,7 @@ def sum_clipped(contributions: Any, norm: float, radius: int) -> NDArray[np.int6
     """
     norm = check_number("norm", norm, 1e-9, 1e9)
     radius = check_integer("radius", radius, 1, MAX_RADIUS)
-    rows = sp.csr_array(unsummed(contributions), dtype=np.float64, copy=True)
-    add_duplicates(rows)
+    rows = add_duplicates(sp.csr_array(unsummed(contributions), dtype=np.float64))
     clipped = clip_rows(rows, norm, radius)
     return np.asarray(clipped.sum(axis=0), np.int64)
 
@@ -100,15 +99,23 @@ def unsummed(matrix: Any) -> Any:
     return type(rows)((rows.data, rows.indices, rows.indptr), shape=rows.shape)
 
 
-def add_duplicates(rows: sp.csr_array) -> None:
-    """Add the entries of each cell, in place, in an order that depends on its row alone.
+def add_duplicates(matrix: Any) -> sp.csr_array:
+    """The CSR form of `matrix` with one entry for each cell.
 
-    SciPy sorts all rows if any row is not sorted, and sorting changes the order of duplicates. The
-    rounding of a sum would then depend on other rows.
+    The entries of a cell are added in an order that depends on its row alone. SciPy sorts all rows
+    if any row is not sorted, and sorting changes the order of duplicates. The rounding of a sum
+    would then depend on other rows.
+
+    The result shares the arrays of a CSR matrix that has this form already. It is read to find out:
+    the flags that SciPy keeps in a matrix may be older than its arrays.
     """
-    if not rows.has_canonical_format:
-        rows.has_sorted_indices = False
-        rows.sum_duplicates()
+    rows = sp.csr_array(unsummed(matrix))  # the arrays without the flags
+    if rows.has_canonical_format:
+        return rows
+    rows = rows.copy()
+    rows.has_sorted_indices = False
+    rows.sum_duplicates()
+    return rows
 
 
 def _squared_lengths(rows: sp.csr_array) -> NDArray[np.float64]:

@@ -13,19 +13,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dplda._threads import in_threads
 from dplda._warnings import warn_user
 from dplda.privacy._bounds_on_epsilon import grouped
 from dplda.privacy._events import Event, NonPrivate, PoissonSampled, Repeated
 from dplda.privacy._ledger import Ledger
-from dplda.privacy._mechanisms import WORD_VARIATION, Mechanism
+from dplda.privacy._mechanisms import WORD_VARIATION, Cells, Mechanism
 from dplda.privacy._observation import announce
 from dplda.privacy._streams import Purpose, Streams, keystream_total_variation
 
 # Limit on the random words of a fit, and the distance from ideal randomness that the fit is charged
-# for them. Both are constants, so that the charge depends on nothing private. The last term covers
-# ties among the 128-bit keys that order at most 2**31 tokens.
+# for them. Both are constants, so that the charge depends on nothing private. TOPIC_DRAWS covers
+# topics that are drawn with 128 bits each, from at most 2048: 2**-118 for each word
+# (docs/sampling.md).
 MAX_WORDS = 2**36
-TOTAL_VARIATION = keystream_total_variation(MAX_WORDS) + MAX_WORDS * WORD_VARIATION + 2.0**-67
+TOPIC_DRAWS = MAX_WORDS * 2.0**-118
+TOTAL_VARIATION = keystream_total_variation(MAX_WORDS) + MAX_WORDS * WORD_VARIATION + TOPIC_DRAWS
+BLOCK_CELLS = 2**16  # each block of cells has a noise stream of its own; enters seeded results
 
 TOO_MANY_WORDS = (
     f"a fit may draw at most {MAX_WORDS} random words; use fewer rounds, topics or words"
@@ -62,6 +66,13 @@ def membership_threshold(rates: NDArray[np.float64]) -> NDArray[np.uint64]:
 def condensed(events: Iterable[Event]) -> tuple[Event, ...]:
     """Merge equal events, and all Gaussian ones: the cost is the same, the entry is shorter."""
     return tuple(event if n == 1 else Repeated(event, n) for event, n in grouped(events))
+
+
+def _writable(value: Cells) -> Cells:
+    """The array itself if a kernel can write to it, and a copy as int64 otherwise."""
+    if value.dtype in (np.int32, np.int64) and value.flags.c_contiguous and value.flags.writeable:
+        return value
+    return value.astype(np.int64, order="C", casting="safe")
 
 
 class Curator:
@@ -137,35 +148,43 @@ class Curator:
 
     def release(
         self,
-        value: NDArray[np.int64],
+        value: Cells,
         mechanism: Mechanism,
         *,
         label: str,
         round: int,
         sampling_probability: float = 1.0,
-    ) -> NDArray[np.int64]:
+        n_jobs: int | None = None,
+    ) -> Cells:
         """Release private integers with noise on every cell.
+
+        The value is consumed: the noise is added in place where it can be, and nothing exact is
+        left.
 
         Parameters
         ----------
-        value : ndarray of int64
+        value : ndarray of int64 or int32
             Private. One unit moves it by at most ``mechanism.sensitivity``; `sum_clipped`
-            enforces this bound.
+            enforces this bound. Values of int32 must leave room for the noise, below 2**24. The
+            noise is added in place, unless the array is read-only, not contiguous (C), or of
+            another integer type: these are copied, as int64.
         mechanism : mechanism
             Draws the noise.
         label : str
             Label of the step in the plan.
         round : int
-            Number of the noise stream. Two releases with one number would carry the same noise,
+            Number of the noise streams. Two releases with one number would carry the same noise,
             which their difference removes: a number is refused the second time. Under one seed,
             the fits of `partial_fit` must not repeat numbers either.
         sampling_probability : float, default=1.0
             Rate of the Poisson sample that `value` is computed from.
+        n_jobs : int or None, default=None
+            Number of threads. It never changes a result.
 
         Returns
         -------
-        noisy : ndarray of int64
-            Public. Same shape as `value`.
+        noisy : ndarray of int64 or int32
+            Public. It is `value` itself, or its noisy copy.
 
         Raises
         ------
@@ -175,11 +194,9 @@ class Curator:
         """
         self._check_planned(label, value.size, mechanism.event)
         self._take(label, sampled(mechanism.event, sampling_probability))
-        self._use(Purpose.NOISE, round)
-        reader = self._streams.reader(Purpose.NOISE, round)
-        noisy = mechanism(value, reader)
-        self._check_limit()
-        announce(label, round, noisy, mechanism)
+        noisy = self._with_noise(value, mechanism, round, n_jobs)
+        # a copy, as the caller may use the array again
+        announce(label, round, noisy.copy, mechanism)
         return noisy
 
     def release_selected(
@@ -192,7 +209,7 @@ class Curator:
         failure: Event,
         label: str,
         round: int,
-    ) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+    ) -> tuple[NDArray[np.intp], Cells]:
         """Release some cells with noise: those asked for, and those that reach a threshold.
 
         The number of cells is private, because cells exist that only one unit has. Nothing of a
@@ -231,9 +248,7 @@ class Curator:
         """
         self._take(label, mechanism.event)
         self._take(label, failure)
-        self._use(Purpose.NOISE, round)
-        noisy = mechanism(value, self._streams.reader(Purpose.NOISE, round))
-        self._check_limit()
+        noisy = self._with_noise(value.copy(), mechanism, round, None)
         passing = np.flatnonzero(asked | (noisy >= threshold))
         announce(label, round, noisy[passing], mechanism)
         return passing, noisy[passing]
@@ -313,6 +328,22 @@ class Curator:
         self._plan.pop(0)
         self._has_sample = False
         self._n_released += 1
+
+    def _with_noise(
+        self, value: Cells, mechanism: Mechanism, round: int, n_jobs: int | None
+    ) -> Cells:
+        """Add noise to every cell, in place where possible; each block has its own stream."""
+        self._use(Purpose.NOISE, round)
+        noisy = _writable(value)
+        cells = noisy.reshape(-1)
+
+        def add(block: int) -> None:
+            part = cells[block * BLOCK_CELLS : (block + 1) * BLOCK_CELLS]
+            mechanism.add_to(part, self._streams.reader(Purpose.NOISE, round, block))
+
+        in_threads(add, range(-(-cells.size // BLOCK_CELLS)), n_jobs)
+        self._check_limit()
+        return noisy
 
     def _use(self, purpose: int, round: int) -> None:
         if (purpose, round) in self._used:

@@ -10,7 +10,6 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
 
 from dplda.privacy import _bounds_on_epsilon as bounds
 from dplda.privacy._bounds_on_epsilon import Groups
@@ -48,6 +47,8 @@ def _ideal_rate(groups: Groups, false_alarms: float) -> float:
     if not others:  # with lost >= 1, the bound is 1
         return from_pairs(np.array([shift]), np.array([lost]), false_alarms)
     if bounds.all_gaussian(others) and not (lost or shift):
+        from scipy.special import ndtr, ndtri
+
         mu = bounds.gaussian_mu_of(others)
         return float(min(1.0, ndtr(ndtri(false_alarms) + mu) * (1.0 + _MARGIN) + _MARGIN))
     epsilons, deltas = _curve(others)

@@ -11,11 +11,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, TypeAlias, get_args
-
-from dp_accounting import dp_event
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 from dplda._checks import check_integer, check_number
+
+if TYPE_CHECKING:
+    from dp_accounting import dp_event
 
 SMALLEST_FLIP = 1e-290  # of a bucket; Renyi divergences of far smaller ones underflow to 0
 MAX_COUNT = 2**63  # of repetitions; far more would overflow a float
@@ -246,6 +247,8 @@ def to_dp_event(event: Event) -> dp_event.DpEvent:
         Repeated randomized responses become a list of single ones: the PLD accountant of
         dp_accounting 0.6 ignores the count of their self-composition.
     """
+    from dp_accounting import dp_event  # takes a second to import
+
     match event:
         case Gaussian(noise_multiplier):
             return dp_event.GaussianDpEvent(noise_multiplier)

@@ -17,7 +17,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import erfinv, expit, ndtri
 
 from dplda.privacy import _bounds_on_epsilon as composition
 from dplda.privacy._accounting import delta_charge, gaussian_mu, is_within
@@ -108,6 +107,8 @@ def squared_mu(event: Event) -> float:
     """Squared mu of a Gaussian step that dominates a step; infinite if there is none."""
     mu = composition.gaussian_mu_of([(event, 1)])
     if mu == math.inf:
+        from scipy.special import erfinv, expit, ndtri
+
         half = 0.5 * composition.pure_epsilon(((event, 1),))
         # two forms of one number: the first loses the digits of small ones, the second overflows
         mu = -2.0 * float(ndtri(expit(-2.0 * half)))

@@ -421,7 +421,7 @@ def _plain(value: Any) -> PerRound:
         return None
     if isinstance(value, numbers.Real):
         return float(value)
-    return tuple(float(number) for number in value)
+    return tuple(map(float, value))
 
 
 def _spread(value: float | tuple[float, ...]) -> str:

@@ -1,9 +1,10 @@
 """Noise and its privacy cost.
 
 Only this module and, for vectors of bits, `_local_mechanisms` draw noise. A mechanism is a frozen
-value. A call with integers returns them with noise on every cell. The accountant charges its
-`event`. `total_variation` bounds the distance between the noise that runs and the law of that
-event. All arithmetic is in integers; docs/noise.md has the proofs.
+value. A call with integers returns them with noise on every cell, and `add_to` adds the same noise
+in place. The accountant charges its `event`. `total_variation` bounds the distance between the
+noise that runs and the law of that event. All arithmetic is in integers; docs/noise.md has the
+proofs.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from dplda.privacy._events import MAX_COUNT, Event, Gaussian, Laplace, NonPrivat
 from dplda.privacy._tables import LEVEL_WIDTH, AliasTables, gaussian_tables, geometric_tables
 
 Integers = NDArray[np.int64]
+Cells = NDArray[np.int32] | NDArray[np.int64]
 Words = NDArray[np.uint64]
-Kernel = Callable[[Words, Words, NDArray[np.uint32], Words, Integers], tuple[int, int]]
+Kernel = Callable[[Words, Words, NDArray[np.uint32], Words, Cells], tuple[int, int]]
 
 # The Gaussian noise is x0 + 64 x1 + 4096 x2: its variance as an integer, and that of the continuous
 # Gaussian whose post-processing it is.
@@ -40,8 +42,8 @@ GAUSSIAN_VARIATION = 1.31e-41
 LAPLACE_VARIATION = 1.15e-41
 WORD_VARIATION = 1.73e-41  # three look-ups
 
-PIECE = 8192  # draws at a time: 64 KB of words stay in the cache
-SPARE_PIECE = 256  # spare words at a time: more than a piece takes on average, which is 96
+PIECE = 65536  # draws at a time: their words, 512 KB, stay in the second-level cache
+SPARE_PIECE = 1024  # spare words at a time: more than a piece takes on average, which is 768
 
 
 class WordReader(Protocol):
@@ -102,6 +104,18 @@ class Mechanism(Protocol):
         -------
         noisy : ndarray, int64
             Of the same shape.
+        """
+
+    def add_to(self, cells: Cells, reader: WordReader) -> None:
+        """Add one draw to each cell, in place.
+
+        Parameters
+        ----------
+        cells : ndarray of shape (n_cells,), int32 or int64
+            The exact integers; afterwards the noisy ones. They must leave room for the noise, which
+            is below 2**24 for every mechanism.
+        reader : WordReader
+            Source of the random words.
         """
 
 
@@ -218,7 +232,20 @@ class DiscreteGaussian:
         noisy : ndarray, int64
             Of the same shape.
         """
-        return _with_noise(value, reader, add_gaussian, gaussian_tables())
+        return _with_noise(value, reader, self)
+
+    def add_to(self, cells: Cells, reader: WordReader) -> None:
+        """Add one draw to each cell, in place.
+
+        Parameters
+        ----------
+        cells : ndarray of shape (n_cells,), int32 or int64
+            The exact integers; afterwards the noisy ones. They must leave room for the noise, which
+            is below 2**24 for every mechanism.
+        reader : WordReader
+            Source of the random words.
+        """
+        _add_noise(cells, reader, add_gaussian, gaussian_tables())
 
 
 @dataclass(frozen=True)
@@ -297,7 +324,20 @@ class FlooredLaplace:
         noisy : ndarray, int64
             Of the same shape.
         """
-        return _with_noise(value, reader, add_laplace, geometric_tables(self.scale))
+        return _with_noise(value, reader, self)
+
+    def add_to(self, cells: Cells, reader: WordReader) -> None:
+        """Add one draw to each cell, in place.
+
+        Parameters
+        ----------
+        cells : ndarray of shape (n_cells,), int32 or int64
+            The exact integers; afterwards the noisy ones. They must leave room for the noise, which
+            is below 2**24 for every mechanism.
+        reader : WordReader
+            Source of the random words.
+        """
+        _add_noise(cells, reader, add_laplace, geometric_tables(self.scale))
 
 
 @dataclass(frozen=True)
@@ -358,18 +398,32 @@ class NoNoise:
         """
         return value.astype(np.int64, casting="safe")
 
+    def add_to(self, cells: Cells, reader: WordReader) -> None:
+        """Leave the cells as they are.
+
+        Parameters
+        ----------
+        cells : ndarray of shape (n_cells,), int32 or int64
+            The exact integers.
+        reader : WordReader
+            Not used.
+        """
+
 
 def repeated(event: Event, count: int) -> Event:
     """The event of `count` repetitions."""
     return event if count == 1 else Repeated(event, count)
 
 
-def _with_noise(
-    value: Integers, reader: WordReader, kernel: Kernel, tables: AliasTables
-) -> Integers:
+def _with_noise(value: Integers, reader: WordReader, mechanism: Mechanism) -> Integers:
     """A copy of the value with one draw added to each cell, in the order of the cells."""
     noisy = value.astype(np.int64, order="C", casting="safe")
-    cells = noisy.reshape(-1)
+    mechanism.add_to(noisy.reshape(-1), reader)
+    return noisy
+
+
+def _add_noise(cells: Cells, reader: WordReader, kernel: Kernel, tables: AliasTables) -> None:
+    """Add one draw to each cell, in their order."""
     spare = np.empty(0, dtype=np.uint64)
     for start in range(0, cells.size, PIECE):
         piece = cells[start : start + PIECE]
@@ -379,4 +433,3 @@ def _with_noise(
             words, spare, piece = words[n_done:], spare[n_used:], piece[n_done:]
             if piece.size:
                 spare = np.concatenate([spare, reader.words(SPARE_PIECE, spare=True)])
-    return noisy

@@ -9,7 +9,6 @@ from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
-from dp_accounting.rdp import compute_epsilon
 from numpy.typing import NDArray
 
 from dplda.privacy import _bounds_on_epsilon as composition
@@ -130,6 +129,8 @@ def is_surely_within(costs: FloatArray, epsilon: float, delta: float) -> bool:
     epsilon, delta : float
         The budget.
     """
+    from dp_accounting.rdp import compute_epsilon  # takes a second to import
+
     total_variation, lost, shift, pure, plain, other = costs[:6]
     if total_variation >= 1.0 or not is_chargeable(total_variation, epsilon, delta):
         return False

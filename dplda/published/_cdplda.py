@@ -48,7 +48,7 @@ class CDPLDA(BaseLDA):
         Number of topics.
     noise_epsilon : float
         Inverse of the scale of the noise of one sweep, from 0.003 to 5000; must be given. It is not
-        a guarantee. ``inf`` gives the result of :class:`dplda.GibbsLDA`, bit for bit.
+        a guarantee. ``inf`` gives the result of ``dplda.GibbsLDA(exact=True)``, bit for bit.
     noise_at : {"first_sweep", "every_sweep"}, default="first_sweep"
         Sweeps that add noise. "first_sweep" adds it before the first sweep of a call, and it stays
         in the counts (CDP-LDA). "every_sweep" adds it before each sweep, to the earlier noise
@@ -97,7 +97,7 @@ class CDPLDA(BaseLDA):
     --------
     dplda.HDPLDA : Protects single words.
     dplda.SubLDA : Protects documents.
-    dplda.GibbsLDA : The same sampler without noise.
+    dplda.GibbsLDA : With `exact`, the same sampler without noise.
 
     Notes
     -----

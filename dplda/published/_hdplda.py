@@ -226,6 +226,7 @@ class PublishedHDPLDA(BaseLDA):
         first = 1 if released is None else self.n_iter_ + 1
         last = first + self.max_iter - 1
         topics = uniform_topics(corpus, n_components, streams)  # lines 1 to 6; private
+        topics = topics.astype(np.int32)
         announce(TOPICS, first - 1, topics.copy)  # public
         counts = count_words(corpus, topics, n_components).astype(float)  # private
         if released is not None:

@@ -276,7 +276,7 @@ class PublishedSubLDA(BaseLDA):
         n_components, n_docs = int(self.n_components), len(corpus.doc_ptr) - 1
         in_place = self.noise_placement == "token"
         document = np.repeat(np.arange(n_docs, dtype=np.int32), np.diff(corpus.doc_ptr))  # private
-        topics = uniform_topics(corpus, n_components, streams)  # private
+        topics = uniform_topics(corpus, n_components, streams).astype(np.int32)  # private
         counts = count_words(corpus, topics, n_components)  # private
         doc_counts = np.zeros((n_docs, n_components), np.int32)
         np.add.at(doc_counts, (document, topics), 1)  # private

@@ -83,7 +83,8 @@ AUDITS = ("audit_residuals", "audit")
 ESTIMATES = ("architecture", "promises", "estimators")
 DOCUMENT = ("sublda", "two_worlds", "users", "architecture", "promises", "variational_kernels",
             "centered", "svilda", "estimators", "slow estimators", *AUDITS)  # fmt: skip
-WORD = ("hdplda", "gibbs_kernels", "noise_choices", "two_worlds", "streams", *ESTIMATES, *AUDITS)
+WORD = ("frozen", "hdplda", "gibbs_kernels", "noise_choices", "two_worlds", "streams",
+        *ESTIMATES, *AUDITS)  # fmt: skip
 LOCAL = ("olplda", "lplda", "noise_choices", "randomized_response", "streams", "two_worlds",
          *ESTIMATES, "audit")  # fmt: skip
 LEDGER = ("ledger_parts", "ledger_filters", "ledger")
@@ -107,6 +108,7 @@ TESTS = {
     "dplda/privacy/_accounting.py": PRICES,
     "dplda/privacy/_bounds_on_epsilon.py": PRICES,
     "dplda/privacy/_response_losses.py": PRICES,
+    "dplda/privacy/_sampled_losses.py": PRICES,
     "dplda/privacy/_guarantee.py": ("guarantee", "release", "accounting", "master", "promises"),
     "dplda/privacy/_detection.py": ("guarantee",),
     "dplda/privacy/_groups.py": ("guarantee",),
@@ -130,6 +132,7 @@ TESTS = {
                           *AUDITS),
     "dplda/_variational.py": ("e_step", "svilda", "two_worlds", *AUDITS),
     "dplda/_gibbs.py": WORD,
+    "dplda/_half_table.py": ("half_table", *WORD),
     "dplda/central/_hdplda.py": WORD,
     "dplda/central/_word_sweeps.py": WORD,
     "dplda/central/_svilda.py": ("svilda", "two_worlds", "promises", "users", "architecture",
@@ -146,8 +149,12 @@ TESTS = {
     "dplda/kernels/_noise": ("noise", "noise_choices", "tokens"),
     "dplda/kernels/_clip.h": ("extending", "variational_kernels", *DOCUMENT),
     "dplda/kernels/_variational.pyx": ("variational_kernels", "fold_in", "extending", *DOCUMENT),
+    "dplda/kernels/_fold_in.h": ("variational_kernels", "fold_in", *DOCUMENT),
+    "dplda/kernels/_contributions.h": ("variational_kernels", *DOCUMENT),
     "dplda/kernels/_e_step": ("e_step", "svilda", *DOCUMENT),
     "dplda/kernels/_gibbs.pyx": WORD,
+    "dplda/kernels/_release": ("half_table", "corpus", *WORD),
+    "dplda/kernels/_frozen": WORD,
     "dplda/kernels/_wide.h": WORD,
     "dplda/kernels/_metropolis.pyx": ("metropolis", *PARTY),
 }  # fmt: skip
@@ -188,9 +195,13 @@ BROKEN = ("ImportError", "ModuleNotFoundError", "SyntaxError", "NameError", "Unb
 
 KERNELS = {  # which extensions a source is compiled into
     "_clip.h": ("_variational",),
+    "_fold_in.h": ("_variational",),
+    "_contributions.h": ("_variational",),
     "_noise.h": ("_noise",),
     "_e_step.h": ("_e_step",),
-    "_wide.h": ("_gibbs",),
+    "_frozen.h": ("_frozen",),
+    "_release.h": ("_release",),
+    "_wide.h": ("_frozen", "_release"),
 }
 CYTHON = ["-3", "-X", "wraparound=False", "-X", "boundscheck=False", "-X", "cdivision=True",
           "-X", "initializedcheck=False"]  # fmt: skip

@@ -14,16 +14,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import dplda.federated  # loads a name at its first use: options and --help need nothing of it
 from dplda._checks import check_integer, check_number
 from dplda._files import check_writable, write_atomically
-from dplda._release import save_release
-from dplda.federated._master import IFTMMaster, RoundError
-from dplda.federated._messages import MAX_ROUND, check_name, vocabulary_hash
-from dplda.federated._party import IFTMParty
-from dplda.federated._rounds import StoredParty
 from dplda.federated.flower import _tasks
-from dplda.federated.flower._protocol import log, make_rounds, reply_to
-from dplda.privacy import Ledger
+from dplda.federated.flower._tasks import log
 
 RESTART_SECONDS = 3.0
 STATE = "federation.state"  # of the coordinator, in its --home
@@ -126,6 +121,8 @@ def coordinate(options: argparse.Namespace) -> None:
     options : argparse.Namespace
         The options of the command.
     """
+    from dplda.federated.flower._protocol import make_rounds
+
     _prepare()
     with _usage_errors():
         keys = _check_coordinator(options)
@@ -138,7 +135,7 @@ def coordinate(options: argparse.Namespace) -> None:
     _say_who_can_join(options)
 
     def store() -> None:
-        save_release(master.released_model(), options.output)
+        dplda.save_release(master.released_model(), options.output)
         write_atomically(options.home / STATE, master.state())
 
     def run(grid: Any) -> None:
@@ -163,6 +160,8 @@ def coordinate(options: argparse.Namespace) -> None:
 
 def _check_coordinator(options: argparse.Namespace) -> dict[bytes, str]:
     """Names of the parties by their keys, after a check of all that does not concern the master."""
+    from dplda.federated._messages import MAX_ROUND, check_name
+
     files = (options.certificate, options.certificate_key, options.ca_certificate)
     if options.insecure == all(files):
         raise ValueError(
@@ -191,9 +190,9 @@ def _check_coordinator(options: argparse.Namespace) -> dict[bytes, str]:
     return keys
 
 
-def _master(options: argparse.Namespace, keys: dict[bytes, str]) -> IFTMMaster:
+def _master(options: argparse.Namespace, keys: dict[bytes, str]) -> dplda.federated.IFTMMaster:
     """The master, as it was after its last round if it was stopped."""
-    master = IFTMMaster(
+    master = dplda.federated.IFTMMaster(
         _words(options.vocabulary),
         similarity_threshold=options.similarity_threshold,
         n_top_words=options.top_words,
@@ -243,6 +242,8 @@ def _server_tls(options: argparse.Namespace) -> list[str]:
 
 def take_part(options: argparse.Namespace) -> None:
     """Start Flower's supernode, and answer its messages until this process ends."""
+    from dplda.federated.flower._protocol import reply_to
+
     _prepare()
     with _usage_errors():
         party = _party(options)
@@ -268,8 +269,10 @@ def take_part(options: argparse.Namespace) -> None:
             time.sleep(RESTART_SECONDS)
 
 
-def _party(options: argparse.Namespace) -> StoredParty:
+def _party(options: argparse.Namespace) -> dplda.federated.StoredParty:
     """The party, after a check of everything that its first round needs."""
+    from dplda.federated._messages import check_name
+
     estimator = _estimator(options)
     estimator._check_parameters()
     check_name(options.name)
@@ -283,7 +286,7 @@ def _party(options: argparse.Namespace) -> StoredParty:
         _tasks.check_private_key(options.key)
     words = _words(options.vocabulary)
     if options.ledger.exists():
-        Ledger(options.ledger)  # read, and checked
+        dplda.privacy.Ledger(options.ledger)  # read, and checked
     else:
         check_writable(options.ledger)
 
@@ -292,7 +295,9 @@ def _party(options: argparse.Namespace) -> StoredParty:
         estimator._check_sentences(X)
         return X
 
-    party = StoredParty(options.name, estimator, load, vocabulary=words, path=options.state)
+    party = dplda.federated.StoredParty(
+        options.name, estimator, load, vocabulary=words, path=options.state
+    )
     if party.is_fitted:
         log.info("%s holds the privatized documents; --data is not read", options.state)
     try:
@@ -303,8 +308,8 @@ def _party(options: argparse.Namespace) -> StoredParty:
     return party
 
 
-def _estimator(options: argparse.Namespace) -> IFTMParty:
-    return IFTMParty(
+def _estimator(options: argparse.Namespace) -> dplda.federated.IFTMParty:
+    return dplda.federated.IFTMParty(
         options.components,
         token_epsilon=options.token_epsilon,
         delta=options.delta,
@@ -375,7 +380,7 @@ def _failures() -> Iterator[None]:
     """A federation that cannot go on ends in one line, and exit code 1."""
     try:
         yield
-    except (RoundError, _tasks.RunStoppedError) as error:
+    except (dplda.federated.RoundError, _tasks.RunStoppedError) as error:
         print(
             f"error: {error}. A party may have ended, or someone who reaches the port has stopped "
             "the run or unregistered a key. Start the coordinator again: it registers the keys, "
@@ -394,7 +399,7 @@ def _words(path: Path) -> list[str]:
     """The words of a vocabulary file, one a line; the last line may end in a line break."""
     try:
         words = path.read_text("utf-8").removesuffix("\n").split("\n")
-        vocabulary_hash(words)
+        dplda.federated.vocabulary_hash(words)
     except ValueError as error:
         raise ValueError(f"--vocabulary {path}: {error}") from error
     for number, word in enumerate(words, 1):

@@ -1,0 +1,149 @@
+"""What the benchmarks of speed share: CPU time, instruction sets, versions, Markdown tables."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import logging
+import multiprocessing
+import pkgutil
+import platform
+import resource
+import sys
+import textwrap
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from corpora import data_folder
+
+import dplda.kernels
+from dplda.datasets import load_uci_bow, make_topic_corpus
+
+ALPHA, BETA = 0.1, 0.01
+SETS = ("portable", "avx2", "avx512")  # from the slowest to the fastest
+SAME_SET = {"scalar": "portable"}
+
+
+def cpu_seconds() -> float:
+    """CPU time of this process, its threads, and its child processes that have ended."""
+    multiprocessing.active_children()  # collects those that have ended
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
+
+
+def whole_corpus(name: str) -> sp.csr_array:
+    """All documents and words of a corpus, int64; "tiny" is a synthetic one, for tests."""
+    if name == "tiny":
+        return sp.csr_array(make_topic_corpus(120, 60, 4, random_state=0).data).astype(np.int64)
+    loaded = load_uci_bow(name, data_home=data_folder(), download_if_missing=False)
+    return sp.csr_array(loaded.data).astype(np.int64)
+
+
+def halves(X: sp.csr_array) -> tuple[sp.csr_array, sp.csr_array]:
+    """Training documents and a held-out tenth, always the same."""
+    order = np.random.default_rng(0).permutation(X.shape[0])
+    n_held = X.shape[0] // 10
+    return X[order[n_held:]], X[order[:n_held]]
+
+
+def dispatched() -> list[Any]:
+    """The kernel modules that choose an instruction set."""
+    names = (module.name for module in pkgutil.iter_modules(dplda.kernels.__path__))
+    modules = [importlib.import_module(f"dplda.kernels.{name}") for name in names]
+    return [module for module in modules if hasattr(module, "use")]
+
+
+def use_set(name: str) -> None:
+    """Let every kernel use the instruction set `name`, or the next slower one that it has."""
+    for kernel in dispatched():
+        rank = {own: SETS.index(SAME_SET.get(own, own)) for own in kernel.INSTRUCTION_SETS}
+        allowed = [own for own in rank if rank[own] <= SETS.index(name)]
+        kernel.use(max(allowed, key=rank.__getitem__))
+
+
+def sets_of_this_machine() -> list[str]:
+    """The instruction sets that some kernel has on this machine."""
+    names = {name for kernel in dispatched() for name in kernel.INSTRUCTION_SETS}
+    return [name for name in SETS if name in {SAME_SET.get(own, own) for own in names}]
+
+
+def kernel_sets() -> str:
+    """The instruction set in use, for each kernel that chooses one."""
+    return ", ".join(
+        f"{kernel.__name__.rsplit('.', 1)[1]} {kernel.instruction_set()}" for kernel in dispatched()
+    )
+
+
+def processor() -> str:
+    """Name of the processor."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if "model name" in line)
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def conditions(packages: Iterable[str], threads: int, note: str) -> str:
+    """One paragraph: processor, threads, versions, instruction sets."""
+    parts = [
+        f"{processor()}, {threads} thread{'s' * (threads > 1)}, CPU time",
+        *filter(None, [note]),
+    ]
+    parts.append(f"Python {platform.python_version()}")
+    for package in packages:
+        try:
+            version = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            version = f"not installed: pip install {package}"
+        parts.append(f"{package} {version}")
+    if "tomotopy" in sys.modules:
+        parts.append(f"tomotopy uses {sys.modules['tomotopy'].isa}")
+    parts.append(f"kernels that choose a set: {kernel_sets() or 'none'}")
+    return "; ".join(parts) + "."
+
+
+def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
+
+
+def write_tables(path: str, name: str, text: str) -> None:
+    """Put `text` into a page, in place of what stands between the marks of `name`.
+
+    The marks are the lines ``<!-- begin NAME -->`` and ``<!-- end NAME -->``. A file without them,
+    or a new one, gets marks and text at its end.
+    """
+    page = Path(path)
+    old = page.read_text(encoding="utf-8") if page.exists() else ""
+    begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
+    if begin not in old:
+        old += f"\n{begin}\n{end}\n"
+    before, _, rest = old.partition(begin)
+    _, _, after = rest.partition(end)
+    lines = [
+        line if line.startswith("|") else textwrap.fill(line, 100, break_on_hyphens=False)
+        for line in text.strip().splitlines()
+    ]
+    text = "\n".join(lines)
+    page.write_text(f"{before}{begin}\n\n{text}\n\n{end}{after}", encoding="utf-8")
+
+
+def save_plot(path: str, draw: Any) -> None:
+    """Call `draw` with the axes of a new figure, and write it to `path`."""
+    import matplotlib
+
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # fonts that are not installed
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(8, 5), constrained_layout=True)
+    draw(axes)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)

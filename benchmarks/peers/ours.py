@@ -1,0 +1,91 @@
+"""Fits of dplda that can be stopped after each round, so that others take turns with them."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+from measuring import cpu_seconds
+
+import dplda._progress
+from dplda import HDPLDA, GibbsLDA, PrivateSVILDA, SubLDA
+
+warnings.filterwarnings("ignore", module="dplda")
+warnings.filterwarnings("ignore", message=".*noise|.*epsilon|.*random_state")
+
+OURS = {
+    "GibbsLDA": lambda k, **common: GibbsLDA(k, **common),
+    "HDPLDA": lambda k, **common: HDPLDA(k, noise_epsilon=0.5, count_clip=10.0, **common),
+    "SubLDA": lambda k, **common: SubLDA(k, epsilon=4.0, **common),
+    # all documents in each round, as the others
+    "PrivateSVILDA": lambda k, **common: PrivateSVILDA(
+        k, epsilon=4.0, subsampling_ratio=1.0, **common
+    ),
+}
+
+
+class Stopped(Exception):
+    """Ends a fit between two rounds."""
+
+
+class Rounds:
+    """The rounds of one fit: `step` runs the next one. The fit has a thread of its own.
+
+    A round is everything that the fit does for it: sample, inference, sums, noise, table.
+    """
+
+    def __init__(self, model: Any, X: Any) -> None:
+        self.model, self.error = model.set_params(verbose=1), None
+        self.go, self.waiting = threading.Semaphore(0), threading.Semaphore(0)
+        self.stopped = False
+        self.thread = threading.Thread(target=self._fit, args=(X,), daemon=True)
+        self.thread.fit_of = self  # type: ignore[attr-defined]
+        self.thread.start()
+        self._wait()
+
+    def step(self) -> None:
+        self.go.release()
+        self._wait()
+
+    def seconds(self) -> float:
+        """CPU time of the next round."""
+        start = cpu_seconds()
+        self.step()
+        return cpu_seconds() - start
+
+    def close(self) -> None:
+        self.stopped = True
+        self.go.release()
+        self.thread.join()
+
+    def _wait(self) -> None:
+        self.waiting.acquire()
+        if self.error is not None:
+            raise self.error
+
+    def _fit(self, X: Any) -> None:
+        try:
+            self.model.fit(X)
+        except Stopped:
+            pass
+        except BaseException as error:
+            self.error = error
+        self.waiting.release()
+
+    def numbers(self, numbers: Any) -> Iterator[int]:
+        for t in numbers:
+            self.waiting.release()
+            self.go.acquire()
+            if self.stopped:
+                raise Stopped
+            yield t
+
+
+def _with_turns(name: str, numbers: Any) -> Iterator[int]:
+    """Stands in for the progress bar, which every fit calls before each round."""
+    yield from threading.current_thread().fit_of.numbers(numbers)  # type: ignore[attr-defined]
+
+
+dplda._progress.with_bar = _with_turns

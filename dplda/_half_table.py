@@ -1,0 +1,129 @@
+"""The table of HDPLDA's topic draws: IEEE halves, with an exact bound on the ratio of two."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dplda._threads import in_threads
+from dplda.kernels import _release
+
+WIDTH = 16  # topics in a vector of the kernels
+PIECE_CELLS = 1 << 16  # cells whose sizes are added up in single precision; enters results
+SMALLEST, LARGEST = 2.0**-14, 65504.0  # of the normal halves
+LARGEST_CLIP = 1 << 22  # in units of the prior; halves have 30 binary orders of magnitude
+BITS_OF_LARGEST = 0x7BFF
+FRACTION = 1023  # mask of the last ten bits of a half
+LARGEST_CLIP = 1 << 22  # in units of the prior; halves have 30 binary orders of magnitude
+SMALLEST_PRIOR = 2.0**-60  # in units of a count
+
+
+@dataclass(frozen=True, eq=False)
+class HalfTable:
+    """A word-topic table of positive halves, with an exact bound on the ratio of two of a topic.
+
+    Attributes
+    ----------
+    half : ndarray of shape (n_words, padded), uint16
+        Bits of normal IEEE halves, in proportion to clip(counts, 0, count_clip) + prior, divided by
+        the size of the topic. It is 0 on the padding to a multiple of 16 topics.
+    n_components : int
+        Number of topics.
+    """
+
+    half: npt.NDArray[np.uint16]
+    n_components: int
+
+    @classmethod
+    def from_counts(
+        cls,
+        counts: npt.NDArray[Any],
+        count_clip: float,
+        prior: float,
+        *,
+        mean: float = 0.0,
+        unit: float = 1.0,
+        n_jobs: int | None = None,
+    ) -> HalfTable:
+        """Clip noisy counts to [0, count_clip], add the prior, and divide by the topics' sizes.
+
+        Two halves of one topic differ by at most the factor count_clip / prior + 1. This bound is
+        exact, whatever was rounded: docs/hdplda.md, "To the last bit".
+
+        Parameters
+        ----------
+        counts : ndarray of shape (n_words, n_components), int32, int64 or float64
+            Public. A count is (counts - mean) / unit.
+        count_clip, prior : float
+            Upper end of the clip, and what is added to each count, above 0.
+        mean, unit : float
+            What the integers of `counts` stand for.
+        n_jobs : int or None
+            Number of threads. It never changes a result.
+        """
+        n_words, n_components = counts.shape
+        padded = -(-n_components // WIDTH) * WIDTH
+        pieces = row_pieces(n_words, n_components)
+        factor = 1.0 / max(unit * prior, SMALLEST_PRIOR)  # weights are in units of the prior
+        weight = factor, -mean * factor, min(count_clip / prior, 1e30)
+
+        def measure(rows: slice) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+            sums, largest = np.zeros(padded, np.float32), np.ones(padded, np.float32)
+            _release.add_weights(counts[rows], *weight, sums, largest)
+            return sums, largest
+
+        measured = in_threads(measure, pieces, n_jobs)
+        sizes = sum((sums.astype(np.float64) for sums, _ in measured), np.zeros(padded))
+        largest = np.max([largest for _, largest in measured], axis=0)
+        low, high, scale = _bounds(sizes[:n_components], largest[:n_components], count_clip, prior)
+        scale, low, high = (
+            np.pad(x, (0, padded - n_components)).astype(np.float32) for x in (scale, low, high)
+        )
+        half = np.zeros((n_words, padded), np.uint16)
+        in_threads(
+            lambda rows: _release.write_halves(counts[rows], *weight, scale, low, high, half[rows]),
+            pieces,
+            n_jobs,
+        )
+        return cls(half, n_components)
+
+    @property
+    def values(self) -> npt.NDArray[np.float64]:
+        """The halves (n_words, n_components) as float64, exactly."""
+        return self.half.view(np.float16)[:, : self.n_components].astype(np.float64)
+
+
+def _bounds(sizes: Any, largest: Any, count_clip: float, prior: float) -> tuple[Any, Any, Any]:
+    """Smallest and largest half of each topic, and what a weight of 1 becomes."""
+    scale = LARGEST / (largest / sizes).max() / sizes
+    low = np.maximum(scale, SMALLEST).astype(np.float16)
+    bits = low.view(np.uint16).astype(np.int64)
+    high = np.minimum(bits + _steps(count_clip, prior)[bits & FRACTION], BITS_OF_LARGEST)
+    return low, high.astype(np.uint16).view(np.float16), scale
+
+
+@lru_cache(maxsize=16)
+def _steps(count_clip: float, prior: float) -> npt.NDArray[np.int64]:
+    """How many halves a topic may have above its smallest one, by the last bits of the smallest.
+
+    Halves with m = 1024, ..., 2047 are m 2**e. The largest of them that is at most
+    (count_clip / prior + 1) m 2**e is found in integers. Bits of halves are in the halves' order.
+    """
+    ratio = Fraction(float(count_clip)) / Fraction(float(prior)) + 1
+    steps = []
+    for m in range(FRACTION + 1, 2 * FRACTION + 2):
+        product = ratio.numerator * m // ratio.denominator
+        exponent = product.bit_length() - 11
+        steps.append(min((exponent << 10) + (product >> exponent) - m, 1 << 15))
+    return np.array(steps, np.int64)
+
+
+def row_pieces(n_words: int, n_components: int) -> list[slice]:
+    """Fixed blocks of rows, for threads."""
+    n_rows = max(1, PIECE_CELLS // n_components)
+    return [slice(i, min(i + n_rows, n_words)) for i in range(0, n_words, n_rows)]

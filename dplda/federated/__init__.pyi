@@ -1,0 +1,13 @@
+from ._master import IFTMMaster as IFTMMaster
+from ._master import Refusal as Refusal
+from ._master import RoundError as RoundError
+from ._master import RoundRecord as RoundRecord
+from ._messages import LocalModel as LocalModel
+from ._messages import MessageError as MessageError
+from ._messages import NextModel as NextModel
+from ._messages import vocabulary_hash as vocabulary_hash
+from ._party import IFTMParty as IFTMParty
+from ._rounds import StoredParty as StoredParty
+from ._rounds import run_rounds as run_rounds
+from ._sentences import SentenceCorpus as SentenceCorpus
+from ._sentences import SentenceVectorizer as SentenceVectorizer

@@ -1,0 +1,643 @@
+/* One sweep of topic draws under a table that does not change. Proofs: docs/sampling.md.
+ *
+ * The law. Topic k of a token of word w in document d has probability T[w, k] c[d, k] / sum, where
+ * all of T and c are integers. T is a half of the table without its power of two. c is n U + A: n
+ * counts the document's other tokens, and U and A are functions of its length and of the prior.
+ * A uniform number u selects the topic in whose interval u * sum lies. The intervals lie in the
+ * order of topics modulo 16, then upwards.
+ *
+ * The float stage sums products in floats and proposes a topic. The proposal stands if u * sum is
+ * further from both ends of its interval than all rounding errors together. Otherwise integers
+ * decide. So the topics do not depend on the order of float sums, on the instruction set, or on
+ * how many documents are in flight.
+ */
+#ifndef DPLDA_SET
+#ifndef DPLDA_FROZEN_H
+#define DPLDA_FROZEN_H
+#define DPLDA_KERNEL "_frozen.h"
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+#include "_wide.h"
+
+enum {
+    DPLDA_LANES = 16,     /* the interval order: topics modulo 16 */
+    DPLDA_GROUP = 8,      /* vectors of 16 topics between two stored sums */
+    DPLDA_IN_FLIGHT = 16, /* documents that are swept side by side */
+    DPLDA_AHEAD = 32      /* tokens between a prefetch and its use */
+};
+/* Document weights are floats 2**64 c: no product or threshold comes near an underflow. */
+#define DPLDA_SCALE 18446744073709551616.0f
+
+typedef struct {
+    const int32_t *word;        /* in: word of each token, grouped by document */
+    const int64_t *doc_ptr;     /* in: where each document's tokens begin */
+    const int64_t *order;       /* in: the documents, in the order in which they are begun */
+    int64_t n_docs;
+    int32_t *topics;            /* in/out: topic of each token, -1 for not yet assigned */
+    const uint16_t *half;       /* in: (n_words, padded) normal halves, 0 on the padding */
+    int64_t padded;             /* topics, rounded up to a multiple of 16 */
+    double doc_topic_prior;
+    const uint64_t *bits;       /* in: first 64 bits of each token's uniform number */
+    const uint64_t *refinement; /* in: the next 64 bits, or NULL */
+    float tolerance;            /* bound on the rounding errors, as a fraction of the sum */
+    float *scratch;             /* dplda_scratch_floats(padded) */
+    int64_t n_exact;            /* out: draws that integers decided */
+    int unrefined;              /* out: whether a draw needed `refinement` and there was none */
+} dplda_sweep;
+
+static inline int64_t dplda_n_groups(int64_t padded) {
+    return (padded + DPLDA_LANES * DPLDA_GROUP - 1) / (DPLDA_LANES * DPLDA_GROUP);
+}
+
+/* A document's weights, zero from `padded` on. Rows of a multiple of 4 KB would share few lines of
+ * the cache: hence 16 more. */
+static inline int64_t dplda_stride(int64_t padded) {
+    return dplda_n_groups(padded) * DPLDA_LANES * DPLDA_GROUP + DPLDA_LANES;
+}
+
+static inline int64_t dplda_scratch_floats(int64_t padded) {
+    return DPLDA_LANES + (DPLDA_IN_FLIGHT + 3) * dplda_stride(padded) +
+           DPLDA_IN_FLIGHT * DPLDA_LANES * dplda_n_groups(padded);
+}
+
+/* ---------------------------------------------------------------- the law, in integers */
+
+typedef struct {
+    uint64_t high, low;
+} dplda_wide;
+
+static inline dplda_wide dplda_product(uint64_t a, uint64_t b) {
+    dplda_wide x;
+    x.high = dplda_mul_wide(a, b, &x.low);
+    return x;
+}
+
+static inline dplda_wide dplda_plus(dplda_wide x, dplda_wide y) {
+    x.low += y.low;
+    x.high += y.high + (x.low < y.low);
+    return x;
+}
+
+static inline int dplda_is_above(dplda_wide x, dplda_wide y) {
+    return x.high > y.high || (x.high == y.high && x.low > y.low);
+}
+
+/* floor(bits * total / 2**64); the remainder is another 64 bits. */
+static inline dplda_wide dplda_scaled(uint64_t bits, dplda_wide total, uint64_t *remainder) {
+    dplda_wide low = dplda_product(bits, total.low), carry = {0, 0};
+    *remainder = low.low;
+    carry.low = low.high;
+    return dplda_plus(dplda_product(bits, total.high), carry);
+}
+
+static inline dplda_wide dplda_small(uint64_t a) {
+    dplda_wide x = {0, 0};
+    x.low = a;
+    return x;
+}
+
+/* high 2**32 + low */
+static inline dplda_wide dplda_joined(uint64_t high, uint64_t low) {
+    return dplda_plus(dplda_product(high, UINT64_C(1) << 32), dplda_small(low));
+}
+
+/* Whether all of [target + fraction / 2**64, that + total / 2**64) lies below the end. */
+static inline int dplda_stays_below(dplda_wide end, dplda_wide target, uint64_t fraction,
+                                    dplda_wide total) {
+    const dplda_wide reach = dplda_plus(total, dplda_small(fraction));
+    const dplda_wide next = dplda_plus(target, dplda_small(reach.high));
+    return dplda_is_above(end, next) ||
+           (end.high == next.high && end.low == next.low && reach.low == 0);
+}
+
+/* U and A. As far as possible all of n U + A are at most 2**24, hence exact as floats. Returns
+ * whether they are. */
+static int dplda_document_unit(int64_t n_tokens, double prior, double *unit, double *base) {
+    int exponent;
+    frexp((double)n_tokens + prior, &exponent);
+    *unit = exponent < 24 ? ldexp(1.0, 24 - exponent) : 1.0;
+    *base = rint(prior * *unit);
+    *base = *base < 1.0 ? 1.0 : *base;
+    return exponent <= 24;
+}
+
+/* ---------------------------------------------------------------- documents in flight */
+
+typedef struct {
+    int64_t next;                         /* the place in `order` of the next document to begin */
+    uint32_t active;                      /* bit mask of the slots that have a document */
+    int64_t token[DPLDA_IN_FLIGHT];       /* the token whose topic is drawn next */
+    int64_t end[DPLDA_IN_FLIGHT];
+    const uint16_t *row[DPLDA_IN_FLIGHT]; /* the table's row of this token */
+    float *weight[DPLDA_IN_FLIGHT];       /* (stride,) c, without this token */
+    float unit[DPLDA_IN_FLIGHT];          /* what a token adds to it */
+    float *sums[DPLDA_IN_FLIGHT];         /* (n_groups, 16) products of all vectors so far */
+    int32_t uniform[DPLDA_IN_FLIGHT];     /* 24 bits */
+    int32_t pick[DPLDA_IN_FLIGHT];        /* the topic that the floats propose */
+    double *count;                        /* for documents that are swept exactly */
+    float *rounded;
+} dplda_flight;
+
+static inline void dplda_lay_out(dplda_flight *x, float *scratch, int64_t padded) {
+    const int64_t stride = dplda_stride(padded);
+    float *aligned = (float *)(((uintptr_t)scratch + 63) & ~(uintptr_t)63);
+    memset(x, 0, sizeof *x);
+    x->count = (double *)aligned;
+    x->rounded = aligned + 2 * stride;
+    aligned += 3 * stride;
+    for (int slot = 0; slot < DPLDA_IN_FLIGHT; slot++) {
+        x->weight[slot] = aligned;
+        memset(aligned, 0, stride * sizeof *aligned);
+        aligned += stride;
+    }
+    for (int slot = 0; slot < DPLDA_IN_FLIGHT; slot++) {
+        x->sums[slot] = aligned;
+        aligned += DPLDA_LANES * dplda_n_groups(padded);
+    }
+}
+
+static inline void dplda_take_out(const dplda_sweep *s, dplda_flight *x, int slot) {
+    const int64_t i = x->token[slot];
+    const int32_t old = s->topics[i];
+    x->row[slot] = s->half + s->word[i] * s->padded;
+    x->uniform[slot] = (int32_t)(s->bits[i] >> 40);
+    if (old >= 0) {
+        x->weight[slot][old] -= x->unit[slot];
+    }
+}
+
+#include "_each_set.h"
+
+/* The proven tolerance: see docs/sampling.md. */
+static inline float dplda_tolerance(int64_t padded) {
+    return (float)(10 * dplda_n_groups(padded) + 40) / 16777216.0f;
+}
+
+static void dplda_sweep_documents(dplda_sweep *s, int set) { DPLDA_CALL(dplda_sweep, set)(s); }
+#endif
+#else
+
+/* T c of 16 topics is high 2**32 + low, both added to. T is (1024 + mantissa) 2**(exponent - 1), or
+ * 0 for the padding, and c is below 2**32. */
+DPLDA_INLINE void NAME(add_weights)(const uint16_t *row, const float *c, uint64_t *high,
+                                    uint64_t *low) {
+    uint32_t whole[DPLDA_LANES];
+    for (int j = 0; j < DPLDA_LANES; j++) {
+        whole[j] = (uint32_t)(int64_t)(c[j] * (1 / DPLDA_SCALE));
+    }
+    for (int j = 0; j < DPLDA_LANES; j++) {
+        const uint64_t mantissa = (row[j] ? 1024 : 0) | (row[j] & 1023);
+        const uint64_t shift = ((row[j] >> 10) - 1) & 31, product = mantissa * whole[j];
+        high[j] += product >> (32 - shift);
+        low[j] += (uint32_t)(product << shift);
+    }
+}
+
+/* The topic of token i by integers, from 64 bits of its uniform number or, where these leave two
+ * topics possible, from 128. */
+static int64_t NAME(draw_exact)(dplda_sweep *s, const uint16_t *row, const float *c, int64_t i) {
+    uint64_t high[DPLDA_LANES] = {0}, low[DPLDA_LANES] = {0}, fraction, rest;
+    dplda_wide total = {0, 0}, target;
+    int64_t k;
+    s->n_exact++;
+    for (k = 0; k < s->padded; k += DPLDA_LANES) {
+        NAME(add_weights)(row + k, c + k, high, low);
+    }
+    for (int j = 0; j < DPLDA_LANES; j++) {
+        total = dplda_plus(total, dplda_joined(high[j], low[j]));
+    }
+    target = dplda_scaled(s->bits[i], total, &fraction);
+    for (int refined = 0;; refined = 1) {
+        /* the first interval whose end is above the target */
+        dplda_wide below = {0, 0}, end;
+        int lane = 0;
+        for (; lane < DPLDA_LANES - 1; lane++) {
+            end = dplda_plus(below, dplda_joined(high[lane], low[lane]));
+            if (dplda_is_above(end, target)) {
+                break;
+            }
+            below = end;
+        }
+        for (k = 0;; k += DPLDA_LANES) {
+            uint64_t own_high[DPLDA_LANES] = {0}, own_low[DPLDA_LANES] = {0};
+            NAME(add_weights)(row + k, c + k, own_high, own_low);
+            end = dplda_plus(below, dplda_joined(own_high[lane], own_low[lane]));
+            if (dplda_is_above(end, target) || k + DPLDA_LANES >= s->padded) {
+                break;
+            }
+            below = end;
+        }
+        k += lane;
+        if (refined || dplda_stays_below(end, target, fraction, total)) {
+            return k;
+        }
+        if (!s->refinement) {
+            s->unrefined = 1;
+            return k;
+        }
+        const dplda_wide more = dplda_scaled(s->refinement[i], total, &rest);
+        target = dplda_plus(target, dplda_small(dplda_plus(more, dplda_small(fraction)).high));
+    }
+}
+
+/* One document, each draw by integers: for documents whose weights have to be rounded to floats,
+ * and for compilers without vectors. */
+static void NAME(sweep_exactly)(dplda_sweep *s, int64_t d, double *count, float *c) {
+    double unit, base;
+    int64_t i, k;
+    dplda_document_unit(s->doc_ptr[d + 1] - s->doc_ptr[d], s->doc_topic_prior, &unit, &base);
+    for (k = 0; k < s->padded; k++) {
+        count[k] = 0.0;
+    }
+    for (i = s->doc_ptr[d]; i < s->doc_ptr[d + 1]; i++) {
+        if (s->topics[i] >= 0) {
+            count[s->topics[i]] += 1.0;
+        }
+    }
+    for (k = 0; k < s->padded; k++) {
+        c[k] = (float)(count[k] * unit + base) * DPLDA_SCALE;
+    }
+    for (i = s->doc_ptr[d]; i < s->doc_ptr[d + 1]; i++) {
+        if ((k = s->topics[i]) >= 0) {
+            count[k] -= 1.0;
+            c[k] = (float)(count[k] * unit + base) * DPLDA_SCALE;
+        }
+        k = NAME(draw_exact)(s, s->half + s->word[i] * s->padded, c, i);
+        s->topics[i] = (int32_t)k;
+        count[k] += 1.0;
+        c[k] = (float)(count[k] * unit + base) * DPLDA_SCALE;
+    }
+}
+
+#ifndef DPLDA_HAS_VECTORS
+static void NAME(dplda_sweep)(dplda_sweep *s) {
+    dplda_flight x;
+    dplda_lay_out(&x, s->scratch, s->padded);
+    for (int64_t d = 0; d < s->n_docs; d++) {
+        NAME(sweep_exactly)(s, d, x.count, x.rounded);
+    }
+}
+#else
+/* The widest floats of this instruction set, and as many integers. */
+#define floats NAME(floats)
+#define ints NAME(ints)
+#define mask NAME(mask)
+#define halves NAME(halves)
+#define at_most NAME(at_most)
+#define choose NAME(choose)
+#define count_if NAME(count_if)
+#define bits_of NAME(bits_of)
+#define transposed NAME(transposed)
+#if defined(DPLDA_USE_AVX512)
+#define WIDTH 16
+#elif defined(DPLDA_USE_AVX2)
+#define WIDTH 8
+#else
+#define WIDTH 4
+#endif
+typedef float floats __attribute__((vector_size(4 * WIDTH)));
+typedef int32_t ints __attribute__((vector_size(4 * WIDTH)));
+
+DPLDA_INLINE floats NAME(load)(const float *from) {
+    floats x;
+    memcpy(&x, from, sizeof x);
+    return x;
+}
+DPLDA_INLINE void NAME(store)(float *to, floats x) { memcpy(to, &x, sizeof x); }
+
+/* Halves times 2**-112, exactly: the bits of a normal half, moved, are those of a normal float.
+ * at_most(a, b) is the mask of a <= b; choose(m, a, b) is a where m holds and b elsewhere. */
+#if defined(DPLDA_USE_AVX512)
+typedef __mmask16 mask;
+DPLDA_INLINE floats halves(const uint16_t *from) {
+    const __m512i x = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)from));
+    return (floats)_mm512_slli_epi32(x, 13);
+}
+DPLDA_INLINE mask at_most(floats a, floats b) {
+    return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_LE_OQ);
+}
+DPLDA_INLINE floats choose(mask m, floats a, floats b) {
+    return (floats)_mm512_mask_mov_ps((__m512)b, m, (__m512)a);
+}
+DPLDA_INLINE ints count_if(mask m, ints x) {
+    return (ints)_mm512_mask_add_epi32((__m512i)x, m, (__m512i)x, _mm512_set1_epi32(1));
+}
+DPLDA_INLINE uint32_t bits_of(mask m) { return m; }
+#else
+typedef ints mask;
+DPLDA_INLINE mask at_most(floats a, floats b) { return a <= b; }
+DPLDA_INLINE ints count_if(mask m, ints x) { return x - m; }
+#if defined(DPLDA_USE_AVX2)
+DPLDA_INLINE floats halves(const uint16_t *from) {
+    const __m256i x = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)from));
+    return (floats)_mm256_slli_epi32(x, 13);
+}
+DPLDA_INLINE floats choose(mask m, floats a, floats b) {
+    return (floats)_mm256_blendv_ps((__m256)b, (__m256)a, (__m256)m);
+}
+DPLDA_INLINE uint32_t bits_of(mask m) { return (uint32_t)_mm256_movemask_ps((__m256)m); }
+#else
+DPLDA_INLINE floats halves(const uint16_t *from) {
+    typedef uint16_t four __attribute__((vector_size(8)));
+    four x;
+    memcpy(&x, from, sizeof x);
+    return (floats)(__builtin_convertvector(x, ints) << 13);
+}
+DPLDA_INLINE floats choose(mask m, floats a, floats b) {
+    return (floats)((m & (ints)a) | (~m & (ints)b));
+}
+DPLDA_INLINE uint32_t bits_of(mask m) {
+    uint32_t all = 0;
+    for (int j = 0; j < WIDTH; j++) {
+        all |= (uint32_t)(m[j] & 1) << j;
+    }
+    return all;
+}
+#endif
+#endif
+
+/* x[j] = the floats from[0][j], from[1][j], ...: a vector for each j below 16. */
+DPLDA_INLINE void transposed(float *const *from, floats *x) {
+#if defined(DPLDA_USE_AVX512)
+    __m512 a[16], b[16];
+    for (int i = 0; i < 16; i++) {
+        a[i] = _mm512_load_ps(from[i]);
+    }
+    for (int i = 0; i < 16; i += 2) { /* pairs of floats, ... */
+        b[i] = _mm512_unpacklo_ps(a[i], a[i + 1]);
+        b[i + 1] = _mm512_unpackhi_ps(a[i], a[i + 1]);
+    }
+    for (int i = 0; i < 16; i += 4) { /* ... fours within 128 bits, ... */
+        for (int j = 0; j < 2; j++) {
+            const __m512d low = (__m512d)b[i + j], high = (__m512d)b[i + j + 2];
+            a[i + 2 * j] = (__m512)_mm512_unpacklo_pd(low, high);
+            a[i + 2 * j + 1] = (__m512)_mm512_unpackhi_pd(low, high);
+        }
+    }
+    for (int i = 0; i < 16; i += 8) { /* ... then whole 128 bits */
+        for (int j = 0; j < 4; j++) {
+            b[i + j] = _mm512_shuffle_f32x4(a[i + j], a[i + j + 4], 0x88);
+            b[i + j + 4] = _mm512_shuffle_f32x4(a[i + j], a[i + j + 4], 0xdd);
+        }
+    }
+    for (int j = 0; j < 8; j++) {
+        x[j] = (floats)_mm512_shuffle_f32x4(b[j], b[j + 8], 0x88);
+        x[j + 8] = (floats)_mm512_shuffle_f32x4(b[j], b[j + 8], 0xdd);
+    }
+#elif defined(DPLDA_USE_AVX2)
+    for (int half = 0; half < 16; half += 8) {
+        __m256 a[8], b[8];
+        for (int i = 0; i < 8; i++) {
+            a[i] = _mm256_load_ps(from[i] + half);
+        }
+        for (int i = 0; i < 8; i += 2) {
+            b[i] = _mm256_unpacklo_ps(a[i], a[i + 1]);
+            b[i + 1] = _mm256_unpackhi_ps(a[i], a[i + 1]);
+        }
+        for (int i = 0; i < 8; i += 4) {
+            for (int j = 0; j < 2; j++) {
+                const __m256d low = (__m256d)b[i + j], high = (__m256d)b[i + j + 2];
+                a[i + 2 * j] = (__m256)_mm256_unpacklo_pd(low, high);
+                a[i + 2 * j + 1] = (__m256)_mm256_unpackhi_pd(low, high);
+            }
+        }
+        for (int i = 0; i < 4; i++) {
+            x[half + i] = (floats)_mm256_permute2f128_ps(a[i], a[i + 4], 0x20);
+            x[half + i + 4] = (floats)_mm256_permute2f128_ps(a[i], a[i + 4], 0x31);
+        }
+    }
+#else
+    float column[DPLDA_LANES][WIDTH];
+    for (int j = 0; j < DPLDA_LANES; j++) {
+        for (int i = 0; i < WIDTH; i++) {
+            column[j][i] = from[i][j];
+        }
+        x[j] = NAME(load)(column[j]);
+    }
+#endif
+}
+
+DPLDA_INLINE floats NAME(times)(const uint16_t *row, const float *c, int part) {
+    return NAME(load)(c + WIDTH * part) * halves(row + WIDTH * part);
+}
+
+/* The products of one token: running sums of each lane after every group of vectors. */
+DPLDA_INLINE void NAME(add_products)(const uint16_t *row, const float *c, int64_t n_vectors,
+                                     float *sums) {
+    enum { PARTS = DPLDA_LANES / WIDTH };
+    floats even[PARTS], odd[PARTS];
+    int p, q;
+    for (p = 0; p < PARTS; p++) {
+        even[p] = (floats){0};
+    }
+    while (n_vectors > 0) {
+        for (p = 0; p < PARTS; p++) {
+            odd[p] = (floats){0};
+        }
+        if (n_vectors >= DPLDA_GROUP) {
+            for (q = 0; q < DPLDA_GROUP; q += 2) {
+                for (p = 0; p < PARTS; p++) {
+                    even[p] += NAME(times)(row, c, q * PARTS + p);
+                    odd[p] += NAME(times)(row, c, (q + 1) * PARTS + p);
+                }
+            }
+        } else {
+            for (q = 0; q < n_vectors; q++) {
+                for (p = 0; p < PARTS; p++) {
+                    even[p] += NAME(times)(row, c, q * PARTS + p);
+                }
+            }
+        }
+        for (p = 0; p < PARTS; p++) {
+            even[p] += odd[p];
+            NAME(store)(sums + WIDTH * p, even[p]);
+        }
+        n_vectors -= DPLDA_GROUP;
+        row += DPLDA_LANES * DPLDA_GROUP;
+        c += DPLDA_LANES * DPLDA_GROUP;
+        sums += DPLDA_LANES;
+    }
+}
+
+/* Products of the topics k, k + 16, ... of one group, for one of WIDTH documents side by side. */
+DPLDA_INLINE void NAME(column)(const uint16_t *row, const float *c, const int n, int64_t n_left,
+                               float (*product)[WIDTH]) {
+    for (int q = 0; q < n; q++) {
+        /* behind the row's end c is zero; the table is not read there */
+        const uint32_t bits = (uint32_t)row[DPLDA_LANES * (q < n_left ? q : 0)] << 13;
+        float half;
+        memcpy(&half, &bits, sizeof half);
+        product[q][0] = half * c[DPLDA_LANES * q];
+    }
+}
+
+/* Propose topics for WIDTH documents; the mask of those that are not certain. */
+DPLDA_INLINE uint32_t NAME(propose)(const dplda_sweep *s, dplda_flight *x, int first,
+                                    const int n, const int64_t n_groups) {
+    const int64_t n_vectors = s->padded / DPLDA_LANES;
+    floats lane_end[DPLDA_LANES], column[DPLDA_GROUP];
+    int32_t lane[WIDTH], group[WIDTH];
+    float *last[WIDTH];
+    int j, q;
+    for (j = 0; j < WIDTH; j++) {
+        last[j] = x->sums[first + j] + DPLDA_LANES * (n_groups - 1);
+    }
+    transposed(last, lane_end);
+    for (j = 1; j < DPLDA_LANES; j++) {
+        lane_end[j] += lane_end[j - 1];
+    }
+    const floats total = lane_end[DPLDA_LANES - 1];
+    ints chosen, vector;
+    memcpy(&chosen, x->uniform + first, sizeof chosen);
+    const floats u = (__builtin_convertvector(chosen, floats) + 0.5f) * 5.9604644775390625e-08f;
+    const floats target = u * total;
+
+    floats below = {0};
+    chosen = (ints){0};
+    for (j = 0; j < DPLDA_LANES - 1; j++) {
+        const mask m = at_most(lane_end[j], target);
+        chosen = count_if(m, chosen);
+        below = choose(m, lane_end[j], below);
+    }
+    const floats rest = target - below; /* within the lane */
+    memcpy(lane, &chosen, sizeof lane);
+
+    floats from = {0};
+    vector = (ints){0};
+    for (int64_t g = 0; g < n_groups - 1; g++) {
+        for (j = 0; j < WIDTH; j++) {
+            ((float *)column)[j] = x->sums[first + j][DPLDA_LANES * g + lane[j]];
+        }
+        const mask m = at_most(column[0], rest);
+        vector = count_if(m, vector);
+        from = choose(m, column[0], from);
+    }
+    memcpy(group, &vector, sizeof group);
+    for (j = 0; j < WIDTH; j++) {
+        const int64_t k = DPLDA_LANES * DPLDA_GROUP * group[j] + lane[j];
+        NAME(column)(x->row[first + j] + k, x->weight[first + j] + k, n,
+                     n_vectors - DPLDA_GROUP * group[j], (float (*)[WIDTH])((float *)column + j));
+    }
+    vector *= DPLDA_GROUP;
+    floats to = from + column[0], run = to;
+    for (q = 1; q < n; q++) {
+        const mask m = at_most(run, rest);
+        vector = count_if(m, vector);
+        from = choose(m, run, from);
+        run += column[q];
+        to = choose(m, run, to);
+    }
+    chosen += vector * DPLDA_LANES;
+    memcpy(x->pick + first, &chosen, sizeof chosen);
+    const floats error = total * s->tolerance;
+    return bits_of(at_most(rest - from, error)) | bits_of(at_most(to - rest, error));
+}
+
+/* Give a slot its next document, or none. */
+static void NAME(begin)(dplda_sweep *s, dplda_flight *x, int slot) {
+    double unit, base;
+    x->active &= ~(UINT32_C(1) << slot);
+    while (x->next < s->n_docs) {
+        const int64_t d = s->order[x->next++], begin = s->doc_ptr[d], end = s->doc_ptr[d + 1];
+        if (begin == end) {
+            continue;
+        }
+        if (!dplda_document_unit(end - begin, s->doc_topic_prior, &unit, &base)) {
+            NAME(sweep_exactly)(s, d, x->count, x->rounded);
+            continue;
+        }
+        float *c = x->weight[slot];
+        x->unit[slot] = (float)unit * DPLDA_SCALE;
+        for (int64_t k = 0; k < s->padded; k++) {
+            c[k] = (float)base * DPLDA_SCALE;
+        }
+        for (int64_t i = begin; i < end; i++) {
+            if (s->topics[i] >= 0) {
+                c[s->topics[i]] += x->unit[slot];
+            }
+        }
+        x->token[slot] = begin;
+        x->end[slot] = end;
+        x->active |= UINT32_C(1) << slot;
+        dplda_take_out(s, x, slot);
+        return;
+    }
+}
+
+DPLDA_INLINE void NAME(prefetch)(const dplda_sweep *s, int64_t i, int64_t end) {
+    /* the tokens of 16 documents are more streams than processors follow by themselves */
+    DPLDA_PREFETCH(s->bits + i + DPLDA_AHEAD);
+    DPLDA_PREFETCH(s->word + i + DPLDA_AHEAD);
+    DPLDA_PREFETCH(s->topics + i + DPLDA_AHEAD);
+    if (i + 1 < end) {
+        const uint16_t *row = s->half + s->word[i + 1] * s->padded;
+        for (int64_t k = 0; k < s->padded; k += 32) {
+            DPLDA_PREFETCH(row + k);
+        }
+    }
+}
+
+DPLDA_INLINE void NAME(sweep)(dplda_sweep *s, const int n_columns) {
+    const int64_t n_vectors = s->padded / DPLDA_LANES, n_groups = dplda_n_groups(s->padded);
+    dplda_flight flight, *const x = &flight;
+    int slot;
+    dplda_lay_out(x, s->scratch, s->padded);
+    for (slot = 0; slot < DPLDA_IN_FLIGHT; slot++) {
+        x->row[slot] = s->half; /* slots without a document are searched, too */
+        NAME(begin)(s, x, slot);
+    }
+    while (x->active) {
+        uint32_t uncertain = 0;
+        for (slot = 0; slot < DPLDA_IN_FLIGHT; slot++) {
+            if (x->active >> slot & 1) {
+                NAME(add_products)(x->row[slot], x->weight[slot], n_vectors, x->sums[slot]);
+            }
+        }
+        for (slot = 0; slot < DPLDA_IN_FLIGHT; slot += WIDTH) {
+            uncertain |= NAME(propose)(s, x, slot, n_columns, n_groups) << slot;
+        }
+        for (slot = 0; slot < DPLDA_IN_FLIGHT; slot++) {
+            if (!(x->active >> slot & 1)) {
+                continue;
+            }
+            const int64_t i = x->token[slot];
+            float *c = x->weight[slot];
+            int64_t k = x->pick[slot];
+            if (uncertain >> slot & 1) {
+                k = NAME(draw_exact)(s, x->row[slot], c, i);
+            }
+            s->topics[i] = (int32_t)k;
+            c[k] += x->unit[slot];
+            if (++x->token[slot] == x->end[slot]) {
+                NAME(begin)(s, x, slot);
+                continue;
+            }
+            dplda_take_out(s, x, slot);
+            NAME(prefetch)(s, x->token[slot], x->end[slot]);
+        }
+    }
+}
+
+/* Short rows are compiled for themselves. */
+static void NAME(dplda_sweep)(dplda_sweep *s) {
+    if (s->padded <= 2 * DPLDA_LANES) {
+        NAME(sweep)(s, 2);
+    } else if (s->padded <= 4 * DPLDA_LANES) {
+        NAME(sweep)(s, 4);
+    } else {
+        NAME(sweep)(s, DPLDA_GROUP);
+    }
+}
+#undef floats
+#undef ints
+#undef mask
+#undef halves
+#undef at_most
+#undef choose
+#undef count_if
+#undef bits_of
+#undef transposed
+#undef WIDTH
+#endif
+#endif

@@ -1,0 +1,19 @@
+import numpy as np
+from numpy.typing import NDArray
+
+INSTRUCTION_SETS: tuple[str, ...]
+
+def instruction_set() -> str: ...
+def use(name: str) -> None: ...
+def tolerance(padded: int) -> float: ...
+def sweep(
+    word: NDArray[np.int32],
+    doc_ptr: NDArray[np.int64],
+    order: NDArray[np.int64],
+    topics: NDArray[np.int32],
+    half: NDArray[np.uint16],
+    doc_topic_prior: float,
+    bits: NDArray[np.uint64],
+    refinement: NDArray[np.uint64],
+    tolerance: float,
+) -> int: ...

@@ -1,0 +1,87 @@
+"""One sweep of topic draws under a table that does not change, with exact probabilities.
+
+The law and its proof are in docs/sampling.md. Vectors of floats propose topics, and integers decide
+where rounding could matter: topics are the same on every instruction set.
+"""
+
+import numpy as np
+
+from libc.stdint cimport int32_t, int64_t, uint16_t, uint64_t
+
+cdef extern from "_frozen.h" nogil:
+    ctypedef struct Sweep "dplda_sweep":
+        const int32_t* word
+        const int64_t* doc_ptr
+        const int64_t* order
+        int64_t n_docs
+        int32_t* topics
+        const uint16_t* half
+        int64_t padded
+        double doc_topic_prior
+        const uint64_t* bits
+        const uint64_t* refinement
+        float tolerance
+        float* scratch
+        int64_t n_exact
+        int unrefined
+    int best_set "dplda_best_set"()
+    float proven_tolerance "dplda_tolerance"(int64_t padded)
+    int64_t scratch_floats "dplda_scratch_floats"(int64_t padded)
+    void sweep_documents "dplda_sweep_documents"(Sweep* sweep, int set)
+
+INSTRUCTION_SETS = ("portable", "avx2", "avx512")[: best_set() + 1]
+cdef int chosen_set = best_set()
+
+
+def instruction_set():
+    """Name of the instruction set in use."""
+    return INSTRUCTION_SETS[chosen_set]
+
+
+def use(name):
+    """Choose one of the `INSTRUCTION_SETS` of this machine. The last is the default."""
+    global chosen_set
+    if name not in INSTRUCTION_SETS:
+        raise ValueError(f"the instruction set must be one of {INSTRUCTION_SETS}, got {name!r}")
+    chosen_set = INSTRUCTION_SETS.index(name)
+
+
+def tolerance(padded):
+    """Bound on the rounding errors of the float stage, as a fraction of the sum of the weights."""
+    return proven_tolerance(padded)
+
+
+def sweep(
+    const int32_t[::1] word,             # in: word of each token, grouped by document
+    const int64_t[::1] doc_ptr,          # in: where each document's tokens begin
+    const int64_t[::1] order,            # in: documents in the order in which they are begun
+    int32_t[::1] topics,                 # in/out: topic of each token, -1 for not yet assigned
+    const uint16_t[:, ::1] half,         # in: (n_words, padded) normal halves, 0 on the padding
+    double doc_topic_prior,
+    const uint64_t[::1] bits,            # in: first 64 bits of each token's uniform number
+    const uint64_t[::1] refinement,      # in: the next 64 bits of each, or empty
+    double tolerance,
+):
+    """Draw the topic of every token; the order of the documents does not matter.
+
+    Returns how many draws integers decided, or -1 if a draw needs `refinement` and it is empty:
+    then `topics` has to be restored. Below the tolerance that `tolerance` returns, topics may be
+    wrong.
+    """
+    cdef Sweep s
+    if half.shape[1] % 16 or order.shape[0] != doc_ptr.shape[0] - 1:
+        raise ValueError("the table must be padded to a multiple of 16, and the order complete")
+    if not word.shape[0]:
+        return 0
+    cdef float[::1] scratch = np.empty(scratch_floats(half.shape[1]), np.float32)
+    s.word, s.doc_ptr, s.order = &word[0], &doc_ptr[0], &order[0]
+    s.n_docs = order.shape[0]
+    s.topics, s.half, s.padded = &topics[0], &half[0, 0], half.shape[1]
+    s.doc_topic_prior, s.tolerance = doc_topic_prior, <float>tolerance
+    s.bits = &bits[0]
+    s.refinement = &refinement[0] if refinement.shape[0] else NULL
+    s.scratch = &scratch[0]
+    s.n_exact, s.unrefined = 0, 0
+    with nogil:
+        sweep_documents(&s, chosen_set)
+    return -1 if s.unrefined else s.n_exact

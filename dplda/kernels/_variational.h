@@ -1,0 +1,12 @@
+/* The kernels of _variational.pyx, compiled for each instruction set. */
+#ifndef DPLDA_SET
+#ifndef DPLDA_VARIATIONAL_H
+#define DPLDA_VARIATIONAL_H
+#include "_clip.h"
+#define DPLDA_KERNEL "_variational.h"
+#include "_each_set.h"
+#endif
+#else
+#include "_fold_in.h"
+#include "_contributions.h"
+#endif

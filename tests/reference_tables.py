@@ -1,0 +1,102 @@
+"""Slow plain twin of the table estimate, in numpy."""
+
+import numpy as np
+
+from dplda.central._noisy_table import FACTORS, FIRST_STEPS, LAST_STEPS, N_CLASSES, NEXT_STEPS
+
+SPREAD = np.float32(0.25)  # standard deviation of a factor, as a share of it
+
+
+class TableEstimate:
+    """Twin of `dplda.central._noisy_table.TableEstimate` that learns priors from all cells."""
+
+    def __init__(self, totals):
+        self.totals, self.prior = totals, None
+        order = np.argsort(totals, kind="stable")
+        self.classes = [c for c in np.array_split(order, N_CLASSES) if len(c)]
+
+    def __call__(self, noisy, noise_scale, *, last=False, least=0.0):
+        if not noise_scale.any():
+            return np.maximum(noisy, 0.0) + least
+        sizes = noisy.sum(axis=0)
+        sizes = np.maximum(sizes, 0.02 * max(sizes.mean(), 1e-12))
+        center = np.outer(self.totals / self.totals.sum(), sizes)
+        prior, steps = self.prior, NEXT_STEPS
+        if prior is None or last:
+            prior = np.full((len(self.classes), len(FACTORS)), 1 / len(FACTORS))
+            steps = LAST_STEPS if last else FIRST_STEPS
+        table = np.empty_like(center)
+        for c, words in enumerate(self.classes):
+            likelihood, precision = cell_likelihood(noisy[words], center[words], noise_scale[words])
+            prior[c] = improve_prior(prior[c], likelihood, steps)
+            table[words] = posterior_mean(
+                prior[c], likelihood, precision, noisy[words], center[words]
+            )
+        self.prior = prior
+        return table + least
+
+
+def cell_likelihood(
+    noisy: np.ndarray, center: np.ndarray, noise_scale: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Likelihood of every cell under each factor.
+
+    Returns
+    -------
+    likelihood : ndarray of shape (n_factors, n_cells)
+        Normal densities up to one constant for each cell. The exponents are relative to that of the
+        nearest factor, so that they do not all underflow.
+    precision : ndarray of shape (n_factors, n_cells)
+        Variance of the noise over that of the cell, under each factor.
+    """
+    unit = (center / noise_scale[:, None]).astype(np.float32).ravel()
+    seen = (noisy / noise_scale[:, None]).astype(np.float32).ravel()
+    likelihood = np.empty((len(FACTORS), unit.size), np.float32)
+    precision = np.empty_like(likelihood)
+    scratch = np.empty_like(unit)
+    # factor by factor and in place: three times faster than on whole tables
+    for factor, row, weight in zip(FACTORS, likelihood, precision):
+        np.multiply(unit, factor, out=scratch)
+        np.multiply(scratch, SPREAD, out=weight)
+        weight *= weight
+        weight += 1
+        np.reciprocal(weight, out=weight)
+        np.subtract(seen, scratch, out=row)
+        row *= row
+        row *= weight
+    nearest = likelihood.min(axis=0)
+    for row, weight in zip(likelihood, precision):
+        row -= nearest
+        row *= -0.5
+        np.exp(row, out=row)
+        row *= np.sqrt(weight, out=scratch)
+    return likelihood, precision
+
+
+def improve_prior(prior: np.ndarray, likelihood: np.ndarray, n_steps: int) -> np.ndarray:
+    """Expectation-maximization for the prior over the factors."""
+    for _ in range(n_steps):
+        evidence = np.einsum("g,gi->i", prior.astype(np.float32), likelihood)
+        prior = prior * np.einsum("gi,i->g", likelihood, 1 / evidence) / len(evidence) + 1e-5
+        prior = prior / prior.sum()
+    return prior
+
+
+def posterior_mean(
+    prior: np.ndarray,
+    likelihood: np.ndarray,
+    precision: np.ndarray,
+    noisy: np.ndarray,
+    center: np.ndarray,
+) -> np.ndarray:
+    """Posterior mean of every cell's count, shape as `noisy`; not negative.
+
+    Under factor F a cell's mean is F center + (1 - precision) (noisy - F center).
+    """
+    prior = prior.astype(np.float32)
+    trust = likelihood * precision
+    total = np.einsum("g,gi->i", prior, likelihood)
+    kept = np.einsum("g,gi->i", prior, trust) / total
+    expected = np.einsum("g,gi->i", prior * FACTORS, trust) / total
+    shape = noisy.shape
+    return np.maximum(center * expected.reshape(shape) + noisy * (1 - kept.reshape(shape)), 0)

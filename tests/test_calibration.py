@@ -1,0 +1,185 @@
+"""Noise for a given budget: the loss of sampled steps, the search, and plans of many rounds."""
+
+import itertools
+import re
+from dataclasses import replace
+from unittest import mock
+
+import numpy as np
+import pytest
+from dp_accounting.pld import privacy_loss_distribution as pld
+from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType, GaussianPrivacyLoss
+
+from dplda import HDPLDA, SubLDA
+from dplda.central import _document_budget
+from dplda.central._document_budget import LARGEST_NOISE, DocumentBudget
+from dplda.central._noisy_table import growing_share, round_schedule
+from dplda.central._word_sweeps import SweepMechanisms
+from dplda.privacy import (
+    BudgetError,
+    Gaussian,
+    PoissonSampled,
+    Repeated,
+    _accounting,
+    _bounds_on_epsilon,
+    calibrate,
+    epsilon_of,
+)
+from dplda.privacy._bounds_on_epsilon import grouped, rounding_error
+from dplda.privacy._curator import TOTAL_VARIATION
+from dplda.privacy._sampled_losses import hockey_stick, sampled_distribution
+
+
+@pytest.mark.parametrize("change", [AdjacencyType.REMOVE, AdjacencyType.ADD])
+@pytest.mark.parametrize("noise", [0.2, 1.0, 40.0])
+@pytest.mark.parametrize("q", [1e-6, 0.01, 0.5, 0.999])
+def test_deltas_of_a_sampled_step_are_the_librarys(q, noise, change):
+    loss = GaussianPrivacyLoss(noise, sampling_prob=q, adjacency_type=change)
+    bounds = loss.connect_dots_bounds()
+    epsilons = np.linspace(bounds.epsilon_lower - 0.1, bounds.epsilon_upper + 0.1, 1001)
+    ends = [np.log1p(-q), -np.log1p(-q), 0.0, 1.0, 1.0 - 1e-12]
+    epsilons = np.sort([*epsilons, *(end + x for end in ends for x in (-1e-7, 0.0, 1e-7))])
+    found = hockey_stick(loss, epsilons, removed=change is AdjacencyType.REMOVE)
+    np.testing.assert_allclose(found, loss.get_delta_for_epsilon(epsilons), rtol=0, atol=2e-15)
+
+
+@pytest.mark.parametrize(("q", "noise", "n"), [(0.1, 1.5, 80), (0.001, 0.7, 1000), (0.9, 3.0, 1)])
+def test_a_composition_of_sampled_steps_is_the_librarys_up_to_what_is_charged(q, noise, n):
+    grid, epsilons = {"value_discretization_interval": 1e-3}, [0.0, 0.1, 1.0, 3.0]
+    library = pld.from_gaussian_mechanism(noise, sampling_prob=q, **grid).self_compose(n)
+    composed = sampled_distribution(q, noise, 1e-3).self_compose(n)
+    error = rounding_error(grouped(Repeated(PoissonSampled(q, Gaussian(noise)), n)))
+    np.testing.assert_allclose(
+        composed.get_delta_for_epsilon(epsilons),
+        library.get_delta_for_epsilon(epsilons),
+        rtol=0,
+        atol=error,
+    )
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "n", "q"),
+    [
+        (4.0, 1e-6, 80, 0.1),
+        pytest.param(0.1, 1e-9, 10_000, 0.1, marks=pytest.mark.slow),
+        pytest.param(1.0, 1e-6, 80, 0.01, marks=pytest.mark.slow),
+        pytest.param(100.0, 1e-3, 10, 0.5, marks=pytest.mark.slow),
+    ],
+)
+def test_a_calibration_composes_few_loss_distributions(monkeypatch, epsilon, delta, n, q):
+    composed = []
+    count = _accounting._epsilon.__wrapped__
+
+    def counted(groups, delta, coarseness=1.0):
+        composed.append(coarseness)
+        return count(groups, delta, coarseness)
+
+    monkeypatch.setattr(_accounting, "_epsilon", counted)
+    noise = calibrate(lambda m: Repeated(PoissonSampled(q, Gaussian(m)), n), epsilon, delta)
+    monkeypatch.undo()
+    assert composed.count(1.0) <= 4
+    assert len(composed) <= 12
+    steps = [Repeated(PoissonSampled(q, Gaussian(noise * x)), n) for x in (1.0, 1 - 1.1e-4)]
+    assert epsilon_of(steps[0], delta) <= epsilon < epsilon_of(steps[1], delta)
+
+
+def test_grouping_more_events_counts_only_these(monkeypatch):
+    counted = []
+    add = _bounds_on_epsilon._add
+    monkeypatch.setattr(
+        _bounds_on_epsilon, "_add", lambda *given: (counted.append(given[0]), add(*given))
+    )
+    events = [Gaussian(1.0 + t % 7) for t in range(40)]
+    events += [Repeated(PoissonSampled(0.1, Gaussian(2.0 + t % 3)), 2) for t in range(40)]
+    for n in range(len(events) + 1):
+        groups = grouped(tuple(events[:n]))
+        assert grouped(events[:n]) == groups
+        assert len(counted) <= n + sum(isinstance(event, Repeated) for event in events[:n])
+    fresh = [replace(event) for event in reversed(events)]  # equal, but not the same
+    assert grouped(fresh) == groups
+    assert grouped(events[:40]) != grouped(events[1:41])
+    with pytest.raises(TypeError):
+        grouped([*events, mock.ANY])
+    with pytest.raises(TypeError):
+        grouped([mock.ANY, *events[1:]])
+
+
+def test_the_share_of_a_round_in_the_average_is_that_of_its_weight():
+    for max_iter in (1, 7, 80):
+        weights = [round_schedule(t, max_iter)[1] for t in range(1, 200)]
+        for t, weight in enumerate(weights, 1):
+            assert growing_share(t, max_iter) == weight / sum(weights[:t])
+
+
+def plan_of(epsilon, delta, max_iter, ratio=1.0):
+    budget = DocumentBudget.from_statement(
+        epsilon, None, delta, max_iter=max_iter, word_total_share=0.25, subsampling_ratio=ratio
+    )
+    return [event for _, event in budget.plan(0, max_iter)]
+
+
+@pytest.mark.parametrize(
+    ("ratio", "rounds"),
+    [
+        (1.0, 1500),
+        pytest.param(1.0, 10_000, marks=pytest.mark.slow),
+        pytest.param(0.5, 10_000, marks=pytest.mark.slow),
+    ],
+)
+def test_a_plan_meets_epsilon_or_the_error_names_a_number_of_rounds_that_does(ratio, rounds):
+    grid = itertools.product([0.002, 0.1, 2.0], [1e-9, 1e-3], [1, 100, rounds])
+    for epsilon, delta, max_iter in itertools.islice(grid, None, None, 1 if ratio == 1.0 else 5):
+        try:
+            plan = plan_of(epsilon, delta, max_iter, ratio)
+        except ValueError as error:
+            max_iter = int(re.search(r"max_iter=(\d+) rounds", str(error))[1])
+            plan = plan_of(epsilon, delta, max_iter, ratio)
+            with pytest.raises(ValueError, match="max_iter"):
+                plan_of(epsilon, delta, max_iter + max_iter // 50 + 2, ratio)
+        assert len(plan) == max_iter + 2
+        assert epsilon_of(plan, delta, total_variation=TOTAL_VARIATION) <= epsilon
+
+
+@pytest.mark.parametrize("make", [SubLDA, HDPLDA])
+def test_an_epsilon_that_pays_for_no_round_is_refused_before_the_fit(make):
+    with pytest.raises(ValueError, match="raise epsilon"):
+        make(2, epsilon=1e-7, delta=1e-9, max_iter=3).fit([[1, 1]])
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+def test_many_sweeps_of_hdplda_are_possible_up_to_the_largest_noise(noise):
+    def mechanisms(max_iter):
+        return SweepMechanisms.from_statement(
+            noise, epsilon=0.05, noise_epsilon=None, noise_multiplier=None, count_clip=None,
+            delta=1e-9, max_iter=max_iter, topic_word_prior=0.01,
+        )  # fmt: skip
+
+    plan = (mechanisms(3000).sweep_events * 3000)[:-1]
+    assert 0.049 < epsilon_of(plan, 1e-9, total_variation=TOTAL_VARIATION) <= 0.05
+    with pytest.raises(ValueError, match="raise epsilon, or use fewer"):
+        mechanisms(10**8)
+
+
+def test_rounds_that_get_more_than_their_share_are_paid_by_the_others():
+    shares = np.arange(1.0, 2001.0) ** 0.75
+    for noise in (1000.0, 5000.0, 9000.0, LARGEST_NOISE):
+        limited = _document_budget._limited(noise, shares)
+        assert limited.max() <= LARGEST_NOISE * (1 + 1e-12)
+        assert (limited**-2).sum() == pytest.approx(2000 / noise**2, rel=1e-9)
+        assert (np.diff(limited) <= 0).all()
+        free = limited < LARGEST_NOISE * (1 - 1e-9)
+        if free.any():  # and these in proportion to their shares
+            assert np.ptp(limited[free] ** -2 / shares[free]) < 1e-12 / noise**2
+
+
+def test_as_many_calls_of_partial_fit_as_max_iter_are_paid_with_limited_rounds(monkeypatch):
+    monkeypatch.setattr(_document_budget, "LARGEST_NOISE", 20.0)
+    _document_budget._calibrated.cache_clear()
+    model = SubLDA(2, epsilon=2.0, max_iter=20)
+    for _ in range(20):
+        model.partial_fit([[3, 1], [0, 2]])
+    assert max(model.privacy_.noise_multiplier[2:]) == pytest.approx(20.0, rel=1e-4)
+    assert 1.999 < model.epsilon_ <= 2.0
+    with pytest.raises(BudgetError, match="max_iter=20"):
+        model.partial_fit([[3, 1], [0, 2]])
+    _document_budget._calibrated.cache_clear()

@@ -1,0 +1,432 @@
+"""Topic draws under a fixed table: exactly the stated law, on every instruction set; private."""
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import reference
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
+
+import dplda._gibbs as gibbs
+from dplda._corpus import Corpus
+from dplda._gibbs import NO_WORDS, draw_topics
+from dplda._half_table import LARGEST_CLIP, HalfTable
+from dplda.kernels import _frozen
+from dplda.privacy._streams import Purpose, Streams
+
+N_WORDS = 11
+LAST = 2**64 - 1
+TOP = 0x7BFF  # the bits of 65504
+SIZES = [1, 2, 16, 17, 33, 128, 129, 300]
+DOCUMENTS = {
+    "several": [[0, 3, 3, 10], [], [5], [], [], [1, 2, 1, 1, 9, 0, 4, 4], [10] * 12, []],
+    "one token": [[7]],
+    "only empty ones": [[], []],
+    "none": [],
+}
+
+
+@pytest.fixture(params=_frozen.INSTRUCTION_SETS)
+def instruction_set(request):
+    before = _frozen.instruction_set()
+    _frozen.use(request.param)
+    yield request.param
+    _frozen.use(before)
+
+
+def random_words(n, seed=0):
+    """Words of which every fourth is the smallest or the largest there is."""
+    words = np.random.default_rng(seed).integers(0, 2**64, n, dtype=np.uint64)
+    words[::8], words[4::8] = 0, LAST
+    return words
+
+
+def table_of(bits):
+    """A table from the bits of halves (n_words, n_components)."""
+    n_words, n_components = np.shape(bits)
+    half = np.zeros((n_words, -(-n_components // 16) * 16), np.uint16)
+    half[:, :n_components] = bits
+    return HalfTable(half, n_components)
+
+
+def random_table(n_components, *, largest=TOP, n_words=N_WORDS, seed=0):
+    """Normal halves of all orders of magnitude."""
+    rng = np.random.default_rng(seed)
+    return table_of(rng.integers(1024, largest, (n_words, n_components), endpoint=True))
+
+
+def frozen(word, doc_ptr, topics, table, alpha, bits, refinement=NO_WORDS, *, tolerance=None):
+    """The kernel on a copy of `topics`, as its twin, and how many draws integers decided."""
+    topics, doc_ptr = topics.copy(), np.asarray(doc_ptr)
+    order = np.argsort(-np.diff(doc_ptr), kind="stable")
+    if tolerance is None:
+        tolerance = _frozen.tolerance(table.half.shape[1])
+    n_exact = _frozen.sweep(
+        word, doc_ptr, order, topics, table.half, alpha, bits, refinement, tolerance
+    )
+    return topics, n_exact
+
+
+def unassigned(word):
+    return np.full(len(word), -1, np.int32)
+
+
+def half_assigned(word, n_components):
+    topics = (np.arange(len(word)) % n_components).astype(np.int32)
+    topics[::2] = -1
+    return topics
+
+
+def repeated(document, n):
+    """`n` copies of a document: as many independent draws."""
+    word = np.tile(np.array(document, np.int32), n)
+    return word, np.arange(0, len(word) + 1, len(document), dtype=np.int64)
+
+
+def some_documents(n_docs, n_words, *, seed, longest=12):
+    rng = np.random.default_rng(seed)
+    doc_ptr = np.concatenate([[0], np.cumsum(rng.integers(0, longest, n_docs))]).astype(np.int64)
+    return rng.integers(0, n_words, doc_ptr[-1]).astype(np.int32), doc_ptr
+
+
+# ---------------------------------------------------------------- the law: an integer twin
+
+
+@pytest.mark.parametrize("n_components", SIZES)
+@pytest.mark.parametrize("documents", DOCUMENTS.values(), ids=DOCUMENTS)
+def test_sweep_equals_its_integer_twin(documents, n_components, instruction_set):
+    word, doc_ptr = reference.corpus_of(documents)
+    table = random_table(n_components)
+    topics = half_assigned(word, n_components)
+    # down to a prior that rounds to nothing, and up to weights that do not fit into a float
+    for seed, alpha in enumerate([1e-30, 0.1, 2.0**24 - 12, 2.0**24 - 8, 1e7, 1e9]):
+        rest = alpha, random_words(len(word), seed), random_words(len(word), seed=9)
+        twin = reference.frozen_sweep(word, doc_ptr, topics, table.half, *rest)
+        topics, n_exact = frozen(word, doc_ptr, topics, table, *rest)
+        assert_array_equal(topics, twin)
+        assert 0 <= n_exact <= len(word)
+
+
+@pytest.mark.parametrize("tolerance", [None, 1e-3, 1.0])
+@pytest.mark.parametrize("n_components", [20, 100, 500])
+def test_topics_do_not_depend_on_which_draws_integers_decide(
+    n_components, tolerance, instruction_set
+):
+    """A tolerance of 1 leaves all draws to them."""
+    word, doc_ptr = some_documents(50, N_WORDS, seed=1)
+    table = HalfTable.from_counts(
+        np.random.default_rng(2).gamma(0.1, 20.0, (N_WORDS, n_components)), 1e4, 0.01
+    )
+    rest = 0.1, *np.random.default_rng(3).integers(0, 2**64, (2, len(word)), dtype=np.uint64)
+    topics = half_assigned(word, n_components)
+    drawn, n_exact = frozen(word, doc_ptr, topics, table, *rest, tolerance=tolerance)
+    assert_array_equal(drawn, reference.frozen_sweep(word, doc_ptr, topics, table.half, *rest))
+    if tolerance is None:
+        assert n_exact < 0.05 * len(word)
+    else:
+        assert (n_exact == len(word)) == (tolerance == 1.0)
+
+
+def ends_of_intervals(table, alpha):
+    """For one-token documents of word 0: topics, and the least 128-bit number that gives each."""
+    weight = reference.half_integers(table.half)[0]
+    c = reference.document_weights([0], 1, alpha)[0]
+    order = [k for k in sorted(range(len(weight)), key=lambda k: (k % 16, k)) if weight[k]]
+    begins = list(itertools.accumulate((weight[k] * c for k in order), initial=0))
+    total = begins.pop()
+    return order, [-(-(begin << 128) // total) for begin in begins]
+
+
+def two_words(numbers):
+    """128-bit numbers as first words and refinements."""
+    return tuple(np.array([[n >> 64, n & LAST] for n in numbers], np.uint64).T.copy())
+
+
+@pytest.mark.parametrize("n_components", [1, 2, 16, 37, 200, 2048])
+@pytest.mark.parametrize("largest", [1024, 1500, TOP])
+def test_a_topic_has_its_share_of_all_uniform_numbers(n_components, largest, instruction_set):
+    """Numbers of 128 bits: both ends of each topic's share, which is its probability up to one."""
+    table = random_table(n_components, largest=largest, n_words=1)
+    order, first = ends_of_intervals(table, 0.1)
+    last = [number - 1 for number in [*first[1:], 1 << 128]]
+    word, doc_ptr = repeated([0], len(order))
+    for numbers in (first, last):
+        drawn, _ = frozen(word, doc_ptr, unassigned(word), table, 0.1, *two_words(numbers))
+        assert_array_equal(drawn, order)
+    weight = reference.half_integers(table.half)[0]
+    for k, begin, end in zip(order, first, last):
+        assert abs(end + 1 - begin - Fraction(weight[k] << 128, sum(weight))) < 1
+
+
+def test_no_tolerance_at_all_is_a_fault_that_the_twin_finds(instruction_set):
+    """Numbers next to the ends of intervals, where float sums decide wrongly."""
+    table = random_table(1000, largest=2048, n_words=1)
+    order, first = ends_of_intervals(table, 0.1)
+    numbers = [number + step * 2**100 for number in first[1:] for step in (-1, 1)]
+    expected = [k for pair in itertools.pairwise(order) for k in pair]
+    word, doc_ptr = repeated([0], len(numbers))
+    rest = word, doc_ptr, unassigned(word), table, 0.1, *two_words(numbers)
+    assert_array_equal(frozen(*rest)[0], expected)
+    wrong = np.mean(frozen(*rest, tolerance=0.0)[0] != expected)
+    assert 0.1 < wrong < 0.9
+
+
+def test_a_word_that_leaves_two_topics_possible_asks_for_a_refinement(instruction_set):
+    table = random_table(37, n_words=1)
+    order, first = ends_of_intervals(table, 0.1)
+    bits, refinement = two_words(first[1:])
+    assert (refinement > 0).all()  # so that the first word alone does not decide
+    word, doc_ptr = repeated([0], len(bits))
+    start = unassigned(word)
+    assert frozen(word, doc_ptr, start, table, 0.1, bits)[1] == -1
+    for words, topics in [(refinement, order[1:]), (refinement - np.uint64(1), order[:-1])]:
+        assert_array_equal(frozen(word, doc_ptr, start, table, 0.1, bits, words)[0], topics)
+    for nearby, topics in [(bits - np.uint64(1), order[:-1]), (bits + np.uint64(1), order[1:])]:
+        drawn, n_exact = frozen(word, doc_ptr, start, table, 0.1, nearby)
+        assert n_exact > 0
+        assert_array_equal(drawn, topics)
+
+
+class Words:
+    """Stands for streams whose words nearly all leave two topics possible."""
+
+    def __init__(self, words, refinement):
+        self.given = words, refinement
+        self.asked = []
+
+    def words(self, purpose, round, block, n, *, spare=False):
+        self.asked.append((purpose, round, block, spare))
+        return self.given[spare]
+
+
+def test_a_block_is_drawn_again_with_refinements():
+    table = random_table(37, n_words=1)
+    order, first = ends_of_intervals(table, 0.1)
+    word, doc_ptr = repeated([0], len(order))
+    streams = Words(*two_words(first))
+    corpus, start = Corpus(word, doc_ptr, 1), half_assigned(word, 37)
+    drawn = draw_topics(corpus, start, table, doc_topic_prior=0.1, streams=streams, t=5)
+    assert_array_equal(drawn, order)
+    assert_array_equal(start, half_assigned(word, 37))
+    assert streams.asked == [(Purpose.TOPICS, 5, 0, False), (Purpose.TOPICS, 5, 0, True)]
+
+
+# ---------------------------------------------------------------- the law: drawn samples
+
+
+@pytest.mark.parametrize("words", [[0, 1], [1, 1]], ids=["different", "equal"])
+@pytest.mark.parametrize(("n_components", "n"), [(37, 400_000), (200, 1_000_000)])
+def test_joint_law_of_a_two_token_document(n_components, n, words):
+    table = table_of_counts(n_components, seed=n_components)
+    second, alpha = 5, 0.1
+    law = reference.frozen_pair(words, second, table, alpha)
+    topics = np.tile(np.array([11, second], np.int32), n)
+    drawn = many_draws(words, topics, table, alpha, n).reshape(n, 2)
+    index = drawn[:, 0] * law.shape[1] + drawn[:, 1]
+    assert reference.chi_square(np.bincount(index, minlength=law.size), law) > 1e-6
+
+
+@pytest.mark.parametrize("n_components", [2, 7, 37, 200, 1000])
+def test_one_step_law_given_the_other_tokens(n_components):
+    """The last of three tokens; the others have topics of their own by words 0 and LAST."""
+    n, alpha = 100_000, 0.1
+    table = table_of_counts(n_components, seed=n_components)
+    word, doc_ptr = repeated([0, 1, 2], n)
+    bits = np.random.default_rng(4).integers(0, 2**64, len(word), dtype=np.uint64)
+    bits[::3], bits[1::3] = 0, LAST
+    drawn, _ = frozen(word, doc_ptr, unassigned(word), table, alpha, bits)
+    drawn = drawn.reshape(n, 3)
+    others = drawn[0, :2]
+    assert (drawn[:, :2] == others).all()
+    law = reference.frozen_conditional(2, others, 3, table, alpha)
+    assert reference.chi_square(np.bincount(drawn[:, 2], minlength=len(law)), law) > 1e-6
+
+
+@pytest.mark.parametrize("words", [[0, 1], [1, 1]], ids=["different", "equal"])
+def test_sweeps_keep_the_posterior_under_a_fixed_table(words):
+    """From exact draws of theta's marginal law, six sweeps later: integer weights lose nothing."""
+    n_components, n, alpha = 37, 400_000, 0.1
+    table = table_of_counts(n_components, seed=8)
+    phi = table.values[words]
+    law = phi[0][:, None] * phi[1] * (alpha + np.eye(n_components))
+    law /= law.sum()
+    rng = np.random.default_rng(9)
+    index = rng.choice(law.size, size=n, p=law.ravel())
+    topics = np.stack(np.divmod(index, n_components), axis=1).astype(np.int32).ravel()
+    for seed in range(6):
+        topics = many_draws(words, topics, table, alpha, n, seed=seed)
+    index = topics[::2] * n_components + topics[1::2]
+    assert reference.chi_square(np.bincount(index, minlength=law.size), law) > 1e-6
+
+
+def table_of_counts(n_components, *, n_words=3, seed):
+    rng = np.random.default_rng(seed)
+    counts = rng.gamma(0.5, 20.0, (n_words, n_components))
+    return HalfTable.from_counts(counts, count_clip=100.0, prior=0.5)
+
+
+def many_draws(document, topics, table, alpha, n, *, seed=0):
+    word, doc_ptr = repeated(document, n)
+    bits = np.random.default_rng([4, seed]).integers(0, 2**64, len(word), dtype=np.uint64)
+    drawn, n_exact = frozen(word, doc_ptr, topics, table, alpha, bits)
+    assert n_exact >= 0
+    return drawn
+
+
+# ---------------------------------------------------------------- privacy of the draws
+
+priors = st.floats(1e-6, 1e3)
+clip_ratios = st.floats(1e-6, LARGEST_CLIP)
+noisy_counts = st.one_of(
+    st.integers(-(2**62), 2**62),
+    st.integers(-5, 50),
+    st.floats(-1e18, 1e18),
+    st.floats(-10, 10),
+)
+
+
+@settings(deadline=None)
+@given(st.lists(noisy_counts, min_size=12, max_size=12), priors, clip_ratios)
+def test_weights_of_two_words_differ_at_most_by_the_stated_factor(counts, prior, clip_ratio):
+    count_clip = prior * clip_ratio
+    counts = np.array(counts, float).reshape(4, 3)
+    counts[0], counts[1] = -1e300, 1e300  # both ends of the clip are there
+    table = HalfTable.from_counts(counts, count_clip, prior)
+    limit = Fraction(count_clip) / Fraction(prior) + 1
+    for column in zip(*reference.half_integers(table.half)):
+        assert Fraction(max(column), min(column) or 1) <= limit
+    assert (table.half[:, :3] >= 1024).all()  # normal, and hence never 0
+    assert (table.half[:, :3] <= TOP).all()
+    assert not table.half[:, 3:].any()
+
+
+def test_every_topic_stays_possible(instruction_set):
+    """However small the prior: a document weight of zero would make a topic tell everything."""
+    table = table_of([[1024] * 8])
+    word, doc_ptr = repeated([0], 8)
+    bits = np.arange(1, 17, 2, dtype=np.uint64) << np.uint64(60)
+    topics, _ = frozen(word, doc_ptr, unassigned(word), table, 1e-30, bits)
+    assert_array_equal(topics, range(8))
+
+
+@pytest.mark.parametrize("position", range(4))
+def test_a_word_changes_no_draw_of_another_token_but_by_its_topic(position, instruction_set):
+    """A token of another word that draws the same topic: all other topics are the same."""
+    rng, n, n_components = np.random.default_rng(position), 3000, 20
+    table = random_table(n_components, largest=3000)
+    documents = rng.integers(0, N_WORDS, (n, 4)).astype(np.int32)
+    changed = documents.copy()
+    changed[:, position] = (changed[:, position] + 1) % N_WORDS
+    bits = rng.integers(0, 2**64, 4 * n, dtype=np.uint64)
+    topics = half_assigned(documents.ravel(), n_components)
+    one, other = (
+        frozen(words.ravel(), np.arange(0, 4 * n + 1, 4), topics, table, 0.1, bits)[0].reshape(n, 4)
+        for words in (documents, changed)
+    )
+    same = one[:, position] == other[:, position]
+    assert 0.05 < same.mean() < 0.95
+    assert_array_equal(one[same], other[same])
+    assert_array_equal(one[:, :position], other[:, :position])
+
+
+# ---------------------------------------------------------------- calls, blocks, jobs
+
+
+@pytest.fixture(scope="module")
+def big_corpus():
+    """Some 300 000 tokens, hence three blocks, with empty documents in between."""
+    rng = np.random.default_rng(10)
+    lengths = rng.integers(0, 240, 2500)
+    lengths[rng.random(2500) < 0.1] = 0
+    doc_ptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    word = rng.integers(0, N_WORDS, doc_ptr[-1]).astype(np.int32)
+    return Corpus(word, doc_ptr, N_WORDS)
+
+
+@pytest.mark.parametrize("n_components", [20, 150, 1000])
+def test_jobs_and_instruction_sets_change_nothing_and_arguments_stay(big_corpus, n_components):
+    table = random_table(n_components, largest=3000)
+    topics = half_assigned(big_corpus.word, n_components)
+    arguments = topics, table.half, big_corpus.word, big_corpus.doc_ptr
+    before = [array.copy() for array in arguments]
+    results = []
+    for name, n_jobs in [(name, 1) for name in _frozen.INSTRUCTION_SETS] + [(None, 2)]:
+        _frozen.use(name or _frozen.INSTRUCTION_SETS[-1])
+        results.append(
+            draw_topics(
+                big_corpus, topics, table, doc_topic_prior=0.1, t=3, n_jobs=n_jobs,
+                streams=Streams.from_random_state(0),
+            )
+        )  # fmt: skip
+    for other in results[1:]:
+        assert_array_equal(results[0], other)
+    assert 0 <= results[0].min() <= results[0].max() < n_components
+    for array, copy in zip(arguments, before):
+        assert_array_equal(array, copy)
+
+
+def test_blocks_and_rounds_have_random_words_of_their_own(big_corpus):
+    table = table_of(np.full((N_WORDS, 20), TOP))
+    streams = Streams.from_random_state(0)
+    blocks = big_corpus.blocks(gibbs.BLOCK_TOKENS)
+    assert len(blocks) == 3
+    n, first = 100_000, blocks[0].n_tokens
+    one, other = (
+        draw_topics(
+            big_corpus, unassigned(big_corpus.word), table, doc_topic_prior=1e9,
+            streams=streams, t=t,
+        )
+        for t in (1, 2)
+    )  # fmt: skip
+    assert 0.04 < (one == other).mean() < 0.06
+    assert 0.04 < (one[:n] == one[first : first + n]).mean() < 0.06
+
+
+@pytest.mark.parametrize("cut", [0, 1, 3, 7, 60, 150])
+def test_splitting_a_sweep_at_any_document_changes_nothing(cut, instruction_set):
+    word, doc_ptr = some_documents(150, N_WORDS, seed=5, longest=40)
+    table = random_table(40, largest=3000)
+    bits = np.random.default_rng(6).integers(0, 2**64, len(word), dtype=np.uint64)
+    start = half_assigned(word, 40)
+    whole, _ = frozen(word, doc_ptr, start, table, 0.1, bits)
+    parts = []
+    for ptr in (doc_ptr[: cut + 1], doc_ptr[cut:]):
+        span = slice(ptr[0], ptr[-1])
+        part, n_exact = frozen(word[span], ptr - ptr[0], start[span], table, 0.1, bits[span])
+        assert n_exact >= 0
+        parts.append(part)
+    assert_array_equal(np.concatenate(parts), whole)
+
+
+def test_the_order_of_documents_changes_nothing(instruction_set):
+    word, doc_ptr = some_documents(150, N_WORDS, seed=5, longest=40)
+    table, bits = random_table(40, largest=3000), random_words(len(word))
+    results = []
+    for order in (np.arange(150), np.random.default_rng(1).permutation(150)):
+        topics = half_assigned(word, 40)
+        _frozen.sweep(word, doc_ptr, order, topics, table.half, 0.1, bits, bits, 1e-4)
+        results.append(topics)
+    assert_array_equal(*results)
+
+
+def test_empty_corpus_is_swept():
+    corpus = Corpus(np.zeros(0, np.int32), np.zeros(4, np.int64), N_WORDS)
+    streams = Streams.from_random_state(0)
+    topics = unassigned(corpus.word)
+    drawn = draw_topics(corpus, topics, random_table(3), doc_topic_prior=0.1, streams=streams, t=1)
+    assert drawn.shape == (0,)
+    assert streams.n_words == 0
+
+
+def test_arguments_that_do_not_fit_are_refused():
+    word, doc_ptr, topics = np.zeros(1, np.int32), np.array([0, 1]), np.zeros(1, np.int32)
+    bits, half = np.zeros(1, np.uint64), np.full((1, 16), TOP, np.uint16)
+    for order, table in [(np.zeros(1, np.int64), half[:, :8].copy()), (np.zeros(2, int), half)]:
+        with pytest.raises(ValueError, match="multiple of 16"):
+            _frozen.sweep(word, doc_ptr, order, topics, table, 0.1, bits, bits, 1e-4)
+    with pytest.raises(ValueError, match="must be one of"):
+        _frozen.use("abacus")
+    assert _frozen.instruction_set() == _frozen.INSTRUCTION_SETS[-1]

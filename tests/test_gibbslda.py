@@ -1,0 +1,80 @@
+"""GibbsLDA: which counts a sweep reads, which sweeps are averaged, and the exact sampler."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import dplda.central._gibbslda as module
+from dplda import GibbsLDA
+from dplda.datasets import make_topic_corpus
+
+K = 4
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    return make_topic_corpus(60, 40, K, random_state=0).data
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """The counts of each sweep, beginning with those of the first topics."""
+    seen = []
+    count = module.TokensByWord.count
+
+    def spy(*arguments):
+        seen.append(count(*arguments).copy())
+
+    monkeypatch.setattr(module.TokensByWord, "count", spy)
+    return seen
+
+
+@pytest.mark.parametrize(("max_iter", "first"), [(1, 1), (3, 3), (8, 7), (20, 16)])
+def test_the_last_quarter_of_the_sweeps_is_averaged(max_iter, first, corpus, counted):
+    model = GibbsLDA(K, max_iter=max_iter, topic_word_prior=0.5, random_state=0).fit(corpus)
+    assert len(counted) == max_iter + 1
+    assert_allclose(model.components_, np.mean(counted[first:], axis=0).T + 0.5)
+
+
+def test_a_sweep_reads_the_counts_of_the_sweep_before(corpus, counted, monkeypatch):
+    read = []
+    from_counts = module.HalfTable.from_counts
+
+    def spy(counts, *rest, **options):
+        read.append(counts.copy())
+        return from_counts(counts, *rest, **options)
+
+    monkeypatch.setattr(module.HalfTable, "from_counts", spy)
+    model = GibbsLDA(K, max_iter=3, random_state=0).fit(corpus)
+    assert_array_equal(read, counted[:3])
+    before = model.components_.T - 0.01
+    del read[:], counted[:]
+    model.partial_fit(corpus[:20])
+    assert_allclose(read, before + np.array([np.zeros_like(before), *counted[:2]]))
+
+
+def test_documents_of_a_later_call_start_under_the_model_of_the_first(corpus):
+    """One sweep of new documents is enough to place them in the topics that are there."""
+    model = GibbsLDA(K, max_iter=60, random_state=0).fit(corpus[:40])
+    perplexity = model.perplexity(corpus[40:])
+    model.set_params(max_iter=1).partial_fit(corpus[40:])
+    assert model.n_iter_ == 61
+    assert (model.components_ - 0.01).sum() == pytest.approx(corpus.sum())
+    assert model.perplexity(corpus[40:]) < perplexity
+
+
+def test_the_chain_learns_as_much_as_the_exact_sampler():
+    X = make_topic_corpus(400, 80, 5, random_state=0).data
+    train, held = X[:300], X[300:]
+    ours, exact = (
+        GibbsLDA(5, max_iter=80, exact=exact, random_state=0).fit(train).perplexity(held)
+        for exact in (False, True)
+    )
+    assert ours < 1.02 * exact
+
+
+def test_more_topics_than_a_sum_of_weights_holds_need_the_exact_sampler():
+    n = module.MAX_COMPONENTS + 1
+    with pytest.raises(ValueError, match="at most 2048 for GibbsLDA with exact=False, got 2049"):
+        GibbsLDA(n).fit([[1, 2]])
+    assert GibbsLDA(n, exact=True, max_iter=1).fit([[1, 2]]).components_.shape == (n, 2)

@@ -1,0 +1,231 @@
+"""X is read where it lies: never written to, never kept, and copied only in another form."""
+
+import gc
+import types
+
+import joblib
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from estimators import CASES, each
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import BaseEstimator, clone
+
+from dplda import PrivateSVILDA, SubLDA, _corpus, _fold_in, _variational
+from dplda._corpus import check_counts, row_blocks, token_weights
+from dplda._fold_in import fold_in, single_precision
+from dplda.central._documents import Documents
+from dplda.datasets import make_topic_corpus
+from dplda.metrics import (
+    _bound,
+    _noisy_score,
+    _perplexity,
+    held_out_log_likelihood,
+    perplexity_bound,
+    split_documents,
+)
+from dplda.metrics._noisy_score import contributions
+from dplda.privacy.mechanisms import sum_clipped
+
+ARRAYS = ("data", "indices", "indptr")
+ARRAY_TYPES = [sp.csr_array, sp.csr_matrix]
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    X = make_topic_corpus(137, 40, 4, doc_length=50, random_state=0).data
+    return sp.csr_array(X, dtype=np.float32)
+
+
+@pytest.fixture(scope="module")
+def stored(corpus, tmp_path_factory):
+    """A file of counts."""
+    path = tmp_path_factory.mktemp("counts") / "counts.joblib"
+    joblib.dump(corpus, path)
+    return path
+
+
+def frozen(X):
+    """The same matrix on arrays that cannot be written to."""
+    X = X.copy()
+    for name in ARRAYS:
+        getattr(X, name).flags.writeable = False
+    return X
+
+
+def shared(a, b):
+    """Names of the arrays that two matrices have in common."""
+    return [name for name in ARRAYS if np.shares_memory(getattr(a, name), getattr(b, name))]
+
+
+CODE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType)
+
+
+def arrays_of(root):
+    """All arrays that an object holds, however deep."""
+    todo, seen = [root], {id(root)}
+    while todo:
+        value = todo.pop()
+        if isinstance(value, np.ndarray):
+            yield value
+        for part in gc.get_referents(value):
+            if id(part) not in seen and not isinstance(part, CODE):
+                seen.add(id(part))
+                todo.append(part)
+
+
+# ---------------------------------------------------------------- copies
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("form", ARRAY_TYPES)
+def test_counts_in_order_are_not_copied(corpus, form, dtype, whole):
+    X = frozen(form(corpus, dtype=dtype))
+    assert shared(check_counts(BaseEstimator(), X, reset=True, whole=whole), X) == [*ARRAYS]
+
+
+def test_only_what_has_another_type_is_copied(corpus):
+    assert shared(single_precision(corpus), corpus) == [*ARRAYS]
+    for dtype in (np.float64, np.int64, np.uint8):
+        X = frozen(corpus.astype(dtype))
+        checked = check_counts(BaseEstimator(), X, reset=True)
+        for counts in (single_precision(X), single_precision(checked)):
+            assert shared(counts, X) == ["indices", "indptr"]
+            assert counts.dtype == np.float32
+        assert_array_equal(counts.toarray(), corpus.toarray())
+
+
+def test_wide_indices_are_copied_and_counts_are_not(corpus):
+    X = corpus.copy()
+    X.indices, X.indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
+    X = frozen(X)
+    counts = check_counts(BaseEstimator(), X, reset=True)
+    assert shared(counts, X) == ["data"]
+    assert counts.indices.dtype == counts.indptr.dtype == np.int32
+    assert X.indices.dtype == X.indptr.dtype == np.int64
+    X.indices = corpus.indices  # SciPy's full check would make them 64 bits wide again, in X
+    check_counts(BaseEstimator(), X, reset=True)
+    assert X.indices is corpus.indices
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ([1.0, 2, 3], [2, 0, 1], [0, 3]),
+        ([1.0, 2, 3], [0, 2, 2], [0, 3]),
+        ([1.0, 0, 3], [0, 1, 2], [0, 3]),
+        ([1.0, 0.25, 1e-320], [0, 1, 2], [0, 3]),
+    ],
+    ids=["unsorted", "twice", "zero", "weights"],
+)
+@pytest.mark.parametrize("flag", [None, True])
+@pytest.mark.filterwarnings("ignore:.*not whole:UserWarning")
+def test_what_is_put_in_order_is_a_copy(cells, flag):
+    X = sp.csr_array(tuple(map(np.array, cells)), (1, 4))
+    if flag is not None:
+        X.has_canonical_format = flag
+    before, X = X.copy(), frozen(X)
+    for whole in (True, False):
+        result = check_counts(BaseEstimator(), X, reset=True, whole=whole)
+        assert "data" not in shared(result, X)
+        assert sp.csr_array((result.data, result.indices, result.indptr)).has_canonical_format
+        assert (result.data > 0).all()
+    for name in ARRAYS:
+        assert_array_equal(getattr(X, name), getattr(before, name))
+
+
+@pytest.mark.parametrize("cls", [SubLDA, PrivateSVILDA])
+def test_kernels_read_the_arrays_of_the_caller(cls, corpus, monkeypatch):
+    X, seen = frozen(corpus), []
+    inference = (_variational._e_step, "e_step"), (_fold_in._variational, "fold_in")
+    for kernel, name in (*inference, (_fold_in._variational, "add_word_totals")):
+        true = getattr(kernel, name)
+
+        def record(indptr, indices, data, *rest, true=true):
+            seen.append((data, indices, indptr))
+            return true(indptr, indices, data, *rest)
+
+        monkeypatch.setattr(kernel, name, record)
+    cls(3, epsilon=3.0, max_iter=2, subsampling_ratio=1.0).fit(X)
+    assert len(seen) >= 4
+    for arrays in seen:
+        assert all(np.shares_memory(a, getattr(X, name)) for a, name in zip(arrays, ARRAYS))
+
+
+# ---------------------------------------------------------------- writes
+
+
+@each(CASES)
+@pytest.mark.filterwarnings("ignore::dplda.privacy.PrivacyLeakWarning")
+def test_a_file_of_counts_is_read_only_and_not_kept(estimator, corpus, stored):
+    X = joblib.load(stored, mmap_mode="r")
+    assert not X.data.flags.writeable
+    model = clone(estimator).fit(X)
+    kept = list(arrays_of(model))
+    if hasattr(model, "transform"):
+        kept += list(arrays_of(model.transform(X)))
+    assert kept
+    for name in ARRAYS:
+        own = getattr(X, name)
+        assert_array_equal(own, getattr(corpus, name))
+        assert not any(np.may_share_memory(own, array) for array in kept)
+
+
+def test_metrics_and_sums_read_a_file_of_counts(corpus, stored):
+    X = joblib.load(stored, mmap_mode="r")
+    topics = np.random.default_rng(0).random((3, X.shape[1])) + 0.1
+    for metric in (held_out_log_likelihood, perplexity_bound):
+        assert metric(topics, X) == metric(topics, corpus)
+    assert_array_equal(sum_clipped(X, 6.0, 1000), sum_clipped(corpus, 6.0, 1000))
+    for name in ARRAYS:
+        assert_array_equal(getattr(X, name), getattr(corpus, name))
+
+
+# ---------------------------------------------------------------- blocks
+
+
+@pytest.mark.parametrize("size", [1, 5, 100])
+def test_blocks_hold_all_rows_in_order(size):
+    lengths = np.array([0, 3, 0, 0, 9, 1, 1, 1, 0])
+    blocks = row_blocks(np.append(0, np.cumsum(lengths)), size)
+    rows = [np.arange(9)[block] for block in blocks]
+    assert_array_equal(np.concatenate(rows), np.arange(9))
+    for block in rows:
+        assert lengths[block[:-1]].sum() + len(block) - 1 < size + 1
+    assert row_blocks(np.array([0]), size) == []
+
+
+def test_results_do_not_depend_on_the_size_of_blocks(corpus, monkeypatch):
+    """Rows that are computed together read no other row; users may have rows in several blocks."""
+    X = corpus.astype(float)
+    X.data *= np.random.default_rng(2).random(X.nnz)
+    weights = check_counts(BaseEstimator(), X, reset=True, whole=False)
+    topics = np.random.default_rng(0).random((3, X.shape[1])) + 0.1
+    users = np.random.default_rng(1).integers(0, 20, X.shape[0])
+    users = np.unique(users, return_inverse=True)[1]
+    public = topics, np.full(X.shape[1], 1 / X.shape[1]), 0.1, 3.0, 100
+
+    def results():
+        documents = Documents.from_counts(weights, 3, None, users)
+        documents.rescale(np.linspace(0.5, 2, X.shape[1]), 6.0, exact=False)
+        return [
+            token_weights(X).data,
+            fold_in(weights, topics, 0.1),
+            documents.scale,
+            *(part.toarray() for part in split_documents(weights)),
+            contributions(weights, *public),
+            contributions(weights, *public, users=users),
+        ]
+
+    def scores():
+        return [metric(topics, X) for metric in (held_out_log_likelihood, perplexity_bound)]
+
+    exact, close = results(), scores()
+    monkeypatch.setattr(_corpus, "BLOCK_ENTRIES", 16)
+    monkeypatch.setattr(_corpus.row_blocks, "__defaults__", (16, 1))
+    for module in (_fold_in, _perplexity, _bound, _noisy_score):
+        monkeypatch.setattr(module, "BATCH", 40)
+    for one, other in zip(exact, results()):
+        assert_array_equal(one, other)
+    assert_allclose(scores(), close, rtol=1e-12)
