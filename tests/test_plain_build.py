@@ -1,0 +1,59 @@
+"""The kernels without vectors, as compilers other than gcc and clang build them."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dplda
+
+ROOT = Path(dplda.__file__).parents[1]
+FITS = """
+import hashlib
+import warnings
+
+import dplda
+from dplda.datasets import make_topic_corpus
+from dplda.kernels import _frozen
+
+warnings.simplefilter("ignore")
+X = make_topic_corpus(60, 90, 5, doc_length=80, random_state=0).data
+for model in (
+    dplda.SubLDA(19, epsilon=50.0, max_iter=4, random_state=0),
+    dplda.PrivateSVILDA(19, epsilon=50.0, max_iter=4, random_state=0),
+    dplda.HDPLDA(19, epsilon=60.0, max_iter=4, random_state=0),
+    dplda.GibbsLDA(19, max_iter=4, random_state=0),
+):
+    topics = model.fit_transform(X)
+    for array in (model.components_, topics):
+        print(type(model).__name__, hashlib.sha256(array.tobytes()).hexdigest())
+print(*_frozen.INSTRUCTION_SETS)
+"""
+
+
+def fits(folder):
+    lines = subprocess.run(
+        [sys.executable, "-c", FITS], cwd=folder, env={**os.environ, "PYTHONPATH": str(folder)},
+        capture_output=True, text=True, check=True,
+    ).stdout.splitlines()  # fmt: skip
+    return lines[:-1], lines[-1]
+
+
+@pytest.mark.slow
+def test_results_are_the_same_without_vectors(tmp_path):
+    pytest.importorskip("Cython")
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, tmp_path)
+    ignored = shutil.ignore_patterns("*.so", "*.pyd", "*.c", "__pycache__")
+    shutil.copytree(ROOT / "dplda", tmp_path / "dplda", ignore=ignored)
+    subprocess.run(
+        [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"], cwd=tmp_path,
+        env={**os.environ, "CFLAGS": "-DDPLDA_PLAIN"}, capture_output=True, check=True,
+    )  # fmt: skip
+    hashes, sets = fits(tmp_path)
+    assert sets == "portable"
+    assert len(set(hashes)) == 8
+    assert hashes == fits(ROOT)[0]
