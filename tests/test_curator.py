@@ -59,7 +59,7 @@ def test_a_release_is_the_value_plus_the_mechanisms_noise_on_every_cell(value, m
     for n_jobs in (None, 2):
         value = exact.copy()
         noisy = curator([("sum", mechanism.event)]).release(
-            value, mechanism, label="sum", round=round, n_jobs=n_jobs
+            value, mechanism, label="sum", round=round, overwrite_value=True, n_jobs=n_jobs
         )
         assert_array_equal(noisy - exact, noise_of(mechanism, value.shape, round))
         assert noisy is value  # nothing exact is left
@@ -83,7 +83,9 @@ def test_a_release_is_the_value_plus_the_mechanisms_noise_on_every_cell(value, m
 def test_what_cannot_be_written_to_is_released_as_a_noisy_copy(change):
     value = change(np.arange(600, dtype=np.int64).reshape(20, 30) % 100)
     exact = value.copy()
-    noisy = curator([("sum", GAUSSIAN.event)]).release(value, GAUSSIAN, label="sum", round=3)
+    noisy = curator([("sum", GAUSSIAN.event)]).release(
+        value, GAUSSIAN, label="sum", round=3, overwrite_value=True
+    )
     assert noisy.dtype == np.int64
     assert_array_equal(noisy - exact, noise_of(GAUSSIAN, value.shape, 3))
     assert_array_equal(value, exact)
@@ -97,10 +99,23 @@ def test_floats_are_not_released():
 def test_an_observed_release_does_not_change_with_the_array():
     value = np.zeros(5, np.int64)
     with observe_releases() as seen:
-        noisy = curator([("sum", GAUSSIAN.event)]).release(value, GAUSSIAN, label="sum", round=0)
+        noisy = curator([("sum", GAUSSIAN.event)]).release(
+            value, GAUSSIAN, label="sum", round=0, overwrite_value=True
+        )
     shown = noisy.copy()
     value[:] = 0
     assert_array_equal(seen[0].value, shown)
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_a_release_does_not_show_what_its_array_holds_afterwards(dtype):
+    """A caller may fill one array with private sums in every round, and keep the releases."""
+    sums = np.arange(6, dtype=dtype)
+    noisy = curator([("sum", GAUSSIAN.event)]).release(sums, GAUSSIAN, label="sum", round=0)
+    assert_array_equal(sums, np.arange(6))
+    shown = noisy.copy()
+    sums[:] = 12345  # private sums of the next round
+    assert_array_equal(noisy, shown)
 
 
 @pytest.mark.parametrize("threshold", [-np.inf, 10.5, np.inf])

@@ -371,7 +371,10 @@ def test_any_reader_of_safetensors_finds_the_table(model, path, order):
 def test_a_model_is_a_function_of_its_releases(estimator, monkeypatch):
     """Two corpora that release the same give the same pickle: nothing else of them is in it."""
 
-    def release(curator, value, mechanism, *, label, round, sampling_probability=1.0, n_jobs=None):
+    def release(
+        curator, value, mechanism, *, label, round, sampling_probability=1.0, overwrite_value=False,
+        n_jobs=None,
+    ):  # fmt: skip
         curator._take(label, dplda.privacy._curator.sampled(mechanism.event, sampling_probability))
         return np.arange(value.size, dtype=np.int64).reshape(value.shape) % 7 * 100 + round
 

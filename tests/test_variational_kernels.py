@@ -420,3 +420,34 @@ def test_contributions_at_the_limit_stay_below_it(kernel, cells, stretch, below)
         total = kernel(*arguments)
         assert squared_norm(total) <= radius**2
         assert_array_equal(total, twin_of(kernel)(*arguments))
+
+
+# ---------------------------------------------------------------- arrays that change meanwhile
+
+
+def during(monkeypatch, step, change):
+    """Make `change` after the passes of a sum up to `step`, as another thread might."""
+    kernel = getattr(_variational, step)
+
+    def kernel_and_change(*arguments):
+        kernel(*arguments)
+        change()
+
+    monkeypatch.setattr(_variational, step, kernel_and_change)
+
+
+@pytest.mark.parametrize("step", ["measure_words", "clip_scales", "add_words"])
+def test_counts_that_change_during_a_sum_do_not_change_it(step, monkeypatch):
+    """What is taken out of a sum is what was added, whatever the caller's array holds by then."""
+    X, *rest = along([2**24] * 4096 + [1])
+    expected = sum_documents(X, *rest, 1.0, MAX_RADIUS)
+    assert expected.any()
+    during(monkeypatch, step, lambda: np.multiply(X.data, 1e-3, out=X.data))
+    assert_array_equal(sum_documents(X, *rest, 1.0, MAX_RADIUS), expected)
+
+
+def test_an_entry_that_stands_twice_is_one_cell():
+    """Two entries of one word are as long as their sum, not as two words."""
+    X, *rest = along([300, 400])
+    X.indices[:] = 0  # behind the back of every check
+    assert squared_norm(sum_documents(X, *rest, 1.0, 1000)) <= 1000**2

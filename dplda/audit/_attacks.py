@@ -354,6 +354,7 @@ class _Replay:
         label: str,
         round: int,
         sampling_probability: float = 1.0,
+        overwrite_value: bool = False,
         n_jobs: int | None = None,
     ) -> np.ndarray:
         """Return what the fit released, not `value` with new noise."""

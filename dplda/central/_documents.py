@@ -28,6 +28,7 @@ from dplda._threads import in_threads
 from dplda.central._document_budget import TOTALS
 from dplda.central._noisy_table import SCALE_UP, combine_totals, smooth_totals, word_weights
 from dplda.kernels import _variational
+from dplda.privacy._clipping import SHRINK
 from dplda.privacy._curator import Curator
 
 INNER_STEPS, INNER_TOLERANCE = 5, 0.01  # accelerated, from the weights of the last round
@@ -182,48 +183,59 @@ class Documents:
     def _sum_documents(self, units, factor, center, weight, scale, norm, radius):
         """The sum over units of one document each, word by word."""
         docs = self.unit_ptr[units]
-        X, theta, columns = self._columns(docs)
-        shape = (X.shape[1], self.n_components)
-        if not X.nnz:
-            return np.zeros(shape, np.int64)
+        theta, columns = self._columns(docs)
+        total = np.zeros((columns.shape[1], self.n_components), np.int64)
+        if not columns.nnz:
+            return total
         of_words = columns.indptr, columns.indices, columns.data
         tables = theta, factor, center, weight
-        share = np.empty(X.nnz, np.float32)
+        share = np.empty(columns.nnz, np.float32)
         # One sum of squares for each piece: their order does not depend on the threads, and
         # which words they hold does not depend on the documents.
-        lengths, squares = np.zeros((2, N_PIECES, len(docs)))
-        squares = squares.view(np.int64)
-        pieces = range(N_PIECES)
+        lengths = np.zeros((N_PIECES, len(docs)))
 
         def measure(i):
             _variational.measure_words(*of_words, i, N_PIECES, *tables, share, lengths[i])
 
+        def add(scale, sign):
+            """Add the integers of documents to `total`, times `sign`; return their squares."""
+            squares = np.zeros((N_PIECES, len(docs)), np.int64)
+
+            def run(i):
+                part = np.zeros(factor.shape[1], np.int32)
+                _variational.add_words(
+                    *of_words, i, N_PIECES, *tables, share, scale, radius, sign, total, part,
+                    squares[i],
+                )  # fmt: skip
+
+            in_threads(run, pieces, self.n_jobs)
+            return squares.sum(axis=0)
+
+        pieces = range(N_PIECES)
         in_threads(measure, pieces, self.n_jobs)
         clipped = np.empty(len(docs), np.float32)
         _variational.clip_scales(lengths, scale[units], norm, radius, clipped)
-        total = np.empty(shape, np.int64)
-
-        def add(i):
-            part = np.zeros(factor.shape[1], np.int32)
-            _variational.add_words(
-                *of_words, i, N_PIECES, *tables, share, clipped, radius, total, part, squares[i]
-            )
-
-        in_threads(add, pieces, self.n_jobs)
-        _variational.correct_documents(
-            X.indptr, X.indices, X.data, *tables, clipped, squares, radius, total,
-            np.zeros(factor.shape[1], np.int32),
-        )  # fmt: skip
+        # A document whose integers exceed the radius is taken out. It gets a second try.
+        for _ in range(2):
+            too_long = add(clipped, 1) > radius**2
+            if not too_long.any():
+                break
+            clipped = np.where(too_long, clipped, np.float32(0))
+            add(clipped, -1)
+            clipped *= np.float32(SHRINK)
         return total
 
     def _columns(self, docs):
-        """Counts of `docs` by row, their topic weights, and their counts by column."""
+        """Topic weights of `docs`, and a copy of their counts by column, one entry for each cell.
+
+        All passes of a sum read this copy. A document whose entry stood twice would be longer than
+        its sum of squares says.
+        """
         if len(docs) < self.X.shape[0]:
-            X = self.X[docs]
-            return X, self.theta[docs], X.tocsc()
+            return self.theta[docs], _by_column(self.X[docs])
         if self._all_columns is None:
-            self._all_columns = self.X.tocsc()
-        return self.X, self.theta, self._all_columns
+            self._all_columns = _by_column(self.X)
+        return self.theta, self._all_columns
 
     def _sum_users(self, units, factor, center, weight, scale, norm, radius):
         """The sum over units of any number of documents."""
@@ -244,6 +256,13 @@ class Documents:
 
         # integer sums have no order: the result does not depend on the number of pieces
         return sum(over_rows(kernel, units.astype(np.int64, copy=False), self.n_jobs))
+
+
+def _by_column(X: sp.csr_array) -> sp.csc_array:
+    """A copy of `X` by column, one entry for each cell."""
+    columns = X.tocsc()
+    columns.sum_duplicates()  # none, unless the caller's arrays changed during the call
+    return columns
 
 
 def release_word_totals(

@@ -351,12 +351,13 @@ class HDPLDA(BaseLDA):
     def _release(
         self, counts: np.ndarray, mechanisms: SweepMechanisms, curator: Curator, t: int
     ) -> NoisyCounts:
-        """Noisy word-topic counts; `counts` is consumed."""
+        """Noisy word-topic counts, in the array of `counts`: the next count makes it private."""
         # A replaced word moves two counts by `mechanisms.unit` each, which is chosen so that this
         # is within the mechanism's sensitivity, in integers.
         noisy = curator.release(
-            counts, mechanisms.mechanism, label=COUNTS, round=t, n_jobs=self.n_jobs
-        )  # public
+            counts, mechanisms.mechanism, label=COUNTS, round=t, overwrite_value=True,
+            n_jobs=self.n_jobs,
+        )  # public  # fmt: skip
         return NoisyCounts(noisy, 1, mechanisms.mechanism.mean, mechanisms.unit)
 
     def _draw(

@@ -275,7 +275,7 @@ class SubLDA(DocumentLDA):
             # topic weights and past releases only, so that no other unit's contribution changes.
             noisy = curator.release(
                 total, mechanism, label=COUNTS, round=len(budget.totals) + t,
-                sampling_probability=highest, n_jobs=self.n_jobs,
+                sampling_probability=highest, overwrite_value=True, n_jobs=self.n_jobs,
             )  # public  # fmt: skip
             unit = bound / radius / highest
             exact = mechanism.exact and highest == 1  # then there is nothing to average out

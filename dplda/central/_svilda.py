@@ -290,7 +290,7 @@ class PrivateSVILDA(DocumentLDA):
             # size of the minibatch is secret: nothing is divided by it.
             noisy = curator.release(
                 total, mechanism, label=COUNTS, round=len(budget.totals) + t,
-                sampling_probability=ratio, n_jobs=self.n_jobs,
+                sampling_probability=ratio, overwrite_value=True, n_jobs=self.n_jobs,
             )  # public  # fmt: skip
             unit = bound / radius / ratio
             table.update(

@@ -3,12 +3,12 @@
  * A document contributes x = s (share theta f - c) to the row of each of its words, for the row f of
  * the factor, c of the center and s = weight * count, so that share sums to 1. A first pass over the
  * words finds the shares and the squared length of each document. A second one rounds x * scale
- * toward zero and adds the integers, and their squares to those of the document. A document whose
- * squares exceed the bound is taken out again, by correct_document.
+ * toward zero and adds the integers, and their squares to those of the document. The same pass, with
+ * the sign -1, takes out a document whose squares exceed the bound.
  *
- * All three call `cells`, and thus round the same floats. Words are independent of each other but
- * for the sums of squares. The row of a word is added in int32: an integer is at most
- * LARGEST(radius), since |x| <= length (1 + 2^-23) and scale <= radius / length (1 + 2^-24).
+ * Both call `cells`, and thus round the same floats. Words are independent of each other but for the
+ * sums of squares. The row of a word is added in int32: an integer is at most LARGEST(radius), since
+ * |x| <= length (1 + 2^-23) and scale <= radius / length (1 + 2^-24).
  */
 #ifndef DPLDA_CONTRIBUTIONS_H
 #define DPLDA_CONTRIBUTIONS_H
@@ -106,27 +106,26 @@ DPLDA_INLINE void NAME(add_integers)(const dplda_word *word, int n_docs, const i
     }
 }
 
-DPLDA_INLINE void NAME(flush)(int32_t *part, ptrdiff_t n_components, int64_t *total) {
+DPLDA_INLINE void NAME(flush)(int32_t *part, ptrdiff_t n_components, int sign, int64_t *total) {
     for (ptrdiff_t k = 0; k < n_components; k++) {
-        total[k] += part[k];
+        total[k] += sign * (int64_t)part[k];
         part[k] = 0;
     }
 }
 
-/* The row of a word, (n_components,); documents of scale 0 are left out.
+/* total += sign * the row of a word, (n_components,); documents of scale 0 are left out.
  *
  * part: (padded,), 0 before and after; square: (n_docs,) sums of the squared integers. */
 static void NAME(add_word)(const dplda_word *word, const int32_t *doc, const float *count,
                            float weight, ptrdiff_t n, const float *shares, const float *scale,
-                           int64_t radius, ptrdiff_t n_components, int64_t *total, int32_t *part,
-                           int64_t *square) {
+                           int64_t radius, int sign, ptrdiff_t n_components, int64_t *total,
+                           int32_t *part, int64_t *square) {
     const int64_t room = INT32_MAX / DPLDA_LARGEST(radius); /* documents, at least 1 */
     const int most = room < 4 ? 1 : 4;
     int32_t docs[4];
     float share[4], s[4], unit[4];
     int n_taken = 0;
     int64_t n_added = 0;
-    memset(total, 0, n_components * sizeof *total);
     for (ptrdiff_t j = 0; j < n; j++) {
         if (scale[doc[j]] != 0) {
             docs[n_taken] = doc[j], share[n_taken] = shares[j];
@@ -135,7 +134,7 @@ static void NAME(add_word)(const dplda_word *word, const int32_t *doc, const flo
         }
         if (n_taken == most) {
             if (n_added + most > room) {
-                NAME(flush)(part, n_components, total);
+                NAME(flush)(part, n_components, sign, total);
                 n_added = 0;
             }
             if (most == 4) {
@@ -148,51 +147,10 @@ static void NAME(add_word)(const dplda_word *word, const int32_t *doc, const flo
         }
     }
     if (n_added + n_taken > room) {
-        NAME(flush)(part, n_components, total);
+        NAME(flush)(part, n_components, sign, total);
     }
     for (int i = 0; i < n_taken; i++) {
         NAME(add_integers)(word, 1, docs + i, share + i, s + i, unit + i, part, square);
     }
-    NAME(flush)(part, n_components, total);
-}
-
-/* total += sign * the integers of a document; their exact sum of squares. */
-static int64_t NAME(add_document)(dplda_word word, const int32_t *words, const float *count,
-                                  ptrdiff_t n, const float *weight, float scale, int sign,
-                                  ptrdiff_t n_components, int64_t *total, int32_t *part) {
-    const float *factor = word.factor, *center = word.center;
-    const int32_t own = 0;
-    int64_t square = 0;
-    for (ptrdiff_t j = 0; j < n; j++) {
-        const ptrdiff_t v = words[j], row = v * word.padded;
-        const float s = weight[v] * count[j];
-        vec sum = v_all(0);
-        float share;
-        word.factor = factor + row, word.center = center + row;
-        for (ptrdiff_t k = 0; k < word.padded; k += DPLDA_WIDTH) {
-            sum = v_add(sum, v_mul(v_load(word.factor + k), v_load(word.theta + k)));
-        }
-        share = NAME(share)(s, v_sum(sum));
-        NAME(add_integers)(&word, 1, &own, &share, &s, &scale, part, &square);
-        for (ptrdiff_t k = 0; k < n_components; k++) {
-            total[v * n_components + k] += sign * part[k];
-            part[k] = 0;
-        }
-    }
-    return square;
-}
-
-/* Shorten a document whose integers are too long, once, or take it out.
- *
- * word: the document's theta, and the whole tables. */
-static void NAME(correct_document)(const dplda_word *word, const int32_t *words,
-                                   const float *count, ptrdiff_t n, const float *weight,
-                                   float scale, int64_t radius, ptrdiff_t n_components,
-                                   int64_t *total, int32_t *part) {
-    const float shorter = dplda_shorten(scale);
-    NAME(add_document)(*word, words, count, n, weight, scale, -1, n_components, total, part);
-    if (NAME(add_document)(*word, words, count, n, weight, shorter, 1, n_components, total, part) >
-        radius * radius) {
-        NAME(add_document)(*word, words, count, n, weight, shorter, -1, n_components, total, part);
-    }
+    NAME(flush)(part, n_components, sign, total);
 }

@@ -52,23 +52,10 @@ def add_words(
     share: NDArray[np.float32],
     scale: NDArray[np.float32],
     radius: int,
+    sign: int,
     total: NDArray[np.int64],
     part: NDArray[np.int32],
     square: NDArray[np.int64],
-) -> None: ...
-def correct_documents(
-    indptr: NDArray[np.int32],
-    indices: NDArray[np.int32],
-    data: NDArray[np.float32],
-    theta: NDArray[np.float32],
-    factor: NDArray[np.float32],
-    center: NDArray[np.float32],
-    word_weight: NDArray[np.float32],
-    scale: NDArray[np.float32],
-    square: NDArray[np.int64],
-    radius: int,
-    total: NDArray[np.int64],
-    part: NDArray[np.int32],
 ) -> None: ...
 def add_word_totals(
     indptr: NDArray[np.int32],

@@ -3,10 +3,9 @@
 Documents are rows of a CSR matrix. Tables are (n_words, padded), where the padding (to a multiple
 of 16 topics) is zero. Rows do not depend on each other, so callers may split them over threads.
 
-Units of one document go through `measure_words`, `clip_scales`, `add_words` and
-`correct_documents`, which work word by word. Other units go through `add_contributions`. The loops
-are in ``_fold_in.h`` and ``_contributions.h``, compiled for each instruction set. All sets give the
-same bits.
+Units of one document go through `measure_words`, `clip_scales` and `add_words`, which work word by
+word. Other units go through `add_contributions`. The loops are in ``_fold_in.h`` and
+``_contributions.h``, compiled for each instruction set. All sets give the same bits.
 """
 
 cimport cython
@@ -30,17 +29,11 @@ cdef extern from "_variational.h" nogil:
     }
     static void dplda_add_word(int set, const dplda_word *word, const int32_t *doc,
                                const float *count, float weight, ptrdiff_t n, const float *shares,
-                               const float *scale, int64_t radius, ptrdiff_t n_components,
-                               int64_t *total, int32_t *part, int64_t *square) {
-        DPLDA_CALL(add_word, set)(word, doc, count, weight, n, shares, scale, radius, n_components,
-                                  total, part, square);
-    }
-    static void dplda_correct_document(int set, const dplda_word *word, const int32_t *words,
-                                       const float *count, ptrdiff_t n, const float *weight,
-                                       float scale, int64_t radius, ptrdiff_t n_components,
-                                       int64_t *total, int32_t *part) {
-        DPLDA_CALL(correct_document, set)(word, words, count, n, weight, scale, radius,
-                                          n_components, total, part);
+                               const float *scale, int64_t radius, int sign,
+                               ptrdiff_t n_components, int64_t *total, int32_t *part,
+                               int64_t *square) {
+        DPLDA_CALL(add_word, set)(word, doc, count, weight, n, shares, scale, radius, sign,
+                                  n_components, total, part, square);
     }
     """
     enum:
@@ -63,12 +56,8 @@ cdef extern from "_variational.h" nogil:
         Py_ssize_t n, float* shares, double* square)
     void dplda_add_word(
         int set, const dplda_word* word, const int32_t* doc, const float* count, float weight,
-        Py_ssize_t n, const float* shares, const float* scale, int64_t radius,
+        Py_ssize_t n, const float* shares, const float* scale, int64_t radius, int sign,
         Py_ssize_t n_components, int64_t* total, int32_t* part, int64_t* square)
-    void dplda_correct_document(
-        int set, const dplda_word* word, const int32_t* words, const float* count, Py_ssize_t n,
-        const float* weight, float scale, int64_t radius, Py_ssize_t n_components, int64_t* total,
-        int32_t* part)
 
 INSTRUCTION_SETS = ("portable", "avx2", "avx512")[: dplda_best_set() + 1]
 cdef int in_use = dplda_best_set()
@@ -171,11 +160,16 @@ def add_words(
     const float[::1] share,              # in: of `measure_words`
     const float[::1] scale,              # in: of `clip_scales`
     int64_t radius,                      # in
-    int64_t[:, ::1] total,               # out: (n_words, n_components) rows of the words
+    int sign,                            # in: 1 to add, -1 to take out
+    int64_t[:, ::1] total,               # in/out: (n_words, n_components) rows of the words
     int32_t[::1] part,                   # scratch: (padded,) zeros before and after
     int64_t[::1] square,                 # in/out: (n_docs,) sums of squared integers
 ):
-    """Sum of the documents' integer contributions in the rows of the words."""
+    """Add the documents' integer contributions to the rows of the words, times the sign.
+
+    The integers of a document are the same bits in each call with its scale: what was added can be
+    taken out.
+    """
     cdef Py_ssize_t v = first
     cdef dplda_word word
     word.padded, word.theta = theta.shape[1], &theta[0, 0]
@@ -184,46 +178,9 @@ def add_words(
             word.factor, word.center = &factor[v, 0], &center[v, 0]
             dplda_add_word(
                 in_use, &word, &indices[0] + indptr[v], &data[0] + indptr[v], word_weight[v],
-                indptr[v + 1] - indptr[v], &share[0] + indptr[v], &scale[0], radius,
+                indptr[v + 1] - indptr[v], &share[0] + indptr[v], &scale[0], radius, sign,
                 total.shape[1], &total[v, 0], &part[0], &square[0])
             v += step
-
-
-@cython.boundscheck(False)  # even under sanitizers: the function takes the address of empty arrays
-def correct_documents(
-    const int32_t[::1] indptr,           # in: CSR of the documents
-    const int32_t[::1] indices,          # in
-    const float[::1] data,               # in: counts
-    const float[:, ::1] theta,           # in: (n_docs, padded)
-    const float[:, ::1] factor,          # in: (n_words, padded)
-    const float[:, ::1] center,          # in: (n_words, padded)
-    const float[::1] word_weight,        # in: (n_words,)
-    const float[::1] scale,              # in: of `clip_scales`
-    const int64_t[:, ::1] square,        # in: (n_pieces, n_docs) squared integers, to be added
-    int64_t radius,                      # in
-    int64_t[:, ::1] total,               # in/out: (n_words, n_components)
-    int32_t[::1] part,                   # scratch: (padded,) zeros before and after
-):
-    """Shorten each document whose integers exceed `radius`, or take it out of `total`.
-
-    A contribution that is too long is shrunk a little and rounded again. It is left out if it is
-    still too long. The sensitivity is therefore at most `radius` for every input.
-    """
-    cdef Py_ssize_t d, i
-    cdef int64_t length
-    cdef dplda_word word
-    word.padded, word.factor, word.center = theta.shape[1], &factor[0, 0], &center[0, 0]
-    with nogil:
-        for d in range(square.shape[1]):
-            length = 0
-            for i in range(square.shape[0]):
-                length += square[i, d]
-            if length > radius * radius:
-                word.theta = &theta[d, 0]
-                dplda_correct_document(
-                    in_use, &word, &indices[0] + indptr[d], &data[0] + indptr[d],
-                    indptr[d + 1] - indptr[d], &word_weight[0], scale[d], radius, total.shape[1],
-                    &total[0, 0], &part[0])
 
 
 def add_word_totals(

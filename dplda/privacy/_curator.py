@@ -68,9 +68,10 @@ def condensed(events: Iterable[Event]) -> tuple[Event, ...]:
     return tuple(event if n == 1 else Repeated(event, n) for event, n in grouped(events))
 
 
-def _writable(value: Cells) -> Cells:
-    """The array itself if a kernel can write to it, and a copy as int64 otherwise."""
-    if value.dtype in (np.int32, np.int64) and value.flags.c_contiguous and value.flags.writeable:
+def _writable(value: Cells, overwrite: bool) -> Cells:
+    """The array itself if a kernel may and can write to it, and a copy as int64 otherwise."""
+    flags = value.flags
+    if overwrite and value.dtype in (np.int32, np.int64) and flags.c_contiguous and flags.writeable:
         return value
     return value.astype(np.int64, order="C", casting="safe")
 
@@ -154,20 +155,16 @@ class Curator:
         label: str,
         round: int,
         sampling_probability: float = 1.0,
+        overwrite_value: bool = False,
         n_jobs: int | None = None,
     ) -> Cells:
         """Release private integers with noise on every cell.
-
-        The value is consumed: the noise is added in place where it can be, and nothing exact is
-        left.
 
         Parameters
         ----------
         value : ndarray of int64 or int32
             Private. One unit moves it by at most ``mechanism.sensitivity``; `sum_clipped`
-            enforces this bound. Values of int32 must leave room for the noise, below 2**24. The
-            noise is added in place, unless the array is read-only, not contiguous (C), or of
-            another integer type: these are copied, as int64.
+            enforces this bound.
         mechanism : mechanism
             Draws the noise.
         label : str
@@ -178,13 +175,18 @@ class Curator:
             the fits of `partial_fit` must not repeat numbers either.
         sampling_probability : float, default=1.0
             Rate of the Poisson sample that `value` is computed from.
+        overwrite_value : bool, default=False
+            Whether to add the noise in place, which saves a copy. The result is then `value`
+            itself: what is written to it later is seen by everyone who holds the release. Values
+            of int32 must leave room for the noise, below 2**24. An array that is read-only, not
+            contiguous (C), or of another integer type is copied in any case.
         n_jobs : int or None, default=None
             Number of threads. It never changes a result.
 
         Returns
         -------
         noisy : ndarray of int64 or int32
-            Public. It is `value` itself, or its noisy copy.
+            Public. A new array of int64, or `value` with `overwrite_value`.
 
         Raises
         ------
@@ -194,7 +196,8 @@ class Curator:
         """
         self._check_planned(label, value.size, mechanism.event)
         self._take(label, sampled(mechanism.event, sampling_probability))
-        noisy = self._with_noise(value, mechanism, round, n_jobs)
+        cells = _writable(value, overwrite_value)
+        noisy = self._with_noise(cells, mechanism, round, n_jobs)
         # a copy, as the caller may use the array again
         announce(label, round, noisy.copy, mechanism)
         return noisy
@@ -248,7 +251,7 @@ class Curator:
         """
         self._take(label, mechanism.event)
         self._take(label, failure)
-        noisy = self._with_noise(value.copy(), mechanism, round, None)
+        noisy = self._with_noise(_writable(value, False), mechanism, round, None)
         passing = np.flatnonzero(asked | (noisy >= threshold))
         announce(label, round, noisy[passing], mechanism)
         return passing, noisy[passing]
@@ -332,10 +335,9 @@ class Curator:
     def _with_noise(
         self, value: Cells, mechanism: Mechanism, round: int, n_jobs: int | None
     ) -> Cells:
-        """Add noise to every cell, in place where possible; each block has its own stream."""
+        """Add noise to every cell, in place; each block has its own stream."""
         self._use(Purpose.NOISE, round)
-        noisy = _writable(value)
-        cells = noisy.reshape(-1)
+        cells = value.reshape(-1)
 
         def add(block: int) -> None:
             part = cells[block * BLOCK_CELLS : (block + 1) * BLOCK_CELLS]
@@ -343,7 +345,7 @@ class Curator:
 
         in_threads(add, range(-(-cells.size // BLOCK_CELLS)), n_jobs)
         self._check_limit()
-        return noisy
+        return value
 
     def _use(self, purpose: int, round: int) -> None:
         if (purpose, round) in self._used:
