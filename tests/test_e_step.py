@@ -9,6 +9,7 @@ from scipy.special import psi
 from sklearn.decomposition._lda import _update_doc_distribution
 
 from dplda._fold_in import pad
+from dplda._variational import exp_dirichlet_expectation
 from dplda.kernels import _e_step, _variational
 
 SIZES = [1, 5, 20, 37]
@@ -181,6 +182,24 @@ def test_weights_of_extreme_parameters_are_numbers(dtype):
     )
     assert (weights >= 0).all()
     assert (weights <= 1 + 1e-6).all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n_components", [1, 5, 37])
+def test_table_expectations_are_scipys(dtype, n_components, instruction_sets):
+    """exp(E[log beta]), for any set and number of threads; a table of several pieces."""
+    rng = np.random.default_rng(0)
+    table = 10.0 ** rng.uniform(-4, 6, (1100, n_components))
+    expected = np.exp(psi(table) - psi(table.sum(axis=0)))
+    first = exp_dirichlet_expectation(table, dtype)
+    assert first.dtype == dtype
+    assert not first[:, n_components:].any()
+    rounding = 40 * np.finfo(float).eps * (1 + 1 / table) + np.finfo(dtype).eps
+    least = 1e-290 if dtype is np.float64 else np.finfo(dtype).tiny
+    assert (np.abs(first[:, :n_components] - expected) <= rounding * expected + least).all()
+    for name in instruction_sets:
+        _e_step.use(name)
+        assert_array_equal(exp_dirichlet_expectation(table, dtype, n_jobs=2), first)
 
 
 # ---------------------------------------------------------------- documents

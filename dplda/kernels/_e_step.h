@@ -72,4 +72,24 @@ DPLDA_INLINE void NAME(transpose_double)(const double *const *from, ptrdiff_t k,
 #undef REAL
 #undef VEC
 #undef OP
+
+/* digamma(total) - log(base) and 1 / base of each topic, for `expectations`. */
+static void NAME(digammas)(const double *total, ptrdiff_t n, double *digamma, double *scale) {
+    for (ptrdiff_t k = 0; k < n; k++) {
+        double base;
+        digamma[k] = NAME(digamma_double)(total[k], &base);
+        scale[k] = 1 / base;
+    }
+}
+
+/* exp(digamma(cell) - digamma(total)) of the cells of a row, 0 where that is below exp(-700). */
+static void NAME(expectations)(double *__restrict row, ptrdiff_t n, const double *digamma,
+                               const double *scale) {
+    for (ptrdiff_t k = 0; k < n; k++) {
+        double base;
+        const double x = NAME(digamma_double)(row[k], &base) - digamma[k];
+        const double value = base * scale[k] * NAME(exp_double)(x > -700 ? x : -700);
+        row[k] = x > -700 ? value : 0;
+    }
+}
 #endif

@@ -24,3 +24,11 @@ def e_step(
     exp_doc_topic: NDArray[Real],
     scratch: NDArray[Real],
 ) -> None: ...
+def exp_expectations(
+    table: NDArray[np.float64],
+    total: NDArray[np.float64],
+    begin: int,
+    end: int,
+    scratch: NDArray[np.float64],
+    out: NDArray[Real],
+) -> None: ...

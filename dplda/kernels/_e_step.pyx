@@ -28,6 +28,14 @@ cdef extern from "_e_step.h" nogil:
         DPLDA_CALL(e_step_double, set)(word, count, n_words, table, stride, prior, n_components,
                                        max_iter, tol, gamma, exp_doc_topic, scratch);
     }
+    static void dplda_digammas(int set, const double *total, ptrdiff_t n, double *digamma,
+                               double *scale) {
+        DPLDA_CALL(digammas, set)(total, n, digamma, scale);
+    }
+    static void dplda_expectations(int set, double *row, ptrdiff_t n, const double *digamma,
+                                   const double *scale) {
+        DPLDA_CALL(expectations, set)(row, n, digamma, scale);
+    }
     """
     enum:
         WORDS "DPLDA_WORDS"
@@ -41,6 +49,9 @@ cdef extern from "_e_step.h" nogil:
         int set, const int32_t* word, const double* count, Py_ssize_t n_words, const double* table,
         Py_ssize_t stride, double prior, Py_ssize_t n_components, Py_ssize_t max_iter, double tol,
         double* gamma, double* exp_doc_topic, double* scratch)
+    void dplda_digammas(int set, const double* total, Py_ssize_t n, double* digamma, double* scale)
+    void dplda_expectations(
+        int set, double* row, Py_ssize_t n, const double* digamma, const double* scale)
 
 INSTRUCTION_SETS = ("portable", "avx2", "avx512")[: dplda_best_set() + 1]
 cdef int in_use = dplda_best_set()
@@ -105,3 +116,26 @@ def e_step(
                     in_use, &indices[0] + begin, &data[0] + begin, n, &exp_topic_word[0, 0], padded,
                     prior, n_components, max_iter, tol, &gamma[d, 0], &exp_doc_topic[d, 0],
                     &scratch[0])
+
+
+def exp_expectations(
+    const double[:, ::1] table,      # in: (n_words, n_components) Dirichlet parameters
+    const double[::1] total,         # in: (n_components,) their sums over all words
+    Py_ssize_t begin,                # in: the words from begin to end
+    Py_ssize_t end,
+    double[:, ::1] scratch,          # scratch: (3, padded)
+    floating[:, ::1] out,            # out: (n_words, padded); the padding is left as it is
+):
+    """exp(E[log beta]) of some words."""
+    cdef Py_ssize_t v, k, n = table.shape[1], padded = scratch.shape[1]
+    if n > padded or total.shape[0] != n or end > table.shape[0] or end > out.shape[0]:
+        raise ValueError("shapes differ")
+    scratch[:] = 1
+    with nogil:
+        dplda_digammas(in_use, &total[0], n, &scratch[0, 0], &scratch[1, 0])
+        for v in range(begin, end):
+            for k in range(n):
+                scratch[2, k] = table[v, k]
+            dplda_expectations(in_use, &scratch[2, 0], padded, &scratch[0, 0], &scratch[1, 0])
+            for k in range(n):
+                out[v, k] = <floating>scratch[2, k]

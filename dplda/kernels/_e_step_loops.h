@@ -5,7 +5,7 @@
 #define LANES (64 / (int)sizeof(REAL))        /* of a vector */
 #define TILE_VECTORS (DPLDA_WORDS / LANES)
 
-/* exp(x) for -200 < x < 80 (float: -80 < x < 80): a power of 2 times a Taylor polynomial. */
+/* exp(x) for -701 < x < 80 (float: -80 < x < 80): a power of 2 times a Taylor polynomial. */
 DPLDA_INLINE REAL TYPED(exp)(REAL x) {
     const REAL magic = (REAL)1.5 * (REAL)((BITS)1 << MANTISSA); /* sums end with n's bits */
     const REAL shifted = x * (REAL)1.4426950408889634 + magic;
