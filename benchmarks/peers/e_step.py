@@ -4,7 +4,7 @@
 
 The contestants take turns, from the same start (ones), under the same model (one online pass of
 scikit-learn's), with the same rule to stop (mean change below 1e-3, at most 100 iterations), to the
-expected word-topic counts. Ours forms these in integers, word by word, as training does. CPU time of the
+expected word-topic counts. Ours forms these in integers, as training does. CPU time of the
 process, its thread pools limited to one thread; median and best of the repeats, in millions of
 tokens per second. The differences to scikit-learn's float64 are the largest of gamma, the largest
 of the counts relative to the largest count, and the counts' relative L1 distance.
