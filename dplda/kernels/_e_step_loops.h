@@ -125,7 +125,8 @@ DPLDA_INLINE void TYPED(add_tile)(const REAL *tile, const REAL *count, const int
         for (int i = 0; i < n; i++) {
             const ptrdiff_t j = i * LANES;
             const VEC first = OP(add)(OP(mul)(w0, OP(load)(r0 + j)), OP(mul)(w1, OP(load)(r1 + j)));
-            const VEC second = OP(add)(OP(mul)(w2, OP(load)(r2 + j)), OP(mul)(w3, OP(load)(r3 + j)));
+            const VEC third = OP(mul)(w2, OP(load)(r2 + j));
+            const VEC second = OP(add)(third, OP(mul)(w3, OP(load)(r3 + j)));
             share[i] = OP(add)(share[i], OP(add)(first, second));
         }
     }
