@@ -6,18 +6,21 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.special import psi
 
-from dplda._fold_in import over_rows, pad
+from dplda._fold_in import LANES, aligned_zeros, over_rows
+from dplda._threads import in_threads
 from dplda.kernels import _e_step
 
 # The stopping rule of scikit-learn for a document: at most MAX_STEPS steps, or until the mean
 # change of its Dirichlet parameters is below TOLERANCE.
 MAX_STEPS = 100
 TOLERANCE = 1e-3
+WORDS_AT_A_TIME = 512
 
 
-def exp_dirichlet_expectation(table: np.ndarray, dtype: Any) -> np.ndarray:
+def exp_dirichlet_expectation(
+    table: np.ndarray, dtype: Any, n_jobs: int | None = None
+) -> np.ndarray:
     """exp(E[log beta]) for topics with Dirichlet parameters `table` (n_words, n_components).
 
     Returns
@@ -25,7 +28,17 @@ def exp_dirichlet_expectation(table: np.ndarray, dtype: Any) -> np.ndarray:
     ndarray of shape (n_words, padded)
         Columns sum to less than 1; the padding is zero.
     """
-    return pad(np.exp(psi(table) - psi(table.sum(axis=0))), dtype)
+    table = np.ascontiguousarray(table, float)
+    n_words, n_components = table.shape
+    padded = -(-n_components // LANES) * LANES
+    total, result = table.sum(axis=0), aligned_zeros((n_words, padded), dtype)
+
+    def kernel(begin: int) -> None:
+        end = min(begin + WORDS_AT_A_TIME, n_words)
+        _e_step.exp_expectations(table, total, begin, end, np.empty((3, padded)), result)
+
+    in_threads(kernel, range(0, n_words, WORDS_AT_A_TIME), n_jobs)
+    return result
 
 
 def e_step(

@@ -335,7 +335,7 @@ def add_contributions(
 
 # ---------------------------------------------------------------- E-step
 
-TILE = 32
+TILE = 64
 SMALLEST = {np.float32: 2.0**-63, np.float64: 2.0**-126}
 
 
@@ -392,7 +392,8 @@ def topic_weights(gamma, total):
 def topic_sums(words, counts, table, weight):
     """What each topic has of the words before it is multiplied with its weight."""
     R = table.dtype.type
-    lanes = np.zeros((len(weight), LANES), R)
+    n_lanes = 64 // table.itemsize
+    lanes = np.zeros((len(weight), n_lanes), R)
     four = np.append(weight, np.zeros(-len(weight) % 4, R))
     for begin in range(0, len(words), TILE):
         count = np.zeros(TILE, R)
@@ -405,10 +406,13 @@ def topic_sums(words, counts, table, weight):
             part = four[a : a + 4, None] * tile[a : a + 4]
             share = share + ((part[0] + part[1]) + (part[2] + part[3]))
         share = count / (share + R(np.finfo(float).eps))
-        part = (share * tile[: len(weight)]).reshape(-1, 4, LANES)
-        lanes = lanes + ((part[:, 0] + part[:, 1]) + (part[:, 2] + part[:, 3]))
-    even, odd = (lanes[:, 0] + lanes[:, 4], lanes[:, 1] + lanes[:, 5])
-    return (even + (lanes[:, 2] + lanes[:, 6])) + (odd + (lanes[:, 3] + lanes[:, 7]))
+        part = (share * tile[: len(weight)]).reshape(len(weight), -1, n_lanes)
+        for i in range(0, part.shape[1], 2):
+            lanes = lanes + (part[:, i] + part[:, i + 1])
+    while n_lanes > 1:
+        n_lanes //= 2
+        lanes = lanes[:, :n_lanes] + lanes[:, n_lanes:]
+    return lanes[:, 0]
 
 
 def e_step(X, rows, table, prior, n_components, max_iter, tol, gamma):

@@ -9,6 +9,7 @@ from scipy.special import psi
 from sklearn.decomposition._lda import _update_doc_distribution
 
 from dplda._fold_in import pad
+from dplda._variational import exp_dirichlet_expectation
 from dplda.kernels import _e_step, _variational
 
 SIZES = [1, 5, 20, 37]
@@ -62,17 +63,28 @@ def weights_of(gamma):
 # ---------------------------------------------------------------- twin
 
 
+@pytest.fixture
+def instruction_sets():
+    """All of this machine; the one in use is restored."""
+    before = _e_step.instruction_set()
+    yield _e_step.INSTRUCTION_SETS
+    _e_step.use(before)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("n_components", SIZES)
 @pytest.mark.parametrize(("max_iter", "tol"), [(0, 0.0), (1, 0.0), (7, 0.0), (100, 1e-3)])
 @pytest.mark.parametrize("prior", [0.01, 0.3])
-def test_equals_its_twin(dtype, n_components, max_iter, tol, prior):
+def test_equals_its_twin(dtype, n_components, max_iter, tol, prior, instruction_sets):
     X, table = random_counts(dtype), random_table(n_components, dtype)
     start = pad(np.random.default_rng(1).gamma(0.5, 1.0, (N_DOCS, n_components)) + 1e-3, dtype)
     arguments = X, range(N_DOCS), table, prior, n_components, max_iter, tol, start
-    for values, expected in zip(e_step(*arguments), reference.e_step(*arguments)):
-        assert_array_equal(values, expected)
-        assert not values[:, n_components:].any()
+    twin = reference.e_step(*arguments)
+    for name in instruction_sets:
+        _e_step.use(name)
+        for values, expected in zip(e_step(*arguments), twin):
+            assert_array_equal(values, expected)
+            assert not values[:, n_components:].any()
 
 
 # ---------------------------------------------------------------- scikit-learn
@@ -170,6 +182,24 @@ def test_weights_of_extreme_parameters_are_numbers(dtype):
     )
     assert (weights >= 0).all()
     assert (weights <= 1 + 1e-6).all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n_components", [1, 5, 37])
+def test_table_expectations_are_scipys(dtype, n_components, instruction_sets):
+    """exp(E[log beta]), for any set and number of threads; a table of several pieces."""
+    rng = np.random.default_rng(0)
+    table = 10.0 ** rng.uniform(-4, 6, (1100, n_components))
+    expected = np.exp(psi(table) - psi(table.sum(axis=0)))
+    first = exp_dirichlet_expectation(table, dtype)
+    assert first.dtype == dtype
+    assert not first[:, n_components:].any()
+    rounding = 40 * np.finfo(float).eps * (1 + 1 / table) + np.finfo(dtype).eps
+    least = 1e-290 if dtype is np.float64 else np.finfo(dtype).tiny
+    assert (np.abs(first[:, :n_components] - expected) <= rounding * expected + least).all()
+    for name in instruction_sets:
+        _e_step.use(name)
+        assert_array_equal(exp_dirichlet_expectation(table, dtype, n_jobs=2), first)
 
 
 # ---------------------------------------------------------------- documents

@@ -309,7 +309,7 @@ class PrivateSVILDA(DocumentLDA):
         expectation: the digamma function would count the uncertainty of rare words twice.
         """
         if self.epsilon == math.inf:
-            return exp_dirichlet_expectation(table.table, np.float32), 1.0
+            return exp_dirichlet_expectation(table.table, np.float32, self.n_jobs), 1.0
         return table.word_probabilities(out), document_schedule(t, self.max_iter)[1]
 
     def _e_step(self, documents: Documents, rows: np.ndarray, factor: np.ndarray) -> None:

@@ -5,6 +5,10 @@ from numpy.typing import NDArray
 
 Real = TypeVar("Real", np.float32, np.float64)
 
+INSTRUCTION_SETS: tuple[str, ...]
+
+def instruction_set() -> str: ...
+def use(name: str) -> None: ...
 def scratch_size(longest: int, n_components: int) -> int: ...
 def e_step(
     indptr: NDArray[np.int32],
@@ -19,4 +23,12 @@ def e_step(
     gamma: NDArray[Real],
     exp_doc_topic: NDArray[Real],
     scratch: NDArray[Real],
+) -> None: ...
+def exp_expectations(
+    table: NDArray[np.float64],
+    total: NDArray[np.float64],
+    begin: int,
+    end: int,
+    scratch: NDArray[np.float64],
+    out: NDArray[Real],
 ) -> None: ...

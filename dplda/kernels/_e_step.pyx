@@ -3,40 +3,78 @@
 The updates are those of scikit-learn's LatentDirichletAllocation. Documents are rows of a CSR
 matrix. Tables are (n_words, padded), where the padding (to a multiple of 16 topics) is zero. Rows
 do not depend on each other, so callers may split them over threads. The loops are in
-``_e_step.h``.
+``_e_step_loops.h``, compiled for each instruction set. All sets give the same bits.
 """
 
 cimport cython
 from cython cimport floating
 from libc.stdint cimport int32_t, int64_t
 
-cdef extern from *:
+cdef extern from "_e_step.h" nogil:
     """
-    #define REAL float
-    #include "_e_step.h"
-    #undef REAL
-    #define REAL double
-    #include "_e_step.h"
-    #undef REAL
+    static void dplda_e_step_float(int set, const int32_t *word, const float *count,
+                                   ptrdiff_t n_words, const float *table, ptrdiff_t stride,
+                                   float prior, ptrdiff_t n_components, ptrdiff_t max_iter,
+                                   double tol, float *gamma, float *exp_doc_topic,
+                                   float *scratch) {
+        DPLDA_CALL(e_step_float, set)(word, count, n_words, table, stride, prior, n_components,
+                                      max_iter, tol, gamma, exp_doc_topic, scratch);
+    }
+    static void dplda_e_step_double(int set, const int32_t *word, const double *count,
+                                    ptrdiff_t n_words, const double *table, ptrdiff_t stride,
+                                    double prior, ptrdiff_t n_components, ptrdiff_t max_iter,
+                                    double tol, double *gamma, double *exp_doc_topic,
+                                    double *scratch) {
+        DPLDA_CALL(e_step_double, set)(word, count, n_words, table, stride, prior, n_components,
+                                       max_iter, tol, gamma, exp_doc_topic, scratch);
+    }
+    static void dplda_digammas(int set, const double *total, ptrdiff_t n, double *digamma,
+                               double *scale) {
+        DPLDA_CALL(digammas, set)(total, n, digamma, scale);
+    }
+    static void dplda_expectations(int set, double *row, ptrdiff_t n, const double *digamma,
+                                   const double *scale) {
+        DPLDA_CALL(expectations, set)(row, n, digamma, scale);
+    }
     """
     enum:
         WORDS "DPLDA_WORDS"
-        LANES "DPLDA_LANES"
-    void e_step_float "dplda_e_step_float"(
-        const int32_t* word, const float* count, Py_ssize_t n_words, const float* table,
+        LANES "DPLDA_WIDTH"
+    int dplda_best_set()
+    void dplda_e_step_float(
+        int set, const int32_t* word, const float* count, Py_ssize_t n_words, const float* table,
         Py_ssize_t stride, float prior, Py_ssize_t n_components, Py_ssize_t max_iter, double tol,
-        float* gamma, float* exp_doc_topic, float* scratch) noexcept nogil
-    void e_step_double "dplda_e_step_double"(
-        const int32_t* word, const double* count, Py_ssize_t n_words, const double* table,
+        float* gamma, float* exp_doc_topic, float* scratch)
+    void dplda_e_step_double(
+        int set, const int32_t* word, const double* count, Py_ssize_t n_words, const double* table,
         Py_ssize_t stride, double prior, Py_ssize_t n_components, Py_ssize_t max_iter, double tol,
-        double* gamma, double* exp_doc_topic, double* scratch) noexcept nogil
+        double* gamma, double* exp_doc_topic, double* scratch)
+    void dplda_digammas(int set, const double* total, Py_ssize_t n, double* digamma, double* scale)
+    void dplda_expectations(
+        int set, double* row, Py_ssize_t n, const double* digamma, const double* scale)
+
+INSTRUCTION_SETS = ("portable", "avx2", "avx512")[: dplda_best_set() + 1]
+cdef int in_use = dplda_best_set()
+
+
+def instruction_set():
+    """Name of the instruction set in use."""
+    return INSTRUCTION_SETS[in_use]
+
+
+def use(name):
+    """Choose one of the `INSTRUCTION_SETS` of this machine. The last is the default."""
+    global in_use
+    if name not in INSTRUCTION_SETS:
+        raise ValueError(f"the instruction set must be one of {INSTRUCTION_SETS}, got {name!r}")
+    in_use = INSTRUCTION_SETS.index(name)
 
 
 def scratch_size(Py_ssize_t longest, Py_ssize_t n_components):
     """Elements of scratch for documents of at most `longest` different words."""
     cdef Py_ssize_t padded = (n_components + 15) // 16 * 16
     cdef Py_ssize_t words = (longest + WORDS - 1) // WORDS * WORDS
-    return words * (n_components + 1) + padded * (LANES + 3) + 64 // sizeof(float)
+    return words * ((n_components + 3) // 4 * 4 + 1) + padded * (LANES + 3) + 64 // sizeof(float)
 
 
 @cython.boundscheck(False)  # even under sanitizers: the function takes the address of empty arrays
@@ -69,12 +107,35 @@ def e_step(
             begin = indptr[d]
             n = indptr[d + 1] - begin
             if floating is float:
-                e_step_float(
-                    &indices[0] + begin, &data[0] + begin, n, &exp_topic_word[0, 0], padded,
+                dplda_e_step_float(
+                    in_use, &indices[0] + begin, &data[0] + begin, n, &exp_topic_word[0, 0], padded,
                     <float>prior, n_components, max_iter, tol, &gamma[d, 0], &exp_doc_topic[d, 0],
                     &scratch[0])
             else:
-                e_step_double(
-                    &indices[0] + begin, &data[0] + begin, n, &exp_topic_word[0, 0], padded,
+                dplda_e_step_double(
+                    in_use, &indices[0] + begin, &data[0] + begin, n, &exp_topic_word[0, 0], padded,
                     prior, n_components, max_iter, tol, &gamma[d, 0], &exp_doc_topic[d, 0],
                     &scratch[0])
+
+
+def exp_expectations(
+    const double[:, ::1] table,      # in: (n_words, n_components) Dirichlet parameters
+    const double[::1] total,         # in: (n_components,) their sums over all words
+    Py_ssize_t begin,                # in: the words from begin to end
+    Py_ssize_t end,
+    double[:, ::1] scratch,          # scratch: (3, padded)
+    floating[:, ::1] out,            # out: (n_words, padded); the padding is left as it is
+):
+    """exp(E[log beta]) of some words."""
+    cdef Py_ssize_t v, k, n = table.shape[1], padded = scratch.shape[1]
+    if n > padded or total.shape[0] != n or end > table.shape[0] or end > out.shape[0]:
+        raise ValueError("shapes differ")
+    scratch[:] = 1
+    with nogil:
+        dplda_digammas(in_use, &total[0], n, &scratch[0, 0], &scratch[1, 0])
+        for v in range(begin, end):
+            for k in range(n):
+                scratch[2, k] = table[v, k]
+            dplda_expectations(in_use, &scratch[2, 0], padded, &scratch[0, 0], &scratch[1, 0])
+            for k in range(n):
+                out[v, k] = <floating>scratch[2, k]

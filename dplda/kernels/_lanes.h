@@ -35,6 +35,14 @@
 #define vw NAME(vw)
 #define vw_add_squares NAME(vw_add_squares)
 #define vw_sum NAME(vw_sum)
+#define vd NAME(vd)
+#define vd_load NAME(vd_load)
+#define vd_store NAME(vd_store)
+#define vd_all NAME(vd_all)
+#define vd_add NAME(vd_add)
+#define vd_mul NAME(vd_mul)
+#define vd_div NAME(vd_div)
+#define vd_sum NAME(vd_sum)
 enum { DPLDA_WIDTH = 16 };
 #endif
 
@@ -274,4 +282,41 @@ DPLDA_INLINE int64_t vw_sum(vw a) {
     int64_t x[8];
     memcpy(x, &a, sizeof x);
     return ((x[0] + x[4]) + (x[1] + x[5])) + ((x[2] + x[6]) + (x[3] + x[7]));
+}
+
+/* Eight doubles at a time. */
+#ifdef DPLDA_HAS_VECTORS
+typedef double vd __attribute__((vector_size(64)));
+DPLDA_INLINE vd vd_all(double a) { return a - (vd){0}; }
+DPLDA_INLINE vd vd_add(vd a, vd b) { return a + b; }
+DPLDA_INLINE vd vd_mul(vd a, vd b) { return a * b; }
+DPLDA_INLINE vd vd_div(vd a, vd b) { return a / b; }
+#else
+typedef struct {
+    double lane[8];
+} vd;
+#define DPLDA_EACH(result)              \
+    vd z;                               \
+    for (int j = 0; j < 8; j++) {       \
+        z.lane[j] = result;             \
+    }                                   \
+    return z;
+DPLDA_INLINE vd vd_all(double a) { DPLDA_EACH(a) }
+DPLDA_INLINE vd vd_add(vd a, vd b) { DPLDA_EACH(a.lane[j] + b.lane[j]) }
+DPLDA_INLINE vd vd_mul(vd a, vd b) { DPLDA_EACH(a.lane[j] * b.lane[j]) }
+DPLDA_INLINE vd vd_div(vd a, vd b) { DPLDA_EACH(a.lane[j] / b.lane[j]) }
+#undef DPLDA_EACH
+#endif
+DPLDA_INLINE vd vd_load(const double *from) {
+    vd a;
+    memcpy(&a, from, sizeof a);
+    return a;
+}
+DPLDA_INLINE void vd_store(double *to, vd a) { memcpy(to, &a, sizeof a); }
+
+/* The sum of all elements: those 4 apart first, then 2 and 1 apart. */
+DPLDA_INLINE double vd_sum(vd a) {
+    double x[8];
+    vd_store(x, a);
+    return ((x[0] + x[4]) + (x[2] + x[6])) + ((x[1] + x[5]) + (x[3] + x[7]));
 }

@@ -267,7 +267,7 @@ class PublishedPrivateSVILDA(BaseLDA):
 
     def _expected_statistics(self, X: sp.csr_array, table: np.ndarray) -> np.ndarray:
         """Sum over documents and tokens of phi_dn^k w_dn^v, shape (n_words, n_components)."""
-        factor = exp_dirichlet_expectation(table, float)
+        factor = exp_dirichlet_expectation(table, float, self.n_jobs)
         _, theta = e_step(
             X,
             factor,
