@@ -332,10 +332,11 @@ def watched(estimator, X, *, methods=("fit",), history=None, rows=None):
     fit, release, sample = Fit(), Curator.release, Curator.sample
 
     def note_release(self, value, mechanism, *, sampling_probability=1.0, **names):
+        private = value.copy()  # the noise may be added in place, and the array be used again
         noisy = release(self, value, mechanism, sampling_probability=sampling_probability, **names)
-        noisy = noisy if history is None else history[len(fit.history)]
+        noisy = noisy.copy() if history is None else history[len(fit.history)]
         rates = fit.rates[-1] if sampling_probability < 1 else [Fraction(1)] * len(X)
-        fit.values.append((names["label"], value.copy(), mechanism, rates))
+        fit.values.append((names["label"], private, mechanism, rates))
         fit.history.append(noisy)
         return noisy
 

@@ -118,7 +118,7 @@ def test_independent_canaries_show_what_their_number_does_not(fault, epsilon, X,
     assert not sound.refuted
     assert bound(sound, "independent canaries") > 0.6 * sound.claim
     fault(monkeypatch)
-    result = audit_epsilon(model, X, n_canaries=5000, random_state=0)
+    result = audit_epsilon(model, X, n_canaries=3000, random_state=0)
     assert not result.exceeds_claim
     assert bound(result, "independent canaries") > result.claim
 

@@ -19,7 +19,7 @@ ROUNDS = {"delta": 1e-5, "max_iter": 4}
 USERS = {
     "SubLDA": SubLDA(2, epsilon=4.0, **ROUNDS),
     "PrivateSVILDA": PrivateSVILDA(2, epsilon=4.0, subsampling_ratio=1.0, **ROUNDS),
-    "SubLDA, sampled": SubLDA(2, epsilon=4.0, subsampling_ratio=0.3, **ROUNDS),
+    "SubLDA, sampled": SubLDA(2, epsilon=4.0, subsampling_ratio=0.5, **ROUNDS),
     "PrivateSVILDA, sampled": PrivateSVILDA(2, epsilon=4.0, **ROUNDS),
 }
 OPTIONS = {"attack": UserAttack, "n_canaries": 1000, "random_state": 0}

@@ -356,7 +356,7 @@ def test_learns_the_topics_of_a_synthetic_corpus():
              for s in range(3)]
         )  # fmt: skip
 
-    gibbs = perplexity(GibbsLDA(K, max_iter=60))
+    gibbs = perplexity(GibbsLDA(K, max_iter=60, exact=True))
     strong, weak, free = (
         perplexity(SubLDA(K, epsilon=epsilon, delta=1e-5)) for epsilon in (1.0, 8.0, math.inf)
     )

@@ -67,7 +67,8 @@ def hockey_stick(loss: GaussianPrivacyLoss, epsilons: FloatArray, *, removed: bo
     e = sign * epsilons
     # all losses are above log(1 - q) for a removed unit, and below -log(1 - q) for an added one
     within = e > math.log1p(-q)
-    deltas = -np.expm1(epsilons) if removed else np.zeros(len(epsilons))
+    # they are cut to [0, 1] below: what is far from it may not overflow
+    deltas = -np.expm1(np.minimum(epsilons, 1.0)) if removed else np.zeros(len(epsilons))
     e = e[within]
     with np.errstate(divide="ignore"):  # at the end of the range, the cut is infinite
         near = np.log1p(np.maximum(np.expm1(np.minimum(e, 1.0)) / q, -1.0))
