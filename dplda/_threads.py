@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from typing import TypeVar
 
 import joblib
@@ -11,17 +14,54 @@ import joblib
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")
 
+MAX_THREADS = 256  # made when they are needed
+
+
+@lru_cache(maxsize=1)
+def _pool() -> ThreadPoolExecutor:
+    """The threads of this process: to start one takes longer than many a piece."""
+    return ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="dplda")
+
+
+if hasattr(os, "register_at_fork"):  # a forked process has none of the threads
+    os.register_at_fork(after_in_child=_pool.cache_clear)
+
 
 def in_threads(
     run: Callable[[Piece], Result], pieces: Sequence[Piece], n_jobs: int | None
 ) -> list[Result]:
     """Call `run` on each piece, in `n_jobs` threads at most; results in the order of the pieces.
 
-    A call costs less than a millisecond. Many small pieces keep all threads busy to the end.
+    The calling thread is one of them. Many small pieces keep all threads busy to the end. After an
+    error no further piece is begun.
     """
     n_threads = min(joblib.effective_n_jobs(n_jobs), len(pieces))
     if n_threads <= 1:
         return [run(piece) for piece in pieces]
-    # Threads of one call: nothing is left over that a forked process would miss.
-    with ThreadPoolExecutor(n_threads) as pool:
-        return list(pool.map(run, pieces))
+    waiting = deque(enumerate(pieces))
+    results: dict[int, Result] = {}
+
+    def work() -> None:
+        try:
+            while (piece := _next(waiting)) is not None:
+                results[piece[0]] = run(piece[1])
+        finally:  # after an error, for all threads
+            waiting.clear()
+
+    others = [_pool().submit(work) for _ in range(n_threads - 1)]
+    try:
+        work()
+    finally:
+        # Those that have not begun are not waited for: all threads may be busy with callers of
+        # this function.
+        errors = [other.exception() for other in others if not other.cancel()]
+    for error in filter(None, errors):
+        raise error
+    return [results[index] for index in range(len(pieces))]
+
+
+def _next(waiting: deque[tuple[int, Piece]]) -> tuple[int, Piece] | None:
+    try:
+        return waiting.popleft()
+    except IndexError:  # another thread may have taken the last one
+        return None

@@ -1,0 +1,73 @@
+"""Work in threads: results in order, errors, calls within calls, forked processes."""
+
+import os
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from dplda._threads import in_threads
+
+
+def square(x):
+    return x * x
+
+
+@pytest.mark.parametrize("n_jobs", [None, 1, 2, 3, 50, -1])
+@pytest.mark.parametrize("n", [0, 1, 2, 17])
+def test_results_are_in_the_order_of_the_pieces(n, n_jobs):
+    assert in_threads(square, range(n), n_jobs) == [x * x for x in range(n)]
+
+
+def test_pieces_run_side_by_side():
+    together = threading.Barrier(3, timeout=60)
+    in_threads(lambda _: together.wait(), range(3), 3)
+
+
+@pytest.mark.parametrize("error", [ValueError, IndexError, KeyboardInterrupt])
+def test_an_error_ends_the_work_of_all_threads_and_is_raised(error):
+    begun = []
+
+    def run(piece):
+        begun.append(piece)
+        if piece == 3:
+            raise error("piece 3")
+        time.sleep(0.001)
+
+    with pytest.raises(error, match="piece 3"):
+        in_threads(run, range(1000), 3)
+    n_begun = len(begun)
+    assert n_begun < 100
+    time.sleep(0.01)
+    assert len(begun) == n_begun  # nothing goes on behind the caller
+    assert in_threads(square, range(5), 3) == [0, 1, 4, 9, 16]
+
+
+def test_calls_within_calls_and_from_many_threads_end(monkeypatch):
+    pool = ThreadPoolExecutor(2)  # fewer threads than callers
+    monkeypatch.setattr("dplda._threads._pool", lambda: pool)
+
+    def outer(n):
+        return sum(in_threads(square, range(n), 4))
+
+    seen = []
+    callers = [
+        threading.Thread(target=lambda: seen.append(in_threads(outer, range(20), 4)))
+        for _ in range(6)
+    ]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join(60)
+    assert seen == [[sum(x * x for x in range(n)) for n in range(20)]] * 6
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # a fork with threads, on purpose
+def test_a_forked_process_has_threads_of_its_own():
+    in_threads(square, range(9), 3)
+    child = os.fork()
+    if not child:
+        os._exit(0 if in_threads(square, range(9), 3) == [x * x for x in range(9)] else 1)
+    assert os.waitpid(child, 0)[1] == 0
