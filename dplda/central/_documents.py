@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -252,10 +253,13 @@ class Documents:
                 np.full(n_words, -1, np.int32), np.empty(longest, np.int32),
                 np.empty(size, np.float32), np.empty(size, np.int32),
             )  # fmt: skip
-            return total[:, : self.n_components]
+            with one_at_a_time:  # no more totals than threads are kept
+                np.add(whole, total[:, : self.n_components], out=whole)
 
         # integer sums have no order: the result does not depend on the number of pieces
-        return sum(over_rows(kernel, units.astype(np.int64, copy=False), self.n_jobs))
+        whole, one_at_a_time = np.zeros((n_words, self.n_components), np.int64), Lock()
+        over_rows(kernel, units.astype(np.int64, copy=False), self.n_jobs)
+        return whole
 
 
 def _by_column(X: sp.csr_array) -> sp.csc_array:
