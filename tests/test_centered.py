@@ -13,11 +13,11 @@ from dplda.central._document_budget import DocumentBudget
 from dplda.central._documents import Documents, release_word_totals
 from dplda.central._noisy_table import (
     NoisyTable,
-    combine_totals,
     document_schedule,
     growing_share,
     round_schedule,
 )
+from dplda.central._word_totals import combine_totals
 from dplda.datasets import make_topic_corpus
 from dplda.metrics import unigram_perplexity
 from dplda.privacy import BudgetError, Gaussian, PoissonSampled, epsilon_of

@@ -27,7 +27,7 @@ from dplda._corpus import row_blocks
 from dplda._fold_in import over_rows, pad, single_precision, uniform_theta, update_theta
 from dplda._threads import in_threads
 from dplda.central._document_budget import TOTALS
-from dplda.central._noisy_table import SCALE_UP, combine_totals, smooth_totals, word_weights
+from dplda.central._word_totals import SCALE_UP, combine_totals, smooth_totals, word_weights
 from dplda.kernels import _variational
 from dplda.privacy._clipping import SHRINK
 from dplda.privacy._curator import Curator
