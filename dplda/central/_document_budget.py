@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dplda._compat import Interval
+from dplda._compat import Interval, StrOptions
 from dplda._private_fit import EXPECTED_N_DOCS, make_guarantee
 from dplda._users import RELATIONS, ROWS_OF_A_UNIT
 from dplda.central._noisy_table import round_schedule
@@ -28,13 +28,16 @@ from dplda.privacy import (
     calibrate,
     epsilon_of,
 )
-from dplda.privacy._accounting import is_within
+from dplda.privacy._accounting import gaussian_mu, is_within
 from dplda.privacy._curator import TOTAL_VARIATION, sampled
 from dplda.privacy._mechanisms import EVENT_VARIANCE, MAX_RADIUS, DiscreteGaussian, NoNoise
 
 TOTALS = "word totals"
 COUNTS = "word-topic counts"
 
+DEFAULT_SHARE = 0.25  # of the budget, for word totals, with enough documents
+LARGEST_SHARE = 0.75  # with few of them
+ENOUGH = 2000.0  # documents, times the mu of the budget
 FIRST_TOTALS = 0.3  # share of the first release of word totals, which sets the word weights
 LARGEST_TOTALS = 5000.0  # noise multiplier; word totals are useless there and cost almost nothing
 LARGEST_NOISE = 9601.0  # noise multiplier of a round; more leaves no signal on the integer grid
@@ -44,7 +47,7 @@ SMALLEST_RATIO = 1e-8  # of sampling; far below it, accounting takes minutes and
 DOCUMENT_CONSTRAINTS = {
     "subsampling_ratio": [Interval(Real, SMALLEST_RATIO, 1, closed="both")],
     "contribution_norm": [Interval(Real, 1e-6, 1e9, closed="both")],
-    "word_total_share": [Interval(Real, 0, 1, closed="neither")],
+    "word_total_share": [Interval(Real, 0, 1, closed="neither"), StrOptions({"auto"})],
     "init_components": [None, "array-like"],
     "expected_n_docs": EXPECTED_N_DOCS,
 }
@@ -81,11 +84,16 @@ class DocumentBudget:
         delta: float,
         *,
         max_iter: int,
-        word_total_share: float,
+        word_total_share: float | str,
         subsampling_ratio: float,
+        expected_n_docs: int | None = None,
     ) -> DocumentBudget:
         """Make the budget of a total epsilon, or of a noise multiplier if `epsilon` is None."""
-        split = int(max_iter), float(word_total_share), float(subsampling_ratio)
+        share = resolved_share(
+            word_total_share, expected_n_docs, epsilon, noise_multiplier, delta,
+            max_iter=max_iter, subsampling_ratio=subsampling_ratio,
+        )  # fmt: skip
+        split = int(max_iter), share, float(subsampling_ratio)
         if epsilon is not None and epsilon < math.inf:
             return _calibrated(float(epsilon), float(delta), *split)
         noise_multiplier = 0.0 if epsilon is not None else float(noise_multiplier or 0.0)
@@ -132,6 +140,36 @@ class DocumentBudget:
         totals = [] if n_done else [(TOTALS, mechanism.event) for mechanism in self.totals]
         steps = [self.mechanism(t) for t in range(n_done + 1, n_done + n_rounds + 1)]
         return totals + [(COUNTS, sampled(m.event, self.subsampling_ratio)) for m in steps]
+
+
+def resolved_share(
+    word_total_share: float | str,
+    expected_n_docs: int | None,
+    epsilon: float | None,
+    noise_multiplier: float | None,
+    delta: float,
+    *,
+    max_iter: int,
+    subsampling_ratio: float,
+) -> float:
+    """The share of the budget for word totals; "auto" depends on public numbers only.
+
+    The signal of word totals over their noise grows with n mu, where mu is that of Gaussian
+    differential privacy. The share grows as (n mu)**-0.75 where this number is small.
+    """
+    if word_total_share != "auto":
+        return float(word_total_share)
+    if epsilon is not None and epsilon < math.inf:
+        mu = gaussian_mu(epsilon, delta)
+    elif epsilon is None and noise_multiplier:
+        noise = max(noise_multiplier, SMALLEST_NOISE)
+        mu = math.sqrt(_rounds_precision(noise, max_iter, subsampling_ratio))
+    else:
+        return DEFAULT_SHARE  # no noise
+    if expected_n_docs is None:
+        return DEFAULT_SHARE
+    share = DEFAULT_SHARE * (ENOUGH / (expected_n_docs * max(mu, 1e-9))) ** 0.75
+    return min(LARGEST_SHARE, max(DEFAULT_SHARE, share))
 
 
 @lru_cache(maxsize=16)  # each call of `partial_fit` asks for the same budget

@@ -150,6 +150,7 @@ class DocumentLDA(BaseLDA):
             max_iter=self.max_iter,
             word_total_share=self.word_total_share,
             subsampling_ratio=self._highest_rate(),
+            expected_n_docs=self.expected_n_docs,
         )
 
     def _highest_rate(self) -> float:

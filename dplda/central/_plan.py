@@ -100,7 +100,7 @@ def plan(
     subsampling_ratio: float = 1.0,
     max_iter: int = 80,
     contribution_norm: float = 6.0,
-    word_total_share: float = 0.25,
+    word_total_share: float | str = 0.25,
 ) -> Plan:
     """What to expect of `SubLDA` on a corpus of some size, before any data are read.
 
@@ -127,8 +127,8 @@ def plan(
         Number of rounds, as in `SubLDA`.
     contribution_norm : float, default=6.0
         L2 norm that documents are scaled to, as in `SubLDA`.
-    word_total_share : float, default=0.25
-        Share of the budget for word totals, as in `SubLDA`.
+    word_total_share : float or "auto", default=0.25
+        Share of the budget for word totals, as in `SubLDA`; "auto" depends on `n_docs`.
 
     Returns
     -------
@@ -171,10 +171,11 @@ def plan(
     check_number("mean_doc_words", mean_doc_words, 0.0, LARGEST, closed="right")
     check_number("subsampling_ratio", subsampling_ratio, SMALLEST_RATIO, 1.0)
     check_number("contribution_norm", contribution_norm, 1e-6, 1e9)
-    check_number("word_total_share", word_total_share, 0.0, 1.0, closed="neither")
+    if word_total_share != "auto":
+        check_number("word_total_share", word_total_share, 0.0, 1.0, closed="neither")
     budget = DocumentBudget.from_statement(
         epsilon, None, delta, max_iter=max_iter, word_total_share=word_total_share,
-        subsampling_ratio=subsampling_ratio,
+        subsampling_ratio=subsampling_ratio, expected_n_docs=n_docs,
     )  # fmt: skip
     warn_of_expectation(
         budget, n_docs=n_docs, n_words=n_words, n_components=n_components, delta=delta

@@ -60,8 +60,9 @@ class SubLDA(DocumentLDA):
         L2 norm that documents are scaled to. A short document is scaled up at most five times.
         The clipping bound of a round is 0.15 to 0.4 of it. A public constant: never read it from
         the data.
-    word_total_share : float, default=0.25
-        Share of the budget, in (0, 1), for word totals.
+    word_total_share : float or "auto", default=0.25
+        Share of the budget, in (0, 1), for word totals. "auto" is 0.25, and up to 0.75 if
+        `expected_n_docs` is small for the budget.
     init_components : array-like of shape (n_components, n_features_in_) or None, default=None
         A public topic-word table for a warm start, for instance a model of public texts of the
         same domain. It costs no budget. It must not come from the private texts.
