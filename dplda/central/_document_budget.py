@@ -334,7 +334,10 @@ def _noise_multiplier(event: Event) -> float:
 def _describe(events: tuple[Event, ...], unit: str) -> str:
     if any(isinstance(event, NonPrivate) for event in events):
         return "word totals and word-topic counts, some or all of them exact, without noise"
-    text = "discrete Gaussian noise on all word totals, and in each round on all word-topic counts"
+    text = (
+        "discrete Gaussian noise on all word totals, and in each round on all word-topic counts, "
+        "or again on all word totals"
+    )
     rates = {e.sampling_probability for e in events if isinstance(e, PoissonSampled)}
     if rates:
         text += f", over a secret sample of the {unit}s (rate {max(rates):g})"

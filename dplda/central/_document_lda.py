@@ -19,16 +19,21 @@ from dplda._private_fit import (
     warn_if_seeded,
 )
 from dplda._users import number_users, protected_unit
+from dplda._warnings import warn_user
 from dplda.central._document_budget import (
     DOCUMENT_CONSTRAINTS,
     DocumentBudget,
     document_guarantee,
 )
 from dplda.central._noisy_table import NoisyTable
-from dplda.central._plan import warn_of_expectation
+from dplda.central._plan import noise_of_fit, warn_of_expectation
+from dplda.central._word_totals import WordTotals, share_of_rounds
 from dplda.metrics._signal import warn_if_noise, with_signal
+from dplda.privacy import LowSignalWarning
 from dplda.privacy._curator import Curator
 from dplda.privacy._streams import Streams
+
+SMALLEST_SIGNAL = 0.3  # mean count of a cell over its noise, below which a fit warns
 
 
 class DocumentLDA(BaseLDA):
@@ -91,7 +96,7 @@ class DocumentLDA(BaseLDA):
             knows it.
         LowSignalWarning
             If fewer than half of the topics stand out of the noise after `max_iter` rounds, or are
-            expected to with `expected_n_docs` documents.
+            expected to with `expected_n_docs` documents; or if `signal_to_noise_` is below 0.3.
         PrivateDataWarning
             If most rows of the first call hold no word. Not for release.
         """
@@ -135,12 +140,32 @@ class DocumentLDA(BaseLDA):
             self,
             guarantee,
             **with_signal(table.finish(self.topic_word_prior), table.components_std()),
+            signal_to_noise_=table.signal_to_noise(),
             n_iter_=table.n_rounds,
             noise_multiplier_=budget.noise_multiplier,
             _released=table,
         )
         warn_if_noise(self)
+        self._warn_of_signal()
         return self
+
+    def _warn_of_signal(self) -> None:
+        """Warn if the counts of a complete fit are far below their noise."""
+        signal = self.signal_to_noise_
+        if self.n_components > 1 and self.n_iter_ >= self.max_iter and signal < SMALLEST_SIGNAL:
+            warn_user(
+                f"signal_to_noise_ of {type(self).__name__} is {signal:.2g}, below "
+                f"{SMALLEST_SIGNAL}: the model knows word frequencies, and little of topics; use "
+                "more documents, a larger epsilon, fewer words or topics, or public texts",
+                LowSignalWarning,
+            )
+
+    def _share_out(self, table: NoisyTable, released: WordTotals, budget: DocumentBudget) -> None:
+        """Decide how many rounds release word totals again; public."""
+        table.released_totals = released
+        if self.init_components is None and not budget.totals[0].exact:
+            noise = float(self.contribution_norm) * noise_of_fit(budget)
+            table.share_for_totals = share_of_rounds(table.totals, table.weight, noise)
 
     def _budget(self) -> DocumentBudget:
         return DocumentBudget.from_statement(

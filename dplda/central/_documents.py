@@ -26,8 +26,14 @@ import scipy.sparse as sp
 from dplda._corpus import row_blocks
 from dplda._fold_in import over_rows, pad, single_precision, uniform_theta, update_theta
 from dplda._threads import in_threads
-from dplda.central._document_budget import TOTALS
-from dplda.central._word_totals import SCALE_UP, combine_totals, smooth_totals, word_weights
+from dplda.central._document_budget import COUNTS, TOTALS
+from dplda.central._word_totals import (
+    SCALE_UP,
+    WordTotals,
+    combine_totals,
+    smooth_totals,
+    word_weights,
+)
 from dplda.kernels import _variational
 from dplda.privacy._clipping import SHRINK
 from dplda.privacy._curator import Curator
@@ -145,13 +151,19 @@ class Documents:
         longest = max((block.sum(axis=1).max() for block in self._squares()), default=0.0)
         return 1.0 + float(np.sqrt(longest)), 2**30
 
-    def sum_words(self, weight: np.ndarray, norm: float, radius: int) -> np.ndarray:
-        """Integer word totals (n_words,), each unit's share of L2 norm at most `radius`."""
+    def sum_words(
+        self, weight: np.ndarray, norm: float, radius: int, units: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Integer word totals (n_words,), each unit's share of L2 norm at most `radius`.
+
+        `units` are those that are summed; None: all of them.
+        """
         X = self.unit_counts
+        units = np.arange(X.shape[0]) if units is None else units
         total, weight = np.zeros(X.shape[1], np.int64), weight.astype(np.float32)
         longest = int(np.diff(X.indptr).max(initial=0))
         _variational.add_word_totals(
-            X.indptr, X.indices, X.data, np.arange(X.shape[0]), weight, self.scale, norm, radius,
+            X.indptr, X.indices, X.data, units, weight, self.scale, norm, radius,
             total, np.empty(longest, np.float32), np.empty(longest, np.int32),
         )  # fmt: skip
         return total
@@ -271,8 +283,8 @@ def _by_column(X: sp.csr_array) -> sp.csc_array:
 
 def release_word_totals(
     documents: Documents, mechanisms: Sequence[Any], curator: Curator, norm: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Estimated word totals and word weights, (n_words,) each, from two releases.
+) -> tuple[WordTotals, np.ndarray]:
+    """Word totals and word weights (n_words,), from two releases.
 
     The first release sets the weights, the second uses them. `norm` is the clipping bound of both.
     """
@@ -290,4 +302,34 @@ def release_word_totals(
         estimates.append((noisy * unit, mechanism.scale * unit))
         if step == 0 and not mechanism.exact:
             weight = word_weights(smooth_totals(*estimates[0]))  # public
-    return smooth_totals(*combine_totals(*estimates)), weight
+    return WordTotals(*combine_totals(*estimates)), weight
+
+
+def release_totals_again(
+    documents: Documents,
+    weight: np.ndarray,
+    mechanism: Any,
+    curator: Curator,
+    *,
+    norm: float,
+    ratio: float,
+    t: int,
+    first: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Noisy word totals and their noise scale, (n_words,) each, in the place of round t.
+
+    `first` is the number of releases before round 1. `ratio` is the probability with which a unit
+    takes part.
+    """
+    units = curator.sample(np.full(len(documents.scale), ratio), round=t - 1)  # secret
+    table = np.zeros((documents.X.shape[1], documents.n_components), np.int64)
+    table[:, 0] = documents.sum_words(weight, norm, mechanism.radius, units)  # private
+    # One unit moves `table` by at most `radius` in L2: its word counts are clipped to `radius` in
+    # integers, and its scale depends on itself and on released weights only. That the round is one
+    # for totals depends on past releases only. The other columns are noise.
+    noisy = curator.release(
+        table, mechanism, label=COUNTS, round=first + t, sampling_probability=ratio,
+        overwrite_value=True, n_jobs=documents.n_jobs,
+    )  # public  # fmt: skip
+    unit = norm / mechanism.radius / ratio / weight
+    return noisy[:, 0] * unit, mechanism.scale * unit

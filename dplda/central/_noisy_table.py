@@ -17,6 +17,7 @@ from scipy.special import ndtri
 
 from dplda._fold_in import pad
 from dplda._threads import in_threads
+from dplda.central._word_totals import WordTotals
 from dplda.kernels import _denoise
 from dplda.privacy._streams import Purpose, Streams, uniform
 
@@ -86,6 +87,10 @@ class NoisyTable:
         Number of rounds so far.
     n_jobs : int or None
         Number of threads. It never changes a result.
+    released_totals : WordTotals or None
+        The releases that `totals` is estimated from.
+    share_for_totals : float
+        Share of the rounds that release word totals again, in [0, 1).
     """
 
     totals: np.ndarray
@@ -97,6 +102,8 @@ class NoisyTable:
     variance: float = 0.0
     n_rounds: int = 0
     n_jobs: int | None = None
+    released_totals: WordTotals | None = None
+    share_for_totals: float = 0.0
 
     @classmethod
     def from_totals(
@@ -178,12 +185,41 @@ class NoisyTable:
             n_jobs=self.n_jobs,
         )  # fmt: skip
 
+    def is_for_totals(self, t: int) -> bool:
+        """Whether round t releases word totals. Such rounds are spread evenly, after round 1."""
+        return self.topic_rounds(t) == self.topic_rounds(t - 1)
+
+    def topic_rounds(self, t: int) -> int:
+        """How many of the rounds 1 to t release word-topic counts."""
+        return t - int(t * self.share_for_totals)
+
+    def learn_totals(self, noisy: np.ndarray, noise_scale: np.ndarray, *, norm: float) -> None:
+        """Learn from one more release of the word totals, (n_words,), of the clipping bound `norm`.
+
+        `noise_scale` (n_words,) is the standard deviation of its noise.
+        """
+        assert self.released_totals is not None
+        self.released_totals = self.released_totals.and_release(noisy, noise_scale)
+        self.totals = self.estimate.totals = self.released_totals.smooth()
+        self.n_rounds += 1
+        self.norms += (norm,)
+
     def finish(self, topic_word_prior: float) -> np.ndarray:
-        """The final table (n_components, n_words), estimated from scratch."""
-        table = self.estimate(
-            self.average, self._cell_scale(), last=True, least=topic_word_prior, n_jobs=self.n_jobs
-        )
-        return table.T.astype(np.float64)
+        """The final table (n_components, n_words), estimated from scratch.
+
+        With noise, each word's row is scaled to the word's total, which is better known than the
+        cells are.
+        """
+        scale = self._cell_scale()
+        table = self.estimate(self.average, scale, last=True, n_jobs=self.n_jobs).T.astype(float)
+        if scale.any():
+            table *= self.totals / np.maximum(table.sum(axis=0), 1e-30)
+        return table + topic_word_prior
+
+    def signal_to_noise(self) -> float:
+        """Mean count in a cell over the noise of a cell, both times word weights."""
+        signal = float((self.totals * self.weight).mean()) / self.average.shape[1]
+        return signal / math.sqrt(self.variance) if self.variance else math.inf
 
     def components_std(self) -> np.ndarray:
         """Standard deviation of the noise of the rounds in a cell of each word, (n_words,).

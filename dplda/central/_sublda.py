@@ -14,7 +14,7 @@ from dplda._corpus import check_public_table
 from dplda._progress import rounds
 from dplda.central._document_budget import COUNTS, DocumentBudget
 from dplda.central._document_lda import DocumentLDA
-from dplda.central._documents import Documents, release_word_totals
+from dplda.central._documents import Documents, release_totals_again, release_word_totals
 from dplda.central._noisy_table import NoisyTable, document_schedule, growing_share, temper
 from dplda.privacy._curator import Curator
 from dplda.privacy._streams import Streams
@@ -70,7 +70,7 @@ class SubLDA(DocumentLDA):
         Expected number of documents, a public number: never count the private documents. With it,
         `fit` warns if `delta` is at least 1 / `expected_n_docs`, or if few
         topics can be expected to stand out of the noise.
-        It changes nothing else. See `dplda.plan`.
+        It also sets ``word_total_share="auto"``, and changes nothing else. See `dplda.plan`.
     ledger : Ledger, str, path-like or None, default=None
         Where the fit is charged: a budget over many fits. A path names an SQLite file, which also
         counts the fits of other processes.
@@ -93,6 +93,10 @@ class SubLDA(DocumentLDA):
     topic_signal_ : ndarray of shape (n_components,)
         Number of words of each topic that stand out of the noise and of the word frequencies; 0 if
         the topic does not.
+    signal_to_noise_ : float
+        Mean count of a cell over the standard deviation of its noise in the average of the rounds,
+        both times word weights. ``inf`` without noise. Below 0.3 the model knows word frequencies,
+        and little of topics.
     epsilon_ : float
         Epsilon of a document, or of a user, for everything released since `fit`.
     delta_ : float
@@ -222,7 +226,7 @@ class SubLDA(DocumentLDA):
             knows it.
         LowSignalWarning
             If fewer than half of the topics stand out of the noise after `max_iter` rounds, or are
-            expected to with `expected_n_docs` documents.
+            expected to with `expected_n_docs` documents; or if `signal_to_noise_` is below 0.3.
         PrivateDataWarning
             If most rows hold no word. Not for release.
         """
@@ -248,15 +252,25 @@ class SubLDA(DocumentLDA):
         documents = Documents.from_counts(X, n_components, self.n_jobs, users)  # private
         if table is None:
             public = check_public_table(self.init_components, (n_components, X.shape[1]))  # public
-            totals, weight = release_word_totals(documents, budget.totals, curator, norm)  # public
+            released, weight = release_word_totals(
+                documents, budget.totals, curator, norm
+            )  # public  # fmt: skip
             table = NoisyTable.from_totals(
-                totals, weight, n_components, streams,
+                released.smooth(), weight, n_components, streams,
                 norms=(norm,) * len(budget.totals), init_components=public,
             )  # public  # fmt: skip
+            self._share_out(table, released, budget)
         else:
             documents.rescale(table.weight, norm, exact=budget.totals[1].exact)  # private
         table.n_jobs, phi, center = self.n_jobs, None, None  # tables of one round serve the next
         for t in rounds(self, table.n_rounds + 1, table.n_rounds + n_rounds):
+            if table.is_for_totals(t):
+                noisy, scale = release_totals_again(
+                    documents, table.weight, budget.mechanism(t), curator,
+                    norm=norm, ratio=highest, t=t, first=len(budget.totals),
+                )  # public  # fmt: skip
+                table.learn_totals(noisy, scale, norm=norm)  # public
+                continue
             free = self.epsilon == np.inf
             clip, power = document_schedule(t, self.max_iter, exact=free)  # public
             rates = self._rates(documents.unit_counts, table, highest)  # private
@@ -282,7 +296,9 @@ class SubLDA(DocumentLDA):
             exact = mechanism.exact and highest == 1  # then there is nothing to average out
             table.update(
                 noisy, unit=unit, noise_scale=mechanism.scale * unit, norm=clip * norm,
-                share=1.0 if exact else growing_share(t, self.max_iter),
+                share=1.0 if exact else growing_share(
+                    table.topic_rounds(t), table.topic_rounds(self.max_iter)
+                ),
                 topic_word_prior=self.topic_word_prior, exact=mechanism.exact,
             )  # public  # fmt: skip
         return table

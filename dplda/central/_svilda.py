@@ -16,7 +16,7 @@ from dplda._progress import rounds
 from dplda._variational import e_step, exp_dirichlet_expectation
 from dplda.central._document_budget import COUNTS, DocumentBudget
 from dplda.central._document_lda import DocumentLDA
-from dplda.central._documents import Documents, release_word_totals
+from dplda.central._documents import Documents, release_totals_again, release_word_totals
 from dplda.central._noisy_table import NoisyTable, document_schedule, nearly_equal, temper
 from dplda.privacy._curator import Curator
 from dplda.privacy._streams import Streams
@@ -78,7 +78,7 @@ class PrivateSVILDA(DocumentLDA):
         Expected number of documents, a public number: never count the private documents. With it,
         `fit` warns if `delta` is at least 1 / `expected_n_docs`, or if few
         topics can be expected to stand out of the noise.
-        It changes nothing else. See `dplda.plan`.
+        It also sets ``word_total_share="auto"``, and changes nothing else. See `dplda.plan`.
     ledger : Ledger, str, path-like or None, default=None
         Where the fit is charged: a budget over many fits. A path names an SQLite file, which also
         counts the fits of other processes.
@@ -101,6 +101,10 @@ class PrivateSVILDA(DocumentLDA):
     topic_signal_ : ndarray of shape (n_components,)
         Number of words of each topic that stand out of the noise and of the word frequencies; 0 if
         the topic does not.
+    signal_to_noise_ : float
+        Mean count of a cell over the standard deviation of its noise in the average of the rounds,
+        both times word weights. ``inf`` without noise. Below 0.3 the model knows word frequencies,
+        and little of topics.
     epsilon_ : float
         Epsilon of a document, or of a user, for everything released since `fit`.
     delta_ : float
@@ -240,7 +244,7 @@ class PrivateSVILDA(DocumentLDA):
             knows it.
         LowSignalWarning
             If fewer than half of the topics stand out of the noise after `max_iter` rounds, or are
-            expected to with `expected_n_docs` documents.
+            expected to with `expected_n_docs` documents; or if `signal_to_noise_` is below 0.3.
         PrivateDataWarning
             If most rows hold no word. Not for release.
         """
@@ -265,16 +269,26 @@ class PrivateSVILDA(DocumentLDA):
         documents = Documents.from_counts(X, n_components, self.n_jobs, users)  # private
         if table is None:
             public = check_public_table(self.init_components, (n_components, X.shape[1]))  # public
-            totals, weight = release_word_totals(documents, budget.totals, curator, norm)  # public
+            released, weight = release_word_totals(
+                documents, budget.totals, curator, norm
+            )  # public  # fmt: skip
             table = NoisyTable.from_totals(
-                totals, weight, n_components, streams,
+                released.smooth(), weight, n_components, streams,
                 norms=(norm,) * len(budget.totals), init_components=public, ratios=nearly_equal,
             )  # public  # fmt: skip
+            self._share_out(table, released, budget)
         else:
             documents.rescale(table.weight, norm, exact=budget.totals[1].exact)  # private
         rates = np.full(len(documents.scale), ratio)  # public, except for the number of units
         table.n_jobs, factor, center = self.n_jobs, None, None  # one round's serve the next
         for t in rounds(self, table.n_rounds + 1, table.n_rounds + n_rounds):
+            if table.is_for_totals(t):
+                noisy, scale = release_totals_again(
+                    documents, table.weight, budget.mechanism(t), curator,
+                    norm=norm, ratio=ratio, t=t, first=len(budget.totals),
+                )  # public  # fmt: skip
+                table.learn_totals(noisy, scale, norm=norm)  # public
+                continue
             units = curator.sample(rates, round=t - 1)  # secret
             factor, power = self._word_factor(table, t, factor)  # public
             self._e_step(documents, documents.rows_of(units), factor)  # private
@@ -296,7 +310,7 @@ class PrivateSVILDA(DocumentLDA):
             unit = bound / radius / ratio
             table.update(
                 noisy, unit=unit, noise_scale=mechanism.scale * unit, norm=clip,
-                share=(self.learning_offset + t) ** -self.learning_decay,  # rho_t
+                share=(self.learning_offset + table.topic_rounds(t)) ** -self.learning_decay,
                 topic_word_prior=self.topic_word_prior, exact=mechanism.exact,
             )  # public  # fmt: skip
         return table
