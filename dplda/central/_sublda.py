@@ -264,9 +264,10 @@ class SubLDA(DocumentLDA):
             documents.rescale(table.weight, norm, exact=budget.totals[1].exact)  # private
         table.n_jobs, phi, center = self.n_jobs, None, None  # tables of one round serve the next
         for t in rounds(self, table.n_rounds + 1, table.n_rounds + n_rounds):
-            if table.is_for_totals(t):
+            mechanism = budget.mechanism(t)  # public
+            if table.is_for_totals(t) and not mechanism.exact:
                 noisy, scale = release_totals_again(
-                    documents, table.weight, budget.mechanism(t), curator,
+                    documents, table.weight, mechanism, curator,
                     norm=norm, ratio=highest, t=t, first=len(budget.totals),
                 )  # public  # fmt: skip
                 table.learn_totals(noisy, scale, norm=norm)  # public
@@ -277,7 +278,6 @@ class SubLDA(DocumentLDA):
             units = curator.sample(rates, round=t - 1)  # secret
             phi = table.word_probabilities(phi)  # public
             documents.infer(units, phi, self.doc_topic_prior_)  # private
-            mechanism = budget.mechanism(t)  # public
             bound, radius = documents.clipping_bound(mechanism, clip * norm)  # public
             center = table.center(exact=mechanism.exact, out=center)  # public
             total = documents.sum_topics(

@@ -282,9 +282,10 @@ class PrivateSVILDA(DocumentLDA):
         rates = np.full(len(documents.scale), ratio)  # public, except for the number of units
         table.n_jobs, factor, center = self.n_jobs, None, None  # one round's serve the next
         for t in rounds(self, table.n_rounds + 1, table.n_rounds + n_rounds):
-            if table.is_for_totals(t):
+            mechanism = budget.mechanism(t)  # public
+            if table.is_for_totals(t) and not mechanism.exact:
                 noisy, scale = release_totals_again(
-                    documents, table.weight, budget.mechanism(t), curator,
+                    documents, table.weight, mechanism, curator,
                     norm=norm, ratio=ratio, t=t, first=len(budget.totals),
                 )  # public  # fmt: skip
                 table.learn_totals(noisy, scale, norm=norm)  # public
@@ -292,7 +293,6 @@ class PrivateSVILDA(DocumentLDA):
             units = curator.sample(rates, round=t - 1)  # secret
             factor, power = self._word_factor(table, t, factor)  # public
             self._e_step(documents, documents.rows_of(units), factor)  # private
-            mechanism = budget.mechanism(t)  # public
             clip = document_schedule(t, self.max_iter)[0] * norm  # public
             bound, radius = documents.clipping_bound(mechanism, clip)  # public
             center = table.center(exact=mechanism.exact, out=center)  # public

@@ -1,0 +1,265 @@
+"""Word totals where topics would be noise: what the rounds release, and what comes of it."""
+
+import math
+
+import numpy as np
+import pytest
+
+from dplda import PrivateSVILDA, SubLDA, plan
+from dplda.central._document_budget import COUNTS, FIRST_TOTALS, TOTALS, resolved_share
+from dplda.central._documents import Documents, release_totals_again, release_word_totals
+from dplda.central._noisy_table import NoisyTable, document_schedule
+from dplda.central._word_totals import WordTotals, share_of_rounds
+from dplda.datasets import make_topic_corpus
+from dplda.metrics import held_out_perplexity
+from dplda.privacy import LowSignalWarning
+from dplda.privacy._streams import Streams
+from dplda.privacy.mechanisms import Curator, DiscreteGaussian, gaussian_mu, sampled
+
+DELTA = 1e-5
+AUTO = {"max_iter": 80, "subsampling_ratio": 1.0}
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::dplda.privacy.SeededNoiseWarning", "ignore::dplda.privacy.LowSignalWarning"
+)
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    """150 documents to train on, 100 held out."""
+    X = make_topic_corpus(250, 300, 5, doc_length=30, random_state=0).data
+    return X[:150], X[150:]
+
+
+def fit(X, seed=0, **options):
+    options = {"epsilon": 1.0, "delta": DELTA, "max_iter": 40, "random_state": seed} | options
+    return SubLDA(5, **options).fit(X)
+
+
+def frequencies_alone(X, epsilon, seed):
+    """The word totals on which the whole budget is spent."""
+    mu = gaussian_mu(epsilon, DELTA)
+    shares = FIRST_TOTALS, 1 - FIRST_TOTALS
+    steps = [DiscreteGaussian.for_noise_multiplier(1 / (mu * s**0.5)) for s in shares]
+    events = [(TOTALS, step.event) for step in steps]
+    streams = Streams.from_random_state(seed)
+    with Curator(events, streams, label="test", unit="document") as curator:
+        released, _ = release_word_totals(Documents.from_counts(X, 1, 1), steps, curator, 6.0)
+    return released.smooth()
+
+
+def test_few_documents_are_as_good_as_the_word_frequencies_of_the_same_budget(corpus):
+    train, test = corpus
+    seeds = range(4)
+    released = [held_out_perplexity(frequencies_alone(train, 1.0, s)[None], test) for s in seeds]
+    found = [fit(train, s).perplexity(test) for s in seeds]
+    assert np.mean(found) <= 1.01 * np.mean(released)
+
+
+def test_the_mean_of_releases_is_weighted_by_precision():
+    one = WordTotals(np.array([10.0, 20.0]), np.array([1.0, 2.0]))
+    both = one.and_release(np.array([20.0, 20.0]), np.array([2.0, 2.0]))
+    np.testing.assert_allclose(both.noisy, [12.0, 20.0])
+    np.testing.assert_allclose(both.noise_scale, [0.8**0.5, 2**0.5])
+
+
+def test_share_of_rounds():
+    ones = np.ones(10)
+    assert share_of_rounds(70 * ones, ones, 10.0) == 0
+    assert share_of_rounds(700 * ones, ones, 10.0) == 0
+    assert share_of_rounds(7 * ones, 5 * ones, 10.0) == pytest.approx(0.5)
+    assert share_of_rounds(7 * ones, ones, 100.0) == pytest.approx(0.99)
+    assert share_of_rounds(7 * ones, ones, 0.0) == 0  # without noise
+
+
+@pytest.mark.parametrize("share", [0.0, 0.18, 0.5, 0.83, 0.999])
+def test_rounds_of_totals_are_spread_and_never_the_first(share):
+    streams = Streams.from_random_state(0)
+    table = NoisyTable.from_totals(np.ones(4), np.ones(4), 2, streams, norms=())
+    table.share_for_totals = share
+    kinds = [table.is_for_totals(t) for t in range(1, 81)]
+    assert not kinds[0]
+    assert sum(kinds) == int(80 * share)
+    assert table.topic_rounds(80) == 80 - sum(kinds)
+    gaps = np.diff(np.flatnonzero(kinds))
+    assert len(gaps) == 0 or gaps.max() - gaps.min() <= 1
+
+
+class Watched(Curator):
+    """Records the private sums and the samples."""
+
+    def release(self, value, *args, **options):
+        self.sums = [*getattr(self, "sums", []), np.array(value)]
+        return super().release(value, *args, **options)
+
+    def sample(self, rates, *, round):
+        self.units = super().sample(rates, round=round)
+        return self.units
+
+
+def again(X, ratio, seed, users=None):
+    """A round of totals: the private sum, the units, what it returns and the mechanism."""
+    mechanism = DiscreteGaussian.for_noise_multiplier(3.0)
+    events = [(COUNTS, sampled(mechanism.event, ratio))]
+    streams = Streams.from_random_state(seed)
+    documents, weight = Documents.from_counts(X, 3, 1, users), np.linspace(1, 3, X.shape[1])
+    documents.rescale(weight, 6.0, exact=False)
+    with Watched(events, streams, label="test", unit="document") as curator:
+        found = release_totals_again(
+            documents, weight, mechanism, curator, norm=6.0, ratio=ratio, t=1, first=2
+        )
+    return curator.sums[0], curator.units, found, mechanism
+
+
+@pytest.mark.parametrize("ratio", [1.0, 0.4])
+def test_a_unit_moves_a_round_of_totals_by_at_most_the_radius(corpus, ratio):
+    X = corpus[0][:12]
+    for users in (None, np.array([0, 0, 0, 1, 1, 2, 3, 4, 5, 6, 7, 7])):
+        table, units, _, mechanism = again(X, ratio, 0, users)
+        assert table.shape == (X.shape[1], 3)
+        assert not table[:, 1:].any()
+        ids = np.arange(12) if users is None else users
+        alone = [again(X[ids == u], 1.0, 0, None if users is None else ids[ids == u] * 0)[0]
+                 for u in range(ids.max() + 1)]  # fmt: skip
+        squares = [(part**2).sum() for part in alone]
+        assert max(squares) <= mechanism.radius**2
+        assert min(squares) > 0.9 * mechanism.radius**2
+        # each unit of the sample contributes what it does alone; the others contribute nothing
+        np.testing.assert_array_equal(table, sum(alone[u] for u in units))
+        assert ratio == 1 or 0 < len(units) < len(alone)
+
+
+def test_a_round_of_totals_estimates_the_totals(corpus):
+    X = corpus[0]
+    noisy, scale = again(X, 1.0, 1)[2]
+    documents, weight = Documents.from_counts(X, 3, 1), np.linspace(1, 3, 300)
+    documents.rescale(weight, 6.0, exact=False)
+    expected = documents.scale @ X.toarray()
+    standard = (noisy - expected) / scale
+    assert abs(standard.mean()) < 0.25
+    assert standard.std() == pytest.approx(1, abs=0.15)
+
+
+def test_more_releases_reach_the_totals_of_the_fit(corpus):
+    model = fit(corpus[0])
+    table = model._released
+    assert 0.5 < table.share_for_totals < 1
+    single = release_noise(model)
+    assert (table.released_totals.noise_scale < 0.8 * single).all()
+    np.testing.assert_array_equal(table.totals, table.released_totals.smooth())
+    np.testing.assert_allclose((model.components_ - 0.01).sum(axis=0), table.totals, rtol=1e-5)
+    assert model.epsilon_ <= 1.0
+    assert len(model.privacy_.events) == 42
+    assert len(table.norms) == 42
+
+
+def release_noise(model):
+    """The noise of the totals after the first two releases."""
+    multipliers = np.array(model.privacy_.noise_multiplier[:2])
+    scales = 6.0 * multipliers[:, None] / np.array([np.ones(300), model._released.weight])
+    return (scales**-2.0).sum(axis=0) ** -0.5
+
+
+def test_a_clear_signal_leaves_all_rounds_to_topics(corpus):
+    for model in (fit(corpus[0], epsilon=40.0), fit(corpus[0], epsilon=np.inf)):
+        assert model._released.share_for_totals == 0
+        assert model._released.topic_rounds(40) == 40
+
+
+def test_public_tables_leave_all_rounds_to_topics(corpus):
+    public = np.random.default_rng(0).gamma(1.0, size=(5, 300))
+    assert fit(corpus[0], max_iter=4, init_components=public)._released.share_for_totals == 0
+
+
+def test_calls_of_partial_fit_release_what_fit_releases(corpus):
+    """Private SVI keeps nothing of the documents between rounds: the models are equal."""
+    options = {"epsilon": 1.0, "delta": DELTA, "max_iter": 6, "random_state": 0}
+    options["subsampling_ratio"] = 1.0
+    whole = PrivateSVILDA(5, **options).fit(corpus[0])
+    assert whole._released.share_for_totals > 0.5
+    steps = PrivateSVILDA(5, **options)
+    for _ in range(6):
+        steps.partial_fit(corpus[0])
+    np.testing.assert_allclose(steps.components_, whole.components_, rtol=1e-5)
+    assert steps.signal_to_noise_ == pytest.approx(whole.signal_to_noise_)
+
+
+def test_a_round_without_noise_is_for_topics(corpus):
+    model = fit(corpus[0], max_iter=3)
+    for _ in range(3):
+        model.set_params(epsilon=np.inf).partial_fit(corpus[0])
+    assert np.isfinite(model.components_).all()
+    assert model.epsilon_ == np.inf
+
+
+# ---- the number and its warning ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 8.0])
+def test_signal_to_noise_is_its_formula(corpus, epsilon):
+    model = fit(corpus[0], epsilon=epsilon, max_iter=10)
+    table = model._released
+    noise, weights = [], []
+    for t in range(1, 11):
+        if not table.is_for_totals(t):
+            multiplier = model.privacy_.noise_multiplier[1 + t]
+            noise.append(6.0 * document_schedule(t, 10)[0] * multiplier)
+            weights.append(len(weights) + 1.0)
+    weights = np.square(weights) / np.square(weights).sum()
+    of_average = math.sqrt((weights**2 * np.square(noise)).sum())
+    expected = (table.totals * table.weight).mean() / 5 / of_average
+    assert model.signal_to_noise_ == pytest.approx(expected, rel=1e-4)
+
+
+def test_no_noise_has_infinite_signal(corpus):
+    assert fit(corpus[0], epsilon=np.inf, max_iter=2).signal_to_noise_ == np.inf
+
+
+def test_low_signal_warns_in_numbers(corpus):
+    with pytest.warns(LowSignalWarning, match=r"signal_to_noise_ of SubLDA is 0\.\d+, below 0\.3"):
+        fit(corpus[0], max_iter=5)
+
+
+# ---- the share of the budget ---------------------------------------------------------------
+
+
+def test_automatic_share():
+    mu = gaussian_mu(1.0, DELTA)
+    share = {
+        n: resolved_share("auto", n, 1.0, None, DELTA, **AUTO)
+        for n in (1, round(500 / mu), round(1000 / mu), round(2000 / mu), 10**6)
+    }
+    assert list(share.values()) == pytest.approx([0.75, 0.7071, 0.4204, 0.25, 0.25], rel=1e-3)
+    assert resolved_share("auto", None, 1.0, None, DELTA, **AUTO) == 0.25
+    assert resolved_share("auto", 10, math.inf, None, DELTA, **AUTO) == 0.25
+    assert resolved_share("auto", 10, None, 0.0, DELTA, **AUTO) == 0.25
+    assert resolved_share(0.6, 10, 1.0, None, DELTA, **AUTO) == 0.6
+    # the mu of the rounds, if their noise is given
+    same = resolved_share("auto", round(1000 / mu), None, math.sqrt(80) / mu, DELTA, **AUTO)
+    assert same == pytest.approx(share[round(1000 / mu)])
+
+
+def test_the_automatic_share_is_that_of_the_expected_number(corpus):
+    def shares(**options):
+        found = fit(corpus[0], max_iter=3, **options).privacy_.noise_multiplier
+        precision = np.array(found) ** -2.0
+        return precision[:2].sum() / precision.sum()
+
+    assert shares(word_total_share="auto") == pytest.approx(0.25, rel=1e-3)
+    assert shares(word_total_share="auto", expected_n_docs=150) == pytest.approx(0.75, rel=1e-3)
+    assert shares(expected_n_docs=150) == pytest.approx(0.25, rel=1e-3)
+
+
+def test_a_plan_resolves_the_share_as_a_fit_does():
+    few = {"n_docs": 3000, "epsilon": 1.0, "delta": DELTA, "n_components": 2}
+    share = resolved_share("auto", 3000, 1.0, None, DELTA, **AUTO)
+    assert share > 0.4
+    assert plan(**few, word_total_share="auto") == plan(**few, word_total_share=share)
+    assert plan(**few, word_total_share="auto") != plan(**few)
+
+
+@pytest.mark.parametrize("wrong", ["Auto", "half", 0.0, 1.0, None])
+def test_a_wrong_share_is_refused(corpus, wrong):
+    with pytest.raises(ValueError, match="word_total_share"):
+        fit(corpus[0], word_total_share=wrong)
+    with pytest.raises((TypeError, ValueError), match="word_total_share"):
+        plan(n_docs=100, epsilon=1.0, word_total_share=wrong)
