@@ -18,6 +18,7 @@ from dplda._compat import Interval, StrOptions
 from dplda._private_fit import EXPECTED_N_DOCS, make_guarantee
 from dplda._users import RELATIONS, ROWS_OF_A_UNIT
 from dplda.central._noisy_table import round_schedule
+from dplda.central._word_totals import USUAL_SHARE
 from dplda.privacy import (
     Event,
     Gaussian,
@@ -35,9 +36,8 @@ from dplda.privacy._mechanisms import EVENT_VARIANCE, MAX_RADIUS, DiscreteGaussi
 TOTALS = "word totals"
 COUNTS = "word-topic counts"
 
-DEFAULT_SHARE = 0.25  # of the budget, for word totals, with enough documents
 LARGEST_SHARE = 0.75  # with few of them
-ENOUGH = 2000.0  # documents, times the mu of the budget
+ENOUGH = 1000.0  # documents, times the mu of the budget
 FIRST_TOTALS = 0.3  # share of the first release of word totals, which sets the word weights
 LARGEST_TOTALS = 5000.0  # noise multiplier; word totals are useless there and cost almost nothing
 LARGEST_NOISE = 9601.0  # noise multiplier of a round; more leaves no signal on the integer grid
@@ -69,12 +69,15 @@ class DocumentBudget:
         Highest probability with which a unit takes part in a round.
     noise_multiplier : float
         Noise multiplier of an average round; 0 without noise.
+    word_total_share : float
+        Share of the budget for `totals`.
     """
 
     totals: Sequence[Any]
     rounds: Sequence[Any]
     subsampling_ratio: float
     noise_multiplier: float
+    word_total_share: float
 
     @classmethod
     def from_statement(
@@ -118,7 +121,8 @@ class DocumentBudget:
         `word_total_share` of the whole.
         """
         if noise_multiplier == 0:
-            return cls((NoNoise(),) * 2, (NoNoise(),) * max_iter, subsampling_ratio, 0.0)
+            exact = (NoNoise(),) * 2, (NoNoise(),) * max_iter
+            return cls(*exact, subsampling_ratio, 0.0, word_total_share)
         totals, rounds = _multipliers(
             noise_multiplier, max_iter, word_total_share, subsampling_ratio
         )
@@ -129,6 +133,7 @@ class DocumentBudget:
             tuple(mechanisms[m] for m in rounds.tolist()),
             subsampling_ratio,
             noise_multiplier,
+            word_total_share,
         )
 
     def mechanism(self, t: int) -> Any:
@@ -165,11 +170,11 @@ def resolved_share(
         noise = max(noise_multiplier, SMALLEST_NOISE)
         mu = math.sqrt(_rounds_precision(noise, max_iter, subsampling_ratio))
     else:
-        return DEFAULT_SHARE  # no noise
+        return USUAL_SHARE  # no noise
     if expected_n_docs is None:
-        return DEFAULT_SHARE
-    share = DEFAULT_SHARE * (ENOUGH / (expected_n_docs * max(mu, 1e-9))) ** 0.75
-    return min(LARGEST_SHARE, max(DEFAULT_SHARE, share))
+        return USUAL_SHARE
+    share = USUAL_SHARE * (ENOUGH / (expected_n_docs * max(mu, 1e-9))) ** 0.75
+    return min(LARGEST_SHARE, max(USUAL_SHARE, share))
 
 
 @lru_cache(maxsize=16)  # each call of `partial_fit` asks for the same budget

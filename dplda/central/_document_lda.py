@@ -165,7 +165,9 @@ class DocumentLDA(BaseLDA):
         table.released_totals = released
         if self.init_components is None and not budget.totals[0].exact:
             noise = float(self.contribution_norm) * noise_of_fit(budget)
-            table.share_for_totals = share_of_rounds(table.totals, table.weight, noise)
+            table.share_for_totals = share_of_rounds(
+                table.totals, table.weight, noise, budget.word_total_share
+            )
 
     def _budget(self) -> DocumentBudget:
         return DocumentBudget.from_statement(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 SCALE_UP = 5.0  # short documents count at most five times
+USUAL_SHARE = 0.25  # of the budget, for the releases of word totals before round 1
 CLEAR = 7.0  # mean word total over the noise of a cell, from which topics get all rounds
 
 
@@ -41,16 +42,22 @@ class WordTotals:
         return smooth_totals(self.noisy, self.noise_scale)
 
 
-def share_of_rounds(totals: np.ndarray, weight: np.ndarray, noise_scale: float) -> float:
+def share_of_rounds(
+    totals: np.ndarray, weight: np.ndarray, noise_scale: float, word_total_share: float
+) -> float:
     """The share of the rounds that release word totals, in [0, 1).
 
     Topics cannot be told from each other where the noise of a cell, in all rounds together, hides
     the totals of the words. Word frequencies can be learned there still. `noise_scale` is the
-    standard deviation of a cell of a word of weight one.
+    standard deviation of a cell of a word of weight one. If the word totals had a larger share of
+    the budget than `USUAL_SHARE` before round 1, the rounds give them less: all their releases
+    together get what they would have got.
     """
     if noise_scale == 0:
         return 0.0
-    return max(0.0, 1.0 - float((totals * weight).mean()) / (CLEAR * noise_scale))
+    excess = max(1.0, (1 - USUAL_SHARE) / (1 - word_total_share))
+    clear = float((totals * weight).mean()) * excess**0.5 / (CLEAR * noise_scale)
+    return max(0.0, 1.0 - excess * min(1.0, clear))
 
 
 def combine_totals(first: tuple, second: tuple) -> tuple[np.ndarray, np.ndarray]:
