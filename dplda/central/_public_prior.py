@@ -25,7 +25,7 @@ from dplda.central._gibbs_sweeps import average_counts
 from dplda.privacy._clipping import add_duplicates, unsummed
 from dplda.privacy._streams import Streams
 
-DOC_TOPIC_PRIOR, TOPIC_WORD_PRIOR = 0.1, 1.0
+DOC_TOPIC_PRIOR, TOPIC_WORD_PRIOR = 0.1, 0.1
 FEW_TOKENS = 5_000  # docs/public_prior.md, "How many public documents"
 
 
@@ -61,7 +61,8 @@ def public_prior(
         are a list of str, or a dict of each word's weight. A word may belong to several topics.
     seed_weight : float, default=20.0
         Weight of a seed word that has none of its own: the number of tokens of public text that it
-        counts as.
+        counts as in the table. While topics of `X` are drawn, a seed word weighs at least as much
+        as all its tokens in `X`.
     vocabulary : vectorizer, sequence of str or dict, default=None
         The words of the columns. Pass the vectorizer that counts the private texts: a
         `PrivateCountVectorizer`, or a `CountVectorizer` with a public vocabulary. A list of words
@@ -106,9 +107,9 @@ def public_prior(
     then rests on the assumption that they are public. A table, a list of seed words or a vocabulary
     that someone made by looking at the private texts is not.
 
-    The sampler is that of `GibbsLDA` with ``doc_topic_prior=0.1`` and ``topic_word_prior=1``. Seed
+    The sampler is that of `GibbsLDA` with ``doc_topic_prior=0.1`` and ``topic_word_prior=0.1``. Seed
     words are an asymmetric prior of the words of topics, as in tomotopy's ``set_word_prior``: each
-    draw reads the counts of the other tokens plus the weights of the seeds.
+    draw reads the counts of all tokens plus the weights of the seeds.
 
     Examples
     --------
@@ -144,7 +145,7 @@ def public_prior(
     if counts is not None:
         _warn_of_few(counts, n_components)
         table = table + average_counts(
-            Corpus.from_counts(counts), n_components, seeds,
+            Corpus.from_counts(counts), n_components, _anchors(seeds, counts),
             Streams.from_random_state(random_state), range(1, max_iter + 1), max_iter,
             doc_topic_prior=DOC_TOPIC_PRIOR, topic_word_prior=TOPIC_WORD_PRIOR, n_jobs=n_jobs,
         )  # fmt: skip
@@ -239,6 +240,14 @@ def _refuse_unknown(seeds: list[str], column: Mapping[str, int]) -> None:
             "instance in lower case), or add them to the public vocabulary, or to the front of the "
             "candidates of a PrivateCountVectorizer"
         )
+
+
+def _anchors(seeds: np.ndarray | None, X: sp.csr_array) -> np.ndarray | None:
+    """What the draws read of seed words: as many tokens as the documents have, or more.
+
+    A fixed weight would not hold a word that is frequent in many documents.
+    """
+    return None if seeds is None else np.where(seeds, np.maximum(seeds, X.sum(axis=0)[:, None]), 0)
 
 
 def _weighted(group: Any, topic: int, weight: float) -> dict[str, float]:
