@@ -13,11 +13,11 @@ from dplda.central._document_budget import DocumentBudget
 from dplda.central._documents import Documents, release_word_totals
 from dplda.central._noisy_table import (
     NoisyTable,
-    combine_totals,
     document_schedule,
     growing_share,
     round_schedule,
 )
+from dplda.central._word_totals import combine_totals
 from dplda.datasets import make_topic_corpus
 from dplda.metrics import unigram_perplexity
 from dplda.privacy import BudgetError, Gaussian, PoissonSampled, epsilon_of
@@ -203,18 +203,18 @@ def test_start_from_a_public_table(corpus):
     public = np.random.default_rng(0).gamma(0.3, size=(K, 60))
     streams = Streams.from_random_state(0)
     released = NoisyTable.from_totals(
-        np.ones(60), np.ones(60), K, streams, norms=(), init_components=public
+        np.ones(60), np.ones(60), K, streams, norms=(), prior_components=public
     )  # fmt: skip
     np.testing.assert_allclose(
         released.table / released.table.sum(axis=0),
         (public / public.sum(axis=1, keepdims=True)).T, atol=2e-3,
     )  # fmt: skip
-    model = SubLDA(K, epsilon=2.0, max_iter=5, init_components=public).fit(corpus)
+    model = SubLDA(K, epsilon=2.0, max_iter=5, prior_components=public).fit(corpus)
     plain = SubLDA(K, epsilon=2.0, max_iter=5).fit(corpus)
     assert model.epsilon_ == plain.epsilon_
     for wrong in (public[:2], -public, public[:, :5], public * 0, public * np.nan):
-        with pytest.raises(ValueError, match="init_components"):
-            SubLDA(K, epsilon=2.0, init_components=wrong).fit(corpus)
+        with pytest.raises(ValueError, match="prior_components"):
+            SubLDA(K, epsilon=2.0, prior_components=wrong).fit(corpus)
 
 
 @pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
@@ -223,7 +223,7 @@ def test_a_good_public_table_helps():
     train, test = made.data[:500], made.data[500:]
     cold = [SubLDA(K, epsilon=4.0, delta=1e-5, random_state=s).fit(train) for s in range(3)]
     warm = [
-        SubLDA(K, epsilon=4.0, delta=1e-5, init_components=made.components, random_state=s).fit(
+        SubLDA(K, epsilon=4.0, delta=1e-5, prior_components=made.components, random_state=s).fit(
             train
         )
         for s in range(3)

@@ -14,10 +14,9 @@ from dplda.central._noisy_table import (
     FACTORS,
     NoisyTable,
     TableEstimate,
-    smooth_totals,
     temper,
-    word_weights,
 )
+from dplda.central._word_totals import smooth_totals, word_weights
 from dplda.kernels import _denoise
 from dplda.privacy._streams import Streams
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from dplda._base import BaseLDA
 from dplda._compat import _fit_context
-from dplda._corpus import check_counts
+from dplda._corpus import check_counts, check_public_table
 from dplda._fold_in import single_precision
 from dplda._private_fit import (
     PRIVACY_CONSTRAINTS,
@@ -26,6 +26,7 @@ from dplda.central._document_budget import (
 )
 from dplda.central._noisy_table import NoisyTable
 from dplda.central._plan import warn_of_expectation
+from dplda.central._prior import PublicPrior
 from dplda.metrics._signal import warn_if_noise, with_signal
 from dplda.privacy._curator import Curator
 from dplda.privacy._streams import Streams
@@ -129,7 +130,7 @@ class DocumentLDA(BaseLDA):
             earlier=earlier,
             norms=table.norms,
             seeded=streams.seeded,
-            public_start=self.init_components is not None,
+            public_start=self.prior_components is not None,
         )
         publish(
             self,
@@ -141,6 +142,10 @@ class DocumentLDA(BaseLDA):
         )
         warn_if_noise(self)
         return self
+
+    def _prior(self, n_words: int) -> PublicPrior | None:
+        shape = (int(self.n_components), n_words)
+        return PublicPrior.from_table(check_public_table(self.prior_components, shape))
 
     def _budget(self) -> DocumentBudget:
         return DocumentBudget.from_statement(

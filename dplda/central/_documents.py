@@ -27,7 +27,8 @@ from dplda._corpus import row_blocks
 from dplda._fold_in import over_rows, pad, single_precision, uniform_theta, update_theta
 from dplda._threads import in_threads
 from dplda.central._document_budget import TOTALS
-from dplda.central._noisy_table import SCALE_UP, combine_totals, smooth_totals, word_weights
+from dplda.central._prior import PublicPrior
+from dplda.central._word_totals import SCALE_UP, combine_totals, smooth_totals, word_weights
 from dplda.kernels import _variational
 from dplda.privacy._clipping import SHRINK
 from dplda.privacy._curator import Curator
@@ -270,11 +271,16 @@ def _by_column(X: sp.csr_array) -> sp.csc_array:
 
 
 def release_word_totals(
-    documents: Documents, mechanisms: Sequence[Any], curator: Curator, norm: float
+    documents: Documents,
+    mechanisms: Sequence[Any],
+    curator: Curator,
+    norm: float,
+    public: PublicPrior | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Estimated word totals and word weights, (n_words,) each, from two releases.
 
     The first release sets the weights, the second uses them. `norm` is the clipping bound of both.
+    `public` word counts improve the estimate.
     """
     weight = np.ones(documents.X.shape[1])  # public
     estimates = []
@@ -290,4 +296,6 @@ def release_word_totals(
         estimates.append((noisy * unit, mechanism.scale * unit))
         if step == 0 and not mechanism.exact:
             weight = word_weights(smooth_totals(*estimates[0]))  # public
-    return smooth_totals(*combine_totals(*estimates)), weight
+    noisy, scale = combine_totals(*estimates)
+    totals = smooth_totals(noisy, scale)
+    return (totals if public is None else public.combine(totals, scale)), weight

@@ -1,8 +1,8 @@
 """The public side of a document-level fit: what is learned from noisy sums.
 
-`NoisyTable` holds the state between rounds. The functions below it are empirical-Bayes estimates of
-word totals and word-topic tables. Everything here is a function of released values and of public
-constants. It is post-processing and has no privacy cost.
+`NoisyTable` holds the state between rounds. `TableEstimate` is an empirical-Bayes estimate of
+word-topic tables. Everything here is a function of released values and of public constants. It is
+post-processing and has no privacy cost.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from scipy.special import ndtri
 
 from dplda._fold_in import pad
 from dplda._threads import in_threads
+from dplda.central._prior import PublicPrior
 from dplda.kernels import _denoise
 from dplda.privacy._streams import Purpose, Streams, uniform
 
 # A cell's count is its word's total times its topic's share times about one of these factors.
 FACTORS = np.array([0, 0.03, 0.1, 0.25, 0.5, 0.75, 1, 1.4, 2, 3, 4.5, 7, 11, 18], np.float32)
+ONE = 6  # place of the factor 1
 N_CLASSES = 6
 SAMPLE = 2**16  # cells of a class of words that its prior is learned from, about
-SCALE_UP = 5.0  # short documents count at most five times
 FIRST_STEPS, NEXT_STEPS, LAST_STEPS = 8, 2, 30
 PIECE = 2**16  # cells that a thread works on before it takes the next ones
 
@@ -87,6 +88,8 @@ class NoisyTable:
         Number of rounds so far.
     n_jobs : int or None
         Number of threads. It never changes a result.
+    public : PublicPrior or None
+        The public table that is the prior of `estimate`.
     """
 
     totals: np.ndarray
@@ -98,6 +101,7 @@ class NoisyTable:
     variance: float = 0.0
     n_rounds: int = 0
     n_jobs: int | None = None
+    public: PublicPrior | None = None
 
     @classmethod
     def from_totals(
@@ -108,27 +112,28 @@ class NoisyTable:
         streams: Streams,
         *,
         norms: tuple[float, ...],
-        init_components: np.ndarray | None = None,
+        public: PublicPrior | None = None,
         ratios: Callable[[np.ndarray], np.ndarray] = exponential,
     ) -> NoisyTable:
-        """The table of round 0: random topics around the word totals, or a given public table.
+        """The table of round 0: word totals, divided among random topics or as `public` says.
 
         `ratios` maps uniform random numbers to multiplicative perturbations of the word totals,
         one for each word and topic.
         """
         average = np.empty((len(totals), n_components))
-        if init_components is not None:
-            np.add(init_components.T, 1e-3 * init_components.mean(), out=average)
+        if public is not None:
+            np.multiply(totals[:, None], public.shares, out=average)
         else:
             reader = streams.reader(Purpose.INITIAL_TABLE, 0)
             for first, last in pieces_of(average.shape):
                 words = reader.words((last - first) * n_components)
                 draws = ratios(uniform(words, positive=True)).reshape(-1, n_components)
                 np.multiply(totals[first:last, None], draws, out=average[first:last])
-        average /= average.sum(axis=0)
-        average *= totals.sum() / n_components
+            average /= average.sum(axis=0)
+            average *= totals.sum() / n_components
+        estimate = TableEstimate(totals, None if public is None else public.shares)
         return cls(
-            totals, weight, average.astype(np.float32), average, TableEstimate(totals), norms
+            totals, weight, average.astype(np.float32), average, estimate, norms, public=public
         )
 
     def word_probabilities(self, out: np.ndarray | None = None) -> np.ndarray:
@@ -231,69 +236,7 @@ def temper(factor: np.ndarray, power: float, n_jobs: int | None = None) -> np.nd
     return factor
 
 
-def combine_totals(first: tuple, second: tuple) -> tuple[np.ndarray, np.ndarray]:
-    """One estimate of the word totals, and its noise scale, from two of them.
-
-    Documents are scaled slightly differently in the two. The ratio of the sums brings the first to
-    the scale of the second. The mean is weighted by precision, so that it favors the first estimate
-    for frequent words and the second for rare words.
-    """
-    if not second[1].any():
-        return second
-    sums = np.maximum([first[0].sum(), second[0].sum()], 1e-12)
-    ratio = np.clip(sums[1] / sums[0], 1 / SCALE_UP, SCALE_UP)
-    precision = np.array([1 / (ratio * first[1]) ** 2, 1 / second[1] ** 2])
-    values = np.array([ratio * first[0], second[0]])
-    total = precision.sum(axis=0)
-    return (precision * values).sum(axis=0) / total, 1 / np.sqrt(total)
-
-
-def smooth_totals(noisy: np.ndarray, noise_scale: np.ndarray) -> np.ndarray:
-    """Posterior means of word totals under a prior learned from all of them.
-
-    The prior is a mixture of 40 normal distributions. Their centers range from a hundredth of the
-    mean total to sixty times the mean total (or the largest total). The width of each is half the
-    distance to the next center. Fifty steps of expectation-maximization fit the weights.
-
-    Parameters
-    ----------
-    noisy : ndarray of shape (n_words,)
-        Released totals.
-    noise_scale : ndarray of shape (n_words,)
-        Standard deviation of the noise in each. If all entries are zero, the totals are returned
-        unchanged except that values below 1 become 1.
-
-    Returns
-    -------
-    totals : ndarray of shape (n_words,)
-        Positive.
-    """
-    if not noise_scale.any():
-        return np.maximum(noisy, 1.0)  # later documents may have other words
-    mean = max(float(noisy.mean()), 0.01 * float(noise_scale.mean()))
-    grid = np.geomspace(mean / 100, max(mean * 60, float(noisy.max())), 40)
-    spread = (0.5 * np.log(grid[1] / grid[0]) * grid) ** 2
-    variance = noise_scale[:, None] ** 2 + spread
-    log_likelihood = -0.5 * ((noisy[:, None] - grid) ** 2 / variance + np.log(variance))
-    likelihood = np.exp(log_likelihood - log_likelihood.max(axis=1, keepdims=True))
-    prior = np.full(len(grid), 1 / len(grid))
-    for _ in range(50):
-        joint = likelihood * prior
-        joint /= joint.sum(axis=1, keepdims=True)
-        prior = joint.mean(axis=0)
-    means = grid + (noisy[:, None] - grid) * spread / variance
-    return np.maximum((joint * means).sum(axis=1), grid[0])
-
-
-def word_weights(totals: np.ndarray) -> np.ndarray:
-    """Word weights, at most 4: the noise of a word grows with the fourth root of its frequency.
-
-    Contributions are multiplied by the weights before the clip, and releases are divided by them.
-    """
-    return np.minimum(4.0, np.maximum(totals / totals.mean(), 1e-3) ** -0.25)
-
-
-Cells = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+Cells = tuple[np.ndarray | None, ...]
 
 
 @dataclass
@@ -313,12 +256,15 @@ class TableEstimate:
     """
 
     totals: np.ndarray
+    shares: np.ndarray | None = None
     prior: np.ndarray | None = None
     _classes: list[np.ndarray] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         order = np.argsort(self.totals, kind="stable")
         self._classes = [np.sort(c) for c in np.array_split(order, N_CLASSES) if len(c)]
+        if self.shares is not None:
+            self.shares = pad(self.shares)
 
     def __call__(
         self,
@@ -341,7 +287,7 @@ class TableEstimate:
             np.maximum(noisy, 0.0, out=out, casting="same_kind")
             out += np.float32(least)
             return out
-        cells = standard_cells(noisy, self.totals, noise_scale)
+        cells = standard_cells(noisy, self.totals, noise_scale, self.shares)
         self.prior = self._improved_prior(cells, last, n_jobs)
         class_of = np.empty(len(noisy), np.uint8)
         for c, words in enumerate(self._classes):
@@ -358,7 +304,7 @@ class TableEstimate:
         """The frequencies of the factors in each class, (n_classes, n_factors)."""
         prior, steps = self.prior, NEXT_STEPS
         if prior is None or last:
-            prior = np.full((len(self._classes), len(FACTORS)), 1 / len(FACTORS))
+            prior = np.tile(first_prior(self.shares is not None), (len(self._classes), 1))
             steps = LAST_STEPS if last else FIRST_STEPS
 
         def improve(c: int) -> np.ndarray:
@@ -367,17 +313,36 @@ class TableEstimate:
         return np.array(in_threads(improve, range(len(prior)), n_jobs))
 
 
-def standard_cells(noisy: np.ndarray, totals: np.ndarray, noise_scale: np.ndarray) -> Cells:
+def first_prior(is_public: bool) -> np.ndarray:
+    """The frequencies of the factors that expectation-maximization starts from."""
+    if not is_public:
+        return np.full(len(FACTORS), 1 / len(FACTORS))
+    even = np.full(2 * len(FACTORS), 0.25 / len(FACTORS))
+    even[len(FACTORS) + ONE] += 0.5
+    return even
+
+
+def standard_cells(
+    noisy: np.ndarray,
+    totals: np.ndarray,
+    noise_scale: np.ndarray,
+    shares: np.ndarray | None = None,
+) -> Cells:
     """A noisy table, and what the kernels need to know of its cells.
 
-    A cell is expected to be `rate` times the topic's size, in units of its noise.
+    A cell is expected to be `rate` times the topic's size, in units of its noise. Public `shares`
+    (n_words, padded) expect `rate` times share times gain.
     """
     sizes = noisy.sum(axis=0)
     sizes = np.maximum(sizes, 0.02 * max(sizes.mean(), 1e-12))
-    whole = np.zeros(-(-len(sizes) // 16) * 16, np.float32)
-    whole[: len(sizes)] = sizes
+    whole = pad(sizes.astype(np.float32)[None])[0]
     rate = (totals / totals.sum() / noise_scale).astype(np.float32)
-    return noisy, rate, noise_scale.astype(np.float32), whole, FACTORS
+    gains = None
+    if shares is not None:
+        expected = np.maximum(totals @ shares[:, : len(sizes)], 1e-12)
+        gains = np.sqrt(np.clip(sizes / expected, 0.5, 2.0)) * totals.sum()
+        gains = pad(gains.astype(np.float32)[None])[0]
+    return noisy, rate, noise_scale.astype(np.float32), whole, FACTORS, shares, gains
 
 
 def class_likelihood(cells: Cells, words: np.ndarray) -> np.ndarray:
@@ -385,20 +350,21 @@ def class_likelihood(cells: Cells, words: np.ndarray) -> np.ndarray:
 
     If the class has more than `SAMPLE` cells, vectors of 16 topics are left out, evenly.
     """
-    noisy, *_, sizes, _ = cells
+    noisy, _, _, sizes, _, shares, _ = cells
     per_word = len(sizes) // 16
     stride = -(-len(words) * noisy.shape[1] // SAMPLE)
     while math.gcd(stride, per_word) > 1:  # else some topics would never be in the part
         stride += 1
     n_vectors = -(-len(words) * per_word // stride)
-    likelihood = np.empty((n_vectors, len(FACTORS), 16), np.float32)
+    n_found = len(FACTORS) * (1 if shares is None else 2)
+    likelihood = np.empty((n_vectors, n_found, 16), np.float32)
     _denoise.likelihood(*cells, words, stride, likelihood)
     return likelihood
 
 
 def improve_prior(prior: np.ndarray, likelihood: np.ndarray, n_steps: int) -> np.ndarray:
     """Expectation-maximization for the prior over the factors."""
-    sums = np.empty(len(FACTORS))
+    sums = np.empty(len(prior))
     for _ in range(n_steps):
         _denoise.expectation(likelihood, prior, sums)
         prior = prior * sums

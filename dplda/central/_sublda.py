@@ -10,7 +10,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from dplda._compat import Interval, _fit_context
-from dplda._corpus import check_public_table
 from dplda._progress import rounds
 from dplda.central._document_budget import COUNTS, DocumentBudget
 from dplda.central._document_lda import DocumentLDA
@@ -62,9 +61,11 @@ class SubLDA(DocumentLDA):
         the data.
     word_total_share : float, default=0.25
         Share of the budget, in (0, 1), for word totals.
-    init_components : array-like of shape (n_components, n_features_in_) or None, default=None
-        A public topic-word table for a warm start, for instance a model of public texts of the
-        same domain. It costs no budget. It must not come from the private texts.
+    prior_components : array-like of shape (n_components, n_features_in_) or None, default=None
+        Public pseudo-counts of words in topics, for instance ``components_`` of a model of public
+        texts of the same domain: the prior of the estimate. Their scale says how many public
+        tokens stand behind them: do not normalize them. They cost no budget. They must not come
+        from the private texts.
     expected_n_docs : int or None, default=None
         Expected number of documents, a public number: never count the private documents. With it,
         `fit` warns if `delta` is at least 1 / `expected_n_docs`, or if few
@@ -160,7 +161,7 @@ class SubLDA(DocumentLDA):
         topic_word_prior=0.01,
         contribution_norm=6.0,
         word_total_share=0.25,
-        init_components=None,
+        prior_components=None,
         expected_n_docs=None,
         ledger=None,
         n_jobs=None,
@@ -178,7 +179,7 @@ class SubLDA(DocumentLDA):
         self.topic_word_prior = topic_word_prior
         self.contribution_norm = contribution_norm
         self.word_total_share = word_total_share
-        self.init_components = init_components
+        self.prior_components = prior_components
         self.expected_n_docs = expected_n_docs
         self.ledger = ledger
         self.n_jobs = n_jobs
@@ -246,11 +247,13 @@ class SubLDA(DocumentLDA):
         n_components = int(self.n_components)
         documents = Documents.from_counts(X, n_components, self.n_jobs, users)  # private
         if table is None:
-            public = check_public_table(self.init_components, (n_components, X.shape[1]))  # public
-            totals, weight = release_word_totals(documents, budget.totals, curator, norm)  # public
+            public = self._prior(X.shape[1])  # public
+            totals, weight = release_word_totals(
+                documents, budget.totals, curator, norm, public
+            )  # public  # fmt: skip
             table = NoisyTable.from_totals(
                 totals, weight, n_components, streams,
-                norms=(norm,) * len(budget.totals), init_components=public,
+                norms=(norm,) * len(budget.totals), public=public,
             )  # public  # fmt: skip
         else:
             documents.rescale(table.weight, norm, exact=budget.totals[1].exact)  # private
