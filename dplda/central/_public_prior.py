@@ -26,7 +26,6 @@ from dplda.privacy._clipping import add_duplicates, unsummed
 from dplda.privacy._streams import Streams
 
 DOC_TOPIC_PRIOR, TOPIC_WORD_PRIOR = 0.1, 0.1
-FEW_TOKENS = 5_000  # docs/public_prior.md, "How many public documents"
 
 
 def public_prior(
@@ -93,7 +92,7 @@ def public_prior(
     Warns
     -----
     UserWarning
-        If the documents are so few that the prior knows little.
+        If the documents have fewer tokens than the vocabulary has words.
 
     See Also
     --------
@@ -143,7 +142,7 @@ def public_prior(
     counts = None if X is None else _counts(X, vocabulary, words)
     table = np.zeros(1) if seeds is None else seeds
     if counts is not None:
-        _warn_of_few(counts, n_components)
+        _warn_of_few(counts)
         table = table + average_counts(
             Corpus.from_counts(counts), n_components, _anchors(seeds, counts),
             Streams.from_random_state(random_state), range(1, max_iter + 1), max_iter,
@@ -269,11 +268,12 @@ def _weighted(group: Any, topic: int, weight: float) -> dict[str, float]:
     return weighted
 
 
-def _warn_of_few(X: sp.csr_array, n_components: int) -> None:
+def _warn_of_few(X: sp.csr_array) -> None:
     """Warn if the public documents say little."""
-    n_docs, n_tokens = X.shape[0], int(X.data.sum())
-    if n_tokens < FEW_TOKENS:
+    n_tokens = int(X.data.sum())
+    if n_tokens < X.shape[1]:
         warn_user(
-            f"{n_docs} public documents with {n_tokens} known words are few for {n_components} "
-            f"topics: below {FEW_TOKENS} words a prior adds little"
+            f"the {X.shape[0]} public documents hold {n_tokens} words of the vocabulary, fewer "
+            f"than its {X.shape[1]} columns: such a prior says little. Take more of them, up to "
+            "about 1000"
         )
