@@ -378,7 +378,9 @@ def test_the_noise_is_gaussian_at_every_value():
 @pytest.mark.parametrize("seed", range(5))
 @both
 def test_a_document_of_one_word_moves_every_sum_by_its_radius(kind, seed):
-    estimator = kind(2, noise_multiplier=1.0, max_iter=1, prior_components=PUBLIC, random_state=seed)
+    estimator = kind(
+        2, noise_multiplier=1.0, max_iter=1, prior_components=PUBLIC, random_state=seed
+    )
     _, steps = exact.two_worlds(estimator, TOY, exact.without(TOY, 0), 0)
     for step in steps:
         length = math.sqrt(sum(s * s for s in step.shift))
