@@ -1,176 +1,319 @@
-"""public_prior: pseudo-counts of public documents and seed words, and where the topics come out."""
+"""Public pseudo-counts as the prior: docs/public_prior.md."""
+
+import copy
+import itertools
+import math
+import pickle
+import warnings
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.feature_extraction.text import CountVectorizer
+import reference_tables as reference
 
-from dplda import PrivateCountVectorizer, public_prior
-from dplda.datasets import load_docstrings, load_public_vocabulary, make_topic_corpus
-from dplda.topics import match_topics
+from dplda import PrivateSVILDA, SubLDA
+from dplda.central import _noisy_table
+from dplda.central._noisy_table import FACTORS, NoisyTable, TableEstimate, first_prior
+from dplda.central._prior import PublicPrior, count_classes
+from dplda.central._word_totals import smooth_totals
+from dplda.datasets import make_topic_corpus
+from dplda.kernels import _denoise
+from dplda.privacy import PublicPriorWarning
+from dplda.privacy._streams import Streams
 
-K, N_WORDS = 4, 40
-WORDS = [f"w{v}" for v in range(N_WORDS)]
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::dplda.privacy.SeededNoiseWarning", "ignore::dplda.privacy.LowSignalWarning"
+)
+K, N_WORDS = 4, 150
+OPTIONS = {"epsilon": 1.0, "delta": 1e-5, "max_iter": 20, "n_jobs": 1}
+both = pytest.mark.parametrize("kind", [SubLDA, PrivateSVILDA])
 
 
 @pytest.fixture(scope="module")
-def corpus():
-    return make_topic_corpus(200, N_WORDS, K, doc_length=60, topic_word_prior=0.05, random_state=0)
+def made():
+    return make_topic_corpus(660, N_WORDS, K, doc_length=50, random_state=3)
 
 
-def test_a_word_has_its_public_tokens(corpus):
-    prior = public_prior(corpus.data, n_components=K, max_iter=20, random_state=0)
-    assert prior.shape == (K, N_WORDS)
-    assert prior.min() >= 0
-    assert_allclose(prior.sum(axis=0), corpus.data.toarray().sum(axis=0))
+@pytest.fixture(scope="module")
+def train(made):
+    return made.data[:600]
 
 
-def test_topics_are_those_of_the_documents(corpus):
-    prior = public_prior(corpus.data, n_components=K, max_iter=50, random_state=0)
-    _, distance = match_topics(prior + 0.01, corpus.components)
-    assert distance.max() < 0.25
+@pytest.fixture(scope="module")
+def test(made):
+    return made.data[600:]
 
 
-def test_one_random_state_gives_one_table(corpus):
-    def made(**options):
-        return public_prior(corpus.data, n_components=K, max_iter=5, **options)
-
-    assert_array_equal(made(random_state=1, n_jobs=1), made(random_state=1, n_jobs=2))
-    assert not np.array_equal(made(random_state=1), made(random_state=2))
-    assert not np.array_equal(made(), made())
+@pytest.fixture(scope="module")
+def good(made):
+    """Pseudo-counts of 8000 public tokens with the topics of the private documents."""
+    topics = made.components / made.components.sum(axis=1, keepdims=True)
+    return np.random.default_rng(0).poisson(topics * 8000 / K).astype(float)
 
 
-@pytest.mark.parametrize("order", [(0, 1, 2, 3), (2, 0, 3, 1)])
-def test_a_seeded_topic_comes_out_at_its_place(corpus, order):
-    """Each list has two words of one true topic, and the table has this topic at that place."""
-    best = np.argsort(-corpus.components / corpus.components.sum(axis=0), axis=1)
-    seeds = [[WORDS[v] for v in best[k, :2]] for k in order]
-    prior = public_prior(
-        corpus.data, n_components=K, seed_words=seeds, vocabulary=WORDS, max_iter=50, random_state=3
-    )
-    place, _ = match_topics(prior + 0.01, corpus.components)
-    assert place.tolist() == list(order)
+@pytest.fixture(scope="module")
+def bad(good):
+    """As many tokens of other words."""
+    return good[:, np.random.default_rng(1).permutation(N_WORDS)]
 
 
-def test_seeds_of_a_few_topics_leave_the_others_free(corpus):
-    best = np.argsort(-corpus.components / corpus.components.sum(axis=0), axis=1)
-    prior = public_prior(
-        corpus.data, n_components=K, seed_words={2: [WORDS[v] for v in best[0, :2]]},
-        vocabulary=WORDS, max_iter=50, random_state=0,
-    )  # fmt: skip
-    place, distance = match_topics(prior + 0.01, corpus.components)
-    assert place[2] == 0
-    assert distance.max() < 0.3
+def fitted(kind, X, seed=0, **options):
+    return kind(K, random_state=seed, **(OPTIONS | options)).fit(X)
 
 
-@pytest.mark.slow  # reads the docstrings of all packages
-def test_seeds_hold_in_real_texts():
-    texts = load_docstrings(return_X_y=True)[0][::4]
-    words = load_public_vocabulary(2000, language="python")
-    seeds = [["file", "path", "directory"], ["random", "distribution"]]
-    vectorizer = CountVectorizer(vocabulary=words)
-    prior = public_prior(
-        texts, n_components=10, seed_words=seeds, vocabulary=vectorizer, max_iter=60, random_state=0
-    )
-    shares = prior / prior.sum(axis=0).clip(1e-9)
-    for k, group in enumerate(seeds):
-        assert shares[k, [words.index(word) for word in group]].mean() > 0.6
-    # words that occur with the seeds, and are no seeds themselves
-    for k, word in enumerate(["files", "distributions"]):
-        assert shares[:, words.index(word)].argmax() == k
-
-
-def test_seeds_alone_are_the_table():
-    prior = public_prior(
-        n_components=3, seed_words=[["a", "b"], {"b": 5, "c": 2.5}], seed_weight=10,
-        vocabulary=["a", "b", "c", "d"],
-    )  # fmt: skip
-    assert prior.tolist() == [[10, 10, 0, 0], [0, 5, 2.5, 0], [0, 0, 0, 0]]
-
-
-def test_seeds_count_as_tokens(corpus):
-    seeds = {1: ["w3"], 3: ["w3", "w7"]}
-    prior = public_prior(
-        corpus.data, n_components=K, seed_words=seeds, seed_weight=7, vocabulary=WORDS, max_iter=3
-    )
-    expected = corpus.data.toarray().sum(axis=0)
-    expected[[3, 7]] += 14, 7
-    assert_allclose(prior.sum(axis=0), expected)
-
-
-def test_texts_are_counted_in_the_columns_of_the_vocabulary():
-    texts = ["the heart and the pulse", "a fracture of the bone"] * 40
-    words = ["bone", "fracture", "heart", "pulse"]
-    X = CountVectorizer(vocabulary=words).transform(texts)
-    chosen = PrivateCountVectorizer(epsilon=np.inf, candidates=words, discover=False).fit(texts)
-    made = [
-        public_prior(data, n_components=2, vocabulary=vocabulary, max_iter=5, random_state=0)
-        for data, vocabulary in (
-            (X, None), (X, words), (texts, words), (texts, CountVectorizer(vocabulary=words)),
-            (texts, CountVectorizer().set_params(vocabulary={w: v for v, w in enumerate(words)})),
-            (texts, chosen),
-        )
+def changes(kind, train, test, table, **options):
+    """Logarithm of the perplexity with the table over that without it, of three paired seeds."""
+    pairs = [
+        [fitted(kind, train, seed, prior_components=p, **options).perplexity(test)
+         for p in (table, None)] for seed in range(3)
     ]  # fmt: skip
-    for table in made:
-        assert_array_equal(table, made[0])
+    return np.log([one / other for one, other in pairs])
 
 
-def test_the_columns_of_a_data_frame_are_the_words(corpus):
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame(corpus.data.toarray(), columns=WORDS)
-    options = {"n_components": K, "seed_words": [["w5"]], "max_iter": 3, "random_state": 0}
-    assert_array_equal(
-        public_prior(frame, **options), public_prior(corpus.data, vocabulary=WORDS, **options)
+# ---- what it promises ---------------------------------------------------------------------
+
+
+@both
+def test_public_texts_of_the_kind_help_more_than_twice_the_epsilon(kind, train, test, good):
+    change = changes(kind, train, test, good)
+    more = np.log([
+        fitted(kind, train, s, epsilon=2.0).perplexity(test) / fitted(kind, train, s).perplexity(test)
+        for s in range(3)
+    ])  # fmt: skip
+    assert change.max() < 0
+    assert change.mean() < more.mean()
+
+
+@both
+@pytest.mark.filterwarnings("ignore::dplda.privacy.PublicPriorWarning")
+def test_public_texts_of_another_kind_do_no_harm(kind, train, test, bad):
+    for epsilon in (1.0, 8.0):
+        change = changes(kind, train, test, bad, epsilon=epsilon)
+        assert change.mean() < 0.01 + 2 * change.std(ddof=1) / math.sqrt(3)
+
+
+@both
+def test_the_prior_is_not_forgotten_after_the_first_round(kind, train, made, good):
+    """With much noise and correct word frequencies, nearly all that is known is public."""
+    model = fitted(kind, train, epsilon=0.5, prior_components=good)
+    shares = good / good.sum(axis=0)
+    found = model.components_ / model.components_.sum(axis=0)
+    frequent = good.sum(axis=0) > 50
+    assert np.corrcoef(shares[:, frequent].ravel(), found[:, frequent].ravel())[0, 1] > 0.9
+    alone = fitted(kind, train, epsilon=0.5).components_
+    alone /= alone.sum(axis=0)
+    assert abs(np.corrcoef(shares[:, frequent].ravel(), alone[:, frequent].ravel())[0, 1]) < 0.5
+
+
+def test_attributes_say_how_well_the_texts_match(train, good, bad):
+    model = fitted(SubLDA, train, prior_components=good, max_iter=2)
+    assert 0.35 < model.prior_trust_ <= 1
+    assert 0 <= model.prior_discrepancy_ < 0.3
+    assert model.prior_match_ == "well"
+    with pytest.warns(PublicPriorWarning, match="prior_components=None"):
+        model = fitted(SubLDA, train, prior_components=bad, max_iter=2, epsilon=8.0)
+    assert 0 <= model.prior_trust_ < 0.1
+    assert 0.3 < model.prior_discrepancy_ <= 1
+    assert model.prior_match_ == "hardly"
+    model = fitted(SubLDA, train, max_iter=2)
+    assert model.prior_trust_ is model.prior_discrepancy_ is model.prior_match_ is None
+
+
+@both
+def test_a_prior_changes_no_charge(kind, train, good):
+    one = fitted(kind, train, prior_components=good, max_iter=3)
+    other = fitted(kind, train, max_iter=3)
+    assert one.privacy_.events == other.privacy_.events
+    assert one.epsilon_ == other.epsilon_
+    assert one.privacy_.noise_scale == other.privacy_.noise_scale
+    assert one.privacy_.sensitivity == other.privacy_.sensitivity
+    assert set(one.privacy_.assumptions) - set(other.privacy_.assumptions) == {
+        "prior_components is public and was not made of the private documents"
+    }
+
+
+@both
+def test_what_a_model_keeps_is_public(kind, train, good):
+    """Two fits with one table keep equal things of it, whatever the documents are."""
+    kept = [
+        fitted(kind, X, prior_components=good, max_iter=2)._released.public for X in (train, train[:9])
+    ]  # fmt: skip
+    np.testing.assert_array_equal(kept[0].shares, kept[1].shares)
+    np.testing.assert_array_equal(kept[0].counts, good.sum(axis=0))
+    model = fitted(kind, train, prior_components=good, max_iter=2)
+    again = pickle.loads(pickle.dumps(model))
+    assert again.prior_trust_ == model.prior_trust_
+
+
+@both
+def test_partial_fit_goes_on_with_the_prior(kind, train, good):
+    model = kind(K, random_state=0, **OPTIONS, prior_components=good).partial_fit(train)
+    trust = model.prior_trust_
+    assert trust > 0.35
+    model.set_params(prior_components=None).partial_fit(train)
+    assert model.prior_trust_ == trust
+    assert model._released.estimate.prior.shape[1] == 2 * len(FACTORS)
+
+
+@both
+def test_any_number_of_threads_gives_the_same_model(kind, train, good):
+    one, two = (
+        fitted(kind, train, prior_components=good, max_iter=3, n_jobs=n).components_ for n in (1, 2)
     )
+    np.testing.assert_array_equal(one, two)
 
 
-TEXTS = ["heart pulse", "bone"] * 3
+@both
+def test_without_noise_topics_keep_their_places(kind, train, good):
+    model = fitted(kind, train, prior_components=good, epsilon=math.inf)
+    similarity = np.corrcoef(good, model.components_)[:K, K:]
+    np.testing.assert_array_equal(similarity.argmax(axis=1), np.arange(K))
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({}, "of public documents, of seed_words, or of both"),
-        ({"X": TEXTS}, "texts need vocabulary=, the vectorizer"),
-        ({"seed_words": [["heart"]]}, "seed_words need vocabulary="),
-        ({"X": TEXTS, "vocabulary": CountVectorizer()}, "CountVectorizer has no words yet"),
-        ({"X": TEXTS, "vocabulary": ["herz"]}, "none of the 6 public documents has a word"),
-        ({"X": [[1, 2]], "vocabulary": ["heart"]}, "2 columns and the vocabulary has 1 words"),
-        ({"X": [[0.5, 2]]}, "whole word counts"),
-        ({"X": [[-1, 2]]}, "Negative values"),
-        ({"X": [[1]], "n_components": 0}, "n_components must be an integer from 1"),
-        (
-            {"seed_words": [["heart", "lung", "liver"]], "vocabulary": ["heart"]},
-            "2 of 3 seed words are not among the 1 words of the vocabulary: 'lung', 'liver'",
-        ),
-        ({"seed_words": [], "vocabulary": ["heart"]}, "seed_words holds no word"),
-        (
-            {"seed_words": [["heart"]] * 3, "vocabulary": ["heart"], "n_components": 2},
-            "number of a seeded topic must be an integer from 0 to 1, got 2",
-        ),
-        (
-            {"seed_words": [{"heart": 0.0}], "vocabulary": ["heart"]},
-            "weight of 'heart' must be a number in",
-        ),
-        ({"X": [[1]], "seed_words": [["a"]], "vocabulary": ["a"], "seed_weight": -1}, "seed_weight"),
-    ],
-)  # fmt: skip
-def test_errors_say_what_to_do(options, message):
-    with pytest.raises(ValueError, match=message):
-        public_prior(**options)
+def test_wrong_tables_are_refused_before_anything_is_spent(train, good):
+    for wrong in (good[:2], -good, good[:, :5], good * 0, good * np.nan):
+        model = SubLDA(K, epsilon=2.0, prior_components=wrong)
+        with pytest.raises(ValueError, match="prior_components"):
+            model.fit(train)
 
 
-@pytest.mark.parametrize("seeds", ["heart", ["heart"], {0: "heart"}, [[1]], 3])
-def test_seed_words_are_lists_of_words(seeds):
-    with pytest.raises(TypeError, match="seed"):
-        public_prior(seed_words=seeds, vocabulary=["heart"])
+# ---- word totals ---------------------------------------------------------------------------
 
 
-def test_few_words_warn():
-    with pytest.warns(UserWarning, match="the 2 public documents hold 4 words .* its 5 columns"):
-        public_prior([[2, 0, 0, 1, 0], [1, 0, 0, 0, 0]], n_components=2)
+def noisy_totals(seed, scale=60.0):
+    rng = np.random.default_rng(seed)
+    totals = rng.permutation(30000 / np.arange(1, 801))
+    return totals, totals + rng.normal(0, scale, 800), np.full(800, scale)
 
 
-def test_a_vocabulary_is_no_text():
-    with pytest.raises(TypeError, match="a vectorizer or a list of words, got 'en'"):
-        public_prior(TEXTS, vocabulary="en")
+def prior_of(counts):
+    return PublicPrior.from_table(np.tile(np.asarray(counts, float) / K, (K, 1)))
+
+
+def log_loss(totals, found):
+    return -(totals / totals.sum() * np.log(found / found.sum())).sum()
+
+
+def test_public_frequencies_improve_word_totals():
+    totals, noisy, scale = noisy_totals(0)
+    public = prior_of(np.random.default_rng(1).poisson(totals / totals.sum() * 5000))
+    found, alone = public.learn_totals(noisy, scale), smooth_totals(noisy, scale)
+    least = log_loss(totals, totals)
+    assert log_loss(totals, found) - least < 0.5 * (log_loss(totals, alone) - least)
+    assert public.trust > 0.5
+    assert public.discrepancy < 0.2
+
+
+@pytest.mark.parametrize("n_tokens", [0, 5000, 10**7])
+@pytest.mark.parametrize("scale", [1.0, 60.0, 200.0])
+def test_other_frequencies_leave_word_totals_as_they_are(n_tokens, scale):
+    totals, noisy, scale = noisy_totals(0, scale)
+    other = np.random.default_rng(2).permutation(totals)
+    public = prior_of(np.random.default_rng(1).poisson(other / other.sum() * n_tokens))
+    found, alone = public.learn_totals(noisy, scale), smooth_totals(noisy, scale)
+    assert log_loss(totals, found) < log_loss(totals, alone) + 0.01
+    assert public.trust < 0.35
+
+
+def test_exact_totals_are_kept():
+    totals, _, _ = noisy_totals(0)
+    public = prior_of(totals)
+    np.testing.assert_array_equal(public.learn_totals(totals, np.zeros(800)), totals)
+    assert public.trust > 0.9
+
+
+def test_words_with_equal_counts_share_a_class():
+    assert set(count_classes(np.zeros(50))) == {0}
+    counts = np.repeat([0, 0, 0, 1, 7, 9], 10)
+    classes = count_classes(counts)
+    assert all(len(set(classes[counts == c])) == 1 for c in set(counts))
+    assert (np.diff(classes) >= 0).all()
+    assert len(set(count_classes(np.arange(600)))) == 6
+
+
+# ---- the estimate of the table -------------------------------------------------------------
+
+SHAPES = [(1, 1), (37, 1), (50, 16), (301, 20), (90, 40)]
+
+
+def any_table(n_words, n_topics, scale=3.0, trust=0.6):
+    rng = np.random.default_rng(0)
+    totals = rng.gamma(0.3, 500, n_words) + 1
+    shares = rng.dirichlet(np.full(n_topics, 0.3), n_words)
+    table = totals[:, None] * shares * rng.choice(FACTORS[4:9], shares.shape)
+    noise_scale = scale * rng.uniform(0.3, 1, n_words)
+    public = PublicPrior(totals, shares.astype(np.float32), trust)
+    return totals, public, table + noise_scale[:, None] * rng.normal(size=table.shape), noise_scale
+
+
+def three(estimate, noisy, noise_scale, **options):
+    return [
+        np.array(estimate(noisy, noise_scale, last=last, least=0.01, **options))
+        for last in (False, False, True)
+    ]
+
+
+@pytest.mark.parametrize("scale", [0.1, 3.0, 1e3])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_estimate_is_that_of_its_twin(shape, scale):
+    totals, public, noisy, noise_scale = any_table(*shape, scale)
+    fast, slow = TableEstimate(totals, public), reference.TableEstimate(totals, public)
+    for one, two in zip(three(fast, noisy, noise_scale), three(slow, noisy, noise_scale)):
+        assert (np.abs(one - two) / (np.abs(two) + noise_scale[:, None])).max() < 1e-4
+    np.testing.assert_allclose(fast.prior, slow.prior, rtol=5e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_estimate_is_the_same_for_any_set_and_number_of_threads(shape, monkeypatch):
+    monkeypatch.setattr(_noisy_table, "PIECE", 200)
+    monkeypatch.setattr(_noisy_table, "SAMPLE", 200)
+    totals, public, noisy, noise_scale = any_table(*shape)
+    before, results = _denoise.instruction_set(), []
+    for name, n_jobs in itertools.product(_denoise.INSTRUCTION_SETS, (1, 2)):
+        _denoise.use(name)
+        estimate = TableEstimate(totals, public)
+        results.append(three(estimate, noisy, noise_scale, n_jobs=n_jobs))
+    _denoise.use(before)
+    for result in results[1:]:
+        np.testing.assert_array_equal(result, results[0])
+
+
+def test_drowned_cells_are_the_public_ones():
+    totals, public, noisy, _ = any_table(301, 20, trust=1.0)
+    noisy = totals[:, None] * public.shares
+    found = TableEstimate(totals, public)(noisy, np.full(301, 1e6))
+    shares = found / found.sum(axis=1, keepdims=True)
+    assert np.abs(shares - public.shares).mean() < 0.1 * np.abs(1 / 20 - public.shares).mean()
+
+
+def test_the_first_weights():
+    assert first_prior(None) == pytest.approx(np.full(14, 1 / 14))
+    for trust in (0.0, 0.3, 1.0):
+        weights = first_prior(PublicPrior(np.ones(2), np.ones((2, 1), np.float32), trust))
+        assert weights.sum() == pytest.approx(1)
+        assert weights[14:].sum() == pytest.approx(trust)
+
+
+def test_the_first_table_is_public_as_far_as_it_is_trusted():
+    rng = np.random.default_rng(0)
+    shares = rng.dirichlet(np.ones(K), 60).astype(np.float32)
+    totals, tables = rng.gamma(1, 100, 60), []
+    for trust, seed in itertools.product((0.0, 0.5, 1.0), (0, 1)):
+        public = PublicPrior(np.ones(60), shares, trust)
+        streams = Streams.from_random_state(seed)
+        made = NoisyTable.from_totals(totals, np.ones(60), K, streams, norms=(), public=public)
+        tables.append(made.average)
+    np.testing.assert_allclose(tables[4], totals[:, None] * shares, rtol=1e-6)
+    np.testing.assert_allclose(tables[2], (tables[0] + tables[4]) / 2, rtol=1e-6)
+    for one, other in itertools.batched(tables, 2) if hasattr(itertools, "batched") else []:
+        np.testing.assert_array_equal(one, other)
+
+
+def test_the_table_of_a_copy_is_its_own(train, good):
+    model = fitted(SubLDA, train, prior_components=good, max_iter=2)
+    before = model._released.estimate.prior.copy()
+    other = copy.deepcopy(model)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        other.set_params(epsilon=None, noise_multiplier=5.0)
+        other.partial_fit(train)
+    np.testing.assert_array_equal(model._released.estimate.prior, before)

@@ -26,7 +26,7 @@ from dplda.central._document_budget import (
 )
 from dplda.central._noisy_table import NoisyTable
 from dplda.central._plan import warn_of_expectation
-from dplda.central._prior import PublicPrior
+from dplda.central._prior import NO_PRIOR, PublicPrior
 from dplda.metrics._signal import warn_if_noise, with_signal
 from dplda.privacy._curator import Curator
 from dplda.privacy._streams import Streams
@@ -93,6 +93,8 @@ class DocumentLDA(BaseLDA):
         LowSignalWarning
             If fewer than half of the topics stand out of the noise after `max_iter` rounds, or are
             expected to with `expected_n_docs` documents.
+        PublicPriorWarning
+            If the public texts behind `prior_components` hardly match the private documents.
         PrivateDataWarning
             If most rows of the first call hold no word. Not for release.
         """
@@ -139,11 +141,15 @@ class DocumentLDA(BaseLDA):
             n_iter_=table.n_rounds,
             noise_multiplier_=budget.noise_multiplier,
             _released=table,
+            **(table.public.attributes() if table.public else NO_PRIOR),
         )
         warn_if_noise(self)
+        if table.public is not None:
+            table.public.warn_of_mismatch(name)
         return self
 
     def _prior(self, n_words: int) -> PublicPrior | None:
+        """What `prior_components` says, checked; nothing private is read."""
         shape = (int(self.n_components), n_words)
         return PublicPrior.from_table(check_public_table(self.prior_components, shape))
 

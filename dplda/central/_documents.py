@@ -297,5 +297,6 @@ def release_word_totals(
         if step == 0 and not mechanism.exact:
             weight = word_weights(smooth_totals(*estimates[0]))  # public
     noisy, scale = combine_totals(*estimates)
-    totals = smooth_totals(noisy, scale)
-    return (totals if public is None else public.combine(totals, scale)), weight
+    if public is None:
+        return smooth_totals(noisy, scale), weight
+    return public.learn_totals(noisy, scale), weight

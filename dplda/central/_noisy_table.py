@@ -23,6 +23,7 @@ from dplda.privacy._streams import Purpose, Streams, uniform
 
 # A cell's count is its word's total times its topic's share times about one of these factors.
 FACTORS = np.array([0, 0.03, 0.1, 0.25, 0.5, 0.75, 1, 1.4, 2, 3, 4.5, 7, 11, 18], np.float32)
+EVEN = 0.33  # share of the first weight of a public center that is spread over all factors
 ONE = 6  # place of the factor 1
 N_CLASSES = 6
 SAMPLE = 2**16  # cells of a class of words that its prior is learned from, about
@@ -115,23 +116,27 @@ class NoisyTable:
         public: PublicPrior | None = None,
         ratios: Callable[[np.ndarray], np.ndarray] = exponential,
     ) -> NoisyTable:
-        """The table of round 0: word totals, divided among random topics or as `public` says.
+        """The table of round 0: word totals, divided among random topics.
+
+        As far as `public` is trusted, its shares take the place of random ones.
 
         `ratios` maps uniform random numbers to multiplicative perturbations of the word totals,
         one for each word and topic.
         """
         average = np.empty((len(totals), n_components))
         if public is not None:
-            np.multiply(totals[:, None], public.shares, out=average)
-        else:
-            reader = streams.reader(Purpose.INITIAL_TABLE, 0)
-            for first, last in pieces_of(average.shape):
-                words = reader.words((last - first) * n_components)
-                draws = ratios(uniform(words, positive=True)).reshape(-1, n_components)
-                np.multiply(totals[first:last, None], draws, out=average[first:last])
-            average /= average.sum(axis=0)
-            average *= totals.sum() / n_components
-        estimate = TableEstimate(totals, None if public is None else public.shares)
+            streams = Streams.from_random_state(0)  # a public one, which audits can repeat
+        reader = streams.reader(Purpose.INITIAL_TABLE, 0)
+        for first, last in pieces_of(average.shape):
+            words = reader.words((last - first) * n_components)
+            draws = ratios(uniform(words, positive=True)).reshape(-1, n_components)
+            np.multiply(totals[first:last, None], draws, out=average[first:last])
+        average /= average.sum(axis=0)
+        average *= totals.sum() / n_components
+        if public is not None:
+            average *= 1 - public.trust
+            average += public.trust * totals[:, None] * public.shares
+        estimate = TableEstimate(totals, public)
         return cls(
             totals, weight, average.astype(np.float32), average, estimate, norms, public=public
         )
@@ -236,7 +241,8 @@ def temper(factor: np.ndarray, power: float, n_jobs: int | None = None) -> np.nd
     return factor
 
 
-Cells = tuple[np.ndarray | None, ...]
+Public = np.ndarray | None
+Cells = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, Public, Public]
 
 
 @dataclass
@@ -249,22 +255,29 @@ class TableEstimate:
     classes of word frequency, from a fixed part of a large class. Cells with strong noise shrink
     toward p_v N_k; cells with weak noise hardly change.
 
+    Public pseudo-counts add a second center, U_v R_vk a_k, with the same factors: the word's total,
+    its public share of the topic, and the root of the topic's size over the size that the public
+    shares expect, within a factor of 2.
+
     Parameters
     ----------
     totals : ndarray of shape (n_words,)
         Word totals.
+    public : PublicPrior or None
+        The public shares, and how far they are trusted at first.
     """
 
     totals: np.ndarray
-    shares: np.ndarray | None = None
+    public: PublicPrior | None = None
     prior: np.ndarray | None = None
     _classes: list[np.ndarray] = field(init=False, repr=False)
+    _shares: np.ndarray | None = field(init=False, repr=False, default=None)
 
     def __post_init__(self) -> None:
         order = np.argsort(self.totals, kind="stable")
         self._classes = [np.sort(c) for c in np.array_split(order, N_CLASSES) if len(c)]
-        if self.shares is not None:
-            self.shares = pad(self.shares)
+        if self.public is not None:
+            self._shares = pad(self.public.shares)
 
     def __call__(
         self,
@@ -287,7 +300,7 @@ class TableEstimate:
             np.maximum(noisy, 0.0, out=out, casting="same_kind")
             out += np.float32(least)
             return out
-        cells = standard_cells(noisy, self.totals, noise_scale, self.shares)
+        cells = standard_cells(noisy, self.totals, noise_scale, self._shares)
         self.prior = self._improved_prior(cells, last, n_jobs)
         class_of = np.empty(len(noisy), np.uint8)
         for c, words in enumerate(self._classes):
@@ -304,7 +317,7 @@ class TableEstimate:
         """The frequencies of the factors in each class, (n_classes, n_factors)."""
         prior, steps = self.prior, NEXT_STEPS
         if prior is None or last:
-            prior = np.tile(first_prior(self.shares is not None), (len(self._classes), 1))
+            prior = np.tile(first_prior(self.public), (len(self._classes), 1))
             steps = LAST_STEPS if last else FIRST_STEPS
 
         def improve(c: int) -> np.ndarray:
@@ -313,13 +326,18 @@ class TableEstimate:
         return np.array(in_threads(improve, range(len(prior)), n_jobs))
 
 
-def first_prior(is_public: bool) -> np.ndarray:
-    """The frequencies of the factors that expectation-maximization starts from."""
-    if not is_public:
-        return np.full(len(FACTORS), 1 / len(FACTORS))
-    even = np.full(2 * len(FACTORS), 0.25 / len(FACTORS))
-    even[len(FACTORS) + ONE] += 0.5
-    return even
+def first_prior(public: PublicPrior | None) -> np.ndarray:
+    """The frequencies that expectation-maximization starts from.
+
+    The factors of the public center, which come last, have the weight that public texts are trusted
+    with.
+    """
+    even = np.full(len(FACTORS), 1 / len(FACTORS))
+    if public is None:
+        return even
+    near = EVEN * even
+    near[ONE] += 1 - EVEN
+    return np.concatenate([(1 - public.trust) * even, public.trust * near])
 
 
 def standard_cells(
@@ -339,7 +357,8 @@ def standard_cells(
     rate = (totals / totals.sum() / noise_scale).astype(np.float32)
     gains = None
     if shares is not None:
-        expected = np.maximum(totals @ shares[:, : len(sizes)], 1e-12)
+        expected = (totals[:, None] * shares[:, : len(sizes)]).sum(axis=0)  # no BLAS: its threads
+        expected = np.maximum(expected, 1e-12)  # add in different orders
         gains = np.sqrt(np.clip(sizes / expected, 0.5, 2.0)) * totals.sum()
         gains = pad(gains.astype(np.float32)[None])[0]
     return noisy, rate, noise_scale.astype(np.float32), whole, FACTORS, shares, gains

@@ -62,10 +62,11 @@ class SubLDA(DocumentLDA):
     word_total_share : float, default=0.25
         Share of the budget, in (0, 1), for word totals.
     prior_components : array-like of shape (n_components, n_features_in_) or None, default=None
-        Public pseudo-counts of words in topics, for instance ``components_`` of a model of public
-        texts of the same domain: the prior of the estimate. Their scale says how many public
-        tokens stand behind them: do not normalize them. They cost no budget. They must not come
-        from the private texts.
+        Public pseudo-counts of words in topics, for instance of a model of public texts of the
+        same kind: the prior of the estimate. Their scale says how many public tokens stand behind
+        them: do not normalize them. They cost no budget, and must not come from the private texts.
+        They are believed as far as the releases agree with them. `partial_fit` goes on with those
+        of its first call. See ``docs/public_prior.md``.
     expected_n_docs : int or None, default=None
         Expected number of documents, a public number: never count the private documents. With it,
         `fit` warns if `delta` is at least 1 / `expected_n_docs`, or if few
@@ -93,6 +94,14 @@ class SubLDA(DocumentLDA):
     topic_signal_ : ndarray of shape (n_components,)
         Number of words of each topic that stand out of the noise and of the word frequencies; 0 if
         the topic does not.
+    prior_trust_ : float or None
+        Share of the private tokens whose words are within a factor of 2 of their frequencies in
+        `prior_components`, estimated from the noisy word totals: how far the public texts are
+        believed. None without them.
+    prior_discrepancy_ : float or None
+        Total variation distance of private and public word frequencies, in [0, 1].
+    prior_match_ : {"well", "partly", "hardly"} or None
+        `prior_trust_` in words: at least 0.35, at least 0.1, and below.
     epsilon_ : float
         Epsilon of a document, or of a user, for everything released since `fit`.
     delta_ : float
@@ -223,6 +232,8 @@ class SubLDA(DocumentLDA):
         LowSignalWarning
             If fewer than half of the topics stand out of the noise after `max_iter` rounds, or are
             expected to with `expected_n_docs` documents.
+        PublicPriorWarning
+            If the public texts behind `prior_components` hardly match the private documents.
         PrivateDataWarning
             If most rows hold no word. Not for release.
         """
