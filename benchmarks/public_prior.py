@@ -52,12 +52,13 @@ class Pair:
     public: str
     n_public: int
     reserve: int
-    n_private: int = 10**9
+    n_private: int | None = None
 
     @property
     def training(self) -> str:
         """Pairs with the same one share the fits without a prior."""
-        return f"{self.corpus} -{self.reserve} :{self.n_private}"
+        first = "" if self.n_private is None else f", first {self.n_private}"
+        return f"{self.corpus} without {self.reserve}{first}"
 
     def __str__(self) -> str:
         return f"{self.group} | {self.training} | {self.public} | {self.n_public}"
@@ -141,15 +142,18 @@ def limits(train, held) -> dict:
 
 
 def alone(prior, held) -> dict:
-    return {"perplexity": held_out_perplexity(prior + SMOOTHING, held), "tokens": prior.sum()}
+    return {
+        "perplexity": held_out_perplexity(prior + SMOOTHING, held),
+        "tokens": float(prior.sum()),
+    }
 
 
 def fitted(train, held, epsilon: float, seed: int, **options) -> dict:
     model = SubLDA(N_COMPONENTS, epsilon=epsilon, delta=DELTA, random_state=seed, **options)
     found = {"perplexity": model.fit(train).perplexity(held)}
     for name, value in vars(model).items():  # what the fit says of its prior
-        if name.startswith("prior_") and name.endswith("_"):
-            found[name] = np.asarray(value, float).round(3).tolist()
+        if name in ("prior_trust_", "prior_discrepancy_") and value is not None:
+            found[name] = round(float(value), 3)
     return found
 
 
@@ -212,15 +216,16 @@ def other(name: str, words: tuple[str, ...]) -> sp.csr_array:
 def report(chosen, points: Points) -> None:
     """A row for each pair and epsilon, and the verdicts."""
     print("| private | documents | public | documents | epsilon | unigram | public alone "
-          "| private alone | with prior | difference | gap closed |")  # fmt: skip
-    print("| --- " * 11 + "|")
+          "| private alone | with prior | difference | gap closed | trust | discrepancy |")  # fmt: skip
+    print("| --- " * 13 + "|")
     rows = [row for pair in chosen for row in results(pair, points)]
     for row in rows:
         print(f"| {row['pair'].corpus} | {row['n_docs']} | {row['pair'].public} "
               f"| {row['pair'].n_public} | {row['epsilon']} | {row['unigram']:.0f} "
               f"| {row['public']:.0f} | {row['alone']:.0f} | {row['with']:.0f} "
               f"| {row['change']:+.1%} ± {row['error']:.1%} "
-              f"| {row['closed_alone']:.0%} → {row['closed']:.0%} | {row['said']}")  # fmt: skip
+              f"| {row['closed_alone']:.0%} → {row['closed']:.0%} | {row['trust']:.2f} "
+              f"| {row['discrepancy']:.2f} |")  # fmt: skip
     print(f"\n{len({str(row['pair']) for row in rows})} pairs, {len(rows)} cells")
     verdict("worse than without the prior by more than 1%, beyond 2 standard errors",
             [r for r in rows if r["change"] - 2 * r["error"] > 0.01])  # fmt: skip
@@ -257,8 +262,8 @@ def results(pair: Pair, points: Points) -> Iterator[dict]:
             "error": change.std(ddof=1) / np.sqrt(len(seeds)) if len(seeds) > 1 else np.nan,
             "closed": (ends["unigram"] - with_.mean()) / gap,
             "closed_alone": (ends["unigram"] - without.mean()) / gap,
-            "said": " ".join(f"{k} {np.mean([x[k] for x in said if k in x]):.2f}"
-                             for k in said[0] if k != "perplexity"),
+            "trust": np.mean([x["prior_trust_"] for x in said]),
+            "discrepancy": np.mean([x["prior_discrepancy_"] for x in said]),
         }  # fmt: skip
 
 
