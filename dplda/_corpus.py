@@ -354,13 +354,13 @@ def check_table(table: Any, name: str, **options: Any) -> npt.NDArray[np.float64
 
 
 def check_public_table(table: Any, shape: tuple[int, int]) -> npt.NDArray[np.float64] | None:
-    """The checked `init_components`, (n_components, n_words); None stays None."""
+    """The checked `prior_components`, (n_components, n_words); None stays None."""
     if table is None:
         return None
-    array = check_table(table, "init_components")
+    array = check_table(table, "prior_components")
     if array.shape != shape or array.min() < 0 or not array.any(axis=1).all():
         raise ValueError(
-            f"init_components must be a table of shape {shape} (topics by words) of non-negative "
+            f"prior_components must be a table of shape {shape} (topics by words) of non-negative "
             f"numbers with no empty topic, got shape {array.shape}"
         )
     return array

@@ -40,7 +40,7 @@ PUBLIC = 0o666  # permissions, less the umask
 
 # A seed would remove the noise, and a path would describe the owner. The others do not define the
 # model.
-NOT_RELEASED = ("random_state", "ledger", "n_jobs", "verbose", "init_components")
+NOT_RELEASED = ("random_state", "ledger", "n_jobs", "verbose", "prior_components")
 
 _FIELDS = {
     "dplda", "estimator", "parameters", "n_iter", "vocabulary", "vocabulary_sha256",

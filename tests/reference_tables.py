@@ -2,7 +2,14 @@
 
 import numpy as np
 
-from dplda.central._noisy_table import FACTORS, FIRST_STEPS, LAST_STEPS, N_CLASSES, NEXT_STEPS
+from dplda.central._noisy_table import (
+    FACTORS,
+    FIRST_STEPS,
+    LAST_STEPS,
+    N_CLASSES,
+    NEXT_STEPS,
+    first_prior,
+)
 
 SPREAD = np.float32(0.25)  # standard deviation of a factor, as a share of it
 
@@ -10,8 +17,8 @@ SPREAD = np.float32(0.25)  # standard deviation of a factor, as a share of it
 class TableEstimate:
     """Twin of `dplda.central._noisy_table.TableEstimate` that learns priors from all cells."""
 
-    def __init__(self, totals):
-        self.totals, self.prior = totals, None
+    def __init__(self, totals, public=None):
+        self.totals, self.public, self.prior = totals, public, None
         order = np.argsort(totals, kind="stable")
         self.classes = [c for c in np.array_split(order, N_CLASSES) if len(c)]
 
@@ -21,17 +28,21 @@ class TableEstimate:
         sizes = noisy.sum(axis=0)
         sizes = np.maximum(sizes, 0.02 * max(sizes.mean(), 1e-12))
         center = np.outer(self.totals / self.totals.sum(), sizes)
+        centers = [center]
+        if self.public is not None:
+            expected = self.totals[:, None] * self.public.shares.astype(float)
+            gain = np.clip(sizes / np.maximum(expected.sum(axis=0), 1e-12), 0.5, 2)
+            centers.append(expected * np.sqrt(gain))
         prior, steps = self.prior, NEXT_STEPS
         if prior is None or last:
-            prior = np.full((len(self.classes), len(FACTORS)), 1 / len(FACTORS))
+            prior = np.tile(first_prior(self.public), (len(self.classes), 1))
             steps = LAST_STEPS if last else FIRST_STEPS
         table = np.empty_like(center)
         for c, words in enumerate(self.classes):
-            likelihood, precision = cell_likelihood(noisy[words], center[words], noise_scale[words])
+            means = np.concatenate([np.multiply.outer(FACTORS, m[words]) for m in centers])
+            likelihood, precision = component_likelihood(noisy[words], means, noise_scale[words])
             prior[c] = improve_prior(prior[c], likelihood, steps)
-            table[words] = posterior_mean(
-                prior[c], likelihood, precision, noisy[words], center[words]
-            )
+            table[words] = mean_of_components(prior[c], likelihood, precision, noisy[words], means)
         self.prior = prior
         return table + least
 
@@ -73,10 +84,30 @@ def cell_likelihood(
     return likelihood, precision
 
 
+def component_likelihood(noisy, means, noise_scale):
+    """Likelihood of every cell under each component, as `cell_likelihood`, in double precision.
+
+    `means` (components, n_words, n_components) are the means of the components.
+    """
+    unit, seen = means / noise_scale[:, None], noisy / noise_scale[:, None]
+    precision = 1 / (1 + (SPREAD * unit) ** 2)
+    distance = (seen - unit) ** 2 * precision
+    likelihood = np.exp(-0.5 * (distance - distance.min(axis=0))) * np.sqrt(precision)
+    return [x.reshape(len(means), -1) for x in (likelihood, precision)]
+
+
+def mean_of_components(prior, likelihood, precision, noisy, means):
+    """Posterior means, shape as `noisy`; not negative."""
+    joint = prior[:, None] * likelihood
+    of_cell = means.reshape(len(means), -1)
+    of_cell = of_cell + (1 - precision) * (noisy.ravel() - of_cell)
+    return np.maximum((joint * of_cell).sum(axis=0) / joint.sum(axis=0), 0).reshape(noisy.shape)
+
+
 def improve_prior(prior: np.ndarray, likelihood: np.ndarray, n_steps: int) -> np.ndarray:
     """Expectation-maximization for the prior over the factors."""
     for _ in range(n_steps):
-        evidence = np.einsum("g,gi->i", prior.astype(np.float32), likelihood)
+        evidence = np.einsum("g,gi->i", prior.astype(likelihood.dtype), likelihood)
         prior = prior * np.einsum("gi,i->g", likelihood, 1 / evidence) / len(evidence) + 1e-5
         prior = prior / prior.sum()
     return prior

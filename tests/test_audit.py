@@ -433,9 +433,9 @@ def test_without_a_seed_the_noise_is_secret(X):
 
 def test_the_estimator_and_its_table_are_left_alone(X):
     table = np.ones((2, X.shape[1]))
-    model = SubLDA(2, epsilon=4.0, max_iter=2, init_components=table)
+    model = SubLDA(2, epsilon=4.0, max_iter=2, prior_components=table)
     audit_epsilon(model, X, n_canaries=20, random_state=0)
-    assert model.init_components is table
+    assert model.prior_components is table
     assert not hasattr(model, "components_")
 
 

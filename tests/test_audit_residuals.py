@@ -344,7 +344,7 @@ def test_audits_of_sound_estimators_pass_for_many_seeds(name, X):
     "model",
     [
         SubLDA(3, epsilon=1.0, max_iter=1),
-        SubLDA(2, noise_multiplier=3.0, max_iter=3, init_components=np.ones((2, 30))),
+        SubLDA(2, noise_multiplier=3.0, max_iter=3, prior_components=np.ones((2, 30))),
         PrivateSVILDA(2, noise_multiplier=2.0, subsampling_ratio=0.001, max_iter=3),
         HDPLDA(2, noise_epsilon=30.0, count_clip=1.0, topic_word_prior=1.0, max_iter=2),
     ],

@@ -199,38 +199,6 @@ def test_two_totals_are_better_than_one():
     assert combine_totals(one, exact) is exact
 
 
-def test_start_from_a_public_table(corpus):
-    public = np.random.default_rng(0).gamma(0.3, size=(K, 60))
-    streams = Streams.from_random_state(0)
-    released = NoisyTable.from_totals(
-        np.ones(60), np.ones(60), K, streams, norms=(), init_components=public
-    )  # fmt: skip
-    np.testing.assert_allclose(
-        released.table / released.table.sum(axis=0),
-        (public / public.sum(axis=1, keepdims=True)).T, atol=2e-3,
-    )  # fmt: skip
-    model = SubLDA(K, epsilon=2.0, max_iter=5, init_components=public).fit(corpus)
-    plain = SubLDA(K, epsilon=2.0, max_iter=5).fit(corpus)
-    assert model.epsilon_ == plain.epsilon_
-    for wrong in (public[:2], -public, public[:, :5], public * 0, public * np.nan):
-        with pytest.raises(ValueError, match="init_components"):
-            SubLDA(K, epsilon=2.0, init_components=wrong).fit(corpus)
-
-
-@pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
-def test_a_good_public_table_helps():
-    made = make_topic_corpus(600, 100, K, doc_length=60, random_state=3)
-    train, test = made.data[:500], made.data[500:]
-    cold = [SubLDA(K, epsilon=4.0, delta=1e-5, random_state=s).fit(train) for s in range(3)]
-    warm = [
-        SubLDA(K, epsilon=4.0, delta=1e-5, init_components=made.components, random_state=s).fit(
-            train
-        )
-        for s in range(3)
-    ]
-    assert np.mean([m.perplexity(test) for m in warm]) < np.mean([m.perplexity(test) for m in cold])
-
-
 def start(corpus, seed=0):
     totals = np.maximum(np.asarray(corpus.sum(axis=0), float).ravel(), 1)
     streams = Streams.from_random_state(seed)

@@ -521,9 +521,9 @@ def test_every_call_pays_for_its_random_bits(estimator, corpus):
 
 def test_an_assumption_is_not_forgotten(corpus):
     public = np.random.RandomState(0).gamma(0.3, size=(K, 40))
-    model = SubLDA(K, epsilon=2.0, max_iter=3, init_components=public).partial_fit(corpus)
-    model.set_params(init_components=None).partial_fit(corpus)
-    assert sum("init_components is public" in a for a in model.privacy_.assumptions) == 1
+    model = SubLDA(K, epsilon=2.0, max_iter=3, prior_components=public).partial_fit(corpus)
+    model.set_params(prior_components=None).partial_fit(corpus)
+    assert sum("prior_components is public" in a for a in model.privacy_.assumptions) == 1
 
 
 def test_the_record_tells_the_rounds_that_ran(corpus):
@@ -580,7 +580,7 @@ def test_no_message_quotes_the_data(X):
 @pytest.mark.parametrize(
     ("estimator", "parameters"),
     [
-        (SubLDA(K, epsilon=1.0, max_iter=3), {"init_components": np.ones((2, 2))}),
+        (SubLDA(K, epsilon=1.0, max_iter=3), {"prior_components": np.ones((2, 2))}),
         (SubLDA(K, epsilon=1.0, max_iter=3), {"n_jobs": 0}),
         (SubLDA(K, epsilon=1.0, max_iter=3), {"contribution_norm": 1e300}),
         (SubLDA(K, epsilon=1.0, max_iter=3), {"delta": 1e-300}),

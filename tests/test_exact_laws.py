@@ -92,7 +92,7 @@ def document_level(
 ):
     """SubLDA and PrivateSVILDA: the shift of every sum under one history."""
     estimator = clone(estimator).set_params(
-        n_components=2, max_iter=n_rounds, init_components=PUBLIC, random_state=SEED
+        n_components=2, max_iter=n_rounds, prior_components=PUBLIC, random_state=SEED
     )
     model, steps = exact.two_worlds(estimator, X, exact.without(X, 0), 0, methods=methods)
     what = f"a document emptied, {n_rounds} round" + "s" * (n_rounds > 1)
@@ -378,7 +378,9 @@ def test_the_noise_is_gaussian_at_every_value():
 @pytest.mark.parametrize("seed", range(5))
 @both
 def test_a_document_of_one_word_moves_every_sum_by_its_radius(kind, seed):
-    estimator = kind(2, noise_multiplier=1.0, max_iter=1, init_components=PUBLIC, random_state=seed)
+    estimator = kind(
+        2, noise_multiplier=1.0, max_iter=1, prior_components=PUBLIC, random_state=seed
+    )
     _, steps = exact.two_worlds(estimator, TOY, exact.without(TOY, 0), 0)
     for step in steps:
         length = math.sqrt(sum(s * s for s in step.shift))
@@ -389,7 +391,7 @@ def test_a_document_of_one_word_moves_every_sum_by_its_radius(kind, seed):
 def test_a_removed_document_counts_like_an_emptied_one(kind):
     estimator = kind(
         2, noise_multiplier=1.0, subsampling_ratio=0.5, max_iter=2, random_state=SEED,
-        init_components=PUBLIC,
+        prior_components=PUBLIC,
     )  # fmt: skip
     X = np.array([[5.0, 1.0], [40.0, 0.0], [2.0, 12.0]])
     history = exact.watched(estimator, X).history
@@ -404,7 +406,7 @@ def test_a_removed_document_counts_like_an_emptied_one(kind):
 def memberships(X, *, tight):
     """One sampled step, with the law of the sum of the others over all their subsets."""
     estimator = SubLDA(
-        2, noise_multiplier=1.0, max_iter=1, subsampling_ratio=0.5, init_components=PUBLIC,
+        2, noise_multiplier=1.0, max_iter=1, subsampling_ratio=0.5, prior_components=PUBLIC,
         random_state=SEED,
     )  # fmt: skip
     model, steps = exact.two_worlds(estimator, X, exact.without(X, 0), 0)

@@ -512,7 +512,7 @@ def test_provenance_names_what_the_caller_has_set():
     plain = SubLDA(noise_multiplier=9.0).fit(X).privacy_
     assert ("parameters", "defaults, which read no data") in plain.provenance
     tuned = SubLDA(
-        3, noise_multiplier=2.0, max_iter=4, init_components=np.ones((3, 2))
+        3, noise_multiplier=2.0, max_iter=4, prior_components=np.ones((3, 2))
     ).fit(X).privacy_  # fmt: skip
     origins = dict(tuned.provenance)
     assert origins["parameters"].startswith("max_iter, n_components: set by the caller; whether")

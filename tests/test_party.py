@@ -308,7 +308,7 @@ def test_document_level_parties_fit_again_in_each_round(corpus):
         for name, X_party in shares.items():
             table = master.next_models_[name].table if t else None
             model = SubLDA(
-                K, epsilon=4.0, max_iter=5, init_components=table, ledger=ledgers[name]
+                K, epsilon=4.0, max_iter=5, prior_components=table, ledger=ledgers[name]
             ).fit(X_party)
             messages[name] = LocalModel.from_estimator(
                 model, name, master.round_, master.vocabulary_hash, ledger=ledgers[name]
@@ -331,11 +331,11 @@ def test_a_next_model_is_a_start_and_no_more():
     good = IFTMParty(K, token_epsilon=math.inf, max_iter=40, random_state=0).fit(X).components_
     options = {"epsilon": math.inf, "max_iter": 1, "random_state": 0}
     plain = SubLDA(K, **options).fit(X).perplexity(X)
-    assert SubLDA(K, init_components=good, **options).fit(X).perplexity(X) < 0.9 * plain
+    assert SubLDA(K, prior_components=good, **options).fit(X).perplexity(X) < 0.9 * plain
     nonsense = np.full((K, 30), 1e-6)
     nonsense[:, :K] += np.eye(K)
     options = {"epsilon": 20.0, "max_iter": 10, "random_state": 0}
-    model = SubLDA(K, init_components=nonsense, **options).fit(X)
+    model = SubLDA(K, prior_components=nonsense, **options).fit(X)
     phi = model.components_ / model.components_.sum(axis=1, keepdims=True)
     assert phi[:, :5].sum() < 0.05
 

@@ -278,7 +278,7 @@ def test_the_file_holds_these_values_and_no_others(X, path, tmp_path):
     secret = 8_675_309
     model = SubLDA(
         K, epsilon=3.0, max_iter=4, random_state=secret, ledger=tmp_path / "private.sqlite",
-        init_components=np.ones((K, N_WORDS)), n_jobs=1,
+        prior_components=np.ones((K, N_WORDS)), n_jobs=1,
     )  # fmt: skip
     with pytest.warns(dplda.privacy.SeededNoiseWarning):
         save_release(model.fit(X), path)
@@ -287,7 +287,7 @@ def test_the_file_holds_these_values_and_no_others(X, path, tmp_path):
         "dplda", "estimator", "parameters", "n_iter", "vocabulary", "vocabulary_sha256",
         "named_columns", "vectorizer", "guarantee",
     }  # fmt: skip
-    hidden = {"random_state", "ledger", "n_jobs", "verbose", "init_components"}
+    hidden = {"random_state", "ledger", "n_jobs", "verbose", "prior_components"}
     assert set(header["parameters"]) == set(model.get_params()) - hidden
     assert model.components_.flags.f_contiguous
     assert table == model.components_.T.astype("<f8").tobytes()

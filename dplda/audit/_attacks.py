@@ -179,12 +179,12 @@ class DocumentAttack(CanaryAttack):
         super().__init__(estimator, n_words, n_canaries, streams)
         n_all = n_words + n_canaries
         # The attack must know the public first table: it sets the table, or needs the seed.
-        if "init_components" in estimator.get_params():
-            others = estimator.init_components
+        if "prior_components" in estimator.get_params():
+            others = estimator.prior_components
             if others is None:
                 others = _random_table((int(estimator.n_components), n_words), streams)
             own = _favoring_table(int(estimator.n_components), n_canaries) * np.mean(others)
-            self.estimator.set_params(init_components=np.hstack([others, own]))
+            self.estimator.set_params(prior_components=np.hstack([others, own]))
         elif not streams.seeded:
             raise ValueError(
                 f"{type(estimator).__name__} starts from a random table that the attack must know; "

@@ -230,10 +230,10 @@ def _with_more(
     model, parameters = clone(estimator), estimator.get_params()
     cells = int(parameters.get("n_components", 1)) * int(parameters.get("max_iter", 1))
     n_more = min(-(-N_CELLS // cells), MAX_MORE_WORDS)
-    table = parameters.get("init_components")
+    table = parameters.get("prior_components")
     if table is not None:
         more = np.full((len(table), n_more), np.mean(table))
-        model.set_params(init_components=np.hstack([table, more]))
+        model.set_params(prior_components=np.hstack([table, more]))
     words = streams.words(Purpose.AUDIT, 2, 0, N_LOUD * X.shape[1])
     chosen = uniform_integers(words, 2).reshape(N_LOUD, X.shape[1])
     loud = sp.csr_array(chosen * 20)

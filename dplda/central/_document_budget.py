@@ -48,11 +48,11 @@ DOCUMENT_CONSTRAINTS = {
     "subsampling_ratio": [Interval(Real, SMALLEST_RATIO, 1, closed="both")],
     "contribution_norm": [Interval(Real, 1e-6, 1e9, closed="both")],
     "word_total_share": [Interval(Real, 0, 1, closed="neither"), StrOptions({"auto"})],
-    "init_components": [None, "array-like"],
+    "prior_components": [None, "array-like"],
     "expected_n_docs": EXPECTED_N_DOCS,
 }
 
-PUBLIC_START = "init_components is public and was not made of the private documents"
+PUBLIC_START = "prior_components is public and was not made of the private documents"
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import numpy as np
 
 from dplda._base import BaseLDA
 from dplda._compat import _fit_context
-from dplda._corpus import check_counts
+from dplda._corpus import check_counts, check_public_table
 from dplda._fold_in import single_precision
 from dplda._private_fit import (
     PRIVACY_CONSTRAINTS,
@@ -27,6 +27,7 @@ from dplda.central._document_budget import (
 )
 from dplda.central._noisy_table import NoisyTable
 from dplda.central._plan import noise_of_fit, warn_of_expectation
+from dplda.central._prior import NO_PRIOR, PublicPrior
 from dplda.central._word_totals import WordTotals, share_of_rounds
 from dplda.metrics._signal import warn_if_noise, with_signal
 from dplda.privacy import LowSignalWarning
@@ -97,6 +98,8 @@ class DocumentLDA(BaseLDA):
         LowSignalWarning
             If fewer than half of the topics stand out of the noise after `max_iter` rounds, or are
             expected to with `expected_n_docs` documents; or if `signal_to_noise_` is below 0.3.
+        PublicPriorWarning
+            If the public texts behind `prior_components` hardly match the private documents.
         PrivateDataWarning
             If most rows of the first call hold no word. Not for release.
         """
@@ -134,7 +137,7 @@ class DocumentLDA(BaseLDA):
             earlier=earlier,
             norms=table.norms,
             seeded=streams.seeded,
-            public_start=self.init_components is not None,
+            public_start=self.prior_components is not None,
         )
         publish(
             self,
@@ -144,9 +147,12 @@ class DocumentLDA(BaseLDA):
             n_iter_=table.n_rounds,
             noise_multiplier_=budget.noise_multiplier,
             _released=table,
+            **(table.public.attributes() if table.public else NO_PRIOR),
         )
         warn_if_noise(self)
         self._warn_of_signal()
+        if table.public is not None:
+            table.public.warn_of_mismatch(name)
         return self
 
     def _warn_of_signal(self) -> None:
@@ -163,11 +169,16 @@ class DocumentLDA(BaseLDA):
     def _share_out(self, table: NoisyTable, released: WordTotals, budget: DocumentBudget) -> None:
         """Decide how many rounds release word totals again; public."""
         table.released_totals = released
-        if self.init_components is None and not budget.totals[0].exact:
+        if table.public is None and not budget.totals[0].exact:
             noise = float(self.contribution_norm) * noise_of_fit(budget)
             table.share_for_totals = share_of_rounds(
                 table.totals, table.weight, noise, budget.word_total_share
             )
+
+    def _prior(self, n_words: int) -> PublicPrior | None:
+        """What `prior_components` says, checked; nothing private is read."""
+        shape = (int(self.n_components), n_words)
+        return PublicPrior.from_table(check_public_table(self.prior_components, shape))
 
     def _budget(self) -> DocumentBudget:
         return DocumentBudget.from_statement(

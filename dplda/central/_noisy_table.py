@@ -17,12 +17,15 @@ from scipy.special import ndtri
 
 from dplda._fold_in import pad
 from dplda._threads import in_threads
+from dplda.central._prior import PublicPrior
 from dplda.central._word_totals import WordTotals
 from dplda.kernels import _denoise
 from dplda.privacy._streams import Purpose, Streams, uniform
 
 # A cell's count is its word's total times its topic's share times about one of these factors.
 FACTORS = np.array([0, 0.03, 0.1, 0.25, 0.5, 0.75, 1, 1.4, 2, 3, 4.5, 7, 11, 18], np.float32)
+EVEN = 0.33  # share of the first weight of a public center that is spread over all factors
+ONE = 6  # place of the factor 1
 N_CLASSES = 6
 SAMPLE = 2**16  # cells of a class of words that its prior is learned from, about
 FIRST_STEPS, NEXT_STEPS, LAST_STEPS = 8, 2, 30
@@ -87,6 +90,8 @@ class NoisyTable:
         Number of rounds so far.
     n_jobs : int or None
         Number of threads. It never changes a result.
+    public : PublicPrior or None
+        The public table that is the prior of `estimate`.
     released_totals : WordTotals or None
         The releases that `totals` is estimated from.
     share_for_totals : float
@@ -102,6 +107,7 @@ class NoisyTable:
     variance: float = 0.0
     n_rounds: int = 0
     n_jobs: int | None = None
+    public: PublicPrior | None = None
     released_totals: WordTotals | None = None
     share_for_totals: float = 0.0
 
@@ -114,27 +120,32 @@ class NoisyTable:
         streams: Streams,
         *,
         norms: tuple[float, ...],
-        init_components: np.ndarray | None = None,
+        public: PublicPrior | None = None,
         ratios: Callable[[np.ndarray], np.ndarray] = exponential,
     ) -> NoisyTable:
-        """The table of round 0: random topics around the word totals, or a given public table.
+        """The table of round 0: word totals, divided among random topics.
+
+        As far as `public` is trusted, its shares take the place of random ones.
 
         `ratios` maps uniform random numbers to multiplicative perturbations of the word totals,
         one for each word and topic.
         """
         average = np.empty((len(totals), n_components))
-        if init_components is not None:
-            np.add(init_components.T, 1e-3 * init_components.mean(), out=average)
-        else:
-            reader = streams.reader(Purpose.INITIAL_TABLE, 0)
-            for first, last in pieces_of(average.shape):
-                words = reader.words((last - first) * n_components)
-                draws = ratios(uniform(words, positive=True)).reshape(-1, n_components)
-                np.multiply(totals[first:last, None], draws, out=average[first:last])
+        if public is not None:
+            streams = Streams.from_random_state(0)  # a public one, which audits can repeat
+        reader = streams.reader(Purpose.INITIAL_TABLE, 0)
+        for first, last in pieces_of(average.shape):
+            words = reader.words((last - first) * n_components)
+            draws = ratios(uniform(words, positive=True)).reshape(-1, n_components)
+            np.multiply(totals[first:last, None], draws, out=average[first:last])
         average /= average.sum(axis=0)
         average *= totals.sum() / n_components
+        if public is not None:
+            average *= 1 - public.trust
+            average += public.trust * totals[:, None] * public.shares
+        estimate = TableEstimate(totals, public)
         return cls(
-            totals, weight, average.astype(np.float32), average, TableEstimate(totals), norms
+            totals, weight, average.astype(np.float32), average, estimate, norms, public=public
         )
 
     def word_probabilities(self, out: np.ndarray | None = None) -> np.ndarray:
@@ -266,7 +277,8 @@ def temper(factor: np.ndarray, power: float, n_jobs: int | None = None) -> np.nd
     return factor
 
 
-Cells = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+Public = np.ndarray | None
+Cells = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, Public, Public]
 
 
 @dataclass
@@ -279,19 +291,29 @@ class TableEstimate:
     classes of word frequency, from a fixed part of a large class. Cells with strong noise shrink
     toward p_v N_k; cells with weak noise hardly change.
 
+    Public pseudo-counts add a second center, U_v R_vk a_k, with the same factors: the word's total,
+    its public share of the topic, and the root of the topic's size over the size that the public
+    shares expect, within a factor of 2.
+
     Parameters
     ----------
     totals : ndarray of shape (n_words,)
         Word totals.
+    public : PublicPrior or None
+        The public shares, and how far they are trusted at first.
     """
 
     totals: np.ndarray
+    public: PublicPrior | None = None
     prior: np.ndarray | None = None
     _classes: list[np.ndarray] = field(init=False, repr=False)
+    _shares: np.ndarray | None = field(init=False, repr=False, default=None)
 
     def __post_init__(self) -> None:
         order = np.argsort(self.totals, kind="stable")
         self._classes = [np.sort(c) for c in np.array_split(order, N_CLASSES) if len(c)]
+        if self.public is not None:
+            self._shares = pad(self.public.shares)
 
     def __call__(
         self,
@@ -314,7 +336,7 @@ class TableEstimate:
             np.maximum(noisy, 0.0, out=out, casting="same_kind")
             out += np.float32(least)
             return out
-        cells = standard_cells(noisy, self.totals, noise_scale)
+        cells = standard_cells(noisy, self.totals, noise_scale, self._shares)
         self.prior = self._improved_prior(cells, last, n_jobs)
         class_of = np.empty(len(noisy), np.uint8)
         for c, words in enumerate(self._classes):
@@ -331,7 +353,7 @@ class TableEstimate:
         """The frequencies of the factors in each class, (n_classes, n_factors)."""
         prior, steps = self.prior, NEXT_STEPS
         if prior is None or last:
-            prior = np.full((len(self._classes), len(FACTORS)), 1 / len(FACTORS))
+            prior = np.tile(first_prior(self.public), (len(self._classes), 1))
             steps = LAST_STEPS if last else FIRST_STEPS
 
         def improve(c: int) -> np.ndarray:
@@ -340,17 +362,42 @@ class TableEstimate:
         return np.array(in_threads(improve, range(len(prior)), n_jobs))
 
 
-def standard_cells(noisy: np.ndarray, totals: np.ndarray, noise_scale: np.ndarray) -> Cells:
+def first_prior(public: PublicPrior | None) -> np.ndarray:
+    """The frequencies that expectation-maximization starts from.
+
+    The factors of the public center, which come last, have the weight that public texts are trusted
+    with.
+    """
+    even = np.full(len(FACTORS), 1 / len(FACTORS))
+    if public is None:
+        return even
+    near = EVEN * even
+    near[ONE] += 1 - EVEN
+    return np.concatenate([(1 - public.trust) * even, public.trust * near])
+
+
+def standard_cells(
+    noisy: np.ndarray,
+    totals: np.ndarray,
+    noise_scale: np.ndarray,
+    shares: np.ndarray | None = None,
+) -> Cells:
     """A noisy table, and what the kernels need to know of its cells.
 
-    A cell is expected to be `rate` times the topic's size, in units of its noise.
+    A cell is expected to be `rate` times the topic's size, in units of its noise. Public `shares`
+    (n_words, padded) expect `rate` times share times gain.
     """
     sizes = noisy.sum(axis=0)
     sizes = np.maximum(sizes, 0.02 * max(sizes.mean(), 1e-12))
-    whole = np.zeros(-(-len(sizes) // 16) * 16, np.float32)
-    whole[: len(sizes)] = sizes
+    whole = pad(sizes.astype(np.float32)[None])[0]
     rate = (totals / totals.sum() / noise_scale).astype(np.float32)
-    return noisy, rate, noise_scale.astype(np.float32), whole, FACTORS
+    gains = None
+    if shares is not None:
+        expected = (totals[:, None] * shares[:, : len(sizes)]).sum(axis=0)  # no BLAS: its threads
+        expected = np.maximum(expected, 1e-12)  # add in different orders
+        gains = np.sqrt(np.clip(sizes / expected, 0.5, 2.0)) * totals.sum()
+        gains = pad(gains.astype(np.float32)[None])[0]
+    return noisy, rate, noise_scale.astype(np.float32), whole, FACTORS, shares, gains
 
 
 def class_likelihood(cells: Cells, words: np.ndarray) -> np.ndarray:
@@ -358,20 +405,21 @@ def class_likelihood(cells: Cells, words: np.ndarray) -> np.ndarray:
 
     If the class has more than `SAMPLE` cells, vectors of 16 topics are left out, evenly.
     """
-    noisy, *_, sizes, _ = cells
+    noisy, _, _, sizes, _, shares, _ = cells
     per_word = len(sizes) // 16
     stride = -(-len(words) * noisy.shape[1] // SAMPLE)
     while math.gcd(stride, per_word) > 1:  # else some topics would never be in the part
         stride += 1
     n_vectors = -(-len(words) * per_word // stride)
-    likelihood = np.empty((n_vectors, len(FACTORS), 16), np.float32)
+    n_found = len(FACTORS) * (1 if shares is None else 2)
+    likelihood = np.empty((n_vectors, n_found, 16), np.float32)
     _denoise.likelihood(*cells, words, stride, likelihood)
     return likelihood
 
 
 def improve_prior(prior: np.ndarray, likelihood: np.ndarray, n_steps: int) -> np.ndarray:
     """Expectation-maximization for the prior over the factors."""
-    sums = np.empty(len(FACTORS))
+    sums = np.empty(len(prior))
     for _ in range(n_steps):
         _denoise.expectation(likelihood, prior, sums)
         prior = prior * sums

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dplda._compat import Interval, _fit_context
-from dplda._corpus import check_public_table, shorten
+from dplda._corpus import shorten
 from dplda._progress import rounds
 from dplda._variational import e_step, exp_dirichlet_expectation
 from dplda.central._document_budget import COUNTS, DocumentBudget
@@ -71,9 +71,12 @@ class PrivateSVILDA(DocumentLDA):
     word_total_share : float or "auto", default=0.25
         Share of the budget, in (0, 1), for word totals. "auto" is 0.25, and up to 0.75 if
         `expected_n_docs` is small for the budget.
-    init_components : array-like of shape (n_components, n_features_in_) or None, default=None
-        A public topic-word table for a warm start, for instance a model of public texts of the
-        same domain. It costs no budget. It must not come from the private texts.
+    prior_components : array-like of shape (n_components, n_features_in_) or None, default=None
+        Public pseudo-counts of words in topics, for instance of a model of public texts of the
+        same kind: the prior of the estimate. Their scale says how many public tokens stand behind
+        them: do not normalize them. They cost no budget, and must not come from the private texts.
+        They are believed as far as the releases agree with them. `partial_fit` goes on with those
+        of its first call. See ``docs/public_prior.md``.
     expected_n_docs : int or None, default=None
         Expected number of documents, a public number: never count the private documents. With it,
         `fit` warns if `delta` is at least 1 / `expected_n_docs`, or if few
@@ -105,6 +108,14 @@ class PrivateSVILDA(DocumentLDA):
         Mean count of a cell over the standard deviation of its noise in the average of the rounds,
         both times word weights. ``inf`` without noise. Below 0.3 the model knows word frequencies,
         and little of topics.
+    prior_trust_ : float or None
+        Share of the private tokens whose words are within a factor of 2 of their frequencies in
+        `prior_components`, estimated from the noisy word totals: how far the public texts are
+        believed. None without them.
+    prior_discrepancy_ : float or None
+        Total variation distance of private and public word frequencies, in [0, 1].
+    prior_match_ : {"well", "partly", "hardly"} or None
+        `prior_trust_` in words: at least 0.35, at least 0.1, and below.
     epsilon_ : float
         Epsilon of a document, or of a user, for everything released since `fit`.
     delta_ : float
@@ -181,7 +192,7 @@ class PrivateSVILDA(DocumentLDA):
         max_doc_tokens=None,
         contribution_norm=6.0,
         word_total_share=0.25,
-        init_components=None,
+        prior_components=None,
         expected_n_docs=None,
         ledger=None,
         n_jobs=None,
@@ -201,7 +212,7 @@ class PrivateSVILDA(DocumentLDA):
         self.max_doc_tokens = max_doc_tokens
         self.contribution_norm = contribution_norm
         self.word_total_share = word_total_share
-        self.init_components = init_components
+        self.prior_components = prior_components
         self.expected_n_docs = expected_n_docs
         self.ledger = ledger
         self.n_jobs = n_jobs
@@ -245,6 +256,8 @@ class PrivateSVILDA(DocumentLDA):
         LowSignalWarning
             If fewer than half of the topics stand out of the noise after `max_iter` rounds, or are
             expected to with `expected_n_docs` documents; or if `signal_to_noise_` is below 0.3.
+        PublicPriorWarning
+            If the public texts behind `prior_components` hardly match the private documents.
         PrivateDataWarning
             If most rows hold no word. Not for release.
         """
@@ -268,13 +281,13 @@ class PrivateSVILDA(DocumentLDA):
             X = shorten(X, int(self.max_doc_tokens), streams)  # private
         documents = Documents.from_counts(X, n_components, self.n_jobs, users)  # private
         if table is None:
-            public = check_public_table(self.init_components, (n_components, X.shape[1]))  # public
+            public = self._prior(X.shape[1])  # public
             released, weight = release_word_totals(
-                documents, budget.totals, curator, norm
+                documents, budget.totals, curator, norm, public
             )  # public  # fmt: skip
             table = NoisyTable.from_totals(
                 released.smooth(), weight, n_components, streams,
-                norms=(norm,) * len(budget.totals), init_components=public, ratios=nearly_equal,
+                norms=(norm,) * len(budget.totals), public=public, ratios=nearly_equal,
             )  # public  # fmt: skip
             self._share_out(table, released, budget)
         else:

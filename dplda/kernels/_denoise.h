@@ -11,6 +11,7 @@
 
 enum {
     DPLDA_FACTORS = 14,
+    DPLDA_MOST = 2 * DPLDA_FACTORS, /* components of the prior of a cell: the factors of each center */
     DPLDA_RUN = 64 /* vectors whose shares are added in float, before they are added in double */
 };
 
@@ -22,6 +23,8 @@ typedef struct {
     const float *scale;   /* (n_words,) standard deviation of that noise */
     const float *sizes;   /* (n_topics, rounded up to whole vectors), the rest 0 */
     const float *factors; /* (DPLDA_FACTORS,) */
+    const float *shares;  /* (n_words, topics to whole vectors), public p(topic | word), or NULL */
+    const float *gains;   /* (topics to whole vectors), of the public shares, or NULL */
 } dplda_noisy_table;
 
 /* The place of vector i of a class of words: the vectors of a word follow each other. */
@@ -45,8 +48,8 @@ static void dplda_likelihood(int set, const dplda_noisy_table *t, const int64_t 
     DPLDA_CALL(dplda_likelihood, set)(t, words, n_vectors, stride, likelihood);
 }
 static void dplda_expectation(int set, const float *likelihood, ptrdiff_t n_vectors,
-                              const double *prior, double *sums) {
-    DPLDA_CALL(dplda_expectation, set)(likelihood, n_vectors, prior, sums);
+                              int n_centers, const double *prior, double *sums) {
+    DPLDA_CALL(dplda_expectation, set)(likelihood, n_vectors, n_centers, prior, sums);
 }
 static void dplda_estimate(int set, const dplda_noisy_table *t, ptrdiff_t first, ptrdiff_t last,
                            const float *prior, const uint8_t *class_of, float least, float *table) {
@@ -70,6 +73,10 @@ static void dplda_temper(int set, float *x, ptrdiff_t n, float power) {
 #define power_of_2 NAME(power_of_2)
 #define log_2 NAME(log_2)
 #define likelihood_of NAME(likelihood_of)
+#define centers_of NAME(centers_of)
+#define likelihoods NAME(likelihoods)
+#define expectations NAME(expectations)
+#define estimates NAME(estimates)
 #define sum_row NAME(sum_row)
 
 /* The first n of 16 elements, the others 0. */
@@ -138,103 +145,140 @@ DPLDA_INLINE vec log_2(vec x) {
     return v_add(v_float(exponent), v_mul(sum, z));
 }
 
-/* What each factor says of 16 cells in units of their noise: a cell is `seen`, its expectation
- * under factor 1 is `unit`.
- *
- * likelihood: normal densities, but for a constant a cell; relative to the nearest factor, so that
- * they do not all underflow. mean: posterior means. */
-DPLDA_INLINE void likelihood_of(vec unit, vec seen, const float *factors, vec *likelihood,
-                                vec *mean) {
-    const vec largest = v_all(1e18f); /* squares stay finite */
-    vec distance[DPLDA_FACTORS], root[DPLDA_FACTORS], least = v_all(INFINITY);
-    unit = v_min(unit, largest);
-    seen = v_max(v_min(seen, largest), v_all(-1e18f));
-    for (int g = 0; g < DPLDA_FACTORS; g++) {
-        const vec center = v_mul(unit, v_all(factors[g])), off = v_sub(seen, center);
-        const vec spread = v_mul(center, v_all(0.25f)), variance = v_mul(spread, spread);
-        vec share; /* of the noise in the cell's variance, times the distance */
-        root[g] = inverse_root(v_add(variance, v_all(1)));
-        share = v_mul(off, v_mul(root[g], root[g]));
-        mean[g] = v_add(center, v_mul(variance, share));
-        distance[g] = v_mul(off, share);
-        least = v_min(least, distance[g]);
+/* What 16 cells of a word are expected to be under factor 1, in units of their noise: from the
+ * word's and the topic's sizes, and from the public shares. */
+DPLDA_INLINE void centers_of(const dplda_noisy_table *t, int n_centers, dplda_place at, vec *unit) {
+    const vec rate = v_all(t->rate[at.word]);
+    unit[0] = v_mul(v_load(t->sizes + at.topic), rate);
+    if (n_centers == 2) {
+        const ptrdiff_t row = (t->n_topics + 15) / 16 * 16;
+        const vec share = v_load(t->shares + at.word * row + at.topic);
+        unit[1] = v_mul(v_mul(share, v_load(t->gains + at.topic)), rate);
     }
-    for (int g = 0; g < DPLDA_FACTORS; g++) {
-        const vec x = v_mul(v_sub(least, distance[g]), v_all(0.72134752f)); /* 1 / (2 log 2) */
-        likelihood[g] = v_mul(power_of_2(v_max(x, v_all(-125))), root[g]);
+}
+
+/* What each component of the prior says of 16 cells in units of their noise: a cell is `seen`. The
+ * components are the factors of the first center, and then those of the second.
+ *
+ * likelihood: normal densities, but for a constant a cell; relative to the nearest component, so
+ * that they do not all underflow. mean: posterior means. */
+DPLDA_INLINE void likelihood_of(const vec *unit, int n_centers, vec seen, const float *factors,
+                                vec *likelihood, vec *mean) {
+    const vec largest = v_all(1e18f); /* squares stay finite */
+    vec distance[DPLDA_MOST], root[DPLDA_MOST], least = v_all(INFINITY);
+    seen = v_max(v_min(seen, largest), v_all(-1e18f));
+    for (int c = 0; c < n_centers; c++) {
+        const vec one = v_min(unit[c], largest);
+        for (int g = 0; g < DPLDA_FACTORS; g++) {
+            const int i = c * DPLDA_FACTORS + g;
+            const vec center = v_mul(one, v_all(factors[g])), off = v_sub(seen, center);
+            const vec spread = v_mul(center, v_all(0.25f)), variance = v_mul(spread, spread);
+            vec share; /* of the noise in the cell's variance, times the distance */
+            root[i] = inverse_root(v_add(variance, v_all(1)));
+            share = v_mul(off, v_mul(root[i], root[i]));
+            mean[i] = v_add(center, v_mul(variance, share));
+            distance[i] = v_mul(off, share);
+            least = v_min(least, distance[i]);
+        }
+    }
+    for (int i = 0; i < n_centers * DPLDA_FACTORS; i++) {
+        const vec x = v_mul(v_sub(least, distance[i]), v_all(0.72134752f)); /* 1 / (2 log 2) */
+        likelihood[i] = v_mul(power_of_2(v_max(x, v_all(-125))), root[i]);
+    }
+}
+
+/* The loops below are compiled for one and for two centers. */
+
+DPLDA_INLINE void likelihoods(const dplda_noisy_table *t, const int64_t *words,
+                              ptrdiff_t n_vectors, ptrdiff_t stride, float *likelihood,
+                              int n_centers) {
+    const int n_found = n_centers * DPLDA_FACTORS;
+    for (ptrdiff_t i = 0; i < n_vectors; i++) {
+        const dplda_place at = dplda_place_of(words, i * stride, t->n_topics);
+        const ptrdiff_t n = t->n_topics - at.topic;
+        const vec cells = load_cells(t->average + at.word * t->n_topics + at.topic, n);
+        vec unit[2], found[DPLDA_MOST], mean[DPLDA_MOST];
+        float exists[16];
+        for (int j = 0; j < 16; j++) {
+            exists[j] = j < n;
+        }
+        centers_of(t, n_centers, at, unit);
+        likelihood_of(unit, n_centers, v_mul(cells, v_all(1 / t->scale[at.word])), t->factors,
+                      found, mean);
+        for (int g = 0; g < n_found; g++) {
+            v_store(likelihood + (i * n_found + g) * 16, v_mul(found[g], v_load(exists)));
+        }
     }
 }
 
 /* Likelihoods of the vectors 0, stride, 2 * stride, ... of a class of words.
  *
- * likelihood: (n_vectors, DPLDA_FACTORS, 16); those of elements beyond the last topic are 0. */
+ * likelihood: (n_vectors, components, 16); those of elements beyond the last topic are 0. */
 static void NAME(dplda_likelihood)(const dplda_noisy_table *t, const int64_t *words,
                                    ptrdiff_t n_vectors, ptrdiff_t stride, float *likelihood) {
-    for (ptrdiff_t i = 0; i < n_vectors; i++) {
-        const dplda_place at = dplda_place_of(words, i * stride, t->n_topics);
-        const ptrdiff_t n = t->n_topics - at.topic;
-        const vec cells = load_cells(t->average + at.word * t->n_topics + at.topic, n);
-        const vec unit = v_mul(v_load(t->sizes + at.topic), v_all(t->rate[at.word]));
-        vec found[DPLDA_FACTORS], mean[DPLDA_FACTORS];
-        float exists[16];
-        for (int j = 0; j < 16; j++) {
-            exists[j] = j < n;
-        }
-        likelihood_of(unit, v_mul(cells, v_all(1 / t->scale[at.word])), t->factors, found, mean);
-        for (int g = 0; g < DPLDA_FACTORS; g++) {
-            v_store(likelihood + (i * DPLDA_FACTORS + g) * 16, v_mul(found[g], v_load(exists)));
-        }
+    if (t->shares) {
+        likelihoods(t, words, n_vectors, stride, likelihood, 2);
+    } else {
+        likelihoods(t, words, n_vectors, stride, likelihood, 1);
     }
 }
 
-/* Sums over the cells of likelihood / evidence, for each factor; evidence: its mean under the
- * prior. */
-static void NAME(dplda_expectation)(const float *likelihood, ptrdiff_t n_vectors,
-                                    const double *prior, double *sums) {
-    for (int g = 0; g < DPLDA_FACTORS; g++) {
+DPLDA_INLINE void expectations(const float *likelihood, ptrdiff_t n_vectors, const double *prior,
+                               double *sums, int n_centers) {
+    const int n_found = n_centers * DPLDA_FACTORS;
+    for (int g = 0; g < n_found; g++) {
         sums[g] = 0;
     }
     for (ptrdiff_t first = 0; first < n_vectors; first += DPLDA_RUN) {
         const ptrdiff_t last = first + DPLDA_RUN < n_vectors ? first + DPLDA_RUN : n_vectors;
-        vec run[DPLDA_FACTORS];
-        for (int g = 0; g < DPLDA_FACTORS; g++) {
+        vec run[DPLDA_MOST];
+        for (int g = 0; g < n_found; g++) {
             run[g] = v_all(0);
         }
         for (ptrdiff_t i = first; i < last; i++) {
-            const float *row = likelihood + i * DPLDA_FACTORS * 16;
+            const float *row = likelihood + i * n_found * 16;
             vec evidence = v_all(0x1p-120f); /* where no cell is, 0 / 2**-120 */
-            for (int g = 0; g < DPLDA_FACTORS; g++) {
+            for (int g = 0; g < n_found; g++) {
                 evidence = v_add(evidence, v_mul(v_load(row + g * 16), v_all((float)prior[g])));
             }
             evidence = v_div(v_all(1), evidence);
-            for (int g = 0; g < DPLDA_FACTORS; g++) {
+            for (int g = 0; g < n_found; g++) {
                 run[g] = v_add(run[g], v_mul(v_load(row + g * 16), evidence));
             }
         }
-        for (int g = 0; g < DPLDA_FACTORS; g++) {
+        for (int g = 0; g < n_found; g++) {
             sums[g] += v_sum(run[g]);
         }
     }
 }
 
-/* Posterior means of the words first, ..., last - 1, cut at 0, plus `least`.
- *
- * prior: (n_classes, DPLDA_FACTORS); class_of: the class of each word. */
-static void NAME(dplda_estimate)(const dplda_noisy_table *t, ptrdiff_t first, ptrdiff_t last,
-                                 const float *prior, const uint8_t *class_of, float least,
-                                 float *table) {
+/* Sums over the cells of likelihood / evidence, for each component; evidence: its mean under the
+ * prior. */
+static void NAME(dplda_expectation)(const float *likelihood, ptrdiff_t n_vectors, int n_centers,
+                                    const double *prior, double *sums) {
+    if (n_centers == 2) {
+        expectations(likelihood, n_vectors, prior, sums, 2);
+    } else {
+        expectations(likelihood, n_vectors, prior, sums, 1);
+    }
+}
+
+DPLDA_INLINE void estimates(const dplda_noisy_table *t, ptrdiff_t first, ptrdiff_t last,
+                            const float *prior, const uint8_t *class_of, float least, float *table,
+                            int n_centers) {
     const ptrdiff_t n_topics = t->n_topics;
+    const int n_found = n_centers * DPLDA_FACTORS;
     for (ptrdiff_t word = first; word < last; word++) {
-        const float *weight = prior + class_of[word] * DPLDA_FACTORS;
+        const float *weight = prior + class_of[word] * n_found;
         const double *cells = t->average + word * n_topics;
-        const vec rate = v_all(t->rate[word]), scale = v_all(t->scale[word]);
-        const vec inverse = v_all(1 / t->scale[word]);
+        const vec scale = v_all(t->scale[word]), inverse = v_all(1 / t->scale[word]);
         for (ptrdiff_t k = 0; k < n_topics; k += 16) {
+            const dplda_place at = {word, k};
             const vec noisy = load_cells(cells + k, n_topics - k);
-            const vec unit = v_mul(v_load(t->sizes + k), rate);
-            vec found[DPLDA_FACTORS], mean[DPLDA_FACTORS], evidence = v_all(0), sum = v_all(0);
-            likelihood_of(unit, v_mul(noisy, inverse), t->factors, found, mean);
-            for (int g = 0; g < DPLDA_FACTORS; g++) {
+            vec unit[2], found[DPLDA_MOST], mean[DPLDA_MOST], evidence = v_all(0), sum = v_all(0);
+            centers_of(t, n_centers, at, unit);
+            likelihood_of(unit, n_centers, v_mul(noisy, inverse), t->factors, found, mean);
+            for (int g = 0; g < n_found; g++) {
                 const vec joint = v_mul(found[g], v_all(weight[g]));
                 evidence = v_add(evidence, joint);
                 sum = v_add(sum, v_mul(joint, mean[g]));
@@ -243,6 +287,19 @@ static void NAME(dplda_estimate)(const dplda_noisy_table *t, ptrdiff_t first, pt
             sum = v_add(sum, v_all(least));
             store_some(table + word * n_topics + k, sum, n_topics - k);
         }
+    }
+}
+
+/* Posterior means of the words first, ..., last - 1, cut at 0, plus `least`.
+ *
+ * prior: (n_classes, components); class_of: the class of each word. */
+static void NAME(dplda_estimate)(const dplda_noisy_table *t, ptrdiff_t first, ptrdiff_t last,
+                                 const float *prior, const uint8_t *class_of, float least,
+                                 float *table) {
+    if (t->shares) {
+        estimates(t, first, last, prior, class_of, least, table, 2);
+    } else {
+        estimates(t, first, last, prior, class_of, least, table, 1);
     }
 }
 
@@ -317,5 +374,9 @@ static void NAME(dplda_temper)(float *x, ptrdiff_t n, float power) {
 #undef power_of_2
 #undef log_2
 #undef likelihood_of
+#undef centers_of
+#undef likelihoods
+#undef expectations
+#undef estimates
 #undef sum_row
 #endif

@@ -17,13 +17,15 @@ cdef extern from "_denoise.h":
         const float* scale
         const float* sizes
         const float* factors
+        const float* shares
+        const float* gains
     int best_set "dplda_best_set"()
     void c_likelihood "dplda_likelihood"(
         int set, const noisy_table* t, const int64_t* words, Py_ssize_t n_vectors,
         Py_ssize_t stride, float* likelihood) noexcept nogil
     void c_expectation "dplda_expectation"(
-        int set, const float* likelihood, Py_ssize_t n_vectors, const double* prior,
-        double* sums) noexcept nogil
+        int set, const float* likelihood, Py_ssize_t n_vectors, int n_centers,
+        const double* prior, double* sums) noexcept nogil
     void c_estimate "dplda_estimate"(
         int set, const noisy_table* t, Py_ssize_t first, Py_ssize_t last, const float* prior,
         const uint8_t* class_of, float least, float* table) noexcept nogil
@@ -56,6 +58,8 @@ cdef noisy_table bind(
     const float[::1] scale,
     const float[::1] sizes,
     const float[::1] factors,
+    const float[:, ::1] shares,
+    const float[::1] gains,
 ) except *:
     cdef noisy_table t
     cdef Py_ssize_t n_words = average.shape[0], n_topics = average.shape[1]
@@ -67,6 +71,13 @@ cdef noisy_table bind(
         raise ValueError(f"sizes must have whole vectors of topics, and factors {FACTORS} elements")
     t.average, t.n_topics = &average[0, 0], n_topics
     t.rate, t.scale, t.sizes, t.factors = &rate[0], &scale[0], &sizes[0], &factors[0]
+    t.shares, t.gains = NULL, NULL
+    if shares is not None:
+        if shares.shape[0] != n_words or shares.shape[1] != sizes.shape[0]:
+            raise ValueError("shares must have a row of whole vectors a word")
+        if gains is None or gains.shape[0] != sizes.shape[0]:
+            raise ValueError("gains must have as many elements as sizes")
+        t.shares, t.gains = &shares[0, 0], &gains[0]
     return t
 
 
@@ -94,33 +105,43 @@ def likelihood(
     const float[::1] scale,             # in: (n_words,) standard deviation of a cell's noise
     const float[::1] sizes,             # in: (n_components to whole vectors,) topic sizes, then 0
     const float[::1] factors,           # in: (14,)
+    const float[:, ::1] shares,         # in: (n_words, as sizes) public p(topic | word), or None
+    const float[::1] gains,             # in: (as sizes) of a second center shares * gains * rate
     const int64_t[::1] words,           # in: a class of words
     Py_ssize_t stride,                  # in: every how many vectors of 16 topics to take
-    float[:, :, ::1] out,               # out: (n_vectors, 14, 16)
+    float[:, :, ::1] out,               # out: (n_vectors, 14 or 28, 16)
 ):
-    """Likelihood under each factor of a part of the cells of some words."""
-    cdef noisy_table t = bind(average, rate, scale, sizes, factors)
+    """Likelihood under each component of a part of the cells of some words.
+
+    The components are the factors of the center sizes * rate and, if there are shares, those of the
+    second center.
+    """
+    cdef noisy_table t = bind(average, rate, scale, sizes, factors, shares, gains)
+    cdef Py_ssize_t n_found = FACTORS if shares is None else 2 * FACTORS
     cdef Py_ssize_t n_vectors = words.shape[0] * (sizes.shape[0] // 16)
     if words.shape[0] == 0 or out.shape[0] != (n_vectors + stride - 1) // stride:
         raise ValueError("out must have room for every vector")
-    if out.shape[1] != FACTORS or out.shape[2] != 16:
-        raise ValueError(f"vectors must be ({FACTORS}, 16)")
+    if out.shape[1] != n_found or out.shape[2] != 16:
+        raise ValueError(f"vectors must be ({n_found}, 16)")
     with nogil:
         c_likelihood(chosen, &t, &words[0], out.shape[0], stride, &out[0, 0, 0])
 
 
 def expectation(
-    const float[:, :, ::1] likelihood,  # in: (n_vectors, 14, 16)
-    const double[::1] prior,            # in: (14,)
-    double[::1] sums,                   # out: (14,)
+    const float[:, :, ::1] likelihood,  # in: (n_vectors, 14 or 28, 16)
+    const double[::1] prior,            # in: (14 or 28,)
+    double[::1] sums,                   # out: as prior
 ):
     """Sums over the cells of likelihood / evidence: an E-step."""
-    if likelihood.shape[0] == 0 or likelihood.shape[1] != FACTORS or likelihood.shape[2] != 16:
-        raise ValueError(f"vectors must be ({FACTORS}, 16)")
-    if prior.shape[0] != FACTORS or sums.shape[0] != FACTORS:
-        raise ValueError(f"prior and sums must have {FACTORS} elements")
+    cdef Py_ssize_t n_found = likelihood.shape[1]
+    cdef int n_centers = 1 if n_found == FACTORS else 2
+    if likelihood.shape[0] == 0 or n_found != n_centers * FACTORS or likelihood.shape[2] != 16:
+        raise ValueError(f"vectors must be ({FACTORS}, 16) or ({2 * FACTORS}, 16)")
+    if prior.shape[0] != n_found or sums.shape[0] != n_found:
+        raise ValueError(f"prior and sums must have {n_found} elements")
     with nogil:
-        c_expectation(chosen, &likelihood[0, 0, 0], likelihood.shape[0], &prior[0], &sums[0])
+        c_expectation(chosen, &likelihood[0, 0, 0], likelihood.shape[0], n_centers, &prior[0],
+                      &sums[0])
 
 
 def estimate(
@@ -129,19 +150,21 @@ def estimate(
     const float[::1] scale,             # in
     const float[::1] sizes,             # in
     const float[::1] factors,           # in
+    const float[:, ::1] shares,         # in
+    const float[::1] gains,             # in
     Py_ssize_t first,                   # in: the first word
     Py_ssize_t last,                    # in: the first word that is left alone
-    const float[:, ::1] prior,          # in: (n_classes, 14)
+    const float[:, ::1] prior,          # in: (n_classes, 14 or 28)
     const uint8_t[::1] class_of,        # in: (n_words,)
     float least,                        # in: added to each cell
     float[:, ::1] table,                # out: (n_words, n_components)
 ):
     """Posterior means of the cells, not negative."""
-    cdef noisy_table t = bind(average, rate, scale, sizes, factors)
-    cdef Py_ssize_t word
+    cdef noisy_table t = bind(average, rate, scale, sizes, factors, shares, gains)
+    cdef Py_ssize_t word, n_found = FACTORS if shares is None else 2 * FACTORS
     check_words(average, first, last, table, class_of.shape[0])
-    if prior.shape[1] != FACTORS:
-        raise ValueError(f"the prior must have {FACTORS} columns, got {prior.shape[1]}")
+    if prior.shape[1] != n_found:
+        raise ValueError(f"the prior must have {n_found} columns, got {prior.shape[1]}")
     for word in range(first, last):
         if class_of[word] >= prior.shape[0]:
             raise ValueError("the prior must have a row for each class")

@@ -13,6 +13,7 @@ from dplda.privacy._errors import (
     LowSignalWarning,
     PrivacyLeakWarning,
     PrivateDataWarning,
+    PublicPriorWarning,
     SeededNoiseWarning,
 )
 from dplda.privacy._events import (
@@ -50,6 +51,7 @@ __all__ = [
     "PoissonSampled",
     "PrivacyLeakWarning",
     "PrivateDataWarning",
+    "PublicPriorWarning",
     "RandomizedResponseEvent",
     "Repeated",
     "SeededNoiseWarning",

@@ -27,5 +27,9 @@ class LargeEpsilonWarning(UserWarning):
     """The stated epsilon is so large that it promises next to nothing."""
 
 
+class PublicPriorWarning(UserWarning):
+    """Public texts that a private fit was given as a prior hardly match the private documents."""
+
+
 class PrivateDataWarning(UserWarning):
     """Something about the private data, for the person at the keyboard and not for release."""

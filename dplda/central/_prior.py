@@ -1,0 +1,145 @@
+"""Public pseudo-counts as the prior of a document-level fit.
+
+Everything here is a function of public tables, released values and public constants. It is
+post-processing and has no privacy cost. ``docs/public_prior.md`` has the equations and the
+argument.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dplda._warnings import warn_user
+from dplda.privacy import PublicPriorWarning
+
+SMOOTHING = 5.0  # tokens of the topic sizes that each word's public shares are smoothed with
+ABSENT = 0.5  # tokens of each word that are added to its public tokens
+OVERDISPERSION = 3.0  # of public word counts: their variance over that of Poisson variables
+LEVELS = 40  # of the word totals that a word may have whatever the public texts say
+RATIOS = np.geomspace(1 / 16, 16, 17)  # of a word's private frequency to the public one
+AGREE = (RATIOS > 0.49) & (RATIOS < 2.1)  # within a factor of 2
+N_CLASSES = 6  # of words, by their public tokens
+POOL = 20.0  # words of the whole vocabulary that the mixture of each class is smoothed with
+STEPS = 50
+WELL, HARDLY = 0.35, 0.1  # trust from which public texts match well, below which hardly
+
+NO_PRIOR = dict.fromkeys(("prior_trust_", "prior_discrepancy_", "prior_match_"))
+
+
+@dataclass
+class PublicPrior:
+    """What public pseudo-counts say of a private table, and how far releases agree with them.
+
+    Attributes
+    ----------
+    counts : ndarray of shape (n_words,)
+        Public tokens of each word.
+    shares : ndarray of shape (n_words, n_components), float32
+        p(topic | word) of the public tokens. Rows sum to one.
+    trust : float
+        Share of the private tokens whose words are within a factor of 2 of their public
+        frequencies. `learn_totals` sets it.
+    discrepancy : float
+        Total variation distance of private and public word frequencies. `learn_totals` sets it.
+    """
+
+    counts: np.ndarray
+    shares: np.ndarray
+    trust: float = 0.0
+    discrepancy: float = 1.0
+
+    @classmethod
+    def from_table(cls, table: np.ndarray | None) -> PublicPrior | None:
+        """The prior of public pseudo-counts (n_components, n_words); None stays None."""
+        if table is None:
+            return None
+        counts, sizes = table.sum(axis=0), table.sum(axis=1)
+        shares = (table.T + SMOOTHING * sizes / sizes.sum()) / (counts[:, None] + SMOOTHING)
+        return cls(counts, np.ascontiguousarray(shares, np.float32))
+
+    @property
+    def frequencies(self) -> np.ndarray:
+        """Public word frequencies (n_words,), positive."""
+        return (self.counts + ABSENT) / (self.counts + ABSENT).sum()
+
+    def learn_totals(self, noisy: np.ndarray, noise_scale: np.ndarray) -> np.ndarray:
+        """Posterior means of word totals, positive; sets `trust` and `discrepancy`.
+
+        The prior of a word's total is a mixture of normal distributions in two families. One is
+        that of `smooth_totals`, levels whatever the public texts say. The other is the word's
+        public frequency times one of `RATIOS`. Expectation-maximization fits the weights in classes
+        of words with about equally many public tokens.
+        """
+        mean = max(float(noisy.mean()), 0.01 * float(noise_scale.mean()), 1e-9)
+        centers, variances = self._mixture(mean, float(noisy.max()))
+        variance = variances + noise_scale[:, None] ** 2
+        likelihood = -0.5 * ((noisy[:, None] - centers) ** 2 / variance + np.log(variance))
+        likelihood = np.exp(likelihood - likelihood.max(axis=1, keepdims=True))
+        joint = posteriors(likelihood, count_classes(self.counts))
+        means = centers + (noisy[:, None] - centers) * variances / variance
+        totals = np.maximum((joint * means).sum(axis=1), mean / 100)
+        agreement = joint[:, LEVELS:][:, AGREE].sum(axis=1) * (self.counts >= 1)
+        self.trust = float((agreement * totals).sum() / totals.sum())
+        self.discrepancy = 0.5 * float(np.abs(totals / totals.sum() - self.frequencies).sum())
+        return totals if noise_scale.any() else np.maximum(noisy, 1.0)
+
+    def attributes(self) -> dict[str, float | str]:
+        """Fitted attributes: how well the public texts match the private documents."""
+        match = "well" if self.trust >= WELL else "partly" if self.trust >= HARDLY else "hardly"
+        values = self.trust, self.discrepancy, match
+        return dict(zip(NO_PRIOR, values))
+
+    def warn_of_mismatch(self, name: str) -> None:
+        """Warn if the estimator `name` makes next to no use of its public texts."""
+        if self.trust < HARDLY:
+            warn_user(
+                f"the public texts behind prior_components of {name} hardly match the private "
+                f"documents (prior_trust_ is {self.trust:.2f}, below {HARDLY}), and were all but "
+                "ignored; use public texts of the same kind, or leave prior_components=None",
+                PublicPriorWarning,
+            )
+
+    def _mixture(self, mean: float, largest: float) -> tuple[np.ndarray, np.ndarray]:
+        """Centers and variances of both families, (n_words, components) each."""
+        levels = np.geomspace(mean / 100, max(mean * 60, largest), LEVELS)
+        levels = np.broadcast_to(levels, (len(self.counts), LEVELS))
+        of_public = np.outer(self.frequencies * mean * len(self.counts), RATIOS)
+        own = OVERDISPERSION / (self.counts[:, None] + ABSENT)  # error of a public frequency
+        variances = half_step(levels[0]) * levels**2, (half_step(RATIOS) + own) * of_public**2
+        return np.hstack([levels, of_public]), np.hstack(variances)
+
+
+def half_step(grid: np.ndarray) -> float:
+    """Relative variance that reaches half of the way to the next point of a geometric grid."""
+    return float(0.5 * np.log(grid[1] / grid[0])) ** 2
+
+
+def count_classes(counts: np.ndarray) -> np.ndarray:
+    """The class of each word, by its public tokens; words with equally many share a class."""
+    rank = np.argsort(np.argsort(counts, kind="stable"), kind="stable")
+    _, same = np.unique(counts, return_inverse=True)
+    first = np.full(same.max() + 1, len(counts))
+    np.minimum.at(first, same, rank)
+    classes = first[same] * N_CLASSES // len(counts)
+    return np.unique(classes, return_inverse=True)[1]
+
+
+def posteriors(likelihood: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """Posterior probability of each component for each word, (n_words, components).
+
+    Each class's weights are smoothed with those of all words. At first each family has half of the
+    weight.
+    """
+    n_ratios = likelihood.shape[1] - LEVELS
+    first = np.repeat([0.5 / LEVELS, 0.5 / n_ratios], [LEVELS, n_ratios])
+    members = [classes == c for c in range(classes.max() + 1)]
+    weights = np.tile(first, (len(members), 1))
+    for _ in range(STEPS):
+        joint = likelihood * weights[classes]
+        joint /= joint.sum(axis=1, keepdims=True)
+        sums = np.array([joint[words].sum(axis=0) for words in members])
+        pooled = POOL * sums.sum(axis=0) / len(likelihood)
+        weights = np.array([(s + pooled) / (w.sum() + POOL) for s, w in zip(sums, members)])
+    return joint

@@ -1,0 +1,319 @@
+"""Public pseudo-counts as the prior: docs/public_prior.md."""
+
+import copy
+import itertools
+import math
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+import reference_tables as reference
+
+from dplda import PrivateSVILDA, SubLDA
+from dplda.central import _noisy_table
+from dplda.central._noisy_table import FACTORS, NoisyTable, TableEstimate, first_prior
+from dplda.central._prior import PublicPrior, count_classes
+from dplda.central._word_totals import smooth_totals
+from dplda.datasets import make_topic_corpus
+from dplda.kernels import _denoise
+from dplda.privacy import PublicPriorWarning
+from dplda.privacy._streams import Streams
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::dplda.privacy.SeededNoiseWarning", "ignore::dplda.privacy.LowSignalWarning"
+)
+K, N_WORDS = 4, 150
+OPTIONS = {"epsilon": 1.0, "delta": 1e-5, "max_iter": 20, "n_jobs": 1}
+both = pytest.mark.parametrize("kind", [SubLDA, PrivateSVILDA])
+
+
+@pytest.fixture(scope="module")
+def made():
+    return make_topic_corpus(660, N_WORDS, K, doc_length=50, random_state=3)
+
+
+@pytest.fixture(scope="module")
+def train(made):
+    return made.data[:600]
+
+
+@pytest.fixture(scope="module")
+def test(made):
+    return made.data[600:]
+
+
+@pytest.fixture(scope="module")
+def good(made):
+    """Pseudo-counts of 8000 public tokens with the topics of the private documents."""
+    topics = made.components / made.components.sum(axis=1, keepdims=True)
+    return np.random.default_rng(0).poisson(topics * 8000 / K).astype(float)
+
+
+@pytest.fixture(scope="module")
+def bad(good):
+    """As many tokens of other words."""
+    return good[:, np.random.default_rng(1).permutation(N_WORDS)]
+
+
+def fitted(kind, X, seed=0, **options):
+    return kind(K, random_state=seed, **(OPTIONS | options)).fit(X)
+
+
+def changes(kind, train, test, table, **options):
+    """Logarithm of the perplexity with the table over that without it, of three paired seeds."""
+    pairs = [
+        [fitted(kind, train, seed, prior_components=p, **options).perplexity(test)
+         for p in (table, None)] for seed in range(3)
+    ]  # fmt: skip
+    return np.log([one / other for one, other in pairs])
+
+
+# ---- what it promises ---------------------------------------------------------------------
+
+
+@both
+def test_public_texts_of_the_kind_help_more_than_twice_the_epsilon(kind, train, test, good):
+    change = changes(kind, train, test, good)
+    more = np.log([
+        fitted(kind, train, s, epsilon=2.0).perplexity(test) / fitted(kind, train, s).perplexity(test)
+        for s in range(3)
+    ])  # fmt: skip
+    assert change.max() < 0
+    assert change.mean() < more.mean()
+
+
+@both
+@pytest.mark.filterwarnings("ignore::dplda.privacy.PublicPriorWarning")
+def test_public_texts_of_another_kind_do_no_harm(kind, train, test, bad):
+    for epsilon in (1.0, 8.0):
+        change = changes(kind, train, test, bad, epsilon=epsilon)
+        assert change.mean() < 0.01 + 2 * change.std(ddof=1) / math.sqrt(3)
+
+
+@both
+def test_the_prior_is_not_forgotten_after_the_first_round(kind, train, made, good):
+    """With much noise and correct word frequencies, nearly all that is known is public."""
+    model = fitted(kind, train, epsilon=0.5, prior_components=good)
+    shares = good / good.sum(axis=0)
+    found = model.components_ / model.components_.sum(axis=0)
+    frequent = good.sum(axis=0) > 50
+    assert np.corrcoef(shares[:, frequent].ravel(), found[:, frequent].ravel())[0, 1] > 0.9
+    alone = fitted(kind, train, epsilon=0.5).components_
+    alone /= alone.sum(axis=0)
+    assert abs(np.corrcoef(shares[:, frequent].ravel(), alone[:, frequent].ravel())[0, 1]) < 0.5
+
+
+def test_attributes_say_how_well_the_texts_match(train, good, bad):
+    model = fitted(SubLDA, train, prior_components=good, max_iter=2)
+    assert 0.35 < model.prior_trust_ <= 1
+    assert 0 <= model.prior_discrepancy_ < 0.3
+    assert model.prior_match_ == "well"
+    with pytest.warns(PublicPriorWarning, match="prior_components=None"):
+        model = fitted(SubLDA, train, prior_components=bad, max_iter=2, epsilon=8.0)
+    assert 0 <= model.prior_trust_ < 0.1
+    assert 0.3 < model.prior_discrepancy_ <= 1
+    assert model.prior_match_ == "hardly"
+    model = fitted(SubLDA, train, max_iter=2)
+    assert model.prior_trust_ is model.prior_discrepancy_ is model.prior_match_ is None
+
+
+@both
+def test_a_prior_changes_no_charge(kind, train, good):
+    one = fitted(kind, train, prior_components=good, max_iter=3)
+    other = fitted(kind, train, max_iter=3)
+    assert one.privacy_.events == other.privacy_.events
+    assert one.epsilon_ == other.epsilon_
+    assert one.privacy_.noise_scale == other.privacy_.noise_scale
+    assert one.privacy_.sensitivity == other.privacy_.sensitivity
+    assert set(one.privacy_.assumptions) - set(other.privacy_.assumptions) == {
+        "prior_components is public and was not made of the private documents"
+    }
+
+
+@both
+def test_what_a_model_keeps_is_public(kind, train, good):
+    """Two fits with one table keep equal things of it, whatever the documents are."""
+    kept = [
+        fitted(kind, X, prior_components=good, max_iter=2)._released.public for X in (train, train[:9])
+    ]  # fmt: skip
+    np.testing.assert_array_equal(kept[0].shares, kept[1].shares)
+    np.testing.assert_array_equal(kept[0].counts, good.sum(axis=0))
+    model = fitted(kind, train, prior_components=good, max_iter=2)
+    again = pickle.loads(pickle.dumps(model))
+    assert again.prior_trust_ == model.prior_trust_
+
+
+@both
+def test_partial_fit_goes_on_with_the_prior(kind, train, good):
+    model = kind(K, random_state=0, **OPTIONS, prior_components=good).partial_fit(train)
+    trust = model.prior_trust_
+    assert trust > 0.35
+    model.set_params(prior_components=None).partial_fit(train)
+    assert model.prior_trust_ == trust
+    assert model._released.estimate.prior.shape[1] == 2 * len(FACTORS)
+
+
+@both
+def test_any_number_of_threads_gives_the_same_model(kind, train, good):
+    one, two = (
+        fitted(kind, train, prior_components=good, max_iter=3, n_jobs=n).components_ for n in (1, 2)
+    )
+    np.testing.assert_array_equal(one, two)
+
+
+@both
+def test_without_noise_topics_keep_their_places(kind, train, good):
+    model = fitted(kind, train, prior_components=good, epsilon=math.inf)
+    similarity = np.corrcoef(good, model.components_)[:K, K:]
+    np.testing.assert_array_equal(similarity.argmax(axis=1), np.arange(K))
+
+
+def test_wrong_tables_are_refused_before_anything_is_spent(train, good):
+    for wrong in (good[:2], -good, good[:, :5], good * 0, good * np.nan):
+        model = SubLDA(K, epsilon=2.0, prior_components=wrong)
+        with pytest.raises(ValueError, match="prior_components"):
+            model.fit(train)
+
+
+# ---- word totals ---------------------------------------------------------------------------
+
+
+def noisy_totals(seed, scale=60.0):
+    rng = np.random.default_rng(seed)
+    totals = rng.permutation(30000 / np.arange(1, 801))
+    return totals, totals + rng.normal(0, scale, 800), np.full(800, scale)
+
+
+def prior_of(counts):
+    return PublicPrior.from_table(np.tile(np.asarray(counts, float) / K, (K, 1)))
+
+
+def log_loss(totals, found):
+    return -(totals / totals.sum() * np.log(found / found.sum())).sum()
+
+
+def test_public_frequencies_improve_word_totals():
+    totals, noisy, scale = noisy_totals(0)
+    public = prior_of(np.random.default_rng(1).poisson(totals / totals.sum() * 5000))
+    found, alone = public.learn_totals(noisy, scale), smooth_totals(noisy, scale)
+    least = log_loss(totals, totals)
+    assert log_loss(totals, found) - least < 0.5 * (log_loss(totals, alone) - least)
+    assert public.trust > 0.5
+    assert public.discrepancy < 0.2
+
+
+@pytest.mark.parametrize("n_tokens", [0, 5000, 10**7])
+@pytest.mark.parametrize("scale", [1.0, 60.0, 200.0])
+def test_other_frequencies_leave_word_totals_as_they_are(n_tokens, scale):
+    totals, noisy, scale = noisy_totals(0, scale)
+    other = np.random.default_rng(2).permutation(totals)
+    public = prior_of(np.random.default_rng(1).poisson(other / other.sum() * n_tokens))
+    found, alone = public.learn_totals(noisy, scale), smooth_totals(noisy, scale)
+    assert log_loss(totals, found) < log_loss(totals, alone) + 0.01
+    assert public.trust < 0.35
+
+
+def test_exact_totals_are_kept():
+    totals, _, _ = noisy_totals(0)
+    public = prior_of(totals)
+    np.testing.assert_array_equal(public.learn_totals(totals, np.zeros(800)), totals)
+    assert public.trust > 0.9
+
+
+def test_words_with_equal_counts_share_a_class():
+    assert set(count_classes(np.zeros(50))) == {0}
+    counts = np.repeat([0, 0, 0, 1, 7, 9], 10)
+    classes = count_classes(counts)
+    assert all(len(set(classes[counts == c])) == 1 for c in set(counts))
+    assert (np.diff(classes) >= 0).all()
+    assert len(set(count_classes(np.arange(600)))) == 6
+
+
+# ---- the estimate of the table -------------------------------------------------------------
+
+SHAPES = [(1, 1), (37, 1), (50, 16), (301, 20), (90, 40)]
+
+
+def any_table(n_words, n_topics, scale=3.0, trust=0.6):
+    rng = np.random.default_rng(0)
+    totals = rng.gamma(0.3, 500, n_words) + 1
+    shares = rng.dirichlet(np.full(n_topics, 0.3), n_words)
+    table = totals[:, None] * shares * rng.choice(FACTORS[4:9], shares.shape)
+    noise_scale = scale * rng.uniform(0.3, 1, n_words)
+    public = PublicPrior(totals, shares.astype(np.float32), trust)
+    return totals, public, table + noise_scale[:, None] * rng.normal(size=table.shape), noise_scale
+
+
+def three(estimate, noisy, noise_scale, **options):
+    return [
+        np.array(estimate(noisy, noise_scale, last=last, least=0.01, **options))
+        for last in (False, False, True)
+    ]
+
+
+@pytest.mark.parametrize("scale", [0.1, 3.0, 1e3])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_estimate_is_that_of_its_twin(shape, scale):
+    totals, public, noisy, noise_scale = any_table(*shape, scale)
+    fast, slow = TableEstimate(totals, public), reference.TableEstimate(totals, public)
+    for one, two in zip(three(fast, noisy, noise_scale), three(slow, noisy, noise_scale)):
+        assert (np.abs(one - two) / (np.abs(two) + noise_scale[:, None])).max() < 1e-4
+    np.testing.assert_allclose(fast.prior, slow.prior, rtol=5e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_estimate_is_the_same_for_any_set_and_number_of_threads(shape, monkeypatch):
+    monkeypatch.setattr(_noisy_table, "PIECE", 200)
+    monkeypatch.setattr(_noisy_table, "SAMPLE", 200)
+    totals, public, noisy, noise_scale = any_table(*shape)
+    before, results = _denoise.instruction_set(), []
+    for name, n_jobs in itertools.product(_denoise.INSTRUCTION_SETS, (1, 2)):
+        _denoise.use(name)
+        estimate = TableEstimate(totals, public)
+        results.append(three(estimate, noisy, noise_scale, n_jobs=n_jobs))
+    _denoise.use(before)
+    for result in results[1:]:
+        np.testing.assert_array_equal(result, results[0])
+
+
+def test_drowned_cells_are_the_public_ones():
+    totals, public, noisy, _ = any_table(301, 20, trust=1.0)
+    noisy = totals[:, None] * public.shares
+    found = TableEstimate(totals, public)(noisy, np.full(301, 1e6))
+    shares = found / found.sum(axis=1, keepdims=True)
+    assert np.abs(shares - public.shares).mean() < 0.1 * np.abs(1 / 20 - public.shares).mean()
+
+
+def test_the_first_weights():
+    assert first_prior(None) == pytest.approx(np.full(14, 1 / 14))
+    for trust in (0.0, 0.3, 1.0):
+        weights = first_prior(PublicPrior(np.ones(2), np.ones((2, 1), np.float32), trust))
+        assert weights.sum() == pytest.approx(1)
+        assert weights[14:].sum() == pytest.approx(trust)
+
+
+def test_the_first_table_is_public_as_far_as_it_is_trusted():
+    rng = np.random.default_rng(0)
+    shares = rng.dirichlet(np.ones(K), 60).astype(np.float32)
+    totals, tables = rng.gamma(1, 100, 60), []
+    for trust, seed in itertools.product((0.0, 0.5, 1.0), (0, 1)):
+        public = PublicPrior(np.ones(60), shares, trust)
+        streams = Streams.from_random_state(seed)
+        made = NoisyTable.from_totals(totals, np.ones(60), K, streams, norms=(), public=public)
+        tables.append(made.average)
+    np.testing.assert_allclose(tables[4], totals[:, None] * shares, rtol=1e-6)
+    np.testing.assert_allclose(tables[2], (tables[0] + tables[4]) / 2, rtol=1e-6)
+    for one, other in itertools.batched(tables, 2) if hasattr(itertools, "batched") else []:
+        np.testing.assert_array_equal(one, other)
+
+
+def test_the_table_of_a_copy_is_its_own(train, good):
+    model = fitted(SubLDA, train, prior_components=good, max_iter=2)
+    before = model._released.estimate.prior.copy()
+    other = copy.deepcopy(model)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        other.set_params(epsilon=None, noise_multiplier=5.0)
+        other.partial_fit(train)
+    np.testing.assert_array_equal(model._released.estimate.prior, before)
