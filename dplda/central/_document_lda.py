@@ -21,7 +21,9 @@ from dplda._private_fit import (
 from dplda._users import number_users, protected_unit
 from dplda.central._document_budget import (
     DOCUMENT_CONSTRAINTS,
+    N_PASSES,
     DocumentBudget,
+    default_rounds,
     document_guarantee,
 )
 from dplda.central._noisy_table import NoisyTable
@@ -39,6 +41,7 @@ class DocumentLDA(BaseLDA):
     """
 
     _attack = "document"
+    _n_passes = N_PASSES
     _parameter_constraints = {
         **BaseLDA._parameter_constraints,
         **PRIVACY_CONSTRAINTS,
@@ -107,7 +110,7 @@ class DocumentLDA(BaseLDA):
         earlier = None if table is None else self.privacy_
         check_paid(
             name, [event for _, event in plan],
-            epsilon=self.epsilon, delta=self.delta, earlier=earlier, max_iter=self.max_iter,
+            epsilon=self.epsilon, delta=self.delta, earlier=earlier, max_iter=self._max_iter(),
         )  # fmt: skip
         streams = Streams.from_random_state(self.random_state)  # secret
         warn_if_seeded(name, streams.seeded and self.epsilon != np.inf)
@@ -139,7 +142,7 @@ class DocumentLDA(BaseLDA):
             noise_multiplier_=budget.noise_multiplier,
             _released=table,
         )
-        warn_if_noise(self)
+        warn_if_noise(self, self._max_iter())
         return self
 
     def _budget(self) -> DocumentBudget:
@@ -147,10 +150,16 @@ class DocumentLDA(BaseLDA):
             self.epsilon,
             self.noise_multiplier,
             self.delta,
-            max_iter=self.max_iter,
+            max_iter=self._max_iter(),
             word_total_share=self.word_total_share,
             subsampling_ratio=self._highest_rate(),
         )
+
+    def _max_iter(self) -> int:
+        """The number of rounds: `max_iter`, or what None stands for at the highest rate."""
+        if self.max_iter is not None:
+            return int(self.max_iter)
+        return default_rounds(self._n_passes, self._highest_rate())
 
     def _highest_rate(self) -> float:
         """The highest probability with which any unit takes part in a round: what is charged."""
