@@ -137,7 +137,8 @@ def test_sampled_epsilon_is_that_of_sampled_gaussians(corpus):
     ("model", "n_rounds"),
     [
         (SubLDA(2), 80), (SubLDA(2, subsampling_ratio=0.5), 160),
-        (SubLDA(2, subsampling_ratio=0.01), 400), (SubLDA(2, subsampling_ratio=0.25, boost=2.0), 160), (SubLDA(2, subsampling_ratio=0.1, max_iter=7), 7),
+        (SubLDA(2, subsampling_ratio=0.01), 400), (SubLDA(2, subsampling_ratio=0.1, max_iter=7), 7),
+        (SubLDA(2, subsampling_ratio=0.25, boost=2.0), 160),
         (PrivateSVILDA(2), 200), (PrivateSVILDA(2, subsampling_ratio=0.125), 320),
         (PrivateSVILDA(2, subsampling_ratio=1.0), 80),
         (PrivateSVILDA(2, subsampling_ratio=1e-3), 400),

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr
 
 from dplda.privacy._events import (
     MAX_COUNT,
@@ -80,7 +79,7 @@ _REACH = 10.0
 # error is left to the other methods.
 _ROUNDING = 1e-15
 _LEAST_COMPOSITIONS = 100  # the transforms of a few compositions have an error too
-# Margin on the error of the library's roots of the closed form, relative and absolute: at least
+# Margin on the error of roots of the closed form, relative and absolute: at least
 # eight times the largest error that was measured (benchmarks/rounding.py).
 ROOT_MARGIN, ROOT_TOLERANCE = 1e-12, 2e-12
 # Margin on the rounding errors of a few steps together.
@@ -221,6 +220,8 @@ def _gaussian_root(noise_multiplier: float, delta: float) -> float:
 
 def _log_delta(noise_multiplier: float, epsilon: float) -> float:
     """Logarithm of the delta of Gaussian noise (Balle and Wang 2018, theorem 8)."""
+    from scipy.special import log_ndtr
+
     t = epsilon * noise_multiplier + 1.0 / (2.0 * noise_multiplier)
     gained, lost = log_ndtr(1.0 / noise_multiplier - t), epsilon + log_ndtr(-t)
     return float(gained + np.log1p(-np.exp(lost - gained))) if lost <= gained else -math.inf

@@ -409,10 +409,10 @@ class Ledger:
         for part in after:
             events, distance = _sum(_paid_by(part, [*counted, new]))
             if not is_within(events, self.epsilon, self.delta, total_variation=distance):
+                total, before = (total_of(e, self.delta) for e in ([*counted, new], counted))
                 raise BudgetError(
-                    f"{new.label!r} would spend epsilon {total_of([*counted, new], self.delta):.6g} "
-                    f"of {self.epsilon:g} (delta {self.delta:g}), "
-                    f"{total_of(counted, self.delta):.4g} of it spent before; lower epsilon or "
+                    f"{new.label!r} would spend epsilon {total:.6g} of {self.epsilon:g} (delta "
+                    f"{self.delta:g}), {before:.4g} of it spent before; lower epsilon or "
                     "max_iter, raise noise_multiplier, or use a ledger with a larger budget"
                 )
 
