@@ -193,7 +193,7 @@ def prices():
     for epsilon in (1.0, 4.0):
         for name, model in {
             "SubLDA": SubLDA(epsilon=epsilon),
-            "SubLDA, sampled at 0.1": SubLDA(epsilon=epsilon, subsampling_ratio=0.1),
+            "SubLDA, sampled at 0.1": SubLDA(epsilon=epsilon, subsampling_ratio=0.1, max_iter=80),
             "PrivateSVILDA": PrivateSVILDA(epsilon=epsilon),
         }.items():
             plan = plan_of(model)

@@ -1,6 +1,7 @@
 """Poisson sampling: held-out perplexity against time, for several rates and numbers of rounds.
 
-``python benchmarks/sampling.py [--corpora nips docstrings] [--epsilon 4] [--seeds 3]``
+``python benchmarks/sampling.py [--corpora kos bbc] [--epsilon 1 4] [--rates 0.1 0.02]
+[--estimator PrivateSVILDA] [--seeds 3]``
 
 K = 20, V = 2000, delta = 1e-5. CPU seconds of a fit whose noise is already calibrated.
 """
@@ -15,49 +16,56 @@ import numpy as np
 from corpora import LOADERS, load
 from utility import DELTA, K, spread
 
-from dplda import SubLDA
-from dplda.privacy import SeededNoiseWarning
+from dplda import PrivateSVILDA, SubLDA
+from dplda.metrics import unigram_perplexity
 
-SETTINGS = [
-    (1.0, 80),
-    (0.1, 60),
-    (0.1, 100),
-    (0.1, 200),
-    (0.1, 400),
-    (0.1, 800),
-    (0.02, 400),
-    (0.02, 1000),
-]
+ESTIMATORS = {"SubLDA": SubLDA, "PrivateSVILDA": PrivateSVILDA}
+
+SETTINGS = {
+    1.0: (80,),
+    0.5: (80, 160),
+    0.2: (80, 200, 400),
+    0.1: (80, 200, 400, 800),
+    0.02: (80, 200, 400, 1000),
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--corpora", nargs="+", default=["nips", "docstrings"],
+    parser.add_argument("--corpora", nargs="+", default=["kos", "docstrings", "bbc"],
                         choices=list(LOADERS))  # fmt: skip
-    parser.add_argument("--epsilon", type=float, default=4.0)
+    parser.add_argument("--epsilon", nargs="+", type=float, default=[1.0, 4.0])
+    parser.add_argument("--rates", nargs="+", type=float, default=list(SETTINGS))
+    parser.add_argument("--estimator", choices=ESTIMATORS, default="SubLDA")
     parser.add_argument("--seeds", type=int, default=3)
     options = parser.parse_args()
-    warnings.simplefilter("ignore", SeededNoiseWarning)
+    warnings.simplefilter("ignore")
     for split in load(options.corpora):
-        print(f"\n{split}; epsilon {options.epsilon:g}\n")
-        print("| rate | rounds | passes | perplexity | CPU s a fit | time : unsampled |")
-        print("| --- | --- | --- | --- | --- | --- |")
-        whole = None
-        for rate, rounds in SETTINGS:
-            results, seconds = [], []
-            for seed in range(options.seeds):
-                model = SubLDA(K, epsilon=options.epsilon, delta=DELTA, subsampling_ratio=rate,
-                               max_iter=rounds, random_state=seed)  # fmt: skip
-                if seed == 0:
-                    model.fit(split.train)  # calibrates
-                start = time.process_time()
-                model.fit(split.train)
-                seconds.append(time.process_time() - start)
-                results.append(model.perplexity(split.test))
-            whole = whole or np.median(seconds)
-            print(f"| {rate:g} | {rounds} | {rate * rounds:g} | {spread(results)} | "
-                  f"{np.median(seconds):.2f} | {np.median(seconds) / whole:.2f} |",
-                  flush=True)  # fmt: skip
+        unigram = unigram_perplexity(split.train, split.test)
+        for epsilon in options.epsilon:
+            print(f"\n{options.estimator}, {split}; epsilon {epsilon:g}; unigram {unigram:.0f}\n")
+            print("| rate | rounds | passes | perplexity | CPU s a fit |")
+            print("| --- | --- | --- | --- | --- |")
+            for rate in options.rates:
+                for rounds in SETTINGS[rate]:
+                    model = ESTIMATORS[options.estimator](
+                        K, epsilon=epsilon, delta=DELTA, subsampling_ratio=rate, max_iter=rounds
+                    )
+                    results, seconds = measure(model, split, options.seeds)
+                    print(f"| {rate:g} | {rounds} | {rate * rounds:g} | {spread(results)} | "
+                          f"{seconds:.2f} |", flush=True)  # fmt: skip
+
+
+def measure(model, split, n_seeds):
+    """Held-out perplexities, and the median CPU seconds of a fit whose noise is calibrated."""
+    model._budget()
+    results, seconds = [], []
+    for seed in range(n_seeds):
+        start = time.process_time()
+        model.set_params(random_state=seed).fit(split.train)
+        seconds.append(time.process_time() - start)
+        results.append(model.perplexity(split.test))
+    return results, np.median(seconds)
 
 
 if __name__ == "__main__":

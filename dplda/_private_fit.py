@@ -26,6 +26,7 @@ from dplda.privacy import (
 )
 from dplda.privacy._bounds_on_epsilon import all_gaussian, grouped
 from dplda.privacy._curator import TOTAL_VARIATION
+from dplda.privacy._ledger import total_of
 
 SMALLEST_DELTA = 1e-14
 PRIVACY_CONSTRAINTS = {
@@ -308,6 +309,5 @@ def _quick_total(ledger: Ledger) -> float:
     groups = grouped([event for entry in counted for event in entry.events])
     # statements of (epsilon, delta) are added to the rest, whatever its method
     rest = tuple(group for group in groups if not isinstance(group[0], ApproximateDP))
-    if len(counted) == 1 or all_gaussian(rest):
-        return ledger.epsilon_spent
-    return ledger.epsilon_at(ledger.delta, accountant="rdp")
+    accountant = "pld" if len(counted) == 1 or all_gaussian(rest) else "rdp"
+    return total_of(counted, ledger.delta, accountant)

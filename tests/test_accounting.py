@@ -1002,6 +1002,24 @@ def test_small_deltas_are_not_left_to_renyi_divergences():
 # ---- closed forms and grids next to independent values ------------------------------------
 
 
+@pytest.mark.parametrize("delta", [1e-300, 1e-14, 1e-6, 0.04, 0.7, 1 - 1e-12])
+@pytest.mark.parametrize("noise_multiplier", [1e-5, 0.003, 0.8, 1.0, 37.5, 1e4, 1e9])
+def test_the_root_of_the_closed_form_is_that_of_the_library(noise_multiplier, delta):
+    with np.errstate(divide="ignore"):
+        expected = get_epsilon_gaussian(noise_multiplier, delta)
+        assert composition._gaussian_root(noise_multiplier, delta) == expected
+
+
+@pytest.mark.parametrize("noise_multiplier", [1e-3, 0.1, 1.0, 20.0, 300.0])
+@pytest.mark.parametrize("delta", [1e-100, 1e-10, 1e-3, 0.4])
+def test_no_other_method_is_better_for_gaussian_noise(noise_multiplier, delta):
+    """So that none of them is computed where the closed form is exact."""
+    groups = ((Gaussian(noise_multiplier), 3), (Gaussian(7.0), 1))
+    exact = composition.gaussian_epsilon(groups, delta)
+    assert exact <= composition.quick_renyi_epsilon(groups, delta)
+    assert composition.pure_epsilon(groups) == math.inf
+
+
 @pytest.mark.parametrize(
     ("noise_multiplier", "delta", "true"),
     [

@@ -1,6 +1,7 @@
 """Which topics stand out of the noise, and what a plan expects."""
 
 import math
+import re
 import warnings
 
 import numpy as np
@@ -265,6 +266,25 @@ def test_expected_documents_warn_before_the_noise_is_drawn(estimator, corpus):
         with pytest.raises(LowSignalWarning, match="of 30 topics are expected"):
             model.set_params(delta=1e-6).fit(corpus)
     assert ledger.epsilon_spent == spent
+
+
+def test_the_warning_names_the_numbers_that_would_do():
+    with pytest.warns(LowSignalWarning, match="use n_components=") as caught:
+        plan(n_docs=2000, epsilon=4.0, n_components=40)
+    text = str(caught[0].message)
+    topics, n_docs = map(int, re.search(r"n_components=(\d+), (\d+) documents", text).groups())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LowSignalWarning)
+        assert plan(n_docs=2000, epsilon=4.0, n_components=topics).recommended_components == topics
+        plan(n_docs=n_docs, epsilon=4.0, n_components=40)
+    with pytest.warns(LowSignalWarning, match=r"about 0 of 2 topics .*: use \d+ documents or more"):
+        plan(n_docs=20, epsilon=1.0, n_components=2)
+
+
+def test_a_plan_has_the_default_rounds_of_the_rate():
+    sampled = plan(n_docs=10**5, epsilon=4.0, subsampling_ratio=0.25)
+    assert sampled == plan(n_docs=10**5, epsilon=4.0, subsampling_ratio=0.25, max_iter=320)
+    assert sampled != plan(n_docs=10**5, epsilon=4.0, subsampling_ratio=0.25, max_iter=80)
 
 
 def test_the_number_of_private_documents_is_never_counted(corpus):

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.stats import binomtest
+from sklearn.base import clone
 
-from dplda import SubLDA
+from dplda import PrivateSVILDA, SubLDA
 from dplda.central._sublda import frequent_share, frequent_words
 from dplda.datasets import make_topic_corpus
 from dplda.privacy import BudgetError, Gaussian, PoissonSampled, Repeated, epsilon_of
@@ -129,6 +130,34 @@ def test_sampled_epsilon_is_that_of_sampled_gaussians(corpus):
     alone = epsilon_of(Repeated(rounds, 100), 1e-5)
     assert alone == pytest.approx(2.3374, abs=2e-4)
     assert alone < model.epsilon_ < 1.3 * alone  # word totals come on top
+
+
+@pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
+@pytest.mark.parametrize(
+    ("model", "n_rounds"),
+    [
+        (SubLDA(2), 80), (SubLDA(2, subsampling_ratio=0.5), 160),
+        (SubLDA(2, subsampling_ratio=0.01), 400), (SubLDA(2, subsampling_ratio=0.1, max_iter=7), 7),
+        (SubLDA(2, subsampling_ratio=0.25, boost=2.0), 160),
+        (PrivateSVILDA(2), 200), (PrivateSVILDA(2, subsampling_ratio=0.125), 320),
+        (PrivateSVILDA(2, subsampling_ratio=1.0), 80),
+        (PrivateSVILDA(2, subsampling_ratio=1e-3), 400),
+    ],
+)  # fmt: skip
+def test_small_rates_have_more_rounds_by_default(model, n_rounds):
+    """A document takes part 80 or 40 times, as far as 80 to 400 rounds allow it."""
+    X = np.array([[3, 0], [0, 2]])
+    rounds = clone(model).set_params(noise_multiplier=50.0, random_state=0).fit(X)
+    assert rounds.n_iter_ == len(rounds.privacy_.events) - 2 == n_rounds
+    same = clone(rounds).set_params(max_iter=n_rounds).fit(X)
+    np.testing.assert_array_equal(rounds.components_, same.components_)
+    assert rounds.epsilon_ == same.epsilon_
+
+
+def test_a_call_has_the_noise_of_a_default_round():
+    model, X = SubLDA(2, epsilon=2.0, subsampling_ratio=0.5), np.array([[3, 0], [0, 2]])
+    once = clone(model).partial_fit(X).privacy_.events
+    assert once == model.fit(X).privacy_.events[:3]
 
 
 def test_boost_is_charged_at_the_highest_rate(corpus):

@@ -122,7 +122,7 @@ class CanaryAttack:
         if method == "fit":
             model.fit(X)
         else:
-            for _ in range(int(model.max_iter)):
+            for _ in range(n_rounds_of(model)):
                 model.partial_fit(X)
 
     def _events(self, model: BaseEstimator) -> tuple[Event, ...]:
@@ -133,6 +133,12 @@ class CanaryAttack:
         """Epsilon of the model's own guarantee at `delta`."""
         distance = self.n_units * model.privacy_.total_variation
         return epsilon_of(self._events(model), delta, total_variation=distance)
+
+
+def n_rounds_of(model: BaseEstimator) -> int:
+    """The rounds of a `fit`: `max_iter`, or what None stands for; 1 without such a parameter."""
+    resolve = getattr(model, "_max_iter", None)
+    return int(getattr(model, "max_iter", 1)) if resolve is None else resolve()
 
 
 def widened(X: sp.csr_array, n_more: int) -> sp.csr_array:
@@ -200,7 +206,7 @@ class DocumentAttack(CanaryAttack):
 
     def _train(self, model: BaseEstimator, X: Any, method: str) -> None:
         """Train the model, and note the number of rounds of each call."""
-        n_rounds = int(model.max_iter)
+        n_rounds = n_rounds_of(model)
         self._calls = [n_rounds] if method == "fit" else [1] * n_rounds
         super()._train(model, X, method)
 
@@ -306,7 +312,7 @@ class UserAttack(DocumentAttack):
 
     def _train(self, model: BaseEstimator, X: Any, method: str) -> None:
         """Train the model with the ids of all users."""
-        n_rounds = int(model.max_iter)
+        n_rounds = n_rounds_of(model)
         self._calls = [n_rounds] if method == "fit" else [1] * n_rounds
         for _ in range(len(self._calls)):
             getattr(model, method)(X, user_ids=self._ids)

@@ -9,11 +9,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 
+from dplda._base import MAX_ITER
 from dplda._compat import Interval, StrOptions
 from dplda._private_fit import EXPECTED_N_DOCS, make_guarantee
 from dplda._users import RELATIONS, ROWS_OF_A_UNIT
@@ -43,8 +44,11 @@ LARGEST_TOTALS = 5000.0  # noise multiplier; word totals are useless there and c
 LARGEST_NOISE = 9601.0  # noise multiplier of a round; more leaves no signal on the integer grid
 SMALLEST_NOISE = 1e-4  # below what the integer grid can express
 SMALLEST_RATIO = 1e-8  # of sampling; far below it, accounting takes minutes and then overflows
+FEWEST_ROUNDS, MOST_ROUNDS = 80, 400  # by default
+N_PASSES = 80  # in which a document takes part by default, as long as these limits allow it
 
 DOCUMENT_CONSTRAINTS = {
+    "max_iter": [Interval(Integral, 1, MAX_ITER, closed="both"), None],
     "subsampling_ratio": [Interval(Real, SMALLEST_RATIO, 1, closed="both")],
     "contribution_norm": [Interval(Real, 1e-6, 1e9, closed="both")],
     "word_total_share": [Interval(Real, 0, 1, closed="neither"), StrOptions({"auto"})],
@@ -53,6 +57,15 @@ DOCUMENT_CONSTRAINTS = {
 }
 
 PUBLIC_START = "prior_components is public and was not made of the private documents"
+
+
+def default_rounds(n_passes: int, subsampling_ratio: float) -> int:
+    """The rounds in which a document takes part `n_passes` times, but 80 to 400 of them.
+
+    With fewer rounds at a small rate, most documents would hardly take part. More rounds than 400
+    gain little for their time (`benchmarks/sampling.py`).
+    """
+    return min(MOST_ROUNDS, max(FEWEST_ROUNDS, round(n_passes / subsampling_ratio)))
 
 
 @dataclass(frozen=True)

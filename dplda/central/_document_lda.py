@@ -22,7 +22,9 @@ from dplda._users import number_users, protected_unit
 from dplda._warnings import warn_user
 from dplda.central._document_budget import (
     DOCUMENT_CONSTRAINTS,
+    N_PASSES,
     DocumentBudget,
+    default_rounds,
     document_guarantee,
 )
 from dplda.central._noisy_table import NoisyTable
@@ -45,6 +47,7 @@ class DocumentLDA(BaseLDA):
     """
 
     _attack = "document"
+    _n_passes = N_PASSES
     _parameter_constraints = {
         **BaseLDA._parameter_constraints,
         **PRIVACY_CONSTRAINTS,
@@ -115,7 +118,7 @@ class DocumentLDA(BaseLDA):
         earlier = None if table is None else self.privacy_
         check_paid(
             name, [event for _, event in plan],
-            epsilon=self.epsilon, delta=self.delta, earlier=earlier, max_iter=self.max_iter,
+            epsilon=self.epsilon, delta=self.delta, earlier=earlier, max_iter=self._max_iter(),
         )  # fmt: skip
         streams = Streams.from_random_state(self.random_state)  # secret
         warn_if_seeded(name, streams.seeded and self.epsilon != np.inf)
@@ -149,7 +152,7 @@ class DocumentLDA(BaseLDA):
             _released=table,
             **(table.public.attributes() if table.public else NO_PRIOR),
         )
-        warn_if_noise(self)
+        warn_if_noise(self, self._max_iter())
         self._warn_of_signal()
         if table.public is not None:
             table.public.warn_of_mismatch(name)
@@ -158,7 +161,7 @@ class DocumentLDA(BaseLDA):
     def _warn_of_signal(self) -> None:
         """Warn if the counts of a complete fit are far below their noise."""
         signal = self.signal_to_noise_
-        if self.n_components > 1 and self.n_iter_ >= self.max_iter and signal < SMALLEST_SIGNAL:
+        if self.n_components > 1 and self.n_iter_ >= self._max_iter() and signal < SMALLEST_SIGNAL:
             warn_user(
                 f"signal_to_noise_ of {type(self).__name__} is {signal:.2g}, below "
                 f"{SMALLEST_SIGNAL}: the model knows word frequencies, and little of topics; use "
@@ -185,11 +188,17 @@ class DocumentLDA(BaseLDA):
             self.epsilon,
             self.noise_multiplier,
             self.delta,
-            max_iter=self.max_iter,
+            max_iter=self._max_iter(),
             word_total_share=self.word_total_share,
             subsampling_ratio=self._highest_rate(),
             expected_n_docs=self.expected_n_docs,
         )
+
+    def _max_iter(self) -> int:
+        """The number of rounds: `max_iter`, or what None stands for at the highest rate."""
+        if self.max_iter is not None:
+            return int(self.max_iter)
+        return default_rounds(self._n_passes, self._highest_rate())
 
     def _highest_rate(self) -> float:
         """The highest probability with which any unit takes part in a round: what is charged."""

@@ -453,5 +453,5 @@ class HDPLDA(BaseLDA):
             noise_multiplier_=scale / mechanisms.sensitivity,
             _released=average,
         )
-        warn_if_noise(self)
+        warn_if_noise(self, self.max_iter)
         return self

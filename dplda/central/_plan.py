@@ -13,7 +13,7 @@ import numpy as np
 
 from dplda._checks import check_integer, check_number
 from dplda._warnings import warn_user
-from dplda.central._document_budget import SMALLEST_RATIO, DocumentBudget
+from dplda.central._document_budget import N_PASSES, SMALLEST_RATIO, DocumentBudget, default_rounds
 from dplda.central._noisy_table import document_schedule, round_schedule
 from dplda.metrics._signal import FEWEST_TOPICS
 from dplda.privacy import LowSignalWarning
@@ -98,7 +98,7 @@ def plan(
     mean_doc_words: float = 100.0,
     delta: float = 1e-6,
     subsampling_ratio: float = 1.0,
-    max_iter: int = 80,
+    max_iter: int | None = None,
     contribution_norm: float = 6.0,
     word_total_share: float | str = 0.25,
 ) -> Plan:
@@ -123,8 +123,8 @@ def plan(
         The delta of (epsilon, delta)-differential privacy.
     subsampling_ratio : float, default=1.0
         Probability with which a document takes part in a round, as in `SubLDA`.
-    max_iter : int, default=80
-        Number of rounds, as in `SubLDA`.
+    max_iter : int or None, default=None
+        Number of rounds, as in `SubLDA`. None is 80 at `subsampling_ratio` 1.
     contribution_norm : float, default=6.0
         L2 norm that documents are scaled to, as in `SubLDA`.
     word_total_share : float or "auto", default=0.25
@@ -165,11 +165,13 @@ def plan(
     check_integer("n_words", n_words, 1, LARGEST)
     check_integer("n_components", n_components, 1, LARGEST)
     check_integer("n_docs", n_docs, 1, LARGEST)
-    check_integer("max_iter", max_iter, 1, 10**6)
     check_number("epsilon", epsilon, 0.0, 1e9, closed="right")
     check_number("delta", delta, 0.0, 1.0, closed="neither")
     check_number("mean_doc_words", mean_doc_words, 0.0, LARGEST, closed="right")
     check_number("subsampling_ratio", subsampling_ratio, SMALLEST_RATIO, 1.0)
+    if max_iter is None:
+        max_iter = default_rounds(N_PASSES, subsampling_ratio)
+    check_integer("max_iter", max_iter, 1, 10**6)
     check_number("contribution_norm", contribution_norm, 1e-6, 1e9)
     if word_total_share != "auto":
         check_number("word_total_share", word_total_share, 0.0, 1.0, closed="neither")
@@ -209,12 +211,15 @@ def warn_of_expectation(
     warn_of_delta(delta, n_docs)
     if budget.totals[0].exact or n_components == 1:
         return
-    expected = standing_topics(n_docs, docs_for_half(noise_of_fit(budget), n_words))
+    half = docs_for_half(noise_of_fit(budget), n_words)
+    expected = standing_topics(n_docs, half)
     if expected < FEWEST_TOPICS * n_components:
+        fewer = f"n_components={expected:.0f}, " if round(expected) >= 2 else ""
+        needed = math.ceil(FEWEST_TOPICS * n_components * half / STANDING)
         warn_user(
             f"about {expected:.0f} of {n_components} topics are expected to stand out of the noise "
-            f"with {n_docs} documents and {n_words} words: use more documents, a larger epsilon, "
-            "or fewer words or topics",
+            f"with {n_docs} documents and {n_words} words: use {fewer}{needed} documents or more, "
+            "a larger epsilon, or fewer words",
             LowSignalWarning,
         )
 

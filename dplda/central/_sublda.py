@@ -44,13 +44,14 @@ class SubLDA(DocumentLDA):
         1 / n_docs.
     subsampling_ratio : float, default=1.0
         Probability, from 1e-8 to 1, with which a document takes part in a round (gamma in [1]_).
-        Small values save time and need more rounds.
+        Small values save time a round, and need more rounds.
     boost : float, default=1.0
         Sound form of adaptive subsampling (v in [1]_), at least 1. Documents with many frequent
         words take part up to `boost` times as often, and weigh less in proportion. With 1, all
         documents take part at the same rate. The highest rate is charged.
-    max_iter : int, default=80
-        Number of rounds.
+    max_iter : int or None, default=None
+        Number of rounds. None is 80 over the highest rate of a document, at most 400: 80 rounds
+        without sampling. With 80 rounds at a small rate, the model would be worse.
     doc_topic_prior : float or None, default=0.1
         Dirichlet parameter of a document's topics (tau in [1]_); None is 1 / n_components.
     topic_word_prior : float, default=0.01
@@ -170,7 +171,7 @@ class SubLDA(DocumentLDA):
         delta=1e-6,
         subsampling_ratio=1.0,
         boost=1.0,
-        max_iter=80,
+        max_iter=None,
         doc_topic_prior=0.1,
         topic_word_prior=0.01,
         contribution_norm=6.0,
@@ -242,7 +243,7 @@ class SubLDA(DocumentLDA):
         PrivateDataWarning
             If most rows hold no word. Not for release.
         """
-        return self._train(X, user_ids, n_rounds=int(self.max_iter), table=None)
+        return self._train(X, user_ids, n_rounds=self._max_iter(), table=None)
 
     def _highest_rate(self) -> float:
         return min(1.0, float(self.subsampling_ratio) * float(self.boost))
@@ -260,7 +261,7 @@ class SubLDA(DocumentLDA):
         """The algorithm. Only results of `curator.release` leave the private `X` and `users`."""
         norm, highest = float(self.contribution_norm), budget.subsampling_ratio  # public
         table = copy.deepcopy(table)  # an interrupted call leaves the model unchanged
-        n_components = int(self.n_components)
+        n_components, max_iter = int(self.n_components), self._max_iter()
         documents = Documents.from_counts(X, n_components, self.n_jobs, users)  # private
         if table is None:
             public = self._prior(X.shape[1])  # public
@@ -285,7 +286,7 @@ class SubLDA(DocumentLDA):
                 table.learn_totals(noisy, scale, norm=norm)  # public
                 continue
             free = self.epsilon == np.inf
-            clip, power = document_schedule(t, self.max_iter, exact=free)  # public
+            clip, power = document_schedule(t, max_iter, exact=free)  # public
             rates = self._rates(documents.unit_counts, table, highest)  # private
             units = curator.sample(rates, round=t - 1)  # secret
             phi = table.word_probabilities(phi)  # public
@@ -309,7 +310,7 @@ class SubLDA(DocumentLDA):
             table.update(
                 noisy, unit=unit, noise_scale=mechanism.scale * unit, norm=clip * norm,
                 share=1.0 if exact else growing_share(
-                    table.topic_rounds(t), table.topic_rounds(self.max_iter)
+                    table.topic_rounds(t), table.topic_rounds(max_iter)
                 ),
                 topic_word_prior=self.topic_word_prior, exact=mechanism.exact,
             )  # public  # fmt: skip

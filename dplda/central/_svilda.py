@@ -48,9 +48,10 @@ class PrivateSVILDA(DocumentLDA):
     subsampling_ratio : float, default=0.2
         Probability, from 1e-8 to 1, with which a document takes part in a round (nu in [1]_). The
         size of a minibatch is random and secret.
-    max_iter : int, default=200
+    max_iter : int or None, default=None
         Number of rounds, each with one minibatch (J in [1]_). The number of passes over the data
-        is ``max_iter * subsampling_ratio``.
+        is ``max_iter * subsampling_ratio``. None is 40 passes, but at least 80 rounds and at most
+        400: 200 rounds at the default `subsampling_ratio`.
     doc_topic_prior : float or None, default=0.1
         Dirichlet parameter of a document's topics (alpha); None is 1 / n_components.
     topic_word_prior : float, default=0.01
@@ -169,6 +170,7 @@ class PrivateSVILDA(DocumentLDA):
     4.0
     """
 
+    _n_passes = 40  # the default rounds see a document this often, in fresh minibatches
     _parameter_constraints = {
         **DocumentLDA._parameter_constraints,
         "max_doc_tokens": [None, Interval(Integral, 1, 10**7, closed="both")],
@@ -184,7 +186,7 @@ class PrivateSVILDA(DocumentLDA):
         noise_multiplier=None,
         delta=1e-6,
         subsampling_ratio=0.2,
-        max_iter=200,
+        max_iter=None,
         doc_topic_prior=0.1,
         topic_word_prior=0.01,
         learning_decay=0.8,
@@ -261,7 +263,7 @@ class PrivateSVILDA(DocumentLDA):
         PrivateDataWarning
             If most rows hold no word. Not for release.
         """
-        return self._train(X, user_ids, n_rounds=int(self.max_iter), table=None)
+        return self._train(X, user_ids, n_rounds=self._max_iter(), table=None)
 
     def _rounds(
         self,
@@ -306,7 +308,7 @@ class PrivateSVILDA(DocumentLDA):
             units = curator.sample(rates, round=t - 1)  # secret
             factor, power = self._word_factor(table, t, factor)  # public
             self._e_step(documents, documents.rows_of(units), factor)  # private
-            clip = document_schedule(t, self.max_iter)[0] * norm  # public
+            clip = document_schedule(t, self._max_iter())[0] * norm  # public
             bound, radius = documents.clipping_bound(mechanism, clip)  # public
             center = table.center(exact=mechanism.exact, out=center)  # public
             total = documents.sum_topics(
@@ -338,7 +340,7 @@ class PrivateSVILDA(DocumentLDA):
         """
         if self.epsilon == math.inf:
             return exp_dirichlet_expectation(table.table, np.float32, self.n_jobs), 1.0
-        return table.word_probabilities(out), document_schedule(t, self.max_iter)[1]
+        return table.word_probabilities(out), document_schedule(t, self._max_iter())[1]
 
     def _e_step(self, documents: Documents, rows: np.ndarray, factor: np.ndarray) -> None:
         """Infer the topic weights of `rows` from scratch: nothing is kept between rounds."""

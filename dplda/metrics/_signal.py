@@ -77,18 +77,21 @@ def with_signal(components: np.ndarray, components_std: np.ndarray) -> dict[str,
     }
 
 
-def warn_if_noise(estimator: Any) -> None:
+def warn_if_noise(estimator: Any, max_iter: int) -> None:
     """Warn if fewer than half of the topics of a complete fit stand out of the noise.
 
-    A single topic has no other topics to stand out of, and a table without noise needs no warning.
+    A fit is complete after `max_iter` rounds. A single topic has no other topics to stand out of,
+    and a table without noise needs no warning.
     """
     n_topics, n_standing = len(estimator.topic_signal_), np.count_nonzero(estimator.topic_signal_)
     if n_topics == 1 or not estimator.components_std_.any():
         return
-    if estimator.n_iter_ >= estimator.max_iter and n_standing < FEWEST_TOPICS * n_topics:
+    if estimator.n_iter_ >= max_iter and n_standing < FEWEST_TOPICS * n_topics:
+        fewer = f"n_components={n_standing} in a new fit, " if n_standing >= 2 else ""
         warn_user(
             f"{n_standing} of {n_topics} topics of {type(estimator).__name__} stand out of the "
-            "noise; the words of the others may be noise, or frequent words: use more documents, a "
-            "larger epsilon, or fewer words or topics. dplda.plan says before a fit what to expect",
+            f"noise; the words of the others may be noise, or frequent words: use {fewer}more "
+            "documents, a larger epsilon, or fewer words. dplda.plan says before a fit what to "
+            "expect",
             LowSignalWarning,
         )

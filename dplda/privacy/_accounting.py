@@ -140,6 +140,8 @@ def _epsilon(groups: Groups, delta: float, coarseness: float = 1.0) -> float:
 @lru_cache(maxsize=1024)
 def _quick_epsilon(groups: Groups, delta: float) -> float:
     """A valid epsilon in milliseconds, at most about ten percent above `_epsilon`."""
+    if composition.all_gaussian(groups):
+        return composition.gaussian_epsilon(groups, delta)  # exact: the others are larger
     return min(
         composition.pure_epsilon(groups),
         composition.gaussian_epsilon(groups, delta),

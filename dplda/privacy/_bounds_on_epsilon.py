@@ -79,7 +79,7 @@ _REACH = 10.0
 # error is left to the other methods.
 _ROUNDING = 1e-15
 _LEAST_COMPOSITIONS = 100  # the transforms of a few compositions have an error too
-# Margin on the error of the library's roots of the closed form, relative and absolute: at least
+# Margin on the error of roots of the closed form, relative and absolute: at least
 # eight times the largest error that was measured (benchmarks/rounding.py).
 ROOT_MARGIN, ROOT_TOLERANCE = 1e-12, 2e-12
 # Margin on the rounding errors of a few steps together.
@@ -192,13 +192,39 @@ def gaussian_epsilon(groups: Groups, delta: float) -> float:
 def epsilon_of_mu(mu: float, delta: float) -> float:
     """Epsilon of Gaussian differential privacy.
 
-    The library finds a root in floating point. The result is increased by a margin on its error.
+    It is a root in floating point, increased by a margin on its error.
     """
-    from dp_accounting import get_epsilon_gaussian
-
-    with np.errstate(divide="ignore"):  # the library takes log(0) at extreme noise
-        root = float(get_epsilon_gaussian(1.0 / mu if mu else math.inf, delta))
+    if mu == math.inf or delta == 0.0:
+        return math.inf if mu else 0.0
+    with np.errstate(divide="ignore"):  # log(0) at extreme noise
+        root = _gaussian_root(1.0 / mu, delta) if mu else 0.0
     return root * (1.0 + ROOT_MARGIN) + ROOT_TOLERANCE if root else 0.0
+
+
+def _gaussian_root(noise_multiplier: float, delta: float) -> float:
+    """Where Gaussian noise has this delta.
+
+    It is `get_epsilon_gaussian` of dp_accounting, digit by digit, without the time that
+    `scipy.stats` takes for each value.
+    """
+    from scipy.optimize import brentq
+
+    wanted = np.log(delta)
+    if _log_delta(noise_multiplier, 0.0) < wanted:
+        return 0.0
+    low, high = 0.0, 1.0
+    while _log_delta(noise_multiplier, high) > wanted:
+        low, high = high, 10.0 * high
+    return float(brentq(lambda x: _log_delta(noise_multiplier, x) - wanted, low, high, xtol=1e-12))
+
+
+def _log_delta(noise_multiplier: float, epsilon: float) -> float:
+    """Logarithm of the delta of Gaussian noise (Balle and Wang 2018, theorem 8)."""
+    from scipy.special import log_ndtr
+
+    t = epsilon * noise_multiplier + 1.0 / (2.0 * noise_multiplier)
+    gained, lost = log_ndtr(1.0 / noise_multiplier - t), epsilon + log_ndtr(-t)
+    return float(gained + np.log1p(-np.exp(lost - gained))) if lost <= gained else -math.inf
 
 
 def exact_response_epsilon(groups: Groups, delta: float) -> float:

@@ -200,7 +200,7 @@ class Ledger:
         """
         state = self._state()
         if self.composition == "planned":
-            return _total([entry for entry in state.entries if entry.counts], self.delta)
+            return total_of([entry for entry in state.entries if entry.counts], self.delta)
         return self._epsilon_used(self._share_used(state))
 
     @property
@@ -236,7 +236,7 @@ class Ledger:
         """
         counted = self._counted()
         if self.composition == "planned" or not counted:
-            return _total(counted, delta, accountant)
+            return total_of(counted, delta, accountant)
         return self.epsilon if check_probability("delta", delta) >= self.delta else math.inf
 
     def part(self, name: Any, *, of: int | None = None) -> Ledger:
@@ -409,10 +409,10 @@ class Ledger:
         for part in after:
             events, distance = _sum(_paid_by(part, [*counted, new]))
             if not is_within(events, self.epsilon, self.delta, total_variation=distance):
+                total, before = (total_of(e, self.delta) for e in ([*counted, new], counted))
                 raise BudgetError(
-                    f"{new.label!r} would spend epsilon {_total([*counted, new], self.delta):.6g} "
-                    f"of {self.epsilon:g} (delta {self.delta:g}), "
-                    f"{_total(counted, self.delta):.4g} of it spent before; lower epsilon or "
+                    f"{new.label!r} would spend epsilon {total:.6g} of {self.epsilon:g} (delta "
+                    f"{self.delta:g}), {before:.4g} of it spent before; lower epsilon or "
                     "max_iter, raise noise_multiplier, or use a ledger with a larger budget"
                 )
 
@@ -622,7 +622,7 @@ def _why_infinite(entries: list[Entry], delta: float) -> str | None:
     return None
 
 
-def _total(entries: list[Entry], delta: float, accountant: str = "pld") -> float:
+def total_of(entries: list[Entry], delta: float, accountant: str = "pld") -> float:
     """Epsilon of all entries: the largest among the parts of the data."""
     if _why_infinite(entries, delta):
         return math.inf

@@ -311,7 +311,7 @@ def copy_project(target: Path) -> None:
             shutil.copy2(source, target / name)
 
 
-def compile_kernel(folder: Path, name: str) -> None:
+def compile_kernel(folder: Path, name: str, *definitions: str) -> None:
     """Compile one kernel in place, with little optimization."""
     source = folder / "dplda" / "kernels" / f"{name}.pyx"
     c, library = source.with_suffix(".c"), f"{name}{sysconfig.get_config_var('EXT_SUFFIX')}"
@@ -319,7 +319,7 @@ def compile_kernel(folder: Path, name: str) -> None:
     include = ["-I", sysconfig.get_paths()["include"], "-I", str(source.parent)]
     for command in (
         [sys.executable, "-m", "cython", *CYTHON, "-o", str(c), str(source)],
-        [*compiler, "-shared", "-fPIC", *COMPILER, *include, str(c), "-o",
+        [*compiler, "-shared", "-fPIC", *COMPILER, *definitions, *include, str(c), "-o",
          str(source.with_name(library)), "-lm"],
     ):  # fmt: skip
         subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
