@@ -25,7 +25,7 @@ def show_topics(model: Any, words: Sequence[str] | None = None) -> None:
     order, weak = dplda.displays._topics.by_evidence(model)
     for k in order:
         mark = "?" if weak[k] else " "
-        print(f"  {k:3d} {share[k]:6.1%} {mark} {' '.join(map(_printable, typical[k]))}")
+        print(f"  {k:3d} {share[k]:6.1%}{mark} {' '.join(map(_printable, typical[k]))}")
     if weak.any():
         say(f"? marks {weak.sum()} of {len(weak)} topics as weak: likely noise, or mixtures.")
 

@@ -308,7 +308,7 @@ class TopicDisplay:
             words=[[str(names[v]) for v in order[k]] for k in selected],
             probability=[_word_probabilities(components)[k, order[k]] for k in selected],
             marginal=[_marginal(components)[order[k]] for k in selected],
-            headings=[f"topic {k} ({share[k]:.1%}){', weak' * weak[k]}" for k in selected],
+            headings=[f"topic {k} ({share[k]:.1%}){', weak' if weak[k] else ''}" for k in selected],
             title=_title(estimator),
             noise=[noise[k, order[k]] for k in selected],
         )
