@@ -1,10 +1,17 @@
-"""Coherence, diversity and stability of topics against epsilon; a picture of one model.
+"""Coherence, diversity and stability of topics against epsilon; which are weak; a picture.
 
 ``python benchmarks/reading_topics.py [--seeds 3] [--picture docs/images/topics.png]``
+``python benchmarks/reading_topics.py --weak [--corpora kos ...] [--epsilons 1 2 4] [--topics 20]
+[--share 0.67]``
 
 The docstrings are cut into halves at random: one takes the place of private documents, the
 other that of public reference texts. The words are a public list without English stop words.
 SubLDA with K = 20, delta = 1e-6.
+
+``--weak`` compares the topics of `weak_topics_` with the others, and both with those of GibbsLDA
+(topic_word_prior = 1, 300 sweeps). V = 2000, delta = 1e-5. Coherence (c_npmi) is taken in the
+training documents: an experiment's licence. Each cell has three figures: topics that are not weak,
+weak topics, and GibbsLDA.
 """
 
 from __future__ import annotations
@@ -15,19 +22,24 @@ import math
 import warnings
 
 import numpy as np
+from corpora import LOADERS, glosses, load
 from scipy.cluster.hierarchy import dendrogram
+from scipy.spatial.distance import cdist
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.model_selection import train_test_split
 
-from dplda import SubLDA
+from dplda import GibbsLDA, SubLDA
 from dplda.datasets import load_docstrings, load_public_vocabulary
 from dplda.displays import top_words
+from dplda.metrics import _signal as signal_rules
 from dplda.metrics import coherence, topic_diversity
-from dplda.privacy import SeededNoiseWarning
+from dplda.privacy import LowSignalWarning, SeededNoiseWarning
 from dplda.topics import match_topics, topic_tree
 
 K = 20
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0, math.inf)
+SAME = 0.8  # cosine of the word probabilities of two topics that are the same
+LOADERS["glosses"] = glosses
 
 
 def corpus():
@@ -82,6 +94,44 @@ def references(private, public):
         print(f"| {name} | {npmi:.3f} | {mass:.3f} | {topic_diversity(components):.3f} | | |")
 
 
+def weak(splits, epsilons, n_topics, n_seeds):
+    """Topics that are not weak, next to the weak ones and to those of a fit without privacy."""
+    print("| corpus | epsilon | not weak | c_npmi | of typical words | found again |")
+    print("| --- " * 6 + "|")
+    for split in splits:
+        public = [
+            GibbsLDA(n_topics, topic_word_prior=1.0, max_iter=300, random_state=seed)
+            .fit(split.train).components_
+            for seed in range(2)
+        ]  # fmt: skip
+        reference = qualities(public, [np.ones(n_topics, bool)] * 2, split.train)
+        for epsilon in epsilons:
+            fits = [
+                SubLDA(n_topics, epsilon=epsilon, delta=1e-5, random_state=seed).fit(split.train)
+                for seed in range(n_seeds)
+            ]
+            tables, masks = [fit.components_ for fit in fits], [~fit.weak_topics_ for fit in fits]
+            good = qualities(tables, masks, split.train)
+            others = qualities(tables, [~mask for mask in masks], split.train)
+            cells = [
+                " / ".join(f"{x:.{digits}f}" if np.isfinite(x) else "-" for x in row)
+                for digits, *row in zip((3, 3, 2), good, others, reference)
+            ]
+            number = f"{np.mean(masks) * n_topics:.1f} of {n_topics}"
+            print(f"| {split.name} | {epsilon:g} | {number} | {' | '.join(cells)} |", flush=True)
+
+
+def qualities(tables, masks, X):
+    """Mean c_npmi of the topics in the masks, by probability and by typical words; found again."""
+    npmi = np.concatenate([coherence(C, X)[m] for C, m in zip(tables, masks)])
+    typical = np.concatenate([coherence(C**2 / C.sum(axis=0), X)[m] for C, m in zip(tables, masks)])
+    again = np.concatenate([
+        cdist(one[m], two, "cosine").min(axis=1) <= 1 - SAME
+        for (one, m), (two, _) in itertools.permutations(zip(tables, masks), 2)
+    ])  # fmt: skip
+    return [np.mean(values) if len(values) else math.nan for values in (npmi, typical, again)]
+
+
 def picture(private, public, names, path):
     """A tree of the topics of one model, next to their coherence."""
     import matplotlib.pyplot as plt
@@ -112,8 +162,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--picture", help="file for the picture, instead of the table")
+    parser.add_argument("--weak", action="store_true", help="weak topics against the others")
+    parser.add_argument("--corpora", nargs="+", default=list(LOADERS), choices=list(LOADERS))
+    parser.add_argument("--epsilons", nargs="+", type=float, default=[1.0, 2.0, 4.0])
+    parser.add_argument("--topics", type=int, default=K)
+    parser.add_argument("--share", type=float, help="of the best topics' evidence, to be not weak")
     options = parser.parse_args()
     warnings.simplefilter("ignore", SeededNoiseWarning)
+    warnings.simplefilter("ignore", LowSignalWarning)
+    if options.share is not None:
+        signal_rules.WEAK = options.share
+    if options.weak:
+        return weak(load(options.corpora), options.epsilons, options.topics, options.seeds)
     private, public, names = corpus()
     print(f"{private.shape[0]} private documents, {public.shape[0]} public, {len(names)} words\n")
     if options.picture:

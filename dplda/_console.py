@@ -18,16 +18,16 @@ def say(text: str) -> None:
 
 
 def show_topics(model: Any, words: Sequence[str] | None = None) -> None:
-    """Print share and typical words of each topic."""
+    """Print share and typical words of each topic, the topics with the most evidence first."""
     say("Topics, with their share of all words and the ten words that distinguish them most:")
     share = model.components_.sum(axis=1) / model.components_.sum()
-    for k, typical in enumerate(
-        dplda.displays.top_words(model, words, min(10, model.components_.shape[1]))
-    ):
-        print(f"  {k:3d} {share[k]:6.1%}  {' '.join(map(_printable, typical))}")
-    if getattr(model, "components_std_", model.components_[:0]).any():
-        standing = ", ".join(map(str, model.topic_signal_.nonzero()[0]))
-        say(f"Topics that stand out of the noise: {standing or 'none'}")
+    typical = dplda.displays.top_words(model, words, min(10, model.components_.shape[1]))
+    order, weak = dplda.displays._topics.by_evidence(model)
+    for k in order:
+        mark = "?" if weak[k] else " "
+        print(f"  {k:3d} {share[k]:6.1%}{mark} {' '.join(map(_printable, typical[k]))}")
+    if weak.any():
+        say(f"? marks {weak.sum()} of {len(weak)} topics as weak: likely noise, or mixtures.")
 
 
 def _printable(word: str) -> str:

@@ -16,6 +16,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
 from dplda import GibbsLDA, SubLDA
+from dplda._console import show_topics
 from dplda.datasets import make_topic_corpus
 from dplda.displays import PrivacyUtilityDisplay, TopicDisplay, top_words
 
@@ -142,7 +143,9 @@ def test_each_topic_has_its_words_bars_and_ticks(model):
     assert display.ax_.shape == (4,)
     p = model.components_ / model.components_.sum(axis=1, keepdims=True)
     marginal = model.components_.sum(axis=0) / model.components_.sum()
-    for k, (axes, words) in enumerate(zip(display.ax_, top_words(model, names(40), 6))):
+    listed = top_words(model, names(40), 6)
+    for axes, k in zip(display.ax_, np.argsort(-model.topic_evidence_)):
+        words = listed[k]
         order = [int(word.removeprefix("word")) for word in words]
         assert tick_labels(axes) == words
         np.testing.assert_allclose([bar.get_width() for bar in axes.patches], p[k, order])
@@ -212,7 +215,8 @@ def test_topics_go_into_given_axes(model, plt):
     display = TopicDisplay.from_estimator(model, names(40), 3, ax=axes)
     assert display.figure_ is figure
     assert list(display.ax_) == list(axes.ravel()[:4])
-    assert tick_labels(axes[0, 1]) == top_words(model, names(40), 3)[1]
+    second = np.argsort(-model.topic_evidence_)[1]
+    assert tick_labels(axes[0, 1]) == top_words(model, names(40), 3)[second]
     assert not axes[1, 2].patches
 
 
@@ -396,3 +400,18 @@ def test_words_that_are_noise_are_gray():
     assert top_words(model, list("abcdef"), 6, mark_noise=True)[1] == [
         f"{word.get_text()}?" for word in display.ax_[1].get_yticklabels()
     ]
+
+
+def test_topics_come_in_the_order_of_their_evidence_and_weak_ones_are_named(capsys):
+    model = Table([[1.0, 2.0], [3.0, 3.0], [0.5, 0.5]])
+    model.topic_evidence_ = np.array([1.0, 3.0, 9.0])
+    model.weak_topics_ = np.array([True, False, False])
+    display = TopicDisplay.from_estimator(model)
+    assert [axes.get_title(loc="left") for axes in display.ax_] == [
+        "topic 2 (10.0%)", "topic 1 (60.0%)", "topic 0 (30.0%), weak"
+    ]  # fmt: skip
+    show_topics(model)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[1:4]] == ["2", "1", "0"]
+    assert ["%? " in line for line in lines[1:4]] == [False, False, True]
+    assert "? marks 1 of 3 topics" in lines[4]

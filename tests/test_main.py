@@ -49,7 +49,7 @@ def one_line(text):
 
 
 def topic_rows(text):
-    return re.findall(r"^ +(\d+) +([\d.]+)%  ([a-z ]+)$", text, flags=re.MULTILINE)
+    return re.findall(r"^ +(\d+) +([\d.]+)%[ ?] ([a-z ]+)$", text, flags=re.MULTILINE)
 
 
 def test_it_tells_what_the_corpus_is(job):
@@ -76,7 +76,7 @@ def test_it_says_that_only_public_documents_may_be_scored(job):
 
 def test_it_prints_each_topic_with_ten_words_of_the_vocabulary(job):
     rows = topic_rows(job[0])
-    assert [int(k) for k, _, _ in rows] == list(range(6))
+    assert sorted(int(k) for k, _, _ in rows) == list(range(6))  # the best first
     assert sum(float(share) for _, share, _ in rows) == pytest.approx(100, abs=0.4)
     text = " ".join(load_wordnet_glosses().data).lower()
     for _, _, words in rows:

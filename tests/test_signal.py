@@ -16,7 +16,7 @@ from dplda.central._plan import noise_of_fit
 from dplda.central._word_sweeps import SweepMechanisms
 from dplda.datasets import load_public_vocabulary, load_wordnet_glosses, make_topic_corpus
 from dplda.displays import top_words
-from dplda.metrics._signal import FALSE_POSITIVES, standing_words
+from dplda.metrics._signal import FALSE_POSITIVES, evidence, standing_words, weak_topics
 from dplda.privacy import LargeEpsilonWarning, Ledger, LowSignalWarning, SeededNoiseWarning
 
 V, K = 400, 8
@@ -81,6 +81,59 @@ def test_topics_of_a_clear_table_stand_out_by_their_words():
 def test_even_two_topics_can_stand_out():
     table = np.array([[90.0] * 5 + [10.0] * 5, [10.0] * 5 + [90.0] * 5])
     assert standing_words(table, np.ones(10)).sum() == 10
+
+
+# the evidence of topics
+
+
+def test_evidence_is_the_mean_excess_over_its_standard_error():
+    rng = np.random.default_rng(1)
+    table = rng.gamma(0.3, size=(4, 30)) * 40 + 0.01
+    std = rng.uniform(0.5, 5, 30)
+    totals, sizes = table.sum(axis=0), table.sum(axis=1)
+    expected = []
+    for k in range(4):
+        relevance = 2 * np.log(table[k] / sizes[k]) - np.log(totals / totals.sum())
+        excess = [
+            (table[k, v] - totals[v] * sizes[k] / sizes.sum())
+            / math.hypot(std[v], totals[v] ** 0.5)
+            for v in np.argsort(-relevance)[:10]
+        ]
+        expected.append(np.mean(excess))
+    np.testing.assert_allclose(evidence(table, std), expected, rtol=1e-9)
+
+
+def test_word_frequencies_and_missing_words_are_no_evidence():
+    table = np.outer([500.0, 2000.0, 10.0], np.append(frequencies(), 0.0))
+    np.testing.assert_allclose(evidence(table, np.zeros(V + 1)), 0, atol=1e-9)
+    np.testing.assert_allclose(evidence(table[:, :3], np.ones(3)), 0, atol=1e-9)
+
+
+def test_noise_and_few_tokens_both_lower_the_evidence():
+    table = np.full((2, 20), 1.0)
+    table[0, :10] = table[1, 10:] = 100.0
+    exact = evidence(table, np.zeros(20))
+    assert (evidence(table, np.full(20, 30.0)) < 0.5 * exact).all()
+    assert (evidence(table / 100, np.zeros(20)) < 0.2 * exact).all()
+
+
+def test_topics_that_do_not_stand_out_or_are_far_behind_are_weak():
+    signal = np.array([0, 5, 5, 5, 5, 5, 5, 5])
+    strength = np.array([9.0, 10.0, 8.0, 7.0, 6.1, 5.9, 1.0, 0.0])  # two thirds of 9.5 are 6.3
+    assert weak_topics(signal, strength).tolist() == [1, 0, 0, 0, 1, 1, 1, 1]
+    assert not weak_topics(np.array([0]), np.array([0.0])).any()
+
+
+def test_a_topic_of_noise_is_weak_and_comes_last(corpus):
+    # three topics are there, and six are asked for
+    model = SubLDA(6, epsilon=8.0, delta=1e-5, max_iter=30, random_state=0)
+    with pytest.warns(SeededNoiseWarning):
+        model.fit(corpus)
+    order = np.argsort(-model.topic_evidence_)
+    weak = model.weak_topics_[order].tolist()
+    assert weak == sorted(weak)
+    assert 1 <= sum(weak) <= 3
+    assert model.weak_topics_[model.topic_signal_ == 0].all()
 
 
 # the stated noise

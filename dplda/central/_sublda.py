@@ -96,6 +96,12 @@ class SubLDA(DocumentLDA):
     topic_signal_ : ndarray of shape (n_components,)
         Number of words of each topic that stand out of the noise and of the word frequencies; 0 if
         the topic does not.
+    topic_evidence_ : ndarray of shape (n_components,)
+        How far the top words of each topic stand above the word frequencies, in standard errors.
+        ``np.argsort(-topic_evidence_)`` orders the topics, the best first.
+    weak_topics_ : ndarray of shape (n_components,), bool
+        Topics that do not stand out, or have far less evidence than the best ones: likely noise or
+        mixtures.
     signal_to_noise_ : float
         Mean count of a cell over the standard deviation of its noise in the average of the rounds,
         both times word weights. ``inf`` without noise. Below 0.3 the model knows word frequencies,

@@ -80,7 +80,8 @@ def top_words(
     Returns
     -------
     words : list of n_components lists of str
-        The words of each topic, the best first.
+        The words of each topic, the best first. The topics keep the order of `components_`:
+        ``np.argsort(-model.topic_evidence_)`` puts the best first.
 
     Raises
     ------
@@ -146,11 +147,22 @@ def _noise(estimator: Any) -> np.ndarray:
     return ~standing_words(estimator.components_, std)
 
 
-def _selected(topics: Sequence[int] | None, n_topics: int) -> list[int]:
-    selected = list(range(n_topics) if topics is None else topics)
+def by_evidence(estimator: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The topics in the order of their evidence, the best first, and a mask of the weak ones.
+
+    A model without `topic_evidence_`, such as a released one, keeps its order and has no weak ones.
+    """
+    n_topics = len(estimator.components_)
+    evidence = getattr(estimator, "topic_evidence_", np.zeros(n_topics))
+    weak = getattr(estimator, "weak_topics_", np.zeros(n_topics, bool))
+    return np.argsort(-evidence, kind="stable"), weak
+
+
+def _selected(topics: Sequence[int] | None, order: np.ndarray) -> list[int]:
+    selected = order.tolist() if topics is None else list(topics)
     if not selected:
         raise ValueError("topics must name at least one topic; None draws all of them")
-    return [check_integer("topics", k, 0, n_topics - 1) for k in selected]
+    return [check_integer("topics", k, 0, len(order) - 1) for k in selected]
 
 
 def _word_probabilities(components: np.ndarray) -> np.ndarray:
@@ -180,7 +192,8 @@ class TopicDisplay:
 
     A bar shows a word's probability in the topic, and a tick its probability in all topics. A word
     whose bar ends far beyond its tick is typical of the topic. A word that does not stand out of
-    the noise of a private model is gray. Use :meth:`from_estimator`.
+    the noise of a private model is gray, and a heading names a topic of `weak_topics_` as weak. Use
+    :meth:`from_estimator`.
 
     Parameters
     ----------
@@ -261,7 +274,8 @@ class TopicDisplay:
         n_top_words : int, default=10
             Words of each topic, at least 1, ranked by probability times lift.
         topics : sequence of int, default=None
-            The topics to draw, in this order. None draws all topics.
+            The topics to draw, in this order. None draws all topics, in the order of their
+            `topic_evidence_`, the best first.
         ax : matplotlib Axes or array of Axes, default=None
             An array of Axes holds one topic each. A single Axes of a grid is divided among the
             topics. None makes a figure.
@@ -286,14 +300,15 @@ class TopicDisplay:
         """
         estimator, names = with_names(estimator, feature_names)
         components = estimator.components_
-        selected = _selected(topics, len(components))
+        by, weak = by_evidence(estimator)
+        selected = _selected(topics, by)
         order = rank_words(components, n_top_words)
         share, noise = components.sum(axis=1) / components.sum(), _noise(estimator)
         display = cls(
             words=[[str(names[v]) for v in order[k]] for k in selected],
             probability=[_word_probabilities(components)[k, order[k]] for k in selected],
             marginal=[_marginal(components)[order[k]] for k in selected],
-            headings=[f"topic {k} ({share[k]:.1%})" for k in selected],
+            headings=[f"topic {k} ({share[k]:.1%}){', weak' if weak[k] else ''}" for k in selected],
             title=_title(estimator),
             noise=[noise[k, order[k]] for k in selected],
         )

@@ -20,6 +20,9 @@ FEWEST_WORDS = 3  # of a topic that stands out
 SMALLEST_EXCESS = 0.1  # share of a topic's counts that these words have above expectation
 PIECE_CELLS = 1 << 15
 FEWEST_TOPICS = 0.5  # share of the topics that stand out, below which a fit warns
+TOP = 10  # words of a topic whose evidence is its evidence
+BEST_SHARE = 0.25  # of the topics, which the others are compared with
+WEAK = 2 / 3  # a topic with less than this share of the evidence of the best ones is weak
 
 
 def standing_words(components: np.ndarray, components_std: np.ndarray) -> np.ndarray:
@@ -68,12 +71,71 @@ def standing_words(components: np.ndarray, components_std: np.ndarray) -> np.nda
     return mask
 
 
+def evidence(components: np.ndarray, components_std: np.ndarray) -> np.ndarray:
+    """How far the top words of each topic stand above the word frequencies, in standard errors.
+
+    Let T_v be a word's counts in all topics, and N_k the share of topic k in all counts. The excess
+    of a word in a topic is its count above N_k T_v. Its squared standard error is the variance of
+    the cell's noise plus T_v. The second term stands for chance: with it a word of few tokens is
+    little evidence, however small the noise is. The evidence of a topic is the mean of excess over
+    standard error, over its `TOP` words of highest rank in `top_words`.
+
+    Parameters
+    ----------
+    components : ndarray of shape (n_components, n_words)
+        Counts of words in topics, not negative.
+    components_std : ndarray of shape (n_words,)
+        Standard deviation of the noise in a cell of each word.
+
+    Returns
+    -------
+    evidence : ndarray of shape (n_components,)
+        0 for a topic that repeats the word frequencies.
+    """
+    totals = np.maximum(components.sum(axis=0, dtype=np.float64), np.finfo(np.float64).tiny)
+    share = components.sum(axis=1, dtype=np.float64) / totals.sum()
+    error = np.sqrt(np.square(components_std) + totals)
+    n_top = min(TOP, len(totals))
+    result = np.empty(len(components))
+    for k, counts in enumerate(components):
+        top = np.argpartition(-(counts**2) / totals, n_top - 1)[:n_top]
+        result[k] = np.mean((counts[top] - share[k] * totals[top]) / error[top])
+    return result
+
+
+def weak_topics(signal: np.ndarray, topic_evidence: np.ndarray) -> np.ndarray:
+    """Mask of the topics that do not stand out, or that are far behind the best ones.
+
+    Topics with less than `WEAK` times the mean evidence of the best quarter are mixtures more often
+    than not, which another fit does not find again, even where no word of them is noise.
+
+    Parameters
+    ----------
+    signal : ndarray of shape (n_components,)
+        Number of words that stand out.
+    topic_evidence : ndarray of shape (n_components,)
+        Evidence.
+
+    Returns
+    -------
+    weak : ndarray of shape (n_components,), bool
+        False for a single topic, which has no others to be compared with.
+    """
+    n_best = max(1, round(BEST_SHARE * len(signal)))
+    best = np.sort(topic_evidence)[-n_best:].mean()
+    return ((signal == 0) | (topic_evidence < WEAK * best)) & (len(signal) > 1)
+
+
 def with_signal(components: np.ndarray, components_std: np.ndarray) -> dict[str, np.ndarray]:
-    """Fitted attributes of a table: the table, its noise, and the words that stand out of it."""
+    """Fitted attributes of a table: the table, its noise, and which topics to read."""
+    signal = standing_words(components, components_std).sum(axis=1)
+    topic_evidence = evidence(components, components_std)
     return {
         "components_": components,
         "components_std_": components_std,
-        "topic_signal_": standing_words(components, components_std).sum(axis=1),
+        "topic_signal_": signal,
+        "topic_evidence_": topic_evidence,
+        "weak_topics_": weak_topics(signal, topic_evidence),
     }
 
 
