@@ -12,6 +12,7 @@ from dplda.privacy._streams import Purpose, Streams
 
 BLOCK_TOKENS = 1 << 17
 MAX_COMPONENTS = 2048
+TOPIC = np.int16  # of a token; -1 for none yet
 NO_WORDS = np.empty(0, np.uint64)
 
 
@@ -31,14 +32,14 @@ def draw_topics(
     arguments are not modified. Each block of documents has its own random stream, so that the
     result does not depend on `n_jobs`.
     """
-    drawn = np.empty_like(topics)
+    drawn = topics.astype(TOPIC)
     blocks = corpus.blocks(BLOCK_TOKENS)
     ends = np.cumsum([block.n_tokens for block in blocks])
 
     def run(index: int) -> None:
         block = blocks[index]
         span = slice(ends[index] - block.n_tokens, ends[index])
-        part = topics[span].astype(np.int32)
+        part = drawn[span]
         # Documents of about one length are swept side by side: none is left over at the end.
         order = np.argsort(-np.diff(block.doc_ptr), kind="stable")
         bits = streams.words(Purpose.TOPICS, t, index, block.n_tokens)
@@ -49,11 +50,10 @@ def draw_topics(
                 refinement, _frozen.tolerance(table.half.shape[1]),
             )  # fmt: skip
             if n_exact >= 0:
-                drawn[span] = part
                 return
             # One draw in some 2**53 needs more than 64 bits: the block again, with 128 for each.
             refinement = streams.words(Purpose.TOPICS, t, index, block.n_tokens, spare=True)
-            part = topics[span].astype(np.int32)
+            part[:] = topics[span]
 
     in_threads(run, range(len(blocks)), n_jobs)
     return drawn

@@ -71,11 +71,11 @@ def frozen(word, doc_ptr, topics, table, alpha, bits, refinement=NO_WORDS, *, to
 
 
 def unassigned(word):
-    return np.full(len(word), -1, np.int32)
+    return np.full(len(word), -1, np.int16)
 
 
 def half_assigned(word, n_components):
-    topics = (np.arange(len(word)) % n_components).astype(np.int32)
+    topics = (np.arange(len(word)) % n_components).astype(np.int16)
     topics[::2] = -1
     return topics
 
@@ -223,7 +223,7 @@ def test_joint_law_of_a_two_token_document(n_components, n, words):
     table = table_of_counts(n_components, seed=n_components)
     second, alpha = 5, 0.1
     law = reference.frozen_pair(words, second, table, alpha)
-    topics = np.tile(np.array([11, second], np.int32), n)
+    topics = np.tile([11, second], n)
     drawn = many_draws(words, topics, table, alpha, n).reshape(n, 2)
     index = drawn[:, 0] * law.shape[1] + drawn[:, 1]
     assert reference.chi_square(np.bincount(index, minlength=law.size), law) > 1e-6
@@ -255,7 +255,7 @@ def test_sweeps_keep_the_posterior_under_a_fixed_table(words):
     law /= law.sum()
     rng = np.random.default_rng(9)
     index = rng.choice(law.size, size=n, p=law.ravel())
-    topics = np.stack(np.divmod(index, n_components), axis=1).astype(np.int32).ravel()
+    topics = np.stack(np.divmod(index, n_components), axis=1).ravel()
     for seed in range(6):
         topics = many_draws(words, topics, table, alpha, n, seed=seed)
     index = topics[::2] * n_components + topics[1::2]
@@ -271,9 +271,9 @@ def table_of_counts(n_components, *, n_words=3, seed):
 def many_draws(document, topics, table, alpha, n, *, seed=0):
     word, doc_ptr = repeated(document, n)
     bits = np.random.default_rng([4, seed]).integers(0, 2**64, len(word), dtype=np.uint64)
-    drawn, n_exact = frozen(word, doc_ptr, topics, table, alpha, bits)
+    drawn, n_exact = frozen(word, doc_ptr, topics.astype(np.int16), table, alpha, bits)
     assert n_exact >= 0
-    return drawn
+    return drawn.astype(np.int64)
 
 
 # ---------------------------------------------------------------- privacy of the draws
@@ -422,7 +422,7 @@ def test_empty_corpus_is_swept():
 
 
 def test_arguments_that_do_not_fit_are_refused():
-    word, doc_ptr, topics = np.zeros(1, np.int32), np.array([0, 1]), np.zeros(1, np.int32)
+    word, doc_ptr, topics = np.zeros(1, np.int32), np.array([0, 1]), np.zeros(1, np.int16)
     bits, half = np.zeros(1, np.uint64), np.full((1, 16), TOP, np.uint16)
     for order, table in [(np.zeros(1, np.int64), half[:, :8].copy()), (np.zeros(2, int), half)]:
         with pytest.raises(ValueError, match="multiple of 16"):

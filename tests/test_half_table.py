@@ -56,6 +56,7 @@ def assert_normal(table):
     assert exponent.max() <= 30
     assert not table.half[:, table.n_components :].any()
     assert table.half.shape[1] % 16 == 0
+    assert table.half.ctypes.data % 64 == 0  # rows are in as few lines of the cache as possible
 
 
 @pytest.mark.parametrize(("count_clip", "prior"), RANGES)

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 
 from dplda._checks import check_number
 from dplda._corpus import Corpus
-from dplda._gibbs import MAX_COMPONENTS
+from dplda._gibbs import MAX_COMPONENTS, TOPIC
 from dplda._half_table import LARGEST_CLIP, row_pieces
 from dplda._private_fit import exactly_one
 from dplda._threads import in_threads
@@ -31,7 +31,6 @@ SMALLEST_EPSILON, LARGEST_EPSILON = 2.5e-5, 40.0
 LARGEST_DRAW = 2**24  # bound of a draw of Laplace noise; that of Gaussian noise is smaller
 LARGEST_NOISE = 9601.0  # Gaussian noise multiplier
 PIECE = 1 << 16  # random words at a time
-TOPIC = np.int16  # of a token; -1 for none yet
 
 
 @dataclass(frozen=True, eq=False)

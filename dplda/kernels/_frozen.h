@@ -22,9 +22,11 @@
 
 enum {
     DPLDA_LANES = 16,     /* the interval order: topics modulo 16 */
-    DPLDA_GROUP = 8,      /* vectors of 16 topics between two stored sums */
-    DPLDA_IN_FLIGHT = 16, /* documents that are swept side by side */
-    DPLDA_AHEAD = 32      /* tokens between a prefetch and its use */
+    DPLDA_SHORT = 8,      /* vectors of 16 topics of the longest short row */
+    DPLDA_GROUP = 4,      /* vectors between two stored sums of a longer row */
+    DPLDA_IN_FLIGHT = 16, /* documents that are swept side by side, or fewer with long rows */
+    DPLDA_AHEAD = 32,     /* tokens between a prefetch and its use */
+    DPLDA_COUNTERS = 4    /* counts of one topic, so that equal topics do not wait for each other */
 };
 /* Document weights are floats 2**64 c: no product or threshold comes near an underflow. */
 #define DPLDA_SCALE 18446744073709551616.0f
@@ -34,7 +36,7 @@ typedef struct {
     const int64_t *doc_ptr;     /* in: where each document's tokens begin */
     const int64_t *order;       /* in: the documents, in the order in which they are begun */
     int64_t n_docs;
-    int32_t *topics;            /* in/out: topic of each token, -1 for not yet assigned */
+    int16_t *topics;            /* in/out: topic of each token, -1 for not yet assigned */
     const uint16_t *half;       /* in: (n_words, padded) normal halves, 0 on the padding */
     int64_t padded;             /* topics, rounded up to a multiple of 16 */
     double doc_topic_prior;
@@ -46,19 +48,22 @@ typedef struct {
     int unrefined;              /* out: whether a draw needed `refinement` and there was none */
 } dplda_sweep;
 
-static inline int64_t dplda_n_groups(int64_t padded) {
-    return (padded + DPLDA_LANES * DPLDA_GROUP - 1) / (DPLDA_LANES * DPLDA_GROUP);
+/* Sums of a row's products that are stored: after each vector, or after each group of them. */
+static inline int64_t dplda_n_sums(int64_t padded) {
+    const int64_t n_vectors = padded / DPLDA_LANES;
+    return n_vectors <= DPLDA_SHORT ? n_vectors : (n_vectors + DPLDA_GROUP - 1) / DPLDA_GROUP;
 }
 
 /* A document's weights, zero from `padded` on. Rows of a multiple of 4 KB would share few lines of
  * the cache: hence 16 more. */
 static inline int64_t dplda_stride(int64_t padded) {
-    return dplda_n_groups(padded) * DPLDA_LANES * DPLDA_GROUP + DPLDA_LANES;
+    const int64_t whole = DPLDA_LANES * DPLDA_GROUP;
+    return (padded + whole - 1) / whole * whole + DPLDA_LANES;
 }
 
 static inline int64_t dplda_scratch_floats(int64_t padded) {
-    return DPLDA_LANES + (DPLDA_IN_FLIGHT + 3) * dplda_stride(padded) +
-           DPLDA_IN_FLIGHT * DPLDA_LANES * dplda_n_groups(padded);
+    return DPLDA_LANES + (DPLDA_IN_FLIGHT + DPLDA_COUNTERS) * dplda_stride(padded) +
+           DPLDA_IN_FLIGHT * DPLDA_LANES * dplda_n_sums(padded);
 }
 
 /* ---------------------------------------------------------------- the law, in integers */
@@ -130,40 +135,58 @@ typedef struct {
     int64_t token[DPLDA_IN_FLIGHT];       /* the token whose topic is drawn next */
     int64_t end[DPLDA_IN_FLIGHT];
     const uint16_t *row[DPLDA_IN_FLIGHT]; /* the table's row of this token */
+    const uint16_t *next_row[DPLDA_IN_FLIGHT]; /* that of the next token, or any */
     float *weight[DPLDA_IN_FLIGHT];       /* (stride,) c, without this token */
     float unit[DPLDA_IN_FLIGHT];          /* what a token adds to it */
-    float *sums[DPLDA_IN_FLIGHT];         /* (n_groups, 16) products of all vectors so far */
+    float *sums[DPLDA_IN_FLIGHT];         /* (n_sums, 16) products of all vectors so far */
     int32_t uniform[DPLDA_IN_FLIGHT];     /* 24 bits */
     int32_t pick[DPLDA_IN_FLIGHT];        /* the topic that the floats propose */
-    double *count;                        /* for documents that are swept exactly */
-    float *rounded;
+    int32_t *count[DPLDA_COUNTERS];       /* (stride,) of a document that begins, each */
 } dplda_flight;
 
 static inline void dplda_lay_out(dplda_flight *x, float *scratch, int64_t padded) {
-    const int64_t stride = dplda_stride(padded);
+    const int64_t stride = dplda_stride(padded), n_sums = DPLDA_LANES * dplda_n_sums(padded);
     float *aligned = (float *)(((uintptr_t)scratch + 63) & ~(uintptr_t)63);
+    memset(scratch, 0, dplda_scratch_floats(padded) * sizeof *scratch);
     memset(x, 0, sizeof *x);
-    x->count = (double *)aligned;
-    x->rounded = aligned + 2 * stride;
-    aligned += 3 * stride;
-    for (int slot = 0; slot < DPLDA_IN_FLIGHT; slot++) {
+    for (int slot = 0; slot < DPLDA_IN_FLIGHT; slot++, aligned += stride) {
         x->weight[slot] = aligned;
-        memset(aligned, 0, stride * sizeof *aligned);
-        aligned += stride;
     }
-    for (int slot = 0; slot < DPLDA_IN_FLIGHT; slot++) {
+    for (int slot = 0; slot < DPLDA_IN_FLIGHT; slot++, aligned += n_sums) {
         x->sums[slot] = aligned;
-        aligned += DPLDA_LANES * dplda_n_groups(padded);
+    }
+    for (int j = 0; j < DPLDA_COUNTERS; j++, aligned += stride) {
+        x->count[j] = (int32_t *)aligned;
     }
 }
 
-static inline void dplda_take_out(const dplda_sweep *s, dplda_flight *x, int slot) {
-    const int64_t i = x->token[slot];
-    const int32_t old = s->topics[i];
-    x->row[slot] = s->half + s->word[i] * s->padded;
+static inline const uint16_t *dplda_row(const dplda_sweep *s, int64_t i) {
+    return s->half + s->word[i] * s->padded;
+}
+
+/* Take token i out of its document's weights. */
+static inline void dplda_take_out(const dplda_sweep *s, dplda_flight *x, int slot, int64_t i) {
+    const int64_t old = s->topics[i];
     x->uniform[slot] = (int32_t)(s->bits[i] >> 40);
     if (old >= 0) {
         x->weight[slot][old] -= x->unit[slot];
+    }
+}
+
+/* How often each topic occurs in a document, into count[0]. */
+static void dplda_count(const dplda_sweep *s, int64_t begin, int64_t end, int32_t *const *count) {
+    for (int j = 0; j < DPLDA_COUNTERS; j++) {
+        memset(count[j], 0, s->padded * sizeof **count);
+    }
+    for (int64_t i = begin; i < end; i++) {
+        if (s->topics[i] >= 0) {
+            count[i % DPLDA_COUNTERS][s->topics[i]]++;
+        }
+    }
+    for (int64_t k = 0; k < s->padded; k++) {
+        for (int j = 1; j < DPLDA_COUNTERS; j++) {
+            count[0][k] += count[j][k];
+        }
     }
 }
 
@@ -171,7 +194,7 @@ static inline void dplda_take_out(const dplda_sweep *s, dplda_flight *x, int slo
 
 /* The proven tolerance: see docs/sampling.md. */
 static inline float dplda_tolerance(int64_t padded) {
-    return (float)(10 * dplda_n_groups(padded) + 40) / 16777216.0f;
+    return (float)(2 * dplda_n_sums(padded) + 23) / 16777216.0f;
 }
 
 static void dplda_sweep_documents(dplda_sweep *s, int set) { DPLDA_CALL(dplda_sweep, set)(s); }
@@ -241,31 +264,26 @@ static int64_t NAME(draw_exact)(dplda_sweep *s, const uint16_t *row, const float
     }
 }
 
-/* One document, each draw by integers: for documents whose weights have to be rounded to floats,
+/* One document, each draw by integers; c is (stride,). For documents whose weights have to be rounded to floats,
  * and for compilers without vectors. */
-static void NAME(sweep_exactly)(dplda_sweep *s, int64_t d, double *count, float *c) {
+static void NAME(sweep_exactly)(dplda_sweep *s, int64_t d, int32_t *const *counts, float *c) {
+    const int64_t begin = s->doc_ptr[d], end = s->doc_ptr[d + 1];
+    int32_t *count = counts[0];
     double unit, base;
     int64_t i, k;
-    dplda_document_unit(s->doc_ptr[d + 1] - s->doc_ptr[d], s->doc_topic_prior, &unit, &base);
-    for (k = 0; k < s->padded; k++) {
-        count[k] = 0.0;
-    }
-    for (i = s->doc_ptr[d]; i < s->doc_ptr[d + 1]; i++) {
-        if (s->topics[i] >= 0) {
-            count[s->topics[i]] += 1.0;
-        }
-    }
+    dplda_document_unit(end - begin, s->doc_topic_prior, &unit, &base);
+    dplda_count(s, begin, end, counts);
     for (k = 0; k < s->padded; k++) {
         c[k] = (float)(count[k] * unit + base) * DPLDA_SCALE;
     }
-    for (i = s->doc_ptr[d]; i < s->doc_ptr[d + 1]; i++) {
+    for (i = begin; i < end; i++) {
         if ((k = s->topics[i]) >= 0) {
-            count[k] -= 1.0;
+            count[k] -= 1;
             c[k] = (float)(count[k] * unit + base) * DPLDA_SCALE;
         }
-        k = NAME(draw_exact)(s, s->half + s->word[i] * s->padded, c, i);
-        s->topics[i] = (int32_t)k;
-        count[k] += 1.0;
+        k = NAME(draw_exact)(s, dplda_row(s, i), c, i);
+        s->topics[i] = (int16_t)k;
+        count[k] += 1;
         c[k] = (float)(count[k] * unit + base) * DPLDA_SCALE;
     }
 }
@@ -275,7 +293,7 @@ static void NAME(dplda_sweep)(dplda_sweep *s) {
     dplda_flight x;
     dplda_lay_out(&x, s->scratch, s->padded);
     for (int64_t d = 0; d < s->n_docs; d++) {
-        NAME(sweep_exactly)(s, d, x.count, x.rounded);
+        NAME(sweep_exactly)(s, d, x.count, x.weight[0]);
     }
 }
 #else
@@ -289,6 +307,7 @@ static void NAME(dplda_sweep)(dplda_sweep *s) {
 #define count_if NAME(count_if)
 #define bits_of NAME(bits_of)
 #define transposed NAME(transposed)
+#define plus_product NAME(plus_product)
 #if defined(DPLDA_USE_AVX512)
 #define WIDTH 16
 #elif defined(DPLDA_USE_AVX2)
@@ -296,6 +315,7 @@ static void NAME(dplda_sweep)(dplda_sweep *s) {
 #else
 #define WIDTH 4
 #endif
+#define PARTS (DPLDA_LANES / WIDTH)
 typedef float floats __attribute__((vector_size(4 * WIDTH)));
 typedef int32_t ints __attribute__((vector_size(4 * WIDTH)));
 
@@ -307,9 +327,13 @@ DPLDA_INLINE floats NAME(load)(const float *from) {
 DPLDA_INLINE void NAME(store)(float *to, floats x) { memcpy(to, &x, sizeof x); }
 
 /* Halves times 2**-112, exactly: the bits of a normal half, moved, are those of a normal float.
+ * plus_product(sum, a, b) is sum + a b, rounded once or twice: topics do not depend on it.
  * at_most(a, b) is the mask of a <= b; choose(m, a, b) is a where m holds and b elsewhere. */
 #if defined(DPLDA_USE_AVX512)
 typedef __mmask16 mask;
+DPLDA_INLINE floats plus_product(floats sum, floats a, floats b) {
+    return (floats)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)sum);
+}
 DPLDA_INLINE floats halves(const uint16_t *from) {
     const __m512i x = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)from));
     return (floats)_mm512_slli_epi32(x, 13);
@@ -329,6 +353,9 @@ typedef ints mask;
 DPLDA_INLINE mask at_most(floats a, floats b) { return a <= b; }
 DPLDA_INLINE ints count_if(mask m, ints x) { return x - m; }
 #if defined(DPLDA_USE_AVX2)
+DPLDA_INLINE floats plus_product(floats sum, floats a, floats b) {
+    return (floats)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)sum);
+}
 DPLDA_INLINE floats halves(const uint16_t *from) {
     const __m256i x = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)from));
     return (floats)_mm256_slli_epi32(x, 13);
@@ -338,6 +365,7 @@ DPLDA_INLINE floats choose(mask m, floats a, floats b) {
 }
 DPLDA_INLINE uint32_t bits_of(mask m) { return (uint32_t)_mm256_movemask_ps((__m256)m); }
 #else
+DPLDA_INLINE floats plus_product(floats sum, floats a, floats b) { return sum + a * b; }
 DPLDA_INLINE floats halves(const uint16_t *from) {
     typedef uint16_t four __attribute__((vector_size(8)));
     four x;
@@ -421,122 +449,169 @@ DPLDA_INLINE void transposed(float *const *from, floats *x) {
 DPLDA_INLINE floats NAME(times)(const uint16_t *row, const float *c, int part) {
     return NAME(load)(c + WIDTH * part) * halves(row + WIDTH * part);
 }
+DPLDA_INLINE floats NAME(plus_times)(floats sum, const uint16_t *row, const float *c, int part) {
+    const floats a = NAME(load)(c + WIDTH * part), b = halves(row + WIDTH * part);
+    return plus_product(sum, a, b);
+}
 
-/* The products of one token: running sums of each lane after every group of vectors. */
-DPLDA_INLINE void NAME(add_products)(const uint16_t *row, const float *c, int64_t n_vectors,
-                                     float *sums) {
-    enum { PARTS = DPLDA_LANES / WIDTH };
-    floats even[PARTS], odd[PARTS];
-    int p, q;
-    for (p = 0; p < PARTS; p++) {
-        even[p] = (floats){0};
+/* The products of one token: running sums of each lane, after every vector of a short row, whose
+ * number of vectors is known when this is compiled. The next token's row is prefetched. */
+DPLDA_INLINE void NAME(add_short)(const uint16_t *row, const uint16_t *next, const float *c,
+                                  const int n_vectors, float *sums) {
+    for (int v = 0; v < n_vectors; v += 2) {
+        DPLDA_PREFETCH(next + DPLDA_LANES * v);
     }
-    while (n_vectors > 0) {
-        for (p = 0; p < PARTS; p++) {
-            odd[p] = (floats){0};
+    for (int p = 0; p < PARTS; p++) {
+        floats sum = NAME(times)(row, c, p);
+        NAME(store)(sums + WIDTH * p, sum);
+        for (int v = 1; v < n_vectors; v++) {
+            sum = NAME(plus_times)(sum, row, c, v * PARTS + p);
+            NAME(store)(sums + DPLDA_LANES * v + WIDTH * p, sum);
         }
-        if (n_vectors >= DPLDA_GROUP) {
-            for (q = 0; q < DPLDA_GROUP; q += 2) {
-                for (p = 0; p < PARTS; p++) {
-                    even[p] += NAME(times)(row, c, q * PARTS + p);
-                    odd[p] += NAME(times)(row, c, (q + 1) * PARTS + p);
+    }
+}
+
+/* The same of a longer row, after every group of vectors; the last group may be incomplete. */
+DPLDA_INLINE void NAME(add_long)(const uint16_t *row, const uint16_t *next, const float *c,
+                                 int64_t n_vectors, float *sums) {
+    floats sum[PARTS];
+    for (int p = 0; p < PARTS; p++) {
+        sum[p] = (floats){0};
+    }
+    for (; n_vectors > 0; n_vectors -= DPLDA_GROUP) {
+        DPLDA_PREFETCH(next);
+        DPLDA_PREFETCH(next + 2 * DPLDA_LANES);
+        for (int p = 0; p < PARTS; p++) {
+            floats group = NAME(times)(row, c, p);
+            if (n_vectors >= DPLDA_GROUP) {
+                const floats other = NAME(times)(row, c, 2 * PARTS + p);
+                group = NAME(plus_times)(group, row, c, PARTS + p);
+                group += NAME(plus_times)(other, row, c, 3 * PARTS + p);
+            } else {
+                for (int v = 1; v < n_vectors; v++) {
+                    group = NAME(plus_times)(group, row, c, v * PARTS + p);
                 }
             }
-        } else {
-            for (q = 0; q < n_vectors; q++) {
-                for (p = 0; p < PARTS; p++) {
-                    even[p] += NAME(times)(row, c, q * PARTS + p);
-                }
-            }
+            sum[p] += group;
+            NAME(store)(sums + WIDTH * p, sum[p]);
         }
-        for (p = 0; p < PARTS; p++) {
-            even[p] += odd[p];
-            NAME(store)(sums + WIDTH * p, even[p]);
-        }
-        n_vectors -= DPLDA_GROUP;
         row += DPLDA_LANES * DPLDA_GROUP;
+        next += DPLDA_LANES * DPLDA_GROUP;
         c += DPLDA_LANES * DPLDA_GROUP;
         sums += DPLDA_LANES;
     }
 }
 
-/* Products of the topics k, k + 16, ... of one group, for one of WIDTH documents side by side. */
-DPLDA_INLINE void NAME(column)(const uint16_t *row, const float *c, const int n, int64_t n_left,
-                               float (*product)[WIDTH]) {
-    for (int q = 0; q < n; q++) {
+/* Products of the topics k, k + 16, ... of one group; those of a topic are WIDTH apart. */
+DPLDA_INLINE void NAME(column)(const uint16_t *row, const float *c, int64_t n_left,
+                               float *product) {
+    for (int q = 0; q < DPLDA_GROUP; q++) {
         /* behind the row's end c is zero; the table is not read there */
         const uint32_t bits = (uint32_t)row[DPLDA_LANES * (q < n_left ? q : 0)] << 13;
         float half;
         memcpy(&half, &bits, sizeof half);
-        product[q][0] = half * c[DPLDA_LANES * q];
+        product[WIDTH * q] = half * c[DPLDA_LANES * q];
     }
 }
 
-/* Propose topics for WIDTH documents; the mask of those that are not certain. */
+/* Sums over the lanes up to each, by fours: few roundings, and few that wait for each other. */
+DPLDA_INLINE void NAME(accumulate)(floats *lane) {
+    for (int j = 0; j < DPLDA_LANES; j++) {
+        lane[j] += j % 4 ? lane[j - 1] : (floats){0};
+    }
+    for (int j = 4; j < DPLDA_LANES; j++) {
+        lane[j] += lane[j / 4 * 4 - 1];
+    }
+}
+
+/* The intervals in which WIDTH thresholds lie: how many intervals are before, and both ends. */
+typedef struct {
+    ints index;
+    floats from, to;
+} NAME(place);
+#define place NAME(place)
+
+/* Go past the interval that ends at `end` where that is at most the threshold. */
+DPLDA_INLINE void NAME(pass)(place *x, floats threshold, floats end, floats next_end) {
+    const mask m = at_most(end, threshold);
+    x->index = count_if(m, x->index);
+    x->from = choose(m, end, x->from);
+    x->to = choose(m, next_end, x->to);
+}
+
+/* The lane of each threshold, from the sums of all lanes; becomes the sum `total`. */
+DPLDA_INLINE place NAME(find_lane)(float *const *last, const int32_t *uniform, floats *threshold,
+                                   floats *total) {
+    floats end[DPLDA_LANES];
+    ints bits;
+    place x = {0};
+    transposed(last, end);
+    NAME(accumulate)(end);
+    memcpy(&bits, uniform, sizeof bits);
+    *total = end[DPLDA_LANES - 1];
+    *threshold =
+        (__builtin_convertvector(bits, floats) + 0.5f) * 5.9604644775390625e-08f * *total;
+    for (int j = 0; j < DPLDA_LANES - 1; j++) {
+        NAME(pass)(&x, *threshold, end[j], end[j + 1]);
+    }
+    return x;
+}
+
+/* Propose topics for up to WIDTH slots; the mask of those that are not certain. */
 DPLDA_INLINE uint32_t NAME(propose)(const dplda_sweep *s, dplda_flight *x, int first,
-                                    const int n, const int64_t n_groups) {
-    const int64_t n_vectors = s->padded / DPLDA_LANES;
-    floats lane_end[DPLDA_LANES], column[DPLDA_GROUP];
+                                    const int n_slots, const int is_short,
+                                    const int64_t n_sums) {
+    float *const *sums = x->sums + first, *last[WIDTH];
+    float column[DPLDA_GROUP][WIDTH] = {{0}};
     int32_t lane[WIDTH], group[WIDTH];
-    float *last[WIDTH];
-    int j, q;
+    floats target, total;
+    int j;
     for (j = 0; j < WIDTH; j++) {
-        last[j] = x->sums[first + j] + DPLDA_LANES * (n_groups - 1);
+        last[j] = sums[j] + DPLDA_LANES * (n_sums - 1);
     }
-    transposed(last, lane_end);
-    for (j = 1; j < DPLDA_LANES; j++) {
-        lane_end[j] += lane_end[j - 1];
-    }
-    const floats total = lane_end[DPLDA_LANES - 1];
-    ints chosen, vector;
-    memcpy(&chosen, x->uniform + first, sizeof chosen);
-    const floats u = (__builtin_convertvector(chosen, floats) + 0.5f) * 5.9604644775390625e-08f;
-    const floats target = u * total;
+    const place lanes = NAME(find_lane)(last, x->uniform + first, &target, &total);
+    const floats rest = target - lanes.from; /* within the lane */
+    memcpy(lane, &lanes.index, sizeof lane);
 
-    floats below = {0};
-    chosen = (ints){0};
-    for (j = 0; j < DPLDA_LANES - 1; j++) {
-        const mask m = at_most(lane_end[j], target);
-        chosen = count_if(m, chosen);
-        below = choose(m, lane_end[j], below);
-    }
-    const floats rest = target - below; /* within the lane */
-    memcpy(lane, &chosen, sizeof lane);
-
-    floats from = {0};
-    vector = (ints){0};
-    for (int64_t g = 0; g < n_groups - 1; g++) {
-        for (j = 0; j < WIDTH; j++) {
-            ((float *)column)[j] = x->sums[first + j][DPLDA_LANES * g + lane[j]];
+    floats end = {0}, next;
+    place found = {0};
+    for (int64_t g = 0; g < n_sums; g++) {
+        for (j = 0; j < n_slots; j++) {
+            column[0][j] = sums[j][DPLDA_LANES * g + lane[j]];
         }
-        const mask m = at_most(column[0], rest);
-        vector = count_if(m, vector);
-        from = choose(m, column[0], from);
+        next = NAME(load)(column[0]);
+        if (g == 0) {
+            found.to = next;
+        } else {
+            NAME(pass)(&found, rest, end, next);
+        }
+        end = next;
     }
-    memcpy(group, &vector, sizeof group);
-    for (j = 0; j < WIDTH; j++) {
-        const int64_t k = DPLDA_LANES * DPLDA_GROUP * group[j] + lane[j];
-        NAME(column)(x->row[first + j] + k, x->weight[first + j] + k, n,
-                     n_vectors - DPLDA_GROUP * group[j], (float (*)[WIDTH])((float *)column + j));
+    if (!is_short) {
+        memcpy(group, &found.index, sizeof group);
+        for (j = 0; j < n_slots; j++) {
+            const int64_t k = DPLDA_LANES * DPLDA_GROUP * group[j] + lane[j];
+            NAME(column)(x->row[first + j] + k, x->weight[first + j] + k,
+                         s->padded / DPLDA_LANES - DPLDA_GROUP * group[j], column[0] + j);
+        }
+        found.index *= DPLDA_GROUP;
+        found.to = end = found.from + NAME(load)(column[0]);
+        for (int q = 1; q < DPLDA_GROUP; q++) {
+            next = end + NAME(load)(column[q]);
+            NAME(pass)(&found, rest, end, next);
+            end = next;
+        }
     }
-    vector *= DPLDA_GROUP;
-    floats to = from + column[0], run = to;
-    for (q = 1; q < n; q++) {
-        const mask m = at_most(run, rest);
-        vector = count_if(m, vector);
-        from = choose(m, run, from);
-        run += column[q];
-        to = choose(m, run, to);
-    }
-    chosen += vector * DPLDA_LANES;
-    memcpy(x->pick + first, &chosen, sizeof chosen);
+    const ints topic = found.index * DPLDA_LANES + lanes.index;
+    memcpy(x->pick + first, &topic, sizeof topic);
     const floats error = total * s->tolerance;
-    return bits_of(at_most(rest - from, error)) | bits_of(at_most(to - rest, error));
+    return bits_of(at_most(rest - found.from, error)) | bits_of(at_most(found.to - rest, error));
 }
 
 /* Give a slot its next document, or none. */
 static void NAME(begin)(dplda_sweep *s, dplda_flight *x, int slot) {
     double unit, base;
+    float *c = x->weight[slot];
     x->active &= ~(UINT32_C(1) << slot);
     while (x->next < s->n_docs) {
         const int64_t d = s->order[x->next++], begin = s->doc_ptr[d], end = s->doc_ptr[d + 1];
@@ -544,91 +619,108 @@ static void NAME(begin)(dplda_sweep *s, dplda_flight *x, int slot) {
             continue;
         }
         if (!dplda_document_unit(end - begin, s->doc_topic_prior, &unit, &base)) {
-            NAME(sweep_exactly)(s, d, x->count, x->rounded);
+            NAME(sweep_exactly)(s, d, x->count, c);
             continue;
         }
-        float *c = x->weight[slot];
-        x->unit[slot] = (float)unit * DPLDA_SCALE;
+        dplda_count(s, begin, end, x->count);
         for (int64_t k = 0; k < s->padded; k++) {
-            c[k] = (float)base * DPLDA_SCALE;
+            c[k] = ((float)x->count[0][k] * (float)unit + (float)base) * DPLDA_SCALE;
         }
-        for (int64_t i = begin; i < end; i++) {
-            if (s->topics[i] >= 0) {
-                c[s->topics[i]] += x->unit[slot];
-            }
-        }
+        x->unit[slot] = (float)unit * DPLDA_SCALE;
         x->token[slot] = begin;
         x->end[slot] = end;
         x->active |= UINT32_C(1) << slot;
-        dplda_take_out(s, x, slot);
+        x->row[slot] = dplda_row(s, begin);
+        x->next_row[slot] = dplda_row(s, begin + (end - begin > 1));
+        dplda_take_out(s, x, slot, begin);
         return;
     }
 }
 
-DPLDA_INLINE void NAME(prefetch)(const dplda_sweep *s, int64_t i, int64_t end) {
+/* Go on to token i of the slot's document. */
+DPLDA_INLINE void NAME(go_on)(const dplda_sweep *s, dplda_flight *x, int slot, int64_t i) {
+    x->row[slot] = x->next_row[slot];
+    dplda_take_out(s, x, slot, i);
     /* the tokens of 16 documents are more streams than processors follow by themselves */
     DPLDA_PREFETCH(s->bits + i + DPLDA_AHEAD);
     DPLDA_PREFETCH(s->word + i + DPLDA_AHEAD);
     DPLDA_PREFETCH(s->topics + i + DPLDA_AHEAD);
-    if (i + 1 < end) {
-        const uint16_t *row = s->half + s->word[i + 1] * s->padded;
-        for (int64_t k = 0; k < s->padded; k += 32) {
-            DPLDA_PREFETCH(row + k);
-        }
+    if (i + 1 < x->end[slot]) {
+        x->next_row[slot] = dplda_row(s, i + 1);
     }
 }
 
-DPLDA_INLINE void NAME(sweep)(dplda_sweep *s, const int n_columns) {
-    const int64_t n_vectors = s->padded / DPLDA_LANES, n_groups = dplda_n_groups(s->padded);
+/* n_short: vectors of a short row, or 0. */
+DPLDA_INLINE void NAME(sweep)(dplda_sweep *s, const int n_short, const int n_slots) {
+    const int64_t n_vectors = s->padded / DPLDA_LANES;
+    const int64_t n_sums = n_short ? n_short : dplda_n_sums(s->padded);
     dplda_flight flight, *const x = &flight;
     int slot;
     dplda_lay_out(x, s->scratch, s->padded);
     for (slot = 0; slot < DPLDA_IN_FLIGHT; slot++) {
         x->row[slot] = s->half; /* slots without a document are searched, too */
+    }
+    for (slot = 0; slot < n_slots; slot++) {
         NAME(begin)(s, x, slot);
     }
     while (x->active) {
         uint32_t uncertain = 0;
-        for (slot = 0; slot < DPLDA_IN_FLIGHT; slot++) {
-            if (x->active >> slot & 1) {
-                NAME(add_products)(x->row[slot], x->weight[slot], n_vectors, x->sums[slot]);
+        for (slot = 0; slot < n_slots; slot++) {
+            const uint16_t *row = x->row[slot], *next = x->next_row[slot];
+            if (!(x->active >> slot & 1)) {
+                continue;
+            }
+            if (n_short) {
+                NAME(add_short)(row, next, x->weight[slot], n_short, x->sums[slot]);
+            } else {
+                NAME(add_long)(row, next, x->weight[slot], n_vectors, x->sums[slot]);
             }
         }
-        for (slot = 0; slot < DPLDA_IN_FLIGHT; slot += WIDTH) {
-            uncertain |= NAME(propose)(s, x, slot, n_columns, n_groups) << slot;
+        for (slot = 0; slot < n_slots; slot += WIDTH) {
+            const int n = n_slots - slot < WIDTH ? n_slots - slot : WIDTH;
+            uncertain |= NAME(propose)(s, x, slot, n, n_short != 0, n_sums) << slot;
         }
-        for (slot = 0; slot < DPLDA_IN_FLIGHT; slot++) {
+        for (slot = 0; slot < n_slots; slot++) {
             if (!(x->active >> slot & 1)) {
                 continue;
             }
             const int64_t i = x->token[slot];
-            float *c = x->weight[slot];
             int64_t k = x->pick[slot];
             if (uncertain >> slot & 1) {
-                k = NAME(draw_exact)(s, x->row[slot], c, i);
+                k = NAME(draw_exact)(s, x->row[slot], x->weight[slot], i);
             }
-            s->topics[i] = (int32_t)k;
-            c[k] += x->unit[slot];
-            if (++x->token[slot] == x->end[slot]) {
+            s->topics[i] = (int16_t)k;
+            x->weight[slot][k] += x->unit[slot];
+            if (++x->token[slot] < x->end[slot]) {
+                NAME(go_on)(s, x, slot, i + 1);
+            } else {
                 NAME(begin)(s, x, slot);
-                continue;
             }
-            dplda_take_out(s, x, slot);
-            NAME(prefetch)(s, x->token[slot], x->end[slot]);
         }
     }
 }
 
-/* Short rows are compiled for themselves. */
+/* Short rows are compiled for themselves. Weights, rows and sums of all documents in flight have
+ * to stay in the first-level cache: the longer the rows, the fewer documents. */
 static void NAME(dplda_sweep)(dplda_sweep *s) {
-    if (s->padded <= 2 * DPLDA_LANES) {
-        NAME(sweep)(s, 2);
-    } else if (s->padded <= 4 * DPLDA_LANES) {
-        NAME(sweep)(s, 4);
-    } else {
-        NAME(sweep)(s, DPLDA_GROUP);
+#define SHORT(n)                               \
+    case n:                                    \
+        NAME(sweep)(s, n, DPLDA_IN_FLIGHT);    \
+        break;
+    switch (s->padded / DPLDA_LANES) {
+        SHORT(1) SHORT(2) SHORT(3) SHORT(4) SHORT(5) SHORT(6) SHORT(7) SHORT(8)
+    default:
+        if (s->padded <= 256) {
+            NAME(sweep)(s, 0, DPLDA_IN_FLIGHT);
+        } else if (s->padded <= 640) {
+            NAME(sweep)(s, 0, DPLDA_IN_FLIGHT / 2);
+        } else {
+            NAME(sweep)(s, 0, DPLDA_IN_FLIGHT / 4);
+        }
     }
+#undef SHORT
 }
+#undef place
 #undef floats
 #undef ints
 #undef mask
@@ -638,6 +730,8 @@ static void NAME(dplda_sweep)(dplda_sweep *s) {
 #undef count_if
 #undef bits_of
 #undef transposed
+#undef plus_product
+#undef PARTS
 #undef WIDTH
 #endif
 #endif

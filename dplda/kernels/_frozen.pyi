@@ -10,7 +10,7 @@ def sweep(
     word: NDArray[np.int32],
     doc_ptr: NDArray[np.int64],
     order: NDArray[np.int64],
-    topics: NDArray[np.int32],
+    topics: NDArray[np.int16],
     half: NDArray[np.uint16],
     doc_topic_prior: float,
     bits: NDArray[np.uint64],

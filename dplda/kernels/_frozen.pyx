@@ -6,7 +6,7 @@ where rounding could matter: topics are the same on every instruction set.
 
 import numpy as np
 
-from libc.stdint cimport int32_t, int64_t, uint16_t, uint64_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint16_t, uint64_t
 
 cdef extern from "_frozen.h" nogil:
     ctypedef struct Sweep "dplda_sweep":
@@ -14,7 +14,7 @@ cdef extern from "_frozen.h" nogil:
         const int64_t* doc_ptr
         const int64_t* order
         int64_t n_docs
-        int32_t* topics
+        int16_t* topics
         const uint16_t* half
         int64_t padded
         double doc_topic_prior
@@ -55,7 +55,7 @@ def sweep(
     const int32_t[::1] word,             # in: word of each token, grouped by document
     const int64_t[::1] doc_ptr,          # in: where each document's tokens begin
     const int64_t[::1] order,            # in: documents in the order in which they are begun
-    int32_t[::1] topics,                 # in/out: topic of each token, -1 for not yet assigned
+    int16_t[::1] topics,                 # in/out: topic of each token, -1 for not yet assigned
     const uint16_t[:, ::1] half,         # in: (n_words, padded) normal halves, 0 on the padding
     double doc_topic_prior,
     const uint64_t[::1] bits,            # in: first 64 bits of each token's uniform number
@@ -69,8 +69,10 @@ def sweep(
     wrong.
     """
     cdef Sweep s
-    if half.shape[1] % 16 or order.shape[0] != doc_ptr.shape[0] - 1:
-        raise ValueError("the table must be padded to a multiple of 16, and the order complete")
+    if half.shape[1] % 16 or half.shape[1] > 2048 or order.shape[0] != doc_ptr.shape[0] - 1:
+        raise ValueError(
+            "the table must be padded to a multiple of 16, at most 2048, and the order complete"
+        )
     if not word.shape[0]:
         return 0
     cdef float[::1] scratch = np.empty(scratch_floats(half.shape[1]), np.float32)
