@@ -8,8 +8,6 @@ import numpy as np
 
 from dplda._base import BaseLDA
 from dplda._compat import _fit_context
-from dplda._corpus import check_counts
-from dplda._fold_in import single_precision
 from dplda._private_fit import (
     PRIVACY_CONSTRAINTS,
     check_paid,
@@ -26,6 +24,7 @@ from dplda.central._document_budget import (
 )
 from dplda.central._noisy_table import NoisyTable
 from dplda.central._plan import warn_of_expectation
+from dplda.central._shards import read_counts, refuse_in_shards
 from dplda.metrics._signal import warn_if_noise, with_signal
 from dplda.privacy._curator import Curator
 from dplda.privacy._streams import Streams
@@ -61,7 +60,7 @@ class DocumentLDA(BaseLDA):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_docs, n_words)
+        X : {array-like, sparse matrix, CountShards} of shape (n_docs, n_words)
             Word counts of all documents from which the round may draw. A minibatch chosen by the
             caller is not a secret sample; set ``subsampling_ratio=1`` to use all rows.
         y : Ignored
@@ -102,6 +101,7 @@ class DocumentLDA(BaseLDA):
         """Charge `n_rounds` rounds, run them, and publish the model."""
         name = type(self).__name__
         exactly_one(name, epsilon=self.epsilon, noise_multiplier=self.noise_multiplier)
+        refuse_in_shards(X, user_ids=user_ids, max_doc_tokens=getattr(self, "max_doc_tokens", None))
         unit, budget = protected_unit(user_ids), self._budget()  # public
         plan = budget.plan(0 if table is None else table.n_rounds, n_rounds)  # public
         earlier = None if table is None else self.privacy_
@@ -112,9 +112,7 @@ class DocumentLDA(BaseLDA):
         streams = Streams.from_random_state(self.random_state)  # secret
         warn_if_seeded(name, streams.seeded and self.epsilon != np.inf)
         with Curator(plan, streams, label=name, unit=unit, ledger=self.ledger) as curator:
-            counts = single_precision(
-                check_counts(self, X, reset=table is None, whole=False)
-            )  # private
+            counts = read_counts(self, X, reset=table is None)  # private
             if table is None and self.expected_n_docs is not None:
                 warn_of_expectation(
                     budget, n_docs=self.expected_n_docs, n_words=counts.shape[1],

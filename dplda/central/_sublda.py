@@ -14,8 +14,9 @@ from dplda._corpus import check_public_table
 from dplda._progress import rounds
 from dplda.central._document_budget import COUNTS, DocumentBudget
 from dplda.central._document_lda import DocumentLDA
-from dplda.central._documents import Documents, release_word_totals
+from dplda.central._documents import PrivateSide, release_word_totals
 from dplda.central._noisy_table import NoisyTable, document_schedule, growing_share, temper
+from dplda.central._shards import documents_of
 from dplda.privacy._curator import Curator
 from dplda.privacy._streams import Streams
 
@@ -191,7 +192,7 @@ class SubLDA(DocumentLDA):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_docs, n_words)
+        X : {array-like, sparse matrix, CountShards} of shape (n_docs, n_words)
             Word counts, or weights such as shares, whose scale says nothing. One row is what the
             guarantee protects, or all rows of one user; columns are public.
         y : Ignored
@@ -244,7 +245,7 @@ class SubLDA(DocumentLDA):
         norm, highest = float(self.contribution_norm), budget.subsampling_ratio  # public
         table = copy.deepcopy(table)  # an interrupted call leaves the model unchanged
         n_components = int(self.n_components)
-        documents = Documents.from_counts(X, n_components, self.n_jobs, users)  # private
+        documents = documents_of(X, n_components, self.n_jobs, users)  # private
         if table is None:
             public = check_public_table(self.init_components, (n_components, X.shape[1]))  # public
             totals, weight = release_word_totals(documents, budget.totals, curator, norm)  # public
@@ -258,7 +259,8 @@ class SubLDA(DocumentLDA):
         for t in rounds(self, table.n_rounds + 1, table.n_rounds + n_rounds):
             free = self.epsilon == np.inf
             clip, power = document_schedule(t, self.max_iter, exact=free)  # public
-            rates = self._rates(documents.unit_counts, table, highest)  # private
+            rates = self._rates(documents, table, highest)  # private
+            upweight = None if self.boost == 1 else highest / rates  # private
             units = curator.sample(rates, round=t - 1)  # secret
             phi = table.word_probabilities(phi)  # public
             documents.infer(units, phi, self.doc_topic_prior_)  # private
@@ -267,8 +269,7 @@ class SubLDA(DocumentLDA):
             center = table.center(exact=mechanism.exact, out=center)  # public
             total = documents.sum_topics(
                 units, temper(phi, power, self.n_jobs), center,
-                weight=table.weight, scale=documents.scale * (highest / rates),
-                norm=bound, radius=radius,
+                weight=table.weight, norm=bound, radius=radius, upweight=upweight,
             )  # private  # fmt: skip
             # One unit moves `total` by at most `radius` in L2: its contribution is clipped to
             # `radius` in integers. The contribution reads the documents of the unit, their own
@@ -286,22 +287,16 @@ class SubLDA(DocumentLDA):
             )  # public  # fmt: skip
         return table
 
-    def _rates(self, X: sp.csr_array, table: NoisyTable, highest: float) -> np.ndarray:
-        """Each unit's probability of taking part in a round, (n_units,), at most `highest`."""
+    def _rates(self, documents: PrivateSide, table: NoisyTable, highest: float) -> np.ndarray:
+        """Each unit's probability of taking part in a round, (n_units,), at most `highest`.
+
+        A word is frequent if it is among the words that make up the first 1 / `boost` of a topic
+        in the released table. A unit's rate grows with the share of such words in its documents.
+        """
         if self.boost == 1:
-            return np.full(X.shape[0], highest)
-        share = frequent_share(X, table.table, 1 / self.boost)
+            return np.full(documents.n_units, highest)
+        share = documents.share_of(frequent_words(table.table, 1 / self.boost))
         return np.clip(highest * share, min(self.subsampling_ratio, highest), highest)
-
-
-def frequent_share(X: Any, table: np.ndarray, frequent_mass: float) -> np.ndarray:
-    """Share of frequent words among the tokens of each row of `X`.
-
-    A word is frequent if it is among the words that make up the first `frequent_mass` of a topic
-    in the released table.
-    """
-    lengths = np.maximum(X.sum(axis=1), 1)
-    return (X @ frequent_words(table, frequent_mass).astype(np.float64)) / lengths
 
 
 def frequent_words(table: np.ndarray, frequent_mass: float) -> np.ndarray:
