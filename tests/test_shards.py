@@ -145,6 +145,7 @@ MODELS = {
     "everybody": SubLDA(K, noise_multiplier=5.0, max_iter=6),
     "sampled": SubLDA(K, noise_multiplier=5.0, max_iter=6, subsampling_ratio=0.3),
     "boost": SubLDA(K, noise_multiplier=5.0, max_iter=6, subsampling_ratio=0.3, boost=2.0),
+    "weights anew": SubLDA(K, noise_multiplier=5.0, max_iter=6, keep_weights=False),
     "without noise": SubLDA(K, epsilon=math.inf, max_iter=6),
     "variational": PrivateSVILDA(K, noise_multiplier=5.0, max_iter=6),
     "variational without noise": PrivateSVILDA(K, epsilon=math.inf, max_iter=6),

@@ -8,6 +8,8 @@ import numpy as np
 
 from dplda._base import BaseLDA
 from dplda._compat import _fit_context
+from dplda._corpus import check_counts, check_shards
+from dplda._fold_in import single_precision
 from dplda._private_fit import (
     PRIVACY_CONSTRAINTS,
     check_paid,
@@ -24,7 +26,8 @@ from dplda.central._document_budget import (
 )
 from dplda.central._noisy_table import NoisyTable
 from dplda.central._plan import warn_of_expectation
-from dplda.central._shards import read_counts, refuse_in_shards
+from dplda.central._shards import refuse_in_shards
+from dplda.datasets._shards import CountShards
 from dplda.metrics._signal import warn_if_noise, with_signal
 from dplda.privacy._curator import Curator
 from dplda.privacy._streams import Streams
@@ -112,7 +115,7 @@ class DocumentLDA(BaseLDA):
         streams = Streams.from_random_state(self.random_state)  # secret
         warn_if_seeded(name, streams.seeded and self.epsilon != np.inf)
         with Curator(plan, streams, label=name, unit=unit, ledger=self.ledger) as curator:
-            counts = read_counts(self, X, reset=table is None)  # private
+            counts = _read_counts(self, X, reset=table is None)  # private
             if table is None and self.expected_n_docs is not None:
                 warn_of_expectation(
                     budget, n_docs=self.expected_n_docs, n_words=counts.shape[1],
@@ -153,3 +156,14 @@ class DocumentLDA(BaseLDA):
     def _highest_rate(self) -> float:
         """The highest probability with which any unit takes part in a round: what is charged."""
         return float(self.subsampling_ratio)
+
+
+def _read_counts(estimator: Any, X: Any, *, reset: bool) -> Any:
+    """The checked counts: a CSR matrix in the form of the kernels, or the CountShards itself.
+
+    The columns of shards are checked here, and their documents when the rounds begin.
+    """
+    if isinstance(X, CountShards):
+        check_shards(estimator, X, reset=reset)
+        return X
+    return single_precision(check_counts(estimator, X, reset=reset, whole=False))

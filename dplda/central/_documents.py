@@ -34,6 +34,7 @@ from dplda.privacy._clipping import SHRINK
 from dplda.privacy._curator import Curator
 
 INNER_STEPS, INNER_TOLERANCE = 5, 0.01  # accelerated, from the weights of the last round
+STEPS_ANEW = 15  # accelerated, from equal weights
 N_PIECES = 16  # of the words, which threads share; a public constant
 
 
@@ -114,6 +115,8 @@ class Documents(PrivateSide):
         Number of topics, without the padding.
     n_jobs : int or None
         Number of threads. It never changes a result.
+    keep_weights : bool
+        Whether `infer` starts from the topic weights of the last round, or from equal ones.
     """
 
     X: sp.csr_array
@@ -122,6 +125,7 @@ class Documents(PrivateSide):
     scale: np.ndarray
     n_components: int
     n_jobs: int | None = None
+    keep_weights: bool = True
     _all_columns: sp.csc_array | None = field(default=None, repr=False)
 
     @classmethod
@@ -131,6 +135,7 @@ class Documents(PrivateSide):
         n_components: int,
         n_jobs: int | None,
         users: np.ndarray | None = None,
+        keep_weights: bool = True,
     ) -> Documents:
         """Documents with equal topic weights, at their own lengths.
 
@@ -143,7 +148,7 @@ class Documents(PrivateSide):
             X = X[np.argsort(users, kind="stable")]
             ptr = np.append(0, np.cumsum(np.bincount(users)))
         X, ptr = single_precision(X), ptr.astype(np.int64)
-        return cls(X, theta, ptr, np.ones(len(ptr) - 1), n_components, n_jobs)
+        return cls(X, theta, ptr, np.ones(len(ptr) - 1), n_components, n_jobs, keep_weights)
 
     @property
     def n_units(self) -> int:
@@ -196,9 +201,13 @@ class Documents(PrivateSide):
 
     def infer(self, units: np.ndarray, phi: np.ndarray, doc_topic_prior: float) -> None:
         """Improve the topic weights of `units` under word probabilities `phi` (n_words, padded)."""
+        rows = self.rows_of(units)
+        if not self.keep_weights:
+            self.theta[rows, : self.n_components] = 1.0 / self.n_components
         update_theta(
-            self.X, self.theta, phi, self.rows_of(units), n_components=self.n_components,
-            doc_topic_prior=doc_topic_prior, max_steps=INNER_STEPS, tolerance=INNER_TOLERANCE,
+            self.X, self.theta, phi, rows, n_components=self.n_components,
+            doc_topic_prior=doc_topic_prior,
+            max_steps=INNER_STEPS if self.keep_weights else STEPS_ANEW, tolerance=INNER_TOLERANCE,
             accelerated=True, n_jobs=self.n_jobs,
         )  # fmt: skip
 

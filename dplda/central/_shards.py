@@ -18,8 +18,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dplda._corpus import check_counts, check_shards, warn_of_empty_rows
-from dplda._fold_in import pad, single_precision, uniform_theta
+from dplda._corpus import warn_of_empty_rows
+from dplda._fold_in import pad, uniform_theta
 from dplda.central._documents import Documents, PrivateSide
 from dplda.datasets._shards import CountShards, Shard
 
@@ -47,12 +47,14 @@ class ShardWorker:
     """One shard in one fit: its files, and the state of its documents. Private.
 
     The state is a function of the documents and of public messages. A worker that repeats a call
-    returns the same bits, because `n_steps` says which step its topic weights have seen.
+    returns the same bits, because `n_steps` says which step its topic weights have seen. Without
+    `keep_weights` there are none: they are inferred from scratch in each step.
     """
 
     shard: Shard
     n_components: int
     n_jobs: int | None
+    keep_weights: bool
     scale: np.ndarray | None = None
     theta: np.ndarray | None = None
     n_steps: int = 0
@@ -82,12 +84,14 @@ class ShardWorker:
     def sum_topics(self, step: Step, rows: np.ndarray, upweight: np.ndarray | None) -> np.ndarray:
         """Infer the topic weights of `rows`, and return the sum of their contributions."""
         documents = self._documents()
-        if self.n_steps == step.number - 1:
-            name, table, prior = step.inference
-            getattr(documents, name)(rows, table, prior)
+        method, table, prior = step.inference
+        if not self.keep_weights:
+            getattr(documents, method)(rows, table, prior)
+        elif self.n_steps < step.number:
+            if self.n_steps != step.number - 1:
+                raise RuntimeError(f"shard {self.shard.name} did not see the round before")
+            getattr(documents, method)(rows, table, prior)
             self.theta, self.n_steps = documents.theta, step.number
-        if self.n_steps != step.number:
-            raise RuntimeError(f"shard {self.shard.name} did not see all rounds before this one")
         return documents.sum_topics(
             rows, step.factor, step.center,
             weight=step.weight, norm=step.norm, radius=step.radius, upweight=upweight,
@@ -103,7 +107,7 @@ class ShardWorker:
             scale = np.ones(n_docs)
         ptr = np.arange(n_docs + 1, dtype=np.int64)
         X = self.shard.counts()
-        return Documents(X, theta, ptr, scale, self.n_components, self.n_jobs)
+        return Documents(X, theta, ptr, scale, self.n_components, self.n_jobs, self.keep_weights)
 
 
 class Engine(Protocol):
@@ -146,13 +150,17 @@ class InProcess:
 class ShardedDocuments(PrivateSide):
     """Private documents in shards, in training. Each document is a unit."""
 
-    def __init__(self, X: CountShards, n_components: int, n_jobs: int | None) -> None:
+    def __init__(
+        self, X: CountShards, n_components: int, n_jobs: int | None, keep_weights: bool
+    ) -> None:
         self._shape = X.shape
         self._edges = np.cumsum([0, *(shard.shape[0] for shard in X.shards)])
         self._inference: tuple[str, np.ndarray, float] | None = None
         self._n_steps = 0
         self._engine: Engine = InProcess()
-        self._engine.start([ShardWorker(shard, n_components, n_jobs) for shard in X.shards])
+        self._engine.start(
+            [ShardWorker(shard, n_components, n_jobs, keep_weights) for shard in X.shards]
+        )
         # an error here cancels the charge: nothing is released yet
         self.n_empty = sum(self._engine.gather("check", ()))
 
@@ -227,7 +235,12 @@ class ShardedDocuments(PrivateSide):
 
 
 def documents_of(
-    X: Any, n_components: int, n_jobs: int | None, users: np.ndarray | None = None
+    X: Any,
+    n_components: int,
+    n_jobs: int | None,
+    users: np.ndarray | None = None,
+    *,
+    keep_weights: bool,
 ) -> PrivateSide:
     """The documents of a matrix or of shards, in training.
 
@@ -237,21 +250,10 @@ def documents_of(
         If a shard is damaged.
     """
     if not isinstance(X, CountShards):
-        return Documents.from_counts(X, n_components, n_jobs, users)
-    documents = ShardedDocuments(X, n_components, n_jobs)
+        return Documents.from_counts(X, n_components, n_jobs, users, keep_weights)
+    documents = ShardedDocuments(X, n_components, n_jobs, keep_weights)
     warn_of_empty_rows(documents.n_empty, documents.n_units)
     return documents
-
-
-def read_counts(estimator: Any, X: Any, *, reset: bool) -> Any:
-    """The checked counts: a CSR matrix in the form of the kernels, or the CountShards itself.
-
-    The columns of shards are checked here, and their documents when their fit begins.
-    """
-    if isinstance(X, CountShards):
-        check_shards(estimator, X, reset=reset)
-        return X
-    return single_precision(check_counts(estimator, X, reset=reset, whole=False))
 
 
 def refuse_in_shards(X: Any, **options: Any) -> None:

@@ -61,6 +61,10 @@ class SubLDA(DocumentLDA):
         L2 norm that documents are scaled to. A short document is scaled up at most five times.
         The clipping bound of a round is 0.15 to 0.4 of it. A public constant: never read it from
         the data.
+    keep_weights : bool, default=True
+        Whether each round starts from the topic weights that the last one found for the documents
+        (4 `n_components` bytes a document), or infers them from scratch, with up to 15 steps in
+        the place of 5. See ``docs/scaling.md``.
     word_total_share : float, default=0.25
         Share of the budget, in (0, 1), for word totals.
     init_components : array-like of shape (n_components, n_features_in_) or None, default=None
@@ -144,6 +148,7 @@ class SubLDA(DocumentLDA):
 
     _parameter_constraints = {
         **DocumentLDA._parameter_constraints,
+        "keep_weights": ["boolean"],
         "boost": [Interval(Real, 1, 1e9, closed="both")],
     }
 
@@ -160,6 +165,7 @@ class SubLDA(DocumentLDA):
         doc_topic_prior=0.1,
         topic_word_prior=0.01,
         contribution_norm=6.0,
+        keep_weights=True,
         word_total_share=0.25,
         init_components=None,
         expected_n_docs=None,
@@ -178,6 +184,7 @@ class SubLDA(DocumentLDA):
         self.doc_topic_prior = doc_topic_prior
         self.topic_word_prior = topic_word_prior
         self.contribution_norm = contribution_norm
+        self.keep_weights = keep_weights
         self.word_total_share = word_total_share
         self.init_components = init_components
         self.expected_n_docs = expected_n_docs
@@ -245,7 +252,9 @@ class SubLDA(DocumentLDA):
         norm, highest = float(self.contribution_norm), budget.subsampling_ratio  # public
         table = copy.deepcopy(table)  # an interrupted call leaves the model unchanged
         n_components = int(self.n_components)
-        documents = documents_of(X, n_components, self.n_jobs, users)  # private
+        documents = documents_of(
+            X, n_components, self.n_jobs, users, keep_weights=self.keep_weights
+        )  # private  # fmt: skip
         if table is None:
             public = check_public_table(self.init_components, (n_components, X.shape[1]))  # public
             totals, weight = release_word_totals(documents, budget.totals, curator, norm)  # public

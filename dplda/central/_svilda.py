@@ -262,7 +262,9 @@ class PrivateSVILDA(DocumentLDA):
         n_components = int(self.n_components)
         if self.max_doc_tokens is not None:
             X = shorten(X, int(self.max_doc_tokens), streams)  # private
-        documents = documents_of(X, n_components, self.n_jobs, users)  # private
+        documents = documents_of(
+            X, n_components, self.n_jobs, users, keep_weights=False
+        )  # private  # fmt: skip
         if table is None:
             public = check_public_table(self.init_components, (n_components, X.shape[1]))  # public
             totals, weight = release_word_totals(documents, budget.totals, curator, norm)  # public
