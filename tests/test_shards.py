@@ -2,16 +2,21 @@
 
 import json
 import math
+import pickle
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from joblib import Parallel, delayed
 from numpy.testing import assert_array_equal
+from sklearn.base import clone
 
 from dplda import HDPLDA, GibbsLDA, PrivateSVILDA, SubLDA
+from dplda.central._dask import DaskEngine, Sealed, _aligned
+from dplda.central._shards import InProcess, Step
 from dplda.datasets import CountShards, make_topic_corpus, read_uci_bow, write_shards
 from dplda.metrics import held_out_perplexity
-from dplda.privacy import Ledger
+from dplda.privacy import Ledger, PrivateDataWarning
 
 K = 4
 pytestmark = pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
@@ -61,6 +66,9 @@ SOURCES = {
     "column-wise": lambda X, _: sp.csc_array(X),
     "blocks": lambda X, _: (X[i : i + 20] for i in range(0, 90, 20)),
     "docword": lambda X, folder: docword(X, folder / "docword.txt"),
+    "dask.array": lambda X, _: pytest.importorskip(
+        "dask.array", reason="needs pip install dplda[distributed]"
+    ).from_array(X.toarray(), chunks=(20, 40)),
     "parquet": lambda X, folder: parquet(X, folder / "counts.parquet"),
 }
 
@@ -191,6 +199,158 @@ def test_transform_reads_shard_after_shard(normalize, corpus, shards):
     model = SubLDA(K, epsilon=4.0, max_iter=3, random_state=0).fit(corpus)
     expected = model.transform(corpus.astype(np.float32), normalize=normalize)
     assert_array_equal(model.transform(shards[7], normalize=normalize), expected)
+
+
+# ---- engines -----------------------------------------------------------------------------
+
+
+class Repeats(InProcess):
+    """Visits every shard twice, as an engine may that takes a task for lost."""
+
+    def _visits(self, *args):
+        list(super()._visits(*args))
+        return super()._visits(*args)
+
+
+class Joblib:
+    """Each visit in a process of its own, with a fresh worker: nothing stays there."""
+
+    keeps_weights = False
+
+    def start(self, workers):
+        self.workers = workers
+
+    def gather(self, method, message, parts=None):
+        own = parts or [()] * len(self.workers)
+        return Parallel(n_jobs=2)(
+            delayed(getattr(worker, method))(*message, *part)
+            for worker, part in zip(self.workers, own)
+        )
+
+    def sum(self, method, message, parts=None):
+        return sum(self.gather(method, message, parts))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_visit_that_happens_twice_counts_once(name, corpus, shards):
+    model = MODELS[name].set_params(random_state=1)
+    expected = model.fit(corpus).components_
+    assert_array_equal(model.fit(shards[3].on(Repeats())).components_, expected)
+
+
+@pytest.mark.parametrize("name", ["weights anew", "variational"])
+def test_processes_without_a_memory_train_the_same_model(name, corpus, shards):
+    model = MODELS[name].set_params(random_state=1)
+    expected = model.fit(corpus).components_
+    assert_array_equal(model.fit(shards[3].on(Joblib())).components_, expected)
+
+
+def test_an_engine_without_a_memory_refuses_to_keep_weights(shards):
+    ledger = Ledger(epsilon=1.0, delta=1e-6)
+    with pytest.raises(ValueError, match="keep_weights=False"):
+        SubLDA(K, epsilon=1.0, ledger=ledger).fit(shards[3].on(Joblib()))
+    assert ledger.epsilon_spent == 0
+
+
+def test_an_engine_meets_no_random_numbers(shards):
+    """Neither the key nor anything that can draw from it reaches the workers."""
+
+    class Watched(InProcess):
+        def _visits(self, method, message, parts):
+            state = pickle.dumps((self._workers, message, parts))
+            assert b"_streams" not in state
+            assert b"Curator" not in state
+            return super()._visits(method, message, parts)
+
+    MODELS["sampled"].fit(shards[3].on(Watched()))
+
+
+class Future:
+    """A task of a `Cluster`, done at once; a lost one has no result."""
+
+    def __init__(self, run, is_lost):
+        self.status = "lost" if is_lost else "finished"
+        self.value = run()  # a lost worker may have done its work
+
+    def done(self):
+        return self.status == "finished"
+
+    def result(self, timeout):
+        return self.value
+
+    def release(self):
+        self.status = "released"
+
+
+class Cluster:
+    """Stands in for a client of dask.distributed, with two workers that lose some tasks."""
+
+    def __init__(self, lost=()):
+        self.lost, self.n_tasks, self.addresses = lost, 0, ["tls://a", "tls://b"]
+
+    def scheduler_info(self, n_workers):
+        return {"workers": dict.fromkeys(self.addresses)}
+
+    def scatter(self, data, *, workers, hash, timeout):
+        if workers[0] not in self.addresses:
+            raise ConnectionError("no such worker")
+        return pickle.loads(pickle.dumps(data))
+
+    def submit(self, function, task, message, *, workers, **options):
+        assert options["retries"] == 0
+        assert not options["allow_other_workers"]
+        self.n_tasks += 1
+        is_lost = self.n_tasks in self.lost
+        if is_lost:  # its replacement has another address
+            self.addresses[self.addresses.index(workers[0])] = f"tls://{self.n_tasks}"
+        task = pickle.loads(pickle.dumps(task))
+        return Future(lambda: function(task, message), is_lost)
+
+
+CLUSTER_MODELS = ["weights anew", "variational", "sampled anew", "exact anew"]
+MODELS["sampled anew"] = clone(MODELS["boost"]).set_params(keep_weights=False)
+MODELS["exact anew"] = clone(MODELS["without noise"]).set_params(keep_weights=False)
+
+
+@pytest.mark.parametrize("lost", [(), (3,), (1, 2, 6, 7, 8, 13), range(5, 12)])
+@pytest.mark.parametrize("name", CLUSTER_MODELS)
+def test_a_cluster_that_loses_workers_trains_the_same_model(name, lost, corpus, shards):
+    model = MODELS[name].set_params(random_state=1)
+    expected = model.fit(corpus).components_
+    cluster = Cluster(lost)
+    assert_array_equal(model.fit(shards[7].on(DaskEngine(cluster))).components_, expected)
+    assert cluster.n_tasks > 10
+
+
+def test_errors_of_a_task_are_raised_and_no_loss(corpus, tmp_path):
+    written = write_shards(corpus, tmp_path / "corpus", rows_per_shard=30)
+    change(tmp_path / "corpus" / "000001.data.npy")
+    ledger = Ledger(epsilon=1.0, delta=1e-6)
+    model = SubLDA(K, epsilon=1.0, keep_weights=False, ledger=ledger)
+    with pytest.raises(ValueError, match=r"shard 000001 .*SHA-256"):
+        model.fit(written.on(DaskEngine(Cluster())))
+    assert ledger.epsilon_spent == 0
+
+
+def test_sums_in_the_clear_between_machines_are_told(shards):
+    cluster = Cluster()
+    cluster.addresses = ["tcp://10.0.0.1:999"]
+    with pytest.warns(PrivateDataWarning, match="TLS"):
+        DaskEngine(cluster).start([])
+
+
+def test_what_travels_does_not_show_its_content():
+    assert "1234" not in repr(Sealed(np.array([1234])))
+
+
+def test_arrays_at_odd_addresses_are_copied():
+    memory = np.zeros(4 * 5 + 1, np.uint8)
+    odd = memory[1:].view(np.float32)
+    assert not odd.flags.aligned
+    step = Step(1, ("infer", odd, 0.1), odd, odd, odd, 1.0, 8)
+    aligned = _aligned((step, 2))[0]
+    assert aligned.factor.flags.aligned
+    assert aligned.inference[1].flags.aligned
 
 
 # ---- bad input ---------------------------------------------------------------------------

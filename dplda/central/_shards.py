@@ -27,6 +27,15 @@ Part = tuple[Any, ...]  # of a message, for one shard
 
 
 @dataclass(frozen=True)
+class Scaling:
+    """How documents are scaled: public values. `number` counts the scalings of a fit."""
+
+    number: int
+    weight: np.ndarray
+    norm: float
+
+
+@dataclass(frozen=True)
 class Step:
     """What all documents of a round need: public values.
 
@@ -55,19 +64,15 @@ class ShardWorker:
     n_components: int
     n_jobs: int | None
     keep_weights: bool
-    scale: np.ndarray | None = None
+    scaled: tuple[int, np.ndarray] | None = (
+        None  # number of the scaling, and scale of each document
+    )
     theta: np.ndarray | None = None
     n_steps: int = 0
 
     def check(self) -> int:
         """Check the files; return the number of documents without a word."""
         return self.shard.check()
-
-    def rescale(self, weight: np.ndarray, norm: float) -> None:
-        """Scale each document to `norm` at most."""
-        documents = self._documents()
-        documents.rescale(weight, norm, exact=False)
-        self.scale = documents.scale
 
     def longest_square(self) -> np.floating:
         """Largest squared length of a document."""
@@ -77,13 +82,17 @@ class ShardWorker:
         """Share of the tokens of each document that are in the mask `words`."""
         return self._documents().share_of(words)
 
-    def sum_words(self, weight: np.ndarray, norm: float, radius: int) -> np.ndarray:
+    def sum_words(
+        self, scaling: Scaling | None, weight: np.ndarray, norm: float, radius: int
+    ) -> np.ndarray:
         """Integer word totals of the shard."""
-        return self._documents().sum_words(weight, norm, radius)
+        return self._documents(scaling).sum_words(weight, norm, radius)
 
-    def sum_topics(self, step: Step, rows: np.ndarray, upweight: np.ndarray | None) -> np.ndarray:
+    def sum_topics(
+        self, scaling: Scaling | None, step: Step, rows: np.ndarray, upweight: np.ndarray | None
+    ) -> np.ndarray:
         """Infer the topic weights of `rows`, and return the sum of their contributions."""
-        documents = self._documents()
+        documents = self._documents(scaling)
         method, table, prior = step.inference
         if not self.keep_weights:
             getattr(documents, method)(rows, table, prior)
@@ -97,25 +106,34 @@ class ShardWorker:
             weight=step.weight, norm=step.norm, radius=step.radius, upweight=upweight,
         )  # fmt: skip
 
-    def _documents(self) -> Documents:
+    def _documents(self, scaling: Scaling | None = None) -> Documents:
         n_docs = self.shard.shape[0]
-        theta, scale = self.theta, self.scale
+        theta, scaled = self.theta, self.scaled
         if theta is None:
             padded = pad(np.zeros((0, self.n_components))).shape[1]
             theta = uniform_theta(n_docs, self.n_components, padded)
-        if scale is None:
-            scale = np.ones(n_docs)
-        ptr = np.arange(n_docs + 1, dtype=np.int64)
-        X = self.shard.counts()
-        return Documents(X, theta, ptr, scale, self.n_components, self.n_jobs, self.keep_weights)
+        documents = Documents(
+            self.shard.counts(), theta, np.arange(n_docs + 1, dtype=np.int64), np.ones(n_docs),
+            self.n_components, self.n_jobs, self.keep_weights,
+        )  # fmt: skip
+        if scaling is None:
+            return documents
+        if scaled is None or scaled[0] != scaling.number:
+            documents.rescale(scaling.weight, scaling.norm, exact=False)
+            self.scaled = scaled = scaling.number, documents.scale
+        documents.scale = scaled[1]
+        return documents
 
 
 class Engine(Protocol):
     """What visits the shards of a fit, here or on other machines: three calls.
 
     A method of `ShardWorker` is named by `method`. It gets `message`, and after it the part of the
-    shard in `parts`, if there are any.
+    shard in `parts`, if there are any. A visit may be repeated: with the same worker, or with a
+    fresh one unless `keeps_weights`.
     """
+
+    keeps_weights: bool  # whether a shard meets the same worker in every round
 
     def start(self, workers: Sequence[ShardWorker]) -> None:
         """Begin a fit with fresh workers, one for each shard."""
@@ -129,6 +147,8 @@ class Engine(Protocol):
 
 class InProcess:
     """Visits one shard after the other."""
+
+    keeps_weights = True
 
     def start(self, workers: Sequence[ShardWorker]) -> None:
         """Begin a fit."""
@@ -157,7 +177,13 @@ class ShardedDocuments(PrivateSide):
         self._edges = np.cumsum([0, *(shard.shape[0] for shard in X.shards)])
         self._inference: tuple[str, np.ndarray, float] | None = None
         self._n_steps = 0
-        self._engine: Engine = InProcess()
+        self._scaling: Scaling | None = None
+        self._engine: Engine = engine_of(X)
+        if keep_weights and not self._engine.keeps_weights:
+            raise ValueError(
+                "the shards are visited by processes that may be lost, and topic weights with "
+                "them; set keep_weights=False, which infers them from scratch in each round"
+            )
         self._engine.start(
             [ShardWorker(shard, n_components, n_jobs, keep_weights) for shard in X.shards]
         )
@@ -177,7 +203,8 @@ class ShardedDocuments(PrivateSide):
     def rescale(self, weight: np.ndarray, norm: float, *, exact: bool) -> None:
         """Scale each document to norm `norm` at most. Without noise (`exact`) none is scaled."""
         if not exact:
-            self._engine.gather("rescale", (weight, norm))
+            number = 1 if self._scaling is None else self._scaling.number + 1
+            self._scaling = Scaling(number, weight, norm)
 
     def share_of(self, words: np.ndarray) -> np.ndarray:
         """Share of the tokens of each document (n_docs,) that are in the mask `words`."""
@@ -189,7 +216,7 @@ class ShardedDocuments(PrivateSide):
 
     def sum_words(self, weight: np.ndarray, norm: float, radius: int) -> np.ndarray:
         """Integer word totals (n_words,), each document's share of L2 norm at most `radius`."""
-        return self._engine.sum("sum_words", (weight, norm, radius))
+        return self._engine.sum("sum_words", (self._scaling, weight, norm, radius))
 
     def infer(self, units: np.ndarray, phi: np.ndarray, doc_topic_prior: float) -> None:
         """Note the inference of `sum_topics`, which does both in one visit of each shard."""
@@ -222,7 +249,9 @@ class ShardedDocuments(PrivateSide):
         self._n_steps += 1
         step = Step(self._n_steps, self._inference, factor, center, weight, norm, radius)
         self._inference = None
-        return self._engine.sum("sum_topics", (step,), self._parts(units, upweight))
+        return self._engine.sum(
+            "sum_topics", (self._scaling, step), self._parts(units, upweight)
+        )  # fmt: skip
 
     def _parts(self, units: np.ndarray, upweight: np.ndarray | None) -> list[Part]:
         """For each shard its rows among `units`, counted from its first one, and their weights."""
@@ -232,6 +261,17 @@ class ShardedDocuments(PrivateSide):
             rows = units[cuts[i] : cuts[i + 1]] - begin
             parts.append((rows, None if upweight is None else upweight[begin:end]))
         return parts
+
+
+def engine_of(X: CountShards) -> Engine:
+    """The engine that visits the shards: that of `CountShards.on`, or this process."""
+    if X.engine is None:
+        return InProcess()
+    if type(X.engine).__module__.partition(".")[0] == "distributed":
+        from dplda.central._dask import DaskEngine
+
+        return DaskEngine(X.engine)
+    return X.engine
 
 
 def documents_of(

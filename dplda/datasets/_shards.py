@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import os
@@ -179,6 +180,30 @@ class CountShards:
         self.n_entries = sum(shard.n_entries for shard in self.shards)
         self.n_shards = len(self.shards)
         self.feature_names = None if words is None else np.array(words, dtype=object)
+        self.engine: Any = None
+
+    def on(self, client: Any) -> CountShards:
+        """The same corpus, whose shards are visited by the workers of a cluster during `fit`.
+
+        The result of a fit is the same to the last bit, on any number of workers, and if workers
+        are lost. Only this process holds the key, charges and adds noise.
+
+        Parameters
+        ----------
+        client : distributed.Client
+            Its workers must be able to read `folder`, and have this version of dplda. Start one
+            worker process for each machine, and set `n_jobs` of the model to its processors. Use
+            ``distributed.Security`` with TLS if they run on several machines: exact sums travel
+            between them.
+
+        Returns
+        -------
+        corpus : CountShards
+            A new object on the same files. `SubLDA` needs ``keep_weights=False`` for it.
+        """
+        corpus = copy.copy(self)
+        corpus.engine = client
+        return corpus
 
     def __iter__(self) -> Iterator[sp.csr_array]:
         for shard in self.shards:
