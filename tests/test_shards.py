@@ -320,6 +320,12 @@ def test_a_cluster_that_loses_workers_trains_the_same_model(name, lost, corpus, 
     assert cluster.n_tasks > 10
 
 
+def test_a_cluster_that_loses_everything_is_given_up(shards):
+    model = SubLDA(K, noise_multiplier=5.0, max_iter=2, keep_weights=False)
+    with pytest.raises(RuntimeError, match="lost 20 times in a row"):
+        model.fit(shards[3].on(DaskEngine(Cluster(range(10_000)))))
+
+
 def test_errors_of_a_task_are_raised_and_no_loss(corpus, tmp_path):
     written = write_shards(corpus, tmp_path / "corpus", rows_per_shard=30)
     change(tmp_path / "corpus" / "000001.data.npy")
@@ -392,7 +398,9 @@ DAMAGES = {
     "a missing file": (lambda f: (f / "000001.data.npy").unlink(), "shard 000001 .*000001.data"),
 }
 LISTS = {
-    "a doubled shard": (lambda c: c["shards"].append(c["shards"][0]), "shard 000000 .*listed twice"),
+    "a doubled shard": (
+        lambda c: c["shards"].append(c["shards"][0]), "shard 000000 .*listed twice"
+    ),
     "a copy under another name": (
         lambda c: c["shards"].append({**c["shards"][0], "name": "000003"}),
         "shard 000003 .*same documents",
@@ -402,6 +410,7 @@ LISTS = {
     ),
     "a newer version": (lambda c: c.update(version=2), "newer dplda"),
     "another format": (lambda c: c.update(format="x"), "not written by write_shards"),
+    "sizes that are not numbers": (lambda c: c["shards"][0].update(shape=["a", 2]), "damaged"),
     "a list without sizes": (lambda c: c["shards"][0].pop("n_entries"), "damaged"),
 }  # fmt: skip
 

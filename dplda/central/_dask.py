@@ -22,8 +22,9 @@ from dplda.privacy._errors import PrivateDataWarning
 
 POLL = 0.2  # seconds between two looks at the cluster
 NO_WORKERS = 300.0  # seconds without any worker, after which a fit gives up
+MAX_LOSSES = 20  # times in a row that all tasks of a call are lost
 SCATTER = 10.0  # seconds for a message to reach a worker
-LOCAL = ("tls://", "tcp://127.0.0.1:", "tcp://localhost:", "tcp://[::1]:", "inproc://", "ucx://")
+LOCAL = ("tls://", "tcp://127.0.0.1:", "tcp://localhost:", "tcp://[::1]:", "inproc://")
 
 
 @dataclass(frozen=True)
@@ -114,10 +115,17 @@ class DaskEngine:
         self, method: str, message: Part, parts: Sequence[Part] | None, *, adds: bool
     ) -> Iterator[tuple[list[int], list[Any]]]:
         """Results of all shards, in tasks: the shards of a task are in no other result."""
-        left = set(range(len(self._shards)))
+        left, n_losses = set(range(len(self._shards))), 0
         while left:
+            if n_losses == MAX_LOSSES:
+                raise RuntimeError(
+                    f"all workers of the cluster were lost {MAX_LOSSES} times in a row during the "
+                    "same call; look at their logs, and give them more memory or smaller shards"
+                )
+            n_losses += 1
             for indices, result in self._run(sorted(left), method, message, parts, adds):
                 left.difference_update(indices)
+                n_losses = 0
                 yield indices, result
 
     def _run(

@@ -53,7 +53,7 @@ def write_shards(
           pyarrow. Documents without an entry are rows without a word;
         - a `dask.array` of dense or sparse blocks, each of which holds whole rows.
     folder : str or path-like
-        A folder that does not exist, or is empty. Only its owner can read it afterwards.
+        A folder that does not exist, or is empty. Only its owner can read the files.
     rows_per_shard : int, default=10000
         Number of documents of a shard. A fit needs about 12 bytes for each stored count of a
         shard. It never changes a result.
@@ -251,8 +251,11 @@ def _parquet_triples(path: Path, n_words: int) -> Iterator[Triples]:
                     f"the columns {', '.join(COLUMNS)} of {path} must be integers, none missing"
                 )
             docs, words, counts = (column.to_numpy().astype(np.int64) for column in columns)
-            if docs.min(initial=0) < 0 or words.min(initial=0) < 0:
-                raise ValueError(f"documents and words of {path} must be numbered from 0")
+            if min(docs.min(initial=0), words.min(initial=0), MAX_TOKENS - docs.max(initial=0)) < 0:
+                raise ValueError(
+                    f"documents and words of {path} must be numbered from 0, documents up to "
+                    f"{MAX_TOKENS}"
+                )
             if words.max(initial=0) >= n_words:
                 raise ValueError(f"{path} has a word that is not below n_words={n_words}")
             yield docs, words, counts

@@ -213,9 +213,6 @@ class CountShards:
     def __repr__(self) -> str:
         return f"<CountShards: {self.shape[1]} words in the vocabulary>"  # no private number
 
-    def __sklearn_clone__(self) -> CountShards:
-        return self
-
 
 def write_manifest(
     folder: Path, n_words: int, words: list[str] | None, shards: list[Shard]
@@ -265,8 +262,10 @@ def _read_manifest(folder: Path) -> tuple[int, list[str] | None, list[Shard]]:
     try:
         n_words, words = int(content["n_words"]), content["words"]
         shards = [
-            Shard(str(folder), record["name"], (record["shape"][0], record["shape"][1]),
-                  record["n_entries"], record["sha256"])
+            Shard(
+                str(folder), str(record["name"]), (int(record["shape"][0]), int(record["shape"][1])),
+                int(record["n_entries"]), str(record["sha256"]),
+            )
             for record in content["shards"]
         ]  # fmt: skip
     except (KeyError, TypeError, ValueError, IndexError):
@@ -287,8 +286,11 @@ def _check_list(shards: list[Shard], n_words: int) -> None:
     for shard in shards:
         if shard.name in names:
             raise shard.fail("is listed twice: a document would count twice")
-        if shard.sha256 in contents and shard.shape[0] > 1:
-            raise shard.fail("holds the same documents as another shard: they would count twice")
+        if shard.sha256 in contents and shard.shape[0] > 1 and shard.n_entries:
+            raise shard.fail(
+                "holds the same documents as another shard, which would count twice (if the corpus "
+                "does repeat documents, choose another rows_per_shard)"
+            )
         if shard.shape[1] != n_words:
             raise shard.fail(
                 f"has a vocabulary of {shard.shape[1]} words, and the corpus one of {n_words}"
