@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from dplda._warnings import warn_user
-from dplda.central._shards import Part, ShardWorker
+from dplda.central._shard_visits import Part, ShardWorker
 from dplda.privacy._errors import PrivateDataWarning
 
 POLL = 0.2  # seconds between two looks at the cluster

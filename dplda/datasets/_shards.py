@@ -263,11 +263,14 @@ def _read_manifest(folder: Path) -> tuple[int, list[str] | None, list[Shard]]:
         n_words, words = int(content["n_words"]), content["words"]
         shards = [
             Shard(
-                str(folder), str(record["name"]), (int(record["shape"][0]), int(record["shape"][1])),
-                int(record["n_entries"]), str(record["sha256"]),
+                str(folder),
+                str(record["name"]),
+                (int(record["shape"][0]), int(record["shape"][1])),
+                int(record["n_entries"]),
+                str(record["sha256"]),
             )
             for record in content["shards"]
-        ]  # fmt: skip
+        ]
     except (KeyError, TypeError, ValueError, IndexError):
         raise _no_manifest(path) from None
     _check_list(shards, n_words)

@@ -137,7 +137,7 @@ TESTS = {
     "dplda/central/_word_sweeps.py": WORD,
     "dplda/central/_svilda.py": ("svilda", "two_worlds", "promises", "users", "architecture",
                                  "estimators", "slow estimators", *AUDITS),
-    "dplda/central/_shards.py": ("shards", *ESTIMATES),
+    "dplda/central/_shard": ("shards", *ESTIMATES),
     "dplda/central/_dask.py": ("shards", *ESTIMATES),
     "dplda/datasets/": ("shards", "datasets"),
     "dplda/central/": DOCUMENT,
