@@ -4,9 +4,11 @@ Every fit runs in a process of its own, on invented documents of 333 tokens each
 Zipf's law in each of 100 topics. The peak is the largest resident memory of the process, and the
 memory above X is what the fit adds to a process that has loaded its modules and X.
 
-``--memory`` prints what a fit needs per stored entry of X, per token, per cell of the word-topic
-table and per document and topic. ``--picture`` draws the times and the peaks (docs/images). 10**8
-tokens (``--tokens 6 7 8``) take 4 GB and some minutes a round. Memory is read from /proc (Linux).
+``--shards`` writes the corpora to shards and trains from the files: the anonymous memory of such a
+fit, next to that of a fit of the matrix. ``--memory`` prints what a fit needs per stored entry of
+X, per token, per cell of the word-topic table and per document and topic. ``--picture`` draws the
+times and the peaks (docs/images). 10**8 tokens (``--tokens 6 7 8``) take 4 GB and some minutes a
+round. Memory is read from /proc (Linux).
 """
 
 import argparse
@@ -14,6 +16,7 @@ import json
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import warnings
 from pathlib import Path
@@ -24,6 +27,7 @@ from matplotlib.figure import Figure
 from scipy.optimize import nnls
 
 import dplda
+from dplda.datasets import CountShards, write_shards
 
 ROUNDS = (1, 9)  # two fits, whose difference is the time of a round
 ESTIMATORS = {
@@ -94,9 +98,84 @@ def one_fit(folder, name, n_words, n_components, max_iter, dtype):
     print(json.dumps({**sizes, "cpu": cpu, "peak": peak, "above": peak - before}))
 
 
-def in_fresh_process(folder, name, n_words, n_components, max_iter, dtype):
+class AnonymousPeak(threading.Thread):
+    """Largest anonymous memory of this process (RssAnon) while it is open; pages of files are not
+    part of it, because the system takes them back when it needs the room."""
+
+    def __enter__(self):
+        self.before = self.peak = memory("RssAnon")
+        self.is_open = True
+        self.start()
+        return self
+
+    def run(self):
+        while self.is_open:
+            self.peak = max(self.peak, memory("RssAnon"))
+            time.sleep(0.002)
+
+    def __exit__(self, *error):
+        self.is_open = False
+        self.join()
+        self.above = self.peak - self.before
+
+
+def one_fit_of_files(folder, name, n_words, n_components, max_iter, form):
+    """In a fresh process: write the shards, or fit the matrix or the shards, and print figures."""
+    folder = Path(folder)
+    few = sp.csr_array(np.ones((5, n_words)))
+    if form == "write":
+        with AnonymousPeak(daemon=True) as peak:
+            write_shards(map_corpus(folder, n_words), folder / "corpus")
+        print(json.dumps({"above": peak.above}))
+        return
+    fit(name, few, 2, 1)  # loads modules
+    start = time.process_time()
+    with AnonymousPeak(daemon=True) as peak:
+        X = CountShards(folder / "corpus") if form == "shards" else read_corpus(
+            folder, n_words, "float32"
+        )  # fmt: skip
+        model = fit(name, X, n_components, max_iter)
+    figures = {"cpu": time.process_time() - start, "above": peak.above}
+    print(json.dumps({**figures, "sum": float(np.square(model.components_).sum())}))
+
+
+def map_corpus(folder, n_words):
+    """The corpus as a matrix on mapped files."""
+    indptr = np.fromfile(folder / "indptr", np.int32)
+    data, indices = (
+        np.asarray(np.memmap(folder / name, dtype, "r"))
+        for name, dtype in (("data", np.float32), ("indices", np.int32))
+    )
+    return sp.csr_array((data, indices, indptr), (len(indptr) - 1, n_words))
+
+
+def out_of_core(names, exponents, n_words, n_components, max_iter=3):
+    """Print the anonymous memory and time of fits of shards, next to those of the matrix."""
+    print(f"V = {n_words}, K = {n_components}, {max_iter} rounds; anonymous memory and CPU seconds")
+    print(
+        "| estimator | tokens | writing | fit of the matrix, with it | fit of the shards | equal |"
+    )
+    print("| --- | --- | --- | --- | --- | --- |")
+    for exponent in exponents:
+        with tempfile.TemporaryDirectory() as folder:
+            write_corpus(Path(folder), 10**exponent, n_words)
+            arguments = n_words, n_components, max_iter
+            written = in_fresh_process(folder, names[0], *arguments, "write", option="--file")
+            for name in names:
+                runs = {
+                    form: in_fresh_process(folder, name, *arguments, form, option="--file")
+                    for form in ("matrix", "shards")
+                }
+                both = [f"{runs[form]['above'] / 1e6:.0f} MB, {runs[form]['cpu']:.1f} s"
+                        for form in ("matrix", "shards")]  # fmt: skip
+                equal = runs["matrix"]["sum"] == runs["shards"]["sum"]
+                print(f"| `{name}` | 10^{exponent} | {written['above'] / 1e6:.0f} MB "
+                      f"| {both[0]} | {both[1]} | {equal} |", flush=True)  # fmt: skip
+
+
+def in_fresh_process(folder, name, n_words, n_components, max_iter, dtype, *, option="--one"):
     arguments = [str(folder), name, n_words, n_components, max_iter, dtype]
-    command = [sys.executable, __file__, "--one", json.dumps(arguments)]
+    command = [sys.executable, __file__, option, json.dumps(arguments)]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
@@ -189,11 +268,18 @@ def main():
     parser.add_argument("--topics", type=int, default=100)
     parser.add_argument("--dtype", default="float32", help="of the counts in X")
     parser.add_argument("--memory", action="store_true", help="bytes an entry, a token, a cell")
+    parser.add_argument("--shards", action="store_true", help="fits of files, out of core")
     parser.add_argument("--picture", help="file for the plot")
     parser.add_argument("--one", help=argparse.SUPPRESS)
+    parser.add_argument("--file", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
         one_fit(*json.loads(options.one))
+    elif options.file:
+        one_fit_of_files(*json.loads(options.file))
+    elif options.shards:
+        names = [n for n in options.estimators if n in ("SubLDA", "PrivateSVILDA")]
+        out_of_core(names, options.tokens, options.words, options.topics)
     elif options.memory:
         coefficients(options.estimators, options.dtype)
     else:

@@ -6,12 +6,13 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from dplda._checks import check_number
 from dplda._compat import CallbackSupportMixin, Interval
-from dplda._corpus import check_counts
+from dplda._corpus import check_counts, check_shards
 from dplda._fold_in import LARGEST_PRIOR, fold_in
 from dplda._private_fit import SMALLEST_DELTA
 from dplda._vocabulary import hash_words, words_of
@@ -141,7 +142,7 @@ class BaseLDA(BaseTopicModel):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_docs, n_words)
+        X : {array-like, sparse matrix, CountShards} of shape (n_docs, n_words)
             Word counts, or weights such as shares, whose scale says nothing.
         normalize : bool, default=True
             If False, return the parameters of each document's Dirichlet posterior instead: the
@@ -168,7 +169,13 @@ class BaseLDA(BaseTopicModel):
         is a function of that row's words, so that anyone who sees it learns about that document.
         """
         check_is_fitted(self)
+        if hasattr(X, "n_shards"):  # a CountShards
+            check_shards(self, X, reset=False)
+            return np.concatenate([self._topic_weights(counts, normalize) for counts in X])
         X = check_counts(self, X, reset=False, whole=False)
+        return self._topic_weights(X, normalize)
+
+    def _topic_weights(self, X: csr_array, normalize: bool) -> np.ndarray:
         theta = fold_in(X, self.components_, self.doc_topic_prior_, self.n_jobs, X.dtype)
         theta /= theta.sum(axis=1, keepdims=True)
         if not normalize:

@@ -47,6 +47,10 @@ PAIRS = (
     "X holds lists of pairs (word, count), such as gensim's, not a matrix of word counts; pass "
     "gensim.matutils.corpus2csc(X, num_terms=...).T, with the size of a public dictionary"
 )
+IN_SHARDS = (
+    "X is a CountShards, and a matrix in memory is needed here: pass scipy.sparse.vstack(list(X)). "
+    "SubLDA, PrivateSVILDA and transform read shard after shard"
+)
 NOT_A_MATRIX = (
     "X must be a matrix of word counts (array, sparse matrix or data frame), documents by words, "
     "got {}; sklearn.feature_extraction has vectorizers of texts (CountVectorizer) and of dicts of "
@@ -143,16 +147,45 @@ def check_counts(estimator: Any, X: Any, *, reset: bool, whole: bool = True) -> 
     with check_quoting_nothing(X):
         X = validate_data(estimator, floats(unsummed(X)), reset=reset, **FORM)
     _check_width(estimator, X, reset=reset)
-    check_non_negative(X, f"{type(estimator).__name__} (it takes word counts)")
-    X = without_zeros(add_duplicates(X))
-    X = _rounded(X, type(estimator).__name__) if whole else token_weights(X)
+    X = as_counts(X, type(estimator).__name__, whole=whole)
     if reset:
-        _warn_of_empty_rows(X)
+        warn_of_empty_rows(int(np.count_nonzero(np.diff(X.indptr) == 0)), X.shape[0])
     if X.nnz > MAX_TOKENS:
         raise ValueError(f"X may hold at most {MAX_TOKENS} non-zero counts; split the corpus")
     X.indptr = X.indptr.astype(np.int32, copy=False)
     X.indices = X.indices.astype(np.int32, copy=False)
     return X
+
+
+def as_counts(X: Any, name: str, *, whole: bool = False) -> sp.csr_array:
+    """One positive entry for each cell of a matrix of floats, in whole counts or in tokens."""
+    check_non_negative(X, f"{name} (it takes word counts)")
+    X = without_zeros(add_duplicates(X))
+    return _rounded(X, name) if whole else token_weights(X)
+
+
+def check_shards(estimator: Any, X: Any, *, reset: bool) -> None:
+    """Compare the columns of a CountShards, whose counts were checked, with the model's.
+
+    Raises
+    ------
+    ValueError
+        If the width is not that of the fitted model, or the words are others.
+    """
+    names = X.feature_names
+    _check_width(estimator, X, reset=reset)
+    if reset:
+        estimator.n_features_in_ = X.shape[1]
+        vars(estimator).pop("feature_names_in_", None)
+        if names is not None:
+            estimator.feature_names_in_ = names
+        return
+    fitted = getattr(estimator, "feature_names_in_", None)
+    if names is not None and fitted is not None and not np.array_equal(fitted, names):
+        raise ValueError(
+            f"the shards have other words than those that {type(estimator).__name__} was fitted "
+            "on; count the documents with the same vocabulary"
+        )
 
 
 def floats(X: Any) -> Any:
@@ -245,12 +278,11 @@ def _rounded(X: sp.csr_array, name: str) -> sp.csr_array:
     return without_zeros(sp.csr_array((counts, X.indices, X.indptr), X.shape))
 
 
-def _warn_of_empty_rows(X: sp.csr_array) -> None:
+def warn_of_empty_rows(n_empty: int, n_docs: int) -> None:
     """Tell the person at the keyboard that most documents have no word of the vocabulary."""
-    n_empty = np.count_nonzero(np.diff(X.indptr) == 0)
-    if 2 * n_empty > X.shape[0] > 1:  # one empty row may state no more than a width
+    if 2 * n_empty > n_docs > 1:  # one empty row may state no more than a width
         warn_user(
-            f"{n_empty} of {X.shape[0]} rows of X hold no word; check that X was vectorized with "
+            f"{n_empty} of {n_docs} rows of X hold no word; check that X was vectorized with "
             "the right vocabulary. This message is about private data and not for release",
             PrivateDataWarning,
         )
@@ -410,6 +442,8 @@ def _check_kind(X: Any) -> None:
     """Refuse texts, and anything else that is not a matrix of real numbers; say what to pass."""
     if isinstance(X, (str, bytes)):
         raise ValueError(NOT_COUNTS)
+    if hasattr(X, "n_shards"):  # a CountShards: this module does not load the class
+        raise ValueError(IN_SHARDS)
     if X is None or isinstance(X, (Iterator, Mapping, Set, Number)):
         raise ValueError(NOT_A_MATRIX.format(type(X).__name__))
     if isinstance(X, (list, tuple)):

@@ -32,7 +32,7 @@ SHARED = LEAVES | {"kernels", "privacy", "metrics", "(root)"}
 MAY_IMPORT = {
     **{place: set() for place in ("kernels", *LEAVES)},
     "privacy": LEAVES | {"kernels._noise"},
-    "datasets": LEAVES,
+    "datasets": LEAVES | {"_corpus", "_fold_in", "privacy"},  # shards: counts as a fit takes them
     "displays": LEAVES | {"metrics"},
     **dict.fromkeys(["(root)", "metrics", "local", "federated"], SHARED),
     "central": SHARED | {"datasets"},  # the public word lists

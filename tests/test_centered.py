@@ -98,9 +98,7 @@ def test_totals_take_their_share_under_sampling():
 
 
 def sum_topics(documents, rows, factor, center, weight, norm, radius):
-    return documents.sum_topics(
-        rows, factor, center, weight=weight, scale=documents.scale, norm=norm, radius=radius
-    )
+    return documents.sum_topics(rows, factor, center, weight=weight, norm=norm, radius=radius)
 
 
 def random_round(rng, documents):

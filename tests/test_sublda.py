@@ -10,7 +10,8 @@ from scipy.stats import binomtest
 from sklearn.base import clone
 
 from dplda import PrivateSVILDA, SubLDA
-from dplda.central._sublda import frequent_share, frequent_words
+from dplda.central._documents import Documents
+from dplda.central._sublda import frequent_words
 from dplda.datasets import make_topic_corpus
 from dplda.privacy import BudgetError, Gaussian, PoissonSampled, Repeated, epsilon_of
 from dplda.privacy._curator import Curator, membership_threshold, sampled
@@ -180,12 +181,15 @@ def test_frequent_words_make_up_the_mass():
 
 
 def test_frequent_share_is_a_function_of_the_document_and_the_table(corpus):
+    def frequent_share(X):
+        return Documents.from_counts(X, 4, None).share_of(frequent_words(TABLE, 0.4))
+
     X = sp.csr_array(corpus.astype(np.float32))
-    share = frequent_share(X, TABLE, 0.4)
+    share = frequent_share(X)
     assert share.min() >= 0
     assert share.max() <= 1
     assert len(np.unique(share)) > 20
-    np.testing.assert_array_equal(frequent_share(X[[5, 9]], TABLE, 0.4), share[[5, 9]])
+    np.testing.assert_array_equal(frequent_share(X[[5, 9]]), share[[5, 9]])
 
 
 class OneDocument(Curator):
@@ -212,7 +216,8 @@ def test_weights_undo_the_rates(corpus):
         curator = OneDocument(budget.plan(1, 1), streams, label="test", unit="document")
         model._rounds(X, table, budget, curator, streams, 1)
         values.append(curator.value)
-    rate = np.clip(0.4 * frequent_share(X, table.table, 0.5), 0.2, 0.4)
+    share = Documents.from_counts(X, 4, None).share_of(frequent_words(table.table, 0.5))
+    rate = np.clip(0.4 * share, 0.2, 0.4)
     np.testing.assert_allclose(curator.rates, rate)
     assert len(np.unique(rate)) > 20
     assert rate[3] < 0.39

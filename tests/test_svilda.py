@@ -152,10 +152,10 @@ def test_a_round_starts_every_document_from_scratch(corpus):
     factor, _ = model._word_factor(start(corpus.sum(axis=0)), 1)
     assert factor.shape == (50, 16)
     rows = np.arange(0, 400, 2)
-    model._e_step(documents, rows, factor)
+    documents.infer_anew(rows, factor, model.doc_topic_prior_)
     first = documents.theta.copy()
     documents.theta[rows] = 1e-3
-    model._e_step(documents, rows, factor)
+    documents.infer_anew(rows, factor, model.doc_topic_prior_)
     np.testing.assert_array_equal(documents.theta, first)
     assert (documents.theta[1, :K] == np.float32(1 / K)).all()  # not in rows: untouched
 

@@ -71,8 +71,7 @@ def sum_documents(X, units, theta, factor, center, weight, scale, norm, radius, 
     ptr, padded = np.arange(X.shape[0] + 1), factor.shape[1]
     documents = Documents(X, theta, ptr, scale, n_components=padded)
     result = documents.sum_topics(
-        np.array(units, np.int64), factor, center, weight=weight, scale=scale, norm=norm,
-        radius=radius,
+        np.array(units, np.int64), factor, center, weight=weight, norm=norm, radius=radius,
     )  # fmt: skip
     return result if total is None else total + result
 

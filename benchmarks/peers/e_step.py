@@ -79,9 +79,7 @@ def ours(X: Any, topics: np.ndarray, dtype: Any) -> Callable[[], tuple]:
             MAX_ITER, TOL, gamma, exp_doc_topic, scratch,
         )  # fmt: skip
         documents.theta[:] = exp_doc_topic
-        total = documents.sum_topics(
-            rows, single, center, weight=weight, scale=documents.scale, norm=norm, radius=RADIUS
-        )
+        total = documents.sum_topics(rows, single, center, weight=weight, norm=norm, radius=RADIUS)
         return gamma[:, :n_components], total * (norm / RADIUS)
 
     return run

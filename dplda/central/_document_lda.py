@@ -8,7 +8,7 @@ import numpy as np
 
 from dplda._base import BaseLDA
 from dplda._compat import _fit_context
-from dplda._corpus import check_counts, check_public_table
+from dplda._corpus import check_counts, check_public_table, check_shards
 from dplda._fold_in import single_precision
 from dplda._private_fit import (
     PRIVACY_CONSTRAINTS,
@@ -30,7 +30,9 @@ from dplda.central._document_budget import (
 from dplda.central._noisy_table import NoisyTable
 from dplda.central._plan import noise_of_fit, warn_of_expectation
 from dplda.central._prior import NO_PRIOR, PublicPrior
+from dplda.central._shards import refuse_in_shards
 from dplda.central._word_totals import WordTotals, share_of_rounds
+from dplda.datasets._shards import CountShards
 from dplda.metrics._signal import warn_if_noise, with_signal
 from dplda.privacy import LowSignalWarning
 from dplda.privacy._curator import Curator
@@ -70,7 +72,7 @@ class DocumentLDA(BaseLDA):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_docs, n_words)
+        X : {array-like, sparse matrix, CountShards} of shape (n_docs, n_words)
             Word counts of all documents from which the round may draw. A minibatch chosen by the
             caller is not a secret sample; set ``subsampling_ratio=1`` to use all rows.
         y : Ignored
@@ -113,6 +115,7 @@ class DocumentLDA(BaseLDA):
         """Charge `n_rounds` rounds, run them, and publish the model."""
         name = type(self).__name__
         exactly_one(name, epsilon=self.epsilon, noise_multiplier=self.noise_multiplier)
+        refuse_in_shards(X, user_ids=user_ids, max_doc_tokens=getattr(self, "max_doc_tokens", None))
         unit, budget = protected_unit(user_ids), self._budget()  # public
         plan = budget.plan(0 if table is None else table.n_rounds, n_rounds)  # public
         earlier = None if table is None else self.privacy_
@@ -123,9 +126,7 @@ class DocumentLDA(BaseLDA):
         streams = Streams.from_random_state(self.random_state)  # secret
         warn_if_seeded(name, streams.seeded and self.epsilon != np.inf)
         with Curator(plan, streams, label=name, unit=unit, ledger=self.ledger) as curator:
-            counts = single_precision(
-                check_counts(self, X, reset=table is None, whole=False)
-            )  # private
+            counts = _read_counts(self, X, reset=table is None)  # private
             if table is None and self.expected_n_docs is not None:
                 warn_of_expectation(
                     budget, n_docs=self.expected_n_docs, n_words=counts.shape[1],
@@ -203,3 +204,14 @@ class DocumentLDA(BaseLDA):
     def _highest_rate(self) -> float:
         """The highest probability with which any unit takes part in a round: what is charged."""
         return float(self.subsampling_ratio)
+
+
+def _read_counts(estimator: Any, X: Any, *, reset: bool) -> Any:
+    """The checked counts: a CSR matrix in the form of the kernels, or the CountShards itself.
+
+    The columns of shards are checked here, and their documents when the rounds begin.
+    """
+    if isinstance(X, CountShards):
+        check_shards(estimator, X, reset=reset)
+        return X
+    return single_precision(check_counts(estimator, X, reset=reset, whole=False))

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -26,6 +26,7 @@ import scipy.sparse as sp
 from dplda._corpus import row_blocks
 from dplda._fold_in import over_rows, pad, single_precision, uniform_theta, update_theta
 from dplda._threads import in_threads
+from dplda._variational import e_step
 from dplda.central._document_budget import COUNTS, TOTALS
 from dplda.central._prior import PublicPrior
 from dplda.central._word_totals import (
@@ -40,11 +41,71 @@ from dplda.privacy._clipping import SHRINK
 from dplda.privacy._curator import Curator
 
 INNER_STEPS, INNER_TOLERANCE = 5, 0.01  # accelerated, from the weights of the last round
+STEPS_ANEW = 15  # accelerated, from equal weights
 N_PIECES = 16  # of the words, which threads share; a public constant
 
 
+class PrivateSide(Protocol):
+    """What the rounds of a fit ask of the private documents: integer sums, and nothing else.
+
+    Only sums are released. Rates stay with the curator. All methods but `sum_words`, `sum_topics`
+    and `share_of` return public values or nothing.
+    """
+
+    @property
+    def n_units(self) -> int:
+        """Number of units. Private."""
+
+    @property
+    def n_words(self) -> int:
+        """Size of the vocabulary."""
+
+    def rescale(self, weight: np.ndarray, norm: float, *, exact: bool) -> None:
+        """Scale each unit to norm `norm` at most, by its own length."""
+
+    def share_of(self, words: np.ndarray) -> np.ndarray:
+        """Share of the tokens of each unit (n_units,) that are in the mask `words` (n_words,)."""
+
+    def longest_square(self) -> np.floating:
+        """Largest squared length of a unit. Private: for fits without noise."""
+
+    def infer(self, units: np.ndarray, phi: np.ndarray, doc_topic_prior: float) -> None:
+        """Improve the topic weights of `units` under word probabilities `phi` (n_words, padded)."""
+
+    def infer_anew(self, units: np.ndarray, factor: np.ndarray, doc_topic_prior: float) -> None:
+        """Infer the topic weights of `units` from scratch: exp(E[log theta])."""
+
+    def sum_words(
+        self, weight: np.ndarray, norm: float, radius: int, units: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Integer word totals (n_words,) of `units` (None: all), each of norm at most `radius`."""
+
+    def sum_topics(
+        self,
+        units: np.ndarray,
+        factor: np.ndarray,
+        center: np.ndarray,
+        *,
+        weight: np.ndarray,
+        norm: float,
+        radius: int,
+        upweight: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """Integer sum over `units` of contributions, each of L2 norm at most `radius`."""
+
+    def clipping_bound(self, mechanism: Any, norm: float) -> tuple[float, int]:
+        """The clipping bound of a release: an L2 norm and the integer radius that stands for it.
+
+        With noise both are public constants. Without noise, where nothing is protected, the bound
+        is one that no unit reaches.
+        """
+        if not mechanism.exact:
+            return norm, mechanism.radius
+        return 1.0 + float(np.sqrt(self.longest_square())), 2**30
+
+
 @dataclass
-class Documents:
+class Documents(PrivateSide):
     """Private documents in training.
 
     Every attribute is private. A row of each is a function of that unit and of past releases.
@@ -63,6 +124,8 @@ class Documents:
         Number of topics, without the padding.
     n_jobs : int or None
         Number of threads. It never changes a result.
+    keep_weights : bool
+        Whether `infer` starts from the topic weights of the last round, or from equal ones.
     """
 
     X: sp.csr_array
@@ -71,6 +134,7 @@ class Documents:
     scale: np.ndarray
     n_components: int
     n_jobs: int | None = None
+    keep_weights: bool = True
     _all_columns: sp.csc_array | None = field(default=None, repr=False)
 
     @classmethod
@@ -80,6 +144,7 @@ class Documents:
         n_components: int,
         n_jobs: int | None,
         users: np.ndarray | None = None,
+        keep_weights: bool = True,
     ) -> Documents:
         """Documents with equal topic weights, at their own lengths.
 
@@ -92,7 +157,17 @@ class Documents:
             X = X[np.argsort(users, kind="stable")]
             ptr = np.append(0, np.cumsum(np.bincount(users)))
         X, ptr = single_precision(X), ptr.astype(np.int64)
-        return cls(X, theta, ptr, np.ones(len(ptr) - 1), n_components, n_jobs)
+        return cls(X, theta, ptr, np.ones(len(ptr) - 1), n_components, n_jobs, keep_weights)
+
+    @property
+    def n_units(self) -> int:
+        """Number of units. Private."""
+        return len(self.scale)
+
+    @property
+    def n_words(self) -> int:
+        """Size of the vocabulary."""
+        return self.X.shape[1]
 
     @property
     def unit_counts(self) -> sp.csr_array:
@@ -135,22 +210,33 @@ class Documents:
 
     def infer(self, units: np.ndarray, phi: np.ndarray, doc_topic_prior: float) -> None:
         """Improve the topic weights of `units` under word probabilities `phi` (n_words, padded)."""
+        rows = self.rows_of(units)
+        if not self.keep_weights:
+            self.theta[rows, : self.n_components] = 1.0 / self.n_components
         update_theta(
-            self.X, self.theta, phi, self.rows_of(units), n_components=self.n_components,
-            doc_topic_prior=doc_topic_prior, max_steps=INNER_STEPS, tolerance=INNER_TOLERANCE,
+            self.X, self.theta, phi, rows, n_components=self.n_components,
+            doc_topic_prior=doc_topic_prior,
+            max_steps=INNER_STEPS if self.keep_weights else STEPS_ANEW, tolerance=INNER_TOLERANCE,
             accelerated=True, n_jobs=self.n_jobs,
         )  # fmt: skip
 
-    def clipping_bound(self, mechanism: Any, norm: float) -> tuple[float, int]:
-        """The clipping bound of a release: an L2 norm and the integer radius that stands for it.
+    def infer_anew(self, units: np.ndarray, factor: np.ndarray, doc_topic_prior: float) -> None:
+        """Infer the topic weights of `units` from scratch: exp(E[log theta]), by an E-step."""
+        rows = self.rows_of(units)
+        everybody = len(rows) == self.X.shape[0]
+        _, self.theta[rows] = e_step(
+            self.X if everybody else self.X[rows], factor,
+            n_components=self.n_components, doc_topic_prior=doc_topic_prior, n_jobs=self.n_jobs,
+        )  # fmt: skip
 
-        With noise both are public constants. Without noise, where nothing is protected, the bound
-        is one that no unit reaches.
-        """
-        if not mechanism.exact:
-            return norm, mechanism.radius
-        longest = max((block.sum(axis=1).max() for block in self._squares()), default=0.0)
-        return 1.0 + float(np.sqrt(longest)), 2**30
+    def share_of(self, words: np.ndarray) -> np.ndarray:
+        """Share of the tokens of each unit (n_units,) that are in the mask `words` (n_words,)."""
+        counts = self.unit_counts
+        return (counts @ words.astype(np.float64)) / np.maximum(counts.sum(axis=1), 1)
+
+    def longest_square(self) -> np.floating:
+        """Largest squared length of a unit. Private: for fits without noise."""
+        return max((block.sum(axis=1).max() for block in self._squares()), default=np.float32(0))
 
     def sum_words(
         self, weight: np.ndarray, norm: float, radius: int, units: np.ndarray | None = None
@@ -176,18 +262,20 @@ class Documents:
         center: np.ndarray,
         *,
         weight: np.ndarray,
-        scale: np.ndarray,
         norm: float,
         radius: int,
+        upweight: np.ndarray | None = None,
     ) -> np.ndarray:
         """Integer sum over `units` of centered word-topic counts, (n_words, n_components).
 
         Unit u contributes the sum over its documents d of s_u w_v x_dv (r_dvk - center_vk) with
         r_dvk ~ theta_dk factor_vk, clipped to norm `norm`, which stands for `radius` integer units.
+        s_u is the unit's scale, times `upweight` (n_units,) if that is given.
         The sum over a unit of several documents is formed before the clip. How the contribution of
         a unit is computed depends on its own number of documents, never on that of others.
         """
         weight = weight.astype(np.float32)
+        scale = self.scale if upweight is None else self.scale * upweight
         alone = np.diff(self.unit_ptr)[units] == 1
         total = self._sum_documents(units[alone], factor, center, weight, scale, norm, radius)
         if not alone.all():
@@ -283,7 +371,7 @@ def _by_column(X: sp.csr_array) -> sp.csc_array:
 
 
 def release_word_totals(
-    documents: Documents,
+    documents: PrivateSide,
     mechanisms: Sequence[Any],
     curator: Curator,
     norm: float,
@@ -294,7 +382,7 @@ def release_word_totals(
     The first release sets the weights, the second uses them. `norm` is the clipping bound of both.
     `public` word counts improve the estimate.
     """
-    weight = np.ones(documents.X.shape[1])  # public
+    weight = np.ones(documents.n_words)  # public
     estimates = []
     for step, mechanism in enumerate(mechanisms):
         documents.rescale(weight, norm, exact=mechanism.exact)  # private
@@ -312,7 +400,7 @@ def release_word_totals(
 
 
 def release_totals_again(
-    documents: Documents,
+    documents: PrivateSide,
     weight: np.ndarray,
     mechanism: Any,
     curator: Curator,
@@ -321,21 +409,23 @@ def release_totals_again(
     ratio: float,
     t: int,
     first: int,
+    n_components: int,
+    n_jobs: int | None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Noisy word totals and their noise scale, (n_words,) each, in the place of round t.
 
     `first` is the number of releases before round 1. `ratio` is the probability with which a unit
     takes part.
     """
-    units = curator.sample(np.full(len(documents.scale), ratio), round=t - 1)  # secret
-    table = np.zeros((documents.X.shape[1], documents.n_components), np.int64)
+    units = curator.sample(np.full(documents.n_units, ratio), round=t - 1)  # secret
+    table = np.zeros((documents.n_words, n_components), np.int64)
     table[:, 0] = documents.sum_words(weight, norm, mechanism.radius, units)  # private
     # One unit moves `table` by at most `radius` in L2: its word counts are clipped to `radius` in
     # integers, and its scale depends on itself and on released weights only. That the round is one
     # for totals depends on past releases only. The other columns are noise.
     noisy = curator.release(
         table, mechanism, label=COUNTS, round=first + t, sampling_probability=ratio,
-        overwrite_value=True, n_jobs=documents.n_jobs,
+        overwrite_value=True, n_jobs=n_jobs,
     )  # public  # fmt: skip
     unit = norm / mechanism.radius / ratio / weight
     return noisy[:, 0] * unit, mechanism.scale * unit

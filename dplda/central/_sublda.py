@@ -13,8 +13,9 @@ from dplda._compat import Interval, _fit_context
 from dplda._progress import rounds
 from dplda.central._document_budget import COUNTS, DocumentBudget
 from dplda.central._document_lda import DocumentLDA
-from dplda.central._documents import Documents, release_totals_again, release_word_totals
+from dplda.central._documents import PrivateSide, release_totals_again, release_word_totals
 from dplda.central._noisy_table import NoisyTable, document_schedule, growing_share, temper
+from dplda.central._shards import documents_of
 from dplda.privacy._curator import Curator
 from dplda.privacy._streams import Streams
 
@@ -60,6 +61,10 @@ class SubLDA(DocumentLDA):
         L2 norm that documents are scaled to. A short document is scaled up at most five times.
         The clipping bound of a round is 0.15 to 0.4 of it. A public constant: never read it from
         the data.
+    keep_weights : bool, default=True
+        Whether each round starts from the topic weights that the last one found for the documents
+        (4 `n_components` bytes a document), or infers them from scratch, with up to 15 steps in
+        the place of 5. See ``docs/scaling.md``.
     word_total_share : float or "auto", default=0.25
         Share of the budget, in (0, 1), for word totals. "auto" is 0.25, and up to 0.75 if
         `expected_n_docs` is small for the budget.
@@ -165,6 +170,7 @@ class SubLDA(DocumentLDA):
 
     _parameter_constraints = {
         **DocumentLDA._parameter_constraints,
+        "keep_weights": ["boolean"],
         "boost": [Interval(Real, 1, 1e9, closed="both")],
     }
 
@@ -181,6 +187,7 @@ class SubLDA(DocumentLDA):
         doc_topic_prior=0.1,
         topic_word_prior=0.01,
         contribution_norm=6.0,
+        keep_weights=True,
         word_total_share=0.25,
         prior_components=None,
         expected_n_docs=None,
@@ -199,6 +206,7 @@ class SubLDA(DocumentLDA):
         self.doc_topic_prior = doc_topic_prior
         self.topic_word_prior = topic_word_prior
         self.contribution_norm = contribution_norm
+        self.keep_weights = keep_weights
         self.word_total_share = word_total_share
         self.prior_components = prior_components
         self.expected_n_docs = expected_n_docs
@@ -213,7 +221,7 @@ class SubLDA(DocumentLDA):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_docs, n_words)
+        X : {array-like, sparse matrix, CountShards} of shape (n_docs, n_words)
             Word counts, or weights such as shares, whose scale says nothing. One row is what the
             guarantee protects, or all rows of one user; columns are public.
         y : Ignored
@@ -268,7 +276,9 @@ class SubLDA(DocumentLDA):
         norm, highest = float(self.contribution_norm), budget.subsampling_ratio  # public
         table = copy.deepcopy(table)  # an interrupted call leaves the model unchanged
         n_components, max_iter = int(self.n_components), self._max_iter()
-        documents = Documents.from_counts(X, n_components, self.n_jobs, users)  # private
+        documents = documents_of(
+            X, n_components, self.n_jobs, users, keep_weights=self.keep_weights
+        )  # private  # fmt: skip
         if table is None:
             public = self._prior(X.shape[1])  # public
             released, weight = release_word_totals(
@@ -288,12 +298,14 @@ class SubLDA(DocumentLDA):
                 noisy, scale = release_totals_again(
                     documents, table.weight, mechanism, curator,
                     norm=norm, ratio=highest, t=t, first=len(budget.totals),
+                    n_components=n_components, n_jobs=self.n_jobs,
                 )  # public  # fmt: skip
                 table.learn_totals(noisy, scale, norm=norm)  # public
                 continue
             free = self.epsilon == np.inf
             clip, power = document_schedule(t, max_iter, exact=free)  # public
-            rates = self._rates(documents.unit_counts, table, highest)  # private
+            rates = self._rates(documents, table, highest)  # private
+            upweight = None if self.boost == 1 else highest / rates  # private
             units = curator.sample(rates, round=t - 1)  # secret
             phi = table.word_probabilities(phi)  # public
             documents.infer(units, phi, self.doc_topic_prior_)  # private
@@ -301,8 +313,7 @@ class SubLDA(DocumentLDA):
             center = table.center(exact=mechanism.exact, out=center)  # public
             total = documents.sum_topics(
                 units, temper(phi, power, self.n_jobs), center,
-                weight=table.weight, scale=documents.scale * (highest / rates),
-                norm=bound, radius=radius,
+                weight=table.weight, norm=bound, radius=radius, upweight=upweight,
             )  # private  # fmt: skip
             # One unit moves `total` by at most `radius` in L2: its contribution is clipped to
             # `radius` in integers. The contribution reads the documents of the unit, their own
@@ -322,22 +333,16 @@ class SubLDA(DocumentLDA):
             )  # public  # fmt: skip
         return table
 
-    def _rates(self, X: sp.csr_array, table: NoisyTable, highest: float) -> np.ndarray:
-        """Each unit's probability of taking part in a round, (n_units,), at most `highest`."""
+    def _rates(self, documents: PrivateSide, table: NoisyTable, highest: float) -> np.ndarray:
+        """Each unit's probability of taking part in a round, (n_units,), at most `highest`.
+
+        A word is frequent if it is among the words that make up the first 1 / `boost` of a topic
+        in the released table. A unit's rate grows with the share of such words in its documents.
+        """
         if self.boost == 1:
-            return np.full(X.shape[0], highest)
-        share = frequent_share(X, table.table, 1 / self.boost)
+            return np.full(documents.n_units, highest)
+        share = documents.share_of(frequent_words(table.table, 1 / self.boost))
         return np.clip(highest * share, min(self.subsampling_ratio, highest), highest)
-
-
-def frequent_share(X: Any, table: np.ndarray, frequent_mass: float) -> np.ndarray:
-    """Share of frequent words among the tokens of each row of `X`.
-
-    A word is frequent if it is among the words that make up the first `frequent_mass` of a topic
-    in the released table.
-    """
-    lengths = np.maximum(X.sum(axis=1), 1)
-    return (X @ frequent_words(table, frequent_mass).astype(np.float64)) / lengths
 
 
 def frequent_words(table: np.ndarray, frequent_mass: float) -> np.ndarray:

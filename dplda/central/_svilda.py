@@ -13,11 +13,12 @@ import scipy.sparse as sp
 from dplda._compat import Interval, _fit_context
 from dplda._corpus import shorten
 from dplda._progress import rounds
-from dplda._variational import e_step, exp_dirichlet_expectation
+from dplda._variational import exp_dirichlet_expectation
 from dplda.central._document_budget import COUNTS, DocumentBudget
 from dplda.central._document_lda import DocumentLDA
-from dplda.central._documents import Documents, release_totals_again, release_word_totals
+from dplda.central._documents import release_totals_again, release_word_totals
 from dplda.central._noisy_table import NoisyTable, document_schedule, nearly_equal, temper
+from dplda.central._shards import documents_of
 from dplda.privacy._curator import Curator
 from dplda.privacy._streams import Streams
 
@@ -233,7 +234,7 @@ class PrivateSVILDA(DocumentLDA):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_docs, n_words)
+        X : {array-like, sparse matrix, CountShards} of shape (n_docs, n_words)
             Word counts, or weights such as shares, whose scale says nothing. One row is what the
             guarantee protects, or all rows of one user; columns are public.
         y : Ignored
@@ -287,7 +288,9 @@ class PrivateSVILDA(DocumentLDA):
         n_components = int(self.n_components)
         if self.max_doc_tokens is not None:
             X = shorten(X, int(self.max_doc_tokens), streams)  # private
-        documents = Documents.from_counts(X, n_components, self.n_jobs, users)  # private
+        documents = documents_of(
+            X, n_components, self.n_jobs, users, keep_weights=False
+        )  # private  # fmt: skip
         if table is None:
             public = self._prior(X.shape[1])  # public
             released, weight = release_word_totals(
@@ -300,7 +303,7 @@ class PrivateSVILDA(DocumentLDA):
             self._share_out(table, released, budget)
         else:
             documents.rescale(table.weight, norm, exact=budget.totals[1].exact)  # private
-        rates = np.full(len(documents.scale), ratio)  # public, except for the number of units
+        rates = np.full(documents.n_units, ratio)  # public, except for the number of units
         table.n_jobs, factor, center = self.n_jobs, None, None  # one round's serve the next
         for t in rounds(self, table.n_rounds + 1, table.n_rounds + n_rounds):
             mechanism = budget.mechanism(t)  # public
@@ -308,18 +311,19 @@ class PrivateSVILDA(DocumentLDA):
                 noisy, scale = release_totals_again(
                     documents, table.weight, mechanism, curator,
                     norm=norm, ratio=ratio, t=t, first=len(budget.totals),
+                    n_components=n_components, n_jobs=self.n_jobs,
                 )  # public  # fmt: skip
                 table.learn_totals(noisy, scale, norm=norm)  # public
                 continue
             units = curator.sample(rates, round=t - 1)  # secret
             factor, power = self._word_factor(table, t, factor)  # public
-            self._e_step(documents, documents.rows_of(units), factor)  # private
+            documents.infer_anew(units, factor, self.doc_topic_prior_)  # private
             clip = document_schedule(t, self._max_iter())[0] * norm  # public
             bound, radius = documents.clipping_bound(mechanism, clip)  # public
             center = table.center(exact=mechanism.exact, out=center)  # public
             total = documents.sum_topics(
                 units, temper(factor, power, self.n_jobs), center,
-                weight=table.weight, scale=documents.scale, norm=bound, radius=radius,
+                weight=table.weight, norm=bound, radius=radius,
             )  # private  # fmt: skip
             # One unit moves `total` by at most `radius` in L2: its expected statistics are clipped
             # to `radius` in integers. They read the unit's documents and past releases only. The
@@ -347,14 +351,3 @@ class PrivateSVILDA(DocumentLDA):
         if self.epsilon == math.inf:
             return exp_dirichlet_expectation(table.table, np.float32, self.n_jobs), 1.0
         return table.word_probabilities(out), document_schedule(t, self._max_iter())[1]
-
-    def _e_step(self, documents: Documents, rows: np.ndarray, factor: np.ndarray) -> None:
-        """Infer the topic weights of `rows` from scratch: nothing is kept between rounds."""
-        everybody = len(rows) == documents.X.shape[0]
-        _, documents.theta[rows] = e_step(
-            documents.X if everybody else documents.X[rows],
-            factor,
-            n_components=documents.n_components,
-            doc_topic_prior=self.doc_topic_prior_,
-            n_jobs=documents.n_jobs,
-        )

@@ -9,6 +9,7 @@ import os
 import re
 import zlib
 from array import array
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -163,29 +164,51 @@ def _parse_block(reader: _LineReader, block: bytes) -> np.ndarray:
     return _parse_slowly(reader, block)
 
 
-def _read_triples(
+def _valid_rows(
     reader: _LineReader, n_docs: int, n_words: int, n_entries: int
-) -> tuple[np.ndarray, ...]:
-    """Documents, words and counts of the entries, int32; ids are still counted from 1."""
-    # Growing arrays: a header with a false NNZ does not exhaust the memory.
-    columns = array("i"), array("i"), array("i")
+) -> Iterator[np.ndarray]:
+    """The entries in pieces (n_lines, 3), int64, as the header says; ids are counted from 1."""
     limits = np.array([n_docs, n_words, _LARGEST])
+    n_read = 0
     while block := reader.block():
         rows = _parse_block(reader, block)
         invalid = (rows < 1) | (rows > limits)
         if invalid.any():
             offset, field = np.argwhere(invalid)[0]
             reader.fail(f"the {_FIELDS[field]} is not in 1 to {limits[field]}", int(offset))
-        n_left = n_entries - len(columns[0])
+        n_left = n_entries - n_read
         if len(rows) > n_left:
             reader.fail(f"more entries than the header says, NNZ = {n_entries}", n_left)
-        for column, values in zip(columns, rows.T):
-            column.frombytes(values.astype(np.int32).tobytes())
+        yield rows
+        n_read += len(rows)
         reader.lines_read += len(rows)
-    n_read = len(columns[0])
     if n_read < n_entries:
         reader.fail(f"the file ends after {n_read} entries; the header says {n_entries}")
-    return tuple(np.frombuffer(column, dtype=np.int32, count=n_read) for column in columns)
+
+
+def _read_triples(
+    reader: _LineReader, n_docs: int, n_words: int, n_entries: int
+) -> tuple[np.ndarray, ...]:
+    """Documents, words and counts of the entries, int32; ids are still counted from 1."""
+    # Growing arrays: a header with a false NNZ does not exhaust the memory.
+    columns = array("i"), array("i"), array("i")
+    for rows in _valid_rows(reader, n_docs, n_words, n_entries):
+        for column, values in zip(columns, rows.T):
+            column.frombytes(values.astype(np.int32).tobytes())
+    return tuple(np.frombuffer(column, dtype=np.int32, count=n_entries) for column in columns)
+
+
+def docword_triples(path: Path) -> tuple[int, int, Iterator[tuple[np.ndarray, ...]]]:
+    """Number of documents and of words, and the entries in pieces, with ids from 0."""
+
+    def pieces() -> Iterator[tuple[np.ndarray, ...]]:
+        with _LineReader(path) as reader:
+            for rows in _valid_rows(reader, *_read_header(reader)):
+                yield rows[:, 0] - 1, rows[:, 1] - 1, rows[:, 2]
+
+    with _LineReader(path) as reader:
+        n_docs, n_words, _ = _read_header(reader)
+    return n_docs, n_words, pieces()
 
 
 def _check_sums(

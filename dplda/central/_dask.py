@@ -1,0 +1,227 @@
+"""Visits shards on the workers of a dask.distributed cluster.
+
+A task names shards, a method and its message, and returns an integer sum. It keeps nothing that
+another task needs, so that the scheduler may run it twice, and a worker may be lost at any time:
+the shards of a task without a result go to other workers. The coordinator adds the result of a
+shard exactly once.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dplda._warnings import warn_user
+from dplda.central._shard_visits import Part, ShardWorker
+from dplda.privacy._errors import PrivateDataWarning
+
+POLL = 0.2  # seconds between two looks at the cluster
+NO_WORKERS = 300.0  # seconds without any worker, after which a fit gives up
+MAX_LOSSES = 20  # times in a row that all tasks of a call are lost
+SCATTER = 10.0  # seconds for a message to reach a worker
+LOCAL = ("tls://", "tcp://127.0.0.1:", "tcp://localhost:", "tcp://[::1]:", "inproc://")
+
+
+@dataclass(frozen=True)
+class Sealed:
+    """Private values on their way. A worker that fails writes the repr of arguments to its log."""
+
+    value: Any
+
+    def __repr__(self) -> str:
+        return "<private>"
+
+
+_workers: dict[str, dict[int, ShardWorker]] = {}  # of a worker process: the fit that it works for
+
+
+def visit(task: Sealed, message: Sealed) -> Sealed:
+    """Run a task on a worker: the results of some shards, added if `adds`."""
+    fit, shards, method, adds = task.value
+    mine = _workers.setdefault(fit, {})
+    for other in [name for name in list(_workers) if name != fit]:
+        _workers.pop(other, None)
+    results: list[Any] = []
+    arguments = tuple(_aligned(value) for value in message.value)
+    for index, fresh, part in shards:
+        worker = mine.setdefault(index, fresh)  # its scale is known after one round
+        result = getattr(worker, method)(*arguments, *part)
+        if adds and results:
+            results[0] += result
+        else:
+            results.append(result)
+    return Sealed(results)
+
+
+def _aligned(value: Any) -> Any:
+    """The arrays of a message where kernels may read them: they can arrive at odd addresses."""
+    if isinstance(value, np.ndarray):
+        return np.require(value, requirements=["C", "A"])
+    if hasattr(value, "__dataclass_fields__"):
+        fields = {name: _aligned(getattr(value, name)) for name in value.__dataclass_fields__}
+        return type(value)(**fields)
+    if isinstance(value, tuple):
+        return tuple(_aligned(item) for item in value)
+    return value
+
+
+class DaskEngine:
+    """One task for each worker and call, with the shards that are assigned to the worker.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        Client of the cluster.
+    """
+
+    keeps_weights = False
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def start(self, workers: Sequence[ShardWorker]) -> None:
+        """Begin a fit."""
+        self._shards = list(workers)
+        self._fit = uuid.uuid4().hex
+        self._address: dict[int, str] = {}  # worker of each shard
+        if not all(address.startswith(LOCAL) for address in self._alive()):
+            warn_user(
+                "the workers of this client do not use TLS, and exact sums of private documents "
+                "travel between them; pass distributed.Security with certificates to the cluster "
+                "and the client",
+                PrivateDataWarning,
+            )
+
+    def gather(self, method: str, message: Part) -> list[Any]:
+        """The result of each shard, in order."""
+        found: dict[int, Any] = {}
+        for indices, results in self._visits(method, message, None, adds=False):
+            found.update(zip(indices, results))
+        return [found[index] for index in range(len(self._shards))]
+
+    def sum(self, method: str, message: Part, parts: Sequence[Part] | None = None) -> np.ndarray:
+        """The sum of what the shards return, each exactly once."""
+        total: Any = None
+        for _, (part,) in self._visits(method, message, parts, adds=True):
+            total = part.copy() if total is None else np.add(total, part, out=total)
+        return total
+
+    def _visits(
+        self, method: str, message: Part, parts: Sequence[Part] | None, *, adds: bool
+    ) -> Iterator[tuple[list[int], list[Any]]]:
+        """Results of all shards, in tasks: the shards of a task are in no other result."""
+        left, n_losses = set(range(len(self._shards))), 0
+        while left:
+            if n_losses == MAX_LOSSES:
+                raise RuntimeError(
+                    f"all workers of the cluster were lost {MAX_LOSSES} times in a row during the "
+                    "same call; look at their logs, and give them more memory or smaller shards"
+                )
+            n_losses += 1
+            for indices, result in self._run(sorted(left), method, message, parts, adds):
+                left.difference_update(indices)
+                n_losses = 0
+                yield indices, result
+
+    def _run(
+        self, left: list[int], method: str, message: Part, parts: Sequence[Part] | None, adds: bool
+    ) -> Iterator[tuple[list[int], list[Any]]]:
+        """Submit one task to each worker, and yield what comes back. Lost tasks are left out."""
+        waiting = {}
+        for address, indices in self._assigned(left).items():
+            shards = [(i, self._shards[i], parts[i] if parts else ()) for i in indices]
+            try:
+                # to this worker alone: a broadcast waits for workers that are gone
+                (sent,) = self._client.scatter(
+                    [Sealed(message)], workers=[address], hash=False, timeout=SCATTER
+                )
+                future = self._client.submit(
+                    visit, Sealed((self._fit, shards, method, adds)), sent,
+                    workers=[address], allow_other_workers=False, pure=False, retries=0,
+                    key=f"dplda-{uuid.uuid4().hex}",
+                )  # fmt: skip
+            except Exception as error:
+                if not _is_loss(error):
+                    raise
+                continue
+            waiting[future] = address, indices
+        try:
+            while waiting:
+                alive = self._alive()
+                for future in list(waiting):
+                    address, indices = waiting[future]
+                    gone = address not in alive or future.status in ("lost", "cancelled")
+                    if not future.done() and not gone:
+                        continue
+                    del waiting[future]
+                    result = self._result(future)
+                    # released at once: else the scheduler computes what was added once more
+                    future.release()
+                    if result is not None:
+                        yield indices, result
+                if waiting:
+                    self._wait(list(waiting))
+        finally:
+            for future in waiting:
+                future.cancel()
+
+    def _result(self, future: Any) -> list[Any] | None:
+        """What a task returned; None if its worker was lost. Errors of the task are raised."""
+        if future.status not in ("finished", "error"):
+            return None
+        try:
+            sealed = future.result(timeout=SCATTER)
+        except Exception as error:
+            if not _is_loss(error):
+                raise
+            return None
+        return sealed.value
+
+    def _wait(self, futures: list[Any]) -> None:
+        from distributed import wait
+
+        try:
+            wait(futures, timeout=POLL, return_when="FIRST_COMPLETED")
+        except Exception as error:  # none yet, or a lost one
+            if not _is_loss(error):
+                raise
+            time.sleep(POLL)
+
+    def _alive(self) -> list[str]:
+        """Addresses of the workers, once there is one."""
+        end = time.monotonic() + NO_WORKERS
+        while not (alive := sorted(self._client.scheduler_info(n_workers=-1)["workers"])):
+            if time.monotonic() > end:
+                raise TimeoutError(f"the cluster had no worker for {NO_WORKERS:.0f} seconds")
+            time.sleep(POLL)
+        return alive
+
+    def _assigned(self, left: list[int]) -> dict[str, list[int]]:
+        """A living worker for each shard: that of the last call, or the one with the fewest."""
+        load = {address: 0 for address in self._alive()}
+        for index, address in list(self._address.items()):
+            if address in load:
+                load[address] += 1
+            else:
+                del self._address[index]
+        tasks: dict[str, list[int]] = {}
+        for index in left:
+            if index not in self._address:
+                self._address[index] = min(load, key=lambda address: load[address])
+                load[self._address[index]] += 1
+            tasks.setdefault(self._address[index], []).append(index)
+        return tasks
+
+
+def _is_loss(error: Exception) -> bool:
+    """Whether the cluster failed, and not the task."""
+    from concurrent.futures import CancelledError
+
+    if isinstance(error, (CancelledError, TimeoutError, ConnectionError)):
+        return True
+    return type(error).__module__.partition(".")[0] == "distributed"

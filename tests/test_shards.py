@@ -1,0 +1,485 @@
+"""Corpora in shards: the same bits as in memory, and errors before anything is charged."""
+
+import json
+import math
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from joblib import Parallel, delayed
+from numpy.testing import assert_array_equal
+
+from dplda import HDPLDA, GibbsLDA, PrivateSVILDA, SubLDA
+from dplda.central._dask import DaskEngine, Sealed, _aligned
+from dplda.central._shard_visits import InProcess, Step
+from dplda.datasets import CountShards, make_topic_corpus, read_uci_bow, write_shards
+from dplda.metrics import held_out_perplexity
+from dplda.privacy import Ledger, PrivateDataWarning
+
+K = 4
+pytestmark = pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    X = make_topic_corpus(90, 40, K, doc_length=30, random_state=0).data.tolil()
+    X[7] = 0  # a document without a word
+    return sp.csr_array(X)
+
+
+@pytest.fixture(scope="module")
+def shards(corpus, tmp_path_factory):
+    """The same corpus in 1, 3 and 7 shards."""
+    folder = tmp_path_factory.mktemp("shards")
+    sizes = {1: 90, 3: 37, 7: 14}
+    return {n: write_shards(corpus, folder / str(n), rows_per_shard=sizes[n]) for n in sizes}
+
+
+def joined(shards):
+    return sp.vstack(list(shards)).toarray()
+
+
+# ---- files -------------------------------------------------------------------------------
+
+
+def docword(X, path):
+    X = sp.coo_array(X)
+    lines = [f"{i + 1} {j + 1} {count}" for i, j, count in zip(*X.coords, X.data)]
+    path.write_text("\n".join(map(str, [*X.shape, X.nnz, *lines])) + "\n")
+    return path
+
+
+def parquet(X, path):
+    pq = pytest.importorskip("pyarrow.parquet", reason="Parquet needs pyarrow")
+    pa = pytest.importorskip("pyarrow", reason="Parquet needs pyarrow")
+    X = sp.coo_array(X)
+    columns = {"document": X.coords[0], "word": X.coords[1], "count": X.data}
+    pq.write_table(pa.table(columns), path, row_group_size=100)
+    return path
+
+
+SOURCES = {
+    "matrix": lambda X, _: X,
+    "array": lambda X, _: X.toarray(),
+    "column-wise": lambda X, _: sp.csc_array(X),
+    "blocks": lambda X, _: (X[i : i + 20] for i in range(0, 90, 20)),
+    "docword": lambda X, folder: docword(X, folder / "docword.txt"),
+    "dask.array": lambda X, _: pytest.importorskip(
+        "dask.array", reason="needs pip install dplda[distributed]"
+    ).from_array(X.toarray(), chunks=(20, 40)),
+    "parquet": lambda X, folder: parquet(X, folder / "counts.parquet"),
+}
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_every_source_gives_the_same_shards(name, corpus, tmp_path):
+    source = SOURCES[name](corpus, tmp_path)
+    written = write_shards(source, tmp_path / "corpus", rows_per_shard=25, n_words=40)
+    assert written.shape == (90, 40)
+    assert written.n_entries == corpus.nnz
+    assert [part.shape[0] for part in written] == [25, 25, 25, 15]
+    assert_array_equal(joined(written), corpus.toarray())
+    assert_array_equal(joined(CountShards(tmp_path / "corpus")), corpus.toarray())
+
+
+def test_pieces_of_docword_may_cut_documents(corpus, tmp_path, monkeypatch):
+    path = docword(corpus, tmp_path / "docword.txt")
+    monkeypatch.setattr("dplda.datasets._docword._LineReader.__init__.__defaults__", (None, 64))
+    written = write_shards(path, tmp_path / "corpus", rows_per_shard=25)
+    assert_array_equal(joined(written), read_uci_bow(path).data.toarray())
+
+
+def test_weights_are_stated_in_tokens_as_in_memory(corpus, tmp_path):
+    shares = sp.csr_array(corpus / np.maximum(corpus.sum(axis=1), 1)[:, None])
+    written = write_shards(shares, tmp_path / "corpus", rows_per_shard=40)
+    model = SubLDA(K, epsilon=4.0, max_iter=3, random_state=0)
+    assert_array_equal(model.fit(shares).components_, model.fit(written).components_)
+
+
+def test_counts_are_mapped_and_not_loaded(shards):
+    counts = next(iter(shards[3]))
+    for array in (counts.data, counts.indices, counts.indptr):
+        base = array
+        while isinstance(base, np.ndarray) and not isinstance(base, np.memmap):
+            base = base.base
+        assert isinstance(base, np.memmap)
+        assert not array.flags.writeable
+
+
+def test_only_the_owner_can_read_the_files(shards, tmp_path):
+    from pathlib import Path
+
+    folder = Path(shards[1].folder)
+    assert folder.stat().st_mode & 0o077 == 0
+    assert all(file.stat().st_mode & 0o077 == 0 for file in folder.iterdir())
+
+
+REFUSED = [
+    (lambda X: -X.toarray(), "Negative values"),
+    (lambda X: X.toarray() * np.nan, "NaN"),
+    (lambda X: ["a text"], "word counts"),
+    (lambda X: [], "no block of documents"),
+    (lambda X: [X, X[:, :5]], "one vocabulary"),
+    (lambda X: X[:, :5], "one vocabulary"),  # n_words=40
+    (lambda X: 3, "source must be"),
+]
+
+
+@pytest.mark.parametrize(("source", "message"), REFUSED)
+def test_what_is_not_counts_is_refused_and_leaves_no_corpus(source, message, corpus, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        write_shards(source(corpus), tmp_path / "corpus", rows_per_shard=25, n_words=40)
+    with pytest.raises(FileNotFoundError, match="holds no corpus"):
+        CountShards(tmp_path / "corpus")
+
+
+def test_entries_must_be_in_the_order_of_documents(tmp_path):
+    (tmp_path / "docword.txt").write_text("2\n3\n2\n2 1 4\n1 3 1\n")
+    with pytest.raises(ValueError, match="order of documents"):
+        write_shards(tmp_path / "docword.txt", tmp_path / "corpus")
+
+
+def test_a_folder_that_holds_something_is_left_alone(corpus, tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(ValueError, match="is not empty"):
+        write_shards(corpus, tmp_path)
+
+
+# ---- the same bits -----------------------------------------------------------------------
+
+MODELS = {
+    "everybody": SubLDA(K, noise_multiplier=5.0, max_iter=4),
+    "sampled": SubLDA(K, noise_multiplier=5.0, max_iter=4, subsampling_ratio=0.3),
+    "boost": SubLDA(K, noise_multiplier=5.0, max_iter=4, subsampling_ratio=0.3, boost=2.0),
+    "weights anew": SubLDA(K, noise_multiplier=5.0, max_iter=4, keep_weights=False),
+    "sampled anew": SubLDA(
+        K, noise_multiplier=5.0, max_iter=4, subsampling_ratio=0.3, boost=2.0, keep_weights=False
+    ),
+    "exact anew": SubLDA(K, epsilon=math.inf, max_iter=4, keep_weights=False),
+    "without noise": SubLDA(K, epsilon=math.inf, max_iter=4),
+    "variational": PrivateSVILDA(K, noise_multiplier=5.0, max_iter=4),
+    "variational without noise": PrivateSVILDA(K, epsilon=math.inf, max_iter=4),
+}
+
+
+IN_MEMORY = {}
+
+
+def in_memory(name, corpus):
+    """The table that a model gets from the matrix; it is fitted once."""
+    if name not in IN_MEMORY:
+        IN_MEMORY[name] = MODELS[name].set_params(random_state=1).fit(corpus).components_
+    return IN_MEMORY[name]
+
+
+@pytest.mark.parametrize("n_shards", [1, 3, 7])
+@pytest.mark.parametrize("name", MODELS)
+def test_shards_train_the_model_of_the_matrix(name, n_shards, corpus, shards):
+    model, expected = MODELS[name], in_memory(name, corpus)
+    model.set_params(n_jobs=2 if n_shards == 3 else 1)
+    assert_array_equal(model.fit(shards[n_shards]).components_, expected)
+
+
+def test_shards_of_one_document_and_without_a_word(corpus, tmp_path):
+    corpus = corpus[:9]
+    written = write_shards(corpus, tmp_path / "corpus", rows_per_shard=1)
+    assert written.n_shards == 9
+    model = SubLDA(K, noise_multiplier=5.0, max_iter=4, random_state=0)
+    assert_array_equal(model.fit(written).components_, model.fit(corpus).components_)
+
+
+def test_rounds_may_be_run_one_by_one(corpus, shards):
+    models = [SubLDA(K, epsilon=4.0, max_iter=3, random_state=0) for _ in range(2)]
+    for _ in range(2):
+        models[0].partial_fit(corpus)
+        models[1].partial_fit(shards[3])
+    assert_array_equal(models[0].components_, models[1].components_)
+
+
+def test_guarantee_and_ledger_do_not_know_of_shards(corpus, shards):
+    model = SubLDA(K, epsilon=2.0, max_iter=3, random_state=0)
+    ledgers = Ledger(epsilon=math.inf, delta=1e-6), Ledger(epsilon=math.inf, delta=1e-6)
+    for ledger, X in zip(ledgers, (corpus, shards[3])):
+        model.set_params(ledger=ledger).fit(X)
+        assert model.privacy_.unit == "document"
+    assert ledgers[0].entries()[0].events == ledgers[1].entries()[0].events
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+def test_transform_reads_shard_after_shard(normalize, corpus, shards):
+    model = SubLDA(K, epsilon=4.0, max_iter=3, random_state=0).fit(corpus)
+    expected = model.transform(corpus.astype(np.float32), normalize=normalize)
+    assert_array_equal(model.transform(shards[7], normalize=normalize), expected)
+
+
+# ---- engines -----------------------------------------------------------------------------
+
+
+class Repeats(InProcess):
+    """Visits every shard twice, as an engine may that takes a task for lost."""
+
+    def _visits(self, *args):
+        list(super()._visits(*args))
+        return super()._visits(*args)
+
+
+class Joblib:
+    """Each visit in a process of its own, with a fresh worker: nothing stays there."""
+
+    keeps_weights = False
+
+    def start(self, workers):
+        self.workers = workers
+
+    def gather(self, method, message, parts=None):
+        own = parts or [()] * len(self.workers)
+        return Parallel(n_jobs=2)(
+            delayed(getattr(worker, method))(*message, *part)
+            for worker, part in zip(self.workers, own)
+        )
+
+    def sum(self, method, message, parts=None):
+        return sum(self.gather(method, message, parts))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_visit_that_happens_twice_counts_once(name, corpus, shards):
+    model, expected = MODELS[name], in_memory(name, corpus)
+    assert_array_equal(model.fit(shards[3].on(Repeats())).components_, expected)
+
+
+@pytest.mark.parametrize("name", ["weights anew", "variational"])
+def test_processes_without_a_memory_train_the_same_model(name, corpus, shards):
+    model, expected = MODELS[name], in_memory(name, corpus)
+    assert_array_equal(model.fit(shards[3].on(Joblib())).components_, expected)
+
+
+def test_an_engine_without_a_memory_refuses_to_keep_weights(shards):
+    ledger = Ledger(epsilon=1.0, delta=1e-6)
+    with pytest.raises(ValueError, match="keep_weights=False"):
+        SubLDA(K, epsilon=1.0, ledger=ledger).fit(shards[3].on(Joblib()))
+    assert ledger.epsilon_spent == 0
+
+
+def test_an_engine_meets_no_random_numbers(shards):
+    """Neither the key nor anything that can draw from it reaches the workers."""
+
+    class Watched(InProcess):
+        def _visits(self, method, message, parts):
+            state = pickle.dumps((self._workers, message, parts))
+            assert b"_streams" not in state
+            assert b"Curator" not in state
+            return super()._visits(method, message, parts)
+
+    MODELS["sampled"].fit(shards[3].on(Watched()))
+
+
+class Future:
+    """A task of a `Cluster`, done at once; a lost one has no result."""
+
+    def __init__(self, run, is_lost):
+        self.status = "lost" if is_lost else "finished"
+        self.value = run()  # a lost worker may have done its work
+
+    def done(self):
+        return self.status == "finished"
+
+    def result(self, timeout):
+        return self.value
+
+    def release(self):
+        self.status = "released"
+
+
+class Cluster:
+    """Stands in for a client of dask.distributed, with two workers that lose some tasks."""
+
+    def __init__(self, lost=()):
+        self.lost, self.n_tasks, self.addresses = lost, 0, ["tls://a", "tls://b"]
+
+    def scheduler_info(self, n_workers):
+        return {"workers": dict.fromkeys(self.addresses)}
+
+    def scatter(self, data, *, workers, hash, timeout):
+        if workers[0] not in self.addresses:
+            raise ConnectionError("no such worker")
+        return pickle.loads(pickle.dumps(data))
+
+    def submit(self, function, task, message, *, workers, **options):
+        assert options["retries"] == 0
+        assert not options["allow_other_workers"]
+        self.n_tasks += 1
+        is_lost = self.n_tasks in self.lost
+        if is_lost:  # its replacement has another address
+            self.addresses[self.addresses.index(workers[0])] = f"tls://{self.n_tasks}"
+        task = pickle.loads(pickle.dumps(task))
+        return Future(lambda: function(task, message), is_lost)
+
+
+@pytest.mark.parametrize("lost", [(3,), (1, 2, 6, 7, 8, 13), range(5, 12)])
+@pytest.mark.parametrize("name", ["sampled anew", "variational", "exact anew"])
+def test_a_cluster_that_loses_workers_trains_the_same_model(name, lost, corpus, shards):
+    model, expected = MODELS[name], in_memory(name, corpus)
+    cluster = Cluster(lost)
+    assert_array_equal(model.fit(shards[7].on(DaskEngine(cluster))).components_, expected)
+    assert cluster.n_tasks > 10
+
+
+def test_a_cluster_that_loses_everything_is_given_up(shards):
+    model = SubLDA(K, noise_multiplier=5.0, max_iter=2, keep_weights=False)
+    with pytest.raises(RuntimeError, match="lost 20 times in a row"):
+        model.fit(shards[3].on(DaskEngine(Cluster(range(10_000)))))
+
+
+def test_errors_of_a_task_are_raised_and_no_loss(corpus, tmp_path):
+    written = write_shards(corpus, tmp_path / "corpus", rows_per_shard=30)
+    change(tmp_path / "corpus" / "000001.data.npy")
+    ledger = Ledger(epsilon=1.0, delta=1e-6)
+    model = SubLDA(K, epsilon=1.0, keep_weights=False, ledger=ledger)
+    with pytest.raises(ValueError, match=r"shard 000001 .*SHA-256"):
+        model.fit(written.on(DaskEngine(Cluster())))
+    assert ledger.epsilon_spent == 0
+
+
+def test_sums_in_the_clear_between_machines_are_told(shards):
+    cluster = Cluster()
+    cluster.addresses = ["tcp://10.0.0.1:999"]
+    with pytest.warns(PrivateDataWarning, match="TLS"):
+        DaskEngine(cluster).start([])
+
+
+def test_what_travels_does_not_show_its_content():
+    assert "1234" not in repr(Sealed(np.array([1234])))
+
+
+def test_arrays_at_odd_addresses_are_copied():
+    memory = np.zeros(4 * 5 + 1, np.uint8)
+    odd = memory[1:].view(np.float32)
+    assert not odd.flags.aligned
+    step = Step(1, ("infer", odd, 0.1), odd, odd, odd, 1.0, 8)
+    aligned = _aligned((step, 2))[0]
+    assert aligned.factor.flags.aligned
+    assert aligned.inference[1].flags.aligned
+
+
+# ---- bad input ---------------------------------------------------------------------------
+
+
+def change(path, offset=-3):
+    content = bytearray(path.read_bytes())
+    content[offset] ^= 1
+    path.chmod(0o600)
+    path.write_bytes(bytes(content))
+
+
+def edit(path, change):
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+
+
+def truncate(path):
+    path.write_bytes(path.read_bytes()[:-8])
+
+
+def hide(index):
+    """A list in which a damaged shard has the right SHA-256."""
+
+    def damage(folder):
+        words = np.load(folder / f"{index:06d}.indices.npy")
+        words[1] = 40  # beyond the vocabulary: a kernel would read other memory
+        np.save(folder / f"{index:06d}.indices.npy", words)
+        digest = CountShards(folder).shards[index]._digest()
+        edit(folder / "shards.json", lambda c: c["shards"][index].update(sha256=digest))
+
+    return damage
+
+
+DAMAGES = {
+    "a changed count": (lambda f: change(f / "000001.data.npy"), "shard 000001 .*SHA-256"),
+    "a changed word": (lambda f: change(f / "000002.indices.npy"), "shard 000002 .*SHA-256"),
+    "a file cut short": (lambda f: truncate(f / "000001.indptr.npy"), "shard 000001 .*SHA-256"),
+    "a word beyond the vocabulary": (hide(1), "shard 000001 .*unknown"),
+    "a missing file": (lambda f: (f / "000001.data.npy").unlink(), "shard 000001 .*000001.data"),
+}
+LISTS = {
+    "a doubled shard": (
+        lambda c: c["shards"].append(c["shards"][0]), "shard 000000 .*listed twice"
+    ),
+    "a copy under another name": (
+        lambda c: c["shards"].append({**c["shards"][0], "name": "000003"}),
+        "shard 000003 .*same documents",
+    ),
+    "another vocabulary": (
+        lambda c: c["shards"][1].update(shape=[30, 39]), "shard 000001 .*vocabulary of 39"
+    ),
+    "a newer version": (lambda c: c.update(version=2), "newer dplda"),
+    "another format": (lambda c: c.update(format="x"), "not written by write_shards"),
+    "sizes that are not numbers": (lambda c: c["shards"][0].update(shape=["a", 2]), "damaged"),
+    "a list without sizes": (lambda c: c["shards"][0].pop("n_entries"), "damaged"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_shard_is_named_before_anything_is_charged(damage, corpus, tmp_path):
+    action, message = DAMAGES[damage]
+    written = write_shards(corpus, tmp_path / "corpus", rows_per_shard=30)
+    action(tmp_path / "corpus")
+    if damage == "a word beyond the vocabulary":
+        written = CountShards(tmp_path / "corpus")  # with the new SHA-256
+    ledger = Ledger(epsilon=1.0, delta=1e-6)
+    with pytest.raises((ValueError, OSError), match=message):
+        SubLDA(K, epsilon=1.0, ledger=ledger).fit(written)
+    assert ledger.epsilon_spent == 0
+    with pytest.raises((ValueError, OSError), match=message):
+        list(written)
+
+
+@pytest.mark.parametrize("damage", LISTS)
+def test_a_wrong_list_of_shards_is_refused(damage, corpus, tmp_path):
+    action, message = LISTS[damage]
+    write_shards(corpus, tmp_path / "corpus", rows_per_shard=30)
+    edit(tmp_path / "corpus" / "shards.json", action)
+    with pytest.raises(ValueError, match=message):
+        CountShards(tmp_path / "corpus")
+
+
+def test_a_damaged_list_is_refused(tmp_path):
+    (tmp_path / "shards.json").write_text("{")
+    with pytest.raises(ValueError, match="damaged"):
+        CountShards(tmp_path)
+
+
+def test_a_model_refuses_shards_of_another_vocabulary(corpus, tmp_path):
+    words = [f"word{i}" for i in range(40)]
+    written = write_shards(corpus, tmp_path / "a", feature_names=words)
+    model = SubLDA(K, noise_multiplier=5.0, max_iter=3).fit(written)
+    assert list(model.feature_names_in_) == words
+    others = write_shards(corpus, tmp_path / "b", feature_names=words[::-1])
+    with pytest.raises(ValueError, match="other words"):
+        model.transform(others)
+    narrow = write_shards(corpus[:, :30], tmp_path / "c")
+    for use in (model.transform, model.partial_fit):
+        with pytest.raises(ValueError, match="30 features"):
+            use(narrow)
+
+
+def test_what_needs_all_rows_at_once_says_so(corpus, shards):
+    ledger = Ledger(epsilon=1.0, delta=1e-6)
+    with pytest.raises(ValueError, match="user_ids needs all rows"):
+        SubLDA(K, epsilon=1.0, ledger=ledger).fit(shards[3], user_ids=np.arange(90))
+    with pytest.raises(ValueError, match="max_doc_tokens needs all rows"):
+        PrivateSVILDA(K, epsilon=1.0, max_doc_tokens=5, ledger=ledger).fit(shards[3])
+    assert ledger.epsilon_spent == 0
+    for model in (GibbsLDA(K), HDPLDA(K, epsilon=1.0)):
+        with pytest.raises(ValueError, match="X is a CountShards"):
+            model.fit(shards[3])
+    model = GibbsLDA(K, max_iter=2, random_state=0).fit(sp.vstack(list(shards[3])))
+    with pytest.raises(ValueError, match="X is a CountShards"):
+        held_out_perplexity(model.components_, shards[3])
+
+
+def test_errors_and_representations_hold_nothing_private(corpus, shards):
+    assert "90" not in repr(shards[3])
+    assert str(corpus.nnz) not in repr(shards[3])
