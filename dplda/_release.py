@@ -26,6 +26,7 @@ from dplda._version import __version__
 from dplda._vocabulary import flat_steps, hash_words, words_of
 from dplda._warnings import warn_user
 from dplda._wire import Format, as_number
+from dplda.metrics._signal import weak_topics
 from dplda.privacy import Guarantee, PrivacyLeakWarning
 from dplda.privacy._bounds_on_epsilon import grouped
 from dplda.privacy._events import from_record, to_record
@@ -34,6 +35,7 @@ from dplda.privacy._guarantee import LARGEST_VARIATION
 FORMAT = Format("dplda-release", "F64", max_header=2**24, version="2")
 MAX_BYTES = 2**33
 MAX_TEXT = 10_000
+LARGEST = 1e300  # evidence of a topic
 # Limits on events: no file of unknown origin can make the accountant compute for hours.
 MAX_STEPS, MAX_KINDS = 1_000_000, 50
 PUBLIC = 0o666  # permissions, less the umask
@@ -44,7 +46,7 @@ NOT_RELEASED = ("random_state", "ledger", "n_jobs", "verbose", "prior_components
 
 _FIELDS = {
     "dplda", "estimator", "parameters", "n_iter", "vocabulary", "vocabulary_sha256",
-    "named_columns", "vectorizer", "guarantee",
+    "named_columns", "vectorizer", "guarantee", "topic_signal", "topic_evidence",
 }  # fmt: skip
 
 
@@ -71,6 +73,8 @@ class ReleasedModel(BaseLDA):
         Pseudo-counts of words in topics; not normalized.
     privacy_ : Guarantee
         The guarantee: unit, relation, mechanism, assumptions. `print` shows it in words.
+    topic_signal_, topic_evidence_, weak_topics_ : ndarray of shape (n_components,)
+        Which topics to read, as in `SubLDA`, if the trained model said so.
     epsilon_, delta_ : float
         The privacy cost of the model.
     n_iter_ : int
@@ -137,8 +141,9 @@ class ReleasedModel(BaseLDA):
         named_columns: bool = False,
         vectorizer: Vectorizer | None = None,
         version: str = __version__,
+        strength: tuple[npt.NDArray[Any], npt.NDArray[Any]] | None = None,
     ) -> ReleasedModel:
-        """A model of checked public values."""
+        """A model of checked public values; `strength` are the signal and evidence of topics."""
         model = cls(doc_topic_prior)
         publish(
             model,
@@ -154,6 +159,9 @@ class ReleasedModel(BaseLDA):
         )
         if named_columns and vocabulary is not None:
             model.feature_names_in_ = model.vocabulary_
+        if strength is not None:
+            model.topic_signal_, model.topic_evidence_ = strength
+            model.weak_topics_ = weak_topics(*strength)
         return model
 
     def fit(self, X: Any = None, y: Any = None) -> ReleasedModel:
@@ -310,9 +318,9 @@ def save_release(
 
     Notes
     -----
-    **Privacy.** The file holds `components_`, `privacy_`, the public parameters, the vocabulary
-    and the settings of the vectorizer. It does not hold `random_state`, the ledger, or what
-    `partial_fit` continues with (``docs/release.md``).
+    **Privacy.** The file holds `components_`, `privacy_`, the public parameters, the vocabulary,
+    the settings of the vectorizer, and the evidence of the topics. It does not hold `random_state`,
+    the ledger, or what `partial_fit` continues with (``docs/release.md``).
 
     Examples
     --------
@@ -466,7 +474,12 @@ def _to_bytes(
         "named_columns": hasattr(model, "feature_names_in_"),
         "vectorizer": settings,
         "guarantee": record | {"events": [to_record(event) for event in record["events"]]},
+        "topic_signal": None,
+        "topic_evidence": None,
     }
+    if hasattr(model, "topic_evidence_"):
+        content["topic_signal"] = [int(n) for n in model.topic_signal_]
+        content["topic_evidence"] = [float(x) for x in model.topic_evidence_]
     return FORMAT.pack(content, np.asarray(model.components_))
 
 
@@ -540,7 +553,22 @@ def _read(file: io.BufferedIOBase, size: int) -> ReleasedModel:
         estimator_name=_text("estimator", content["estimator"]),
         version=_text("dplda", content["dplda"]),
         parameters=parameters,
+        strength=_strength(content["topic_signal"], content["topic_evidence"], components.shape),
     )
+
+
+def _strength(
+    signal: Any, evidence: Any, shape: tuple[int, ...]
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any]] | None:
+    """Signal and evidence of the topics, if the model had them."""
+    if signal is None and evidence is None:
+        return None
+    for name, values in (("topic_signal", signal), ("topic_evidence", evidence)):
+        if not isinstance(values, list) or len(values) != shape[0]:
+            raise ValueError(f"{name} must be a list of {shape[0]} numbers, one for each topic")
+    words = [check_integer("topic_signal", n, 0, shape[1]) for n in signal]
+    strength = [check_number("topic_evidence", x, -LARGEST, LARGEST) for x in evidence]
+    return np.array(words), np.array(strength)
 
 
 def _checked_counts(table: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -285,7 +285,7 @@ def test_the_file_holds_these_values_and_no_others(X, path, tmp_path):
     header, table = parts(path)
     assert set(header) == {
         "dplda", "estimator", "parameters", "n_iter", "vocabulary", "vocabulary_sha256",
-        "named_columns", "vectorizer", "guarantee",
+        "named_columns", "vectorizer", "guarantee", "topic_signal", "topic_evidence",
     }  # fmt: skip
     hidden = {"random_state", "ledger", "n_jobs", "verbose", "prior_components"}
     assert set(header["parameters"]) == set(model.get_params()) - hidden
@@ -295,6 +295,16 @@ def test_the_file_holds_these_values_and_no_others(X, path, tmp_path):
     data = path.read_bytes()
     for trace in (str(secret).encode(), secret.to_bytes(4, "little"), b"sqlite", b"private."):
         assert trace not in data
+
+
+def test_a_release_says_which_topics_are_weak(X, path):
+    model = SubLDA(K, epsilon=8.0, max_iter=4).fit(X)
+    save_release(model, path)
+    released = load_release(path)
+    save_release(released, path)  # and once more
+    for name in ("topic_signal_", "topic_evidence_", "weak_topics_"):
+        np.testing.assert_array_equal(getattr(released, name), getattr(model, name))
+        np.testing.assert_array_equal(getattr(load_release(path), name), getattr(model, name))
 
 
 def test_a_release_of_a_published_class_says_so(X, path):
@@ -713,6 +723,11 @@ LIES = [
     (("estimator",), ..., "fields"),
     (("shape",), [K, N_WORDS], "fields"),
     (("pickle",), "gASV", "fields"),
+    (("topic_signal",), None, "topic_signal"),
+    (("topic_signal",), [0] * (K - 1), "topic_signal"),
+    (("topic_signal",), [-1] * K, "topic_signal"),
+    (("topic_evidence",), ["inf"] * K, "topic_evidence"),
+    (("topic_evidence",), 1.0, "topic_evidence"),
     (("n_iter",), -1, "n_iter"),
     (("n_iter",), 10**30, "n_iter"),
     (("n_iter",), "4", "n_iter"),
