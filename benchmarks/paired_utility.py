@@ -101,7 +101,8 @@ def compare(options) -> None:
     """A row for each setting: perplexities, difference of the pairs, CPU seconds."""
     before, after = (by_setting(json.loads(f.read_text())) for f in (options.before, options.after))
     print("| estimator | corpus | epsilon | K | seeds | before | after "
-          "| difference ± standard error | | CPU s a fit, before | after |\n" + "| --- " * 11 + "|")  # fmt: skip
+          "| difference ± standard error | | CPU s a fit, before | after |\n"
+          + "| --- " * 11 + "|")  # fmt: skip
     worse, shared = 0, [setting for setting in before if setting in after]
     for setting in shared:
         one, two = before[setting], after[setting]

@@ -24,6 +24,7 @@ import io
 import json
 import warnings
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -31,10 +32,12 @@ import scipy.sparse as sp
 from corpora import LOADERS, Split, load
 from sklearn.linear_model import LogisticRegression
 
-from dplda import GibbsLDA, SubLDA
-from dplda.metrics import unigram_perplexity
+from dplda import GibbsLDA, SubLDA, public_prior
+from dplda.metrics import held_out_perplexity, unigram_perplexity
 
 K, DELTA = 20, 1e-5
+SMOOTHING = 0.1  # of each cell, where the public table is used alone
+COLORS = ("#000000", "#56b4e9", "#0072b2", "#d55e00", "#009e73")
 NON_PRIVATE = {
     "GibbsLDA, beta = 0.01": lambda seed: GibbsLDA(K, max_iter=300, random_state=seed),
     "GibbsLDA, beta = 1": lambda seed: GibbsLDA(
@@ -115,13 +118,14 @@ def perplexity(
     split: Split, model: str, n_docs: int, n_public: int, epsilon: float, seed: int
 ) -> float:
     """Held-out perplexity of one fit on the first documents, of which the first are public."""
-    public, private = split.train[:n_public], split.train[n_public:n_docs]
+    private = split.train[n_public:n_docs]
     if model == "unigram":
         return float(unigram_perplexity(private, split.test))
+    prior = prior_of(split, n_public, seed) if n_public else None
     if model == "public alone":
-        return float(public_model(public, seed).perplexity(split.test))
+        return float(held_out_perplexity(prior + SMOOTHING, split.test))
     if model == "SubLDA":
-        fitted = sublda(epsilon, seed, **with_public(public, seed)).fit(private)
+        fitted = sublda(epsilon, seed, prior_components=prior).fit(private)
         return float(fitted.perplexity(split.test))
     return float(NON_PRIVATE[model](seed).fit(private).perplexity(split.test))
 
@@ -130,15 +134,10 @@ def sublda(epsilon: float, seed: int, n_components: int = K, **parameters) -> Su
     return SubLDA(n_components, epsilon=epsilon, delta=DELTA, random_state=seed, **parameters)
 
 
-def public_model(X, seed: int, n_components: int = K) -> GibbsLDA:
-    return GibbsLDA(n_components, topic_word_prior=1.0, max_iter=200, random_state=seed).fit(X)
-
-
-def with_public(X, seed: int, n_components: int = K) -> dict:
-    """The parameter of SubLDA that holds counts of words in the topics of public documents."""
-    if not X.shape[0]:
-        return {}
-    return {"prior_components": public_model(X, seed, n_components).components_ - 1.0}
+@cache
+def prior_of(split: Split, n_public: int, seed: int) -> np.ndarray:
+    """What SubLDA gets of the first documents."""
+    return public_prior(split.train[:n_public], n_components=K, random_state=seed)
 
 
 class Gap:
@@ -204,30 +203,42 @@ def picture(curves: dict, epsilons: list[float], path: Path) -> None:
     """The share of the gap closed against epsilon, mean of the corpora; left: public alone."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8.4, 4.6), layout="constrained", facecolor="white")
+    figure = Figure(figsize=(8.4, 4.8), layout="constrained", facecolor="white")
     axes = figure.subplots()
-    left = min(epsilons) / 2  # the place of the public texts alone
-    colors = ["#000000", "#9ecae1", "#4292c6", "#084594"]
-    for (n_public, found), color in zip(curves.items(), colors, strict=False):
-        mean = {e: np.mean([each[e] for each in found]) for e in found[0]}
-        x = [e or left for e in mean]
-        axes.plot(x, list(mean.values()), marker="o", color=color, linewidth=2.2, clip_on=True)
-        label = f"{n_public:,} public texts" if n_public else "private texts alone"
-        axes.annotate(label, (x[-1], list(mean.values())[-1]), xytext=(9, 0), color=color,
+    place = {0.0: min(epsilons) / 2, **{e: e for e in epsilons}}  # 0: the public texts alone
+    names, ends = {}, {}
+    for (n_public, found), color in zip(curves.items(), COLORS, strict=False):
+        mean = {e: float(np.mean([each[e] for each in found])) for e in found[0]}
+        axes.plot([place[e] for e in mean], list(mean.values()), marker="o", color=color, lw=2.4)
+        name = f"with {n_public:,} public texts" if n_public else "private texts alone"
+        names[name], ends[name] = color, list(mean.values())[-1]
+    for name, level in apart(ends, 0.065).items():
+        axes.annotate(name, (max(epsilons), level), xytext=(10, 0), color=names[name],
                       textcoords="offset points", va="center", fontsize=12)  # fmt: skip
-    for level, label in ((1.0, "without privacy"), (0.0, "word frequencies only")):
+    for level, name in ((1.0, "topics without privacy"), (0.0, "word frequencies, no topics")):
         axes.axhline(level, color="gray", linestyle=":", linewidth=1.5)
-        axes.annotate(label, (max(epsilons), level), xytext=(9, 0), color="gray",
-                      textcoords="offset points", va="center", fontsize=12)  # fmt: skip
+        axes.text(max(epsilons), level + 0.015, name, color="dimgray", ha="right", fontsize=12)
     axes.set_xscale("log")
-    axes.set_xticks([left, *epsilons], ["public\nalone", *(f"{e:g}" for e in epsilons)])
+    axes.set_xticks(list(place.values()), ["public\ntexts alone", *(f"{e:g}" for e in epsilons)],
+                    fontsize=12)  # fmt: skip
     axes.minorticks_off()
-    axes.set_ylim(-0.25, 1.05)
-    axes.yaxis.set_major_formatter("{x:.0%}")
+    axes.set_ylim(-0.25, 1.1)
+    axes.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
+    axes.tick_params(labelsize=12)
     axes.set_xlabel("epsilon of a document", fontsize=12)
-    axes.set_title("Share of the gap in held-out perplexity that is closed", loc="left")
+    axes.set_title("From word frequencies (0%) to topics without privacy (100%), "
+                   "in held-out perplexity", loc="left", fontsize=12)  # fmt: skip
     axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=120)
+
+
+def apart(levels: dict[str, float], least: float) -> dict[str, float]:
+    """Places of labels near their levels, moved apart where two would touch."""
+    places: dict[str, float] = {}
+    for name in sorted(levels, key=lambda name: levels[name]):
+        places[name] = max([levels[name], *(at + least for at in places.values())])
+    moved = np.mean(list(places.values())) - np.mean(list(levels.values()))
+    return {name: at - moved for name, at in places.items()}
 
 
 # N50
@@ -309,9 +320,11 @@ def recalls(
     classes, sizes = np.unique(y, return_counts=True)
     small = classes[np.argsort(sizes, kind="stable")[: max(1, len(classes) // 4)]]
     public = of_each(truth, n_public // len(classes))
-    prior = with_public(held[public], seed, n_components)
+    prior = None
+    if n_public:
+        prior = public_prior(held[public], n_components=n_components, random_state=seed)
     held, truth = held[~public], truth[~public]
-    model = sublda(epsilon, seed, n_components, **prior).fit(X)
+    model = sublda(epsilon, seed, n_components, prior_components=prior).fit(X)
     weights, held_weights = model.transform(X), model.transform(held)
     by_weights = LogisticRegression(C=100, max_iter=2000).fit(weights, y).predict(held_weights)
     means = np.array([weights[y == c].mean(axis=0) for c in classes])
