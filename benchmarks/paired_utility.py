@@ -92,9 +92,16 @@ def run(options) -> None:
                         **dict(zip(KEY, setting)), "seed": seed, "seconds": round(seconds, 3),
                         "perplexity": model.perplexity(test),
                     })  # fmt: skip
-                    options.file.write_text(json.dumps(fits, indent=1))
+                    keep(options.file, fits)
                 found = [fit["perplexity"] for fit in by_setting(fits)[setting].values()]
                 print(*setting, f"{np.mean(found):.1f}", flush=True)
+
+
+def keep(file: Path, rows: list) -> None:
+    """Write measured rows to a file, whole or not at all: a run may be ended at any time."""
+    whole = file.with_suffix(".part")
+    whole.write_text(json.dumps(rows, indent=0))
+    whole.replace(file)
 
 
 def compare(options) -> None:

@@ -30,6 +30,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 from corpora import LOADERS, Split, load
+from paired_utility import keep
 from sklearn.linear_model import LogisticRegression
 
 from dplda import GibbsLDA, SubLDA, public_prior
@@ -107,7 +108,7 @@ class Points:
             result = self.known[str(setting)] = measure(split, **given)
             self.rows.append({"setting": setting, "result": result})
             if self.file:
-                self.file.write_text(json.dumps(self.rows, indent=0))
+                keep(self.file, self.rows)
         return self.known[str(setting)]
 
 
@@ -265,6 +266,10 @@ def crossing(gap: Gap, epsilons: list[float], n_public: int) -> str:
     the next one. Epsilons beyond are not measured.
     """
     n_docs, below = gap.n_docs - n_public, None
+    if n_public:
+        alone = gap.closed(gap.fits("public alone", n_public=n_public))
+        if alone >= 0.5:
+            return f"0 (public texts alone: {alone:.0%})"
     for epsilon in epsilons:
         share = gap.closed(gap.fits("SubLDA", epsilon=epsilon, n_public=n_public))
         if share >= 0.5:
