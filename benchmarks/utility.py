@@ -301,8 +301,8 @@ def groups(splits: list[Split], points: Points, options) -> None:
             ]  # fmt: skip
             found[epsilon] = {name: [one[name] for one in each] for name in each[0]}
         shares, sizes = (found[options.epsilons[0]][name] for name in ("share", "documents"))
-        print(f"\n{split.name}: the smallest quarter of the classes has {np.mean(shares):.1%} of "
-              f"the training documents, and {np.mean(sizes):.0f} documents held out\n")  # fmt: skip
+        print(f"\n{split.name}: small classes have {np.mean(shares):.1%} of the training documents "
+              f"and {np.mean(sizes):.0f} held-out ones\n")  # fmt: skip
         print("| epsilon | classifier, small | others | own topic, small | others |")
         print("| --- " * 5 + "|")
         for epsilon, result in found.items():
