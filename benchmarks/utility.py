@@ -172,8 +172,10 @@ def against_epsilon(splits: list[Split], points: Points, options) -> None:
     curves: dict[int, list[dict[float, float]]] = {}
     for split in splits:
         gap = Gap(split, points, options.seeds)
-        print(f"\n{split}; {split.test.shape[0]} held out\n\nunigram {gap.unigram:.0f}; best "
-              f"without privacy {gap.best:.0f} ({gap.best_model})\n")  # fmt: skip
+        print(f"\n{split}; {split.test.shape[0]} held out; seeds: {options.seeds}\n")
+        print(
+            f"unigram {gap.unigram:.0f}; best without privacy {gap.best:.0f} ({gap.best_model})\n"
+        )
         settings = [0, *options.public]
         names = ["private alone", *(f"with {n:,} public texts" for n in options.public)]
         print("| epsilon | " + " | ".join(names) + " |\n" + "| --- " * (1 + len(names)) + "|")
@@ -399,6 +401,8 @@ def accuracy(split: Split, epsilon: float, seed: int) -> float:
 
 
 def spread(values) -> str:
+    if len(values) == 1:
+        return f"{values[0]:.0f}"
     return f"{np.mean(values):.0f} ± {np.std(values):.0f}"
 
 
