@@ -123,7 +123,7 @@ def compare(options) -> None:
         name, corpus, epsilon, n_components = setting
         print(f"| {name} | {corpus} | {epsilon:g} | {n_components} | {len(seeds)} "
               f"| {old.mean():.1f} | {new.mean():.1f} "
-              f"| {difference.mean():+.1f} ± {error:.1f} | {verdict} "
+              f"| {difference.mean():+.2f} ± {error:.2f} | {verdict} "
               f"| {seconds[0]:.2f} | {seconds[1]:.2f} |")  # fmt: skip
     print(f"\nWorse by more than two standard errors: {worse} of {len(shared)}.")
 
