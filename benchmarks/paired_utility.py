@@ -5,8 +5,8 @@ training and held-out documents once. ``... run FILE --splits FOLDER [--estimato
 PrivateSVILDA] [--epsilons 1 4 inf] [--seeds 5] [--components 20] [--rounds N] [--ratio Q]`` fits
 the package that Python imports (PYTHONPATH chooses a checkout, also an old one) with its own
 defaults, and writes the perplexities to a JSON file. Fits that stand there are not run again.
-``... compare BEFORE AFTER`` prints the mean difference of the pairs of two such files and its
-standard error, and says which rows are worse by more than two standard errors.
+``... compare BEFORE AFTER [--into PAGE MARK]`` prints the mean difference of the pairs of two such
+files and its standard error, and says which rows are worse by more than two standard errors.
 
 As in ``utility.py``: V = 2000, delta = 1e-5, one tenth held out, document completion. Both fits of
 a pair get the same seed, and with it the same noise if neither commit draws it otherwise. A fit
@@ -17,9 +17,12 @@ only.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import json
 import time
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -52,9 +55,11 @@ def main() -> None:
     pairs = commands.add_parser("compare", help="print the differences of two files")
     pairs.add_argument("before", type=Path)
     pairs.add_argument("after", type=Path)
+    pairs.add_argument("--into", nargs=2, metavar=("PAGE", "MARK"), help="page to write to")
     pairs.set_defaults(call=compare)
     options = parser.parse_args()
-    options.call(options)
+    with printed_into(getattr(options, "into", None)):
+        options.call(options)
 
 
 def splits(options) -> None:
@@ -102,6 +107,25 @@ def keep(file: Path, rows: list) -> None:
     whole = file.with_suffix(".part")
     whole.write_text(json.dumps(rows, indent=0))
     whole.replace(file)
+
+
+@contextlib.contextmanager
+def printed_into(page_and_mark: tuple[str, str] | None) -> Iterator[None]:
+    """What is printed meanwhile replaces what stands between the marks of a page, if there is one.
+
+    The marks are ``<!-- MARK -->`` and ``<!-- end of MARK -->``.
+    """
+    if not page_and_mark:
+        yield
+        return
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        yield
+    page, mark = Path(page_and_mark[0]), page_and_mark[1]
+    start, end = f"<!-- {mark} -->", f"<!-- end of {mark} -->"
+    before, rest = page.read_text(encoding="utf-8").split(start)
+    _, after = rest.split(end)
+    text = f"{before}{start}\n\n{printed.getvalue().strip()}\n\n{end}{after}"
+    page.write_text(text, encoding="utf-8")
 
 
 def compare(options) -> None:

@@ -19,8 +19,6 @@ the first training documents, which are taken out of the private ones.
 from __future__ import annotations
 
 import argparse
-import contextlib
-import io
 import json
 import warnings
 from collections.abc import Callable
@@ -30,7 +28,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 from corpora import LOADERS, Split, load
-from paired_utility import keep
+from paired_utility import keep, printed_into
 from sklearn.linear_model import LogisticRegression
 
 from dplda import GibbsLDA, SubLDA, public_prior
@@ -75,19 +73,8 @@ def main() -> None:
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     splits, points = load(options.corpora), Points(options.points)
-    if not options.into:
-        return options.call(splits, points, options)
-    with contextlib.redirect_stdout(io.StringIO()) as printed:
+    with printed_into(options.into):
         options.call(splits, points, options)
-    write_into(Path(options.into[0]), options.into[1], printed.getvalue().strip())
-
-
-def write_into(page: Path, mark: str, text: str) -> None:
-    """Replace what stands between the two marks of a page."""
-    start, end = f"<!-- {mark} -->", f"<!-- end of {mark} -->"
-    before, rest = page.read_text(encoding="utf-8").split(start)
-    _, after = rest.split(end)
-    page.write_text(f"{before}{start}\n\n{text}\n\n{end}{after}", encoding="utf-8")
 
 
 class Points:
