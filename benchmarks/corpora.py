@@ -28,7 +28,7 @@ from dplda.datasets import (
 DEFAULT_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
-@dataclass
+@dataclass(eq=False)  # two splits are never compared, and one may be a key
 class Split:
     """Training and held-out documents, their labels if any, and the words of the columns."""
 
