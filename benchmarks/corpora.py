@@ -30,13 +30,14 @@ DEFAULT_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 @dataclass
 class Split:
-    """Training and held-out documents, and their labels if any."""
+    """Training and held-out documents, their labels if any, and the words of the columns."""
 
     name: str
     train: sp.csr_array
     test: sp.csr_array
     y_train: np.ndarray | None = None
     y_test: np.ndarray | None = None
+    words: np.ndarray | None = None
 
     def __str__(self) -> str:
         n_tokens = int(self.train.sum())
@@ -48,7 +49,14 @@ def data_folder() -> Path:
 
 
 def prepare(
-    name: str, X, y=None, *, n_words: int | None = 2000, n_skip: int = 10, shortest: int = 20
+    name: str,
+    X,
+    y=None,
+    *,
+    words=None,
+    n_words: int | None = 2000,
+    n_skip: int = 10,
+    shortest: int = 20,
 ) -> Split:
     """Frequent words, documents of some length, a fixed tenth held out.
 
@@ -56,22 +64,23 @@ def prepare(
     the corpus itself: an experiment's licence, which a private training must not take.
     """
     X = sp.csr_array(X).astype(float)
+    words = None if words is None else np.asarray(words)
     if n_words is not None:
-        order = np.argsort(-(X > 0).sum(axis=0), kind="stable")
-        X = sp.csr_array(X[:, order[n_skip : n_skip + n_words]])
+        order = np.argsort(-(X > 0).sum(axis=0), kind="stable")[n_skip : n_skip + n_words]
+        X, words = sp.csr_array(X[:, order]), None if words is None else words[order]
     keep = np.flatnonzero(X.sum(axis=1) >= shortest)
     order = keep[np.random.default_rng(0).permutation(len(keep))]
     test, train = order[: len(order) // 10], order[len(order) // 10 :]
     labels = (None, None) if y is None else (np.asarray(y)[train], np.asarray(y)[test])
-    return Split(name, sp.csr_array(X[train]), sp.csr_array(X[test]), *labels)
+    return Split(name, sp.csr_array(X[train]), sp.csr_array(X[test]), *labels, words)
 
 
 def kos(**options) -> Split:
-    return prepare("KOS", _uci("kos"), **options)
+    return _uci("kos", **options)
 
 
 def nips(**options) -> Split:
-    return prepare("NIPS", _uci("nips"), **options)
+    return _uci("nips", **options)
 
 
 def embedded() -> Split:
@@ -79,20 +88,22 @@ def embedded() -> Split:
     texts, labels = load_docstrings(return_X_y=True)
     words = load_public_vocabulary(2000, language="python")
     X = CountVectorizer(vocabulary=words).fit_transform(texts)
-    return prepare("docstrings", X, labels, n_words=None, shortest=10)
+    return prepare("docstrings", X, labels, words=words, n_words=None, shortest=10)
 
 
 def glosses() -> Split:
     """The embedded definitions of nouns, words of the public English list."""
     texts, labels = load_wordnet_glosses(return_X_y=True)
-    X = CountVectorizer(vocabulary=load_public_vocabulary(2000)).fit_transform(texts)
-    return prepare("glosses", X, labels, n_words=None, shortest=10)
+    words = load_public_vocabulary(2000)
+    X = CountVectorizer(vocabulary=words).fit_transform(texts)
+    return prepare("glosses", X, labels, words=words, n_words=None, shortest=10)
 
 
 def bbc() -> Split:
     texts, labels = bbc_texts()
-    X = CountVectorizer(stop_words="english").fit_transform(texts)
-    return prepare("BBC", X, labels, n_skip=0)
+    vectorizer = CountVectorizer(stop_words="english")
+    X = vectorizer.fit_transform(texts)
+    return prepare("BBC", X, labels, words=vectorizer.get_feature_names_out(), n_skip=0)
 
 
 def bbc_texts() -> tuple[list[str], list[str]]:
@@ -109,8 +120,9 @@ def kos_texts() -> list[str]:
     return [" ".join(np.repeat(names[X.indices[row]], X.data[row].astype(int))) for row in rows]
 
 
-def _uci(name: str):
-    return load_uci_bow(name, data_home=data_folder(), download_if_missing=False).data
+def _uci(name: str, **options) -> Split:
+    corpus = load_uci_bow(name, data_home=data_folder(), download_if_missing=False)
+    return prepare(name.upper(), corpus.data, words=corpus.feature_names, **options)
 
 
 LOADERS = {"kos": kos, "nips": nips, "docstrings": embedded, "bbc": bbc}

@@ -15,6 +15,7 @@ from .central._gibbslda import GibbsLDA as GibbsLDA
 from .central._hdplda import HDPLDA as HDPLDA
 from .central._plan import Plan as Plan
 from .central._plan import plan as plan
+from .central._public_prior import public_prior as public_prior
 from .central._sublda import SubLDA as SubLDA
 from .central._svilda import PrivateSVILDA as PrivateSVILDA
 from .central._topic_counts import private_topic_counts as private_topic_counts

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-import dplda.central._gibbslda as module
+import dplda.central._gibbs_sweeps as module
 from dplda import GibbsLDA
+from dplda._gibbs import MAX_COMPONENTS
 from dplda.datasets import make_topic_corpus
 
 K = 4
@@ -74,7 +75,7 @@ def test_the_chain_learns_as_much_as_the_exact_sampler():
 
 
 def test_more_topics_than_a_sum_of_weights_holds_need_the_exact_sampler():
-    n = module.MAX_COMPONENTS + 1
+    n = MAX_COMPONENTS + 1
     with pytest.raises(ValueError, match="at most 2048 for GibbsLDA with exact=False, got 2049"):
         GibbsLDA(n).fit([[1, 2]])
     assert GibbsLDA(n, exact=True, max_iter=1).fit([[1, 2]]).components_.shape == (n, 2)

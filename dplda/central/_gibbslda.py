@@ -12,10 +12,9 @@ from dplda._base import BaseLDA
 from dplda._compat import _fit_context
 from dplda._corpus import Corpus, check_counts
 from dplda._fold_in import pad
-from dplda._gibbs import MAX_COMPONENTS, draw_topics
-from dplda._half_table import HalfTable
+from dplda._gibbs import MAX_COMPONENTS
 from dplda._progress import rounds
-from dplda.central._word_sweeps import TOPIC, TokensByWord, uniform_topics
+from dplda.central._gibbs_sweeps import average_counts
 from dplda.kernels import _gibbs
 from dplda.privacy import Guarantee, NonPrivate
 from dplda.privacy._streams import Purpose, Streams
@@ -216,30 +215,11 @@ class GibbsLDA(BaseLDA):
                 f"n_components must be at most {MAX_COMPONENTS} for GibbsLDA with exact=False, got "
                 f"{n_components}; set exact=True"
             )
-        by_word = TokensByWord.from_corpus(corpus)
-        counts = np.zeros((corpus.n_words, n_components), np.int32)
-        frequencies = np.diff(by_word.ptr)
-        if before is None:
-            topics = uniform_topics(corpus, n_components, streams)
-            by_word.count(topics, 1, counts, self.n_jobs)
-        else:  # the first topics of later documents are drawn under the model of the earlier ones
-            topics = np.full(corpus.n_tokens, -1, TOPIC)
-            frequencies = frequencies + before.sum(axis=1)
-        largest = max(1.0, float(frequencies.max(initial=0)))
-        total, n_averaged = np.zeros_like(counts, np.int64), -(-int(self.max_iter) // 4)
-        for t, n_left in zip(sweeps, range(int(self.max_iter) - 1, -1, -1)):
-            table = HalfTable.from_counts(
-                counts if before is None else before + counts,
-                largest, self.topic_word_prior, n_jobs=self.n_jobs,
-            )  # fmt: skip
-            topics = draw_topics(
-                corpus, topics, table,
-                doc_topic_prior=self.doc_topic_prior_, streams=streams, t=t, n_jobs=self.n_jobs,
-            )  # fmt: skip
-            by_word.count(topics, 1, counts, self.n_jobs)
-            if n_left < n_averaged:
-                total += counts
-        mean = total / n_averaged
+        mean = average_counts(
+            corpus, n_components, before, streams, sweeps, int(self.max_iter),
+            doc_topic_prior=self.doc_topic_prior_, topic_word_prior=self.topic_word_prior,
+            n_jobs=self.n_jobs,
+        )  # fmt: skip
         return mean if before is None else before + mean
 
     def _exact_sweeps(
