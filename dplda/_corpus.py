@@ -390,10 +390,10 @@ def check_public_table(table: Any, shape: tuple[int, int]) -> npt.NDArray[np.flo
     if table is None:
         return None
     array = check_table(table, "prior_components")
-    if array.shape != shape or array.min() < 0 or not array.any(axis=1).all():
+    if array.shape != shape or array.min() < 0 or not array.any():
         raise ValueError(
             f"prior_components must be a table of shape {shape} (topics by words) of non-negative "
-            f"numbers with no empty topic, got shape {array.shape}"
+            f"numbers that are not all zero, got shape {array.shape}"
         )
     return array
 

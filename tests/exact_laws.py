@@ -31,7 +31,7 @@ import dplda.privacy._mechanisms as mechanisms_module
 from dplda._half_table import HalfTable
 from dplda.federated import SentenceCorpus
 from dplda.federated._tokens import TokenMechanism, privatize
-from dplda.privacy import SeededNoiseWarning
+from dplda.privacy import PublicPriorWarning, SeededNoiseWarning
 from dplda.privacy._streams import Purpose
 from dplda.privacy.mechanisms import Curator, RandomizedBits
 
@@ -353,6 +353,7 @@ def watched(estimator, X, *, methods=("fit",), history=None, rows=None):
         patch.object(Curator, "sample", note_sample),
     ):
         warnings.simplefilter("ignore", SeededNoiseWarning)
+        warnings.simplefilter("ignore", PublicPriorWarning)
         fit.model = clone(estimator)
         for method in methods:
             getattr(fit.model, method)(X)

@@ -37,8 +37,9 @@ from dplda.privacy._observation import announce
 from dplda.privacy.mechanisms import DiscreteGaussian, RandomizedBits
 
 pytestmark = pytest.mark.filterwarnings(
-    "ignore::dplda.privacy.SeededNoiseWarning", "ignore::dplda.privacy.PrivacyLeakWarning"
-)
+    "ignore::dplda.privacy.SeededNoiseWarning", "ignore::dplda.privacy.PrivacyLeakWarning",
+    "ignore::dplda.privacy.PublicPriorWarning",
+)  # fmt: skip
 DELTA = 1e-5
 
 

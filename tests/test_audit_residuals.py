@@ -31,8 +31,9 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
 from private_nmf import PrivateNMF
 
 pytestmark = pytest.mark.filterwarnings(
-    "ignore::dplda.privacy.SeededNoiseWarning", "ignore::dplda.privacy.PrivacyLeakWarning"
-)
+    "ignore::dplda.privacy.SeededNoiseWarning", "ignore::dplda.privacy.PrivacyLeakWarning",
+    "ignore::dplda.privacy.PublicPriorWarning",
+)  # fmt: skip
 ROUNDS = {"delta": 1e-5, "max_iter": 10}
 MODELS = {
     "SubLDA": SubLDA(2, epsilon=4.0, **ROUNDS),

@@ -29,6 +29,7 @@ from dplda.published import CDPLDA
 pytestmark = [
     pytest.mark.filterwarnings("ignore::dplda.privacy.PrivacyLeakWarning"),
     pytest.mark.filterwarnings("ignore::dplda.privacy.PrivateDataWarning"),
+    pytest.mark.filterwarnings("ignore::dplda.privacy.PublicPriorWarning"),
 ]
 
 every = each(SOUND)

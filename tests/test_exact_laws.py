@@ -77,8 +77,8 @@ class Row:
 # ---- the checks, one for each kind of release -----------------------------------------------
 
 TOY = [[40.0, 0.0], [0.0, 12.0]]  # the first document has one word, and reaches every bound
-PUBLIC = [[0.9, 0.1], [0.5, 0.5]]  # a table in which that word's topics differ
-SEED = 3  # of a history in which the second round reaches its bound, too
+PUBLIC = [[90.0, 10.0], [50.0, 50.0]]  # a table in which that word's topics differ
+SEED = 0  # of a history in which the second round reaches its bound, too
 
 
 def on_grid(what, stated, steps, delta, *, tight=True, grid=COARSE):

@@ -17,7 +17,7 @@ from dplda.federated import IFTMMaster, IFTMParty, LocalModel, MessageError, voc
 from dplda.federated._party import fold_in_sentences
 from dplda.federated._sentences import SentenceCorpus
 from dplda.metrics import unigram_perplexity
-from dplda.privacy import BudgetError, Ledger, PrivacyLeakWarning
+from dplda.privacy import BudgetError, Ledger, PrivacyLeakWarning, PublicPriorWarning
 
 pytestmark = pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
 
@@ -306,7 +306,7 @@ def test_document_level_parties_fit_again_in_each_round(corpus):
         assert all(len(ledger.entries()) == t for ledger in ledgers.values())
         messages = {}
         for name, X_party in shares.items():
-            table = master.next_models_[name].table if t else None
+            table = 2000 * master.next_models_[name].table if t else None  # in tokens
             model = SubLDA(
                 K, epsilon=4.0, max_iter=5, prior_components=table, ledger=ledgers[name]
             ).fit(X_party)
@@ -335,7 +335,8 @@ def test_a_next_model_is_a_start_and_no_more():
     nonsense = np.full((K, 30), 1e-6)
     nonsense[:, :K] += np.eye(K)
     options = {"epsilon": 20.0, "max_iter": 10, "random_state": 0}
-    model = SubLDA(K, prior_components=nonsense, **options).fit(X)
+    with pytest.warns(PublicPriorWarning):
+        model = SubLDA(K, prior_components=1e4 * nonsense, **options).fit(X)
     phi = model.components_ / model.components_.sum(axis=1, keepdims=True)
     assert phi[:, :5].sum() < 0.05
 

@@ -24,7 +24,7 @@ from dplda.privacy._streams import Purpose, Streams, uniform
 
 # A cell's count is its word's total times its topic's share times about one of these factors.
 FACTORS = np.array([0, 0.03, 0.1, 0.25, 0.5, 0.75, 1, 1.4, 2, 3, 4.5, 7, 11, 18], np.float32)
-EVEN = 0.33  # share of the first weight of a public center that is spread over all factors
+EVEN = 0.15  # share of the first weight of a public center that is spread over all factors
 ONE = 6  # place of the factor 1
 N_CLASSES = 6
 SAMPLE = 2**16  # cells of a class of words that its prior is learned from, about

@@ -12,18 +12,22 @@ from dataclasses import dataclass
 import numpy as np
 
 from dplda._warnings import warn_user
+from dplda.central._word_totals import smooth_totals
 from dplda.privacy import PublicPriorWarning
 
-SMOOTHING = 5.0  # tokens of the topic sizes that each word's public shares are smoothed with
+SMOOTHING = 2.0  # tokens of the topic sizes that each word's public shares are smoothed with
 ABSENT = 0.5  # tokens of each word that are added to its public tokens
 OVERDISPERSION = 3.0  # of public word counts: their variance over that of Poisson variables
 LEVELS = 40  # of the word totals that a word may have whatever the public texts say
 RATIOS = np.geomspace(1 / 16, 16, 17)  # of a word's private frequency to the public one
 AGREE = (RATIOS > 0.49) & (RATIOS < 2.1)  # within a factor of 2
+LEAST_TOPIC = 0.2  # of a mean one: what a topic without public tokens counts as
+LEAST_COVERED = 0.25  # share of the words without which a table knows no word frequencies
+TRUST_OF_SEEDS = 0.3  # of such a table
 N_CLASSES = 6  # of words, by their public tokens
 POOL = 20.0  # words of the whole vocabulary that the mixture of each class is smoothed with
-STEPS = 50
-WELL, HARDLY = 0.35, 0.1  # trust from which public texts match well, below which hardly
+STEPS = 300
+WELL, HARDLY = 0.5, 0.1  # trust from which public texts match well, below which hardly
 
 NO_PRIOR = dict.fromkeys(("prior_trust_", "prior_discrepancy_", "prior_match_"))
 
@@ -56,6 +60,7 @@ class PublicPrior:
         if table is None:
             return None
         counts, sizes = table.sum(axis=0), table.sum(axis=1)
+        sizes = np.maximum(sizes, LEAST_TOPIC * sizes.mean())
         shares = (table.T + SMOOTHING * sizes / sizes.sum()) / (counts[:, None] + SMOOTHING)
         return cls(counts, np.ascontiguousarray(shares, np.float32))
 
@@ -72,6 +77,9 @@ class PublicPrior:
         public frequency times one of `RATIOS`. Expectation-maximization fits the weights in classes
         of words with about equally many public tokens.
         """
+        if np.count_nonzero(self.counts) < LEAST_COVERED * len(self.counts):  # seed words
+            self.trust = TRUST_OF_SEEDS
+            return smooth_totals(noisy, noise_scale)
         mean = max(float(noisy.mean()), 0.01 * float(noise_scale.mean()), 1e-9)
         centers, variances = self._mixture(mean, float(noisy.max()))
         variance = variances + noise_scale[:, None] ** 2
@@ -135,11 +143,13 @@ def posteriors(likelihood: np.ndarray, classes: np.ndarray) -> np.ndarray:
     n_ratios = likelihood.shape[1] - LEVELS
     first = np.repeat([0.5 / LEVELS, 0.5 / n_ratios], [LEVELS, n_ratios])
     members = [classes == c for c in range(classes.max() + 1)]
+    parts = [likelihood[words] for words in members]
     weights = np.tile(first, (len(members), 1))
     for _ in range(STEPS):
-        joint = likelihood * weights[classes]
-        joint /= joint.sum(axis=1, keepdims=True)
-        sums = np.array([joint[words].sum(axis=0) for words in members])
+        # einsum, unlike BLAS, adds in one order whatever the number of threads
+        evidence = [np.einsum("vg,g->v", part, w) for part, w in zip(parts, weights)]
+        sums = np.array([np.einsum("vg,v->g", p, 1 / e) for p, e in zip(parts, evidence)]) * weights
         pooled = POOL * sums.sum(axis=0) / len(likelihood)
-        weights = np.array([(s + pooled) / (w.sum() + POOL) for s, w in zip(sums, members)])
-    return joint
+        weights = np.array([(s + pooled) / (len(p) + POOL) for s, p in zip(sums, parts)])
+    joint = likelihood * weights[classes]
+    return joint / joint.sum(axis=1, keepdims=True)

@@ -118,7 +118,7 @@ class SubLDA(DocumentLDA):
     prior_discrepancy_ : float or None
         Total variation distance of private and public word frequencies, in [0, 1].
     prior_match_ : {"well", "partly", "hardly"} or None
-        `prior_trust_` in words: at least 0.35, at least 0.1, and below.
+        `prior_trust_` in words: at least 0.5, at least 0.1, and below.
     epsilon_ : float
         Epsilon of a document, or of a user, for everything released since `fit`.
     delta_ : float
