@@ -143,11 +143,13 @@ def posteriors(likelihood: np.ndarray, classes: np.ndarray) -> np.ndarray:
     n_ratios = likelihood.shape[1] - LEVELS
     first = np.repeat([0.5 / LEVELS, 0.5 / n_ratios], [LEVELS, n_ratios])
     members = [classes == c for c in range(classes.max() + 1)]
+    parts = [likelihood[words] for words in members]
     weights = np.tile(first, (len(members), 1))
     for _ in range(STEPS):
-        joint = likelihood * weights[classes]
-        joint /= joint.sum(axis=1, keepdims=True)
-        sums = np.array([joint[words].sum(axis=0) for words in members])
+        # einsum, unlike BLAS, adds in one order whatever the number of threads
+        evidence = [np.einsum("vg,g->v", part, w) for part, w in zip(parts, weights)]
+        sums = np.array([np.einsum("vg,v->g", p, 1 / e) for p, e in zip(parts, evidence)]) * weights
         pooled = POOL * sums.sum(axis=0) / len(likelihood)
-        weights = np.array([(s + pooled) / (w.sum() + POOL) for s, w in zip(sums, members)])
-    return joint
+        weights = np.array([(s + pooled) / (len(p) + POOL) for s, p in zip(sums, parts)])
+    joint = likelihood * weights[classes]
+    return joint / joint.sum(axis=1, keepdims=True)
