@@ -28,7 +28,6 @@ from dplda._fold_in import over_rows, pad, single_precision, uniform_theta, upda
 from dplda._threads import in_threads
 from dplda._variational import e_step
 from dplda.central._document_budget import COUNTS, TOTALS
-from dplda.central._prior import PublicPrior
 from dplda.central._word_totals import (
     SCALE_UP,
     WordTotals,
@@ -371,16 +370,11 @@ def _by_column(X: sp.csr_array) -> sp.csc_array:
 
 
 def release_word_totals(
-    documents: PrivateSide,
-    mechanisms: Sequence[Any],
-    curator: Curator,
-    norm: float,
-    public: PublicPrior | None = None,
+    documents: PrivateSide, mechanisms: Sequence[Any], curator: Curator, norm: float
 ) -> tuple[WordTotals, np.ndarray]:
     """Word totals and word weights (n_words,), from two releases.
 
     The first release sets the weights, the second uses them. `norm` is the clipping bound of both.
-    `public` word counts improve the estimate.
     """
     weight = np.ones(documents.n_words)  # public
     estimates = []
@@ -396,7 +390,7 @@ def release_word_totals(
         estimates.append((noisy * unit, mechanism.scale * unit))
         if step == 0 and not mechanism.exact:
             weight = word_weights(smooth_totals(*estimates[0]))  # public
-    return WordTotals(*combine_totals(*estimates), public), weight
+    return WordTotals(*combine_totals(*estimates)), weight
 
 
 def release_totals_again(

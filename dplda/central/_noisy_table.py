@@ -17,7 +17,7 @@ from scipy.special import ndtri
 
 from dplda._fold_in import pad
 from dplda._threads import in_threads
-from dplda.central._prior import PublicPrior
+from dplda.central._prior import PublicPrior, estimate_totals
 from dplda.central._word_totals import WordTotals
 from dplda.kernels import _denoise
 from dplda.privacy._streams import Purpose, Streams, uniform
@@ -211,7 +211,7 @@ class NoisyTable:
         """
         assert self.released_totals is not None
         self.released_totals = self.released_totals.and_release(noisy, noise_scale)
-        self.totals = self.estimate.totals = self.released_totals.smooth()
+        self.totals = self.estimate.totals = estimate_totals(self.released_totals, self.public)
         self.n_rounds += 1
         self.norms += (norm,)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dplda._warnings import warn_user
-from dplda.central._word_totals import smooth_totals
+from dplda.central._word_totals import WordTotals, smooth_totals
 from dplda.privacy import PublicPriorWarning
 
 SMOOTHING = 2.0  # tokens of the topic sizes that each word's public shares are smoothed with
@@ -117,6 +117,13 @@ class PublicPrior:
         own = OVERDISPERSION / (self.counts[:, None] + ABSENT)  # error of a public frequency
         variances = half_step(levels[0]) * levels**2, (half_step(RATIOS) + own) * of_public**2
         return np.hstack([levels, of_public]), np.hstack(variances)
+
+
+def estimate_totals(released: WordTotals, public: PublicPrior | None) -> np.ndarray:
+    """Posterior means of word totals (n_words,), positive, from releases and public texts."""
+    if public is None:
+        return released.smooth()
+    return public.learn_totals(released.noisy, released.noise_scale)
 
 
 def half_step(grid: np.ndarray) -> float:

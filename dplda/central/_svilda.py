@@ -18,6 +18,7 @@ from dplda.central._document_budget import COUNTS, DocumentBudget
 from dplda.central._document_lda import DocumentLDA
 from dplda.central._documents import release_totals_again, release_word_totals
 from dplda.central._noisy_table import NoisyTable, document_schedule, nearly_equal, temper
+from dplda.central._prior import estimate_totals
 from dplda.central._shards import documents_of
 from dplda.privacy._curator import Curator
 from dplda.privacy._streams import Streams
@@ -294,10 +295,10 @@ class PrivateSVILDA(DocumentLDA):
         if table is None:
             public = self._prior(X.shape[1])  # public
             released, weight = release_word_totals(
-                documents, budget.totals, curator, norm, public
+                documents, budget.totals, curator, norm
             )  # public  # fmt: skip
             table = NoisyTable.from_totals(
-                released.smooth(), weight, n_components, streams,
+                estimate_totals(released, public), weight, n_components, streams,
                 norms=(norm,) * len(budget.totals), public=public, ratios=nearly_equal,
             )  # public  # fmt: skip
             self._share_out(table, released, budget)

@@ -6,11 +6,9 @@ has no privacy cost.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
-
-from dplda.central._prior import PublicPrior
 
 SCALE_UP = 5.0  # short documents count at most five times
 USUAL_SHARE = 0.25  # of the budget, for the releases of word totals before round 1
@@ -27,25 +25,20 @@ class WordTotals:
         Noisy word totals.
     noise_scale : ndarray of shape (n_words,)
         Standard deviation of the noise in each.
-    public : PublicPrior or None
-        Public word counts that the estimate leans on.
     """
 
     noisy: np.ndarray
     noise_scale: np.ndarray
-    public: PublicPrior | None = None
 
     def and_release(self, noisy: np.ndarray, noise_scale: np.ndarray) -> WordTotals:
         """These totals and one more release of them, at the same scale."""
         both = np.array([self.noise_scale, noise_scale]) ** -2.0
         precision = both.sum(axis=0)
         mean = (both * np.array([self.noisy, noisy])).sum(axis=0) / precision
-        return replace(self, noisy=mean, noise_scale=1 / np.sqrt(precision))
+        return WordTotals(mean, 1 / np.sqrt(precision))
 
     def smooth(self) -> np.ndarray:
         """Estimated word totals, positive."""
-        if self.public is not None:
-            return self.public.learn_totals(self.noisy, self.noise_scale)
         return smooth_totals(self.noisy, self.noise_scale)
 
 
