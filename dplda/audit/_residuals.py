@@ -28,8 +28,8 @@ from dplda.privacy import (
     PoissonSampled,
     PrivacyLeakWarning,
     PrivateDataWarning,
-    Repeated,
     PublicPriorWarning,
+    Repeated,
     SeededNoiseWarning,
 )
 from dplda.privacy._observation import observe_releases
