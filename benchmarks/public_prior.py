@@ -207,7 +207,8 @@ def other(name: str, words: tuple[str, ...]) -> sp.csr_array:
                             shape=(len(corpus.feature_names), len(words)))  # fmt: skip
         return sp.csr_array(sp.csr_array(corpus.data) @ map_)
     texts = {
-        "BBC": lambda: corpora.bbc_texts()[0], "docstrings": lambda: load_docstrings(return_X_y=True)[0],
+        "BBC": lambda: corpora.bbc_texts()[0],
+        "docstrings": lambda: load_docstrings(return_X_y=True)[0],
         "glosses": lambda: load_wordnet_glosses(return_X_y=True)[0],
     }[name]()  # fmt: skip
     return sp.csr_array(CountVectorizer(vocabulary=words).transform(texts)).astype(float)
@@ -216,7 +217,8 @@ def other(name: str, words: tuple[str, ...]) -> sp.csr_array:
 def report(chosen, points: Points) -> None:
     """A row for each pair and epsilon, and the verdicts."""
     print("| private | documents | public | documents | epsilon | unigram | public alone "
-          "| private alone | with prior | difference | gap closed | trust | discrepancy |")  # fmt: skip
+          "| private alone | with prior | difference | gap closed | trust | discrepancy |"
+    )  # fmt: skip
     print("| --- " * 13 + "|")
     rows = [row for pair in chosen for row in results(pair, points)]
     for row in rows:

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.feature_extraction.text import CountVectorizer
 
-from dplda import PrivateCountVectorizer, public_prior
+from dplda import PrivateCountVectorizer, PrivateSVILDA, SubLDA, public_prior
 from dplda.datasets import load_docstrings, load_public_vocabulary, make_topic_corpus
 from dplda.topics import match_topics
 
@@ -124,6 +124,28 @@ def test_the_columns_of_a_data_frame_are_the_words(corpus):
     )
 
 
+@pytest.mark.parametrize("kind", [SubLDA, pytest.param(PrivateSVILDA, marks=pytest.mark.slow)])
+def test_a_seeded_topic_of_a_private_model_is_at_its_place(corpus, kind):
+    data = make_topic_corpus(600, N_WORDS, K, doc_length=60, topic_word_prior=0.05, random_state=0)
+    best = np.argsort(-data.components / data.components.sum(axis=0), axis=1)
+    order = [2, 0, 3, 1]
+    seeds = [[WORDS[v] for v in best[k, :2]] for k in order]
+    prior = public_prior(
+        data.data[:100], n_components=K, seed_words=seeds, vocabulary=WORDS, max_iter=50,
+        random_state=0,
+    )  # fmt: skip
+    model = kind(K, epsilon=4.0, max_iter=20, prior_components=prior).fit(data.data[100:])
+    place, distance = match_topics(model.components_, data.components)
+    assert place.tolist() == order
+    assert distance.max() < 0.3
+
+
+def test_a_model_takes_seeds_alone(corpus):
+    prior = public_prior(n_components=K, seed_words=[["w3"], ["w7"]], vocabulary=WORDS)
+    model = SubLDA(K, epsilon=8.0, max_iter=10, prior_components=prior).fit(corpus.data)
+    assert model.components_.sum(axis=1).min() > 0.01 * model.components_.sum()
+
+
 TEXTS = ["heart pulse", "bone"] * 3
 
 
@@ -152,7 +174,7 @@ TEXTS = ["heart pulse", "bone"] * 3
             {"seed_words": [{"heart": 0.0}], "vocabulary": ["heart"]},
             "weight of 'heart' must be a number in",
         ),
-        ({"X": [[1]], "seed_words": [["a"]], "vocabulary": ["a"], "seed_weight": -1}, "seed_weight"),
+        ({"seed_words": [["a"]], "vocabulary": ["a"], "seed_weight": -1}, "seed_weight must be"),
     ],
 )  # fmt: skip
 def test_errors_say_what_to_do(options, message):

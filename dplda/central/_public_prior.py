@@ -106,9 +106,9 @@ def public_prior(
     then rests on the assumption that they are public. A table, a list of seed words or a vocabulary
     that someone made by looking at the private texts is not.
 
-    The sampler is that of `GibbsLDA` with ``doc_topic_prior=0.1`` and ``topic_word_prior=0.1``. Seed
-    words are an asymmetric prior of the words of topics, as in tomotopy's ``set_word_prior``: each
-    draw reads the counts of all tokens plus the weights of the seeds.
+    The sampler is that of `GibbsLDA` with ``doc_topic_prior=0.1`` and ``topic_word_prior=0.1``.
+    Seed words are an asymmetric prior of the words of topics, as in tomotopy's ``set_word_prior``:
+    each draw reads the counts of all tokens plus the weights of the seeds.
 
     Examples
     --------
