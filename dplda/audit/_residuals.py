@@ -28,6 +28,7 @@ from dplda.privacy import (
     PoissonSampled,
     PrivacyLeakWarning,
     PrivateDataWarning,
+    PublicPriorWarning,
     Repeated,
     SeededNoiseWarning,
 )
@@ -203,6 +204,7 @@ def residual_check(estimator: BaseEstimator, X: Any, *, random_state: Any = None
         warnings.simplefilter("ignore", PrivacyLeakWarning)
         warnings.simplefilter("ignore", SeededNoiseWarning)  # the documents are invented
         warnings.simplefilter("ignore", PrivateDataWarning)
+        warnings.simplefilter("ignore", PublicPriorWarning)
         model.fit(X)
     return check_record(model, record, streams)
 
@@ -554,6 +556,7 @@ def _public_test(model: BaseEstimator, record: Record) -> ResidualTest:
         warnings.simplefilter("ignore", PrivacyLeakWarning)
         warnings.simplefilter("ignore", SeededNoiseWarning)
         warnings.simplefilter("ignore", PrivateDataWarning)
+        warnings.simplefilter("ignore", PublicPriorWarning)
         public = record.refit(model, _neutral(model, record.X))
     differing = sum(
         not _same(value, getattr(public, name, None))
