@@ -7,7 +7,6 @@ bound is valid for any scores. Better scores give a larger bound.
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,13 +18,7 @@ from dplda.central._word_sweeps import SweepMechanisms
 from dplda.federated import SentenceCorpus
 from dplda.local._memoized_reports import MemoizedReports
 from dplda.local._randomized_response import RandomizedResponse
-from dplda.privacy import (
-    Event,
-    PublicPriorWarning,
-    RandomizedResponseEvent,
-    Repeated,
-    epsilon_of,
-)
+from dplda.privacy import Event, RandomizedResponseEvent, Repeated, epsilon_of
 from dplda.privacy._mechanisms import Mechanism
 from dplda.privacy._observation import Release, announce
 from dplda.privacy.mechanisms import FlooredLaplace, Purpose, Streams, uniform
@@ -209,9 +202,7 @@ class DocumentAttack(CanaryAttack):
         """Train the model, and note the number of rounds of each call."""
         n_rounds = int(model.max_iter)
         self._calls = [n_rounds] if method == "fit" else [1] * n_rounds
-        with warnings.catch_warnings():  # the table may be the attack's own
-            warnings.simplefilter("ignore", PublicPriorWarning)
-            super()._train(model, X, method)
+        super()._train(model, X, method)
 
     def _users(self) -> tuple[np.ndarray, ...]:
         """The last argument of a run of the rounds on the canaries alone; none for documents."""

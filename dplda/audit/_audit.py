@@ -32,7 +32,13 @@ from dplda.audit._published_attacks import BatchAttack, CountsAttack, MovesAttac
 from dplda.audit._residuals import ResidualResult, can_be_watched, check_record
 from dplda.audit._watch import Record, watched
 from dplda.displays._style import COLORS, GRAY, import_pyplot
-from dplda.privacy import Event, PrivacyLeakWarning, PrivateDataWarning, SeededNoiseWarning
+from dplda.privacy import (
+    Event,
+    PrivacyLeakWarning,
+    PrivateDataWarning,
+    PublicPriorWarning,
+    SeededNoiseWarning,
+)
 from dplda.privacy._bounds_on_epsilon import all_gaussian, grouped
 from dplda.privacy._observation import Release, observe_releases
 from dplda.privacy._streams import Purpose, Streams
@@ -456,6 +462,7 @@ def observed_fit(
         warnings.simplefilter("ignore", PrivacyLeakWarning)  # the audit measures the leak
         warnings.simplefilter("ignore", SeededNoiseWarning)  # the documents are invented
         warnings.simplefilter("ignore", PrivateDataWarning)
+        warnings.simplefilter("ignore", PublicPriorWarning)
         if hasattr(attacker, "_train"):
             attacker._train(model, X, method)
         else:
