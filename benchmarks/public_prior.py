@@ -225,7 +225,7 @@ def report(chosen, points: Points) -> None:
         print(f"| {row['pair'].corpus} | {row['n_docs']} | {row['pair'].public} "
               f"| {row['pair'].n_public} | {row['epsilon']} | {row['unigram']:.0f} "
               f"| {row['public']:.0f} | {row['alone']:.0f} | {row['with']:.0f} "
-              f"| {row['change']:+.1%} ± {row['error']:.1%} "
+              f"| {row['change']:+.1%}{spread(row['error'])} "
               f"| {row['closed_alone']:.0%} → {row['closed']:.0%} | {row['trust']:.2f} "
               f"| {row['discrepancy']:.2f} |")  # fmt: skip
     print(f"\n{len({str(row['pair']) for row in rows})} pairs, {len(rows)} cells")
@@ -267,6 +267,10 @@ def results(pair: Pair, points: Points) -> Iterator[dict]:
             "trust": np.mean([x["prior_trust_"] for x in said]),
             "discrepancy": np.mean([x["prior_discrepancy_"] for x in said]),
         }  # fmt: skip
+
+
+def spread(error: float) -> str:
+    return "" if np.isnan(error) else f" ± {error:.1%}"
 
 
 def verdict(text: str, rows: list[dict]) -> None:
