@@ -167,12 +167,12 @@ def sums_of_everybody(monkeypatch):
 
 
 def contributions_that_read_others(monkeypatch):
-    """A document is scaled by how many there are that are not empty."""
+    """Documents count if the number of those that are not empty is even."""
     true_rescale = Documents.rescale
 
     def rescale(self, *args, **options):
         true_rescale(self, *args, **options)
-        self.scale = self.scale * np.count_nonzero(np.diff(self.X.indptr)) / 10
+        self.scale = self.scale * (np.count_nonzero(np.diff(self.X.indptr)) % 2 == 0)
 
     monkeypatch.setattr(Documents, "rescale", rescale)
 

@@ -58,8 +58,9 @@ def test_calls_of_partial_fit_protect_users(name, X):
 def test_a_clip_of_each_document_in_place_of_each_user_is_found(name, X, monkeypatch):
     true_documents = Documents.from_counts
     monkeypatch.setattr(
-        Documents, "from_counts", lambda X, k, n_jobs, users=None: true_documents(X, k, n_jobs)
-    )
+        Documents, "from_counts",
+        lambda X, k, n_jobs, users=None, *keep: true_documents(X, k, n_jobs, None, *keep),
+    )  # fmt: skip
     result = audit_epsilon(USERS[name], X, **OPTIONS)
     assert result.claim == pytest.approx(4.0, rel=1e-3)
     assert result.exceeds_claim or result.mechanism_refuted

@@ -507,6 +507,7 @@ def test_each_estimator_says_whom_it_trusts_where_its_inputs_come_from_and_where
         assert guarantee.ledger == ""
 
 
+@pytest.mark.filterwarnings("ignore::dplda.privacy.PublicPriorWarning")
 def test_provenance_names_what_the_caller_has_set():
     X = [[3, 1], [0, 2]]
     plain = SubLDA(noise_multiplier=9.0).fit(X).privacy_

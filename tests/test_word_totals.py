@@ -108,8 +108,9 @@ def again(X, ratio, seed, users=None):
     documents.rescale(weight, 6.0, exact=False)
     with Watched(events, streams, label="test", unit="document") as curator:
         found = release_totals_again(
-            documents, weight, mechanism, curator, norm=6.0, ratio=ratio, t=1, first=2
-        )
+            documents, weight, mechanism, curator, norm=6.0, ratio=ratio, t=1, first=2,
+            n_components=3, n_jobs=1,
+        )  # fmt: skip
     return curator.sums[0], curator.units, found, mechanism
 
 
@@ -168,9 +169,10 @@ def test_a_clear_signal_leaves_all_rounds_to_topics(corpus):
         assert model._released.topic_rounds(40) == 40
 
 
+@pytest.mark.filterwarnings("ignore::dplda.privacy.PublicPriorWarning")
 def test_public_tables_leave_all_rounds_to_topics(corpus):
     public = np.random.default_rng(0).gamma(1.0, size=(5, 300))
-    assert fit(corpus[0], max_iter=4, init_components=public)._released.share_for_totals == 0
+    assert fit(corpus[0], max_iter=4, prior_components=public)._released.share_for_totals == 0
 
 
 def test_calls_of_partial_fit_release_what_fit_releases(corpus):
