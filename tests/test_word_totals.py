@@ -170,9 +170,14 @@ def test_a_clear_signal_leaves_all_rounds_to_topics(corpus):
 
 
 @pytest.mark.filterwarnings("ignore::dplda.privacy.PublicPriorWarning")
-def test_public_tables_leave_all_rounds_to_topics(corpus):
-    public = np.random.default_rng(0).gamma(1.0, size=(5, 300))
-    assert fit(corpus[0], max_iter=4, prior_components=public)._released.share_for_totals == 0
+def test_public_tables_leave_rounds_to_topics_as_far_as_they_match(corpus):
+    X = corpus[0]
+    same = np.tile(np.asarray(X.sum(axis=0)).ravel() / 5, (5, 1))
+    other = np.random.default_rng(0).gamma(1.0, size=(5, 300)) * np.geomspace(1, 1e4, 300)
+    alone = fit(X, max_iter=4)._released.share_for_totals
+    for public, least, most in ((same, 0.0, 0.6), (other, 0.8, 1.0)):
+        model = fit(X, max_iter=4, prior_components=public)
+        assert least * alone < model._released.share_for_totals < most * alone
 
 
 def test_calls_of_partial_fit_release_what_fit_releases(corpus):

@@ -173,11 +173,12 @@ class DocumentLDA(BaseLDA):
     def _share_out(self, table: NoisyTable, released: WordTotals, budget: DocumentBudget) -> None:
         """Decide how many rounds release word totals again; public."""
         table.released_totals = released
-        if table.public is None and not budget.totals[0].exact:
-            noise = float(self.contribution_norm) * noise_of_fit(budget)
-            table.share_for_totals = share_of_rounds(
-                table.totals, table.weight, noise, budget.word_total_share
-            )
+        if budget.totals[0].exact:
+            return
+        noise = float(self.contribution_norm) * noise_of_fit(budget)
+        share = share_of_rounds(table.totals, table.weight, noise, budget.word_total_share)
+        # public texts know the word totals as far as they match
+        table.share_for_totals = share * (1.0 if table.public is None else 1 - table.public.trust)
 
     def _prior(self, n_words: int) -> PublicPrior | None:
         """What `prior_components` says, checked; nothing private is read."""

@@ -20,6 +20,8 @@ ABSENT = 0.5  # tokens of each word that are added to its public tokens
 OVERDISPERSION = 3.0  # of public word counts: their variance over that of Poisson variables
 LEVELS = 40  # of the word totals that a word may have whatever the public texts say
 RATIOS = np.geomspace(1 / 16, 16, 17)  # of a word's private frequency to the public one
+FIRST_PUBLIC = 0.8  # of the first weights of the mixture: the ratios' share
+FIRST_RATIO = 0.5  # of the first weights of two ratios, of which the second is closer to 1
 AGREE = (RATIOS > 0.49) & (RATIOS < 2.1)  # within a factor of 2
 LEAST_TOPIC = 0.2  # of a mean one: what a topic without public tokens counts as
 LEAST_COVERED = 0.25  # share of the words without which a table knows no word frequencies
@@ -144,11 +146,13 @@ def count_classes(counts: np.ndarray) -> np.ndarray:
 def posteriors(likelihood: np.ndarray, classes: np.ndarray) -> np.ndarray:
     """Posterior probability of each component for each word, (n_words, components).
 
-    Each class's weights are smoothed with those of all words. At first each family has half of the
-    weight.
+    Each class's weights are smoothed with those of all words. At first they favor the public
+    frequencies: where releases say little, the estimate stays with them.
     """
-    n_ratios = likelihood.shape[1] - LEVELS
-    first = np.repeat([0.5 / LEVELS, 0.5 / n_ratios], [LEVELS, n_ratios])
+    near = FIRST_RATIO ** np.abs(np.arange(len(RATIOS)) - len(RATIOS) // 2)
+    first = np.concatenate([
+        np.full(LEVELS, (1 - FIRST_PUBLIC) / LEVELS), FIRST_PUBLIC * near / near.sum(),
+    ])  # fmt: skip
     members = [classes == c for c in range(classes.max() + 1)]
     parts = [likelihood[words] for words in members]
     weights = np.tile(first, (len(members), 1))
