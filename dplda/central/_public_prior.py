@@ -5,6 +5,7 @@ Nothing here reads private data, and nothing is charged.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -22,6 +23,7 @@ from dplda._texts import texts_in
 from dplda._vocabulary import in_order
 from dplda._warnings import warn_user
 from dplda.central._gibbs_sweeps import average_counts
+from dplda.privacy import PrivateDataWarning
 from dplda.privacy._clipping import add_duplicates, unsummed
 from dplda.privacy._streams import Streams
 
@@ -180,7 +182,9 @@ def _counts(X: Any, vocabulary: Any, words: list[str] | None) -> sp.csr_array:
                 "of both must be the same words"
             )
         known = hasattr(vocabulary, "transform")
-        X = (vocabulary if known else CountVectorizer(vocabulary=words)).transform(texts)
+        with warnings.catch_warnings():  # of words that private texts lack; these are public
+            warnings.simplefilter("ignore", PrivateDataWarning)
+            X = (vocabulary if known else CountVectorizer(vocabulary=words)).transform(texts)
     with check_quoting_nothing(X):
         X = check_array(floats(unsummed(X)), **FORM)
     check_non_negative(X, "public_prior (it takes word counts)")

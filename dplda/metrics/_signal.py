@@ -156,18 +156,19 @@ def warn_if_noise(estimator: Any, max_iter: int) -> None:
     if signal < SMALLEST_SIGNAL:
         facts.append(f"signal_to_noise_ of {name} is {signal:.2g}, below {SMALLEST_SIGNAL}")
     if facts:
+        meaning, first = _advice(estimator, signal)
         fewer = f"n_components={n_standing} in a new fit, " if 2 <= n_standing < n_topics else ""
         warn_user(
-            f"{' and '.join(facts)}: {_meaning(estimator, signal)}; use {fewer}more documents, a "
-            "larger epsilon, or fewer words. dplda.plan says before a fit what to expect",
+            f"{', and '.join(facts)}: {meaning}; use {first}{fewer}more documents, a larger "
+            "epsilon, or fewer words. dplda.plan says before a fit what to expect",
             LowSignalWarning,
         )
 
 
-def _meaning(estimator: Any, signal: float) -> str:
-    """What a model with this signal knows."""
+def _advice(estimator: Any, signal: float) -> tuple[str, str]:
+    """What a model with this signal knows, and what helps most."""
     if signal >= SMALLEST_SIGNAL:
-        return "the words of the others may be noise, or frequent words"
-    if getattr(estimator, "prior_components", None) is not None:
-        return "its topics are those of prior_components, and the documents add little to them"
-    return "the model knows word frequencies, and little of topics; public texts help most"
+        return "the words of the others may be noise, or frequent words", ""
+    if getattr(estimator, "prior_match_", None) == "well":
+        return "its topics are mostly those of prior_components", ""
+    return "the model knows word frequencies, and little of topics", "public texts (public_prior), "
