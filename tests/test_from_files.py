@@ -498,7 +498,9 @@ def test_the_whole_path_in_processes_of_their_own(files, tmp_path):
 @pytest.mark.slow
 def test_the_path_of_the_documentation_is_walkable(tmp_path, monkeypatch):
     page = (Path(__file__).parents[1] / "docs" / "from_files.md").read_text("utf-8")
-    blocks = dict(re.findall(r"```(sh|python)\n(.*?)```", page, flags=re.DOTALL))
+    shell, program = (
+        re.findall(rf"```{kind}\n(.*?)```", page, flags=re.DOTALL) for kind in ("sh", "python")
+    )
     monkeypatch.chdir(tmp_path)
     texts = load_wordnet_glosses().data[:1000]
     patients = [f"p{n % 700}" for n in range(len(texts))]
@@ -506,14 +508,17 @@ def test_the_path_of_the_documentation_is_walkable(tmp_path, monkeypatch):
     write_notes(tmp_path / "notes", texts)
     rows = [(f"notes/ward/{n}.txt", patient) for n, patient in enumerate(patients)]
     write_csv(tmp_path / "index.csv", ["file", "patient"], rows)
-    lines = blocks["sh"].replace("\\\n", "").splitlines()
+    write_notes(tmp_path / "public", load_wordnet_glosses().data[1000:1300])
+    (tmp_path / "seeds.txt").write_text("plant tree\n")
+    lines = "".join(shell).replace("\\\n", "").splitlines()
     commands = [line for line in lines if line.startswith("dplda ")]
-    assert [command.split()[1] for command in commands] == ["fit", "topics", "report", "transform"]
-    assert [main(shlex.split(command)[1:]) for command in commands] == [0, 0, 0, 0]
+    names = [command.split()[1] for command in commands]
+    assert names == ["fit", "topics", "report", "transform", "fit"]
+    assert [main(shlex.split(command)[1:]) for command in commands] == [0] * 5
     assert (tmp_path / "topics.png").exists()
     assert len((tmp_path / "features.csv").read_text().splitlines()) == 1001
     names = {}
-    exec(compile(blocks["python"], "from_files.md", "exec"), names)
+    exec(compile(program[-1], "from_files.md", "exec"), names)
     assert names["features"].shape == (1000, 20)
     budgets = re.findall(r"^\| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|$", page, flags=re.MULTILINE)
     assert len(budgets) == 4
