@@ -165,12 +165,7 @@ def run(options: argparse.Namespace) -> None:
     dplda.save_release(model, options.out)
     print()
     show_topics(model[-1], model[0].get_feature_names_out())
-    if model[-1].prior_match_ is not None:
-        say(
-            f"The prior from public texts or seed words fits the private texts "
-            f"{model[-1].prior_match_} (prior_trust_ {model[-1].prior_trust_:.2f}). Where the "
-            "private texts say little, topics are those of the prior, and may be marked as weak."
-        )
+    say_prior(model[-1], options)
     print()
     show_guarantee(dplda.pipeline_guarantee(model))
     say(f"Model: {options.out}. It may be published.")
@@ -178,10 +173,24 @@ def run(options: argparse.Namespace) -> None:
         draw_topics(model[-1], model[0].get_feature_names_out(), options.picture)
 
 
+def say_prior(model: Any, options: argparse.Namespace) -> None:
+    """Print what became of the public texts and seed words."""
+    if model.prior_components is None:
+        return
+    if options.public_texts is None:
+        say("Seed words alone are a hint. Look whether the topics of their lines hold them.")
+        return
+    say(
+        f"Public and private texts match {model.prior_match_} (prior_trust_ "
+        f"{model.prior_trust_:.2f}). Where the private texts say little, a topic is that of the "
+        "public texts, and may be marked as weak."
+    )
+
+
 def stop_words_of(options: argparse.Namespace) -> list[str] | str | None:
     """Words that do not count; None if nobody knows them, in languages other than English."""
     if options.stop_words is not None:
-        return options.stop_words.read_text("utf-8").lower().split()
+        return read_words(options.stop_words).split()
     return "english" if options.language == "en" else None
 
 
@@ -189,7 +198,7 @@ def public_of(options: argparse.Namespace, stop_words: list[str] | str | None) -
     """The public texts and seed words of the options, checked before anything private is read."""
     seeds, texts = {}, []
     if options.seed_words is not None:
-        lines = enumerate(options.seed_words.read_text("utf-8").lower().splitlines())
+        lines = enumerate(read_words(options.seed_words).splitlines())
         seeds = {k: line.split() for k, line in lines if line.strip()}
         check_seeds(seeds, options, stop_words)
     if options.public_texts is not None:
@@ -256,6 +265,14 @@ def analyzer(stop_words: list[str] | str | None = None) -> Callable[[str], list[
     counter = CountVectorizer(token_pattern=WORD, stop_words=stop_words)
     analyze: Callable[[str], list[str]] = counter.build_analyzer()
     return analyze
+
+
+def read_words(path: Path) -> str:
+    """A file of public words, in lower case."""
+    try:
+        return path.read_text("utf-8-sig").lower()
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not encoded in utf-8; save it in this encoding") from None
 
 
 def users_of(ids: Sequence[str]) -> list[str]:

@@ -23,6 +23,7 @@ from dplda._fit_command import (
     Public,
     prior_of,
     public_of,
+    read_words,
     rehearse,
     users_of,
     warn_of_common,
@@ -389,6 +390,15 @@ def test_seed_words_that_cannot_be_are_refused_at_once(tmp_path, capsys, lines, 
     fit = ("fit", tmp_path / "missing", "--epsilon", "1", "--out", tmp_path / "m", *SMALL)
     code, error = refused(capsys, *fit, "--seed-words", tmp_path / "seeds.txt")
     assert (code, message in error) == (1, True)
+
+
+def test_a_file_of_words_is_utf_8_with_or_without_a_mark(tmp_path):
+    path = tmp_path / "words.txt"
+    path.write_bytes("\ufeffCafé\n".encode())
+    assert read_words(path) == "café\n"
+    path.write_bytes(b"caf\xe9")
+    with pytest.raises(ValueError, match=r"words\.txt is not encoded in utf-8"):
+        read_words(path)
 
 
 def test_public_texts_are_none_of_the_private_ones(tmp_path, capsys):
