@@ -178,7 +178,10 @@ def say_prior(model: Any, options: argparse.Namespace) -> None:
     if model.prior_components is None:
         return
     if options.public_texts is None:
-        say("Seed words alone are a hint. Look whether the topics of their lines hold them.")
+        say(
+            "Seed words without public texts are a hint: their topics may have other numbers than "
+            "their lines."
+        )
         return
     say(
         f"Public and private texts match {model.prior_match_} (prior_trust_ "
