@@ -391,9 +391,11 @@ def check_public_table(table: Any, shape: tuple[int, int]) -> npt.NDArray[np.flo
         return None
     array = check_table(table, "prior_components")
     if array.shape != shape or array.min() < 0 or not array.any():
+        numbers = "" if array.shape == shape else f"shape {array.shape}"
+        numbers = numbers or ("zeros only" if array.min() == 0 else "negative numbers")
         raise ValueError(
             f"prior_components must be a table of shape {shape} (topics by words) of non-negative "
-            f"numbers that are not all zero, got shape {array.shape}"
+            f"numbers that are not all zero, got {numbers}"
         )
     return array
 

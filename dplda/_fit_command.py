@@ -2,7 +2,8 @@
 
 The job runs first on public words, with the same options and a copy of the ledger. Whatever is
 wrong with an option or the budget shows up there, before anything is charged. Then the texts are
-read as a whole, and only then is the ledger charged.
+read as a whole, and only then is the ledger charged. Public texts and seed words are read before
+the private texts, and counted in the words that were chosen with privacy.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import argparse
 import tempfile
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ import dplda  # loads a name at its first use: options and --help need nothing o
 from dplda._console import PLOT, draw_topics, has_matplotlib, say, show_guarantee, show_topics
 from dplda._files import check_writable
 from dplda._text_files import Source, read_texts
+from dplda._warnings import warn_user
 
 LANGUAGES = ("de", "en", "es", "fr", "it", "nl", "pt")
 SHARES = (0.08, 0.92)  # of the budget, for the vocabulary and the topics
@@ -33,6 +36,22 @@ NOT_LOOKED_FOR = (
     "The vocabulary comes from the public list alone, because there is no list of stop words for "
     "this language: --stop-words FILE gives one, and lets words of the texts in."
 )
+
+
+@dataclass(frozen=True)
+class Public:
+    """What the owner of the private texts knows in public.
+
+    Parameters
+    ----------
+    texts : list of str
+        Public texts of the same kind; may be empty.
+    seeds : dict of int to list of str
+        Words of topics, by the number of the topic; may be empty.
+    """
+
+    texts: list[str] = field(default_factory=list)
+    seeds: dict[int, list[str]] = field(default_factory=dict)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -61,6 +80,20 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="FILE",
         help="text file of words that do not count, one a line; public",
+    )
+    add(
+        "--public-texts",
+        type=Path,
+        metavar="PUBLIC",
+        help="public texts of the same kind, in files of the kinds of TEXTS: better topics, at no "
+        "cost",
+    )
+    add(
+        "--seed-words",
+        type=Path,
+        metavar="FILE",
+        help="text file of public words that belong together: those of topic 0 on the first line, "
+        "and so on",
     )
     add("--n-components", type=int, default=20, help="number of topics")
     add("--words", type=int, default=2000, help="number of words of the vocabulary")
@@ -111,23 +144,28 @@ def check_picture(path: Path | None, *inputs: Path | None) -> None:
 def run(options: argparse.Namespace) -> None:
     """Run the command with these options."""
     source = source_of(options)
-    inputs = (options.texts, options.ledger, options.stop_words)
+    inputs = (
+        options.texts, options.ledger, options.stop_words, options.public_texts, options.seed_words
+    )  # fmt: skip
     check_output(options.out, *inputs)
     check_picture(options.picture, *inputs, options.out)
     stop_words = stop_words_of(options)
-    rehearse(options, stop_words)
+    public = public_of(options, stop_words)
+    rehearse(options, stop_words, public)
     found = read_texts(source)  # private
     users = users_of(found.ids) if options.id_column is not None else None  # private
     n_users = "" if users is None else f" of {len(set(users))} users"
     say(f"Read: {len(found.texts)} texts{n_users}. These numbers are private.")
+    warn_of_common(public.texts, found.texts)
     if users is None:
         say(NO_USERS)
     if stop_words is None:
         say(NOT_LOOKED_FOR)
-    model = fit(options, stop_words, found.texts, users, open_ledger(options), verbose=1)
+    model = fit(options, stop_words, public, found.texts, users, open_ledger(options), verbose=1)
     dplda.save_release(model, options.out)
     print()
     show_topics(model[-1], model[0].get_feature_names_out())
+    say_prior(model[-1], options)
     print()
     show_guarantee(dplda.pipeline_guarantee(model))
     say(f"Model: {options.out}. It may be published.")
@@ -135,11 +173,109 @@ def run(options: argparse.Namespace) -> None:
         draw_topics(model[-1], model[0].get_feature_names_out(), options.picture)
 
 
+def say_prior(model: Any, options: argparse.Namespace) -> None:
+    """Print what became of the public texts and seed words."""
+    if model.prior_components is None:
+        return
+    if options.public_texts is None:
+        say(
+            "Seed words without public texts are a hint: their topics may have other numbers than "
+            "their lines."
+        )
+        return
+    say(
+        f"Public and private texts match {model.prior_match_} (prior_trust_ "
+        f"{model.prior_trust_:.2f}). Where the private texts say little, a topic is that of the "
+        "public texts, and may be marked as weak."
+    )
+
+
 def stop_words_of(options: argparse.Namespace) -> list[str] | str | None:
     """Words that do not count; None if nobody knows them, in languages other than English."""
     if options.stop_words is not None:
-        return options.stop_words.read_text("utf-8").lower().split()
+        return read_words(options.stop_words).split()
     return "english" if options.language == "en" else None
+
+
+def public_of(options: argparse.Namespace, stop_words: list[str] | str | None) -> Public:
+    """The public texts and seed words of the options, checked before anything private is read."""
+    seeds, texts = {}, []
+    if options.seed_words is not None:
+        lines = enumerate(read_words(options.seed_words).splitlines())
+        seeds = {k: line.split() for k, line in lines if line.strip()}
+        check_seeds(seeds, options, stop_words)
+    if options.public_texts is not None:
+        private, public = options.texts.resolve(), options.public_texts.resolve()
+        if private == public or private in public.parents or public in private.parents:
+            raise ValueError(
+                f"--public-texts {options.public_texts} and the private texts {options.texts} "
+                "overlap; public texts must be none of the private ones, so give them a folder or "
+                "file of their own"
+            )
+        source = Source(
+            options.public_texts, options.text_column,
+            encoding=options.encoding, separator=options.separator,
+        )  # fmt: skip
+        texts = read_texts(source).texts
+    return Public(texts, seeds)
+
+
+def warn_of_common(public: Sequence[str], texts: Sequence[str]) -> None:
+    """Tell the person at the keyboard that public texts are among the private ones."""
+    n_common = len((set(public) & set(texts)) - {""})
+    if n_common:
+        warn_user(
+            f"{n_common} public texts are among the private texts, too. Epsilon does not protect "
+            "them: take them out of the public texts if they are private. This message is about "
+            "private data and not for release",
+            dplda.privacy.PrivateDataWarning,
+        )
+
+
+def check_seeds(
+    seeds: dict[int, list[str]], options: argparse.Namespace, stop_words: list[str] | str | None
+) -> None:
+    """Refuse seed words that no vocabulary can hold, and more lines than topics."""
+    if not seeds:
+        raise ValueError(
+            f"{options.seed_words} holds no word; write the words of a topic on a line"
+        )
+    if max(seeds) >= options.n_components:
+        raise ValueError(
+            f"{options.seed_words} has {max(seeds) + 1} lines, one for each topic, and "
+            f"--n-components is {options.n_components}; leave lines out or ask for more topics"
+        )
+    possible = set(possible_words([word for group in seeds.values() for word in group], stop_words))
+    wrong = [word for group in seeds.values() for word in group if word not in possible]
+    if wrong:
+        raise ValueError(
+            f"{options.seed_words} holds what cannot be a word of the vocabulary, for instance "
+            f"{wrong[0]!r}; words have three letters or more, are no stop words, and are separated "
+            "by spaces"
+        )
+
+
+def possible_words(words: Sequence[str], stop_words: list[str] | str | None) -> list[str]:
+    """The words that the vectorizer can find in a text."""
+    analyze = analyzer(stop_words)
+    return [word for word in words if analyze(word) == [word]]
+
+
+def analyzer(stop_words: list[str] | str | None = None) -> Callable[[str], list[str]]:
+    """The function by which the vectorizer splits a text into words."""
+    from sklearn.feature_extraction.text import CountVectorizer
+
+    counter = CountVectorizer(token_pattern=WORD, stop_words=stop_words)
+    analyze: Callable[[str], list[str]] = counter.build_analyzer()
+    return analyze
+
+
+def read_words(path: Path) -> str:
+    """A file of public words, in lower case."""
+    try:
+        return path.read_text("utf-8-sig").lower()
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not encoded in utf-8; save it in this encoding") from None
 
 
 def users_of(ids: Sequence[str]) -> list[str]:
@@ -157,8 +293,11 @@ def open_ledger(options: argparse.Namespace) -> dplda.privacy.Ledger:
     return dplda.privacy.Ledger(options.ledger, epsilon=budget, delta=options.delta)
 
 
-def rehearse(options: argparse.Namespace, stop_words: list[str] | str | None) -> None:
+def rehearse(
+    options: argparse.Namespace, stop_words: list[str] | str | None, public: Public
+) -> None:
     """Run the whole job on public words, with a copy of the ledger: nothing is charged."""
+    public = Public(public.texts[:10], public.seeds)  # enough to notice an error
     words = dplda.datasets.load_public_vocabulary(200, language=options.language)
     users = None if options.id_column is None else ["a"]
     with tempfile.TemporaryDirectory() as folder:
@@ -172,7 +311,10 @@ def rehearse(options: argparse.Namespace, stop_words: list[str] | str | None) ->
         with warnings.catch_warnings():  # one public text says nothing about the private ones
             warnings.simplefilter("ignore", dplda.privacy.PrivateDataWarning)
             warnings.simplefilter("ignore", dplda.privacy.LowSignalWarning)
-            model = fit(copy, stop_words, [" ".join(words)], users, open_ledger(copy), verbose=0)
+            warnings.simplefilter("ignore", dplda.privacy.PublicPriorWarning)
+            warnings.filterwarnings("ignore", "the .* public documents hold")
+            ledger = open_ledger(copy)
+            model = fit(copy, stop_words, public, [" ".join(words)], users, ledger, verbose=0)
         dplda.save_release(model, Path(folder) / "model")
         dplda.load_release(Path(folder) / "model").transform([" ".join(words)])
 
@@ -189,6 +331,7 @@ def copy_ledger(path: Path, copy: Path) -> None:
 def fit(
     options: argparse.Namespace,
     stop_words: list[str] | str | None,
+    public: Public,
     texts: Sequence[str],
     users: Sequence[str] | None,
     ledger: dplda.privacy.Ledger,
@@ -203,7 +346,7 @@ def fit(
     vectorizer = dplda.PrivateCountVectorizer(
         epsilon=for_words,
         delta=options.delta,
-        candidates=options.language,
+        candidates=candidates_of(options, stop_words, public),
         discover=stop_words is not None,
         max_features=options.words,
         stop_words=stop_words,
@@ -223,5 +366,42 @@ def fit(
     if verbose:
         n_words = len(vectorizer.vocabulary_)
         say(f"Vocabulary: {n_words} words in {time.perf_counter() - start:.1f} s")
+    model.set_params(prior_components=prior_of(options, public, vectorizer, verbose))
     model.fit(counts, user_ids=users)
     return make_pipeline(vectorizer, model)
+
+
+def candidates_of(
+    options: argparse.Namespace, stop_words: list[str] | str | None, public: Public
+) -> Any:
+    """The public list of the language, after the seed words if there are any."""
+    if not public.seeds:
+        return options.language
+    listed = dplda.datasets.load_public_vocabulary(None, language=options.language)
+    seeds = [word for group in public.seeds.values() for word in group]
+    return [*seeds, *possible_words(listed, stop_words)]
+
+
+def prior_of(options: argparse.Namespace, public: Public, vectorizer: Any, verbose: int) -> Any:
+    """Public pseudo-counts in the chosen words; None if nothing public is given or known.
+
+    The vocabulary is paid for here, so that a word that it lacks is no error.
+    """
+    chosen = vectorizer.vocabulary_
+    seeds = {k: [w for w in group if w in chosen] for k, group in public.seeds.items()}
+    missing = {w for group in public.seeds.values() for w in group if w not in chosen}
+    if missing and verbose:
+        say(f"Seed words that are not among the chosen words: {', '.join(sorted(missing))}.")
+    analyze = analyzer()
+    known = any(word in chosen for text in public.texts for word in analyze(text))
+    if public.texts and not known and verbose:
+        say("The public texts have none of the chosen words, and are not used.")
+    if not known and not any(seeds.values()):
+        return None
+    return dplda.public_prior(
+        public.texts if known else None,
+        n_components=options.n_components,
+        seed_words=seeds if any(seeds.values()) else None,
+        vocabulary=vectorizer,
+        n_jobs=-1,
+    )

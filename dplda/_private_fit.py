@@ -71,7 +71,7 @@ _NOT_INPUTS = {
     "epsilon", "delta", "noise_multiplier", "bit_epsilon", "token_epsilon", "ledger",
     "random_state", "n_jobs", "verbose", "callbacks", "copy_x",
 }  # fmt: skip
-_TABLES = {"prior_components": "initial topics", "candidates": "candidate words"}
+_TABLES = {"prior_components": "public prior", "candidates": "candidate words"}
 _SIMPLE = (bool, Real, str, type(None))
 
 

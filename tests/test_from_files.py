@@ -14,13 +14,23 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.feature_extraction.text import CountVectorizer
 
 from dplda import SubLDA, load_release, save_release
 from dplda.__main__ import main, parse
-from dplda._fit_command import SHARES, rehearse, users_of
+from dplda._fit_command import (
+    SHARES,
+    Public,
+    prior_of,
+    public_of,
+    read_words,
+    rehearse,
+    users_of,
+    warn_of_common,
+)
 from dplda._text_files import Source, read_texts
 from dplda.datasets import load_public_vocabulary, load_wordnet_glosses
-from dplda.privacy import Gaussian, Ledger, split_epsilon
+from dplda.privacy import Gaussian, Ledger, PrivateDataWarning, split_epsilon
 
 TEXTS = ["The heart is healthy.", 'He said: "no, ache"\nand left', "", "a naïve café, 5 €"]
 USERS = ["007", "7", "007", "x"]
@@ -320,7 +330,85 @@ def test_the_rehearsal_warns_of_nothing():
     options = parse(["fit", "notes", "--epsilon", "1", "--out", "m", "--words", "5"])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        rehearse(options, "english")
+        rehearse(options, "english", Public())
+        # nothing public that the vocabulary lacks is an error, because it is paid for by then
+        rehearse(options, "english", Public(["qwertz"], {0: ["zzzz"]}))
+
+
+@pytest.fixture
+def public(tmp_path):
+    """Public texts and seed words of a table of private ones."""
+    (tmp_path / "seeds.txt").write_text("plant tree\n\nArmy war\n", encoding="utf-8")
+    write_notes(tmp_path / "public", load_wordnet_glosses().data[400:600])
+    return tmp_path / "public", tmp_path / "seeds.txt"
+
+
+def test_public_texts_and_seed_words_are_the_prior_and_cost_nothing(
+    fitted, public, tmp_path, capsys
+):
+    code = main([
+        "fit", str(fitted[0]), "--epsilon", "6", "--user-column", "patient", *SMALL, "--out",
+        str(tmp_path / "m"), "--ledger", str(tmp_path / "ledger"),
+        "--public-texts", str(public[0]), "--seed-words", str(public[1]),
+    ])  # fmt: skip
+    assert code == 0
+    plain, seeded = (load_release(path).privacy_ for path in (fitted[1], tmp_path / "m"))
+    assert plain.events == seeded.events
+    assumption = "prior_components is public and was not made of the private documents"
+    assert assumption in seeded.assumptions
+    assert assumption not in plain.assumptions
+    assert dict(seeded.provenance)["public prior"].startswith("public by declaration")
+    assert capsys.readouterr().out.count("prior_trust_") == 1
+
+
+def test_seed_words_hold_the_topics_of_their_lines(public, tmp_path, capsys):
+    options = parse([
+        "fit", "notes", "--epsilon", "1", "--out", "m", "--n-components", "3", "--public-texts",
+        str(public[0]), "--seed-words", str(public[1]),
+    ])  # fmt: skip
+    given = public_of(options, "english")
+    assert given.seeds == {0: ["plant", "tree"], 2: ["army", "war"]}
+    assert len(given.texts) == 200
+    words = ["army", "plant", "tree"]  # what was chosen; "war" was not
+    seeds = Public([], given.seeds)
+    table = prior_of(options, seeds, CountVectorizer(vocabulary=words).fit([]), verbose=1)
+    assert (table > 0).tolist() == [[False, True, True], [False] * 3, [True, False, False]]
+    assert "not among the chosen words: war." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("", "holds no word"),
+        ("heart\n\n\nbone", "4 lines, one for each topic, and --n-components is 3"),
+        ("the heart", "'the'; words have three letters or more"),
+        ("heart, bone", "'heart,'; words have"),
+    ],
+)
+def test_seed_words_that_cannot_be_are_refused_at_once(tmp_path, capsys, lines, message):
+    (tmp_path / "seeds.txt").write_text(lines)
+    fit = ("fit", tmp_path / "missing", "--epsilon", "1", "--out", tmp_path / "m", *SMALL)
+    code, error = refused(capsys, *fit, "--seed-words", tmp_path / "seeds.txt")
+    assert (code, message in error) == (1, True)
+
+
+def test_a_file_of_words_is_utf_8_with_or_without_a_mark(tmp_path):
+    path = tmp_path / "words.txt"
+    path.write_bytes("\ufeffCafé\n".encode())
+    assert read_words(path) == "café\n"
+    path.write_bytes(b"caf\xe9")
+    with pytest.raises(ValueError, match=r"words\.txt is not encoded in utf-8"):
+        read_words(path)
+
+
+def test_public_texts_are_none_of_the_private_ones(tmp_path, capsys):
+    write_notes(tmp_path / "notes")
+    fit = ("fit", tmp_path / "notes", "--epsilon", "1", "--out", tmp_path / "m", *SMALL)
+    for folder in (tmp_path / "notes", tmp_path / "notes" / "ward", tmp_path):
+        code, error = refused(capsys, *fit, "--public-texts", folder)
+        assert (code, "overlap" in error) == (1, True)
+    with pytest.warns(PrivateDataWarning, match="^1 public texts are among the private texts"):
+        warn_of_common(["a tree", "", "a king"], ["", "a king", "a king"])
 
 
 def test_texts_that_cannot_be_read_cost_nothing(capsys, tmp_path):
@@ -420,7 +508,9 @@ def test_the_whole_path_in_processes_of_their_own(files, tmp_path):
 @pytest.mark.slow
 def test_the_path_of_the_documentation_is_walkable(tmp_path, monkeypatch):
     page = (Path(__file__).parents[1] / "docs" / "from_files.md").read_text("utf-8")
-    blocks = dict(re.findall(r"```(sh|python)\n(.*?)```", page, flags=re.DOTALL))
+    shell, program = (
+        re.findall(rf"```{kind}\n(.*?)```", page, flags=re.DOTALL) for kind in ("sh", "python")
+    )
     monkeypatch.chdir(tmp_path)
     texts = load_wordnet_glosses().data[:1000]
     patients = [f"p{n % 700}" for n in range(len(texts))]
@@ -428,14 +518,17 @@ def test_the_path_of_the_documentation_is_walkable(tmp_path, monkeypatch):
     write_notes(tmp_path / "notes", texts)
     rows = [(f"notes/ward/{n}.txt", patient) for n, patient in enumerate(patients)]
     write_csv(tmp_path / "index.csv", ["file", "patient"], rows)
-    lines = blocks["sh"].replace("\\\n", "").splitlines()
+    write_notes(tmp_path / "public", load_wordnet_glosses().data[1000:1300])
+    (tmp_path / "seeds.txt").write_text("plant tree\n")
+    lines = "".join(shell).replace("\\\n", "").splitlines()
     commands = [line for line in lines if line.startswith("dplda ")]
-    assert [command.split()[1] for command in commands] == ["fit", "topics", "report", "transform"]
-    assert [main(shlex.split(command)[1:]) for command in commands] == [0, 0, 0, 0]
+    names = [command.split()[1] for command in commands]
+    assert names == ["fit", "topics", "report", "transform", "fit"]
+    assert [main(shlex.split(command)[1:]) for command in commands] == [0] * 5
     assert (tmp_path / "topics.png").exists()
     assert len((tmp_path / "features.csv").read_text().splitlines()) == 1001
     names = {}
-    exec(compile(blocks["python"], "from_files.md", "exec"), names)
+    exec(compile(program[-1], "from_files.md", "exec"), names)
     assert names["features"].shape == (1000, 20)
     budgets = re.findall(r"^\| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|$", page, flags=re.MULTILINE)
     assert len(budgets) == 4

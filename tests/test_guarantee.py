@@ -517,7 +517,7 @@ def test_provenance_names_what_the_caller_has_set():
     ).fit(X).privacy_  # fmt: skip
     origins = dict(tuned.provenance)
     assert origins["parameters"].startswith("max_iter, n_components: set by the caller; whether")
-    assert origins["initial topics"] == "public by declaration of the caller"
+    assert origins["public prior"] == "public by declaration of the caller"
 
 
 def test_the_card_states_the_total_of_the_ledger_at_the_time_of_the_fit():

@@ -17,7 +17,7 @@ from dplda.central._prior import PublicPrior, count_classes
 from dplda.central._word_totals import smooth_totals
 from dplda.datasets import make_topic_corpus
 from dplda.kernels import _denoise
-from dplda.privacy import PublicPriorWarning
+from dplda.privacy import Ledger, PublicPriorWarning
 from dplda.privacy._streams import Streams
 
 pytestmark = pytest.mark.filterwarnings(
@@ -173,10 +173,18 @@ def test_without_noise_topics_keep_their_places(kind, train, good):
 
 
 def test_wrong_tables_are_refused_before_anything_is_spent(train, good):
-    for wrong in (good[:2], -good, good[:, :5], good * 0, good * np.nan):
-        model = SubLDA(K, epsilon=2.0, prior_components=wrong)
-        with pytest.raises(ValueError, match="prior_components"):
+    ledger = Ledger(epsilon=2.0)
+    for wrong, said in (
+        (good[:2], r"got shape \(2, 150\)"),
+        (-good, "got negative numbers"),
+        (good[:, :5], r"got shape \(4, 5\)"),
+        (good * 0, "got zeros only"),
+        (good * np.nan, "prior_components"),
+    ):
+        model = SubLDA(K, epsilon=2.0, prior_components=wrong, ledger=ledger)
+        with pytest.raises(ValueError, match=said):
             model.fit(train)
+    assert ledger.epsilon_spent == 0
 
 
 # ---- word totals ---------------------------------------------------------------------------
@@ -194,6 +202,14 @@ def prior_of(counts):
 
 def log_loss(totals, found):
     return -(totals / totals.sum() * np.log(found / found.sum())).sum()
+
+
+def test_probabilities_in_the_place_of_counts_warn(good):
+    with pytest.warns(PublicPriorWarning, match="sums to 1, so that it counts as one public token"):
+        PublicPrior.from_table(good / good.sum(axis=1, keepdims=True))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        PublicPrior.from_table(good)
 
 
 def test_public_frequencies_improve_word_totals():

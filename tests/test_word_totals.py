@@ -1,6 +1,8 @@
 """Word totals where topics would be noise: what the rounds release, and what comes of it."""
 
 import math
+import re
+import warnings
 
 import numpy as np
 import pytest
@@ -227,6 +229,17 @@ def test_no_noise_has_infinite_signal(corpus):
 def test_low_signal_warns_in_numbers(corpus):
     with pytest.warns(LowSignalWarning, match=r"signal_to_noise_ of SubLDA is 0\.\d+, below 0\.3"):
         fit(corpus[0], max_iter=5)
+
+
+def test_one_warning_says_both_numbers(corpus):
+    table = np.asarray(corpus[0][:100].sum(axis=0)).reshape(1, -1) / 5 * np.ones((5, 1))
+    for prior, meaning in ((None, "use public texts"), (table, "mostly those of prior_components")):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", LowSignalWarning)
+            fit(corpus[0], max_iter=5, prior_components=prior)
+        (said,) = [str(w.message) for w in caught if w.category is LowSignalWarning]
+        assert re.search(r"^\d of 5 topics .*, and signal_to_noise_ of SubLDA is 0\.\d+,", said)
+        assert meaning in said
 
 
 # ---- the share of the budget ---------------------------------------------------------------

@@ -19,7 +19,6 @@ from dplda._private_fit import (
     warn_if_seeded,
 )
 from dplda._users import number_users, protected_unit
-from dplda._warnings import warn_user
 from dplda.central._document_budget import (
     DOCUMENT_CONSTRAINTS,
     N_PASSES,
@@ -34,11 +33,8 @@ from dplda.central._shards import refuse_in_shards
 from dplda.central._word_totals import WordTotals, share_of_rounds
 from dplda.datasets._shards import CountShards
 from dplda.metrics._signal import warn_if_noise, with_signal
-from dplda.privacy import LowSignalWarning
 from dplda.privacy._curator import Curator
 from dplda.privacy._streams import Streams
-
-SMALLEST_SIGNAL = 0.3  # mean count of a cell over its noise, below which a fit warns
 
 
 class DocumentLDA(BaseLDA):
@@ -104,7 +100,8 @@ class DocumentLDA(BaseLDA):
             If fewer than half of the topics stand out of the noise after `max_iter` rounds, or are
             expected to with `expected_n_docs` documents; or if `signal_to_noise_` is below 0.3.
         PublicPriorWarning
-            If the public texts behind `prior_components` hardly match the private documents.
+            If the public texts behind `prior_components` hardly match the private documents, or if
+            each topic of the table sums to 1.
         PrivateDataWarning
             If most rows of the first call hold no word. Not for release.
         """
@@ -154,21 +151,9 @@ class DocumentLDA(BaseLDA):
             **(table.public.attributes() if table.public else NO_PRIOR),
         )
         warn_if_noise(self, self._max_iter())
-        self._warn_of_signal()
         if table.public is not None:
             table.public.warn_of_mismatch(name)
         return self
-
-    def _warn_of_signal(self) -> None:
-        """Warn if the counts of a complete fit are far below their noise."""
-        signal = self.signal_to_noise_
-        if self.n_components > 1 and self.n_iter_ >= self._max_iter() and signal < SMALLEST_SIGNAL:
-            warn_user(
-                f"signal_to_noise_ of {type(self).__name__} is {signal:.2g}, below "
-                f"{SMALLEST_SIGNAL}: the model knows word frequencies, and little of topics; use "
-                "more documents, a larger epsilon, fewer words or topics, or public texts",
-                LowSignalWarning,
-            )
 
     def _share_out(self, table: NoisyTable, released: WordTotals, budget: DocumentBudget) -> None:
         """Decide how many rounds release word totals again; public."""

@@ -62,6 +62,13 @@ class PublicPrior:
         if table is None:
             return None
         counts, sizes = table.sum(axis=0), table.sum(axis=1)
+        if np.allclose(sizes, 1):
+            warn_user(
+                "each topic of prior_components sums to 1, so that it counts as one public token, "
+                "and is all but ignored; pass counts, as public_prior makes them, or multiply the "
+                "table by the number of public tokens of each topic",
+                PublicPriorWarning,
+            )
         sizes = np.maximum(sizes, LEAST_TOPIC * sizes.mean())
         shares = (table.T + SMOOTHING * sizes / sizes.sum()) / (counts[:, None] + SMOOTHING)
         return cls(counts, np.ascontiguousarray(shares, np.float32))

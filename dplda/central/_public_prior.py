@@ -5,6 +5,7 @@ Nothing here reads private data, and nothing is charged.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -22,6 +23,7 @@ from dplda._texts import texts_in
 from dplda._vocabulary import in_order
 from dplda._warnings import warn_user
 from dplda.central._gibbs_sweeps import average_counts
+from dplda.privacy import PrivateDataWarning
 from dplda.privacy._clipping import add_duplicates, unsummed
 from dplda.privacy._streams import Streams
 
@@ -43,8 +45,9 @@ def public_prior(
 
     Everything that goes in must be public: `X`, the seed words, and the vocabulary. Topics of
     public documents are found by Gibbs sampling without privacy. Seed words hold topics in their
-    places: topic k of the table, and of a model that is trained with it, is the one that the words
-    of ``seed_words[k]`` belong to.
+    places: topic k of the table is the one that the words of ``seed_words[k]`` belong to. With
+    public documents, so is topic k of a model that is trained with it. Seed words alone are a hint,
+    which noise may override.
 
     Parameters
     ----------
@@ -180,7 +183,9 @@ def _counts(X: Any, vocabulary: Any, words: list[str] | None) -> sp.csr_array:
                 "of both must be the same words"
             )
         known = hasattr(vocabulary, "transform")
-        X = (vocabulary if known else CountVectorizer(vocabulary=words)).transform(texts)
+        with warnings.catch_warnings():  # of words that private texts lack; these are public
+            warnings.simplefilter("ignore", PrivateDataWarning)
+            X = (vocabulary if known else CountVectorizer(vocabulary=words)).transform(texts)
     with check_quoting_nothing(X):
         X = check_array(floats(unsummed(X)), **FORM)
     check_non_negative(X, "public_prior (it takes word counts)")

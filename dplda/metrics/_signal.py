@@ -20,6 +20,7 @@ FEWEST_WORDS = 3  # of a topic that stands out
 SMALLEST_EXCESS = 0.1  # share of a topic's counts that these words have above expectation
 PIECE_CELLS = 1 << 15
 FEWEST_TOPICS = 0.5  # share of the topics that stand out, below which a fit warns
+SMALLEST_SIGNAL = 0.3  # mean count of a cell over its noise, below which a fit warns
 TOP = 10  # words of a topic whose evidence is its evidence
 BEST_SHARE = 0.25  # of the topics, which the others are compared with
 WEAK = 2 / 3  # a topic with less than this share of the evidence of the best ones is weak
@@ -140,20 +141,34 @@ def with_signal(components: np.ndarray, components_std: np.ndarray) -> dict[str,
 
 
 def warn_if_noise(estimator: Any, max_iter: int) -> None:
-    """Warn if fewer than half of the topics of a complete fit stand out of the noise.
+    """Warn if few topics of a complete fit stand out of the noise, or if counts are far below it.
 
-    A fit is complete after `max_iter` rounds. A single topic has no other topics to stand out of,
-    and a table without noise needs no warning.
+    One warning says both. A fit is complete after `max_iter` rounds. A single topic has no other
+    topics to stand out of, and a table without noise needs no warning.
     """
     n_topics, n_standing = len(estimator.topic_signal_), np.count_nonzero(estimator.topic_signal_)
-    if n_topics == 1 or not estimator.components_std_.any():
+    if n_topics == 1 or not estimator.components_std_.any() or estimator.n_iter_ < max_iter:
         return
-    if estimator.n_iter_ >= max_iter and n_standing < FEWEST_TOPICS * n_topics:
-        fewer = f"n_components={n_standing} in a new fit, " if n_standing >= 2 else ""
+    name, facts = type(estimator).__name__, []
+    signal = getattr(estimator, "signal_to_noise_", np.inf)
+    if n_standing < FEWEST_TOPICS * n_topics:
+        facts.append(f"{n_standing} of {n_topics} topics of {name} stand out of the noise")
+    if signal < SMALLEST_SIGNAL:
+        facts.append(f"signal_to_noise_ of {name} is {signal:.2g}, below {SMALLEST_SIGNAL}")
+    if facts:
+        meaning, first = _advice(estimator, signal)
+        fewer = f"n_components={n_standing} in a new fit, " if 2 <= n_standing < n_topics else ""
         warn_user(
-            f"{n_standing} of {n_topics} topics of {type(estimator).__name__} stand out of the "
-            f"noise; the words of the others may be noise, or frequent words: use {fewer}more "
-            "documents, a larger epsilon, or fewer words. dplda.plan says before a fit what to "
-            "expect",
+            f"{', and '.join(facts)}: {meaning}; use {first}{fewer}more documents, a larger "
+            "epsilon, or fewer words. dplda.plan says before a fit what to expect",
             LowSignalWarning,
         )
+
+
+def _advice(estimator: Any, signal: float) -> tuple[str, str]:
+    """What a model with this signal knows, and what helps most."""
+    if signal >= SMALLEST_SIGNAL:
+        return "the words of the others may be noise, or frequent words", ""
+    if getattr(estimator, "prior_match_", None) == "well":
+        return "its topics are mostly those of prior_components", ""
+    return "the model knows word frequencies, and little of topics", "public texts (public_prior), "
