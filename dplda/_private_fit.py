@@ -71,7 +71,7 @@ _NOT_INPUTS = {
     "epsilon", "delta", "noise_multiplier", "bit_epsilon", "token_epsilon", "ledger",
     "random_state", "n_jobs", "verbose", "callbacks", "copy_x",
 }  # fmt: skip
-_TABLES = {"prior_components": "initial topics", "candidates": "candidate words"}
+_TABLES = {"prior_components": "public prior", "candidates": "candidate words"}
 _SIMPLE = (bool, Real, str, type(None))
 
 
@@ -210,6 +210,8 @@ def make_guarantee(
         seeded = seeded or earlier.seeded
         distance += earlier.total_variation
         assumptions += tuple(a for a in earlier.assumptions if a not in common + assumptions)
+        named = {name for name, _ in provenance}
+        provenance += tuple(pair for pair in earlier.provenance if pair[0] not in named)
     events = tuple(events)
     return Guarantee(
         unit=unit,
