@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dplda._checks import check_number
 from dplda._compat import CallbackSupportMixin, Interval
-from dplda._corpus import check_counts, check_shards
+from dplda._corpus import are_shards, check_counts, check_shards
 from dplda._fold_in import LARGEST_PRIOR, fold_in
 from dplda._private_fit import SMALLEST_DELTA
 from dplda._vocabulary import hash_words, words_of
@@ -169,7 +169,7 @@ class BaseLDA(BaseTopicModel):
         is a function of that row's words, so that anyone who sees it learns about that document.
         """
         check_is_fitted(self)
-        if hasattr(X, "n_shards"):  # a CountShards
+        if are_shards(X):
             check_shards(self, X, reset=False)
             return np.concatenate([self._topic_weights(counts, normalize) for counts in X])
         X = check_counts(self, X, reset=False, whole=False)

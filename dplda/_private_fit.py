@@ -210,6 +210,8 @@ def make_guarantee(
         seeded = seeded or earlier.seeded
         distance += earlier.total_variation
         assumptions += tuple(a for a in earlier.assumptions if a not in common + assumptions)
+        named = {name for name, _ in provenance}
+        provenance += tuple(pair for pair in earlier.provenance if pair[0] not in named)
     events = tuple(events)
     return Guarantee(
         unit=unit,

@@ -1010,6 +1010,16 @@ def test_the_root_of_the_closed_form_is_that_of_the_library(noise_multiplier, de
         assert composition._gaussian_root(noise_multiplier, delta) == expected
 
 
+@pytest.mark.parametrize("mu", [1e-8, 1e-4, 0.3, 5.0])
+def test_epsilon_is_zero_only_if_delta_pays_for_it(mu):
+    """delta(epsilon) is convex with slope -1/2 or more at 0: epsilon >= 2 (delta(0) - delta)."""
+    at_zero = math.erf(mu / math.sqrt(8.0))
+    for gap in (1e-3, 1e-9, 1e-12, 1e-15):
+        delta = at_zero * (1.0 - gap)
+        assert composition.epsilon_of_mu(mu, delta) >= 2.0 * (at_zero - delta) > 0.0
+    assert composition.epsilon_of_mu(mu, min(1.0, at_zero * (1.0 + 1e-9))) == 0.0
+
+
 @pytest.mark.parametrize("noise_multiplier", [1e-3, 0.1, 1.0, 20.0, 300.0])
 @pytest.mark.parametrize("delta", [1e-100, 1e-10, 1e-3, 0.4])
 def test_no_other_method_is_better_for_gaussian_noise(noise_multiplier, delta):

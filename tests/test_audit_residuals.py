@@ -17,9 +17,10 @@ from dplda.audit._residuals import (
     _pair_test,
     _rate_test,
     _sample_tests,
+    _units_to_leave_out,
     normal_scores,
 )
-from dplda.audit._watch import Step
+from dplda.audit._watch import Record, Step
 from dplda.central import _document_lda, _hdplda
 from dplda.central._documents import Documents
 from dplda.central._word_sweeps import SweepMechanisms, TokensByWord
@@ -360,6 +361,17 @@ def test_what_the_clip_test_could_not_see_is_said(X):
     text = str(residual_check(SubLDA(2, epsilon=4.0, contribution_norm=1e6, **ROUNDS), X))
     assert "no document came near the bound" in text
     assert "no document came near" not in str(residual_check(MODELS["SubLDA"], X, random_state=0))
+
+
+def test_as_many_releases_as_possible_have_a_left_out_document_of_their_sample(X):
+    """A fault may show in one round alone, such as the only one of word-topic counts."""
+    rates = np.full(30, 0.2)
+    samples = [(rates, np.array(rows)) for rows in ([11], [12, 14], [13], [14, 12])]
+    steps = [Step(None, None, None, None, i) for i in [None, *range(4)]]
+    chosen = _units_to_leave_out(Record(X, steps, samples))
+    assert len(chosen) == 6
+    assert {11, 13, 29} < set(chosen)
+    assert {12, 14} & set(chosen)
 
 
 def test_a_check_is_one_charged_fit_and_leaves_the_estimator_alone(X):

@@ -13,6 +13,7 @@ from numpy.testing import assert_array_equal
 from scipy import stats
 from sklearn.base import BaseEstimator
 
+from dplda import GibbsLDA
 from dplda import _corpus as module
 from dplda._corpus import LARGEST_WEIGHT, MAX_TOKENS, Corpus, check_counts, shorten
 from dplda.kernels import _release
@@ -397,3 +398,10 @@ def test_orders_of_many_documents_are_equally_frequent():
     pairs = orders.reshape(-1, 8)  # two documents beside each other
     _, counts = np.unique(pairs, axis=0, return_counts=True)
     assert stats.chisquare(np.append(counts, np.zeros(576 - len(counts)))).pvalue > 1e-6
+
+
+def test_a_column_may_have_the_name_of_an_attribute_of_shards():
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame([[3, 1], [0, 2]], columns=["word", "n_shards"])
+    model = GibbsLDA(2, max_iter=1, random_state=0).fit(frame)
+    assert model.transform(frame).shape == (2, 2)

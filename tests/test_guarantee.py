@@ -520,6 +520,15 @@ def test_provenance_names_what_the_caller_has_set():
     assert origins["public prior"] == "public by declaration of the caller"
 
 
+@pytest.mark.filterwarnings("ignore::dplda.privacy.PublicPriorWarning")
+def test_a_public_prior_stays_on_the_card_after_it_is_no_longer_given():
+    model = SubLDA(3, noise_multiplier=9.0, max_iter=2, prior_components=np.ones((3, 2)))
+    model.partial_fit([[3, 1], [0, 2]])
+    later = model.set_params(prior_components=None).partial_fit([[3, 1], [0, 2]]).privacy_
+    assert dict(later.provenance)["public prior"] == "public by declaration of the caller"
+    assert any(line.startswith("prior_components is public") for line in later.assumptions)
+
+
 def test_the_card_states_the_total_of_the_ledger_at_the_time_of_the_fit():
     ledger, X = Ledger(), [[3, 1], [0, 2]]
     first, second = (SubLDA(2, noise_multiplier=9.0, max_iter=4, ledger=ledger) for _ in range(2))

@@ -383,13 +383,25 @@ def truncate(path):
     path.write_bytes(path.read_bytes()[:-8])
 
 
-def hide(index):
+def beyond_the_vocabulary(words):
+    words[-1] = 40  # in order: a kernel would read other memory
+
+
+def rows_that_wrap_around(ends):
+    ends[1:4] = 2**31 - 1, -(2**31), -1  # differences of int32 are positive
+
+
+def larger_than_any_count(counts):
+    counts[0] = 3e38
+
+
+def hide(index, part="indices", spoil=beyond_the_vocabulary):
     """A list in which a damaged shard has the right SHA-256."""
 
     def damage(folder):
-        words = np.load(folder / f"{index:06d}.indices.npy")
-        words[-1] = 40  # in order, and beyond the vocabulary: a kernel would read other memory
-        np.save(folder / f"{index:06d}.indices.npy", words)
+        array = np.load(folder / f"{index:06d}.{part}.npy")
+        spoil(array)
+        np.save(folder / f"{index:06d}.{part}.npy", array)
         digest = CountShards(folder).shards[index]._digest()
         edit(folder / "shards.json", lambda c: c["shards"][index].update(sha256=digest))
 
@@ -401,6 +413,11 @@ DAMAGES = {
     "a changed word": (lambda f: change(f / "000002.indices.npy"), "shard 000002 .*SHA-256"),
     "a file cut short": (lambda f: truncate(f / "000001.indptr.npy"), "shard 000001 .*SHA-256"),
     "a word beyond the vocabulary": (hide(1), "shard 000001 .*unknown"),
+    "rows that wrap around": (
+        hide(1, "indptr", rows_that_wrap_around),
+        "shard 000001 .*rows do not fit",
+    ),
+    "a huge count": (hide(1, "data", larger_than_any_count), "shard 000001 .*not counts"),
     "a list with another size": (
         lambda f: edit(f / "shards.json", lambda c: c["shards"][1].update(shape=[29, 40])),
         "shard 000001 .*size of the manifest",
@@ -421,6 +438,13 @@ LISTS = {
     "a newer version": (lambda c: c.update(version=2), "newer dplda"),
     "another format": (lambda c: c.update(format="x"), "not written by write_shards"),
     "sizes that are not numbers": (lambda c: c["shards"][0].update(shape=["a", 2]), "damaged"),
+    "sizes without an end": (lambda c: c["shards"][0].update(shape=[math.inf, 2]), "damaged"),
+    "a negative size": (lambda c: c["shards"][0].update(shape=[-1, 40], n_entries=0), "damaged"),
+    "another name of the same files": (
+        lambda c: c["shards"][0].update(name="./000000"), "damaged"
+    ),
+    "no shards": (lambda c: c.update(shards=[]), "damaged"),
+    "words that are one text": (lambda c: c.update(words="a" * 40), "damaged"),
     "a list without sizes": (lambda c: c["shards"][0].pop("n_entries"), "damaged"),
 }  # fmt: skip
 
@@ -430,14 +454,32 @@ def test_a_damaged_shard_is_named_before_anything_is_charged(damage, corpus, tmp
     action, message = DAMAGES[damage]
     written = write_shards(corpus, tmp_path / "corpus", rows_per_shard=30)
     action(tmp_path / "corpus")
-    if damage in ("a word beyond the vocabulary", "a list with another size"):
-        written = CountShards(tmp_path / "corpus")  # reads the new list
+    if damage != "a missing file":
+        written = CountShards(tmp_path / "corpus")  # reads the new list, if there is one
     ledger = Ledger(epsilon=1.0, delta=1e-6)
     with pytest.raises((ValueError, OSError), match=message):
         SubLDA(K, epsilon=1.0, ledger=ledger).fit(written)
     assert ledger.epsilon_spent == 0
     with pytest.raises((ValueError, OSError), match=message):
         list(written)
+
+
+@pytest.mark.parametrize("keep_weights", [True, False])
+def test_a_file_that_changes_during_a_fit_is_checked_again(keep_weights, corpus, tmp_path):
+    """Words beyond the vocabulary would make a kernel read and write other memory; here are others
+    of the vocabulary, so that the fit would go on."""
+    written = write_shards(corpus, tmp_path / "corpus", rows_per_shard=30)
+
+    class Changes(InProcess):
+        def sum(self, *args):
+            path = tmp_path / "corpus" / "000001.indices.npy"
+            np.save(tmp_path / "new.npy", np.load(path)[::-1])
+            (tmp_path / "new.npy").replace(path)
+            return super().sum(*args)
+
+    model = SubLDA(K, noise_multiplier=5.0, max_iter=2, keep_weights=keep_weights)
+    with pytest.raises(ValueError, match=r"shard 000001 .*SHA-256"):
+        model.fit(written.on(Changes()))
 
 
 @pytest.mark.parametrize("damage", LISTS)

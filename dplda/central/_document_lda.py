@@ -59,9 +59,10 @@ class DocumentLDA(BaseLDA):
         The privacy costs of all calls add up in `epsilon_`. The first call also releases word
         totals. `max_iter` calls release what `fit` releases, and `epsilon` pays for no further
         call. Each call charges the distance of its noise from the ideal law, so that the last of
-        `max_iter` calls may be refused if `epsilon` is large or `delta` tiny. With noise, all later
-        calls use the word totals of the first call and only divide them among the topics: pass the
-        whole corpus to each call, or at least documents with the same words. Make as many calls as
+        `max_iter` calls may be refused if `epsilon` is large or `delta` tiny. With noise, later
+        calls divide the word totals of the first call among the topics, or with a weak signal
+        release word totals again, which enter the mean of all: pass the whole corpus to each call,
+        or at least documents with the same words. Make as many calls as
         the ledger allows under a ledger with ``composition="adaptive"``, whose budget is then the
         guarantee. Otherwise fix their number before you look at the model. A call that is
         interrupted stays in the ledger's account, but not in `epsilon_`.

@@ -64,10 +64,18 @@ class ShardWorker:
     )
     theta: np.ndarray | None = None
     n_steps: int = 0
+    checked: tuple[Any, int] | None = None  # state of the files when they were checked, and result
 
     def check(self) -> int:
-        """Check the files; return the number of documents without a word."""
-        return self.shard.check()
+        """Check the files, unless they are as before; return the number of empty documents.
+
+        Each visit calls it. A shard that moves to another worker may have other files there, and a
+        kernel must not meet words that were never checked.
+        """
+        state = self.shard.state()  # before the check: what changes during it is checked again
+        if self.checked is None or self.checked[0] != state:
+            self.checked = state, self.shard.check()
+        return self.checked[1]
 
     def longest_square(self) -> np.floating:
         """Largest squared length of a document."""
@@ -112,6 +120,7 @@ class ShardWorker:
         )  # fmt: skip
 
     def _documents(self, scaling: Scaling | None = None) -> Documents:
+        self.check()
         n_docs = self.shard.shape[0]
         theta, scaled = self.theta, self.scaled
         if theta is None:

@@ -6,6 +6,7 @@ import copy
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,11 +17,13 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from dplda._files import OWNER_ONLY, write_atomically
+from dplda._fold_in import LARGEST_COUNT
 
 FORMAT, VERSION = "dplda count shards", 1
 MANIFEST = "shards.json"
 PARTS = {"data": np.float32, "indices": np.int32, "indptr": np.int32}
 _CHECKED = 1 << 20  # entries that are checked at a time
+_NAME = re.compile("[0-9]{6,}")  # a file of the folder has one such name: none counts twice
 
 
 @dataclass(frozen=True)
@@ -81,8 +84,8 @@ class Shard:
         if self._digest() != self.sha256:
             raise self.fail("is damaged: its SHA-256 is not the one of the manifest")
         data, words, ends = (self._array(part, dtype) for part, dtype in PARTS.items())
-        lengths = np.diff(ends)
-        if ends[0] != 0 or ends[-1] != self.n_entries or lengths.min(initial=0) < 0:
+        in_order = (ends[1:] >= ends[:-1]).all()  # a difference of int32 could wrap around
+        if not (in_order and ends[0] == 0 and ends[-1] == self.n_entries):
             raise self.fail("is damaged: its rows do not fit its entries")
         first_of_row = np.zeros(self.n_entries + 1, bool)
         first_of_row[ends] = True
@@ -94,9 +97,19 @@ class Shard:
             piece = words[begin:end]
             if not (in_order and piece.min() >= 0 and piece.max() < self.shape[1]):
                 raise self.fail("is damaged: the words of a row are not in order, or unknown")
-            if not (np.isfinite(data[begin:end]) & (data[begin:end] > 0)).all():
+            if not ((data[begin:end] > 0) & (data[begin:end] <= np.float32(LARGEST_COUNT))).all():
                 raise self.fail("is damaged: it holds numbers that are not counts")
-        return int(np.count_nonzero(lengths == 0))
+        return int(np.count_nonzero(ends[1:] == ends[:-1]))
+
+    def state(self) -> tuple[tuple[int, ...], ...]:
+        """What changes if a file is replaced or written to."""
+        found = []
+        for part in PARTS:
+            try:
+                found.append(os.stat(self.path(part)))
+            except FileNotFoundError:
+                raise self.fail(f"is missing its file {self.path(part).name}") from None
+        return tuple((f.st_dev, f.st_ino, f.st_size, f.st_mtime_ns) for f in found)
 
     def _array(self, part: str, dtype: Any) -> npt.NDArray[Any]:
         length = self.shape[0] + 1 if part == "indptr" else self.n_entries
@@ -106,7 +119,7 @@ class Shard:
             raise self.fail(f"is missing its file {self.path(part).name}") from None
         except (ValueError, EOFError):
             raise self.fail(f"is damaged: {self.path(part).name} cannot be read") from None
-        if array.dtype != dtype or array.shape != (length,):
+        if not isinstance(array, np.ndarray) or (array.dtype, array.shape) != (dtype, (length,)):
             raise self.fail("is damaged: a file does not have the size of the manifest")
         return np.asarray(array)
 
@@ -271,8 +284,13 @@ def _read_manifest(folder: Path) -> tuple[int, list[str] | None, list[Shard]]:
             )
             for record in content["shards"]
         ]
-    except (KeyError, TypeError, ValueError, IndexError):
+        is_list = words is None or (isinstance(words, list) and all(type(w) is str for w in words))
+    except (KeyError, TypeError, ValueError, IndexError, OverflowError):
         raise _no_manifest(path) from None
+    if not (shards and is_list and all(_NAME.fullmatch(shard.name) for shard in shards)):
+        raise _no_manifest(path)
+    if any(shard.shape[0] < 0 or shard.n_entries < 0 for shard in shards):
+        raise _no_manifest(path)
     _check_list(shards, n_words)
     if words is not None and len(words) != n_words:
         raise ValueError(f"{path} names {len(words)} words for {n_words} columns")

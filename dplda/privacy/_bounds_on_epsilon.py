@@ -194,11 +194,16 @@ def epsilon_of_mu(mu: float, delta: float) -> float:
 
     It is a root in floating point, increased by a margin on its error.
     """
+    if mu == 0.0:
+        return 0.0
     if mu == math.inf or delta == 0.0:
-        return math.inf if mu else 0.0
+        return math.inf
+    # The delta at epsilon 0. A root of 0 would not prove that it is small enough.
+    if math.erf(mu / math.sqrt(8.0)) * (1.0 + ROOT_MARGIN) <= delta:
+        return 0.0
     with np.errstate(divide="ignore"):  # log(0) at extreme noise
-        root = _gaussian_root(1.0 / mu, delta) if mu else 0.0
-    return root * (1.0 + ROOT_MARGIN) + ROOT_TOLERANCE if root else 0.0
+        root = _gaussian_root(1.0 / mu, delta)
+    return root * (1.0 + ROOT_MARGIN) + ROOT_TOLERANCE
 
 
 def _gaussian_root(noise_multiplier: float, delta: float) -> float:
