@@ -442,7 +442,7 @@ def test_what_would_fail_at_the_end_is_noticed_at_once(capsys, tmp_path, monkeyp
 def test_topics_prints_a_published_model(fitted, capsys):
     assert main(["topics", str(fitted[1])]) == 0
     text = capsys.readouterr().out
-    rows = re.findall(r"^ +\d+ +[\d.]+%  ([a-z ]+)$", text, flags=re.MULTILINE)
+    rows = re.findall(r"^ +\d+ +[\d.]+%[ ?] ([a-z ]+)$", text, flags=re.MULTILINE)
     words = set(load_release(fitted[1]).vocabulary_)
     assert len(rows) == 3
     assert all(len(row.split()) == 10 and set(row.split()) <= words for row in rows)
