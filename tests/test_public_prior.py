@@ -310,6 +310,8 @@ def test_the_first_weights():
         weights = first_prior(PublicPrior(np.ones(2), np.ones((2, 1), np.float32), trust))
         assert weights.sum() == pytest.approx(1)
         assert weights[14:].sum() == pytest.approx(trust)
+        for half in (weights[:14], weights[14:]):
+            assert half @ FACTORS == pytest.approx(half.sum(), rel=1e-3)
 
 
 def test_the_first_table_is_public_as_far_as_it_is_trusted():

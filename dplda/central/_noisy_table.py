@@ -24,7 +24,10 @@ from dplda.privacy._streams import Purpose, Streams, uniform
 
 # A cell's count is its word's total times its topic's share times about one of these factors.
 FACTORS = np.array([0, 0.03, 0.1, 0.25, 0.5, 0.75, 1, 1.4, 2, 3, 4.5, 7, 11, 18], np.float32)
-EVEN = 0.15  # share of the first weight of a public center that is spread over all factors
+# The first weights with public texts: both centers have a mean factor of 1, so that each has the
+# weight of its texts where releases say nothing.
+TILT = 0.2771  # of the weights of factors: exp(-TILT factor)
+SPREAD = 0.15  # share of the weight of the public center that is spread so; 1 has the rest
 ONE = 6  # place of the factor 1
 N_CLASSES = 6
 SAMPLE = 2**16  # cells of a class of words that its prior is learned from, about
@@ -368,12 +371,13 @@ def first_prior(public: PublicPrior | None) -> np.ndarray:
     The factors of the public center, which come last, have the weight that public texts are trusted
     with.
     """
-    even = np.full(len(FACTORS), 1 / len(FACTORS))
     if public is None:
-        return even
-    near = EVEN * even
-    near[ONE] += 1 - EVEN
-    return np.concatenate([(1 - public.trust) * even, public.trust * near])
+        return np.full(len(FACTORS), 1 / len(FACTORS))
+    spread = np.exp(-TILT * FACTORS.astype(float))
+    spread /= spread.sum()
+    near = SPREAD * spread
+    near[ONE] += 1 - SPREAD
+    return np.concatenate([(1 - public.trust) * spread, public.trust * near])
 
 
 def standard_cells(
