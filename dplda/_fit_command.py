@@ -177,10 +177,10 @@ def say_prior(model: Any, options: argparse.Namespace) -> None:
     """Print what became of the public texts and seed words."""
     if model.prior_components is None:
         return
-    if options.public_texts is None:
+    if model.prior_match_ is None:
         say(
-            "Seed words without public texts are a hint: their topics may have other numbers than "
-            "their lines."
+            "Public texts and seed words have less than a quarter of the words: they place topics, "
+            "and say nothing of the other words."
         )
         return
     say(

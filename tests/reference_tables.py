@@ -6,9 +6,9 @@ from dplda.central._noisy_table import (
     FACTORS,
     FIRST_STEPS,
     LAST_STEPS,
-    N_CLASSES,
     NEXT_STEPS,
     first_prior,
+    word_classes,
 )
 
 SPREAD = np.float32(0.25)  # standard deviation of a factor, as a share of it
@@ -19,8 +19,7 @@ class TableEstimate:
 
     def __init__(self, totals, public=None):
         self.totals, self.public, self.prior = totals, public, None
-        order = np.argsort(totals, kind="stable")
-        self.classes = [c for c in np.array_split(order, N_CLASSES) if len(c)]
+        self.classes = word_classes(totals, public)
 
     def __call__(self, noisy, noise_scale, *, last=False, least=0.0):
         if not noise_scale.any():
@@ -35,7 +34,7 @@ class TableEstimate:
             centers.append(expected * np.sqrt(gain))
         prior, steps = self.prior, NEXT_STEPS
         if prior is None or last:
-            prior = np.tile(first_prior(self.public), (len(self.classes), 1))
+            prior = np.array([first_prior(self.public, words) for words in self.classes])
             steps = LAST_STEPS if last else FIRST_STEPS
         table = np.empty_like(center)
         for c, words in enumerate(self.classes):

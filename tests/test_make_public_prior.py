@@ -140,6 +140,23 @@ def test_a_seeded_topic_of_a_private_model_is_at_its_place(corpus, kind):
     assert distance.max() < 0.3
 
 
+def test_topics_of_seeds_alone_keep_their_places():
+    """Their other words are those of the topic that the seeds name."""
+    data = make_topic_corpus(2000, 400, 8, doc_length=60, random_state=0)
+    true = data.components / data.components.sum(axis=1, keepdims=True)
+    typical = np.argsort(-true * np.log(true / true.mean(axis=0) + 1e-12), axis=1)
+    names, order = [f"w{v}" for v in range(400)], [5, 2, 7]
+    seeds = [[names[v] for v in typical[k, :4]] for k in order]
+    prior = public_prior(seed_words=seeds, n_components=8, vocabulary=names)
+    others = ~prior.any(axis=0)
+    for seed in (1, 2):
+        model = SubLDA(8, epsilon=4.0, delta=1e-5, prior_components=prior, random_state=seed)
+        found = model.fit(data.data).components_[:, others]
+        near = np.corrcoef(np.sqrt(found), np.sqrt(true[:, others]))[:3, 8:]
+        assert near.argmax(axis=1).tolist() == order
+        assert model.prior_trust_ is model.prior_match_ is None
+
+
 def test_a_model_takes_seeds_alone(corpus):
     prior = public_prior(n_components=K, seed_words=[["w3"], ["w7"]], vocabulary=WORDS)
     model = SubLDA(K, epsilon=8.0, max_iter=10, prior_components=prior).fit(corpus.data)

@@ -305,9 +305,10 @@ def test_drowned_cells_are_the_public_ones():
 
 
 def test_the_first_weights():
-    assert first_prior(None) == pytest.approx(np.full(14, 1 / 14))
+    words = np.arange(2)
+    assert first_prior(None, words) == pytest.approx(np.full(14, 1 / 14))
     for trust in (0.0, 0.3, 1.0):
-        weights = first_prior(PublicPrior(np.ones(2), np.ones((2, 1), np.float32), trust))
+        weights = first_prior(PublicPrior(np.ones(2), np.ones((2, 1), np.float32), trust), words)
         assert weights.sum() == pytest.approx(1)
         assert weights[14:].sum() == pytest.approx(trust)
         for half in (weights[:14], weights[14:]):

@@ -144,8 +144,9 @@ class NoisyTable:
         average /= average.sum(axis=0)
         average *= totals.sum() / n_components
         if public is not None:
-            average *= 1 - public.trust
-            average += public.trust * totals[:, None] * public.shares
+            trust = public.trust_of_words()[:, None]
+            average *= 1 - trust
+            average += trust * totals[:, None] * public.shares
         estimate = TableEstimate(totals, public)
         return cls(
             totals, weight, average.astype(np.float32), average, estimate, norms, public=public
@@ -313,8 +314,7 @@ class TableEstimate:
     _shares: np.ndarray | None = field(init=False, repr=False, default=None)
 
     def __post_init__(self) -> None:
-        order = np.argsort(self.totals, kind="stable")
-        self._classes = [np.sort(c) for c in np.array_split(order, N_CLASSES) if len(c)]
+        self._classes = word_classes(self.totals, self.public)
         if self.public is not None:
             self._shares = pad(self.public.shares)
 
@@ -356,7 +356,7 @@ class TableEstimate:
         """The frequencies of the factors in each class, (n_classes, n_factors)."""
         prior, steps = self.prior, NEXT_STEPS
         if prior is None or last:
-            prior = np.tile(first_prior(self.public), (len(self._classes), 1))
+            prior = np.array([first_prior(self.public, words) for words in self._classes])
             steps = LAST_STEPS if last else FIRST_STEPS
 
         def improve(c: int) -> np.ndarray:
@@ -365,8 +365,20 @@ class TableEstimate:
         return np.array(in_threads(improve, range(len(prior)), n_jobs))
 
 
-def first_prior(public: PublicPrior | None) -> np.ndarray:
-    """The frequencies that expectation-maximization starts from.
+def word_classes(totals: np.ndarray, public: PublicPrior | None) -> list[np.ndarray]:
+    """The words of each class: by frequency, those that public texts have apart from the others."""
+    order = np.argsort(totals, kind="stable")
+    known = np.zeros(len(totals), bool) if public is None else public.counts > 0
+    n_known = 1 if public is not None and public.is_hint else N_CLASSES  # few seed words: one class
+    classes = [
+        *np.array_split(order[~known[order]], N_CLASSES),
+        *np.array_split(order[known[order]], n_known),
+    ]
+    return [np.sort(words) for words in classes if len(words)]
+
+
+def first_prior(public: PublicPrior | None, words: np.ndarray) -> np.ndarray:
+    """The frequencies that expectation-maximization starts from, in the class of `words`.
 
     The factors of the public center, which come last, have the weight that public texts are trusted
     with.
@@ -377,7 +389,8 @@ def first_prior(public: PublicPrior | None) -> np.ndarray:
     spread /= spread.sum()
     near = SPREAD * spread
     near[ONE] += 1 - SPREAD
-    return np.concatenate([(1 - public.trust) * spread, public.trust * near])
+    trust = public.trust_of_words()[words[0]]
+    return np.concatenate([(1 - trust) * spread, trust * near])
 
 
 def standard_cells(

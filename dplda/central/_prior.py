@@ -25,7 +25,7 @@ FIRST_RATIO = 0.5  # of the first weights of two ratios, of which the second is 
 AGREE = (RATIOS > 0.49) & (RATIOS < 2.1)  # within a factor of 2
 LEAST_TOPIC = 0.2  # of a mean one: what a topic without public tokens counts as
 LEAST_COVERED = 0.25  # share of the words without which a table knows no word frequencies
-TRUST_OF_SEEDS = 0.3  # of such a table
+TRUST_OF_SEEDS = 0.95  # of the shares of the words of such a table
 N_CLASSES = 6  # of words, by their public tokens
 POOL = 20.0  # words of the whole vocabulary that the mixture of each class is smoothed with
 STEPS = 300
@@ -78,6 +78,15 @@ class PublicPrior:
         """Public word frequencies (n_words,), positive."""
         return (self.counts + ABSENT) / (self.counts + ABSENT).sum()
 
+    @property
+    def is_hint(self) -> bool:
+        """Whether the table has few words, such as seed words: it knows no word frequencies."""
+        return bool(np.count_nonzero(self.counts) < LEAST_COVERED * len(self.counts))
+
+    def trust_of_words(self) -> np.ndarray:
+        """How far the shares of each word are trusted at first, (n_words,); 0 for absent words."""
+        return np.where(self.counts > 0, TRUST_OF_SEEDS if self.is_hint else self.trust, 0.0)
+
     def learn_totals(self, noisy: np.ndarray, noise_scale: np.ndarray) -> np.ndarray:
         """Posterior means of word totals, positive; sets `trust` and `discrepancy`.
 
@@ -86,8 +95,7 @@ class PublicPrior:
         public frequency times one of `RATIOS`. Expectation-maximization fits the weights in classes
         of words with about equally many public tokens.
         """
-        if np.count_nonzero(self.counts) < LEAST_COVERED * len(self.counts):  # seed words
-            self.trust = TRUST_OF_SEEDS
+        if self.is_hint:
             return smooth_totals(noisy, noise_scale)
         mean = max(float(noisy.mean()), 0.01 * float(noise_scale.mean()), 1e-9)
         centers, variances = self._mixture(mean, float(noisy.max()))
@@ -102,15 +110,17 @@ class PublicPrior:
         self.discrepancy = 0.5 * float(np.abs(totals / totals.sum() - self.frequencies).sum())
         return totals if noise_scale.any() else np.maximum(noisy, 1.0)
 
-    def attributes(self) -> dict[str, float | str]:
+    def attributes(self) -> dict[str, float | str | None]:
         """Fitted attributes: how well the public texts match the private documents."""
+        if self.is_hint:
+            return dict(NO_PRIOR)
         match = "well" if self.trust >= WELL else "partly" if self.trust >= HARDLY else "hardly"
         values = self.trust, self.discrepancy, match
         return dict(zip(NO_PRIOR, values))
 
     def warn_of_mismatch(self, name: str) -> None:
         """Warn if the estimator `name` makes next to no use of its public texts."""
-        if self.trust < HARDLY:
+        if not self.is_hint and self.trust < HARDLY:
             warn_user(
                 f"the public texts behind prior_components of {name} hardly match the private "
                 f"documents (prior_trust_ is {self.trust:.2f}, below {HARDLY}), and were all but "

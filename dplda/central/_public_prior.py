@@ -45,9 +45,8 @@ def public_prior(
 
     Everything that goes in must be public: `X`, the seed words, and the vocabulary. Topics of
     public documents are found by Gibbs sampling without privacy. Seed words hold topics in their
-    places: topic k of the table is the one that the words of ``seed_words[k]`` belong to. With
-    public documents, so is topic k of a model that is trained with it. Seed words alone are a hint,
-    which noise may override.
+    places: topic k of the table, and of a model that is trained with it, is the one that the words
+    of ``seed_words[k]`` belong to.
 
     Parameters
     ----------

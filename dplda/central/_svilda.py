@@ -120,7 +120,7 @@ class PrivateSVILDA(DocumentLDA):
     prior_trust_ : float or None
         Share of the private tokens whose words are within a factor of 2 of their frequencies in
         `prior_components`, estimated from the noisy word totals: how far the public texts are
-        believed. None without them.
+        believed. None without them, and if they have less than a quarter of the words.
     prior_discrepancy_ : float or None
         Total variation distance of private and public word frequencies, in [0, 1].
     prior_match_ : {"well", "partly", "hardly"} or None
