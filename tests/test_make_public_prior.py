@@ -140,6 +140,7 @@ def test_a_seeded_topic_of_a_private_model_is_at_its_place(corpus, kind):
     assert distance.max() < 0.3
 
 
+@pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
 def test_topics_of_seeds_alone_keep_their_places():
     """Their other words are those of the topic that the seeds name."""
     data = make_topic_corpus(2000, 400, 8, doc_length=60, random_state=0)
