@@ -7,10 +7,17 @@ from collections.abc import Iterable
 import numpy as np
 
 from dplda._corpus import Corpus
+from dplda._fold_in import pad
 from dplda._gibbs import draw_topics
 from dplda._half_table import HalfTable
 from dplda.central._word_sweeps import TOPIC, TokensByWord, uniform_topics
-from dplda.privacy._streams import Streams
+from dplda.kernels import _gibbs
+from dplda.privacy._streams import Purpose, Reader, Streams
+
+# With uniform topics, a cell of a table of this many holds next to nothing, and long documents
+# hardly leave the topics that they begin with. With fewer topics, a uniform start ends better.
+LIVE_START = 256
+PIECE_TOKENS = 1 << 16  # whose random words are drawn at a time; changes no result
 
 
 def average_counts(
@@ -35,7 +42,7 @@ def average_counts(
         Number of topics.
     before : ndarray of shape (n_words, n_components) or None
         Counts that every draw reads in addition: those of earlier documents, or seeds. The first
-        topics are drawn under them. With None they are uniform.
+        topics are drawn under them. With None they are those of `first_topics`.
     streams : Streams
         Random numbers.
     sweeps : iterable of int
@@ -56,7 +63,10 @@ def average_counts(
     counts = np.zeros((corpus.n_words, n_components), np.int32)
     frequencies = np.diff(by_word.ptr)
     if before is None:
-        topics = uniform_topics(corpus, n_components, streams)
+        topics = first_topics(
+            corpus, n_components, streams,
+            doc_topic_prior=doc_topic_prior, topic_word_prior=topic_word_prior,
+        )  # fmt: skip
         by_word.count(topics, 1, counts, n_jobs)
     else:
         topics = np.full(corpus.n_tokens, -1, TOPIC)
@@ -75,3 +85,49 @@ def average_counts(
         if n_left < n_averaged:
             total += counts
     return total / n_averaged
+
+
+def first_topics(
+    corpus: Corpus,
+    n_components: int,
+    streams: Streams,
+    *,
+    doc_topic_prior: float,
+    topic_word_prior: float,
+) -> np.ndarray:
+    """Topics to begin with, (n_tokens,): uniform, or of a live sweep if there are many topics."""
+    if n_components < LIVE_START:
+        return uniform_topics(corpus, n_components, streams)
+    topics = np.full(corpus.n_tokens, -1, np.int32)
+    counts = pad(np.broadcast_to(np.int32(0), (corpus.n_words, n_components)), np.int32)
+    live_sweep(
+        corpus, topics, counts, np.zeros(n_components, np.int64),
+        streams.reader(Purpose.TOPICS, 0),
+        doc_topic_prior=doc_topic_prior, topic_word_prior=topic_word_prior,
+    )  # fmt: skip
+    return topics.astype(TOPIC)
+
+
+def live_sweep(
+    corpus: Corpus,
+    topics: np.ndarray,
+    counts: np.ndarray,
+    totals: np.ndarray,
+    reader: Reader,
+    *,
+    doc_topic_prior: float,
+    topic_word_prior: float,
+) -> None:
+    """One sweep of collapsed Gibbs sampling: each draw reads the counts of all other tokens.
+
+    It changes `topics` (n_tokens,), which are -1 before a token has one, the padded `counts`
+    (n_words, n_padded) and their sums `totals` (n_components,).
+    """
+    scratch = np.empty((4, counts.shape[1]), np.float32)
+    end = 0
+    for block in corpus.blocks(PIECE_TOKENS):
+        start, end = end, end + block.n_tokens
+        _gibbs.collapsed_sweep(
+            block.word, block.doc_ptr, topics[start:end], counts, totals,
+            doc_topic_prior, topic_word_prior, reader.words(block.n_tokens), scratch,
+        )  # fmt: skip

@@ -14,12 +14,10 @@ from dplda._corpus import Corpus, check_counts
 from dplda._fold_in import pad
 from dplda._gibbs import MAX_COMPONENTS
 from dplda._progress import rounds
-from dplda.central._gibbs_sweeps import average_counts
-from dplda.kernels import _gibbs
+from dplda.central._gibbs_sweeps import average_counts, live_sweep
 from dplda.privacy import Guarantee, NonPrivate
 from dplda.privacy._streams import Purpose, Streams
 
-PIECE_TOKENS = 1 << 16  # whose random words are drawn at a time; changes no result
 NO_GUARANTEE = Guarantee(
     unit="document",
     relation="one document is added or removed",
@@ -91,7 +89,8 @@ class GibbsLDA(BaseLDA):
     **Privacy.** None. `components_` holds exact counts of the training documents, and anyone who
     sees it may be able to read parts of the documents from it.
 
-    **The chain.** Topics start uniform. In a sweep, the word-topic counts of the sweep before stand
+    **The chain.** Topics start uniform; 256 and more start from a sweep with live counts, which
+    takes longer than the others. In a sweep, the word-topic counts of the sweep before stand
     still, the counts of a token itself among them. A draw therefore reads nothing that another
     document changes, and documents are drawn in parallel. This is approximate distributed LDA [2]_
     with one document on each processor, or stochastic expectation-maximization [3]_ with topic
@@ -236,15 +235,9 @@ class GibbsLDA(BaseLDA):
         counts = pad(np.rint(before), np.int32)
         totals = counts[:, :n_components].sum(axis=0, dtype=np.int64)
         topics = np.full(corpus.n_tokens, -1, np.int32)
-        scratch = np.empty((4, counts.shape[1]), np.float32)
-        blocks = corpus.blocks(PIECE_TOKENS)
-        ends = np.cumsum([block.n_tokens for block in blocks])
         for t in sweeps:
-            reader = streams.reader(Purpose.TOPICS, t)
-            for block, end in zip(blocks, ends):
-                _gibbs.collapsed_sweep(
-                    block.word, block.doc_ptr, topics[end - block.n_tokens : end], counts, totals,
-                    self.doc_topic_prior_, self.topic_word_prior, reader.words(block.n_tokens),
-                    scratch,
-                )  # fmt: skip
+            live_sweep(
+                corpus, topics, counts, totals, streams.reader(Purpose.TOPICS, t),
+                doc_topic_prior=self.doc_topic_prior_, topic_word_prior=self.topic_word_prior,
+            )  # fmt: skip
         return counts[:, :n_components]
