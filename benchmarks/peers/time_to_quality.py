@@ -219,6 +219,10 @@ def main() -> None:
     options = parser.parse_args()
     if options.warplda:
         WarpLda.folder = find_warplda(options.warplda)
+    known = {*OURS, AVERAGED, *(peer.name for peer in OPPONENTS)}
+    unknown = set(options.only or ()) - known
+    if unknown:
+        parser.error(f"--only takes {sorted(known)}, got {sorted(unknown)}")
     parts = []
     with threadpool_limits(options.threads):
         for corpus in options.corpora:
