@@ -30,24 +30,23 @@ def draw_topics(
     t: int,
     n_jobs: int | None = None,
 ) -> np.ndarray:
-    """Draw the topic of every token under a table that does not change.
+    """Draw the topic of every token under a table that does not change, over `topics` (n_tokens,).
 
-    The probabilities are exactly those of the table's halves; docs/sampling.md has the law. The
-    arguments are not modified. Each block of documents has its own random stream, and a token's
-    place in it says which word is the token's, so that the result does not depend on `n_jobs`.
+    The probabilities are exactly those of the table's halves; docs/sampling.md has the law. Each
+    block of documents has its own random stream, and the place of a token in the block says which
+    words are its own, so that the result does not depend on `n_jobs`.
     """
-    drawn = np.empty(len(topics), TOPIC)
 
     def run(piece: Piece) -> None:
         block, n = piece.documents, piece.documents.n_tokens
         span = slice(piece.start, piece.start + n)
-        part = drawn[span]
+        part = topics[span]
+        before = part.copy()
         # Documents of about one length are swept side by side: none is left over at the end.
         order = np.argsort(-np.diff(block.doc_ptr), kind="stable")
         bits = streams.words(Purpose.TOPICS, t, piece.stream, n, skip=piece.skip)
         refinement = NO_WORDS
         while True:
-            part[:] = topics[span]
             n_exact = _frozen.sweep(
                 block.word, block.doc_ptr, order, part, table.half, doc_topic_prior, bits,
                 refinement, _frozen.tolerance(table.half.shape[1]),
@@ -58,9 +57,10 @@ def draw_topics(
             refinement = streams.words(
                 Purpose.TOPICS, t, piece.stream, n, spare=True, skip=piece.skip
             )
+            part[:] = before
 
     in_threads(run, pieces_of(corpus, n_jobs), n_jobs)
-    return drawn
+    return topics
 
 
 @dataclass(frozen=True)
