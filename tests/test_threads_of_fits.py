@@ -47,7 +47,6 @@ def tiny_pieces(monkeypatch):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", FITS)
 def test_any_number_of_threads_gives_the_same_fit_and_weights(name, tiny_pieces):
-    first, *others = (FITS[name](random_state=0, n_jobs=n).fit(X) for n in (1, 2, 3))
-    for other in others:
-        assert_array_equal(other.components_, first.components_)
-        assert_array_equal(other.transform(X), first.transform(X))
+    one, three = (FITS[name](random_state=0, n_jobs=n).fit(X) for n in (1, 3))
+    assert_array_equal(three.components_, one.components_)
+    assert_array_equal(three.transform(X), one.transform(X))
