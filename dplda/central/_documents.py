@@ -263,7 +263,7 @@ class Documents(PrivateSide):
 
         # integer sums have no order: the result does not depend on the number of pieces
         parts = over_rows(kernel, units, self.n_jobs, n_stored[units])
-        return np.sum(parts, axis=0, dtype=np.int64)
+        return np.array(parts).sum(axis=0)
 
     def sum_topics(
         self,
