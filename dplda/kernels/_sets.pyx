@@ -16,7 +16,7 @@ def instruction_set():
 
 
 def use(name):
-    """Let all kernels use one of the `INSTRUCTION_SETS` of this machine; the last is the default."""
+    """Let all kernels use one of the machine's `INSTRUCTION_SETS`; the last is the default."""
     global in_use
     if name not in INSTRUCTION_SETS:
         raise ValueError(f"the instruction set must be one of {INSTRUCTION_SETS}, got {name!r}")
