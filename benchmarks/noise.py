@@ -17,7 +17,7 @@ import numpy as np
 from corpora import nips
 
 from dplda import HDPLDA, SubLDA
-from dplda.kernels import _noise
+from dplda.kernels import _noise, _sets
 from dplda.privacy import SeededNoiseWarning
 from dplda.privacy._mechanisms import PIECE
 from dplda.privacy._streams import Purpose, Streams
@@ -69,7 +69,7 @@ def print_draws(n_cells: int, repeats: int) -> None:
 
     n_words = n_pieces * PIECE
     runs = {}
-    for name in _noise.INSTRUCTION_SETS:
+    for name in _sets.INSTRUCTION_SETS:
         runs |= {
             f"Gaussian, bits in cache, {name}": (
                 name, kernel(_noise.add_gaussian, gaussian_tables()), n_words),
@@ -80,7 +80,7 @@ def print_draws(n_cells: int, repeats: int) -> None:
             f"Laplace with its keystream, {name}": (
                 name, mechanism(FlooredLaplace(SCALE)), n_cells),
         }  # fmt: skip
-    best = _noise.instruction_set()
+    best = _sets.instruction_set()
     runs |= {
         "numpy normal (float, unsafe)": (
             best, lambda: value + generator.normal(size=n_cells), n_cells),
@@ -90,7 +90,7 @@ def print_draws(n_cells: int, repeats: int) -> None:
     seconds = {name: [] for name in runs}
     for _ in range(repeats + 1):
         for name, (instruction_set, run, _) in runs.items():
-            _noise.use(instruction_set)
+            _sets.use(instruction_set)
             seconds[name].append(cpu_seconds(run))
     print("| | ns |\n| --- | --- |")
     for name, (_, _, n) in runs.items():

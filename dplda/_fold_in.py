@@ -23,6 +23,7 @@ LINE = 64  # bytes of a cache line
 PIECES_PER_JOB = 8
 LARGEST_COUNT = 1e12
 BATCH = 1 << 18  # entries and topic weights of the documents that are inferred at a time
+PIECE = 1 << 15  # the same of the documents, or cells of the table, that a thread takes at a time
 LARGEST_PRIOR = 1e9  # the kernels compute in single precision
 
 
@@ -42,9 +43,26 @@ def aligned_zeros(shape: tuple[int, int], dtype: Any) -> np.ndarray:
     return memory[skipped : skipped + size].view(dtype).reshape(shape)
 
 
-def topic_word_probabilities(components: np.ndarray) -> np.ndarray:
+def topic_word_probabilities(components: np.ndarray, n_jobs: int | None = None) -> np.ndarray:
     """The padded (V, K) table of word probabilities, from pseudo-counts (K, V)."""
-    return pad((components / components.sum(axis=1, keepdims=True)).T)
+    n_components, n_words = components.shape
+    phi = aligned_zeros((n_words, -(-n_components // LANES) * LANES), np.float32)
+    sizes = in_threads(
+        lambda topics: components[topics].sum(axis=1, keepdims=True),
+        slices(n_components, LANES), n_jobs,
+    )  # fmt: skip
+    size = np.concatenate(sizes)
+
+    def divide(words: slice) -> None:
+        phi[words, :n_components] = (components[:, words] / size).T
+
+    in_threads(divide, slices(n_words, max(LANES, PIECE // n_components)), n_jobs)
+    return phi
+
+
+def slices(n: int, size: int) -> list[slice]:
+    """The numbers below `n` in pieces of `size`."""
+    return [slice(first, min(first + size, n)) for first in range(0, n, size)]
 
 
 def single_precision(X: Any) -> sp.csr_array:
@@ -172,8 +190,11 @@ def fold_in(
     theta : ndarray of shape (n_docs, n_components)
         Rows sum to 1; an empty document gets equal weights.
     """
-    phi, n_components = topic_word_probabilities(components), len(components)
+    phi, n_components = topic_word_probabilities(components, n_jobs), len(components)
     theta = np.empty((X.shape[0], n_components), dtype)
-    for rows in row_blocks(X.indptr, BATCH, per_row=phi.shape[1]):
-        theta[rows] = infer_topics(X[rows], phi, n_components, doc_topic_prior, n_jobs)
+
+    def infer(rows: slice) -> None:
+        theta[rows] = infer_topics(X[rows], phi, n_components, doc_topic_prior, n_jobs=1)
+
+    in_threads(infer, row_blocks(X.indptr, PIECE, per_row=phi.shape[1]), n_jobs)
     return theta

@@ -9,6 +9,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import pytest
 from hypothesis import settings
 
+from dplda.kernels import _sets
+
 # no deadline: a busy machine is not a failure
 settings.register_profile("dplda", deadline=None)
 settings.load_profile("dplda")
@@ -48,6 +50,21 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if f"{item.path.name}::{item.name}".startswith(THOROUGH):
             item.add_marker("thorough")
+
+
+@pytest.fixture
+def instruction_sets():
+    """All instruction sets of this machine; the one in use is restored."""
+    before = _sets.instruction_set()
+    yield _sets.INSTRUCTION_SETS
+    _sets.use(before)
+
+
+@pytest.fixture(params=_sets.INSTRUCTION_SETS)
+def instruction_set(request, instruction_sets):
+    """Each instruction set of this machine, one after the other; all kernels use it."""
+    _sets.use(request.param)
+    return request.param
 
 
 @pytest.fixture(scope="session")

@@ -103,9 +103,12 @@ def imports_from_above(sources):
 
 
 def imports_in_kernels(sources):
+    """The instruction set is the only thing that kernels share."""
     pattern = r"^\s*(from\s+(\.|dplda\b)|c?import\b.*\bdplda\b|include\b)"
+    shared = "\nfrom dplda.kernels._sets cimport in_use\n"
     for path, text in sources.items():
-        if path.startswith("kernels/") and re.search(pattern, text, re.MULTILINE):
+        rest = text.replace(shared, "\n", 1)
+        if path.startswith("kernels/") and re.search(pattern, rest, re.MULTILINE):
             yield path
 
 
@@ -226,6 +229,7 @@ RULES = {
     ],
     imports_in_kernels: [
         {"kernels/_a.pyx": "from dplda.kernels._noise cimport draw"},
+        {"kernels/_a.pyx": "\nfrom dplda.kernels._sets cimport in_use, best_set\n"},
         {"kernels/_a.pyx": "from . import _noise"},
         {"kernels/_a.pyi": "import dplda"},
     ],

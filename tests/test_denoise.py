@@ -17,19 +17,10 @@ from dplda.central._noisy_table import (
     temper,
 )
 from dplda.central._word_totals import smooth_totals, word_weights
-from dplda.kernels import _denoise
+from dplda.kernels import _sets
 from dplda.privacy._streams import Streams
 
 rng = np.random.default_rng(0)
-
-
-@pytest.fixture(params=_denoise.INSTRUCTION_SETS)
-def instruction_set(request):
-    """Each of this machine's sets, one after the other."""
-    before = _denoise.instruction_set()
-    _denoise.use(request.param)
-    yield request.param
-    _denoise.use(before)
 
 
 def zipf(n):
@@ -193,15 +184,16 @@ def test_estimate_is_that_of_its_twin(shape, scale, instruction_set):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_estimate_is_the_same_for_any_instruction_set_and_number_of_threads(shape, monkeypatch):
+def test_estimate_is_the_same_for_any_set_and_number_of_threads(
+    shape, monkeypatch, instruction_sets
+):
     monkeypatch.setattr(_noisy_table, "PIECE", 200)
     monkeypatch.setattr(_noisy_table, "SAMPLE", 200)
     totals, noisy, noise_scale = any_table(*shape)
-    before, results = _denoise.instruction_set(), []
-    for name, n_jobs in itertools.product(_denoise.INSTRUCTION_SETS, (1, 2)):
-        _denoise.use(name)
+    results = []
+    for name, n_jobs in itertools.product(instruction_sets, (1, 2)):
+        _sets.use(name)
         results.append(three_estimates(TableEstimate(totals), noisy, noise_scale, n_jobs=n_jobs))
-    _denoise.use(before)
     for result in results[1:]:
         np.testing.assert_array_equal(result, results[0])
 
@@ -289,5 +281,5 @@ def test_tempering(power, instruction_set):
     assert (found[:, 20:] == 0).all()
     near = factor > math.exp(-20)  # where the words of a topic are
     np.testing.assert_allclose(found[near], expected[near], rtol=2e-6)
-    _denoise.use("portable")
+    _sets.use("portable")
     np.testing.assert_array_equal(found, temper(factor.copy(), power))

@@ -10,7 +10,7 @@ from sklearn.decomposition._lda import _update_doc_distribution
 
 from dplda._fold_in import pad
 from dplda._variational import exp_dirichlet_expectation
-from dplda.kernels import _e_step, _variational
+from dplda.kernels import _e_step, _sets, _variational
 
 SIZES = [1, 5, 20, 37]
 DTYPES = [np.float32, np.float64]
@@ -63,14 +63,6 @@ def weights_of(gamma):
 # ---------------------------------------------------------------- twin
 
 
-@pytest.fixture
-def instruction_sets():
-    """All of this machine; the one in use is restored."""
-    before = _e_step.instruction_set()
-    yield _e_step.INSTRUCTION_SETS
-    _e_step.use(before)
-
-
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("n_components", SIZES)
 @pytest.mark.parametrize(("max_iter", "tol"), [(0, 0.0), (1, 0.0), (7, 0.0), (100, 1e-3)])
@@ -81,7 +73,7 @@ def test_equals_its_twin(dtype, n_components, max_iter, tol, prior, instruction_
     arguments = X, range(N_DOCS), table, prior, n_components, max_iter, tol, start
     twin = reference.e_step(*arguments)
     for name in instruction_sets:
-        _e_step.use(name)
+        _sets.use(name)
         for values, expected in zip(e_step(*arguments), twin):
             assert_array_equal(values, expected)
             assert not values[:, n_components:].any()
@@ -198,7 +190,7 @@ def test_table_expectations_are_scipys(dtype, n_components, instruction_sets):
     least = 1e-290 if dtype is np.float64 else np.finfo(dtype).tiny
     assert (np.abs(first[:, :n_components] - expected) <= rounding * expected + least).all()
     for name in instruction_sets:
-        _e_step.use(name)
+        _sets.use(name)
         assert_array_equal(exp_dirichlet_expectation(table, dtype, n_jobs=2), first)
 
 

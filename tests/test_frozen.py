@@ -14,7 +14,7 @@ import dplda._gibbs as gibbs
 from dplda._corpus import Corpus
 from dplda._gibbs import NO_WORDS, draw_topics
 from dplda._half_table import LARGEST_CLIP, HalfTable
-from dplda.kernels import _frozen
+from dplda.kernels import _frozen, _sets
 from dplda.privacy._streams import Purpose, Streams
 
 N_WORDS = 11
@@ -27,14 +27,6 @@ DOCUMENTS = {
     "only empty ones": [[], []],
     "none": [],
 }
-
-
-@pytest.fixture(params=_frozen.INSTRUCTION_SETS)
-def instruction_set(request):
-    before = _frozen.instruction_set()
-    _frozen.use(request.param)
-    yield request.param
-    _frozen.use(before)
 
 
 def random_words(n, seed=0):
@@ -197,21 +189,24 @@ class Words:
         self.given = words, refinement
         self.asked = []
 
-    def words(self, purpose, round, block, n, *, spare=False):
+    def words(self, purpose, round, block, n, *, spare=False, skip=0):
         self.asked.append((purpose, round, block, spare))
-        return self.given[spare]
+        return self.given[spare][skip : skip + n]
 
 
-def test_a_block_is_drawn_again_with_refinements():
+@pytest.mark.parametrize("n_tokens", [1 << 15, 20])
+def test_a_piece_is_drawn_again_with_refinements(n_tokens, monkeypatch):
+    monkeypatch.setattr(gibbs, "PIECE_TOKENS", n_tokens)
     table = random_table(37, n_words=1)
     order, first = ends_of_intervals(table, 0.1)
     word, doc_ptr = repeated([0], len(order))
     streams = Words(*two_words(first))
     corpus, start = Corpus(word, doc_ptr, 1), half_assigned(word, 37)
     drawn = draw_topics(corpus, start, table, doc_topic_prior=0.1, streams=streams, t=5)
+    assert drawn is start
     assert_array_equal(drawn, order)
-    assert_array_equal(start, half_assigned(word, 37))
-    assert streams.asked == [(Purpose.TOPICS, 5, 0, False), (Purpose.TOPICS, 5, 0, True)]
+    assert set(streams.asked) == {(Purpose.TOPICS, 5, 0, False), (Purpose.TOPICS, 5, 0, True)}
+    assert len(streams.asked) == (2 if n_tokens > len(order) else 2 * -(-len(order) // n_tokens))
 
 
 # ---------------------------------------------------------------- the law: drawn samples
@@ -347,17 +342,21 @@ def big_corpus():
 
 
 @pytest.mark.parametrize("n_components", [20, 150, 1000])
-def test_jobs_and_instruction_sets_change_nothing_and_arguments_stay(big_corpus, n_components):
+def test_jobs_pieces_and_instruction_sets_change_nothing_and_words_and_table_stay(
+    big_corpus, n_components, instruction_sets, monkeypatch
+):
     table = random_table(n_components, largest=3000)
     topics = half_assigned(big_corpus.word, n_components)
-    arguments = topics, table.half, big_corpus.word, big_corpus.doc_ptr
+    arguments = table.half, big_corpus.word, big_corpus.doc_ptr
     before = [array.copy() for array in arguments]
     results = []
-    for name, n_jobs in [(name, 1) for name in _frozen.INSTRUCTION_SETS] + [(None, 2)]:
-        _frozen.use(name or _frozen.INSTRUCTION_SETS[-1])
+    cases = [(name, 1, 1 << 15) for name in instruction_sets]
+    for name, n_jobs, n_tokens in [*cases, (instruction_sets[-1], 2, 5001)]:
+        _sets.use(name)
+        monkeypatch.setattr(gibbs, "PIECE_TOKENS", n_tokens)
         results.append(
             draw_topics(
-                big_corpus, topics, table, doc_topic_prior=0.1, t=3, n_jobs=n_jobs,
+                big_corpus, topics.copy(), table, doc_topic_prior=0.1, t=3, n_jobs=n_jobs,
                 streams=Streams.from_random_state(0),
             )
         )  # fmt: skip
@@ -427,6 +426,3 @@ def test_arguments_that_do_not_fit_are_refused():
     for order, table in [(np.zeros(1, np.int64), half[:, :8].copy()), (np.zeros(2, int), half)]:
         with pytest.raises(ValueError, match="multiple of 16"):
             _frozen.sweep(word, doc_ptr, order, topics, table, 0.1, bits, bits, 1e-4)
-    with pytest.raises(ValueError, match="must be one of"):
-        _frozen.use("abacus")
-    assert _frozen.instruction_set() == _frozen.INSTRUCTION_SETS[-1]

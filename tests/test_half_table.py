@@ -13,19 +13,11 @@ from numpy.testing import assert_array_equal
 from dplda import _half_table as module
 from dplda._half_table import LARGEST_CLIP, HalfTable
 from dplda.central._word_sweeps import inherent_epsilon
-from dplda.kernels import _release
+from dplda.kernels import _release, _sets
 
 # (count_clip, prior): wide, of one step between two halves, in thirds, and less than one step
 RANGES = [(1000.0, 0.01), (1.0, 1024.0), (1.0, 3.0), (0.1, 0.7), (1e-6, 1.0), (4.0e6, 1.0)]
 COUNTS = (-3, 0, 1, 2, 1000, 10**7)
-
-
-@pytest.fixture(params=_release.INSTRUCTION_SETS)
-def instruction_set(request):
-    before = _release.instruction_set()
-    _release.use(request.param)
-    yield request.param
-    _release.use(before)
 
 
 def excess(table, count_clip, prior):
@@ -133,13 +125,13 @@ def test_halves_are_clipped_counts_over_the_topics_sizes(n_components):
     assert table.values.max() == pytest.approx(65504, rel=2**-10)
 
 
-def test_sets_types_and_threads_give_the_same_halves():
+def test_sets_types_and_threads_give_the_same_halves(instruction_sets):
     rng = np.random.default_rng(1)
     for shape in ((5, 3), (700, 117), (40, 2048)):
         counts = rng.integers(-(10**4), 10**6, shape).astype(np.int32)
         tables = []
-        for name in _release.INSTRUCTION_SETS:
-            _release.use(name)
+        for name in instruction_sets:
+            _sets.use(name)
             tables += [
                 HalfTable.from_counts(
                     counts.astype(dtype), 5e3, 0.3, mean=-0.5, unit=2, n_jobs=n_jobs
@@ -193,5 +185,3 @@ def test_kernels_refuse_rows_without_room_for_whole_vectors():
     half, row = np.zeros((2, 17), np.uint16), np.zeros(32, np.float32)
     with pytest.raises(ValueError, match="whole vectors"):
         _release.write_halves(counts, 1.0, 0.0, 1.0, row, row, row, half)
-    with pytest.raises(ValueError, match="must be one of"):
-        _release.use("avx1024")

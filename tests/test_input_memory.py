@@ -224,7 +224,8 @@ def test_results_do_not_depend_on_the_size_of_blocks(corpus, monkeypatch):
     exact, close = results(), scores()
     monkeypatch.setattr(_corpus, "BLOCK_ENTRIES", 16)
     monkeypatch.setattr(_corpus.row_blocks, "__defaults__", (16, 1))
-    for module in (_fold_in, _perplexity, _bound, _noisy_score):
+    monkeypatch.setattr(_fold_in, "PIECE", 40)
+    for module in (_perplexity, _bound, _noisy_score):
         monkeypatch.setattr(module, "BATCH", 40)
     for one, other in zip(exact, results()):
         assert_array_equal(one, other)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 from scipy import stats
 
-from dplda.kernels import _noise
+from dplda.kernels import _sets
 from dplda.kernels._noise import add_gaussian, add_laplace
 from dplda.privacy._accounting import delta_charge
 from dplda.privacy._events import Gaussian, Laplace, NonPrivate, Repeated
@@ -54,17 +54,6 @@ KERNELS = {
 @pytest.fixture(params=KERNELS)
 def kernel(request):
     return KERNELS[request.param]
-
-
-@pytest.fixture(params=["portable", "avx2", "avx512"])
-def instruction_set(request):
-    """Whatever draws noise does so by this instruction set."""
-    if request.param not in _noise.INSTRUCTION_SETS:
-        pytest.skip(f"this machine has no {request.param}")
-    before = _noise.instruction_set()
-    _noise.use(request.param)
-    yield request.param
-    _noise.use(before)
 
 
 def words(n, *, round=0, spare=False):
@@ -199,17 +188,16 @@ def test_kernel_equals_its_twin(kernel, instruction_set):
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
-def test_instruction_sets_agree_on_many_words(kernel, dtype):
+def test_instruction_sets_agree_on_many_words(kernel, dtype, instruction_sets):
     """Most wrong fields look like ties, which one path resolves: a fault shows rarely."""
     add, tables, _ = kernel
     bits, spare = words(2**20), words(2**17, spare=True)
-    before, results = _noise.instruction_set(), []
-    for name in _noise.INSTRUCTION_SETS:
-        _noise.use(name)
+    results = []
+    for name in instruction_sets:
+        _sets.use(name)
         cells = np.zeros(len(bits), dtype)
         assert add(bits, spare, tables.fast, tables.slow, cells)[0] == len(bits)
         results.append(cells)
-    _noise.use(before)
     for cells in results[1:]:
         assert_array_equal(cells, results[0])
 
@@ -287,17 +275,6 @@ def test_a_tie_is_decided_by_the_last_bit():
         cells, bits = np.zeros(1, dtype=np.int64), np.array([word], dtype=np.uint64)
         assert add_laplace(bits, spare, tables.fast, tables.slow, cells) == (1, 2)
         assert cells[0] == expected
-
-
-def test_instruction_sets():
-    before = _noise.instruction_set()
-    assert before == _noise.INSTRUCTION_SETS[-1]
-    _noise.use("portable")
-    assert _noise.instruction_set() == "portable"
-    _noise.use(before)
-    with pytest.raises(ValueError, match=r"must be one of \('portable'.*got 'avx1024'"):
-        _noise.use("avx1024")
-    assert _noise.instruction_set() == before
 
 
 def test_kernel_rejects_wrong_shapes(kernel):
@@ -471,7 +448,7 @@ def frequencies(pieces, values):
 
 def fresh_reader():
     """Of each instruction set's own stream: two sets give independent evidence."""
-    round = _noise.INSTRUCTION_SETS.index(_noise.instruction_set())
+    round = _sets.INSTRUCTION_SETS.index(_sets.instruction_set())
     return Streams.from_random_state(11).reader(Purpose.NOISE, round)
 
 

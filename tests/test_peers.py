@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import opponents
 import pytest
-from measuring import SAME_SET, SETS, dispatched, halves, use_set, whole_corpus, write_tables
+from measuring import halves, whole_corpus, write_tables
 from numpy.testing import assert_allclose, assert_array_equal
 from time_to_quality import advantage, seconds_to
 
@@ -98,19 +98,6 @@ def test_tables_replace_the_older_ones_on_a_page(tmp_path):
     )
 
 
-@pytest.mark.parametrize("name", SETS)
-def test_one_switch_chooses_the_instruction_set_of_every_kernel(name):
-    try:
-        use_set(name)
-        for kernel in dispatched():
-            chosen = kernel.instruction_set()
-            assert SETS.index(SAME_SET.get(chosen, chosen)) <= SETS.index(name)
-            if name in kernel.INSTRUCTION_SETS:
-                assert chosen == name
-    finally:
-        use_set(SETS[-1])
-
-
 def run(script, *options):
     command = [sys.executable, str(SCRIPTS / script), "--corpora", "tiny", "--components", "4"]
     return subprocess.run([*command, *options], check=True, capture_output=True, text=True).stdout
@@ -140,6 +127,13 @@ def test_time_to_quality_and_transform_print_tables():
     assert "| SubLDA(epsilon=inf) | 3: " in quality
     assert "| WarpLDA | not built: see --warplda |" in quality
     assert "| tiny 4 | scikit-learn float64 |" in run("transform.py", "--repeats", "1")
+
+
+@pytest.mark.slow
+def test_threads_has_a_row_for_each_estimator_and_the_reference():
+    printed = run("threads.py", "--repeats", "2", "--words", "30", "all")
+    for row in ("SubLDA", "PrivateSVILDA", "HDPLDA", "GibbsLDA", "transform", "tomotopy"):
+        assert printed.count(f"| {row} | ") == 2
 
 
 def test_a_corpus_is_split_in_the_same_way_each_time():

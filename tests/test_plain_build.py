@@ -18,7 +18,7 @@ import warnings
 
 import dplda
 from dplda.datasets import make_topic_corpus
-from dplda.kernels import _frozen
+from dplda.kernels import _sets
 
 warnings.simplefilter("ignore")
 X = make_topic_corpus(60, 90, 5, doc_length=80, random_state=0).data
@@ -31,7 +31,7 @@ for model in (
     topics = model.fit_transform(X)
     for array in (model.components_, topics):
         print(type(model).__name__, hashlib.sha256(array.tobytes()).hexdigest())
-print(*_frozen.INSTRUCTION_SETS)
+print(*_sets.INSTRUCTION_SETS)
 """
 
 

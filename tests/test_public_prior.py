@@ -16,7 +16,7 @@ from dplda.central._noisy_table import FACTORS, NoisyTable, TableEstimate, first
 from dplda.central._prior import PublicPrior, count_classes
 from dplda.central._word_totals import smooth_totals
 from dplda.datasets import make_topic_corpus
-from dplda.kernels import _denoise
+from dplda.kernels import _sets
 from dplda.privacy import Ledger, PublicPriorWarning
 from dplda.privacy._streams import Streams
 
@@ -282,16 +282,17 @@ def test_estimate_is_that_of_its_twin(shape, scale):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_estimate_is_the_same_for_any_set_and_number_of_threads(shape, monkeypatch):
+def test_estimate_is_the_same_for_any_set_and_number_of_threads(
+    shape, monkeypatch, instruction_sets
+):
     monkeypatch.setattr(_noisy_table, "PIECE", 200)
     monkeypatch.setattr(_noisy_table, "SAMPLE", 200)
     totals, public, noisy, noise_scale = any_table(*shape)
-    before, results = _denoise.instruction_set(), []
-    for name, n_jobs in itertools.product(_denoise.INSTRUCTION_SETS, (1, 2)):
-        _denoise.use(name)
+    results = []
+    for name, n_jobs in itertools.product(instruction_sets, (1, 2)):
+        _sets.use(name)
         estimate = TableEstimate(totals, public)
         results.append(three(estimate, noisy, noise_scale, n_jobs=n_jobs))
-    _denoise.use(before)
     for result in results[1:]:
         np.testing.assert_array_equal(result, results[0])
 

@@ -139,6 +139,27 @@ def test_a_longer_request_begins_with_the_shorter_one(streams, n):
     assert_array_equal(streams.words(Purpose.TOPICS, 2, 5, n), longer[:n])
 
 
+@pytest.mark.parametrize("skip", [0, 1, 2, 3, 8191, 8192, 2**40 + 5])
+def test_skipped_words_are_those_that_come_before(streams, skip):
+    first = min(skip, 10_000)  # of a stream that is too long to read from its beginning
+    before = streams.words(Purpose.TOPICS, 2, 5, first + 100, skip=skip - first, spare=True)
+    assert_array_equal(
+        streams.words(Purpose.TOPICS, 2, 5, 100, skip=skip, spare=True), before[first:]
+    )
+    if skip < 10_000:
+        assert_array_equal(before, streams.words(Purpose.TOPICS, 2, 5, skip + 100, spare=True))
+
+
+def test_the_last_words_of_a_stream_can_be_read_and_no_more(streams):
+    last = streams.words(Purpose.TOPICS, 0, 0, 3, skip=MAX_WORDS - 3)
+    assert_array_equal(streams.words(Purpose.TOPICS, 0, 0, 1, skip=MAX_WORDS - 1), last[2:])
+    with pytest.raises(ValueError, match="n must be an integer from 0 to 1, got 2"):
+        streams.words(Purpose.TOPICS, 0, 0, 2, skip=MAX_WORDS - 1)
+    for skip in (-1, MAX_WORDS):
+        with pytest.raises(ValueError, match="skip must be an integer"):
+            streams.words(Purpose.TOPICS, 0, 0, 1, skip=skip)
+
+
 def test_reader_goes_on_where_it_was(streams):
     reader = streams.reader(Purpose.NOISE, 2, 5)
     pieces = [reader.words(n) for n in (1, 0, 3, 8192, 5, 10_000)]
@@ -254,14 +275,15 @@ def addresses(monkeypatch):
     """Every stream that is begun, as (key, address); blocks and pieces are small."""
     monkeypatch.setattr("dplda.local._randomized_response.BLOCK_BITS", 400)
     monkeypatch.setattr("dplda._gibbs.BLOCK_TOKENS", 300)
+    monkeypatch.setattr("dplda._gibbs.PIECE_TOKENS", 120)
     monkeypatch.setattr("dplda.federated._tokens.BLOCK_BITS", 400)
     monkeypatch.setattr("dplda.federated._tokens.BLOCK_TOKENS", 300)
     monkeypatch.setattr("dplda.federated._tokens.PIECE_SURVIVORS", 1000)
     begun, begin = [], _streams._Keystream.__init__
 
-    def record(self, streams, address):
-        begun.append((streams._algorithm.key, address))
-        begin(self, streams, address)
+    def record(self, streams, address, skip=0):
+        begun.append((streams._algorithm.key, address, skip))
+        begin(self, streams, address, skip)
 
     monkeypatch.setattr(_streams._Keystream, "__init__", record)
     return begun
@@ -282,7 +304,7 @@ def test_no_address_is_read_twice_under_one_seed(estimator, addresses):
         # the noise of a piece of tokens is drawn again when it is needed: see the next test
         calls.append(Counter(read for read in addresses if read[1].purpose != Purpose.SURVIVORS))
         assert max(calls[-1].values()) == 1
-    both = {address.purpose for _, address in calls[0].keys() & calls[1].keys()}
+    both = {address.purpose for _, address, _ in calls[0].keys() & calls[1].keys()}
     # Documents may be cut alike in both calls; the clip bounds them after the cut.
     assert both <= ({Purpose.ORDER} if isinstance(model, PrivateSVILDA) else set())
 
@@ -294,7 +316,7 @@ def test_each_piece_of_tokens_has_an_address(addresses):
     party.partial_fit(X).partial_fit(X)
     n_pieces = [sum(map(len, tokens.pieces)) for tokens in party._batches]
     assert min(n_pieces) > 3
-    read = {(a.round, a.block) for _, a in addresses if a.purpose == Purpose.SURVIVORS}
+    read = {(a.round, a.block) for _, a, _ in addresses if a.purpose == Purpose.SURVIVORS}
     assert read == {(batch, piece) for batch, n in enumerate(n_pieces) for piece in range(n)}
-    own = [a.round for _, a in addresses if a.purpose == Purpose.OWN_WORDS and not a.spare]
+    own = [a.round for _, a, _ in addresses if a.purpose == Purpose.OWN_WORDS and not a.spare]
     assert own == [0, 1]

@@ -85,14 +85,6 @@ KERNELS = [add_contributions, sum_documents]
 each_kernel = pytest.mark.parametrize("kernel", KERNELS)
 
 
-@pytest.fixture(params=_variational.INSTRUCTION_SETS)
-def instruction_set(request):
-    before = _variational.instruction_set()
-    _variational.use(request.param)
-    yield
-    _variational.use(before)
-
-
 def squared_norm(total):
     """Exact, for the contribution of one unit."""
     return sum(int(x) ** 2 for x in total.flat)

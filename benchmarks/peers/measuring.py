@@ -1,12 +1,10 @@
-"""What the benchmarks of speed share: CPU time, instruction sets, versions, Markdown tables."""
+"""What the benchmarks of speed share: CPU time, corpora, versions, Markdown tables."""
 
 from __future__ import annotations
 
-import importlib
 import importlib.metadata
 import logging
 import multiprocessing
-import pkgutil
 import platform
 import resource
 import sys
@@ -22,12 +20,10 @@ import scipy.sparse as sp
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from corpora import data_folder
 
-import dplda.kernels
 from dplda.datasets import load_uci_bow, make_topic_corpus
+from dplda.kernels import _sets
 
 ALPHA, BETA = 0.1, 0.01
-SETS = ("portable", "avx2", "avx512")  # from the slowest to the fastest
-SAME_SET = {"scalar": "portable"}
 
 
 def cpu_seconds() -> float:
@@ -50,34 +46,6 @@ def halves(X: sp.csr_array) -> tuple[sp.csr_array, sp.csr_array]:
     order = np.random.default_rng(0).permutation(X.shape[0])
     n_held = X.shape[0] // 10
     return X[order[n_held:]], X[order[:n_held]]
-
-
-def dispatched() -> list[Any]:
-    """The kernel modules that choose an instruction set."""
-    names = (module.name for module in pkgutil.iter_modules(dplda.kernels.__path__))
-    modules = [importlib.import_module(f"dplda.kernels.{name}") for name in names]
-    return [module for module in modules if hasattr(module, "use")]
-
-
-def use_set(name: str) -> None:
-    """Let every kernel use the instruction set `name`, or the next slower one that it has."""
-    for kernel in dispatched():
-        rank = {own: SETS.index(SAME_SET.get(own, own)) for own in kernel.INSTRUCTION_SETS}
-        allowed = [own for own in rank if rank[own] <= SETS.index(name)]
-        kernel.use(max(allowed, key=rank.__getitem__))
-
-
-def sets_of_this_machine() -> list[str]:
-    """The instruction sets that some kernel has on this machine."""
-    names = {name for kernel in dispatched() for name in kernel.INSTRUCTION_SETS}
-    return [name for name in SETS if name in {SAME_SET.get(own, own) for own in names}]
-
-
-def kernel_sets() -> str:
-    """The instruction set in use, for each kernel that chooses one."""
-    return ", ".join(
-        f"{kernel.__name__.rsplit('.', 1)[1]} {kernel.instruction_set()}" for kernel in dispatched()
-    )
 
 
 def processor() -> str:
@@ -104,7 +72,7 @@ def conditions(packages: Iterable[str], threads: int, note: str) -> str:
         parts.append(f"{package} {version}")
     if "tomotopy" in sys.modules:
         parts.append(f"tomotopy uses {sys.modules['tomotopy'].isa}")
-    parts.append(f"kernels that choose a set: {kernel_sets() or 'none'}")
+    parts.append(f"the kernels of dplda use {_sets.instruction_set()}")
     return "; ".join(parts) + "."
 
 

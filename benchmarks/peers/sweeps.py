@@ -24,14 +24,14 @@ from measuring import (
     conditions,
     markdown,
     save_plot,
-    sets_of_this_machine,
-    use_set,
     whole_corpus,
     write_tables,
 )
 from opponents import OPPONENTS, NotInstalled, WarpLda, find_warplda
 from ours import OURS, Rounds
 from threadpoolctl import threadpool_limits
+
+from dplda.kernels import _sets
 
 WARM_UP = 3
 REFERENCE = "tomotopy"
@@ -55,7 +55,7 @@ class Turn:
 
     def _choose(self) -> None:
         if self.instruction_set is not None:
-            use_set(self.instruction_set)
+            _sets.use(self.instruction_set)
 
 
 def row_names(options: argparse.Namespace) -> dict[str, tuple[str, str | None, Any]]:
@@ -156,7 +156,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--sets", nargs="+", default=None, choices=sets_of_this_machine(),
+    parser.add_argument("--sets", nargs="+", default=None, choices=_sets.INSTRUCTION_SETS,
                         help="instruction sets of the kernels; default: the fastest")  # fmt: skip
     parser.add_argument("--slow-up-to", type=int, default=100,
                         help="largest K for lda, scikit-learn and gensim")  # fmt: skip
@@ -166,7 +166,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--markdown", metavar="FILE", help="page that gets the tables")
     parser.add_argument("--plot", metavar="FILE", help="PNG of the first corpus")
     options = parser.parse_args()
-    options.sets = options.sets or sets_of_this_machine()[-1:]
+    options.sets = options.sets or list(_sets.INSTRUCTION_SETS[-1:])
     if options.warplda:
         WarpLda.folder = find_warplda(options.warplda)
     known = {*OURS, *(peer.name for peer in OPPONENTS)}

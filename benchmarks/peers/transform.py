@@ -23,8 +23,6 @@ from measuring import (
     cpu_seconds,
     halves,
     markdown,
-    sets_of_this_machine,
-    use_set,
     whole_corpus,
     write_tables,
 )
@@ -32,6 +30,7 @@ from opponents import Gensim, NotInstalled, SklearnBatch, Tomotopy, documents
 from threadpoolctl import threadpool_limits
 
 from dplda import GibbsLDA
+from dplda.kernels import _sets
 from dplda.metrics import split_documents
 
 SWEEPS = 40
@@ -40,7 +39,7 @@ Contestant = tuple[Callable[[], np.ndarray], np.ndarray]  # weights, and the top
 
 def ours(model: Any, instruction_set: str, observed: Any) -> Contestant:
     def run() -> np.ndarray:
-        use_set(instruction_set)
+        _sets.use(instruction_set)
         return model.transform(observed)
 
     return run, model.components_
@@ -145,11 +144,11 @@ def main() -> None:
     parser.add_argument("--components", nargs="+", type=int, default=[50, 100])
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--sets", nargs="+", default=None, choices=sets_of_this_machine())
+    parser.add_argument("--sets", nargs="+", default=None, choices=_sets.INSTRUCTION_SETS)
     parser.add_argument("--note", default="", help="added to the conditions: loaded machine")
     parser.add_argument("--markdown", metavar="FILE", help="page that gets the table")
     options = parser.parse_args()
-    options.sets = options.sets or sets_of_this_machine()[-1:]
+    options.sets = options.sets or list(_sets.INSTRUCTION_SETS[-1:])
     with threadpool_limits(options.threads):
         table = [
             row

@@ -15,7 +15,7 @@ the noise, is half as large. The contributions of a user's documents are added b
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, Protocol
@@ -183,11 +183,15 @@ class Documents(PrivateSide):
         ones, columns = np.ones(rows.shape[0]), np.arange(rows.shape[0])
         return single_precision(sp.csr_array((ones, columns, ptr - ptr[0])) @ rows)
 
-    def _squares(self) -> Iterator[sp.csr_array]:
-        """Squared word counts of blocks of units, in their order."""
-        for units in row_blocks(self.X.indptr[self.unit_ptr]):
+    def _squares(self, of_squares: Callable[[sp.csr_array], np.ndarray]) -> np.ndarray:
+        """A function (n_units,) of the squared word counts of each unit."""
+
+        def run(units: slice) -> np.ndarray:
             counts = self._counts(units)
-            yield counts.multiply(counts)
+            return of_squares(counts.multiply(counts))
+
+        blocks = row_blocks(self.X.indptr[self.unit_ptr])
+        return np.concatenate([np.zeros(0, np.float32), *in_threads(run, blocks, self.n_jobs)])
 
     def rows_of(self, units: np.ndarray) -> np.ndarray:
         """The documents of `units`, in their order; `units` itself if each has one document."""
@@ -204,7 +208,7 @@ class Documents(PrivateSide):
         if exact:
             return
         squared_weight = weight.astype(float) ** 2
-        lengths = np.sqrt(np.concatenate([block @ squared_weight for block in self._squares()]))
+        lengths = np.sqrt(self._squares(lambda squares: squares @ squared_weight))
         self.scale = np.minimum(SCALE_UP, norm / np.maximum(lengths, norm / SCALE_UP))
 
     def infer(self, units: np.ndarray, phi: np.ndarray, doc_topic_prior: float) -> None:
@@ -235,7 +239,7 @@ class Documents(PrivateSide):
 
     def longest_square(self) -> np.floating:
         """Largest squared length of a unit. Private: for fits without noise."""
-        return max((block.sum(axis=1).max() for block in self._squares()), default=np.float32(0))
+        return self._squares(lambda squares: squares.sum(axis=1)).max(initial=0)
 
     def sum_words(
         self, weight: np.ndarray, norm: float, radius: int, units: np.ndarray | None = None
@@ -246,13 +250,20 @@ class Documents(PrivateSide):
         """
         X = self.unit_counts
         units = np.arange(X.shape[0]) if units is None else units
-        total, weight = np.zeros(X.shape[1], np.int64), weight.astype(np.float32)
-        longest = int(np.diff(X.indptr).max(initial=0))
-        _variational.add_word_totals(
-            X.indptr, X.indices, X.data, units, weight, self.scale, norm, radius,
-            total, np.empty(longest, np.float32), np.empty(longest, np.int32),
-        )  # fmt: skip
-        return total
+        weight, n_stored = weight.astype(np.float32), np.diff(X.indptr)
+        longest = int(n_stored.max(initial=0))
+
+        def kernel(piece: np.ndarray) -> np.ndarray:
+            total = np.zeros(X.shape[1], np.int64)
+            _variational.add_word_totals(
+                X.indptr, X.indices, X.data, piece, weight, self.scale, norm, radius,
+                total, np.empty(longest, np.float32), np.empty(longest, np.int32),
+            )  # fmt: skip
+            return total
+
+        # integer sums have no order: the result does not depend on the number of pieces
+        parts = over_rows(kernel, units, self.n_jobs, n_stored[units])
+        return np.array(parts).sum(axis=0)
 
     def sum_topics(
         self,

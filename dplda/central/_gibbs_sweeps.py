@@ -10,7 +10,7 @@ from dplda._corpus import Corpus
 from dplda._fold_in import pad
 from dplda._gibbs import draw_topics
 from dplda._half_table import HalfTable
-from dplda.central._word_sweeps import TOPIC, TokensByWord, uniform_topics
+from dplda.central._word_sweeps import TOPIC, TokensByWord, add_rows, uniform_topics
 from dplda.kernels import _gibbs
 from dplda.privacy._streams import Purpose, Reader, Streams
 
@@ -83,7 +83,7 @@ def average_counts(
         )  # fmt: skip
         by_word.count(topics, 1, counts, n_jobs)
         if n_left < n_averaged:
-            total += counts
+            add_rows(total, counts, n_jobs)
     return total / n_averaged
 
 

@@ -11,6 +11,7 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
@@ -32,7 +33,7 @@ ONE = 6  # place of the factor 1
 N_CLASSES = 6
 SAMPLE = 2**16  # cells of a class of words that its prior is learned from, about
 FIRST_STEPS, NEXT_STEPS, LAST_STEPS = 8, 2, 30
-PIECE = 2**16  # cells that a thread works on before it takes the next ones
+PIECE = 2**14  # cells that a thread works on before it takes the next ones; enters results
 
 
 def document_schedule(t: int, max_iter: int, *, exact: bool = False) -> tuple[float, float]:
@@ -154,7 +155,8 @@ class NoisyTable:
 
     def word_probabilities(self, out: np.ndarray | None = None) -> np.ndarray:
         """p(word | topic), (n_words, padded) float32; in `out` if given."""
-        return self._scaled(1 / self.table.sum(axis=0, dtype=float), out)
+        factor = 1 / topic_sizes(self.table, self.n_jobs)
+        return self._scaled(lambda rows: factor, out)
 
     def center(self, *, exact: bool, out: np.ndarray | None = None) -> np.ndarray:
         """The center of the contributions: p(topic | word), (n_words, padded) float32.
@@ -164,7 +166,7 @@ class NoisyTable:
         """
         if exact:
             return padded_zeros(self.table.shape) if out is None else out
-        return self._scaled(1 / self.table.sum(axis=1, dtype=float)[:, None], out)
+        return self._scaled(lambda rows: 1 / rows.sum(axis=1, dtype=float)[:, None], out)
 
     def update(
         self,
@@ -246,11 +248,18 @@ class NoisyTable:
     def _cell_scale(self) -> np.ndarray:
         return np.sqrt(self.variance) / self.weight
 
-    def _scaled(self, factor: np.ndarray, out: np.ndarray | None) -> np.ndarray:
-        """The table times `factor`, padded."""
+    def _scaled(
+        self, factor: Callable[[np.ndarray], np.ndarray], out: np.ndarray | None
+    ) -> np.ndarray:
+        """The rows of the table times `factor` of them, padded."""
         out = padded_zeros(self.table.shape) if out is None else out
-        factor = factor.astype(np.float32)
-        np.multiply(self.table, factor, out=out[:, : self.table.shape[1]])
+        cells = out[:, : self.table.shape[1]]
+
+        def multiply(first: int, last: int) -> None:
+            rows = self.table[first:last]
+            np.multiply(rows, factor(rows).astype(np.float32), out=cells[first:last])
+
+        over_words(multiply, self.table.shape, self.n_jobs)
         return out
 
 
@@ -261,10 +270,19 @@ def pieces_of(shape: tuple[int, ...]) -> list[tuple[int, int]]:
 
 
 def over_words(
-    kernel: Callable[[int, int], None], shape: tuple[int, ...], n_jobs: int | None
-) -> None:
-    """Call `kernel` on pieces of the words of a table, in threads."""
-    in_threads(lambda piece: kernel(*piece), pieces_of(shape), n_jobs)
+    kernel: Callable[[int, int], Any], shape: tuple[int, ...], n_jobs: int | None
+) -> list[Any]:
+    """Call `kernel` on pieces of the words of a table, in threads; results in their order."""
+    return in_threads(lambda piece: kernel(*piece), pieces_of(shape), n_jobs)
+
+
+def topic_sizes(table: np.ndarray, n_jobs: int | None) -> np.ndarray:
+    """The sum of each topic (n_components,): of fixed pieces, and of these in their order."""
+
+    def add(first: int, last: int) -> np.ndarray:
+        return table[first:last].sum(axis=0, dtype=float)
+
+    return np.sum(over_words(add, table.shape, n_jobs), axis=0)
 
 
 def padded_zeros(shape: tuple[int, ...]) -> np.ndarray:
@@ -339,7 +357,7 @@ class TableEstimate:
             np.maximum(noisy, 0.0, out=out, casting="same_kind")
             out += np.float32(least)
             return out
-        cells = standard_cells(noisy, self.totals, noise_scale, self._shares)
+        cells = standard_cells(noisy, self.totals, noise_scale, self._shares, n_jobs)
         self.prior = self._improved_prior(cells, last, n_jobs)
         class_of = np.empty(len(noisy), np.uint8)
         for c, words in enumerate(self._classes):
@@ -398,20 +416,24 @@ def standard_cells(
     totals: np.ndarray,
     noise_scale: np.ndarray,
     shares: np.ndarray | None = None,
+    n_jobs: int | None = None,
 ) -> Cells:
     """A noisy table, and what the kernels need to know of its cells.
 
     A cell is expected to be `rate` times the topic's size, in units of its noise. Public `shares`
     (n_words, padded) expect `rate` times share times gain.
     """
-    sizes = noisy.sum(axis=0)
+    sizes = topic_sizes(noisy, n_jobs)
     sizes = np.maximum(sizes, 0.02 * max(sizes.mean(), 1e-12))
     whole = pad(sizes.astype(np.float32)[None])[0]
     rate = (totals / totals.sum() / noise_scale).astype(np.float32)
     gains = None
     if shares is not None:
-        expected = (totals[:, None] * shares[:, : len(sizes)]).sum(axis=0)  # no BLAS: its threads
-        expected = np.maximum(expected, 1e-12)  # add in different orders
+
+        def expect(first: int, last: int) -> np.ndarray:  # no BLAS: its threads add in any order
+            return (totals[first:last, None] * shares[first:last, : len(sizes)]).sum(axis=0)
+
+        expected = np.maximum(np.sum(over_words(expect, noisy.shape, n_jobs), axis=0), 1e-12)
         gains = np.sqrt(np.clip(sizes / expected, 0.5, 2.0)) * totals.sum()
         gains = pad(gains.astype(np.float32)[None])[0]
     return noisy, rate, noise_scale.astype(np.float32), whole, FACTORS, shares, gains

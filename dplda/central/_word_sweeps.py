@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dplda._checks import check_number
-from dplda._corpus import Corpus
+from dplda._corpus import Corpus, row_blocks
 from dplda._gibbs import MAX_COMPONENTS, TOPIC
 from dplda._half_table import LARGEST_CLIP, row_pieces
 from dplda._private_fit import exactly_one
@@ -30,7 +30,7 @@ from dplda.privacy._streams import Purpose, Streams, uniform_integers
 SMALLEST_EPSILON, LARGEST_EPSILON = 2.5e-5, 40.0
 LARGEST_DRAW = 2**24  # bound of a draw of Laplace noise; that of Gaussian noise is smaller
 LARGEST_NOISE = 9601.0  # Gaussian noise multiplier
-PIECE = 1 << 16  # random words at a time
+PIECE = 1 << 16  # random words, or tokens and cells, at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,10 +56,7 @@ class NoisyCounts:
         """The mean of the releases of both; `total` is added to in place where it can be."""
         if self.unit * other.n != self.n * other.unit:  # a call of `partial_fit` with other noise
             return self._in_tokens().add(other._in_tokens())
-        in_threads(
-            lambda rows: np.add(self.total[rows], other.total[rows], out=self.total[rows]),
-            row_pieces(*self.total.shape), n_jobs,
-        )  # fmt: skip
+        add_rows(self.total, other.total, n_jobs)
         return NoisyCounts(
             self.total,
             self.n + other.n,
@@ -115,9 +112,17 @@ class TokensByWord:
             lambda rows: _release.count_topics(
                 self.ptr, self.token, topics, rows.start, rows.stop, unit, counts
             ),
-            row_pieces(*counts.shape), n_jobs,
+            row_blocks(self.ptr, PIECE, per_row=counts.shape[1]), n_jobs,
         )  # fmt: skip
         return counts
+
+
+def add_rows(total: np.ndarray, table: np.ndarray, n_jobs: int | None) -> None:
+    """Add a table to `total`, in place."""
+    in_threads(
+        lambda rows: np.add(total[rows], table[rows], out=total[rows]),
+        row_pieces(*total.shape), n_jobs,
+    )  # fmt: skip
 
 
 def shuffled_tokens(X: sp.csr_array, streams: Streams, t: int, n_jobs: int | None = None) -> Corpus:

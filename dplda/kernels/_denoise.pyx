@@ -7,6 +7,8 @@ over threads. Results are the same for every instruction set. The loops are in `
 cimport cython
 from libc.stdint cimport int64_t, uint8_t
 
+from dplda.kernels._sets cimport in_use
+
 cdef extern from "_denoise.h":
     enum:
         FACTORS "DPLDA_FACTORS"
@@ -19,7 +21,6 @@ cdef extern from "_denoise.h":
         const float* factors
         const float* shares
         const float* gains
-    int best_set "dplda_best_set"()
     void c_likelihood "dplda_likelihood"(
         int set, const noisy_table* t, const int64_t* words, Py_ssize_t n_vectors,
         Py_ssize_t stride, float* likelihood) noexcept nogil
@@ -34,22 +35,6 @@ cdef extern from "_denoise.h":
         Py_ssize_t first, Py_ssize_t last, double kept, const double* added,
         const double* of_table, bint centered, double* average) noexcept nogil
     void c_temper "dplda_temper"(int set, float* x, Py_ssize_t n, float power) noexcept nogil
-
-INSTRUCTION_SETS = ("portable", "avx2", "avx512")[: best_set() + 1]
-cdef int chosen = best_set()
-
-
-def instruction_set():
-    """Name of the instruction set in use."""
-    return INSTRUCTION_SETS[chosen]
-
-
-def use(name):
-    """Choose one of the `INSTRUCTION_SETS` of this machine. The last is the default."""
-    global chosen
-    if name not in INSTRUCTION_SETS:
-        raise ValueError(f"the instruction set must be one of {INSTRUCTION_SETS}, got {name!r}")
-    chosen = INSTRUCTION_SETS.index(name)
 
 
 cdef noisy_table bind(
@@ -124,7 +109,7 @@ def likelihood(
     if out.shape[1] != n_found or out.shape[2] != 16:
         raise ValueError(f"vectors must be ({n_found}, 16)")
     with nogil:
-        c_likelihood(chosen, &t, &words[0], out.shape[0], stride, &out[0, 0, 0])
+        c_likelihood(in_use, &t, &words[0], out.shape[0], stride, &out[0, 0, 0])
 
 
 def expectation(
@@ -140,7 +125,7 @@ def expectation(
     if prior.shape[0] != n_found or sums.shape[0] != n_found:
         raise ValueError(f"prior and sums must have {n_found} elements")
     with nogil:
-        c_expectation(chosen, &likelihood[0, 0, 0], likelihood.shape[0], n_centers, &prior[0],
+        c_expectation(in_use, &likelihood[0, 0, 0], likelihood.shape[0], n_centers, &prior[0],
                       &sums[0])
 
 
@@ -169,7 +154,7 @@ def estimate(
         if class_of[word] >= prior.shape[0]:
             raise ValueError("the prior must have a row for each class")
     with nogil:
-        c_estimate(chosen, &t, first, last, &prior[0, 0], &class_of[0], least, &table[0, 0])
+        c_estimate(in_use, &t, first, last, &prior[0, 0], &class_of[0], least, &table[0, 0])
 
 
 def learn(
@@ -192,7 +177,7 @@ def learn(
     if n_topics > 1 and noisy.strides[1] != sizeof(int64_t):
         raise ValueError("a row of the noisy sum must be contiguous")
     with nogil:
-        c_learn(chosen, &noisy[0, 0], stride, &table[0, 0], n_topics, first, last, kept,
+        c_learn(in_use, &noisy[0, 0], stride, &table[0, 0], n_topics, first, last, kept,
                 &added[0], &of_table[0], centered, &average[0, 0])
 
 
@@ -203,4 +188,4 @@ def temper(
 ):
     """Raise each element to a power, in place; relative error below 2e-5, 0 stays 0."""
     with nogil:
-        c_temper(chosen, &x[0], x.shape[0], power)
+        c_temper(in_use, &x[0], x.shape[0], power)

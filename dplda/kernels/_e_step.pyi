@@ -5,10 +5,6 @@ from numpy.typing import NDArray
 
 Real = TypeVar("Real", np.float32, np.float64)
 
-INSTRUCTION_SETS: tuple[str, ...]
-
-def instruction_set() -> str: ...
-def use(name: str) -> None: ...
 def scratch_size(longest: int, n_components: int) -> int: ...
 def e_step(
     indptr: NDArray[np.int32],

@@ -10,6 +10,8 @@ cimport cython
 from cython cimport floating
 from libc.stdint cimport int32_t, int64_t
 
+from dplda.kernels._sets cimport in_use
+
 cdef extern from "_e_step.h" nogil:
     """
     static void dplda_e_step_float(int set, const int32_t *word, const float *count,
@@ -40,7 +42,6 @@ cdef extern from "_e_step.h" nogil:
     enum:
         WORDS "DPLDA_WORDS"
         LANES "DPLDA_WIDTH"
-    int dplda_best_set()
     void dplda_e_step_float(
         int set, const int32_t* word, const float* count, Py_ssize_t n_words, const float* table,
         Py_ssize_t stride, float prior, Py_ssize_t n_components, Py_ssize_t max_iter, double tol,
@@ -52,22 +53,6 @@ cdef extern from "_e_step.h" nogil:
     void dplda_digammas(int set, const double* total, Py_ssize_t n, double* digamma, double* scale)
     void dplda_expectations(
         int set, double* row, Py_ssize_t n, const double* digamma, const double* scale)
-
-INSTRUCTION_SETS = ("portable", "avx2", "avx512")[: dplda_best_set() + 1]
-cdef int in_use = dplda_best_set()
-
-
-def instruction_set():
-    """Name of the instruction set in use."""
-    return INSTRUCTION_SETS[in_use]
-
-
-def use(name):
-    """Choose one of the `INSTRUCTION_SETS` of this machine. The last is the default."""
-    global in_use
-    if name not in INSTRUCTION_SETS:
-        raise ValueError(f"the instruction set must be one of {INSTRUCTION_SETS}, got {name!r}")
-    in_use = INSTRUCTION_SETS.index(name)
 
 
 def scratch_size(Py_ssize_t longest, Py_ssize_t n_components):

@@ -11,14 +11,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* On Windows gcc does not align vectors on the stack. */
-#if defined(__GNUC__) && !defined(_WIN32) && !defined(DPLDA_PLAIN)
-#define DPLDA_HAS_VECTORS 1
-#if defined(__x86_64__)
-#define DPLDA_X86 1
-#include <immintrin.h>
-#endif
-#endif
+#include "_sets.h"
 
 #ifdef __GNUC__
 #define DPLDA_INLINE static inline __attribute__((always_inline))
@@ -31,24 +24,6 @@
 #define DPLDA_JOIN(name, set) name##_##set
 #define DPLDA_JOINED(name, set) DPLDA_JOIN(name, set)
 #define NAME(name) DPLDA_JOINED(name, DPLDA_SET)
-
-enum { DPLDA_PORTABLE, DPLDA_AVX2, DPLDA_AVX512 };
-
-/* The fastest set of this machine. */
-static inline int dplda_best_set(void) {
-#ifdef DPLDA_X86
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
-        return DPLDA_AVX512;
-    }
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-        __builtin_cpu_supports("bmi2")) {
-        return DPLDA_AVX2;
-    }
-#endif
-    return DPLDA_PORTABLE;
-}
 
 #ifdef DPLDA_X86
 #define DPLDA_CALL(name, set)                                          \

@@ -264,8 +264,8 @@ static int64_t NAME(draw_exact)(dplda_sweep *s, const uint16_t *row, const float
     }
 }
 
-/* One document, each draw by integers; c is (stride,). For documents whose weights have to be rounded to floats,
- * and for compilers without vectors. */
+/* One document, each draw by integers; c is (stride,). For documents whose weights have to be
+ * rounded to floats, and for compilers without vectors. */
 static void NAME(sweep_exactly)(dplda_sweep *s, int64_t d, int32_t *const *counts, float *c) {
     const int64_t begin = s->doc_ptr[d], end = s->doc_ptr[d + 1];
     int32_t *count = counts[0];

@@ -8,6 +8,8 @@ import numpy as np
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint16_t, uint64_t
 
+from dplda.kernels._sets cimport in_use
+
 cdef extern from "_frozen.h" nogil:
     ctypedef struct Sweep "dplda_sweep":
         const int32_t* word
@@ -24,26 +26,9 @@ cdef extern from "_frozen.h" nogil:
         float* scratch
         int64_t n_exact
         int unrefined
-    int best_set "dplda_best_set"()
     float proven_tolerance "dplda_tolerance"(int64_t padded)
     int64_t scratch_floats "dplda_scratch_floats"(int64_t padded)
     void sweep_documents "dplda_sweep_documents"(Sweep* sweep, int set)
-
-INSTRUCTION_SETS = ("portable", "avx2", "avx512")[: best_set() + 1]
-cdef int chosen_set = best_set()
-
-
-def instruction_set():
-    """Name of the instruction set in use."""
-    return INSTRUCTION_SETS[chosen_set]
-
-
-def use(name):
-    """Choose one of the `INSTRUCTION_SETS` of this machine. The last is the default."""
-    global chosen_set
-    if name not in INSTRUCTION_SETS:
-        raise ValueError(f"the instruction set must be one of {INSTRUCTION_SETS}, got {name!r}")
-    chosen_set = INSTRUCTION_SETS.index(name)
 
 
 def tolerance(padded):
@@ -85,5 +70,5 @@ def sweep(
     s.scratch = &scratch[0]
     s.n_exact, s.unrefined = 0, 0
     with nogil:
-        sweep_documents(&s, chosen_set)
+        sweep_documents(&s, in_use)
     return -1 if s.unrefined else s.n_exact

@@ -1,10 +1,6 @@
 import numpy as np
 from numpy.typing import NDArray
 
-INSTRUCTION_SETS: tuple[str, ...]
-
-def instruction_set() -> str: ...
-def use(name: str) -> None: ...
 def add_gaussian(
     words: NDArray[np.uint64],
     spare: NDArray[np.uint64],

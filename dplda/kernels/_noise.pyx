@@ -13,6 +13,8 @@ Results are the same, bit for bit.
 
 from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t, uint64_t
 
+from dplda.kernels._sets cimport in_use
+
 cdef extern from "_noise.h" nogil:
     enum:
         FIELD_BITS "DPLDA_FIELD_BITS"
@@ -20,7 +22,6 @@ cdef extern from "_noise.h" nogil:
         COLUMN_BITS "DPLDA_COLUMN_BITS"
         COLUMN "DPLDA_COLUMN"
         N_COLUMNS "DPLDA_N_COLUMNS"
-    int best_set "dplda_best_set"()
     Py_ssize_t gaussian_blocks "dplda_gaussian_blocks"(
         int set, const uint64_t* words, const uint32_t* fast, void* cells, bint wide, Py_ssize_t n)
     Py_ssize_t laplace_blocks "dplda_laplace_blocks"(
@@ -34,22 +35,6 @@ cdef enum:
     SPARE_PER_DRAW = 6                  # two for each of at most three look-ups
     AFTER_TIE = 8                       # cells that are drawn one by one where a block has a tie
     CHUNK = 24                          # survivors that are looked up together
-
-INSTRUCTION_SETS = ("portable", "avx2", "avx512")[: best_set() + 1]
-cdef int in_use = best_set()
-
-
-def instruction_set():
-    """Name of the instruction set in use."""
-    return INSTRUCTION_SETS[in_use]
-
-
-def use(name):
-    """Choose one of the `INSTRUCTION_SETS` of this machine. The last is the default."""
-    global in_use
-    if name not in INSTRUCTION_SETS:
-        raise ValueError(f"the instruction set must be one of {INSTRUCTION_SETS}, got {name!r}")
-    in_use = INSTRUCTION_SETS.index(name)
 
 
 cdef inline uint32_t field_of(uint64_t word, int level) noexcept nogil:

@@ -3,10 +3,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-INSTRUCTION_SETS: tuple[str, ...]
-
-def instruction_set() -> str: ...
-def use(name: str) -> None: ...
 def list_tokens(
     indptr: NDArray[np.int32],
     indices: NDArray[np.int32],

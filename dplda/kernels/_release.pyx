@@ -7,6 +7,8 @@ Rows do not depend on each other, so callers may split them over threads.
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint16_t, uint64_t
 
+from dplda.kernels._sets cimport in_use
+
 cdef extern from "_wide.h" nogil:
     uint64_t dplda_mul_wide(uint64_t a, uint64_t b, uint64_t* low)
 
@@ -17,7 +19,6 @@ cdef extern from "_release.h" nogil:
         FLOAT64 "DPLDA_FLOAT64"
     ctypedef struct dplda_weight:
         float a, b, clip
-    int best_set "dplda_best_set"()
     void prefetch "DPLDA_PREFETCH"(const void* address)
     void dplda_add_weights(
         int set, const void* counts, int kind, Py_ssize_t n_rows, Py_ssize_t n_columns,
@@ -43,22 +44,6 @@ ctypedef fused number:
     int32_t
     int64_t
     double
-
-INSTRUCTION_SETS = ("portable", "avx2", "avx512")[: best_set() + 1]
-cdef int in_use = best_set()
-
-
-def instruction_set():
-    """Name of the instruction set in use."""
-    return INSTRUCTION_SETS[in_use]
-
-
-def use(name):
-    """Choose one of the `INSTRUCTION_SETS` of this machine. The last is the default."""
-    global in_use
-    if name not in INSTRUCTION_SETS:
-        raise ValueError(f"the instruction set must be one of {INSTRUCTION_SETS}, got {name!r}")
-    in_use = INSTRUCTION_SETS.index(name)
 
 
 def list_tokens(

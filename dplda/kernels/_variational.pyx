@@ -12,6 +12,8 @@ cimport cython
 from libc.math cimport sqrt
 from libc.stdint cimport int32_t, int64_t
 
+from dplda.kernels._sets cimport in_use
+
 
 cdef extern from "_variational.h" nogil:
     """
@@ -43,7 +45,6 @@ cdef extern from "_variational.h" nogil:
         const float* theta
         const float* factor
         const float* center
-    int dplda_best_set()
     float dplda_scale(double length, double relative, int64_t radius)
     bint dplda_clip(const float* value, int64_t size, double length, double relative,
                     int64_t radius, int32_t* out)
@@ -58,22 +59,6 @@ cdef extern from "_variational.h" nogil:
         int set, const dplda_word* word, const int32_t* doc, const float* count, float weight,
         Py_ssize_t n, const float* shares, const float* scale, int64_t radius, int sign,
         Py_ssize_t n_components, int64_t* total, int32_t* part, int64_t* square)
-
-INSTRUCTION_SETS = ("portable", "avx2", "avx512")[: dplda_best_set() + 1]
-cdef int in_use = dplda_best_set()
-
-
-def instruction_set():
-    """Name of the instruction set in use."""
-    return INSTRUCTION_SETS[in_use]
-
-
-def use(name):
-    """Choose one of the `INSTRUCTION_SETS` of this machine. The last is the default."""
-    global in_use
-    if name not in INSTRUCTION_SETS:
-        raise ValueError(f"the instruction set must be one of {INSTRUCTION_SETS}, got {name!r}")
-    in_use = INSTRUCTION_SETS.index(name)
 
 
 @cython.boundscheck(False)  # even under sanitizers: the function takes the address of empty arrays

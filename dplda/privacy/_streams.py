@@ -71,14 +71,14 @@ class Address:
         check_integer("round", self.round, 0, MAX_ROUND - 1)
         check_integer("block", self.block, 0, MAX_BLOCK - 1)
 
-    def counter(self) -> bytes:
-        """Initial counter block: purpose 1, round 4, block 5, spare 1, position 5 bytes."""
+    def counter(self, position: int = 0) -> bytes:
+        """The counter of a cipher block: purpose 1, round 4, block 5, spare 1, position 5 bytes."""
         return (
             int(self.purpose).to_bytes(1, "big")
             + int(self.round).to_bytes(4, "big")
             + int(self.block).to_bytes(5, "big")
             + int(self.spare).to_bytes(1, "big")
-            + bytes(5)
+            + position.to_bytes(5, "big")
         )
 
 
@@ -129,8 +129,10 @@ class Streams:
         """Words drawn so far, each request rounded up to whole cipher blocks."""
         return self._n_words
 
-    def words(self, purpose: int, round: int, block: int, n: int, *, spare: bool = False) -> Words:
-        """Return the first `n` words of a stream.
+    def words(
+        self, purpose: int, round: int, block: int, n: int, *, spare: bool = False, skip: int = 0
+    ) -> Words:
+        """Return `n` words of a stream, after the first `skip` of it.
 
         The stream is deterministic: asking for more words returns the same prefix.
 
@@ -146,13 +148,15 @@ class Streams:
             Number of words, at most 2**41.
         spare : bool, default=False
             Whether to read the spare stream of the same address.
+        skip : int, default=0
+            Words before the first one that is returned, so that threads can share a stream.
 
         Returns
         -------
         words : ndarray of shape (n,), uint64
             Independent and uniform, up to `TOTAL_VARIATION` over a whole fit.
         """
-        return _Keystream(self, Address(purpose, round, block, spare)).words(n)
+        return _Keystream(self, Address(purpose, round, block, spare), skip).words(n)
 
     def reader(self, purpose: int, round: int, block: int = 0) -> Reader:
         """Make a reader of the successive words of a stream and of its spare stream.
@@ -206,10 +210,14 @@ class Reader:
 class _Keystream:
     """One running cipher. It never leaves this module."""
 
-    def __init__(self, streams: Streams, address: Address) -> None:
+    def __init__(self, streams: Streams, address: Address, skip: int = 0) -> None:
+        check_integer("skip", skip, 0, MAX_WORDS - 1)
+        counter = address.counter(skip // 2)  # of the cipher block, two words, that is read first
         self._streams = streams
-        self._encryptor = Cipher(streams._algorithm, modes.CTR(address.counter())).encryptor()
-        self._position = 0
+        self._encryptor = Cipher(streams._algorithm, modes.CTR(counter)).encryptor()
+        self._position = skip - skip % 2
+        if skip % 2:
+            self.words(1)
 
     def words(self, n: int) -> Words:
         check_integer("n", n, 0, MAX_WORDS - self._position)

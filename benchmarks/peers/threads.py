@@ -1,0 +1,143 @@
+"""Wall time of whole rounds with one thread and with more, in one process.
+
+``python benchmarks/peers/threads.py [--corpora nips] [--words 2000 all] [--components 20 100 500]
+[--threads 1 2] [--repeats 9] [--only NAME ...] [--markdown FILE]``
+
+A round is everything that `fit` does in it: inference or topic draws, sums, noise on all cells,
+table. `transform` infers the topic weights of all documents, checks of the counts included. Each
+contestant runs once for each number of threads, from the same seed, and all take turns round by
+round. tomotopy is the reference. Run it on a machine that does nothing else: a thread that waits
+for a processor counts as time here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from measuring import ALPHA, BETA, conditions, markdown, whole_corpus, write_tables
+from opponents import NotInstalled, Tomotopy
+from ours import OURS, Rounds
+from threadpoolctl import threadpool_limits
+
+from dplda import GibbsLDA
+
+WARM_UP = 3
+SWEEPS = 5  # of the model that `transform` uses
+ROWS = ("SubLDA", "PrivateSVILDA", "HDPLDA", "GibbsLDA", "transform", "tomotopy")
+
+
+class Transform:
+    """Topic weights of all documents, in the form of a contestant."""
+
+    def __init__(self, model: Any, X: sp.csr_array) -> None:
+        self.step: Callable[[], Any] = lambda: model.transform(X)
+
+    def close(self) -> None:
+        pass
+
+
+def most_frequent(X: sp.csr_array, words: str) -> sp.csr_array:
+    """The columns of the `words` most frequent words, or all of them ("all")."""
+    if words == "all":
+        return X
+    order = np.argsort(-X.sum(axis=0), kind="stable")[: int(words)]
+    return sp.csr_array(X[:, np.sort(order)])
+
+
+def start(name: str, X: sp.csr_array, n_components: int, threads: int, repeats: int) -> Any:
+    """A contestant that has warmed up: `step` is what is timed."""
+    common = {"doc_topic_prior": ALPHA, "topic_word_prior": BETA, "random_state": 0}
+    if name == "tomotopy":
+        contestant: Any = Tomotopy(X, n_components, 0, threads)
+    elif name == "transform":
+        model = GibbsLDA(n_components, max_iter=SWEEPS, n_jobs=threads, **common).fit(X)
+        contestant = Transform(model, X)
+    else:
+        n_rounds = 2 * (WARM_UP + repeats)  # the last ones of a fit are not timed
+        model = OURS[name](n_components, max_iter=n_rounds, n_jobs=threads, **common)
+        if name in ("SubLDA", "PrivateSVILDA"):
+            # where topics would drown in noise, some rounds release word totals, which is less work
+            model.set_params(epsilon=None, noise_multiplier=0.01)
+        contestant = Rounds(model, X)
+    for _ in range(WARM_UP):
+        contestant.step()
+    return contestant
+
+
+def measure(options: argparse.Namespace, X: sp.csr_array, n_components: int) -> dict[str, Any]:
+    """Wall seconds (threads, repeats) of each contestant, or the reason why it does not run."""
+    times: dict[str, Any] = {}
+    running: dict[str, list[Any]] = {}
+    for name in options.only:
+        try:
+            running[name] = [
+                start(name, X, n_components, n, options.repeats) for n in options.threads
+            ]
+            times[name] = np.empty((len(options.threads), options.repeats))
+        except NotInstalled as missing:
+            times[name] = str(missing)
+    for repeat in range(options.repeats):
+        for name, contestants in running.items():
+            for index, contestant in enumerate(contestants):
+                begin = time.perf_counter()
+                contestant.step()
+                times[name][index, repeat] = time.perf_counter() - begin
+    for contestant in itertools.chain(*running.values()):
+        contestant.close()
+    return times
+
+
+def cell(seconds: Any) -> str:
+    """Milliseconds with each number of threads, and how much faster the last one is."""
+    if isinstance(seconds, str):
+        return seconds
+    median = np.median(seconds, axis=1)
+    taken = " / ".join(f"{1e3 * value:.0f}" for value in median)
+    best = seconds.min(axis=1)
+    return f"**{median[0] / median[-1]:.2f}** ({best[0] / best[-1]:.2f}), {taken} ms"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--corpora", nargs="+", default=["nips"])
+    parser.add_argument("--words", nargs="+", default=["2000", "all"], help="sizes of vocabulary")
+    parser.add_argument("--components", nargs="+", type=int, default=[20, 100, 500])
+    parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
+    parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--only", nargs="+", default=list(ROWS), choices=ROWS)
+    parser.add_argument("--note", default="", help="added to the conditions: loaded machine")
+    parser.add_argument("--markdown", metavar="FILE", help="page that gets the tables")
+    options = parser.parse_args()
+    parts = []
+    with threadpool_limits(1):  # BLAS has no part in this
+        for corpus in options.corpora:
+            for words in options.words:
+                X = most_frequent(whole_corpus(corpus), words)
+                results = {}
+                for n_components in options.components:
+                    print(f"{corpus}, {words} words, K = {n_components}", file=sys.stderr)
+                    results[n_components] = measure(options, X, n_components)
+                head = [f"{corpus}, V = {X.shape[1]}", *(f"K = {k}" for k in results)]
+                rows = [[row, *(cell(result[row]) for result in results.values())]
+                        for row in options.only]  # fmt: skip
+                parts.append(markdown(head, rows))
+                print(parts[-1] + "\n", flush=True)
+    threads = " and ".join(map(str, options.threads))
+    parts.append(
+        f"Median (best) of {options.repeats} turns, and the medians with {threads} threads; "
+        + conditions(["tomotopy"], max(options.threads), options.note).replace("CPU", "wall")
+    )
+    print(parts[-1])
+    if options.markdown:
+        write_tables(options.markdown, "threads", "\n\n".join(parts))
+
+
+if __name__ == "__main__":
+    main()
