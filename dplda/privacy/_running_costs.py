@@ -79,7 +79,8 @@ def _costs_the_same(old: Entry, new: Entry) -> bool:
 
     Two copies of one file have the same entries at first, and others later.
     """
-    return old is new or (old.counts == new.counts and replace(old, status=new.status) == new)
+    changed = {"status": new.status, "checkpoint": new.checkpoint}
+    return old is new or (old.counts == new.counts and replace(old, **changed) == new)
 
 
 def charged_part(entry: Entry) -> str | None:
