@@ -514,7 +514,7 @@ class Ledger:
         entry_id: int,
         label: str,
         unit: str,
-        events: Iterable[Event],
+        events: tuple[Event, ...],
         *,
         total_variation: float,
         seeded: bool,
@@ -523,15 +523,23 @@ class Ledger:
     ) -> Entry | None:
         """Go on with a charge whose process was lost, from the newest checkpoint of its fit.
 
-        Nothing is charged. Between two calls of `advance`, any number of processes may go on from
-        one checkpoint. Only one of them gets past its next release.
+        Nothing is charged. Several processes may go on from one checkpoint. Only the first of them
+        that releases something can `advance`.
 
         Parameters
         ----------
         entry_id : int
             Number of the entry, as in the checkpoint.
-        label, unit, events, total_variation, seeded
-            The charge that the fit would make, as in `reserve`.
+        label : str
+            Name of the charge that the fit would make, as in `reserve`.
+        unit : str
+            Its protected unit.
+        events : tuple of Event
+            Its events.
+        total_variation : float
+            Its distance from the ideal law.
+        seeded : bool
+            Whether its noise comes from a given seed.
         checkpoint : str
             Digest of the checkpoint that was found.
         before : str
@@ -552,7 +560,7 @@ class Ledger:
         with self._store.transaction(write=True) as page:
             entry = _find(page, entry_id)
             charge = {
-                "label": label, "unit": unit, "events": tuple(events), "seeded": seeded,
+                "label": label, "unit": unit, "events": events, "seeded": seeded,
                 "total_variation": total_variation, "part": self._part,
             }  # fmt: skip
             if entry != replace(entry, **charge):
