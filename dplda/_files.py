@@ -9,7 +9,7 @@ import sys
 import tempfile
 import uuid
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -50,7 +50,7 @@ def write_atomically(
         If the file cannot be written.
     """
     path = Path(path)
-    with drafted(path, data, permissions) as draft:
+    with drafted(path, [data], permissions) as draft:
         move(draft, path)
 
 
@@ -61,14 +61,16 @@ def move(draft: Path, path: Path) -> None:
 
 
 @contextmanager
-def drafted(path: Path, data: bytes, permissions: int = OWNER_ONLY) -> Iterator[Path]:
+def drafted(
+    path: Path, parts: Iterable[bytes | memoryview], permissions: int = OWNER_ONLY
+) -> Iterator[Path]:
     """A file next to `path`, on the disk; removed unless it was renamed."""
     # A random name: a file that a killed process left behind does no harm.
     draft = path.with_name(f".{uuid.uuid4().hex}.part")
     descriptor = os.open(draft, _NEW_FILE, permissions)
     try:
         with open(descriptor, "wb") as file:
-            file.write(data)
+            file.writelines(parts)
             file.flush()
             os.fsync(file.fileno())
         yield draft
@@ -94,7 +96,7 @@ def check_writable(path: str | os.PathLike[str]) -> None:
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; give the path of a file")
     try:
-        with drafted(path, b"\0"):
+        with drafted(path, [b"\0"]):
             pass
     except OSError as error:
         raise OSError(

@@ -31,7 +31,6 @@ from dplda.privacy._streams import Purpose, Streams
 Array = npt.NDArray[Any]
 
 FIRST_LINE = b"dplda checkpoint 1\n"
-DIGITS = 64  # of a SHA-256
 # What a state consists of, besides arrays, numbers and tuples. Nothing else is read from a file.
 CLASSES = {cls.__name__: cls for cls in (NoisyTable, TableEstimate, PublicPrior, WordTotals)}
 NOT_THE_FIT = ("ledger", "n_jobs", "random_state", "verbose")  # parameters that may change
@@ -131,16 +130,16 @@ class Checkpoint:
         self.state, self.n_before, self._releases = state, n_releases, []
 
     def _save(self) -> None:
-        content, digest = self._content()
-        with drafted(self._path, content) as draft:
+        parts, digest = self._content()
+        with drafted(self._path, parts) as draft:
             assert self.entry is not None
             self._ledger.advance(
                 self.entry, digest, before=self.digest, write=lambda: move(draft, self._path)
             )
         self.before, self.digest = self.digest, digest
 
-    def _content(self) -> tuple[bytes, str]:
-        """The file, whose size does not depend on the last release, and its digest."""
+    def _content(self) -> tuple[list[bytes | memoryview], str]:
+        """The parts of the file, whose size does not depend on the last release, and its digest."""
         state, objects, arrays = packed(self.state)
         header = {
             "fit": self._fit, "entry": self.entry, "before": self.digest,
@@ -151,7 +150,7 @@ class Checkpoint:
         text = np.frombuffer(json.dumps(header).encode(), np.uint8)
         np.savez(body, text, *self._releases, *arrays)
         digest = hashlib.sha256(body.getbuffer()).hexdigest()
-        return b"".join((FIRST_LINE, digest.encode(), b"\n", body.getbuffer())), digest
+        return [FIRST_LINE, digest.encode(), b"\n", body.getbuffer()], digest
 
     def _read(self) -> None:
         content = self._path.read_bytes()
@@ -234,8 +233,12 @@ def _description(
         "corpus": _corpus_digest(corpus),
         "ledger": ledger.id[:8],
         # a given seed makes the key, and one from the operating system is never seen again
-        "random_state": str(streams.words(Purpose.CHECKPOINT, 0, 0, 2)) if streams.seeded else "-",
+        "random_state": _seed(streams) if streams.seeded else "-",
     }
+
+
+def _seed(streams: Streams) -> str:
+    return streams.words(Purpose.CHECKPOINT, 0, 0, 2).tobytes().hex()
 
 
 def _as_text(value: Any) -> str:

@@ -559,11 +559,11 @@ class Ledger:
         """
         with self._store.transaction(write=True) as page:
             entry = _find(page, entry_id)
-            charge = {
-                "label": label, "unit": unit, "events": events, "seeded": seeded,
-                "total_variation": total_variation, "part": self._part,
-            }  # fmt: skip
-            if entry != replace(entry, **charge):
+            charged = replace(
+                entry, label=label, unit=unit, events=events, seeded=seeded, part=self._part,
+                total_variation=total_variation,
+            )  # fmt: skip
+            if entry != charged:
                 raise ValueError(
                     f"entry {entry_id} of the ledger is not the charge of this fit; give the "
                     "ledger, its part and the parameters with which the fit began"

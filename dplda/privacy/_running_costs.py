@@ -79,8 +79,9 @@ def _costs_the_same(old: Entry, new: Entry) -> bool:
 
     Two copies of one file have the same entries at first, and others later.
     """
-    changed = {"status": new.status, "checkpoint": new.checkpoint}
-    return old is new or (old.counts == new.counts and replace(old, **changed) == new)
+    if old is new or old.counts != new.counts:
+        return old is new
+    return replace(old, status=new.status, checkpoint=new.checkpoint) == new
 
 
 def charged_part(entry: Entry) -> str | None:
