@@ -9,7 +9,7 @@ import sys
 import tempfile
 import uuid
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -50,20 +50,27 @@ def write_atomically(
         If the file cannot be written.
     """
     path = Path(path)
-    with _draft(path, data, permissions) as draft:
-        os.replace(draft, path)
+    with drafted(path, [data], permissions) as draft:
+        move(draft, path)
+
+
+def move(draft: Path, path: Path) -> None:
+    """Put a draft in the place of a file, for good."""
+    os.replace(draft, path)
     sync_folder(path.absolute().parent)
 
 
 @contextmanager
-def _draft(path: Path, data: bytes, permissions: int) -> Iterator[Path]:
+def drafted(
+    path: Path, parts: Iterable[bytes | memoryview], permissions: int = OWNER_ONLY
+) -> Iterator[Path]:
     """A file next to `path`, on the disk; removed unless it was renamed."""
     # A random name: a file that a killed process left behind does no harm.
     draft = path.with_name(f".{uuid.uuid4().hex}.part")
     descriptor = os.open(draft, _NEW_FILE, permissions)
     try:
         with open(descriptor, "wb") as file:
-            file.write(data)
+            file.writelines(parts)
             file.flush()
             os.fsync(file.fileno())
         yield draft
@@ -89,7 +96,7 @@ def check_writable(path: str | os.PathLike[str]) -> None:
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; give the path of a file")
     try:
-        with _draft(path, b"\0", OWNER_ONLY):
+        with drafted(path, [b"\0"]):
             pass
     except OSError as error:
         raise OSError(

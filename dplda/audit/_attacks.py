@@ -352,6 +352,9 @@ class _Replay:
         self._rates = rates
         return np.arange(len(rates))
 
+    def keep(self, state: object) -> None:
+        """There is no checkpoint."""
+
     def release(
         self,
         value: np.ndarray,

@@ -19,6 +19,7 @@ from dplda._private_fit import (
     warn_if_seeded,
 )
 from dplda._users import number_users, protected_unit
+from dplda.central._checkpoint import checkpoint_of
 from dplda.central._document_budget import (
     DOCUMENT_CONSTRAINTS,
     N_PASSES,
@@ -123,7 +124,13 @@ class DocumentLDA(BaseLDA):
         )  # fmt: skip
         streams = Streams.from_random_state(self.random_state)  # secret
         warn_if_seeded(name, streams.seeded and self.epsilon != np.inf)
-        with Curator(plan, streams, label=name, unit=unit, ledger=self.ledger) as curator:
+        is_fit = table is None and n_rounds == self._max_iter()
+        with (
+            checkpoint_of(X, self, streams, is_fit=is_fit) as checkpoint,
+            Curator(
+                plan, streams, label=name, unit=unit, ledger=self.ledger, checkpoint=checkpoint
+            ) as curator,
+        ):
             counts = _read_counts(self, X, reset=table is None)  # private
             if table is None and self.expected_n_docs is not None:
                 warn_of_expectation(
@@ -131,6 +138,9 @@ class DocumentLDA(BaseLDA):
                     n_components=self.n_components, delta=self.delta,
                 )  # fmt: skip
             users = number_users(user_ids, counts.shape[0])  # private
+            if checkpoint is not None and checkpoint.state is not None:
+                table = checkpoint.state  # public
+                n_rounds -= table.n_rounds
             table = self._rounds(counts, table, budget, curator, streams, n_rounds, users)  # public
         guarantee = document_guarantee(
             curator.events,

@@ -295,6 +295,7 @@ class SubLDA(DocumentLDA):
             documents.rescale(table.weight, norm, exact=budget.totals[1].exact)  # private
         table.n_jobs, phi, center = self.n_jobs, None, None  # tables of one round serve the next
         for t in rounds(self, table.n_rounds + 1, table.n_rounds + n_rounds):
+            curator.keep(table)  # public
             mechanism = budget.mechanism(t)  # public
             if table.is_for_totals(t) and not mechanism.exact:
                 noisy, scale = release_totals_again(

@@ -308,6 +308,7 @@ class PrivateSVILDA(DocumentLDA):
         rates = np.full(documents.n_units, ratio)  # public, except for the number of units
         table.n_jobs, factor, center = self.n_jobs, None, None  # one round's serve the next
         for t in rounds(self, table.n_rounds + 1, table.n_rounds + n_rounds):
+            curator.keep(table)  # public
             mechanism = budget.mechanism(t)  # public
             if table.is_for_totals(t) and not mechanism.exact:
                 noisy, scale = release_totals_again(

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import re
+import uuid
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -147,11 +148,17 @@ class CountShards:
     folder : str or path-like
         Folder that `write_shards` filled. Its files are private, and must not change while they
         are in use.
+    checkpoint : str or path-like, default=None
+        File from which `fit` goes on if its process was lost: run the same program again. The
+        estimator needs a `ledger` in a file, and `SubLDA` needs ``keep_weights=False``. See
+        ``docs/scaling.md``.
 
     Attributes
     ----------
     folder : str
         Absolute path of the folder.
+    checkpoint : str or None
+        Absolute path of the checkpoint.
     shape : tuple of int
         (n_docs, n_words).
     n_entries : int
@@ -186,8 +193,14 @@ class CountShards:
     (3, (3, 30))
     """
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        checkpoint: str | os.PathLike[str] | None = None,
+    ) -> None:
         self.folder = os.path.abspath(os.fspath(folder))
+        self.checkpoint = None if checkpoint is None else os.path.abspath(os.fspath(checkpoint))
         n_words, words, self.shards = _read_manifest(Path(self.folder))
         self.shape = (sum(shard.shape[0] for shard in self.shards), n_words)
         self.n_entries = sum(shard.n_entries for shard in self.shards)
@@ -235,7 +248,9 @@ def write_manifest(
     for record in records:
         del record["folder"]
     content = {
-        "format": FORMAT, "version": VERSION, "n_words": n_words, "words": words, "shards": records
+        "format": FORMAT, "version": VERSION, "n_words": n_words, "words": words,
+        # a digest of this file shows nothing of the documents
+        "salt": uuid.uuid4().hex, "shards": records,
     }  # fmt: skip
     write_atomically(folder / MANIFEST, json.dumps(content).encode())
 

@@ -96,6 +96,9 @@ class Curator:
         Unit of the ledger's entry, for example "document".
     ledger : Ledger, str, path-like or None, default=None
         Where the plan is charged. None records the charge in `events` only.
+    checkpoint : Checkpoint, default=None
+        The file from which the fit goes on if its process is lost. It needs a `ledger`. Every
+        release is written to it before it is returned.
 
     Attributes
     ----------
@@ -129,16 +132,20 @@ class Curator:
         label: str,
         unit: str,
         ledger: Any = None,
+        checkpoint: Any = None,
     ) -> None:
         self.events = tuple(event for _, event in plan)
         self._plan = list(plan)
         self._labels: set[str] = set()
         self._streams = streams
         self._n_released = 0
+        self._n_drawn = 0  # of them by this process
+        self._n_unused = 0  # words that no release depends on
         self._has_sample = False  # for the plan's next step
         self._used: set[tuple[int, int]] = set()  # purpose and round of streams
         self._ledger = ledger if ledger is None or isinstance(ledger, Ledger) else Ledger(ledger)
-        if self._ledger is not None:
+        self._checkpoint = checkpoint
+        if self._ledger is not None and not self._goes_on(self._ledger, label, unit):
             self._entry = self._ledger.reserve(
                 label,
                 unit,
@@ -146,6 +153,53 @@ class Curator:
                 total_variation=TOTAL_VARIATION,
                 seeded=streams.seeded,
             )
+            self._begin(self._ledger)
+
+    def _goes_on(self, ledger: Ledger, label: str, unit: str) -> bool:
+        """Whether the checkpoint is that of a fit that was charged, and releases go on from it."""
+        if self._checkpoint is None or self._checkpoint.entry is None:
+            return False
+        entry = ledger.resume(
+            self._checkpoint.entry,
+            label,
+            unit,
+            condensed(self.events),
+            total_variation=TOTAL_VARIATION,
+            seeded=self._streams.seeded,
+            checkpoint=self._checkpoint.digest,
+            before=self._checkpoint.before,
+        )
+        if entry is None:
+            return False
+        self._checkpoint.go_on(ledger)
+        self._entry = entry.id
+        self._n_released = int(entry.status != "reserved")  # then it cannot be canceled
+        del self._plan[: self._checkpoint.n_before]
+        return True
+
+    def _begin(self, ledger: Ledger) -> None:
+        """Write the first checkpoint, with no release; the charge is canceled if that fails."""
+        if self._checkpoint is None:
+            return
+        try:
+            self._checkpoint.begin(ledger, self._entry)
+        except BaseException:
+            self._cancel(ledger)
+            raise
+
+    def keep(self, state: Any) -> None:
+        """Hand over what a resumed fit needs to know of all releases so far.
+
+        Without a checkpoint this does nothing.
+
+        Parameters
+        ----------
+        state : object
+            Public: a function of the releases so far. It takes their place in the checkpoint when
+            the next release is written.
+        """
+        if self._checkpoint is not None:
+            self._checkpoint.keep(state, len(self.events) - len(self._plan))
 
     def release(
         self,
@@ -196,8 +250,12 @@ class Curator:
         """
         self._check_planned(label, value.size, mechanism.event)
         self._take(label, sampled(mechanism.event, sampling_probability))
-        cells = _writable(value, overwrite_value)
-        noisy = self._with_noise(cells, mechanism, round, n_jobs)
+        noisy = self._written_before()
+        if noisy is None:
+            cells = _writable(value, overwrite_value)
+            noisy = self._with_noise(cells, mechanism, round, n_jobs)
+            if self._checkpoint is not None:
+                self._checkpoint.write(noisy)  # before anybody, and any computation, sees it
         # a copy, as the caller may use the array again
         announce(label, round, noisy.copy, mechanism)
         return noisy
@@ -314,6 +372,13 @@ class Curator:
         """
         self._take(label, event)
 
+    def _written_before(self) -> Cells | None:
+        """The next release, if a process that was lost has written it; it is not drawn again."""
+        noisy: Cells | None = None if self._checkpoint is None else self._checkpoint.recall()
+        if noisy is not None:
+            self._n_unused = self._streams.n_words
+        return noisy
+
     def _take(self, label: str, event: Event) -> None:
         if not self._plan or self._plan[0] != (label, event):
             expected = self._plan[0] if self._plan else "nothing more"
@@ -337,6 +402,7 @@ class Curator:
     ) -> Cells:
         """Add noise to every cell, in place; each block has its own stream."""
         self._use(Purpose.NOISE, round)
+        self._n_drawn += 1
         cells = value.reshape(-1)
 
         def add(block: int) -> None:
@@ -366,7 +432,12 @@ class Curator:
             raise ValueError(TOO_MANY_WORDS)
 
     def _check_limit(self) -> None:
-        if self._streams.n_words > MAX_WORDS:
+        """Refuse more random words than the charge counts.
+
+        Processes that go on with one fit share the limit, by the steps that each of them draws.
+        """
+        share = 1.0 if self._checkpoint is None else self._n_drawn / len(self.events)
+        if self._streams.n_words - self._n_unused > share * MAX_WORDS:
             raise RuntimeError(TOO_MANY_WORDS)
 
     def _confirm(self, ledger: Ledger) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -506,7 +507,109 @@ class Ledger:
                 raise ValueError(
                     f"entry {entry_id} of the ledger is {entry.status}, and cannot become {status}"
                 )
-            page.set_status(entry_id, status)
+            page.set_status(entry_id, status, entry.checkpoint)
+
+    def resume(
+        self,
+        entry_id: int,
+        label: str,
+        unit: str,
+        events: tuple[Event, ...],
+        *,
+        total_variation: float,
+        seeded: bool,
+        checkpoint: str,
+        before: str,
+    ) -> Entry | None:
+        """Go on with a charge whose process was lost, from the newest checkpoint of its fit.
+
+        Nothing is charged. Several processes may go on from one checkpoint. Only the first of them
+        that releases something can `advance`.
+
+        Parameters
+        ----------
+        entry_id : int
+            Number of the entry, as in the checkpoint.
+        label : str
+            Name of the charge that the fit would make, as in `reserve`.
+        unit : str
+            Its protected unit.
+        events : tuple of Event
+            Its events.
+        total_variation : float
+            Its distance from the ideal law.
+        seeded : bool
+            Whether its noise comes from a given seed.
+        checkpoint : str
+            Digest of the checkpoint that was found.
+        before : str
+            Digest of the one that it took the place of. The process may have been lost after it
+            wrote the file, and before it told the ledger.
+
+        Returns
+        -------
+        Entry or None
+            The entry. None if it was canceled, so that nothing was released.
+
+        Raises
+        ------
+        ValueError
+            If the entry is another charge, or the fit has gone on from another checkpoint: going on
+            from this one would release something twice.
+        """
+        with self._store.transaction(write=True) as page:
+            entry = _find(page, entry_id)
+            charged = replace(
+                entry, label=label, unit=unit, events=events, seeded=seeded, part=self._part,
+                total_variation=total_variation,
+            )  # fmt: skip
+            if entry != charged:
+                raise ValueError(
+                    f"entry {entry_id} of the ledger is not the charge of this fit; give the "
+                    "ledger, its part and the parameters with which the fit began"
+                )
+            if not entry.counts:
+                return None
+            if entry.checkpoint not in (checkpoint, before):
+                raise ValueError(
+                    f"the fit of entry {entry_id} has gone on from another checkpoint; this one is "
+                    "an older copy, or the ledger is, and going on from it could release something "
+                    "twice: restore the newest copy of both, or start a new fit with another file"
+                )
+            page.set_status(entry_id, entry.status, checkpoint)
+            return entry
+
+    def advance(
+        self, entry_id: int, checkpoint: str, *, before: str, write: Callable[[], None]
+    ) -> None:
+        """Put a new checkpoint in its place, if no other process has gone on with the fit.
+
+        Parameters
+        ----------
+        entry_id : int
+            Number of the entry.
+        checkpoint : str
+            Digest of the new checkpoint.
+        before : str
+            Digest of the one that this process has written last, or has gone on from.
+        write : callable
+            Replaces the file. It is called while no other process can change the ledger.
+
+        Raises
+        ------
+        ValueError
+            If another process has gone on with the fit. Nothing is written then, and what was drawn
+            must not be used.
+        """
+        with self._store.transaction(write=True) as page:
+            entry = _find(page, entry_id)
+            if entry.checkpoint != before:
+                raise ValueError(
+                    f"another process has gone on with the fit of entry {entry_id}; this one ends "
+                    "here, and what it has drawn last was not released"
+                )
+            page.set_status(entry_id, entry.status, checkpoint)
+            write()
 
     def __sklearn_clone__(self) -> Ledger:
         return self

@@ -79,7 +79,9 @@ def _costs_the_same(old: Entry, new: Entry) -> bool:
 
     Two copies of one file have the same entries at first, and others later.
     """
-    return old is new or (old.counts == new.counts and replace(old, status=new.status) == new)
+    if old is new or old.counts != new.counts:
+        return old is new
+    return replace(old, status=new.status, checkpoint=new.checkpoint) == new
 
 
 def charged_part(entry: Entry) -> str | None:

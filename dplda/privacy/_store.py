@@ -83,6 +83,9 @@ class Entry:
         ID of the process that made the charge.
     part : str or None, default=None
         Part of the data that was read, see `Ledger.part`. None is all of it.
+    checkpoint : str, default=""
+        SHA-256 of the only checkpoint from which a fit that was lost may go on. Empty if it has
+        none.
     """
 
     id: int
@@ -95,6 +98,7 @@ class Entry:
     created: str
     process: int
     part: str | None = None
+    checkpoint: str = ""
 
     @property
     def counts(self) -> bool:
@@ -265,7 +269,7 @@ class Page:
             return
         if known.version == self.version:
             self._records = known.records.copy()
-            self._statuses = [entry.status.encode() for entry in known.entries]
+            self._statuses = [_status_of(e.status, e.checkpoint) for e in known.entries]
         else:
             self.entries()
 
@@ -298,11 +302,14 @@ class Page:
         self._records.update(_line(self._added[-1]))  # type: ignore[union-attr]
         return number
 
-    def set_status(self, entry_id: int, status: Status) -> None:
-        """Change the status of one entry."""
+    def set_status(self, entry_id: int, status: Status, checkpoint: str = "") -> None:
+        """Change the status and the checkpoint of one entry."""
         self._prepare_change()
-        self._connection.execute("UPDATE entries SET status = ? WHERE id = ?", (status, entry_id))
-        self._statuses[entry_id - 1] = status.encode()
+        content = _status_of(status, checkpoint)
+        self._connection.execute(
+            "UPDATE entries SET status = ? WHERE id = ?", (content.decode(), entry_id)
+        )
+        self._statuses[entry_id - 1] = content
 
     def set_filters(self, filters: str) -> None:
         """Write down the filters of an adaptive ledger; there are none before its first entry."""
@@ -327,10 +334,17 @@ class Page:
             )
 
 
-def _with_status(entry: Entry, status: bytes) -> Entry:
-    """The entry itself if its status is the same."""
-    text = status.decode()
-    return entry if entry.status == text else replace(entry, status=text)  # type: ignore[arg-type]
+def _status_of(status: str, checkpoint: str) -> bytes:
+    """What changes of an entry, in one column: its status, and its checkpoint if it has one."""
+    return f"{status} {checkpoint}".rstrip().encode()
+
+
+def _with_status(entry: Entry, content: bytes) -> Entry:
+    """The entry itself if nothing changed."""
+    if content == _status_of(entry.status, entry.checkpoint):
+        return entry
+    status, _, checkpoint = content.decode().partition(" ")
+    return replace(entry, status=status, checkpoint=checkpoint)  # type: ignore[arg-type]
 
 
 def open_file(path: str, budget: Budget) -> Store:

@@ -55,6 +55,7 @@ class Purpose:
     KEPT_TOKENS = 22
     PROPOSALS = 23
     AUDIT = 24
+    CHECKPOINT = 25
 
 
 @dataclass(frozen=True, slots=True)
