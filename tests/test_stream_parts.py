@@ -218,7 +218,7 @@ def test_calls_with_and_without_parts_do_not_mix(X):
 )  # fmt: skip
 def test_parts_have_one_budget_and_one_scale(changed, X):
     model = SubLDA(epsilon=1.0, **OPTIONS).partial_fit(X, part="a")
-    with pytest.raises(ValueError, match=f"{[*changed][0]}.*call fit to start"):
+    with pytest.raises(ValueError, match=f"{next(iter(changed))}.*call fit to start"):
         model.set_params(**changed).partial_fit(NotRead(), part="b")
 
 
@@ -243,9 +243,11 @@ def test_other_columns_are_refused_and_cost_nothing(X):
 def test_an_interrupted_call_leaves_the_model_as_it_was(X):
     model = SubLDA(noise_multiplier=9.0, **OPTIONS).partial_fit(X, part="a")
     before = state(model)
-    with patch.object(Curator, "__exit__", side_effect=KeyboardInterrupt):
-        with pytest.raises(KeyboardInterrupt):
-            model.partial_fit(X, part="b")
+    with (
+        patch.object(Curator, "__exit__", side_effect=KeyboardInterrupt),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        model.partial_fit(X, part="b")
     assert state(model) == before
 
 
@@ -262,7 +264,7 @@ def test_a_document_moves_the_releases_of_its_part_and_of_no_other(kind, n_jobs,
     for release, corpus in ((recorded(tape), X), (replayed(tape, distances), Y)):
         with monkeypatch.context() as patch:
             patch.setattr(Curator, "release", release)
-            streamed(clone(model), {f"{i}": corpus.tocsr()[i * 20 : (i + 1) * 20] for i in range(3)})
+            streamed(clone(model), {i: corpus.tocsr()[20 * int(i) :][:20] for i in "012"})
     assert tape == []
     of_parts = np.reshape(distances, (3, -1))
     assert (of_parts[[0, 2]] == 0).all()
@@ -282,6 +284,7 @@ class InTwoParts(BaseEstimator):
 TOY = np.array([[40.0, 0.0], [0.0, 12.0], [40.0, 0.0], [6.0, 6.0]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [[0], [2], [0, 2]], ids=str)
 @both
 def test_exact_law_of_a_document_in_one_part_and_in_both(kind, rows):
@@ -339,25 +342,27 @@ def paid(strategy):
     return most
 
 
-def test_every_adaptive_stream_of_noisy_bits_costs_what_its_dearest_part_costs():
-    """All strategies of three calls; in exact fractions, at two deltas."""
-    one_bit = {bit: (1 - LIES if bit else LIES) for bit in (0, 1)}
-    other = {bit: 1 - chance for bit, chance in one_bit.items()}
-    calls = [exact.product(*[one_bit] * n) for n in range(4)]
-    nothing = [exact.product(*[other] * n) for n in range(4)]
-    largest = {
-        (n, delta): exact.largest_epsilon(calls[n], nothing[n], delta)
-        for n in range(4)
-        for delta in (0, Fraction(1, 20))
+@pytest.mark.parametrize("depth", [2, pytest.param(3, marks=pytest.mark.slow)])
+def test_every_adaptive_stream_of_noisy_bits_costs_what_its_dearest_part_costs(depth):
+    """All strategies of so many calls; in exact fractions, at two deltas."""
+    yes = {bit: (1 - LIES if bit else LIES) for bit in (0, 1)}
+    no = {bit: 1 - chance for bit, chance in yes.items()}
+    deltas = 0, Fraction(1, 20)
+    charged = {
+        (n, delta): exact.largest_epsilon(
+            exact.product(*[yes] * n), exact.product(*[no] * n), delta
+        )
+        for n, delta in itertools.product(range(depth + 1), deltas)
     }
-    seen = set()
-    for strategy in strategies(3):
+    met = set()
+    for strategy in strategies(depth):
         n, without = paid(strategy), law(strategy, None)
-        for part, delta in itertools.product(NAMES, (0, Fraction(1, 20))):
+        for part, delta in itertools.product(NAMES, deltas):
             epsilon = exact.largest_epsilon(law(strategy, part), without, delta)
-            assert epsilon <= largest[n, delta] + 1e-12
-            seen |= {(n, delta)} if epsilon > largest[n, delta] - 1e-12 else set()
-    assert seen == largest.keys(), "no smaller charge would do"
+            assert epsilon <= charged[n, delta] + 1e-12
+            if epsilon > charged[n, delta] - 1e-12:
+                met.add((n, delta))
+    assert met == charged.keys(), "no smaller charge would do"
 
 
 @both
@@ -388,7 +393,7 @@ def test_no_noise_and_no_sample_is_drawn_twice_under_a_seed(kind, X):
         used.append((purpose, round))
         keep(self, purpose, round)
 
-    model = kind(epsilon=1.0, random_state=0, word_total_share=0.9, **OPTIONS)
+    model = kind(epsilon=1.0, random_state=0, **OPTIONS)
     with patch.object(Curator, "_use", note):
         streamed(model, split(X, 4))
     assert len(used) == len(set(used)) == 4 * (2 + 2 * 3)
@@ -401,7 +406,7 @@ def test_no_noise_and_no_sample_is_drawn_twice_under_a_seed(kind, X):
 def test_without_noise_the_counts_of_all_parts_are_added(kind, X):
     model = streamed(kind(epsilon=math.inf, subsampling_ratio=1.0, **OPTIONS), split(X, 3))
     of_words = model._released._sum_of_parts().sum(axis=1)
-    np.testing.assert_allclose(of_words, np.ravel(X.sum(axis=0)), atol=2)
+    np.testing.assert_allclose(of_words, np.ravel(X.sum(axis=0)), rtol=0.01, atol=2)
 
 
 @both
@@ -427,14 +432,13 @@ def test_later_parts_make_the_model_better(kind):
     for i in range(3):
         model.partial_fit(train[i::3], part=f"{i}")
         found.append(model.perplexity(test))
-    whole = clone(model).fit(train).perplexity(test)
     unigram = held_out_perplexity(np.ravel(train.sum(axis=0))[None] + 0.5, test)
-    assert whole < found[2] < found[0] < unigram
+    assert found[2] < found[1] < found[0] < unigram
 
 
 @both
 def test_threads_and_shards_change_nothing(kind, X, tmp_path):
-    model = kind(epsilon=2.0, random_state=0, **OPTIONS)
+    model = kind(epsilon=1.0, random_state=0, **OPTIONS)
     found = streamed(clone(model), split(X, 2)).components_
     again = streamed(clone(model).set_params(n_jobs=2), split(X, 2))
     np.testing.assert_array_equal(again.components_, found)
@@ -446,7 +450,7 @@ def test_threads_and_shards_change_nothing(kind, X, tmp_path):
 
 
 def test_a_stream_goes_on_after_a_pickle(X):
-    model = SubLDA(epsilon=2.0, random_state=0, **OPTIONS).partial_fit(X[:30], part="a")
+    model = SubLDA(epsilon=1.0, random_state=0, **OPTIONS).partial_fit(X[:30], part="a")
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(
         again.partial_fit(X[30:], part="b").components_,

@@ -57,9 +57,7 @@ class DocumentLDA(BaseLDA):
     }
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def partial_fit(
-        self, X: Any, y: Any = None, *, user_ids: Any = None, part: Any = None
-    ) -> Self:
+    def partial_fit(self, X: Any, y: Any = None, *, user_ids: Any = None, part: Any = None) -> Self:
         """Run one more private round on the given documents, or a whole fit on a new part.
 
         **With a part**, the call adds documents of a stream to the model: word totals and
@@ -68,16 +66,17 @@ class DocumentLDA(BaseLDA):
         any number of parts cost what one costs. Give a part to each call or to none.
         ``docs/streams.md`` has the theorem.
 
-        **Without a part**, each call is one more round on the same documents, and the privacy costs of all calls add up in `epsilon_`. The first call also releases word
-        totals. `max_iter` calls release what `fit` releases, and `epsilon` pays for no further
-        call. Each call charges the distance of its noise from the ideal law, so that the last of
-        `max_iter` calls may be refused if `epsilon` is large or `delta` tiny. With noise, later
-        calls divide the word totals of the first call among the topics, or with a weak signal
-        release word totals again, which enter the mean of all: pass the whole corpus to each call,
-        or at least documents with the same words. Make as many calls as
-        the ledger allows under a ledger with ``composition="adaptive"``, whose budget is then the
-        guarantee. Otherwise fix their number before you look at the model. A call that is
-        interrupted stays in the ledger's account, but not in `epsilon_`.
+        **Without a part**, each call is one more round on the same documents, and the privacy costs
+        of all calls add up in `epsilon_`. The first call also releases word totals. `max_iter`
+        calls release what `fit` releases, and `epsilon` pays for no further call. Each call charges
+        the distance of its noise from the ideal law, so that the last of `max_iter` calls may be
+        refused if `epsilon` is large or `delta` tiny. With noise, later calls divide the word
+        totals of the first call among the topics, or with a weak signal release word totals again,
+        which enter the mean of all: pass the whole corpus to each call, or at least documents with
+        the same words. Make as many calls as the ledger allows under a ledger with
+        ``composition="adaptive"``, whose budget is then the guarantee. Otherwise fix their number
+        before you look at the model. A call that is interrupted stays in the ledger's account, but
+        not in `epsilon_`.
 
         Parameters
         ----------

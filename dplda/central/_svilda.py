@@ -135,6 +135,8 @@ class PrivateSVILDA(DocumentLDA):
         Noise multiplier of an average round of the last call.
     n_iter_ : int
         Number of rounds so far.
+    parts_ : tuple of str
+        The part of each call of `partial_fit` with a part, in order; empty without parts.
     doc_topic_prior_ : float
         `doc_topic_prior`, or 1 / n_components for None.
     n_features_in_ : int
