@@ -81,14 +81,14 @@ KINDS = {
 # over a second, most of them because they start processes; "x" are the others.
 AUDITS = ("audit_residuals", "audit")
 ESTIMATES = ("architecture", "promises", "estimators")
-DOCUMENT = ("stream_parts", "sublda", "two_worlds", "users", "architecture", "promises", "variational_kernels",
-            "centered", "word_totals", "svilda", "estimators", "slow estimators",
+DOCUMENT = ("stream_parts", "sublda", "two_worlds", "users", "architecture", "promises",
+            "variational_kernels", "centered", "word_totals", "svilda", "estimators", "slow estimators",
             *AUDITS)  # fmt: skip
 WORD = ("frozen", "hdplda", "gibbs_kernels", "noise_choices", "two_worlds", "streams",
         *ESTIMATES, *AUDITS)  # fmt: skip
 LOCAL = ("olplda", "lplda", "noise_choices", "randomized_response", "streams", "two_worlds",
          *ESTIMATES, "audit")  # fmt: skip
-LEDGER = ("ledger_parts", "stream_parts", "ledger_filters", "ledger")
+LEDGER = ("ledger_parts", "ledger_filters", "ledger")
 PROCESSES = ("ledger_kill", "slow ledger", "slow ledger_kill")
 PRICES = ("response_losses", "guarantee", "ledger_parts", "accounting", "exact_laws",
           "ledger_filters", "ledger", "slow accounting")  # fmt: skip
