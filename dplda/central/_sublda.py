@@ -293,7 +293,7 @@ class SubLDA(DocumentLDA):
                 norms=(norm,) * len(budget.totals), public=public,
             )  # public  # fmt: skip
             self._share_out(table, released, budget)
-        elif table.n_rounds == 0:
+        elif table.earlier is not None and table.n_rounds == 0:  # a part begins
             self._begin_part(table, documents, budget, curator)  # public
         else:
             documents.rescale(table.weight, norm, exact=budget.totals[1].exact)  # private

@@ -305,7 +305,7 @@ class PrivateSVILDA(DocumentLDA):
                 norms=(norm,) * len(budget.totals), public=public, ratios=nearly_equal,
             )  # public  # fmt: skip
             self._share_out(table, released, budget)
-        elif table.n_rounds == 0:
+        elif table.earlier is not None and table.n_rounds == 0:  # a part begins
             self._begin_part(table, documents, budget, curator)  # public
         else:
             documents.rescale(table.weight, norm, exact=budget.totals[1].exact)  # private

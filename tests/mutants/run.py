@@ -82,8 +82,8 @@ KINDS = {
 AUDITS = ("audit_residuals", "audit")
 ESTIMATES = ("architecture", "promises", "estimators")
 DOCUMENT = ("stream_parts", "sublda", "two_worlds", "users", "architecture", "promises",
-            "variational_kernels", "centered", "word_totals", "svilda", "estimators", "slow estimators",
-            *AUDITS)  # fmt: skip
+            "variational_kernels", "centered", "word_totals", "svilda", "estimators",
+            "slow estimators", *AUDITS)  # fmt: skip
 WORD = ("frozen", "hdplda", "gibbs_kernels", "noise_choices", "two_worlds", "streams",
         *ESTIMATES, *AUDITS)  # fmt: skip
 LOCAL = ("olplda", "lplda", "noise_choices", "randomized_response", "streams", "two_worlds",
