@@ -529,8 +529,7 @@ def test_an_assumption_is_not_forgotten(corpus):
 
 def test_the_record_tells_the_rounds_that_ran(corpus):
     model = SubLDA(K, noise_multiplier=3.0, subsampling_ratio=0.1, max_iter=4).fit(corpus)
-    model.set_params(noise_multiplier=100.0, subsampling_ratio=1.0, contribution_norm=2.0)
-    model.partial_fit(corpus)
+    model.set_params(noise_multiplier=100.0, subsampling_ratio=1.0).partial_fit(corpus)
     multipliers = model.privacy_.noise_multiplier
     assert multipliers[2:6] == pytest.approx([3.0] * 4, rel=1e-4)
     assert multipliers[6] > 50

@@ -304,6 +304,7 @@ def document_guarantee(
     norms: tuple[float, ...],
     seeded: bool,
     public_start: bool,
+    assumptions: tuple[str, ...] = (),
 ) -> Guarantee:
     """The guarantee of all releases so far.
 
@@ -323,12 +324,16 @@ def document_guarantee(
         Whether the noise came from a given seed.
     public_start : bool
         Whether the fit started from a table that the caller declares public.
+    assumptions : tuple of str, default=()
+        Further conditions that the program cannot check.
     """
     all_events = events if earlier is None else earlier.events + events
     multipliers = tuple(map(_noise_multiplier, events))
     if earlier is not None:
         multipliers = (*earlier.noise_multiplier, *multipliers)  # type: ignore[misc]  # a tuple
-    assumptions = (ROWS_OF_A_UNIT[unit], PUBLIC_START) if public_start else (ROWS_OF_A_UNIT[unit],)
+    assumptions = (ROWS_OF_A_UNIT[unit], *assumptions)
+    if public_start:
+        assumptions += (PUBLIC_START,)
     return make_guarantee(
         events,
         delta=delta,

@@ -381,13 +381,22 @@ def _by_column(X: sp.csr_array) -> sp.csc_array:
 
 
 def release_word_totals(
-    documents: PrivateSide, mechanisms: Sequence[Any], curator: Curator, norm: float
+    documents: PrivateSide,
+    mechanisms: Sequence[Any],
+    curator: Curator,
+    norm: float,
+    *,
+    weight: np.ndarray | None = None,
+    first: int = 0,
 ) -> tuple[WordTotals, np.ndarray]:
     """Word totals and word weights (n_words,), from two releases.
 
-    The first release sets the weights, the second uses them. `norm` is the clipping bound of both.
+    The first release sets the weights, the second uses them. Both use `weight` if that is given:
+    the public weights of earlier parts of a stream. `norm` is the clipping bound of both, and
+    `first` the number of their noise streams.
     """
-    weight = np.ones(documents.n_words)  # public
+    given = weight is not None  # public
+    weight = np.ones(documents.n_words) if weight is None else weight  # public
     estimates = []
     for step, mechanism in enumerate(mechanisms):
         documents.rescale(weight, norm, exact=mechanism.exact)  # private
@@ -396,11 +405,13 @@ def release_word_totals(
         # One unit moves `total` by at most `radius` in L2: its word counts, added over its
         # documents, are clipped to `radius` in integers, and its scale depends on itself and on
         # released weights only.
-        noisy = curator.release(total, mechanism, label=TOTALS, round=step)  # public
+        noisy = curator.release(total, mechanism, label=TOTALS, round=first + step)  # public
         unit = bound / radius / weight
         estimates.append((noisy * unit, mechanism.scale * unit))
-        if step == 0 and not mechanism.exact:
+        if step == 0 and not mechanism.exact and not given:
             weight = word_weights(smooth_totals(*estimates[0]))  # public
+    if given and not mechanism.exact:  # at the same scale
+        return WordTotals(*estimates[0]).and_release(*estimates[1]), weight
     return WordTotals(*combine_totals(*estimates)), weight
 
 

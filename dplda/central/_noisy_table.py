@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -70,6 +70,28 @@ def nearly_equal(draws: np.ndarray) -> np.ndarray:
     return np.exp(0.1 * ndtri(draws))
 
 
+@dataclass(frozen=True)
+class EarlierParts:
+    """What the earlier parts of a stream add up to; public.
+
+    Attributes
+    ----------
+    average : ndarray of shape (n_words, n_components)
+        Sum of the averages of all parts.
+    variance : float
+        Variance of its noise, in each cell multiplied by its word weight.
+    totals : WordTotals
+        Sum of the word totals of all parts.
+    n_rounds : int
+        Number of rounds of all parts.
+    """
+
+    average: np.ndarray
+    variance: float
+    totals: WordTotals
+    n_rounds: int
+
+
 @dataclass
 class NoisyTable:
     """The word-topic table as estimated from past releases; public.
@@ -100,6 +122,14 @@ class NoisyTable:
         The releases that `totals` is estimated from.
     share_for_totals : float
         Share of the rounds that release word totals again, in [0, 1).
+    earlier : EarlierParts or None
+        The earlier parts of a stream, whose documents are others. Then `average`, `variance`,
+        `norms`, `n_rounds` and `released_totals` are those of the last part, and the rest is of all
+        parts.
+    part_totals : ndarray of shape (n_words,) or None
+        Estimated word totals of the last part of a stream.
+    first_stream : int
+        Number of the first noise stream of the last part.
     """
 
     totals: np.ndarray
@@ -114,6 +144,9 @@ class NoisyTable:
     public: PublicPrior | None = None
     released_totals: WordTotals | None = None
     share_for_totals: float = 0.0
+    earlier: EarlierParts | None = None
+    part_totals: np.ndarray | None = None
+    first_stream: int = 0
 
     @classmethod
     def from_totals(
@@ -186,7 +219,8 @@ class NoisyTable:
         contributions are centered and sum to zero over topics: the mean of a word's row is noise
         only, and what they were centered at is added again.
         """
-        added, of_table = share * unit / self.weight, share * self.totals
+        totals = self.totals if self.part_totals is None else self.part_totals
+        added, of_table = share * unit / self.weight, share * totals
 
         def learn(first: int, last: int) -> None:
             _denoise.learn(
@@ -198,7 +232,7 @@ class NoisyTable:
         self.norms += (norm,)
         self.variance = (1 - share) ** 2 * self.variance + share**2 * noise_scale**2
         self.table = self.estimate(
-            self.average, self._cell_scale(), least=topic_word_prior, out=self.table,
+            self._sum_of_parts(), self._cell_scale(), least=topic_word_prior, out=self.table,
             n_jobs=self.n_jobs,
         )  # fmt: skip
 
@@ -216,10 +250,45 @@ class NoisyTable:
         `noise_scale` (n_words,) is the standard deviation of its noise.
         """
         assert self.released_totals is not None
-        self.released_totals = self.released_totals.and_release(noisy, noise_scale)
-        self.totals = self.estimate.totals = estimate_totals(self.released_totals, self.public)
+        self._learn_totals(self.released_totals.and_release(noisy, noise_scale))
         self.n_rounds += 1
         self.norms += (norm,)
+
+    def _learn_totals(self, released: WordTotals) -> None:
+        """Estimate the totals from all releases about the documents of the last part."""
+        self.released_totals = released
+        if self.earlier is not None:
+            self.part_totals = released.smooth()
+            released = released.and_documents(self.earlier.totals)
+        self.totals = self.estimate.totals = estimate_totals(released, self.public)
+
+    def before_next_part(self, n_streams: int) -> NoisyTable:
+        """This table before the first release about a further part of a stream.
+
+        `n_streams` is the number of noise streams that a part may use.
+        """
+        assert self.released_totals is not None
+        totals = self.released_totals
+        if self.earlier is not None:
+            totals = totals.and_documents(self.earlier.totals)
+        earlier = EarlierParts(self._sum_of_parts(), self._variance(), totals, self.n_rounds_in_all)
+        return replace(
+            self, earlier=earlier, average=np.zeros_like(self.average), variance=0.0, norms=(),
+            n_rounds=0, first_stream=self.first_stream + n_streams,
+        )  # fmt: skip
+
+    def begin_part(self, released: WordTotals, norms: tuple[float, ...]) -> None:
+        """Begin with the word totals of a further part, divided among topics as in earlier ones."""
+        self._learn_totals(released)
+        assert self.part_totals is not None
+        self.norms, self.estimate = norms, TableEstimate(self.totals, self.public)
+        shares = self.table / self.table.sum(axis=1, dtype=float)[:, None]
+        self.average = self.part_totals[:, None] * shares
+
+    @property
+    def n_rounds_in_all(self) -> int:
+        """Number of rounds so far, of all parts of a stream."""
+        return self.n_rounds + (0 if self.earlier is None else self.earlier.n_rounds)
 
     def finish(self, topic_word_prior: float) -> np.ndarray:
         """The final table (n_components, n_words), estimated from scratch.
@@ -228,7 +297,8 @@ class NoisyTable:
         cells are.
         """
         scale = self._cell_scale()
-        table = self.estimate(self.average, scale, last=True, n_jobs=self.n_jobs).T.astype(float)
+        table = self.estimate(self._sum_of_parts(), scale, last=True, n_jobs=self.n_jobs)
+        table = table.T.astype(float)
         if scale.any():
             table *= self.totals / np.maximum(table.sum(axis=0), 1e-30)
         return table + topic_word_prior
@@ -236,7 +306,7 @@ class NoisyTable:
     def signal_to_noise(self) -> float:
         """Mean count in a cell over the noise of a cell, both times word weights."""
         signal = float((self.totals * self.weight).mean()) / self.average.shape[1]
-        return signal / math.sqrt(self.variance) if self.variance else math.inf
+        return signal / math.sqrt(self._variance()) if self._variance() else math.inf
 
     def components_std(self) -> np.ndarray:
         """Standard deviation of the noise of the rounds in a cell of each word, (n_words,).
@@ -246,7 +316,14 @@ class NoisyTable:
         return self._cell_scale() * np.sqrt(1 - 1 / self.average.shape[1])
 
     def _cell_scale(self) -> np.ndarray:
-        return np.sqrt(self.variance) / self.weight
+        return np.sqrt(self._variance()) / self.weight
+
+    def _sum_of_parts(self) -> np.ndarray:
+        return self.average if self.earlier is None else self.average + self.earlier.average
+
+    def _variance(self) -> float:
+        """Variance of the noise of the sum of parts, in a cell multiplied by its word weight."""
+        return self.variance + (0.0 if self.earlier is None else self.earlier.variance)
 
     def _scaled(
         self, factor: Callable[[np.ndarray], np.ndarray], out: np.ndarray | None

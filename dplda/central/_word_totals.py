@@ -37,6 +37,11 @@ class WordTotals:
         mean = (both * np.array([self.noisy, noisy])).sum(axis=0) / precision
         return WordTotals(mean, 1 / np.sqrt(precision))
 
+    def and_documents(self, other: WordTotals) -> WordTotals:
+        """The totals of these documents and of others, at the same scale."""
+        noise_scale = np.hypot(self.noise_scale, other.noise_scale)
+        return WordTotals(self.noisy + other.noisy, noise_scale)
+
     def smooth(self) -> np.ndarray:
         """Estimated word totals, positive."""
         return smooth_totals(self.noisy, self.noise_scale)

@@ -16,7 +16,7 @@ from dplda.privacy._bounds_on_epsilon import epsilon_of_mu
 from dplda.privacy._errors import BudgetError
 from dplda.privacy._events import Event
 from dplda.privacy._filters import Filters, choose_filters
-from dplda.privacy._parts import number_of_user_parts, users_of
+from dplda.privacy._parts import name_of_part, number_of_user_parts
 from dplda.privacy._running_costs import (
     QUICK_SIZE,
     RunningCosts,
@@ -289,15 +289,11 @@ class Ledger:
         >>> ledger.epsilon_spent == epsilon_of(Gaussian(2.0), ledger.delta)
         True
         """
+        return self._part_named(name_of_part(name, of))
+
+    def _part_named(self, name: str) -> Ledger:
         if self._part is not None:
             raise ValueError(f"this ledger is the part {self._part!r}, and a part has no parts")
-        if of is None:
-            if not isinstance(name, str) or not name:
-                raise ValueError(f"name must be a text that is not empty, got {name!r}")
-            if number_of_user_parts(name) is not None:
-                raise ValueError(f"{name!r} is a part of users; pass its number and `of`")
-        else:
-            name = users_of(name, of)
         part = Ledger.__new__(Ledger)
         part.__dict__ |= self.__dict__ | {"_part": name}
         return part

@@ -6,6 +6,7 @@ import hashlib
 import numbers
 import re
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,6 +69,27 @@ def users_of(part: int, n_parts: int) -> str:
     """Name of a part of users in a ledger."""
     n_parts = check_integer("of", n_parts, 1, 2**31)
     return f"users {check_integer('name', part, 0, n_parts - 1)}/{n_parts}"
+
+
+def name_of_part(name: Any, of: int | None = None) -> str:
+    """Name of a part in a ledger: of a set of documents, or with `of` of users."""
+    if of is not None:
+        return users_of(name, of)
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"name must be a text that is not empty, got {name!r}")
+    if number_of_user_parts(name) is not None:
+        raise ValueError(f"{name!r} is a part of users; pass its number, and how many there are")
+    return name
+
+
+def paying_part(unit: str, part: str | None) -> str | None:
+    """The part that pays for a release about `part`; None if every part pays.
+
+    Rows are disjoint sets of documents. They are disjoint sets of users only if the rule that
+    chooses them is a function of the user, as `user_part` is.
+    """
+    disjoint = unit == "document" or number_of_user_parts(part) is not None
+    return part if disjoint else None
 
 
 def number_of_user_parts(part: str | None) -> int | None:

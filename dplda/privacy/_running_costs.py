@@ -15,7 +15,7 @@ from dplda.privacy import _bounds_on_epsilon as composition
 from dplda.privacy._accounting import delta_charge, is_chargeable
 from dplda.privacy._bounds_on_epsilon import INTEGER_ORDERS, grouped
 from dplda.privacy._events import Event, Gaussian
-from dplda.privacy._parts import number_of_user_parts
+from dplda.privacy._parts import paying_part
 from dplda.privacy._store import Entry
 
 FloatArray: TypeAlias = NDArray[np.float64]
@@ -85,13 +85,8 @@ def _costs_the_same(old: Entry, new: Entry) -> bool:
 
 
 def charged_part(entry: Entry) -> str | None:
-    """The part that pays for an entry; None if every part pays.
-
-    Rows are disjoint sets of documents. They are disjoint sets of users only if the rule that
-    chooses them is a function of the user, as `user_part` is.
-    """
-    disjoint = entry.unit == "document" or number_of_user_parts(entry.part) is not None
-    return entry.part if disjoint else None
+    """The part that pays for an entry; None if every part pays."""
+    return paying_part(entry.unit, entry.part)
 
 
 # ---- a quick bound on epsilon --------------------------------------------------------------

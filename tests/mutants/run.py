@@ -81,9 +81,9 @@ KINDS = {
 # over a second, most of them because they start processes; "x" are the others.
 AUDITS = ("audit_residuals", "audit")
 ESTIMATES = ("architecture", "promises", "estimators")
-DOCUMENT = ("sublda", "two_worlds", "users", "architecture", "promises", "variational_kernels",
-            "centered", "word_totals", "svilda", "estimators", "slow estimators",
-            *AUDITS)  # fmt: skip
+DOCUMENT = ("stream_parts", "sublda", "two_worlds", "users", "architecture", "promises",
+            "variational_kernels", "centered", "word_totals", "svilda", "estimators",
+            "slow estimators", *AUDITS)  # fmt: skip
 WORD = ("frozen", "hdplda", "gibbs_kernels", "noise_choices", "two_worlds", "streams",
         *ESTIMATES, *AUDITS)  # fmt: skip
 LOCAL = ("olplda", "lplda", "noise_choices", "randomized_response", "streams", "two_worlds",
