@@ -221,6 +221,18 @@ def secret_keys_outside_streams(sources):
             yield f"{path} uses {', '.join(sorted(made))}"
 
 
+def private_parts_of_libraries(sources):
+    """They may change in any release: one module holds them all."""
+    for path, tree in modules(sources).items():
+        found = {
+            name
+            for name in imports(path, tree)
+            if is_in(name, {"numpy", "scipy", "sklearn"}) and re.search(r"\._(?!_)", name)
+        }
+        if found and path != "_compat.py":
+            yield f"{path} imports {', '.join(sorted(found))}"
+
+
 def logs_beside_the_events(sources):
     """Only `log_event` logs, and only what `PUBLIC` lists."""
     for path, tree in modules(sources).items():
@@ -278,6 +290,10 @@ RULES = {
         {"local/_a.py": "import secrets"},
         {"local/_a.py": "from os import urandom"},
         {"_signatures.py": "from cryptography.hazmat.primitives.ciphers import Cipher"},
+    ],
+    private_parts_of_libraries: [
+        {"central/_a.py": "from sklearn.utils._param_validation import Interval"},
+        {"metrics/_a.py": "def f():\n    import scipy.sparse._csr"},
     ],
     logs_beside_the_events: [
         {"central/_a.py": "import logging\nlogging.getLogger('dplda.fit').info(X)"},
