@@ -46,11 +46,8 @@ SIGNATURES = {
     "cryptography.hazmat.primitives.serialization",
     "cryptography.hazmat.primitives.asymmetric.ed25519",
 }
-# The network engine logs what happens to messages; the accountant silences a library.
-LOGGERS = {
-    "_log.py", "privacy/_bounds_on_epsilon.py", "federated/flower/_protocol.py",
-    "federated/flower/_tasks.py",
-}  # fmt: skip
+# The network engine logs what happens to messages.
+LOGGERS = {"_log.py", "federated/flower/_protocol.py", "federated/flower/_tasks.py"}
 NOISE = {"add_gaussian", "add_laplace", "find_survivors"}
 
 parse = cache(ast.parse)

@@ -73,6 +73,13 @@ def test_the_recipe_needs_what_the_metadata_need():
     assert all(f"- {name}\n" in recipe for name in PROJECT["license-files"])
 
 
+def test_the_package_does_without_the_library_that_its_accountant_is_compared_with():
+    assert not any("dp-accounting" in needed for needed in PROJECT["dependencies"])
+    for path in (ROOT / "dplda").rglob("*.py"):
+        assert "import dp_accounting" not in (text := path.read_text("utf-8"))
+        assert "from dp_accounting" not in text
+
+
 def test_every_release_has_notes():
     script = ROOT / "scripts" / "release_notes"
     versions = re.findall(r"^## (\d\S*) \(", read("CHANGELOG.md"), flags=re.MULTILINE)
@@ -95,5 +102,6 @@ def test_data_of_others_are_in_the_distributions_with_their_licenses():
     patterns = METADATA["tool"]["setuptools"]["package-data"]["dplda.datasets"]
     assert data == {path for pattern in patterns for path in folder.glob(pattern)}
     licenses = {f"dplda/datasets/{path.parent.name}/LICENSE" for path in data}
+    licenses |= {"dplda/privacy/LICENSE-dp-accounting"}  # of code that follows another project's
     assert licenses | {"LICENSE"} == set(PROJECT["license-files"])
     assert PROJECT["license"].count(" AND ") == len(licenses)

@@ -7,21 +7,18 @@ arrays. docs/accounting.md says why rounding errors of the cut points do not mat
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from dp_accounting.pld import privacy_loss_distribution as pld
-    from dp_accounting.pld.privacy_loss_mechanism import GaussianPrivacyLoss
+from dplda.privacy._loss_distributions import GaussianLoss, LossDistribution, Losses
 
 FloatArray = NDArray[np.float64]
 
 
 def sampled_distribution(
     sampling_probability: float, noise_multiplier: float, interval: float
-) -> pld.PrivacyLossDistribution:
+) -> LossDistribution:
     """Privacy loss distribution of a Poisson-sampled Gaussian step, on a grid.
 
     Parameters
@@ -35,29 +32,22 @@ def sampled_distribution(
 
     Returns
     -------
-    PrivacyLossDistribution
+    LossDistribution
         An upper bound, of a unit that is removed and of one that is added.
     """
-    from dp_accounting.pld import privacy_loss_distribution as pld
-    from dp_accounting.pld.pld_pmf import create_pmf_pessimistic_connect_dots_fixed_gap
-    from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType, GaussianPrivacyLoss
-
     laws = []
-    for change in (AdjacencyType.REMOVE, AdjacencyType.ADD):
-        loss = GaussianPrivacyLoss(
-            noise_multiplier, sampling_prob=sampling_probability, adjacency_type=change
-        )
-        bounds = loss.connect_dots_bounds()
-        first = math.floor(bounds.epsilon_lower / interval)
-        last = math.ceil(bounds.epsilon_upper / interval)
+    for removed in (True, False):
+        loss = GaussianLoss(noise_multiplier, sampling_probability, removed)
+        low, high = loss.range()
+        first, last = math.floor(low / interval), math.ceil(high / interval)
         deltas = hockey_stick(
-            loss, np.arange(first, last + 1) * interval, removed=change is AdjacencyType.REMOVE
+            loss, np.arange(first, last + 1, dtype=np.float64) * interval, removed=removed
         )
-        laws.append(create_pmf_pessimistic_connect_dots_fixed_gap(interval, first, last, deltas))
-    return pld.PrivacyLossDistribution(*laws)
+        laws.append(Losses.connect(interval, first, deltas))
+    return LossDistribution(*laws)
 
 
-def hockey_stick(loss: GaussianPrivacyLoss, epsilons: FloatArray, *, removed: bool) -> FloatArray:
+def hockey_stick(loss: GaussianLoss, epsilons: FloatArray, *, removed: bool) -> FloatArray:
     """Delta of one step at each epsilon, exact up to rounding.
 
     The losses above epsilon are those of the outcomes below a cut, which has a closed form.

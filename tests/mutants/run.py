@@ -110,6 +110,8 @@ TESTS = {
     "dplda/privacy/_bounds_on_epsilon.py": PRICES,
     "dplda/privacy/_response_losses.py": PRICES,
     "dplda/privacy/_sampled_losses.py": PRICES,
+    "dplda/privacy/_loss_distributions.py": ("accountant", *PRICES),
+    "dplda/privacy/_renyi.py": ("accountant", *PRICES),
     "dplda/privacy/_guarantee.py": ("guarantee", "release", "accounting", "master", "promises"),
     "dplda/privacy/_detection.py": ("guarantee",),
     "dplda/privacy/_groups.py": ("guarantee",),
