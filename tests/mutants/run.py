@@ -107,7 +107,7 @@ TESTS = {
     "dplda/privacy/_clipping.py": ("extending", "corpus", "hdplda", "two_worlds", *AUDITS),
     "dplda/privacy/_events.py": ("guarantee", "response_losses", "accounting", "ledger", "release"),
     "dplda/privacy/_accounting.py": PRICES,
-    "dplda/privacy/_bounds_on_epsilon.py": PRICES,
+    "dplda/privacy/_bounds_on_epsilon.py": ("accountant", *PRICES),
     "dplda/privacy/_response_losses.py": PRICES,
     "dplda/privacy/_sampled_losses.py": PRICES,
     "dplda/privacy/_loss_distributions.py": ("accountant", *PRICES),
