@@ -103,8 +103,8 @@ def _compared(
         "epsilon_spent": spent,
         "max_epsilon": limit,
         "delta": delta,
-        "entries": known,
-        "ok": spent <= limit and all(entry["known"] for entry in known),
+        "receipts": known,
+        "ok": spent <= limit and all(found["known"] for found in known),
     }
 
 
@@ -124,10 +124,10 @@ def _as_lines(report: dict[str, Any]) -> str:
         f"{word:9} epsilon {report['epsilon_spent']:.6g} spent, at most {report['max_epsilon']:g} "
         f"allowed, at delta {report['delta']:g}"
     ]
-    for entry in report["entries"]:
-        word = "known" if entry["known"] else "UNKNOWN"
-        lines.append(f"{word:9} {_cell(entry['name'])}: {entry['receipt'] or 'no receipt'}")
-    if not all(entry["known"] for entry in report["entries"]):
+    for found in report["receipts"]:
+        word = "known" if found["known"] else "UNKNOWN"
+        lines.append(f"{word:9} {_cell(found['name'])}: {found['receipt'] or 'no receipt'}")
+    if not all(found["known"] for found in report["receipts"]):
         lines.append(
             "          The ledger lacks entries that it had. It may be an older copy, or another\n"
             "          ledger: charge nothing to it, and cancel no entry, until this is explained."
@@ -219,12 +219,14 @@ def _described(entry: dplda.privacy.Entry, delta: float) -> dict[str, Any]:
 
 def _as_json(report: dict[str, Any]) -> str:
     """JSON has no infinity, so that it becomes the string "inf"."""
-    entries = [{name: _finite(value) for name, value in e.items()} for e in report["entries"]]
-    whole = {name: _finite(value) for name, value in report.items()}
-    return json.dumps(whole | {"entries": entries}, indent=2, allow_nan=False)
+    return json.dumps(_finite(report), indent=2, allow_nan=False)
 
 
 def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
     return "inf" if value == math.inf else value
 
 

@@ -288,7 +288,11 @@ def test_restoring_an_old_copy_forgets_what_was_spent_and_this_is_noticed(path, 
     SubLDA(2, epsilon=1.0, max_iter=2, ledger=path).fit(X)  # as much again, by another entry
     assert Ledger(path).epsilon_spent == pytest.approx(spent)
     assert main(check) == 1
-    assert main(["ledger", "check", path, "--receipt", receipt]) == 1
+    capsys.readouterr()
+    assert main(["ledger", "check", path, "--json", "--receipt", receipt]) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert report["receipts"] == [{"name": "receipt", "receipt": receipt, "known": False}]
+    assert (report["ok"], report["max_epsilon"]) == (False, "inf")
     assert main(["ledger", "check", path, "--receipt", Ledger(path).receipt]) == 0
 
 
