@@ -11,9 +11,12 @@ from setuptools.command.build_ext import build_ext
 # No -march: a wheel must run on any machine. No contraction of a*b+c into one rounding either:
 # the same seed gives the same topics on every machine.
 FLAGS = {
-    "unix": ["-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-Wno-psabi"],
+    "unix": [
+        "-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-Wno-psabi",
+        "-g0",  # Python's own flags ask for debug symbols, which are most of a wheel
+    ],
     "msvc": ["/O2", "/fp:precise"],
-}
+}  # fmt: skip
 
 # The build that .ci/sanitizers tests.
 SANITIZED = os.environ.get("DPLDA_SANITIZE") == "1"

@@ -31,7 +31,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     -------
     int
         0, or 1 if a file cannot be read, written or understood, or a budget is too small. Invalid
-        arguments exit with 2.
+        arguments exit with 2. ``ledger check`` and ``verify`` return 1 for what they find, and 2
+        for a file that cannot be read.
     """
     options = parse(argv)
     usual, warnings.formatwarning = warnings.formatwarning, _without_line
@@ -105,6 +106,11 @@ COMMANDS = {
     "transform": (
         _command("dplda._release_commands", "add_transform_options"),
         "write topic weights of texts, for a published model",
+    ),
+    "sign": (_command("dplda._release_commands", "add_sign_options"), "sign a published model"),
+    "verify": (
+        _command("dplda._release_commands", "add_verify_options"),
+        "tell whether the holder of a key signed a file",
     ),
     "report": (
         _command("dplda._report_command", "add_options"),

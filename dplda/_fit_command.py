@@ -13,7 +13,6 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from typing import Any
 import dplda  # loads a name at its first use: options and --help need nothing of it
 from dplda._console import PLOT, draw_topics, has_matplotlib, say, show_guarantee, show_topics
 from dplda._files import check_writable
+from dplda._ledger_command import copy_ledger
 from dplda._text_files import Source, read_texts
 from dplda._warnings import warn_user
 
@@ -317,15 +317,6 @@ def rehearse(
             model = fit(copy, stop_words, public, [" ".join(words)], users, ledger, verbose=0)
         dplda.save_release(model, Path(folder) / "model")
         dplda.load_release(Path(folder) / "model").transform([" ".join(words)])
-
-
-def copy_ledger(path: Path, copy: Path) -> None:
-    """Copy a ledger as a whole, even while other processes write to it."""
-    import sqlite3
-
-    dplda.privacy.Ledger(path)  # refuses what is no ledger
-    with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(copy)) as target:
-        source.backup(target)
 
 
 def fit(

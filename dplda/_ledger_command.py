@@ -1,4 +1,4 @@
-"""The commands ``dplda ledger show FILE`` and ``dplda ledger cancel FILE NUMBER``."""
+"""The commands ``dplda ledger show``, ``check``, ``backup`` and ``cancel``."""
 
 from __future__ import annotations
 
@@ -6,15 +6,20 @@ import argparse
 import json
 import math
 import os
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import dplda  # loads a name at its first use: options and --help need nothing of it
+from dplda._files import create_whole
 
 COLUMNS = ("number", "time", "label", "unit", "status", "epsilon", "seeded", "process", "part")
 
 
 def add_commands(commands: Any) -> None:
-    """Add ``show`` and ``cancel`` to the subparsers of ``dplda ledger``."""
+    """Add the subparsers of ``dplda ledger``."""
     text = "print what was spent, on what and when"
     parser = commands.add_parser("show", help=text, description=f"{text.capitalize()}.")
     parser.set_defaults(command=_show)
@@ -23,6 +28,36 @@ def add_commands(commands: Any) -> None:
         "--delta", type=_delta, help="state epsilons at this delta instead of the ledger's"
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+
+    text = "compare a ledger with a limit, and with what was released"
+    parser = commands.add_parser(
+        "check",
+        help=text,
+        description=f"{text.capitalize()}. Exit code 0: all is well. 1: more was spent, or the "
+        "ledger does not know a release or a receipt, for instance because an old copy was put in "
+        "its place. 2: a file cannot be read, or an option is wrong.",
+    )
+    parser.set_defaults(command=_check)
+    parser.add_argument("file", help="file of the ledger; no entry is changed")
+    parser.add_argument(
+        "--max-epsilon", type=_epsilon, help="most that may be spent; default: the budget"
+    )
+    parser.add_argument("--delta", type=_delta, help="delta of the limit; default: the ledger's")
+    parser.add_argument(
+        "--releases", nargs="+", type=Path, default=[], metavar="FILE",
+        help="release files of models that this ledger was charged for",
+    )  # fmt: skip
+    parser.add_argument(
+        "--receipt", action="append", default=[], metavar="TEXT",
+        help="receipt that `show` or a log printed before; may be given several times",
+    )  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+    text = "copy a ledger to a new file, even while fits charge it"
+    parser = commands.add_parser("backup", help=text, description=f"{text.capitalize()}.")
+    parser.set_defaults(command=_backup)
+    parser.add_argument("file", help="file of the ledger")
+    parser.add_argument("copy", type=Path, help="file to write, which must not exist")
 
     text = "cancel an entry that is reserved, whose fit has released nothing"
     parser = commands.add_parser(
@@ -34,6 +69,90 @@ def add_commands(commands: Any) -> None:
     parser.set_defaults(command=_cancel)
     parser.add_argument("file", help="file of the ledger")
     parser.add_argument("number", type=_number, help="number of the entry, as `show` prints it")
+
+
+def _check(options: argparse.Namespace) -> int:
+    try:
+        report = _compared(
+            _existing(options.file), options.max_epsilon, options.delta, options.releases,
+            options.receipt,
+        )  # fmt: skip
+    except (OSError, ValueError) as error:  # 1 says that something was found
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(_as_json(report) if options.json else _as_lines(report))
+    return 0 if report["ok"] else 1
+
+
+def _compared(
+    ledger: dplda.privacy.Ledger,
+    max_epsilon: float | None,
+    delta: float | None,
+    releases: Sequence[Path],
+    receipts: Sequence[str],
+) -> dict[str, Any]:
+    """What was spent next to its limit, and whether the ledger knows releases and receipts."""
+    delta = ledger.delta if delta is None else delta
+    limit = ledger.epsilon if max_epsilon is None else max_epsilon
+    spent = ledger.epsilon_at(delta)
+    known = [_known(ledger, str(path), _receipt_of(path)) for path in releases]
+    known += [_known(ledger, "receipt", receipt) for receipt in receipts]
+    return {
+        "ledger": ledger.path,
+        "data": ledger.data,
+        "epsilon_spent": spent,
+        "max_epsilon": limit,
+        "delta": delta,
+        "receipts": known,
+        "ok": spent <= limit and all(found["known"] for found in known),
+    }
+
+
+def _receipt_of(path: Path) -> str:
+    return dplda.load_release(path).privacy_.receipt
+
+
+def _known(ledger: dplda.privacy.Ledger, name: str, receipt: str) -> dict[str, Any]:
+    """A model that was charged to no ledger has an empty receipt, which no ledger knows."""
+    known = bool(receipt) and ledger.has(receipt)
+    return {"name": name, "receipt": receipt or None, "known": known}
+
+
+def _as_lines(report: dict[str, Any]) -> str:
+    word = "within" if report["epsilon_spent"] <= report["max_epsilon"] else "ABOVE"
+    lines = [
+        f"{word:9} epsilon {report['epsilon_spent']:.6g} spent, at most {report['max_epsilon']:g} "
+        f"allowed, at delta {report['delta']:g}"
+    ]
+    for found in report["receipts"]:
+        word = "known" if found["known"] else "UNKNOWN"
+        lines.append(f"{word:9} {_cell(found['name'])}: {found['receipt'] or 'no receipt'}")
+    if not all(found["known"] for found in report["receipts"]):
+        lines.append(
+            "          The ledger lacks entries that it had. It may be an older copy, or another\n"
+            "          ledger: charge nothing to it, and cancel no entry, until this is explained."
+        )
+    return "\n".join(lines)
+
+
+def _backup(options: argparse.Namespace) -> None:
+    ledger = _existing(options.file)
+    if os.path.lexists(options.copy):
+        raise FileExistsError(f"{options.copy} exists; choose another name for the copy")
+    create_whole(str(options.copy), lambda draft: copy_ledger(options.file, draft))
+    copied = dplda.privacy.Ledger(options.copy)
+    if copied.id != ledger.id:  # somebody else has made a file of that name
+        raise FileExistsError(f"{options.copy} was made by another process; nothing was copied")
+    print(f"copied to {options.copy}, with the receipt {copied.receipt}")
+
+
+def copy_ledger(path: str | os.PathLike[str], copy: str | os.PathLike[str]) -> None:
+    """Copy a ledger as a whole, even while other processes write to it."""
+    import sqlite3
+
+    dplda.privacy.Ledger(path)  # refuses what is no ledger
+    with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(copy)) as target:
+        source.backup(target)
 
 
 def _cancel(options: argparse.Namespace) -> None:
@@ -69,7 +188,8 @@ def summary(ledger: dplda.privacy.Ledger, delta: float | None = None) -> dict[st
         each entry alone; ``"epsilon_spent"``, the guarantee of all together; ``"budget"``,
         ``"used"`` and ``"remaining"``, which are at the ledger's own ``"budget_delta"``;
         ``"composition"``;
-        ``"caveat"``, why the total is infinite although every entry has a finite cost, or None.
+        ``"caveat"``, why the total is infinite although every entry has a finite cost, or None;
+        ``"receipt"``, see `Ledger.receipt`.
     """
     delta = ledger.delta if delta is None else delta
     return {
@@ -84,6 +204,7 @@ def summary(ledger: dplda.privacy.Ledger, delta: float | None = None) -> dict[st
         "used": ledger.epsilon_spent,
         "remaining": ledger.remaining,
         "caveat": ledger.caveat,
+        "receipt": ledger.receipt,
     }
 
 
@@ -98,12 +219,14 @@ def _described(entry: dplda.privacy.Entry, delta: float) -> dict[str, Any]:
 
 def _as_json(report: dict[str, Any]) -> str:
     """JSON has no infinity, so that it becomes the string "inf"."""
-    entries = [{name: _finite(value) for name, value in e.items()} for e in report["entries"]]
-    whole = {name: _finite(value) for name, value in report.items()}
-    return json.dumps(whole | {"entries": entries}, indent=2, allow_nan=False)
+    return json.dumps(_finite(report), indent=2, allow_nan=False)
 
 
 def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
     return "inf" if value == math.inf else value
 
 
@@ -124,6 +247,7 @@ def _as_text(report: dict[str, Any]) -> str:
         )
     if report["data"]:
         lines.append(f"data       {report['data']}")
+    lines.append(f"receipt    {report['receipt']}")
     if report["caveat"]:
         lines.append(f"caveat     {report['caveat']}")
     return "\n".join(lines)
@@ -142,6 +266,16 @@ def _number(text: str) -> int:
     if not (text.isdecimal() and int(text) > 0):
         raise argparse.ArgumentTypeError(f"the number of an entry is 1 or more, got {text!r}")
     return int(text)
+
+
+def _epsilon(text: str) -> float:
+    try:
+        epsilon = float(text)
+    except ValueError:
+        epsilon = math.nan
+    if not epsilon >= 0.0:
+        raise argparse.ArgumentTypeError(f"epsilon must be a number of at least 0, got {text!r}")
+    return epsilon
 
 
 def _delta(text: str) -> float:

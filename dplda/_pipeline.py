@@ -89,6 +89,7 @@ def pipeline_guarantee(pipeline: Pipeline, *, delta: float | None = None) -> Gua
         provenance=_provenance(steps, parts),
         trusted=parts[0].trusted,
         ledger=parts[-1].ledger,
+        receipt=parts[-1].receipt,
         theorem="docs/accounting.md",
     )
 

@@ -13,6 +13,7 @@ from typing import Any
 from sklearn.base import BaseEstimator
 
 from dplda._compat import Interval, Options
+from dplda._log import WARNING, log_event
 from dplda._warnings import warn_user
 from dplda.privacy import (
     ApproximateDP,
@@ -160,6 +161,7 @@ def check_paid(
 def warn_if_seeded(name: str, seeded: bool) -> None:
     """Warn that noise from a given seed does not protect against anyone who knows the seed."""
     if seeded:
+        log_event("fit", "noise seeded", level=WARNING, estimator=name)
         warn_user(
             f"{name} draws its noise from random_state: anyone who knows the seed, or sees two "
             "results of it, can remove the noise; leave random_state=None for a model that will "
@@ -241,6 +243,17 @@ def publish(estimator: BaseEstimator, guarantee: Guarantee, **attributes: Any) -
         "delta_": guarantee.delta,
     }
     vars(estimator).update(attributes)  # one step: an interrupt comes before or after it
+    log_event(
+        "fit",
+        "model fitted",
+        estimator=type(estimator).__name__,
+        unit=guarantee.unit,
+        epsilon=guarantee.epsilon,
+        delta=guarantee.delta,
+        n_iter=attributes.get("n_iter_"),
+        seeded=guarantee.seeded,
+        receipt=guarantee.receipt or None,
+    )
 
 
 def _described(estimator: BaseEstimator, guarantee: Guarantee) -> Guarantee:
@@ -257,6 +270,7 @@ def _described(estimator: BaseEstimator, guarantee: Guarantee) -> Guarantee:
         theorem=THEOREMS[own.__name__],
         provenance=(*(pair for pair in origins if pair[0] not in names), *chosen),
         ledger=guarantee.ledger or _ledger_total(estimator),
+        receipt=guarantee.receipt or _receipt(estimator),
     )
 
 
@@ -289,20 +303,30 @@ def _given(estimator: BaseEstimator) -> set[str]:
 
 
 def _ledger_total(estimator: BaseEstimator) -> str:
-    """What the ledger of a fit counts when the fit ends; "" without a ledger.
-
-    It is for estimators whose `fit` charges. Those of `dplda.local` may charge elsewhere.
-    """
-    given = getattr(estimator, "ledger", None)
-    if given is None or type(estimator).__module__.startswith("dplda.local"):
+    """What the ledger of a fit counts when the fit ends; "" without a ledger."""
+    ledger = _ledger_of(estimator)
+    if ledger is None:
         return ""
-    ledger = given if isinstance(given, Ledger) else Ledger(given)
     if ledger.composition == "adaptive":
         total, when = ledger.epsilon, "the budget of all its fits together"
     else:
         total, when = _quick_total(ledger), "in all when this fit ended, this fit included"
     upper = total if total == math.inf else math.ceil(1e3 * total) / 1e3
     return f"{ledger.id[:8]}: at most epsilon = {upper:g} at delta = {ledger.delta:g}, {when}"
+
+
+def _receipt(estimator: BaseEstimator) -> str:
+    """Which entries the ledger of a fit has when the fit ends; "" without a ledger."""
+    ledger = _ledger_of(estimator)
+    return "" if ledger is None else ledger.receipt
+
+
+def _ledger_of(estimator: BaseEstimator) -> Ledger | None:
+    """The ledger that a fit charged. Estimators of `dplda.local` may charge elsewhere."""
+    given = getattr(estimator, "ledger", None)
+    if given is None or type(estimator).__module__.startswith("dplda.local"):
+        return None
+    return given if isinstance(given, Ledger) else Ledger(given)
 
 
 def _quick_total(ledger: Ledger) -> float:

@@ -17,10 +17,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from dplda._base import BaseLDA
 from dplda._checks import check_integer, check_number
-from dplda._files import write_atomically
+from dplda._files import PUBLIC, write_atomically
 from dplda._fold_in import LARGEST_PRIOR
+from dplda._log import log_event
 from dplda._pipeline import pipeline_guarantee
-from dplda._private_fit import VOCABULARY, publish
+from dplda._private_fit import VOCABULARY
+from dplda._signatures import is_signed, read_private_key, read_signature, sign, signature_path
 from dplda._texts import Vectorizer, settings_of, texts_in, vectorizer_from
 from dplda._version import __version__
 from dplda._vocabulary import flat_steps, hash_words, words_of
@@ -38,7 +40,6 @@ MAX_TEXT = 10_000
 LARGEST = 1e300  # evidence of a topic
 # Limits on events: no file of unknown origin can make the accountant compute for hours.
 MAX_STEPS, MAX_KINDS = 1_000_000, 50
-PUBLIC = 0o666  # permissions, less the umask
 
 # A seed would remove the noise, and a path would describe the owner. The others do not define the
 # model.
@@ -145,9 +146,10 @@ class ReleasedModel(BaseLDA):
     ) -> ReleasedModel:
         """A model of checked public values; `strength` are the signal and evidence of topics."""
         model = cls(doc_topic_prior)
-        publish(
-            model,
-            guarantee,
+        model.__dict__.update(
+            privacy_=guarantee,
+            epsilon_=guarantee.epsilon,
+            delta_=guarantee.delta,
             components_=components,
             n_features_in_=components.shape[1],
             n_iter_=n_iter,
@@ -278,7 +280,11 @@ class ReleasedModel(BaseLDA):
 
 
 def save_release(
-    model: Any, path: str | os.PathLike[str], *, vocabulary: Sequence[str] | None = None
+    model: Any,
+    path: str | os.PathLike[str],
+    *,
+    vocabulary: Sequence[str] | None = None,
+    signing_key: str | os.PathLike[str] | None = None,
 ) -> None:
     """Write the public values of a fitted model to a file that `load_release` reads.
 
@@ -294,13 +300,16 @@ def save_release(
     vocabulary : sequence of str of length n_features_in_, default=None
         The words of the columns, which must be public. None takes those of the vectorizer, or
         `feature_names_in_`, if there are any.
+    signing_key : str or path-like, default=None
+        PEM file of an Ed25519 private key, which is not encrypted. The signature of the file is
+        written next to it, as ``path`` with ".sig". None writes no signature.
 
     Raises
     ------
     ValueError
         If the vocabulary does not match the number of columns, or if the model cannot be
         represented in a release file, for example because `set_params` changed `epsilon` or
-        `delta` after the training.
+        `delta` after the training. If `signing_key` holds no such key. Nothing is written then.
     TypeError
         If the model has no guarantee to state, the vocabulary is not a sequence of words, or the
         file cannot hold a step of the pipeline or a setting of its vectorizer.
@@ -338,6 +347,8 @@ def save_release(
     (['pear', 'plum', 'cherry'], (1, 2))
     """
     check_is_fitted(model)
+    if signing_key is not None:
+        read_private_key(signing_key)  # before anything is written
     vectorizer, model, guarantee = _parts(model)
     words = _words(model, vocabulary, vectorizer)
     settings = None if vectorizer is None else settings_of(vectorizer)
@@ -345,7 +356,7 @@ def save_release(
         if not isinstance(model, ReleasedModel):  # `set_params` may have changed what it states
             _check_statement(_given(model), model.privacy_)
         data = _to_bytes(model, words, settings, guarantee)
-        _read(io.BytesIO(data), len(data))  # what cannot be read is not written
+        _read(io.BytesIO(data))  # what cannot be read is not written
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"the model cannot be represented in a release file: {error}. If its header is too "
@@ -353,9 +364,14 @@ def save_release(
         ) from error
     _warn_of_leaks(type(model).__name__, guarantee)
     write_atomically(path, data, permissions=PUBLIC)
+    if signing_key is not None:
+        write_atomically(signature_path(path), sign(data, signing_key), permissions=PUBLIC)
+    _log("release saved", path, guarantee, model, signed=signing_key is not None)
 
 
-def load_release(path: str | os.PathLike[str]) -> ReleasedModel:
+def load_release(
+    path: str | os.PathLike[str], *, public_key: str | os.PathLike[str] | None = None
+) -> ReleasedModel:
     """Read a model that `save_release` wrote.
 
     The file may come from anyone: no code in it is run.
@@ -364,6 +380,9 @@ def load_release(path: str | os.PathLike[str]) -> ReleasedModel:
     ----------
     path : str or path-like
         The file.
+    public_key : str or path-like, default=None
+        PEM file of an Ed25519 public key. The signature is read from ``path`` with ".sig", and the
+        file is refused unless the holder of the key signed it. None asks for no signature.
 
     Returns
     -------
@@ -376,9 +395,9 @@ def load_release(path: str | os.PathLike[str]) -> ReleasedModel:
     ValueError
         If the file is not a release file, is damaged, cut off, of a later format, or contradicts
         itself: for example, if its epsilon is below the cost of its events or above the one in its
-        parameters, or if its table does not hold counts.
+        parameters, or if its table does not hold counts. If it is not signed by the given key.
     OSError
-        If the file cannot be read.
+        If the file, or a signature that is asked for, cannot be read.
 
     See Also
     --------
@@ -388,7 +407,7 @@ def load_release(path: str | os.PathLike[str]) -> ReleasedModel:
     -----
     **Privacy.** `privacy_` is the statement of the author of the file. `load_release` checks that
     it fits its own events. Nobody can check that those events happened. The checksum detects
-    damage, not forgery.
+    damage, not forgery. A signature proves who wrote the file, and not that it is true.
 
     Examples
     --------
@@ -404,13 +423,46 @@ def load_release(path: str | os.PathLike[str]) -> ReleasedModel:
     (True, (5, 3))
     """
     path = Path(path)
-    try:
-        with path.open("rb") as file:
-            return _read(file, os.fstat(file.fileno()).st_size)
-    except (TypeError, ValueError) as error:
+    with path.open("rb") if public_key is None else _signed(path, public_key) as file:
+        try:
+            model = _read(file)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"{path} is not a valid release file: {error}; ask its author for it again"
+            ) from error
+    _log("release loaded", path, model.privacy_, model, signed=public_key is not None)
+    return model
+
+
+def _signed(path: Path, public_key: str | os.PathLike[str]) -> io.BytesIO:
+    """The bytes that were compared with their signature, and no others: files can change."""
+    signature = read_signature(signature_path(path))
+    if path.stat().st_size > MAX_BYTES:
+        raise ValueError(f"{path} has more than {MAX_BYTES} bytes, and is not read")
+    data = path.read_bytes()
+    if not is_signed(data, signature, public_key):
         raise ValueError(
-            f"{path} is not a valid release file: {error}; ask its author for it again"
-        ) from error
+            f"{path} is not signed by the key {public_key}: the file or its signature was changed, "
+            "or somebody else wrote it; ask its author for it again"
+        )
+    return io.BytesIO(data)
+
+
+def _log(
+    event: str, path: str | os.PathLike[str], guarantee: Guarantee, model: Any, *, signed: bool
+) -> None:
+    log_event(
+        "release",
+        event,
+        file=Path(path).name,
+        estimator=getattr(model, "estimator_name_", type(model).__name__),
+        unit=guarantee.unit,
+        epsilon=guarantee.epsilon,
+        delta=guarantee.delta,
+        seeded=guarantee.seeded,
+        receipt=guarantee.receipt or None,
+        signed=signed,
+    )
 
 
 # ---- writing ------------------------------------------------------------------------------
@@ -525,7 +577,9 @@ def _warn_of_leaks(name: str, guarantee: Guarantee) -> None:
 # ---- reading ------------------------------------------------------------------------------
 
 
-def _read(file: io.BufferedIOBase, size: int) -> ReleasedModel:
+def _read(file: io.BufferedIOBase) -> ReleasedModel:
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
     if size > MAX_BYTES:
         raise ValueError(f"it has {size} bytes, and at most {MAX_BYTES} are read")
     content, table = FORMAT.read(file, size)
@@ -687,7 +741,7 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {
     "epsilon": _number, "delta": _number, "sensitivity": _number, "total_variation": _distance,
     "noise_scale": _per_round, "noise_multiplier": _per_round, "seeded": _flag,
     "assumptions": _texts, "events": _events, "trusted": _text, "provenance": _pairs,
-    "ledger": _text, "theorem": _text,
+    "ledger": _text, "receipt": _text, "theorem": _text,
 }  # fmt: skip
 
 

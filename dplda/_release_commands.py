@@ -1,15 +1,17 @@
-"""The commands ``dplda topics MODEL`` and ``dplda transform MODEL TEXTS --out FEATURES``."""
+"""The commands ``dplda topics``, ``transform``, ``sign`` and ``verify``."""
 
 from __future__ import annotations
 
 import argparse
 import csv
 import io
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dplda  # loads a name at its first use: options and --help need nothing of it
 from dplda._console import draw_topics, say, show_guarantee, show_topics
+from dplda._files import PUBLIC as PUBLIC_FILE
 from dplda._files import write_atomically
 from dplda._fit_command import add_source, check_output, check_picture, source_of
 from dplda._text_files import import_parquet, read_texts
@@ -79,6 +81,67 @@ def run_transform(options: argparse.Namespace) -> None:
     write_atomically(options.out, to_bytes(name, found.ids, weights))
     say(f"Features: {options.out}, {weights.shape[0]} rows of {weights.shape[1]} topic weights.")
     say(PRIVATE)
+
+
+def add_sign_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``dplda sign``."""
+    parser.description = (
+        "Sign a file, such as a published model, with an Ed25519 key. The signature is written "
+        "next to it; dplda verify and OpenSSL compare it with the public key."
+    )
+    parser.set_defaults(command=run_sign)
+    parser.add_argument("file", type=Path, help="file to sign; it is not changed")
+    parser.add_argument("--key", type=Path, required=True, help="private key (PEM), yours alone")
+    add_signature(parser)
+
+
+def run_sign(options: argparse.Namespace) -> None:
+    """Run ``dplda sign``."""
+    from dplda import _signatures
+
+    target = options.signature or _signatures.signature_path(options.file)
+    check_output(target, options.file, options.key)
+    data = options.file.read_bytes()
+    write_atomically(target, _signatures.sign(data, options.key), permissions=PUBLIC_FILE)
+    public = _signatures.read_private_key(options.key).public_key()
+    say(f"Signature: {target}")
+    print(f"Public key: sha256 {_signatures.fingerprint(public)}")
+
+
+def add_verify_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``dplda verify``."""
+    parser.description = (
+        "Tell whether the holder of a key signed a file. Exit code 0: yes. 1: no, the file or its "
+        "signature was changed, or the key is another. 2: a file cannot be read."
+    )
+    parser.set_defaults(command=run_verify)
+    parser.add_argument("file", type=Path, help="file that was signed")
+    parser.add_argument("--key", type=Path, required=True, help="public key (PEM) of the author")
+    add_signature(parser)
+
+
+def run_verify(options: argparse.Namespace) -> int:
+    """Run ``dplda verify``."""
+    from dplda import _signatures
+
+    try:
+        signature = _signatures.read_signature(
+            options.signature or _signatures.signature_path(options.file)
+        )
+        signed = _signatures.is_signed(options.file.read_bytes(), signature, options.key)
+        key = _signatures.fingerprint(_signatures.read_public_key(options.key))
+    except (OSError, ValueError) as error:  # 1 says that the signature is wrong
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(f"{'signed' if signed else 'NOT SIGNED'} by the key with sha256 {key}")
+    return 0 if signed else 1
+
+
+def add_signature(parser: argparse.ArgumentParser) -> None:
+    """Add the option for another file of the signature."""
+    parser.add_argument(
+        "--signature", type=Path, metavar="FILE", help="the signature; default: the file with .sig"
+    )
 
 
 def as_csv(name: str, ids: list[str], weights: np.ndarray) -> bytes:

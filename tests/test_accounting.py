@@ -12,6 +12,7 @@ import pytest
 from dp_accounting import NeighboringRelation, dp_event, get_epsilon_gaussian
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
+from reference_accounting import to_dp_event
 from scipy.special import logsumexp, ndtr
 from scipy.stats import binom
 
@@ -45,7 +46,6 @@ from dplda.privacy._events import (
     Repeated,
     ZeroConcentrated,
     from_record,
-    to_dp_event,
     to_record,
 )
 from dplda.published._calibration import vips_calibration

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import dplda
+from dplda._log import PUBLIC
 
 ROOT = Path(dplda.__file__).parent
 SOURCES = {
@@ -21,7 +22,7 @@ SOURCES = {
 
 # What lies below what. A folder may also import itself; a kernel is a function of arrays only.
 LEAVES = {
-    "_checks", "_compat", "_files", "_text_files", "_threads", "_version", "_vocabulary",
+    "_checks", "_compat", "_files", "_log", "_text_files", "_threads", "_version", "_vocabulary",
     "_warnings",
 }  # fmt: skip
 COMMANDS = {
@@ -40,6 +41,13 @@ MAY_IMPORT = {
     "audit": SHARED | {"central", "local", "federated", "published", "displays"},
 }
 MECHANISMS = {"privacy/_mechanisms.py", "privacy/_local_mechanisms.py"}
+SIGNATURES = {
+    "cryptography.exceptions",
+    "cryptography.hazmat.primitives.serialization",
+    "cryptography.hazmat.primitives.asymmetric.ed25519",
+}
+# The network engine logs what happens to messages.
+LOGGERS = {"_log.py", "federated/flower/_protocol.py", "federated/flower/_tasks.py"}
 NOISE = {"add_gaussian", "add_laplace", "find_survivors"}
 
 parse = cache(ast.parse)
@@ -207,8 +215,36 @@ def secret_keys_outside_streams(sources):
         made = names(tree) & {"os.urandom", "os.getrandom"}
         made |= {name for name in imports(path, tree) if is_in(name, {"secrets", "cryptography"})}
         made |= {n for n in imports(path, tree) if n in ("os.urandom", "os.getrandom")}
+        if path == "_signatures.py":  # keys of authors, which it reads and does not make
+            made = {n for n in made if not is_in(n, SIGNATURES)}
         if made and path != "privacy/_streams.py":
             yield f"{path} uses {', '.join(sorted(made))}"
+
+
+def private_parts_of_libraries(sources):
+    """They may change in any release: one module holds them all."""
+    for path, tree in modules(sources).items():
+        found = {
+            name
+            for name in imports(path, tree)
+            if is_in(name, {"numpy", "scipy", "sklearn"}) and re.search(r"\._(?!_)", name)
+        }
+        if found and path != "_compat.py":
+            yield f"{path} imports {', '.join(sorted(found))}"
+
+
+def logs_beside_the_events(sources):
+    """Only `log_event` logs, and only what `PUBLIC` lists."""
+    for path, tree in modules(sources).items():
+        loggers = {name for name in names(tree) if name.rpartition(".")[2] == "getLogger"}
+        loggers |= {name for name in imports(path, tree) if name == "logging.getLogger"}
+        if loggers and path not in LOGGERS:
+            yield f"{path} makes a logger"
+        for call in ast.walk(tree):
+            if isinstance(call, ast.Call) and dotted(call.func).endswith("log_event"):
+                given = {keyword.arg or "**" for keyword in call.keywords} - {"level"}
+                if not given <= PUBLIC:
+                    yield f"{path} logs {', '.join(sorted(given - PUBLIC))}"
 
 
 ESTIMATOR = "class NMF:\n    def __init__(self, n_components): ...\n    def fit(self, X): ...\n"
@@ -254,6 +290,17 @@ RULES = {
         {"privacy/_store.py": "import os\nos.urandom(16)"},
         {"local/_a.py": "import secrets"},
         {"local/_a.py": "from os import urandom"},
+        {"_signatures.py": "from cryptography.hazmat.primitives.ciphers import Cipher"},
+    ],
+    private_parts_of_libraries: [
+        {"central/_a.py": "from sklearn.utils._param_validation import Interval"},
+        {"metrics/_a.py": "def f():\n    import scipy.sparse._csr"},
+    ],
+    logs_beside_the_events: [
+        {"central/_a.py": "import logging\nlogging.getLogger('dplda.fit').info(X)"},
+        {"privacy/_a.py": "from logging import getLogger"},
+        {"local/_a.py": "log_event('fit', 'model fitted', n_docs=X.shape[0])"},
+        {"local/_a.py": "_log.log_event('fit', 'model fitted', **fields)"},
     ],
 }
 

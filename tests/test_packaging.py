@@ -1,6 +1,7 @@
 """What the project says of itself in several files is the same in all."""
 
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -52,11 +53,55 @@ def test_the_workflows_test_the_versions_that_the_metadata_name():
     assert min(named, key=lambda v: int(v.split(".")[1])) in PROJECT["requires-python"]
 
 
+def test_wheels_are_built_for_the_versions_that_the_metadata_name():
+    named = {c.rpartition(" ")[2] for c in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", c)}
+    built = METADATA["tool"]["cibuildwheel"]["build"].split()
+    assert {f"cp{version.replace('.', '')}-*" for version in named} == set(built)
+    for test in re.findall(r"\{project\}/(\S+)", METADATA["tool"]["cibuildwheel"]["test-command"]):
+        assert (ROOT / test).exists()
+
+
+def test_the_recipe_needs_what_the_metadata_need():
+    recipe = read("conda/recipe.yaml")
+    run = recipe.partition("  run:\n")[2].partition("\ntests:")[0]
+    needed = [line.strip("- ").replace(" ", "") for line in run.splitlines()]
+    assert sorted(needed) == sorted(["python", *PROJECT["dependencies"]])
+    for requirement in METADATA["build-system"]["requires"]:
+        assert f"- {requirement.replace('>=', ' >=')}\n" in recipe
+    assert f'version: "{dplda.__version__}"' in recipe
+    assert f"license: {PROJECT['license']}\n" in recipe
+    assert all(f"- {name}\n" in recipe for name in PROJECT["license-files"])
+
+
+def test_the_package_does_without_the_library_that_its_accountant_is_compared_with():
+    assert not any("dp-accounting" in needed for needed in PROJECT["dependencies"])
+    for path in (ROOT / "dplda").rglob("*.py"):
+        assert "import dp_accounting" not in (text := path.read_text("utf-8"))
+        assert "from dp_accounting" not in text
+
+
+def test_every_release_has_notes():
+    script = ROOT / "scripts" / "release_notes"
+    versions = re.findall(r"^## (\d\S*) \(", read("CHANGELOG.md"), flags=re.MULTILINE)
+    for version in (*versions, "0.0.0"):
+        run = subprocess.run(["bash", script, version], capture_output=True, text=True, check=False)
+        assert (run.returncode == 0) == (version in versions) == bool(run.stdout)
+
+
+def test_workflows_name_files_and_lanes_that_exist():
+    for workflow in (ROOT / ".github" / "workflows").glob("*.yml"):
+        text = workflow.read_text("utf-8")
+        for script in re.findall(r"(?:scripts|tests/\w+|\.ci)/\w+(?:\.py)?", text):
+            assert (ROOT / script).exists(), f"{workflow.name}: {script}"
+        assert "timeout-minutes" in text or workflow.name == "wheels.yml"
+
+
 def test_data_of_others_are_in_the_distributions_with_their_licenses():
     folder = ROOT / "dplda" / "datasets"
     data = {p for p in folder.rglob("*") if p.is_file() and p.suffix not in (".py", ".pyc")}
     patterns = METADATA["tool"]["setuptools"]["package-data"]["dplda.datasets"]
     assert data == {path for pattern in patterns for path in folder.glob(pattern)}
     licenses = {f"dplda/datasets/{path.parent.name}/LICENSE" for path in data}
+    licenses |= {"dplda/privacy/LICENSE-dp-accounting"}  # of code that follows another project's
     assert licenses | {"LICENSE"} == set(PROJECT["license-files"])
     assert PROJECT["license"].count(" AND ") == len(licenses)

@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pytest
 from dp_accounting.rdp import RdpAccountant
+from reference_accounting import to_dp_event
 from scipy.special import gammaln, logsumexp
 
 from dplda.privacy import Gaussian, PoissonSampled, Repeated, epsilon_of
-from dplda.privacy._events import to_dp_event
 from dplda.published._calibration import subsampled_rdp, vips_calibration
 
 

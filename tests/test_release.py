@@ -653,7 +653,7 @@ def test_no_flipped_byte_and_no_cut_is_read(model, path):
         damaged[position] ^= 1 << position % 8
         for data in (bytes(damaged), original[:position]):
             with pytest.raises(ValueError, match=r"."):
-                _release._read(io.BytesIO(data), len(data))
+                _release._read(io.BytesIO(data))
 
 
 @pytest.mark.parametrize("content", [b"", b"hello", b"PK\3\4" + bytes(99), b"\x80\x04." * 99])

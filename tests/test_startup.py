@@ -63,4 +63,6 @@ def test_accountants_and_scipy_are_loaded_where_they_are_used(loaded, step):
 
 
 def test_all_commands_are_looked_at():
-    assert {"demo", "fit", "topics", "transform", "report", "ledger", "federation"} == {*COMMANDS}
+    assert {*COMMANDS} == {
+        "demo", "fit", "topics", "transform", "sign", "verify", "report", "ledger", "federation",
+    }  # fmt: skip

@@ -15,6 +15,7 @@ from dplda.privacy._bounds_on_epsilon import (
     ROOT_MARGIN,
     ROOT_TOLERANCE,
     Groups,
+    gaussian_multiplier,
     grouped,
 )
 from dplda.privacy._events import Event, NonPrivate, Repeated
@@ -403,13 +404,11 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
         Gaussian events fit the budget if the sum of ``1 / noise_multiplier**2`` is at most
         ``mu**2``. It is slightly below the root that was found in floating point.
     """
-    from dp_accounting import get_sigma_gaussian  # takes a second to import
-
     epsilon = check_number("epsilon", epsilon, 0.0, 1e9, closed="right")
     delta = check_number("delta", delta, 0.0, 1.0, closed="neither")
     with np.errstate(divide="ignore", invalid="ignore"):  # at huge epsilons, in the library
         reached = max((epsilon - ROOT_TOLERANCE) / (1.0 + ROOT_MARGIN), 0.0)
-        return 1.0 / (float(get_sigma_gaussian(reached, delta)) + ROOT_TOLERANCE)
+        return 1.0 / (gaussian_multiplier(reached, delta) + ROOT_TOLERANCE)
 
 
 def split_epsilon(

@@ -1,23 +1,21 @@
 """Upper bounds on the epsilon of a composition, one function for each method of accounting.
 
-dp_accounting composes. This module flattens the events, chooses for each event the accountant that
-takes it, and keeps privacy loss distributions from outgrowing the memory. Every function takes the
-result of `grouped` and returns a valid epsilon, or infinity where the method does not apply. The
-smallest of them is therefore valid. docs/accounting.md says why.
+This module flattens the events, chooses for each event the method that takes it, and keeps privacy
+loss distributions from outgrowing the memory. Every function takes the result of `grouped` and
+returns a valid epsilon, or infinity where the method does not apply. The smallest of them is
+therefore valid. docs/accounting.md says why.
 """
 
 from __future__ import annotations
 
 import hashlib
-import logging
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from fractions import Fraction
 from functools import lru_cache, reduce
 from operator import is_
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +31,19 @@ from dplda.privacy._events import (
     PoissonSampled,
     RandomizedResponseEvent,
     Repeated,
-    to_dp_event,
+    ZeroConcentrated,
+)
+from dplda.privacy._loss_distributions import (
+    LossDistribution,
+    distribution_of_law,
+    gaussian_distribution,
+    laplace_distribution,
+)
+from dplda.privacy._renyi import (
+    ORDERS,
+    epsilon_of_divergences,
+    laplace_divergence,
+    sampled_gaussian_divergence,
 )
 from dplda.privacy._response_losses import (
     LOST_MASS,
@@ -43,10 +53,6 @@ from dplda.privacy._response_losses import (
     response_epsilon,
 )
 from dplda.privacy._sampled_losses import sampled_distribution
-
-# Importing dp_accounting takes a second: each function that calls it imports what it calls.
-if TYPE_CHECKING:
-    from dp_accounting.pld import privacy_loss_distribution as pld
 
 FloatArray: TypeAlias = NDArray[np.float64]
 Groups: TypeAlias = tuple[tuple[Event, int], ...]
@@ -209,8 +215,7 @@ def epsilon_of_mu(mu: float, delta: float) -> float:
 def _gaussian_root(noise_multiplier: float, delta: float) -> float:
     """Where Gaussian noise has this delta.
 
-    It is `get_epsilon_gaussian` of dp_accounting, digit by digit, without the time that
-    `scipy.stats` takes for each value.
+    It is `get_epsilon_gaussian` of dp_accounting, digit by digit.
     """
     from scipy.optimize import brentq
 
@@ -221,6 +226,19 @@ def _gaussian_root(noise_multiplier: float, delta: float) -> float:
     while _log_delta(noise_multiplier, high) > wanted:
         low, high = high, 10.0 * high
     return float(brentq(lambda x: _log_delta(noise_multiplier, x) - wanted, low, high, xtol=1e-12))
+
+
+def gaussian_multiplier(epsilon: float, delta: float) -> float:
+    """The noise multiplier of Gaussian noise that has this delta at this epsilon; a root."""
+    from scipy.optimize import brentq
+
+    wanted = np.log(delta)
+    low, high = 0.1, 1.0
+    while _log_delta(low, epsilon) < wanted:
+        low, high = low / 10, low
+    while _log_delta(high, epsilon) > wanted:
+        low, high = high, high * 10
+    return float(brentq(lambda s: _log_delta(s, epsilon) - wanted, low, high, xtol=1e-12))
 
 
 def _log_delta(noise_multiplier: float, epsilon: float) -> float:
@@ -264,10 +282,8 @@ def all_gaussian(groups: Groups) -> bool:
 
 
 def renyi_epsilon(groups: Groups, delta: float) -> float:
-    """Best conversion of the summed Renyi divergences, at all orders of the library."""
-    # the library warns of orders whose series do not converge, and skips them: the rest is valid
-    with _silent("absl"):
-        return _converted(groups, None, delta)
+    """Best conversion of the summed Renyi divergences, at all orders."""
+    return _converted(groups, None, delta)
 
 
 def quick_renyi_epsilon(groups: Groups, delta: float) -> float:
@@ -277,28 +293,12 @@ def quick_renyi_epsilon(groups: Groups, delta: float) -> float:
 
 
 def _converted(groups: Groups, orders: tuple[float, ...] | None, delta: float) -> float:
-    from dp_accounting.rdp import RdpAccountant, compute_epsilon
-
-    divergences = total_divergence(groups, orders)
-    return float(compute_epsilon(RdpAccountant(orders).orders, divergences, delta)[0])
-
-
-@contextmanager
-def _silent(name: str) -> Iterator[None]:
-    logger = logging.getLogger(name)
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
+    return epsilon_of_divergences(orders or ORDERS, total_divergence(groups, orders), delta)
 
 
 def total_divergence(groups: Groups, orders: tuple[float, ...] | None) -> FloatArray:
-    """Sum of the Renyi divergences at each order (None: the library's orders)."""
-    from dp_accounting.rdp import RdpAccountant
-
-    total = np.zeros(len(RdpAccountant(orders).orders))
+    """Sum of the Renyi divergences at each order (None: `ORDERS`)."""
+    total = np.zeros(len(orders or ORDERS))
     for event, count in groups:
         total = total + count * divergence(event, orders)
     return total
@@ -307,27 +307,28 @@ def total_divergence(groups: Groups, orders: tuple[float, ...] | None) -> FloatA
 # A ledger asks for the divergences of the same events with each charge.
 @lru_cache(maxsize=4096)
 def divergence(event: Event, orders: tuple[float, ...] | None) -> FloatArray:
-    """Renyi divergence of one event at each order (None: the library's orders).
-
-    The library has no bounded-range choice, and loses all digits of responses with little effect.
-    """
-    from dp_accounting.rdp import RdpAccountant
-
-    accountant = RdpAccountant(orders)
+    """Renyi divergence of one event at each order (None: `ORDERS`)."""
+    every = np.array(orders or ORDERS, np.float64)
     match event:
+        case Gaussian(noise_multiplier):
+            values = every / (2 * noise_multiplier**2)
+        case Laplace(scale):
+            values = np.array([laplace_divergence(1 / scale, a) for a in every.tolist()])
+        case ZeroConcentrated(rho):
+            values = rho * every
         case BoundedRange(epsilon):
-            values = bounded_range_divergence(epsilon, accountant.orders)
+            values = bounded_range_divergence(epsilon, every)
         case RandomizedResponseEvent() | ErasedResponse():
-            values = response_divergence(event, accountant.orders)
-        case PoissonSampled(_, Gaussian(noise_multiplier)):
-            values = accountant.compose(to_dp_event(event)).rdp
-            not_sampled = (
-                np.asarray(accountant.orders) / (2.0 * noise_multiplier) / noise_multiplier
+            values = response_divergence(event, every)
+        case PoissonSampled(q, Gaussian(noise_multiplier)):
+            values = np.array(
+                [sampled_gaussian_divergence(q, noise_multiplier, a) for a in orders or ORDERS]
             )
+            not_sampled = every / (2.0 * noise_multiplier) / noise_multiplier
             # zero or below, if the effect of a step is less than the rounding error of the series
             values = np.fmin(values * (1.0 + _SERIES_MARGIN) + _SERIES_TOLERANCE, not_sampled)
         case _:
-            values = accountant.compose(to_dp_event(event)).rdp
+            values = np.full(len(every), math.inf)
     values.flags.writeable = False  # the cache hands out one array to all
     return values
 
@@ -487,7 +488,7 @@ def _composed_reach(event: Event, count: int) -> float:
 
 # The same composition is needed again at a delta that pays for the distance from ideal noise.
 @lru_cache(maxsize=2)
-def _composed(groups: Groups, interval: float) -> pld.PrivacyLossDistribution:
+def _composed(groups: Groups, interval: float) -> LossDistribution:
     """Compose all events; those that a ledger merges, and thus changes with each fit, come last."""
     gaussians = tuple(group for group in groups if isinstance(group[0], Gaussian))
     others = tuple(group for group in groups if group not in gaussians)
@@ -499,7 +500,7 @@ def _composed(groups: Groups, interval: float) -> pld.PrivacyLossDistribution:
 # the events, so that the result does not depend, in its last digits, on what was composed before.
 # It has about two branches for each event: those of a hundred fits are kept.
 @lru_cache(maxsize=256)
-def _branch(groups: Groups, interval: float, depth: int) -> pld.PrivacyLossDistribution:
+def _branch(groups: Groups, interval: float, depth: int) -> LossDistribution:
     """Compose events in the order of a tree, in which each event's hash is its path."""
     if len(groups) == 1:
         ((event, count),) = groups
@@ -517,62 +518,30 @@ def _hash(event: Event) -> int:
     return int.from_bytes(hashlib.sha256(repr(event).encode()).digest())
 
 
-def _repeated_distribution(
-    event: Event, count: int, interval: float
-) -> pld.PrivacyLossDistribution:
+def _repeated_distribution(event: Event, count: int, interval: float) -> LossDistribution:
     if is_binary_response(event):
         return _response_distribution(event, count, interval)
     distribution = _distribution(event, interval)
     return distribution if count == 1 else distribution.self_compose(count)
 
 
-def _response_distribution(
-    event: Response, count: int, interval: float
-) -> pld.PrivacyLossDistribution:
-    """Privacy loss distribution of binary responses: their exact law, moved to the grid once.
-
-    An outcome becomes two, on the points of the grid around its loss, with the same probability in
-    sum under either input. To forget which of the two it was gives the outcome back: this grid is
-    an upper bound, and its error is of second order in the interval.
-    """
-    from dp_accounting.pld import pld_pmf
-    from dp_accounting.pld import privacy_loss_distribution as pld
-
-    losses, probabilities = loss_law(event, count)
-    below = np.floor(losses / interval)
-    to_above = (below + 1.0) * interval - losses
-    stays = np.clip(np.expm1(to_above) / math.expm1(interval), 0.0, 1.0) * probabilities
-    first = int(below[0])
-    index = (below - first).astype(np.int64)
-    masses = np.bincount(index, stays, index[-1] + 2)
-    masses += np.bincount(index + 1, probabilities - stays, index[-1] + 2)
-    law = {first + i: float(masses[i]) for i in np.flatnonzero(masses).tolist()}
-    pmf = pld_pmf.create_pmf(law, interval, LOST_MASS, pessimistic_estimate=True)
-    return pld.PrivacyLossDistribution(pmf)
+def _response_distribution(event: Response, count: int, interval: float) -> LossDistribution:
+    """Privacy loss distribution of binary responses: their exact law, moved to the grid once."""
+    return distribution_of_law(*loss_law(event, count), interval, LOST_MASS)
 
 
-def _distribution(event: Event, interval: float) -> pld.PrivacyLossDistribution:
-    """Privacy loss distribution of one event.
-
-    It comes from the library's factories. The library's accountant takes one relation for all
-    events, ignores the count of randomized responses, and doubles a Gaussian's sensitivity under
-    replacement.
-    """
-    from dp_accounting import NeighboringRelation
-    from dp_accounting.pld import privacy_loss_distribution as pld
-
-    grid = {"value_discretization_interval": interval}
+def _distribution(event: Event, interval: float) -> LossDistribution:
+    """Privacy loss distribution of one event."""
     match event:
         case Gaussian(noise_multiplier):
-            return pld.from_gaussian_mechanism(noise_multiplier, **grid)
+            return gaussian_distribution(noise_multiplier, interval)
         case PoissonSampled(q, Gaussian(noise_multiplier)):
             return sampled_distribution(q, noise_multiplier, interval)
         case Laplace(scale):
-            return pld.from_laplace_mechanism(scale, **grid)
-        case RandomizedResponseEvent(flip, n_buckets):
-            replaced = NeighboringRelation.REPLACE_ONE
-            return pld.from_randomized_response(
-                flip, n_buckets, neighboring_relation=replaced, **grid
-            )
+            return laplace_distribution(scale, interval)
+        case RandomizedResponseEvent(flip, n_buckets):  # right, any other wrong, or the neighbor's
+            epsilon, wrong = _pure(event), flip / n_buckets
+            law = np.array([wrong, (n_buckets - 2) * wrong, 1.0 - flip + wrong])
+            return distribution_of_law(np.array([-epsilon, 0.0, epsilon]), law, interval, 0.0)
         case _:
             raise TypeError(f"{type(event).__name__} has no privacy loss distribution")

@@ -11,12 +11,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, TypeAlias, get_args
+from typing import Any, TypeAlias, get_args
 
 from dplda._checks import check_integer, check_number
-
-if TYPE_CHECKING:
-    from dp_accounting import dp_event
 
 SMALLEST_FLIP = 1e-290  # of a bucket; Renyi divergences of far smaller ones underflow to 0
 MAX_COUNT = 2**63  # of repetitions; far more would overflow a float
@@ -226,54 +223,6 @@ Event: TypeAlias = (
 )
 
 _BY_NAME = {cls.__name__: cls for cls in get_args(Event)}
-
-
-def to_dp_event(event: Event) -> dp_event.DpEvent:
-    """Translate an event into the vocabulary of dp_accounting.
-
-    Randomized responses need an accountant with a replacement relation; every other event
-    needs the default one (add or remove), whatever the relation of the guarantee, because the
-    sensitivity is already part of the event. The library has no name for a bounded-range choice
-    and for an erased response. They become events that cost more: zCDP, and the response without
-    erasure.
-
-    Parameters
-    ----------
-    event : Event
-
-    Returns
-    -------
-    dp_accounting.DpEvent
-        Repeated randomized responses become a list of single ones: the PLD accountant of
-        dp_accounting 0.6 ignores the count of their self-composition.
-    """
-    from dp_accounting import dp_event  # takes a second to import
-
-    match event:
-        case Gaussian(noise_multiplier):
-            return dp_event.GaussianDpEvent(noise_multiplier)
-        case Laplace(scale):
-            return dp_event.LaplaceDpEvent(scale)
-        case BoundedRange(epsilon):
-            return dp_event.ZCDpEvent(epsilon**2 / 8)
-        case RandomizedResponseEvent(flip_mixture, n_buckets):
-            return dp_event.RandomizedResponseDpEvent(flip_mixture, n_buckets)
-        case ErasedResponse(flip_mixture):
-            return dp_event.RandomizedResponseDpEvent(flip_mixture, 2)
-        case ZeroConcentrated(rho):
-            return dp_event.ZCDpEvent(rho)
-        case PoissonSampled(probability, inner):
-            return dp_event.PoissonSampledDpEvent(probability, to_dp_event(inner))
-        case Repeated((RandomizedResponseEvent() | ErasedResponse()) as inner, count):
-            return dp_event.ComposedDpEvent([to_dp_event(inner)] * count)
-        case Repeated(Repeated(inner, inner_count), count):
-            return to_dp_event(Repeated(inner, inner_count * count))
-        case Repeated(inner, count):
-            return dp_event.SelfComposedDpEvent(to_dp_event(inner), count)
-        case ApproximateDP():
-            raise TypeError("epsilon_of adds ApproximateDP events up, dp_accounting does not")
-        case NonPrivate():
-            return dp_event.NonPrivateDpEvent()
 
 
 def to_record(event: Event) -> dict[str, Any]:

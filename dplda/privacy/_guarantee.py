@@ -80,6 +80,8 @@ class Guarantee:
         Inputs of the fit, each with its origin: public, private and charged, or not known.
     ledger : str, default=""
         Id of the ledger that was charged, and its total at the time of the fit.
+    receipt : str, default=""
+        Which entries the ledger had when the fit ended, see `Ledger.has`.
     theorem : str, default=""
         Page of the documentation with the proof.
 
@@ -118,6 +120,7 @@ class Guarantee:
     trusted: str = ""
     provenance: tuple[tuple[str, str], ...] = ()
     ledger: str = ""
+    receipt: str = ""
     theorem: str = ""
 
     def __post_init__(self) -> None:

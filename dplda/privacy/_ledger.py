@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from dplda._checks import check_number, check_probability
+from dplda._log import INFO, WARNING, is_logged, log_event
 from dplda.privacy._accounting import epsilon_of, gaussian_mu, is_within
 from dplda.privacy._bounds_on_epsilon import epsilon_of_mu
 from dplda.privacy._errors import BudgetError
@@ -39,6 +42,7 @@ __all__ = ["Entry", "Ledger"]
 
 # A charge computes its price while others may charge. It starts again if one did, this many times.
 _ATTEMPTS = 3
+_RECEIPT = re.compile(r"[0-9a-f]{8}-(\d{1,18})-[0-9a-f]{16}", re.ASCII)
 
 
 class Ledger:
@@ -309,6 +313,60 @@ class Ledger:
         with self._store.transaction(write=False) as page:
             return list(page.entries())
 
+    @property
+    def receipt(self) -> str:
+        """Which entries the ledger has, as a short text to be kept elsewhere.
+
+        It is the first part of the id, the number of entries, and a digest of their records. A
+        copy of the ledger that is older than the receipt does not have it (`has`).
+        """
+        with self._store.transaction(write=False) as page:
+            return page.receipt(len(page.entries()))
+
+    def has(self, receipt: str) -> bool:
+        """Whether this ledger has all entries that a receipt stands for.
+
+        Parameters
+        ----------
+        receipt : str
+            The `receipt` of a ledger at an earlier time, or that of a guarantee.
+
+        Returns
+        -------
+        bool
+            False if the receipt is that of another ledger, or the file was replaced by a copy from
+            before the receipt, whatever was charged to the copy since.
+
+        Raises
+        ------
+        ValueError
+            If the text is no receipt.
+
+        Notes
+        -----
+        The status of entries is no part of a receipt: it may change, and a copy may be older than
+        a change of status. Cancel no entry of a copy that was restored.
+
+        Examples
+        --------
+        >>> from dplda.privacy import Gaussian, Ledger
+        >>> ledger = Ledger(epsilon=4.0)
+        >>> entry = ledger.reserve("a noisy sum", "document", Gaussian(5.0))
+        >>> receipt = ledger.receipt
+        >>> entry = ledger.reserve("another", "document", Gaussian(5.0))
+        >>> ledger.has(receipt), Ledger().has(receipt)
+        (True, False)
+        """
+        match = _RECEIPT.fullmatch(receipt)
+        if match is None:
+            raise ValueError(
+                f"{receipt[:80]!r} is no receipt of a ledger; take it from Ledger.receipt, from "
+                "privacy_.receipt of a model, or from `dplda ledger show`"
+            )
+        with self._store.transaction(write=False) as page:
+            n_entries, n = len(page.entries()), int(match[1])
+            return n <= n_entries and page.receipt(n) == receipt
+
     def _counted(self) -> list[Entry]:
         return [entry for entry in self.entries() if entry.counts]
 
@@ -369,6 +427,16 @@ class Ledger:
             process=os.getpid(),
             part=self._part,
         )
+        try:
+            number = self._charge(entry)
+        except BudgetError:
+            self._log_charge("budget refused", entry, WARNING)
+            raise
+        self._log_charge("budget charged", replace(entry, id=number), INFO)
+        return number
+
+    def _charge(self, entry: Entry) -> int:
+        """Write an entry if the budget allows it, and return its number."""
         for _ in range(_ATTEMPTS):
             state = self._state()
             filters = self._check_affordable(entry, state)
@@ -504,6 +572,9 @@ class Ledger:
                     f"entry {entry_id} of the ledger is {entry.status}, and cannot become {status}"
                 )
             page.set_status(entry_id, status, entry.checkpoint)
+        log_event(
+            "ledger", f"charge {status}", ledger=self.id[:8], entry=entry_id, label=entry.label
+        )
 
     def resume(
         self,
@@ -606,6 +677,28 @@ class Ledger:
                 )
             page.set_status(entry_id, entry.status, checkpoint)
             write()
+
+    def _log_charge(self, event: str, entry: Entry, level: int) -> None:
+        """Log a charge with its price. It never ends the fit that it reports."""
+        if is_logged("ledger", level):
+            with suppress(ArithmeticError, OSError, ValueError):
+                log_event(
+                    "ledger",
+                    event,
+                    level=level,
+                    ledger=self.id[:8],
+                    entry=entry.id or None,  # a refused charge has no number
+                    label=entry.label,
+                    part=entry.part,
+                    unit=entry.unit,
+                    epsilon=epsilon_of(
+                        entry.events, self.delta, total_variation=entry.total_variation
+                    ),
+                    delta=self.delta,
+                    budget=self.epsilon,
+                    seeded=entry.seeded,
+                    receipt=self.receipt,
+                )
 
     def __sklearn_clone__(self) -> Ledger:
         return self

@@ -16,6 +16,7 @@ from dplda.privacy._accounting import delta_charge, is_chargeable
 from dplda.privacy._bounds_on_epsilon import INTEGER_ORDERS, grouped
 from dplda.privacy._events import Event, Gaussian
 from dplda.privacy._parts import paying_part
+from dplda.privacy._renyi import epsilon_of_divergences
 from dplda.privacy._store import Entry
 
 FloatArray: TypeAlias = NDArray[np.float64]
@@ -126,8 +127,6 @@ def is_surely_within(costs: FloatArray, epsilon: float, delta: float) -> bool:
     epsilon, delta : float
         The budget.
     """
-    from dp_accounting.rdp import compute_epsilon  # takes a second to import
-
     total_variation, lost, shift, pure, plain, other = costs[:6]
     if total_variation >= 1.0 or not is_chargeable(total_variation, epsilon, delta):
         return False
@@ -136,6 +135,6 @@ def is_surely_within(costs: FloatArray, epsilon: float, delta: float) -> bool:
     bound = min(
         pure,
         composition.epsilon_of_mu(math.sqrt(plain + other), left),
-        compute_epsilon(INTEGER_ORDERS, divergences, left)[0],
+        epsilon_of_divergences(INTEGER_ORDERS, divergences, left),
     )
     return bool((shift + bound) * (1.0 + _MARGIN) <= epsilon and lost <= delta)

@@ -7,22 +7,18 @@ arrays. docs/accounting.md says why rounding errors of the cut points do not mat
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from dp_accounting.pld import privacy_loss_distribution as pld
-    from dp_accounting.pld.pld_pmf import DensePLDPmf
-    from dp_accounting.pld.privacy_loss_mechanism import GaussianPrivacyLoss
+from dplda.privacy._loss_distributions import GaussianLoss, LossDistribution, Losses
 
 FloatArray = NDArray[np.float64]
 
 
 def sampled_distribution(
     sampling_probability: float, noise_multiplier: float, interval: float
-) -> pld.PrivacyLossDistribution:
+) -> LossDistribution:
     """Privacy loss distribution of a Poisson-sampled Gaussian step, on a grid.
 
     Parameters
@@ -36,45 +32,22 @@ def sampled_distribution(
 
     Returns
     -------
-    PrivacyLossDistribution
+    LossDistribution
         An upper bound, of a unit that is removed and of one that is added.
     """
-    from dp_accounting.pld import privacy_loss_distribution as pld
-    from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType, GaussianPrivacyLoss
-
     laws = []
-    for change in (AdjacencyType.REMOVE, AdjacencyType.ADD):
-        loss = GaussianPrivacyLoss(
-            noise_multiplier, sampling_prob=sampling_probability, adjacency_type=change
-        )
-        bounds = loss.connect_dots_bounds()
-        first = math.floor(bounds.epsilon_lower / interval)
-        last = math.ceil(bounds.epsilon_upper / interval)
+    for removed in (True, False):
+        loss = GaussianLoss(noise_multiplier, sampling_probability, removed)
+        low, high = loss.range()
+        first, last = math.floor(low / interval), math.ceil(high / interval)
         deltas = hockey_stick(
-            loss, np.arange(first, last + 1) * interval, removed=change is AdjacencyType.REMOVE
+            loss, np.arange(first, last + 1, dtype=np.float64) * interval, removed=removed
         )
-        laws.append(connected(deltas, first, interval))
-    return pld.PrivacyLossDistribution(*laws)
+        laws.append(Losses.connect(interval, first, deltas))
+    return LossDistribution(*laws)
 
 
-def connected(deltas: FloatArray, first: int, interval: float) -> DensePLDPmf:
-    """The losses on a grid whose deltas are given at its points and lines between them.
-
-    It is an upper bound (Doroshenko et al. 2022, algorithm 1). The library's function computes the
-    same numbers, and takes most of its time to put them into a dictionary.
-    """
-    from dp_accounting.pld.pld_pmf import DensePLDPmf
-
-    deltas = np.minimum.accumulate(deltas)  # rounding errors may increase them
-    steps, growth = np.diff(deltas), math.expm1(interval)
-    masses = np.empty(len(deltas))
-    masses[0] = 1 - deltas[0] + steps[0] / growth
-    masses[1:-1] = (steps[1:] - steps[:-1] * math.exp(interval)) / growth
-    masses[-1] = steps[-1] / math.expm1(-interval)
-    return DensePLDPmf(interval, first, np.maximum(0.0, masses), deltas[-1], True)
-
-
-def hockey_stick(loss: GaussianPrivacyLoss, epsilons: FloatArray, *, removed: bool) -> FloatArray:
+def hockey_stick(loss: GaussianLoss, epsilons: FloatArray, *, removed: bool) -> FloatArray:
     """Delta of one step at each epsilon, exact up to rounding.
 
     The losses above epsilon are those of the outcomes below a cut, which has a closed form.

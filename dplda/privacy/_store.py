@@ -257,6 +257,15 @@ class Page:
             del _READ[next(iter(_READ))]
         return entries
 
+    def receipt(self, n: int) -> str:
+        """A text that stands for the first `n` records. It is public, and shows none of them.
+
+        The digest includes the id, most of which is secret: nobody can try out what records say.
+        """
+        records, _ = _hashed(self._connection, n)
+        digest = hashlib.sha256(self.ledger_id.encode() + records.digest()).hexdigest()
+        return f"{self.ledger_id[:8]}-{n}-{digest[:16]}"
+
     def _digest(self) -> str:
         """Digest of all that the ledger holds. SQLite does not detect a changed number."""
         assert self._records is not None

@@ -1,0 +1,56 @@
+"""Events for the logs of an operator: standard `logging`, and public values only.
+
+The loggers are ``dplda.ledger``, ``dplda.fit`` and ``dplda.release``. docs/operations.md lists the
+events. Nothing is printed unless the application configures logging.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from typing import Literal
+
+INFO, WARNING = logging.INFO, logging.WARNING
+# All that an event may hold. None of it is a function of the documents but through releases: labels
+# and files are named by the caller, and the rest is in the ledger and in the guarantee.
+PUBLIC = {
+    "ledger", "entry", "label", "part", "unit", "epsilon", "delta", "budget", "receipt", "seeded",
+    "estimator", "n_iter", "file", "signed",
+}  # fmt: skip
+
+logging.getLogger("dplda").addHandler(logging.NullHandler())
+
+
+def is_logged(topic: str, level: int = INFO) -> bool:
+    """Whether anybody listens: what an event says may take time to compute."""
+    return logging.getLogger(f"dplda.{topic}").isEnabledFor(level)
+
+
+def log_event(
+    topic: Literal["ledger", "fit", "release"], event: str, *, level: int = INFO, **public: object
+) -> None:
+    """Log an event, as one line of text and as the attribute ``dplda`` of the record.
+
+    Parameters
+    ----------
+    topic : {"ledger", "fit", "release"}
+        Part of the package; names the logger.
+    event : str
+        What happened, in a few fixed words.
+    level : int, default=logging.INFO
+        Level of the record.
+    **public : object
+        Values by their names in `PUBLIC`. None is left out, and infinity becomes "inf": every
+        value can be written as JSON.
+    """
+    fields = {
+        name: "inf" if value == math.inf else value
+        for name, value in public.items()
+        if value is not None
+    }
+    # JSON escapes line breaks: a name of a file or a label cannot forge a second line
+    text = " ".join(f"{name}={json.dumps(value)}" for name, value in fields.items())
+    logging.getLogger(f"dplda.{topic}").log(
+        level, "%s: %s", event, text, extra={"dplda": {"event": event, **fields}}
+    )
