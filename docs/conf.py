@@ -47,6 +47,8 @@ sphinx_gallery_conf = {
     "examples_dirs": str(ROOT / "docs" / "gallery"),
     "gallery_dirs": str(ROOT / "docs" / "auto_examples"),
     "within_subsection_order": "FileNameSortKey",
+    "backreferences_dir": "docs/auto_examples/backreferences",
+    "doc_module": ("dplda",),
     "download_all_examples": False,
     "show_memory": False,
     "min_reported_time": 1,
@@ -77,6 +79,7 @@ html_theme_options = {
 # Links that are the same on a forge and here, but lead to what Sphinx makes of the file.
 _MADE = {"gallery/README.rst": "auto_examples/index.rst"}
 _GALLERY = re.compile(r"\]\(gallery/(plot_\w+)\.py\)")
+_IN_SHAPE = re.compile(r"(?<=[(, ])([a-z]\w*_)(?=[,)])")
 _LINK = re.compile(r"\]\(([^)#\s]+\.(?:md|rst))\)")
 
 
@@ -119,20 +122,24 @@ def _read_source(app, docname, source):
 
 def _skip_foreign(app, what, name, obj, skip, options):
     """Leave out what a class inherits from another package."""
-    module = getattr(obj, "__module__", None) or getattr(getattr(obj, "fget", None), "__module__", "")
+    module = getattr(getattr(obj, "fget", obj), "__module__", None)
     return True if module and module.split(".")[0] != "dplda" else None
 
 
+def _quote_attributes(app, what, name, obj, options, lines):
+    """Quote attributes in shapes, such as (n_features_in_,): reST reads their last letter."""
+    lines[:] = [_IN_SHAPE.sub(r"`\1`", line) for line in lines]
+
+
 def _write_formula(block):
+    """How a formula is written as MathML; an unknown command ends the build."""
+    from docutils.nodes import SkipNode
     from docutils.utils.math.latex2mathml import tex2mathml
 
     def visit(writer, node):
-        text = node.astext().strip()
-        formula = tex2mathml(text, as_block=block)  # an unknown command ends the build
         tag = "div" if block else "span"
+        formula = tex2mathml(node.astext().strip(), as_block=block)
         writer.body.append(f'<{tag} class="formula">{formula}</{tag}>')
-        from docutils.nodes import SkipNode
-
         raise SkipNode
 
     return visit
@@ -146,4 +153,5 @@ def setup(app):
     )  # fmt: skip
     app.connect("source-read", _read_source)
     app.connect("autodoc-skip-member", _skip_foreign)
+    app.connect("autodoc-process-docstring", _quote_attributes, priority=400)  # before numpydoc
     return {"parallel_read_safe": True, "parallel_write_safe": True}

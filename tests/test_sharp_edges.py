@@ -21,7 +21,7 @@ def said(code, names):
     output = io.StringIO()
     with warnings.catch_warnings(), redirect_stdout(output):
         warnings.simplefilter("always")
-        warnings.showwarning = lambda message, category, *_: print(f"{category.__name__}: {message}")
+        warnings.showwarning = lambda text, category, *_: print(f"{category.__name__}: {text}")
         try:
             exec(compile(code, PAGE.name, "exec"), names)
         except Exception as error:

@@ -73,11 +73,10 @@ def test_the_site_is_built_without_a_warning(tmp_path):
     """Every example runs, every link and name leads somewhere."""
     pytest.importorskip("sphinx_gallery", reason="pip install -e '.[docs]'")
     pytest.importorskip("pydata_sphinx_theme", reason="pip install -e '.[docs]'")
-    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-c", "docs", "-b", "html"]
-    places = ["-d", str(tmp_path / "doctrees"), ".", str(tmp_path / "site")]
-    result = subprocess.run([*command, *places], cwd=ROOT, capture_output=True, text=True)
+    site, trees = tmp_path / "site", tmp_path / "doctrees"
+    command = f"-m sphinx -W --keep-going -q -c docs -d {trees} -b html . {site}".split()
+    result = subprocess.run([sys.executable, *command], cwd=ROOT, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr[-5000:]
-    site = tmp_path / "site"
     index = (site / "docs" / "index.html").read_text("utf-8")
     assert "threat_model.html" in index
     assert (site / "searchindex.js").is_file()

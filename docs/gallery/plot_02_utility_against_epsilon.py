@@ -36,17 +36,20 @@ PrivacyUtilityDisplay.from_estimators(
 # Expected
 # --------
 # :func:`dplda.plan` evaluates a formula that was fitted to four other corpora. It reads no texts.
-# 0% is as good as word frequencies, 100% as a model without privacy.
+# 0% is as good as word frequencies, 100% as a model without privacy. The number of topics does not
+# enter the share.
 
 n_docs = np.geomspace(300, 100_000, 30).astype(int)
 _, axes = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
 for epsilon in (0.5, 1.0, 2.0, 4.0):
-    plans = [plan(n_docs=int(n), epsilon=epsilon, n_components=2) for n in n_docs]
+    plans = [plan(n_docs=int(n), epsilon=epsilon, n_components=1) for n in n_docs]
     axes.plot(n_docs, [100 * max(0, p.gap_closed) for p in plans], label=f"epsilon {epsilon:g}")
 axes.set(
     xscale="log", xlabel="documents", ylabel="expected share of the gap (%)", ylim=(0, 100),
     title="Before any data are read",
 )  # fmt: skip
+axes.set_xticks([300, 1000, 3000, 10_000, 30_000, 100_000])
+axes.set_xticklabels(["300", "1,000", "3,000", "10,000", "30,000", "100,000"])
 axes.legend()
 
 # %%

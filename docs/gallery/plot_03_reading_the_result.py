@@ -15,7 +15,7 @@ from dplda.datasets import load_public_vocabulary, load_wordnet_glosses
 from dplda.displays import top_words
 
 vectorizer = CountVectorizer(vocabulary=load_public_vocabulary(2000))
-X = vectorizer.transform(load_wordnet_glosses().data[:4000])
+X = vectorizer.transform(load_wordnet_glosses().data[:6000])
 model = SubLDA(20, epsilon=2.0).fit(X)
 
 # %%

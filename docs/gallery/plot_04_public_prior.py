@@ -6,6 +6,8 @@ Some public texts of the same kind are worth more than any other setting. They c
 noisy releases decide how far the fit believes them.
 """
 
+import warnings
+
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.feature_extraction.text import CountVectorizer
@@ -13,13 +15,16 @@ from sklearn.feature_extraction.text import CountVectorizer
 from dplda import SubLDA, public_prior
 from dplda.datasets import load_public_vocabulary, load_wordnet_glosses
 from dplda.metrics import unigram_perplexity
+from dplda.privacy import LowSignalWarning
 
-vectorizer = CountVectorizer(vocabulary=load_public_vocabulary(1000))
+warnings.simplefilter("ignore", LowSignalWarning)  # small budgets are the point of this page
+
+vectorizer = CountVectorizer(vocabulary=load_public_vocabulary(1500))
 X = vectorizer.transform(load_wordnet_glosses().data)
 public, private, held_out = X[:300], X[300:2300], X[-1000:]
 
 prior = public_prior(public, n_components=10)
-seeds = [["animal", "fish", "bird"], ["plant", "tree", "flowers"], ["city", "river", "state"]]
+seeds = [["animal", "fish"], ["plant", "tree"], ["blood", "disease"], ["city", "river", "sea"]]
 seeded = public_prior(seed_words=seeds, n_components=10, vocabulary=vectorizer)
 
 # %%
@@ -27,7 +32,7 @@ seeded = public_prior(seed_words=seeds, n_components=10, vocabulary=vectorizer)
 # -------------------
 # 2,000 texts take the place of private ones.
 
-epsilons = [0.5, 1.0, 2.0, 4.0]
+epsilons = [0.5, 1.0, 4.0]
 options = {"without": None, "with seed words": seeded, "with 300 public texts": prior}
 _, axes = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
 for label, table in options.items():
@@ -36,6 +41,7 @@ for label, table in options.items():
 axes.axhline(unigram_perplexity(private, held_out), color="0.5", ls=":", label="word frequencies")
 axes.set(xscale="log", xlabel="epsilon", ylabel="held-out perplexity (lower is better)")
 axes.set_xticks(epsilons, [f"{e:g}" for e in epsilons])
+axes.set_xticks([], minor=True)
 axes.legend()
 
 # %%

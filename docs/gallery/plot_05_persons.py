@@ -32,7 +32,7 @@ axes[0].plot(sizes, [g.epsilon for g in groups], marker="o")
 axes[0].set(xlabel="texts of a person", ylabel="epsilon of the person")
 axes[1].plot(sizes, [100 * g.detection_rate(0.01) for g in groups], marker="o", color="#D55E00")
 axes[1].axhline(1, color="0.5", ls=":")
-axes[1].set(xlabel="texts of a person", ylabel="found in 100 cases, 1% false alarms", ylim=(0, 30))
+axes[1].set(xlabel="texts of a person", ylabel="found in 100 cases, 1% false alarms")
 
 # %%
 # With ids

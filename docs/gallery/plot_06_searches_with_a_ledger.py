@@ -19,7 +19,7 @@ from dplda.privacy import BudgetError, Ledger
 
 vectorizer = CountVectorizer(vocabulary=load_public_vocabulary(800))
 X = vectorizer.transform(load_wordnet_glosses().data)
-public, private = X[:3000], X[3000:]
+public, private = X[:4500], X[4500:]
 
 # %%
 # On public texts: free
@@ -27,7 +27,7 @@ public, private = X[:3000], X[3000:]
 # The candidates are fitted with the epsilon of the private fit, because the noise decides how many
 # topics are best. Exact scores may be shown here.
 
-grid = {"epsilon": [1.0, 2.0, 4.0], "n_components": [5, 20]}
+grid = {"epsilon": [2.0, 4.0, 8.0], "n_components": [5, 10]}
 search = GridSearchCV(SubLDA(epsilon=2.0, max_iter=20), grid, cv=2, refit=False).fit(public)
 PrivacyUtilityDisplay.from_search(search)
 
@@ -38,10 +38,10 @@ PrivacyUtilityDisplay.from_search(search)
 # is the larger of the two.
 
 ledger = Ledger(epsilon=4.0, delta=1e-6)
-train, validation = private[:4000], private[4000:]
+train, validation = private[:3500], private[3500:]
 reference = np.asarray(public.sum(axis=0)).ravel() + 1
 scores, spent = {}, []
-for k in (5, 10, 20):
+for k in (3, 5, 10):
     model = SubLDA(k, epsilon=2.0, max_iter=20, ledger=ledger.part("train")).fit(train)
     options = {"public_unigram": reference, "ledger": ledger, "part": "validation"}
     scores[k] = noisy_score(model, validation, epsilon=1.0, **options)

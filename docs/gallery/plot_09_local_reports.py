@@ -14,14 +14,14 @@ from dplda.datasets import make_topic_corpus
 from dplda.displays import TopicDisplay
 
 X = make_topic_corpus(
-    n_docs=20_000, n_words=40, n_components=4, doc_length=8, random_state=0
+    n_docs=20_000, n_words=40, n_components=4, doc_length=5, random_state=0
 ).data  # fmt: skip
 
 # %%
 # A document and its report
 # -------------------------
 
-owner = RandomizedResponse(epsilon=8.0, max_doc_words=4).fit(X)
+owner = RandomizedResponse(epsilon=16.0, max_doc_words=4).fit(X)
 reports = owner.transform(X[:12])
 _, axes = plt.subplots(2, 1, sharex=True, figsize=(8, 4.5), layout="constrained")
 axes[0].imshow(X[:12].toarray() > 0, cmap="Blues", aspect="auto", vmax=1.4)
@@ -37,7 +37,7 @@ print(f"and a one as a one with probability {owner.one_probability_[1]:.2f}")
 # -----------------
 # With `randomized=False`, the estimator plays owners and server in one process.
 
-model = LPLDA(4, epsilon=8.0, max_doc_words=4, randomized=False).fit(X)
+model = LPLDA(4, epsilon=16.0, max_doc_words=4, randomized=False).fit(X)
 TopicDisplay.from_estimator(model, n_top_words=8)
 
 # %%
