@@ -32,7 +32,7 @@ exclude_patterns = [
     ".*", "build", "dist", "dplda", "examples", "scripts", "tests", "*.egg-info",
     "docs/gallery", "docs/_*", "benchmarks/peers", "benchmarks/papers", "benchmarks/asv",
 ]  # fmt: skip
-templates_path = ["_templates"]
+templates_path = [str(ROOT / "docs" / "_templates")]  # autosummary looks in the source folder
 default_role = "literal"  # `X` in a docstring
 
 myst_enable_extensions = ["dollarmath"]
@@ -77,17 +77,17 @@ html_theme_options = {
 }
 
 # Links that are the same on a forge and here, but lead to what Sphinx makes of the file.
-_MADE = {"gallery/README.rst": "auto_examples/index.rst"}
-_GALLERY = re.compile(r"\]\(gallery/(plot_\w+)\.py\)")
+_GALLERY = re.compile(r"\]\((docs/)?gallery/README\.rst\)")
+_EXAMPLE = re.compile(r"\]\((docs/)?gallery/(plot_\w+)\.py\)")
 _IN_SHAPE = re.compile(r"(?<=[(, ])([a-z]\w*_)(?=[,)])")
+_PAGE = re.compile(r"``(docs/\w+)\.md``")
 _LINK = re.compile(r"\]\(([^)#\s]+\.(?:md|rst))\)")
 
 
 def link_to_pages(text):
     """Lead links to examples to the pages that Sphinx makes of them."""
-    for source, made in _MADE.items():
-        text = text.replace(f"]({source})", f"]({made})")
-    return _GALLERY.sub(r"](auto_examples/\1.rst)", text)
+    text = _GALLERY.sub(r"](\1auto_examples/index.rst)", text)
+    return _EXAMPLE.sub(r"](\1auto_examples/\2.rst)", text)
 
 
 def contents(index):
@@ -126,9 +126,9 @@ def _skip_foreign(app, what, name, obj, skip, options):
     return True if module and module.split(".")[0] != "dplda" else None
 
 
-def _quote_attributes(app, what, name, obj, options, lines):
-    """Quote attributes in shapes, such as (n_features_in_,): reST reads their last letter."""
-    lines[:] = [_IN_SHAPE.sub(r"`\1`", line) for line in lines]
+def _read_docstring(app, what, name, obj, options, lines):
+    """Link pages, and quote attributes in shapes such as (n_features_in_,), which reST links."""
+    lines[:] = [_PAGE.sub(r":doc:`\1 </\1>`", _IN_SHAPE.sub(r"`\1`", line)) for line in lines]
 
 
 def _write_formula(block):
@@ -153,5 +153,5 @@ def setup(app):
     )  # fmt: skip
     app.connect("source-read", _read_source)
     app.connect("autodoc-skip-member", _skip_foreign)
-    app.connect("autodoc-process-docstring", _quote_attributes, priority=400)  # before numpydoc
+    app.connect("autodoc-process-docstring", _read_docstring, priority=400)  # before numpydoc
     return {"parallel_read_safe": True, "parallel_write_safe": True}
