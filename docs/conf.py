@@ -51,6 +51,7 @@ sphinx_gallery_conf = {
     "doc_module": ("dplda",),
     "download_all_examples": False,
     "show_memory": False,
+    "write_computation_times": False,
     "min_reported_time": 1,
     "image_scrapers": ("matplotlib",),
     "default_thumb_file": str(ROOT / "docs" / "images" / "topics.png"),
