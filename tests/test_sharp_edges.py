@@ -33,7 +33,7 @@ def test_each_trap_has_a_row_a_severity_and_a_message():
     assert len(SECTIONS) >= 12
     for number, section in enumerate(SECTIONS, start=1):
         assert section.startswith(f"{number}. ")
-        severity = re.search(r"\*\*(Void|Larger|Cost|Useless)\b", section)[1].lower()
+        severity = re.search(r"\*\*(Void|Larger|Useless)\b", section)[1].lower()
         row = re.search(rf"^\| {number} \|.*?\| (\w+) \|", HEAD, flags=re.MULTILINE)
         assert row[1] == severity, section
         assert len(PAIR.findall(section)) == len(CODE.findall(section)) >= 1, section
