@@ -50,6 +50,7 @@ sphinx_gallery_conf = {
     "backreferences_dir": "docs/auto_examples/backreferences",
     "doc_module": ("dplda",),
     "download_all_examples": False,
+    "capture_repr": (),
     "show_memory": False,
     "write_computation_times": False,
     "min_reported_time": 1,
