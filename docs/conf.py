@@ -115,7 +115,7 @@ def contents(index):
 
 
 def _read_source(app, docname, source):
-    source[0] = link_to_pages(source[0])
+    source[0] = link_to_pages(source[0]).replace("```math\n", "```{math}\n")
     if docname == root_doc:
         for heading, pages in contents(source[0]).items():
             options = f":hidden:\n:caption: {heading}\n"
