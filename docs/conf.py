@@ -36,6 +36,7 @@ templates_path = [str(ROOT / "docs" / "_templates")]  # autosummary looks in the
 default_role = "literal"  # `X` in a docstring
 
 myst_enable_extensions = ["dollarmath"]
+myst_fence_as_directive = ["math"]  # the form of a formula that every forge draws
 myst_heading_anchors = 4  # the names that a forge gives to headings
 html_math_renderer = "mathml"
 
@@ -115,7 +116,7 @@ def contents(index):
 
 
 def _read_source(app, docname, source):
-    source[0] = link_to_pages(source[0]).replace("```math\n", "```{math}\n")
+    source[0] = link_to_pages(source[0])
     if docname == root_doc:
         for heading, pages in contents(source[0]).items():
             options = f":hidden:\n:caption: {heading}\n"
