@@ -120,6 +120,29 @@ def test_a_damaged_shard_is_named_before_anything_is_charged(corpus, client, tmp
     assert ledger.epsilon_spent == 0
 
 
+WITHOUT = "import sys; sys.modules['dplda._version'] = None"
+OLDER = "import dplda._version; dplda._version.__version__ = '0.0.9'"
+AS_BEFORE = "import sys; del sys.modules['dplda._version']"
+
+
+@pytest.mark.parametrize(
+    ("change", "found"), [(WITHOUT, "none that it can load"), (OLDER, "0.0.9")]
+)
+def test_a_worker_with_another_version_is_named_before_anything_is_charged(
+    change, found, shards, client
+):
+    worker = max(client.scheduler_info(n_workers=-1)["workers"])
+    client.run(exec, change, workers=[worker])
+    ledger = Ledger(epsilon=1.0, delta=1e-6)
+    model = SubLDA(K, epsilon=1.0, keep_weights=False, ledger=ledger)
+    try:
+        with pytest.raises(RuntimeError, match=f"worker {worker} has {found}"):
+            model.fit(shards.on(client))
+    finally:
+        client.run(exec, AS_BEFORE, workers=[worker])
+    assert ledger.epsilon_spent == 0
+
+
 def test_the_logs_of_a_task_that_fails_hold_no_arguments(shards, client):
     engine = DaskEngine(client)
     engine.start([])

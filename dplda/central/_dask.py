@@ -8,6 +8,7 @@ shard exactly once.
 
 from __future__ import annotations
 
+import pkgutil
 import time
 import uuid
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from dplda._version import __version__
 from dplda._warnings import warn_user
 from dplda.central._shard_visits import Part, ShardWorker
 from dplda.privacy._errors import PrivateDataWarning
@@ -83,6 +85,7 @@ class DaskEngine:
 
     def __init__(self, client: Any) -> None:
         self._client = client
+        self._known: set[str] = set()  # workers with this version of dplda
 
     def start(self, workers: Sequence[ShardWorker]) -> None:
         """Begin a fit."""
@@ -159,7 +162,10 @@ class DaskEngine:
                     if not future.done() and not gone:
                         continue
                     del waiting[future]
-                    result = self._result(future)
+                    try:
+                        result = self._result(future)
+                    except Exception as error:
+                        raise _met_by(address, error) from error
                     # released at once: else the scheduler computes what was added once more
                     future.release()
                     if result is not None:
@@ -199,7 +205,28 @@ class DaskEngine:
             if time.monotonic() > end:
                 raise TimeoutError(f"the cluster had no worker for {NO_WORKERS:.0f} seconds")
             time.sleep(POLL)
+        if new := sorted(set(alive) - self._known):
+            self._check_version(new)
         return alive
+
+    def _check_version(self, workers: list[str]) -> None:
+        """Refuse workers without dplda, or with another version. They may lack what a task names.
+
+        What is asked of them is in Python itself: a worker without dplda can answer.
+        """
+        found = self._client.run(
+            pkgutil.resolve_name, "dplda._version:__version__", workers=workers, on_error="return"
+        )
+        for worker, version in found.items():
+            if isinstance(version, Exception) and _is_loss(version):
+                continue  # it is asked again if it comes back
+            if version != __version__:
+                has = version if isinstance(version, str) else f"none that it can load ({version})"
+                raise RuntimeError(
+                    f"this process has dplda {__version__}, and the worker {worker} has {has}; "
+                    "install the same version on all machines of the cluster"
+                )
+            self._known.add(worker)
 
     def _assigned(self, left: list[int]) -> dict[str, list[int]]:
         """A living worker for each shard: that of the last call, or the one with the fewest."""
@@ -216,6 +243,15 @@ class DaskEngine:
                 load[self._address[index]] += 1
             tasks.setdefault(self._address[index], []).append(index)
         return tasks
+
+
+def _met_by(address: str, error: Exception) -> Exception:
+    """The error of a task, which names the worker."""
+    for kind in (ValueError, OSError):
+        if isinstance(error, kind):
+            return kind(f"{error} (met by the worker {address})")
+    name = type(error).__name__
+    return RuntimeError(f"the worker {address} failed with {name}: {error}")
 
 
 def _is_loss(error: Exception) -> bool:
