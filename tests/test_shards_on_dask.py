@@ -4,6 +4,7 @@ import os
 import signal
 import warnings
 
+import joblib
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -64,6 +65,12 @@ def test_a_cluster_trains_the_model_of_the_matrix(model, corpus, shards, client)
     expected = model.fit(corpus).components_
     assert all(address.startswith("tls://") for address in client.scheduler_info()["workers"])
     assert_array_equal(model.fit(shards.on(client)).components_, expected)
+
+
+def test_a_task_runs_in_threads(client):
+    """A worker is a daemon process, in which joblib counts one job by default."""
+    task = Sealed(("fit", [(0, joblib, (3,))], "effective_n_jobs", False))
+    assert client.submit(visit, task, Sealed(()), pure=False).result().value == [3]
 
 
 class Kills(DaskEngine):

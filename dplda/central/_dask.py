@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import joblib
 import numpy as np
 
 from dplda._version import __version__
@@ -22,7 +23,7 @@ from dplda._warnings import warn_user
 from dplda.central._shard_visits import Part, ShardWorker
 from dplda.privacy._errors import PrivateDataWarning
 
-POLL = 0.2  # seconds between two looks at the cluster
+POLL = 1.0  # seconds between two looks for workers that are gone
 NO_WORKERS = 300.0  # seconds without any worker, after which a fit gives up
 MAX_LOSSES = 20  # times in a row that all tasks of a call are lost
 SCATTER = 10.0  # seconds for a message to reach a worker
@@ -50,13 +51,14 @@ def visit(task: Sealed, message: Sealed) -> Sealed:
         _workers.pop(other, None)
     results: list[Any] = []
     arguments = tuple(_aligned(value) for value in message.value)
-    for index, fresh, part in shards:
-        worker = mine.setdefault(index, fresh)  # its scale is known after one round
-        result = getattr(worker, method)(*arguments, *part)
-        if adds and results:
-            results[0] += result
-        else:
-            results.append(result)
+    with joblib.parallel_config("threading"):  # else n_jobs counts as 1 in a child of a nanny
+        for index, fresh, part in shards:
+            worker = mine.setdefault(index, fresh)  # its scale is known after one round
+            result = getattr(worker, method)(*arguments, *part)
+            if adds and results:
+                results[0] += result
+            else:
+                results.append(result)
     return Sealed(results)
 
 
