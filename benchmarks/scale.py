@@ -322,8 +322,8 @@ def total(row):
 PRICE = 0.05  # US dollars for a processor and hour, an assumption
 NETWORK = 1.25e9  # bytes a second that the coordinator sends or receives (10 Gbit/s), likewise
 PROCESSORS = 16  # of a machine
-PIECES_AT = 3_000_000  # tokens that the pieces are measured with
-CHECKED_AT = (1_000_000, 10_000_000, 30_000_000)
+PIECES_AT = 2_000_000  # tokens that the pieces are measured with
+CHECKED_AT = (500_000, 5_000_000, 10_000_000)
 ROUNDS_OF_A_FIT = 80
 PUBMED = {"name": "PubMed", "tokens": 7.3e8, "entries": 4.83e8, "documents": 8.2e6}
 LARGE = {"name": "10^12 tokens", "tokens": 1e12, "entries": 6.7e11, "documents": 3e9}

@@ -30,11 +30,16 @@ SCATTER = 10.0  # seconds for a message to reach a worker
 LOCAL = ("tls://", "tcp://127.0.0.1:", "tcp://localhost:", "tcp://[::1]:", "inproc://")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Sealed:
     """Private values on their way. A worker that fails writes the repr of arguments to its log."""
 
     value: Any
+
+    def take(self) -> Any:
+        """The value, which is then here no more: distributed lets go of its objects late."""
+        value, self.value = self.value, None
+        return value
 
     def __repr__(self) -> str:
         return "<private>"
@@ -113,7 +118,10 @@ class DaskEngine:
         """The sum of what the shards return, each exactly once."""
         total: Any = None
         for _, (part,) in self._visits(method, message, parts, adds=True):
-            total = part.copy() if total is None else np.add(total, part, out=total)
+            if total is None:
+                total = np.require(part, requirements="CAW")  # a copy only if it cannot be added to
+            else:
+                total += part
         return total
 
     def _visits(
@@ -188,7 +196,7 @@ class DaskEngine:
             if not _is_loss(error):
                 raise
             return None
-        return sealed.value
+        return sealed.take()
 
     def _wait(self, futures: list[Any]) -> None:
         from distributed import wait
