@@ -23,6 +23,7 @@ import tempfile
 import threading
 import time
 import warnings
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -208,6 +209,19 @@ def task_seconds():
     return _dask.visit.seconds
 
 
+@contextmanager
+def one_worker():
+    """A client of a cluster of one worker process, which counts the seconds of its tasks."""
+    from distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster, direct_to_workers=True) as client,
+    ):
+        client.run(time_tasks)
+        yield client
+
+
 def cpu_of_rounds(X, n_components, n_threads, rounds, client=None):
     """CPU seconds of a round: of this process, in tasks, and on the worker outside of tasks."""
 
@@ -242,13 +256,7 @@ def one_cluster(folder, where, n_words, n_components, n_threads, rounds):
     elif where == "shards":
         seconds = cpu_of_rounds(CountShards(folder / "corpus"), *arguments)
     else:
-        from distributed import Client, LocalCluster
-
-        with (
-            LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster,
-            Client(cluster, direct_to_workers=True) as client,
-        ):
-            client.run(time_tasks)
+        with one_worker() as client:
             corpus = CountShards(folder / "corpus").on(client)
             seconds = cpu_of_rounds(corpus, *arguments, client)
     names = ("coordinator", "tasks", "outside")
@@ -323,46 +331,51 @@ PRICE = 0.05  # US dollars for a processor and hour, an assumption
 NETWORK = 1.25e9  # bytes a second that the coordinator sends or receives (10 Gbit/s), likewise
 PROCESSORS = 16  # of a machine
 PIECES_AT = 2_000_000  # tokens that the pieces are measured with
-CHECKED_AT = (500_000, 5_000_000, 10_000_000)
+CHECKED_AT = (500_000, 4_000_000, 10_000_000)
 ROUNDS_OF_A_FIT = 80
 PUBMED = {"name": "PubMed", "tokens": 7.3e8, "entries": 4.83e8, "documents": 8.2e6}
 LARGE = {"name": "10^12 tokens", "tokens": 1e12, "entries": 6.7e11, "documents": 3e9}
 
 
-def measure(n_tokens, n_words, n_components, rounds=(1, 4)):
-    """Seconds of a round on a cluster of one worker with one thread, and the number of entries."""
+def measure(client, n_tokens, n_words, n_components, repeats=3):
+    """CPU seconds of a round on a cluster of one worker with one thread: in tasks, and elsewhere;
+    and the number of entries."""
     with tempfile.TemporaryDirectory() as folder:
         write_corpus(Path(folder), n_tokens, n_words)
         corpus = write_shards(map_corpus(Path(folder), n_words), Path(folder) / "corpus")
-        row = a_round(folder, "cluster", n_words, n_components, 1, rounds)
-    return {**row, "entries": corpus.n_entries}
+        arguments = corpus.on(client), n_components, 1, (1, 4), client
+        runs = [cpu_of_rounds(*arguments) for _ in range(repeats)]
+    here, tasks, outside = np.median(runs, axis=0)
+    return {"tasks": tasks, "elsewhere": here + outside, "entries": corpus.n_entries}
 
 
-def pieces(n_words, n_components):
+def pieces(client, n_words, n_components):
     """What a round needs: seconds an entry, of the coordinator, and of the engine; bytes."""
     with tempfile.TemporaryDirectory() as few:
         write_few(few, n_words)
-        own = a_round(few, "threads", n_words, n_components, 1, (1, 4))["coordinator"]
-        empty = a_round(few, "cluster", n_words, n_components, 1, (1, 4))
-    many = measure(PIECES_AT, n_words, n_components)
+        X = read_corpus(Path(few), n_words, "float32")
+        own = np.median([cpu_of_rounds(X, n_components, 1, (1, 4))[0] for _ in range(3)])
+    empty = measure(client, 200 * 333, n_words, n_components)
+    many = measure(client, PIECES_AT, n_words, n_components)
     padded = -(-n_components // 16) * 16
     return {
-        "entry": (many["tasks"] - empty["tasks"]) / many["entries"],
+        "entry": (many["tasks"] - empty["tasks"]) / (many["entries"] - empty["entries"]),
         "coordinator": own,
-        "engine": max(0.0, total(empty) - own),
+        "engine": max(0.0, empty["tasks"] + empty["elsewhere"] - own),
         "down": 3 * 4 * n_words * padded,
         "up": 8 * n_words * n_components,
     }
 
 
-def check(found, n_words, n_components):
+def check(found, client, n_words, n_components):
     """Print the CPU seconds of a round that the pieces predict next to those measured."""
     print("\n| tokens | predicted | measured | error |\n| --- | --- | --- | --- |")
     for n_tokens in CHECKED_AT:
-        row = measure(n_tokens, n_words, n_components, (1, 3))
+        row = measure(client, n_tokens, n_words, n_components)
         predicted = found["entry"] * row["entries"] + found["coordinator"] + found["engine"]
-        print(f"| {n_tokens:.0e} | {predicted:.2f} s | {total(row):.2f} s "
-              f"| {predicted / total(row) - 1:+.0%} |", flush=True)  # fmt: skip
+        measured = row["tasks"] + row["elsewhere"]
+        print(f"| {n_tokens:.0e} | {predicted:.2f} s | {measured:.2f} s "
+              f"| {predicted / measured - 1:+.0%} |", flush=True)  # fmt: skip
 
 
 def on_paper(found, corpus, machines):
@@ -383,16 +396,17 @@ def on_paper(found, corpus, machines):
 def model(n_words, n_components):
     """Measure the pieces, check them at three sizes, and apply them on paper."""
     print(f"V = {n_words}, K = {n_components}, weights from scratch; CPU seconds of a round")
-    for name, words in (("checked", n_words), ("PubMed's vocabulary", 141_043)):
-        found = pieces(words, n_components)
-        print(
-            f"{name}, V = {words}: {1e6 * found['entry']:.3f} microseconds an entry, coordinator "
-            f"{found['coordinator']:.2f} s, engine {found['engine']:.2f} s a worker, "
-            f"{found['down'] / 1e6:.0f} MB to a worker, {found['up'] / 1e6:.0f} MB back",
-            flush=True,
-        )
-        if words == n_words:
-            check(found, words, n_components)
+    with one_worker() as client:
+        for words in (n_words, 141_043):  # the second is PubMed's vocabulary
+            found = pieces(client, words, n_components)
+            print(
+                f"V = {words}: {1e6 * found['entry']:.3f} microseconds an entry, coordinator "
+                f"{found['coordinator']:.2f} s, engine {found['engine']:.2f} s a worker, "
+                f"{found['down'] / 1e6:.0f} MB to a worker, {found['up'] / 1e6:.0f} MB back",
+                flush=True,
+            )
+            if words == n_words:
+                check(found, client, words, n_components)
     print(f"\n{ROUNDS_OF_A_FIT} rounds, machines of {PROCESSORS} processors, "
           f"{NETWORK * 8 / 1e9:.0f} Gbit/s, {PRICE} dollars an hour and processor")  # fmt: skip
     print("| corpus | machines | kernels | coordinator and engine | network | hours "

@@ -18,6 +18,7 @@ from typing import Any
 import joblib
 import numpy as np
 
+from dplda._fold_in import LINE, aligned_zeros
 from dplda._version import __version__
 from dplda._warnings import warn_user
 from dplda.central._shard_visits import Part, ShardWorker
@@ -68,9 +69,13 @@ def visit(task: Sealed, message: Sealed) -> Sealed:
 
 
 def _aligned(value: Any) -> Any:
-    """The arrays of a message where kernels may read them: they can arrive at odd addresses."""
+    """The arrays of a message on cache lines: they arrive at any address, even at odd ones."""
     if isinstance(value, np.ndarray):
-        return np.require(value, requirements=["C", "A"])
+        if value.ctypes.data % LINE == 0 and value.flags.c_contiguous:
+            return value
+        moved = aligned_zeros((1, value.size), value.dtype).reshape(value.shape)
+        moved[...] = value
+        return moved
     if hasattr(value, "__dataclass_fields__"):
         fields = {name: _aligned(getattr(value, name)) for name in value.__dataclass_fields__}
         return type(value)(**fields)
