@@ -330,14 +330,14 @@ def total(row):
 PRICE = 0.05  # US dollars for a processor and hour, an assumption
 NETWORK = 1.25e9  # bytes a second that the coordinator sends or receives (10 Gbit/s), likewise
 PROCESSORS = 16  # of a machine
-PIECES_AT = 2_000_000  # tokens that the pieces are measured with
-CHECKED_AT = (500_000, 4_000_000, 10_000_000)
+PIECES_AT = 6_660_000  # tokens that the pieces are measured with: two full shards
+CHECKED_AT = (3_330_000, 10_000_000, 20_000_000)
 ROUNDS_OF_A_FIT = 80
 PUBMED = {"name": "PubMed", "tokens": 7.3e8, "entries": 4.83e8, "documents": 8.2e6}
 LARGE = {"name": "10^12 tokens", "tokens": 1e12, "entries": 6.7e11, "documents": 3e9}
 
 
-def measure(client, n_tokens, n_words, n_components, repeats=3):
+def measure(client, n_tokens, n_words, n_components, repeats):
     """CPU seconds of a round on a cluster of one worker with one thread: in tasks, and elsewhere;
     and the number of entries."""
     with tempfile.TemporaryDirectory() as folder:
@@ -349,14 +349,14 @@ def measure(client, n_tokens, n_words, n_components, repeats=3):
     return {"tasks": tasks, "elsewhere": here + outside, "entries": corpus.n_entries}
 
 
-def pieces(client, n_words, n_components):
+def pieces(client, n_words, n_components, repeats):
     """What a round needs: seconds an entry, of the coordinator, and of the engine; bytes."""
     with tempfile.TemporaryDirectory() as few:
         write_few(few, n_words)
         X = read_corpus(Path(few), n_words, "float32")
-        own = np.median([cpu_of_rounds(X, n_components, 1, (1, 4))[0] for _ in range(3)])
-    empty = measure(client, 200 * 333, n_words, n_components)
-    many = measure(client, PIECES_AT, n_words, n_components)
+        own = np.median([cpu_of_rounds(X, n_components, 1, (1, 4))[0] for _ in range(repeats)])
+    empty = measure(client, 200 * 333, n_words, n_components, repeats)
+    many = measure(client, PIECES_AT, n_words, n_components, repeats)
     padded = -(-n_components // 16) * 16
     return {
         "entry": (many["tasks"] - empty["tasks"]) / (many["entries"] - empty["entries"]),
@@ -367,11 +367,11 @@ def pieces(client, n_words, n_components):
     }
 
 
-def check(found, client, n_words, n_components):
+def check(found, client, n_words, n_components, repeats):
     """Print the CPU seconds of a round that the pieces predict next to those measured."""
     print("\n| tokens | predicted | measured | error |\n| --- | --- | --- | --- |")
     for n_tokens in CHECKED_AT:
-        row = measure(client, n_tokens, n_words, n_components)
+        row = measure(client, n_tokens, n_words, n_components, repeats)
         predicted = found["entry"] * row["entries"] + found["coordinator"] + found["engine"]
         measured = row["tasks"] + row["elsewhere"]
         print(f"| {n_tokens:.0e} | {predicted:.2f} s | {measured:.2f} s "
@@ -393,28 +393,25 @@ def on_paper(found, corpus, machines):
     )
 
 
-def model(n_words, n_components):
-    """Measure the pieces, check them at three sizes, and apply them on paper."""
+def model(n_words, n_components, repeats):
+    """Measure the pieces, apply them on paper, and check them at three sizes."""
     print(f"V = {n_words}, K = {n_components}, weights from scratch; CPU seconds of a round")
     with one_worker() as client:
-        for words in (n_words, 141_043):  # the second is PubMed's vocabulary
-            found = pieces(client, words, n_components)
-            print(
-                f"V = {words}: {1e6 * found['entry']:.3f} microseconds an entry, coordinator "
-                f"{found['coordinator']:.2f} s, engine {found['engine']:.2f} s a worker, "
-                f"{found['down'] / 1e6:.0f} MB to a worker, {found['up'] / 1e6:.0f} MB back",
-                flush=True,
-            )
-            if words == n_words:
-                check(found, client, words, n_components)
-    print(f"\n{ROUNDS_OF_A_FIT} rounds, machines of {PROCESSORS} processors, "
-          f"{NETWORK * 8 / 1e9:.0f} Gbit/s, {PRICE} dollars an hour and processor")  # fmt: skip
-    print("| corpus | machines | kernels | coordinator and engine | network | hours "
-          "| processor hours | dollars |")  # fmt: skip
-    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
-    for corpus, numbers in ((PUBMED, (1, 4, 16)), (LARGE, (32, 128, 512))):
-        for machines in numbers:
-            print(on_paper(found, corpus, machines))
+        found = pieces(client, n_words, n_components, repeats)
+        print(
+            f"{1e6 * found['entry']:.3f} microseconds an entry, coordinator "
+            f"{found['coordinator']:.2f} s, engine {found['engine']:.2f} s a worker, "
+            f"{found['down'] / 1e6:.0f} MB to a worker, {found['up'] / 1e6:.0f} MB back"
+        )
+        print(f"\n{ROUNDS_OF_A_FIT} rounds, machines of {PROCESSORS} processors, "
+              f"{NETWORK * 8 / 1e9:.0f} Gbit/s, {PRICE} dollars an hour and processor")  # fmt: skip
+        print("| corpus | machines | kernels | coordinator and engine | network | hours "
+              "| processor hours | dollars |")  # fmt: skip
+        print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+        for corpus, numbers in ((PUBMED, (1, 4, 16)), (LARGE, (32, 128, 512))):
+            for machines in numbers:
+                print(on_paper(found, corpus, machines), flush=True)
+        check(found, client, n_words, n_components, repeats)
 
 
 def in_fresh_process(folder, *arguments, option="--one"):
@@ -531,7 +528,7 @@ def main():
     parser.add_argument("--model", action="store_true", help="time and network of large corpora")
     parser.add_argument("--threads", type=int, default=2, help="of --engine")
     parser.add_argument(
-        "--repeats", type=int, default=1, help="of --engine, whose median it prints"
+        "--repeats", type=int, default=1, help="of --engine and --model, for medians"
     )
     parser.add_argument("--picture", help="file for the plot")
     parser.add_argument("--one", help=argparse.SUPPRESS)
@@ -551,7 +548,7 @@ def main():
                 repeats=options.repeats,
             )  # fmt: skip
     elif options.model:
-        model(options.words, options.topics)
+        model(options.words, options.topics, options.repeats)
     elif options.shards:
         names = [n for n in options.estimators if n in ("SubLDA", "PrivateSVILDA")]
         rows = out_of_core(names, options.tokens, options.words, options.topics)

@@ -124,7 +124,8 @@ class DaskEngine:
         total: Any = None
         for _, (part,) in self._visits(method, message, parts, adds=True):
             if total is None:
-                total = np.require(part, requirements="CAW")  # a copy only if it cannot be added to
+                # a copy only if nothing can be added to it
+                total = np.require(part, requirements=["C", "A", "W"])
             else:
                 total += part
         return total
