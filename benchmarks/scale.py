@@ -5,7 +5,11 @@ Zipf's law in each of 100 topics. The peak is the largest resident memory of the
 memory above X is what the fit adds to a process that has loaded its modules and X.
 
 ``--shards`` writes the corpora to shards and trains from the files: the anonymous memory of such a
-fit, next to that of a fit of the matrix. ``--memory`` prints what a fit needs per stored entry of
+fit, next to that of a fit of the matrix. ``--engine`` trains on a dask.distributed cluster of one
+worker process, and prints the CPU seconds of a round in tasks, on the worker outside of tasks, and
+of the coordinator, next to those of threads; and the peak of the coordinator's memory. ``--model``
+measures the pieces of a model of time and network, checks it at three sizes, and applies it to
+PubMed and to 10**12 tokens. ``--memory`` prints what a fit needs per stored entry of
 X, per token, per cell of the word-topic table and per document and topic. ``--picture`` draws the
 times and the peaks (docs/images). 10**8 tokens (``--tokens 6 7 8``) take 4 GB and some minutes a
 round. Memory is read from /proc (Linux).
@@ -19,6 +23,7 @@ import tempfile
 import threading
 import time
 import warnings
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -156,9 +161,10 @@ def out_of_core(names, exponents, n_words, n_components, max_iter=3):
         "| estimator | tokens | writing | fit of the matrix, with it | fit of the shards | equal |"
     )
     print("| --- | --- | --- | --- | --- | --- |")
+    rows = []
     for exponent in exponents:
         with tempfile.TemporaryDirectory() as folder:
-            write_corpus(Path(folder), 10**exponent, n_words)
+            write_corpus(Path(folder), round(10**exponent), n_words)
             arguments = n_words, n_components, max_iter
             written = in_fresh_process(folder, names[0], *arguments, "write", option="--file")
             for name in names:
@@ -169,12 +175,247 @@ def out_of_core(names, exponents, n_words, n_components, max_iter=3):
                 both = [f"{runs[form]['above'] / 1e6:.0f} MB, {runs[form]['cpu']:.1f} s"
                         for form in ("matrix", "shards")]  # fmt: skip
                 equal = runs["matrix"]["sum"] == runs["shards"]["sum"]
-                print(f"| `{name}` | 10^{exponent} | {written['above'] / 1e6:.0f} MB "
+                rows.append({**runs, "estimator": name, "tokens": 10**exponent})
+                print(f"| `{name}` | 10^{exponent:g} | {written['above'] / 1e6:.0f} MB "
                       f"| {both[0]} | {both[1]} | {equal} |", flush=True)  # fmt: skip
+    return rows
 
 
-def in_fresh_process(folder, name, n_words, n_components, max_iter, dtype, *, option="--one"):
-    arguments = [str(folder), name, n_words, n_components, max_iter, dtype]
+# ---- a cluster ---------------------------------------------------------------------------
+
+WHERE = ("threads", "shards", "cluster")
+
+
+def time_tasks():
+    """On a worker: count the CPU seconds of its tasks, in all threads."""
+    from dplda.central import _dask
+
+    visit = _dask.visit
+
+    def timed(task, message):
+        start = time.process_time()
+        try:
+            return visit(task, message)
+        finally:
+            timed.seconds += time.process_time() - start
+
+    timed.seconds = 0.0
+    _dask.visit = timed
+
+
+def task_seconds():
+    from dplda.central import _dask
+
+    return _dask.visit.seconds
+
+
+@contextmanager
+def one_worker():
+    """A client of a cluster of one worker process, which counts the seconds of its tasks."""
+    from distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster, direct_to_workers=True) as client,
+    ):
+        client.run(time_tasks)
+        yield client
+
+
+def cpu_of_rounds(X, n_components, n_threads, rounds, client=None):
+    """CPU seconds of a round: of this process, in tasks, and on the worker outside of tasks."""
+
+    def spent():
+        worker = sum(client.run(time.process_time).values()) if client else 0.0
+        tasks = sum(client.run(task_seconds).values()) if client else 0.0
+        return np.array([time.process_time(), tasks, worker - tasks])
+
+    def train(max_iter):
+        start = spent()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            dplda.SubLDA(
+                n_components, max_iter=max_iter, keep_weights=False, n_jobs=n_threads,
+                noise_multiplier=0.05,  # a strong signal: all rounds are for topics
+                random_state=0,
+            ).fit(X)  # fmt: skip
+        return spent() - start
+
+    few, many = rounds
+    first = train(few)
+    return (train(many) - first) / (many - few)
+
+
+def one_cluster(folder, where, n_words, n_components, n_threads, rounds):
+    """In a fresh process: print the CPU seconds of a round, and the peak memory of the process."""
+    folder = Path(folder)
+    arguments = n_components, n_threads, rounds
+    estimate_seconds = count_estimates()
+    if where == "threads":
+        seconds = cpu_of_rounds(read_corpus(folder, n_words, "float32"), *arguments)
+    elif where == "shards":
+        seconds = cpu_of_rounds(CountShards(folder / "corpus"), *arguments)
+    else:
+        with one_worker() as client:
+            corpus = CountShards(folder / "corpus").on(client)
+            seconds = cpu_of_rounds(corpus, *arguments, client)
+    names = ("coordinator", "tasks", "outside")
+    figures = dict(zip(names, map(float, seconds)))
+    print(json.dumps({**figures, "peak": memory("VmHWM"), "estimate": min(estimate_seconds)}))
+
+
+def count_estimates():
+    """A list to which each estimate of a table appends its CPU seconds, in all threads."""
+    from dplda.central._noisy_table import TableEstimate
+
+    estimate, seconds = TableEstimate.__call__, []
+
+    def timed(*args, **options):
+        start = time.process_time()
+        result = estimate(*args, **options)
+        seconds.append(time.process_time() - start)
+        return result
+
+    TableEstimate.__call__ = timed
+    return seconds
+
+
+def engine(n_tokens, n_words, n_components, n_threads, rounds=(1, 4), repeats=1):
+    """Print the CPU seconds of a round with threads alone, with shards, and on a cluster."""
+    print(f"V = {n_words}, K = {n_components}, {n_tokens:.0e} tokens, {n_threads} threads; "
+          "CPU seconds a round")  # fmt: skip
+    print("| | in tasks | worker, outside of tasks | coordinator | all | peak of the coordinator |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    runs = {}
+    with tempfile.TemporaryDirectory() as few, tempfile.TemporaryDirectory() as folder:
+        write_few(few, n_words)
+        write_corpus(Path(folder), n_tokens, n_words)
+        write_shards(map_corpus(Path(folder), n_words), Path(folder) / "corpus")
+        for _ in range(repeats):
+            for place, where in [(few, "threads"), *((folder, where) for where in WHERE)]:
+                name = "200 documents" if place == few else where
+                run = a_round(place, where, n_words, n_components, n_threads, rounds)
+                runs.setdefault(name, []).append(run)
+    rows = {}
+    for name, found in runs.items():
+        row = rows[name] = {key: np.median([run[key] for run in found]) for key in found[0]}
+        print(
+            f"| {name} | {row['tasks']:.2f} | {row['outside']:.2f} | {row['coordinator']:.2f} "
+            f"| {total(row):.2f} | {row['peak'] / 1e6:.0f} MB |"
+        )
+    outside = rows["cluster"]["outside"] + rows["cluster"]["coordinator"]
+    outside -= rows["200 documents"]["coordinator"]
+    print(f"\nengine outside of tasks: {outside:.2f} s; cluster against threads: "
+          f"{total(rows['cluster']) / total(rows['threads']) - 1:+.0%}; one estimate of the table: "
+          f"{rows['threads']['estimate']:.2f} s")  # fmt: skip
+    return rows
+
+
+def write_few(folder, n_words):
+    """200 documents: what is left of a round is work on tables, and the engine."""
+    write_corpus(Path(folder), 200 * 333, n_words)
+    write_shards(map_corpus(Path(folder), n_words), Path(folder) / "corpus")
+
+
+def a_round(folder, *arguments):
+    return in_fresh_process(folder, *arguments, option="--round")
+
+
+def total(row):
+    return row["coordinator"] + row["tasks"] + row["outside"]
+
+
+# ---- a model of time and network ---------------------------------------------------------
+
+PRICE = 0.05  # US dollars for a processor and hour, an assumption
+NETWORK = 1.25e9  # bytes a second that the coordinator sends or receives (10 Gbit/s), likewise
+PROCESSORS = 16  # of a machine
+PIECES_AT = 6_660_000  # tokens that the pieces are measured with: two full shards
+CHECKED_AT = (3_330_000, 10_000_000, 20_000_000)
+ROUNDS_OF_A_FIT = 80
+PUBMED = {"name": "PubMed", "tokens": 7.3e8, "entries": 4.83e8, "documents": 8.2e6}
+LARGE = {"name": "10^12 tokens", "tokens": 1e12, "entries": 6.7e11, "documents": 3e9}
+
+
+def measure(client, n_tokens, n_words, n_components, repeats):
+    """CPU seconds of a round on a cluster of one worker with one thread: in tasks, and elsewhere;
+    and the number of entries."""
+    with tempfile.TemporaryDirectory() as folder:
+        write_corpus(Path(folder), n_tokens, n_words)
+        corpus = write_shards(map_corpus(Path(folder), n_words), Path(folder) / "corpus")
+        arguments = corpus.on(client), n_components, 1, (1, 4), client
+        runs = [cpu_of_rounds(*arguments) for _ in range(repeats)]
+    here, tasks, outside = np.median(runs, axis=0)
+    return {"tasks": tasks, "elsewhere": here + outside, "entries": corpus.n_entries}
+
+
+def pieces(client, n_words, n_components, repeats):
+    """What a round needs: seconds an entry, of the coordinator, and of the engine; bytes."""
+    with tempfile.TemporaryDirectory() as few:
+        write_few(few, n_words)
+        X = read_corpus(Path(few), n_words, "float32")
+        own = np.median([cpu_of_rounds(X, n_components, 1, (1, 4))[0] for _ in range(repeats)])
+    empty = measure(client, 200 * 333, n_words, n_components, repeats)
+    many = measure(client, PIECES_AT, n_words, n_components, repeats)
+    padded = -(-n_components // 16) * 16
+    return {
+        "entry": (many["tasks"] - empty["tasks"]) / (many["entries"] - empty["entries"]),
+        "coordinator": own,
+        "engine": max(0.0, empty["tasks"] + empty["elsewhere"] - own),
+        "down": 3 * 4 * n_words * padded,
+        "up": 8 * n_words * n_components,
+    }
+
+
+def check(found, client, n_words, n_components, repeats):
+    """Print the CPU seconds of a round that the pieces predict next to those measured."""
+    print("\n| tokens | predicted | measured | error |\n| --- | --- | --- | --- |")
+    for n_tokens in CHECKED_AT:
+        row = measure(client, n_tokens, n_words, n_components, repeats)
+        predicted = found["entry"] * row["entries"] + found["coordinator"] + found["engine"]
+        measured = row["tasks"] + row["elsewhere"]
+        print(f"| {n_tokens:.0e} | {predicted:.2f} s | {measured:.2f} s "
+              f"| {predicted / measured - 1:+.0%} |", flush=True)  # fmt: skip
+
+
+def on_paper(found, corpus, machines):
+    """A row of the table: machines, hours and what they cost."""
+    kernels = corpus["entries"] * found["entry"]
+    bytes_a_round = machines * (found["down"] + found["up"])
+    serial = found["coordinator"] + machines * found["engine"]
+    seconds = kernels / (machines * PROCESSORS) + serial + bytes_a_round / NETWORK
+    hours = ROUNDS_OF_A_FIT * seconds / 3600
+    cost = hours * machines * PROCESSORS * PRICE
+    return (
+        f"| {corpus['name']} | {machines} | {kernels / (machines * PROCESSORS):.1f} s "
+        f"| {serial:.1f} s | {bytes_a_round / 1e9:.1f} GB, {bytes_a_round / NETWORK:.1f} s "
+        f"| {hours:.1f} | {hours * machines * PROCESSORS:.0f} | {cost:.0f} |"
+    )
+
+
+def model(n_words, n_components, repeats):
+    """Measure the pieces, apply them on paper, and check them at three sizes."""
+    print(f"V = {n_words}, K = {n_components}, weights from scratch; CPU seconds of a round")
+    with one_worker() as client:
+        found = pieces(client, n_words, n_components, repeats)
+        print(
+            f"{1e6 * found['entry']:.3f} microseconds an entry, coordinator "
+            f"{found['coordinator']:.2f} s, engine {found['engine']:.2f} s a worker, "
+            f"{found['down'] / 1e6:.0f} MB to a worker, {found['up'] / 1e6:.0f} MB back"
+        )
+        print(f"\n{ROUNDS_OF_A_FIT} rounds, machines of {PROCESSORS} processors, "
+              f"{NETWORK * 8 / 1e9:.0f} Gbit/s, {PRICE} dollars an hour and processor")  # fmt: skip
+        print("| corpus | machines | kernels | coordinator and engine | network | hours "
+              "| processor hours | dollars |")  # fmt: skip
+        print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+        for corpus, numbers in ((PUBMED, (1, 4, 16)), (LARGE, (32, 128, 512))):
+            for machines in numbers:
+                print(on_paper(found, corpus, machines), flush=True)
+        check(found, client, n_words, n_components, repeats)
+
+
+def in_fresh_process(folder, *arguments, option="--one"):
+    arguments = [str(folder), *arguments]
     command = [sys.executable, __file__, option, json.dumps(arguments)]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
@@ -187,7 +428,7 @@ def growth(names, exponents, n_words, n_components, dtype):
     rows = []
     for exponent in exponents:
         with tempfile.TemporaryDirectory() as folder:
-            write_corpus(Path(folder), 10**exponent, n_words)
+            write_corpus(Path(folder), round(10**exponent), n_words)
             for name in names:
                 n_rounds = ROUNDS if exponent < 8 else (1, 2)
                 runs = [
@@ -260,26 +501,59 @@ def picture(rows, path):
     figure.savefig(path, dpi=120)
 
 
+def picture_of_shards(rows, path):
+    """Anonymous memory of fits of matrices and of shards against the number of tokens."""
+    figure = Figure(figsize=(5.6, 3.6), layout="constrained")
+    ax = figure.subplots()
+    for name in dict.fromkeys(row["estimator"] for row in rows):
+        own = [row for row in rows if row["estimator"] == name]
+        for form, style in (("matrix", "o--"), ("shards", "o-")):
+            megabytes = [row[form]["above"] / 1e6 for row in own]
+            ax.loglog([row["tokens"] for row in own], megabytes, style, label=f"{name}, {form}")
+    ax.set(xlabel="tokens", ylabel="MB of anonymous memory")
+    ax.legend()
+    figure.savefig(path, dpi=120)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--estimators", nargs="+", default=list(ESTIMATORS), choices=ESTIMATORS)
-    parser.add_argument("--tokens", nargs="+", type=int, default=[6, 7], help="powers of 10")
+    parser.add_argument("--tokens", nargs="+", type=float, default=[6, 7], help="powers of 10")
     parser.add_argument("--words", type=int, default=50_000)
     parser.add_argument("--topics", type=int, default=100)
     parser.add_argument("--dtype", default="float32", help="of the counts in X")
     parser.add_argument("--memory", action="store_true", help="bytes an entry, a token, a cell")
     parser.add_argument("--shards", action="store_true", help="fits of files, out of core")
+    parser.add_argument("--engine", action="store_true", help="a cluster against threads")
+    parser.add_argument("--model", action="store_true", help="time and network of large corpora")
+    parser.add_argument("--threads", type=int, default=2, help="of --engine")
+    parser.add_argument(
+        "--repeats", type=int, default=1, help="of --engine and --model, for medians"
+    )
     parser.add_argument("--picture", help="file for the plot")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--file", help=argparse.SUPPRESS)
+    parser.add_argument("--round", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
         one_fit(*json.loads(options.one))
     elif options.file:
         one_fit_of_files(*json.loads(options.file))
+    elif options.round:
+        one_cluster(*json.loads(options.round))
+    elif options.engine:
+        for exponent in options.tokens:
+            engine(
+                int(10**exponent), options.words, options.topics, options.threads,
+                repeats=options.repeats,
+            )  # fmt: skip
+    elif options.model:
+        model(options.words, options.topics, options.repeats)
     elif options.shards:
         names = [n for n in options.estimators if n in ("SubLDA", "PrivateSVILDA")]
-        out_of_core(names, options.tokens, options.words, options.topics)
+        rows = out_of_core(names, options.tokens, options.words, options.topics)
+        if options.picture:
+            picture_of_shards(rows, options.picture)
     elif options.memory:
         coefficients(options.estimators, options.dtype)
     else:

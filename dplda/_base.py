@@ -192,7 +192,7 @@ class BaseLDA(BaseTopicModel):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_docs, n_words)
+        X : {array-like, sparse matrix, CountShards} of shape (n_docs, n_words)
             Word counts of documents that the model was not trained on.
         y : Ignored
             Not used, present for API consistency by convention.
@@ -218,7 +218,7 @@ class BaseLDA(BaseTopicModel):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_docs, n_words)
+        X : {array-like, sparse matrix, CountShards} of shape (n_docs, n_words)
             Word counts of documents that the model was not trained on.
         completion : bool, default=True
             True infers a document's topic weights from one half of its tokens and scores the
@@ -244,7 +244,10 @@ class BaseLDA(BaseTopicModel):
 
     def _log_likelihood(self, X: Any, *, completion: bool) -> float:
         check_is_fitted(self)
-        X = check_counts(self, X, reset=False, whole=False)
+        if are_shards(X):
+            check_shards(self, X, reset=False)
+        else:
+            X = check_counts(self, X, reset=False, whole=False)
         return held_out_log_likelihood(
             self.components_,
             X,

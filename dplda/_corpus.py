@@ -49,7 +49,7 @@ PAIRS = (
 )
 IN_SHARDS = (
     "X is a CountShards, and a matrix in memory is needed here: pass scipy.sparse.vstack(list(X)). "
-    "SubLDA, PrivateSVILDA and transform read shard after shard"
+    "SubLDA, PrivateSVILDA, transform, score and perplexity read shard after shard"
 )
 NOT_A_MATRIX = (
     "X must be a matrix of word counts (array, sparse matrix or data frame), documents by words, "

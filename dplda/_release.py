@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dplda._base import BaseLDA
 from dplda._checks import check_integer, check_number
+from dplda._corpus import are_shards
 from dplda._files import PUBLIC, write_atomically
 from dplda._fold_in import LARGEST_PRIOR
 from dplda._log import log_event
@@ -189,7 +190,7 @@ class ReleasedModel(BaseLDA):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_docs, n_words), or list of str
+        X : {array-like, sparse matrix, CountShards} of shape (n_docs, n_words), or list of str
             Word counts, or texts if the model has a `vectorizer_`. The columns of a table with
             names must be the words of the model.
         normalize : bool, default=True
@@ -223,10 +224,12 @@ class ReleasedModel(BaseLDA):
         texts = None if self.vectorizer_ is None else texts_in(X)
         if texts is not None:
             return self.vectorizer_.transform(texts)
-        names = getattr(X, "columns", None)
+        names = X.feature_names if are_shards(X) else getattr(X, "columns", None)
         if self.vocabulary_ is None or names is None or hasattr(self, "feature_names_in_"):
             return X
         self._check_words(names)
+        if are_shards(X):
+            return X
         return X.sparse.to_coo() if hasattr(X, "sparse") else np.asarray(X)
 
     def _check_words(self, names: Any) -> None:

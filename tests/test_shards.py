@@ -3,18 +3,22 @@
 import json
 import math
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from joblib import Parallel, delayed
+from joblib_engine import JoblibEngine
 from numpy.testing import assert_array_equal
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.model_selection import GridSearchCV, GroupKFold
+from sklearn.pipeline import make_pipeline
 
-from dplda import HDPLDA, GibbsLDA, PrivateSVILDA, SubLDA
+from dplda import HDPLDA, GibbsLDA, PrivateSVILDA, SubLDA, load_release, save_release
 from dplda.central._dask import DaskEngine, Sealed, _aligned
 from dplda.central._shard_visits import InProcess, Step
 from dplda.datasets import CountShards, make_topic_corpus, read_uci_bow, write_shards
-from dplda.metrics import held_out_perplexity
+from dplda.metrics import noisy_score, perplexity_bound
 from dplda.privacy import Ledger, PrivateDataWarning
 
 K = 4
@@ -213,6 +217,70 @@ def test_transform_reads_shard_after_shard(normalize, corpus, shards):
     assert_array_equal(model.transform(shards[7], normalize=normalize), expected)
 
 
+def test_scores_read_shard_after_shard(corpus, shards):
+    model = SubLDA(K, epsilon=4.0, max_iter=3, random_state=0).fit(corpus)
+    assert model.score(shards[7]) == pytest.approx(model.score(corpus), rel=1e-12)
+    for completion in (True, False):
+        expected = model.perplexity(corpus, completion=completion)
+        assert model.perplexity(shards[3], completion=completion) == pytest.approx(expected)
+    of_matrix, of_shards = (
+        noisy_score(model, X, epsilon=1.0, random_state=0) for X in (corpus, shards[3])
+    )
+    assert of_shards.gain == pytest.approx(of_matrix.gain, abs=1e-6)
+    assert of_shards.privacy_.epsilon == of_matrix.privacy_.epsilon
+    with pytest.raises(ValueError, match="user_ids needs all rows"):
+        noisy_score(model, shards[3], epsilon=1.0, user_ids=np.arange(90))
+
+
+def test_a_release_of_a_pipeline_reads_shards_of_its_words(tmp_path):
+    words = ["pear", "plum", "cherry"]
+    texts = ["a pear and a plum", "plum, cherry"] * 20
+    pipeline = make_pipeline(CountVectorizer(vocabulary=words), SubLDA(2, epsilon=4.0, max_iter=3))
+    save_release(pipeline.fit(texts), tmp_path / "topics.dplda")
+    released = load_release(tmp_path / "topics.dplda")
+    X = released.vectorizer_.transform(texts)
+    named = write_shards(X, tmp_path / "named", rows_per_shard=15, feature_names=words)
+    plain = write_shards(X, tmp_path / "plain", rows_per_shard=15)
+    others = write_shards(X, tmp_path / "others", feature_names=words[::-1])
+    expected = released.transform(X.astype(np.float32))  # the type of shards
+    for corpus in (named, plain):
+        assert_array_equal(released.transform(corpus), expected)
+        assert released.score(corpus) == pytest.approx(released.score(texts))
+    for use in (released.transform, released.score):
+        with pytest.raises(ValueError, match="are not the 3 words of this model"):
+            use(others)
+
+
+def test_a_search_divides_shards_into_folds(corpus, shards):
+    model = SubLDA(K, noise_multiplier=5.0, max_iter=2, keep_weights=False, random_state=0)
+    grid = {"contribution_norm": [3.0, 6.0]}
+    groups = shards[7].groups
+    assert_array_equal(np.bincount(groups), [14] * 6 + [6])
+    searches = [
+        GridSearchCV(model, grid, cv=GroupKFold(3)).fit(X, groups=groups)
+        for X in (corpus, shards[7], shards[7].on(InProcess()))
+    ]
+    for search in searches[1:]:
+        for key in ("mean_test_score", "std_test_score"):
+            np.testing.assert_allclose(search.cv_results_[key], searches[0].cv_results_[key])
+        assert_array_equal(
+            search.best_estimator_.components_, searches[0].best_estimator_.components_
+        )
+
+
+def test_rows_of_shards_are_whole_shards_in_order(corpus, shards):
+    part = shards[7][np.r_[14:28, 42:56]]
+    assert part.shape == (28, 40)
+    assert_array_equal(joined(part), corpus.toarray()[np.r_[14:28, 42:56]])
+    assert shards[7].shape == (90, 40)
+    cut, reverse, twice, none = np.arange(20), np.r_[14:28, 0:14], np.repeat(np.arange(14), 2), []
+    for rows in (cut, reverse, twice, np.array(none, int)):
+        with pytest.raises(ValueError, match=r"groups=corpus\.groups"):
+            shards[7][rows]
+    with pytest.raises(ValueError, match=r"groups=corpus\.groups"):
+        GridSearchCV(MODELS["everybody"], {}, cv=4).fit(shards[7])
+
+
 # ---- engines -----------------------------------------------------------------------------
 
 
@@ -224,25 +292,6 @@ class Repeats(InProcess):
         return super()._visits(*args)
 
 
-class Joblib:
-    """Each visit in a process of its own, with a fresh worker: nothing stays there."""
-
-    keeps_weights = False
-
-    def start(self, workers):
-        self.workers = workers
-
-    def gather(self, method, message, parts=None):
-        own = parts or [()] * len(self.workers)
-        return Parallel(n_jobs=2)(
-            delayed(getattr(worker, method))(*message, *part)
-            for worker, part in zip(self.workers, own)
-        )
-
-    def sum(self, method, message, parts=None):
-        return sum(self.gather(method, message, parts))
-
-
 @pytest.mark.parametrize("name", ["everybody", "boost", "variational", "without noise"])
 def test_a_visit_that_happens_twice_counts_once(name, corpus, shards):
     model, expected = MODELS[name], in_memory(name, corpus)
@@ -252,13 +301,13 @@ def test_a_visit_that_happens_twice_counts_once(name, corpus, shards):
 @pytest.mark.parametrize("name", ["weights anew", "variational"])
 def test_processes_without_a_memory_train_the_same_model(name, corpus, shards):
     model, expected = MODELS[name], in_memory(name, corpus)
-    assert_array_equal(model.fit(shards[3].on(Joblib())).components_, expected)
+    assert_array_equal(model.fit(shards[3].on(JoblibEngine(2))).components_, expected)
 
 
 def test_an_engine_without_a_memory_refuses_to_keep_weights(shards):
     ledger = Ledger(epsilon=1.0, delta=1e-6)
     with pytest.raises(ValueError, match="keep_weights=False"):
-        SubLDA(K, epsilon=1.0, ledger=ledger).fit(shards[3].on(Joblib()))
+        SubLDA(K, epsilon=1.0, ledger=ledger).fit(shards[3].on(JoblibEngine(2)))
     assert ledger.epsilon_spent == 0
 
 
@@ -279,13 +328,18 @@ class Future:
     """A task of a `Cluster`, done at once; a lost one has no result."""
 
     def __init__(self, run, is_lost):
-        self.status = "lost" if is_lost else "finished"
-        self.value = run()  # a lost worker may have done its work
+        self.status, self.error = "lost" if is_lost else "finished", None
+        try:
+            self.value = run()  # a lost worker may have done its work
+        except Exception as error:
+            self.error = error
 
     def done(self):
         return self.status == "finished"
 
     def result(self, timeout):
+        if self.error is not None:
+            raise self.error
         return self.value
 
     def release(self):
@@ -300,6 +354,9 @@ class Cluster:
 
     def scheduler_info(self, n_workers):
         return {"workers": dict.fromkeys(self.addresses)}
+
+    def run(self, function, *args, workers, on_error):
+        return {worker: function(*args) for worker in workers}
 
     def scatter(self, data, *, workers, hash, timeout):
         if workers[0] not in self.addresses:
@@ -337,8 +394,54 @@ def test_errors_of_a_task_are_raised_and_no_loss(corpus, tmp_path):
     change(tmp_path / "corpus" / "000001.data.npy")
     ledger = Ledger(epsilon=1.0, delta=1e-6)
     model = SubLDA(K, epsilon=1.0, keep_weights=False, ledger=ledger)
-    with pytest.raises(ValueError, match=r"shard 000001 .*SHA-256"):
+    with pytest.raises(ValueError, match=r"shard 000001 .*SHA-256.* by the worker tls://b"):
         model.fit(written.on(DaskEngine(Cluster())))
+    assert ledger.epsilon_spent == 0
+
+
+@pytest.mark.parametrize("version", ["0.0.9", ModuleNotFoundError("No module named 'dplda'")])
+def test_a_worker_with_another_version_is_named_before_anything_is_charged(version, shards):
+    class OldWorker(Cluster):
+        def run(self, function, *args, workers, on_error):
+            assert function.__module__ == "pkgutil"  # a worker without dplda can call it
+            assert on_error == "return"
+            return super().run(function, *args, workers=workers, on_error=on_error) | {
+                "tls://b": version
+            }
+
+    ledger = Ledger(epsilon=1.0, delta=1e-6)
+    model = SubLDA(K, epsilon=1.0, keep_weights=False, ledger=ledger)
+    with pytest.raises(RuntimeError, match=f"the worker tls://b has .*{version}"):
+        model.fit(shards[3].on(DaskEngine(OldWorker())))
+    assert ledger.epsilon_spent == 0
+
+
+def test_a_worker_that_cannot_read_the_folder_is_named_before_anything_is_charged(shards):
+    class Elsewhere(Cluster):
+        def submit(self, function, task, message, *, workers, **options):
+            task = pickle.loads(pickle.dumps(task))
+            for _, worker, _ in task.value[1]:
+                if workers == ["tls://b"]:
+                    worker.shard = replace(worker.shard, folder="/nowhere")
+            return super().submit(function, task, message, workers=workers, **options)
+
+    ledger = Ledger(epsilon=1.0, delta=1e-6)
+    model = SubLDA(K, epsilon=1.0, keep_weights=False, ledger=ledger)
+    with pytest.raises(OSError, match=r"shard 000001 of /nowhere cannot be read .*tls://b"):
+        model.fit(shards[3].on(DaskEngine(Elsewhere())))
+    assert ledger.epsilon_spent == 0
+
+
+@pytest.mark.parametrize("function", ["os.stat", "dplda.datasets._shards.np.load"])
+def test_a_file_without_permission_is_named_with_its_shard(function, shards, monkeypatch):
+    def denied(*args, **kwargs):
+        raise PermissionError(13, "Permission denied")
+
+    ledger = Ledger(epsilon=1.0, delta=1e-6)
+    with monkeypatch.context() as patch:
+        patch.setattr(function, denied)
+        with pytest.raises(OSError, match=r"shard 000000 of .*cannot be read \(Permission denied"):
+            SubLDA(K, epsilon=1.0, ledger=ledger).fit(shards[3])
     assert ledger.epsilon_spent == 0
 
 
@@ -359,8 +462,9 @@ def test_arrays_at_odd_addresses_are_copied():
     assert not odd.flags.aligned
     step = Step(1, ("infer", odd, 0.1), odd, odd, odd, 1.0, 8)
     aligned = _aligned((step, 2))[0]
-    assert aligned.factor.flags.aligned
-    assert aligned.inference[1].flags.aligned
+    for array in (aligned.factor, aligned.inference[1]):
+        assert array.ctypes.data % 64 == 0  # a cache line: kernels read vectors of 64 bytes
+        assert_array_equal(array, odd)
 
 
 # ---- bad input ---------------------------------------------------------------------------
@@ -523,7 +627,7 @@ def test_what_needs_all_rows_at_once_says_so(corpus, shards):
             model.fit(shards[3])
     model = GibbsLDA(K, max_iter=2, random_state=0).fit(sp.vstack(list(shards[3])))
     with pytest.raises(ValueError, match="X is a CountShards"):
-        held_out_perplexity(model.components_, shards[3])
+        perplexity_bound(model.components_, shards[3])
 
 
 def test_errors_and_representations_hold_nothing_private(corpus, shards):

@@ -4,6 +4,7 @@ import os
 import signal
 import warnings
 
+import joblib
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -66,6 +67,12 @@ def test_a_cluster_trains_the_model_of_the_matrix(model, corpus, shards, client)
     assert_array_equal(model.fit(shards.on(client)).components_, expected)
 
 
+def test_a_task_runs_in_threads(client):
+    """A worker is a daemon process, in which joblib counts one job by default."""
+    task = Sealed(("fit", [(0, joblib, (3,))], "effective_n_jobs", False))
+    assert client.submit(visit, task, Sealed(()), pure=False).result().value == [3]
+
+
 class Kills(DaskEngine):
     """Kills workers while they have a task of some call."""
 
@@ -117,6 +124,29 @@ def test_a_damaged_shard_is_named_before_anything_is_charged(corpus, client, tmp
     model = SubLDA(K, epsilon=1.0, keep_weights=False, ledger=ledger)
     with pytest.raises(ValueError, match=r"shard 000001 .*SHA-256"):
         model.fit(written.on(client))
+    assert ledger.epsilon_spent == 0
+
+
+WITHOUT = "import sys; sys.modules['dplda._version'] = None"
+OLDER = "import dplda._version; dplda._version.__version__ = '0.0.9'"
+AS_BEFORE = "import sys; del sys.modules['dplda._version']"
+
+
+@pytest.mark.parametrize(
+    ("change", "found"), [(WITHOUT, "none that it can load"), (OLDER, "0.0.9")]
+)
+def test_a_worker_with_another_version_is_named_before_anything_is_charged(
+    change, found, shards, client
+):
+    worker = max(client.scheduler_info(n_workers=-1)["workers"])
+    client.run(exec, change, workers=[worker])
+    ledger = Ledger(epsilon=1.0, delta=1e-6)
+    model = SubLDA(K, epsilon=1.0, keep_weights=False, ledger=ledger)
+    try:
+        with pytest.raises(RuntimeError, match=f"worker {worker} has {found}"):
+            model.fit(shards.on(client))
+    finally:
+        client.run(exec, AS_BEFORE, workers=[worker])
     assert ledger.epsilon_spent == 0
 
 

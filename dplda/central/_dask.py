@@ -8,30 +8,39 @@ shard exactly once.
 
 from __future__ import annotations
 
+import pkgutil
 import time
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import joblib
 import numpy as np
 
+from dplda._fold_in import LINE, aligned_zeros
+from dplda._version import __version__
 from dplda._warnings import warn_user
 from dplda.central._shard_visits import Part, ShardWorker
 from dplda.privacy._errors import PrivateDataWarning
 
-POLL = 0.2  # seconds between two looks at the cluster
+POLL = 1.0  # seconds between two looks for workers that are gone
 NO_WORKERS = 300.0  # seconds without any worker, after which a fit gives up
 MAX_LOSSES = 20  # times in a row that all tasks of a call are lost
 SCATTER = 10.0  # seconds for a message to reach a worker
 LOCAL = ("tls://", "tcp://127.0.0.1:", "tcp://localhost:", "tcp://[::1]:", "inproc://")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Sealed:
     """Private values on their way. A worker that fails writes the repr of arguments to its log."""
 
     value: Any
+
+    def take(self) -> Any:
+        """The value, which is then here no more: distributed lets go of its objects late."""
+        value, self.value = self.value, None
+        return value
 
     def __repr__(self) -> str:
         return "<private>"
@@ -48,20 +57,25 @@ def visit(task: Sealed, message: Sealed) -> Sealed:
         _workers.pop(other, None)
     results: list[Any] = []
     arguments = tuple(_aligned(value) for value in message.value)
-    for index, fresh, part in shards:
-        worker = mine.setdefault(index, fresh)  # its scale is known after one round
-        result = getattr(worker, method)(*arguments, *part)
-        if adds and results:
-            results[0] += result
-        else:
-            results.append(result)
+    with joblib.parallel_config("threading"):  # else n_jobs counts as 1 in a child of a nanny
+        for index, fresh, part in shards:
+            worker = mine.setdefault(index, fresh)  # its scale is known after one round
+            result = getattr(worker, method)(*arguments, *part)
+            if adds and results:
+                results[0] += result
+            else:
+                results.append(result)
     return Sealed(results)
 
 
 def _aligned(value: Any) -> Any:
-    """The arrays of a message where kernels may read them: they can arrive at odd addresses."""
+    """The arrays of a message on cache lines: they arrive at any address, even at odd ones."""
     if isinstance(value, np.ndarray):
-        return np.require(value, requirements=["C", "A"])
+        if value.ctypes.data % LINE == 0 and value.flags.c_contiguous:
+            return value
+        moved = aligned_zeros((1, value.size), value.dtype).reshape(value.shape)
+        moved[...] = value
+        return moved
     if hasattr(value, "__dataclass_fields__"):
         fields = {name: _aligned(getattr(value, name)) for name in value.__dataclass_fields__}
         return type(value)(**fields)
@@ -83,6 +97,7 @@ class DaskEngine:
 
     def __init__(self, client: Any) -> None:
         self._client = client
+        self._known: set[str] = set()  # workers with this version of dplda
 
     def start(self, workers: Sequence[ShardWorker]) -> None:
         """Begin a fit."""
@@ -108,7 +123,11 @@ class DaskEngine:
         """The sum of what the shards return, each exactly once."""
         total: Any = None
         for _, (part,) in self._visits(method, message, parts, adds=True):
-            total = part.copy() if total is None else np.add(total, part, out=total)
+            if total is None:
+                # a copy only if nothing can be added to it
+                total = np.require(part, requirements=["C", "A", "W"])
+            else:
+                total += part
         return total
 
     def _visits(
@@ -159,7 +178,10 @@ class DaskEngine:
                     if not future.done() and not gone:
                         continue
                     del waiting[future]
-                    result = self._result(future)
+                    try:
+                        result = self._result(future)
+                    except Exception as error:
+                        raise _met_by(address, error) from error
                     # released at once: else the scheduler computes what was added once more
                     future.release()
                     if result is not None:
@@ -180,7 +202,7 @@ class DaskEngine:
             if not _is_loss(error):
                 raise
             return None
-        return sealed.value
+        return sealed.take()
 
     def _wait(self, futures: list[Any]) -> None:
         from distributed import wait
@@ -199,7 +221,28 @@ class DaskEngine:
             if time.monotonic() > end:
                 raise TimeoutError(f"the cluster had no worker for {NO_WORKERS:.0f} seconds")
             time.sleep(POLL)
+        if new := sorted(set(alive) - self._known):
+            self._check_version(new)
         return alive
+
+    def _check_version(self, workers: list[str]) -> None:
+        """Refuse workers without dplda, or with another version. They may lack what a task names.
+
+        What is asked of them is in Python itself: a worker without dplda can answer.
+        """
+        found = self._client.run(
+            pkgutil.resolve_name, "dplda._version:__version__", workers=workers, on_error="return"
+        )
+        for worker, version in found.items():
+            if isinstance(version, Exception) and _is_loss(version):
+                continue  # it is asked again if it comes back
+            if version != __version__:
+                has = version if isinstance(version, str) else f"none that it can load ({version})"
+                raise RuntimeError(
+                    f"this process has dplda {__version__}, and the worker {worker} has {has}; "
+                    "install the same version on all machines of the cluster"
+                )
+            self._known.add(worker)
 
     def _assigned(self, left: list[int]) -> dict[str, list[int]]:
         """A living worker for each shard: that of the last call, or the one with the fewest."""
@@ -216,6 +259,15 @@ class DaskEngine:
                 load[self._address[index]] += 1
             tasks.setdefault(self._address[index], []).append(index)
         return tasks
+
+
+def _met_by(address: str, error: Exception) -> Exception:
+    """The error of a task, which names the worker."""
+    for kind in (ValueError, OSError):
+        if isinstance(error, kind):
+            return kind(f"{error} (met by the worker {address})")
+    name = type(error).__name__
+    return RuntimeError(f"the worker {address} failed with {name}: {error}")
 
 
 def _is_loss(error: Exception) -> bool:

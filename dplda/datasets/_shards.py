@@ -62,6 +62,15 @@ class Shard:
             "or restore the file from a copy"
         )
 
+    def unreadable(self, part: str, error: OSError) -> Exception:
+        """The error of a process that could not read one of the files."""
+        if isinstance(error, FileNotFoundError) and os.path.isdir(self.folder):
+            return self.fail(f"is missing its file {self.path(part).name}")
+        return OSError(
+            f"shard {self.name} of {self.folder} cannot be read ({error.strerror or error}); every "
+            "machine that visits shards must be able to read this folder under this name"
+        )
+
     def counts(self) -> sp.csr_array:
         """The counts, CSR of float32 and int32, on arrays that are mapped and read-only."""
         arrays = tuple(self._array(part, dtype) for part, dtype in PARTS.items())
@@ -108,16 +117,16 @@ class Shard:
         for part in PARTS:
             try:
                 found.append(os.stat(self.path(part)))
-            except FileNotFoundError:
-                raise self.fail(f"is missing its file {self.path(part).name}") from None
+            except OSError as error:
+                raise self.unreadable(part, error) from None
         return tuple((f.st_dev, f.st_ino, f.st_size, f.st_mtime_ns) for f in found)
 
     def _array(self, part: str, dtype: Any) -> npt.NDArray[Any]:
         length = self.shape[0] + 1 if part == "indptr" else self.n_entries
         try:
             array = np.load(self.path(part), mmap_mode="r" if length else None, allow_pickle=False)
-        except FileNotFoundError:
-            raise self.fail(f"is missing its file {self.path(part).name}") from None
+        except OSError as error:
+            raise self.unreadable(part, error) from None
         except (ValueError, EOFError):
             raise self.fail(f"is damaged: {self.path(part).name} cannot be read") from None
         if not isinstance(array, np.ndarray) or (array.dtype, array.shape) != (dtype, (length,)):
@@ -131,8 +140,8 @@ class Shard:
                 with open(self.path(part), "rb") as file:
                     while block := file.read(1 << 20):
                         digest.update(block)
-            except FileNotFoundError:
-                raise self.fail(f"is missing its file {self.path(part).name}") from None
+            except OSError as error:
+                raise self.unreadable(part, error) from None
         return digest.hexdigest()
 
 
@@ -140,8 +149,9 @@ class CountShards:
     """A count matrix in the files of `write_shards`, for corpora larger than the memory.
 
     `SubLDA` and `PrivateSVILDA` train on it as on the matrix itself, with the same result to the
-    last bit, and read one shard after the other. `transform` of LDA models takes it as well.
-    Iterating checks each shard and gives it as a matrix, in order.
+    last bit, and read one shard after the other. `transform`, `score` and `perplexity` of LDA
+    models take it as well. Iterating checks each shard and gives it as a matrix, in order.
+    ``corpus[rows]`` is the corpus of some of its shards.
 
     Parameters
     ----------
@@ -201,12 +211,52 @@ class CountShards:
     ) -> None:
         self.folder = os.path.abspath(os.fspath(folder))
         self.checkpoint = None if checkpoint is None else os.path.abspath(os.fspath(checkpoint))
-        n_words, words, self.shards = _read_manifest(Path(self.folder))
-        self.shape = (sum(shard.shape[0] for shard in self.shards), n_words)
-        self.n_entries = sum(shard.n_entries for shard in self.shards)
-        self.n_shards = len(self.shards)
+        n_words, words, shards = _read_manifest(Path(self.folder))
         self.feature_names = None if words is None else np.array(words, dtype=object)
         self.engine: Any = None
+        self._hold(shards, n_words)
+
+    def _hold(self, shards: list[Shard], n_words: int) -> None:
+        self.shards = shards
+        self.shape = (sum(shard.shape[0] for shard in shards), n_words)
+        self.n_entries = sum(shard.n_entries for shard in shards)
+        self.n_shards = len(shards)
+
+    @property
+    def groups(self) -> npt.NDArray[np.int64]:
+        """Number of the shard of each document (n_docs,): what `GroupKFold` divides folds by."""
+        return np.repeat(np.arange(self.n_shards), [shard.shape[0] for shard in self.shards])
+
+    def __getitem__(self, rows: Any) -> CountShards:
+        """The corpus of some whole shards, on the same files and engine.
+
+        Parameters
+        ----------
+        rows : array-like of int
+            Increasing row numbers: all documents of each of these shards.
+
+        Returns
+        -------
+        corpus : CountShards
+            A new object.
+
+        Raises
+        ------
+        ValueError
+            If a shard is cut.
+        """
+        rows = rows[0] if isinstance(rows, tuple) else rows  # scikit-learn says [rows, ...]
+        rows = np.atleast_1d(np.arange(self.shape[0])[rows])
+        sizes = np.array([shard.shape[0] for shard in self.shards])
+        found = np.diff(np.searchsorted(rows, np.cumsum([0, *sizes])))
+        if not len(rows) or (np.diff(rows) <= 0).any() or ((found > 0) & (found < sizes)).any():
+            raise ValueError(
+                "the rows of a CountShards are divided by whole shards, in their order; split it "
+                "by GroupKFold or GroupShuffleSplit with groups=corpus.groups"
+            )
+        part = copy.copy(self)
+        part._hold([shard for shard, n in zip(self.shards, found) if n], self.shape[1])
+        return part
 
     def on(self, client: Any) -> CountShards:
         """The same corpus, whose shards are visited by the workers of a cluster during `fit`.
@@ -216,11 +266,11 @@ class CountShards:
 
         Parameters
         ----------
-        client : distributed.Client
+        client : distributed.Client, or an engine
             Its workers must be able to read `folder`, and have this version of dplda. Start one
             worker process for each machine, and set `n_jobs` of the model to its processors. Use
             ``distributed.Security`` with TLS if they run on several machines: exact sums travel
-            between them.
+            between them. ``docs/engines.md`` says what an engine is.
 
         Returns
         -------

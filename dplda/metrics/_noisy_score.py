@@ -17,11 +17,11 @@ import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
 from dplda._checks import check_integer, check_number
-from dplda._corpus import check_table, row_blocks
+from dplda._corpus import are_shards, check_table, row_blocks
 from dplda._fold_in import BATCH, LARGEST_PRIOR, infer_topics, topic_word_probabilities
 from dplda._noisy_sum import release_sum
 from dplda._users import RELATIONS, ROWS_OF_A_UNIT, number_users, protected_unit
-from dplda.metrics._perplexity import check_inputs, split_documents
+from dplda.metrics._perplexity import check_blocks, split_documents
 from dplda.privacy import Guarantee
 
 SCORE = "summed gains and number of held-out tokens"
@@ -85,7 +85,7 @@ def noisy_score(
     ----------
     model : estimator
         A fitted topic model, with `components_` and `doc_topic_prior`. It must be public.
-    X : {array-like, sparse matrix} of shape (n_docs, n_words)
+    X : {array-like, sparse matrix, CountShards} of shape (n_docs, n_words)
         Word counts of documents that the model was not trained on. Private.
     epsilon : float
         Epsilon of a document, or of a user if `user_ids` are given, above 0; ``inf`` adds no noise
@@ -164,12 +164,20 @@ def noisy_score(
     clip = check_number("clip", clip, 1e-3, 1e3)
     max_tokens = check_integer("max_tokens", max_tokens, 1, LARGEST_LENGTH)
     unit = protected_unit(user_ids)  # public
+    if user_ids is not None and are_shards(X):
+        raise ValueError(
+            "user_ids needs all rows at once, and a CountShards gives them shard by shard; merge "
+            "the rows of each user before write_shards, which protects users as well"
+        )
 
     def read() -> np.ndarray:
-        _, counts = check_inputs(components, X)  # private
-        users = number_users(user_ids, counts.shape[0])  # private
+        _, blocks = check_blocks(components, X)  # private
         public = (components, reference, prior, clip, max_tokens)
-        return contributions(counts, *public, users=users)  # private
+        rows = []  # private
+        for counts in blocks:
+            users = number_users(user_ids, counts.shape[0])  # private
+            rows.append(contributions(counts, *public, users=users))  # private
+        return np.concatenate(rows)  # private
 
     noisy, guarantee = release_sum(
         read, name=f"noisy_score of {type(model).__name__}", step=SCORE, norm=NORM * max_tokens,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from dplda._checks import check_number
 from dplda._compat import check_non_negative
 from dplda._corpus import (
     FORM,
+    are_shards,
     check_quoting_nothing,
     check_table,
     floats,
@@ -133,6 +135,15 @@ def check_inputs(components: Any, X: Any) -> tuple[np.ndarray, sp.csr_array]:
     return components, X
 
 
+def check_blocks(components: Any, X: Any) -> tuple[np.ndarray, Iterable[sp.csr_array]]:
+    """Return a table, and documents that can be scored: a matrix, or one shard after the other."""
+    if not are_shards(X):
+        components, X = check_inputs(components, X)
+        return components, [X]
+    components, _ = check_inputs(components, sp.csr_array((1, X.shape[1])))
+    return components, X  # the counts of shards were checked when they were written
+
+
 def _log_likelihood(X: sp.csr_array, theta: np.ndarray, phi: np.ndarray) -> float:
     """Sum over tokens of the log of theta_d . phi_w, in double precision; phi (n_words, K)."""
     row = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
@@ -160,7 +171,7 @@ def held_out_log_likelihood(
     ----------
     components : array-like of shape (n_components, n_words)
         Pseudo-counts or probabilities of each topic's words, as in ``estimator.components_``.
-    X : {array-like, sparse matrix} of shape (n_docs, n_words)
+    X : {array-like, sparse matrix, CountShards} of shape (n_docs, n_words)
         Word counts of documents that the table was not trained on.
     doc_topic_prior : float, default=0.1
         Dirichlet parameter of a document's topic weights, above 0.
@@ -197,18 +208,19 @@ def held_out_log_likelihood(
     >>> float(round(held_out_log_likelihood(topics, [[30, 30, 0, 0]]), 2))
     -0.7
     """
-    components, X = check_inputs(components, X)
+    components, blocks = check_blocks(components, X)
     check_number("doc_topic_prior", doc_topic_prior, 0, LARGEST_PRIOR, closed="right")
     n_components = len(components)
     phi = np.ascontiguousarray((components / components.sum(axis=1, keepdims=True)).T)
     padded = topic_word_probabilities(components)
     total = n_tokens = 0.0
-    for rows in row_blocks(X.indptr, BATCH, per_row=padded.shape[1]):
-        documents = X[rows]
-        observed, scored = split_documents(documents) if completion else (documents, documents)
-        theta = infer_topics(observed, padded, n_components, doc_topic_prior, n_jobs)
-        total += _log_likelihood(scored, theta, phi)
-        n_tokens += float(scored.sum())
+    for counts in blocks:
+        for rows in row_blocks(counts.indptr, BATCH, per_row=padded.shape[1]):
+            documents = counts[rows]
+            observed, scored = split_documents(documents) if completion else (documents, documents)
+            theta = infer_topics(observed, padded, n_components, doc_topic_prior, n_jobs)
+            total += _log_likelihood(scored, theta, phi)
+            n_tokens += float(scored.sum())
     if n_tokens == 0:
         raise ValueError("X holds no words to score; pass documents with at least two words")
     return total / n_tokens
@@ -228,7 +240,7 @@ def held_out_perplexity(
     ----------
     components : array-like of shape (n_components, n_words)
         Pseudo-counts or probabilities of each topic's words, as in ``estimator.components_``.
-    X : {array-like, sparse matrix} of shape (n_docs, n_words)
+    X : {array-like, sparse matrix, CountShards} of shape (n_docs, n_words)
         Word counts of documents that the table was not trained on.
     doc_topic_prior : float, default=0.1
         Dirichlet parameter of a document's topic weights, above 0.
