@@ -58,7 +58,7 @@ def test_few_documents_are_as_good_as_the_word_frequencies_of_the_same_budget(co
 
 
 def test_the_mean_of_releases_is_weighted_by_precision():
-    one = WordTotals(np.array([10.0, 20.0]), np.array([1.0, 2.0]))
+    one = WordTotals(np.array([10.0, 20.0]), np.array([1.0, 2.0]), 15.0)
     both = one.and_release(np.array([20.0, 20.0]), np.array([2.0, 2.0]))
     np.testing.assert_allclose(both.noisy, [12.0, 20.0])
     np.testing.assert_allclose(both.noise_scale, [0.8**0.5, 2**0.5])

@@ -390,7 +390,7 @@ def release_word_totals(
         estimates.append((noisy * unit, mechanism.scale * unit))
         if step == 0 and not mechanism.exact:
             weight = word_weights(smooth_totals(*estimates[0]))  # public
-    return WordTotals(*combine_totals(*estimates)), weight
+    return WordTotals(*combine_totals(*estimates), float(estimates[-1][0].mean())), weight
 
 
 def release_totals_again(
