@@ -17,8 +17,8 @@ from dplda.central._word_totals import WordTotals
 from dplda.privacy import PublicPriorWarning
 
 SMOOTHING = 2.0  # tokens, even in all topics, that each word's public shares are smoothed with
-OVERDISPERSION = 3.0  # of public word counts: their variance over that of Poisson variables
-ABSENT = 0.5, 10.0  # least and largest number of tokens that each word gets besides its public ones
+OVERDISPERSION = 4.0  # of public word counts: their variance over that of Poisson variables
+ABSENT = 0.5, 2.0  # least and largest number of tokens that each word gets besides its public ones
 LEVELS = 40  # of the word totals that a word may have whatever the public texts say
 RATIOS = np.geomspace(1 / 16, 16, 17)  # of a word's private frequency to the public one
 FIRST_PUBLIC = 0.8  # of the first weights of the mixture: the ratios' share
@@ -26,9 +26,10 @@ FIRST_RATIO = 0.5  # of the first weights of two ratios, of which the second is 
 AGREE = (RATIOS > 0.49) & (RATIOS < 2.1)  # within a factor of 2
 LEAST_COVERED = 0.25  # share of the words without which a table knows no word frequencies
 TRUST_OF_SEEDS = 0.95  # of the shares of the words of such a table
+DOUBT = 0.3  # in topics, of words as frequent as in public texts, if releases of totals are clear
 N_CLASSES = 6  # of words, by their public tokens
 POOL = 20.0  # words of the whole vocabulary that the mixture of each class is smoothed with
-CHANCE = 10.0  # log likelihood that learned weights may gain over equal frequencies by chance
+CHANCE = 10.0  # log likelihood that learned weights may gain over the ratio 1 by chance
 STEPS = 300
 WELL, HARDLY = 0.5, 0.1  # trust from which public texts match well, below which hardly
 
@@ -50,12 +51,15 @@ class PublicPrior:
         frequencies. `learn_totals` sets it.
     discrepancy : float
         Total variation distance of private and public word frequencies. `learn_totals` sets it.
+    most_trust : float
+        Largest trust in the topics of a word. `learn_totals` sets it.
     """
 
     counts: np.ndarray
     shares: np.ndarray
     trust: float = 0.0
     discrepancy: float = 1.0
+    most_trust: float = 1.0
 
     @classmethod
     def from_table(cls, table: np.ndarray | None) -> PublicPrior | None:
@@ -96,7 +100,8 @@ class PublicPrior:
 
     def trust_of_words(self) -> np.ndarray:
         """How far the shares of each word are trusted at first, (n_words,); 0 for absent words."""
-        return np.where(self.counts > 0, TRUST_OF_SEEDS if self.is_hint else self.trust, 0.0)
+        trust = TRUST_OF_SEEDS if self.is_hint else min(self.trust, self.most_trust)
+        return np.where(self.counts > 0, trust, 0.0)
 
     def learn_totals(self, released: WordTotals) -> np.ndarray:
         """Posterior means of word totals, positive; sets `trust` and `discrepancy`.
@@ -119,6 +124,9 @@ class PublicPrior:
         totals = np.maximum((joint * means).sum(axis=1), mean / 100)
         agreement = joint[:, LEVELS:][:, AGREE].sum(axis=1) * (self.counts >= 1)
         self.trust = float((agreement * totals).sum() / totals.sum())
+        expected = self.frequencies * mean * len(noisy)
+        clear = float(np.mean(expected**2 / (expected**2 + noise_scale**2)))
+        self.most_trust = 1 - DOUBT * clear  # wrong topics do less harm than noise would
         self.discrepancy = 0.5 * float(np.abs(totals / totals.sum() - self.frequencies).sum())
         return totals if noise_scale.any() else np.maximum(noisy, 1.0)
 
