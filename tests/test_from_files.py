@@ -354,7 +354,10 @@ def test_public_texts_and_seed_words_are_the_prior_and_cost_nothing(
     assert code == 0
     plain, seeded = (load_release(path).privacy_ for path in (fitted[1], tmp_path / "m"))
     assert plain.events == seeded.events
-    assumption = "prior_components is public and was not made of the private documents"
+    assumption = (
+        "prior_components is public and was not made of the private documents, or only of "
+        "releases that are charged besides"
+    )
     assert assumption in seeded.assumptions
     assert assumption not in plain.assumptions
     assert dict(seeded.provenance)["public prior"].startswith("public by declaration")

@@ -5,16 +5,17 @@ import itertools
 import math
 import pickle
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import reference_tables as reference
 
-from dplda import PrivateSVILDA, SubLDA
+from dplda import PrivateSVILDA, SubLDA, public_prior
 from dplda.central import _noisy_table
 from dplda.central._noisy_table import FACTORS, NoisyTable, TableEstimate, first_prior
 from dplda.central._prior import PublicPrior, count_classes
-from dplda.central._word_totals import smooth_totals
+from dplda.central._word_totals import WordTotals, smooth_totals
 from dplda.datasets import make_topic_corpus
 from dplda.kernels import _sets
 from dplda.privacy import Ledger, PublicPriorWarning
@@ -129,7 +130,8 @@ def test_a_prior_changes_no_charge(kind, train, good):
     assert one.privacy_.noise_scale == other.privacy_.noise_scale
     assert one.privacy_.sensitivity == other.privacy_.sensitivity
     assert set(one.privacy_.assumptions) - set(other.privacy_.assumptions) == {
-        "prior_components is public and was not made of the private documents"
+        "prior_components is public and was not made of the private documents, or "
+        "only of releases that are charged besides"
     }
 
 
@@ -212,14 +214,72 @@ def test_probabilities_in_the_place_of_counts_warn(good):
         PublicPrior.from_table(good)
 
 
+def learned(public, noisy, scale):
+    return public.learn_totals(WordTotals(noisy, scale, noisy.mean()))
+
+
 def test_public_frequencies_improve_word_totals():
     totals, noisy, scale = noisy_totals(0)
     public = prior_of(np.random.default_rng(1).poisson(totals / totals.sum() * 50_000))
-    found, alone = public.learn_totals(noisy, scale), smooth_totals(noisy, scale)
+    found, alone = learned(public, noisy, scale), smooth_totals(noisy, scale)
     least = log_loss(totals, totals)
     assert log_loss(totals, found) - least < 0.5 * (log_loss(totals, alone) - least)
     assert public.trust > 0.5
     assert public.discrepancy < 0.2
+
+
+def test_released_word_weights_improve_word_totals():
+    """A table of them has the frequencies in all topics alike."""
+    totals, noisy, scale = noisy_totals(0, 200.0)
+    weights = totals / 20 * np.random.default_rng(1).lognormal(0, 0.3, 800)
+    vectorizer = SimpleNamespace(
+        word_weights_=weights + np.random.default_rng(2).normal(0, 2.0, 800),
+        word_weight_scale_=2.0, get_feature_names_out=lambda: np.arange(800).astype(str),
+    )  # fmt: skip
+    table = public_prior(vocabulary=vectorizer, n_components=K)
+    assert table.shape == (K, 800)
+    assert (table == table[0]).all()
+    found = learned(PublicPrior.from_table(table), noisy, scale)
+    least, alone = log_loss(totals, totals), log_loss(totals, smooth_totals(noisy, scale))
+    assert log_loss(totals, found) - least < 0.7 * (alone - least)
+
+
+def test_a_vocabulary_without_released_weights_makes_no_prior():
+    with pytest.raises(ValueError, match="or a fitted PrivateCountVectorizer as vocabulary"):
+        public_prior(vocabulary=["heart", "bone"])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_public_frequencies_are_kept_where_releases_say_little(seed):
+    """The estimate loses at most half a percent of perplexity to the public frequencies."""
+    totals, noisy, _ = noisy_totals(seed, 3000.0)
+    public = prior_of(np.random.default_rng(seed + 9).poisson(totals / totals.sum() * 50_000))
+    found = public.learn_totals(WordTotals(noisy, np.full(800, 3000.0), totals.mean()))
+    assert log_loss(totals, found) < log_loss(totals, public.frequencies) + 0.005
+    assert public.trust > 0.9
+
+
+def test_topics_are_believed_least_where_releases_are_clear():
+    """Wrong topics of words with right frequencies do harm where a fit without them is good."""
+    most = []
+    for scale in (1.0, 100.0, 3000.0):
+        totals, noisy, noise_scale = noisy_totals(0, scale)
+        public = prior_of(totals)
+        learned(public, noisy, noise_scale)
+        most.append(public.most_trust)
+        assert public.trust_of_words().max() <= most[-1]
+    assert 0.69 < most[0] < most[1] < most[2] < 1
+
+
+def test_words_without_public_tokens_are_even_in_all_topics():
+    shares = PublicPrior.from_table(np.array([[0.0, 6.0], [0.0, 0.0], [0.0, 0.0]])).shares
+    np.testing.assert_allclose(shares, [[1 / 3] * 3, [20 / 24, 2 / 24, 2 / 24]], rtol=1e-6)
+
+
+def test_words_of_few_public_texts_get_as_many_tokens_as_their_dispersion_says():
+    """Where all words are equally frequent, the largest number; where few are, the least."""
+    for counts, tokens in ((np.full(50, 7.0), 2.0), (700.0 * (np.arange(50) == 3), 0.5)):
+        np.testing.assert_allclose(prior_of(counts).smoothed - counts, tokens)
 
 
 @pytest.mark.parametrize("n_tokens", [50, 5000, 10**7])
@@ -228,7 +288,7 @@ def test_other_frequencies_leave_word_totals_as_they_are(n_tokens, scale):
     totals, noisy, scale = noisy_totals(0, scale)
     other = np.random.default_rng(2).permutation(totals)
     public = prior_of(np.random.default_rng(1).poisson(other / other.sum() * n_tokens))
-    found, alone = public.learn_totals(noisy, scale), smooth_totals(noisy, scale)
+    found, alone = learned(public, noisy, scale), smooth_totals(noisy, scale)
     assert log_loss(totals, found) < log_loss(totals, alone) + 0.01
     assert public.trust < 0.35
 
@@ -236,7 +296,7 @@ def test_other_frequencies_leave_word_totals_as_they_are(n_tokens, scale):
 def test_exact_totals_are_kept():
     totals, _, _ = noisy_totals(0)
     public = prior_of(totals)
-    np.testing.assert_array_equal(public.learn_totals(totals, np.zeros(800)), totals)
+    np.testing.assert_array_equal(learned(public, totals, np.zeros(800)), totals)
     assert public.trust > 0.85
 
 

@@ -3,6 +3,7 @@
 import math
 import re
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -58,7 +59,7 @@ def test_few_documents_are_as_good_as_the_word_frequencies_of_the_same_budget(co
 
 
 def test_the_mean_of_releases_is_weighted_by_precision():
-    one = WordTotals(np.array([10.0, 20.0]), np.array([1.0, 2.0]))
+    one = WordTotals(np.array([10.0, 20.0]), np.array([1.0, 2.0]), 15.0)
     both = one.and_release(np.array([20.0, 20.0]), np.array([2.0, 2.0]))
     np.testing.assert_allclose(both.noisy, [12.0, 20.0])
     np.testing.assert_allclose(both.noise_scale, [0.8**0.5, 2**0.5])
@@ -286,3 +287,34 @@ def test_a_wrong_share_is_refused(corpus, wrong):
         fit(corpus[0], word_total_share=wrong)
     with pytest.raises((TypeError, ValueError), match="word_total_share"):
         plan(n_docs=100, epsilon=1.0, word_total_share=wrong)
+
+
+class Totals:
+    """The private side of a release: 20000 words of 10 tokens."""
+
+    n_words = 20_000
+
+    def rescale(self, weight, norm, *, exact):
+        pass
+
+    def clipping_bound(self, mechanism, norm):
+        return 1.0, 1
+
+    def sum_words(self, weight, norm, radius):
+        return 10.0 * weight
+
+
+class Gate:
+    def release(self, total, mechanism, *, label, round):
+        return total + np.random.default_rng(round).normal(0, mechanism.scale, len(total))
+
+
+def test_mean_total_has_no_bias_of_the_weights():
+    """Weights depend on the noise of the first release, and the totals of both favor it."""
+    mechanisms = [SimpleNamespace(scale=scale, exact=False) for scale in (80.0, 50.0)]
+    released, weight = release_word_totals(Totals(), mechanisms, Gate(), 1.0)
+    error = 50 * np.sqrt((1 / weight**2).sum()) / Totals.n_words
+    assert abs(released.mean - 10) < 3 * error
+    assert released.noisy.mean() - 10 > 4 * error
+    again = released.and_release(np.full(Totals.n_words, 10.0), released.noise_scale)
+    assert again.mean == pytest.approx((released.mean + 10) / 2)

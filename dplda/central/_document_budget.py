@@ -56,7 +56,10 @@ DOCUMENT_CONSTRAINTS = {
     "expected_n_docs": EXPECTED_N_DOCS,
 }
 
-PUBLIC_START = "prior_components is public and was not made of the private documents"
+PUBLIC_START = (
+    "prior_components is public and was not made of the private documents, or only of releases "
+    "that are charged besides"
+)
 
 
 def default_rounds(n_passes: int, subsampling_ratio: float) -> int:

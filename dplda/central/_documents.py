@@ -411,8 +411,9 @@ def release_word_totals(
         if step == 0 and not mechanism.exact and not given:
             weight = word_weights(smooth_totals(*estimates[0]))  # public
     if given and not mechanism.exact:  # at the same scale
-        return WordTotals(*estimates[0]).and_release(*estimates[1]), weight
-    return WordTotals(*combine_totals(*estimates)), weight
+        begun = WordTotals(*estimates[0], float(estimates[0][0].mean()))
+        return begun.and_release(*estimates[1]), weight
+    return WordTotals(*combine_totals(*estimates), float(estimates[-1][0].mean())), weight
 
 
 def release_totals_again(

@@ -10,24 +10,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import expit
 
 from dplda._warnings import warn_user
-from dplda.central._word_totals import WordTotals, smooth_totals
+from dplda.central._word_totals import WordTotals
 from dplda.privacy import PublicPriorWarning
 
-SMOOTHING = 2.0  # tokens of the topic sizes that each word's public shares are smoothed with
-ABSENT = 0.5  # tokens of each word that are added to its public tokens
-OVERDISPERSION = 3.0  # of public word counts: their variance over that of Poisson variables
+SMOOTHING = 2.0  # tokens, even in all topics, that each word's public shares are smoothed with
+OVERDISPERSION = 4.0  # of public word counts: their variance over that of Poisson variables
+ABSENT = 0.5, 2.0  # least and largest number of tokens that each word gets besides its public ones
 LEVELS = 40  # of the word totals that a word may have whatever the public texts say
 RATIOS = np.geomspace(1 / 16, 16, 17)  # of a word's private frequency to the public one
 FIRST_PUBLIC = 0.8  # of the first weights of the mixture: the ratios' share
 FIRST_RATIO = 0.5  # of the first weights of two ratios, of which the second is closer to 1
 AGREE = (RATIOS > 0.49) & (RATIOS < 2.1)  # within a factor of 2
-LEAST_TOPIC = 0.2  # of a mean one: what a topic without public tokens counts as
 LEAST_COVERED = 0.25  # share of the words without which a table knows no word frequencies
 TRUST_OF_SEEDS = 0.95  # of the shares of the words of such a table
+DOUBT = 0.3  # in topics, of words as frequent as in public texts, if releases of totals are clear
 N_CLASSES = 6  # of words, by their public tokens
 POOL = 20.0  # words of the whole vocabulary that the mixture of each class is smoothed with
+CHANCE = 10.0  # log likelihood that learned weights may gain over the ratio 1 by chance
 STEPS = 300
 WELL, HARDLY = 0.5, 0.1  # trust from which public texts match well, below which hardly
 
@@ -49,12 +51,15 @@ class PublicPrior:
         frequencies. `learn_totals` sets it.
     discrepancy : float
         Total variation distance of private and public word frequencies. `learn_totals` sets it.
+    most_trust : float
+        Largest trust in the topics of a word. `learn_totals` sets it.
     """
 
     counts: np.ndarray
     shares: np.ndarray
     trust: float = 0.0
     discrepancy: float = 1.0
+    most_trust: float = 1.0
 
     @classmethod
     def from_table(cls, table: np.ndarray | None) -> PublicPrior | None:
@@ -69,14 +74,24 @@ class PublicPrior:
                 "table by the number of public tokens of each topic",
                 PublicPriorWarning,
             )
-        sizes = np.maximum(sizes, LEAST_TOPIC * sizes.mean())
-        shares = (table.T + SMOOTHING * sizes / sizes.sum()) / (counts[:, None] + SMOOTHING)
+        shares = (table.T + SMOOTHING / len(table)) / (counts[:, None] + SMOOTHING)
         return cls(counts, np.ascontiguousarray(shares, np.float32))
+
+    @property
+    def smoothed(self) -> np.ndarray:
+        """Public tokens, with some more for each word, (n_words,), positive.
+
+        They are the posterior means of gamma variables as dispersed as the words are, of which
+        `counts` are overdispersed counts.
+        """
+        mean = self.counts.mean()
+        variance = max(self.counts.var() - OVERDISPERSION * mean, 1e-9)
+        return self.counts + np.clip(OVERDISPERSION * mean**2 / variance, *ABSENT)
 
     @property
     def frequencies(self) -> np.ndarray:
         """Public word frequencies (n_words,), positive."""
-        return (self.counts + ABSENT) / (self.counts + ABSENT).sum()
+        return self.smoothed / self.smoothed.sum()
 
     @property
     def is_hint(self) -> bool:
@@ -85,9 +100,10 @@ class PublicPrior:
 
     def trust_of_words(self) -> np.ndarray:
         """How far the shares of each word are trusted at first, (n_words,); 0 for absent words."""
-        return np.where(self.counts > 0, TRUST_OF_SEEDS if self.is_hint else self.trust, 0.0)
+        trust = TRUST_OF_SEEDS if self.is_hint else min(self.trust, self.most_trust)
+        return np.where(self.counts > 0, trust, 0.0)
 
-    def learn_totals(self, noisy: np.ndarray, noise_scale: np.ndarray) -> np.ndarray:
+    def learn_totals(self, released: WordTotals) -> np.ndarray:
         """Posterior means of word totals, positive; sets `trust` and `discrepancy`.
 
         The prior of a word's total is a mixture of normal distributions in two families. One is
@@ -96,8 +112,9 @@ class PublicPrior:
         of words with about equally many public tokens.
         """
         if self.is_hint:
-            return smooth_totals(noisy, noise_scale)
-        mean = max(float(noisy.mean()), 0.01 * float(noise_scale.mean()), 1e-9)
+            return released.smooth()
+        noisy, noise_scale = released.noisy, released.noise_scale
+        mean = max(released.mean, 0.01 * float(noise_scale.mean()), 1e-9)
         centers, variances = self._mixture(mean, float(noisy.max()))
         variance = variances + noise_scale[:, None] ** 2
         likelihood = -0.5 * ((noisy[:, None] - centers) ** 2 / variance + np.log(variance))
@@ -107,6 +124,9 @@ class PublicPrior:
         totals = np.maximum((joint * means).sum(axis=1), mean / 100)
         agreement = joint[:, LEVELS:][:, AGREE].sum(axis=1) * (self.counts >= 1)
         self.trust = float((agreement * totals).sum() / totals.sum())
+        expected = self.frequencies * mean * len(noisy)
+        clear = float(np.mean(expected**2 / (expected**2 + noise_scale**2)))
+        self.most_trust = 1 - DOUBT * clear  # wrong topics do less harm than noise would
         self.discrepancy = 0.5 * float(np.abs(totals / totals.sum() - self.frequencies).sum())
         return totals if noise_scale.any() else np.maximum(noisy, 1.0)
 
@@ -133,7 +153,7 @@ class PublicPrior:
         levels = np.geomspace(mean / 100, max(mean * 60, largest), LEVELS)
         levels = np.broadcast_to(levels, (len(self.counts), LEVELS))
         of_public = np.outer(self.frequencies * mean * len(self.counts), RATIOS)
-        own = OVERDISPERSION / (self.counts[:, None] + ABSENT)  # error of a public frequency
+        own = OVERDISPERSION / self.smoothed[:, None]  # error of a public frequency
         variances = half_step(levels[0]) * levels**2, (half_step(RATIOS) + own) * of_public**2
         return np.hstack([levels, of_public]), np.hstack(variances)
 
@@ -142,7 +162,7 @@ def estimate_totals(released: WordTotals, public: PublicPrior | None) -> np.ndar
     """Posterior means of word totals (n_words,), positive, from releases and public texts."""
     if public is None:
         return released.smooth()
-    return public.learn_totals(released.noisy, released.noise_scale)
+    return public.learn_totals(released)
 
 
 def half_step(grid: np.ndarray) -> float:
@@ -163,13 +183,11 @@ def count_classes(counts: np.ndarray) -> np.ndarray:
 def posteriors(likelihood: np.ndarray, classes: np.ndarray) -> np.ndarray:
     """Posterior probability of each component for each word, (n_words, components).
 
-    Each class's weights are smoothed with those of all words. At first they favor the public
-    frequencies: where releases say little, the estimate stays with them.
+    Either all words have the ratio 1, or the weights of the components are those that
+    expectation-maximization learns in each class, smoothed with those of all words. Learned weights
+    fit better by chance, by about `CHANCE`. They are believed as far as they fit better than that.
     """
-    near = FIRST_RATIO ** np.abs(np.arange(len(RATIOS)) - len(RATIOS) // 2)
-    first = np.concatenate([
-        np.full(LEVELS, (1 - FIRST_PUBLIC) / LEVELS), FIRST_PUBLIC * near / near.sum(),
-    ])  # fmt: skip
+    first, equal = first_weights(), np.append(np.zeros(LEVELS), RATIOS == 1)
     members = [classes == c for c in range(classes.max() + 1)]
     parts = [likelihood[words] for words in members]
     weights = np.tile(first, (len(members), 1))
@@ -180,4 +198,15 @@ def posteriors(likelihood: np.ndarray, classes: np.ndarray) -> np.ndarray:
         pooled = POOL * sums.sum(axis=0) / len(likelihood)
         weights = np.array([(s + pooled) / (len(p) + POOL) for s, p in zip(sums, parts)])
     joint = likelihood * weights[classes]
-    return joint / joint.sum(axis=1, keepdims=True)
+    total = joint.sum(axis=1, keepdims=True)
+    gain = np.log(total.sum(axis=1)) - np.log(np.maximum(likelihood @ equal, 1e-300))
+    share: np.ndarray = expit(gain.sum() - CHANCE) * joint / total
+    share += (1 - share.sum(axis=1, keepdims=True)) * equal
+    return share
+
+
+def first_weights() -> np.ndarray:
+    """The weights that expectation-maximization starts from: they favor the public frequencies."""
+    near = FIRST_RATIO ** np.abs(np.arange(len(RATIOS)) - len(RATIOS) // 2)
+    levels = np.full(LEVELS, (1 - FIRST_PUBLIC) / LEVELS)
+    return np.concatenate([levels, FIRST_PUBLIC * near / near.sum()])

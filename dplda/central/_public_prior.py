@@ -1,4 +1,4 @@
-"""Public pseudo-counts of words in topics: from public documents, from seed words, or from both.
+"""Public pseudo-counts of words in topics: of public documents, seed words, or released weights.
 
 Nothing here reads private data, and nothing is charged.
 """
@@ -23,11 +23,16 @@ from dplda._texts import texts_in
 from dplda._vocabulary import in_order
 from dplda._warnings import warn_user
 from dplda.central._gibbs_sweeps import average_counts
+from dplda.central._word_totals import smooth_totals
 from dplda.privacy import PrivateDataWarning
 from dplda.privacy._clipping import add_duplicates, unsummed
 from dplda.privacy._streams import Streams
 
 DOC_TOPIC_PRIOR, TOPIC_WORD_PRIOR = 0.1, 0.1
+TOKENS = (
+    6.0  # that a released weight as large as its noise counts as: the fit expects such an error
+)
+LEAST_NOISE = 0.1  # of a released weight
 
 
 def public_prior(
@@ -46,7 +51,8 @@ def public_prior(
     Everything that goes in must be public: `X`, the seed words, and the vocabulary. Topics of
     public documents are found by Gibbs sampling without privacy. Seed words hold topics in their
     places: topic k of the table, and of a model that is trained with it, is the one that the words
-    of ``seed_words[k]`` belong to.
+    of ``seed_words[k]`` belong to. Without both, the table has the released word weights of a
+    fitted `PrivateCountVectorizer`, the same in all topics.
 
     Parameters
     ----------
@@ -88,7 +94,8 @@ def public_prior(
     TypeError
         If `seed_words` or `vocabulary` has the wrong type.
     ValueError
-        If neither `X` nor `seed_words` is given, if a seed word is not in the vocabulary, if the
+        If neither `X` nor `seed_words` is given, and `vocabulary` has released no word weights; if
+        a seed word is not in the vocabulary, if the
         documents have no word of it, or if a shape or a number does not fit.
 
     Warns
@@ -106,7 +113,9 @@ def public_prior(
     -----
     **Privacy.** A function of public values: it costs nothing. The guarantee of the private model
     then rests on the assumption that they are public. A table, a list of seed words or a vocabulary
-    that someone made by looking at the private texts is not.
+    that someone made by looking at the private texts is not. The released weights of a
+    `PrivateCountVectorizer` are paid for by its own guarantee: what the model and the vectorizer
+    cost together is that of `dplda.pipeline_guarantee`, or of a ledger that charges both.
 
     The sampler is that of `GibbsLDA` with ``doc_topic_prior=0.1`` and ``topic_word_prior=0.1``.
     Seed words are an asymmetric prior of the words of topics, as in tomotopy's ``set_word_prior``:
@@ -135,10 +144,7 @@ def public_prior(
     n_components = check_integer("n_components", n_components, 1, MAX_COMPONENTS)
     max_iter = check_integer("max_iter", max_iter, 1, 10**6)
     if X is None and seed_words is None:
-        raise ValueError(
-            "public_prior makes a prior of public documents, of seed_words, or of both; give one "
-            "of them"
-        )
+        return _released_weights(vocabulary, n_components)
     words = _words(vocabulary, X)
     seeds = None if seed_words is None else _seeds(seed_words, seed_weight, words, n_components)
     counts = None if X is None else _counts(X, vocabulary, words)
@@ -151,6 +157,20 @@ def public_prior(
             doc_topic_prior=DOC_TOPIC_PRIOR, topic_word_prior=TOPIC_WORD_PRIOR, n_jobs=n_jobs,
         )  # fmt: skip
     return np.ascontiguousarray(table.T)
+
+
+def _released_weights(vocabulary: Any, n_components: int) -> np.ndarray:
+    """Word frequencies that a vectorizer has released, in all topics the same."""
+    if not hasattr(vocabulary, "word_weights_"):
+        raise ValueError(
+            "public_prior makes a prior of public documents, of seed_words, or of both; give one "
+            "of them, or a fitted PrivateCountVectorizer as vocabulary"
+        )
+    pairs = [" " in word for word in vocabulary.get_feature_names_out()]
+    noise = vocabulary.word_weight_scale_ * np.where(pairs, 2.0, 1.0)
+    tokens = TOKENS * smooth_totals(vocabulary.word_weights_, noise)
+    row: np.ndarray = tokens / np.maximum(noise, LEAST_NOISE)
+    return np.tile(row / n_components, (n_components, 1))
 
 
 def _words(vocabulary: Any, X: Any) -> list[str] | None:

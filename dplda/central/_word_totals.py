@@ -25,22 +25,28 @@ class WordTotals:
         Noisy word totals.
     noise_scale : ndarray of shape (n_words,)
         Standard deviation of the noise in each.
+    mean : float
+        Mean of the totals. The mean of `noisy` is too large: a word with much noise in the first
+        release gets a small weight for the second, and keeps more of that noise.
     """
 
     noisy: np.ndarray
     noise_scale: np.ndarray
+    mean: float
 
     def and_release(self, noisy: np.ndarray, noise_scale: np.ndarray) -> WordTotals:
         """These totals and one more release of them, at the same scale."""
         both = np.array([self.noise_scale, noise_scale]) ** -2.0
         precision = both.sum(axis=0)
-        mean = (both * np.array([self.noisy, noisy])).sum(axis=0) / precision
-        return WordTotals(mean, 1 / np.sqrt(precision))
+        values = (both * np.array([self.noisy, noisy])).sum(axis=0) / precision
+        rates = [1 / np.square(scale).mean() for scale in (self.noise_scale, noise_scale)]
+        mean = float(np.average([self.mean, noisy.mean()], weights=rates))
+        return WordTotals(values, 1 / np.sqrt(precision), mean)
 
     def and_documents(self, other: WordTotals) -> WordTotals:
         """The totals of these documents and of others, at the same scale."""
         noise_scale = np.hypot(self.noise_scale, other.noise_scale)
-        return WordTotals(self.noisy + other.noisy, noise_scale)
+        return WordTotals(self.noisy + other.noisy, noise_scale, self.mean + other.mean)
 
     def smooth(self) -> np.ndarray:
         """Estimated word totals, positive."""
