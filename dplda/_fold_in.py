@@ -113,19 +113,21 @@ def update_theta(
     max_steps: int,
     tolerance: float = 0.0,
     accelerated: bool = False,
+    variational: bool = False,
     n_jobs: int | None = None,
 ) -> None:
     """Improve `theta` (n_docs, padded), in place, for the documents `rows` of X (float32 data).
 
     A document gets `max_steps` steps of expectation-maximization, or fewer: until one changes its
     weights by less than `tolerance` in L1. `accelerated` extrapolates after every two steps, which
-    gets further with the same number of them.
+    gets further with the same number of them. The weights sum to 1. `variational` steps find the
+    Dirichlet posterior instead; `theta` goes from its mean to exp(E[log theta]).
     """
 
     def kernel(piece: np.ndarray) -> None:
         _variational.fold_in(
-            X.indptr, X.indices, X.data, piece, phi, doc_topic_prior, n_components,
-            max_steps, tolerance, accelerated, theta, np.empty(5 * phi.shape[1], np.float32),
+            X.indptr, X.indices, X.data, piece, phi, doc_topic_prior, n_components, max_steps,
+            tolerance, accelerated, variational, theta, np.empty(6 * phi.shape[1], np.float32),
         )  # fmt: skip
 
     work = np.diff(X.indptr)[rows]

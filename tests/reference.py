@@ -205,10 +205,11 @@ def dot(a, b, width=WIDTH):
     return total_of(lane_sums(a * b, width))
 
 
-def update_topics(words, counts, phi, prior, n_components, theta):
-    """The next topic weights, and the L1 change."""
+def update_topics(words, counts, phi, prior, n_components, theta, total=None):
+    """The next topic weights, and the L1 change; a variational step if there is a total."""
     new = np.zeros(len(theta), F)
-    shares = [dot(theta, phi[w]) for w in words]
+    factor = theta if total is None else topic_weights(theta * total, total)
+    shares = [dot(factor, phi[w]) for w in words]
     parts = [
         (count / share if share > F(1e-28) else F(0)) * phi[w]
         for w, count, share in zip(words, counts, shares)
@@ -217,7 +218,7 @@ def update_topics(words, counts, phi, prior, n_components, theta):
     for j in range(0, len(parts), 4):  # four words at a time
         new = new + ((parts[j] + parts[j + 1]) + (parts[j + 2] + parts[j + 3]))
     priors = np.where(np.arange(len(theta)) < n_components, F(prior), F(0))
-    new = new * theta + priors
+    new = new * factor + priors
     new = new * (F(1) / total_of(lane_sums(new)))
     return new, total_of(lane_sums(np.abs(new - theta)))
 
@@ -234,14 +235,18 @@ def extrapolate(first, second, theta, floor):
     return theta * (F(1) / total_of(lane_sums(theta)))
 
 
-def converge(words, counts, phi, prior, n_components, max_iter, tol, theta):
+def tokens_and_priors(counts, prior, n_components):
+    return np.add.accumulate(np.append(F(0), counts))[-1] + F(n_components) * F(prior)
+
+
+def converge(words, counts, phi, prior, n_components, max_iter, tol, theta, total=None):
     """Steps, and an extrapolation after every two; undone if the next step is longer."""
-    n_tokens = np.add.accumulate(np.append(F(0), counts))[-1] + F(n_components) * F(prior)
+    n_tokens = tokens_and_priors(counts, prior, n_components)
     floor = np.where(np.arange(len(theta)) < n_components, F(prior), F(0)) / n_tokens
     path, longest, before = [], F(np.inf), None
     for i in range(max_iter):
         path.append(theta)
-        theta, change = update_topics(words, counts, phi, prior, n_components, theta)
+        theta, change = update_topics(words, counts, phi, prior, n_components, theta, total)
         if len(path) == 1 and change > longest:
             theta, longest, path = before, F(np.inf), []
             continue
@@ -255,21 +260,24 @@ def converge(words, counts, phi, prior, n_components, max_iter, tol, theta):
     return theta
 
 
-def fold_in(X, rows, phi, prior, n_components, max_iter, tol, theta, *, accelerated=False):
+def fold_in(
+    X, rows, phi, prior, n_components, max_iter, tol, theta, *, accelerated=False, variational=False
+):
     """Topic weights after at most `max_iter` steps; X is a CSR matrix of float32 counts."""
     theta = theta.copy()
     for d in rows:
         span = slice(X.indptr[d], X.indptr[d + 1])
         words, counts = X.indices[span], X.data[span]
-        if not len(words):
-            continue
-        if accelerated:
-            theta[d] = converge(words, counts, phi, prior, n_components, max_iter, tol, theta[d])
-            continue
-        for _ in range(max_iter):
-            theta[d], change = update_topics(words, counts, phi, prior, n_components, theta[d])
+        total = tokens_and_priors(counts, prior, n_components) if variational else None
+        steps = words, counts, phi, prior, n_components
+        if accelerated and len(words):
+            theta[d] = converge(*steps, max_iter, tol, theta[d], total)
+        for _ in range(0 if accelerated or not len(words) else max_iter):
+            theta[d], change = update_topics(*steps, theta[d], total)
             if change < F(tol):
                 break
+        if variational:
+            theta[d] = topic_weights(theta[d] * total, total)
     return theta
 
 

@@ -146,16 +146,18 @@ def test_the_average_is_signed(corpus):
     assert (model.components_ > 0).all()
 
 
-def test_a_round_starts_every_document_from_scratch(corpus):
+@pytest.mark.parametrize("method", ["infer_anew", "infer_in_steps"])
+def test_a_round_starts_every_document_from_scratch(corpus, method):
     documents = Documents.from_counts(corpus, K, None)
     model = PrivateSVILDA(K, epsilon=1.0)
     factor, _ = model._word_factor(start(corpus.sum(axis=0)), 1)
     assert factor.shape == (50, 16)
     rows = np.arange(0, 400, 2)
-    documents.infer_anew(rows, factor, model.doc_topic_prior_)
+    infer = getattr(documents, method)
+    infer(rows, factor, model.doc_topic_prior_)
     first = documents.theta.copy()
-    documents.theta[rows] = 1e-3
-    documents.infer_anew(rows, factor, model.doc_topic_prior_)
+    documents.theta[rows, :K] = 1e-3
+    infer(rows, factor, model.doc_topic_prior_)
     np.testing.assert_array_equal(documents.theta, first)
     assert (documents.theta[1, :K] == np.float32(1 / K)).all()  # not in rows: untouched
 

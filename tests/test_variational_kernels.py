@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from dplda._fold_in import pad, single_precision, uniform_theta
 from dplda.central._documents import Documents
-from dplda.kernels import _variational
+from dplda.kernels import _e_step, _variational
 
 SIZES = [1, 2, 7, 16, 17, 20, 33]
 N_DOCS, N_WORDS = 7, 13
@@ -38,13 +38,15 @@ def random_theta(n_components, seed=0, n_docs=N_DOCS):
     return pad(np.random.default_rng(seed).dirichlet(np.full(n_components, 0.3), n_docs))
 
 
-def fold_in(X, rows, phi, prior, n_components, max_iter, tol, theta, *, accelerated=False):
+def fold_in(
+    X, rows, phi, prior, n_components, max_iter, tol, theta, *, accelerated=False, variational=False
+):
     """The kernel on a copy of `theta`, as its twin."""
     theta = theta.copy()
-    scratch = np.full(5 * phi.shape[1], np.nan, np.float32)
+    scratch = np.full(6 * phi.shape[1], np.nan, np.float32)
     _variational.fold_in(
         X.indptr, X.indices, X.data, np.array(rows, np.int64), phi, prior, n_components,
-        max_iter, tol, accelerated, theta, scratch,
+        max_iter, tol, accelerated, variational, theta, scratch,
     )  # fmt: skip
     return theta
 
@@ -113,6 +115,38 @@ def test_accelerated_fold_in_equals_its_twin(n_components, max_iter, tol, instru
     arguments = X, [0, 1, 3, 6, 5], phi, 0.1, n_components, max_iter, tol, start
     theta = fold_in(*arguments, accelerated=True)
     assert_array_equal(theta, reference.fold_in(*arguments, accelerated=True))
+
+
+@pytest.mark.parametrize("n_components", SIZES)
+@pytest.mark.parametrize("accelerated", [False, True])
+@pytest.mark.parametrize(("max_iter", "tol"), [(4, 0.0), (60, 1e-4), (0, 0.0)])
+def test_variational_fold_in_equals_its_twin(
+    n_components, accelerated, max_iter, tol, instruction_set
+):
+    X, phi = random_counts(3), random_topics(n_components)
+    start = random_theta(n_components, seed=4)
+    arguments = X, [0, 1, 3, 6, 5], phi, 0.1, n_components, max_iter, tol, start
+    options = {"accelerated": accelerated, "variational": True}
+    theta = fold_in(*arguments, **options)
+    assert_array_equal(theta, reference.fold_in(*arguments, **options))
+    assert not theta[:, n_components:].any()
+
+
+@pytest.mark.parametrize("n_components", [2, 5, 20])
+@pytest.mark.parametrize("prior", [0.05, 1.0])
+def test_variational_steps_lead_to_the_posterior_of_the_e_step(n_components, prior):
+    X, phi = random_counts(8, n_docs=30, n_words=40), random_topics(n_components, n_words=40)
+    start = uniform_theta(30, n_components, phi.shape[1])
+    theta = fold_in(X, range(30), phi, prior, n_components, 500, 0.0, start,
+                    accelerated=True, variational=True)  # fmt: skip
+    gamma = np.ones((30, phi.shape[1]), np.float32)
+    expected = np.zeros_like(gamma)
+    longest = int(np.diff(X.indptr).max())
+    _e_step.e_step(
+        X.indptr, X.indices, X.data, np.arange(30), phi, prior, n_components, 5000, 0.0, gamma,
+        expected, np.empty(_e_step.scratch_size(longest, n_components), np.float32),
+    )  # fmt: skip
+    assert_allclose(theta, expected, rtol=0.01, atol=1e-3)
 
 
 @pytest.mark.parametrize("prior", [1e-30, 1e-3, 0.1, 5.0, 1e6])

@@ -82,6 +82,10 @@ class ShardedDocuments(PrivateSide):
         """Note the inference of `sum_topics`, which does both in one visit of each shard."""
         self._note("infer_anew", factor, doc_topic_prior)
 
+    def infer_in_steps(self, units: np.ndarray, factor: np.ndarray, doc_topic_prior: float) -> None:
+        """Note the inference of `sum_topics`, which does both in one visit of each shard."""
+        self._note("infer_in_steps", factor, doc_topic_prior)
+
     def _note(self, method: str, table: np.ndarray, prior: float) -> None:
         # a copy: the caller tempers its table in place before the sum
         self._inference = (method, table.copy(), prior)

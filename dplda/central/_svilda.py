@@ -325,7 +325,8 @@ class PrivateSVILDA(DocumentLDA):
                 continue
             units = curator.sample(rates, round=first + t - 1)  # secret
             factor, power = self._word_factor(table, t, factor)  # public
-            documents.infer_anew(units, factor, self.doc_topic_prior_)  # private
+            infer = documents.infer_anew if mechanism.exact else documents.infer_in_steps
+            infer(units, factor, self.doc_topic_prior_)  # private
             clip = document_schedule(t, self._max_iter())[0] * norm  # public
             bound, radius = documents.clipping_bound(mechanism, clip)  # public
             center = table.center(exact=mechanism.exact, out=center)  # public

@@ -4,25 +4,13 @@
 #define DPLDA_E_STEP_H
 #include <float.h>
 #include <stdint.h>
-
-/* A function of this type and set, and a constant of this type. */
-#define TYPED(name) NAME(DPLDA_JOINED(name, REAL))
-#define OF_TYPE(name) DPLDA_JOINED(name, REAL)
+#include "_digamma.h"
 
 enum { DPLDA_WORDS = 64 }; /* words of a tile */
 
-typedef uint32_t dplda_bits_float;
-typedef uint64_t dplda_bits_double;
 /* Added to a word's norm, as in scikit-learn: words that no topic explains count less. Both types
  * use the value of double: with its own, float would lose the rare words of a large vocabulary. */
 #define EPSILON ((REAL)DBL_EPSILON)
-#define DPLDA_MANTISSA_float 23
-#define DPLDA_MANTISSA_double 52
-/* Weights and table cells below this count as 0. Through one of them a token adds less than
- * SMALLEST / EPSILON < 5e-4 to gamma; the product of two others is no denormal number. */
-#define DPLDA_SMALLEST_float 0x1p-63f
-#define DPLDA_SMALLEST_double 0x1p-126
-
 #define DPLDA_KERNEL "_e_step.h"
 #include "_each_set.h"
 #endif
@@ -61,6 +49,7 @@ DPLDA_INLINE void NAME(transpose_double)(const double *const *from, ptrdiff_t k,
 #define REAL float
 #define VEC vec
 #define OP(name) v_##name
+#include "_digamma.h"
 #include "_e_step_loops.h"
 #undef REAL
 #undef VEC
@@ -68,6 +57,7 @@ DPLDA_INLINE void NAME(transpose_double)(const double *const *from, ptrdiff_t k,
 #define REAL double
 #define VEC vd
 #define OP(name) vd_##name
+#include "_digamma.h"
 #include "_e_step_loops.h"
 #undef REAL
 #undef VEC

@@ -1,90 +1,5 @@
-#define MANTISSA OF_TYPE(DPLDA_MANTISSA)
-#define SMALLEST OF_TYPE(DPLDA_SMALLEST)
-#define BITS OF_TYPE(dplda_bits)
-#define IS_DOUBLE (sizeof(REAL) == 8)
 #define LANES (64 / (int)sizeof(REAL))        /* of a vector */
 #define TILE_VECTORS (DPLDA_WORDS / LANES)
-
-/* exp(x) for -701 < x < 80 (float: -80 < x < 80): a power of 2 times a Taylor polynomial. */
-DPLDA_INLINE REAL TYPED(exp)(REAL x) {
-    const REAL magic = (REAL)1.5 * (REAL)((BITS)1 << MANTISSA); /* sums end with n's bits */
-    const REAL shifted = x * (REAL)1.4426950408889634 + magic;
-    const REAL n = shifted - magic;
-    const REAL r = IS_DOUBLE ? (x - n * (REAL)0x1.62e42feep-1) - n * (REAL)0x1.a39ef35793c76p-33
-                             : (x - n * (REAL)0x1.62e4p-1) - n * (REAL)0x1.7f7d1cp-20;
-    REAL sum = (REAL)(1. / 5040), power = 1;
-    BITS bits, one;
-    if (IS_DOUBLE) {
-        sum = (REAL)(1. / 6227020800);
-        sum = sum * r + (REAL)(1. / 479001600);
-        sum = sum * r + (REAL)(1. / 39916800);
-        sum = sum * r + (REAL)(1. / 3628800);
-        sum = sum * r + (REAL)(1. / 362880);
-        sum = sum * r + (REAL)(1. / 40320);
-        sum = sum * r + (REAL)(1. / 5040);
-    }
-    sum = sum * r + (REAL)(1. / 720);
-    sum = sum * r + (REAL)(1. / 120);
-    sum = sum * r + (REAL)(1. / 24);
-    sum = sum * r + (REAL)(1. / 6);
-    sum = sum * r + (REAL)0.5;
-    sum = sum * r + 1;
-    sum = sum * r + 1;
-    memcpy(&bits, &shifted, sizeof bits);
-    memcpy(&one, &power, sizeof one);
-    bits = (bits << MANTISSA) + one;
-    memcpy(&power, &bits, sizeof power);
-    return sum * power;
-}
-
-/* digamma(x) - log(*base) for x > 0: its exponential needs no logarithm.
- *
- * Asymptotic series of digamma(h + 1/2) - log(h) in w = 1 / h**2, from x + 8 if x < 8; then minus
- * the sum of 1 / (x + i), i < 8, which is (2 x + 7) p'(u) / p(u) with u = x (x + 7) and
- * p(u) = u (u + 6) (u + 10) (u + 12). One division serves both. */
-DPLDA_INLINE REAL TYPED(digamma)(REAL x, REAL *base) {
-    const REAL least = (REAL)1e-30;
-    const REAL z = x > least ? x : least;
-    const REAL low = z < 8 ? z : 8;
-    const REAL u = low * (low + 7);
-    const REAL p = u * (u + 6) * ((u + 10) * (u + 12));
-    const REAL slope = (2 * low + 7) * (((4 * u + 84) * u + 504) * u + 720);
-    const REAL h = z + (z < 8 ? (REAL)7.5 : (REAL)-0.5);
-    const REAL inverse = 1 / (p * h);
-    const REAL w = (p * inverse) * (p * inverse);
-    REAL sum = (REAL)(31. / 8064);
-    if (IS_DOUBLE) {
-        sum = (REAL)(8191. / 98304);
-        sum = (REAL)(1414477. / 67092480) - w * sum;
-        sum = (REAL)(511. / 67584) - w * sum;
-        sum = (REAL)(127. / 30720) - w * sum;
-        sum = (REAL)(31. / 8064) - w * sum;
-    }
-    sum = (REAL)(7. / 960) - w * sum;
-    sum = (REAL)(1. / 24) - w * sum;
-    *base = h;
-    return w * sum - (z < 8 ? slope : 0) * (h * inverse);
-}
-
-/* exp(digamma(gamma) - digamma(total)), from total's digamma and 1 / base; 0 if below SMALLEST. */
-DPLDA_INLINE REAL TYPED(weight)(REAL gamma, REAL digamma, REAL scale) {
-    const REAL lowest = IS_DOUBLE ? -150 : -75; /* gives less than SMALLEST */
-    REAL base;
-    REAL x = TYPED(digamma)(gamma, &base) - digamma;
-    x = base * scale * TYPED(exp)(x > lowest ? x : lowest);
-    return x >= SMALLEST ? x : 0;
-}
-
-/* Weights of n topics, and of further ones up to a multiple of 16. */
-DPLDA_INLINE void TYPED(weights)(const REAL *__restrict gamma, ptrdiff_t n, REAL total,
-                                 REAL *__restrict weight) {
-    const ptrdiff_t padded = (n + 15) / 16 * 16;
-    REAL base;
-    const REAL digamma = TYPED(digamma)(total, &base), scale = 1 / base;
-    for (ptrdiff_t a = 0; a < padded; a++) {
-        weight[a] = TYPED(weight)(gamma[a], digamma, scale);
-    }
-}
 
 /* tile[k][j] = table[word[j]][k] and the counts, for up to DPLDA_WORDS words and for topics up to a
  * multiple of 4; the rest of a partial tile has count 0. */
@@ -223,9 +138,5 @@ static void TYPED(e_step)(const int32_t *word, const REAL *count, ptrdiff_t n_wo
     }
 }
 
-#undef MANTISSA
-#undef SMALLEST
-#undef BITS
-#undef IS_DOUBLE
 #undef LANES
 #undef TILE_VECTORS

@@ -3,10 +3,14 @@
 #ifndef DPLDA_VARIATIONAL_H
 #define DPLDA_VARIATIONAL_H
 #include "_clip.h"
+#include "_digamma.h"
 #define DPLDA_KERNEL "_variational.h"
 #include "_each_set.h"
 #endif
 #else
+#define REAL float
+#include "_digamma.h"
+#undef REAL
 #include "_fold_in.h"
 #include "_contributions.h"
 #endif

@@ -12,6 +12,7 @@ def fold_in(
     max_iter: int,
     tol: float,
     accelerated: bool,
+    variational: bool,
     theta: NDArray[np.float32],
     scratch: NDArray[np.float32],
 ) -> None: ...

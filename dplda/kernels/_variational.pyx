@@ -20,9 +20,9 @@ cdef extern from "_variational.h" nogil:
     static void dplda_fold_in(int set, const int32_t *word, const float *count, ptrdiff_t n,
                               const float *phi, ptrdiff_t padded, float prior,
                               ptrdiff_t n_components, ptrdiff_t max_iter, float tol,
-                              int accelerated, float *theta, float *scratch) {
+                              int accelerated, int variational, float *theta, float *scratch) {
         DPLDA_CALL(fold_in, set)(word, count, n, phi, padded, prior, n_components, max_iter, tol,
-                                 accelerated, theta, scratch);
+                                 accelerated, variational, theta, scratch);
     }
     static void dplda_measure_word(int set, const dplda_word *word, const int32_t *doc,
                                    const float *count, float weight, ptrdiff_t n, float *shares,
@@ -51,7 +51,7 @@ cdef extern from "_variational.h" nogil:
     void dplda_fold_in(
         int set, const int32_t* word, const float* count, Py_ssize_t n, const float* phi,
         Py_ssize_t padded, float prior, Py_ssize_t n_components, Py_ssize_t max_iter, float tol,
-        bint accelerated, float* theta, float* scratch)
+        bint accelerated, bint variational, float* theta, float* scratch)
     void dplda_measure_word(
         int set, const dplda_word* word, const int32_t* doc, const float* count, float weight,
         Py_ssize_t n, float* shares, double* square)
@@ -73,10 +73,14 @@ def fold_in(
     Py_ssize_t max_iter,
     float tol,                           # in: stop below this L1 change of theta; 0: never
     bint accelerated,                    # in: whether to extrapolate after every two steps
+    bint variational,                    # in: whether to find a Dirichlet posterior
     float[:, ::1] theta,                 # in/out: (n_docs, padded) topic weights, warm start
-    float[::1] scratch,                  # scratch: (5 * padded,)
+    float[::1] scratch,                  # scratch: (6 * padded,)
 ):
-    """Infer the topic weights of documents under a fixed table."""
+    """Infer the topic weights of documents under a fixed table.
+
+    In the end `theta` holds weights that sum to 1, or exp(E[log theta]) if `variational`.
+    """
     cdef Py_ssize_t r, d
     with nogil:
         for r in range(rows.shape[0]):
@@ -84,7 +88,7 @@ def fold_in(
             dplda_fold_in(
                 in_use, &indices[0] + indptr[d], &data[0] + indptr[d], indptr[d + 1] - indptr[d],
                 &phi[0, 0], phi.shape[1], prior, n_components, max_iter, tol, accelerated,
-                &theta[d, 0], &scratch[0])
+                variational, &theta[d, 0], &scratch[0])
 
 
 def measure_words(
