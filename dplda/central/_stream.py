@@ -154,4 +154,6 @@ class Stream:
         """That of every unit: of the part that has paid most. `last` is that of the last part."""
         if before is None or len(last.events) >= len(before.events):
             return last
-        return replace(before, seeded=last.seeded, assumptions=last.assumptions, ledger="", receipt="")
+        return replace(
+            before, seeded=last.seeded, assumptions=last.assumptions, ledger="", receipt=""
+        )
