@@ -182,3 +182,11 @@ def test_no_finite_epsilon_below_the_mass_at_infinity():
 def test_only_a_curve_of_deltas_is_connected(deltas):
     with pytest.raises(ValueError, match="delta"):
         Losses.connect(0.1, 0, np.array(deltas))
+
+
+def test_losses_far_below_zero_count_for_no_epsilon():
+    """Their ratio of masses is no float, and the mass may be zero."""
+    masses = np.array([0.0, 0.5, 0.5])
+    near, far = Losses(1.0, -1, masses, 0.0), Losses(800.0, -2, masses, 0.0)
+    assert near.get_delta_for_epsilon([0.0])[0] == pytest.approx(0.5 * (1 - np.exp(-1)))
+    assert far.get_delta_for_epsilon([0.0, 1.0]).tolist() == [0.0, 0.0]

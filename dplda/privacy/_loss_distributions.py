@@ -125,7 +125,9 @@ class Losses:
         above = self.masses[::-1]
         upper = np.cumsum(np.concatenate([[self.infinite], above]))
         with np.errstate(over="ignore", under="ignore"):
-            lower = np.cumsum(np.concatenate([[0.0], above * np.exp(-losses[::-1])]))
+            # a loss below -709, whose exponential is no number, is above no epsilon
+            ratios = np.exp(np.minimum(-losses[::-1], 709.0))
+            lower = np.cumsum(np.concatenate([[0.0], above * ratios]))
             n_above = len(losses) - np.searchsorted(losses, epsilons, side="right")
             factors = np.exp(np.minimum(epsilons, 709.0))
         deltas: FloatArray = upper[n_above] - np.where(n_above > 0, factors * lower[n_above], 0.0)
