@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+from numbers import Integral, Real
 from typing import Literal
 
 INFO, WARNING = logging.INFO, logging.WARNING
@@ -44,13 +45,18 @@ def log_event(
         Values by their names in `PUBLIC`. None is left out, and infinity becomes "inf": every
         value can be written as JSON.
     """
-    fields = {
-        name: "inf" if value == math.inf else value
-        for name, value in public.items()
-        if value is not None
-    }
+    fields = {name: _as_json(value) for name, value in public.items() if value is not None}
     # JSON escapes line breaks: a name of a file or a label cannot forge a second line
     text = " ".join(f"{name}={json.dumps(value)}" for name, value in fields.items())
     logging.getLogger(f"dplda.{topic}").log(
         level, "%s: %s", event, text, extra={"dplda": {"event": event, **fields}}
     )
+
+
+def _as_json(value: object) -> object:
+    """The value as JSON has it: parameters may be numbers of numpy."""
+    if isinstance(value, Real) and not isinstance(value, bool):
+        if value == math.inf:
+            return "inf"
+        return int(value) if isinstance(value, Integral) else float(value)
+    return value

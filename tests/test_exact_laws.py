@@ -12,14 +12,13 @@ import contextlib
 import itertools
 import math
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from unittest.mock import patch
 
 import exact_laws as exact
 import numpy as np
 import pytest
-from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 from estimators import CASES
 from sklearn.base import clone
 from test_two_worlds import sweep_law
@@ -522,7 +521,7 @@ def one_direction_only():
         both = distribution(event, interval)
         if not isinstance(event, PoissonSampled):
             return both
-        return PrivacyLossDistribution(both._pmf_add, both._pmf_add)
+        return replace(both, removed=both.added)
 
     caches = (bounds_module._branch, bounds_module._composed, accounting_module._epsilon)
     with patch.object(bounds_module, "_distribution", one_sided):
