@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import glob
 import os
 import sqlite3
 import sys
@@ -62,11 +63,18 @@ def move(draft: Path, path: Path) -> None:
 
 @contextmanager
 def drafted(
-    path: Path, parts: Iterable[bytes | memoryview], permissions: int = OWNER_ONLY
+    path: Path,
+    parts: Iterable[bytes | memoryview],
+    permissions: int = OWNER_ONLY,
+    *,
+    prefix: str = "",
 ) -> Iterator[Path]:
-    """A file next to `path`, on the disk; removed unless it was renamed."""
-    # A random name: a file that a killed process left behind does no harm.
-    draft = path.with_name(f".{uuid.uuid4().hex}.part")
+    """A file next to `path`, on the disk; removed unless it was renamed.
+
+    Its name is random after ``.prefix``, so that a file that a killed process left behind does not
+    stop the next one. `remove_drafts` finds it if it has a prefix.
+    """
+    draft = path.with_name(f".{prefix}{uuid.uuid4().hex}.part")
     descriptor = os.open(draft, _NEW_FILE, permissions)
     try:
         with open(descriptor, "wb") as file:
@@ -77,6 +85,12 @@ def drafted(
     finally:
         with suppress(OSError):
             draft.unlink()
+
+
+def remove_drafts(path: Path, prefix: str) -> None:
+    """Remove what killed processes have left of `drafted`, which no other process may use now."""
+    for draft in path.parent.glob(f".{glob.escape(prefix)}{'[0-9a-f]' * 32}.part"):
+        draft.unlink(missing_ok=True)
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:

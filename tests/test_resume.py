@@ -24,6 +24,7 @@ from dplda.central._checkpoint import Checkpoint, packed, unpacked
 from dplda.central._shard_visits import InProcess
 from dplda.datasets import CountShards, make_topic_corpus, write_shards
 from dplda.privacy import Gaussian, Ledger
+from dplda.privacy._curator import TOTAL_VARIATION, condensed
 from dplda.privacy.mechanisms import Curator
 
 pytestmark = [
@@ -366,6 +367,86 @@ def test_a_release_that_two_files_hold_in_two_forms_is_used_in_one(folder, monke
     with pytest.raises(ValueError, match="older copy"):  # the second file has its own third one
         charged(folder, MODELS["everybody"]).fit(corpus_of(folder))
     charged(folder, MODELS["everybody"]).fit(corpus_of(folder, name="second.ckpt"))
+
+
+def test_a_draft_that_a_killed_process_left_is_gone_before_its_release_is_drawn_again(
+    folder, monkeypatch
+):
+    """The ledger was not told of the release in it, and another one takes its place."""
+    move, left, drafts = _checkpoint.move, [3], []
+
+    def killed(draft, path):
+        left[0] -= 1
+        if left[0] == 0:
+            drafts.append((draft, draft.read_bytes()))
+            raise Lost
+        move(draft, path)
+
+    monkeypatch.setattr(_checkpoint, "move", killed)
+    lose(charged(folder, MODELS["everybody"]), corpus_of(folder))
+    monkeypatch.undo()
+    ((draft, content),) = drafts
+    draft.write_bytes(content)  # no process that is killed removes it
+    another = folder / f".fit.ckpt.2.{'0' * 32}.part"  # of another checkpoint
+    another.write_bytes(b"")
+    found = []
+    engine = Meanwhile(1, lambda: found.extend(folder.glob(".*.part")))
+    charged(folder, MODELS["everybody"]).fit(corpus_of(folder, engine))
+    assert found == [another]
+
+
+# ---- an older copy of the ledger -----------------------------------------------------------
+
+
+def restore_the_ledger_of_the_first_file(folder):
+    """One release was made; the copy of the ledger does not know that releases began."""
+    ledger, copy = folder / "privacy.sqlite", folder / "copy.sqlite"
+
+    class Engine(Dies):
+        def sum(self, *args):
+            if self.n == 2:
+                shutil.copy(ledger, copy)
+            return super().sum(*args)
+
+    lose(charged(folder, MODELS["everybody"]), corpus_of(folder, Engine(2)))
+    shutil.copy(copy, ledger)
+    assert [entry.status for entry in Ledger(ledger).entries()] == ["reserved"]
+
+
+def test_a_charge_is_not_canceled_if_the_file_holds_a_release(folder):
+    restore_the_ledger_of_the_first_file(folder)
+    shard = folder / "corpus" / "000001.data.npy"
+    shard.chmod(0o600)
+    shard.write_bytes(shard.read_bytes()[:-1] + b"x")
+    with pytest.raises(ValueError, match="SHA-256"):
+        charged(folder, MODELS["everybody"]).fit(corpus_of(folder))
+    assert [e.status for e in Ledger(folder / "privacy.sqlite").entries()] == ["releasing"]
+
+
+def test_a_file_that_holds_a_release_of_a_canceled_charge_is_refused(folder):
+    restore_the_ledger_of_the_first_file(folder)
+    Ledger(folder / "privacy.sqlite").cancel(1)
+    with pytest.raises(ValueError, match="the ledger is an older copy"):
+        charged(folder, MODELS["everybody"]).fit(corpus_of(folder))
+    assert len(Ledger(folder / "privacy.sqlite").entries()) == 1
+
+
+def test_no_fit_goes_on_at_the_charge_of_another_fit(folder):
+    """The copy of the ledger is from before the charge, and an equal fit has its number."""
+    ledger, copy = folder / "privacy.sqlite", folder / "copy.sqlite"
+    Ledger(ledger)
+    shutil.copy(ledger, copy)
+    lose(charged(folder, MODELS["everybody"]), corpus_of(folder, Dies(1)))
+    shutil.copy(copy, ledger)
+    Ledger(ledger).reserve(
+        "SubLDA", "document", condensed_events(MODELS["everybody"]), total_variation=TOTAL_VARIATION
+    )
+    charged(folder, MODELS["everybody"]).fit(corpus_of(folder))
+    assert [e.status for e in Ledger(ledger).entries()] == ["reserved", "confirmed"]
+
+
+def condensed_events(model):
+    return condensed(event for _, event in model._budget().plan(0, N_ROUNDS))
 
 
 # ---- another fit -------------------------------------------------------------------------

@@ -105,6 +105,9 @@ def test_a_part_that_is_named_twice_pays_twice(kind, X):
         assert model.privacy_.events == times * once.events
         assert model.privacy_.total_variation == pytest.approx(times * once.total_variation)
         assert len(model.privacy_.noise_multiplier) == times * 5
+        assert len(model.privacy_.noise_scale) == times * 5
+        # a copy of the ledger from before this call does not have its charge
+        assert model.privacy_.receipt == ledger.receipt
         distance = model.privacy_.total_variation
         paid = epsilon_of(times * once.events, model.delta, total_variation=distance)
         assert model.epsilon_ == paid

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dplda._files import ExclusiveLock, check_writable, drafted, move
+from dplda._files import ExclusiveLock, check_writable, drafted, move, remove_drafts
 from dplda._version import __version__
 from dplda.central._noisy_table import NoisyTable, TableEstimate
 from dplda.central._prior import PublicPrior
@@ -91,6 +91,10 @@ class Checkpoint:
     def __init__(self, path: str, fit: Mapping[str, str]) -> None:
         check_writable(path)
         self._path, self._fit = Path(path), dict(fit)
+        self._prefix = f"{self._path.name}."  # of drafts
+        # a draft of a lost process may hold a release that the ledger was not told of, and that is
+        # about to be drawn again
+        remove_drafts(self._path, self._prefix)
         self._forget()
         if self._path.exists():
             self._read()
@@ -102,6 +106,11 @@ class Checkpoint:
         self.n_before = 0
         self._written: list[Array] = []  # releases that the lost process has written
         self._releases: list[Array] = []  # those since `state`
+
+    @property
+    def has_releases(self) -> bool:
+        """Whether the file that was read holds a release, or what releases have led to."""
+        return self.n_before > 0 or bool(self._written)
 
     def begin(self, ledger: Ledger, entry: int) -> None:
         """Write the first file of a fit, which has released nothing."""
@@ -131,7 +140,7 @@ class Checkpoint:
 
     def _save(self) -> None:
         parts, digest = self._content()
-        with drafted(self._path, parts) as draft:
+        with drafted(self._path, parts, prefix=self._prefix) as draft:
             assert self.entry is not None
             self._ledger.advance(
                 self.entry, digest, before=self.digest, write=lambda: move(draft, self._path)

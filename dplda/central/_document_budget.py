@@ -332,8 +332,10 @@ def document_guarantee(
     """
     all_events = events if earlier is None else earlier.events + events
     multipliers = tuple(map(_noise_multiplier, events))
+    scales = tuple(n * m for n, m in zip(norms[-len(events) :], multipliers, strict=True))
     if earlier is not None:
         multipliers = (*earlier.noise_multiplier, *multipliers)  # type: ignore[misc]  # a tuple
+        scales = (*earlier.noise_scale, *scales)  # type: ignore[misc]  # a tuple
     assumptions = (ROWS_OF_A_UNIT[unit], *assumptions)
     if public_start:
         assumptions += (PUBLIC_START,)
@@ -345,7 +347,7 @@ def document_guarantee(
         relation=RELATIONS[unit],
         mechanism=_describe(all_events, unit),
         sensitivity=max(norms),
-        noise_scale=tuple(n * m for n, m in zip(norms, multipliers)),
+        noise_scale=scales,
         noise_multiplier=multipliers,
         seeded=seeded,
         assumptions=assumptions,

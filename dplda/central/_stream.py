@@ -145,6 +145,7 @@ class Stream:
         return replace(
             guarantee,
             events=guarantee.events[:n_events],
+            noise_scale=guarantee.noise_scale[:n_events],  # type: ignore[index]  # a tuple
             noise_multiplier=guarantee.noise_multiplier[:n_events],  # type: ignore[index]  # a tuple
             total_variation=n_calls * TOTAL_VARIATION,
         )
@@ -153,4 +154,6 @@ class Stream:
         """That of every unit: of the part that has paid most. `last` is that of the last part."""
         if before is None or len(last.events) >= len(before.events):
             return last
-        return replace(before, seeded=last.seeded, assumptions=last.assumptions, ledger="")
+        return replace(
+            before, seeded=last.seeded, assumptions=last.assumptions, ledger="", receipt=""
+        )

@@ -169,11 +169,21 @@ class Curator:
             checkpoint=self._checkpoint.digest,
             before=self._checkpoint.before,
         )
+        has_releases = self._checkpoint.has_releases
         if entry is None:
+            if has_releases:
+                raise ValueError(
+                    f"entry {self._checkpoint.entry} of the ledger does not count, and its fit has "
+                    "released something, as the checkpoint says: the ledger is an older copy; "
+                    "restore the newest one, or start a new fit with another file"
+                )
             return False
+        if has_releases and entry.status == "reserved":  # in an older copy of the ledger
+            ledger.begin_release(entry.id)
         self._checkpoint.go_on(ledger)
         self._entry = entry.id
-        self._n_released = int(entry.status != "reserved")  # then it cannot be canceled
+        # then it cannot be canceled
+        self._n_released = int(has_releases or entry.status != "reserved")
         del self._plan[: self._checkpoint.n_before]
         return True
 

@@ -616,7 +616,7 @@ class Ledger:
         Returns
         -------
         Entry or None
-            The entry. None if it was canceled, so that nothing was released.
+            The entry. None if it was canceled or has no checkpoint: nothing was released.
 
         Raises
         ------
@@ -635,7 +635,9 @@ class Ledger:
                     f"entry {entry_id} of the ledger is not the charge of this fit; give the "
                     "ledger, its part and the parameters with which the fit began"
                 )
-            if not entry.counts:
+            # the entry of a file that the ledger was never told of may be that of another fit, in
+            # an older copy of the ledger
+            if not (entry.counts and entry.checkpoint):
                 return None
             if entry.checkpoint not in (checkpoint, before):
                 raise ValueError(
