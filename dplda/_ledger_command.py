@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import dplda  # loads a name at its first use: options and --help need nothing of it
-from dplda._files import create_whole
+from dplda._files import check_writable, create_whole
 
 COLUMNS = ("number", "time", "label", "unit", "status", "epsilon", "seeded", "process", "part")
 
@@ -139,6 +139,7 @@ def _backup(options: argparse.Namespace) -> None:
     ledger = _existing(options.file)
     if os.path.lexists(options.copy):
         raise FileExistsError(f"{options.copy} exists; choose another name for the copy")
+    check_writable(options.copy)
     create_whole(str(options.copy), lambda draft: copy_ledger(options.file, draft))
     copied = dplda.privacy.Ledger(options.copy)
     if copied.id != ledger.id:  # somebody else has made a file of that name

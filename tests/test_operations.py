@@ -11,7 +11,8 @@ import shutil
 import sqlite3
 import stat
 import subprocess
-from contextlib import closing
+import sys
+from contextlib import closing, suppress
 from pathlib import Path
 
 import numpy as np
@@ -130,6 +131,18 @@ def test_a_charge_is_logged_with_its_price_and_a_receipt(log, path):
     assert [record.dplda["event"] for record in log[1:]] == ["charge releasing", "charge confirmed"]
 
 
+def test_a_fit_that_goes_on_is_logged_and_one_that_may_not_is_not(log, path):
+    ledger, given = Ledger(path), {"total_variation": 0.0, "seeded": False}
+    event = (Gaussian(5.0),)
+    number = ledger.reserve("fit", "document", event, **given)
+    ledger.advance(number, "a", before="", write=lambda: None)
+    for found in ("a", "b"):
+        with suppress(ValueError):
+            ledger.resume(number, "fit", "document", event, **given, checkpoint=found, before="-")
+    assert [record.dplda["event"] for record in log] == ["budget charged", "charge resumed"]
+    assert (log[-1].dplda["entry"], log[-1].dplda["ledger"]) == (number, ledger.id[:8])
+
+
 def test_a_log_that_fails_does_not_end_a_fit(log, path, monkeypatch):
     def fail(self):
         raise TimeoutError
@@ -177,6 +190,18 @@ def test_the_formatter_of_the_page_writes_json(path):
     finally:
         space["log"].removeHandler(space["handler"])
         space["log"].setLevel(logging.NOTSET)
+
+
+def test_the_program_of_the_page_logs_the_commands(path, tmp_path, monkeypatch):
+    """It says what the command line says, and configures logging before."""
+    block = next(block for block in BLOCKS if "import main" in block)
+    charge(Ledger(path))
+    monkeypatch.setattr(sys, "argv", ["logged.py", "ledger", "show", path])
+    given = {}
+    monkeypatch.setattr(logging, "basicConfig", lambda **options: given.update(options))
+    with pytest.raises(SystemExit) as ended:
+        exec(block, {})
+    assert (ended.value.code, given["level"]) == (0, logging.INFO)
 
 
 # ---- check --------------------------------------------------------------------------------
@@ -265,6 +290,10 @@ def test_a_backup_is_a_complete_ledger_that_only_its_owner_can_read(path, tmp_pa
         assert main(["ledger", "backup", path, target]) == 1
         assert "exists" in capsys.readouterr().err
     assert main(["ledger", "backup", str(tmp_path / "missing"), str(tmp_path / "other")]) == 1
+    no_folder = str(tmp_path / "none" / "copy")
+    capsys.readouterr()
+    assert main(["ledger", "backup", path, no_folder]) == 1
+    assert f"{no_folder} cannot be written" in capsys.readouterr().err
     assert Ledger(path).entries() == ledger.entries()
 
 

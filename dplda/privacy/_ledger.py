@@ -646,7 +646,8 @@ class Ledger:
                     "twice: restore the newest copy of both, or start a new fit with another file"
                 )
             page.set_status(entry_id, entry.status, checkpoint)
-            return entry
+        log_event("ledger", "charge resumed", ledger=self.id[:8], entry=entry_id, label=entry.label)
+        return entry
 
     def advance(
         self, entry_id: int, checkpoint: str, *, before: str, write: Callable[[], None]
