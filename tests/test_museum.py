@@ -61,7 +61,7 @@ def test_fdptm_tells_how_often_each_word_occurs(last_sweep, epsilon):
 
 
 def test_fdptm_worlds_are_told_apart_at_a_small_epsilon():
-    assert fdptm.worlds_told_apart(n_runs=4, epsilon=0.1) == 4
+    assert fdptm.worlds_told_apart(n_runs=2, epsilon=0.1) == 2
 
 
 def test_one_document_changes_private_counts_by_one():
@@ -72,7 +72,7 @@ def test_one_document_changes_private_counts_by_one():
 
 
 def test_noisy_counts_are_not_refuted_and_fdptm_is():
-    lines = fdptm.audit(n_canaries=60)
+    lines = fdptm.audit(n_canaries=60, n_docs=3)
     for line in lines:
         assert line.refuted == (line.release.startswith("FDPTM") and line.claimed < 3), line
 
@@ -134,7 +134,7 @@ def test_one_document_moves_the_unwhitener_beyond_its_declared_sensitivity(alpha
 
 
 def test_noise_of_the_repository_is_refuted_and_noise_on_moments_is_not():
-    for line in spectral.audit(n_runs=200):
+    for line in spectral.audit(n_runs=100):
         assert line.refuted == line.release.endswith("as in the repository"), line
 
 

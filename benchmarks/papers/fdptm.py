@@ -108,17 +108,17 @@ def sound(X, n_words, epsilon, rng) -> np.ndarray:
     return counts / counts.sum(axis=1, keepdims=True)
 
 
-def corpus(coins, rng) -> tuple[list, int]:
+def corpus(coins, rng, n_docs=20) -> tuple[list, int]:
     """Documents of common words, and for each coin a document of one word of its own, or none."""
-    common = [rng.integers(N_COMMON, size=10) for _ in range(20)]
+    common = [rng.integers(N_COMMON, size=10) for _ in range(n_docs)]
     canaries = [N_COMMON + np.arange(i, i + coin) for i, coin in enumerate(coins)]
     return common + canaries, N_COMMON + len(coins)
 
 
-def audit(n_canaries=5000, seed=0) -> list[Line]:
+def audit(n_canaries=5000, seed=0, n_docs=20) -> list[Line]:
     rng, lines = np.random.default_rng(seed), []
     coins = rng.random(n_canaries) < 0.5
-    X, n_words = corpus(coins, rng)
+    X, n_words = corpus(coins, rng, n_docs)
     for name, last_sweep in {
         "as in the repository": shared_noise, "noise of each topic": noise_of_each_topic
     }.items():  # fmt: skip
