@@ -1,0 +1,75 @@
+"""What the audits of other papers share: lower bounds on epsilon, and the table of a page.
+
+The bounds assume nothing of the mechanism, and hold with probability 0.95 each.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dplda.audit import many_run_lower_bound, one_run_lower_bound
+
+
+class Line(NamedTuple):
+    """One release of one system: what is claimed for it, and what an attack finds."""
+
+    release: str
+    claimed: float
+    bound: float
+    delta: float
+
+    @property
+    def refuted(self) -> bool:
+        return self.bound > self.claimed
+
+
+def from_coins(scores: np.ndarray, coins: np.ndarray, delta: float) -> float:
+    """Bound from one fit with many canaries: a coin is guessed 1 if its score is in the upper half.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n_canaries,)
+        Larger if the attack believes that the coin is 1.
+    coins : ndarray of shape (n_canaries,), bool
+        The coins, fair and independent.
+    delta : float
+        Delta of the claim.
+    """
+    middle = np.quantile(scores, [0.25, 0.75]).mean()  # between two heaps, if there are two
+    right = int(((scores > middle) == coins).sum())
+    return one_run_lower_bound(len(coins), len(coins), right, delta=delta)
+
+
+def from_two_worlds(absent: np.ndarray, present: np.ndarray, delta: float) -> float:
+    """Bound from many fits: one half chooses the event "score above t", the other counts it.
+
+    Parameters
+    ----------
+    absent, present : ndarray of shape (n_runs,)
+        Scores of independent runs without and with the unit.
+    delta : float
+        Delta of the claim.
+    """
+    half = len(absent) // 2
+    both = np.concatenate([absent[:half], present[:half]])
+    thresholds = np.quantile(both, np.linspace(0, 1, 101))
+    first = [_bound(absent[:half], present[:half], t, delta) for t in thresholds]
+    best = np.flatnonzero(np.isclose(first, max(first)))
+    return _bound(absent[half:], present[half:], thresholds[best[len(best) // 2]], delta)
+
+
+def _bound(absent: np.ndarray, present: np.ndarray, threshold: float, delta: float) -> float:
+    return many_run_lower_bound(
+        int((present > threshold).sum()), int((absent > threshold).sum()), len(present),
+        len(absent), delta=delta,
+    )  # fmt: skip
+
+
+def show(lines: list[Line]) -> None:
+    print("| release | claimed epsilon | epsilon at least | |")
+    print("| --- | --- | --- | --- |")
+    for line in lines:
+        verdict = "**refuted**" if line.refuted else "not refuted"
+        print(f"| {line.release} | {line.claimed:.3g} | {line.bound:.2f} | {verdict} |")
