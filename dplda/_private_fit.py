@@ -41,10 +41,9 @@ EXPECTED_N_DOCS = [None, Interval(Integral, 1, 10**12, closed="both")]
 NOMINAL_EPSILON = 20.0  # a stated epsilon above it warns
 
 # Assumptions of every central guarantee, quoted in `privacy_`.
-SCORES = "scores, perplexities and transforms of private documents are not covered"
 AES = "AES-256 with a secret random key cannot be told from random bits"
 COLUMNS = "the columns of X (the vocabulary) are public and were not chosen by looking at the data"
-ASSUMPTIONS = (COLUMNS, SCORES, AES)
+ASSUMPTIONS = (COLUMNS, AES)
 VOCABULARY = "vocabulary"
 PARAMETERS = "parameters"
 UNKNOWN_WORDS = ((VOCABULARY, "origin not known to the model"),)  # it sees columns of counts
@@ -308,11 +307,14 @@ def _ledger_total(estimator: BaseEstimator) -> str:
     if ledger is None:
         return ""
     if ledger.composition == "adaptive":
-        total, when = ledger.epsilon, "the budget of all its fits together"
+        total, when = ledger.epsilon, "their budget"
     else:
-        total, when = _quick_total(ledger), "in all when this fit ended, this fit included"
+        total, when = _quick_total(ledger), "up to the end of this fit; later fits add to it"
     upper = total if total == math.inf else math.ceil(1e3 * total) / 1e3
-    return f"{ledger.id[:8]}: at most epsilon = {upper:g} at delta = {ledger.delta:g}, {when}"
+    return (
+        f"the fits counted in ledger {ledger.id[:8]} cost together at most epsilon = {upper:g} "
+        f"at delta = {ledger.delta:g}, {when}"
+    )
 
 
 def _receipt(estimator: BaseEstimator) -> str:

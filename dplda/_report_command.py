@@ -95,7 +95,7 @@ def checklist(guarantee: dplda.privacy.Guarantee) -> list[tuple[str, str, str]]:
         (
             "algorithms and correctness",
             f"{guarantee.mechanism}. Proof: {guarantee.theorem or 'not named'}.",
-            "Do the assumptions of the guarantee hold for these texts?",
+            "Are all conditions of the row 'holds if' true of these texts?",
         ),
         ("utility and bias", "", "How well does the model serve its purpose, and whom less well?"),
         (
@@ -140,6 +140,7 @@ def registry_entry(model: dplda.ReleasedModel) -> dict[str, Any]:
     """A draft in the form of the public registry of deployments of differential privacy."""
     from dplda._private_fit import TRUSTED
     from dplda.privacy._card import link
+    from dplda.privacy._guarantee import NOT_COVERED
 
     guarantee = model.privacy_
     room = next((name for name, text in TRUSTED.items() if text == guarantee.trusted), OWNER)
@@ -158,7 +159,7 @@ def registry_entry(model: dplda.ReleasedModel) -> dict[str, Any]:
             "dp_flavor": {
                 "name": "Gaussian DP" if guarantee.gaussian_mu is not None else "Approximate DP",
                 "data_domain": OWNER,
-                "unprotected_quantities": "; ".join(guarantee.assumptions),
+                "unprotected_quantities": NOT_COVERED,
             },
             "privacy_loss": {
                 "privacy_unit": f"{guarantee.unit}-level",
@@ -225,7 +226,7 @@ def _as_text(model: dplda.ReleasedModel) -> str:
     lines = [
         f"{model.estimator_name_}, dplda {model.version_}",
         "",
-        *_wrapped(str(model.privacy_).splitlines(), 12),
+        *_wrapped(str(model.privacy_).splitlines(), 13),
         "",
         *_wrapped(
             ["Checklist. " + CHECKLIST_SOURCE, *_checklist_lines(model.privacy_, "  {}: {}")]

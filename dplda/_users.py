@@ -9,7 +9,10 @@ import numpy as np
 
 RELATIONS = {
     "document": "one document is added, removed, or replaced by an empty one",
-    "user": "one user is added or removed with all documents, or all of them become empty",
+    "user": (
+        "one user is added or removed with all documents, "
+        "or the documents of that user become empty"
+    ),
 }
 ROWS_OF_A_UNIT = {
     "document": (

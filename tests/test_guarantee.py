@@ -134,13 +134,13 @@ def test_other_accountants_are_never_below_the_smallest_valid_epsilon(events, de
 
 def test_text_names_everything_a_reader_must_know():
     guarantee = make()
-    rows = {line[:12].strip(): line[12:] for line in str(guarantee).splitlines()}
+    rows = {line[:13].strip(): line[13:] for line in str(guarantee).splitlines()}
     for label, part in (
         ("protects", "every single document"),
         ("protects", "differ in one document only: one document is replaced by an empty one."),
         ("strength", f"epsilon = {guarantee.epsilon:.4g} and delta = 1e-06"),
         ("strength", "mu = 0.211"),
-        ("strength", "strong protection."),
+        ("strength", "strong protection (epsilon up to 1 is strong, 3 reasonable, 8 weak"),
         ("detection", "finds it in at most 1.72 of 100 cases"),
         ("mechanism", "discrete Gaussian noise"),
         ("mechanism", "at most 6, the noise has scale 180 (noise multiplier 30)"),
@@ -148,12 +148,19 @@ def test_text_names_everything_a_reader_must_know():
         ("key", "secret key"),
         ("trusted", "whoever holds the texts"),
         ("inputs", "vocabulary: origin not known to the model"),
-        ("assumes", "that the vocabulary is public"),
-        ("", "that each row is one person"),  # the label is printed once
+        ("not covered", "transforms of private documents"),
+        ("holds if", "the vocabulary is public"),
+        ("", "each row is one person"),  # the label is printed once
         ("ledger", "12345678: at most epsilon = 2"),
         ("theorem", "docs/document_level.md"),
     ):
         assert part in rows[label]
+
+
+def test_without_a_guarantee_nothing_is_said_to_hold():
+    text = str(make(epsilon=math.inf, delta=0.0, sensitivity=math.inf, events=(NonPrivate(),)))
+    assert "holds if" not in text
+    assert "not covered" not in text
 
 
 def test_text_tells_of_a_seed():
@@ -190,7 +197,7 @@ def test_text_says_where_the_distance_of_the_noise_went():
     [(0.5, "strong"), (2.0, "reasonable"), (5.0, "weak"), (15.0, "very weak"), (300.0, "nominal")],
 )
 def test_text_grades_epsilon(epsilon, word):
-    assert f": {word} protection." in str(make(epsilon=epsilon, events=(Laplace(10.0),)))
+    assert f": {word} protection (" in str(make(epsilon=epsilon, events=(Laplace(10.0),)))
 
 
 def stated_rate(guarantee):
@@ -535,7 +542,9 @@ def test_the_card_states_the_total_of_the_ledger_at_the_time_of_the_fit():
     for model in (first, second):
         model.fit(X)
         said = model.privacy_.ledger
-        assert said.startswith(f"{ledger.id[:8]}: at most epsilon = ")
+        assert said.startswith(
+            f"the fits counted in ledger {ledger.id[:8]} cost together at most epsilon = "
+        )
         stated = float(said.split("epsilon = ")[1].split(" at")[0])
         assert ledger.epsilon_spent <= stated <= ledger.epsilon_spent + 1e-3
     assert first.privacy_.ledger != second.privacy_.ledger
@@ -546,7 +555,7 @@ def test_the_card_states_the_total_of_the_ledger_at_the_time_of_the_fit():
     assert ledger.epsilon_spent <= stated <= 1.2 * ledger.epsilon_spent
     adaptive = Ledger(epsilon=5.0, composition="adaptive")
     said = SubLDA(2, epsilon=1.0, max_iter=3, ledger=adaptive).fit(X).privacy_.ledger
-    assert said.endswith("epsilon = 5 at delta = 1e-06, the budget of all its fits together")
+    assert said.endswith("epsilon = 5 at delta = 1e-06, their budget")
 
 
 def test_the_card_states_the_smallest_total_of_gaussian_noise_and_statements():

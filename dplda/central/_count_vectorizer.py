@@ -22,7 +22,6 @@ from dplda._corpus import warn_of_coverage
 from dplda._private_fit import (
     AES,
     PRIVACY_CONSTRAINTS,
-    SCORES,
     VOCABULARY,
     exactly_one,
     make_guarantee,
@@ -455,7 +454,7 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
             noise_multiplier=multipliers,
             seeded=seeded,
             assumptions=(LIST, TOKENIZER, ONE_TEXT if unit == "document" else ROWS_OF_A_UNIT[unit]),
-            common=(SCORES, AES),
+            common=(AES,),
             provenance=((VOCABULARY, "chosen from the documents with this guarantee"),),
         )
         publish(

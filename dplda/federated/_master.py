@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from dplda._checks import check_integer, check_number
-from dplda._private_fit import ASSUMPTIONS, TRUSTED
+from dplda._private_fit import COLUMNS, TRUSTED
 from dplda._release import ReleasedModel
 from dplda.federated._merge import (
     FloatTable,
@@ -119,7 +119,7 @@ def stated_guarantee(stated: Mapping[tuple[str, str], tuple[float, float]]) -> G
         noise_multiplier=None,
         seeded=False,
         assumptions=(
-            *ASSUMPTIONS[:2],
+            COLUMNS,
             f"each {units} is with one party (of what is with several parties the costs add up)",
             *(
                 f"the statement of party {party!r}, which nobody else can check, is true: epsilon "

@@ -18,7 +18,6 @@ from dplda._base import BaseTopicModel
 from dplda._compat import StrOptions
 from dplda._corpus import Corpus, check_counts
 from dplda._fold_in import pad
-from dplda._private_fit import ASSUMPTIONS
 from dplda.kernels import _gibbs
 from dplda.local._estimates import false_ones, set_and_clear
 from dplda.local._randomized_response import BUDGETS, RandomizedResponse
@@ -37,7 +36,6 @@ MADE_BY_CLIENTS = (
     "the rows of X were made by RandomizedResponse, or by a program that does the same, with the "
     "parameters of this estimator and with secret randomness"
 )
-SCORES = ASSUMPTIONS[1]
 REPORTS = "reports"
 
 
@@ -176,7 +174,7 @@ def server_guarantee(
     assumptions : tuple of str, default=()
         Further assumptions.
     """
-    assumptions = (*clients.assumptions, SCORES, *assumptions)
+    assumptions = (*clients.assumptions, *assumptions)
     if randomized:
         assumptions += (MADE_BY_CLIENTS,)
     seeded = clients.seeded

@@ -31,7 +31,12 @@ _GRADES = (
     (20.0, "very weak"),
     (math.inf, "nominal"),
 )
+_SCALE = "epsilon up to 1 is strong, 3 reasonable, 8 weak, 20 very weak, above nominal"
 _FALSE_ALARMS = 0.01
+NOT_COVERED = (
+    "the texts themselves; scores, perplexities and transforms of private documents; other results "
+    "from the same texts; running time and memory"
+)
 _LARGEST_DELTA = 1e-3
 # A guarantee that states more than its events cost by this share may cover more than its events.
 _SAME_COST = 1.01
@@ -339,7 +344,13 @@ class Guarantee:
             ("key", self._secrecy()),
             ("trusted", self.trusted),
             *(("inputs", f"{name}: {origin}") for name, origin in self.provenance),
-            *(("assumes", f"that {condition}") for condition in self.assumptions),
+        ]
+        if self.epsilon < math.inf:
+            rows += [
+                ("not covered", NOT_COVERED),
+                *(("holds if", condition) for condition in self.assumptions),
+            ]
+        rows += [
             ("ledger", self.ledger),
             ("theorem", self.theorem if self.epsilon < math.inf else ""),
         ]
@@ -352,8 +363,8 @@ class Guarantee:
                 "of the data it was computed from."
             )
         return (
-            f"every single {self.unit} of the data; neighbors differ in one {self.unit} only: "
-            f"{self.relation}."
+            f"every single {self.unit} of the data: the release is about as likely from two data "
+            f"sets that differ in one {self.unit} only: {self.relation}."
         )
 
     def _strength(self) -> str:
@@ -368,7 +379,7 @@ class Guarantee:
             grade = "nominal"
         return (
             f"differential privacy with epsilon = {self.epsilon:.4g} and delta = {self.delta:g}"
-            f"{exactly}: {grade} protection."
+            f"{exactly}: {grade} protection ({_SCALE})."
         )
 
     def _found(self) -> str:
