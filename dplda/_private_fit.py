@@ -41,7 +41,10 @@ EXPECTED_N_DOCS = [None, Interval(Integral, 1, 10**12, closed="both")]
 NOMINAL_EPSILON = 20.0  # a stated epsilon above it warns
 
 # Assumptions of every central guarantee, quoted in `privacy_`.
-AES = "AES-256 with a secret random key cannot be told from random bits"
+AES = (
+    "AES-256 with a secret random key cannot be told from random bits "
+    "(all of cryptography with this cipher rests on it)"
+)
 COLUMNS = "the columns of X (the vocabulary) are public and were not chosen by looking at the data"
 ASSUMPTIONS = (COLUMNS, AES)
 VOCABULARY = "vocabulary"

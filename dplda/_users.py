@@ -20,7 +20,8 @@ ROWS_OF_A_UNIT = {
         "in two rows, as in a bootstrap sample"
     ),
     "user": (
-        "every row with anything of a user carries that user's id, and no two users share an id"
+        "each user has one id, every row with anything of the user carries it, and no two users "
+        "share an id"
     ),
 }
 

@@ -97,7 +97,7 @@ def test_a_learned_vocabulary_inside_is_found():
     ("vectorizer", "expected"),
     [
         (CountVectorizer(vocabulary=FRUIT), "given to 'countvectorizer', public by assumption"),
-        (chooser(), "chosen from the documents with this guarantee"),
+        (chooser(), "chosen from the documents, and its cost is in epsilon"),
         (
             HashingVectorizer(n_features=8, norm=None, alternate_sign=False),
             "none, the columns are hash values of words",

@@ -455,7 +455,7 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
             seeded=seeded,
             assumptions=(LIST, TOKENIZER, ONE_TEXT if unit == "document" else ROWS_OF_A_UNIT[unit]),
             common=(AES,),
-            provenance=((VOCABULARY, "chosen from the documents with this guarantee"),),
+            provenance=((VOCABULARY, "chosen from the documents, and its cost is in epsilon"),),
         )
         publish(
             self,

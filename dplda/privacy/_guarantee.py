@@ -400,7 +400,7 @@ class Guarantee:
     def _noise(self) -> str:
         if self.epsilon == math.inf or self._rests_on_statements():
             return self.mechanism
-        text = f"{self.mechanism}; one {self.unit} changes a release, as a whole, by "
+        text = f"{self.mechanism}; one {self.unit} changes all numbers of a release together by "
         text += f"at most {self.sensitivity:.4g}"
         if self.noise_scale is not None:
             text += f", the noise has scale {_spread(self.noise_scale)}"
