@@ -43,7 +43,7 @@ NOMINAL_EPSILON = 20.0  # a stated epsilon above it warns
 # Assumptions of every central guarantee, quoted in `privacy_`.
 AES = (
     "AES-256 with a secret random key cannot be told from random bits "
-    "(all of cryptography with this cipher rests on it)"
+    "(the usual assumption about this cipher)"
 )
 COLUMNS = "the columns of X (the vocabulary) are public and were not chosen by looking at the data"
 ASSUMPTIONS = (COLUMNS, AES)

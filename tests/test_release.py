@@ -468,7 +468,7 @@ def test_a_released_pipeline_states_all_of_its_cost(path):
     released = load_release(path)
     assert released.epsilon_ > 3.05 > pipeline[-1].epsilon_
     assert len(released.privacy_.events) > len(pipeline[-1].privacy_.events)
-    assert "vocabulary: chosen from the documents with" in one_line(released.privacy_)
+    assert "vocabulary: chosen from the documents, and its cost" in one_line(released.privacy_)
     assert "origin not known" not in one_line(released.privacy_)
     pipeline[-1].set_params(epsilon=0.1)
     with pytest.raises(ValueError, match="that it was trained with"):
