@@ -44,7 +44,7 @@ from dplda import (
     save_release,
 )
 from dplda._fold_in import LARGEST_PRIOR
-from dplda._release import ReleasedModel
+from dplda._released_model import ReleasedModel
 from dplda.datasets import make_topic_corpus
 from dplda.displays import top_words
 from dplda.federated import IFTMParty
@@ -253,7 +253,7 @@ def test_a_model_that_is_not_fitted_is_not_exported(path):
     with pytest.raises(NotFittedError):
         save_release(SubLDA(epsilon=1.0), path)
     with pytest.raises(NotFittedError):
-        _release.ReleasedModel().fit()
+        ReleasedModel().fit()
     assert not path.exists()
 
 
