@@ -125,6 +125,7 @@ TESTS = {
     "dplda/_private_fit.py": ("guarantee", "users", "promises", "hdplda", "sublda", "svilda",
                               "estimators", "ledger", "release", *AUDITS),
     "dplda/_release.py": ("release",),
+    "dplda/_release_reader.py": ("release",),
     "dplda/_texts.py": ("release",),
     "dplda/_pipeline.py": ("pipeline", "guarantee", "release"),
     "dplda/_vocabulary.py": ("pipeline", "guarantee", "release"),
