@@ -80,7 +80,7 @@ PARTIES = {"north": (5, 1), "south": (3, 2)}  # topics, seed
 
 
 def corpus():
-    X = make_topic_corpus(n_docs=120, n_words=30, n_components=4, random_state=0).data
+    X = make_topic_corpus(n_docs=120, n_words=30, n_components=4, random_state=0).data.toarray()
     return {"north": X[:80], "south": X[80:]}
 
 
@@ -312,7 +312,7 @@ def test_an_app_of_flower_gives_the_same_model(flower, engine, tmp_path):
     assert (tmp_path / "global.model").read_bytes() == expected.read_bytes()
 
 
-def wait_for(engine, condition, seconds=300):
+def wait_for(engine, condition, seconds=150):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, engine.logs()
