@@ -271,6 +271,7 @@ def _caller(options: argparse.Namespace) -> Caller:
     if options.insecure and any(files):
         raise ValueError("--insecure has no TLS: leave out certificates and key, or --insecure")
     tls = None if options.insecure else client_context(*files)
+    host = host.removeprefix("[").removesuffix("]")  # of an address with colons
     return Caller(options.name, host, int(port), tls)
 
 

@@ -485,6 +485,15 @@ def test_good_options_start(folder, caplog):
     assert "no --party: anyone who reaches 127.0.0.1:8000 can join" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [("host.example:1", ("host.example", 1)), ("[2001:db8::1]:65535", ("2001:db8::1", 65535))],
+)
+def test_addresses(folder, text, address):
+    caller = _command._caller(_command_options("party", {**PARTY, "coordinator": text}))
+    assert (caller.host, caller.port) == address
+
+
 def test_two_processes_of_one_party(folder, capsys):
     party = command_line("party", PARTY)
     with StoredParty("north", estimator("north"), None, vocabulary=WORDS, path="state"):
