@@ -153,6 +153,7 @@ TESTS = {
     "dplda/central/_selection.py": ("count_vectorizer", "guarantee"),
     "dplda/local/_memoized_reports.py": ("randomized_response",),
     "dplda/local/": LOCAL,
+    "dplda/federated/_network.py": ("federation",),
     "dplda/federated/": PARTY,
     "dplda/kernels/_noise": ("noise", "noise_choices", "tokens"),
     "dplda/kernels/_clip.h": ("extending", "variational_kernels", *DOCUMENT),
