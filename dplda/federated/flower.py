@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from flwr.app import Message
     from flwr.serverapp import Grid
 
+__all__ = ["make_rounds", "reply_to"]
+
 TRAIN = "train"
 CONTENT = "dplda"
 
