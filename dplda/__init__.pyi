@@ -7,9 +7,9 @@ from . import privacy as privacy
 from . import published as published
 from . import topics as topics
 from ._pipeline import pipeline_guarantee as pipeline_guarantee
-from ._release import ReleasedModel as ReleasedModel
 from ._release import load_release as load_release
 from ._release import save_release as save_release
+from ._released_model import ReleasedModel as ReleasedModel
 from .central._count_vectorizer import PrivateCountVectorizer as PrivateCountVectorizer
 from .central._gibbslda import GibbsLDA as GibbsLDA
 from .central._hdplda import HDPLDA as HDPLDA

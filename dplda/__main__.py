@@ -117,7 +117,7 @@ COMMANDS = {
         "print the guarantee of a published model, and what its owner should answer",
     ),
     "ledger": (_group("dplda._ledger_command"), "look into a privacy ledger"),
-    "federation": (_group("dplda.federated.flower._command"), "train together over a network"),
+    "federation": (_group("dplda._federation_command"), "train together over a network"),
 }
 
 

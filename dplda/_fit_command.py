@@ -314,7 +314,19 @@ def rehearse(
             warnings.simplefilter("ignore", dplda.privacy.PublicPriorWarning)
             warnings.filterwarnings("ignore", "the .* public documents hold")
             ledger = open_ledger(copy)
-            model = fit(copy, stop_words, public, [" ".join(words)], users, ledger, verbose=0)
+            spent = ledger.epsilon_spent
+            try:
+                model = fit(copy, stop_words, public, [" ".join(words)], users, ledger, verbose=0)
+            except dplda.privacy.BudgetError as error:
+                if ledger.epsilon_spent == spent:
+                    raise
+                # the copy paid for the vocabulary, which its error counts as spent before
+                raise dplda.privacy.BudgetError(
+                    f"a vocabulary and topics of epsilon {options.epsilon:g} do not fit into the "
+                    f"budget of epsilon {ledger.epsilon:g} (delta {ledger.delta:g}), of which "
+                    f"{spent:.4g} was spent before; lower --epsilon, or use a ledger with a larger "
+                    "budget"
+                ) from error
         dplda.save_release(model, Path(folder) / "model")
         dplda.load_release(Path(folder) / "model").transform([" ".join(words)])
 

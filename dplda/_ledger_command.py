@@ -7,7 +7,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -113,9 +113,13 @@ def _receipt_of(path: Path) -> str:
 
 
 def _known(ledger: dplda.privacy.Ledger, name: str, receipt: str) -> dict[str, Any]:
-    """A model that was charged to no ledger has an empty receipt, which no ledger knows."""
+    """A model that was charged to no ledger has an empty receipt, which no ledger knows.
+
+    A receipt begins with the first digits of its ledger's id, which all copies share.
+    """
     known = bool(receipt) and ledger.has(receipt)
-    return {"name": name, "receipt": receipt or None, "known": known}
+    same = receipt.startswith(f"{ledger.id[:8]}-")
+    return {"name": name, "receipt": receipt or None, "known": known, "this_ledger": same}
 
 
 def _as_lines(report: dict[str, Any]) -> str:
@@ -127,12 +131,27 @@ def _as_lines(report: dict[str, Any]) -> str:
     for found in report["receipts"]:
         word = "known" if found["known"] else "UNKNOWN"
         lines.append(f"{word:9} {_cell(found['name'])}: {found['receipt'] or 'no receipt'}")
-    if not all(found["known"] for found in report["receipts"]):
-        lines.append(
-            "          The ledger lacks entries that it had. It may be an older copy, or another\n"
-            "          ledger: charge nothing to it, and cancel no entry, until this is explained."
-        )
+    lines += [text for is_due, text in _advice(report["receipts"]) if is_due]
     return "\n".join(lines)
+
+
+def _advice(receipts: Sequence[dict[str, Any]]) -> Iterator[tuple[bool, str]]:
+    """What unknown receipts mean, and whether it is so."""
+    unknown = [found for found in receipts if not found["known"]]
+    yield (
+        any(found["receipt"] is None for found in unknown),
+        "          A model without a receipt was charged to no ledger.",
+    )
+    yield (
+        any(found["receipt"] is not None and not found["this_ledger"] for found in unknown),
+        "          A receipt is that of another ledger: its first eight digits are not those of\n"
+        "          this one. Check the model or receipt with the ledger that was charged for it.",
+    )
+    yield (
+        any(found["this_ledger"] for found in unknown),
+        "          The ledger lacks entries that it had. It may be an older copy: charge nothing\n"
+        "          to it, and cancel no entry, until this is explained.",
+    )
 
 
 def _backup(options: argparse.Namespace) -> None:

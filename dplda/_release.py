@@ -5,281 +5,35 @@ from __future__ import annotations
 import io
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from dplda._base import BaseLDA
-from dplda._checks import check_integer, check_number
-from dplda._corpus import are_shards
 from dplda._files import PUBLIC, write_atomically
-from dplda._fold_in import LARGEST_PRIOR
 from dplda._log import log_event
 from dplda._pipeline import pipeline_guarantee
 from dplda._private_fit import VOCABULARY
+from dplda._release_reader import (
+    FORMAT,
+    MAX_BYTES,
+    NOT_RELEASED,
+    check_statement,
+    check_vocabulary,
+    read_release,
+)
+from dplda._released_model import ReleasedModel
 from dplda._signatures import is_signed, read_private_key, read_signature, sign, signature_path
-from dplda._texts import Vectorizer, settings_of, texts_in, vectorizer_from
+from dplda._texts import settings_of
 from dplda._version import __version__
 from dplda._vocabulary import flat_steps, hash_words, words_of
 from dplda._warnings import warn_user
-from dplda._wire import Format, as_number
-from dplda.metrics._signal import weak_topics
 from dplda.privacy import Guarantee, PrivacyLeakWarning
-from dplda.privacy._bounds_on_epsilon import grouped
-from dplda.privacy._events import from_record, to_record
-from dplda.privacy._guarantee import LARGEST_VARIATION
-
-FORMAT = Format("dplda-release", "F64", max_header=2**24, version="2")
-MAX_BYTES = 2**33
-MAX_TEXT = 10_000
-LARGEST = 1e300  # evidence of a topic
-# Limits on events: no file of unknown origin can make the accountant compute for hours.
-MAX_STEPS, MAX_KINDS = 1_000_000, 50
-
-# A seed would remove the noise, and a path would describe the owner. The others do not define the
-# model.
-NOT_RELEASED = ("random_state", "ledger", "n_jobs", "verbose", "prior_components")
-
-_FIELDS = {
-    "dplda", "estimator", "parameters", "n_iter", "vocabulary", "vocabulary_sha256",
-    "named_columns", "vectorizer", "guarantee", "topic_signal", "topic_evidence",
-}  # fmt: skip
-
-
-class ReleasedModel(BaseLDA):
-    """A published topic model, as `load_release` reads it.
-
-    It transforms and scores like the model that was saved, and takes texts if it was saved as a
-    pipeline with a vectorizer. It cannot be trained: `fit` changes
-    nothing and reads nothing, there is no `partial_fit`, and a clone is the model itself, as with
-    `sklearn.frozen.FrozenEstimator`. It can be a step of a pipeline that is fitted.
-
-    Parameters
-    ----------
-    doc_topic_prior : float or None, default=None
-        Dirichlet parameter of a document's topics; `load_release` sets that of the training. With
-        None, the model was trained without one, and `transform`, `score` and `perplexity` raise an
-        error.
-    n_jobs : int or None, default=None
-        Number of threads. It never changes a result.
-
-    Attributes
-    ----------
-    components_ : ndarray of shape (n_components, n_features_in_)
-        Pseudo-counts of words in topics; not normalized.
-    privacy_ : Guarantee
-        The guarantee: unit, relation, mechanism, assumptions. `print` shows it in words.
-    topic_signal_, topic_evidence_, weak_topics_ : ndarray of shape (n_components,)
-        Which topics to read, as in `SubLDA`, if the trained model said so.
-    epsilon_, delta_ : float
-        The privacy cost of the model.
-    n_iter_ : int
-        Number of rounds or sweeps of the training.
-    n_features_in_ : int
-        Size of the vocabulary.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the columns, if the model was trained on a table with names.
-    vocabulary_ : ndarray of shape (n_features_in_,) or None
-        The words of the columns, if they were saved.
-    vocabulary_sha256_ : str
-        Digest of these words, equal if and only if two models have the same columns.
-    vectorizer_ : CountVectorizer, HashingVectorizer or None
-        How texts become counts, if the model was saved in a pipeline.
-    estimator_name_ : str
-        Name of the class that was trained. Names of classes of `dplda.published` begin with
-        "Published".
-    parameters_ : dict
-        The public parameters of the training.
-    version_ : str
-        The version of dplda that wrote the file.
-
-    See Also
-    --------
-    load_release : Reads a release file.
-    save_release : Writes a release file.
-
-    Examples
-    --------
-    >>> import os, tempfile
-    >>> from dplda import SubLDA, load_release, save_release
-    >>> model = SubLDA(n_components=2, epsilon=4.0).fit([[1, 2, 0], [0, 1, 3]] * 50)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     save_release(model, os.path.join(folder, "topics.dplda"))
-    ...     released = load_release(os.path.join(folder, "topics.dplda"))
-    >>> released.estimator_name_, released.n_features_in_
-    ('SubLDA', 3)
-    """
-
-    _parameter_constraints = {
-        name: BaseLDA._parameter_constraints[name] for name in ("doc_topic_prior", "n_jobs")
-    }
-
-    def __init__(self, doc_topic_prior=None, n_jobs=None):
-        self.doc_topic_prior = doc_topic_prior
-        self.n_jobs = n_jobs
-
-    @property
-    def doc_topic_prior_(self) -> Any:
-        """The prior of the training; None if that had none."""
-        return self.doc_topic_prior
-
-    @classmethod
-    def _of(
-        cls,
-        components: npt.NDArray[np.float64],
-        guarantee: Guarantee,
-        *,
-        doc_topic_prior: float | None,
-        n_iter: int,
-        vocabulary: Sequence[str] | None,
-        estimator_name: str,
-        parameters: Mapping[str, Any],
-        named_columns: bool = False,
-        vectorizer: Vectorizer | None = None,
-        version: str = __version__,
-        strength: tuple[npt.NDArray[Any], npt.NDArray[Any]] | None = None,
-    ) -> ReleasedModel:
-        """A model of checked public values; `strength` are the signal and evidence of topics."""
-        model = cls(doc_topic_prior)
-        model.__dict__.update(
-            privacy_=guarantee,
-            epsilon_=guarantee.epsilon,
-            delta_=guarantee.delta,
-            components_=components,
-            n_features_in_=components.shape[1],
-            n_iter_=n_iter,
-            vocabulary_=None if vocabulary is None else np.array(vocabulary, dtype=object),
-            vectorizer_=vectorizer,
-            estimator_name_=estimator_name,
-            version_=version,
-            parameters_=dict(parameters),
-        )
-        if named_columns and vocabulary is not None:
-            model.feature_names_in_ = model.vocabulary_
-        if strength is not None:
-            model.topic_signal_, model.topic_evidence_ = strength
-            model.weak_topics_ = weak_topics(*strength)
-        return model
-
-    def fit(self, X: Any = None, y: Any = None) -> ReleasedModel:
-        """Do nothing: a released model is not trained.
-
-        Parameters
-        ----------
-        X : object, default=None
-            Ignored.
-        y : object, default=None
-            Ignored.
-
-        Returns
-        -------
-        self : ReleasedModel
-            The model itself.
-        """
-        check_is_fitted(self)
-        return self
-
-    def transform(self, X: Any, *, normalize: bool = True) -> np.ndarray:
-        """Topic weights of documents, by fold-in.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix, CountShards} of shape (n_docs, n_words), or list of str
-            Word counts, or texts if the model has a `vectorizer_`. The columns of a table with
-            names must be the words of the model.
-        normalize : bool, default=True
-            If False, return the parameters of each document's Dirichlet posterior instead.
-
-        Returns
-        -------
-        theta : ndarray of shape (n_docs, n_components)
-            Topic weights; rows sum to 1.
-
-        Raises
-        ------
-        AttributeError
-            If the model was trained without a `doc_topic_prior`.
-        ValueError
-            If `X` has other columns than the model.
-
-        Notes
-        -----
-        **Privacy.** A row is a function of the words of that document, and is not protected.
-        """
-        self._check_inference()
-        return super().transform(self._counts(X), normalize=normalize)
-
-    def _log_likelihood(self, X: Any, *, completion: bool) -> float:
-        self._check_inference()
-        return super()._log_likelihood(self._counts(X), completion=completion)
-
-    def _counts(self, X: Any) -> Any:
-        """Counts of texts, and of a table whose columns are the words; anything else as it is."""
-        texts = None if self.vectorizer_ is None else texts_in(X)
-        if texts is not None:
-            return self.vectorizer_.transform(texts)
-        names = X.feature_names if are_shards(X) else getattr(X, "columns", None)
-        if self.vocabulary_ is None or names is None or hasattr(self, "feature_names_in_"):
-            return X
-        self._check_words(names)
-        if are_shards(X):
-            return X
-        return X.sparse.to_coo() if hasattr(X, "sparse") else np.asarray(X)
-
-    def _check_words(self, names: Any) -> None:
-        names = list(names)
-        if all(isinstance(name, str) for name in names) and names != self.vocabulary_.tolist():
-            raise ValueError(
-                f"the {len(names)} columns of X are not the {len(self.vocabulary_)} words of this "
-                f"model in their order; count with {self.estimator_name_}'s own words, "
-                "CountVectorizer(vocabulary=model.vocabulary_)"
-            )
-
-    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """Names of the topics.
-
-        Parameters
-        ----------
-        input_features : array-like of str, default=None
-            The words of the columns, which must be those of the model.
-
-        Returns
-        -------
-        names : ndarray of shape (n_components,), object
-            "releasedmodel0", "releasedmodel1", and so on.
-
-        Raises
-        ------
-        ValueError
-            If `input_features` are other words.
-        """
-        check_is_fitted(self)
-        if input_features is not None and self.vocabulary_ is not None:
-            self._check_words(input_features)
-        return super().get_feature_names_out(input_features)
-
-    def _check_inference(self) -> None:
-        check_is_fitted(self)
-        if self.doc_topic_prior is None:
-            raise AttributeError(
-                f"this {self.estimator_name_} was trained without a doc_topic_prior, so that its "
-                "release cannot infer the topics of documents; use components_"
-            )
-
-    def __sklearn_clone__(self) -> ReleasedModel:
-        return self
-
-    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        """Name the class that was trained: `PublishedSubLDA` claims less than `SubLDA`."""
-        text = super().__repr__(N_CHAR_MAX)
-        trained = getattr(self, "estimator_name_", None)
-        return text if trained is None else f"<{text} of {trained}, {self.privacy_!r}>"
+from dplda.privacy._events import to_record
 
 
 def save_release(
@@ -357,9 +111,9 @@ def save_release(
     settings = None if vectorizer is None else settings_of(vectorizer)
     try:
         if not isinstance(model, ReleasedModel):  # `set_params` may have changed what it states
-            _check_statement(_given(model), model.privacy_)
+            check_statement(_given(model), model.privacy_)
         data = _to_bytes(model, words, settings, guarantee)
-        _read(io.BytesIO(data))  # what cannot be read is not written
+        read_release(io.BytesIO(data))  # what cannot be read is not written
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"the model cannot be represented in a release file: {error}. If its header is too "
@@ -428,7 +182,7 @@ def load_release(
     path = Path(path)
     with path.open("rb") if public_key is None else _signed(path, public_key) as file:
         try:
-            model = _read(file)
+            model = read_release(file)
         except (TypeError, ValueError) as error:
             raise ValueError(
                 f"{path} is not a valid release file: {error}; ask its author for it again"
@@ -466,9 +220,6 @@ def _log(
         receipt=guarantee.receipt or None,
         signed=signed,
     )
-
-
-# ---- writing ------------------------------------------------------------------------------
 
 
 def _parts(model: Any) -> tuple[Any, Any, Guarantee]:
@@ -557,7 +308,7 @@ def _words(model: Any, vocabulary: Sequence[str] | None, vectorizer: Any) -> lis
             "vocabulary differs from the column names of the data that the model was trained on; "
             "leave it out to save those"
         )
-    return _vocabulary(words, model.components_.shape[1])
+    return check_vocabulary(words, model.components_.shape[1])
 
 
 def _warn_of_leaks(name: str, guarantee: Guarantee) -> None:
@@ -575,186 +326,3 @@ def _warn_of_leaks(name: str, guarantee: Guarantee) -> None:
         "documents are to be protected",
         PrivacyLeakWarning,
     )
-
-
-# ---- reading ------------------------------------------------------------------------------
-
-
-def _read(file: io.BufferedIOBase) -> ReleasedModel:
-    size = file.seek(0, os.SEEK_END)
-    file.seek(0)
-    if size > MAX_BYTES:
-        raise ValueError(f"it has {size} bytes, and at most {MAX_BYTES} are read")
-    content, table = FORMAT.read(file, size)
-    if set(content) != _FIELDS:
-        raise ValueError(f"its header must have the fields {', '.join(sorted(_FIELDS))}")
-    components, words = _checked_counts(table), content["vocabulary"]
-    n_words = components.shape[1]
-    words = None if words is None else _vocabulary(words, n_words)
-    if content["vocabulary_sha256"] != (None if words is None else hash_words(words)):
-        raise ValueError("its vocabulary_sha256 is not that of its vocabulary")
-    settings = content["vectorizer"]
-    vectorizer = None if settings is None else vectorizer_from(settings, words, n_words)
-    parameters = _parameters(content["parameters"])
-    guarantee = _guarantee(content["guarantee"])
-    if vectorizer is None:  # else the guarantee is that of both, and the parameters of the model
-        _check_statement(parameters, guarantee)
-    return ReleasedModel._of(
-        components,
-        guarantee,
-        doc_topic_prior=_prior(parameters.get("doc_topic_prior")),
-        n_iter=check_integer("n_iter", content["n_iter"], 0, 2**63),
-        vocabulary=words,
-        named_columns=content["named_columns"] is True,
-        vectorizer=vectorizer,
-        estimator_name=_text("estimator", content["estimator"]),
-        version=_text("dplda", content["dplda"]),
-        parameters=parameters,
-        strength=_strength(content["topic_signal"], content["topic_evidence"], components.shape),
-    )
-
-
-def _strength(
-    signal: Any, evidence: Any, shape: tuple[int, ...]
-) -> tuple[npt.NDArray[Any], npt.NDArray[Any]] | None:
-    """Signal and evidence of the topics, if the model had them."""
-    if signal is None and evidence is None:
-        return None
-    for name, values in (("topic_signal", signal), ("topic_evidence", evidence)):
-        if not isinstance(values, list) or len(values) != shape[0]:
-            raise ValueError(f"{name} must be a list of {shape[0]} numbers, one for each topic")
-    words = [check_integer("topic_signal", n, 0, shape[1]) for n in signal]
-    strength = [check_number("topic_evidence", x, -LARGEST, LARGEST) for x in evidence]
-    return np.array(words), np.array(strength)
-
-
-def _checked_counts(table: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    with np.errstate(over="ignore", invalid="ignore"):
-        sums = table.sum(axis=1)
-    if not (np.isfinite(sums).all() and table.min() >= 0 and sums.min() > 0):
-        raise ValueError(
-            "components_ must be finite and non-negative, with no empty topic and no infinite sum"
-        )
-    return table
-
-
-def _parameters(values: Any) -> dict[str, Any]:
-    if not isinstance(values, dict) or set(values) & set(NOT_RELEASED):
-        raise ValueError("parameters must be public parameters by their names")
-    for name, value in values.items():
-        if isinstance(value, (list, dict)):
-            raise ValueError(f"the parameter {name[:40]!r} must be a number or a string")
-    return {name: as_number(value) for name, value in values.items()}
-
-
-def _check_statement(parameters: Mapping[str, Any], guarantee: Guarantee) -> None:
-    """Refuse a total epsilon or a delta that the training cannot have had.
-
-    They may have been changed by `set_params` afterwards.
-    """
-    for name, least, most in (
-        ("epsilon", guarantee.epsilon, math.inf),
-        ("delta", guarantee.delta, guarantee.delta),
-    ):
-        value = parameters.get(name)
-        if value is not None and not least <= check_number(name, value, 0.0, math.inf) <= most:
-            raise ValueError(
-                f"its parameters say {name}={value}, and its guarantee says {least:.6g}; save a "
-                "model with the parameters that it was trained with"
-            )
-
-
-def _prior(value: Any) -> float | None:
-    """Check a `doc_topic_prior`. A model that is not an LDA model has none."""
-    if value is None:
-        return None
-    return check_number("doc_topic_prior", value, 0.0, LARGEST_PRIOR, closed="right")
-
-
-def _vocabulary(words: Any, n_words: int) -> list[str]:
-    if not (isinstance(words, list) and all(isinstance(word, str) for word in words)):
-        raise ValueError("the vocabulary must be a list of words")
-    if len(words) != n_words or len(set(words)) != n_words:
-        raise ValueError(
-            f"the vocabulary must have {n_words} different words, one a column, got {len(words)}, "
-            f"{len(set(words))} of them different"
-        )
-    return words
-
-
-def _text(name: str, value: Any) -> str:
-    """Check a text. It is printed as it is, so that it may hold no control characters."""
-    if not (isinstance(value, str) and len(value) <= MAX_TEXT and value.isprintable()):
-        raise ValueError(f"{name} must be a string of at most {MAX_TEXT} printable characters")
-    return value
-
-
-def _number(name: str, value: Any) -> float:
-    number = check_number(name, as_number(value), 0.0, math.inf)
-    if number == math.inf and value != "inf":  # an integer beyond the largest float
-        raise ValueError(f"{name} is too large")
-    return number
-
-
-def _distance(name: str, value: Any) -> float:
-    """It is no part of epsilon where delta cannot pay for it, and a large one proves nothing."""
-    return check_number(name, as_number(value), 0.0, LARGEST_VARIATION)
-
-
-def _per_round(name: str, value: Any) -> Any:
-    if isinstance(value, list) and value:
-        return tuple(_number(name, number) for number in value)
-    return None if value is None else _number(name, value)
-
-
-def _flag(name: str, value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError(f"{name} must be true or false")
-    return value
-
-
-def _texts(name: str, values: Any) -> tuple[str, ...]:
-    if not isinstance(values, list):
-        raise ValueError(f"{name} must be a list")
-    return tuple(_text(name, text) for text in values)
-
-
-def _pairs(name: str, values: Any) -> tuple[tuple[str, str], ...]:
-    if not (isinstance(values, list) and all(isinstance(v, list) and len(v) == 2 for v in values)):
-        raise ValueError(f"{name} must be a list of pairs")
-    return tuple((_text(name, first), _text(name, second)) for first, second in values)
-
-
-def _events(name: str, records: Any) -> tuple[Any, ...]:
-    try:
-        events = tuple(from_record(record) for record in records)
-        groups = grouped(events)
-        n_steps = sum(count for _, count in groups)
-    except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
-        raise ValueError(f"its privacy {name} cannot be read ({type(error).__name__})") from None
-    if not groups or n_steps > MAX_STEPS or len(groups) > MAX_KINDS:
-        raise ValueError(
-            f"a release has 1 to {MAX_STEPS} private steps of at most {MAX_KINDS} different kinds"
-        )
-    return events
-
-
-_READERS: dict[str, Callable[[str, Any], Any]] = {
-    "unit": _text, "relation": _text, "mechanism": _text,
-    "epsilon": _number, "delta": _number, "sensitivity": _number, "total_variation": _distance,
-    "noise_scale": _per_round, "noise_multiplier": _per_round, "seeded": _flag,
-    "assumptions": _texts, "events": _events, "trusted": _text, "provenance": _pairs,
-    "ledger": _text, "receipt": _text, "theorem": _text,
-}  # fmt: skip
-
-
-def _guarantee(record: Any) -> Guarantee:
-    """Make the guarantee. Its constructor refuses an epsilon below the cost of the events."""
-    names = {field.name for field in fields(Guarantee)}
-    if not isinstance(record, dict) or set(record) != names:
-        raise ValueError(f"the guarantee must have the fields {', '.join(sorted(names))}")
-    values = {name: _READERS[name](name, value) for name, value in record.items()}
-    try:
-        return Guarantee(**values)
-    except (ArithmeticError, RuntimeError) as error:  # at absurd numbers
-        raise ValueError(f"its guarantee cannot be computed ({type(error).__name__})") from None

@@ -25,11 +25,20 @@ PRIVATE = (
 )
 
 
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """Add the file of a model, and the key that must have signed it."""
+    parser.add_argument("model", type=Path, help="file that dplda fit or save_release wrote")
+    parser.add_argument(
+        "--key", type=Path, metavar="FILE",
+        help="public key (PEM) of the author: refuse a model that is not signed by it",
+    )  # fmt: skip
+
+
 def add_topics_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``dplda topics``."""
     parser.description = "Print the topics of a published model, and its guarantee."
     parser.set_defaults(command=run_topics)
-    parser.add_argument("model", type=Path, help="file that dplda fit or save_release wrote")
+    add_model(parser)
     parser.add_argument(
         "--picture", type=Path, metavar="FILE", help="file of a picture of the topics"
     )
@@ -38,7 +47,7 @@ def add_topics_options(parser: argparse.ArgumentParser) -> None:
 def run_topics(options: argparse.Namespace) -> None:
     """Run ``dplda topics``."""
     check_picture(options.picture, options.model)
-    model = dplda.load_release(options.model)
+    model = dplda.load_release(options.model, public_key=options.key)
     show_topics(model)
     print()
     show_guarantee(model.privacy_)
@@ -53,7 +62,7 @@ def add_transform_options(parser: argparse.ArgumentParser) -> None:
         "private as the texts."
     )
     parser.set_defaults(command=run_transform)
-    parser.add_argument("model", type=Path, help="file that dplda fit or save_release wrote")
+    add_model(parser)
     add_source(parser, "--id-column", "column that is copied to the output, such as a number")
     parser.add_argument(
         "--out", type=Path, metavar="FILE", required=True, help=".csv or .parquet file to write"
@@ -69,7 +78,7 @@ def run_transform(options: argparse.Namespace) -> None:
     if to_bytes is as_parquet:
         import_parquet(f"writing {options.out}")
     check_output(options.out, options.model, options.texts)
-    model = dplda.load_release(options.model)
+    model = dplda.load_release(options.model, public_key=options.key)
     if model.vectorizer_ is None:
         raise ValueError(
             f"{options.model} does not say how to count words; save a pipeline of vectorizer and "

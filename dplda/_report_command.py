@@ -13,6 +13,7 @@ import textwrap
 from typing import Any
 
 import dplda  # loads a name at its first use: options and --help need nothing of it
+from dplda._release_commands import add_model
 
 OWNER = "to be answered by the owner"
 FORMATS = ("text", "markdown", "json")
@@ -33,12 +34,12 @@ REGISTRY_SOURCE = (
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``dplda report``."""
     parser.set_defaults(command=_report)
-    parser.add_argument("file", help="file that save_release wrote; it is only read")
+    add_model(parser)
     parser.add_argument("--format", choices=FORMATS, default="text", help="form of the report")
 
 
 def _report(options: argparse.Namespace) -> None:
-    model = dplda.load_release(options.file)
+    model = dplda.load_release(options.model, public_key=options.key)
     if options.format == "json":
         print(json.dumps(summary(model), indent=2, allow_nan=False))
     else:

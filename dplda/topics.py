@@ -16,7 +16,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from dplda._checks import check_integer
 from dplda._corpus import check_table
-from dplda._release import NOT_RELEASED, ReleasedModel
+from dplda._release_reader import NOT_RELEASED
+from dplda._released_model import ReleasedModel
 from dplda.privacy import Guarantee
 
 __all__ = ["match_topics", "merge_topics", "topic_tree"]

@@ -34,6 +34,7 @@ PACKAGES = (
     "dplda.datasets",
     "dplda.displays",
     "dplda.federated",
+    "dplda.federated.flower",
     "dplda.metrics",
     "dplda.privacy",
     "dplda.privacy.mechanisms",

@@ -26,8 +26,8 @@ LEAVES = {
     "_warnings",
 }  # fmt: skip
 COMMANDS = {
-    "__main__", "_console", "_demo", "_fit_command", "_ledger_command", "_release_commands",
-    "_report_command",
+    "__main__", "_console", "_demo", "_federation_command", "_fit_command", "_ledger_command",
+    "_release_commands", "_report_command",
 }  # fmt: skip
 SHARED = LEAVES | {"kernels", "privacy", "metrics", "(root)"}
 MAY_IMPORT = {
@@ -46,8 +46,10 @@ SIGNATURES = {
     "cryptography.hazmat.primitives.serialization",
     "cryptography.hazmat.primitives.asymmetric.ed25519",
 }
-# The network engine logs what happens to messages.
-LOGGERS = {"_log.py", "federated/flower/_protocol.py", "federated/flower/_tasks.py"}
+# A federation over a network logs what happens to messages.
+LOGGERS = {
+    "_log.py", "_federation_command.py", "federated/_https.py", "federated/_network.py",
+}  # fmt: skip
 NOISE = {"add_gaussian", "add_laplace", "find_survivors"}
 
 parse = cache(ast.parse)
@@ -142,7 +144,7 @@ def imports_of_estimators(sources):
     trees = modules(sources)
     found = estimators(trees)
     for path, tree in trees.items():
-        if path.startswith(("audit/", "published/", "federated/flower")) or folder(path) is None:
+        if path.startswith(("audit/", "published/")) or folder(path) is None:
             continue  # these lie on top of them
         if Path(path).name == "__init__.py":
             continue

@@ -73,6 +73,13 @@ def test_a_seed_warns_and_is_recorded(estimator, corpus):
     assert not clone(estimator).fit(corpus).privacy_.seeded
 
 
+def test_a_warning_of_a_search_points_to_the_caller_of_the_search(corpus):
+    search = GridSearchCV(SubLDA(2, max_iter=1, random_state=0), {"epsilon": [4.0]}, cv=2)
+    with pytest.warns(SeededNoiseWarning) as record:
+        search.fit(corpus)
+    assert {r.filename for r in record if r.category is SeededNoiseWarning} == {__file__}
+
+
 @every_private
 def test_epsilon_is_that_of_the_guarantee(estimator, corpus):
     model = clone(estimator).fit(corpus)

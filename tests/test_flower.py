@@ -1,527 +1,267 @@
-"""The engine: its messages in one process, and a real deployment of several (marked slow)."""
+"""The rounds inside an app of Flower: its messages, and a real deployment (marked slow)."""
 
-import json
+import ast
 import os
-import pickle
-import signal
 import socket
 import subprocess
 import sys
 import time
-from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 
-from dplda import load_release, save_release
+import dplda
+from dplda import save_release
 from dplda.datasets import make_topic_corpus
-from dplda.federated import IFTMMaster, RoundError, StoredParty, run_rounds
-from dplda.federated.flower import _command, _protocol
-from dplda.metrics import unigram_perplexity
-from dplda.privacy import Ledger, SeededNoiseWarning
-
-pytest.importorskip("flwr", reason="pip install 'dplda[federated]'")
-
-N_WORDS = 30
-WORDS = [f"word{i}" for i in range(N_WORDS)]
-PARAMETERS = {"north": (5, 1), "south": (3, 2)}  # topics, seed
-
-
-@pytest.fixture(scope="module")
-def documents():
-    X = make_topic_corpus(n_docs=120, n_words=N_WORDS, n_components=4, random_state=0).data
-    X = sp.csr_array(X)
-    return {"north": X[:80], "south": X[80:]}
-
-
-def estimator(name, **changes):
-    from dplda.federated import IFTMParty
-
-    n_components, seed = PARAMETERS[name]
-    return IFTMParty(
-        n_components,
-        **{"token_epsilon": 6.0, "max_iter": 5, "random_state": seed, **changes},
-    )
-
-
-@pytest.fixture(scope="module")
-def in_process(documents):
-    """The result of three rounds without any engine."""
-    parties = {name: (estimator(name), X) for name, X in documents.items()}
-    return run_rounds(IFTMMaster(WORDS, min_parties=2), parties, 3)
-
-
-@pytest.fixture(scope="module")
-def in_process_release(in_process, tmp_path_factory):
-    """The bytes of its release file."""
-    path = tmp_path_factory.mktemp("release") / "global.model"
-    save_release(in_process.released_model(), path)
-    return path.read_bytes()
-
+from dplda.federated import IFTMMaster, IFTMParty, StoredParty, run_rounds
+from dplda.privacy import SeededNoiseWarning
 
 pytestmark = pytest.mark.filterwarnings("ignore", category=SeededNoiseWarning)
 
+# ---------------------------------------------------------------- only what Flower calls public
+
+PUBLIC = {"flwr.app", "flwr.clientapp", "flwr.serverapp"}
+
+
+def non_public_parts(text):
+    """What a module's text imports from Flower besides names that Flower lists as public."""
+    import importlib
+
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            found = {alias.name: "" for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            found = {f"{node.module}.{alias.name}": alias.name for alias in node.names}
+        else:
+            found = {}
+        for name, last in found.items():
+            module = name.removesuffix(f".{last}") if last else name
+            if name.partition(".")[0] != "flwr":
+                continue
+            if module not in PUBLIC or last not in importlib.import_module(module).__all__:
+                yield name
+        called = isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "import_module"
+        if called and any("flwr" in str(getattr(a, "value", "")) for a in node.args):
+            yield ast.unparse(node)
+
+
+def test_only_public_parts_of_flower_are_used():
+    pytest.importorskip("flwr", reason="pip install 'dplda[federated]'")
+    root = Path(dplda.__file__).parent
+    texts = {path.name: path.read_text("utf-8") for path in root.rglob("*.py")}
+    found = {name: [*non_public_parts(text)] for name, text in texts.items() if "flwr" in text}
+    assert not {name: parts for name, parts in found.items() if parts}
+    text = (root / "federated/flower.py").read_text("utf-8")
+    assert "from flwr.app import" in text  # the rule has something to look at
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "from flwr.common.constant import ErrorCode",
+        "def f():\n    from flwr.supercore.interceptors import RuntimeTokenHttpInterceptor",
+        "import flwr.superlink.grid.http_grid",
+        "from flwr.app import Message, make_message",
+        "from flwr.app.message import Message",
+        "importlib.import_module('flwr.supernode')",
+    ],
+)
+def test_a_planted_import_is_found(planted):
+    pytest.importorskip("flwr", reason="pip install 'dplda[federated]'")
+    assert len([*non_public_parts(planted)]) == 1
+
+
+# ---------------------------------------------------------------- messages
+
+
+WORDS = [f"word{i}" for i in range(30)]
+PARTIES = {"north": (5, 1), "south": (3, 2)}  # topics, seed
+
+
+def corpus():
+    X = make_topic_corpus(n_docs=120, n_words=30, n_components=4, random_state=0).data.toarray()
+    return {"north": X[:80], "south": X[80:]}
+
+
+def estimator(name):
+    n_components, seed = PARTIES[name]
+    return IFTMParty(n_components, token_epsilon=6.0, max_iter=5, random_state=seed)
+
+
+def stored(name, X, folder):
+    path = folder / f"{name}.state"
+    return StoredParty(name, estimator(name), lambda: X, vocabulary=WORDS, path=path)
+
+
+def in_process(n_rounds):
+    parties = {name: (estimator(name), X) for name, X in corpus().items()}
+    return run_rounds(IFTMMaster(WORDS, min_parties=2), parties, n_rounds)
+
 
 class LoopGrid:
-    """Flower's side of the coordinator, for parties in this process."""
+    """A grid of nodes in this process."""
 
     def __init__(self, parties):
-        from flwr.supercore.task_identity import TaskIdentity
-
-        TaskIdentity.run_id = TaskIdentity.task_id = 1
-        TaskIdentity.node_id = 0
+        try:  # a message knows the process that makes it; Flower sets this in its own
+            from flwr.supercore.task_identity import TaskIdentity
+        except ImportError:  # before 1.38
+            pass
+        else:
+            TaskIdentity.run_id = TaskIdentity.task_id = 1
+            TaskIdentity.node_id = 0
         self.parties = parties  # by node
 
     def get_node_ids(self):
         return list(self.parties)
 
-    def get_nodes(self):
-        return [
-            SimpleNamespace(node_id=node, public_key=b"key %d" % node, status="online")
-            for node in self.parties
-        ]
-
     def send_and_receive(self, messages, *, timeout):
+        from dplda.federated.flower import reply_to
+
         replies = []
         for message in messages:
             node = message.metadata.dst_node_id
             message.metadata.__dict__["_message_id"] = f"{node}"
-            replies.append(_protocol.reply_to(message, self.parties[node]))
+            replies.append(reply_to(message, self.parties[node]))
         return reversed(replies)
 
 
-def stored(name, X, folder, **changes):
-    return StoredParty(
-        name, estimator(name, **changes), lambda: X, vocabulary=WORDS, path=folder / f"{name}.state"
-    )
+@pytest.fixture
+def flower():
+    pytest.importorskip("flwr", reason="pip install 'dplda[federated]'")
+    return pytest.importorskip("dplda.federated.flower")
 
 
-def test_flower_messages_carry_the_same_rounds(documents, in_process, tmp_path):
+def test_messages_of_flower_carry_the_same_rounds(flower, tmp_path):
+    documents = corpus()
     parties = {7: stored("south", documents["south"], tmp_path)}
     parties[9] = stored("north", documents["north"], tmp_path)
-    for keys in (None, {b"key 7": "south", b"key 9": "north"}):
-        master = IFTMMaster(WORDS, min_parties=2)
-        if keys is None:
-            _protocol.make_rounds(LoopGrid(parties), master, 3)
-            assert master.global_model_ == in_process.global_model_
-        else:  # goes on from what the parties have
-            _protocol.make_rounds(LoopGrid(parties), master, 1, keys=keys)
-            assert set(master.next_models_) == {"north", "south"}
-
-
-def test_a_ledger_refuses_and_the_round_goes_on(documents, tmp_path, caplog):
-    ledger = Ledger(tmp_path / "north.sqlite", epsilon=5.0)  # less than one fit needs
-    parties = {
-        1: stored("north", documents["north"], tmp_path, ledger=str(ledger.path)),
-        2: stored("south", documents["south"], tmp_path),
-    }
-    master = IFTMMaster(WORDS, min_parties=1)
-    _protocol.make_rounds(LoopGrid(parties), master, 1)
-    assert master.history_[0].parties == ("south",)
-    assert "sent no model: 'BudgetError'" in caplog.text
-    assert ledger.entries() == []
-
-
-def test_names_are_those_of_the_keys(documents, tmp_path, caplog):
-    parties = {
-        1: stored("north", documents["north"], tmp_path),
-        2: stored("south", documents["south"], tmp_path),
-    }
-    keys = {b"key 1": "north", b"key 2": "east"}
-    master = IFTMMaster(WORDS, parties=["north", "east"])
-    _protocol.make_rounds(LoopGrid(parties), master, 1, keys=keys)
-    assert master.history_[0].parties == ("north",)
-    assert "'east' sent a model in another name" in caplog.text
-    with pytest.raises(RoundError, match="0 of at least 1 parties came"):
-        _protocol.make_rounds(
-            LoopGrid(parties), master, 1, keys={b"key 3": "x"}, round_timeout=0, poll=0
-        )
-
-
-def test_the_coordinator_gives_up_on_rounds_that_fail(documents, tmp_path):
-    parties = {1: stored("north", documents["north"], tmp_path)}
-    parties[2] = SimpleNamespace(answer=lambda *_: b"nonsense")
-    with pytest.raises(RoundError, match="1 valid models of at least 2"):
-        _protocol.make_rounds(LoopGrid(parties), IFTMMaster(WORDS, min_parties=2), 1)
+    master = IFTMMaster(WORDS, min_parties=2)
+    flower.make_rounds(LoopGrid(parties), master, 3)
+    assert master.global_model_ == in_process(3).global_model_
 
 
 @pytest.mark.parametrize("content", [10**12, "text", b"", [1, 2], 0.5])
-def test_any_content_is_refused(documents, tmp_path, content):
-    """A number, above all, must not become that many bytes."""
-    parties = {1: stored("north", documents["north"], tmp_path)}
+def test_any_content_is_refused(flower, tmp_path, content):
+    parties = {1: stored("north", corpus()["north"], tmp_path)}
     parties[2] = SimpleNamespace(answer=lambda *_: content)
     master = IFTMMaster(WORDS)
-    _protocol.make_rounds(LoopGrid(parties), master, 1)
+    flower.make_rounds(LoopGrid(parties), master, 1)
     assert master.history_[0].parties == ("north",)
 
 
-def test_errors_do_not_travel(tmp_path):
-    """Only the name of an error leaves the party."""
+def test_errors_do_not_travel(flower):
+    """Only the name of an error leaves the party, and other messages are not answered."""
 
     def answer(*_):
         raise ValueError("the patient is called Smith")
 
     grid = LoopGrid({1: SimpleNamespace(answer=answer)})
-    message = _protocol.round_request(IFTMMaster(WORDS), 1, "", 60.0)
+    message = flower._message(1, flower.Request(0, "", b""), 60.0)
     (reply,) = grid.send_and_receive([message], timeout=1)
-    assert reply.error.reason == "ValueError"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        ("coordinator --vocabulary v --party a", "expected NAME=FILE, got 'a'"),
-        ("party --name a", "required: --data"),
-        ("", "required"),
-    ],
-)
-def test_bad_options(arguments, text, capsys):
-    with pytest.raises(SystemExit):
-        _command.main(arguments.split())
-    assert text in capsys.readouterr().err
-
-
-# ---------------------------------------------------------------- checks before anything starts
-
-
-class StartedError(Exception):
-    """In place of a Flower process."""
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch, documents):
-    """A current folder with good files and some bad ones; no process can be started."""
-
-    def start(*_):
-        raise StartedError
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(_command._tasks, "local_process", start)
-    monkeypatch.setattr(_command.log, "handlers", [])
-    make_certificates(tmp_path, documents)
-    sp.save_npz("north.npz", documents["north"])
-    sp.save_npz("narrow.npz", documents["north"][:, :4])
-    text = "\n".join(WORDS)
-    files = {
-        "words": text, "blank_end": f"{text}\n\n", "separator": f"{text}\u2028x\n",
-        "twice": f"{text}\n{WORDS[0]}", "empty": "", "broken.npz": "", "broken.pkl": "x",
-    }  # fmt: skip
-    for name, content in files.items():
-        Path(name).write_text(content, "utf-8")
-    Path("latin").write_bytes(b"caf\xe9")
-    Path("counts.pkl").write_bytes(pickle.dumps(documents["north"]))
-    return tmp_path
-
-
-PARTY = {
-    "name": "north", "data": "north.npz", "vocabulary": "words", "token-epsilon": "6",
-    "max-iter": "2", "ledger": "ledger", "state": "state", "superlink": "localhost:8000",
-    "ca-certificate": "ca.pem", "key": "north.key",
-}  # fmt: skip
-COORDINATOR = {
-    "vocabulary": "words", "certificate": "server.pem", "certificate-key": "server.key",
-    "ca-certificate": "ca.pem", "party": "north=north.pub", "min-parties": "1",
-}  # fmt: skip
-
-
-def command_line(command, options):
-    return [command, *(f"--{name}={value}" for name, value in options.items() if value)]
-
-
-def fails_with_one_line(arguments, capsys):
-    capsys.readouterr()
-    with pytest.raises(SystemExit) as exit_info:
-        _command.main(arguments)
-    error = capsys.readouterr().err
-    assert exit_info.value.code == 2
-    assert error.startswith("error: ")
-    assert error.count("\n") == 1
-    return error
-
-
-@pytest.mark.parametrize(
-    ("option", "value", "text"),
-    [
-        ("token-epsilon", "-1", "token_epsilon"), ("token-epsilon", "nan", "token_epsilon"),
-        ("token-epsilon", "50", "token_epsilon must be from"), ("delta", "2", "delta"),
-        ("components", "0", "n_components"), ("max-iter", "-3", "max_iter"),
-        ("max-doc-tokens", "0", "max_doc_tokens"), ("seed", "-1", "random_state"),
-        ("name", "a\nb", "party must be a name"), ("superlink", "localhost", "--superlink"),
-        ("superlink", "localhost:x", "--superlink"), ("port", "-1", "--port"),
-        ("data", "missing.npz", "missing.npz"), ("data", "narrow.npz", "30 words"),
-        ("data", "broken.npz", "broken.npz"), ("data", "broken.pkl", "broken.pkl"),
-        ("model", "sentence_lda", "SentenceCorpus"),
-        ("key", "missing.key", "missing.key"), ("key", "words", "words holds no key"),
-        ("key", "server.pem", "server.pem holds no key"),
-        ("ca-certificate", "missing.pem", "missing.pem"),
-        ("ca-certificate", "words", "words is no PEM file"),
-        ("vocabulary", "missing", "missing"), ("vocabulary", "twice", "twice: words must be all"),
-        ("vocabulary", "blank_end", "blank_end: line 31 is blank"),
-        ("vocabulary", "separator", "separator: line 30"),
-        ("vocabulary", "empty", "empty: line 1"), ("vocabulary", "latin", "latin: "),
-        ("ledger", "missing/ledger", "missing/ledger"), ("ledger", "words", "words is not a"),
-        ("state", "missing/state", "missing/state"), ("state", "words", "words is no state"),
-    ],
-)  # fmt: skip
-def test_a_party_checks_everything_first(folder, capsys, option, value, text):
-    assert text in fails_with_one_line(command_line("party", {**PARTY, option: value}), capsys)
-    assert not (folder / "ledger").exists()
-
-
-@pytest.mark.parametrize(
-    ("option", "value", "text"),
-    [
-        ("rounds", "0", "--rounds"), ("rounds", "-1", "--rounds"),
-        ("min-parties", "0", "min_parties"), ("min-parties", "2", "--min-parties is 2"),
-        ("max-weight", "0", "max_weight"), ("max-topics", "0", "max_topics"),
-        ("similarity-threshold", "nan", "similarity_threshold"), ("top-words", "0", "n_top_words"),
-        ("round-timeout", "nan", "--round-timeout"), ("round-timeout", "inf", "--round-timeout"),
-        ("port", "0", "--port"), ("port", "70000", "--port"),
-        ("vocabulary", "missing", "missing"), ("vocabulary", "twice", "twice: words must be all"),
-        ("vocabulary", "blank_end", "blank_end: line 31 is blank"),
-        ("output", "missing/g", "missing/g cannot be written"), ("output", ".", "is a folder"),
-        ("home", "words", "words"), ("party", "north=missing.pub", "missing.pub"),
-        ("party", "north=words", "words holds no key"), ("party", "a\tb=north.pub", "a name of"),
-        ("certificate", "missing.pem", "missing.pem"), ("certificate", None, "give --certificate"),
-        ("certificate-key", "words", "words is no PEM file"),
-    ],
-)  # fmt: skip
-def test_a_coordinator_checks_everything_first(folder, capsys, option, value, text):
-    arguments = command_line("coordinator", {**COORDINATOR, option: value})
-    assert text in fails_with_one_line(arguments, capsys)
-    assert not (folder / "global.model").exists()
-
-
-def test_parties_of_one_name_or_key(folder, capsys):
-    good = command_line("coordinator", COORDINATOR)
-    for party in ("north=south.pub", "south=north.pub"):
-        assert "given twice" in fails_with_one_line([*good, "--party", party], capsys)
-    insecure = ["coordinator", "--vocabulary=words", "--insecure", "--party=north=north.pub"]
-    assert "needs TLS" in fails_with_one_line(insecure, capsys)
-
-
-def test_good_options_start(folder, caplog):
-    for data in ("north.npz", "counts.pkl"):
-        with pytest.raises(StartedError):
-            _command.main(command_line("party", {**PARTY, "data": data, "state": data + ".state"}))
-    with pytest.raises(StartedError):
-        _command.main(command_line("coordinator", COORDINATOR))
-    assert "no --party" not in caplog.text
-    with pytest.raises(StartedError):
-        _command.main(["coordinator", "--vocabulary=words", "--insecure"])
-    assert "--insecure: messages are neither encrypted nor authenticated" in caplog.text
-    assert "no --party: anyone who reaches 127.0.0.1:8000 can join" in caplog.text
-
-
-def test_two_processes_of_one_party(folder, capsys):
-    party = command_line("party", PARTY)
-    with StoredParty("north", estimator("north"), None, vocabulary=WORDS, path="state"):
-        assert "another process uses the state" in fails_with_one_line(party, capsys)
-
-
-def test_privatized_documents_are_not_read_again(folder, documents, caplog):
-    options = _command_options("party", {**PARTY, "data": "missing.npz"})
-    party = _command._estimator(options)
-    with StoredParty(
-        "north", party, lambda: documents["north"], vocabulary=WORDS, path="state"
-    ) as first:
-        first.answer(0, first.vocabulary, b"")
-    with caplog.at_level("INFO"), pytest.raises(StartedError):
-        _command.main(command_line("party", {**PARTY, "data": "missing.npz"}))
-    assert "state holds the privatized documents; --data is not read" in caplog.text
-
-
-def _command_options(command, options):
-    import argparse
-
-    parser = argparse.ArgumentParser()
-    _command.add_commands(parser.add_subparsers())
-    return parser.parse_args(command_line(command, options))
-
-
-# ---------------------------------------------------------------- a coordinator that is stopped
-
-
-class KilledError(BaseException):
-    """Ends a coordinator as a signal would."""
-
-
-class Killer:
-    """A party whose coordinator is killed when it asks for a round."""
-
-    def __init__(self, party, round_number):
-        self.party, self.round_number, self.requests = party, round_number, []
-
-    def answer(self, round_number, vocabulary, next_model):
-        answer = self.party.answer(round_number, vocabulary, next_model)
-        self.requests.append((round_number, next_model, answer))
-        if round_number == self.round_number:
-            self.round_number = None
-            raise KilledError
-        return answer
-
-
-@pytest.fixture
-def loop(folder, monkeypatch, documents):
-    """Runs a coordinator's command with parties in this process."""
-    parties = {
-        1: stored("north", documents["north"], folder, ledger="north.sqlite"),
-        2: Killer(stored("south", documents["south"], folder, ledger="south.sqlite"), 2),
-    }
-    monkeypatch.setattr(_command._tasks, "local_process", lambda *_: nullcontext())
-    monkeypatch.setattr(_command._tasks, "wait_for_port", lambda *_: None)
-    monkeypatch.setattr(_command._tasks.Superlink, "flwr", lambda *_: "")
-    keys = {"north.pub": b"key 1", "south.pub": b"key 2"}
-    monkeypatch.setattr(_command._tasks, "public_key", lambda path: keys[str(path)])
-    monkeypatch.setattr(
-        _command._tasks, "serve_run", lambda *arguments: arguments[-1](LoopGrid(parties))
-    )
-
-    def coordinate(rounds=3, **options):
-        line = command_line("coordinator", {**COORDINATOR, "rounds": rounds, **options})
-        _command.main([*line, "--party=south=south.pub"])
-
-    return coordinate, parties
-
-
-def test_a_killed_coordinator_continues(loop, folder, in_process_release, caplog):
-    coordinate, parties = loop
-    with pytest.raises(KilledError):
-        coordinate()
-    assert load_release(folder / "global.model").n_iter_ == 2
-    assert (folder / "global.model").read_bytes() != in_process_release
-    with caplog.at_level("INFO"):
-        coordinate()
-    assert "continuing with round 3 of 3" in caplog.text
-    assert (folder / "global.model").read_bytes() == in_process_release
-    *_, killed, repeated = parties[2].requests
-    assert killed == repeated  # the same request, and the same bytes
-    assert [request[0] for request in parties[2].requests] == [0, 1, 2, 2]
-    for name in ("north", "south"):
-        assert len(Ledger(f"{name}.sqlite").entries()) == 1
-    assert not (folder / ".dplda-coordinator" / _command.STATE).exists()
-
-
-def test_a_state_of_other_words_or_more_rounds_is_refused(loop, folder, capsys):
-    coordinate, _ = loop
-    with pytest.raises(KilledError):
-        coordinate()
-    state = folder / ".dplda-coordinator" / _command.STATE
-    Path("others").write_text("\n".join(WORDS[:-1]), "utf-8")
-    line = command_line("coordinator", COORDINATOR)
-    for extra, text in [
-        ("--vocabulary=others", "another vocabulary; remove it"),
-        ("--rounds=1", "after round 2, and --rounds is 1"),
-    ]:
-        assert text in fails_with_one_line([*line, extra], capsys)
-    for content in (b"", b"[]", b"{}", b'{"round": 1, "vocabulary": "", "models": [""]}'):
-        state.write_bytes(content)
-        assert f"{_command.STATE}: the data are no state" in fails_with_one_line(line, capsys)
-
-
-def test_a_party_that_is_locked_out_is_named(loop, capsys):
-    """The coordinator ends in one line, whose advice it follows when it is started again."""
-    coordinate, parties = loop
-    del parties[2]
-    with pytest.raises(SystemExit) as end:
-        coordinate(**{"min-parties": 2, "round-timeout": 0.01})
-    assert end.value.code == 1
-    error = capsys.readouterr().err.splitlines()[-1]
-    assert error.startswith("error: 1 of at least 2 parties came within 0.01 s; south did not.")
-    assert "unregistered a key. Start the coordinator again" in error
-
-
-def test_a_disk_that_is_full_keeps_the_last_model(loop, folder, monkeypatch):
-    """The file is replaced as a whole or not at all."""
-    coordinate, _ = loop
-    with pytest.raises(KilledError):
-        coordinate()
-    before = (folder / "global.model").read_bytes()
-
-    def fail(*_):
-        raise OSError("no space left")
-
-    monkeypatch.setattr(os, "replace", fail)
-    with pytest.raises(OSError, match="no space left"):
-        coordinate()
-    assert (folder / "global.model").read_bytes() == before
+    assert flower._read(reply) == flower.Failure("ValueError")
+    message.content.clear()
+    (reply,) = grid.send_and_receive([message], timeout=1)
+    assert flower._read(reply) == flower.Failure("KeyError")
 
 
 # ---------------------------------------------------------------- a real deployment
 
+APP = """\
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+[project]
+name = "federation"
+version = "1.0.0"
+description = "An app that makes rounds of dplda"
+license = "BSD-3-Clause"
+dependencies = []
+[tool.hatch.build.targets.wheel]
+packages = ["."]
+[tool.flwr.app]
+publisher = "dplda"
+[tool.flwr.app.components]
+serverapp = "server_app:app"
+clientapp = "client_app:app"
+[tool.flwr.app.config]
+folder = "FOLDER"
+"""
+SERVER = """\
+from pathlib import Path
+from dplda import save_release
+from dplda.federated import IFTMMaster
+from dplda.federated.flower import make_rounds
+from flwr.serverapp import ServerApp
 
-def slow(test):
-    posix = pytest.mark.skipif(os.name != "posix", reason="stops processes by POSIX signals")
-    return pytest.mark.slow(posix(test))
+app = ServerApp()
 
 
-class Gate:
-    """Documents that can be read only once a file is there: to stop a party in mid-fit."""
+@app.main()
+def main(grid, context):
+    master = IFTMMaster([f"word{i}" for i in range(30)], min_parties=2)
+    make_rounds(grid, master, n_rounds=2, round_timeout=300)
+    save_release(master.released_model(), Path(context.run_config["folder"]) / "global.model")
+"""
+CLIENT = """\
+from pathlib import Path
+import numpy as np
+from dplda.federated import IFTMParty, StoredParty
+from dplda.federated.flower import reply_to
+from flwr.clientapp import ClientApp
 
-    def __init__(self, array, path):
-        self.array, self.path, self.shape = array, str(path), array.shape
-
-    def __array__(self, dtype=None, copy=None):
-        while not os.path.exists(self.path):
-            time.sleep(0.05)
-        return np.asarray(self.array, dtype)
+app = ClientApp()
 
 
-class Deployment:
-    """A coordinator and parties as processes of this machine, ended by their ids."""
+@app.train()
+def train(message, context):
+    folder, name = Path(context.run_config["folder"]), context.node_config["name"]
+    n_components, seed = {"north": (5, 1), "south": (3, 2)}[name]
+    words = [f"word{i}" for i in range(30)]
+    estimator = IFTMParty(n_components, token_epsilon=6.0, max_iter=5, random_state=seed)
+    with StoredParty(
+        name, estimator, lambda: np.load(folder / f"{name}.npy"), vocabulary=words,
+        path=folder / f"{name}.state",
+    ) as party:
+        return reply_to(message, party)
+"""
+
+
+def free_ports(n):
+    listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(n)]
+    ports = [listener.getsockname()[1] for listener in listeners]
+    for listener in listeners:
+        listener.close()
+    return ports
+
+
+class Engine:
+    """Flower's own commands as processes of this machine."""
 
     def __init__(self, folder):
-        self.folder, self.processes, self.options = folder, {}, ["--insecure"]
-        self.port = free_port()
-        (folder / "words.txt").write_text("\n".join(WORDS) + "\n", "utf-8")
+        self.folder, self.processes = folder, []
+        self.environment = {
+            **os.environ, "FLWR_HOME": str(folder / "home"), "FLWR_TELEMETRY_ENABLED": "0",
+            "FLWR_DISABLE_UPDATE_CHECK": "1",
+            "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+        }  # fmt: skip
 
     def start(self, name, *arguments):
-        log = (self.folder / f"{name}.log").open("a")
-        tests = str(Path(__file__).parent)
-        paths = [tests, *filter(None, [os.environ.get("PYTHONPATH")])]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-        command = [sys.executable, "-m", "dplda.federated.flower._command", *map(str, arguments)]
-        self.processes[name] = subprocess.Popen(
-            command, stdout=log, stderr=log, cwd=self.folder, env=environment
-        )
-        log.close()
-        return self.processes[name]
+        with (self.folder / f"{name}.log").open("a") as log:
+            process = subprocess.Popen(
+                [Path(sys.executable).parent / name, *map(str, arguments)],
+                stdout=log, stderr=log, env=self.environment,
+            )  # fmt: skip
+        self.processes.append(process)
+        return process
 
-    def coordinator(self, *arguments):
-        return self.start(
-            "coordinator", "coordinator", "--vocabulary", "words.txt", "--port", self.port,
-            "--home", self.folder / "home", "--round-timeout", 90, *self.options, *arguments,
-        )  # fmt: skip
-
-    def party(self, name, data, *arguments):
-        n_components, seed = PARAMETERS[name]
-        return self.start(
-            name, "party", "--name", name, "--data", data, "--vocabulary", "words.txt",
-            "--token-epsilon", 6.0, "--components", n_components, "--max-iter", 5, "--seed", seed,
-            "--ledger", f"{name}.sqlite", "--state", f"{name}.state",
-            "--superlink", f"127.0.0.1:{self.port}", *arguments,
-        )  # fmt: skip
-
-    def text(self, name):
-        return (self.folder / f"{name}.log").read_text("utf-8", "replace")
-
-    def wait_for(self, condition, seconds=90):
-        deadline = time.monotonic() + seconds
-        while not condition():
-            assert time.monotonic() < deadline, "\n".join(
-                f"--- {name}\n{self.text(name)[-3000:]}" for name in self.processes
-            )
-            time.sleep(0.2)
+    def logs(self):
+        return "\n".join(path.read_text("utf-8", "replace") for path in self.folder.glob("*.log"))
 
     def end(self):
-        for process in self.processes.values():
-            if process.poll() is None:
-                process.send_signal(signal.SIGCONT)
-                process.terminate()
-        for process in self.processes.values():
+        for process in reversed(self.processes):
+            process.terminate()
             try:
                 process.wait(20)
             except subprocess.TimeoutExpired:
@@ -529,168 +269,57 @@ class Deployment:
                 process.wait()
 
 
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
-
-
 @pytest.fixture
-def deployment(tmp_path):
-    deployment = Deployment(tmp_path)
-    yield deployment
-    deployment.end()
+def engine(tmp_path):
+    engine = Engine(tmp_path)
+    yield engine
+    engine.end()
 
 
-@slow
-def test_a_deployment_gives_the_same_model(deployment, documents, in_process_release):
-    """Bit for bit, over TLS, with parties that prove who they are."""
-    folder = deployment.folder
-    make_certificates(folder, documents)
-    deployment.options = [
-        "--certificate", "server.pem", "--certificate-key", "server.key",
-        "--ca-certificate", "ca.pem",
-        *(f"--party={name}={name}.pub" for name in documents),
-    ]  # fmt: skip
-    coordinator = deployment.coordinator("--rounds", 3)
-    for name, X in documents.items():
-        sp.save_npz(folder / f"{name}.npz", X)
-        deployment.party(name, f"{name}.npz", "--ca-certificate", "ca.pem", "--key", f"{name}.key")
-    deployment.wait_for(lambda: coordinator.poll() is not None, 150)
-    assert coordinator.returncode == 0, deployment.text("coordinator")
-    assert (folder / "global.model").read_bytes() == in_process_release
-    for name in documents:
-        (entry,) = Ledger(folder / f"{name}.sqlite").entries()
-        assert entry.status == "confirmed"  # three rounds, one charge
-    model = load_release(folder / "global.model")
-    X = sp.vstack(list(documents.values()))
-    assert model.transform(X).shape == (120, len(model.components_))
-    assert model.perplexity(X) < unigram_perplexity(X, X)
-    assert list(model.vocabulary_) == WORDS
-    assert (model.privacy_.unit, round(model.epsilon_, 3)) == ("token", 6.0)
-    assert "statement of party 'north'" in str(model.privacy_)
+def write_app(folder):
+    app = folder / "app"
+    app.mkdir()
+    (app / "pyproject.toml").write_text(APP.replace("FOLDER", str(folder)), "utf-8")
+    (app / "server_app.py").write_text(SERVER, "utf-8")
+    (app / "client_app.py").write_text(CLIENT, "utf-8")
+    return app
 
 
-@slow
-def test_a_coordinator_is_killed_and_comes_back(deployment, documents, in_process_release):
-    folder = deployment.folder
-    make_certificates(folder, documents)
-    deployment.options = [
-        "--certificate", "server.pem", "--certificate-key", "server.key",
-        "--ca-certificate", "ca.pem", "--rounds", 3, "--min-parties", 2,
-        *(f"--party={name}={name}.pub" for name in documents),
-    ]  # fmt: skip
-    killed = deployment.coordinator()
-    for name, X in documents.items():
-        sp.save_npz(folder / f"{name}.npz", X)
-        deployment.party(name, f"{name}.npz", "--ca-certificate", "ca.pem", "--key", f"{name}.key")
-    deployment.wait_for(lambda: "round 1 of 3 is complete" in deployment.text("coordinator"), 150)
-    killed.kill()
-    killed.wait()
-    assert (folder / "global.model").exists()
-    coordinator = deployment.coordinator()
-    deployment.wait_for(lambda: coordinator.poll() is not None, 150)
-    assert coordinator.returncode == 0, deployment.text("coordinator")
-    assert (folder / "global.model").read_bytes() == in_process_release
-    for name in documents:
-        assert len(Ledger(folder / f"{name}.sqlite").entries()) == 1
-
-
-@slow
-def test_a_run_that_a_stranger_stops_ends_in_one_line(deployment, documents):
-    """The control interface asks for no key: the certificate of the authority is enough."""
-    folder = deployment.folder
-    make_certificates(folder, documents)
-    deployment.options = [
-        "--certificate", "server.pem", "--certificate-key", "server.key",
-        "--ca-certificate", "ca.pem", "--party=north=north.pub",
-    ]  # fmt: skip
-    coordinator = deployment.coordinator("--rounds", 50, "--min-parties", 1)
-    sp.save_npz(folder / "north.npz", documents["north"])
-    deployment.party("north", "north.npz", "--ca-certificate", "ca.pem", "--key", "north.key")
-    deployment.wait_for(lambda: "round 1 of 50 is complete" in deployment.text("coordinator"), 150)
-    stranger = folder / "stranger"
-    stranger.mkdir()
-    superlink = _command._tasks.Superlink(
-        f"127.0.0.1:{deployment.port}", folder / "ca.pem", stranger
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix", reason="stops processes by POSIX signals")
+def test_an_app_of_flower_gives_the_same_model(flower, engine, tmp_path):
+    """Bit for bit, by Flower's own commands and with nothing but its public interface."""
+    port, *ports = free_ports(3)
+    for name, X in corpus().items():
+        np.save(tmp_path / f"{name}.npy", X)
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "config.toml").write_text(
+        f'[superlink]\ndefault = "here"\n[superlink.here]\naddress = "127.0.0.1:{port}"\n'
+        "insecure = true\n",
+        "utf-8",
     )
-    (run,) = json.loads(superlink.flwr("list", "dplda", "--format", "json"))["runs"]
-    superlink.flwr("stop", str(run["run-id"]), "dplda")
-    deployment.wait_for(lambda: coordinator.poll() is not None, 150)
-    assert coordinator.returncode == 1
-    text = deployment.text("coordinator")
-    assert "error: the run was stopped from outside" in text
-    assert "Traceback" not in text
+    engine.start("flower-superlink", "--insecure", "--port", port)
+    wait_for(engine, lambda: is_open(port))
+    for name, own in zip(PARTIES, ports):
+        engine.start(
+            "flower-supernode", "--insecure", "--superlink", f"127.0.0.1:{port}", "--port", own,
+            "--node-config", f'name="{name}"',
+        )  # fmt: skip
+    assert engine.start("flwr", "run", write_app(tmp_path), "here").wait(60) == 0, engine.logs()
+    wait_for(engine, (tmp_path / "global.model").exists)
+    expected = tmp_path / "expected.model"
+    save_release(in_process(2).released_model(), expected)
+    assert (tmp_path / "global.model").read_bytes() == expected.read_bytes()
 
 
-@slow
-def test_a_party_is_killed_and_comes_back(deployment, documents):
-    folder = deployment.folder
-    gate = folder / "gate"
-    sp.save_npz(folder / "north.npz", documents["north"])
-    south = Gate(documents["south"].toarray(), gate)
-    (folder / "south.pkl").write_bytes(pickle.dumps(south))
-    coordinator = deployment.coordinator("--rounds", 5, "--min-parties", 1)
-    killed = deployment.party("south", "south.pkl", "--insecure")
-    ledger = folder / "south.sqlite"
-    deployment.wait_for(lambda: ledger.exists() and len(Ledger(ledger).entries()) == 1)
-    once = Ledger(ledger).epsilon_spent
-    killed.kill()  # within its fit: reserved, nothing sent
-    killed.wait()
-    north = deployment.party("north", "north.npz", "--insecure")
-    deployment.wait_for(lambda: "round 1 of 5 is complete" in deployment.text("coordinator"))
-    north.send_signal(signal.SIGSTOP)  # holds the next round open
-    gate.touch()
-    activated = deployment.text("coordinator").count("activate-node")
-    deployment.party("south", "south.pkl", "--insecure")
-    deployment.wait_for(lambda: deployment.text("coordinator").count("activate-node") > activated)
-    north.send_signal(signal.SIGCONT)
-    deployment.wait_for(lambda: coordinator.poll() is not None, 120)
-    assert coordinator.returncode == 0
-    assert "south" in (folder / "south.state").read_bytes().decode("latin-1")
-    assert (folder / "global.model").exists()
-    first, second = Ledger(ledger).entries()
-    assert (first.status, second.status) == ("reserved", "confirmed")
-    assert Ledger(ledger).epsilon_spent > 1.5 * once
+def wait_for(engine, condition, seconds=400):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, engine.logs()
+        time.sleep(0.2)
 
 
-def make_certificates(folder, names):
-    """A signing authority, the coordinator's certificate, and a key for each party."""
-    import datetime
-    import ipaddress
-
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    pem = serialization.Encoding.PEM
-    plain, forms = serialization.NoEncryption(), serialization.PrivateFormat
-    today = datetime.datetime.now(datetime.UTC)
-
-    def certificate(name, key, signer, extensions):
-        builder = (
-            x509.CertificateBuilder()
-            .subject_name(x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)]))
-            .issuer_name(x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "authority")]))
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(today - datetime.timedelta(days=1))
-            .not_valid_after(today + datetime.timedelta(days=1))
-        )
-        for extension in extensions:
-            builder = builder.add_extension(extension, critical=False)
-        return builder.sign(signer, hashes.SHA256()).public_bytes(pem)
-
-    authority, server = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
-    own = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-    root = x509.BasicConstraints(ca=True, path_length=None)
-    (folder / "ca.pem").write_bytes(certificate("authority", authority, authority, [root]))
-    (folder / "server.pem").write_bytes(certificate("coordinator", server, authority, [own]))
-    (folder / "server.key").write_bytes(server.private_bytes(pem, forms.PKCS8, plain))
-    for name in names:
-        key = ec.generate_private_key(ec.SECP384R1())
-        (folder / f"{name}.key").write_bytes(key.private_bytes(pem, forms.OpenSSH, plain))
-        public = key.public_key().public_bytes(
-            serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
-        )
-        (folder / f"{name}.pub").write_bytes(public)
+def is_open(port):
+    with socket.socket() as caller:
+        return caller.connect_ex(("127.0.0.1", port)) == 0

@@ -322,6 +322,8 @@ def test_a_second_fit_beyond_the_budget_is_refused_and_costs_nothing(fitted, cap
     )  # fmt: skip
     assert code == 1
     assert re.search("budget", error)
+    spent = f"{ledger.epsilon_spent:.4g} was spent before"  # without the vocabulary of this fit
+    assert spent in " ".join(error.split())
     assert (tmp_path / "ledger").read_bytes() == before
     assert not (tmp_path / "m").exists()
 

@@ -204,7 +204,7 @@ def test_a_missing_folder_is_noticed_at_once(capsys, tmp_path):
         (["ledger", "show"], ["--delta", "--json", "file"]),
         (["federation"], ["coordinator", "party"]),
         (["federation", "coordinator"], ["--vocabulary", "--rounds", "--certificate", "--party"]),
-        (["federation", "party"], ["--vocabulary", "--name", "--ledger", "--superlink"]),
+        (["federation", "party"], ["--vocabulary", "--name", "--ledger", "--coordinator"]),
     ],
     ids=" ".join,
 )

@@ -320,7 +320,9 @@ def test_restoring_an_old_copy_forgets_what_was_spent_and_this_is_noticed(path, 
     capsys.readouterr()
     assert main(["ledger", "check", path, "--json", "--receipt", receipt]) == 1
     report = json.loads(capsys.readouterr().out)
-    assert report["receipts"] == [{"name": "receipt", "receipt": receipt, "known": False}]
+    assert report["receipts"] == [
+        {"name": "receipt", "receipt": receipt, "known": False, "this_ledger": True}
+    ]
     assert (report["ok"], report["max_epsilon"]) == (False, "inf")
     assert main(["ledger", "check", path, "--receipt", Ledger(path).receipt]) == 0
 
@@ -330,7 +332,24 @@ def test_a_release_without_a_ledger_is_unknown_to_every_ledger(path, tmp_path, c
     file = str(tmp_path / "m.dplda")
     save_release(SubLDA(2, epsilon=1.0, max_iter=2).fit([[3, 1], [0, 2]]), file)
     assert main(["ledger", "check", path, "--releases", file]) == 1
-    assert "no receipt" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "no receipt" in printed
+    assert "charged to no ledger" in printed
+    assert "lacks entries" not in printed
+
+
+def test_a_receipt_of_another_ledger_is_called_so(path, capsys):
+    ledger, other = Ledger(path), Ledger()
+    charge(other)
+    assert main(["ledger", "check", path, "--receipt", other.receipt]) == 1
+    printed = capsys.readouterr().out
+    assert "that of another ledger" in printed
+    assert "lacks entries" not in printed
+    lost = f"{ledger.id[:8]}-3-{'0' * 16}"  # of entries that a copy would have forgotten
+    assert main(["ledger", "check", path, "--receipt", lost]) == 1
+    printed = capsys.readouterr().out
+    assert "lacks entries" in printed
+    assert "another ledger" not in printed
 
 
 def test_a_pipeline_has_the_receipt_after_its_last_step(path):
@@ -406,6 +425,18 @@ def file(model, keys, tmp_path):
 def test_a_signed_release_loads_with_the_key_of_its_author(file, keys, model):
     assert (load_release(file, public_key=keys[1]).components_ == model.components_).all()
     assert main(["verify", str(file), "--key", keys[1]]) == 0
+
+
+@pytest.mark.parametrize("command", ["topics", "report", "transform"])
+def test_a_command_can_ask_for_the_signature(command, file, keys, tmp_path, capsys):
+    more = [str(tmp_path / "texts.csv"), "--out", str(tmp_path / "x.csv")]
+    (tmp_path / "texts.csv").write_text("text\nplum\n", "utf-8")
+    arguments = [command, str(file), *(more if command == "transform" else [])]
+    _, other = write_keys(tmp_path, "other", Ed25519PrivateKey.generate())
+    assert main([*arguments, "--key", other]) == 1
+    assert "is not signed by the key" in capsys.readouterr().err
+    main([*arguments, "--key", keys[1]])
+    assert "signed" not in capsys.readouterr().err
 
 
 def test_a_release_that_was_changed_is_refused(file, keys, model):

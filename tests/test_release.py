@@ -39,12 +39,13 @@ from dplda import (
     PrivateSVILDA,
     SubLDA,
     _release,
+    _release_reader,
     load_release,
     pipeline_guarantee,
     save_release,
 )
 from dplda._fold_in import LARGEST_PRIOR
-from dplda._release import ReleasedModel
+from dplda._released_model import ReleasedModel
 from dplda.datasets import make_topic_corpus
 from dplda.displays import top_words
 from dplda.federated import IFTMParty
@@ -174,7 +175,7 @@ def test_a_loaded_model_is_the_same_model(estimator, X, path):
     assert len(again.get_feature_names_out()) == K
     assert again.estimator_name_ == type(model).__name__
     assert again.version_ == dplda.__version__
-    public = {k: v for k, v in model.get_params().items() if k not in _release.NOT_RELEASED}
+    public = {k: v for k, v in model.get_params().items() if k not in _release_reader.NOT_RELEASED}
     assert again.parameters_ == public
     assert again.vocabulary_ is None
 
@@ -253,7 +254,7 @@ def test_a_model_that_is_not_fitted_is_not_exported(path):
     with pytest.raises(NotFittedError):
         save_release(SubLDA(epsilon=1.0), path)
     with pytest.raises(NotFittedError):
-        _release.ReleasedModel().fit()
+        ReleasedModel().fit()
     assert not path.exists()
 
 
@@ -653,7 +654,7 @@ def test_no_flipped_byte_and_no_cut_is_read(model, path):
         damaged[position] ^= 1 << position % 8
         for data in (bytes(damaged), original[:position]):
             with pytest.raises(ValueError, match=r"."):
-                _release._read(io.BytesIO(data))
+                _release_reader.read_release(io.BytesIO(data))
 
 
 @pytest.mark.parametrize("content", [b"", b"hello", b"PK\3\4" + bytes(99), b"\x80\x04." * 99])
@@ -939,7 +940,9 @@ def test_headers_that_are_no_header_are_refused(path, text):
 def test_a_header_beyond_the_limit_is_neither_written_nor_read(model, path, monkeypatch):
     save_release(model, path)
     content = path.read_bytes()
-    monkeypatch.setattr(_release, "FORMAT", replace(_release.FORMAT, max_header=500))
+    short = replace(_release_reader.FORMAT, max_header=500)
+    for module in (_release, _release_reader):
+        monkeypatch.setattr(module, "FORMAT", short)
     with pytest.raises(ValueError, match="header is too long"):
         load_release(path)
     with pytest.raises(ValueError, match="leave the vocabulary out"):

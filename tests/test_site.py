@@ -14,8 +14,9 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 EXAMPLES = sorted((DOCS / "gallery").glob("*.py"))
 MODULES = (
-    "dplda", "dplda.audit", "dplda.datasets", "dplda.displays", "dplda.federated", "dplda.metrics",
-    "dplda.privacy", "dplda.privacy.mechanisms", "dplda.published", "dplda.topics",
+    "dplda", "dplda.audit", "dplda.datasets", "dplda.displays", "dplda.federated",
+    "dplda.federated.flower", "dplda.metrics", "dplda.privacy", "dplda.privacy.mechanisms",
+    "dplda.published", "dplda.topics",
 )  # fmt: skip
 
 

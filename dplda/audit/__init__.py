@@ -6,16 +6,7 @@ number of right guesses gives a bound. A bound above the claimed epsilon refutes
 what is declared.
 """
 
-from dplda.audit._attacks import (
-    Attack,
-    DocumentAttack,
-    ReportAttack,
-    ReportedWordAttack,
-    RequestAttack,
-    TokenAttack,
-    UserAttack,
-    WordAttack,
-)
+from dplda.audit._attacks import Attack
 from dplda.audit._audit import AuditBound, AuditResult, audit_epsilon
 from dplda.audit._bounds import (
     gaussian_lower_bound,
@@ -23,8 +14,12 @@ from dplda.audit._bounds import (
     one_run_lower_bound,
 )
 from dplda.audit._declared_noise import f_dp_lower_bound, independent_lower_bound
+from dplda.audit._document_attacks import DocumentAttack, UserAttack
 from dplda.audit._published_attacks import AnchorAttack
+from dplda.audit._report_attacks import ReportAttack, ReportedWordAttack, RequestAttack
 from dplda.audit._residuals import ResidualResult, ResidualTest, residual_check
+from dplda.audit._token_attack import TokenAttack
+from dplda.audit._word_attack import WordAttack
 from dplda.privacy._observation import observe_releases
 
 __all__ = [

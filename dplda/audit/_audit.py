@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, clone
 from dplda._checks import check_integer
 from dplda._corpus import check_counts
 from dplda._progress import with_bar
-from dplda.audit._attacks import Attack, DocumentAttack, ReportAttack, TokenAttack, WordAttack
+from dplda.audit._attacks import Attack
 from dplda.audit._bounds import (
     check_probabilities,
     gaussian_lower_bound,
@@ -28,9 +28,13 @@ from dplda.audit._declared_noise import (
     has_curve,
     independent_lower_bound,
 )
+from dplda.audit._document_attacks import DocumentAttack
 from dplda.audit._published_attacks import BatchAttack, CountsAttack, MovesAttack, RecoveryAttack
+from dplda.audit._report_attacks import ReportAttack
 from dplda.audit._residuals import ResidualResult, can_be_watched, check_record
+from dplda.audit._token_attack import TokenAttack
 from dplda.audit._watch import Record, watched
+from dplda.audit._word_attack import WordAttack
 from dplda.displays._style import COLORS, GRAY, import_pyplot
 from dplda.privacy import (
     Event,

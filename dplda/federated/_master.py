@@ -13,7 +13,7 @@ import numpy as np
 
 from dplda._checks import check_integer, check_number
 from dplda._private_fit import COLUMNS, TRUSTED
-from dplda._release import ReleasedModel
+from dplda._released_model import ReleasedModel
 from dplda.federated._merge import (
     FloatTable,
     TopWords,

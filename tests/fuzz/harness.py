@@ -24,12 +24,12 @@ import atheris
 
 INSTRUMENTED = [
     "dplda.datasets", "dplda.federated", "dplda.privacy", "dplda.local._memoized_reports",
-    "dplda._release", "dplda._wire", "dplda._ledger_command",
+    "dplda._release", "dplda._release_reader", "dplda._wire", "dplda._ledger_command",
 ]  # fmt: skip
 with atheris.instrument_imports(include=INSTRUMENTED):
     from dplda import GibbsLDA, MemoizedReports, RandomizedResponse, load_release, save_release
     from dplda.__main__ import main as command
-    from dplda._release import FORMAT as RELEASE
+    from dplda._release_reader import FORMAT as RELEASE
     from dplda.datasets import read_uci_bow
     from dplda.federated import LocalModel, MessageError, NextModel, vocabulary_hash
     from dplda.federated._messages import FORMAT as MESSAGE

@@ -6,21 +6,23 @@ import argparse
 import logging
 import math
 import sys
-import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dplda.federated  # loads a name at its first use: options and --help need nothing of it
 from dplda._checks import check_integer, check_number
 from dplda._files import check_writable, write_atomically
-from dplda.federated.flower import _tasks
-from dplda.federated.flower._tasks import log
 
-RESTART_SECONDS = 3.0
+if TYPE_CHECKING:
+    import ssl
+
+    from dplda.federated._https import Caller, Mailbox, Server
+
+log = logging.getLogger("dplda.federated")
+
 STATE = "federation.state"  # of the coordinator, in its --home
 MAX_PORT = 65535
 
@@ -69,12 +71,11 @@ def _add_coordinator_options(parser: argparse.ArgumentParser) -> None:
     add("--port", type=int, default=8000, help="port to listen at")
     add("--certificate", type=Path, help="TLS certificate of this host (PEM)")
     add("--certificate-key", type=Path, help="its private key (PEM)")
-    add("--ca-certificate", type=Path, help="certificate of the authority that signed it (PEM)")
     add("--insecure", action="store_true", help="no TLS, no authentication")
-    add("--party", type=_named_key, action="append", default=[], metavar="NAME=PUBLIC_KEY",
-        help="a party and the file of its public key; no other party is admitted")  # fmt: skip
+    add("--party", type=_named_file, action="append", default=[], metavar="NAME=CERTIFICATE",
+        help="a party and its certificate (PEM); no other party is admitted")  # fmt: skip
     add("--home", type=Path, default=Path(".dplda-coordinator"),
-        help="folder for Flower's files, and for the state between rounds")  # fmt: skip
+        help="folder for the state between rounds")  # fmt: skip
 
 
 def _add_party_options(parser: argparse.ArgumentParser) -> None:
@@ -93,14 +94,15 @@ def _add_party_options(parser: argparse.ArgumentParser) -> None:
     add("--max-iter", type=int, default=50, help="sweeps per round")
     add("--n-jobs", type=int, help="threads")
     add("--seed", type=int, help="reproducible, but not private to anyone who knows the seed")
-    add("--superlink", required=True, help="host:port of the coordinator")
-    add("--ca-certificate", type=Path, help="authority of the coordinator's certificate (PEM)")
-    add("--key", type=Path, help="private key of this party (PEM, P-384)")
+    add("--coordinator", required=True, metavar="HOST:PORT", help="where the coordinator listens")
+    add("--ca-certificate", type=Path,
+        help="the coordinator's certificate, or its authority's (PEM)")  # fmt: skip
+    add("--certificate", type=Path, help="certificate of this party (PEM)")
+    add("--key", type=Path, help="its private key (PEM)")
     add("--insecure", action="store_true", help="no TLS, no authentication")
-    add("--port", type=int, default=0, help="local port of the supernode; 0: any free one")
 
 
-def _named_key(text: str) -> tuple[str, Path]:
+def _named_file(text: str) -> tuple[str, Path]:
     name, _, path = text.partition("=")
     if not (name and path):
         raise argparse.ArgumentTypeError(f"expected NAME=FILE, got {text!r}")
@@ -111,7 +113,7 @@ def _named_key(text: str) -> tuple[str, Path]:
 
 
 def coordinate(options: argparse.Namespace) -> None:
-    """Start Flower's superlink, make the rounds, and write the global model after each of them.
+    """Listen, make the rounds, and write the global model after each of them.
 
     A coordinator that was killed continues after its last round: the state is in its `--home`, and
     is removed after the last round.
@@ -121,76 +123,82 @@ def coordinate(options: argparse.Namespace) -> None:
     options : argparse.Namespace
         The options of the command.
     """
-    from dplda.federated.flower._protocol import make_rounds
+    from dplda.federated._network import make_rounds
 
-    _prepare()
+    _show_log()
     with _usage_errors():
-        keys = _check_coordinator(options)
-        master = _master(options, keys)
-        superlink = _tasks.Superlink(
-            f"{options.host}:{options.port}",
-            None if options.insecure else options.ca_certificate,
-            options.home,
-        )
-    _say_who_can_join(options)
+        names, tls = _check_coordinator(options)
+        master = _master(options, names)
+        _say_who_can_join(options)
+        mailbox, server = _listen(options, names, tls, master.max_bytes)
 
     def store() -> None:
         dplda.save_release(master.released_model(), options.output)
         write_atomically(options.home / STATE, master.state())
 
-    def run(grid: Any) -> None:
+    with _failures(), server.running():
         make_rounds(
-            grid, master, options.rounds - master.round_,
-            round_timeout=options.round_timeout, keys=keys or None, after_round=store,
+            mailbox, master, options.rounds - master.round_,
+            round_timeout=options.round_timeout, after_round=store,
         )  # fmt: skip
         (options.home / STATE).unlink(missing_ok=True)
 
-    with _failures(), _tasks.secret_file() as secret:
-        command = [
-            "--host", options.host, "--port", str(options.port), "--isolation", "process",
-            "--superexec-auth-secret-file", str(secret), *_server_tls(options),
-            *(["--enable-supernode-auth"] if keys else []),
-        ]  # fmt: skip
-        with _tasks.local_process(_tasks.SUPERLINK, command, options.home) as process:
-            _tasks.wait_for_port(options.host, options.port, process)
-            for name, path in options.party:
-                superlink.flwr("supernode", "register", str(path), "dplda", "--name", name)
-            _tasks.serve_run(superlink, process, secret.read_bytes(), run)
 
-
-def _check_coordinator(options: argparse.Namespace) -> dict[bytes, str]:
-    """Names of the parties by their keys, after a check of all that does not concern the master."""
+def _check_coordinator(
+    options: argparse.Namespace,
+) -> tuple[dict[bytes, str], ssl.SSLContext | None]:
+    """Names of the parties by certificate, and TLS, after a check of all but the master."""
+    from dplda.federated._https import certificate_of, server_context
     from dplda.federated._messages import MAX_ROUND, check_name
 
-    files = (options.certificate, options.certificate_key, options.ca_certificate)
+    files = (options.certificate, options.certificate_key)
     if options.insecure == all(files):
         raise ValueError(
-            "give --certificate, --certificate-key and --ca-certificate, or --insecure on a "
-            "network that only the parties can reach"
+            "give --certificate and --certificate-key, or --insecure on a network that only the "
+            "parties can reach"
         )
     if options.insecure and options.party:
-        raise ValueError("--party (authentication by keys) needs TLS, not --insecure")
+        raise ValueError("--party (authentication by certificates) needs TLS, not --insecure")
     check_integer("--rounds", options.rounds, 1, MAX_ROUND)
     check_number("--round-timeout", options.round_timeout, 0, math.inf, closed="neither")
     check_integer("--port", options.port, 1, MAX_PORT)
-    for path in filter(None, files):
-        _check_pem(path)
     for name, _ in options.party:
         check_name(name)
-    keys = {_tasks.public_key(path): name for name, path in options.party}
-    if not len(options.party) == len(keys) == len(set(keys.values())):
-        raise ValueError("each --party needs its own name and its own key; some are given twice")
-    if keys and options.min_parties > len(keys):
+    names = {certificate_of(path): name for name, path in options.party}
+    if not len(options.party) == len(names) == len(set(names.values())):
         raise ValueError(
-            f"--min-parties is {options.min_parties}, and {len(keys)} parties can join"
+            "each --party needs its own name and its own certificate; some are given twice"
         )
+    if names and options.min_parties > len(names):
+        raise ValueError(
+            f"--min-parties is {options.min_parties}, and {len(names)} parties can join"
+        )
+    tls = None if options.insecure else server_context(*files, names)
     check_writable(options.output)
     options.home.mkdir(parents=True, exist_ok=True)
     check_writable(options.home / STATE)
-    return keys
+    return names, tls
 
 
-def _master(options: argparse.Namespace, keys: dict[bytes, str]) -> dplda.federated.IFTMMaster:
+def _listen(
+    options: argparse.Namespace,
+    names: dict[bytes, str],
+    tls: ssl.SSLContext | None,
+    max_bytes: int,
+) -> tuple[Mailbox, Server]:
+    from dplda.federated._https import Mailbox, Server
+
+    mailbox = Mailbox(max_bytes, tuple(names.values()))
+    try:
+        return mailbox, Server((options.host, options.port), mailbox, tls, names)
+    except OSError as error:
+        raise OSError(
+            f"--host {options.host} --port {options.port}: cannot listen there "
+            f"({error.strerror or error}); another process may use the port"
+        ) from error
+
+
+def _master(options: argparse.Namespace, names: dict[bytes, str]) -> dplda.federated.IFTMMaster:
     """The master, as it was after its last round if it was stopped."""
     master = dplda.federated.IFTMMaster(
         _words(options.vocabulary),
@@ -199,7 +207,7 @@ def _master(options: argparse.Namespace, keys: dict[bytes, str]) -> dplda.federa
         max_topics=options.max_topics,
         min_parties=options.min_parties,
         max_weight=options.max_weight,
-        parties=list(keys.values()) if keys else None,
+        parties=list(names.values()) if names else None,
     )
     state = options.home / STATE
     if state.exists():
@@ -228,62 +236,49 @@ def _say_who_can_join(options: argparse.Namespace) -> None:
         )  # fmt: skip
 
 
-def _server_tls(options: argparse.Namespace) -> list[str]:
-    if options.insecure:
-        return ["--insecure"]
-    return [
-        "--ssl-certfile", str(options.certificate), "--ssl-keyfile", str(options.certificate_key),
-        "--ssl-ca-certfile", str(options.ca_certificate),
-    ]  # fmt: skip
-
-
 # ---------------------------------------------------------------- the party
 
 
 def take_part(options: argparse.Namespace) -> None:
-    """Start Flower's supernode, and answer its messages until this process ends."""
-    from dplda.federated.flower._protocol import reply_to
+    """Answer the coordinator's requests until this process ends.
 
-    _prepare()
+    Parameters
+    ----------
+    options : argparse.Namespace
+        The options of the command.
+    """
+    from dplda.federated._https import take_part
+    from dplda.federated._network import answer
+
+    _show_log()
     with _usage_errors():
+        caller = _caller(options)
         party = _party(options)
-    port = options.port or _tasks.free_port()
-    address = f"127.0.0.1:{port}"
-    with _tasks.secret_file() as secret, tempfile.TemporaryDirectory() as home:
-        command = [
-            "--superlink", options.superlink, "--isolation", "process",
-            "--host", "127.0.0.1", "--port", str(port),
-            "--superexec-auth-secret-file", str(secret), *_client_tls(options),
-            *(["--auth-supernode-private-key", str(options.key)] if options.key else []),
-        ]  # fmt: skip
-        while True:
-            with _tasks.local_process(_tasks.SUPERNODE, command, Path(home)) as process:
-                _tasks.serve_client(
-                    process, secret.read_bytes(), address, partial(reply_to, party=party)
-                )
-            log.info(
-                "the supernode has ended (the coordinator is not running, or does not know this "
-                "party's key; it registers the keys when it starts); the next one starts in %g s",
-                RESTART_SECONDS,
-            )
-            time.sleep(RESTART_SECONDS)
+    take_part(caller, partial(answer, party))
+
+
+def _caller(options: argparse.Namespace) -> Caller:
+    from dplda.federated._https import Caller, client_context
+    from dplda.federated._messages import check_name
+
+    check_name(options.name)
+    host, _, port = options.coordinator.rpartition(":")
+    if not (host and port.isdecimal() and 1 <= int(port) <= MAX_PORT):
+        raise ValueError(f"--coordinator must be host:port, got {options.coordinator!r}")
+    if (options.certificate is None) != (options.key is None):
+        raise ValueError("give --certificate and --key, or neither of them")
+    files = (options.ca_certificate, options.certificate, options.key)
+    if options.insecure and any(files):
+        raise ValueError("--insecure has no TLS: leave out certificates and key, or --insecure")
+    tls = None if options.insecure else client_context(*files)
+    host = host.removeprefix("[").removesuffix("]")  # of an address with colons
+    return Caller(options.name, host, int(port), tls)
 
 
 def _party(options: argparse.Namespace) -> dplda.federated.StoredParty:
     """The party, after a check of everything that its first round needs."""
-    from dplda.federated._messages import check_name
-
     estimator = _estimator(options)
     estimator._check_parameters()
-    check_name(options.name)
-    host, _, port = options.superlink.rpartition(":")
-    if not (host and port.isdecimal() and int(port) <= MAX_PORT):
-        raise ValueError(f"--superlink must be host:port, got {options.superlink!r}")
-    check_integer("--port", options.port, 0, MAX_PORT)
-    if options.ca_certificate:
-        _check_pem(options.ca_certificate)
-    if options.key:
-        _tasks.check_private_key(options.key)
     words = _words(options.vocabulary)
     if options.ledger.exists():
         dplda.privacy.Ledger(options.ledger)  # read, and checked
@@ -342,23 +337,10 @@ def _load(path: Path) -> Any:
         ) from error
 
 
-def _client_tls(options: argparse.Namespace) -> list[str]:
-    if options.insecure:
-        return ["--insecure"]
-    return ["--root-certificates", str(options.ca_certificate)] if options.ca_certificate else []
-
-
 # ---------------------------------------------------------------- both
 
 
-def _prepare() -> None:
-    """Check that Flower is installed, and show the log."""
-    try:
-        import flwr  # noqa: F401
-    except ImportError:
-        raise SystemExit(
-            "federations over a network need Flower: pip install 'dplda[federated]'"
-        ) from None
+def _show_log() -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(name)s: %(message)s"))
     log.addHandler(handler)
@@ -380,19 +362,13 @@ def _failures() -> Iterator[None]:
     """A federation that cannot go on ends in one line, and exit code 1."""
     try:
         yield
-    except (dplda.federated.RoundError, _tasks.RunStoppedError) as error:
+    except dplda.federated.RoundError as error:
         print(
-            f"error: {error}. A party may have ended, or someone who reaches the port has stopped "
-            "the run or unregistered a key. Start the coordinator again: it registers the keys, "
-            "and continues after the last complete round",
+            f"error: {error}. A party may have ended, or may not reach this port. Start the "
+            "coordinator again: it continues after the last complete round",
             file=sys.stderr,
         )
         raise SystemExit(1) from None
-
-
-def _check_pem(path: Path) -> None:
-    if b"-----BEGIN " not in path.read_bytes():
-        raise ValueError(f"{path} is no PEM file: it has no line with -----BEGIN")
 
 
 def _words(path: Path) -> list[str]:
