@@ -14,8 +14,8 @@ Each route spends the whole (epsilon, delta). Unit: one document, which is added
 delta = 1e-5.
 
 * SubLDA: the estimator with its defaults. A document belongs to its topic of the largest weight.
-* k-means: tf-idf vectors of norm 1; private k-means; then noisy histograms of the words of each
-  cluster.
+* k-means: tf-idf vectors of norm 1; private k-means; then words of the clusters, from noisy
+  histograms, or of public texts in the direction of a center.
 * synthetic: noisy frequencies of words and of pairs of successive words; texts that a Markov chain
   writes with them; GibbsLDA on these texts.
 * GibbsLDA and exact k-means: without privacy.
@@ -110,6 +110,12 @@ def load(names, files, folder: Path | None) -> list[LabelledCorpus]:
             found.append(labelled(name, *call(), words, encoded_in(folder, name)))
         except OSError as error:
             print(f"left out: {name} ({error})")
+    for corpus in found:
+        if corpus.X.shape[0] < 2 * N_PUBLIC:
+            raise SystemExit(
+                f"{corpus.name}: {corpus.X.shape[0]} documents have {SHORTEST} words of the public "
+                f"list; the comparison needs {2 * N_PUBLIC}"
+            )
     return found
 
 
@@ -206,25 +212,31 @@ def nearest(Z, centers: np.ndarray) -> np.ndarray:
     return np.asarray(Z @ centers.T).argmax(axis=1)
 
 
-@cache
 def vectors(corpus: LabelledCorpus, space: str, seed: int) -> np.ndarray:
-    """Vectors of norm 1 of all documents; no private document decides about the space.
-
-    "random 100": tf-idf in 100 random directions; by Zipf's law, a word's place in the public list
-    stands for its frequency. "glosses 100": frequencies and first 100 singular vectors of the
-    definitions of WordNet. "public 100": those of the public texts. "encoder": given vectors.
-    """
+    """Vectors of norm 1 of all documents; no private document decides about the space."""
     if space == "encoder":
         assert corpus.encoded is not None
         return corpus.encoded
+    weights, base = public_space(corpus, space, seed)
+    return normalize(tf_idf(corpus.X, weights) @ base)
+
+
+@cache
+def public_space(corpus: LabelledCorpus, space: str, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Inverse document frequencies, and directions as columns.
+
+    "random 100": 100 random directions; by Zipf's law, a word's place in the public list stands for
+    its frequency. "glosses 100": frequencies and first 100 singular vectors of the definitions of
+    WordNet. "public 100": those of the public texts.
+    """
     kind, size = space.split()
     n_words = corpus.X.shape[1]
     if kind == "random":
         base = np.random.default_rng([seed, 3]).standard_normal((n_words, int(size)))
-        return normalize(tf_idf(corpus.X, 1 + np.log1p(np.arange(n_words) / 20)) @ base)
+        return 1 + np.log1p(np.arange(n_words) / 20), base
     texts = corpus.glosses if kind == "glosses" else corpus.X[cut(corpus, seed).public]
     svd = TruncatedSVD(int(size), random_state=seed).fit(tf_idf(texts, idf(texts)))
-    return normalize(svd.transform(tf_idf(corpus.X, idf(texts))))
+    return idf(texts), svd.components_.T
 
 
 def idf(X) -> np.ndarray:
@@ -280,17 +292,25 @@ def topics_of(model, X):
 def private_k_means(
     corpus, n_topics: int, public: bool, epsilon: float, seed: int, space: str, rounds: int
 ):
-    """Public texts give the start, too; without them it is random."""
+    """Public texts give the start, and directions in which a center stands for words.
+
+    Without them, the start is random, and the words of the clusters are a release of their own.
+    """
     part, rng = cut(corpus, seed), np.random.default_rng([seed, 1])
     Z = vectors(corpus, space, seed)
     start = rng.standard_normal((n_topics, Z.shape[1]))
     if public:
         start = KMeans(n_topics, n_init=10, random_state=seed).fit(Z[part.public]).cluster_centers_
-    *each_round, last = noise_of(epsilon, (*[(1 - KEYWORDS) / rounds] * rounds, KEYWORDS))
-    centers = k_means(Z[part.private], start, each_round, rng)
-    own = nearest(Z[part.private], centers)
-    table = noisy_sums(normalize(corpus.X[part.private]), own, n_topics, last, rng)
-    return nearest(Z[part.held_out], centers), np.maximum(table - last, 0)
+    if space.startswith("public"):
+        noises = noise_of(epsilon, (1 / rounds,) * rounds)
+        centers = k_means(Z[part.private], start, noises, rng)
+        table = centers @ public_space(corpus, space, seed)[1].T
+    else:
+        *noises, last = noise_of(epsilon, (*[(1 - KEYWORDS) / rounds] * rounds, KEYWORDS))
+        centers = k_means(Z[part.private], start, noises, rng)
+        own = nearest(Z[part.private], centers)
+        table = noisy_sums(normalize(corpus.X[part.private]), own, n_topics, last, rng) - last
+    return nearest(Z[part.held_out], centers), np.maximum(table, 0)
 
 
 def synthetic(corpus, n_topics: int, public: bool, epsilon: float, seed: int):
@@ -373,6 +393,7 @@ def scores(
     typical = table**2 / table.sum(axis=0)  # large in the cluster, and larger than in others
     found = {
         "NMI": normalized_mutual_info_score(corpus.y[held_out], clusters),
+        "clusters": n_used(clusters),
         "purity": purity(corpus.y[held_out], clusters),
         "frequent words": np.nanmean(coherence(table, corpus.X)),
         "typical words": np.nanmean(coherence(typical, corpus.X)),
@@ -382,6 +403,12 @@ def scores(
     if "k-means" not in route:
         found["perplexity"] = held_out_perplexity(table, corpus.X[held_out])
     return {name: float(value) for name, value in found.items()}
+
+
+def n_used(clusters: np.ndarray) -> float:
+    """The number of clusters of equal size that have the same entropy."""
+    shares = np.unique(clusters, return_counts=True)[1] / len(clusters)
+    return math.exp(-shares @ np.log(shares))
 
 
 def purity(labels, clusters) -> float:
@@ -398,8 +425,8 @@ LABELS = {
 }  # fmt: skip
 COLORS = {"SubLDA": "#d55e00", "k-means": "#0072b2", "synthetic": "#009e73",
           "k-means encoder": "#56b4e9"}  # fmt: skip
-MEASURES = {"NMI": 2, "purity": 2, "frequent words": 2, "typical words": 2, "diversity": 2,
-            "perplexity": 0}  # fmt: skip
+MEASURES = {"NMI": 2, "clusters": 1, "purity": 2, "frequent words": 2, "typical words": 2,
+            "diversity": 2, "perplexity": 0}  # fmt: skip
 
 
 @dataclass
