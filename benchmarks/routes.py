@@ -6,9 +6,10 @@
 
 A line of ``--jsonl`` is one {"text", "label"}. ``--topics 0`` stands for the number of classes.
 ``--points`` and ``--into`` are those of `utility.py`: a run that was ended continues with its
-points. FOLDER holds `bbc.npy` and so on, the vectors that a public encoder gives to all texts of a
-corpus, in their order (for BBC: that of bbc.jsonl.gz). With such a file "k-means" is measured on
-these vectors, too.
+points. FOLDER holds the vectors of a public encoder for all texts of a corpus, in their order, and
+k-means is then measured on these, too. For BBC, with the package sentence-transformers:
+``numpy.save("bbc.npy", SentenceTransformer("all-MiniLM-L6-v2").encode(bbc_texts()[0]))``, with 128
+as its ``max_seq_length``.
 
 Each route spends the whole (epsilon, delta). Unit: one document, which is added or removed;
 delta = 1e-5.
@@ -212,6 +213,7 @@ def nearest(Z, centers: np.ndarray) -> np.ndarray:
     return np.asarray(Z @ centers.T).argmax(axis=1)
 
 
+@cache
 def vectors(corpus: LabelledCorpus, space: str, seed: int) -> np.ndarray:
     """Vectors of norm 1 of all documents; no private document decides about the space."""
     if space == "encoder":
@@ -314,10 +316,7 @@ def private_k_means(
 
 
 def synthetic(corpus, n_topics: int, public: bool, epsilon: float, seed: int):
-    """A word whose pairs are few is followed by a word of the frequencies.
-
-    Sums of the public texts are added without noise.
-    """
+    """A word whose pairs are few is followed by a word of the frequencies."""
     part, n_words = cut(corpus, seed), corpus.X.shape[1]
     rng = np.random.default_rng([seed, 2])
     one, two = noise_of(epsilon, (FREQUENCIES, 1 - FREQUENCIES))
@@ -325,9 +324,6 @@ def synthetic(corpus, n_topics: int, public: bool, epsilon: float, seed: int):
     words = np.maximum(words + one * rng.standard_normal(words.shape), 0)
     pairs = pairs + two * rng.standard_normal(pairs.shape)
     pairs[pairs < CUT * two] = 0
-    if public:
-        more = words_and_pairs([corpus.sequences[d] for d in part.public], n_words)
-        words, pairs = words + more[0], pairs + more[1]
     first = words / words.sum()
     chain = pairs + max(CUT * two, 1e-9) * first
     chain /= chain.sum(axis=1, keepdims=True)
@@ -367,16 +363,13 @@ ROUTES = {
 
 def settings(route: str, public: bool) -> list[dict]:
     """Those of which the best one is taken."""
-    if route == "k-means encoder":
-        return [{"space": "encoder", "rounds": rounds} for rounds in ((1, 4) if public else (4, 8))]
-    if route == "k-means":
-        spaces = ["glosses 100", "glosses 200", "random 100", "random 300"]
-        spaces = ["public 20", "public 100"] if public else spaces
-        rounds = (1, 3, 8) if public else (4, 8, 16)
-        return [{"space": s, "rounds": r} for s in spaces for r in rounds]
     if route == "exact k-means encoder":
         return [{"space": "encoder"}]
-    return [{}]
+    if "k-means" not in route or route == "exact k-means":
+        return [{}]
+    spaces = ("public 20", "public 100") if public else ("glosses 200", "random 100")
+    spaces = ("encoder",) if route == "k-means encoder" else spaces
+    return [{"space": s, "rounds": r} for s in spaces for r in ((1, 8) if public else (4, 8, 16))]
 
 
 # Measures
@@ -453,9 +446,10 @@ class Comparison:
         return max(runs, key=lambda run: np.mean([one["NMI"] for one in run]))
 
     def private_routes(self) -> list[tuple[str, bool]]:
-        names = ["SubLDA", "k-means", "synthetic"]
-        names += ["k-means encoder"] * (self.corpus.encoded is not None)
-        return [(name, public) for public in (False, True) for name in names]
+        """Name of each route, and whether it has public texts."""
+        clusters = ["k-means"] + ["k-means encoder"] * (self.corpus.encoded is not None)
+        own = ["SubLDA", *clusters, "synthetic"]
+        return [(name, False) for name in own] + [(name, True) for name in ["SubLDA", *clusters]]
 
     def references(self) -> list[tuple[str, bool]]:
         names = ["GibbsLDA", "exact k-means"]

@@ -72,27 +72,27 @@ def test_k_means_releases_no_more_than_it_pays_for(X, few_public, monkeypatch):
 
 
 def test_a_document_moves_the_sums_of_clusters_by_its_norm_at_most():
-    """All sets of three documents among six, all clusters of theirs, and each document left out."""
+    """All sets of three documents among five, all clusters of theirs, and each one left out."""
     rng = np.random.default_rng(0)
-    every = [*np.eye(2), [0.0, 0.0], [0.6, 0.8], [-0.8, 0.6], [-1.0, 0.0]]
+    every = [[1.0, 0.0], [0.0, 0.0], [0.6, 0.8], [-0.8, 0.6], [-1.0, 0.0]]
     farthest = 0.0
     for documents in itertools.combinations(every, 3):
-        for labels in itertools.product(range(3), repeat=3):
+        for labels in itertools.product(range(2), repeat=3):
             Z, labels = np.array(documents), np.array(labels)
-            whole = routes.noisy_sums(Z, labels, 3, 0.0, rng)
+            whole = routes.noisy_sums(Z, labels, 2, 0.0, rng)
             for left_out in range(3):
                 rest = np.delete(Z, left_out, axis=0), np.delete(labels, left_out)
-                moved = np.linalg.norm(whole - routes.noisy_sums(*rest, 3, 0.0, rng))
+                moved = np.linalg.norm(whole - routes.noisy_sums(*rest, 2, 0.0, rng))
                 farthest = max(farthest, moved)
     assert farthest == pytest.approx(1)
 
 
 def test_a_document_moves_the_sums_of_words_and_of_pairs_by_one_at_most():
-    """All documents of one to four words among three, next to two other documents."""
+    """All documents of one to three words among three, next to two other documents."""
     others = [np.array([0, 1, 1], np.int32), np.array([2, 2, 2, 2], np.int32)]
     before = routes.words_and_pairs(others, 3)
     farthest = np.zeros(2)
-    for length in range(1, 5):
+    for length in range(1, 4):
         for words in itertools.product(range(3), repeat=length):
             after = routes.words_and_pairs([*others, np.array(words, np.int32)], 3)
             moved = [np.linalg.norm(b - a) for a, b in zip(before, after, strict=True)]
