@@ -443,7 +443,7 @@ class Comparison:
             ]
             for setting in settings(route, public)
         ]  # fmt: skip
-        return max(runs, key=lambda run: np.mean([one["NMI"] for one in run]))
+        return max(runs, key=mean_nmi)
 
     def private_routes(self) -> list[tuple[str, bool]]:
         """Name of each route, and whether it has public texts."""
@@ -477,8 +477,8 @@ class Comparison:
                 title = LABELS[name].removesuffix(", no privacy") + ", public texts alone"
             cells = [cell(runs, measure, digits) for measure, digits in MEASURES.items()]
             print(f"| {title} | " + " | ".join(cells) + " |", flush=True)
-        print(f"\nNMI of SubLDA less that of k-means, epsilon {FULL:g}: {self.lead(False)}; "
-              f"both with public texts: {self.lead(True)}.")  # fmt: skip
+        print(f"\nNMI of SubLDA less that of k-means of tf-idf, epsilon {FULL:g}: "
+              f"{self.lead(False)};\nboth with public texts: {self.lead(True)}.")  # fmt: skip
 
     def lead(self, public: bool) -> str:
         """Mean difference of the pairs of one seed and its standard error, in points of 100."""
@@ -487,15 +487,17 @@ class Comparison:
             for name in ("SubLDA", "k-means")
         )
         points = 100 * (ours - theirs)
-        error = points.std(ddof=1) / math.sqrt(len(points)) if len(points) > 1 else math.nan
-        return f"{points.mean():+.0f} ± {error:.0f} points"
+        if len(points) == 1:
+            return f"{points[0]:+.0f} points"
+        return f"{points.mean():+.0f} ± {points.std(ddof=1) / math.sqrt(len(points)):.0f} points"
 
 
 def cell(runs: list[dict[str, float]], measure: str, digits: int = 2) -> str:
     values = [run[measure] for run in runs]
     if not np.isfinite(values).all():
         return ""
-    return f"{np.mean(values):.{digits}f} ± {np.std(values):.{digits}f}"
+    spread = f" ± {np.std(values):.{digits}f}" if len(values) > 1 else ""
+    return f"{np.mean(values):.{digits}f}{spread}"
 
 
 def picture(comparisons: list[Comparison], epsilons: list[float], path: Path) -> None:
@@ -504,30 +506,36 @@ def picture(comparisons: list[Comparison], epsilons: list[float], path: Path) ->
 
     epsilons = [e for e in epsilons if e < math.inf]
     n_rows = -(-len(comparisons) // 2)
-    figure = Figure(figsize=(9.6, 3.9 * n_rows + 0.8), layout="constrained", facecolor="white")
-    panels = np.atleast_1d(figure.subplots(n_rows, 2, sharex=True, sharey=True, squeeze=False))
+    figure = Figure(figsize=(9.6, 3.4 * n_rows + 0.9), layout="constrained", facecolor="white")
+    panels = figure.subplots(n_rows, 2, sharex=True, sharey=True, squeeze=False)
+    lines = {}
     for axes, comparison in zip(panels.ravel(), comparisons):
         for name, public in comparison.private_routes():
-            means = [np.mean([run["NMI"] for run in comparison.of(name, public, e)])
-                     for e in epsilons]  # fmt: skip
-            axes.plot(epsilons, means, "o--" if public else "o-", color=COLORS[name], lw=2.2,
-                      label=LABELS[name] + ", public texts" * public)  # fmt: skip
-        for name, style in zip(("GibbsLDA", "exact k-means"), (":", "-.")):
-            level = np.mean([run["NMI"] for run in comparison.of(name, False, math.inf)])
-            axes.axhline(level, color="gray", ls=style, lw=1.4, label=LABELS[name])
+            means = [mean_nmi(comparison.of(name, public, e)) for e in epsilons]
+            style = {"ls": "--" if public else "-", "marker": "o", "color": COLORS[name]}
+            (line,) = axes.plot(epsilons, means, lw=2.2, **style)
+            lines[LABELS[name] + ", public texts" * public] = line
+        for name, style in (("GibbsLDA", "--"), ("exact k-means", ":")):
+            level = mean_nmi(comparison.of(name, False, math.inf))
+            lines[LABELS[name]] = axes.axhline(level, color="gray", ls=style, lw=1.4)
         axes.set_xscale("log")
         axes.set_xticks(epsilons, [f"{e:g}" for e in epsilons])
         axes.minorticks_off()
         axes.set_ylim(0, 1)
         axes.set_title(f"{comparison.corpus.name}, {comparison.n_topics} topics", loc="left")
         axes.spines[["top", "right"]].set_visible(False)
+    for axes in panels.ravel()[len(comparisons) :]:
+        axes.set_axis_off()
     for axes in panels[-1]:
         axes.set_xlabel("epsilon of a document")
     for axes in panels[:, 0]:
         axes.set_ylabel("NMI of clusters and labels")
-    handles, labels = panels[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
+    figure.legend(lines.values(), lines, loc="outside lower center", ncols=3, frameon=False)
     figure.savefig(path, dpi=110)
+
+
+def mean_nmi(runs: list[dict[str, float]]) -> float:
+    return float(np.mean([run["NMI"] for run in runs]))
 
 
 def main() -> None:
