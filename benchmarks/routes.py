@@ -1,7 +1,7 @@
 """Private topic models next to other routes from private texts to themes, at equal epsilon.
 
 ``python benchmarks/routes.py [--corpora bbc docstrings] [--jsonl FILE ...]
-[--epsilons .5 1 2 4 8 inf] [--seeds 5] [--topics 0 20] [--encoded FOLDER] [--points FILE]
+[--epsilons .5 1 2 4 8] [--seeds 5] [--topics 0 20] [--encoded FOLDER] [--points FILE]
 [--into PAGE MARK] [--plot FILE]``
 
 A line of ``--jsonl`` is one {"text", "label"}. ``--topics 0`` stands for the number of classes.
@@ -530,7 +530,8 @@ def picture(comparisons: list[Comparison], epsilons: list[float], path: Path) ->
         axes.set_xlabel("epsilon of a document")
     for axes in panels[:, 0]:
         axes.set_ylabel("NMI of clusters and labels")
-    figure.legend(lines.values(), lines, loc="outside lower center", ncols=3, frameon=False)
+    figure.legend(lines.values(), lines, loc="outside lower center", ncols=3, frameon=False,
+                  handlelength=3.5)  # fmt: skip
     figure.savefig(path, dpi=110)
 
 
@@ -542,7 +543,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--corpora", nargs="*", default=["bbc", "docstrings"])
     parser.add_argument("--jsonl", nargs="*", default=[], help="files of texts and labels")
-    parser.add_argument("--epsilons", nargs="+", type=float, default=[0.5, 1, 2, 4, 8, math.inf])
+    parser.add_argument("--epsilons", nargs="+", type=float, default=[0.5, 1.0, 2.0, 4.0, 8.0])
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--topics", nargs="+", type=int, default=[0, 20])
     parser.add_argument("--encoded", type=Path, help="folder of vectors of the texts")
