@@ -312,8 +312,8 @@ def results(pair: Pair, points: Points) -> Iterator[dict]:
             "error": change.std(ddof=1) / np.sqrt(len(seeds)) if len(seeds) > 1 else np.nan,
             "closed": (ends["unigram"] - with_.mean()) / gap,
             "closed_alone": (ends["unigram"] - without.mean()) / gap,
-            "trust": np.mean([x["prior_trust_"] for x in said]),
-            "discrepancy": np.mean([x["prior_discrepancy_"] for x in said]),
+            "trust": np.mean([x.get("prior_trust_", np.nan) for x in said]),
+            "discrepancy": np.mean([x.get("prior_discrepancy_", np.nan) for x in said]),
         }  # fmt: skip
 
 
