@@ -1,6 +1,7 @@
 """Fit the formula of `dplda.plan`: which share of the gap to a non-private model a fit closes.
 
-``python benchmarks/planner.py [--corpora kos nips docstrings bbc] [--seeds 1] [--points FILE]``
+``python benchmarks/planner.py [--corpora kos nips docstrings bbc glosses] [--seeds 1] [--points
+FILE]``
 
     python benchmarks/planner.py --points benchmarks/planner_points.json
 
@@ -36,7 +37,7 @@ EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--corpora", nargs="+", default=list(LOADERS), choices=list(CORPORA))
+    parser.add_argument("--corpora", nargs="+", default=list(CORPORA), choices=list(CORPORA))
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--points", type=Path, help="file of measured points: written or read")
     options = parser.parse_args()

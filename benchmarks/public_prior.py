@@ -1,14 +1,16 @@
 """What a public prior does to a private model, on pairs of a private corpus and a public sample.
 
 ``python benchmarks/public_prior.py [--group ...] [--corpora ...] [--epsilons 1 4] [--seeds 1]
-[--points FILE]``
+[--points FILE] [--short] [--into PAGE MARK]``
 
 Groups of pairs: `same` (a sample of the corpus itself, taken out of the training), `small` (the
 same, with 500 private documents), `classes` (a sample of half of the classes of the corpus),
 `other` (documents of another corpus, words matched by name), and `made up` (the table of a sample
 of the corpus, with the topics of each word permuted). Each pair is trained without and with
 the prior at the same seeds. What has been measured stays in FILE, and a later run adds to it:
-begin with ``--epsilons 1 4 --seeds 1``. All of it takes about an hour of two cores.
+begin with ``--epsilons 1 4 --seeds 1``. All of it takes about an hour of two cores. ``--short``
+prints one row a pair. With ``--into`` the output replaces what stands between ``<!-- MARK -->`` and
+``<!-- end of MARK -->`` of a page of the documentation.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from pathlib import Path
 import corpora
 import numpy as np
 import scipy.sparse as sp
+from paired_utility import printed_into
 from sklearn.feature_extraction.text import CountVectorizer
 
 from dplda import GibbsLDA, SubLDA, public_prior
@@ -37,6 +40,7 @@ LOADERS = {
     "KOS": corpora.kos, "BBC": corpora.bbc, "docstrings": corpora.embedded, "NIPS": corpora.nips,
     "glosses": corpora.glosses,
 }  # fmt: skip
+EPSILONS = "0.5", "1", "4", "8"
 GROUPS = ("same", "small", "classes", "other", "made up")
 OTHERS = {
     "KOS": ("NIPS", "BBC", "glosses"), "BBC": ("KOS", "NIPS", "glosses"), "NIPS": ("KOS", "BBC"),
@@ -93,6 +97,8 @@ def main() -> None:
     parser.add_argument("--most", type=int, default=10**9, help="pairs to measure")
     parser.add_argument("--points", type=Path, default=Path(__file__).with_suffix(".json"))
     parser.add_argument("--report", action="store_true", help="only show what FILE holds")
+    parser.add_argument("--short", action="store_true", help="one row a pair")
+    parser.add_argument("--into", nargs=2, metavar=("PAGE", "MARK"), help="page to write to")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     points = Points(options.points)
@@ -102,7 +108,11 @@ def main() -> None:
             for epsilon in options.epsilons:
                 for pair in chosen[: options.most]:
                     measure(pair, epsilon, seed, points)
-    report(chosen, points)
+    with printed_into(options.into):
+        if options.short:
+            short(chosen, points)
+        else:
+            report(chosen, points)
 
 
 class Points(dict):
@@ -219,6 +229,39 @@ def other(name: str, words: tuple[str, ...]) -> sp.csr_array:
     return sp.csr_array(CountVectorizer(vocabulary=words).transform(texts)).astype(float)
 
 
+def short(chosen, points: Points) -> None:
+    """A row for each pair: perplexity without and with the prior, at each epsilon."""
+    found = {pair: {row["epsilon"]: row for row in results(pair, points)} for pair in chosen}
+    found = {pair: rows for pair, rows in found.items() if rows}
+    epsilons = [e for e in EPSILONS if any(e in rows for rows in found.values())]
+    titles = ["private documents", "public documents", "public alone"]
+    print(f"| {' | '.join([*titles, *(f'epsilon {e}' for e in epsilons)])} |")
+    print("| --- " * (3 + len(epsilons)) + "|")
+    last = ""
+    for pair, rows in sorted(found.items(), key=place):
+        any_row = next(iter(rows.values()))
+        private_ = f"{pair.corpus}, {any_row['n_docs']:,}"
+        public_ = f"{pair.n_public:,}" + f" of {pair.public}" * (pair.group in ("classes", "other"))
+        public_ += f", {pair.public}" * (pair.group == "made up")
+        cells = [change(rows.get(e)) for e in epsilons]
+        first = "" if private_ == last else private_
+        print(f"| {first} | {public_} | {any_row['public']:.0f} | {' | '.join(cells)} |")
+        last = private_
+
+
+def place(item) -> tuple:
+    """Corpora in their order, each with the most private documents first."""
+    pair, rows = item
+    return list(LOADERS).index(pair.corpus), -next(iter(rows.values()))["n_docs"]
+
+
+def change(row: dict | None) -> str:
+    if row is None:
+        return ""
+    both = f"{row['alone']:.0f} → {row['with']:.0f}"
+    return both if row["seeds"] == 1 else f"{both} ({row['change']:+.1%}{spread(row['error'])})"
+
+
 def report(chosen, points: Points) -> None:
     """A row for each pair and epsilon, and the verdicts."""
     print("| private | documents | public | documents | epsilon | unigram | public alone "
@@ -250,7 +293,7 @@ def report(chosen, points: Points) -> None:
 
 def results(pair: Pair, points: Points) -> Iterator[dict]:
     """The figures of a pair at each epsilon, means over the seeds that both fits have."""
-    for epsilon in ("0.5", "1", "4", "8"):
+    for epsilon in EPSILONS:
         seeds = [s for s in range(100) if f"{pair} | {epsilon} | {s}" in points]
         if not seeds:
             continue
@@ -264,13 +307,13 @@ def results(pair: Pair, points: Points) -> Iterator[dict]:
         gap = ends["unigram"] - ends["free"]
         said = [points[f"{pair} | {epsilon} | {s}"] for s in seeds]
         yield {
-            **ends, "pair": pair, "epsilon": epsilon, "with": with_.mean(),
+            **ends, "pair": pair, "epsilon": epsilon, "seeds": len(seeds), "with": with_.mean(),
             "alone": without.mean(), "public": public_.mean(), "change": change.mean(),
             "error": change.std(ddof=1) / np.sqrt(len(seeds)) if len(seeds) > 1 else np.nan,
             "closed": (ends["unigram"] - with_.mean()) / gap,
             "closed_alone": (ends["unigram"] - without.mean()) / gap,
-            "trust": np.mean([x["prior_trust_"] for x in said]),
-            "discrepancy": np.mean([x["prior_discrepancy_"] for x in said]),
+            "trust": np.mean([x.get("prior_trust_", np.nan) for x in said]),
+            "discrepancy": np.mean([x.get("prior_discrepancy_", np.nan) for x in said]),
         }  # fmt: skip
 
 

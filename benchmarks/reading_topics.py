@@ -11,7 +11,8 @@ SubLDA with K = 20, delta = 1e-6.
 ``--weak`` compares the topics of `weak_topics_` with the others, and both with those of GibbsLDA
 (topic_word_prior = 1, 300 sweeps). V = 2000, delta = 1e-5. Coherence (c_npmi) is taken in the
 training documents: an experiment's licence. Each cell has three figures: topics that are not weak,
-weak topics, and GibbsLDA.
+weak topics, and GibbsLDA. A second table has the three figures that the flag was made for, next to
+the goals: half of the topics, 95% of the coherence without privacy, and 80% matched.
 """
 
 from __future__ import annotations
@@ -98,6 +99,7 @@ def weak(splits, epsilons, n_topics, n_seeds):
     """Topics that are not weak, next to the weak ones and to those of a fit without privacy."""
     print("| corpus | epsilon | not weak | c_npmi | of typical words | found again |")
     print("| --- " * 6 + "|")
+    goals = []
     for split in splits:
         public = [
             GibbsLDA(n_topics, topic_word_prior=1.0, max_iter=300, random_state=seed)
@@ -119,6 +121,25 @@ def weak(splits, epsilons, n_topics, n_seeds):
             ]
             number = f"{np.mean(masks) * n_topics:.1f} of {n_topics}"
             print(f"| {split.name} | {epsilon:g} | {number} | {' | '.join(cells)} |", flush=True)
+            shares = np.mean(masks), good[0] / reference[0], matched(tables, masks)
+            goals.append((split.name, f"{epsilon:g}", *map(percent, shares)))
+    print("\n| corpus | epsilon | not weak | c_npmi, of that without privacy | matched |")
+    print("| --- " * 5 + "|\n| goal |  | 50% | 95% | 80% |")
+    for row in goals:
+        print(f"| {' | '.join(row)} |")
+
+
+def percent(share):
+    return f"{share:.0%}" if np.isfinite(share) else "-"
+
+
+def matched(tables, masks):
+    """Share of the topics in the masks that are the same as such a topic of another fit."""
+    pairs = [
+        (one[m], two[n]) for (one, m), (two, n) in itertools.permutations(zip(tables, masks), 2)
+    ]
+    found = [(cdist(one, two, "cosine") <= 1 - SAME).any(axis=1) for one, two in pairs if len(one)]
+    return np.mean(np.concatenate(found)) if found else math.nan
 
 
 def qualities(tables, masks, X):
