@@ -27,6 +27,17 @@ def test_all_files_name_one_version():
     assert fields(read("CITATION.cff"))["version"] == version
 
 
+def test_no_other_file_that_runs_or_builds_names_the_version():
+    places = ("pyproject.toml", "setup.py", "Dockerfile", "MANIFEST.in", ".ci/*", "scripts/*",
+              ".github/**/*.yml", "conda/*", "docs/conf.py", "dplda/**/*.py*")  # fmt: skip
+    paths = [path for place in places for path in ROOT.glob(place) if path.is_file()]
+    assert {"Dockerfile", "conf.py", "recipe.yaml", "_base.py"} <= {path.name for path in paths}
+    pattern = rf"(?<![\d.]){re.escape(dplda.__version__)}(?![\d.])"
+    named = {p.name for p in paths if p.suffix != ".pyc" and re.search(pattern, p.read_text("utf-8"))}
+    named -= {"release_notes"}  # as an example
+    assert named == {"_version.py", "recipe.yaml"}
+
+
 def test_the_changelog_knows_the_version():
     text = read("CHANGELOG.md")
     headings = re.findall(r"^## (.*)$", text, flags=re.MULTILINE)
