@@ -48,6 +48,8 @@ setup(
             "wraparound": False,
             "cdivision": True,
             "initializedcheck": SANITIZED,
+            # functions of arrays, which run without the interpreter's lock anyway
+            "freethreading_compatible": True,
         },
     ),
     cmdclass={"build_ext": BuildKernels},

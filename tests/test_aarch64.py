@@ -1,4 +1,4 @@
-"""The kernels on aarch64: compiled with the flags of the build, run under qemu, compared in bits."""
+"""The kernels on aarch64, compiled with the flags of the build, run under qemu, and compared."""
 
 import ast
 import shutil
