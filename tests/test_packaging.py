@@ -27,6 +27,19 @@ def test_all_files_name_one_version():
     assert fields(read("CITATION.cff"))["version"] == version
 
 
+def test_no_other_file_that_runs_or_builds_names_the_version():
+    places = ("pyproject.toml", "setup.py", "Dockerfile", "MANIFEST.in", ".ci/*", "scripts/*",
+              ".github/**/*.yml", "conda/*", "docs/conf.py", "dplda/**/*.py*")  # fmt: skip
+    paths = [path for place in places for path in ROOT.glob(place) if path.is_file()]
+    assert {"Dockerfile", "conf.py", "recipe.yaml", "_base.py"} <= {path.name for path in paths}
+    pattern = rf"(?<![\d.]){re.escape(dplda.__version__)}(?![\d.])"
+    named = {
+        p.name for p in paths if p.suffix != ".pyc" and re.search(pattern, p.read_text("utf-8"))
+    }
+    named -= {"release_notes"}  # as an example
+    assert named == {"_version.py", "recipe.yaml"}
+
+
 def test_the_changelog_knows_the_version():
     text = read("CHANGELOG.md")
     headings = re.findall(r"^## (.*)$", text, flags=re.MULTILINE)
@@ -56,7 +69,8 @@ def test_the_workflows_test_the_versions_that_the_metadata_name():
 def test_wheels_are_built_for_the_versions_that_the_metadata_name():
     named = {c.rpartition(" ")[2] for c in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", c)}
     built = METADATA["tool"]["cibuildwheel"]["build"].split()
-    assert {f"cp{version.replace('.', '')}-*" for version in named} == set(built)
+    free_threaded = {"cp314t-*"}  # all requirements have such wheels
+    assert {f"cp{version.replace('.', '')}-*" for version in named} | free_threaded == set(built)
     for test in re.findall(r"\{project\}/(\S+)", METADATA["tool"]["cibuildwheel"]["test-command"]):
         assert (ROOT / test).exists()
 

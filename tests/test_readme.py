@@ -105,4 +105,7 @@ def test_continuous_integration_runs_the_test_command():
     found = [line for line in README.splitlines() if re.search(pattern, line)]
     assert len(found) == 1
     assert f"```sh\n{found[0]}\n```" in README
-    assert 'bash -euo pipefail -c "$command"' in script
+    assert "install=${command% && *} tests=${command##* && }" in script  # both parts, in order
+    install = script.index('bash -euo pipefail -c "$install"')
+    assert install < script.index('"$offline" bash -euo pipefail -c "$tests"')
+    assert found[0].rpartition(" && ")[2] == ".venv/bin/python -m pytest"
