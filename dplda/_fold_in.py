@@ -61,9 +61,9 @@ def topic_word_probabilities(components: np.ndarray, n_jobs: int | None = None) 
 
 
 def packed(phi: np.ndarray, n_jobs: int | None = None) -> np.ndarray:
-    """A table (n_words, padded) of half the size for `update_theta`, of a relative precision of 2**-8.
+    """Pack a table (n_words, padded) for `update_theta`: two topics share the 32 bits of a float.
 
-    Two topics of a word share the 32 bits of a float.
+    The relative precision is 2**-8.
     """
     n_words, padded = phi.shape
     pairs = aligned_zeros((n_words, -(-padded // (2 * LANES)) * LANES), np.float32)

@@ -188,6 +188,7 @@ class NoisyTable:
 
     def word_probabilities(self, out: np.ndarray | None = None) -> np.ndarray:
         """p(word | topic), (n_words, padded) float32; in `out` if given."""
+
         def add(first: int, last: int) -> np.ndarray:
             sums = np.zeros(self.table.shape[1])
             _denoise.add_rows(self.table, first, last, sums)

@@ -17,9 +17,7 @@ def fold_in(
     theta: NDArray[np.float32],
     scratch: NDArray[np.float32],
 ) -> None: ...
-def pack(
-    phi: NDArray[np.float32], first: int, last: int, pairs: NDArray[np.float32]
-) -> None: ...
+def pack(phi: NDArray[np.float32], first: int, last: int, pairs: NDArray[np.float32]) -> None: ...
 def measure_words(
     indptr: NDArray[np.int32],
     indices: NDArray[np.int32],
