@@ -60,6 +60,20 @@ def topic_word_probabilities(components: np.ndarray, n_jobs: int | None = None) 
     return phi
 
 
+def packed(phi: np.ndarray, n_jobs: int | None = None) -> np.ndarray:
+    """Pack a table (n_words, padded) for `update_theta`: two topics share the 32 bits of a float.
+
+    The relative precision is 2**-8.
+    """
+    n_words, padded = phi.shape
+    pairs = aligned_zeros((n_words, -(-padded // (2 * LANES)) * LANES), np.float32)
+    in_threads(
+        lambda words: _variational.pack(phi, words.start, words.stop, pairs),
+        slices(n_words, max(LANES, PIECE // padded)), n_jobs,
+    )  # fmt: skip
+    return pairs
+
+
 def slices(n: int, size: int) -> list[slice]:
     """The numbers below `n` in pieces of `size`."""
     return [slice(first, min(first + size, n)) for first in range(0, n, size)]
@@ -114,6 +128,7 @@ def update_theta(
     tolerance: float = 0.0,
     accelerated: bool = False,
     variational: bool = False,
+    in_pairs: bool = False,
     n_jobs: int | None = None,
 ) -> None:
     """Improve `theta` (n_docs, padded), in place, for the documents `rows` of X (float32 data).
@@ -121,13 +136,15 @@ def update_theta(
     A document gets `max_steps` steps of expectation-maximization, or fewer: until one changes its
     weights by less than `tolerance` in L1. `accelerated` extrapolates after every two steps, which
     gets further with the same number of them. The weights sum to 1. `variational` steps find the
-    Dirichlet posterior instead; `theta` goes from its mean to exp(E[log theta]).
+    Dirichlet posterior instead; `theta` goes from its mean to exp(E[log theta]). With `in_pairs`,
+    `phi` is the result of `packed`.
     """
 
     def kernel(piece: np.ndarray) -> None:
         _variational.fold_in(
-            X.indptr, X.indices, X.data, piece, phi, doc_topic_prior, n_components, max_steps,
-            tolerance, accelerated, variational, theta, np.empty(6 * phi.shape[1], np.float32),
+            X.indptr, X.indices, X.data, piece, phi, in_pairs, doc_topic_prior, n_components,
+            max_steps, tolerance, accelerated, variational, theta,
+            np.empty(6 * theta.shape[1], np.float32),
         )  # fmt: skip
 
     work = np.diff(X.indptr)[rows]

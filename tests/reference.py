@@ -205,6 +205,24 @@ def dot(a, b, width=WIDTH):
     return total_of(lane_sums(a * b, width))
 
 
+def pack(table):
+    """Pairs of topics k and k + 16, as floats; see dplda/kernels/_fold_in.h."""
+    first = table.view(np.uint32).astype(np.int64).reshape(len(table), -1, 16)
+    if first.shape[1] % 2:
+        first = np.concatenate([first, np.zeros_like(first[:, :1])], axis=1)
+    first, second = first[:, ::2], first[:, 1::2]
+    second = (second + 0x8000) >> 16
+    pairs = (np.maximum((first - second + 0x8000) >> 16, 0) << 16) + second
+    return pairs.reshape(len(table), -1).astype(np.uint32).view(F)
+
+
+def unpack(pairs, padded):
+    """The table that pairs stand for."""
+    first = pairs.view(np.uint32).reshape(len(pairs), -1, 1, 16)
+    both = np.concatenate([first, first << 16], axis=2).reshape(len(pairs), -1)
+    return np.ascontiguousarray(both[:, :padded]).view(F)
+
+
 def update_topics(words, counts, phi, prior, n_components, theta, total=None):
     """The next topic weights, and the L1 change; a variational step if there is a total."""
     new = np.zeros(len(theta), F)
@@ -292,28 +310,44 @@ def contribution(words, counts, factor, center, word_weight, theta, width):
     return np.array(cells)
 
 
-def unit_contribution(X, documents, theta, factor, center, word_weight, alone):
-    """Words of a unit, float cells of its contribution, and their squared norm.
+def cells_of_words(words, factor, center, theta):
+    """What a document of one unit contributes to its words, over weight and count."""
+    shares = [dot(theta, factor[w]) for w in words]
+    shares = [F(1) / share if share > 0 else F(0) for share in shares]
+    return np.array([theta * factor[w] * a - center[w] for w, a in zip(words, shares)])
 
-    The squares of a single document (`alone`) are added in one sum for each piece of the words.
+
+def document_contribution(X, d, theta, factor, center, word_weight):
+    """What `unit_contribution` returns, of a document that is a unit.
+
+    Its squares are added in one sum for each piece of the words.
     """
+    span = slice(X.indptr[d], X.indptr[d + 1])
+    words = X.indices[span].tolist()
+    cells = cells_of_words(words, factor, center, theta[d])
+    s = word_weight[words] * X.data[span]
+    squares = np.zeros(16)
+    for w, cell, of_word in sorted(zip(words, cells, s.astype(float)), key=lambda each: each[0]):
+        squares[w % 16] += of_word * of_word * (float(dot(cell, cell)) + 2.0**-126)
+    return words, cells, s, sum(squares.tolist())
+
+
+def unit_contribution(X, documents, theta, factor, center, word_weight):
+    """Words of a unit, float cells of its contribution, their factors, and the squared norm."""
     added = {}  # word: cells
-    width, n_pieces = (WIDTH, 16) if alone else (LANES, 1)
     for d in documents:
         span = slice(X.indptr[d], X.indptr[d + 1])
         words = X.indices[span].tolist()
-        cells = contribution(words, X.data[span], factor, center, word_weight, theta[d], width)
+        cells = contribution(words, X.data[span], factor, center, word_weight, theta[d], LANES)
         for w, cell in zip(words, cells):
             added[w] = added[w] + cell if w in added else cell
-    squares = np.zeros(n_pieces)
-    for w, cell in sorted(added.items()) if alone else added.items():
-        squares[w % n_pieces] += float(dot(cell, cell, width))
-    return list(added), np.array(list(added.values())), sum(squares.tolist())
+    square = sum(float(dot(cell, cell, LANES)) for cell in added.values())
+    return list(added), np.array(list(added.values())), np.ones(len(added), F), square
 
 
 def round_to_grid(cells, scale):
     """Integers toward zero, and their exact sum of squares."""
-    integers = [int(x) for x in (cells * scale).flat]
+    integers = [int(x) for x in (cells * scale[:, None]).flat]
     return np.array(integers).reshape(cells.shape), sum(i**2 for i in integers)
 
 
@@ -326,16 +360,18 @@ def add_contributions(
     ptr = range(X.shape[0] + 1) if unit_ptr is None else unit_ptr
     for u in units:
         documents = range(ptr[u], ptr[u + 1])
-        words, cells, square = unit_contribution(
-            X, documents, theta, factor, center, word_weight, alone
-        )
+        tables = theta, factor, center, word_weight
+        words, cells, factors, square = (
+            document_contribution(X, u, *tables) if alone
+            else unit_contribution(X, documents, *tables)
+        )  # fmt: skip
         length, relative = square**0.5, float(unit_scale[u]) / norm
         if not 1e-15 < length < np.inf:
             continue
         scale = F(radius * (relative if relative * length < 1 else 1 / length))
-        integers, square = round_to_grid(cells, scale)
+        integers, square = round_to_grid(cells, factors * scale)
         if square > radius**2:
-            integers, square = round_to_grid(cells, scale * F(1 - 2.0**-16))
+            integers, square = round_to_grid(cells, factors * (scale * F(1 - 2.0**-16)))
         if square <= radius**2:
             np.add.at(total, words, integers)
     return total

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from numpy.testing import assert_allclose, assert_array_equal
 
-from dplda._fold_in import pad, single_precision, uniform_theta
+from dplda._fold_in import packed, pad, single_precision, uniform_theta
 from dplda.central._documents import Documents
 from dplda.kernels import _e_step, _variational
 
@@ -39,13 +39,14 @@ def random_theta(n_components, seed=0, n_docs=N_DOCS):
 
 
 def fold_in(
-    X, rows, phi, prior, n_components, max_iter, tol, theta, *, accelerated=False, variational=False
-):
+    X, rows, phi, prior, n_components, max_iter, tol, theta, *, accelerated=False,
+    variational=False, in_pairs=False,
+):  # fmt: skip
     """The kernel on a copy of `theta`, as its twin."""
     theta = theta.copy()
-    scratch = np.full(6 * phi.shape[1], np.nan, np.float32)
+    scratch = np.full(6 * theta.shape[1], np.nan, np.float32)
     _variational.fold_in(
-        X.indptr, X.indices, X.data, np.array(rows, np.int64), phi, prior, n_components,
+        X.indptr, X.indices, X.data, np.array(rows, np.int64), phi, in_pairs, prior, n_components,
         max_iter, tol, accelerated, variational, theta, scratch,
     )  # fmt: skip
     return theta
@@ -130,6 +131,42 @@ def test_variational_fold_in_equals_its_twin(
     theta = fold_in(*arguments, **options)
     assert_array_equal(theta, reference.fold_in(*arguments, **options))
     assert not theta[:, n_components:].any()
+
+
+@pytest.mark.parametrize("n_components", [*SIZES, 48, 49, 64])
+def test_two_topics_of_a_pair_are_within_its_precision(n_components, instruction_set):
+    phi = random_topics(n_components, seed=9)
+    phi[3], phi[4, :n_components] = 0, 0.5
+    pairs = packed(phi)
+    assert pairs.shape == (N_WORDS, -(-phi.shape[1] // 32) * 16)
+    assert_array_equal(pairs.view(np.uint32), reference.pack(phi).view(np.uint32))
+    assert_allclose(reference.unpack(pairs, phi.shape[1]), phi, rtol=2**-8, atol=1e-40)
+
+
+@pytest.mark.parametrize("n_components", [*SIZES, 48, 49, 64])
+@pytest.mark.parametrize("variational", [False, True])
+@pytest.mark.parametrize(("max_iter", "tol"), [(5, 0.0), (60, 1e-4)])
+def test_fold_in_reads_the_two_topics_of_a_pair(
+    n_components, variational, max_iter, tol, instruction_set
+):
+    X, pairs = random_counts(3, n_words=40), packed(random_topics(n_components, n_words=40))
+    start = random_theta(n_components, seed=4)
+    options = {"accelerated": True, "variational": variational}
+    rest = 0.1, n_components, max_iter, tol, start
+    theta = fold_in(X, [0, 3, 2], pairs, *rest, **options, in_pairs=True)
+    phi = reference.unpack(pairs, start.shape[1])
+    assert_array_equal(theta, reference.fold_in(X, [0, 3, 2], phi, *rest, **options))
+
+
+def test_a_table_that_does_not_fit_the_topics_is_refused():
+    X, phi, start = random_counts(), random_topics(20), random_theta(20)
+    for table, in_pairs in [(phi, True), (packed(phi), False), (random_topics(40), False)]:
+        with pytest.raises(ValueError, match="in pairs or alone"):
+            fold_in(X, [0], table, 0.1, 20, 1, 0.0, start, in_pairs=in_pairs)
+    with pytest.raises(ValueError, match="half of its topics"):
+        _variational.pack(phi, 0, 1, phi)
+    with pytest.raises(ValueError, match="words must be among"):
+        _variational.pack(phi, 0, N_WORDS + 1, packed(phi))
 
 
 @pytest.mark.parametrize("n_components", [2, 5, 20])

@@ -24,7 +24,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dplda._corpus import row_blocks
-from dplda._fold_in import over_rows, pad, single_precision, uniform_theta, update_theta
+from dplda._fold_in import over_rows, packed, pad, single_precision, uniform_theta, update_theta
 from dplda._threads import in_threads
 from dplda._variational import e_step
 from dplda.central._document_budget import COUNTS, TOTALS
@@ -220,10 +220,10 @@ class Documents(PrivateSide):
         if not self.keep_weights:
             self.theta[rows, : self.n_components] = 1.0 / self.n_components
         update_theta(
-            self.X, self.theta, phi, rows, n_components=self.n_components,
+            self.X, self.theta, packed(phi, self.n_jobs), rows, n_components=self.n_components,
             doc_topic_prior=doc_topic_prior,
             max_steps=INNER_STEPS if self.keep_weights else STEPS_ANEW, tolerance=INNER_TOLERANCE,
-            accelerated=True, n_jobs=self.n_jobs,
+            accelerated=True, in_pairs=True, n_jobs=self.n_jobs,
         )  # fmt: skip
 
     def infer_anew(self, units: np.ndarray, factor: np.ndarray, doc_topic_prior: float) -> None:

@@ -188,8 +188,14 @@ class NoisyTable:
 
     def word_probabilities(self, out: np.ndarray | None = None) -> np.ndarray:
         """p(word | topic), (n_words, padded) float32; in `out` if given."""
-        factor = 1 / topic_sizes(self.table, self.n_jobs)
-        return self._scaled(lambda rows: factor, out)
+
+        def add(first: int, last: int) -> np.ndarray:
+            sums = np.zeros(self.table.shape[1])
+            _denoise.add_rows(self.table, first, last, sums)
+            return sums
+
+        sizes = np.sum(over_words(add, self.table.shape, self.n_jobs), axis=0)
+        return self._shares((1 / sizes).astype(np.float32), out)
 
     def center(self, *, exact: bool, out: np.ndarray | None = None) -> np.ndarray:
         """The center of the contributions: p(topic | word), (n_words, padded) float32.
@@ -199,7 +205,7 @@ class NoisyTable:
         """
         if exact:
             return padded_zeros(self.table.shape) if out is None else out
-        return self._scaled(lambda rows: 1 / rows.sum(axis=1, dtype=float)[:, None], out)
+        return self._shares(None, out)
 
     def update(
         self,
@@ -325,19 +331,14 @@ class NoisyTable:
         """Variance of the noise of the sum of parts, in a cell multiplied by its word weight."""
         return self.variance + (0.0 if self.earlier is None else self.earlier.variance)
 
-    def _scaled(
-        self, factor: Callable[[np.ndarray], np.ndarray], out: np.ndarray | None
-    ) -> np.ndarray:
-        """The rows of the table times `factor` of them, padded."""
-        out = padded_zeros(self.table.shape) if out is None else out
-        cells = out[:, : self.table.shape[1]]
-
-        def multiply(first: int, last: int) -> None:
-            rows = self.table[first:last]
-            np.multiply(rows, factor(rows).astype(np.float32), out=cells[first:last])
-
-        over_words(multiply, self.table.shape, self.n_jobs)
-        return out
+    def _shares(self, factor: np.ndarray | None, out: np.ndarray | None) -> np.ndarray:
+        """The rows of the table, padded: times `factor` (n_components,), or over their sums."""
+        shares = padded_zeros(self.table.shape) if out is None else out
+        over_words(
+            lambda first, last: _denoise.shares(self.table, first, last, factor, shares),
+            self.table.shape, self.n_jobs,
+        )  # fmt: skip
+        return shares
 
 
 def pieces_of(shape: tuple[int, ...]) -> list[tuple[int, int]]:

@@ -62,6 +62,14 @@ static void dplda_learn(int set, const int64_t *noisy, ptrdiff_t stride, const f
     DPLDA_CALL(dplda_learn, set)(noisy, stride, table, n_topics, first, last, kept, added,
                                  of_table, centered, average);
 }
+static void dplda_shares(int set, const float *table, ptrdiff_t n_topics, ptrdiff_t first,
+                         ptrdiff_t last, const float *factor, ptrdiff_t padded, float *shares) {
+    DPLDA_CALL(dplda_shares, set)(table, n_topics, first, last, factor, padded, shares);
+}
+static void dplda_add_rows(int set, const float *table, ptrdiff_t n_topics, ptrdiff_t first,
+                           ptrdiff_t last, double *sums) {
+    DPLDA_CALL(dplda_add_rows, set)(table, n_topics, first, last, sums);
+}
 static void dplda_temper(int set, float *x, ptrdiff_t n, float power) {
     DPLDA_CALL(dplda_temper, set)(x, n, power);
 }
@@ -345,6 +353,38 @@ static void NAME(dplda_learn)(const int64_t *noisy, ptrdiff_t stride, const floa
         for (ptrdiff_t k = 0; k < n_topics; k++) {
             const double counts = share * row[k] + factor * ((double)cells[k] - middle);
             mean[k] = kept * mean[k] + counts;
+        }
+    }
+}
+
+/* The rows of the words first, ..., last - 1, times `factor` (n_topics,), or over their sums if that
+ * is NULL; a row of `shares` begins every `padded` floats. */
+static void NAME(dplda_shares)(const float *table, ptrdiff_t n_topics, ptrdiff_t first,
+                               ptrdiff_t last, const float *factor, ptrdiff_t padded,
+                               float *shares) {
+    for (ptrdiff_t word = first; word < last; word++) {
+        const float *row = table + word * n_topics;
+        float *share = shares + word * padded;
+        if (factor) {
+            for (ptrdiff_t k = 0; k < n_topics; k++) {
+                share[k] = row[k] * factor[k];
+            }
+        } else {
+            const float inverse = (float)(1 / sum_row(row, n_topics));
+            for (ptrdiff_t k = 0; k < n_topics; k++) {
+                share[k] = row[k] * inverse;
+            }
+        }
+    }
+}
+
+/* Add the rows of the words first, ..., last - 1, in their order. */
+static void NAME(dplda_add_rows)(const float *table, ptrdiff_t n_topics, ptrdiff_t first,
+                                 ptrdiff_t last, double *sums) {
+    for (ptrdiff_t word = first; word < last; word++) {
+        const float *row = table + word * n_topics;
+        for (ptrdiff_t k = 0; k < n_topics; k++) {
+            sums[k] += row[k];
         }
     }
 }

@@ -43,3 +43,13 @@ def learn(
     average: NDArray[np.float64],
 ) -> None: ...
 def temper(x: NDArray[np.float32], power: float) -> None: ...
+def shares(
+    table: NDArray[np.float32],
+    first: int,
+    last: int,
+    factor: NDArray[np.float32] | None,
+    out: NDArray[np.float32],
+) -> None: ...
+def add_rows(
+    table: NDArray[np.float32], first: int, last: int, sums: NDArray[np.float64]
+) -> None: ...

@@ -34,6 +34,12 @@ cdef extern from "_denoise.h":
         int set, const int64_t* noisy, Py_ssize_t stride, const float* table, Py_ssize_t n_topics,
         Py_ssize_t first, Py_ssize_t last, double kept, const double* added,
         const double* of_table, bint centered, double* average) noexcept nogil
+    void c_shares "dplda_shares"(
+        int set, const float* table, Py_ssize_t n_topics, Py_ssize_t first, Py_ssize_t last,
+        const float* factor, Py_ssize_t padded, float* shares) noexcept nogil
+    void c_add_rows "dplda_add_rows"(
+        int set, const float* table, Py_ssize_t n_topics, Py_ssize_t first, Py_ssize_t last,
+        double* sums) noexcept nogil
     void c_temper "dplda_temper"(int set, float* x, Py_ssize_t n, float power) noexcept nogil
 
 
@@ -179,6 +185,43 @@ def learn(
     with nogil:
         c_learn(in_use, &noisy[0, 0], stride, &table[0, 0], n_topics, first, last, kept,
                 &added[0], &of_table[0], centered, &average[0, 0])
+
+
+def shares(
+    const float[:, ::1] table,          # in: (n_words, n_components)
+    Py_ssize_t first,                   # in: the first word
+    Py_ssize_t last,                    # in: the first word that is left alone
+    const float[::1] factor,            # in: (n_components,), or None
+    float[:, ::1] out,                  # out: (n_words, at least n_components); the rest stays
+):
+    """The rows times `factor`, or over their sums."""
+    cdef Py_ssize_t n_words = table.shape[0], n_topics = table.shape[1]
+    cdef const float* of_topics = NULL
+    if out.shape[0] != n_words or out.shape[1] < n_topics or not 0 <= first <= last <= n_words:
+        raise ValueError("out must have room for the table, and words must be in it")
+    if factor is not None:
+        if factor.shape[0] != n_topics or n_topics == 0:
+            raise ValueError("factor must have one element a topic")
+        of_topics = &factor[0]
+    if first < last and n_topics:
+        with nogil:
+            c_shares(in_use, &table[0, 0], n_topics, first, last, of_topics, out.shape[1],
+                     &out[0, 0])
+
+
+def add_rows(
+    const float[:, ::1] table,          # in: (n_words, n_components)
+    Py_ssize_t first,                   # in: words, as for `shares`
+    Py_ssize_t last,                    # in
+    double[::1] sums,                   # in/out: (n_components,)
+):
+    """Add the rows of some words, in their order."""
+    cdef Py_ssize_t n_topics = table.shape[1]
+    if sums.shape[0] != n_topics or not 0 <= first <= last <= table.shape[0]:
+        raise ValueError("sums must have one element a topic, and words must be in the table")
+    if first < last and n_topics:
+        with nogil:
+            c_add_rows(in_use, &table[0, 0], n_topics, first, last, &sums[0])
 
 
 @cython.boundscheck(False)  # even under sanitizers: the function takes the address of empty arrays

@@ -4,6 +4,11 @@
  * the place of theta, the mean, in the shares of words. 16 topics at a time; tables are padded with
  * zeros to a multiple of 16. Every sum has a fixed order: words four at a time, topics in 16 lanes
  * that v_sum adds.
+ *
+ * The table is one of floats, or one of pairs, which is half as large. A pair holds topics k and
+ * k + 16 (k mod 32 < 16): the upper 16 bits of the float of topic k + 16 are its lower 16 bits, and
+ * all 32 bits are the float of topic k. So a pair is read by a load and a shift. Both floats are
+ * within 2^-8 of what they stand for. Sums of pairs have the order of sums of floats.
  */
 #ifndef DPLDA_FOLD_IN_H
 #define DPLDA_FOLD_IN_H
@@ -13,13 +18,37 @@ typedef struct {
     ptrdiff_t n; /* different words */
     const int32_t *word;
     const float *count;
-    const float *phi; /* (n_words, padded) */
+    const float *phi; /* (n_words, padded), or (n_words, dplda_pairs(padded)) */
+    int in_pairs;
     ptrdiff_t padded;
     const float *prior; /* (padded,) doc_topic_prior, and 0 on the padding */
     float total;        /* all counts and priors */
     int variational;
 } dplda_document;
+
+/* Number of pairs that hold the topics of a row. */
+static inline ptrdiff_t dplda_pairs(ptrdiff_t padded) { return (padded + 31) / 32 * 16; }
 #endif
+
+/* The floats of topics k + 16, ..., k + 31, from the pairs of topics k, ..., k + 15. */
+DPLDA_INLINE vec NAME(second_of)(vec pairs) {
+    return v_as_float(vi_shift_left(v_as_int(pairs), 16));
+}
+
+/* The pairs of a row of floats that are not negative: (dplda_pairs(padded),). */
+static void NAME(pack)(const float *row, ptrdiff_t padded, float *pairs) {
+    for (ptrdiff_t k = 0; k < padded; k += 2 * DPLDA_WIDTH, pairs += DPLDA_WIDTH) {
+        veci first = v_as_int(v_load(row + k)), second = vi_all(0);
+        if (k + DPLDA_WIDTH < padded) {
+            second = v_as_int(v_load(row + k + DPLDA_WIDTH));
+            second = vi_shift_right(vi_add(second, vi_all(0x8000)), 16);
+        }
+        /* the nearest float that ends with these bits; 0 where none is near */
+        first = vi_shift_right(vi_add(vi_sub(first, second), vi_all(0x8000)), 16);
+        first = vi_sub(first, vi_and(first, vi_shift_right(first, 31)));
+        v_store(pairs, v_as_float(vi_add(vi_shift_left(first, 16), second)));
+    }
+}
 
 /* The dot products of `theta` and four rows, lane by lane. */
 DPLDA_INLINE void NAME(dots)(const float *theta, const float *const *row, ptrdiff_t padded,
@@ -36,42 +65,114 @@ DPLDA_INLINE void NAME(dots)(const float *theta, const float *const *row, ptrdif
     sum[0] = s0, sum[1] = s1, sum[2] = s2, sum[3] = s3;
 }
 
-/* new += q0 r0 + q1 r1 + q2 r2 + q3 r3 */
-DPLDA_INLINE void NAME(add_rows)(const float *const *row, const float *q, ptrdiff_t padded,
+/* `dots` of rows of pairs. */
+DPLDA_INLINE void NAME(dots_of_pairs)(const float *theta, const float *const *row,
+                                      ptrdiff_t padded, vec *sum) {
+    const float *r0 = row[0], *r1 = row[1], *r2 = row[2], *r3 = row[3];
+    vec s0 = v_all(0), s1 = s0, s2 = s0, s3 = s0;
+    for (ptrdiff_t k = 0, i = 0; k < padded; k += 2 * DPLDA_WIDTH, i += DPLDA_WIDTH) {
+        const vec p0 = v_load(r0 + i), p1 = v_load(r1 + i), p2 = v_load(r2 + i), p3 = v_load(r3 + i);
+        vec t = v_load(theta + k);
+        s0 = v_add(s0, v_mul(t, p0));
+        s1 = v_add(s1, v_mul(t, p1));
+        s2 = v_add(s2, v_mul(t, p2));
+        s3 = v_add(s3, v_mul(t, p3));
+        if (k + DPLDA_WIDTH < padded) {
+            t = v_load(theta + k + DPLDA_WIDTH);
+            s0 = v_add(s0, v_mul(t, NAME(second_of)(p0)));
+            s1 = v_add(s1, v_mul(t, NAME(second_of)(p1)));
+            s2 = v_add(s2, v_mul(t, NAME(second_of)(p2)));
+            s3 = v_add(s3, v_mul(t, NAME(second_of)(p3)));
+        }
+    }
+    sum[0] = s0, sum[1] = s1, sum[2] = s2, sum[3] = s3;
+}
+
+/* new += q0 r0 + q1 r1 + q2 r2 + q3 r3, for 16 topics of four rows. */
+DPLDA_INLINE void NAME(add_topics)(const vec *q, vec r0, vec r1, vec r2, vec r3, float *new_theta) {
+    const vec first = v_add(v_mul(q[0], r0), v_mul(q[1], r1));
+    const vec second = v_add(v_mul(q[2], r2), v_mul(q[3], r3));
+    v_store(new_theta, v_add(v_load(new_theta), v_add(first, second)));
+}
+
+/* new += the sum of four rows, times their quotients. */
+DPLDA_INLINE void NAME(add_rows)(const float *const *row, const float *quotient, ptrdiff_t padded,
                                  float *new_theta) {
     const float *r0 = row[0], *r1 = row[1], *r2 = row[2], *r3 = row[3];
-    const vec q0 = v_all(q[0]), q1 = v_all(q[1]), q2 = v_all(q[2]), q3 = v_all(q[3]);
+    const vec q[] = {v_all(quotient[0]), v_all(quotient[1]), v_all(quotient[2]), v_all(quotient[3])};
     for (ptrdiff_t k = 0; k < padded; k += DPLDA_WIDTH) {
-        const vec first = v_add(v_mul(q0, v_load(r0 + k)), v_mul(q1, v_load(r1 + k)));
-        const vec second = v_add(v_mul(q2, v_load(r2 + k)), v_mul(q3, v_load(r3 + k)));
-        v_store(new_theta + k, v_add(v_load(new_theta + k), v_add(first, second)));
+        NAME(add_topics)(q, v_load(r0 + k), v_load(r1 + k), v_load(r2 + k), v_load(r3 + k),
+                         new_theta + k);
     }
 }
 
-/* new_theta += the shares of up to 16 words, from word j on, in each topic, over their weights. */
-DPLDA_INLINE void NAME(add_words)(const dplda_document *doc, ptrdiff_t j, ptrdiff_t n,
-                                  const float *weight, float *new_theta) {
+/* `add_rows` of rows of pairs. */
+DPLDA_INLINE void NAME(add_pairs)(const float *const *row, const float *quotient, ptrdiff_t padded,
+                                  float *new_theta) {
+    const float *r0 = row[0], *r1 = row[1], *r2 = row[2], *r3 = row[3];
+    const vec q[] = {v_all(quotient[0]), v_all(quotient[1]), v_all(quotient[2]), v_all(quotient[3])};
+    for (ptrdiff_t k = 0, i = 0; k < padded; k += 2 * DPLDA_WIDTH, i += DPLDA_WIDTH) {
+        const vec p0 = v_load(r0 + i), p1 = v_load(r1 + i), p2 = v_load(r2 + i), p3 = v_load(r3 + i);
+        NAME(add_topics)(q, p0, p1, p2, p3, new_theta + k);
+        if (k + DPLDA_WIDTH < padded) {
+            NAME(add_topics)(q, NAME(second_of)(p0), NAME(second_of)(p1), NAME(second_of)(p2),
+                             NAME(second_of)(p3), new_theta + k + DPLDA_WIDTH);
+        }
+    }
+}
+
+/* count / share; 0 where it might overflow: all topics nearly exclude the word */
+DPLDA_INLINE vec NAME(quotients)(vec count, vec share) {
+    const vec least = v_all(1e-28f);
+    return v_div(v_above(share, least, count), v_max(share, least));
+}
+
+/* new_theta += the shares of n <= 16 words, from word j on, in each topic, over their weights. */
+DPLDA_INLINE void NAME(add_tile)(const dplda_document *doc, ptrdiff_t j, ptrdiff_t n,
+                                 ptrdiff_t padded, int in_pairs, const float *weight,
+                                 float *new_theta) {
+    const ptrdiff_t size = in_pairs ? dplda_pairs(padded) : padded;
     const float *row[DPLDA_WIDTH];
+    float count[DPLDA_WIDTH] = {0}, quotient[DPLDA_WIDTH];
     vec sum[DPLDA_WIDTH];
-    float share[DPLDA_WIDTH], quotient[DPLDA_WIDTH] = {0};
     for (ptrdiff_t i = 0; i < DPLDA_WIDTH; i++) {
-        row[i] = doc->phi + doc->word[j + (i < n ? i : 0)] * doc->padded;
+        row[i] = doc->phi + doc->word[j + (i < n ? i : 0)] * size;
     }
+    memcpy(count, doc->count + j, n * sizeof *count);
+    for (ptrdiff_t i = 0; i < DPLDA_WIDTH; i += 4) {
+        if (i >= n) {
+            sum[i] = sum[i + 1] = sum[i + 2] = sum[i + 3] = v_all(0);
+        } else if (in_pairs) {
+            NAME(dots_of_pairs)(weight, row + i, padded, sum + i);
+        } else {
+            NAME(dots)(weight, row + i, padded, sum + i);
+        }
+    }
+    v_store(quotient, NAME(quotients)(v_load(count), v_sums(sum)));
     for (ptrdiff_t i = 0; i < n; i += 4) {
-        NAME(dots)(weight, row + i, doc->padded, sum + i);
+        if (in_pairs) {
+            NAME(add_pairs)(row + i, quotient + i, padded, new_theta);
+        } else {
+            NAME(add_rows)(row + i, quotient + i, padded, new_theta);
+        }
     }
-    for (ptrdiff_t i = (n + 3) / 4 * 4; i < DPLDA_WIDTH; i++) {
-        sum[i] = v_all(0);
+}
+
+/* new_theta += the shares of all words in each topic, over their weights. */
+DPLDA_INLINE void NAME(add_words)(const dplda_document *doc, ptrdiff_t padded, int in_pairs,
+                                  const float *weight, float *new_theta) {
+    const ptrdiff_t size = in_pairs ? dplda_pairs(padded) : padded;
+    ptrdiff_t j = 0;
+    for (; j + DPLDA_WIDTH <= doc->n; j += DPLDA_WIDTH) {
+        for (ptrdiff_t i = j + DPLDA_WIDTH; i < doc->n && i < j + 2 * DPLDA_WIDTH; i++) {
+            for (ptrdiff_t k = 0; k < size; k += DPLDA_WIDTH) {
+                DPLDA_PREFETCH(doc->phi + doc->word[i] * size + k);
+            }
+        }
+        NAME(add_tile)(doc, j, DPLDA_WIDTH, padded, in_pairs, weight, new_theta);
     }
-    v_store(share, v_sums(sum));
-    memcpy(quotient, doc->count + j, n * sizeof *quotient);
-    for (int i = 0; i < DPLDA_WIDTH; i++) {
-        /* 0 where it might overflow: all topics nearly exclude the word */
-        const int known = share[i] > 1e-28f;
-        quotient[i] = (known ? quotient[i] : 0) / (known ? share[i] : 1);
-    }
-    for (ptrdiff_t i = 0; i < n; i += 4) {
-        NAME(add_rows)(row + i, quotient + i, doc->padded, new_theta);
+    if (j < doc->n) {
+        NAME(add_tile)(doc, j, doc->n - j, padded, in_pairs, weight, new_theta);
     }
 }
 
@@ -95,14 +196,12 @@ DPLDA_INLINE float NAME(update_topics)(const dplda_document *doc, float *theta, 
         NAME(expectations_of)(doc, theta, new_theta, weight);
     }
     memset(new_theta, 0, padded * sizeof *new_theta);
-    for (ptrdiff_t j = 0; j < doc->n; j += DPLDA_WIDTH) {
-        const ptrdiff_t left = doc->n - j < DPLDA_WIDTH ? doc->n - j : DPLDA_WIDTH;
-        for (ptrdiff_t i = j + DPLDA_WIDTH; i < doc->n && i < j + 2 * DPLDA_WIDTH; i++) {
-            for (ptrdiff_t k = 0; k < padded; k += DPLDA_WIDTH) {
-                DPLDA_PREFETCH(doc->phi + doc->word[i] * padded + k);
-            }
-        }
-        NAME(add_words)(doc, j, left, factor, new_theta);
+    if (doc->in_pairs && padded == 2 * DPLDA_WIDTH) { /* compiled for this number of topics */
+        NAME(add_words)(doc, 2 * DPLDA_WIDTH, 1, factor, new_theta);
+    } else if (doc->in_pairs) {
+        NAME(add_words)(doc, padded, 1, factor, new_theta);
+    } else {
+        NAME(add_words)(doc, padded, 0, factor, new_theta);
     }
     for (ptrdiff_t k = 0; k < padded; k += DPLDA_WIDTH) {
         const vec x = v_add(v_mul(v_load(new_theta + k), v_load(factor + k)), v_load(doc->prior + k));
@@ -195,11 +294,11 @@ static void NAME(converge)(const dplda_document *doc, ptrdiff_t max_iter, float 
  * accelerated: whether to extrapolate; variational: theta becomes exp(E[log theta]) in the end.
  * scratch: (6 * padded,). */
 static void NAME(fold_in)(const int32_t *word, const float *count, ptrdiff_t n, const float *phi,
-                          ptrdiff_t padded, float prior, ptrdiff_t n_components,
+                          int in_pairs, ptrdiff_t padded, float prior, ptrdiff_t n_components,
                           ptrdiff_t max_iter, float tol, int accelerated, int variational,
                           float *theta, float *scratch) {
     float *priors = scratch, *new_theta = priors + padded, *weight = new_theta + padded;
-    dplda_document doc = {n, word, count, phi, padded, priors, 0, variational};
+    dplda_document doc = {n, word, count, phi, in_pairs, padded, priors, 0, variational};
     for (ptrdiff_t k = 0; k < padded; k++) {
         priors[k] = k < n_components ? prior : 0;
     }

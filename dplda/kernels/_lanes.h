@@ -17,6 +17,7 @@
 #define v_max NAME(v_max)
 #define v_min NAME(v_min)
 #define v_sqrt NAME(v_sqrt)
+#define v_above NAME(v_above)
 #define v_sum NAME(v_sum)
 #define v_sums NAME(v_sums)
 #define v_truncate NAME(v_truncate)
@@ -35,6 +36,7 @@
 #define vw NAME(vw)
 #define vw_add_squares NAME(vw_add_squares)
 #define vw_sum NAME(vw_sum)
+#define vw_sums NAME(vw_sums)
 #define vd NAME(vd)
 #define vd_load NAME(vd_load)
 #define vd_store NAME(vd_store)
@@ -67,6 +69,8 @@ DPLDA_INLINE veci vi_shift_right(veci a, int n) { return a >> n; } /* keeps the 
 /* Toward zero; every element must fit. */
 DPLDA_INLINE veci v_truncate(vec a) { return __builtin_convertvector(a, veci); }
 DPLDA_INLINE vec v_float(veci a) { return __builtin_convertvector(a, vec); }
+/* x where a > b, and 0 elsewhere. */
+DPLDA_INLINE vec v_above(vec a, vec b, vec x) { return (vec)((veci)x & (a > b)); }
 #else
 typedef struct {
     float lane[16];
@@ -109,6 +113,7 @@ DPLDA_INLINE veci vi_shift_left(veci x, int n) { DPLDA_EACH(veci, (int32_t)((uin
 DPLDA_INLINE veci vi_shift_right(veci x, int n) { DPLDA_EACH(veci, x.lane[j] >> n) }
 DPLDA_INLINE veci v_truncate(vec x) { DPLDA_EACH(veci, (int32_t)x.lane[j]) }
 DPLDA_INLINE vec v_float(veci x) { DPLDA_EACH(vec, (float)x.lane[j]) }
+DPLDA_INLINE vec v_above(vec x, vec b, vec c) { DPLDA_EACH(vec, x.lane[j] > b.lane[j] ? c.lane[j] : 0) }
 #undef DPLDA_EACH
 #endif
 
@@ -282,6 +287,27 @@ DPLDA_INLINE int64_t vw_sum(vw a) {
     int64_t x[8];
     memcpy(x, &a, sizeof x);
     return ((x[0] + x[4]) + (x[1] + x[5])) + ((x[2] + x[6]) + (x[3] + x[7]));
+}
+
+/* The vw_sum of each of n vectors; fast for 4. */
+DPLDA_INLINE void vw_sums(const vw *a, int n, int64_t *to) {
+#if defined(DPLDA_USE_AVX512)
+#define DPLDA_FOLD(a, b) _mm512_add_epi64(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b))
+    if (n == 4) {
+        const __m512i x = DPLDA_FOLD((__m512i)a[0], (__m512i)a[1]);
+        const __m512i y = DPLDA_FOLD((__m512i)a[2], (__m512i)a[3]);
+        const __m512i lower = _mm512_shuffle_i64x2(x, y, 0x44), upper = _mm512_shuffle_i64x2(x, y, 0xee);
+        const __m512i z = _mm512_add_epi64(lower, upper); /* two parts of x, and two of y */
+        const __m512i sums = _mm512_add_epi64(z, _mm512_shuffle_i64x2(z, z, 0xb1));
+        _mm_storeu_si128((__m128i *)to, _mm512_castsi512_si128(sums));
+        _mm_storeu_si128((__m128i *)(to + 2), _mm512_extracti32x4_epi32(sums, 2));
+        return;
+    }
+#undef DPLDA_FOLD
+#endif
+    for (int i = 0; i < n; i++) {
+        to[i] = vw_sum(a[i]);
+    }
 }
 
 /* Eight doubles at a time. */

@@ -7,6 +7,7 @@ def fold_in(
     data: NDArray[np.float32],
     rows: NDArray[np.int64],
     phi: NDArray[np.float32],
+    in_pairs: bool,
     prior: float,
     n_components: int,
     max_iter: int,
@@ -16,6 +17,7 @@ def fold_in(
     theta: NDArray[np.float32],
     scratch: NDArray[np.float32],
 ) -> None: ...
+def pack(phi: NDArray[np.float32], first: int, last: int, pairs: NDArray[np.float32]) -> None: ...
 def measure_words(
     indptr: NDArray[np.int32],
     indices: NDArray[np.int32],

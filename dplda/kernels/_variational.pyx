@@ -18,11 +18,14 @@ from dplda.kernels._sets cimport in_use
 cdef extern from "_variational.h" nogil:
     """
     static void dplda_fold_in(int set, const int32_t *word, const float *count, ptrdiff_t n,
-                              const float *phi, ptrdiff_t padded, float prior,
+                              const float *phi, int in_pairs, ptrdiff_t padded, float prior,
                               ptrdiff_t n_components, ptrdiff_t max_iter, float tol,
                               int accelerated, int variational, float *theta, float *scratch) {
-        DPLDA_CALL(fold_in, set)(word, count, n, phi, padded, prior, n_components, max_iter, tol,
-                                 accelerated, variational, theta, scratch);
+        DPLDA_CALL(fold_in, set)(word, count, n, phi, in_pairs, padded, prior, n_components,
+                                 max_iter, tol, accelerated, variational, theta, scratch);
+    }
+    static void dplda_pack(int set, const float *row, ptrdiff_t padded, float *pairs) {
+        DPLDA_CALL(pack, set)(row, padded, pairs);
     }
     static void dplda_measure_word(int set, const dplda_word *word, const int32_t *doc,
                                    const float *count, float weight, ptrdiff_t n, float *shares,
@@ -50,8 +53,11 @@ cdef extern from "_variational.h" nogil:
                     int64_t radius, int32_t* out)
     void dplda_fold_in(
         int set, const int32_t* word, const float* count, Py_ssize_t n, const float* phi,
-        Py_ssize_t padded, float prior, Py_ssize_t n_components, Py_ssize_t max_iter, float tol,
-        bint accelerated, bint variational, float* theta, float* scratch)
+        bint in_pairs, Py_ssize_t padded, float prior, Py_ssize_t n_components,
+        Py_ssize_t max_iter, float tol, bint accelerated, bint variational, float* theta,
+        float* scratch)
+    void dplda_pack(int set, const float* row, Py_ssize_t padded, float* pairs)
+    Py_ssize_t dplda_pairs(Py_ssize_t padded)
     void dplda_measure_word(
         int set, const dplda_word* word, const int32_t* doc, const float* count, float weight,
         Py_ssize_t n, float* shares, double* square)
@@ -67,7 +73,8 @@ def fold_in(
     const int32_t[::1] indices,          # in
     const float[::1] data,               # in: counts
     const int64_t[::1] rows,             # in: the documents to work on
-    const float[:, ::1] phi,             # in: (n_words, padded) word probabilities of each topic
+    const float[:, ::1] phi,             # in: (n_words, padded) word probabilities, or their pairs
+    bint in_pairs,                       # in: whether phi is what `pack` made
     float prior,                         # in: doc_topic_prior
     Py_ssize_t n_components,
     Py_ssize_t max_iter,
@@ -81,14 +88,33 @@ def fold_in(
 
     In the end `theta` holds weights that sum to 1, or exp(E[log theta]) if `variational`.
     """
-    cdef Py_ssize_t r, d
+    cdef Py_ssize_t r, d, padded = theta.shape[1]
+    if phi.shape[1] != (dplda_pairs(padded) if in_pairs else padded):
+        raise ValueError("phi must have the topics of theta, in pairs or alone")
     with nogil:
         for r in range(rows.shape[0]):
             d = rows[r]
             dplda_fold_in(
                 in_use, &indices[0] + indptr[d], &data[0] + indptr[d], indptr[d + 1] - indptr[d],
-                &phi[0, 0], phi.shape[1], prior, n_components, max_iter, tol, accelerated,
-                variational, &theta[d, 0], &scratch[0])
+                &phi[0, 0], in_pairs, padded, prior, n_components, max_iter, tol,
+                accelerated, variational, &theta[d, 0], &scratch[0])
+
+
+def pack(
+    const float[:, ::1] phi,             # in: (n_words, padded), not negative
+    Py_ssize_t first,                    # in: words
+    Py_ssize_t last,
+    float[:, ::1] pairs,                 # out: (n_words, padded / 2, but whole vectors)
+):
+    """Pack two topics into 32 bits, each to a relative precision of 2**-8."""
+    cdef Py_ssize_t v
+    if pairs.shape[0] != phi.shape[0] or pairs.shape[1] != dplda_pairs(phi.shape[1]):
+        raise ValueError("pairs must have a row for each word, and half of its topics")
+    if not 0 <= first <= last <= phi.shape[0]:
+        raise ValueError(f"words must be among {phi.shape[0]}, got {first} to {last}")
+    with nogil:
+        for v in range(first, last):
+            dplda_pack(in_use, &phi[v, 0], phi.shape[1], &pairs[v, 0])
 
 
 def measure_words(
