@@ -313,10 +313,16 @@ def calibrate(
     else:
         # The quick bound comes first, because very small noise would take a huge grid.
         quick = excess_of(lambda groups: _quick_epsilon(groups, float(delta)))
-        coarse = excess_of(lambda groups: _epsilon(groups, float(delta), _COARSE))
-        start, slope = _least(quick, 0.0, step=_OCTAVE, tolerance=0.1), _USUAL_SLOPE
-        for excess, width in ((coarse, 3e-3), (exact, 1e-4)):
-            start, slope = _just_above(excess, effect, start, slope, width)
+        coarse, half = (
+            excess_of(lambda groups, n=n: _epsilon(groups, float(delta), n))
+            for n in (_COARSE, _COARSE / 2.0)
+        )
+        start = _least(quick, 0.0, step=_OCTAVE, tolerance=0.1)
+        start, slope = _just_above(coarse, effect, start, coarse(start), _USUAL_SLOPE, 3e-3)
+        # The error of a grid grows with the square of its interval: this is that of the fine one.
+        share = (_COARSE**2 - 1.0) / (_COARSE**2 - (_COARSE / 2.0) ** 2)
+        estimate = coarse(start) - share * (coarse(start) - half(start))
+        start, _ = _just_above(exact, effect, start, estimate, slope, 1e-4)
         step = 5e-5
         if exact(start) <= 0.0:
             return math.exp(start)
@@ -345,32 +351,30 @@ def _calibrate_beside_statements(
 
 
 def _just_above(
-    excess: Excess, effect: Excess, start: float, slope: float, width: float
+    excess: Excess, effect: Excess, x: float, value: float, slope: float, width: float
 ) -> tuple[float, float]:
     """Search the end of the interval `width` above the root of a slow excess, by secants.
 
     The secants are those of the excess as a function of `effect`, a fast function that decreases in
     the logarithm of the noise, and jumps where the excess does: noise may be rounded to a grid.
-    Returns a point and the slope of the excess there. After eight steps the point may be anywhere:
-    the caller checks it.
+    `value` is the excess at `x`, or an estimate of it. Returns a point and the slope of the excess
+    there. After eight steps the point may be anywhere: the caller checks it.
     """
-    x, known, value = start, effect(start), excess(start)
+    known = effect(x)
     for _ in range(8):
-        if value <= 0.0 <= value + slope * (effect(x - width) - known):
-            break
         wanted = known - value / slope - 0.3 * width
         low, high = (x, x + _OCTAVE) if wanted < known else (x - _OCTAVE, x)
         x = _least_within(effect, wanted, low, high, 0.1 * width)
         last, last_value = known, value
         known, value = effect(x), excess(x)
-        if abs(known - last) > width:
+        if abs(known - last) > 1e-3:
             slope = max(0.05, (value - last_value) / (known - last))
+        if value <= 0.0 <= value + slope * (effect(x - width) - known):
+            break
     return x, slope
 
 
-def _least_within(
-    effect: Excess, most: float, low: float, high: float, tolerance: float
-) -> float:
+def _least_within(effect: Excess, most: float, low: float, high: float, tolerance: float) -> float:
     """The least point of an interval at which the effect is at most `most`, or its upper end."""
     while high - low > tolerance:
         middle = 0.5 * (low + high)
