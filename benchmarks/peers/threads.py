@@ -209,7 +209,8 @@ def main() -> None:
         )
     print(parts[-1])
     if options.markdown:
-        write_tables(options.markdown, "allowed" if options.allowed else "threads", "\n\n".join(parts))
+        name = "allowed" if options.allowed else "threads"
+        write_tables(options.markdown, name, "\n\n".join(parts))
 
 
 if __name__ == "__main__":
