@@ -313,10 +313,11 @@ def calibrate(
     else:
         # The quick bound comes first, because very small noise would take a huge grid.
         quick = excess_of(lambda groups: _quick_epsilon(groups, float(delta)))
-        coarse, half = (
-            excess_of(lambda groups, n=n: _epsilon(groups, float(delta), n))
-            for n in (_COARSE, _COARSE / 2.0)
-        )
+
+        def on_grid(coarseness: float) -> Excess:
+            return excess_of(lambda groups: _epsilon(groups, float(delta), coarseness))
+
+        coarse, half = on_grid(_COARSE), on_grid(_COARSE / 2.0)
         start = _least(quick, 0.0, step=_OCTAVE, tolerance=0.1)
         start, slope = _just_above(coarse, effect, start, coarse(start), _USUAL_SLOPE, 3e-3)
         # The error of a grid grows with the square of its interval: this is that of the fine one.

@@ -119,14 +119,14 @@ class Losses:
                 upper += mass
                 lower += ratio * mass
                 if upper >= delta and lower == 0:  # exp(-loss) is too small for a float
-                    return max(0.0, loss)
+                    return max(0.0, float(loss))
         return _epsilon_of_sums(upper, lower, delta)
 
     def _from_largest(self) -> Iterator[tuple[FloatArray, FloatArray]]:
         """Losses and their masses in pieces, the largest loss first."""
         for end in range(len(self.masses), 0, -_PIECE):
             index = np.arange(end - 1, max(end - _PIECE, 0) - 1, -1)
-            yield (self.first + index) * self.interval, self.masses[index]
+            yield (self.first + index) * self.interval, self.masses[index]  # type: ignore[misc]
 
     def get_delta_for_epsilon(self, epsilons: Sequence[float]) -> FloatArray:
         """Delta at each of several epsilons."""
