@@ -80,10 +80,11 @@ class HalfTable:
         measured = in_threads(measure, pieces, n_jobs)
         sizes = sum((sums.astype(np.float64) for sums, _ in measured), np.zeros(padded))
         largest = np.max([largest for _, largest in measured], axis=0)
-        low, high, scale = _bounds(sizes[:n_components], largest[:n_components], count_clip, prior)
-        scale, low, high = (
-            np.pad(x, (0, padded - n_components)).astype(np.float32) for x in (scale, low, high)
+        columns = np.zeros((3, padded), np.float32)
+        columns[:, :n_components] = _bounds(
+            sizes[:n_components], largest[:n_components], count_clip, prior
         )
+        low, high, scale = columns
         half = _zeros(n_words, padded)
         in_threads(
             lambda rows: _release.write_halves(counts[rows], *weight, scale, low, high, half[rows]),

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from dp_accounting import get_sigma_gaussian
 from dp_accounting.pld import privacy_loss_distribution as pld
+from dp_accounting.pld.common import compute_self_convolve_bounds
 from dp_accounting.pld.pld_pmf import (
     DensePLDPmf,
     _get_epsilon_for_delta,
@@ -31,9 +32,11 @@ from dplda.privacy._bounds_on_epsilon import (
     loss_distribution_epsilon,
 )
 from dplda.privacy._loss_distributions import (
+    _PIECE,
     GaussianLoss,
     LossDistribution,
     Losses,
+    _range_of_power,
     gaussian_distribution,
     laplace_distribution,
 )
@@ -205,6 +208,32 @@ def test_no_finite_epsilon_below_the_mass_at_infinity():
     assert losses.get_epsilon_for_delta(0.11) < math.inf
     assert losses.compose(losses).infinite == pytest.approx(0.19)
     assert losses.self_compose(3).infinite == pytest.approx(1 - 0.9**3)
+
+
+@pytest.mark.parametrize("center", [-900.0, -3.0, 0.0, 3.0, 700.0, 800.0])
+@pytest.mark.parametrize("infinite", [0.0, 1e-7])
+def test_the_search_in_pieces_ends_where_the_librarys_does(center, infinite):
+    n = 3 * _PIECE + 17
+    rng = np.random.default_rng(0)
+    shape = np.exp(-0.5 * (np.arange(n) / 2000 - 3.0) ** 2) * rng.uniform(size=n)
+    masses = (1 - infinite) * shape / shape.sum()
+    losses = Losses(0.005, round((center - 30.0) / 0.005), masses, infinite)
+    of_masses = (np.arange(n)[::-1] + losses.first) * losses.interval
+    last = 0.0 if of_masses[0] < 0 else math.inf  # the library takes no exponential of so much
+    for delta in (2e-8, 2e-7, 1e-3, 0.3, 0.9):
+        expected = last
+        if of_masses[-1] > -700 or infinite > delta:
+            with np.errstate(over="ignore"):
+                expected = _get_epsilon_for_delta(infinite, of_masses, masses[::-1], delta)
+        assert losses.get_epsilon_for_delta(delta) == expected
+
+
+@pytest.mark.parametrize("count", [1, 2, 80, 10**6])
+def test_the_range_of_a_power_is_the_librarys(count):
+    for losses in (gaussian_distribution(3.1, GRID), sampled_distribution(0.01, 0.8, GRID)):
+        masses = losses.removed.masses
+        expected = compute_self_convolve_bounds(masses, count, 1e-15)
+        assert _range_of_power(masses, count) == expected
 
 
 @pytest.mark.parametrize("deltas", [[0.1, 0.2], [1.1, 0.2], [0.5, -0.1], [0.5, math.nan]])

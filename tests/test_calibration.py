@@ -27,6 +27,7 @@ from dplda.privacy import (
 )
 from dplda.privacy._bounds_on_epsilon import grouped, rounding_error
 from dplda.privacy._curator import TOTAL_VARIATION
+from dplda.privacy._mechanisms import DiscreteGaussian
 from dplda.privacy._sampled_losses import hockey_stick, sampled_distribution
 
 
@@ -67,6 +68,20 @@ def test_a_composition_of_sampled_steps_is_the_librarys_up_to_what_is_charged(q,
     ],
 )
 def test_a_calibration_composes_few_loss_distributions(monkeypatch, epsilon, delta, n, q):
+    check_calibration(monkeypatch, Gaussian, epsilon, delta, n, q)
+
+
+def test_noise_that_is_rounded_to_a_grid_is_found_as_fast(monkeypatch):
+    """The cost jumps with the noise, by more than the calibration may miss the target."""
+
+    def rounded(noise):
+        return DiscreteGaussian.for_noise_multiplier(noise).event
+
+    assert rounded(489.2).noise_multiplier / rounded(489.3).noise_multiplier < 1 - 5e-4
+    check_calibration(monkeypatch, rounded, 0.05, 1e-6, 200, 0.5)
+
+
+def check_calibration(monkeypatch, make_event, epsilon, delta, n, q):
     composed = []
     count = _accounting._epsilon.__wrapped__
 
@@ -74,13 +89,16 @@ def test_a_calibration_composes_few_loss_distributions(monkeypatch, epsilon, del
         composed.append(coarseness)
         return count(groups, delta, coarseness)
 
+    def step(noise):
+        return Repeated(PoissonSampled(q, make_event(noise)), n)
+
     monkeypatch.setattr(_accounting, "_epsilon", counted)
-    noise = calibrate(lambda m: Repeated(PoissonSampled(q, Gaussian(m)), n), epsilon, delta)
+    noise = calibrate(step, epsilon, delta)
     monkeypatch.undo()
     assert composed.count(1.0) <= 4
     assert len(composed) <= 12
-    steps = [Repeated(PoissonSampled(q, Gaussian(noise * x)), n) for x in (1.0, 1 - 1.1e-4)]
-    assert epsilon_of(steps[0], delta) <= epsilon < epsilon_of(steps[1], delta)
+    less = step(noise * (1 - 1.1e-4))
+    assert epsilon_of(step(noise), delta) <= epsilon < epsilon_of(less, delta)
 
 
 def test_grouping_more_events_counts_only_these(monkeypatch):

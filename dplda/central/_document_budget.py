@@ -160,7 +160,8 @@ class DocumentBudget:
         """Labels and events of `n_rounds` rounds after `n_done` earlier rounds, in order."""
         totals = [] if n_done else [(TOTALS, mechanism.event) for mechanism in self.totals]
         steps = [self.mechanism(t) for t in range(n_done + 1, n_done + n_rounds + 1)]
-        return totals + [(COUNTS, sampled(m.event, self.subsampling_ratio)) for m in steps]
+        events = {m: sampled(m.event, self.subsampling_ratio) for m in set(steps)}
+        return totals + [(COUNTS, events[m]) for m in steps]
 
 
 def resolved_share(
@@ -266,9 +267,8 @@ def _multipliers(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Noise multipliers of the word totals (2,) and of the rounds (max_iter,)."""
     noise_multiplier = max(noise_multiplier, SMALLEST_NOISE)
-    shares = np.array([round_schedule(t, max_iter)[0] for t in range(1, max_iter + 1)])
-    if subsampling_ratio < 1:  # equal rounds: accounting has to convolve one event only
-        shares = np.ones(max_iter)
+    # with sampling, equal rounds: accounting has to convolve one event only
+    shares = np.ones(max_iter) if subsampling_ratio < 1 else _shares(max_iter)
     rounds = noise_multiplier / np.sqrt(max_iter * shares / shares.sum())
     if rounds.max() > LARGEST_NOISE >= noise_multiplier:
         rounds = _limited(noise_multiplier, shares)
@@ -276,6 +276,13 @@ def _multipliers(
     precision *= word_total_share / (1 - word_total_share)
     of_totals = precision * np.array([FIRST_TOTALS, 1 - FIRST_TOTALS])
     return 1 / np.sqrt(np.maximum(of_totals, LARGEST_TOTALS**-2)), rounds
+
+
+@lru_cache(maxsize=16)  # a calibration asks for them at each noise that it tries
+def _shares(max_iter: int) -> np.ndarray:
+    shares = np.array([round_schedule(t, max_iter)[0] for t in range(1, max_iter + 1)])
+    shares.flags.writeable = False
+    return shares
 
 
 def _limited(noise_multiplier: float, shares: np.ndarray) -> np.ndarray:

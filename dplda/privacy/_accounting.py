@@ -41,7 +41,7 @@ ACCOUNTANTS = ("pld", "rdp")
 # Share of delta that pays for the thresholds of a vocabulary. From 0.02 to 0.5 it hardly matters.
 THRESHOLD_SHARE = 0.1
 _COARSE = 10.0  # a calibration first searches on a grid with intervals so many times as long
-_USUAL_SLOPE = -2.5  # of a sampled fit's log epsilon by log noise: where a search starts
+_USUAL_SLOPE = 2.5  # of a sampled fit's log epsilon by the logarithm of its effect, at first
 _LARGEST, _SMALLEST, _OCTAVE = math.log(1e9), math.log(1e-6), math.log(2.0)
 
 
@@ -297,6 +297,10 @@ def calibrate(
 
         return excess
 
+    def effect(log_noise: float) -> float:  # or, if some loss has no such deviation, the noise
+        spread = composition.deviation_of(grouped(make_events(math.exp(log_noise))))
+        return math.log(spread) if 0.0 < spread < math.inf else -log_noise
+
     method = _method(accountant)
     exact = excess_of(
         lambda groups: _charged_epsilon(groups, float(delta), total_variation, method)
@@ -309,10 +313,17 @@ def calibrate(
     else:
         # The quick bound comes first, because very small noise would take a huge grid.
         quick = excess_of(lambda groups: _quick_epsilon(groups, float(delta)))
-        coarse = excess_of(lambda groups: _epsilon(groups, float(delta), _COARSE))
-        start, slope = _least(quick, 0.0, step=_OCTAVE, tolerance=0.1), _USUAL_SLOPE
-        for excess, width in ((coarse, 3e-3), (exact, 1e-4)):
-            start, slope = _just_above(excess, start, slope, width)
+
+        def on_grid(coarseness: float) -> Excess:
+            return excess_of(lambda groups: _epsilon(groups, float(delta), coarseness))
+
+        coarse, half = on_grid(_COARSE), on_grid(_COARSE / 2.0)
+        start = _least(quick, 0.0, step=_OCTAVE, tolerance=0.1)
+        start, slope = _just_above(coarse, effect, start, coarse(start), _USUAL_SLOPE, 3e-3)
+        # The error of a grid grows with the square of its interval: this is that of the fine one.
+        share = (_COARSE**2 - 1.0) / (_COARSE**2 - (_COARSE / 2.0) ** 2)
+        estimate = coarse(start) - share * (coarse(start) - half(start))
+        start, _ = _just_above(exact, effect, start, estimate, slope, 1e-4)
         step = 5e-5
         if exact(start) <= 0.0:
             return math.exp(start)
@@ -340,24 +351,36 @@ def _calibrate_beside_statements(
     return calibrate(others, epsilon, delta, total_variation=total_variation, accountant=accountant)
 
 
-def _just_above(excess: Excess, start: float, slope: float, width: float) -> tuple[float, float]:
+def _just_above(
+    excess: Excess, effect: Excess, x: float, value: float, slope: float, width: float
+) -> tuple[float, float]:
     """Search the end of the interval `width` above the root of a slow excess, by secants.
 
-    Returns a point and the slope of the excess there. After eight steps, or at a jump of the
-    excess, the point may be anywhere: the caller checks it.
+    The secants are those of the excess as a function of `effect`, a fast function that decreases in
+    the logarithm of the noise, and jumps where the excess does: noise may be rounded to a grid.
+    `value` is the excess at `x`, or an estimate of it. Returns a point and the slope of the excess
+    there. After eight steps the point may be anywhere: the caller checks it.
     """
-    x, value = start, excess(start)
+    known = effect(x)
     for _ in range(8):
-        above = value / slope  # estimated distance from the root
-        if 0.0 <= above <= width:
+        wanted = known - value / slope - 0.3 * width
+        low, high = (x, x + _OCTAVE) if wanted < known else (x - _OCTAVE, x)
+        x = _least_within(effect, wanted, low, high, 0.1 * width)
+        last, last_value = known, value
+        known, value = effect(x), excess(x)
+        if abs(known - last) > 1e-3:
+            slope = max(0.05, (value - last_value) / (known - last))
+        if value <= 0.0 <= value + slope * (effect(x - width) - known):
             break
-        new = x + max(-_OCTAVE, min(_OCTAVE, 0.3 * width - above))
-        known = value
-        value = excess(new)
-        if abs(new - x) > width:
-            slope = min(-0.05, (value - known) / (new - x))
-        x = new
     return x, slope
+
+
+def _least_within(effect: Excess, most: float, low: float, high: float, tolerance: float) -> float:
+    """The least point of an interval at which the effect is at most `most`, or its upper end."""
+    while high - low > tolerance:
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if effect(middle) <= most else (middle, high)
+    return high
 
 
 def _least(excess: Excess, start: float, *, step: float, tolerance: float) -> float:

@@ -441,7 +441,7 @@ def _grid_interval(groups: Groups, known: float) -> float | None:
         return None
     interval = FINE_INTERVAL if known <= _FINE_BELOW_EPSILON else INTERVAL
     n = sum(_n_convolved(*group) for group in groups)
-    deviation = math.sqrt(sum(count * _deviation(event) ** 2 for event, count in groups) / n)
+    deviation = deviation_of(groups) / math.sqrt(n)
     finest = max(widest / _MAX_FINE_POINTS, width / _MAX_GRID_POINTS)
     # halves: as the entries of a ledger become more, the grid rarely changes
     while interval > _SHARE_OF_DEVIATION * deviation and interval >= 2.0 * finest:
@@ -449,6 +449,11 @@ def _grid_interval(groups: Groups, known: float) -> float | None:
     while width / interval > _MAX_GRID_POINTS:
         interval *= 10.0
     return interval if interval <= 1.5 * _COARSEST_INTERVAL else None
+
+
+def deviation_of(groups: Groups) -> float:
+    """Rough standard deviation of the sum of all privacy losses."""
+    return math.sqrt(sum(count * _deviation(event) ** 2 for event, count in groups))
 
 
 def _deviation(event: Event) -> float:

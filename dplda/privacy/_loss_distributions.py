@@ -4,15 +4,16 @@ A distribution has a mass at each multiple of an interval, and one at infinity. 
 "connect the dots" (Doroshenko, Ghazi, Kamath, Kumar and Manurangsi 2022): masses are chosen so that
 delta is exact at the points of the grid, and linear in exp(epsilon) between them, which bounds it
 from above. The formulas and the order of operations are those of dp_accounting 0.6 (Apache License
-2.0, LICENSE-dp-accounting): results are equal to the last bit, which tests compare. One thing
-differs: that library adds the interval up from point to point, and after hundreds of thousands of
-sums the rounding error is larger than what is charged to delta. Here a loss is a product.
+2.0, LICENSE-dp-accounting): results are equal to the last bit, which tests compare. Two things
+differ. That library adds the interval up from point to point, and after hundreds of thousands of
+sums the rounding error is larger than what is charged to delta. Here a loss is a product. And the
+moments that bound the range of a power are computed one from the other, which is faster.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +25,8 @@ FloatArray = NDArray[np.float64]
 _TAIL = 1e-15
 _LOG_TAIL_OF_NOISE = -50.0
 _MAX_INCREASE = 1e-12  # of delta from one point of the grid to the next, by rounding
+_MAX_ORDER = 20  # of the moments that bound the range of a power
+_PIECE = 1 << 12  # losses that are read at a time
 _SMALL = 1000  # points of a distribution of which one step alone is not transformed
 
 
@@ -102,17 +105,28 @@ class Losses:
         if self.infinite > delta:
             return math.inf
         upper, lower = self.infinite, 0.0
-        for i in range(len(self.masses) - 1, -1, -1):
-            loss, mass = (self.first + i) * self.interval, self.masses[i]
-            if upper > delta and lower > 0 and math.log((upper - delta) / lower) >= loss:
-                break
-            upper += mass
-            lower += math.exp(-loss) * mass
-            if upper >= delta and lower == 0:  # exp(-loss) is too small for a float
-                return float(max(0.0, loss))
-        if upper <= lower + delta:
-            return 0.0
-        return math.log((upper - delta) / lower)
+        for losses, masses in self._from_largest():
+            ratios = _exp(-losses)
+            ends = _total(upper, masses), _total(lower, ratios * masses)
+            starts = lower > 0 and not _is_reached(*ends, delta, losses[-1])
+            if ends[0] < delta or starts:  # the search does not end in this piece
+                upper, lower = ends
+                continue
+            steps = zip(losses.tolist(), masses.tolist(), ratios.tolist(), strict=True)
+            for loss, mass, ratio in steps:
+                if _is_reached(upper, lower, delta, loss):
+                    return _epsilon_of_sums(upper, lower, delta)
+                upper += mass
+                lower += ratio * mass
+                if upper >= delta and lower == 0:  # exp(-loss) is too small for a float
+                    return max(0.0, float(loss))
+        return _epsilon_of_sums(upper, lower, delta)
+
+    def _from_largest(self) -> Iterator[tuple[FloatArray, FloatArray]]:
+        """Losses and their masses in pieces, the largest loss first."""
+        for end in range(len(self.masses), 0, -_PIECE):
+            index = np.arange(end - 1, max(end - _PIECE, 0) - 1, -1)
+            yield (self.first + index) * self.interval, self.masses[index]  # type: ignore[misc]
 
     def get_delta_for_epsilon(self, epsilons: Sequence[float]) -> FloatArray:
         """Delta at each of several epsilons."""
@@ -129,6 +143,25 @@ class Losses:
         return deltas
 
 
+def _is_reached(upper: float, lower: float, delta: float, loss: float) -> bool:
+    """Whether epsilon is at least this loss, by the masses of all larger losses under both laws."""
+    return upper > delta and lower > 0 and math.log((upper - delta) / lower) >= loss
+
+
+def _epsilon_of_sums(upper: float, lower: float, delta: float) -> float:
+    return 0.0 if upper <= lower + delta else math.log((upper - delta) / lower)
+
+
+def _exp(x: FloatArray) -> FloatArray:
+    """With the bits of `math.exp`, which numpy's function does not have."""
+    return np.array([math.exp(value) for value in np.minimum(x, 709.0).tolist()])
+
+
+def _total(start: float, values: FloatArray) -> float:
+    """The sum, one value after the other."""
+    return float(np.cumsum(np.append(start, values))[-1])
+
+
 def _n_negligible(masses: FloatArray) -> int:
     """How many of the first masses have at most half of the tail together."""
     too_much = np.cumsum(masses) > _TAIL / 2
@@ -137,19 +170,20 @@ def _n_negligible(masses: FloatArray) -> int:
 
 def _range_of_power(masses: FloatArray, count: int) -> tuple[int, int]:
     """Indices of a power outside of which there is at most the tail, by Chernoff's bound."""
-    from scipy.special import logsumexp
-
     low, high = 0, (len(masses) - 1) * count
-    orders = np.concatenate((np.arange(-20, 0), np.arange(1, 21))) / len(masses)
-    for order in orders:
-        log_mean = logsumexp(np.arange(len(masses)) * order, b=masses)
-        bound = (count * log_mean + math.log(2 / _TAIL)) / order
-        if not math.isfinite(bound):
-            continue
-        if order > 0:
-            high = min(high, math.ceil(bound))
-        else:
-            low = max(low, math.floor(bound))
+    for sign in (-1, 1):
+        growth = np.exp(np.arange(len(masses)) * (sign / len(masses)))
+        tilted = masses
+        for order in range(1, _MAX_ORDER + 1):
+            tilted = tilted * growth
+            if not 0 < (mean := float(tilted.sum())) < math.inf:
+                break
+            log_tail = count * math.log(mean) + math.log(2 / _TAIL)
+            bound = log_tail / (sign * order / len(masses))
+            if sign > 0:
+                high = min(high, math.ceil(bound))
+            else:
+                low = max(low, math.floor(bound))
     return low, high
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache, reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,11 +45,10 @@ def sampled_gaussian_divergence(q: float, noise_multiplier: float, order: float)
 
 def _log_moment(q: float, s: float, order: int) -> float:
     """Logarithm of the moment at a whole order: a finite sum."""
-    total, log_rest = -math.inf, math.log1p(-q)
-    for i in range(order + 1):
-        coefficient = _log_binomial(order, i) + i * math.log(q) + (order - i) * log_rest
-        total = _log_add(total, coefficient + (i * i - i) / (2 * (s**2)))
-    return total
+    i = np.arange(order + 1.0)
+    coefficients = _log_binomials(order) + i * math.log(q) + (order - i) * math.log1p(-q)
+    terms = coefficients + (i * i - i) / (2 * (s**2))
+    return reduce(_log_add, terms.tolist(), -math.inf)
 
 
 def _log_fractional_moment(q: float, s: float, order: float) -> float:
@@ -74,6 +74,15 @@ def _log_fractional_moment(q: float, s: float, order: float) -> float:
     return math.inf
 
 
+@lru_cache(maxsize=128)  # a search asks for all whole orders, many times
+def _log_binomials(n: int) -> FloatArray:
+    from scipy.special import gammaln
+
+    k = np.arange(n + 1.0)
+    values: FloatArray = gammaln(n + 1.0) - gammaln(k + 1.0) - gammaln(n - k + 1.0)
+    return values
+
+
 def _log_binomial(n: float, k: float) -> float:
     from scipy.special import gammaln
 
@@ -88,7 +97,7 @@ def _log_erfc(x: float) -> float:
 
 def _log_add(x: float, y: float) -> float:
     """log(exp(x) + exp(y))."""
-    low, high = min(x, y), max(x, y)
+    low, high = (x, y) if x < y else (y, x)
     return high if low == -math.inf else math.log1p(math.exp(low - high)) + high
 
 
