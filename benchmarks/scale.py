@@ -210,20 +210,26 @@ def task_seconds():
 
 
 @contextmanager
-def one_worker():
+def one_worker(tls=False):
     """A client of a cluster of one worker process, which counts the seconds of its tasks."""
-    from distributed import Client, LocalCluster
+    from distributed import Client, LocalCluster, Security
 
+    secure = {"security": Security.temporary(), "protocol": "tls://"} if tls else {}
     with (
-        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster,
+        LocalCluster(
+            n_workers=1, threads_per_worker=1, dashboard_address=None, **secure
+        ) as cluster,
         Client(cluster, direct_to_workers=True) as client,
     ):
         client.run(time_tasks)
         yield client
 
 
-def cpu_of_rounds(X, n_components, n_threads, rounds, client=None):
-    """CPU seconds of a round: of this process, in tasks, and on the worker outside of tasks."""
+def cpu_of_rounds(X, n_components, n_threads, rounds, client=None, repeats=1):
+    """CPU seconds of a round: of this process, in tasks, and on the worker outside of tasks.
+
+    The difference of two fits, of which the least of `repeats` counts: other jobs only add to it.
+    """
 
     def spent():
         worker = sum(client.run(time.process_time).values()) if client else 0.0
@@ -241,9 +247,8 @@ def cpu_of_rounds(X, n_components, n_threads, rounds, client=None):
             ).fit(X)  # fmt: skip
         return spent() - start
 
-    few, many = rounds
-    first = train(few)
-    return (train(many) - first) / (many - few)
+    few, many = (np.min([train(n) for _ in range(repeats)], axis=0) for n in rounds)
+    return (many - few) / (rounds[1] - rounds[0])
 
 
 def one_cluster(folder, where, n_words, n_components, n_threads, rounds):
@@ -330,88 +335,122 @@ def total(row):
 PRICE = 0.05  # US dollars for a processor and hour, an assumption
 NETWORK = 1.25e9  # bytes a second that the coordinator sends or receives (10 Gbit/s), likewise
 PROCESSORS = 16  # of a machine
-PIECES_AT = 6_660_000  # tokens that the pieces are measured with: two full shards
-CHECKED_AT = (3_330_000, 10_000_000, 20_000_000)
 ROUNDS_OF_A_FIT = 80
+# (tokens, tokens of a document, documents of a shard): each size is varied alone
+FITTED = [
+    (66_600, 333, 10_000),
+    (1_000_000, 333, 20_000),
+    (4_000_000, 333, 20_000),
+    (4_000_000, 333, 1_500),
+    (4_000_000, 89, 50_000),
+]
+CHECKED = [(500_000, 150, 10_000), (2_500_000, 89, 5_000), (20_000_000, 200, 50_000)]
 PUBMED = {"name": "PubMed", "tokens": 7.3e8, "entries": 4.83e8, "documents": 8.2e6}
 LARGE = {"name": "10^12 tokens", "tokens": 1e12, "entries": 6.7e11, "documents": 3e9}
+ROWS_OF_A_SHARD = 100_000  # of these two
+SIZES = ("round", "shards", "documents", "entries")
 
 
-def measure(client, n_tokens, n_words, n_components, repeats):
-    """CPU seconds of a round on a cluster of one worker with one thread: in tasks, and elsewhere;
-    and the number of entries."""
+def measure(client, n_words, n_components, repeats, n_tokens, length, rows):
+    """Sizes of a corpus, and the CPU seconds of a round on one worker with one thread."""
     with tempfile.TemporaryDirectory() as folder:
-        write_corpus(Path(folder), n_tokens, n_words)
-        corpus = write_shards(map_corpus(Path(folder), n_words), Path(folder) / "corpus")
-        arguments = corpus.on(client), n_components, 1, (1, 4), client
-        runs = [cpu_of_rounds(*arguments) for _ in range(repeats)]
-    here, tasks, outside = np.median(runs, axis=0)
-    return {"tasks": tasks, "elsewhere": here + outside, "entries": corpus.n_entries}
+        write_corpus(Path(folder), n_tokens, n_words, length=length)
+        corpus = write_shards(
+            map_corpus(Path(folder), n_words), Path(folder) / "corpus", rows_per_shard=rows
+        ).on(client)
+        here, tasks, outside = cpu_of_rounds(corpus, n_components, 1, (1, 4), client, repeats)
+    sizes = {
+        "round": 1, "shards": corpus.n_shards, "documents": corpus.shape[0],
+        "entries": corpus.n_entries,
+    }  # fmt: skip
+    return {**sizes, "tokens": n_tokens, "tasks": tasks, "here": here, "outside": outside}
 
 
 def pieces(client, n_words, n_components, repeats):
-    """What a round needs: seconds an entry, of the coordinator, and of the engine; bytes."""
+    """What a round needs: CPU seconds in tasks for each of `SIZES`, of the engine, and bytes."""
     with tempfile.TemporaryDirectory() as few:
         write_few(few, n_words)
         X = read_corpus(Path(few), n_words, "float32")
-        own = np.median([cpu_of_rounds(X, n_components, 1, (1, 4))[0] for _ in range(repeats)])
-    empty = measure(client, 200 * 333, n_words, n_components, repeats)
-    many = measure(client, PIECES_AT, n_words, n_components, repeats)
+        own = cpu_of_rounds(X, n_components, 1, (1, 4), repeats=repeats)[0]
+    rows = [measure(client, n_words, n_components, repeats, *sizes) for sizes in FITTED]
+    tasks = np.array([row["tasks"] for row in rows])
+    sizes = np.array([[row[name] for name in SIZES] for row in rows], float)
+    solution, _ = nnls(sizes / tasks[:, None], np.ones(len(rows)))  # least relative errors
     padded = -(-n_components // 16) * 16
-    return {
-        "entry": (many["tasks"] - empty["tasks"]) / (many["entries"] - empty["entries"]),
+    found = {
+        **dict(zip(SIZES, solution)),
         "coordinator": own,
-        "engine": max(0.0, empty["tasks"] + empty["elsewhere"] - own),
+        "here": max(0.0, np.median([row["here"] for row in rows]) - own),
+        "outside": np.median([row["outside"] for row in rows]),
         "down": 3 * 4 * n_words * padded,
         "up": 8 * n_words * n_components,
     }
+    return found, rows
 
 
-def check(found, client, n_words, n_components, repeats):
+def in_tasks(found, sizes):
+    return sum(found[name] * sizes[name] for name in SIZES)
+
+
+def compare(found, rows, title):
     """Print the CPU seconds of a round that the pieces predict next to those measured."""
-    print("\n| tokens | predicted | measured | error |\n| --- | --- | --- | --- |")
-    for n_tokens in CHECKED_AT:
-        row = measure(client, n_tokens, n_words, n_components, repeats)
-        predicted = found["entry"] * row["entries"] + found["coordinator"] + found["engine"]
-        measured = row["tasks"] + row["elsewhere"]
-        print(f"| {n_tokens:.0e} | {predicted:.2f} s | {measured:.2f} s "
-              f"| {predicted / measured - 1:+.0%} |", flush=True)  # fmt: skip
+    print(f"\n| {title}: tokens | documents | shards | in tasks, predicted | measured | error "
+          "| all, predicted | measured | error |")  # fmt: skip
+    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
+    for row in rows:
+        predicted, measured = in_tasks(found, row), row["tasks"]
+        around = found["coordinator"] + found["here"] + found["outside"]
+        whole = measured + row["here"] + row["outside"]
+        print(
+            f"| {row['tokens']:.1e} | {row['documents']} | {row['shards']} "
+            f"| {predicted:.2f} s | {measured:.2f} s | {predicted / measured - 1:+.0%} "
+            f"| {predicted + around:.2f} s | {whole:.2f} s "
+            f"| {(predicted + around) / whole - 1:+.0%} |",
+            flush=True,
+        )
 
 
 def on_paper(found, corpus, machines):
     """A row of the table: machines, hours and what they cost."""
-    kernels = corpus["entries"] * found["entry"]
+    shards = corpus["documents"] / ROWS_OF_A_SHARD
+    threaded = in_tasks(found, {**corpus, "shards": shards, "round": 0}) / (machines * PROCESSORS)
+    worker = found["round"] + found["outside"]
+    serial = found["coordinator"] + machines * found["here"]
     bytes_a_round = machines * (found["down"] + found["up"])
-    serial = found["coordinator"] + machines * found["engine"]
-    seconds = kernels / (machines * PROCESSORS) + serial + bytes_a_round / NETWORK
+    seconds = threaded + worker + serial + bytes_a_round / NETWORK
     hours = ROUNDS_OF_A_FIT * seconds / 3600
     cost = hours * machines * PROCESSORS * PRICE
     return (
-        f"| {corpus['name']} | {machines} | {kernels / (machines * PROCESSORS):.1f} s "
-        f"| {serial:.1f} s | {bytes_a_round / 1e9:.1f} GB, {bytes_a_round / NETWORK:.1f} s "
+        f"| {corpus['name']} | {machines} | {threaded:.1f} s | {worker:.1f} s | {serial:.1f} s "
+        f"| {bytes_a_round / 1e9:.1f} GB, {bytes_a_round / NETWORK:.1f} s "
         f"| {hours:.1f} | {hours * machines * PROCESSORS:.0f} | {cost:.0f} |"
     )
 
 
 def model(n_words, n_components, repeats):
-    """Measure the pieces, apply them on paper, and check them at three sizes."""
-    print(f"V = {n_words}, K = {n_components}, weights from scratch; CPU seconds of a round")
-    with one_worker() as client:
-        found = pieces(client, n_words, n_components, repeats)
+    """Measure the pieces, check them at other sizes, and apply them on paper."""
+    print(f"V = {n_words}, K = {n_components}, weights from scratch, TLS; CPU seconds of a round, "
+          f"one worker with one thread, least of {repeats} fits")  # fmt: skip
+    with one_worker(tls=True) as client:
+        found, fitted = pieces(client, n_words, n_components, repeats)
         print(
-            f"{1e6 * found['entry']:.3f} microseconds an entry, coordinator "
-            f"{found['coordinator']:.2f} s, engine {found['engine']:.2f} s a worker, "
+            f"in tasks: {found['round']:.3f} s a round, {1e3 * found['shards']:.2f} ms a shard, "
+            f"{1e6 * found['documents']:.2f} us a document, {1e6 * found['entries']:.4f} us an "
+            f"entry\ncoordinator: {found['coordinator']:.3f} s for tables, {found['here']:.3f} s "
+            f"a worker for the engine\nworker outside of tasks: {found['outside']:.3f} s\n"
             f"{found['down'] / 1e6:.0f} MB to a worker, {found['up'] / 1e6:.0f} MB back"
         )
-        print(f"\n{ROUNDS_OF_A_FIT} rounds, machines of {PROCESSORS} processors, "
-              f"{NETWORK * 8 / 1e9:.0f} Gbit/s, {PRICE} dollars an hour and processor")  # fmt: skip
-        print("| corpus | machines | kernels | coordinator and engine | network | hours "
-              "| processor hours | dollars |")  # fmt: skip
-        print("| --- | --- | --- | --- | --- | --- | --- | --- |")
-        for corpus, numbers in ((PUBMED, (1, 4, 16)), (LARGE, (32, 128, 512))):
-            for machines in numbers:
-                print(on_paper(found, corpus, machines), flush=True)
-        check(found, client, n_words, n_components, repeats)
+        compare(found, fitted, "fitted")
+        checked = [measure(client, n_words, n_components, repeats, *sizes) for sizes in CHECKED]
+        compare(found, checked, "checked")
+    print(f"\n{ROUNDS_OF_A_FIT} rounds, machines of {PROCESSORS} processors, "
+          f"{NETWORK * 8 / 1e9:.0f} Gbit/s, {PRICE} dollars an hour and processor")  # fmt: skip
+    print("| corpus | machines | tasks | worker | coordinator | network | hours "
+          "| processor hours | dollars |")  # fmt: skip
+    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
+    for corpus, numbers in ((PUBMED, (1, 4, 16)), (LARGE, (32, 128, 512))):
+        for machines in numbers:
+            print(on_paper(found, corpus, machines), flush=True)
 
 
 def in_fresh_process(folder, *arguments, option="--one"):
