@@ -192,10 +192,10 @@ def time_tasks():
 
     visit = _dask.visit
 
-    def timed(task, message):
+    def timed(task):
         start = time.process_time()
         try:
-            return visit(task, message)
+            return visit(task)
         finally:
             timed.seconds += time.process_time() - start
 
@@ -209,13 +209,23 @@ def task_seconds():
     return _dask.visit.seconds
 
 
+QUIET = {  # the settings of docs/scaling.md: timers of distributed that run seldom
+    "distributed.admin.tick.interval": "1s",
+    "distributed.admin.system-monitor.interval": "5s",
+    "distributed.worker.memory.monitor-interval": "2s",
+    "distributed.worker.profile.enabled": False,
+}
+
+
 @contextmanager
-def one_worker(tls=False):
+def one_worker(*, tls=False, settings=QUIET):
     """A client of a cluster of one worker process, which counts the seconds of its tasks."""
+    import dask
     from distributed import Client, LocalCluster, Security
 
     secure = {"security": Security.temporary(), "protocol": "tls://"} if tls else {}
     with (
+        dask.config.set(settings),
         LocalCluster(
             n_workers=1, threads_per_worker=1, dashboard_address=None, **secure
         ) as cluster,
@@ -225,16 +235,57 @@ def one_worker(tls=False):
         yield client
 
 
+def time_calls():
+    """CPU and wall seconds of this process in calls of the engine, as two lists that grow."""
+    from dplda.central._dask import DaskEngine
+
+    cpu, wall = [], []
+
+    def timed(call):
+        def run(*args):
+            start, began = time.process_time(), time.perf_counter()
+            try:
+                return call(*args)
+            finally:
+                cpu.append(time.process_time() - start)
+                wall.append(time.perf_counter() - began)
+
+        return run
+
+    DaskEngine.sum, DaskEngine.gather = map(timed, (DaskEngine.sum, DaskEngine.gather))
+    return cpu, wall
+
+
+def timers_of(client, seconds=5.0):
+    """CPU seconds that the timers of distributed take in a second: here, and on the worker."""
+
+    def spent():
+        worker = sum(client.run(time.process_time).values())
+        return np.array([time.process_time(), worker, time.perf_counter()])
+
+    start = spent()
+    time.sleep(seconds)
+    here, worker, wall = spent() - start
+    return here / wall, worker / wall
+
+
+PARTS = ("coordinator", "engine", "tasks", "outside", "timers")
+
+
 def cpu_of_rounds(X, n_components, n_threads, rounds, client=None, repeats=1):
-    """CPU seconds of a round: of this process, in tasks, and on the worker outside of tasks.
+    """CPU seconds of a round by `PARTS`: of this process without and with those in calls of the
+    engine, in tasks, on the worker outside of tasks, and of the timers of distributed.
 
     The difference of two fits, of which the least of `repeats` counts: other jobs only add to it.
     """
+    here_of_timers, there_of_timers = timers_of(client) if client else (0.0, 0.0)
+    calls = time_calls() if client else ([], [])
 
     def spent():
         worker = sum(client.run(time.process_time).values()) if client else 0.0
         tasks = sum(client.run(task_seconds).values()) if client else 0.0
-        return np.array([time.process_time(), tasks, worker - tasks])
+        in_calls = list(map(sum, calls))
+        return np.array([time.process_time(), tasks, worker, *in_calls, time.perf_counter()])
 
     def train(max_iter):
         start = spent()
@@ -245,10 +296,16 @@ def cpu_of_rounds(X, n_components, n_threads, rounds, client=None, repeats=1):
                 noise_multiplier=0.05,  # a strong signal: all rounds are for topics
                 random_state=0,
             ).fit(X)  # fmt: skip
-        return spent() - start
+        here, tasks, worker, in_calls, wall_in_calls, wall = spent() - start
+        engine = in_calls - here_of_timers * wall_in_calls
+        coordinator = here - in_calls - here_of_timers * (wall - wall_in_calls)
+        outside = worker - tasks - there_of_timers * wall
+        timers = (here_of_timers + there_of_timers) * wall
+        return np.array([coordinator, engine, tasks, outside, timers])
 
+    train(rounds[0])  # loads modules, opens connections
     few, many = (np.min([train(n) for _ in range(repeats)], axis=0) for n in rounds)
-    return (many - few) / (rounds[1] - rounds[0])
+    return dict(zip(PARTS, ((many - few) / (rounds[1] - rounds[0])).tolist()))
 
 
 def one_cluster(folder, where, n_words, n_components, n_threads, rounds):
@@ -264,9 +321,7 @@ def one_cluster(folder, where, n_words, n_components, n_threads, rounds):
         with one_worker() as client:
             corpus = CountShards(folder / "corpus").on(client)
             seconds = cpu_of_rounds(corpus, *arguments, client)
-    names = ("coordinator", "tasks", "outside")
-    figures = dict(zip(names, map(float, seconds)))
-    print(json.dumps({**figures, "peak": memory("VmHWM"), "estimate": min(estimate_seconds)}))
+    print(json.dumps({**seconds, "peak": memory("VmHWM"), "estimate": min(estimate_seconds)}))
 
 
 def count_estimates():
@@ -289,8 +344,9 @@ def engine(n_tokens, n_words, n_components, n_threads, rounds=(1, 4), repeats=1)
     """Print the CPU seconds of a round with threads alone, with shards, and on a cluster."""
     print(f"V = {n_words}, K = {n_components}, {n_tokens:.0e} tokens, {n_threads} threads; "
           "CPU seconds a round")  # fmt: skip
-    print("| | in tasks | worker, outside of tasks | coordinator | all | peak of the coordinator |")
-    print("| --- | --- | --- | --- | --- | --- |")
+    print("| | in tasks | worker, outside of tasks | engine on the coordinator | coordinator | all "
+          "| timers | peak of the coordinator |")  # fmt: skip
+    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
     runs = {}
     with tempfile.TemporaryDirectory() as few, tempfile.TemporaryDirectory() as folder:
         write_few(few, n_words)
@@ -305,14 +361,19 @@ def engine(n_tokens, n_words, n_components, n_threads, rounds=(1, 4), repeats=1)
     for name, found in runs.items():
         row = rows[name] = {key: np.median([run[key] for run in found]) for key in found[0]}
         print(
-            f"| {name} | {row['tasks']:.2f} | {row['outside']:.2f} | {row['coordinator']:.2f} "
-            f"| {total(row):.2f} | {row['peak'] / 1e6:.0f} MB |"
+            f"| {name} | {row['tasks']:.2f} | {row['outside']:.2f} | {row['engine']:.2f} "
+            f"| {row['coordinator']:.2f} | {total(row):.2f} | {row['timers']:.2f} "
+            f"| {row['peak'] / 1e6:.0f} MB |"
         )
-    outside = rows["cluster"]["outside"] + rows["cluster"]["coordinator"]
-    outside -= rows["200 documents"]["coordinator"]
+    outside = rows["cluster"]["outside"] + rows["cluster"]["engine"]
     print(f"\nengine outside of tasks: {outside:.2f} s; cluster against threads: "
           f"{total(rows['cluster']) / total(rows['threads']) - 1:+.0%}; one estimate of the table: "
           f"{rows['threads']['estimate']:.2f} s")  # fmt: skip
+    for name, settings in (("default settings", {}), ("those of docs/scaling.md", QUIET)):
+        with one_worker(settings=settings) as client:
+            here, worker = timers_of(client)
+        print(f"timers of distributed with {name}: {1e3 * here:.0f} ms of CPU a second on the "
+              f"coordinator, {1e3 * worker:.0f} ms on a worker")  # fmt: skip
     return rows
 
 
@@ -327,7 +388,7 @@ def a_round(folder, *arguments):
 
 
 def total(row):
-    return row["coordinator"] + row["tasks"] + row["outside"]
+    return row["coordinator"] + row["engine"] + row["tasks"] + row["outside"]
 
 
 # ---- a model of time and network ---------------------------------------------------------
@@ -344,11 +405,12 @@ FITTED = [
     (4_000_000, 333, 1_500),
     (4_000_000, 89, 50_000),
 ]
-CHECKED = [(500_000, 150, 10_000), (2_500_000, 89, 5_000), (20_000_000, 200, 50_000)]
+CHECKED = [(500_000, 150, 10_000), (2_500_000, 89, 5_000), (12_000_000, 200, 50_000)]
 PUBMED = {"name": "PubMed", "tokens": 7.3e8, "entries": 4.83e8, "documents": 8.2e6}
 LARGE = {"name": "10^12 tokens", "tokens": 1e12, "entries": 6.7e11, "documents": 3e9}
 ROWS_OF_A_SHARD = 100_000  # of these two
 SIZES = ("round", "shards", "documents", "entries")
+AROUND = ("coordinator", "engine", "outside")  # of tasks
 
 
 def measure(client, n_words, n_components, repeats, n_tokens, length, rows):
@@ -358,20 +420,16 @@ def measure(client, n_words, n_components, repeats, n_tokens, length, rows):
         corpus = write_shards(
             map_corpus(Path(folder), n_words), Path(folder) / "corpus", rows_per_shard=rows
         ).on(client)
-        here, tasks, outside = cpu_of_rounds(corpus, n_components, 1, (1, 4), client, repeats)
+        seconds = cpu_of_rounds(corpus, n_components, 1, (1, 4), client, repeats)
     sizes = {
         "round": 1, "shards": corpus.n_shards, "documents": corpus.shape[0],
         "entries": corpus.n_entries,
     }  # fmt: skip
-    return {**sizes, "tokens": n_tokens, "tasks": tasks, "here": here, "outside": outside}
+    return {**sizes, "tokens": n_tokens, **seconds}
 
 
 def pieces(client, n_words, n_components, repeats):
     """What a round needs: CPU seconds in tasks for each of `SIZES`, of the engine, and bytes."""
-    with tempfile.TemporaryDirectory() as few:
-        write_few(few, n_words)
-        X = read_corpus(Path(few), n_words, "float32")
-        own = cpu_of_rounds(X, n_components, 1, (1, 4), repeats=repeats)[0]
     rows = [measure(client, n_words, n_components, repeats, *sizes) for sizes in FITTED]
     tasks = np.array([row["tasks"] for row in rows])
     sizes = np.array([[row[name] for name in SIZES] for row in rows], float)
@@ -379,9 +437,7 @@ def pieces(client, n_words, n_components, repeats):
     padded = -(-n_components // 16) * 16
     found = {
         **dict(zip(SIZES, solution)),
-        "coordinator": own,
-        "here": max(0.0, np.median([row["here"] for row in rows]) - own),
-        "outside": np.median([row["outside"] for row in rows]),
+        **{name: np.median([row[name] for row in rows]) for name in AROUND},
         "down": 3 * 4 * n_words * padded,
         "up": 8 * n_words * n_components,
     }
@@ -399,8 +455,7 @@ def compare(found, rows, title):
     print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
     for row in rows:
         predicted, measured = in_tasks(found, row), row["tasks"]
-        around = found["coordinator"] + found["here"] + found["outside"]
-        whole = measured + row["here"] + row["outside"]
+        around, whole = sum(found[name] for name in AROUND), total(row)
         print(
             f"| {row['tokens']:.1e} | {row['documents']} | {row['shards']} "
             f"| {predicted:.2f} s | {measured:.2f} s | {predicted / measured - 1:+.0%} "
@@ -415,7 +470,7 @@ def on_paper(found, corpus, machines):
     shards = corpus["documents"] / ROWS_OF_A_SHARD
     threaded = in_tasks(found, {**corpus, "shards": shards, "round": 0}) / (machines * PROCESSORS)
     worker = found["round"] + found["outside"]
-    serial = found["coordinator"] + machines * found["here"]
+    serial = found["coordinator"] + machines * found["engine"]
     bytes_a_round = machines * (found["down"] + found["up"])
     seconds = threaded + worker + serial + bytes_a_round / NETWORK
     hours = ROUNDS_OF_A_FIT * seconds / 3600
@@ -436,7 +491,7 @@ def model(n_words, n_components, repeats):
         print(
             f"in tasks: {found['round']:.3f} s a round, {1e3 * found['shards']:.2f} ms a shard, "
             f"{1e6 * found['documents']:.2f} us a document, {1e6 * found['entries']:.4f} us an "
-            f"entry\ncoordinator: {found['coordinator']:.3f} s for tables, {found['here']:.3f} s "
+            f"entry\ncoordinator: {found['coordinator']:.3f} s for tables, {found['engine']:.3f} s "
             f"a worker for the engine\nworker outside of tasks: {found['outside']:.3f} s\n"
             f"{found['down'] / 1e6:.0f} MB to a worker, {found['up'] / 1e6:.0f} MB back"
         )
