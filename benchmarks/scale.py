@@ -434,12 +434,10 @@ def pieces(client, n_words, n_components, repeats):
     tasks = np.array([row["tasks"] for row in rows])
     sizes = np.array([[row[name] for name in SIZES] for row in rows], float)
     solution, _ = nnls(sizes / tasks[:, None], np.ones(len(rows)))  # least relative errors
-    padded = -(-n_components // 16) * 16
     found = {
         **dict(zip(SIZES, solution)),
         **{name: np.median([row[name] for row in rows]) for name in AROUND},
-        "down": 3 * 4 * n_words * padded,
-        "up": 8 * n_words * n_components,
+        **message_sizes(n_words, n_components),
     }
     return found, rows
 
@@ -498,6 +496,35 @@ def model(n_words, n_components, repeats):
         compare(found, fitted, "fitted")
         checked = [measure(client, n_words, n_components, repeats, *sizes) for sizes in CHECKED]
         compare(found, checked, "checked")
+    large_corpora(found)
+
+
+def model_of_rounds(n_words, n_components, rounds):
+    """The model of rounds that were measured before: (entries, CPU seconds) of each, whole.
+
+    What does not depend on entries counts as work of the coordinator for each worker: the worst.
+    """
+    entries, seconds = np.transpose(rounds)
+    slope, rest = np.polyfit(entries, seconds, 1)
+    print(f"{1e6 * slope:.3f} us an entry, {rest:.2f} s a round and worker")
+    for size, measured in rounds:
+        predicted = slope * size + rest
+        print(f"{size:.2e} entries: predicted {predicted:.2f} s, measured {measured:.2f} s, "
+              f"{predicted / measured - 1:+.0%}")  # fmt: skip
+    large_corpora(
+        {**dict.fromkeys((*SIZES, *AROUND), 0.0), "entries": slope, "engine": rest,
+         **message_sizes(n_words, n_components)}
+    )  # fmt: skip
+
+
+def message_sizes(n_words, n_components):
+    """Bytes of a round: to a worker, and back."""
+    padded = -(-n_components // 16) * 16
+    return {"down": 3 * 4 * n_words * padded, "up": 8 * n_words * n_components}
+
+
+def large_corpora(found):
+    """Print what the pieces say of PubMed and of 10**12 tokens."""
     print(f"\n{ROUNDS_OF_A_FIT} rounds, machines of {PROCESSORS} processors, "
           f"{NETWORK * 8 / 1e9:.0f} Gbit/s, {PRICE} dollars an hour and processor")  # fmt: skip
     print("| corpus | machines | tasks | worker | coordinator | network | hours "
@@ -620,6 +647,9 @@ def main():
     parser.add_argument("--shards", action="store_true", help="fits of files, out of core")
     parser.add_argument("--engine", action="store_true", help="a cluster against threads")
     parser.add_argument("--model", action="store_true", help="time and network of large corpora")
+    parser.add_argument(
+        "--rounds", nargs="+", help="entries:seconds of measured rounds, for --model without fits"
+    )
     parser.add_argument("--threads", type=int, default=2, help="of --engine")
     parser.add_argument(
         "--repeats", type=int, default=1, help="of --engine and --model, for medians"
@@ -641,6 +671,9 @@ def main():
                 int(10**exponent), options.words, options.topics, options.threads,
                 repeats=options.repeats,
             )  # fmt: skip
+    elif options.model and options.rounds:
+        rounds = [tuple(map(float, pair.split(":"))) for pair in options.rounds]
+        model_of_rounds(options.words, options.topics, rounds)
     elif options.model:
         model(options.words, options.topics, options.repeats)
     elif options.shards:
