@@ -21,6 +21,7 @@ CORPUS = "3\n4\n4\n1 1 2\n1 4 1\n3 2 5\n3 3 7\n"
 
 
 def run(block, names):
+    names.setdefault("__name__", "__main__")
     exec(compile(block, "README.md", "exec"), names)
 
 

@@ -1,5 +1,6 @@
 """Shards on a cluster of worker processes: the same bits, also after kill -9 of a worker."""
 
+import gc
 import os
 import signal
 import warnings
@@ -11,7 +12,9 @@ import scipy.sparse as sp
 from numpy.testing import assert_array_equal
 
 from dplda import PrivateSVILDA, SubLDA
+from dplda.central import _dask
 from dplda.central._dask import DaskEngine, Sealed, visit
+from dplda.central._shard_visits import Step
 from dplda.datasets import make_topic_corpus, write_shards
 from dplda.privacy import Ledger
 
@@ -69,8 +72,8 @@ def test_a_cluster_trains_the_model_of_the_matrix(model, corpus, shards, client)
 
 def test_a_task_runs_in_threads(client):
     """A worker is a daemon process, in which joblib counts one job by default."""
-    task = Sealed(("fit", [(0, joblib, (3,))], "effective_n_jobs", False))
-    assert client.submit(visit, task, Sealed(()), pure=False).result().value == [3]
+    task = Sealed(("fit", [(0, joblib, (3,))], "effective_n_jobs", (), False))
+    assert client.submit(visit, task, pure=False).result().value == [3]
 
 
 class Kills(DaskEngine):
@@ -85,19 +88,33 @@ class Kills(DaskEngine):
         self.armed = self.n_calls in self.calls
         return super().sum(*args)
 
-    def _wait(self, futures):
+    def _wait(self, arrived):
         if getattr(self, "armed", False):
             self.armed = False
             workers = self._client.scheduler_info(n_workers=-1)["workers"]
             for address in sorted(workers)[: self.n_workers]:
                 pid = self._client.run(os.getpid, workers=[address])[address]
                 os.kill(pid, signal.SIGKILL)
-        super()._wait(futures)
+        return super()._wait(arrived)
 
     def _result(self, future):
         result = super()._result(future)
         self.n_lost += result is None
         return result
+
+
+def test_the_tables_of_a_round_go_with_it(shards, client, monkeypatch):
+    """Nothing keeps a message until the garbage collector comes: tables are large."""
+    monkeypatch.setattr(_dask, "POLL", 1e-6)  # as in rounds that last longer than it
+    model = SubLDA(K, noise_multiplier=5.0, max_iter=3, keep_weights=False)
+    gc.collect()
+    gc.disable()
+    try:
+        model.fit(shards.on(client))
+        kept = [found for found in gc.get_objects() if type(found) is Step]
+    finally:
+        gc.enable()
+    assert not kept
 
 
 @pytest.mark.parametrize(("calls", "n_workers"), [([4], 1), ([3, 5], 1), ([5], 2)])
@@ -154,8 +171,8 @@ def test_the_logs_of_a_task_that_fails_hold_no_arguments(shards, client):
     engine = DaskEngine(client)
     engine.start([])
     rows = np.arange(987654321, 987654325)
-    task = Sealed((engine._fit, [(0, None, (rows,))], "no_such_method", True))
-    future = client.submit(visit, task, Sealed(()), pure=False)
+    task = Sealed((engine._fit, [(0, None, (rows,))], "no_such_method", (), True))
+    future = client.submit(visit, task, pure=False)
     with pytest.raises(AttributeError):
         future.result()
     logs = str(client.get_worker_logs()) + str(client.get_scheduler_logs())

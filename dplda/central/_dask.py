@@ -13,6 +13,7 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from threading import Event
 from typing import Any
 
 import joblib
@@ -21,7 +22,7 @@ import numpy as np
 from dplda._fold_in import LINE, aligned_zeros
 from dplda._version import __version__
 from dplda._warnings import warn_user
-from dplda.central._shard_visits import Part, ShardWorker
+from dplda.central._shard_visits import Part, ShardWorker, summed
 from dplda.privacy._errors import PrivateDataWarning
 
 POLL = 1.0  # seconds between two looks for workers that are gone
@@ -49,23 +50,19 @@ class Sealed:
 _workers: dict[str, dict[int, ShardWorker]] = {}  # of a worker process: the fit that it works for
 
 
-def visit(task: Sealed, message: Sealed) -> Sealed:
+def visit(task: Sealed) -> Sealed:
     """Run a task on a worker: the results of some shards, added if `adds`."""
-    fit, shards, method, adds = task.value
+    fit, shards, method, message, adds = task.value
     mine = _workers.setdefault(fit, {})
     for other in [name for name in list(_workers) if name != fit]:
         _workers.pop(other, None)
-    results: list[Any] = []
-    arguments = tuple(_aligned(value) for value in message.value)
+    message = tuple(_aligned(value) for value in message)
+    # its scale is known after one round
+    visits = [(mine.setdefault(index, fresh), part) for index, fresh, part in shards]
     with joblib.parallel_config("threading"):  # else n_jobs counts as 1 in a child of a nanny
-        for index, fresh, part in shards:
-            worker = mine.setdefault(index, fresh)  # its scale is known after one round
-            result = getattr(worker, method)(*arguments, *part)
-            if adds and results:
-                results[0] += result
-            else:
-                results.append(result)
-    return Sealed(results)
+        if adds:
+            return Sealed([summed(visits, method, message)])
+        return Sealed([getattr(worker, method)(*message, *part) for worker, part in visits])
 
 
 def _aligned(value: Any) -> Any:
@@ -151,27 +148,30 @@ class DaskEngine:
         self, left: list[int], method: str, message: Part, parts: Sequence[Part] | None, adds: bool
     ) -> Iterator[tuple[list[int], list[Any]]]:
         """Submit one task to each worker, and yield what comes back. Lost tasks are left out."""
-        waiting = {}
+        waiting, arrived = {}, Event()
         for address, indices in self._assigned(left).items():
             shards = [(i, self._shards[i], parts[i] if parts else ()) for i in indices]
+            task = Sealed((self._fit, shards, method, message, adds))
             try:
-                # to this worker alone: a broadcast waits for workers that are gone
+                # To this worker alone: a broadcast waits for workers that are gone. The scheduler
+                # keeps the arguments of `submit` in its memory for long, so that nothing is there.
                 (sent,) = self._client.scatter(
-                    [Sealed(message)], workers=[address], hash=False, timeout=SCATTER
+                    [task], workers=[address], hash=False, timeout=SCATTER
                 )
                 future = self._client.submit(
-                    visit, Sealed((self._fit, shards, method, adds)), sent,
-                    workers=[address], allow_other_workers=False, pure=False, retries=0,
-                    key=f"dplda-{uuid.uuid4().hex}",
+                    visit, sent, workers=[address], allow_other_workers=False, pure=False,
+                    retries=0, key=f"dplda-{uuid.uuid4().hex}",
                 )  # fmt: skip
             except Exception as error:
                 if not _is_loss(error):
                     raise
                 continue
             waiting[future] = address, indices
+            future.add_done_callback(lambda _: arrived.set())
+        alive = [address for address, _ in waiting.values()]
         try:
             while waiting:
-                alive = self._alive()
+                arrived.clear()
                 for future in list(waiting):
                     address, indices = waiting[future]
                     gone = address not in alive or future.status in ("lost", "cancelled")
@@ -186,8 +186,8 @@ class DaskEngine:
                     future.release()
                     if result is not None:
                         yield indices, result
-                if waiting:
-                    self._wait(list(waiting))
+                if waiting and not self._wait(arrived):
+                    alive = self._alive()
         finally:
             for future in waiting:
                 future.cancel()
@@ -204,15 +204,13 @@ class DaskEngine:
             return None
         return sealed.take()
 
-    def _wait(self, futures: list[Any]) -> None:
-        from distributed import wait
+    def _wait(self, arrived: Event) -> bool:
+        """Whether something arrived until it is time to look for workers that are gone.
 
-        try:
-            wait(futures, timeout=POLL, return_when="FIRST_COMPLETED")
-        except Exception as error:  # none yet, or a lost one
-            if not _is_loss(error):
-                raise
-            time.sleep(POLL)
+        `distributed.wait` raises an error after this time. The error stands in a reference cycle
+        with its frames, which hold the tables of the round.
+        """
+        return arrived.wait(POLL)
 
     def _alive(self) -> list[str]:
         """Addresses of the workers, once there is one."""

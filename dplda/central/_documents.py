@@ -288,8 +288,11 @@ class Documents(PrivateSide):
         norm: float,
         radius: int,
         upweight: np.ndarray | None = None,
+        out: np.ndarray | None = None,
     ) -> np.ndarray:
         """Integer sum over `units` of centered word-topic counts, (n_words, n_components).
+
+        Added to `out` if that is given.
 
         Unit u contributes the sum over its documents d of s_u w_v x_dv (r_dvk - center_vk) with
         r_dvk ~ theta_dk factor_vk, clipped to norm `norm`, which stands for `radius` integer units.
@@ -300,16 +303,16 @@ class Documents(PrivateSide):
         weight = weight.astype(np.float32)
         scale = self.scale if upweight is None else self.scale * upweight
         alone = np.diff(self.unit_ptr)[units] == 1
-        total = self._sum_documents(units[alone], factor, center, weight, scale, norm, radius)
+        total = self._sum_documents(units[alone], factor, center, weight, scale, norm, radius, out)
         if not alone.all():
             total += self._sum_users(units[~alone], factor, center, weight, scale, norm, radius)
         return total
 
-    def _sum_documents(self, units, factor, center, weight, scale, norm, radius):
+    def _sum_documents(self, units, factor, center, weight, scale, norm, radius, out=None):
         """The sum over units of one document each, word by word."""
         docs = self.unit_ptr[units]
         theta, columns = self._columns(docs)
-        total = np.zeros((columns.shape[1], self.n_components), np.int64)
+        total = np.zeros((columns.shape[1], self.n_components), np.int64) if out is None else out
         if not columns.nnz:
             return total
         of_words = columns.indptr, columns.indices, columns.data

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from operator import iadd
 from typing import Any, Protocol
 
@@ -92,9 +91,12 @@ class ShardWorker:
         norm: float,
         radius: int,
         rows: np.ndarray | None = None,
+        *,
+        out: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Integer word totals of `rows` of the shard; None: of all."""
-        return self._documents(scaling).sum_words(weight, norm, radius, rows)
+        """Integer word totals of `rows` of the shard; None: of all. Added to `out` if given."""
+        totals = self._documents(scaling).sum_words(weight, norm, radius, rows)
+        return totals if out is None else iadd(out, totals)
 
     def sum_topics(
         self,
@@ -102,8 +104,13 @@ class ShardWorker:
         step: Step,
         rows: np.ndarray | None,
         upweight: np.ndarray | None,
+        *,
+        out: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Infer the topic weights of `rows` (None: all), and return the sum of contributions."""
+        """Infer the topic weights of `rows` (None: all), and return the sum of contributions.
+
+        Added to `out` if given.
+        """
         documents = self._documents(scaling)
         rows = np.arange(documents.n_units) if rows is None else rows
         method, table, prior = step.inference
@@ -116,7 +123,7 @@ class ShardWorker:
             self.theta, self.n_steps = documents.theta, step.number
         return documents.sum_topics(
             rows, step.factor, step.center,
-            weight=step.weight, norm=step.norm, radius=step.radius, upweight=upweight,
+            weight=step.weight, norm=step.norm, radius=step.radius, upweight=upweight, out=out,
         )  # fmt: skip
 
     def _documents(self, scaling: Scaling | None = None) -> Documents:
@@ -137,6 +144,16 @@ class ShardWorker:
             self.scaled = scaled = scaling.number, documents.scale
         documents.scale = scaled[1]
         return documents
+
+
+def summed(
+    visits: Iterable[tuple[ShardWorker, Part]], method: str, message: Part
+) -> np.ndarray | None:
+    """The sum of what some shards return. They add to one array: no shard makes a table."""
+    total = None
+    for worker, part in visits:
+        total = getattr(worker, method)(*message, *part, out=total)
+    return total
 
 
 class Engine(Protocol):
@@ -170,12 +187,9 @@ class InProcess:
 
     def gather(self, method: str, message: Part) -> list[Any]:
         """The result of each shard, in order."""
-        return list(self._visits(method, message, None))
+        return [getattr(worker, method)(*message) for worker in self._workers]
 
-    def sum(self, method: str, message: Part, parts: Sequence[Part] | None = None) -> np.ndarray:
+    def sum(self, method: str, message: Part, parts: Sequence[Part] | None = None) -> Any:
         """The sum of what the shards return."""
-        return reduce(iadd, self._visits(method, message, parts))
-
-    def _visits(self, method: str, message: Part, parts: Sequence[Part] | None) -> Iterable[Any]:
         own = parts or [()] * len(self._workers)
-        return (getattr(w, method)(*message, *part) for w, part in zip(self._workers, own))
+        return summed(zip(self._workers, own), method, message)
