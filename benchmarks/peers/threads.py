@@ -1,15 +1,14 @@
 """Wall time of whole rounds with one thread and with more, in one process.
 
 ``python benchmarks/peers/threads.py [--corpora nips] [--words 2000 all] [--components 20 100 500]
-[--threads 1 2] [--rounds 8] [--repeats 5] [--only NAME ...]
-[--allowed] [--markdown FILE]``
+[--threads 1 2] [--rounds 8] [--repeats 5] [--only NAME ...] [--allowed] [--markdown FILE]``
 
 A round is everything that `fit` does in it: inference or topic draws, sums, noise on all cells,
 table. `transform` infers the topic weights of all documents, checks of the counts included. Each
 contestant runs once for each number of threads, from the same seed, and they take turns. A turn is
 `--rounds` rounds in a row, as in a fit: a single one would begin with the caches of another run,
-and with threads that sleep. tomotopy is the reference. Run it on a machine that does nothing else: a
-thread that waits for a processor counts as time here.
+and with threads that sleep. tomotopy is the reference. Run it on a machine that does nothing else:
+a thread that waits for a processor counts as time here.
 
 The limit of the machine is measured beside it: as many processes as threads, each with a contestant
 of one thread, take the same turns at the same time. They share no data and wait for nothing, so
