@@ -217,7 +217,7 @@ def test_a_score_of_users_is_charged_to_a_ledger_of_users():
     score = noisy_score(Model(), X, epsilon=1.0, ledger=ledger, user_ids=ids)
     assert (score.privacy_.unit, ledger.unit) == ("user", "user")
     assert "one user" in score.privacy_.relation
-    assert "user's id" in str(score.privacy_)
+    assert "every row with anything of the user carries it" in str(score.privacy_)
     with pytest.raises(ValueError, match="unit"):
         noisy_score(Model(), X, epsilon=0.1, ledger=ledger)
 

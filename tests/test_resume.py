@@ -179,11 +179,18 @@ def last_release(path):
 def check_written_first(folder, drawn):
     """Fit; whenever the engine is asked for something, all draws are in the file."""
 
+    def check():
+        if drawn:
+            assert_array_equal(last_release(folder / "fit.ckpt"), drawn[-1][1])
+
     class Engine(InProcess):
-        def _visits(self, *args):
-            if drawn:
-                assert_array_equal(last_release(folder / "fit.ckpt"), drawn[-1][1])
-            return super()._visits(*args)
+        def gather(self, *args):
+            check()
+            return super().gather(*args)
+
+        def sum(self, *args):
+            check()
+            return super().sum(*args)
 
     charged(folder, MODELS["sampled"]).fit(corpus_of(folder, Engine()))
 
