@@ -870,12 +870,13 @@ def test_a_deployment_gives_the_same_model(deployment, documents, in_process_rel
 
 
 @slow
-def test_a_coordinator_is_killed_and_comes_back(deployment, documents, in_process_release):
-    folder = deployment.folder
+def test_a_coordinator_is_killed_and_comes_back(deployment, documents):
+    """With so many rounds that it is killed in the midst of them."""
+    folder, n_rounds = deployment.folder, 100
     make_certificates(folder, documents)
     deployment.options = [
         "--certificate", "server.pem", "--certificate-key", "server.key",
-        "--rounds", 3, "--min-parties", 2,
+        "--rounds", n_rounds, "--min-parties", 2,
         *(f"--party={name}={name}.pem" for name in documents),
     ]  # fmt: skip
     killed = deployment.coordinator()
@@ -885,14 +886,18 @@ def test_a_coordinator_is_killed_and_comes_back(deployment, documents, in_proces
             name, f"{name}.npz", "--ca-certificate", "ca.pem",
             "--certificate", f"{name}.pem", "--key", f"{name}.key",
         )  # fmt: skip
-    deployment.wait_for(lambda: "round 1 of 3 is complete" in deployment.text("coordinator"), 150)
+    deployment.wait_for(lambda: "round 1 of 100 is complete" in deployment.text("coordinator"), 150)
     killed.kill()
     killed.wait()
     assert (folder / "global.model").exists()
+    assert (folder / "home" / _command.STATE).exists()
     coordinator = deployment.coordinator()
     deployment.wait_for(lambda: coordinator.poll() is not None, 150)
     assert coordinator.returncode == 0, deployment.text("coordinator")
-    assert (folder / "global.model").read_bytes() == in_process_release
+    parties = {name: (estimator(name), X) for name, X in documents.items()}
+    master = run_rounds(IFTMMaster(WORDS, min_parties=2), parties, n_rounds)
+    save_release(master.released_model(), folder / "in_process.model")
+    assert (folder / "global.model").read_bytes() == (folder / "in_process.model").read_bytes()
     for name in documents:
         assert len(Ledger(folder / f"{name}.sqlite").entries()) == 1
 

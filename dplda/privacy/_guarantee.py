@@ -363,8 +363,8 @@ class Guarantee:
                 "of the data it was computed from."
             )
         return (
-            f"every single {self.unit} of the data: epsilon and delta limit how much more likely the "
-            f"release is from one of two data sets that differ in one {self.unit} only: "
+            f"every single {self.unit} of the data: epsilon and delta limit how much more likely "
+            f"the release is from one of two data sets that differ in one {self.unit} only: "
             f"{self.relation}."
         )
 
