@@ -210,12 +210,17 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {
 }  # fmt: skip
 
 
+# In files of earlier versions; the card has a row for what is not covered.
+_NO_CONDITION = "scores, perplexities and transforms of private documents are not covered"
+
+
 def _guarantee(record: Any) -> Guarantee:
     """Make the guarantee. Its constructor refuses an epsilon below the cost of the events."""
     names = {field.name for field in fields(Guarantee)}
     if not isinstance(record, dict) or set(record) != names:
         raise ValueError(f"the guarantee must have the fields {', '.join(sorted(names))}")
     values = {name: _READERS[name](name, value) for name, value in record.items()}
+    values["assumptions"] = tuple(text for text in values["assumptions"] if text != _NO_CONDITION)
     try:
         return Guarantee(**values)
     except (ArithmeticError, RuntimeError) as error:  # at absurd numbers

@@ -295,6 +295,14 @@ def test_a_certificate_is_a_name(secured):
     assert answers == {"south": b"model"}
 
 
+def test_a_refusal_arrives(secured):
+    """A connection that is closed with bytes unread is reset, and the reply may be lost."""
+    _, address, folder = secured
+    for _ in range(10):
+        with pytest.raises(ConnectionError, match="status 409"):
+            secure_caller("north", "north", address, folder).send(0, bytes(20_000))
+
+
 def test_a_stranger_gets_no_further_than_the_handshake(secured, monkeypatch):
     _, address, folder = secured
 
@@ -323,6 +331,116 @@ def test_a_coordinator_must_prove_who_it_is(secured):
     elsewhere = secure_caller("north", "north", ("localhost", address[1]), folder)
     with pytest.raises(ssl.SSLCertVerificationError, match="localhost"):
         elsewhere.receive()
+
+
+def test_a_certificate_that_a_party_signed_is_a_stranger(secured, monkeypatch):
+    """The party's own certificate is an anchor of trust, and may be one that can sign others."""
+    _, address, folder = secured
+
+    read = []
+    monkeypatch.setattr(_https._Connection, "parse_request", lambda call: read.append(call))
+    files = (folder / "ca.pem", folder / "signed_by_north.pem", folder / "server.key")
+    with pytest.raises((OSError, HTTPException)):
+        Caller("north", *address, _https.client_context(*files)).receive()
+    assert not read
+
+
+def test_an_expired_certificate_is_refused(tmp_path):
+    make_certificates(tmp_path, ["north"])
+    files = (tmp_path / "expired_north.pem", tmp_path / "north.key")
+    names = {_https.certificate_of(files[0]): "north"}
+    tls = _https.server_context(tmp_path / "server.pem", tmp_path / "server.key", names)
+    mailbox = Mailbox(1000, ("north",))
+    server = Server(("127.0.0.1", 0), mailbox, tls, names)
+    context = _https.client_context(tmp_path / "ca.pem", *files)
+    with server.running(), pytest.raises((OSError, HTTPException)):
+        Caller("north", *server.server_address, context).receive()
+    assert mailbox.parties() == {}
+
+
+def test_signs_of_life_go_on_after_an_odd_answer(monkeypatch):
+    """What answers may be a proxy, or anything."""
+    calls = threading.Semaphore(0)
+
+    def answer(*_):
+        calls.release()
+        int("no number")
+
+    caller = Caller("north", "127.0.0.1", 1)
+    monkeypatch.setattr(_https, "ALIVE_SECONDS", 0.0)
+    monkeypatch.setattr(caller, "_call", answer)
+    with caller.alive():
+        assert all(calls.acquire(timeout=5) for _ in range(3))
+
+
+def test_a_call_without_a_thread_leaves_its_place_to_others(served, monkeypatch):
+    mailbox, _ = served
+    monkeypatch.setattr(_https, "MAX_CONNECTIONS", 1)
+    server = Server(("127.0.0.1", 0), mailbox)
+
+    def start(self):
+        raise RuntimeError("can't start new thread")
+
+    with server.running():
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", start)
+            with socket.create_connection(server.server_address) as line:
+                assert line.recv(1) == b""
+        with socket.create_connection(server.server_address) as line:
+            line.sendall(b"GET /x HTTP/1.0\r\n\r\n")
+            assert line.recv(100).startswith(b"HTTP/1.0 404")
+
+
+def read_slowly(line, n_bytes):
+    """The start of a message comes in more time than a silence may have."""
+    n_read = 0
+    for _ in range(10):
+        n_read += len(line.recv(2**16))
+        time.sleep(0.08)
+    line.settimeout(5)
+    while n_read < n_bytes:
+        piece = line.recv(2**20)
+        assert piece, "the connection was closed early"
+        n_read += len(piece)
+
+
+BODY = bytes(2**23)  # more than the buffers of a connection hold
+
+
+def test_an_answer_may_take_longer_than_a_silence(monkeypatch):
+    """A slow line is no silent one."""
+    monkeypatch.setattr(_https, "SILENCE_SECONDS", 0.4)
+    errors = []
+
+    def send():
+        try:
+            Caller("north", *port.getsockname()).send(0, BODY)
+        except OSError as error:
+            errors.append(error)
+
+    with socket.create_server(("127.0.0.1", 0)) as port:
+        port.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**16)
+        thread = threading.Thread(target=send)
+        thread.start()
+        with port.accept()[0] as line:
+            read_slowly(line, len(BODY))
+            line.sendall(b"HTTP/1.0 204 x\r\nContent-Length: 0\r\n\r\n")
+            thread.join()
+    assert errors == []
+
+
+def test_a_request_may_take_longer_than_a_silence(served, monkeypatch):
+    mailbox, address = served
+    monkeypatch.setattr(_https._Connection, "timeout", 0.4)
+    mailbox.note("north")
+    thread, _ = ask_in_a_thread(mailbox, {"north": Request(0, "", BODY)})
+    with socket.socket() as line:
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**16)
+        line.connect(address)
+        line.sendall(b"GET /request HTTP/1.0\r\nDplda-Party: north\r\n\r\n")
+        read_slowly(line, len(BODY))
+    Caller("north", *address).send(0, b"")
+    thread.join()
 
 
 # ---------------------------------------------------------------- options
@@ -752,12 +870,13 @@ def test_a_deployment_gives_the_same_model(deployment, documents, in_process_rel
 
 
 @slow
-def test_a_coordinator_is_killed_and_comes_back(deployment, documents, in_process_release):
-    folder = deployment.folder
+def test_a_coordinator_is_killed_and_comes_back(deployment, documents):
+    """With so many rounds that it is killed in the midst of them."""
+    folder, n_rounds = deployment.folder, 100
     make_certificates(folder, documents)
     deployment.options = [
         "--certificate", "server.pem", "--certificate-key", "server.key",
-        "--rounds", 3, "--min-parties", 2,
+        "--rounds", n_rounds, "--min-parties", 2,
         *(f"--party={name}={name}.pem" for name in documents),
     ]  # fmt: skip
     killed = deployment.coordinator()
@@ -767,14 +886,18 @@ def test_a_coordinator_is_killed_and_comes_back(deployment, documents, in_proces
             name, f"{name}.npz", "--ca-certificate", "ca.pem",
             "--certificate", f"{name}.pem", "--key", f"{name}.key",
         )  # fmt: skip
-    deployment.wait_for(lambda: "round 1 of 3 is complete" in deployment.text("coordinator"), 150)
+    deployment.wait_for(lambda: "round 1 of 100 is complete" in deployment.text("coordinator"), 150)
     killed.kill()
     killed.wait()
     assert (folder / "global.model").exists()
+    assert (folder / "home" / _command.STATE).exists()
     coordinator = deployment.coordinator()
     deployment.wait_for(lambda: coordinator.poll() is not None, 150)
     assert coordinator.returncode == 0, deployment.text("coordinator")
-    assert (folder / "global.model").read_bytes() == in_process_release
+    parties = {name: (estimator(name), X) for name, X in documents.items()}
+    master = run_rounds(IFTMMaster(WORDS, min_parties=2), parties, n_rounds)
+    save_release(master.released_model(), folder / "in_process.model")
+    assert (folder / "global.model").read_bytes() == (folder / "in_process.model").read_bytes()
     for name in documents:
         assert len(Ledger(folder / f"{name}.sqlite").entries()) == 1
 
@@ -818,15 +941,15 @@ def make_certificates(folder, names):
     plain, forms = serialization.NoEncryption(), serialization.PrivateFormat
     today = datetime.datetime.now(datetime.UTC)
 
-    def certificate(name, key, signer, extensions, issuer="authority"):
+    def certificate(name, key, signer, extensions, issuer="authority", days=1):
         builder = (
             x509.CertificateBuilder()
             .subject_name(x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)]))
             .issuer_name(x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, issuer)]))
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
-            .not_valid_before(today - datetime.timedelta(days=1))
-            .not_valid_after(today + datetime.timedelta(days=1))
+            .not_valid_before(today - datetime.timedelta(days=9))
+            .not_valid_after(today + datetime.timedelta(days=days))
         )
         for extension in extensions:
             builder = builder.add_extension(extension, critical=False)
@@ -840,7 +963,12 @@ def make_certificates(folder, names):
     (folder / "server.key").write_bytes(server.private_bytes(pem, forms.PKCS8, plain))
     for name in names:
         key = ec.generate_private_key(ec.SECP384R1())
-        (folder / f"{name}.pem").write_bytes(certificate(name, key, key, [], issuer=name))
+        # "openssl req -x509" makes certificates that can sign others
+        (folder / f"{name}.pem").write_bytes(certificate(name, key, key, [root], issuer=name))
         (folder / f"{name}.key").write_bytes(key.private_bytes(pem, forms.PKCS8, plain))
+        signed = certificate("x", server, key, [], issuer=name)
+        (folder / f"signed_by_{name}.pem").write_bytes(signed)
+        expired = certificate(name, key, key, [root], issuer=name, days=-1)
+        (folder / f"expired_{name}.pem").write_bytes(expired)
         locked = key.private_bytes(pem, forms.PKCS8, serialization.BestAvailableEncryption(b"x"))
         (folder / "locked.key").write_bytes(locked)

@@ -163,6 +163,26 @@ def test_without_a_guarantee_nothing_is_said_to_hold():
     assert "not covered" not in text
 
 
+def test_no_epsilon_is_called_small_in_words():
+    """With an epsilon of 300, one release may be far more likely than the other."""
+    text = str(make(epsilon=300.0))
+    assert "about as likely" not in text
+    assert "epsilon and delta limit how much more likely" in text
+
+
+def test_a_large_delta_is_the_reason_of_its_grade():
+    text = make(delta=0.01).to_markdown()
+    assert "nominal protection (a delta above 0.001 allows that some units" in text
+    assert "up to 1 is strong" not in text
+
+
+def test_a_sensitivity_without_noise_is_not_stated():
+    """Coins have none, and a pipeline has one for each step."""
+    text = str(make(noise_scale=None, noise_multiplier=None, sensitivity=1.0))
+    assert "at most 1," not in text
+    assert "together by" not in text
+
+
 def test_text_tells_of_a_seed():
     assert "given seed" in str(make(seeded=True))
     assert "none of this holds against anyone" in str(make(seeded=True))

@@ -60,8 +60,10 @@ def test_fdptm_tells_how_often_each_word_occurs(last_sweep, epsilon):
     np.testing.assert_allclose(totals, np.bincount(np.concatenate(X), minlength=30), atol=1e-6)
 
 
-def test_fdptm_worlds_are_told_apart_at_a_small_epsilon():
-    assert fdptm.worlds_told_apart(n_runs=2, epsilon=0.1) == 2
+@pytest.mark.parametrize("common", [False, True])
+def test_fdptm_worlds_are_told_apart_at_a_small_epsilon(common):
+    """Also by a word that other documents have, as all words of a private vocabulary do."""
+    assert fdptm.worlds_told_apart(n_runs=2, epsilon=0.1, common=common) == 2
 
 
 def test_one_document_changes_private_counts_by_one():

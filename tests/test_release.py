@@ -299,6 +299,17 @@ def test_the_file_holds_these_values_and_no_others(X, path, tmp_path):
         assert trace not in data
 
 
+def test_a_file_of_an_earlier_version_states_conditions_only(model, path):
+    """It listed what is not covered among them."""
+    earlier = copy.copy(model)
+    no_condition = "scores, perplexities and transforms of private documents are not covered"
+    assumptions = (*model.privacy_.assumptions, no_condition)
+    earlier.privacy_ = replace(model.privacy_, assumptions=assumptions)
+    save_release(earlier, path)
+    assert load_release(path).privacy_ == model.privacy_
+    assert no_condition not in str(load_release(path).privacy_)
+
+
 def test_a_release_says_which_topics_are_weak(X, path):
     model = SubLDA(K, epsilon=8.0, max_iter=4).fit(X)
     save_release(model, path)

@@ -132,13 +132,20 @@ def audit(n_canaries=5000, seed=0, n_docs=20) -> list[Line]:
     return lines
 
 
-def worlds_told_apart(n_runs=20, epsilon=0.1, seed=0) -> int:
-    """In how many runs the topics say whether one document of a rare word is in the corpus."""
+def worlds_told_apart(n_runs=20, epsilon=0.1, seed=0, *, common=False) -> int:
+    """In how many runs the topics say whether one document of one word is in the corpus.
+
+    The word is rare: no other document has it. Or it is `common`, as are all words that a private
+    choice of the vocabulary keeps. The attacker knows all other documents.
+    """
     rng, right = np.random.default_rng(seed), 0
+    word, n_words = (0, N_COMMON) if common else (N_COMMON, N_COMMON + 1)
     for run in range(n_runs):
         present = run % 2 == 1
-        X, n_words = corpus(np.array([present]), rng)
-        seen = word_totals(fit(X, n_words, epsilon, rng))[-1] > 0.5
+        others = [rng.integers(N_COMMON, size=10) for _ in range(100)]
+        known = sum(int((words == word).sum()) for words in others)
+        X = [*others, np.array([word])] if present else others
+        seen = word_totals(fit(X, n_words, epsilon, rng))[word] > known + 0.5
         right += int(seen == present)
     return right
 
@@ -148,7 +155,10 @@ def main() -> None:
     parser.add_argument("--canaries", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    print(f"worlds told apart at epsilon 0.1: {worlds_told_apart(seed=options.seed)} of 20\n")
+    for common in (False, True):
+        right = worlds_told_apart(seed=options.seed, common=common)
+        print(f"{'common' if common else 'rare'} word, epsilon 0.1: {right} of 20 told apart")
+    print()
     show(audit(options.canaries, options.seed))
 
 

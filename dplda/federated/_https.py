@@ -16,6 +16,7 @@ POST      ``/failure/<round>`` the name of an error's class, in place of a model
 from __future__ import annotations
 
 import http.client
+import io
 import logging
 import re
 import socket
@@ -43,6 +44,7 @@ RETRY_SECONDS = 3.0  # of a party, after a call that failed
 HANDSHAKE_SECONDS = 10.0
 SILENCE_SECONDS = 60.0  # a connection on which nothing arrives is closed
 MAX_CONNECTIONS = 512
+PIECE = 2**16  # bytes that are sent at once
 MAX_FAILURE = 200  # bytes of the name of an error's class
 
 ROUND, VOCABULARY, PARTY = "Dplda-Round", "Dplda-Vocabulary", "Dplda-Party"
@@ -254,10 +256,14 @@ class Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answer in a thread of its own, unless there are too many."""
-        if self._free.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
+        if not self._free.acquire(blocking=False):
             self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except BaseException:  # no thread could be started
+            self._free.release()
+            raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         """Answer one call."""
@@ -273,7 +279,9 @@ class Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
             super().finish_request(request, client_address)
             return
         with self.tls.wrap_socket(request, server_side=True) as secure:
-            super().finish_request(secure, client_address)
+            # the handshake also admits what a party's certificate has signed
+            if not self.names or secure.getpeercert(binary_form=True) in self.names:
+                super().finish_request(secure, client_address)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A call that failed ends, and nothing else."""
@@ -306,26 +314,38 @@ class _Connection(BaseHTTPRequestHandler):
         elif name is not None and self.path == "/alive":
             self._reply(HTTPStatus.NO_CONTENT)
         else:
-            self._reply(HTTPStatus.NOT_FOUND)
+            self._refuse(HTTPStatus.NOT_FOUND)
 
     def _read_answer(self, name: str, is_failure: bool, round_number: int) -> None:
         mailbox = self.server.mailbox
         with mailbox.turn(name, round_number) as is_asked:
             if not is_asked:
-                self._reply(HTTPStatus.CONFLICT)
+                self._refuse(HTTPStatus.CONFLICT)
                 return
             length = self.headers.get("Content-Length", "")
             most = MAX_FAILURE if is_failure else mailbox.max_bytes
             if not re.fullmatch("[0-9]{1,10}", length) or int(length) > most:
-                self._reply(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
-                answer: Answer = Failure(f"a body of {length[:10]!r} bytes; at most {most}")
-            else:
-                data = self.rfile.read(int(length))
-                if len(data) != int(length):
-                    return  # the connection broke: the party calls again
-                self._reply(HTTPStatus.NO_CONTENT)
-                answer = Failure(data.decode("ascii", "replace")) if is_failure else data
+                reason = f"a body of {length[:10]!r} bytes; at most {most}"
+                mailbox.put(name, round_number, Failure(reason))
+                self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+                return
+            data = self.rfile.read(int(length))
+            if len(data) != int(length):
+                return  # the connection broke: the party calls again
+            self._reply(HTTPStatus.NO_CONTENT)
+            answer = Failure(data.decode("ascii", "replace")) if is_failure else data
             mailbox.put(name, round_number, answer)
+
+    def _refuse(self, status: HTTPStatus) -> None:
+        """Reply to a call whose body is not used.
+
+        A connection that is closed with bytes unread is reset, and the reply may be lost: what a
+        small body has is discarded. A party whose reply is lost calls again.
+        """
+        self._reply(status)
+        length = self.headers.get("Content-Length", "")
+        if re.fullmatch("[0-9]{1,10}", length):
+            self.rfile.read(min(int(length), PIECE))
 
     def _party(self) -> str | None:
         """Who calls, by its certificate, or by its word if no certificate is asked for."""
@@ -349,7 +369,8 @@ class _Connection(BaseHTTPRequestHandler):
         for field, value in {**(fields or {}), "Content-Length": str(len(body))}.items():
             self.send_header(field, value)
         self.end_headers()
-        self.wfile.write(body)
+        for start in range(0, len(body), PIECE):  # SILENCE_SECONDS limit each piece
+            self.wfile.write(body[start : start + PIECE])
 
     def log_message(self, *_: Any) -> None:
         """Log nothing that a caller wrote."""
@@ -413,7 +434,7 @@ class Caller:
             while not is_over.wait(ALIVE_SECONDS):
                 try:
                     self._call("POST", "/alive")
-                except (OSError, http.client.HTTPException):
+                except (OSError, ValueError, http.client.HTTPException):
                     log.debug("a sign of life was lost", exc_info=True)
 
         thread = threading.Thread(target=call, daemon=True)
@@ -425,8 +446,9 @@ class Caller:
 
     def _call(self, method: str, path: str, body: bytes = b"") -> tuple[int, Any, bytes]:
         connection = self._connection()
+        fields = {PARTY: quote(self.name, safe=""), "Content-Length": str(len(body))}
         try:
-            connection.request(method, path, body, {PARTY: quote(self.name, safe="")})
+            connection.request(method, path, io.BytesIO(body), fields)
             response = connection.getresponse()
             data = response.read(MAX_BYTES + 1)
             if len(data) != int(response.headers.get("Content-Length", -1)):
@@ -437,9 +459,11 @@ class Caller:
 
     def _connection(self) -> http.client.HTTPConnection:
         if self.tls is None:
-            return http.client.HTTPConnection(self.host, self.port, timeout=SILENCE_SECONDS)
+            return http.client.HTTPConnection(
+                self.host, self.port, timeout=SILENCE_SECONDS, blocksize=PIECE
+            )
         return http.client.HTTPSConnection(
-            self.host, self.port, timeout=SILENCE_SECONDS, context=self.tls
+            self.host, self.port, timeout=SILENCE_SECONDS, blocksize=PIECE, context=self.tls
         )
 
 

@@ -363,8 +363,9 @@ class Guarantee:
                 "of the data it was computed from."
             )
         return (
-            f"every single {self.unit} of the data: the release is about as likely from two data "
-            f"sets that differ in one {self.unit} only: {self.relation}."
+            f"every single {self.unit} of the data: epsilon and delta limit how much more likely "
+            f"the release is from one of two data sets that differ in one {self.unit} only: "
+            f"{self.relation}."
         )
 
     def _strength(self) -> str:
@@ -375,11 +376,13 @@ class Guarantee:
             "" if mu is None else f" (Gaussian differential privacy with mu = {_upward(mu):g})"
         )
         grade = next(word for end, word in _GRADES if self.epsilon <= end)
-        if self.delta > _LARGEST_DELTA:  # such a delta lets a mechanism publish some units whole
+        scale = _SCALE
+        if self.delta > _LARGEST_DELTA:
             grade = "nominal"
+            scale = f"a delta above {_LARGEST_DELTA:g} allows that some units are published whole"
         return (
             f"differential privacy with epsilon = {self.epsilon:.4g} and delta = {self.delta:g}"
-            f"{exactly}: {grade} protection ({_SCALE})."
+            f"{exactly}: {grade} protection ({scale})."
         )
 
     def _found(self) -> str:
@@ -400,6 +403,8 @@ class Guarantee:
     def _noise(self) -> str:
         if self.epsilon == math.inf or self._rests_on_statements():
             return self.mechanism
+        if self.noise_scale is None and self.noise_multiplier is None:
+            return self.mechanism  # coins, or several mechanisms: no one sensitivity
         text = f"{self.mechanism}; one {self.unit} changes all numbers of a release together by "
         text += f"at most {self.sensitivity:.4g}"
         if self.noise_scale is not None:
