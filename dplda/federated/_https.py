@@ -484,7 +484,7 @@ def take_part(caller: Caller, reply: Callable[[Request], Answer]) -> None:
                     log.info(
                         "a call to the coordinator failed (%s): it is not running, or one side "
                         "does not know the other's certificate; trying again every %g s",
-                        error,
+                        ascii(error)[:MAX_FAILURE],  # it may quote what the other side sent
                         RETRY_SECONDS,
                     )
                 is_connected = False
