@@ -180,10 +180,10 @@ def check_written_first(folder, drawn):
     """Fit; whenever the engine is asked for something, all draws are in the file."""
 
     class Engine(InProcess):
-        def _visits(self, *args):
+        def sum(self, *args):
             if drawn:
                 assert_array_equal(last_release(folder / "fit.ckpt"), drawn[-1][1])
-            return super()._visits(*args)
+            return super().sum(*args)
 
     charged(folder, MODELS["sampled"]).fit(corpus_of(folder, Engine()))
 
