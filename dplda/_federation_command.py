@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import math
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -254,7 +255,11 @@ def take_part(options: argparse.Namespace) -> None:
     with _usage_errors():
         caller = _caller(options)
         party = _party(options)
-    take_part(caller, partial(answer, party))
+    try:
+        take_part(caller, partial(answer, party))
+    except KeyboardInterrupt:  # the usual end: a party does not know which round is the last
+        log.info("stopped; the same command continues with %s", options.state)
+        raise SystemExit(128 + signal.SIGINT) from None
 
 
 def _caller(options: argparse.Namespace) -> Caller:

@@ -603,6 +603,17 @@ def test_good_options_start(folder, caplog):
     assert "no --party: anyone who reaches 127.0.0.1:8000 can join" in caplog.text
 
 
+def test_a_party_is_stopped_without_a_traceback(folder, caplog, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_https, "take_part", interrupt)
+    with caplog.at_level("INFO"), pytest.raises(SystemExit) as stop:
+        _command.main(command_line("party", PARTY))
+    assert stop.value.code == 130
+    assert "the same command continues" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("text", "address"),
     [("host.example:1", ("host.example", 1)), ("[2001:db8::1]:65535", ("2001:db8::1", 65535))],

@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+import time
 import warnings
 
 import joblib
@@ -131,6 +132,39 @@ def test_workers_are_killed_in_mid_round(calls, n_workers, corpus, shards, clien
     assert engine.n_calls == 7  # two word totals and five rounds: nothing was released twice
     assert engine.n_lost > 0
     assert len(ledger.entries()) == 1
+
+
+class KillsBefore(DaskEngine):
+    """Kills a worker that has shards, before their task is sent to it."""
+
+    armed = True
+
+    def _assigned(self, left):
+        tasks = super()._assigned(left)
+        if self.armed:
+            self.armed = False
+            address = min(tasks)
+            os.kill(self._client.run(os.getpid, workers=[address])[address], signal.SIGKILL)
+            while address in self._client.scheduler_info(n_workers=-1)["workers"]:
+                time.sleep(0.01)
+        return tasks
+
+
+def test_a_worker_is_killed_before_its_task_reaches_it(corpus, shards, client):
+    model = SubLDA(K, noise_multiplier=5.0, max_iter=2, keep_weights=False, random_state=1)
+    expected = model.fit(corpus).components_
+    assert_array_equal(model.fit(shards.on(KillsBefore(client))).components_, expected)
+
+
+def test_a_result_may_take_longer_than_any_timeout(corpus, shards, client, monkeypatch):
+    """As a large table does on a slow network."""
+    monkeypatch.setattr(_dask, "POLL", 1e-6)
+    monkeypatch.setattr(_dask, "SCATTER", 1e-6)
+    model = SubLDA(K, noise_multiplier=5.0, max_iter=2, keep_weights=False, random_state=1)
+    expected = model.fit(corpus).components_
+    engine = Kills(client, [], 0)
+    assert_array_equal(model.fit(shards.on(engine)).components_, expected)
+    assert engine.n_lost == 0
 
 
 def test_a_damaged_shard_is_named_before_anything_is_charged(corpus, client, tmp_path):

@@ -8,10 +8,12 @@ shard exactly once.
 
 from __future__ import annotations
 
+import asyncio
 import pkgutil
 import time
 import uuid
 from collections.abc import Iterator, Sequence
+from concurrent.futures import CancelledError, wait
 from dataclasses import dataclass
 from threading import Event
 from typing import Any
@@ -28,7 +30,7 @@ from dplda.privacy._errors import PrivateDataWarning
 POLL = 1.0  # seconds between two looks for workers that are gone
 NO_WORKERS = 300.0  # seconds without any worker, after which a fit gives up
 MAX_LOSSES = 20  # times in a row that all tasks of a call are lost
-SCATTER = 10.0  # seconds for a message to reach a worker
+SCATTER = 10.0  # seconds until a worker that has paused is passed over
 LOCAL = ("tls://", "tcp://127.0.0.1:", "tcp://localhost:", "tcp://[::1]:", "inproc://")
 
 
@@ -163,7 +165,8 @@ class DaskEngine:
                     retries=0, key=f"dplda-{uuid.uuid4().hex}",
                 )  # fmt: skip
             except Exception as error:
-                if not _is_loss(error):
+                # KeyError: the scheduler has forgotten the worker; OSError: it cannot reach it
+                if not _is_loss(error) and not isinstance(error, (KeyError, OSError)):
                     raise
                 continue
             waiting[future] = address, indices
@@ -193,11 +196,22 @@ class DaskEngine:
                 future.cancel()
 
     def _result(self, future: Any) -> list[Any] | None:
-        """What a task returned; None if its worker was lost. Errors of the task are raised."""
+        """What a task returned; None if its worker was lost. Errors of the task are raised.
+
+        A large result on a slow network takes its time. A gather that is canceled on its way, as by
+        a timeout, would spoil the next one of the client.
+        """
         if future.status not in ("finished", "error"):
             return None
+        arriving = asyncio.run_coroutine_threadsafe(
+            self._client.gather(future, asynchronous=True), self._client.loop.asyncio_loop
+        )
+        while not wait([arriving], POLL).done:
+            if future.status not in ("finished", "error"):  # its worker is gone
+                arriving.cancel()
+                return None
         try:
-            sealed = future.result(timeout=SCATTER)
+            sealed = arriving.result()
         except Exception as error:
             if not _is_loss(error):
                 raise
@@ -270,8 +284,6 @@ def _met_by(address: str, error: Exception) -> Exception:
 
 def _is_loss(error: Exception) -> bool:
     """Whether the cluster failed, and not the task."""
-    from concurrent.futures import CancelledError
-
     if isinstance(error, (CancelledError, TimeoutError, ConnectionError)):
         return True
     return type(error).__module__.partition(".")[0] == "distributed"

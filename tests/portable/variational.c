@@ -4,11 +4,16 @@
 
 enum { N_DOCS = 33, N_WORDS = 80, N_TOPICS = 20, PADDED = 32, MOST = 60, RADIUS = 1 << 20 };
 
-static void fold_in_all(int set, int accelerated, int variational) {
+static void fold_in_all(int set, int in_pairs, int accelerated, int variational) {
     float *phi = shares(N_WORDS * PADDED), scratch[6 * PADDED];
+    float *pairs = zeros(N_WORDS * PADDED, sizeof *pairs);
     for (int i = 0; i < N_WORDS * PADDED; i++) {
         phi[i] *= i % PADDED < N_TOPICS;
     }
+    for (int v = 0; v < N_WORDS; v++) {
+        DPLDA_CALL(pack, set)(phi + v * PADDED, PADDED, pairs + v * dplda_pairs(PADDED));
+    }
+    add_to_digest(pairs, N_WORDS * PADDED * sizeof *pairs);
     for (int d = 0; d < N_DOCS; d++) {
         const int n = (int)below(MOST);
         int32_t word[MOST];
@@ -21,11 +26,11 @@ static void fold_in_all(int set, int accelerated, int variational) {
             theta[k] = 1.0f / N_TOPICS;
         }
         DPLDA_CALL(fold_in, set)
-        (word, count, n, phi, PADDED, 0.05f, N_TOPICS, 25, 1e-3f, accelerated, variational, theta,
-         scratch);
+        (word, count, n, in_pairs ? pairs : phi, in_pairs, PADDED, 0.05f, N_TOPICS, 25, 1e-3f,
+         accelerated, variational, theta, scratch);
         add_to_digest(theta, sizeof theta);
     }
-    free(phi);
+    free(phi), free(pairs);
 }
 
 /* Each word is in each document, in the order of the documents. */
@@ -62,9 +67,11 @@ static void contribute(int set) {
 }
 
 void run(int set) {
-    fold_in_all(set, 0, 0);
-    fold_in_all(set, 1, 0);
-    fold_in_all(set, 1, 1);
+    for (int in_pairs = 0; in_pairs < 2; in_pairs++) {
+        fold_in_all(set, in_pairs, 0, 0);
+        fold_in_all(set, in_pairs, 1, 0);
+        fold_in_all(set, in_pairs, 1, 1);
+    }
     contribute(set);
 }
 
