@@ -507,7 +507,7 @@ def flushed():
 def test_squares_that_are_flushed_to_zero_do_not_escape_the_bound(
     n_components, cell, instruction_set, flushed
 ):
-    """The float squares of all cells vanish: 9 of the longest integers overflow a sum of squares."""
+    """The float squares of all cells vanish; those of 9 of the longest integers overflow a sum."""
     X, one = single_precision([[1e12]]), np.ones(1, np.float32)
     theta, center = pad(np.ones((1, n_components))), pad(np.full((1, n_components), -cell))
     total = sum_documents(
