@@ -328,7 +328,7 @@ def document_contribution(X, d, theta, factor, center, word_weight):
     s = word_weight[words] * X.data[span]
     squares = np.zeros(16)
     for w, cell, of_word in sorted(zip(words, cells, s.astype(float)), key=lambda each: each[0]):
-        squares[w % 16] += of_word * of_word * (float(dot(cell, cell)) + 2.0**-126)
+        squares[w % 16] += of_word * of_word * (float(dot(cell, cell)) + len(cell) * 2.0**-126)
     return words, cells, s, sum(squares.tolist())
 
 

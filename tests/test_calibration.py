@@ -101,6 +101,24 @@ def check_calibration(monkeypatch, make_event, epsilon, delta, n, q):
     assert epsilon_of(step(noise), delta) <= epsilon < epsilon_of(less, delta)
 
 
+@pytest.mark.parametrize(
+    ("q", "n", "epsilon", "delta"),
+    [(0.0013325776689652115, 5, 1.1113744701760753, 2.7570120556543567e-05),
+     (0.8646591506672571, 23, 0.390013949176049, 2.7707022239665915e-10),
+     (0.01260029213, 1639, 0.034731252538, 3.585341916664e-08)],
+)  # fmt: skip
+def test_less_noise_does_not_do_where_the_noise_jumps(q, n, epsilon, delta):
+    """Noise that is rounded up to a power of exp(0.05)."""
+
+    def events(noise):
+        noise = np.exp(np.ceil(np.log(noise) / 0.05) * 0.05)
+        return [Repeated(PoissonSampled(q, Gaussian(noise)), n), Repeated(Gaussian(3 * noise), 2)]
+
+    noise = calibrate(events, epsilon, delta)
+    assert epsilon_of(events(noise), delta) <= epsilon
+    assert epsilon_of(events(noise * (1 - 1.01e-4)), delta) > epsilon
+
+
 def test_grouping_more_events_counts_only_these(monkeypatch):
     counted = []
     add = _bounds_on_epsilon._add

@@ -1,5 +1,8 @@
 """Fold-in and contributions: equal to plain twins bit for bit, and never above the sensitivity."""
 
+import ctypes
+import platform
+import sys
 from functools import partial
 
 import numpy as np
@@ -482,6 +485,35 @@ def test_contributions_at_the_limit_stay_below_it(kernel, cells, stretch, below)
         total = kernel(*arguments)
         assert squared_norm(total) <= radius**2
         assert_array_equal(total, twin_of(kernel)(*arguments))
+
+
+@pytest.fixture
+def flushed():
+    """A processor that flushes floats below the normal ones to zero, as -ffast-math sets it."""
+    if sys.platform != "linux" or platform.machine() != "x86_64":
+        pytest.skip("the control word is at this place in fenv_t on Linux on x86-64")
+    libm, before = ctypes.CDLL("libm.so.6"), (ctypes.c_uint32 * 8)()
+    libm.fegetenv(before)
+    changed = (ctypes.c_uint32 * 8)(*before)
+    changed[7] |= 0x8040  # MXCSR: flush results, and read operands as zeros
+    libm.fesetenv(changed)
+    assert np.float32(1e-38) * np.float32(0.1) == 0
+    yield
+    libm.fesetenv(before)
+
+
+@pytest.mark.parametrize("n_components", [1, 9, 16, 20, 1000])
+@pytest.mark.parametrize("cell", [2.0**-63.01, 2.0**-63.5])
+def test_squares_that_are_flushed_to_zero_do_not_escape_the_bound(
+    n_components, cell, instruction_set, flushed
+):
+    """The float squares of all cells vanish; those of 9 of the longest integers overflow a sum."""
+    X, one = single_precision([[1e12]]), np.ones(1, np.float32)
+    theta, center = pad(np.ones((1, n_components))), pad(np.full((1, n_components), -cell))
+    total = sum_documents(
+        X, [0], theta, np.zeros_like(center), center, one, np.array([1e300]), 1e-3, MAX_RADIUS
+    )
+    assert 0 < squared_norm(total) <= MAX_RADIUS**2
 
 
 # ---------------------------------------------------------------- arrays that change meanwhile

@@ -72,8 +72,9 @@ DPLDA_INLINE void NAME(measure_tile)(const dplda_word *word, ptrdiff_t padded, c
     memcpy(shares, share, n * sizeof *share);
     for (ptrdiff_t i = 0; i < n; i++) {
         const double s = (float)(weight * count[i]); /* rounded as in add_word */
-        /* FLT_MIN is more than squares lose that are no normal floats */
-        added[i] = s * s * ((double)length[i] + FLT_MIN);
+        /* FLT_MIN is more than a square loses that is no normal float: each may, where the processor
+         * flushes such floats to zero */
+        added[i] = s * s * ((double)length[i] + (double)padded * FLT_MIN);
     }
     for (ptrdiff_t i = 0; i < n; i++) {
         square[doc[i]] += added[i];

@@ -324,8 +324,9 @@ def calibrate(
         share = (_COARSE**2 - 1.0) / (_COARSE**2 - (_COARSE / 2.0) ** 2)
         estimate = coarse(start) - share * (coarse(start) - half(start))
         start, _ = _just_above(exact, effect, start, estimate, slope, 1e-4)
-        step = 5e-5
-        if exact(start) <= 0.0:
+        step, value = 5e-5, exact(start)
+        # Less noise may be enough where the noise or the grid jumps: this was only estimated.
+        if -1e-4 <= value <= 0.0 or value <= 0.0 < exact(start - 1e-4):
             return math.exp(start)
     return math.exp(_least(exact, start, step=step, tolerance=2.0 * step))
 
