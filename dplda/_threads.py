@@ -34,15 +34,28 @@ def in_threads(
 
     The calling thread is one of them. Many small pieces keep all threads busy to the end. After an
     error no further piece is begun.
+
+    Raises
+    ------
+    RuntimeError
+        If a thread treats the smallest floats otherwise than this one. Passes over the same numbers
+        would then differ, and sensitivities rest on their equality.
     """
     n_threads = min(joblib.effective_n_jobs(n_jobs), len(pieces))
     if n_threads <= 1:
         return [run(piece) for piece in pieces]
     waiting = deque(enumerate(pieces))
     results: dict[int, Result] = {}
+    smallest = _smallest_floats()
 
     def work() -> None:
         try:
+            if _smallest_floats() != smallest:
+                raise RuntimeError(
+                    "the threads of this process round the smallest floats differently: a library "
+                    "that was built with -ffast-math has changed the processor's mode after they "
+                    "were started; import that library before the first fit, or pass n_jobs=1"
+                )
             while (piece := _next(waiting)) is not None:
                 results[piece[0]] = run(piece[1])
         finally:  # after an error, for all threads
@@ -58,6 +71,11 @@ def in_threads(
     for error in filter(None, errors):
         raise error
     return [results[index] for index in range(len(pieces))]
+
+
+def _smallest_floats(tiny: float = 5e-324, one: float = 1.0) -> tuple[bool, bool]:
+    """Whether this thread's processor reads and writes floats below the normal ones."""
+    return tiny > 0.0, tiny * one > 0.0  # of arguments, so that nothing is computed beforehand
 
 
 def _next(waiting: deque[tuple[int, Piece]]) -> tuple[int, Piece] | None:

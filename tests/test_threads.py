@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from dplda import _threads
 from dplda._threads import in_threads
 
 
@@ -71,3 +72,14 @@ def test_a_forked_process_has_threads_of_its_own():
     if not child:
         os._exit(0 if in_threads(square, range(9), 3) == [x * x for x in range(9)] else 1)
     assert os.waitpid(child, 0)[1] == 0
+
+
+def test_threads_in_another_mode_of_the_processor_are_refused(monkeypatch, request):
+    pool = ThreadPoolExecutor(1)
+    pool.submit(int).result()  # its thread begins in the usual mode
+    monkeypatch.setattr(_threads, "_pool", lambda: pool)
+    request.getfixturevalue("flushed")
+    assert in_threads(square, range(3), 1) == [0, 1, 4]
+    with pytest.raises(RuntimeError, match="-ffast-math"):
+        in_threads(lambda _: time.sleep(0.02), range(200), 2)
+    pool.shutdown()

@@ -1,8 +1,5 @@
 """Fold-in and contributions: equal to plain twins bit for bit, and never above the sensitivity."""
 
-import ctypes
-import platform
-import sys
 from functools import partial
 
 import numpy as np
@@ -485,21 +482,6 @@ def test_contributions_at_the_limit_stay_below_it(kernel, cells, stretch, below)
         total = kernel(*arguments)
         assert squared_norm(total) <= radius**2
         assert_array_equal(total, twin_of(kernel)(*arguments))
-
-
-@pytest.fixture
-def flushed():
-    """A processor that flushes floats below the normal ones to zero, as -ffast-math sets it."""
-    if sys.platform != "linux" or platform.machine() != "x86_64":
-        pytest.skip("the control word is at this place in fenv_t on Linux on x86-64")
-    libm, before = ctypes.CDLL("libm.so.6"), (ctypes.c_uint32 * 8)()
-    libm.fegetenv(before)
-    changed = (ctypes.c_uint32 * 8)(*before)
-    changed[7] |= 0x8040  # MXCSR: flush results, and read operands as zeros
-    libm.fesetenv(changed)
-    assert np.float32(1e-38) * np.float32(0.1) == 0
-    yield
-    libm.fesetenv(before)
 
 
 @pytest.mark.parametrize("n_components", [1, 9, 16, 20, 1000])
