@@ -136,6 +136,7 @@ TESTS = {
                           *AUDITS),
     "dplda/_variational.py": ("e_step", "svilda", "two_worlds", *AUDITS),
     "dplda/_gibbs.py": WORD,
+    "dplda/_threads.py": ("threads", "threads_of_fits"),
     "dplda/_half_table.py": ("half_table", *WORD),
     "dplda/central/_hdplda.py": WORD,
     "dplda/central/_word_sweeps.py": WORD,
