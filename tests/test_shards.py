@@ -1,9 +1,12 @@
 """Corpora in shards: the same bits as in memory, and errors before anything is charged."""
 
+import asyncio
 import json
 import math
 import pickle
+import threading
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -337,10 +340,13 @@ class Future:
     def done(self):
         return self.status == "finished"
 
-    def result(self, timeout):
+    def result(self):
         if self.error is not None:
             raise self.error
         return self.value
+
+    def cancel(self):
+        self.status = "cancelled"
 
     def add_done_callback(self, function):
         if self.done():
@@ -362,6 +368,12 @@ class Cluster:
 
     def __init__(self, lost=()):
         self.lost, self.n_tasks, self.addresses = lost, 0, ["tls://a", "tls://b"]
+        self.loop = SimpleNamespace(asyncio_loop=asyncio.new_event_loop())
+        threading.Thread(target=self.loop.asyncio_loop.run_forever, daemon=True).start()
+
+    async def gather(self, future, asynchronous):
+        assert asynchronous
+        return future.result()
 
     def scheduler_info(self, n_workers):
         return {"workers": dict.fromkeys(self.addresses)}
