@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dplda._corpus import row_blocks
-from dplda._threads import in_threads
+from dplda._threads import in_threads, n_threads
 from dplda.kernels import _variational
 from dplda.privacy._clipping import add_duplicates
 
@@ -67,10 +67,7 @@ def packed(phi: np.ndarray, n_jobs: int | None = None) -> np.ndarray:
     """
     n_words, padded = phi.shape
     pairs = aligned_zeros((n_words, -(-padded // (2 * LANES)) * LANES), np.float32)
-    in_threads(
-        lambda words: _variational.pack(phi, words.start, words.stop, pairs),
-        slices(n_words, max(LANES, PIECE // padded)), n_jobs,
-    )  # fmt: skip
+    _variational.pack(phi, pairs, n_threads(n_jobs))
     return pairs
 
 
@@ -140,15 +137,12 @@ def update_theta(
     `phi` is the result of `packed`.
     """
 
-    def kernel(piece: np.ndarray) -> None:
-        _variational.fold_in(
-            X.indptr, X.indices, X.data, piece, phi, in_pairs, doc_topic_prior, n_components,
-            max_steps, tolerance, accelerated, variational, theta,
-            np.empty(6 * theta.shape[1], np.float32),
-        )  # fmt: skip
-
-    work = np.diff(X.indptr)[rows]
-    over_rows(kernel, rows.astype(np.int64, copy=False), n_jobs, work)
+    scratch = aligned_zeros((n_threads(n_jobs), 6 * theta.shape[1]), np.float32)
+    _variational.fold_in(
+        X.indptr, X.indices, X.data, rows.astype(np.int64, copy=False), phi, in_pairs,
+        doc_topic_prior, n_components, max_steps, tolerance, accelerated, variational, theta,
+        scratch,
+    )  # fmt: skip
 
 
 def uniform_theta(n_docs: int, n_components: int, padded: int) -> np.ndarray:

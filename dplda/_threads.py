@@ -7,14 +7,19 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
+from threading import Lock, Thread
 from typing import TypeVar
 
 import joblib
+
+from dplda.kernels import _team as _kernel
 
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")
 
 MAX_THREADS = 256  # made when they are needed
+_team: list[Thread] = []
+_team_grows = Lock()
 
 
 @lru_cache(maxsize=1)
@@ -23,8 +28,29 @@ def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="dplda")
 
 
+def _forget_threads() -> None:
+    global _team_grows
+    _pool.cache_clear()
+    _kernel.forget_team()
+    _team.clear()
+    _team_grows = Lock()
+
+
 if hasattr(os, "register_at_fork"):  # a forked process has none of the threads
-    os.register_at_fork(after_in_child=_pool.cache_clear)
+    os.register_at_fork(after_in_child=_forget_threads)
+
+
+def n_threads(n_jobs: int | None) -> int:
+    """Number of threads for the loops of the kernels; the process has them from then on.
+
+    They are daemons: they work without the lock of the interpreter, and end with the process.
+    """
+    number = 1 if n_jobs == 1 else min(joblib.effective_n_jobs(n_jobs), MAX_THREADS)
+    with _team_grows:
+        while len(_team) < number - 1:
+            _team.append(Thread(target=_kernel.serve, name="dplda-team", daemon=True))
+            _team[-1].start()
+    return number
 
 
 def in_threads(

@@ -222,12 +222,12 @@ def test_every_topic_is_in_the_part_that_a_prior_is_learned_from(monkeypatch):
     for n_topics, sample in itertools.product((16, 40, 64), (160, 320, 640, 1280)):
         monkeypatch.setattr(_noisy_table, "SAMPLE", sample)
         cells = _noisy_table.standard_cells(np.ones((200, n_topics)), np.ones(200), np.ones(200))
-        base = _noisy_table.class_likelihood(cells, np.arange(200))
+        base = _noisy_table.class_likelihood(cells, [np.arange(200)])[0]
         assert base.shape[0] * 16 < 2 * sample
         for k in range(0, n_topics, 16):
             other = np.ones((200, n_topics))
             other[:, k] = 3
-            changed = _noisy_table.class_likelihood((other, *cells[1:]), np.arange(200))
+            changed = _noisy_table.class_likelihood((other, *cells[1:]), [np.arange(200)])[0]
             assert not np.array_equal(changed, base)
 
 

@@ -5,10 +5,12 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 
 from dplda import _threads
-from dplda._threads import in_threads
+from dplda._threads import in_threads, n_threads
+from dplda.kernels import _denoise, _team
 
 
 def square(x):
@@ -72,6 +74,57 @@ def test_a_forked_process_has_threads_of_its_own():
     if not child:
         os._exit(0 if in_threads(square, range(9), 3) == [x * x for x in range(9)] else 1)
     assert os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # a fork with threads, on purpose
+def test_a_forked_process_has_a_team_of_its_own():
+    table = np.ones((3000, 40))
+    expected = _denoise.topic_sums(table, n_threads(3))
+    child = os.fork()
+    if not child:
+        same = [np.array_equal(_denoise.topic_sums(table, n_threads(3)), expected)] * 50
+        os._exit(0 if all(same) and len(_threads._team) == 2 else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_many_callers_share_a_team():
+    """Each piece of each loop runs once, whoever comes and goes."""
+    tables = [np.random.default_rng(seed).random((700 + 50 * seed, 30)) for seed in range(8)]
+    wrong = []
+
+    def call(table, found):
+        for _ in range(300):
+            if not np.array_equal(_denoise.topic_sums(table, n_threads(5)), found):
+                wrong.append(table.shape)
+
+    before = _team.use_pieces(64)
+    try:
+        expected = [_denoise.topic_sums(table, 1) for table in tables]
+        callers = [threading.Thread(target=call, args=pair) for pair in zip(tables, expected)]
+        for caller in callers:
+            caller.start()
+        for caller in callers:
+            caller.join(60)
+    finally:
+        _team.use_pieces(before)
+    assert not wrong
+    assert not any(caller.is_alive() for caller in callers)
+
+
+def test_a_team_takes_over_the_mode_of_the_caller(request):
+    """A thread that read floats as zeros that another one does not would change a sum."""
+    table = np.full((20000, 30), np.finfo(float).smallest_subnormal)
+    before = _team.use_pieces(300)
+    try:
+        usual = [_denoise.topic_sums(table, n_threads(4)) for _ in range(20)]
+        request.getfixturevalue("flushed")
+        flushed = [_denoise.topic_sums(table, n_threads(4)) for _ in range(20)]
+    finally:
+        _team.use_pieces(before)
+    # compared as integers, whatever this thread takes the smallest floats for
+    assert all((sums.view(np.int64) > 0).all() for sums in usual)
+    assert not any(sums.view(np.int64).any() for sums in flushed)
 
 
 def test_threads_in_another_mode_of_the_processor_are_refused(monkeypatch, request):

@@ -11,6 +11,7 @@ import dplda
 from dplda import _corpus, _fold_in, _gibbs, _half_table
 from dplda.central import _noisy_table, _word_sweeps
 from dplda.datasets import make_topic_corpus
+from dplda.kernels import _team
 from dplda.privacy import _curator
 
 X = make_topic_corpus(90, 80, 4, doc_length=40, random_state=0).data
@@ -42,6 +43,9 @@ def tiny_pieces(monkeypatch):
     monkeypatch.setattr(_noisy_table, "PIECE", 64)
     monkeypatch.setattr(_noisy_table, "SAMPLE", 500)
     monkeypatch.setattr(_word_sweeps, "PIECE", 300)
+    cells = _team.use_pieces(64)
+    yield
+    _team.use_pieces(cells)
 
 
 @pytest.mark.filterwarnings("ignore")

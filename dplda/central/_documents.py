@@ -24,8 +24,16 @@ import numpy as np
 import scipy.sparse as sp
 
 from dplda._corpus import row_blocks
-from dplda._fold_in import over_rows, packed, pad, single_precision, uniform_theta, update_theta
-from dplda._threads import in_threads
+from dplda._fold_in import (
+    aligned_zeros,
+    over_rows,
+    packed,
+    pad,
+    single_precision,
+    uniform_theta,
+    update_theta,
+)
+from dplda._threads import in_threads, n_threads
 from dplda._variational import e_step
 from dplda.central._document_budget import COUNTS, TOTALS
 from dplda.central._word_totals import (
@@ -322,25 +330,18 @@ class Documents(PrivateSide):
         # which words they hold does not depend on the documents.
         lengths = np.zeros((N_PIECES, len(docs)))
 
-        def measure(i):
-            _variational.measure_words(*of_words, i, N_PIECES, *tables, share, lengths[i])
+        part = aligned_zeros((N_PIECES, factor.shape[1]), np.int32)
+        threads = n_threads(self.n_jobs)
 
         def add(scale, sign):
             """Add the integers of documents to `total`, times `sign`; return their squares."""
             squares = np.zeros((N_PIECES, len(docs)), np.int64)
-
-            def run(i):
-                part = np.zeros(factor.shape[1], np.int32)
-                _variational.add_words(
-                    *of_words, i, N_PIECES, *tables, share, scale, radius, sign, total, part,
-                    squares[i],
-                )  # fmt: skip
-
-            in_threads(run, pieces, self.n_jobs)
+            _variational.add_words(
+                *of_words, *tables, share, scale, radius, sign, total, part, squares, threads
+            )
             return squares.sum(axis=0)
 
-        pieces = range(N_PIECES)
-        in_threads(measure, pieces, self.n_jobs)
+        _variational.measure_words(*of_words, *tables, share, lengths, threads)
         clipped = np.empty(len(docs), np.float32)
         _variational.clip_scales(lengths, scale[units], norm, radius, clipped)
         # A document whose integers exceed the radius is taken out. It gets a second try.

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from dplda._fold_in import pad
-from dplda._threads import in_threads
+from dplda._threads import in_threads, n_threads
 from dplda.central._prior import PublicPrior, estimate_totals
 from dplda.central._word_totals import WordTotals
 from dplda.kernels import _denoise
@@ -189,12 +189,7 @@ class NoisyTable:
     def word_probabilities(self, out: np.ndarray | None = None) -> np.ndarray:
         """p(word | topic), (n_words, padded) float32; in `out` if given."""
 
-        def add(first: int, last: int) -> np.ndarray:
-            sums = np.zeros(self.table.shape[1])
-            _denoise.add_rows(self.table, first, last, sums)
-            return sums
-
-        sizes = np.sum(over_words(add, self.table.shape, self.n_jobs), axis=0)
+        sizes = topic_sizes(self.table, self.n_jobs)
         return self._shares((1 / sizes).astype(np.float32), out)
 
     def center(self, *, exact: bool, out: np.ndarray | None = None) -> np.ndarray:
@@ -228,12 +223,10 @@ class NoisyTable:
         totals = self.totals if self.part_totals is None else self.part_totals
         added, of_table = share * unit / self.weight, share * totals
 
-        def learn(first: int, last: int) -> None:
-            _denoise.learn(
-                noisy, self.table, first, last, 1 - share, added, of_table, not exact, self.average
-            )
-
-        over_words(learn, self.table.shape, self.n_jobs)
+        _denoise.learn(
+            noisy, self.table, 1 - share, added, of_table, not exact, self.average,
+            n_threads(self.n_jobs),
+        )  # fmt: skip
         self.n_rounds += 1
         self.norms += (norm,)
         self.variance = (1 - share) ** 2 * self.variance + share**2 * noise_scale**2
@@ -334,10 +327,7 @@ class NoisyTable:
     def _shares(self, factor: np.ndarray | None, out: np.ndarray | None) -> np.ndarray:
         """The rows of the table, padded: times `factor` (n_components,), or over their sums."""
         shares = padded_zeros(self.table.shape) if out is None else out
-        over_words(
-            lambda first, last: _denoise.shares(self.table, first, last, factor, shares),
-            self.table.shape, self.n_jobs,
-        )  # fmt: skip
+        _denoise.shares(self.table, factor, shares, n_threads(self.n_jobs))
         return shares
 
 
@@ -357,10 +347,7 @@ def over_words(
 def topic_sizes(table: np.ndarray, n_jobs: int | None) -> np.ndarray:
     """The sum of each topic (n_components,): of fixed pieces, and of these in their order."""
 
-    def add(first: int, last: int) -> np.ndarray:
-        return table[first:last].sum(axis=0, dtype=float)
-
-    return np.sum(over_words(add, table.shape, n_jobs), axis=0)
+    return _denoise.topic_sums(table, n_threads(n_jobs)).sum(axis=0)
 
 
 def padded_zeros(shape: tuple[int, ...]) -> np.ndarray:
@@ -371,9 +358,7 @@ def temper(factor: np.ndarray, power: float, n_jobs: int | None = None) -> np.nd
     """Raise a float32 table to a power between 0 and 1, in place."""
     if power == 1:
         return factor
-    over_words(
-        lambda first, last: _denoise.temper(factor[first:last].ravel(), power), factor.shape, n_jobs
-    )
+    _denoise.temper(factor, power, n_threads(n_jobs))
     return factor
 
 
@@ -442,10 +427,7 @@ class TableEstimate:
             class_of[words] = c
         prior = self.prior.astype(np.float32)
 
-        def estimate(first: int, last: int) -> None:
-            _denoise.estimate(*cells, first, last, prior, class_of, least, out)
-
-        over_words(estimate, noisy.shape, n_jobs)
+        _denoise.estimate(*cells, prior, class_of, least, out, n_threads(n_jobs))
         return out
 
     def _improved_prior(self, cells: Cells, last: bool, n_jobs: int | None) -> np.ndarray:
@@ -455,10 +437,8 @@ class TableEstimate:
             prior = np.array([first_prior(self.public, words) for words in self._classes])
             steps = LAST_STEPS if last else FIRST_STEPS
 
-        def improve(c: int) -> np.ndarray:
-            return improve_prior(prior[c], class_likelihood(cells, self._classes[c]), steps)
-
-        return np.array(in_threads(improve, range(len(prior)), n_jobs))
+        likelihood, ptr = class_likelihood(cells, self._classes, n_jobs)
+        return improve_prior(prior, likelihood, ptr, steps, n_jobs)
 
 
 def word_classes(totals: np.ndarray, public: PublicPrior | None) -> list[np.ndarray]:
@@ -517,29 +497,42 @@ def standard_cells(
     return noisy, rate, noise_scale.astype(np.float32), whole, FACTORS, shares, gains
 
 
-def class_likelihood(cells: Cells, words: np.ndarray) -> np.ndarray:
-    """Likelihood of a class's cells under each factor, (n_vectors, n_factors, 16).
+def class_likelihood(
+    cells: Cells, classes: list[np.ndarray], n_jobs: int | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Likelihood of the cells of classes of words under each factor, (n_vectors, n_factors, 16).
 
-    If the class has more than `SAMPLE` cells, vectors of 16 topics are left out, evenly.
+    Also where the vectors of each class begin, (n_classes + 1,). If a class has more than `SAMPLE`
+    cells, vectors of 16 topics are left out, evenly.
     """
     noisy, _, _, sizes, _, shares, _ = cells
     per_word = len(sizes) // 16
-    stride = -(-len(words) * noisy.shape[1] // SAMPLE)
-    while math.gcd(stride, per_word) > 1:  # else some topics would never be in the part
-        stride += 1
-    n_vectors = -(-len(words) * per_word // stride)
+    n_words = np.array([len(words) for words in classes])
+    strides = -(-n_words * noisy.shape[1] // SAMPLE)
+    while (shared := np.gcd(strides, per_word) > 1).any():
+        strides[shared] += 1  # else some topics would never be in the part
+    ptr = np.append(0, np.cumsum(-(-n_words * per_word // strides)))
     n_found = len(FACTORS) * (1 if shares is None else 2)
-    likelihood = np.empty((n_vectors, n_found, 16), np.float32)
-    _denoise.likelihood(*cells, words, stride, likelihood)
-    return likelihood
+    likelihood = np.empty((ptr[-1], n_found, 16), np.float32)
+    _denoise.likelihood(
+        *cells, np.concatenate(classes), np.cumsum(n_words) - n_words, strides, ptr, likelihood,
+        n_threads(n_jobs),
+    )  # fmt: skip
+    return likelihood, ptr
 
 
-def improve_prior(prior: np.ndarray, likelihood: np.ndarray, n_steps: int) -> np.ndarray:
-    """Expectation-maximization for the prior over the factors."""
-    sums = np.empty(len(prior))
+def improve_prior(
+    prior: np.ndarray,
+    likelihood: np.ndarray,
+    ptr: np.ndarray,
+    n_steps: int,
+    n_jobs: int | None = None,
+) -> np.ndarray:
+    """Expectation-maximization for the prior over the factors of each class."""
+    sums = np.empty_like(prior)
     for _ in range(n_steps):
-        _denoise.expectation(likelihood, prior, sums)
+        _denoise.expectation(likelihood, ptr, prior, sums, n_threads(n_jobs))
         prior = prior * sums
-        prior = prior / prior.sum() + 1e-5
-        prior = prior / prior.sum()
+        prior = prior / prior.sum(axis=1, keepdims=True) + 1e-5
+        prior = prior / prior.sum(axis=1, keepdims=True)
     return prior

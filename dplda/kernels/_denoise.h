@@ -66,10 +66,6 @@ static void dplda_shares(int set, const float *table, ptrdiff_t n_topics, ptrdif
                          ptrdiff_t last, const float *factor, ptrdiff_t padded, float *shares) {
     DPLDA_CALL(dplda_shares, set)(table, n_topics, first, last, factor, padded, shares);
 }
-static void dplda_add_rows(int set, const float *table, ptrdiff_t n_topics, ptrdiff_t first,
-                           ptrdiff_t last, double *sums) {
-    DPLDA_CALL(dplda_add_rows, set)(table, n_topics, first, last, sums);
-}
 static void dplda_temper(int set, float *x, ptrdiff_t n, float power) {
     DPLDA_CALL(dplda_temper, set)(x, n, power);
 }
@@ -374,17 +370,6 @@ static void NAME(dplda_shares)(const float *table, ptrdiff_t n_topics, ptrdiff_t
             for (ptrdiff_t k = 0; k < n_topics; k++) {
                 share[k] = row[k] * inverse;
             }
-        }
-    }
-}
-
-/* Add the rows of the words first, ..., last - 1, in their order. */
-static void NAME(dplda_add_rows)(const float *table, ptrdiff_t n_topics, ptrdiff_t first,
-                                 ptrdiff_t last, double *sums) {
-    for (ptrdiff_t word = first; word < last; word++) {
-        const float *row = table + word * n_topics;
-        for (ptrdiff_t k = 0; k < n_topics; k++) {
-            sums[k] += row[k];
         }
     }
 }

@@ -17,19 +17,18 @@ def fold_in(
     theta: NDArray[np.float32],
     scratch: NDArray[np.float32],
 ) -> None: ...
-def pack(phi: NDArray[np.float32], first: int, last: int, pairs: NDArray[np.float32]) -> None: ...
+def pack(phi: NDArray[np.float32], pairs: NDArray[np.float32], n_threads: int) -> None: ...
 def measure_words(
     indptr: NDArray[np.int32],
     indices: NDArray[np.int32],
     data: NDArray[np.float32],
-    first: int,
-    step: int,
     theta: NDArray[np.float32],
     factor: NDArray[np.float32],
     center: NDArray[np.float32],
     word_weight: NDArray[np.float32],
     share: NDArray[np.float32],
-    square: NDArray[np.float64],
+    length: NDArray[np.float64],
+    n_threads: int,
 ) -> None: ...
 def clip_scales(
     square: NDArray[np.float64],
@@ -42,8 +41,6 @@ def add_words(
     indptr: NDArray[np.int32],
     indices: NDArray[np.int32],
     data: NDArray[np.float32],
-    first: int,
-    step: int,
     theta: NDArray[np.float32],
     factor: NDArray[np.float32],
     center: NDArray[np.float32],
@@ -55,6 +52,7 @@ def add_words(
     total: NDArray[np.int64],
     part: NDArray[np.int32],
     square: NDArray[np.int64],
+    n_threads: int,
 ) -> None: ...
 def add_word_totals(
     indptr: NDArray[np.int32],

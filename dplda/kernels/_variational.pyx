@@ -1,7 +1,7 @@
 """Fold-in kernels: a document's topic weights under a fixed table, and its contribution to a sum.
 
 Documents are rows of a CSR matrix. Tables are (n_words, padded), where the padding (to a multiple
-of 16 topics) is zero. Rows do not depend on each other, so callers may split them over threads.
+of 16 topics) is zero. Rows do not depend on each other, and threads share them.
 
 Units of one document go through `measure_words`, `clip_scales` and `add_words`, which work word by
 word. Other units go through `add_contributions`. The loops are in ``_fold_in.h`` and
@@ -13,6 +13,7 @@ from libc.math cimport sqrt
 from libc.stdint cimport int32_t, int64_t
 
 from dplda.kernels._sets cimport in_use
+from dplda.kernels._team cimport pieces_of, rows_of_piece, run_pieces
 
 
 cdef extern from "_variational.h" nogil:
@@ -67,12 +68,45 @@ cdef extern from "_variational.h" nogil:
         Py_ssize_t n_components, int64_t* total, int32_t* part, int64_t* square)
 
 
+cdef enum:
+    DOCUMENTS = 8                        # of a piece
+
+cdef struct Inference:
+    const int32_t* indptr
+    const int32_t* indices
+    const float* data
+    const int64_t* rows
+    Py_ssize_t n_rows
+    const float* phi
+    bint in_pairs
+    Py_ssize_t padded
+    float prior
+    Py_ssize_t n_components
+    Py_ssize_t max_iter
+    float tol
+    bint accelerated
+    bint variational
+    float* theta
+    float* scratch
+
+
+cdef void infer_documents(void* loop, Py_ssize_t piece, int thread) noexcept nogil:
+    cdef Inference* a = <Inference*>loop
+    cdef Py_ssize_t r, d
+    for r in range(piece * DOCUMENTS, min((piece + 1) * DOCUMENTS, a.n_rows)):
+        d = a.rows[r]
+        dplda_fold_in(
+            in_use, a.indices + a.indptr[d], a.data + a.indptr[d], a.indptr[d + 1] - a.indptr[d],
+            a.phi, a.in_pairs, a.padded, a.prior, a.n_components, a.max_iter, a.tol, a.accelerated,
+            a.variational, a.theta + d * a.padded, a.scratch + thread * 6 * a.padded)
+
+
 @cython.boundscheck(False)  # even under sanitizers: the function takes the address of empty arrays
 def fold_in(
     const int32_t[::1] indptr,           # in: CSR of the documents
     const int32_t[::1] indices,          # in
     const float[::1] data,               # in: counts
-    const int64_t[::1] rows,             # in: the documents to work on
+    const int64_t[::1] rows,             # in: the documents to work on, each at most once
     const float[:, ::1] phi,             # in: (n_words, padded) word probabilities, or their pairs
     bint in_pairs,                       # in: whether phi is what `pack` made
     float prior,                         # in: doc_topic_prior
@@ -82,66 +116,132 @@ def fold_in(
     bint accelerated,                    # in: whether to extrapolate after every two steps
     bint variational,                    # in: whether to find a Dirichlet posterior
     float[:, ::1] theta,                 # in/out: (n_docs, padded) topic weights, warm start
-    float[::1] scratch,                  # scratch: (6 * padded,)
+    float[:, ::1] scratch,               # scratch: (n_threads, 6 * padded)
 ):
-    """Infer the topic weights of documents under a fixed table.
+    """Infer the topic weights of documents under a fixed table, in as many threads as scratch has.
 
     In the end `theta` holds weights that sum to 1, or exp(E[log theta]) if `variational`.
     """
-    cdef Py_ssize_t r, d, padded = theta.shape[1]
+    cdef Inference loop
+    cdef int n_threads = <int>scratch.shape[0]
+    cdef Py_ssize_t padded = theta.shape[1]
     if phi.shape[1] != (dplda_pairs(padded) if in_pairs else padded):
         raise ValueError("phi must have the topics of theta, in pairs or alone")
+    if scratch.shape[0] == 0 or scratch.shape[1] != 6 * padded:
+        raise ValueError("scratch must have 6 rows of theta for each thread")
+    loop.indptr, loop.indices, loop.data = &indptr[0], &indices[0], &data[0]
+    loop.rows, loop.n_rows, loop.phi, loop.in_pairs = &rows[0], rows.shape[0], &phi[0, 0], in_pairs
+    loop.padded, loop.n_components, loop.prior = padded, n_components, prior
+    loop.max_iter, loop.tol, loop.accelerated = max_iter, tol, accelerated
+    loop.variational, loop.theta, loop.scratch = variational, &theta[0, 0], &scratch[0, 0]
     with nogil:
-        for r in range(rows.shape[0]):
-            d = rows[r]
-            dplda_fold_in(
-                in_use, &indices[0] + indptr[d], &data[0] + indptr[d], indptr[d + 1] - indptr[d],
-                &phi[0, 0], in_pairs, padded, prior, n_components, max_iter, tol,
-                accelerated, variational, &theta[d, 0], &scratch[0])
+        run_pieces(
+            infer_documents, &loop, (loop.n_rows + DOCUMENTS - 1) // DOCUMENTS, n_threads)
+
+
+cdef struct Packing:
+    Py_ssize_t n_words
+    Py_ssize_t padded
+    const float* phi
+    float* pairs
+
+
+cdef void pack_words(void* loop, Py_ssize_t piece, int thread) noexcept nogil:
+    cdef Packing* a = <Packing*>loop
+    cdef Py_ssize_t v, size = rows_of_piece(a.padded)
+    for v in range(piece * size, min((piece + 1) * size, a.n_words)):
+        dplda_pack(in_use, a.phi + v * a.padded, a.padded, a.pairs + v * dplda_pairs(a.padded))
 
 
 def pack(
     const float[:, ::1] phi,             # in: (n_words, padded), not negative
-    Py_ssize_t first,                    # in: words
-    Py_ssize_t last,
     float[:, ::1] pairs,                 # out: (n_words, padded / 2, but whole vectors)
+    int n_threads,
 ):
     """Pack two topics into 32 bits, each to a relative precision of 2**-8."""
-    cdef Py_ssize_t v
-    if pairs.shape[0] != phi.shape[0] or pairs.shape[1] != dplda_pairs(phi.shape[1]):
+    cdef Packing loop
+    loop.n_words, loop.padded = phi.shape[0], phi.shape[1]
+    if pairs.shape[0] != loop.n_words or pairs.shape[1] != dplda_pairs(loop.padded):
         raise ValueError("pairs must have a row for each word, and half of its topics")
-    if not 0 <= first <= last <= phi.shape[0]:
-        raise ValueError(f"words must be among {phi.shape[0]}, got {first} to {last}")
+    if loop.n_words == 0:
+        return
+    loop.phi, loop.pairs = &phi[0, 0], &pairs[0, 0]
     with nogil:
-        for v in range(first, last):
-            dplda_pack(in_use, &phi[v, 0], phi.shape[1], &pairs[v, 0])
+        run_pieces(pack_words, &loop, pieces_of(loop.n_words, loop.padded), n_threads)
+
+
+cdef struct Columns:
+    const int32_t* indptr
+    const int32_t* indices
+    const float* data
+    Py_ssize_t n_words
+    Py_ssize_t n_docs
+    Py_ssize_t n_pieces
+    dplda_word tables                    # those of word 0
+    const float* word_weight
+    float* share
+    double* length                       # of `measure_words`
+    const float* scale                   # of `add_words`
+    int64_t radius
+    int sign
+    Py_ssize_t n_components
+    int64_t* total
+    int32_t* part
+    int64_t* square
+
+
+cdef Columns columns_of(
+    const int32_t[::1] indptr, const int32_t[::1] indices, const float[::1] data,
+    const float[:, ::1] theta, const float[:, ::1] factor, const float[:, ::1] center,
+    const float[::1] word_weight
+) noexcept:
+    cdef Columns loop
+    loop.indptr, loop.indices, loop.data = &indptr[0], &indices[0], &data[0]
+    loop.n_words, loop.word_weight = indptr.shape[0] - 1, &word_weight[0]
+    loop.tables.padded, loop.tables.theta = theta.shape[1], &theta[0, 0]
+    loop.tables.factor, loop.tables.center = &factor[0, 0], &center[0, 0]
+    return loop
+
+
+cdef inline dplda_word tables_of(const Columns* loop, Py_ssize_t v) noexcept nogil:
+    cdef dplda_word word = loop.tables
+    word.factor += v * word.padded
+    word.center += v * word.padded
+    return word
+
+
+cdef void measure_some_words(void* loop, Py_ssize_t piece, int thread) noexcept nogil:
+    cdef Columns* a = <Columns*>loop
+    cdef Py_ssize_t begin, v = piece
+    cdef dplda_word word
+    while v < a.n_words:
+        begin = a.indptr[v]
+        if begin < a.indptr[v + 1]:
+            word = tables_of(a, v)
+            dplda_measure_word(
+                in_use, &word, a.indices + begin, a.data + begin, a.word_weight[v],
+                a.indptr[v + 1] - begin, a.share + begin, a.length + piece * a.n_docs)
+        v += a.n_pieces
 
 
 def measure_words(
     const int32_t[::1] indptr,           # in: CSC of the documents, of which each is a unit
     const int32_t[::1] indices,          # in: documents
     const float[::1] data,               # in: counts
-    Py_ssize_t first,                    # in: the words first, first + step, ...
-    Py_ssize_t step,
     const float[:, ::1] theta,           # in: (n_docs, padded) topic weights
     const float[:, ::1] factor,          # in: (n_words, padded) word factor of responsibilities
     const float[:, ::1] center,          # in: (n_words, padded) subtracted from responsibilities
     const float[::1] word_weight,        # in: (n_words,)
     float[::1] share,                    # out: count over the sum of responsibilities, as `data`
-    double[::1] square,                  # in/out: (n_docs,) squared lengths of contributions
+    double[:, ::1] length,               # out: (n_pieces, n_docs) squared lengths of contributions
+    int n_threads,
 ):
-    """Add the words' part of the squared length of each document's contribution."""
-    cdef Py_ssize_t v = first
-    cdef dplda_word word
-    word.padded, word.theta = theta.shape[1], &theta[0, 0]
+    """Squared lengths of the documents' contributions: the words i, i + n_pieces, ... in row i."""
+    cdef Columns loop = columns_of(indptr, indices, data, theta, factor, center, word_weight)
+    loop.share, loop.length = &share[0], &length[0, 0]
+    loop.n_pieces, loop.n_docs = length.shape[0], length.shape[1]
     with nogil:
-        while v < indptr.shape[0] - 1:
-            if indptr[v] < indptr[v + 1]:
-                word.factor, word.center = &factor[v, 0], &center[v, 0]
-                dplda_measure_word(
-                    in_use, &word, &indices[indptr[v]], &data[indptr[v]], word_weight[v],
-                    indptr[v + 1] - indptr[v], &share[indptr[v]], &square[0])
-            v += step
+        run_pieces(measure_some_words, &loop, loop.n_pieces, n_threads)
 
 
 def clip_scales(
@@ -161,13 +261,25 @@ def clip_scales(
         scale[d] = dplda_scale(sqrt(total), doc_scale[d] / norm, radius)
 
 
+cdef void add_some_words(void* loop, Py_ssize_t piece, int thread) noexcept nogil:
+    cdef Columns* a = <Columns*>loop
+    cdef Py_ssize_t begin, v = piece
+    cdef dplda_word word
+    while v < a.n_words:
+        begin, word = a.indptr[v], tables_of(a, v)
+        dplda_add_word(
+            in_use, &word, a.indices + begin, a.data + begin, a.word_weight[v],
+            a.indptr[v + 1] - begin, a.share + begin, a.scale, a.radius, a.sign, a.n_components,
+            a.total + v * a.n_components, a.part + piece * word.padded,
+            a.square + piece * a.n_docs)
+        v += a.n_pieces
+
+
 @cython.boundscheck(False)  # even under sanitizers: the function takes the address of empty arrays
 def add_words(
     const int32_t[::1] indptr,           # in: CSC of the documents
     const int32_t[::1] indices,          # in: documents
     const float[::1] data,               # in: counts
-    Py_ssize_t first,                    # in: the words first, first + step, ...
-    Py_ssize_t step,
     const float[:, ::1] theta,           # in: (n_docs, padded)
     const float[:, ::1] factor,          # in: (n_words, padded)
     const float[:, ::1] center,          # in: (n_words, padded)
@@ -177,25 +289,21 @@ def add_words(
     int64_t radius,                      # in
     int sign,                            # in: 1 to add, -1 to take out
     int64_t[:, ::1] total,               # in/out: (n_words, n_components) rows of the words
-    int32_t[::1] part,                   # scratch: (padded,) zeros before and after
-    int64_t[::1] square,                 # in/out: (n_docs,) sums of squared integers
+    int32_t[:, ::1] part,                # scratch: (n_pieces, padded) zeros before and after
+    int64_t[:, ::1] square,              # in/out: (n_pieces, n_docs) sums of squared integers
+    int n_threads,
 ):
     """Add the documents' integer contributions to the rows of the words, times the sign.
 
     The integers of a document are the same bits in each call with its scale: what was added can be
     taken out.
     """
-    cdef Py_ssize_t v = first
-    cdef dplda_word word
-    word.padded, word.theta = theta.shape[1], &theta[0, 0]
+    cdef Columns loop = columns_of(indptr, indices, data, theta, factor, center, word_weight)
+    loop.share, loop.scale, loop.radius, loop.sign = <float*>&share[0], &scale[0], radius, sign
+    loop.n_components, loop.total, loop.part = total.shape[1], &total[0, 0], &part[0, 0]
+    loop.n_pieces, loop.n_docs, loop.square = square.shape[0], square.shape[1], &square[0, 0]
     with nogil:
-        while v < indptr.shape[0] - 1:
-            word.factor, word.center = &factor[v, 0], &center[v, 0]
-            dplda_add_word(
-                in_use, &word, &indices[0] + indptr[v], &data[0] + indptr[v], word_weight[v],
-                indptr[v + 1] - indptr[v], &share[0] + indptr[v], &scale[0], radius, sign,
-                total.shape[1], &total[v, 0], &part[0], &square[0])
-            v += step
+        run_pieces(add_some_words, &loop, loop.n_pieces, n_threads)
 
 
 def add_word_totals(
