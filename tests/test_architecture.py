@@ -52,7 +52,9 @@ LOGGERS = {
 }  # fmt: skip
 # Of a library, also as np.core: it became private, and has kept its name.
 PRIVATE_PART = re.compile(r"(numpy|np|scipy|sklearn)\.(core\b|(\w+\.)*_(?!_))")
-NOISE = {"add_gaussian", "add_laplace", "find_survivors"}
+NOISE = {
+    "add_gaussian", "add_laplace", "add_tied_gaussian", "add_tied_laplace", "find_survivors",
+}  # fmt: skip
 
 parse = cache(ast.parse)
 

@@ -63,12 +63,12 @@ def noise_scaled(monkeypatch, factor):
     """Noise times `factor`, in both mechanisms."""
     gaussian, laplace = DiscreteGaussian.add_to, FlooredLaplace.add_to
 
-    def add_gaussian(self, cells, reader):
+    def add_gaussian(self, cells, reader, n_jobs=None):
         noise = np.zeros_like(cells)
         gaussian(self, noise, reader)
         cells += np.round(noise * factor).astype(cells.dtype)
 
-    def add_laplace(self, cells, reader):
+    def add_laplace(self, cells, reader, n_jobs=None):
         if factor != 0:
             laplace(FlooredLaplace(self.scale * factor), cells, reader)
 
@@ -80,7 +80,7 @@ def noise_on_observed_words_only(monkeypatch):
     for mechanism in (DiscreteGaussian, FlooredLaplace):
         true_add = mechanism.add_to
 
-        def add_to(self, cells, reader, true_add=true_add):
+        def add_to(self, cells, reader, n_jobs=None, true_add=true_add):
             empty = cells == 0
             true_add(self, cells, reader)
             cells[empty] = 0
@@ -183,7 +183,7 @@ def neighbors_share_noise(monkeypatch):
     for mechanism in (DiscreteGaussian, FlooredLaplace):
         true_add = mechanism.add_to
 
-        def add_to(self, cells, reader, true_add=true_add):
+        def add_to(self, cells, reader, n_jobs=None, true_add=true_add):
             noise = np.zeros_like(cells)
             true_add(self, noise, reader)
             cells += noise[np.arange(cells.size) // 2 * 2]
