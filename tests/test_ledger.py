@@ -30,8 +30,9 @@ from dplda.audit import observe_releases
 from dplda.datasets import make_topic_corpus
 from dplda.privacy import _accounting as accounting
 from dplda.privacy import _bounds_on_epsilon as composition
-from dplda.privacy import _store
+from dplda.privacy import _page, _store
 from dplda.privacy._accounting import epsilon_of
+from dplda.privacy._entries import Budget, Entry
 from dplda.privacy._errors import BudgetError, PrivacyLeakWarning, SeededNoiseWarning
 from dplda.privacy._events import (
     ApproximateDP,
@@ -43,7 +44,7 @@ from dplda.privacy._events import (
     RandomizedResponseEvent,
     Repeated,
 )
-from dplda.privacy._ledger import Entry, Ledger
+from dplda.privacy._ledger import Ledger
 from dplda.privacy._running_costs import (
     QUICK_SIZE,
     RunningCosts,
@@ -670,7 +671,7 @@ def test_a_write_ahead_log_is_undone_or_refused(path):
 
 def test_a_write_ahead_log_set_at_the_last_moment_is_refused(path, monkeypatch):
     ledger = Ledger(path)
-    check = _store._is_write_ahead
+    check = _store.is_write_ahead
 
     with closing(sqlite3.connect(path)) as other:
 
@@ -680,7 +681,7 @@ def test_a_write_ahead_log_set_at_the_last_moment_is_refused(path, monkeypatch):
                 other.execute("PRAGMA journal_mode = WAL")
             return found
 
-        monkeypatch.setattr(_store, "_is_write_ahead", check_and_lose)
+        monkeypatch.setattr(_store, "is_write_ahead", check_and_lose)
         with pytest.raises(OSError, match="write-ahead log"):
             ledger.reserve("a", "document", STEP)
         monkeypatch.undo()
@@ -728,7 +729,7 @@ def test_a_process_killed_after_it_made_the_ledger_leaves_a_whole_one(path):
 
 def test_a_ledger_that_was_made_meanwhile_is_joined_and_not_replaced(path, monkeypatch):
     Ledger(path, epsilon=3.0).reserve("a", "document", STEP)
-    _store._create(str(path), _store.Budget(1.0, 1e-6))
+    _store._create(str(path), Budget(1.0, 1e-6))
     ledger = Ledger(path)
     assert (ledger.epsilon, len(ledger.entries())) == (3.0, 1)
     assert os.listdir(path.parent) == [path.name]
@@ -986,7 +987,7 @@ def test_a_charge_reads_only_entries_that_are_new(path, monkeypatch):
         ledger.reserve("a", "document", STEP)
     read = []
     monkeypatch.setattr(
-        _store, "from_record", lambda record, old=_store.from_record: read.append(0) or old(record)
+        _page, "from_record", lambda record, old=_page.from_record: read.append(0) or old(record)
     )
     for _ in range(3):
         Ledger(path).reserve("b", "document", STEP)
@@ -1109,7 +1110,7 @@ def test_a_file_system_without_locks_is_named_at_once(path, monkeypatch):
 def test_a_charge_that_another_process_overwrote_is_an_error(path, monkeypatch):
     """As happens where locks do nothing: both have written their entry at the same place."""
     ledger = Ledger(path, epsilon=9.0)
-    seal = _store.Page.seal
+    seal = _page.Page.seal
 
     def seal_and_lose(page):
         seal(page)
@@ -1117,7 +1118,7 @@ def test_a_charge_that_another_process_overwrote_is_an_error(path, monkeypatch):
         page._connection.execute("UPDATE entries SET record = replace(record, 'mine', 'other')")
         page._connection.execute("BEGIN")
 
-    monkeypatch.setattr(_store.Page, "seal", seal_and_lose)
+    monkeypatch.setattr(_page.Page, "seal", seal_and_lose)
     with pytest.raises(OSError, match=r"was overwritten.*file locks do not work"):
         ledger.reserve("mine", "document", STEP)
 

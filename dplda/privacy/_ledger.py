@@ -16,9 +16,11 @@ from dplda._checks import check_number, check_probability
 from dplda._log import INFO, WARNING, is_logged, log_event
 from dplda.privacy._accounting import epsilon_of, gaussian_mu, is_within
 from dplda.privacy._bounds_on_epsilon import epsilon_of_mu
+from dplda.privacy._entries import Budget, Composition, Entry, Status
 from dplda.privacy._errors import BudgetError
 from dplda.privacy._events import Event
 from dplda.privacy._filters import Filters, choose_filters
+from dplda.privacy._page import Page
 from dplda.privacy._parts import name_of_part, number_of_user_parts
 from dplda.privacy._running_costs import (
     QUICK_SIZE,
@@ -27,18 +29,9 @@ from dplda.privacy._running_costs import (
     is_surely_within,
     quick_cost,
 )
-from dplda.privacy._store import (
-    Budget,
-    Composition,
-    Entry,
-    MemoryStore,
-    Page,
-    Status,
-    Store,
-    open_file,
-)
+from dplda.privacy._store import MemoryStore, Store, open_file
 
-__all__ = ["Entry", "Ledger"]
+__all__ = ["Ledger"]
 
 # A charge computes its price while others may charge. It starts again if one did, this many times.
 _ATTEMPTS = 3
