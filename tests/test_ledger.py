@@ -30,7 +30,7 @@ from dplda.audit import observe_releases
 from dplda.datasets import make_topic_corpus
 from dplda.privacy import _accounting as accounting
 from dplda.privacy import _bounds_on_epsilon as composition
-from dplda.privacy import _page, _store
+from dplda.privacy import _ledger, _page, _store
 from dplda.privacy._accounting import epsilon_of
 from dplda.privacy._entries import Budget, Entry
 from dplda.privacy._errors import BudgetError, PrivacyLeakWarning, SeededNoiseWarning
@@ -933,18 +933,18 @@ def test_a_charge_that_cannot_be_confirmed_loses_no_model(monkeypatch):
 
 def interrupted_by(monkeypatch, others, times):
     """While a price is computed, which no lock covers, others change the ledger."""
-    check, left = Ledger._check_affordable, [times]
+    check, left = _ledger.check_affordable, [times]
 
-    def check_late(self, *arguments):
-        found = check(self, *arguments)
+    def check_late(*arguments):
+        found = check(*arguments)
         if left[0]:
             left[0] -= 1
             with monkeypatch.context() as patch:
-                patch.setattr(Ledger, "_check_affordable", check)
+                patch.setattr(_ledger, "check_affordable", check)
                 others()
         return found
 
-    monkeypatch.setattr(Ledger, "_check_affordable", check_late)
+    monkeypatch.setattr(_ledger, "check_affordable", check_late)
 
 
 def test_a_price_is_computed_again_if_the_ledger_changed_meanwhile(make_ledger, monkeypatch):

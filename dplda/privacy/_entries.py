@@ -68,3 +68,18 @@ class Entry:
     def counts(self) -> bool:
         """Whether the entry counts as spent."""
         return self.status != "canceled"
+
+
+class State(NamedTuple):
+    """A ledger at one time. Nothing changed between two states with the same version."""
+
+    budget: Budget
+    ledger_id: str
+    version: str
+    filters: str
+    entries: tuple[Entry, ...]
+
+    @property
+    def counted(self) -> list[Entry]:
+        """The entries that count as spent."""
+        return [entry for entry in self.entries if entry.counts]

@@ -9,7 +9,7 @@ import uuid
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
-from dplda.privacy._entries import Budget, Entry, Status
+from dplda.privacy._entries import Budget, Entry, State, Status
 from dplda.privacy._events import from_record, to_record
 
 # Written into the header of the file, so that no other database is taken for a ledger.
@@ -83,6 +83,10 @@ class Page:
         if len(_READ) > _MAX_READ:
             del _READ[next(iter(_READ))]
         return entries
+
+    def state(self) -> State:
+        """The ledger before all changes of this transaction."""
+        return State(self.budget, self.ledger_id, self.version, self.filters, self.entries())
 
     def receipt(self, n: int) -> str:
         """A text that stands for the first `n` records. It is public, and shows none of them.

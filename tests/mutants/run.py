@@ -117,6 +117,8 @@ TESTS = {
     "dplda/privacy/_groups.py": ("guarantee",),
     "dplda/privacy/_persons.py": ("guarantee",),
     "dplda/privacy/_ledger.py": ("ledger_parts", "ledger", "ledger_filters", "resume", *PROCESSES),
+    "dplda/privacy/_budget_checks.py": (*LEDGER, *PROCESSES),
+    "dplda/privacy/_totals.py": (*LEDGER, *PROCESSES),
     "dplda/privacy/_entries.py": ("ledger", "ledger_parts", "ledger_filters", "resume", *PROCESSES),
     "dplda/privacy/_page.py": ("ledger", "ledger_parts", "ledger_filters", "resume", *PROCESSES),
     "dplda/privacy/_store.py": ("ledger", "ledger_parts", "ledger_filters", "resume", *PROCESSES),
