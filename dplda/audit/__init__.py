@@ -17,7 +17,8 @@ from dplda.audit._declared_noise import f_dp_lower_bound, independent_lower_boun
 from dplda.audit._document_attacks import DocumentAttack, UserAttack
 from dplda.audit._published_attacks import AnchorAttack
 from dplda.audit._report_attacks import ReportAttack, ReportedWordAttack, RequestAttack
-from dplda.audit._residuals import ResidualResult, ResidualTest, residual_check
+from dplda.audit._residual_result import ResidualResult, ResidualTest
+from dplda.audit._residuals import residual_check
 from dplda.audit._token_attack import TokenAttack
 from dplda.audit._word_attack import WordAttack
 from dplda.privacy._observation import observe_releases

@@ -31,7 +31,8 @@ from dplda.audit._declared_noise import (
 from dplda.audit._document_attacks import DocumentAttack
 from dplda.audit._published_attacks import BatchAttack, CountsAttack, MovesAttack, RecoveryAttack
 from dplda.audit._report_attacks import ReportAttack
-from dplda.audit._residuals import ResidualResult, can_be_watched, check_record
+from dplda.audit._residual_result import ResidualResult
+from dplda.audit._residuals import can_be_watched, check_record
 from dplda.audit._token_attack import TokenAttack
 from dplda.audit._watch import Record, watched
 from dplda.audit._word_attack import WordAttack
