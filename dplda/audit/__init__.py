@@ -7,7 +7,8 @@ what is declared.
 """
 
 from dplda.audit._attacks import Attack
-from dplda.audit._audit import AuditBound, AuditResult, audit_epsilon
+from dplda.audit._audit import audit_epsilon
+from dplda.audit._audit_result import AuditBound, AuditResult
 from dplda.audit._bounds import (
     gaussian_lower_bound,
     many_run_lower_bound,
