@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.base import BaseEstimator, clone
 
 from dplda._checks import check_integer
@@ -21,16 +21,10 @@ from dplda.audit._document_attacks import DocumentAttack
 from dplda.audit._published_attacks import BatchAttack, CountsAttack, MovesAttack, RecoveryAttack
 from dplda.audit._report_attacks import ReportAttack
 from dplda.audit._residuals import can_be_watched, check_record
-from dplda.audit._score_bounds import audit_result
+from dplda.audit._score_bounds import AttackedFit, audit_result
 from dplda.audit._token_attack import TokenAttack
-from dplda.audit._watch import Record, watched
+from dplda.audit._watch import Record, watched, without_warnings
 from dplda.audit._word_attack import WordAttack
-from dplda.privacy import (
-    PrivacyLeakWarning,
-    PrivateDataWarning,
-    PublicPriorWarning,
-    SeededNoiseWarning,
-)
 from dplda.privacy._observation import Release, observe_releases
 from dplda.privacy._streams import Purpose, Streams
 
@@ -170,39 +164,42 @@ def audit_epsilon(
     streams = Streams.from_random_state(random_state)
     attacker = make_attack(estimator, X.shape[1], n_canaries, streams)
     _check_method(attacker, method)
-    claim, scores, coins, residuals, events = math.inf, [], [], None, ()
-    runs = range(n_runs)
+    fits, runs = [], range(n_runs)
     for run in with_bar("audit", runs) if verbose else runs:
         words = streams.words(Purpose.AUDIT, 0, run, n_canaries + 1)
-        coin = (words[1:] >> np.uint64(63)).astype(np.int64)
+        coins = (words[1:] >> np.uint64(63)).astype(np.int64)
         if design == "many-run":
-            coin[:] = run % 2
+            coins[:] = run % 2
         seed = None if random_state is None else int(words[0] >> np.uint64(33))
-        planted = attacker.plant(X, coin)
         watch = run == 0 and method == "fit" and can_be_watched(attacker.estimator)
-        record = Record(planted) if watch else None
-        model, releases = observed_fit(attacker, planted, seed, method, record)
-        claim = attacker.claim(model, delta)
-        events = attacker._events(model) if hasattr(attacker, "_events") else ()
-        if math.isinf(claim):
-            raise ValueError(NOTHING.format(type(estimator).__name__))
-        if record is not None:
-            residuals = check_record(model, record, streams)
-        scores.append(attacker.scores(model, releases))
-        coins.append(coin)
-    return audit_result(
-        type(estimator).__name__,
-        attacker.relation,
-        design,
-        np.concatenate(scores),
-        np.concatenate(coins).astype(bool),
-        claim=claim,
-        events=events,
-        delta=delta,
-        confidence=float(confidence),
-        n_runs=n_runs,
-        residuals=residuals,
-    )
+        fits.append(
+            _attacked_fit(attacker, X, coins, seed, method, delta, streams if watch else None)
+        )
+    name = type(estimator).__name__
+    return audit_result(name, attacker.relation, design, fits, delta, float(confidence))
+
+
+def _attacked_fit(
+    attacker: Attack,
+    X: sp.csr_array,
+    coins: np.ndarray,
+    seed: int | None,
+    method: str,
+    delta: float,
+    streams: Streams | None,
+) -> AttackedFit:
+    """Hide canaries, fit, and guess the coins. `streams` are for a residual check of the fit."""
+    planted = attacker.plant(X, coins)
+    record = None if streams is None else Record(planted)
+    model, releases = observed_fit(attacker, planted, seed, method, record)
+    claim = attacker.claim(model, delta)
+    events = attacker._events(model) if hasattr(attacker, "_events") else ()
+    if math.isinf(claim):
+        raise ValueError(NOTHING.format(type(model).__name__))
+    residuals = None
+    if record is not None and streams is not None:
+        residuals = check_record(model, record, streams)
+    return AttackedFit(claim, events, attacker.scores(model, releases), coins, residuals)
 
 
 def _check_method(attacker: Attack, method: str) -> None:
@@ -257,11 +254,7 @@ def observed_fit(
     if "random_state" in model.get_params():
         model.set_params(random_state=random_state)
     watch = nullcontext() if record is None else watched(model, record)
-    with warnings.catch_warnings(), watch, observe_releases() as releases:
-        warnings.simplefilter("ignore", PrivacyLeakWarning)  # the audit measures the leak
-        warnings.simplefilter("ignore", SeededNoiseWarning)  # the documents are invented
-        warnings.simplefilter("ignore", PrivateDataWarning)
-        warnings.simplefilter("ignore", PublicPriorWarning)
+    with without_warnings(), watch, observe_releases() as releases:
         if hasattr(attacker, "_train"):
             attacker._train(model, X, method)
         else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import numpy as np
@@ -11,17 +10,13 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
 from dplda.audit._residual_result import ROUNDING, ResidualTest
-from dplda.audit._watch import Record, Step
+from dplda.audit._watch import Record, Step, without_warnings
 from dplda.privacy import (
     Event,
     Gaussian,
     Laplace,
     PoissonSampled,
-    PrivacyLeakWarning,
-    PrivateDataWarning,
-    PublicPriorWarning,
     Repeated,
-    SeededNoiseWarning,
 )
 
 
@@ -57,11 +52,7 @@ def _noise_of(event: Event) -> float:
 
 def public_test(model: BaseEstimator, record: Record) -> ResidualTest:
     """Fitted attributes that a second fit, on nothing but the releases, does not have as well."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PrivacyLeakWarning)
-        warnings.simplefilter("ignore", SeededNoiseWarning)
-        warnings.simplefilter("ignore", PrivateDataWarning)
-        warnings.simplefilter("ignore", PublicPriorWarning)
+    with without_warnings():
         public = record.refit(model, _neutral(model, record.X))
     differing = sum(
         not _same(value, getattr(public, name, None))

@@ -8,7 +8,6 @@ find faults that the guesses of coins are too weak for.
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import numpy as np
@@ -22,13 +21,7 @@ from dplda.audit._guarantee_tests import event_test, public_test
 from dplda.audit._noise_tests import noise_tests, normal_scores, unchanged_test
 from dplda.audit._residual_result import ResidualResult
 from dplda.audit._sample_tests import sample_tests
-from dplda.audit._watch import UNITS, Record, watched
-from dplda.privacy import (
-    PrivacyLeakWarning,
-    PrivateDataWarning,
-    PublicPriorWarning,
-    SeededNoiseWarning,
-)
+from dplda.audit._watch import UNITS, Record, watched, without_warnings
 from dplda.privacy._observation import observe_releases
 from dplda.privacy.mechanisms import (
     Purpose,
@@ -102,11 +95,7 @@ def residual_check(estimator: BaseEstimator, X: Any, *, random_state: Any = None
         seed = int(streams.words(Purpose.AUDIT, 4, 0, 1)[0] >> np.uint64(33))
     record = Record(X)
     model.set_params(random_state=seed)
-    with warnings.catch_warnings(), watched(model, record), observe_releases():
-        warnings.simplefilter("ignore", PrivacyLeakWarning)
-        warnings.simplefilter("ignore", SeededNoiseWarning)  # the documents are invented
-        warnings.simplefilter("ignore", PrivateDataWarning)
-        warnings.simplefilter("ignore", PublicPriorWarning)
+    with without_warnings(), watched(model, record), observe_releases():
         model.fit(X)
     return check_record(model, record, streams)
 

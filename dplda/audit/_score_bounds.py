@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -33,20 +35,28 @@ OWN_NOISE = DECLARED_CURVE + "; each canary has noise of its own"
 GAUSSIAN = "Gaussian noise without sampling"
 
 
+class AttackedFit(NamedTuple):
+    """One fit of an audit: what its model claims, and what the attack saw of the coins."""
+
+    claim: float
+    events: tuple[Event, ...]
+    scores: np.ndarray
+    coins: np.ndarray
+    residuals: ResidualResult | None
+
+
 def audit_result(
     name: str,
     relation: str,
     design: str,
-    scores: np.ndarray,
-    coins: np.ndarray,
-    *,
-    claim: float,
-    events: tuple[Event, ...],
+    fits: Sequence[AttackedFit],
     delta: float,
     confidence: float,
-    n_runs: int,
-    residuals: ResidualResult | None,
 ) -> AuditResult:
+    """The bounds that all fits together give. They have one claim; the first fit was watched."""
+    scores = np.concatenate([fit.scores for fit in fits])
+    coins = np.concatenate([fit.coins for fit in fits]).astype(bool)
+    claim, events = fits[-1].claim, fits[-1].events
     gaussian, assuming, mechanism_refuted = math.nan, [], False
     if design == "one-run":
         bound = _bound_of_guesses(scores, coins, delta, confidence)
@@ -68,8 +78,8 @@ def audit_result(
                 assuming = [AuditBound("Gaussian noise", gaussian, GAUSSIAN)]
     bounds = (AuditBound(f"{design} counts", bound, ANY_MECHANISM), *assuming)
     return AuditResult(
-        name, relation, design, bound, gaussian, confidence, claim, delta, scores, coins, n_runs,
-        ceiling, residuals, bounds, mechanism_refuted,
+        name, relation, design, bound, gaussian, confidence, claim, delta, scores, coins, len(fits),
+        ceiling, fits[0].residuals, bounds, mechanism_refuted,
     )  # fmt: skip
 
 
