@@ -247,12 +247,7 @@ class IFTMMaster:
             the reasons.
         """
         models, refused = self._admit(local_models)
-        latest = {
-            party: model
-            for party, model in self._latest.items()
-            if self.round_ - model.round <= self.max_age
-        }
-        latest |= models
+        latest = self._remembered() | models
         for party in self._excess(latest, models):
             del latest[party]
             if models.pop(party, None):
@@ -263,21 +258,30 @@ class IFTMMaster:
                 f"round {self.round_} has {len(models)} valid models of at least "
                 f"{self.min_parties}; {len(refused)} messages were refused (see refused_)"
             )
-        round_number = self.round_
         self._make_round(latest)
         self._note_statements(models.values())
-        self.history_.append(
-            RoundRecord(
-                round=round_number,
-                parties=tuple(sorted(models)),
-                remembered=tuple(party for party in self._latest if party not in models),
-                refused=self.refused_,
-                n_topics=len(self.components_),
-                bytes_received=sum(len(model.to_bytes()) for model in models.values()),
-                bytes_sent=sum(len(model.to_bytes()) for model in self.next_models_.values()),
-            )
-        )
+        self.history_.append(self._record(models))
         return dict(self.next_models_)
+
+    def _remembered(self) -> dict[str, LocalModel]:
+        """The last models of parties that have not been absent for too long."""
+        return {
+            party: model
+            for party, model in self._latest.items()
+            if self.round_ - model.round <= self.max_age
+        }
+
+    def _record(self, models: Mapping[str, LocalModel]) -> RoundRecord:
+        """The record of the round that was just made from these models."""
+        return RoundRecord(
+            round=self.round_ - 1,
+            parties=tuple(sorted(models)),
+            remembered=tuple(party for party in self._latest if party not in models),
+            refused=self.refused_,
+            n_topics=len(self.components_),
+            bytes_received=sum(len(model.to_bytes()) for model in models.values()),
+            bytes_sent=sum(len(model.to_bytes()) for model in self.next_models_.values()),
+        )
 
     def released_model(self, *, doc_topic_prior: float = 0.1) -> ReleasedModel:
         """The global model as an ordinary released model, which `save_release` writes.
