@@ -29,7 +29,7 @@ from dplda import SubLDA
 from dplda.audit import observe_releases
 from dplda.datasets import make_topic_corpus
 from dplda.privacy import _accounting as accounting
-from dplda.privacy import _bounds_on_epsilon as composition
+from dplda.privacy import _composed_losses as losses
 from dplda.privacy import _ledger, _page, _store
 from dplda.privacy._accounting import epsilon_of
 from dplda.privacy._entries import Budget, Entry
@@ -997,11 +997,9 @@ def test_a_charge_reads_only_entries_that_are_new(path, monkeypatch):
 def test_a_total_reuses_what_was_composed_before(monkeypatch):
     """One fit more changes a few branches of the tree, and none of its leaves."""
     made = []
-    make = composition._repeated_distribution
-    monkeypatch.setattr(
-        composition, "_repeated_distribution", lambda *of: made.append(of) or make(*of)
-    )
-    composition._branch.cache_clear()
+    make = losses._repeated_distribution
+    monkeypatch.setattr(losses, "_repeated_distribution", lambda *of: made.append(of) or make(*of))
+    losses._branch.cache_clear()
     fits = [PoissonSampled(0.02, Gaussian(20.0 + i / 7)) for i in range(42)]
     for n in (40, 41, 42):
         del made[:]
@@ -1013,8 +1011,8 @@ def test_a_total_does_not_depend_on_what_was_composed_before():
     """Not even in its last digit, though the distributions of the last charge are used again."""
     events = [PoissonSampled(0.2, Gaussian(3.0 + i / 7)) for i in range(3)] + [Gaussian(9.0)]
     known = [epsilon_of(events[: i + 1], 1e-6) for i in range(len(events))]
-    composition._branch.cache_clear()
-    composition._composed.cache_clear()
+    losses._branch.cache_clear()
+    losses._composed.cache_clear()
     accounting._epsilon.cache_clear()
     assert [epsilon_of(events[: i + 1], 1e-6) for i in (3, 2)] == [known[3], known[2]]
 
