@@ -1,9 +1,11 @@
-"""The kernels on aarch64, compiled with the flags of the build, run under qemu, and compared."""
+"""The kernels in C for other systems: compiled with the flags of the build, run, and compared."""
 
 import ast
+import os
 import shutil
 import subprocess
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -12,15 +14,37 @@ import dplda
 DRIVERS = Path(__file__).parent / "portable"
 KERNELS = Path(dplda.__file__).parent / "kernels"
 NAMES = sorted(path.stem for path in DRIVERS.glob("*.c"))
-COMPILER, EMULATOR = "aarch64-linux-gnu-gcc", "qemu-aarch64"
+PLAIN = ("-DDPLDA_PLAIN", "-O1")  # loops over single numbers
+# The same, of standard C, and with the products of MSVC.
+MSVC = ("-include", str(DRIVERS / "as_msvc.h"), "-std=c17", "-pedantic-errors", "-Werror=vla")
+
+
+class System(NamedTuple):
+    compiler: str
+    packages: str  # of Debian
+    emulator: str = ""
+    variants: tuple = ((),)  # flags; the bits are the same with each of them
+
+    def missing(self):
+        programs = (self.compiler, self.emulator or self.compiler)
+        return [program for program in programs if not shutil.which(program)]
+
+
+SYSTEMS = {
+    "aarch64": System(
+        "aarch64-linux-gnu-gcc",
+        "gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user",
+        "qemu-aarch64",
+        ((), PLAIN),
+    ),
+    "windows": System(
+        "x86_64-w64-mingw32-gcc", "gcc-mingw-w64-x86-64 wine wine64", "wine", ((), MSVC)
+    ),
+    "musl": System("musl-gcc", "musl-tools"),
+    "clang": System("clang", "clang", variants=((), PLAIN)),
+}
 
 pytestmark = pytest.mark.slow
-needs_emulator = pytest.mark.skipif(
-    not (shutil.which(COMPILER) and shutil.which(EMULATOR)),
-    reason=f"{COMPILER} or {EMULATOR} is missing (Debian: gcc-aarch64-linux-gnu, "
-    "libc6-dev-arm64-cross, qemu-user)",
-)
-needs_compiler = pytest.mark.skipif(not shutil.which("gcc"), reason="there is no gcc")
 
 
 def build_flags():
@@ -32,34 +56,52 @@ def build_flags():
     raise AssertionError("setup.py names no FLAGS")
 
 
-def digests(folder, name, compiler, *flags, emulator=()):
+def digests(folder, name, compiler, *flags, emulator=""):
     """What a driver prints: a digest of the results of each instruction set."""
-    program = folder / f"{name}-{compiler}"
+    program = folder / f"{name}.exe"
     subprocess.run(
         [compiler, *build_flags(), "-w", *flags, "-static", f"-I{KERNELS}",
          str(DRIVERS / f"{name}.c"), "-o", str(program), "-lm"],
         check=True,
     )  # fmt: skip
-    run = subprocess.run([*emulator, str(program)], check=True, capture_output=True, text=True)
+    # wine: a home of its own, without the parts that it would ask to download
+    environment = {**os.environ, "WINEPREFIX": str(folder.parent / "wine"), "WINEDEBUG": "-all",
+                   "WINEDLLOVERRIDES": "mscoree=;mshtml="}  # fmt: skip
+    run = subprocess.run(
+        [emulator, str(program)] if emulator else [str(program)],
+        check=True, stdout=subprocess.PIPE, text=True, env=environment,
+    )  # fmt: skip
     return run.stdout.split()
 
 
-def on_aarch64(folder, name, *flags):
-    return digests(folder, name, COMPILER, *flags, emulator=[EMULATOR])
+@pytest.fixture(params=SYSTEMS)
+def system(request):
+    system = SYSTEMS[request.param]
+    if missing := system.missing():
+        pytest.skip(f"there is no {' and no '.join(missing)} (Debian: {system.packages})")
+    return system
 
 
-@needs_compiler
-@pytest.mark.parametrize("name", NAMES)
-@needs_emulator
-def test_results_on_aarch64_are_those_of_this_machine(tmp_path, name):
-    here = digests(tmp_path, name, "gcc", "-O1")
+@pytest.fixture(scope="module", params=NAMES)
+def driver(request, tmp_path_factory):
+    """A driver, and what it prints here."""
+    if not shutil.which("gcc"):
+        pytest.skip("there is no gcc")
+    return request.param, digests(tmp_path_factory.mktemp("here"), request.param, "gcc", "-O1")
+
+
+def test_results_are_those_of_this_machine(tmp_path, driver, system):
+    name, here = driver
     assert len(set(here)) == 1  # with every set
-    assert on_aarch64(tmp_path, name) == here[:1]
-    assert on_aarch64(tmp_path, name, "-DDPLDA_PLAIN", "-O1") == here[:1]
+    for flags in system.variants:
+        there = digests(tmp_path, name, system.compiler, *flags, emulator=system.emulator)
+        assert there == (here[:1] if flags or system.emulator else here)
 
 
-@needs_emulator
+@pytest.mark.skipif(bool(SYSTEMS["aarch64"].missing()), reason="there is no aarch64 here")
 def test_contracted_products_would_be_noticed(tmp_path):
     """What gcc does on aarch64 unless the build forbids it."""
-    usual = on_aarch64(tmp_path, "variational", "-O2")
-    assert on_aarch64(tmp_path, "variational", "-O2", "-ffp-contract=fast") != usual
+    compiler, _, emulator, _ = SYSTEMS["aarch64"]
+    usual = digests(tmp_path, "variational", compiler, "-O2", emulator=emulator)
+    flags = ("-O2", "-ffp-contract=fast")
+    assert digests(tmp_path, "variational", compiler, *flags, emulator=emulator) != usual
