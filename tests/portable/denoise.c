@@ -15,7 +15,7 @@ enum {
 static void denoise(int set, int n_centers) {
     const int n_found = n_centers * DPLDA_FACTORS;
     double *average = zeros(N_CELLS, sizeof *average), added[N_WORDS], of_table[N_WORDS];
-    double prior[DPLDA_MOST], expected[DPLDA_MOST], sums[N_TOPICS] = {0};
+    double prior[DPLDA_MOST], expected[DPLDA_MOST];
     int64_t words[N_WORDS], *noisy = zeros(N_WORDS * PADDED, sizeof *noisy);
     float *likelihood = zeros(N_VECTORS * n_found * 16, sizeof *likelihood);
     float *table = zeros(N_CELLS, sizeof *table), *out = zeros(N_WORDS * PADDED, sizeof *out);
@@ -58,9 +58,7 @@ static void denoise(int set, int n_centers) {
         add_to_digest(average, N_CELLS * sizeof *average);
         add_to_digest(out, N_WORDS * PADDED * sizeof *out);
     }
-    dplda_add_rows(set, table, N_TOPICS, 0, N_WORDS, sums);
     dplda_temper(set, table, N_CELLS, 0.7f);
-    add_to_digest(sums, sizeof sums);
     add_to_digest(table, N_CELLS * sizeof *table);
     free(average), free(noisy), free(likelihood), free(table), free(out);
     free(shares_of_words), free(weights);
