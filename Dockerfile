@@ -12,7 +12,7 @@ RUN --mount=type=bind,from=build,source=/wheels,target=/wheels \
     python -m pip install --no-cache-dir --no-index --find-links /wheels dplda
 # a ledger is readable by its owner only, so that fits run as one user
 RUN useradd --uid 1000 --no-create-home dplda && install -d -o dplda -g dplda /data
-USER dplda
+USER 1000
 WORKDIR /data
 VOLUME /data
 ENTRYPOINT ["dplda"]

@@ -28,7 +28,7 @@ from dplda.__main__ import main
 from dplda.privacy import BudgetError, Gaussian, Ledger, epsilon_of
 
 ROOT = Path(dplda.__file__).parent
-PAGE = (ROOT.parent / "docs" / "operations.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[1] / "docs" / "operations.md").read_text("utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
 CANARIES = ["xyzzycanary", "plughcanary"]
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import math
+import os
 import pickle
 import threading
 from dataclasses import replace
@@ -114,6 +115,7 @@ def test_counts_are_mapped_and_not_loaded(shards):
         assert not array.flags.writeable
 
 
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
 def test_only_the_owner_can_read_the_files(shards, tmp_path):
     from pathlib import Path
 

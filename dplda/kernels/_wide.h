@@ -5,9 +5,8 @@
 #if defined(_MSC_VER) && !defined(__clang__)
 #include <intrin.h>
 static __inline uint64_t dplda_mul_wide(uint64_t a, uint64_t b, uint64_t *low) {
-    uint64_t high;
-    *low = _umul128(a, b, &high);
-    return high;
+    *low = a * b;
+    return __umulh(a, b); /* which x86-64 and ARM have */
 }
 #else
 static inline uint64_t dplda_mul_wide(uint64_t a, uint64_t b, uint64_t *low) {
