@@ -23,6 +23,7 @@ SANITIZED = os.environ.get("DPLDA_SANITIZE") == "1"
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"] if SANITIZED else []
 if SANITIZED:
     FLAGS["unix"] += ["-O1", "-g", *SANITIZERS]
+FLAGS["mingw32"] = FLAGS["unix"]  # gcc on Windows
 
 
 class BuildKernels(build_ext):

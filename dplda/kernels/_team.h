@@ -66,6 +66,7 @@ static inline void dplda_set_float_mode(uint64_t mode) {
     __asm__ volatile("msr fpcr, %0" : : "r"(mode));
 }
 #else
+#define DPLDA_ONE_THREAD /* how to read the mode is not known here */
 #define DPLDA_PAUSE() ((void)0)
 static inline uint64_t dplda_float_mode(void) { return 0; }
 static inline void dplda_set_float_mode(uint64_t mode) { (void)mode; }
@@ -147,6 +148,9 @@ static void dplda_run(dplda_piece run, void *arguments, ptrdiff_t n_pieces, int 
     if (n_pieces < n_threads) {
         loop.n_wanted = (int)n_pieces - 1;
     }
+#ifdef DPLDA_ONE_THREAD
+    loop.n_wanted = 0;
+#endif
     if (loop.n_wanted <= 0) {
         dplda_work(&loop, 0);
         return;
@@ -188,24 +192,29 @@ static dplda_loop *dplda_join(int *thread) {
 }
 
 static double dplda_now(void) {
+#if defined(_WIN32)
+    LARGE_INTEGER ticks, second;
+    QueryPerformanceCounter(&ticks);
+    QueryPerformanceFrequency(&second);
+    return (double)ticks.QuadPart / (double)second.QuadPart;
+#else
     struct timespec now;
-    timespec_get(&now, TIME_UTC);
+    clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+#endif
 }
 
 /* Whether a loop wants threads, or begins to within SPIN. */
 static int dplda_look(void) {
     const double begin = dplda_now();
-    double since = 0;
-    while (since >= 0 && since < DPLDA_SPIN) { /* somebody may set the clock back */
+    do {
         for (int i = 0; i < 64; i++) {
             if (DPLDA_LOAD(&dplda_team.n_open)) {
                 return 1;
             }
             DPLDA_PAUSE();
         }
-        since = dplda_now() - begin;
-    }
+    } while (dplda_now() - begin < DPLDA_SPIN);
     return 0;
 }
 

@@ -80,8 +80,8 @@ class Page:
         entries = (*map(_with_status, known.entries, statuses), *map(self._read, rows))
         _READ.pop(self.ledger_id, None)
         _READ[self.ledger_id] = _Read(self.version, records.copy(), entries)
-        if len(_READ) > _MAX_READ:
-            del _READ[next(iter(_READ))]
+        for oldest in list(_READ)[:-_MAX_READ]:
+            _READ.pop(oldest, None)  # another thread may have removed it
         return entries
 
     def state(self) -> State:
