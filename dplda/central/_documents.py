@@ -44,6 +44,7 @@ from dplda.central._word_totals import (
     word_weights,
 )
 from dplda.kernels import _variational
+from dplda.kernels._columns import by_column
 from dplda.privacy._clipping import SHRINK
 from dplda.privacy._curator import Curator
 
@@ -180,6 +181,11 @@ class Documents(PrivateSide):
         return self.X.shape[1]
 
     @property
+    def _each_is_one(self) -> bool:
+        """Whether each unit is one document: no unit is without any."""
+        return len(self.unit_ptr) == self.X.shape[0] + 1
+
+    @property
     def unit_counts(self) -> sp.csr_array:
         """Word counts of each unit (n_units, n_words), float32: those of its documents, added."""
         return self._counts(slice(0, len(self.scale)))
@@ -189,8 +195,8 @@ class Documents(PrivateSide):
         ptr = self.unit_ptr[units.start : units.stop + 1]
         everybody = len(ptr) == len(self.unit_ptr)
         rows = self.X if everybody else self.X[ptr[0] : ptr[-1]]
-        if len(self.unit_ptr) == self.X.shape[0] + 1:
-            return rows  # each unit is one document
+        if self._each_is_one:
+            return rows
         ones, columns = np.ones(rows.shape[0]), np.arange(rows.shape[0])
         return single_precision(sp.csr_array((ones, columns, ptr - ptr[0])) @ rows)
 
@@ -206,6 +212,8 @@ class Documents(PrivateSide):
 
     def rows_of(self, units: np.ndarray) -> np.ndarray:
         """The documents of `units`, in their order; `units` itself if each has one document."""
+        if self._each_is_one:
+            return units
         first, n_rows = self.unit_ptr[units], np.diff(self.unit_ptr)[units]
         before = np.cumsum(n_rows) - n_rows
         return np.arange(n_rows.sum()) + np.repeat(first - before, n_rows)
@@ -360,10 +368,13 @@ class Documents(PrivateSide):
         All passes of a sum read this copy. A document whose entry stood twice would be longer than
         its sum of squares says.
         """
-        if len(docs) < self.X.shape[0]:
-            return self.theta[docs], _by_column(self.X[docs])
+        X, shape = self.X, (len(docs), self.X.shape[1])
+        if len(docs) < X.shape[0]:
+            threads = n_threads(self.n_jobs)
+            arrays = by_column(X.indptr, X.indices, X.data, docs, shape[1], threads)
+            return self.theta[docs], _distinct(sp.csc_array(arrays, shape=shape))
         if self._all_columns is None:
-            self._all_columns = _by_column(self.X)
+            self._all_columns = _distinct(X.tocsc())
         return self.theta, self._all_columns
 
     def _sum_users(self, units, factor, center, weight, scale, norm, radius):
@@ -390,9 +401,8 @@ class Documents(PrivateSide):
         return whole
 
 
-def _by_column(X: sp.csr_array) -> sp.csc_array:
-    """A copy of `X` by column, one entry for each cell."""
-    columns = X.tocsc()
+def _distinct(columns: sp.csc_array) -> sp.csc_array:
+    """The columns, with one entry for each cell."""
     columns.sum_duplicates()  # none, unless the caller's arrays changed during the call
     return columns
 
