@@ -19,7 +19,7 @@ from dplda._private_fit import check_paid
 from dplda.central import _document_budget
 from dplda.central._document_budget import DocumentBudget, document_guarantee
 from dplda.datasets import make_topic_corpus
-from dplda.privacy import _accounting, _bounds_on_epsilon
+from dplda.privacy import _accounting, _bounds_on_epsilon, _composed_losses
 
 EPSILONS, DELTAS = (0.1, 1.0, 4.0, 20.0, 100.0), (1e-9, 1e-6, 1e-3)
 ROUNDS, RATIOS = (1, 80, 1000, 10_000), (1.0, 0.1, 0.01, 0.001)
@@ -27,7 +27,7 @@ ROUNDS, RATIOS = (1, 80, 1000, 10_000), (1.0, 0.1, 0.01, 0.001)
 
 def forget():
     """Empty all caches of the accountant, and that of budgets."""
-    for module in (_accounting, _bounds_on_epsilon, _document_budget):
+    for module in (_accounting, _bounds_on_epsilon, _composed_losses, _document_budget):
         for name in vars(module):
             clear = getattr(getattr(module, name), "cache_clear", None)
             if clear is not None:

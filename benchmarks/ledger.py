@@ -21,7 +21,7 @@ from dplda.privacy import (
     epsilon_of,
 )
 from dplda.privacy import _accounting as accounting
-from dplda.privacy import _bounds_on_epsilon as composition
+from dplda.privacy import _composed_losses as losses
 from dplda.privacy._bounds_on_epsilon import grouped
 from dplda.privacy._filters import _renyi
 
@@ -86,7 +86,7 @@ def sampled(folder):
         ]
         spent = epsilon_of([event for events in plans for event in events], DELTA)
         ledger = filled(Path(folder, f"sampled {n}.sqlite"), plans[:n], epsilon=1.0001 * spent)
-        for cached in (composition._branch, composition._composed, accounting._epsilon):
+        for cached in (losses._branch, losses._composed, accounting._epsilon):
             cached.cache_clear()
         start = time.process_time()
         Ledger(ledger.path).reserve("first", "document", plans[n])

@@ -57,10 +57,11 @@ def print_draws(n_cells: int, repeats: int) -> None:
     spare = streams.words(Purpose.NOISE, 0, 1, PIECE, spare=True)
     cells, n_pieces = np.zeros(PIECE, np.int64), n_cells // PIECE + 1
 
-    def kernel(add, tables) -> Callable[[], None]:
+    def kernel(add, add_tied, tables) -> Callable[[], None]:
         def run() -> None:
             for _ in range(n_pieces):
-                add(words, spare, tables.fast, tables.slow, cells)
+                left = add(words, tables.fast, cells, 1)
+                add_tied(words, spare, tables.fast, tables.slow, cells, left)
 
         return run
 
@@ -72,11 +73,13 @@ def print_draws(n_cells: int, repeats: int) -> None:
     for name in _sets.INSTRUCTION_SETS:
         runs |= {
             f"Gaussian, bits in cache, {name}": (
-                name, kernel(_noise.add_gaussian, gaussian_tables()), n_words),
+                name, kernel(_noise.add_gaussian, _noise.add_tied_gaussian, gaussian_tables()),
+                n_words),
             f"Gaussian with its keystream, {name}": (
                 name, mechanism(DiscreteGaussian(100_000)), n_cells),
             f"Laplace, bits in cache, {name}": (
-                name, kernel(_noise.add_laplace, geometric_tables(SCALE)), n_words),
+                name, kernel(_noise.add_laplace, _noise.add_tied_laplace, geometric_tables(SCALE)),
+                n_words),
             f"Laplace with its keystream, {name}": (
                 name, mechanism(FlooredLaplace(SCALE)), n_cells),
         }  # fmt: skip

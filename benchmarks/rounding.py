@@ -18,7 +18,8 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy.stats import norm
 
 from dplda.privacy import Gaussian, PoissonSampled, Repeated
-from dplda.privacy._bounds_on_epsilon import _grid_interval, grouped
+from dplda.privacy._bounds_on_epsilon import grouped
+from dplda.privacy._composed_losses import _grid_interval
 
 RATE = 1 - 1e-12
 MUS = (0.15, 1.0, 6.0)  # of the whole composition, whatever the number of rounds

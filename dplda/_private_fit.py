@@ -27,7 +27,7 @@ from dplda.privacy import (
 )
 from dplda.privacy._bounds_on_epsilon import all_gaussian, grouped
 from dplda.privacy._curator import TOTAL_VARIATION
-from dplda.privacy._ledger import total_of
+from dplda.privacy._totals import total_of
 
 SMALLEST_DELTA = 1e-14
 PRIVACY_CONSTRAINTS = {

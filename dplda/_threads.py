@@ -43,13 +43,18 @@ if hasattr(os, "register_at_fork"):  # a forked process has none of the threads
 def n_threads(n_jobs: int | None) -> int:
     """Number of threads for the loops of the kernels; the process has them from then on.
 
-    They are daemons: they work without the lock of the interpreter, and end with the process.
+    They are daemons: they work without the lock of the interpreter, and end with the process. Where
+    the system gives no more threads, the others do the work.
     """
     number = 1 if n_jobs == 1 else min(joblib.effective_n_jobs(n_jobs), MAX_THREADS)
     with _team_grows:
         while len(_team) < number - 1:
-            _team.append(Thread(target=_kernel.serve, name="dplda-team", daemon=True))
-            _team[-1].start()
+            member = Thread(target=_kernel.serve, name="dplda-team", daemon=True)
+            try:
+                member.start()
+            except RuntimeError:
+                break
+            _team.append(member)
     return number
 
 

@@ -25,12 +25,8 @@ from dplda.privacy import (
     RandomizedResponseEvent,
     ZeroConcentrated,
 )
-from dplda.privacy._bounds_on_epsilon import (
-    _distribution,
-    divergence,
-    gaussian_multiplier,
-    loss_distribution_epsilon,
-)
+from dplda.privacy._bounds_on_epsilon import divergence, gaussian_multiplier
+from dplda.privacy._composed_losses import _distribution, loss_distribution_epsilon
 from dplda.privacy._loss_distributions import (
     _PIECE,
     GaussianLoss,

@@ -29,12 +29,11 @@ from dplda.privacy._accounting import (
 from dplda.privacy._bounds_on_epsilon import (
     bounded_range_divergence,
     grouped,
-    loss_distribution_epsilon,
     pure_epsilon,
     quick_renyi_epsilon,
     renyi_epsilon,
-    rounding_error,
 )
+from dplda.privacy._composed_losses import loss_distribution_epsilon, rounding_error
 from dplda.privacy._events import (
     BoundedRange,
     ErasedResponse,

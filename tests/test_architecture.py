@@ -32,6 +32,7 @@ COMMANDS = {
 SHARED = LEAVES | {"kernels", "privacy", "metrics", "(root)"}
 MAY_IMPORT = {
     **{place: set() for place in ("kernels", *LEAVES)},
+    "_threads": {"kernels._team"},
     "privacy": LEAVES | {"kernels._noise"},
     "datasets": LEAVES | {"_corpus", "_fold_in", "privacy"},  # shards: counts as a fit takes them
     "displays": LEAVES | {"metrics"},
@@ -52,7 +53,9 @@ LOGGERS = {
 }  # fmt: skip
 # Of a library, also as np.core: it became private, and has kept its name.
 PRIVATE_PART = re.compile(r"(numpy|np|scipy|sklearn)\.(core\b|(\w+\.)*_(?!_))")
-NOISE = {"add_gaussian", "add_laplace", "find_survivors"}
+NOISE = {
+    "add_gaussian", "add_laplace", "add_tied_gaussian", "add_tied_laplace", "find_survivors",
+}  # fmt: skip
 
 parse = cache(ast.parse)
 
@@ -115,11 +118,11 @@ def imports_from_above(sources):
 
 
 def imports_in_kernels(sources):
-    """The instruction set is the only thing that kernels share."""
+    """The instruction set and the threads are the only things that kernels share."""
     pattern = r"^\s*(from\s+(\.|dplda\b)|c?import\b.*\bdplda\b|include\b)"
-    shared = "\nfrom dplda.kernels._sets cimport in_use\n"
+    shared = r"^from dplda.kernels.(_sets cimport in_use|_team cimport [\w, ]+)\n"
     for path, text in sources.items():
-        rest = text.replace(shared, "\n", 1)
+        rest = re.sub(shared, "", text, flags=re.MULTILINE)
         if path.startswith("kernels/") and re.search(pattern, rest, re.MULTILINE):
             yield path
 

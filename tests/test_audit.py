@@ -287,7 +287,7 @@ def test_many_runs_with_and_without_one_document(X):
 def quieter(monkeypatch, mechanism, factor):
     true_add = mechanism.add_to
 
-    def add_to(self, cells, reader):
+    def add_to(self, cells, reader, n_jobs=None):
         noise = np.zeros_like(cells)
         true_add(self, noise, reader)
         cells += (noise / factor).astype(cells.dtype)

@@ -10,15 +10,14 @@ from scipy.special import expit
 from scipy.stats import binom, norm
 
 from dplda.audit import (
-    _audit,
     _declared_noise,
+    _score_bounds,
     f_dp_lower_bound,
     gaussian_lower_bound,
     independent_lower_bound,
     many_run_lower_bound,
     one_run_lower_bound,
 )
-from dplda.audit._audit import _bound_of_guesses, _declared_bounds
 from dplda.audit._declared_noise import (
     EPSILONS,
     STEP,
@@ -30,6 +29,7 @@ from dplda.audit._declared_noise import (
     chance_of_right,
     has_curve,
 )
+from dplda.audit._score_bounds import _bound_of_guesses, _declared_bounds
 from dplda.privacy import (
     BoundedRange,
     Gaussian,
@@ -268,8 +268,8 @@ NULLS = {
 def test_bounds_exceed_a_known_epsilon_at_most_as_often_as_stated(null, monkeypatch):
     for module, name in (
         (_declared_noise, "can_be_right"),
-        (_audit, "one_run_lower_bound"),
-        (_audit, "independent_lower_bound"),
+        (_score_bounds, "one_run_lower_bound"),
+        (_score_bounds, "independent_lower_bound"),
     ):  # functions of counts, which repeat among the releases
         monkeypatch.setattr(module, name, cache(getattr(module, name)))
     make_scores, parameters, events = NULLS[null]

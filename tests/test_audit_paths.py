@@ -91,7 +91,7 @@ def test_what_cannot_be_audited_is_refused(model, options, message, X):
 def noise_halved(monkeypatch):
     true_add = DiscreteGaussian.add_to
 
-    def add_to(self, cells, reader):
+    def add_to(self, cells, reader, n_jobs=None):
         noise = np.zeros_like(cells)
         true_add(self, noise, reader)
         cells += noise // 2

@@ -9,17 +9,19 @@ import pytest
 from scipy.stats import kstest
 
 from dplda import HDPLDA, LPLDA, PrivateSVILDA, SubLDA
-from dplda.audit import AuditResult, ResidualResult, ResidualTest, audit_epsilon, residual_check
-from dplda.audit._residuals import (
-    LEVEL,
-    _chi2_range,
+from dplda.audit import (
+    AuditResult,
+    ResidualResult,
+    ResidualTest,
     _noise_tests,
-    _pair_test,
-    _rate_test,
     _sample_tests,
-    _units_to_leave_out,
-    normal_scores,
+    audit_epsilon,
+    residual_check,
 )
+from dplda.audit._contribution_tests import _units_to_leave_out
+from dplda.audit._noise_tests import _chi2_range, noise_tests, normal_scores
+from dplda.audit._residual_result import LEVEL
+from dplda.audit._sample_tests import _pair_test, _rate_test, sample_tests
 from dplda.audit._watch import Record, Step
 from dplda.central import _document_lda, _hdplda
 from dplda.central._documents import Documents
@@ -63,12 +65,12 @@ def noise_scaled(monkeypatch, factor):
     """Noise times `factor`, in both mechanisms."""
     gaussian, laplace = DiscreteGaussian.add_to, FlooredLaplace.add_to
 
-    def add_gaussian(self, cells, reader):
+    def add_gaussian(self, cells, reader, n_jobs=None):
         noise = np.zeros_like(cells)
         gaussian(self, noise, reader)
         cells += np.round(noise * factor).astype(cells.dtype)
 
-    def add_laplace(self, cells, reader):
+    def add_laplace(self, cells, reader, n_jobs=None):
         if factor != 0:
             laplace(FlooredLaplace(self.scale * factor), cells, reader)
 
@@ -80,7 +82,7 @@ def noise_on_observed_words_only(monkeypatch):
     for mechanism in (DiscreteGaussian, FlooredLaplace):
         true_add = mechanism.add_to
 
-        def add_to(self, cells, reader, true_add=true_add):
+        def add_to(self, cells, reader, n_jobs=None, true_add=true_add):
             empty = cells == 0
             true_add(self, cells, reader)
             cells[empty] = 0
@@ -183,7 +185,7 @@ def neighbors_share_noise(monkeypatch):
     for mechanism in (DiscreteGaussian, FlooredLaplace):
         true_add = mechanism.add_to
 
-        def add_to(self, cells, reader, true_add=true_add):
+        def add_to(self, cells, reader, n_jobs=None, true_add=true_add):
             noise = np.zeros_like(cells)
             true_add(self, noise, reader)
             cells += noise[np.arange(cells.size) // 2 * 2]
@@ -435,12 +437,11 @@ def test_normal_scores_are_monotone_and_finite_far_out():
 
 def test_lines_fail_as_rarely_as_stated(monkeypatch):
     """At a level of 1 in 50, far above the real one, sound noise fails each line about as often."""
-    import dplda.audit._residuals as residuals
-
-    monkeypatch.setattr(residuals, "LEVEL", 0.02)
+    for module in (_noise_tests, _sample_tests):
+        monkeypatch.setattr(module, "LEVEL", 0.02)
     rng, n = np.random.default_rng(0), 1000
     failed = [
-        [not t.passed for t in _noise_tests([rng.normal(size=2000) for _ in range(4)])]
+        [not t.passed for t in noise_tests([rng.normal(size=2000) for _ in range(4)])]
         for _ in range(n)
     ]
     assert (np.mean(failed, axis=0) <= 0.02 + 4 * math.sqrt(0.02 / n)).all()
@@ -449,7 +450,7 @@ def test_lines_fail_as_rarely_as_stated(monkeypatch):
     for _ in range(300):
         rates = np.where(np.arange(400) % 2, 0.1, 0.3)
         drawn = [(rates, np.flatnonzero(rng.uniform(size=400) < rates)) for _ in range(4)]
-        failed.append([not t.passed for t in _sample_tests(drawn)])
+        failed.append([not t.passed for t in sample_tests(drawn)])
     assert (np.mean(failed, axis=0) <= 0.04).all()
 
 
@@ -457,7 +458,7 @@ def test_samples_that_never_meet_are_found():
     """Minibatches of one pass over the data are no independent samples."""
     rates = np.full(600, 0.2)
     drawn = [(rates, np.arange(120) + 120 * t) for t in range(5)]
-    rate, again = _sample_tests(drawn)
+    rate, again = sample_tests(drawn)
     assert rate.passed
     assert not again.passed
     assert again.statistic == 0

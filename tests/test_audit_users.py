@@ -125,7 +125,7 @@ def test_a_word_of_the_list_costs_what_is_claimed():
 def test_noise_on_the_words_that_were_seen_only_is_found(monkeypatch):
     true_add = DiscreteGaussian.add_to
 
-    def add_to(self, cells, reader):
+    def add_to(self, cells, reader, n_jobs=None):
         unseen = cells == 0
         true_add(self, cells, reader)
         cells[unseen] = 0

@@ -25,7 +25,8 @@ from dplda.privacy import (
     calibrate,
     epsilon_of,
 )
-from dplda.privacy._bounds_on_epsilon import grouped, rounding_error
+from dplda.privacy._bounds_on_epsilon import grouped
+from dplda.privacy._composed_losses import rounding_error
 from dplda.privacy._curator import TOTAL_VARIATION
 from dplda.privacy._mechanisms import DiscreteGaussian
 from dplda.privacy._sampled_losses import hockey_stick, sampled_distribution

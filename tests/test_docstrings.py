@@ -45,10 +45,22 @@ def documented(package):
         yield f"{package}.{name}"
         for attribute, member in vars(value).items() if inspect.isclass(value) else ():
             kinds = (property, classmethod, staticmethod)
-            if not attribute.startswith("_") and (
-                inspect.isfunction(member) or isinstance(member, kinds)
+            if (
+                not attribute.startswith("_")
+                and (inspect.isfunction(member) or isinstance(member, kinds))
+                and not has_docstring_of_a_public_base(value, attribute, module)
             ):
                 yield f"{package}.{name}.{attribute}"
+
+
+def has_docstring_of_a_public_base(cls, attribute, module):
+    """Whether a member without a docstring shows that of a public class, which is checked there."""
+    if cls.__dict__[attribute].__doc__ is not None:
+        return False
+    bases = [
+        base for base in cls.__mro__[1:] if getattr(vars(base).get(attribute), "__doc__", None)
+    ]
+    return bool(bases) and bases[0] in map(vars(module).get, module.__all__)
 
 
 @pytest.mark.parametrize("package", PACKAGES)

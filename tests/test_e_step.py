@@ -41,9 +41,10 @@ def e_step(X, rows, table, prior, n_components, max_iter=100, tol=1e-3, gamma=No
     gamma = pad(np.ones((X.shape[0], n_components)), table.dtype) if gamma is None else gamma.copy()
     exp_doc_topic = np.full_like(gamma, -1)
     size = _e_step.scratch_size(np.diff(X.indptr).max(initial=0), n_components)
+    scratch = np.full((n_threads(threads), size), np.nan, table.dtype)
     _e_step.e_step(
         X.indptr, X.indices, X.data, np.array(rows, np.int64), table, prior, n_components,
-        max_iter, tol, gamma, exp_doc_topic, np.full((n_threads(threads), size), np.nan, table.dtype),
+        max_iter, tol, gamma, exp_doc_topic, scratch,
     )  # fmt: skip
     return gamma, exp_doc_topic
 

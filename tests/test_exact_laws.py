@@ -27,7 +27,7 @@ import dplda.central._document_lda as document_module
 import dplda.central._word_sweeps as word_sweeps_module
 import dplda.local._randomized_response as randomize_module
 import dplda.privacy._accounting as accounting_module
-import dplda.privacy._bounds_on_epsilon as bounds_module
+import dplda.privacy._composed_losses as losses_module
 import dplda.privacy._curator as curator_module
 import dplda.privacy._mechanisms as mechanisms_module
 import dplda.privacy._tables as tables_module
@@ -515,7 +515,7 @@ def a_total_not_charged():
 @contextlib.contextmanager
 def one_direction_only():
     """The accountant forgets that the document may be in the other corpus."""
-    distribution = bounds_module._distribution
+    distribution = losses_module._distribution
 
     def one_sided(event, interval):
         both = distribution(event, interval)
@@ -523,8 +523,8 @@ def one_direction_only():
             return both
         return replace(both, removed=both.added)
 
-    caches = (bounds_module._branch, bounds_module._composed, accounting_module._epsilon)
-    with patch.object(bounds_module, "_distribution", one_sided):
+    caches = (losses_module._branch, losses_module._composed, accounting_module._epsilon)
+    with patch.object(losses_module, "_distribution", one_sided):
         for cache in caches:
             cache.cache_clear()
         yield

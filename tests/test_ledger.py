@@ -29,9 +29,10 @@ from dplda import SubLDA
 from dplda.audit import observe_releases
 from dplda.datasets import make_topic_corpus
 from dplda.privacy import _accounting as accounting
-from dplda.privacy import _bounds_on_epsilon as composition
-from dplda.privacy import _store
+from dplda.privacy import _composed_losses as losses
+from dplda.privacy import _ledger, _page, _store
 from dplda.privacy._accounting import epsilon_of
+from dplda.privacy._entries import Budget, Entry
 from dplda.privacy._errors import BudgetError, PrivacyLeakWarning, SeededNoiseWarning
 from dplda.privacy._events import (
     ApproximateDP,
@@ -43,7 +44,7 @@ from dplda.privacy._events import (
     RandomizedResponseEvent,
     Repeated,
 )
-from dplda.privacy._ledger import Entry, Ledger
+from dplda.privacy._ledger import Ledger
 from dplda.privacy._running_costs import (
     QUICK_SIZE,
     RunningCosts,
@@ -670,7 +671,7 @@ def test_a_write_ahead_log_is_undone_or_refused(path):
 
 def test_a_write_ahead_log_set_at_the_last_moment_is_refused(path, monkeypatch):
     ledger = Ledger(path)
-    check = _store._is_write_ahead
+    check = _store.is_write_ahead
 
     with closing(sqlite3.connect(path)) as other:
 
@@ -680,7 +681,7 @@ def test_a_write_ahead_log_set_at_the_last_moment_is_refused(path, monkeypatch):
                 other.execute("PRAGMA journal_mode = WAL")
             return found
 
-        monkeypatch.setattr(_store, "_is_write_ahead", check_and_lose)
+        monkeypatch.setattr(_store, "is_write_ahead", check_and_lose)
         with pytest.raises(OSError, match="write-ahead log"):
             ledger.reserve("a", "document", STEP)
         monkeypatch.undo()
@@ -728,7 +729,7 @@ def test_a_process_killed_after_it_made_the_ledger_leaves_a_whole_one(path):
 
 def test_a_ledger_that_was_made_meanwhile_is_joined_and_not_replaced(path, monkeypatch):
     Ledger(path, epsilon=3.0).reserve("a", "document", STEP)
-    _store._create(str(path), _store.Budget(1.0, 1e-6))
+    _store._create(str(path), Budget(1.0, 1e-6))
     ledger = Ledger(path)
     assert (ledger.epsilon, len(ledger.entries())) == (3.0, 1)
     assert os.listdir(path.parent) == [path.name]
@@ -932,18 +933,18 @@ def test_a_charge_that_cannot_be_confirmed_loses_no_model(monkeypatch):
 
 def interrupted_by(monkeypatch, others, times):
     """While a price is computed, which no lock covers, others change the ledger."""
-    check, left = Ledger._check_affordable, [times]
+    check, left = _ledger.check_affordable, [times]
 
-    def check_late(self, *arguments):
-        found = check(self, *arguments)
+    def check_late(*arguments):
+        found = check(*arguments)
         if left[0]:
             left[0] -= 1
             with monkeypatch.context() as patch:
-                patch.setattr(Ledger, "_check_affordable", check)
+                patch.setattr(_ledger, "check_affordable", check)
                 others()
         return found
 
-    monkeypatch.setattr(Ledger, "_check_affordable", check_late)
+    monkeypatch.setattr(_ledger, "check_affordable", check_late)
 
 
 def test_a_price_is_computed_again_if_the_ledger_changed_meanwhile(make_ledger, monkeypatch):
@@ -986,7 +987,7 @@ def test_a_charge_reads_only_entries_that_are_new(path, monkeypatch):
         ledger.reserve("a", "document", STEP)
     read = []
     monkeypatch.setattr(
-        _store, "from_record", lambda record, old=_store.from_record: read.append(0) or old(record)
+        _page, "from_record", lambda record, old=_page.from_record: read.append(0) or old(record)
     )
     for _ in range(3):
         Ledger(path).reserve("b", "document", STEP)
@@ -996,11 +997,9 @@ def test_a_charge_reads_only_entries_that_are_new(path, monkeypatch):
 def test_a_total_reuses_what_was_composed_before(monkeypatch):
     """One fit more changes a few branches of the tree, and none of its leaves."""
     made = []
-    make = composition._repeated_distribution
-    monkeypatch.setattr(
-        composition, "_repeated_distribution", lambda *of: made.append(of) or make(*of)
-    )
-    composition._branch.cache_clear()
+    make = losses._repeated_distribution
+    monkeypatch.setattr(losses, "_repeated_distribution", lambda *of: made.append(of) or make(*of))
+    losses._branch.cache_clear()
     fits = [PoissonSampled(0.02, Gaussian(20.0 + i / 7)) for i in range(42)]
     for n in (40, 41, 42):
         del made[:]
@@ -1012,8 +1011,8 @@ def test_a_total_does_not_depend_on_what_was_composed_before():
     """Not even in its last digit, though the distributions of the last charge are used again."""
     events = [PoissonSampled(0.2, Gaussian(3.0 + i / 7)) for i in range(3)] + [Gaussian(9.0)]
     known = [epsilon_of(events[: i + 1], 1e-6) for i in range(len(events))]
-    composition._branch.cache_clear()
-    composition._composed.cache_clear()
+    losses._branch.cache_clear()
+    losses._composed.cache_clear()
     accounting._epsilon.cache_clear()
     assert [epsilon_of(events[: i + 1], 1e-6) for i in (3, 2)] == [known[3], known[2]]
 
@@ -1109,7 +1108,7 @@ def test_a_file_system_without_locks_is_named_at_once(path, monkeypatch):
 def test_a_charge_that_another_process_overwrote_is_an_error(path, monkeypatch):
     """As happens where locks do nothing: both have written their entry at the same place."""
     ledger = Ledger(path, epsilon=9.0)
-    seal = _store.Page.seal
+    seal = _page.Page.seal
 
     def seal_and_lose(page):
         seal(page)
@@ -1117,7 +1116,7 @@ def test_a_charge_that_another_process_overwrote_is_an_error(path, monkeypatch):
         page._connection.execute("UPDATE entries SET record = replace(record, 'mine', 'other')")
         page._connection.execute("BEGIN")
 
-    monkeypatch.setattr(_store.Page, "seal", seal_and_lose)
+    monkeypatch.setattr(_page.Page, "seal", seal_and_lose)
     with pytest.raises(OSError, match=r"was overwritten.*file locks do not work"):
         ledger.reserve("mine", "document", STEP)
 

@@ -13,8 +13,14 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 from scipy import stats
 
+from dplda import _threads
 from dplda.kernels import _sets
-from dplda.kernels._noise import add_gaussian, add_laplace
+from dplda.kernels._noise import (
+    add_gaussian,
+    add_laplace,
+    add_tied_gaussian,
+    add_tied_laplace,
+)
 from dplda.privacy._accounting import delta_charge
 from dplda.privacy._events import Gaussian, Laplace, NonPrivate, Repeated
 from dplda.privacy._local_mechanisms import MIN_FLIP
@@ -44,10 +50,12 @@ N_DRAWS = [N_QUICK, pytest.param(N, marks=SLOW)]
 SIGMA = math.sqrt(150**2 * (1 + 64**2 + 64**4))
 SCALES = [0.05, 0.1, 0.3, 0.7, 1.0, 4.0, 20.0, 100.0, 1000.5, 20000.0, 90000.0]
 
+GAUSSIAN = add_gaussian, add_tied_gaussian
+LAPLACE = add_laplace, add_tied_laplace
 KERNELS = {
-    "gaussian": (add_gaussian, gaussian_tables(), reference.gaussian_draws),
-    "laplace-4": (add_laplace, geometric_tables(4.0), reference.laplace_draws),
-    "laplace-1000.5": (add_laplace, geometric_tables(1000.5), reference.laplace_draws),
+    "gaussian": (GAUSSIAN, gaussian_tables(), reference.gaussian_draws),
+    "laplace-4": (LAPLACE, geometric_tables(4.0), reference.laplace_draws),
+    "laplace-1000.5": (LAPLACE, geometric_tables(1000.5), reference.laplace_draws),
 }
 
 
@@ -80,13 +88,19 @@ def tied_words(tables, n, *, share, seed=0):
     return np.array(bits, dtype=np.uint64), np.array(spare, dtype=np.uint64)
 
 
-def add_all(kernel, tables, bits, spare, *, buffer):
-    """Draws by a spare buffer of `buffer` words, refilled whenever the kernel asks for it."""
-    cells, done, used, n_calls = np.zeros(len(bits), dtype=np.int64), 0, 0, 0
-    while done < len(bits):
+def add_all(kernel, tables, bits, spare, cells=None, *, buffer=None, n_threads=1):
+    """Draws by spare buffers of `buffer` words, refilled whenever the kernel asks for it.
+
+    Returns the cells, the spare words used, and the number of calls for cells with a tie.
+    """
+    draw, draw_tied = kernel
+    cells = np.zeros(len(bits), np.int64) if cells is None else cells
+    buffer = len(spare) if buffer is None else buffer
+    left, used, n_calls = draw(bits, tables.fast, cells, n_threads), 0, 0
+    while len(left):
         some = spare[used : used + buffer]
-        n_done, n_used = kernel(bits[done:], some, tables.fast, tables.slow, cells[done:])
-        done, used, n_calls = done + n_done, used + n_used, n_calls + 1
+        n_done, n_used = draw_tied(bits, some, tables.fast, tables.slow, cells, left)
+        left, used, n_calls = left[n_done:], used + n_used, n_calls + 1
     return cells, used, n_calls
 
 
@@ -181,8 +195,8 @@ def test_kernel_equals_its_twin(kernel, instruction_set):
     add, tables, twin = kernel
     bits, spare = words(20_000), words(2000, spare=True)
     cells = np.arange(20_000) - 10_000
-    n_done, n_used = add(bits, spare, tables.fast, tables.slow, cells)
-    assert n_done == 20_000
+    _, n_used, n_calls = add_all(add, tables, bits, spare, cells)
+    assert n_calls == 1
     assert 50 < n_used < 1000
     assert_array_equal(cells, np.arange(20_000) - 10_000 + twin(bits, spare, tables))
 
@@ -196,7 +210,7 @@ def test_instruction_sets_agree_on_many_words(kernel, dtype, instruction_sets):
     for name in instruction_sets:
         _sets.use(name)
         cells = np.zeros(len(bits), dtype)
-        assert add(bits, spare, tables.fast, tables.slow, cells)[0] == len(bits)
+        add_all(add, tables, bits, spare, cells)
         results.append(cells)
     for cells in results[1:]:
         assert_array_equal(cells, results[0])
@@ -211,9 +225,8 @@ def test_any_number_of_cells(kernel, instruction_set, share, start, dtype):
     for n in [0, 1, 7, 8, 9, 15, 16, 17, 31, 63, 64, 65, 100]:
         bits, spare = tied_words(tables, start + n + 3, share=share, seed=n)
         cells = np.full(start + n + 3, 7, dtype)
-        done = add(bits[start:], spare, tables.fast, tables.slow, cells[start : start + n])
+        add_all(add, tables, bits[start:], spare, cells[start : start + n])
         expected = twin(bits[start : start + n], spare, tables)
-        assert done[0] == n
         assert_array_equal(cells[start : start + n], 7 + expected)
         assert (np.delete(cells, np.s_[start : start + n]) == 7).all()
 
@@ -226,7 +239,7 @@ def test_extreme_words(kernel, instruction_set):
     bits = np.array([a | b << 21 | c << 42 | s << 63 for a, b, c, s in combined], np.uint64)
     for spare in (np.zeros(6 * len(bits), np.uint64), np.full(6 * len(bits), 2**64 - 1, np.uint64)):
         cells = np.full(len(bits), -(2**62))
-        assert add(bits, spare, tables.fast, tables.slow, cells)[0] == len(bits)
+        add_all(add, tables, bits, spare, cells)
         assert_array_equal(cells + 2**62, twin(bits, spare, tables))
 
 
@@ -236,21 +249,37 @@ def test_tiny_spare_buffer_changes_nothing(kernel, instruction_set, share, buffe
     add, tables, twin = kernel
     bits, spare = tied_words(tables, 5003, share=share)
     cells, n_used, n_calls = add_all(add, tables, bits, spare, buffer=buffer)
-    assert n_calls > (200 if share else 1)
+    assert n_calls > (200 if share else 0)
     assert n_used % 2 == 0
     assert_array_equal(cells, twin(bits, spare, tables))
 
 
-def test_kernel_stops_before_a_tie_that_it_cannot_resolve(kernel, instruction_set):
-    add, tables, twin = kernel
+def test_cells_with_a_tie_are_left_as_they_are(kernel, instruction_set):
+    """Both kernels together draw for each cell once; too few spare words change nothing."""
+    (draw, draw_tied), tables, twin = kernel
     bits, cells = words(20_000), np.zeros(20_000, dtype=np.int64)
-    n_done, n_used = add(bits, words(5, spare=True), tables.fast, tables.slow, cells)
-    assert 0 < n_done < 20_000
-    assert n_used == 0
-    assert_array_equal(cells[:n_done], twin(bits[:n_done], [], tables))
-    assert not cells[n_done:].any()
-    with pytest.raises(StopIteration):
-        twin(bits[n_done : n_done + 1], [], tables)
+    expected = twin(bits, words(2000, spare=True), tables)
+    left = draw(bits, tables.fast, cells, 1)
+    assert 50 < len(left) < 1000
+    assert (np.diff(left) > 0).all()
+    assert (cells[left] == 0).all()
+    assert_array_equal(np.delete(cells, left), np.delete(expected, left))
+    before, few = cells.copy(), words(5, spare=True)
+    assert draw_tied(bits, few, tables.fast, tables.slow, cells, left) == (0, 0)
+    assert_array_equal(cells, before)
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+@pytest.mark.parametrize("n", [8191, 8192, 8193, 40_000])
+def test_threads_share_the_cells(kernel, instruction_set, n, dtype):
+    """Pieces, of 8192 cells, begin and end anywhere among the cells with a tie."""
+    add, tables, twin = kernel
+    bits, spare = tied_words(tables, n, share=0.1)
+    for n_threads in (1, _threads.n_threads(4)):
+        cells, _, _ = add_all(
+            add, tables, bits, spare, np.full(n, 5, dtype), n_threads=n_threads
+        )  # fmt: skip
+        assert_array_equal(cells, 5 + twin(bits, spare, tables))
 
 
 def test_forced_ties_are_compared_exactly(kernel, instruction_set):
@@ -259,7 +288,8 @@ def test_forced_ties_are_compared_exactly(kernel, instruction_set):
     n_fields = 3 if tables.fast.size == 4096 else 2
     bits, spare = tied_words(tables, 3000, share=1.0)
     cells = np.zeros(3000, dtype=np.int64)
-    assert add(bits, spare, tables.fast, tables.slow, cells) == (3000, 6000 * n_fields)
+    _, n_used, n_calls = add_all(add, tables, bits, spare, cells)
+    assert (n_used, n_calls) == (6000 * n_fields, 1)
     assert_array_equal(cells, twin(bits, spare, tables))
 
 
@@ -273,17 +303,22 @@ def test_a_tie_is_decided_by_the_last_bit():
         rest = thresholds[column] % 2**128 - below
         spare = np.array([rest >> 64, rest % 2**64, 0, 0, 0, 0], dtype=np.uint64)
         cells, bits = np.zeros(1, dtype=np.int64), np.array([word], dtype=np.uint64)
-        assert add_laplace(bits, spare, tables.fast, tables.slow, cells) == (1, 2)
+        assert add_all(LAPLACE, tables, bits, spare, cells)[1:] == (2, 1)
         assert cells[0] == expected
 
 
 def test_kernel_rejects_wrong_shapes(kernel):
-    add, tables, _ = kernel
-    cells = np.zeros(9, dtype=np.int64)
+    (draw, draw_tied), tables, _ = kernel
+    cells, left = np.zeros(9, dtype=np.int64), np.array([3])
     with pytest.raises(ValueError, match="9 cells need as many words, got 8"):
-        add(words(8), words(8), tables.fast, tables.slow, cells)
+        draw(words(8), tables.fast, cells, 1)
     with pytest.raises(ValueError, match="tables must have"):
-        add(words(9), words(8), tables.fast[1:], tables.slow, cells)
+        draw(words(9), tables.fast[1:], cells, 1)
+    with pytest.raises(ValueError, match="tables must have"):
+        draw_tied(words(9), words(8), tables.fast, tables.slow[1:], cells, left)
+    for wrong in (-1, 9):
+        with pytest.raises(ValueError, match="among 9"):
+            draw_tied(words(9), words(8), tables.fast, tables.slow, cells, np.array([wrong]))
 
 
 # ---------------------------------------------------------------- mechanisms
@@ -496,7 +531,7 @@ def levels(level, n):
         bits = reader.words(PIECE) & np.uint64(mask) | np.uint64(held)
         spare = reader.words(PIECE // 100, spare=True)
         cells = np.full(PIECE, -sum((value - 2048) * 64**i for i in others))
-        assert add_gaussian(bits, spare, tables.fast, tables.slow, cells)[0] == PIECE
+        add_all(GAUSSIAN, tables, bits, spare, cells)
         assert not (cells % 64**level).any()
         yield cells // 64**level
 

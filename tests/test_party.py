@@ -14,7 +14,7 @@ import dplda.federated._party as party_module
 from dplda import HDPLDA, GibbsLDA, PrivateSVILDA, SubLDA
 from dplda.datasets import make_topic_corpus
 from dplda.federated import IFTMMaster, IFTMParty, LocalModel, MessageError, vocabulary_hash
-from dplda.federated._party import fold_in_sentences
+from dplda.federated._sentence_fold_in import fold_in_sentences
 from dplda.federated._sentences import SentenceCorpus
 from dplda.metrics import unigram_perplexity
 from dplda.privacy import BudgetError, Ledger, PrivacyLeakWarning, PublicPriorWarning

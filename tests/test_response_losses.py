@@ -20,11 +20,11 @@ from dplda.privacy import (
 )
 from dplda.privacy._bounds_on_epsilon import (
     grouped,
-    loss_distribution_epsilon,
     pure_epsilon,
     renyi_epsilon,
     response_divergence,
 )
+from dplda.privacy._composed_losses import loss_distribution_epsilon
 from dplda.privacy._response_losses import loss_law, response_delta, response_epsilon
 from dplda.privacy.mechanisms import RandomizedBits
 

@@ -112,6 +112,17 @@ def test_many_callers_share_a_team():
     assert not any(caller.is_alive() for caller in callers)
 
 
+def test_a_system_without_more_threads_does_the_work_in_those_it_has(monkeypatch):
+    def refuse(self):
+        raise RuntimeError("can't start new thread")
+
+    table = np.ones((3000, 40))
+    monkeypatch.setattr(_threads, "_team", [])
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert n_threads(3) == 3
+    assert np.array_equal(_denoise.topic_sums(table, 3), _denoise.topic_sums(table, 1))
+
+
 def test_a_team_takes_over_the_mode_of_the_caller(request):
     """A thread that read floats as zeros that another one does not would change a sum."""
     table = np.full((20000, 30), np.finfo(float).smallest_subnormal)

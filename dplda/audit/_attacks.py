@@ -6,6 +6,7 @@ bound is valid for any scores. Better scores give a larger bound.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -98,11 +99,12 @@ class Attack(Protocol):
         """
 
 
-class CanaryAttack:
+class CanaryAttack(Attack):
     """Common part of most attacks: a copy of the estimator, sizes, and the model's guarantee."""
 
     methods: tuple[str, ...] = ("fit", "partial_fit")  # ways to train that the scores understand
     n_units = 1  # steps of the guarantee's relation between the two worlds of a coin
+    _options: Mapping[str, Any] = {}  # of each call of `fit` or `partial_fit`, next to `X`
 
     def __init__(
         self, estimator: BaseEstimator, n_words: int, n_canaries: int, streams: Streams
@@ -112,11 +114,29 @@ class CanaryAttack:
 
     def _train(self, model: BaseEstimator, X: Any, method: str) -> None:
         """Call `fit`, or `partial_fit` as often as it releases what `fit` releases."""
-        if method == "fit":
-            model.fit(X)
-        else:
-            for _ in range(n_rounds_of(model)):
-                model.partial_fit(X)
+        for _ in range(1 if method == "fit" else n_rounds_of(model)):
+            getattr(model, method)(X, **self._options)
+
+    def _planted(
+        self, X: sp.csr_array, words: np.ndarray, counts: np.ndarray, n_more: int
+    ) -> sp.csr_array:
+        """The canaries, a row of `words` and `counts` for each, followed by the others.
+
+        Their words are in a vocabulary that has `n_more` words that no other document has.
+        """
+        rows = np.repeat(np.arange(self._n_canaries), words.shape[1])
+        shape = (self._n_canaries, self._n_words + n_more)
+        canaries = count_matrix(rows, words.ravel(), counts.ravel(), shape)
+        canaries.eliminate_zeros()
+        return sp.csr_array(sp.vstack([canaries, widened(X, n_more)]))
+
+    def _planted_words(self, X: sp.csr_array, coins: np.ndarray, n_tokens: int = 1) -> sp.csr_array:
+        """The canaries, each with one of two words of its own, followed by the others.
+
+        The first of the two words stands for coin 1.
+        """
+        words = (self._n_words + 2 * np.arange(self._n_canaries) + (1 - coins))[:, None]
+        return self._planted(X, words, np.full_like(words, n_tokens), 2 * self._n_canaries)
 
     def _events(self, model: BaseEstimator) -> tuple[Event, ...]:
         """What one coin costs, as the model declares it; nothing if the claim is no such sum."""

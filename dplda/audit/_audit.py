@@ -3,57 +3,31 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.base import BaseEstimator, clone
 
 from dplda._checks import check_integer
 from dplda._corpus import check_counts
 from dplda._progress import with_bar
 from dplda.audit._attacks import Attack
-from dplda.audit._bounds import (
-    check_probabilities,
-    gaussian_lower_bound,
-    many_run_lower_bound,
-    one_run_lower_bound,
-)
-from dplda.audit._declared_noise import (
-    best_share,
-    f_dp_bound_of_guesses,
-    has_curve,
-    independent_lower_bound,
-)
+from dplda.audit._audit_result import AuditResult
+from dplda.audit._bounds import check_probabilities
 from dplda.audit._document_attacks import DocumentAttack
 from dplda.audit._published_attacks import BatchAttack, CountsAttack, MovesAttack, RecoveryAttack
 from dplda.audit._report_attacks import ReportAttack
-from dplda.audit._residuals import ResidualResult, can_be_watched, check_record
+from dplda.audit._residuals import can_be_watched, check_record
+from dplda.audit._score_bounds import AttackedFit, audit_result
 from dplda.audit._token_attack import TokenAttack
-from dplda.audit._watch import Record, watched
+from dplda.audit._watch import Record, watched, without_warnings
 from dplda.audit._word_attack import WordAttack
-from dplda.displays._style import COLORS, GRAY, import_pyplot
-from dplda.privacy import (
-    Event,
-    PrivacyLeakWarning,
-    PrivateDataWarning,
-    PublicPriorWarning,
-    SeededNoiseWarning,
-)
-from dplda.privacy._bounds_on_epsilon import all_gaussian, grouped
 from dplda.privacy._observation import Release, observe_releases
 from dplda.privacy._streams import Purpose, Streams
 
-# Shares of the canaries that are guessed; the bounds divide the error among them.
-GUESSED = (0.02, 0.1, 0.2, 0.5)
-# Shares of the error of the f-DP bound and of the bound for independent canaries, mostly the best.
-ERROR_SHARES = (0.2, 0.8)
-# Share of the error at which these bounds refute a claim. Tight bounds come close to true claims,
-# and the verdict must not be wrong more often than `confidence` says.
-VERDICT_SHARE = 0.02
 N_CANARIES, N_RUNS = 1000, 200
 
 METHODS = ("fit", "partial_fit")
@@ -61,7 +35,6 @@ METHODS = ("fit", "partial_fit")
 # More would not fit in memory.
 MAX_CANARIES, MAX_RUNS = 10**7, 10**6
 NOTHING = "{} claims an infinite epsilon here, so there is nothing to audit; give it a finite one"
-SCORE = "attack score (log-likelihood ratio in favor of coin 1)"
 
 # An estimator's class names its attack in `_attack`.
 _ATTACKS: dict[str, Callable[..., Attack]] = {
@@ -74,190 +47,6 @@ _ATTACKS: dict[str, Callable[..., Attack]] = {
     "published private SVI": BatchAttack,
     "published iFTM": RecoveryAttack,
 }
-
-
-# What the bounds assume of the release.
-ANY_MECHANISM = "nothing"
-DECLARED_CURVE = "the trade-off curve of the declared events, all noise times one factor"
-OWN_NOISE = DECLARED_CURVE + "; each canary has noise of its own"
-GAUSSIAN = "Gaussian noise without sampling"
-
-
-@dataclass(frozen=True)
-class AuditBound:
-    """One lower bound on epsilon.
-
-    Parameters
-    ----------
-    name : str
-        Name of the method.
-    epsilon : float
-        The bound.
-    assumption : str
-        What the bound assumes of the release.
-    """
-
-    name: str
-    epsilon: float
-    assumption: str
-
-    def __str__(self) -> str:
-        return f"{self.name}: epsilon at least {self.epsilon:.3g} (assumes {self.assumption})"
-
-
-@dataclass(frozen=True, eq=False)
-class AuditResult:
-    """Result of an audit.
-
-    Parameters
-    ----------
-    name : str
-        Class of the estimator.
-    relation : str
-        Event that a coin decided, such as "a document is there or not".
-    design : {"one-run", "many-run"}
-        "one-run": many canaries in each fit. "many-run": one canary in half of many fits.
-    lower_bound : float
-        Lower bound on the epsilon that was spent, with probability `confidence`. It assumes
-        nothing of the mechanism.
-    gaussian_lower_bound : float
-        A stronger bound for unsampled Gaussian noise only; nan for "one-run".
-    confidence : float
-        Probability with which `lower_bound` holds. The bounds with assumptions in `bounds` hold
-        together with this probability as well.
-    claim : float
-        The claimed epsilon.
-    delta : float
-        The delta of (epsilon, delta)-differential privacy of the bounds and of the claim.
-    scores : ndarray of shape (n_coins,)
-        Score of each coin; a large score means a guess of 1.
-    coins : ndarray of shape (n_coins,), bool
-        The coins.
-    n_runs : int
-        Number of fits.
-    ceiling : float, default=inf
-        The largest bound that this design can give, if all guesses are right.
-    residuals : ResidualResult or None, default=None
-        Residual check of the first fit; None for estimators without a curator.
-    bounds : tuple of AuditBound, default=()
-        `lower_bound`, and stronger bounds with what they assume.
-    mechanism_refuted : bool, default=False
-        Whether a bound with assumptions exceeds the claim at a fiftieth of the error. This refutes
-        the claim, which rests on what the bound assumes.
-    """
-
-    name: str
-    relation: str
-    design: str
-    lower_bound: float
-    gaussian_lower_bound: float
-    confidence: float
-    claim: float
-    delta: float
-    scores: np.ndarray
-    coins: np.ndarray
-    n_runs: int
-    ceiling: float = math.inf
-    residuals: ResidualResult | None = None
-    bounds: tuple[AuditBound, ...] = ()
-    mechanism_refuted: bool = False
-
-    @property
-    def exceeds_claim(self) -> bool:
-        """Whether the bound without assumptions refutes the claim, at the stated confidence."""
-        return self.lower_bound > self.claim
-
-    @property
-    def refuted(self) -> bool:
-        """Whether any bound or the residual check speaks against the claim.
-
-        A sound fit is refuted with probability at most 1.02 times ``1 - confidence``, plus 1e-6.
-        """
-        return (
-            self.exceeds_claim
-            or self.mechanism_refuted
-            or (self.residuals is not None and not self.residuals.passed)
-        )
-
-    @property
-    def _strongest(self) -> AuditBound | None:
-        """The largest of the bounds that assume something."""
-        assuming = self.bounds[1:]
-        return max(assuming, key=lambda bound: bound.epsilon) if assuming else None
-
-    @property
-    def verdict(self) -> str:
-        """The result in one sentence; it says how much the design can show."""
-        best = self._strongest
-        beside = f" ({best.epsilon:.3g} by {best.name})" if best is not None else ""
-        found = (
-            f"{self.name} spends an epsilon of at least {self.lower_bound:.3g}{beside} and claims "
-            f"{self.claim:.4g}, where {self.relation} (delta {self.delta:g}, confidence "
-            f"{self.confidence:g}, {self.n_runs} {'fit' if self.n_runs == 1 else 'fits'} with "
-            f"{len(self.coins) // self.n_runs} "
-            f"{'canary' if len(self.coins) == self.n_runs else 'canaries'} each): "
-        )
-        if self.exceeds_claim:
-            return found + "the claim is false."
-        if self.residuals is not None and not self.residuals.passed:
-            names = "; ".join(test.name for test in self.residuals.failures)
-            return found + f"the fit is not what the claim rests on, in: {names}."
-        if self.mechanism_refuted:
-            return found + "the mechanism that ran is not the one that is claimed."
-        if self.claim > self.ceiling:
-            return found + f"this audit cannot see more than {self.ceiling:.3g}{self._beside}."
-        return found + f"nothing speaks against the claim (at most {self.ceiling:.3g} can be seen)."
-
-    @property
-    def _beside(self) -> str:
-        """What else was looked at where the claim is out of reach."""
-        return "" if self.residuals is None else "; noise, samples and model are as declared"
-
-    def __repr__(self) -> str:
-        return (
-            f"<AuditResult: {self.name}, epsilon at least {self.lower_bound:.3g}, "
-            f"claimed {self.claim:.4g}>"
-        )
-
-    def __str__(self) -> str:
-        return self.verdict
-
-    @property
-    def _title(self) -> str:
-        """Title of the picture. It shows a published class under the name of its sound form."""
-        name = self.name.removeprefix("Published")
-        subject = name if name == self.name else f"{name} as published"
-        return f"{subject}: epsilon $\\geq$ {self.lower_bound:.3g}, claimed {self.claim:.3g}"
-
-    def plot(self, ax: Any = None) -> Any:
-        """Draw histograms of the scores in both worlds.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, default=None
-            Axes to draw into. None makes a figure.
-
-        Returns
-        -------
-        matplotlib Axes
-            The Axes with the histograms.
-        """
-        plt = import_pyplot("AuditResult.plot")
-        if ax is None:
-            _, ax = plt.subplots(figsize=(6, 3.5), layout="constrained")
-        worlds = {"0": self.scores[~self.coins], "1": self.scores[self.coins]}
-        low, high = np.quantile(self.scores, [0.002, 0.998]).tolist()
-        bins = np.linspace(low, high, 41) if low < high else np.linspace(low - 1, low + 1, 41)
-        for (coin, scores), color in zip(worlds.items(), COLORS):
-            inside = np.clip(scores, bins[0], bins[-1])
-            ax.hist(inside, bins, alpha=0.6, color=color, label=f"coin {coin} ({len(scores)})")
-        ax.axvline(0, color=GRAY, linewidth=1, linestyle=":")
-        ax.set_xlabel(SCORE)
-        ax.set_ylabel("canaries")
-        ax.set_title(self._title)
-        place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.18), "ncols": 2}
-        ax.legend(title=self.relation, frameon=False, **place)
-        return ax
 
 
 def audit_epsilon(
@@ -375,39 +164,42 @@ def audit_epsilon(
     streams = Streams.from_random_state(random_state)
     attacker = make_attack(estimator, X.shape[1], n_canaries, streams)
     _check_method(attacker, method)
-    claim, scores, coins, residuals, events = math.inf, [], [], None, ()
-    runs = range(n_runs)
+    fits, runs = [], range(n_runs)
     for run in with_bar("audit", runs) if verbose else runs:
         words = streams.words(Purpose.AUDIT, 0, run, n_canaries + 1)
-        coin = (words[1:] >> np.uint64(63)).astype(np.int64)
+        coins = (words[1:] >> np.uint64(63)).astype(np.int64)
         if design == "many-run":
-            coin[:] = run % 2
+            coins[:] = run % 2
         seed = None if random_state is None else int(words[0] >> np.uint64(33))
-        planted = attacker.plant(X, coin)
         watch = run == 0 and method == "fit" and can_be_watched(attacker.estimator)
-        record = Record(planted) if watch else None
-        model, releases = observed_fit(attacker, planted, seed, method, record)
-        claim = attacker.claim(model, delta)
-        events = attacker._events(model) if hasattr(attacker, "_events") else ()
-        if math.isinf(claim):
-            raise ValueError(NOTHING.format(type(estimator).__name__))
-        if record is not None:
-            residuals = check_record(model, record, streams)
-        scores.append(attacker.scores(model, releases))
-        coins.append(coin)
-    return _result(
-        type(estimator).__name__,
-        attacker.relation,
-        design,
-        np.concatenate(scores),
-        np.concatenate(coins).astype(bool),
-        claim=claim,
-        events=events,
-        delta=delta,
-        confidence=float(confidence),
-        n_runs=n_runs,
-        residuals=residuals,
-    )
+        fits.append(
+            _attacked_fit(attacker, X, coins, seed, method, delta, streams if watch else None)
+        )
+    name = type(estimator).__name__
+    return audit_result(name, attacker.relation, design, fits, delta, float(confidence))
+
+
+def _attacked_fit(
+    attacker: Attack,
+    X: sp.csr_array,
+    coins: np.ndarray,
+    seed: int | None,
+    method: str,
+    delta: float,
+    streams: Streams | None,
+) -> AttackedFit:
+    """Hide canaries, fit, and guess the coins. `streams` are for a residual check of the fit."""
+    planted = attacker.plant(X, coins)
+    record = None if streams is None else Record(planted)
+    model, releases = observed_fit(attacker, planted, seed, method, record)
+    claim = attacker.claim(model, delta)
+    events = attacker._events(model) if hasattr(attacker, "_events") else ()
+    if math.isinf(claim):
+        raise ValueError(NOTHING.format(type(model).__name__))
+    residuals = None
+    if record is not None and streams is not None:
+        residuals = check_record(model, record, streams)
+    return AttackedFit(claim, events, attacker.scores(model, releases), coins, residuals)
 
 
 def _check_method(attacker: Attack, method: str) -> None:
@@ -462,117 +254,9 @@ def observed_fit(
     if "random_state" in model.get_params():
         model.set_params(random_state=random_state)
     watch = nullcontext() if record is None else watched(model, record)
-    with warnings.catch_warnings(), watch, observe_releases() as releases:
-        warnings.simplefilter("ignore", PrivacyLeakWarning)  # the audit measures the leak
-        warnings.simplefilter("ignore", SeededNoiseWarning)  # the documents are invented
-        warnings.simplefilter("ignore", PrivateDataWarning)
-        warnings.simplefilter("ignore", PublicPriorWarning)
+    with without_warnings(), watch, observe_releases() as releases:
         if hasattr(attacker, "_train"):
             attacker._train(model, X, method)
         else:
             model.fit(X)
     return model, releases
-
-
-def _result(
-    name: str,
-    relation: str,
-    design: str,
-    scores: np.ndarray,
-    coins: np.ndarray,
-    *,
-    claim: float,
-    events: tuple[Event, ...],
-    delta: float,
-    confidence: float,
-    n_runs: int,
-    residuals: ResidualResult | None,
-) -> AuditResult:
-    gaussian, assuming, mechanism_refuted = math.nan, [], False
-    if design == "one-run":
-        bound = _bound_of_guesses(scores, coins, delta, confidence)
-        # all guesses are right, and sure of it
-        ceiling = _bound_of_guesses(np.where(coins, 1.0, -1.0), coins, delta, confidence)
-        assuming = _declared_bounds(scores, coins, events, delta, confidence)
-        if any(b.epsilon > claim for b in assuming):
-            strict = 1.0 - VERDICT_SHARE * (1.0 - confidence)
-            surer = _declared_bounds(scores, coins, events, delta, strict)
-            mechanism_refuted = any(b.epsilon > claim for b in surer)
-    else:
-        best = _event_counts(coins.astype(float), coins, delta)
-        ceiling = many_run_lower_bound(*best, delta=delta, confidence=confidence)
-        counts = _event_counts(scores, coins, delta)
-        bound = many_run_lower_bound(*counts, delta=delta, confidence=confidence)
-        if delta > 0:
-            gaussian = gaussian_lower_bound(*counts, delta=delta, confidence=confidence)
-            if events and all_gaussian(grouped(events)):
-                assuming = [AuditBound("Gaussian noise", gaussian, GAUSSIAN)]
-    bounds = (AuditBound(f"{design} counts", bound, ANY_MECHANISM), *assuming)
-    return AuditResult(
-        name, relation, design, bound, gaussian, confidence, claim, delta, scores, coins, n_runs,
-        ceiling, residuals, bounds, mechanism_refuted,
-    )  # fmt: skip
-
-
-def _declared_bounds(
-    scores: np.ndarray,
-    coins: np.ndarray,
-    events: tuple[Event, ...],
-    delta: float,
-    confidence: float,
-) -> list[AuditBound]:
-    """The bounds that rest on the declared mechanism; they divide the error."""
-    if not events or not all(map(has_curve, events)):
-        return []
-    of_curve, of_independent = (1.0 - (1.0 - confidence) * share for share in ERROR_SHARES)
-    guesses = _right_guesses(scores, coins, GUESSED)
-    by_curve = f_dp_bound_of_guesses(len(coins), guesses, events, delta, of_curve)
-    ((n_guesses, n_right),) = _right_guesses(scores, coins, (best_share(events),))
-    independent = independent_lower_bound(
-        n_guesses, n_right, events, delta=delta, confidence=of_independent, n_canaries=len(coins)
-    )
-    return [
-        AuditBound("f-DP", by_curve, DECLARED_CURVE),
-        AuditBound("independent canaries", independent, OWN_NOISE),
-    ]
-
-
-def _bound_of_guesses(
-    scores: np.ndarray, coins: np.ndarray, delta: float, confidence: float
-) -> float:
-    """Take the best bound of several numbers of guesses."""
-    confidence = 1.0 - (1.0 - confidence) / len(GUESSED)
-    return max(
-        one_run_lower_bound(len(coins), n, right, delta=delta, confidence=confidence)
-        for n, right in _right_guesses(scores, coins, GUESSED)
-    )
-
-
-def _right_guesses(
-    scores: np.ndarray, coins: np.ndarray, shares: tuple[float, ...]
-) -> list[tuple[int, int]]:
-    """Numbers of guesses, and of right ones. The most certain guesses come first."""
-    surest = np.argsort(-np.abs(scores), kind="stable")
-    right = ((scores > 0) == coins)[surest]
-    sizes = [max(1, round(share * len(scores))) for share in shares]
-    return [(n, int(right[:n].sum())) for n in sizes]
-
-
-def _event_counts(scores: np.ndarray, coins: np.ndarray, delta: float) -> tuple[int, int, int, int]:
-    """Count true and false positives, and runs, of the event "score above t".
-
-    The first half of the runs of each world chooses t, the second half counts.
-    """
-    one, zero = scores[coins], scores[~coins]
-    chosen = _best_threshold(one[: len(one) // 2], zero[: len(zero) // 2], delta)
-    one, zero = one[len(one) // 2 :], zero[len(zero) // 2 :]
-    return int((one > chosen).sum()), int((zero > chosen).sum()), len(one), len(zero)
-
-
-def _best_threshold(one: np.ndarray, zero: np.ndarray, delta: float) -> float:
-    def bound(threshold: float) -> float:
-        counts = int((one > threshold).sum()), int((zero > threshold).sum())
-        return many_run_lower_bound(*counts, len(one), len(zero), delta=delta)
-
-    candidates = np.quantile(np.concatenate([one, zero]), np.linspace(0, 1, 101))
-    return float(max(candidates, key=bound))

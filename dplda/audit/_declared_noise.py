@@ -28,6 +28,7 @@ from dplda.privacy import (
     epsilon_of,
 )
 from dplda.privacy import _bounds_on_epsilon as composition
+from dplda.privacy._composed_losses import loss_distribution_deltas
 
 __all__ = ["f_dp_lower_bound", "independent_lower_bound"]
 
@@ -343,7 +344,7 @@ def _curve(events: tuple[Event, ...]) -> Curve:
             EPSILONS + norm.logcdf(-mu / 2 - EPSILONS / mu)
         )
         return tuple(np.clip(deltas + 1e-15, 0.0, 1.0).tolist())
-    return tuple(composition.loss_distribution_deltas(groups, EPSILONS).tolist())
+    return tuple(loss_distribution_deltas(groups, EPSILONS).tolist())
 
 
 def _with_losses(event: Event) -> Event:

@@ -76,38 +76,10 @@ class DocumentAttack(CanaryAttack):
         return ()
 
     def plant(self, X: sp.csr_array, coins: np.ndarray) -> sp.csr_array:
-        """Hide the canaries among the documents.
-
-        Parameters
-        ----------
-        X : csr_array of shape (n_docs, n_words)
-            Word counts of the other documents.
-        coins : ndarray of shape (n_canaries,), int64
-            One coin for each canary, 0 or 1.
-
-        Returns
-        -------
-        X : csr_array
-            The other documents, followed by the canaries whose coin is 1.
-        """
         X = widened(X, self._n_canaries)
         return sp.csr_array(sp.vstack([X, self._canaries[coins[self._owners] == 1]]))
 
     def scores(self, model: BaseEstimator, releases: Releases) -> np.ndarray:
-        """Compute the log-likelihood ratios of all noisy sums.
-
-        Parameters
-        ----------
-        model : estimator
-            The fitted copy of the audited estimator.
-        releases : list of Release
-            Everything that its fit released.
-
-        Returns
-        -------
-        scores : ndarray of shape (n_canaries,)
-            Log-likelihood ratios in favor of coin 1.
-        """
         n_canaries, n_all = self._n_canaries, self._canaries.shape[1]
         replay = _Replay(releases, n_canaries)
         public = Streams.from_random_state(model.random_state)  # for a random first table
@@ -153,30 +125,9 @@ class UserAttack(DocumentAttack):
     n_documents = 3
 
     def plant(self, X: sp.csr_array, coins: np.ndarray) -> sp.csr_array:
-        """Hide the documents of the canaries among the others.
-
-        Parameters
-        ----------
-        X : csr_array of shape (n_docs, n_words)
-            Word counts of the other documents.
-        coins : ndarray of shape (n_canaries,), int64
-            One coin for each canary, 0 or 1.
-
-        Returns
-        -------
-        X : csr_array
-            The other documents, followed by those of the canaries whose coin is 1.
-        """
         present = self._owners[coins[self._owners] == 1]
-        self._ids = np.append(np.arange(X.shape[0]), X.shape[0] + present)
+        self._options = {"user_ids": np.append(np.arange(X.shape[0]), X.shape[0] + present)}
         return super().plant(X, coins)
-
-    def _train(self, model: BaseEstimator, X: Any, method: str) -> None:
-        """Train the model with the ids of all users."""
-        n_rounds = n_rounds_of(model)
-        self._calls = [n_rounds] if method == "fit" else [1] * n_rounds
-        for _ in range(len(self._calls)):
-            getattr(model, method)(X, user_ids=self._ids)
 
     def _users(self) -> tuple[np.ndarray, ...]:
         return (self._owners,)

@@ -31,11 +31,7 @@ class _OneWordAttack(_PublishedAttack):
     n_tokens = 1
 
     def plant(self, X: sp.csr_array, coins: np.ndarray) -> sp.csr_array:
-        rows = np.arange(self._n_canaries)
-        words = self._n_words + 2 * rows + (1 - coins)
-        shape = (self._n_canaries, self._n_words + 2 * self._n_canaries)
-        canaries = count_matrix(rows, words, np.full(len(rows), self.n_tokens), shape)
-        return sp.csr_array(sp.vstack([canaries, widened(X, 2 * self._n_canaries)]))
+        return self._planted_words(X, coins, self.n_tokens)
 
     def _difference(self, table: np.ndarray) -> np.ndarray:
         """Row sum of the word of coin 1 minus that of the word of coin 0, for each canary."""
@@ -137,20 +133,7 @@ class AnchorAttack(CountsAttack):
     n_neutral, n_support, n_topic_words, doc_length, doc_support = 4, 100, 10, 100, 10
 
     def plant(self, X: sp.csr_array, coins: np.ndarray) -> sp.csr_array:
-        """Make a corpus of the canaries and of documents of the two topics.
-
-        Parameters
-        ----------
-        X : csr_array of shape (n_docs, n_words)
-            Not used.
-        coins : ndarray of shape (n_canaries,), int64
-            One coin for each canary, 0 or 1.
-
-        Returns
-        -------
-        X : csr_array
-            Documents of the first topic, of the second topic, and the canaries.
-        """
+        # documents of the first topic, of the second topic, and the canaries; `X` is left out
         m, anchors = self._n_canaries, self._n_words
         neutral = anchors + 2 * self.n_topic_words
         support = np.repeat(np.arange(m), self.n_support)
@@ -187,20 +170,7 @@ class AnchorAttack(CountsAttack):
         return math.inf
 
     def scores(self, model: BaseEstimator, releases: Releases) -> np.ndarray:
-        """Compare the counts of the canaries in both topics, late in the fit.
-
-        Parameters
-        ----------
-        model : estimator
-            The fitted copy of the audited estimator.
-        releases : list of Release
-            Everything that its fit released.
-
-        Returns
-        -------
-        scores : ndarray of shape (n_canaries,)
-            Large and negative where a canary lies in the second topic.
-        """
+        # the counts of the canaries in both topics, late in the fit
         late = np.mean([r.value for r in releases[-len(releases) // 3 :]], axis=0)
         anchors = late[self._n_words : self._n_words + self.n_topic_words].sum(axis=0)
         order = np.argsort(-anchors)[:2]

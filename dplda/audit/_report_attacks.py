@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
-from dplda.audit._attacks import CanaryAttack, Releases, count_matrix, widened
+from dplda.audit._attacks import CanaryAttack, Releases
 from dplda.local._memoized_reports import MemoizedReports
 from dplda.local._randomized_response import RandomizedResponse
 from dplda.privacy import Event, RandomizedResponseEvent
@@ -36,20 +36,7 @@ class RowAttack(CanaryAttack):
             model.partial_fit(X[half:])
 
     def scores(self, model: BaseEstimator, releases: Releases) -> np.ndarray:
-        """Add up the log-likelihood ratios of all that was released of each canary.
-
-        Parameters
-        ----------
-        model : estimator
-            The fitted copy of the audited estimator.
-        releases : list of Release
-            Everything that its fit released.
-
-        Returns
-        -------
-        scores : ndarray of shape (n_canaries,)
-            Log-likelihood ratios in favor of coin 1.
-        """
+        # what was released of a canary, however often, adds up
         total, row = np.zeros(self._n_canaries), 0
         for release in releases:
             ratios = self._ratios(model, release, max(0, self._n_canaries - row))
@@ -102,33 +89,9 @@ class ReportAttack(RowAttack):
         self._n_ones = min(int(estimator.max_doc_words or UNCAPPED_WORDS), MAX_CANARY_WORDS)
 
     def plant(self, X: sp.csr_array, coins: np.ndarray) -> sp.csr_array:
-        """Hide the canaries among the documents.
-
-        Parameters
-        ----------
-        X : csr_array of shape (n_docs, n_words)
-            Word counts of the other documents.
-        coins : ndarray of shape (n_canaries,), int64
-            One coin for each canary, 0 or 1.
-
-        Returns
-        -------
-        X : csr_array
-            The canaries, followed by the other documents.
-        """
         first = self._n_words + self._n_ones * (1 - coins)
         words = first[:, None] + np.arange(self._n_ones)
         return self._planted(X, words, np.ones_like(words), 2 * self._n_ones)
-
-    def _planted(
-        self, X: sp.csr_array, words: np.ndarray, counts: np.ndarray, n_more: int
-    ) -> sp.csr_array:
-        """The canaries, a row of `words` and `counts` for each, followed by the others."""
-        rows = np.repeat(np.arange(self._n_canaries), words.shape[1])
-        shape = (self._n_canaries, self._n_words + n_more)
-        canaries = count_matrix(rows, words.ravel(), counts.ravel(), shape)
-        canaries.eliminate_zeros()
-        return sp.csr_array(sp.vstack([canaries, widened(X, n_more)]))
 
     def _ratios(self, model: BaseEstimator, release: Release, n: int) -> np.ndarray:
         bits = sp.csr_array(release.value)[:n, self._n_words :].toarray() > 0
@@ -165,20 +128,6 @@ class ReportedWordAttack(ReportAttack):
     relation = "a document has one word more or less"
 
     def plant(self, X: sp.csr_array, coins: np.ndarray) -> sp.csr_array:
-        """Hide the canaries among the documents.
-
-        Parameters
-        ----------
-        X : csr_array of shape (n_docs, n_words)
-            Word counts of the other documents.
-        coins : ndarray of shape (n_canaries,), int64
-            One coin for each canary, 0 or 1.
-
-        Returns
-        -------
-        X : csr_array
-            The canaries, followed by the other documents.
-        """
         words = np.tile(self._n_words + np.arange(self._n_ones + 1), (self._n_canaries, 1))
         counts = np.ones_like(words)
         counts[:, -1] = coins

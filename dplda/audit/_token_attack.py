@@ -8,7 +8,6 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
-from dplda.audit._attacks import count_matrix, widened
 from dplda.audit._report_attacks import RowAttack
 from dplda.federated import SentenceCorpus
 from dplda.privacy._observation import Release
@@ -37,24 +36,8 @@ class TokenAttack(RowAttack):
     n_units = 2  # one word is blanked, and one is written
 
     def plant(self, X: sp.csr_array, coins: np.ndarray) -> sp.csr_array | SentenceCorpus:
-        """Hide the canaries among the documents.
-
-        Parameters
-        ----------
-        X : csr_array of shape (n_docs, n_words)
-            Word counts of the other documents.
-        coins : ndarray of shape (n_canaries,), int64
-            One coin for each canary, 0 or 1.
-
-        Returns
-        -------
-        X : csr_array or SentenceCorpus
-            The canaries, followed by the other documents; one sentence each for "sentence_lda".
-        """
-        rows, words = np.arange(self._n_canaries), self._n_words + 1 - coins
-        shape = (self._n_canaries, self._n_words + 2)
-        canaries = count_matrix(rows, words, np.ones(self._n_canaries, int), shape)
-        X = sp.csr_array(sp.vstack([canaries, widened(X, 2)]))
+        words = (self._n_words + 1 - coins)[:, None]
+        X = self._planted(X, words, np.ones_like(words), 2)
         return one_sentence_each(X) if self.estimator.model == "sentence_lda" else X
 
     def _train(self, model: BaseEstimator, X: Any, method: str) -> None:

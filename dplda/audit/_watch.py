@@ -7,7 +7,8 @@ the same samples and with the releases of the fit in place of new ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +17,13 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, clone
 
-from dplda.privacy import Event
+from dplda.privacy import (
+    Event,
+    PrivacyLeakWarning,
+    PrivateDataWarning,
+    PublicPriorWarning,
+    SeededNoiseWarning,
+)
 from dplda.privacy._mechanisms import Mechanism
 from dplda.privacy.mechanisms import sampled
 
@@ -98,6 +105,17 @@ class Record:
     def _given_users(self) -> tuple[np.ndarray, ...]:
         """The last argument of `_rounds`; an estimator without users takes none."""
         return () if self.users is None else (self.users,)
+
+
+@contextmanager
+def without_warnings() -> Iterator[None]:
+    """Do not warn of what an audit does on purpose: it fits invented documents, with seeds."""
+    with warnings.catch_warnings():
+        for category in (
+            PrivacyLeakWarning, SeededNoiseWarning, PrivateDataWarning, PublicPriorWarning,
+        ):  # fmt: skip
+            warnings.simplefilter("ignore", category)
+        yield
 
 
 @contextmanager

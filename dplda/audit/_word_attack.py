@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
 from dplda._half_table import HalfTable
-from dplda.audit._attacks import CanaryAttack, Releases, count_matrix, widened
+from dplda.audit._attacks import CanaryAttack, Releases
 from dplda.central._word_sweeps import SweepMechanisms
 from dplda.privacy._mechanisms import Mechanism
 from dplda.privacy.mechanisms import FlooredLaplace
@@ -37,25 +37,7 @@ class WordAttack(CanaryAttack):
     _averages = False
 
     def plant(self, X: sp.csr_array, coins: np.ndarray) -> sp.csr_array:
-        """Hide the canaries among the documents.
-
-        Parameters
-        ----------
-        X : csr_array of shape (n_docs, n_words)
-            Word counts of the other documents.
-        coins : ndarray of shape (n_canaries,), int64
-            One coin for each canary, 0 or 1.
-
-        Returns
-        -------
-        X : csr_array
-            The canaries, so that their topics come first, followed by the other documents.
-        """
-        rows = np.arange(self._n_canaries)
-        words = self._n_words + 2 * rows + (1 - coins)
-        shape = (self._n_canaries, self._n_words + 2 * self._n_canaries)
-        canaries = count_matrix(rows, words, np.ones(len(rows), int), shape)
-        return sp.csr_array(sp.vstack([canaries, widened(X, 2 * self._n_canaries)]))
+        return self._planted_words(X, coins)  # first, so that their topics come first
 
     def _train(self, model: BaseEstimator, X: Any, method: str) -> None:
         """Train the model, and note what its topics are drawn from."""
@@ -63,20 +45,6 @@ class WordAttack(CanaryAttack):
         super()._train(model, X, method)
 
     def scores(self, model: BaseEstimator, releases: Releases) -> np.ndarray:
-        """Add up the log-likelihood ratios of noise and topics over the sweeps.
-
-        Parameters
-        ----------
-        model : estimator
-            The fitted copy of the audited estimator.
-        releases : list of Release
-            Everything that its fit released.
-
-        Returns
-        -------
-        scores : ndarray of shape (n_canaries,)
-            Log-likelihood ratios in favor of coin 1.
-        """
         mechanisms = model._mechanisms()
         total, before, tables = np.zeros(self._n_canaries), None, []
         for release in releases:

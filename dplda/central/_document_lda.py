@@ -37,6 +37,7 @@ from dplda.central._stream import SETTINGS, Stream
 from dplda.central._word_totals import WordTotals, share_of_rounds
 from dplda.datasets._shards import CountShards
 from dplda.metrics._signal import warn_if_noise, with_signal
+from dplda.privacy import Guarantee
 from dplda.privacy._curator import Curator
 from dplda.privacy._streams import Streams
 
@@ -217,6 +218,16 @@ class DocumentLDA(BaseLDA):
         )
         if stream is not None:
             guarantee = stream.guarantee(guarantee, before)
+        return self._publish(guarantee, table, budget, stream)
+
+    def _publish(
+        self,
+        guarantee: Guarantee,
+        table: NoisyTable,
+        budget: DocumentBudget,
+        stream: Stream | None,
+    ) -> Self:
+        """Set the fitted attributes, all of which are public, and warn of weak ones."""
         publish(
             self,
             guarantee,
@@ -231,7 +242,7 @@ class DocumentLDA(BaseLDA):
         )
         warn_if_noise(self, self._max_iter())
         if table.public is not None:
-            table.public.warn_of_mismatch(name)
+            table.public.warn_of_mismatch(type(self).__name__)
         return self
 
     def _begin_part(

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from threading import Lock
 from typing import Any, Protocol
 
@@ -181,11 +182,6 @@ class Documents(PrivateSide):
         return self.X.shape[1]
 
     @property
-    def _each_is_one(self) -> bool:
-        """Whether each unit is one document: no unit is without any."""
-        return len(self.unit_ptr) == self.X.shape[0] + 1
-
-    @property
     def unit_counts(self) -> sp.csr_array:
         """Word counts of each unit (n_units, n_words), float32: those of its documents, added."""
         return self._counts(slice(0, len(self.scale)))
@@ -195,7 +191,7 @@ class Documents(PrivateSide):
         ptr = self.unit_ptr[units.start : units.stop + 1]
         everybody = len(ptr) == len(self.unit_ptr)
         rows = self.X if everybody else self.X[ptr[0] : ptr[-1]]
-        if self._each_is_one:
+        if self._are_documents:
             return rows
         ones, columns = np.ones(rows.shape[0]), np.arange(rows.shape[0])
         return single_precision(sp.csr_array((ones, columns, ptr - ptr[0])) @ rows)
@@ -210,9 +206,14 @@ class Documents(PrivateSide):
         blocks = row_blocks(self.X.indptr[self.unit_ptr])
         return np.concatenate([np.zeros(0, np.float32), *in_threads(run, blocks, self.n_jobs)])
 
+    @cached_property
+    def _are_documents(self) -> bool:
+        """Whether each unit is one document."""
+        return bool((np.diff(self.unit_ptr) == 1).all())
+
     def rows_of(self, units: np.ndarray) -> np.ndarray:
-        """The documents of `units`, in their order; `units` itself if each has one document."""
-        if self._each_is_one:
+        """The documents of `units`, in their order; `units` itself if each is one document."""
+        if self._are_documents:
             return units
         first, n_rows = self.unit_ptr[units], np.diff(self.unit_ptr)[units]
         before = np.cumsum(n_rows) - n_rows
@@ -318,6 +319,8 @@ class Documents(PrivateSide):
         """
         weight = weight.astype(np.float32)
         scale = self.scale if upweight is None else self.scale * upweight
+        if self._are_documents:
+            return self._sum_documents(units, factor, center, weight, scale, norm, radius, out)
         alone = np.diff(self.unit_ptr)[units] == 1
         total = self._sum_documents(units[alone], factor, center, weight, scale, norm, radius, out)
         if not alone.all():
@@ -326,7 +329,7 @@ class Documents(PrivateSide):
 
     def _sum_documents(self, units, factor, center, weight, scale, norm, radius, out=None):
         """The sum over units of one document each, word by word."""
-        docs = self.unit_ptr[units]
+        docs = units if self._are_documents else self.unit_ptr[units]
         theta, columns = self._columns(docs)
         total = np.zeros((columns.shape[1], self.n_components), np.int64) if out is None else out
         if not columns.nnz:

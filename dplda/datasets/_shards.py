@@ -319,24 +319,7 @@ def write_shard(folder: Path, index: int, X: sp.csr_array) -> Shard:
 
 def _read_manifest(folder: Path) -> tuple[int, list[str] | None, list[Shard]]:
     path = folder / MANIFEST
-    try:
-        content = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        raise FileNotFoundError(
-            f"{folder} holds no corpus: it has no file {MANIFEST}, which write_shards writes last; "
-            "give the folder of a finished write_shards"
-        ) from None
-    except OSError as error:
-        raise OSError(f"{path} cannot be read: {error.strerror or error}") from error
-    except ValueError:
-        raise _no_manifest(path) from None
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise _no_manifest(path)
-    if content.get("version") != VERSION:
-        raise ValueError(
-            f"{path} has version {content.get('version')!r}, and this version of dplda reads "
-            f"version {VERSION}; install a newer dplda, or write the shards again"
-        )
+    content = _content_of(path)
     try:
         n_words, words = int(content["n_words"]), content["words"]
         shards = [
@@ -360,6 +343,29 @@ def _read_manifest(folder: Path) -> tuple[int, list[str] | None, list[Shard]]:
     if words is not None and len(words) != n_words:
         raise ValueError(f"{path} names {len(words)} words for {n_words} columns")
     return n_words, words, shards
+
+
+def _content_of(path: Path) -> dict[str, Any]:
+    """What a manifest of this version says."""
+    try:
+        content = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise FileNotFoundError(
+            f"{path.parent} holds no corpus: it has no file {MANIFEST}, which write_shards writes "
+            "last; give the folder of a finished write_shards"
+        ) from None
+    except OSError as error:
+        raise OSError(f"{path} cannot be read: {error.strerror or error}") from error
+    except ValueError:
+        raise _no_manifest(path) from None
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise _no_manifest(path)
+    if content.get("version") != VERSION:
+        raise ValueError(
+            f"{path} has version {content.get('version')!r}, and this version of dplda reads "
+            f"version {VERSION}; install a newer dplda, or write the shards again"
+        )
+    return content
 
 
 def _no_manifest(path: Path) -> ValueError:

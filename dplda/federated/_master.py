@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from dplda._checks import check_integer, check_number
-from dplda._private_fit import COLUMNS, TRUSTED
 from dplda._released_model import ReleasedModel
 from dplda.federated._merge import (
     FloatTable,
@@ -29,7 +28,7 @@ from dplda.federated._messages import (
     vocabulary_hash,
     vocabulary_size,
 )
-from dplda.privacy import ApproximateDP, Guarantee, NonPrivate
+from dplda.federated._stated_guarantee import stated_guarantee
 
 LARGEST = 2**31 - 1
 LEAST_PROBABILITY = 1e-9  # of a word in a topic of the released model
@@ -85,52 +84,6 @@ class RoundRecord:
     n_topics: int
     bytes_received: int
     bytes_sent: int
-
-
-def stated_guarantee(stated: Mapping[tuple[str, str], tuple[float, float]]) -> Guarantee:
-    """The guarantee of what was computed from the messages of parties: what they state.
-
-    Each unit is with one party. If it changes, the messages of that party change as its own
-    guarantee allows, and all else is post-processing: the largest epsilon holds at the largest
-    delta.
-
-    Parameters
-    ----------
-    stated : mapping of (str, str) to (float, float)
-        Epsilon and delta by party and unit.
-
-    Returns
-    -------
-    guarantee : Guarantee
-        Of no finite epsilon if one party has none.
-    """
-    epsilon, delta = (max(values) for values in zip(*stated.values()))
-    units = " or ".join(sorted({unit for _, unit in stated}))
-    is_private = epsilon < math.inf and delta < 1.0
-    event = ApproximateDP(epsilon, delta) if is_private else NonPrivate()
-    return Guarantee(
-        unit=units,
-        relation=f"one {units} of one party differs, in the sense of that party's own guarantee",
-        epsilon=epsilon if is_private else math.inf,
-        delta=delta if is_private else 0.0,
-        mechanism="topics merged from the messages of parties, which made them private themselves",
-        sensitivity=math.inf,
-        noise_scale=None,
-        noise_multiplier=None,
-        seeded=False,
-        assumptions=(
-            COLUMNS,
-            f"each {units} is with one party (of what is with several parties the costs add up)",
-            *(
-                f"the statement of party {party!r}, which nobody else can check, is true: epsilon "
-                f"{epsilon:.6g} at delta {delta:g} for one {unit}"
-                for (party, unit), (epsilon, delta) in sorted(stated.items())
-            ),
-        ),
-        events=(event,),
-        trusted=TRUSTED["federated"],
-        theorem="docs/federated.md",
-    )
 
 
 class IFTMMaster:
@@ -294,12 +247,7 @@ class IFTMMaster:
             the reasons.
         """
         models, refused = self._admit(local_models)
-        latest = {
-            party: model
-            for party, model in self._latest.items()
-            if self.round_ - model.round <= self.max_age
-        }
-        latest |= models
+        latest = self._remembered() | models
         for party in self._excess(latest, models):
             del latest[party]
             if models.pop(party, None):
@@ -310,21 +258,30 @@ class IFTMMaster:
                 f"round {self.round_} has {len(models)} valid models of at least "
                 f"{self.min_parties}; {len(refused)} messages were refused (see refused_)"
             )
-        round_number = self.round_
         self._make_round(latest)
         self._note_statements(models.values())
-        self.history_.append(
-            RoundRecord(
-                round=round_number,
-                parties=tuple(sorted(models)),
-                remembered=tuple(party for party in self._latest if party not in models),
-                refused=self.refused_,
-                n_topics=len(self.components_),
-                bytes_received=sum(len(model.to_bytes()) for model in models.values()),
-                bytes_sent=sum(len(model.to_bytes()) for model in self.next_models_.values()),
-            )
-        )
+        self.history_.append(self._record(models))
         return dict(self.next_models_)
+
+    def _remembered(self) -> dict[str, LocalModel]:
+        """The last models of parties that have not been absent for too long."""
+        return {
+            party: model
+            for party, model in self._latest.items()
+            if self.round_ - model.round <= self.max_age
+        }
+
+    def _record(self, models: Mapping[str, LocalModel]) -> RoundRecord:
+        """The record of the round that was just made from these models."""
+        return RoundRecord(
+            round=self.round_ - 1,
+            parties=tuple(sorted(models)),
+            remembered=tuple(party for party in self._latest if party not in models),
+            refused=self.refused_,
+            n_topics=len(self.components_),
+            bytes_received=sum(len(model.to_bytes()) for model in models.values()),
+            bytes_sent=sum(len(model.to_bytes()) for model in self.next_models_.values()),
+        )
 
     def released_model(self, *, doc_topic_prior: float = 0.1) -> ReleasedModel:
         """The global model as an ordinary released model, which `save_release` writes.

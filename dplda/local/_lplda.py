@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from dplda._base import BaseLDA
 from dplda._compat import _fit_context
-from dplda._corpus import check_counts
 from dplda._private_fit import exactly_one, publish
 from dplda._progress import rounds
 from dplda.local._estimates import estimate_counts
@@ -17,12 +15,8 @@ from dplda.local._randomized_response import BUDGETS
 from dplda.local._server import (
     LOCAL_CONSTRAINTS,
     check_n_components,
-    check_reports,
-    check_same_randomizer,
-    fitted_randomizer,
-    n_columns,
+    collect_reports,
     reconstruct,
-    release_reports,
     server_guarantee,
     topic_counts,
 )
@@ -271,25 +265,14 @@ class LPLDA(BaseLDA):
         if counts is not None:
             check_n_components(counts.shape[1], self.n_components, origin="fit")
             earlier, n_earlier = self.privacy_, self.n_iter_  # public
-        check = check_reports if self.randomized else check_counts
-        read = partial(check, self, X, reset=earlier is None)  # private, unless X holds reports
         expected = None if counts is None else len(counts)
-        n_words = n_columns(self, X, read, expected=expected)  # public
-        client = fitted_randomizer(
-            self.get_params(deep=False), n_words, n_earlier=n_earlier
-        )  # public
-        if earlier is not None:
-            check_same_randomizer(earlier, client.privacy_)
-
-        # The release. One document is one row, and its report depends on this row and on its own
-        # coins only. Replacing the document changes at most 2 * max_doc_words bits of that row,
-        # which `client.privacy_` charges. Everything below reads reports.
-        # The ledger is charged before `read` looks at a document.
-        reports = read() if self.randomized else release_reports(client, read, call=n_earlier)
+        client, reports = collect_reports(
+            self, X, earlier=earlier, n_earlier=n_earlier, expected=expected
+        )  # public: everything below reads reports
 
         # the server's own randomness: the guarantee does not depend on it
         streams = Streams.from_random_state(self.random_state)
-        n_docs = reports.shape[0]
+        n_docs, n_words = reports.shape
         n_reported = np.bincount(reports.indices, minlength=n_words)  # public
         estimate = estimate_counts(n_reported, n_docs, client.one_probability_)  # public
         documents, background = reconstruct(  # public

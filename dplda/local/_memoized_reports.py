@@ -157,16 +157,7 @@ class MemoizedReports:
         with self._transaction() as (connection, key):
             names = [_digest(label, key) for label in labels]
             documents = [_digest(words.astype("<i4").tobytes(), key) for words in _rows(X)]
-            first_documents: dict[bytes, bytes] = {}  # by name
-            new_rows: dict[bytes, int] = {}
-            for row, name in enumerate(names):
-                if name not in first_documents:
-                    stored = connection.execute(
-                        "SELECT document FROM reports WHERE id = ?", (name,)
-                    ).fetchone()
-                    first_documents[name] = documents[row] if stored is None else stored[0]
-                    if stored is None:
-                        new_rows[name] = row
+            first_documents, new_rows = _look_up(connection, names, documents)
             if self.changed == "error":
                 self._check_unchanged([first_documents[name] for name in names], documents)
             if new_rows:
@@ -177,13 +168,7 @@ class MemoizedReports:
                     self._ledger_to_charge(),
                     label=self._label,
                 )
-                connection.executemany(
-                    "INSERT INTO reports VALUES (?, ?, ?)",
-                    [
-                        (name, first_documents[name], report.astype("<i4").tobytes())
-                        for name, report in zip(new_rows, _rows(reports))
-                    ],
-                )
+                _store(connection, new_rows, first_documents, reports)
                 self._n_stored = _n_stored(connection)
             query = "SELECT report FROM reports WHERE id = ?"
             rows = [  # public
@@ -335,6 +320,38 @@ def _connect(path: str) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _look_up(
+    connection: sqlite3.Connection, names: list[bytes], documents: list[bytes]
+) -> tuple[dict[bytes, bytes], dict[bytes, int]]:
+    """The document that each name stood for first, and the rows of names without a report."""
+    first_documents: dict[bytes, bytes] = {}
+    new_rows: dict[bytes, int] = {}
+    for row, name in enumerate(names):
+        if name not in first_documents:
+            query = "SELECT document FROM reports WHERE id = ?"
+            stored = connection.execute(query, (name,)).fetchone()
+            first_documents[name] = documents[row] if stored is None else stored[0]
+            if stored is None:
+                new_rows[name] = row
+    return first_documents, new_rows
+
+
+def _store(
+    connection: sqlite3.Connection,
+    names: Iterable[bytes],
+    documents: dict[bytes, bytes],
+    reports: sp.csr_array,
+) -> None:
+    """Store a report under each name, together with the digest of its document."""
+    connection.executemany(
+        "INSERT INTO reports VALUES (?, ?, ?)",
+        [
+            (name, documents[name], report.astype("<i4").tobytes())
+            for name, report in zip(names, _rows(reports))
+        ],
+    )
 
 
 def _n_stored(connection: sqlite3.Connection) -> int:

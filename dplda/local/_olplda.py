@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import partial
 from numbers import Integral, Real
 from typing import Any
 
@@ -22,12 +21,9 @@ from dplda.local._randomized_response import BUDGETS, RandomizedResponse
 from dplda.local._server import (
     LOCAL_CONSTRAINTS,
     check_n_components,
-    check_reports,
-    check_same_randomizer,
+    collect_reports,
     fitted_randomizer,
-    n_columns,
     reconstruct,
-    release_reports,
     server_guarantee,
     topic_counts,
 )
@@ -423,26 +419,15 @@ class OLPLDA(BaseLDA):
         if state is not None:
             origin = "fit" if n_batches else "fit_prior"
             check_n_components(state.counts.shape[1], self.n_components, origin=origin)
-        check = check_reports if self.randomized else check_counts
-        read = partial(check, self, X, reset=state is None)  # private, unless X holds reports
-        expected = None if state is None else len(state.counts)
-        n_words = n_columns(self, X, read, expected=expected)  # public
-        client = fitted_randomizer(
-            self.get_params(deep=False), n_words, n_earlier=n_batches
-        )  # public
         earlier = self.privacy_ if n_batches else None
-        if earlier is not None:
-            check_same_randomizer(earlier, client.privacy_)
-
-        # The release. One document is one row, and its report depends on this row and on its own
-        # coins only. Replacing the document changes at most 2 * max_doc_words bits of that row,
-        # which `client.privacy_` charges. Everything below reads reports.
-        # The ledger is charged before `read` looks at a document.
-        reports = read() if self.randomized else release_reports(client, read, call=n_batches)
+        expected = None if state is None else len(state.counts)
+        client, reports = collect_reports(
+            self, X, earlier=earlier, n_earlier=n_batches, expected=expected
+        )  # public: everything below reads reports
 
         # the server's own randomness: the guarantee does not depend on it
         streams = Streams.from_random_state(self.random_state)
-        n_docs = reports.shape[0]
+        n_docs, n_words = reports.shape
         if state is None:
             empty, zeros = np.zeros((n_words, int(self.n_components))), np.zeros(n_words)
             state = OnlineState(empty + float(self.topic_word_prior), empty, zeros, zeros, 0, 0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from numbers import Integral
 from typing import Any
 
@@ -108,6 +109,50 @@ def check_reports(model: BaseTopicModel, X: Any, *, reset: bool) -> sp.csr_array
             "RandomizedResponse.transform, or word counts with randomized=False"
         )
     return reports
+
+
+def collect_reports(
+    model: BaseTopicModel,
+    X: Any,
+    *,
+    earlier: Guarantee | None,
+    n_earlier: int,
+    expected: int | None,
+) -> tuple[RandomizedResponse, sp.csr_array]:
+    """The randomizer of the clients, and reports: those of clients, or of documents at once.
+
+    Parameters
+    ----------
+    model : LPLDA or OLPLDA
+        Its parameters describe the clients.
+    X : {array-like, sparse matrix} of shape (n_docs, n_words)
+        Reports if the model is `randomized`, and documents otherwise.
+    earlier : Guarantee or None
+        Guarantee of the earlier calls.
+    n_earlier : int
+        Number of sweeps or batches before this call.
+    expected : int or None
+        Number of columns of earlier calls, or of a public corpus; None before both.
+
+    Returns
+    -------
+    client : RandomizedResponse
+        Fitted. Its guarantee is that of a report.
+    reports : csr_array of shape (n_docs, n_words)
+        Zeros and ones. Public.
+    """
+    check = check_reports if model.randomized else check_counts
+    read = partial(check, model, X, reset=expected is None)  # private, unless X holds reports
+    n_words = n_columns(model, X, read, expected=expected)  # public
+    client = fitted_randomizer(model.get_params(deep=False), n_words, n_earlier=n_earlier)  # public
+    if earlier is not None:
+        check_same_randomizer(earlier, client.privacy_)
+
+    # The release. One document is one row, and its report depends on this row and on its own
+    # coins only. Replacing the document changes at most 2 * max_doc_words bits of that row,
+    # which `client.privacy_` charges. The ledger is charged before `read` looks at a document.
+    reports = read() if model.randomized else release_reports(client, read, call=n_earlier)
+    return client, reports  # public
 
 
 def release_reports(

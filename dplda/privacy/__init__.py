@@ -7,6 +7,7 @@ the noise for a given cost. Authors of estimators find mechanisms and random str
 """
 
 from dplda.privacy._accounting import calibrate, epsilon_of, split_epsilon
+from dplda.privacy._entries import Entry
 from dplda.privacy._errors import (
     BudgetError,
     LargeEpsilonWarning,
@@ -30,7 +31,7 @@ from dplda.privacy._events import (
     ZeroConcentrated,
 )
 from dplda.privacy._guarantee import Guarantee
-from dplda.privacy._ledger import Entry, Ledger
+from dplda.privacy._ledger import Ledger
 from dplda.privacy._parts import user_part
 from dplda.privacy._persons import limit_rows
 

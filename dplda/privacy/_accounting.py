@@ -18,6 +18,7 @@ from dplda.privacy._bounds_on_epsilon import (
     gaussian_multiplier,
     grouped,
 )
+from dplda.privacy._composed_losses import deviation_of, loss_distribution_epsilon
 from dplda.privacy._events import Event, NonPrivate, Repeated
 
 __all__ = [
@@ -132,7 +133,7 @@ def _epsilon(groups: Groups, delta: float, coarseness: float = 1.0) -> float:
     exact = composition.exact_response_epsilon(groups, delta)
     if exact < math.inf:
         return min(known, exact)
-    on_grid = composition.loss_distribution_epsilon(groups, delta, known, coarseness)
+    on_grid = loss_distribution_epsilon(groups, delta, known, coarseness)
     if on_grid == math.inf:  # some event has no such distribution
         on_grid = composition.renyi_epsilon(groups, delta)
     return min(known, on_grid)
@@ -298,7 +299,7 @@ def calibrate(
         return excess
 
     def effect(log_noise: float) -> float:  # or, if some loss has no such deviation, the noise
-        spread = composition.deviation_of(grouped(make_events(math.exp(log_noise))))
+        spread = deviation_of(grouped(make_events(math.exp(log_noise))))
         return math.log(spread) if 0.0 < spread < math.inf else -log_noise
 
     method = _method(accountant)

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dplda._threads import in_threads
 from dplda._warnings import warn_user
 from dplda.privacy._bounds_on_epsilon import grouped
 from dplda.privacy._events import Event, NonPrivate, PoissonSampled, Repeated
@@ -415,11 +414,9 @@ class Curator:
         self._n_drawn += 1
         cells = value.reshape(-1)
 
-        def add(block: int) -> None:
+        for block in range(-(-cells.size // BLOCK_CELLS)):
             part = cells[block * BLOCK_CELLS : (block + 1) * BLOCK_CELLS]
-            mechanism.add_to(part, self._streams.reader(Purpose.NOISE, round, block))
-
-        in_threads(add, range(-(-cells.size // BLOCK_CELLS)), n_jobs)
+            mechanism.add_to(part, self._streams.reader(Purpose.NOISE, round, block), n_jobs)
         self._check_limit()
         return value
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dplda.privacy import _bounds_on_epsilon as bounds
 from dplda.privacy._bounds_on_epsilon import Groups
+from dplda.privacy._composed_losses import loss_distribution_deltas
 
 # Any grid gives a valid bound. This one is within a relative 1e-3 of the best for usual noise.
 _EPSILONS = np.concatenate([np.arange(0.0, 1.0, 0.02), np.arange(1.0, 8.0, 0.1), np.arange(8, 51)])
@@ -64,7 +65,7 @@ def _curve(groups: Groups) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         epsilons, deltas = [], []
     if not any(bounds.is_too_often(*group) for group in groups):
         epsilons.append(_EPSILONS)  # all deltas are 1 if some event has no such distribution
-        deltas.append(bounds.loss_distribution_deltas(groups, _EPSILONS))
+        deltas.append(loss_distribution_deltas(groups, _EPSILONS))
     if not deltas or (deltas[-1] == 1.0).all():
         epsilons.append(np.array([bounds.quick_renyi_epsilon(groups, d) for d in _DELTAS.tolist()]))
         deltas.append(_DELTAS)

@@ -9,36 +9,21 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from dplda._checks import check_number, check_probability
 from dplda._log import INFO, WARNING, is_logged, log_event
-from dplda.privacy._accounting import epsilon_of, gaussian_mu, is_within
-from dplda.privacy._bounds_on_epsilon import epsilon_of_mu
+from dplda.privacy._accounting import epsilon_of
+from dplda.privacy._budget_checks import check_affordable, epsilon_used
+from dplda.privacy._entries import Budget, Composition, Entry, State, Status
 from dplda.privacy._errors import BudgetError
 from dplda.privacy._events import Event
-from dplda.privacy._filters import Filters, choose_filters
-from dplda.privacy._parts import name_of_part, number_of_user_parts
-from dplda.privacy._running_costs import (
-    QUICK_SIZE,
-    RunningCosts,
-    charged_part,
-    is_surely_within,
-    quick_cost,
-)
-from dplda.privacy._store import (
-    Budget,
-    Composition,
-    Entry,
-    MemoryStore,
-    Page,
-    Status,
-    Store,
-    open_file,
-)
+from dplda.privacy._page import Page
+from dplda.privacy._parts import name_of_part
+from dplda.privacy._store import MemoryStore, Store, open_file
+from dplda.privacy._totals import total_of, why_infinite
 
-__all__ = ["Entry", "Ledger"]
+__all__ = ["Ledger"]
 
 # A charge computes its price while others may charge. It starts again if one did, this many times.
 _ATTEMPTS = 3
@@ -205,8 +190,8 @@ class Ledger:
         """
         state = self._state()
         if self.composition == "planned":
-            return total_of([entry for entry in state.entries if entry.counts], self.delta)
-        return self._epsilon_used(self._share_used(state))
+            return total_of(state.counted, self.delta)
+        return epsilon_used(state)
 
     @property
     def remaining(self) -> float:
@@ -219,7 +204,7 @@ class Ledger:
     @property
     def caveat(self) -> str | None:
         """Why the total is infinite though every entry has a finite cost; None otherwise."""
-        return _why_infinite(self._counted(), self.delta)
+        return why_infinite(self._counted(), self.delta)
 
     def epsilon_at(self, delta: float, *, accountant: str = "pld") -> float:
         """Compute epsilon of all entries that count at another delta.
@@ -368,11 +353,11 @@ class Ledger:
             return n <= n_entries and page.receipt(n) == receipt
 
     def _counted(self) -> list[Entry]:
-        return [entry for entry in self.entries() if entry.counts]
+        return self._state().counted
 
-    def _state(self) -> _State:
+    def _state(self) -> State:
         with self._store.transaction(write=False) as page:
-            return _State(page.version, page.filters, page.entries())
+            return page.state()
 
     def reserve(
         self,
@@ -439,79 +424,12 @@ class Ledger:
         """Write an entry if the budget allows it, and return its number."""
         for _ in range(_ATTEMPTS):
             state = self._state()
-            filters = self._check_affordable(entry, state)
+            filters = check_affordable(entry, state)
             with self._store.transaction(write=True) as page:
                 if page.version == state.version:
                     return _add(page, entry, filters)
         with self._store.transaction(write=True) as page:  # the others wait
-            state = _State(page.version, page.filters, page.entries())
-            return _add(page, entry, self._check_affordable(entry, state))
-
-    def _check_affordable(self, new: Entry, state: _State) -> str:
-        """Refuse an entry that the budget does not allow. Returns the filters to write down."""
-        counted = [entry for entry in state.entries if entry.counts]
-        if counted and counted[0].unit != new.unit:
-            raise ValueError(
-                f"this ledger protects one {counted[0].unit}, and {new.label!r} protects one "
-                f"{new.unit}; their epsilons do not add up: use a ledger for each unit"
-            )
-        _check_same_kind_of_parts(new, counted)
-        if self.epsilon == math.inf:
-            return ""
-        reason = _why_infinite([*counted, new], self.delta)
-        if reason:
-            raise BudgetError(f"{new.label!r} has no finite epsilon in this ledger: {reason}")
-        if self.composition == "adaptive":
-            return self._check_filters(new, state)
-        self._check_plan(new, state, counted)
-        return ""
-
-    def _check_plan(self, new: Entry, state: _State, counted: list[Entry]) -> None:
-        costs = _running_costs(self._store.ledger_id, "")
-        after = costs.after(new, costs.of(state.entries))
-        if all(is_surely_within(total, self.epsilon, self.delta) for total in after.values()):
-            return
-        for part in after:
-            events, distance = _sum(_paid_by(part, [*counted, new]))
-            if not is_within(events, self.epsilon, self.delta, total_variation=distance):
-                total, before = (total_of(e, self.delta) for e in ([*counted, new], counted))
-                raise BudgetError(
-                    f"{new.label!r} would spend epsilon {total:.6g} of {self.epsilon:g} (delta "
-                    f"{self.delta:g}), {before:.4g} of it spent before; lower epsilon or "
-                    "max_iter, raise noise_multiplier, or use a ledger with a larger budget"
-                )
-
-    def _check_filters(self, new: Entry, state: _State) -> str:
-        """The theorem is in docs/accounting.md."""
-        text = state.filters
-        if not text:  # the first entry, before any release
-            chosen = choose_filters(new.events, new.total_variation, self.epsilon, self.delta)
-            if chosen is not None:
-                return chosen.to_text()
-            raise self._refused(new, 0.0)
-        filters, costs = Filters.from_text(text), _running_costs(self._store.ledger_id, text)
-        before = costs.of(state.entries)
-        for part, total in costs.after(new, before).items():
-            if filters.used(total) > 1.0:
-                raise self._refused(new, filters.used(before.get(part, before[None])))
-        return text
-
-    def _refused(self, new: Entry, used: float) -> BudgetError:
-        return BudgetError(
-            f"{new.label!r} does not fit into what is left of epsilon {self.epsilon:g} (delta "
-            f"{self.delta:g}), of which {self._epsilon_used(used):.4g} was used up before; lower "
-            "epsilon or max_iter, raise noise_multiplier, or use a ledger with a larger budget"
-        )
-
-    def _epsilon_used(self, share: float) -> float:
-        """Epsilon of Gaussian noise that uses this share of the squared mu of the budget."""
-        return epsilon_of_mu(math.sqrt(share) * gaussian_mu(self.epsilon, self.delta), self.delta)
-
-    def _share_used(self, state: _State) -> float:
-        if not state.filters:
-            return 0.0
-        sums = _running_costs(self._store.ledger_id, state.filters).of(state.entries)
-        return max(map(Filters.from_text(state.filters).used, sums.values()))
+            return _add(page, entry, check_affordable(entry, page.state()))
 
     def begin_release(self, entry_id: int) -> None:
         """Note that releases of a reserved entry begin. From now on it cannot be canceled.
@@ -737,14 +655,6 @@ class Ledger:
         )
 
 
-class _State(NamedTuple):
-    """A ledger at one time."""
-
-    version: str
-    filters: str
-    entries: tuple[Entry, ...]
-
-
 def _attach(path: str, budget: Budget, ledger_id: str, part: str | None) -> Ledger:
     """Attach to an existing file, which is opened at the first use."""
     ledger = Ledger.__new__(Ledger)
@@ -770,62 +680,10 @@ def _check_adaptive(budget: Budget) -> None:
         )
 
 
-def _check_same_kind_of_parts(new: Entry, counted: list[Entry]) -> None:
-    """A part of users and another division of the data may overlap."""
-    for part in {entry.part for entry in counted} - {None} if new.part is not None else ():
-        if number_of_user_parts(part) != number_of_user_parts(new.part):
-            raise ValueError(
-                f"{new.part!r} may overlap with {part!r}, which was charged before; divide the "
-                "data in one way, or charge this to the whole ledger"
-            )
-
-
 def _add(page: Page, entry: Entry, filters: str) -> int:
     if filters != page.filters:
         page.set_filters(filters)
     return page.add(entry)
-
-
-@lru_cache(maxsize=16)  # for each ledger of this process, also if each fit opens it by path
-def _running_costs(ledger_id: str, filters: str) -> RunningCosts:
-    if not filters:
-        return RunningCosts(quick_cost, QUICK_SIZE)
-    some = Filters.from_text(filters)
-    return RunningCosts(
-        lambda entry: some.cost(entry.events, entry.total_variation), len(some.limits)
-    )
-
-
-def _sum(entries: list[Entry]) -> tuple[list[Event], float]:
-    events = [event for entry in entries for event in entry.events]
-    return events, math.fsum(entry.total_variation for entry in entries)
-
-
-def _paid_by(part: str | None, entries: list[Entry]) -> list[Entry]:
-    return [entry for entry in entries if charged_part(entry) in (None, part)]
-
-
-def _why_infinite(entries: list[Entry], delta: float) -> str | None:
-    """Why the entries have no finite epsilon together, whatever their events cost; else None."""
-    if sum(entry.seeded for entry in entries) > 1:
-        return (
-            "two entries drew their noise from a given seed; if the seeds are equal, their noise "
-            "cancels; leave random_state=None, or use a ledger without a budget for public data"
-        )
-    if delta == 0.0 and any(entry.total_variation > 0.0 for entry in entries):
-        return "the noise has no finite epsilon at delta 0; use a ledger with delta above 0"
-    return None
-
-
-def total_of(entries: list[Entry], delta: float, accountant: str = "pld") -> float:
-    """Epsilon of all entries: the largest among the parts of the data."""
-    if _why_infinite(entries, delta):
-        return math.inf
-    totals = []
-    for part in {charged_part(entry) for entry in entries} or {None}:
-        events, distance = _sum(_paid_by(part, entries))
-        totals.append(epsilon_of(events, delta, total_variation=distance, accountant=accountant))
-    return max(totals)
 
 
 def _find(page: Page, entry_id: int) -> Entry:

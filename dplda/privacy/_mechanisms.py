@@ -19,14 +19,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplda._checks import check_integer, check_number
-from dplda.kernels._noise import add_gaussian, add_laplace
+from dplda._threads import n_threads
+from dplda.kernels._noise import (
+    add_gaussian,
+    add_laplace,
+    add_tied_gaussian,
+    add_tied_laplace,
+)
 from dplda.privacy._events import MAX_COUNT, Event, Gaussian, Laplace, NonPrivate, Repeated
 from dplda.privacy._tables import LEVEL_WIDTH, AliasTables, gaussian_tables, geometric_tables
 
 Integers = NDArray[np.int64]
 Cells = NDArray[np.int32] | NDArray[np.int64]
 Words = NDArray[np.uint64]
-Kernel = Callable[[Words, Words, NDArray[np.uint32], Words, Cells], tuple[int, int]]
+Fast = NDArray[np.uint32]
+Draw = Callable[[Words, Fast, Cells, int], NDArray[np.int64]]
+DrawTied = Callable[[Words, Words, Fast, Words, Cells, NDArray[np.int64]], tuple[int, int]]
 
 # The Gaussian noise is x0 + 64 x1 + 4096 x2: its variance as an integer, and that of the continuous
 # Gaussian whose post-processing it is.
@@ -106,7 +114,7 @@ class Mechanism(Protocol):
             Of the same shape.
         """
 
-    def add_to(self, cells: Cells, reader: WordReader) -> None:
+    def add_to(self, cells: Cells, reader: WordReader, n_jobs: int | None = 1) -> None:
         """Add one draw to each cell, in place.
 
         Parameters
@@ -116,6 +124,8 @@ class Mechanism(Protocol):
             is below 2**24 for every mechanism.
         reader : WordReader
             Source of the random words.
+        n_jobs : int or None, default=1
+            Number of threads. It never changes a result.
         """
 
 
@@ -234,7 +244,7 @@ class DiscreteGaussian:
         """
         return _with_noise(value, reader, self)
 
-    def add_to(self, cells: Cells, reader: WordReader) -> None:
+    def add_to(self, cells: Cells, reader: WordReader, n_jobs: int | None = 1) -> None:
         """Add one draw to each cell, in place.
 
         Parameters
@@ -244,8 +254,10 @@ class DiscreteGaussian:
             is below 2**24 for every mechanism.
         reader : WordReader
             Source of the random words.
+        n_jobs : int or None, default=1
+            Number of threads. It never changes a result.
         """
-        _add_noise(cells, reader, add_gaussian, gaussian_tables())
+        _add_noise(cells, reader, add_gaussian, add_tied_gaussian, gaussian_tables(), n_jobs)
 
 
 @dataclass(frozen=True)
@@ -326,7 +338,7 @@ class FlooredLaplace:
         """
         return _with_noise(value, reader, self)
 
-    def add_to(self, cells: Cells, reader: WordReader) -> None:
+    def add_to(self, cells: Cells, reader: WordReader, n_jobs: int | None = 1) -> None:
         """Add one draw to each cell, in place.
 
         Parameters
@@ -336,8 +348,12 @@ class FlooredLaplace:
             is below 2**24 for every mechanism.
         reader : WordReader
             Source of the random words.
+        n_jobs : int or None, default=1
+            Number of threads. It never changes a result.
         """
-        _add_noise(cells, reader, add_laplace, geometric_tables(self.scale))
+        _add_noise(
+            cells, reader, add_laplace, add_tied_laplace, geometric_tables(self.scale), n_jobs
+        )
 
 
 @dataclass(frozen=True)
@@ -398,7 +414,7 @@ class NoNoise:
         """
         return value.astype(np.int64, casting="safe")
 
-    def add_to(self, cells: Cells, reader: WordReader) -> None:
+    def add_to(self, cells: Cells, reader: WordReader, n_jobs: int | None = 1) -> None:
         """Leave the cells as they are.
 
         Parameters
@@ -406,6 +422,8 @@ class NoNoise:
         cells : ndarray of shape (n_cells,), int32 or int64
             The exact integers.
         reader : WordReader
+            Not used.
+        n_jobs : int or None, default=1
             Not used.
         """
 
@@ -422,14 +440,22 @@ def _with_noise(value: Integers, reader: WordReader, mechanism: Mechanism) -> In
     return noisy
 
 
-def _add_noise(cells: Cells, reader: WordReader, kernel: Kernel, tables: AliasTables) -> None:
-    """Add one draw to each cell, in their order."""
+def _add_noise(
+    cells: Cells,
+    reader: WordReader,
+    draw: Draw,
+    draw_tied: DrawTied,
+    tables: AliasTables,
+    n_jobs: int | None,
+) -> None:
+    """Add one draw to each cell; those with a tie take spare words, in their order."""
     spare = np.empty(0, dtype=np.uint64)
     for start in range(0, cells.size, PIECE):
         piece = cells[start : start + PIECE]
         words = reader.words(piece.size)
-        while piece.size:
-            n_done, n_used = kernel(words, spare, tables.fast, tables.slow, piece)
-            words, spare, piece = words[n_done:], spare[n_used:], piece[n_done:]
-            if piece.size:
+        left = draw(words, tables.fast, piece, n_threads(n_jobs))
+        while left.size:
+            n_done, n_used = draw_tied(words, spare, tables.fast, tables.slow, piece, left)
+            left, spare = left[n_done:], spare[n_used:]
+            if left.size:
                 spare = np.concatenate([spare, reader.words(SPARE_PIECE, spare=True)])

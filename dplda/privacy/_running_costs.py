@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from dplda.privacy import _bounds_on_epsilon as composition
 from dplda.privacy._accounting import delta_charge, is_chargeable
 from dplda.privacy._bounds_on_epsilon import INTEGER_ORDERS, grouped
+from dplda.privacy._entries import Entry
 from dplda.privacy._events import Event, Gaussian
 from dplda.privacy._parts import paying_part
 from dplda.privacy._renyi import epsilon_of_divergences
-from dplda.privacy._store import Entry
 
 FloatArray: TypeAlias = NDArray[np.float64]
 Sums: TypeAlias = dict[str | None, FloatArray]

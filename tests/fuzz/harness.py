@@ -33,7 +33,7 @@ with atheris.instrument_imports(include=INSTRUMENTED):
     from dplda.datasets import read_uci_bow
     from dplda.federated import LocalModel, MessageError, NextModel, vocabulary_hash
     from dplda.federated._messages import FORMAT as MESSAGE
-    from dplda.privacy import BudgetError, Ledger, PrivacyLeakWarning, _store
+    from dplda.privacy import BudgetError, Ledger, PrivacyLeakWarning, _page
 
 CLIENT = RandomizedResponse(bit_epsilon=1.0).fit([[1, 0, 2]])
 FOLDER = Path(tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None))
@@ -41,11 +41,11 @@ FOLDER = Path(tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else 
 
 def set_digest(connection):
     """Make a changed ledger look like one that was written so."""
-    *content, _ = _store._budget(connection)
+    *content, _ = _page._budget(connection)
     budget, identity, filters = content
-    rows = _store._rows(connection, 0)
-    records = sha256(b"".join(map(_store._line, rows)))
-    digest = _store._digest(budget, identity, filters, [row[2] for row in rows], records)
+    rows = _page._rows(connection, 0)
+    records = sha256(b"".join(map(_page._line, rows)))
+    digest = _page._digest(budget, identity, filters, [row[2] for row in rows], records)
     connection.execute("UPDATE budget SET digest = ?", (digest,))
 
 
