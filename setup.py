@@ -27,9 +27,11 @@ FLAGS["mingw32"] = FLAGS["unix"]  # gcc on Windows
 
 
 class BuildKernels(build_ext):
-    """Chooses the flags once the compiler is known."""
+    """Chooses the flags once the compiler is known, and compiles several kernels at a time."""
 
     def build_extensions(self):
+        if self.compiler.compiler_type == "unix":  # MSVC's class starts up without a lock
+            self.parallel = self.parallel or True  # as many as there are processors
         for extension in self.extensions:
             extension.extra_compile_args = FLAGS.get(self.compiler.compiler_type, [])
             extension.extra_link_args = SANITIZERS

@@ -7,15 +7,14 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dplda._fold_in import LANES, aligned_zeros, over_rows
-from dplda._threads import in_threads
+from dplda._fold_in import LANES, aligned_zeros
+from dplda._threads import n_threads
 from dplda.kernels import _e_step
 
 # The stopping rule of scikit-learn for a document: at most MAX_STEPS steps, or until the mean
 # change of its Dirichlet parameters is below TOLERANCE.
 MAX_STEPS = 100
 TOLERANCE = 1e-3
-WORDS_AT_A_TIME = 512
 
 
 def exp_dirichlet_expectation(
@@ -30,14 +29,8 @@ def exp_dirichlet_expectation(
     """
     table = np.ascontiguousarray(table, float)
     n_words, n_components = table.shape
-    padded = -(-n_components // LANES) * LANES
-    total, result = table.sum(axis=0), aligned_zeros((n_words, padded), dtype)
-
-    def kernel(begin: int) -> None:
-        end = min(begin + WORDS_AT_A_TIME, n_words)
-        _e_step.exp_expectations(table, total, begin, end, np.empty((3, padded)), result)
-
-    in_threads(kernel, range(0, n_words, WORDS_AT_A_TIME), n_jobs)
+    result = aligned_zeros((n_words, -(-n_components // LANES) * LANES), dtype)
+    _e_step.exp_expectations(table, table.sum(axis=0), result, n_threads(n_jobs))
     return result
 
 
@@ -75,14 +68,9 @@ def e_step(
     gamma = np.ones((X.shape[0], padded), dtype)
     exp_doc_topic = np.zeros_like(gamma)
     longest = int(np.diff(X.indptr).max(initial=0))
-    n_scratch = _e_step.scratch_size(longest, n_components)
-
-    def kernel(piece: np.ndarray) -> None:
-        _e_step.e_step(
-            X.indptr, X.indices, X.data, piece, exp_topic_word, doc_topic_prior, n_components,
-            MAX_STEPS, TOLERANCE, gamma, exp_doc_topic, np.empty(n_scratch, dtype),
-        )  # fmt: skip
-
-    rows = np.arange(X.shape[0], dtype=np.int64)
-    over_rows(kernel, rows, n_jobs, np.diff(X.indptr))
+    scratch = np.empty((n_threads(n_jobs), _e_step.scratch_size(longest, n_components)), dtype)
+    _e_step.e_step(
+        X.indptr, X.indices, X.data, np.arange(X.shape[0]), exp_topic_word, doc_topic_prior,
+        n_components, MAX_STEPS, TOLERANCE, gamma, exp_doc_topic, scratch,
+    )  # fmt: skip
     return gamma, exp_doc_topic

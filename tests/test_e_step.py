@@ -9,6 +9,7 @@ from scipy.special import psi
 from sklearn.decomposition._lda import _update_doc_distribution
 
 from dplda._fold_in import pad
+from dplda._threads import n_threads
 from dplda._variational import exp_dirichlet_expectation
 from dplda.kernels import _e_step, _sets, _variational
 
@@ -35,14 +36,15 @@ def random_table(n_components, dtype, seed=0):
     return pad(np.exp(psi(table) - psi(table.sum(axis=0))), dtype)
 
 
-def e_step(X, rows, table, prior, n_components, max_iter=100, tol=1e-3, gamma=None):
+def e_step(X, rows, table, prior, n_components, max_iter=100, tol=1e-3, gamma=None, threads=1):
     """The kernel, as its twin; from ones unless told."""
     gamma = pad(np.ones((X.shape[0], n_components)), table.dtype) if gamma is None else gamma.copy()
     exp_doc_topic = np.full_like(gamma, -1)
     size = _e_step.scratch_size(np.diff(X.indptr).max(initial=0), n_components)
+    scratch = np.full((n_threads(threads), size), np.nan, table.dtype)
     _e_step.e_step(
         X.indptr, X.indices, X.data, np.array(rows, np.int64), table, prior, n_components,
-        max_iter, tol, gamma, exp_doc_topic, np.full(size, np.nan, table.dtype),
+        max_iter, tol, gamma, exp_doc_topic, scratch,
     )  # fmt: skip
     return gamma, exp_doc_topic
 
@@ -74,9 +76,10 @@ def test_equals_its_twin(dtype, n_components, max_iter, tol, prior, instruction_
     twin = reference.e_step(*arguments)
     for name in instruction_sets:
         _sets.use(name)
-        for values, expected in zip(e_step(*arguments), twin):
-            assert_array_equal(values, expected)
-            assert not values[:, n_components:].any()
+        for threads in (1, 3):
+            for values, expected in zip(e_step(*arguments, threads), twin):
+                assert_array_equal(values, expected)
+                assert not values[:, n_components:].any()
 
 
 # ---------------------------------------------------------------- scikit-learn
@@ -254,4 +257,6 @@ def test_scratch_that_is_too_small_is_refused():
     gamma = pad(np.ones((N_DOCS, 5)))
     arguments = X.indptr, X.indices, X.data, np.arange(N_DOCS), table, 0.1, 5, 1, 0.0, gamma
     with pytest.raises(ValueError, match="scratch_size"):
-        _e_step.e_step(*arguments, gamma.copy(), np.empty(32, np.float32))
+        _e_step.e_step(*arguments, gamma.copy(), np.empty((2, 32), np.float32))
+    with pytest.raises(ValueError, match="scratch_size"):
+        _e_step.e_step(*arguments, gamma.copy(), np.empty((0, 10**6), np.float32))

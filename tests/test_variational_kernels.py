@@ -181,7 +181,7 @@ def test_variational_steps_lead_to_the_posterior_of_the_e_step(n_components, pri
     longest = int(np.diff(X.indptr).max())
     _e_step.e_step(
         X.indptr, X.indices, X.data, np.arange(30), phi, prior, n_components, 5000, 0.0, gamma,
-        expected, np.empty(_e_step.scratch_size(longest, n_components), np.float32),
+        expected, np.empty((1, _e_step.scratch_size(longest, n_components)), np.float32),
     )  # fmt: skip
     assert_allclose(theta, expected, rtol=0.01, atol=1e-3)
 

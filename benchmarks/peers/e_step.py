@@ -69,7 +69,7 @@ def ours(X: Any, topics: np.ndarray, dtype: Any) -> Callable[[], tuple]:
     center, weight = np.zeros_like(single), np.ones(X.shape[1], np.float32)
     rows = np.arange(X.shape[0])
     norm = 1 + float(np.sqrt(X.multiply(X).sum(axis=1).max()))
-    scratch = np.empty(_e_step.scratch_size(np.diff(X.indptr).max(), n_components), dtype)
+    scratch = np.empty((1, _e_step.scratch_size(np.diff(X.indptr).max(), n_components)), dtype)
 
     def run() -> tuple:
         gamma = np.ones((X.shape[0], table.shape[1]), dtype)

@@ -45,6 +45,7 @@ from dplda.central._word_totals import (
     word_weights,
 )
 from dplda.kernels import _variational
+from dplda.kernels._columns import by_column
 from dplda.privacy._clipping import SHRINK
 from dplda.privacy._curator import Curator
 
@@ -370,10 +371,13 @@ class Documents(PrivateSide):
         All passes of a sum read this copy. A document whose entry stood twice would be longer than
         its sum of squares says.
         """
-        if len(docs) < self.X.shape[0]:
-            return self.theta[docs], _by_column(self.X[docs])
+        X, shape = self.X, (len(docs), self.X.shape[1])
+        if len(docs) < X.shape[0]:
+            threads = n_threads(self.n_jobs)
+            arrays = by_column(X.indptr, X.indices, X.data, docs, shape[1], threads)
+            return self.theta[docs], _distinct(sp.csc_array(arrays, shape=shape))
         if self._all_columns is None:
-            self._all_columns = _by_column(self.X)
+            self._all_columns = _distinct(X.tocsc())
         return self.theta, self._all_columns
 
     def _sum_users(self, units, factor, center, weight, scale, norm, radius):
@@ -400,9 +404,8 @@ class Documents(PrivateSide):
         return whole
 
 
-def _by_column(X: sp.csr_array) -> sp.csc_array:
-    """A copy of `X` by column, one entry for each cell."""
-    columns = X.tocsc()
+def _distinct(columns: sp.csc_array) -> sp.csc_array:
+    """The columns, with one entry for each cell."""
     columns.sum_duplicates()  # none, unless the caller's arrays changed during the call
     return columns
 

@@ -23,8 +23,6 @@ def e_step(
 def exp_expectations(
     table: NDArray[np.float64],
     total: NDArray[np.float64],
-    begin: int,
-    end: int,
-    scratch: NDArray[np.float64],
     out: NDArray[Real],
+    n_threads: int,
 ) -> None: ...

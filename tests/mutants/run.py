@@ -167,6 +167,7 @@ TESTS = {
     "dplda/kernels/_variational.pyx": ("variational_kernels", "fold_in", "extending", *DOCUMENT),
     "dplda/kernels/_fold_in.h": ("variational_kernels", "fold_in", *DOCUMENT),
     "dplda/kernels/_contributions.h": ("variational_kernels", *DOCUMENT),
+    "dplda/kernels/_columns.pyx": ("columns", *DOCUMENT),
     "dplda/kernels/_e_step": ("e_step", "svilda", *DOCUMENT),
     "dplda/kernels/_gibbs.pyx": WORD,
     "dplda/kernels/_release": ("half_table", "corpus", *WORD),
