@@ -13,7 +13,7 @@ from dplda.kernels import _frozen, _gibbs
 from dplda.privacy._streams import Purpose, Streams
 
 BLOCK_TOKENS = 1 << 17  # tokens that share a random stream; enters seeded results
-GROUP_BLOCKS = 16  # blocks that threads sweep together; their random words are in memory
+GROUP_BLOCKS = 2  # that threads sweep together; the random words of a group are in memory
 PIECE_TOKENS = 1 << 16  # tokens whose random words a thread draws at a time
 MAX_COMPONENTS = 2048
 TOPIC = np.int16  # of a token; -1 for none yet
@@ -30,19 +30,19 @@ def draw_topics(
     t: int,
     n_jobs: int | None = None,
 ) -> np.ndarray:
-    """Draw new topics of all tokens, (n_tokens,), under a table that does not change.
+    """Draw the topic of every token under a table that does not change, over `topics` (n_tokens,).
 
     The probabilities are exactly those of the table's halves; docs/sampling.md has the law. Each
     block of documents has its own random stream, and the place of a token in the block says which
     words are its own, so that the result does not depend on `n_jobs`.
     """
-    drawn = np.empty_like(topics)
     edges = corpus.edges(BLOCK_TOKENS)
     tolerance = _frozen.tolerance(table.half.shape[1])
     for first in range(0, len(edges) - 1, GROUP_BLOCKS):
         blocks = edges[first : first + GROUP_BLOCKS + 1]
         group, ends = corpus.documents(blocks[0], blocks[-1]), corpus.doc_ptr[blocks]
-        span = slice(ends[0], ends[-1])
+        drawn = topics[ends[0] : ends[-1]]
+        before = drawn.copy()
         # Documents of about one length are swept side by side: none is left over at the end.
         order = np.argsort(-np.diff(group.doc_ptr), kind="stable")
         bits = _words(streams, t, first, ends, n_jobs)
@@ -50,12 +50,12 @@ def draw_topics(
             # One draw in some 2**53 needs more than 64 bits: all again, with 128 for each.
             refinement = _words(streams, t, first, ends, n_jobs, spare=True) if spare else NO_WORDS
             n_exact = _frozen.sweep(
-                group.word, group.doc_ptr, order, topics[span], table.half, doc_topic_prior, bits,
-                refinement, tolerance, drawn[span], n_threads(n_jobs),
+                group.word, group.doc_ptr, order, before, table.half, doc_topic_prior, bits,
+                refinement, tolerance, drawn, n_threads(n_jobs),
             )  # fmt: skip
             if n_exact >= 0:
                 break
-    return drawn
+    return topics
 
 
 def _words(
