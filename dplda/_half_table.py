@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dplda._threads import in_threads
+from dplda._threads import n_threads
 from dplda.kernels import _release
 
 WIDTH = 16  # topics in a vector of the kernels
@@ -68,29 +68,22 @@ class HalfTable:
         """
         n_words, n_components = counts.shape
         padded = -(-n_components // WIDTH) * WIDTH
-        pieces = row_pieces(n_words, n_components)
+        threads = n_threads(n_jobs)
         factor = 1.0 / max(unit * prior, SMALLEST_PRIOR)  # weights are in units of the prior
         weight = factor, -mean * factor, min(count_clip / prior, 1e30)
 
-        def measure(rows: slice) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-            sums, largest = np.zeros(padded, np.float32), np.ones(padded, np.float32)
-            _release.add_weights(counts[rows], *weight, sums, largest)
-            return sums, largest
-
-        measured = in_threads(measure, pieces, n_jobs)
-        sizes = sum((sums.astype(np.float64) for sums, _ in measured), np.zeros(padded))
-        largest = np.max([largest for _, largest in measured], axis=0)
+        size = rows_of_piece(n_components)
+        pieces = -(-n_words // size), padded
+        sums, largest = np.zeros(pieces, np.float32), np.ones(pieces, np.float32)
+        _release.add_weights(counts, *weight, size, sums, largest, threads)
+        sizes = sum(sums.astype(np.float64), np.zeros(padded))  # row after row
         columns = np.zeros((3, padded), np.float32)
         columns[:, :n_components] = _bounds(
-            sizes[:n_components], largest[:n_components], count_clip, prior
+            sizes[:n_components], largest.max(axis=0)[:n_components], count_clip, prior
         )
         low, high, scale = columns
         half = _zeros(n_words, padded)
-        in_threads(
-            lambda rows: _release.write_halves(counts[rows], *weight, scale, low, high, half[rows]),
-            pieces,
-            n_jobs,
-        )
+        _release.write_halves(counts, *weight, scale, low, high, half, threads)
         return cls(half, n_components)
 
     @property
@@ -131,7 +124,12 @@ def _steps(count_clip: float, prior: float) -> npt.NDArray[np.int64]:
     return np.array(steps, np.int64)
 
 
+def rows_of_piece(n_components: int) -> int:
+    """Rows of a fixed piece of a table."""
+    return max(1, PIECE_CELLS // n_components)
+
+
 def row_pieces(n_words: int, n_components: int) -> list[slice]:
-    """Fixed blocks of rows, for threads."""
-    n_rows = max(1, PIECE_CELLS // n_components)
-    return [slice(i, min(i + n_rows, n_words)) for i in range(0, n_words, n_rows)]
+    """Fixed pieces of rows, for threads."""
+    size = rows_of_piece(n_components)
+    return [slice(i, min(i + size, n_words)) for i in range(0, n_words, size)]

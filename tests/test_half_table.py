@@ -159,7 +159,8 @@ def test_halves_are_the_nearest_and_ties_go_to_even(instruction_set):
     scale = scale[: len(scale) // 16 * 16]
     half = np.zeros((1, len(scale)), np.uint16)
     bounds = np.full((2, len(scale)), [[module.SMALLEST], [module.LARGEST]], np.float32)
-    _release.write_halves(np.zeros((1, len(scale)), np.int32), 1.0, 0.0, 9.0, scale, *bounds, half)
+    zeros = np.zeros((1, len(scale)), np.int32)
+    _release.write_halves(zeros, 1.0, 0.0, 9.0, scale, *bounds, half, 1)
     assert_array_equal(half[0], scale.astype(np.float16).view(np.uint16))
 
 
@@ -179,9 +180,12 @@ def test_the_ceiling_is_the_largest_half_within_the_ratio(count_clip, prior):
 
 
 def test_kernels_refuse_rows_without_room_for_whole_vectors():
-    counts, row = np.zeros((2, 17), np.int32), np.zeros(17, np.float32)
+    counts, rows = np.zeros((2, 17), np.int32), np.zeros((2, 17), np.float32)
     with pytest.raises(ValueError, match="17 topics need rows of whole vectors, got 17"):
-        _release.add_weights(counts, 1.0, 0.0, 1.0, row, row)
+        _release.add_weights(counts, 1.0, 0.0, 1.0, 1, rows, rows, 1)
+    wide = np.zeros((1, 32), np.float32)
+    with pytest.raises(ValueError, match="a row for each piece"):
+        _release.add_weights(counts, 1.0, 0.0, 1.0, 1, wide, wide, 1)
     half, row = np.zeros((2, 17), np.uint16), np.zeros(32, np.float32)
     with pytest.raises(ValueError, match="whole vectors"):
-        _release.write_halves(counts, 1.0, 0.0, 1.0, row, row, row, half)
+        _release.write_halves(counts, 1.0, 0.0, 1.0, row, row, row, half, 1)

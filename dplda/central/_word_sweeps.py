@@ -13,11 +13,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from dplda._checks import check_number
-from dplda._corpus import Corpus, row_blocks
+from dplda._corpus import Corpus
 from dplda._gibbs import MAX_COMPONENTS, TOPIC
 from dplda._half_table import LARGEST_CLIP, row_pieces
 from dplda._private_fit import exactly_one
-from dplda._threads import in_threads
+from dplda._threads import in_threads, n_threads
 from dplda.kernels import _release
 from dplda.privacy import BoundedRange, Event, NonPrivate, Repeated, calibrate
 from dplda.privacy._accounting import is_chargeable
@@ -30,7 +30,7 @@ from dplda.privacy._streams import Purpose, Streams, uniform_integers
 SMALLEST_EPSILON, LARGEST_EPSILON = 2.5e-5, 40.0
 LARGEST_DRAW = 2**24  # bound of a draw of Laplace noise; that of Gaussian noise is smaller
 LARGEST_NOISE = 9601.0  # Gaussian noise multiplier
-PIECE = 1 << 16  # random words, or tokens and cells, at a time
+PIECE = 1 << 16  # random words at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,12 +108,7 @@ class TokensByWord:
         self, topics: np.ndarray, unit: int, counts: np.ndarray, n_jobs: int | None
     ) -> np.ndarray:
         """Write the exact word-topic counts, times `unit`, over `counts`; private."""
-        in_threads(
-            lambda rows: _release.count_topics(
-                self.ptr, self.token, topics, rows.start, rows.stop, unit, counts
-            ),
-            row_blocks(self.ptr, PIECE, per_row=counts.shape[1]), n_jobs,
-        )  # fmt: skip
+        _release.count_topics(self.ptr, self.token, topics, unit, counts, n_threads(n_jobs))
         return counts
 
 

@@ -12,4 +12,6 @@ def sweep(
     bits: NDArray[np.uint64],
     refinement: NDArray[np.uint64],
     tolerance: float,
+    drawn: NDArray[np.int16],
+    n_threads: int,
 ) -> int: ...

@@ -24,18 +24,19 @@ def count_topics(
     word_ptr: NDArray[np.int64],
     token: NDArray[np.int32],
     topics: NDArray[np.int16],
-    first: int,
-    last: int,
     unit: int,
     counts: NDArray[np.int32] | NDArray[np.int64],
+    n_threads: int,
 ) -> None: ...
 def add_weights(
     counts: NDArray[Any],
     a: float,
     b: float,
     clip: float,
+    size: int,
     sums: NDArray[np.float32],
     largest: NDArray[np.float32],
+    n_threads: int,
 ) -> None: ...
 def write_halves(
     counts: NDArray[Any],
@@ -46,4 +47,5 @@ def write_halves(
     low: NDArray[np.float32],
     high: NDArray[np.float32],
     half: NDArray[np.uint16],
+    n_threads: int,
 ) -> None: ...

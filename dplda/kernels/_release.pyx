@@ -2,12 +2,15 @@
 
 Tokens are put into a random order inside of their documents, listed by word, and counted. Noisy
 counts become a table of IEEE halves; its loops are in ``_release.h``, for each instruction set.
-Rows do not depend on each other, so callers may split them over threads.
+Rows do not depend on each other, and threads share them.
 """
+
+import cython
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint16_t, uint64_t
 
 from dplda.kernels._sets cimport in_use
+from dplda.kernels._team cimport pieces_of, rows_of_piece, run_pieces
 
 cdef extern from "_wide.h" nogil:
     uint64_t dplda_mul_wide(uint64_t a, uint64_t b, uint64_t* low)
@@ -137,26 +140,120 @@ def list_by_word(
         word_ptr[0] = 0
 
 
+# Words share their tokens and cells in pieces of about equal work.
+cdef struct Counting:
+    const int64_t* word_ptr
+    const int32_t* token
+    const int16_t* topics
+    Py_ssize_t n_words
+    Py_ssize_t n_components
+    int64_t work                         # tokens and cells
+    Py_ssize_t n_pieces
+    int64_t unit
+    int32_t* counts                      # of one of both types
+    int64_t* long_counts
+
+
+cdef Py_ssize_t first_of_piece(const Counting* a, Py_ssize_t piece) noexcept nogil:
+    """The first word with at least the share of the work before it that earlier pieces have."""
+    cdef int64_t before = a.work // a.n_pieces * piece + a.work % a.n_pieces * piece // a.n_pieces
+    cdef Py_ssize_t low = 0, high = a.n_words, middle
+    while low < high:
+        middle = (low + high) // 2
+        if a.word_ptr[middle] + middle * a.n_components < before:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+cdef inline void count_words(
+    const Counting* a, Py_ssize_t piece, integer* counts
+) noexcept nogil:
+    cdef Py_ssize_t first = first_of_piece(a, piece), last = first_of_piece(a, piece + 1)
+    cdef Py_ssize_t w, i, k, last_token = a.word_ptr[last] - 1
+    cdef integer* row
+    for w in range(first, last):
+        row = counts + w * a.n_components
+        for k in range(a.n_components):
+            row[k] = 0
+        for i in range(a.word_ptr[w], a.word_ptr[w + 1]):
+            prefetch(&a.topics[a.token[min(i + AHEAD, last_token)]])
+            row[a.topics[a.token[i]]] += <integer>a.unit
+
+
+cdef void count_piece(void* loop, Py_ssize_t piece, int thread) noexcept nogil:
+    cdef Counting* a = <Counting*>loop
+    if a.counts != NULL:
+        count_words(a, piece, a.counts)
+    else:
+        count_words(a, piece, a.long_counts)
+
+
+@cython.boundscheck(False)  # even under sanitizers: the function takes the address of empty arrays
 def count_topics(
     const int64_t[::1] word_ptr,        # in: as from `list_by_word`
     const int32_t[::1] token,           # in
     const int16_t[::1] topics,          # in: topic of each token; few bytes, read in no order
-    Py_ssize_t first,                   # in: the words to count
-    Py_ssize_t last,
     int64_t unit,                       # in: what a token adds
-    integer[:, ::1] counts,             # out: (n_words, n_components), rows from first to last - 1
+    integer[:, ::1] counts,             # out: (n_words, n_components)
+    int n_threads,
 ):
-    """Write the word-topic counts of some words, times `unit`."""
-    cdef Py_ssize_t w, i, k, last_token = word_ptr[last] - 1
-    cdef integer* row
+    """Write the word-topic counts, times `unit`."""
+    cdef Counting loop
+    loop.n_words, loop.n_components = counts.shape[0], counts.shape[1]
+    if word_ptr.shape[0] != loop.n_words + 1 or token.shape[0] != topics.shape[0]:
+        raise ValueError("counts must have a row for each word, and each token a topic")
+    loop.word_ptr, loop.token, loop.topics = &word_ptr[0], &token[0], &topics[0]
+    loop.work = token.shape[0] + loop.n_words * loop.n_components
+    loop.n_pieces, loop.unit = pieces_of(loop.work, 1), unit
+    loop.counts, loop.long_counts = NULL, NULL
+    if integer is int32_t:
+        loop.counts = &counts[0, 0]
+    else:
+        loop.long_counts = &counts[0, 0]
     with nogil:
-        for w in range(first, last):
-            row = &counts[w, 0]
-            for k in range(counts.shape[1]):
-                row[k] = 0
-            for i in range(word_ptr[w], word_ptr[w + 1]):
-                prefetch(&topics[token[min(i + AHEAD, last_token)]])
-                row[topics[token[i]]] += <integer>unit
+        run_pieces(count_piece, &loop, loop.n_pieces, n_threads)
+
+
+cdef struct Rows:
+    const char* counts                  # (n_rows, n_columns)
+    int kind
+    Py_ssize_t bytes_of_row
+    Py_ssize_t n_rows
+    Py_ssize_t n_columns
+    Py_ssize_t size                     # rows of a piece
+    dplda_weight weight
+    float* sums                         # of `add_weights`
+    float* largest
+    const float* scale                  # of `write_halves`
+    const float* low
+    const float* high
+    uint16_t* half
+    Py_ssize_t padded
+
+
+cdef Rows rows_of(const number[:, ::1] counts, float a, float b, float clip) noexcept:
+    cdef Rows loop
+    loop.kind = INT32 if number is int32_t else INT64 if number is int64_t else FLOAT64
+    loop.counts, loop.bytes_of_row = <const char*>&counts[0, 0], counts.strides[0]
+    loop.n_rows, loop.n_columns = counts.shape[0], counts.shape[1]
+    loop.sums, loop.largest, loop.half = NULL, NULL, NULL
+    loop.scale, loop.low, loop.high = NULL, NULL, NULL
+    loop.size, loop.padded = 1, 0
+    loop.weight.a, loop.weight.b, loop.weight.clip = a, b, clip
+    return loop
+
+
+cdef inline Py_ssize_t rows_in(const Rows* a, Py_ssize_t piece) noexcept nogil:
+    return min(a.size, a.n_rows - piece * a.size)
+
+
+cdef void add_piece(void* loop, Py_ssize_t piece, int thread) noexcept nogil:
+    cdef Rows* a = <Rows*>loop
+    dplda_add_weights(
+        in_use, a.counts + piece * a.size * a.bytes_of_row, a.kind, rows_in(a, piece), a.n_columns,
+        a.weight, a.sums + piece * a.padded, a.largest + piece * a.padded)
 
 
 def add_weights(
@@ -164,20 +261,30 @@ def add_weights(
     float a,
     float b,
     float clip,
-    float[::1] sums,                    # in/out: (padded,)
-    float[::1] largest,                 # in/out: (padded,)
+    Py_ssize_t size,                    # in: rows of a piece; enters results
+    float[:, ::1] sums,                 # in/out: (n_pieces, padded)
+    float[:, ::1] largest,              # in/out: (n_pieces, padded)
+    int n_threads,
 ):
-    """Add min(max(a n + b, 0), clip) + 1 over each column, row by row; the largest of them too."""
-    cdef dplda_weight weight
-    cdef int set = in_use
-    cdef int kind = INT32 if number is int32_t else INT64 if number is int64_t else FLOAT64
-    weight.a, weight.b, weight.clip = a, b, clip
-    check_padded(counts.shape[1], min(sums.shape[0], largest.shape[0]))
+    """Add min(max(a n + b, 0), clip) + 1 over each column of a piece, row by row; the largest too.
+    """
+    cdef Rows loop = rows_of(counts, a, b, clip)
+    loop.size, loop.padded = size, sums.shape[1]
+    check_padded(loop.n_columns, loop.padded)
+    if sums.shape[0] * size < loop.n_rows or largest.shape[0] != sums.shape[0] or (
+        largest.shape[1] != sums.shape[1]
+    ):
+        raise ValueError("sums and largest must have a row for each piece")
+    loop.sums, loop.largest = &sums[0, 0], &largest[0, 0]
     with nogil:
-        if counts.shape[0] > 0:
-            dplda_add_weights(
-                set, &counts[0, 0], kind, counts.shape[0], counts.shape[1],
-                weight, &sums[0], &largest[0])
+        run_pieces(add_piece, &loop, (loop.n_rows + size - 1) // size, n_threads)
+
+
+cdef void write_piece(void* loop, Py_ssize_t piece, int thread) noexcept nogil:
+    cdef Rows* a = <Rows*>loop
+    dplda_write_halves(
+        in_use, a.counts + piece * a.size * a.bytes_of_row, a.kind, rows_in(a, piece), a.n_columns,
+        a.weight, a.scale, a.low, a.high, a.half + piece * a.size * a.padded, a.padded)
 
 
 def write_halves(
@@ -189,19 +296,17 @@ def write_halves(
     const float[::1] low,               # in: (padded,) normal halves, as floats
     const float[::1] high,              # in: (padded,)
     uint16_t[:, ::1] half,              # out: (n_rows, padded), the padding is left alone
+    int n_threads,
 ):
     """Halves nearest to (min(max(a n + b, 0), clip) + 1) scale, within [low, high]."""
-    cdef dplda_weight weight
-    cdef int set = in_use
-    cdef int kind = INT32 if number is int32_t else INT64 if number is int64_t else FLOAT64
-    weight.a, weight.b, weight.clip = a, b, clip
-    check_padded(
-        counts.shape[1], min(scale.shape[0], low.shape[0], high.shape[0], half.shape[1]))
+    cdef Rows loop = rows_of(counts, a, b, clip)
+    loop.size, loop.padded = rows_of_piece(loop.n_columns), half.shape[1]
+    check_padded(loop.n_columns, min(scale.shape[0], low.shape[0], high.shape[0], half.shape[1]))
+    if half.shape[0] != loop.n_rows:
+        raise ValueError("half must have the rows of counts")
+    loop.scale, loop.low, loop.high, loop.half = &scale[0], &low[0], &high[0], &half[0, 0]
     with nogil:
-        if counts.shape[0] > 0:
-            dplda_write_halves(
-                set, &counts[0, 0], kind, counts.shape[0], counts.shape[1],
-                weight, &scale[0], &low[0], &high[0], &half[0, 0], half.shape[1])
+        run_pieces(write_piece, &loop, pieces_of(loop.n_rows, loop.n_columns), n_threads)
 
 
 cdef int check_padded(Py_ssize_t n_components, Py_ssize_t padded) except -1:
