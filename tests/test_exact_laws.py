@@ -523,7 +523,7 @@ def one_direction_only():
             return both
         return replace(both, removed=both.added)
 
-    caches = (bounds_module._branch, bounds_module._composed, accounting_module._epsilon)
+    caches = (bounds_module._trees, bounds_module._composed, accounting_module._epsilon)
     with patch.object(bounds_module, "_distribution", one_sided):
         for cache in caches:
             cache.cache_clear()
