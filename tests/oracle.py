@@ -33,6 +33,8 @@ class Oracle:
         return module if self._name is None else getattr(module, self._name)
 
     def __getattr__(self, name):
+        if name.startswith("_") or name == "pytestmark":  # pytest looks for fixtures: not a use
+            raise AttributeError(name)
         return getattr(self._found(), name)
 
     def __instancecheck__(self, instance):
