@@ -1,8 +1,10 @@
 """What a ledger takes: time, waits, and epsilon under filters: ``python benchmarks/ledger.py``.
 
-Times are CPU seconds of one process, but the waits of the race are seconds on the clock.
+``--sampled`` prints the fits with sampling alone. Times are CPU seconds of one process, but the
+waits of the race are seconds on the clock.
 """
 
+import gc
 import os
 import subprocess
 import sys
@@ -21,6 +23,7 @@ from dplda.privacy import (
     epsilon_of,
 )
 from dplda.privacy import _accounting as accounting
+from dplda.privacy import _bounds_on_epsilon as bounds
 from dplda.privacy import _composed_losses as losses
 from dplda.privacy._bounds_on_epsilon import grouped
 from dplda.privacy._filters import _renyi
@@ -79,20 +82,37 @@ def reservations(folder):
 
 def sampled(folder):
     print("\nfits with sampling, each with its own multiplier; the quick bound cannot decide")
-    for n in (5, 20, 100):
+    print("entries   first   later   total   MB before, after the first, after the later; tree")
+    for n in (5, 20, 100, 1_000):
         plans = [
             [Repeated(PoissonSampled(0.1, Gaussian(4.0 * n**0.5 + 0.001 * i)), 80)]
-            for i in range(n + 4)
+            for i in range(n + 12)
         ]
         spent = epsilon_of([event for events in plans for event in events], DELTA)
         ledger = filled(Path(folder, f"sampled {n}.sqlite"), plans[:n], epsilon=1.0001 * spent)
-        for cached in (losses._branch, losses._composed, accounting._epsilon):
+        for cached in (losses._trees, losses._composed, accounting._epsilon,
+                       accounting._quick_epsilon, bounds.divergence):  # fmt: skip
             cached.cache_clear()
+        memory = [megabytes()]
         start = time.process_time()
         Ledger(ledger.path).reserve("first", "document", plans[n])
         first = time.process_time() - start
-        took = seconds(ledger, plans[n + 1 :])
-        print(f"{n:>4} entries: {took:.3f} s; the first one of a process: {first:.3f} s")
+        memory.append(megabytes())
+        later = seconds(ledger, plans[n + 1 :])
+        memory.append(megabytes())
+        start = time.process_time()
+        assert ledger.epsilon_spent <= ledger.epsilon
+        total = time.process_time() - start
+        memory.append(8e-6 * losses._trees._roots[0][1].n_numbers)
+        sizes = ", ".join(f"{size:.0f}" for size in memory)
+        print(f"{n:>7} {first:7.2f} {later:7.3f} {total:7.3f}   {sizes}")
+
+
+def megabytes():
+    """Memory that this process has now, on Linux."""
+    gc.collect()
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 RACE = """
@@ -209,8 +229,11 @@ def prices():
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
-        reservations(folder)
+        if sys.argv[1:] != ["--sampled"]:
+            reservations(folder)
         sampled(folder)
+        if sys.argv[1:] == ["--sampled"]:
+            return
         race(folder)
     prices()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import operator
+import os
 from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -46,6 +47,13 @@ TOKEN_LISTS = (
 PAIRS = (
     "X holds lists of pairs (word, count), such as gensim's, not a matrix of word counts; pass "
     "gensim.matutils.corpus2csc(X, num_terms=...).T, with the size of a public dictionary"
+)
+A_TEXT_OR_PATH = (
+    "X is a single text or path, not a matrix of word counts; pass "
+    "dplda.datasets.CountShards(folder) for a folder that write_shards has filled, run dplda fit "
+    "for files of texts, and for texts in memory put a "
+    "sklearn.feature_extraction.text.CountVectorizer(vocabulary=...) before this estimator, with a "
+    "vocabulary that was not learned from the private texts"
 )
 IN_SHARDS = (
     "X is a CountShards, and a matrix in memory is needed here: pass scipy.sparse.vstack(list(X)). "
@@ -451,8 +459,10 @@ def _check_width(estimator: Any, X: Any, *, reset: bool) -> None:
 
 def _check_kind(X: Any) -> None:
     """Refuse texts, and anything else that is not a matrix of real numbers; say what to pass."""
-    if isinstance(X, (str, bytes)):
+    if isinstance(X, bytes):
         raise ValueError(NOT_COUNTS)
+    if isinstance(X, (str, os.PathLike)):
+        raise ValueError(A_TEXT_OR_PATH)
     if are_shards(X):
         raise ValueError(IN_SHARDS)
     if X is None or isinstance(X, (Iterator, Mapping, Set, Number)):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import glob
 import os
+import shlex
 import sqlite3
+import stat
 import sys
 import tempfile
 import uuid
@@ -117,6 +119,36 @@ def check_writable(path: str | os.PathLike[str]) -> None:
             f"{path} cannot be written: {error.strerror or error}; give a path in a folder that "
             "exists and can be written"
         ) from error
+
+
+def check_kept_secret(path: str | os.PathLike[str]) -> None:
+    """Refuse a private key that other users of this machine can read or write, as ssh does.
+
+    A key that belongs to somebody else, such as the administrator, is theirs to share. On Windows
+    this does nothing: there, access lists decide, which Python does not read.
+
+    Parameters
+    ----------
+    path : str or path-like
+        File of the key.
+
+    Raises
+    ------
+    PermissionError
+        If the file is the caller's, and others have any right to it.
+    OSError
+        If there is no such file.
+    """
+    if sys.platform == "win32":
+        return
+    found = os.stat(path)
+    rights = stat.S_IMODE(found.st_mode)
+    if found.st_uid == os.getuid() and rights & 0o077:
+        name = shlex.quote(os.fspath(path))
+        raise PermissionError(
+            f"the private key {path} is open to other users of this machine (permissions "
+            f"{rights:04o}); run: chmod 600 {name}, and make a new key if others may have read it"
+        )
 
 
 def create_whole(path: str, fill: Callable[[str], None]) -> None:

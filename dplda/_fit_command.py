@@ -21,6 +21,7 @@ import dplda  # loads a name at its first use: options and --help need nothing o
 from dplda._console import PLOT, draw_topics, has_matplotlib, say, show_guarantee, show_topics
 from dplda._files import check_writable
 from dplda._ledger_command import copy_ledger
+from dplda._log import rehearsal
 from dplda._text_files import Source, read_texts
 from dplda._warnings import warn_user
 
@@ -151,7 +152,8 @@ def run(options: argparse.Namespace) -> None:
     check_picture(options.picture, *inputs, options.out)
     stop_words = stop_words_of(options)
     public = public_of(options, stop_words)
-    rehearse(options, stop_words, public)
+    with rehearsal():
+        rehearse(options, stop_words, public)
     found = read_texts(source)  # private
     users = users_of(found.ids) if options.id_column is not None else None  # private
     n_users = "" if users is None else f" of {len(set(users))} users"

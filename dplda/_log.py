@@ -9,6 +9,9 @@ from __future__ import annotations
 import json
 import logging
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from numbers import Integral, Real
 from typing import Literal
 
@@ -21,11 +24,27 @@ PUBLIC = {
 }  # fmt: skip
 
 logging.getLogger("dplda").addHandler(logging.NullHandler())
+_IS_REHEARSAL = ContextVar("_IS_REHEARSAL", default=False)
+
+
+@contextmanager
+def rehearsal() -> Iterator[None]:
+    """Log warnings only, and no receipt: what happens is done to a copy of the ledger.
+
+    The copy has the name of the ledger. Its charges would stand in the log as charges that the
+    ledger does not know, which is how an older copy is noticed.
+    """
+    token = _IS_REHEARSAL.set(True)
+    try:
+        yield
+    finally:
+        _IS_REHEARSAL.reset(token)
 
 
 def is_logged(topic: str, level: int = INFO) -> bool:
     """Whether anybody listens: what an event says may take time to compute."""
-    return logging.getLogger(f"dplda.{topic}").isEnabledFor(level)
+    is_told = level >= WARNING or not _IS_REHEARSAL.get()
+    return is_told and logging.getLogger(f"dplda.{topic}").isEnabledFor(level)
 
 
 def log_event(
@@ -45,6 +64,10 @@ def log_event(
         Values by their names in `PUBLIC`. None is left out, and infinity becomes "inf": every
         value can be written as JSON.
     """
+    if not is_logged(topic, level):
+        return
+    if _IS_REHEARSAL.get():
+        public["receipt"] = None
     fields = {name: _as_json(value) for name, value in public.items() if value is not None}
     # JSON escapes line breaks: a name of a file or a label cannot forge a second line
     text = " ".join(f"{name}={json.dumps(value)}" for name, value in fields.items())

@@ -58,8 +58,9 @@ def save_release(
         The words of the columns, which must be public. None takes those of the vectorizer, or
         `feature_names_in_`, if there are any.
     signing_key : str or path-like, default=None
-        PEM file of an Ed25519 private key, which is not encrypted. The signature of the file is
-        written next to it, as ``path`` with ".sig". None writes no signature.
+        PEM file of an Ed25519 private key, which is not encrypted, and which other users of this
+        machine cannot read. The signature of the file is written next to it, as ``path`` with
+        ".sig". None writes no signature.
 
     Raises
     ------
@@ -71,7 +72,7 @@ def save_release(
         If the model has no guarantee to state, the vocabulary is not a sequence of words, or the
         file cannot hold a step of the pipeline or a setting of its vectorizer.
     OSError
-        If the file cannot be written.
+        If the file cannot be written, or other users of this machine can read `signing_key`.
 
     Warns
     -----

@@ -11,6 +11,8 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from dplda._files import check_kept_secret
+
 PathLike: TypeAlias = str | os.PathLike[str]
 
 SIZE = 64
@@ -31,7 +33,7 @@ def sign(data: bytes, key: PathLike) -> bytes:
     ValueError
         If the file holds no Ed25519 private key, or one that is encrypted.
     OSError
-        If the file cannot be read.
+        If the file cannot be read, or is open to other users of this machine.
     """
     return read_private_key(key).sign(data)
 
@@ -64,7 +66,7 @@ def read_signature(path: PathLike) -> bytes:
 
 
 def read_private_key(path: PathLike) -> Ed25519PrivateKey:
-    """Read a private key that is not encrypted."""
+    """Read a private key that is not encrypted, and that nobody else can read."""
     try:
         key = serialization.load_pem_private_key(Path(path).read_bytes(), password=None)
     except TypeError:
@@ -76,6 +78,7 @@ def read_private_key(path: PathLike) -> Ed25519PrivateKey:
         raise ValueError(f"{path} holds no private key (PEM); {_MAKE}") from None
     if not isinstance(key, Ed25519PrivateKey):
         raise ValueError(f"the private key {path} is not one of Ed25519; {_MAKE}")
+    check_kept_secret(path)
     return key
 
 

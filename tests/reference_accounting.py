@@ -1,6 +1,6 @@
 """Events in the vocabulary of dp_accounting, the library that tests compare the accountant with."""
 
-from dp_accounting import dp_event
+from oracle import Oracle
 
 from dplda.privacy import (
     ApproximateDP,
@@ -14,6 +14,8 @@ from dplda.privacy import (
     Repeated,
     ZeroConcentrated,
 )
+
+dp_event = Oracle("dp_accounting.dp_event")
 
 
 def to_dp_event(event):

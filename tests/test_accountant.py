@@ -5,17 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from dp_accounting import get_sigma_gaussian
-from dp_accounting.pld import privacy_loss_distribution as pld
-from dp_accounting.pld.common import compute_self_convolve_bounds
-from dp_accounting.pld.pld_pmf import (
-    DensePLDPmf,
-    _get_epsilon_for_delta,
-    create_pmf_pessimistic_connect_dots_fixed_gap,
-)
-from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType
-from dp_accounting.pld.privacy_loss_mechanism import GaussianPrivacyLoss as LibraryLoss
-from dp_accounting.rdp import RdpAccountant, compute_epsilon
+from oracle import Oracle
 from reference_accounting import to_dp_event
 
 from dplda.privacy import (
@@ -43,6 +33,20 @@ from dplda.privacy._renyi import (
     sampled_gaussian_divergence,
 )
 from dplda.privacy._sampled_losses import hockey_stick, sampled_distribution
+
+PLD, MECHANISMS = "dp_accounting.pld", "dp_accounting.pld.privacy_loss_mechanism"
+pld = Oracle(f"{PLD}.privacy_loss_distribution")
+compute_self_convolve_bounds = Oracle(f"{PLD}.common", "compute_self_convolve_bounds")
+DensePLDPmf = Oracle(f"{PLD}.pld_pmf", "DensePLDPmf")
+_get_epsilon_for_delta = Oracle(f"{PLD}.pld_pmf", "_get_epsilon_for_delta")
+create_pmf_pessimistic_connect_dots_fixed_gap = Oracle(
+    f"{PLD}.pld_pmf", "create_pmf_pessimistic_connect_dots_fixed_gap"
+)
+AdjacencyType = Oracle(MECHANISMS, "AdjacencyType")
+LibraryLoss = Oracle(MECHANISMS, "GaussianPrivacyLoss")
+get_sigma_gaussian = Oracle("dp_accounting", "get_sigma_gaussian")
+RdpAccountant = Oracle("dp_accounting.rdp", "RdpAccountant")
+compute_epsilon = Oracle("dp_accounting.rdp", "compute_epsilon")
 
 NOISES = [0.7, 3.1, 12.0]
 GRID = 5e-3

@@ -9,10 +9,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from dp_accounting import NeighboringRelation, dp_event, get_epsilon_gaussian
-from dp_accounting.pld import PLDAccountant
-from dp_accounting.rdp import RdpAccountant
-from reference_accounting import to_dp_event
+from oracle import Oracle
+from reference_accounting import dp_event, to_dp_event
 from scipy.special import logsumexp, ndtr
 from scipy.stats import binom
 
@@ -49,9 +47,10 @@ from dplda.privacy._events import (
 )
 from dplda.published._calibration import vips_calibration
 
-ADD_REMOVE = NeighboringRelation.ADD_OR_REMOVE_ONE
-REPLACE = NeighboringRelation.REPLACE_ONE
-ZERO_OUT = NeighboringRelation.REPLACE_SPECIAL
+PLDAccountant = Oracle("dp_accounting.pld", "PLDAccountant")
+RdpAccountant = Oracle("dp_accounting.rdp", "RdpAccountant")
+Relation = Oracle("dp_accounting", "NeighboringRelation")
+get_epsilon_gaussian = Oracle("dp_accounting", "get_epsilon_gaussian")
 
 ONE_OF_EACH = [
     Gaussian(3.0),
@@ -192,32 +191,38 @@ def test_library_ignores_the_count_of_randomized_responses():
     response = dp_event.RandomizedResponseDpEvent(0.5, 2)
     ten = dp_event.SelfComposedDpEvent(response, 10)
     written_out = dp_event.ComposedDpEvent([response] * 10)
-    assert printed(PLDAccountant(REPLACE).compose(ten).get_epsilon(1e-5), "1.0987")
-    assert printed(PLDAccountant(REPLACE).compose(written_out).get_epsilon(1e-5), "10.9868")
-    rdp = RdpAccountant(neighboring_relation=REPLACE).compose(ten).get_epsilon(1e-5)
+    assert printed(PLDAccountant(Relation.REPLACE_ONE).compose(ten).get_epsilon(1e-5), "1.0987")
+    assert printed(
+        PLDAccountant(Relation.REPLACE_ONE).compose(written_out).get_epsilon(1e-5), "10.9868"
+    )
+    rdp = RdpAccountant(neighboring_relation=Relation.REPLACE_ONE).compose(ten).get_epsilon(1e-5)
     assert printed(rdp, "10.9868")
     ours = to_dp_event(Repeated(RandomizedResponseEvent(0.5), 10))
-    assert printed(PLDAccountant(REPLACE).compose(ours).get_epsilon(1e-5), "10.9868")
+    assert printed(PLDAccountant(Relation.REPLACE_ONE).compose(ours).get_epsilon(1e-5), "10.9868")
     twice = to_dp_event(Repeated(Repeated(RandomizedResponseEvent(0.5), 5), 2))
     assert twice == ours
 
 
 def test_library_doubles_the_gaussian_under_replacement_in_one_accountant_only():
     ten = dp_event.SelfComposedDpEvent(dp_event.GaussianDpEvent(2.0), 10)
-    assert printed(PLDAccountant(ADD_REMOVE).compose(ten).get_epsilon(1e-5), "7.5113")
-    assert printed(PLDAccountant(REPLACE).compose(ten).get_epsilon(1e-5), "17.8566")
-    for relation in (ADD_REMOVE, REPLACE):
+    assert printed(
+        PLDAccountant(Relation.ADD_OR_REMOVE_ONE).compose(ten).get_epsilon(1e-5), "7.5113"
+    )
+    assert printed(PLDAccountant(Relation.REPLACE_ONE).compose(ten).get_epsilon(1e-5), "17.8566")
+    for relation in (Relation.ADD_OR_REMOVE_ONE, Relation.REPLACE_ONE):
         rdp = RdpAccountant(neighboring_relation=relation).compose(ten).get_epsilon(1e-5)
         assert printed(rdp, "8.0794")
     one = dp_event.GaussianDpEvent(4.0)
-    assert printed(PLDAccountant(ADD_REMOVE).compose(one).get_epsilon(1e-5), "0.9263")
-    assert printed(PLDAccountant(REPLACE).compose(one).get_epsilon(1e-5), "1.9931")
+    assert printed(
+        PLDAccountant(Relation.ADD_OR_REMOVE_ONE).compose(one).get_epsilon(1e-5), "0.9263"
+    )
+    assert printed(PLDAccountant(Relation.REPLACE_ONE).compose(one).get_epsilon(1e-5), "1.9931")
     assert printed(RdpAccountant().compose(one).get_epsilon(1e-5), "1.0126")
 
 
 def test_zero_out_costs_what_add_or_remove_costs():
     event = to_dp_event(sampled(0.1, 2.0, 100))
-    for relation in (ADD_REMOVE, ZERO_OUT):
+    for relation in (Relation.ADD_OR_REMOVE_ONE, Relation.REPLACE_SPECIAL):
         assert printed(PLDAccountant(relation).compose(event).get_epsilon(1e-5), "2.3374")
     assert printed(epsilon_of(sampled(0.1, 2.0, 100), 1e-5), "2.3374")
 
@@ -330,7 +335,7 @@ def test_quick_bound_of_sampled_events_uses_whole_orders(q, noise_multiplier, ca
 def test_renyi_divergences_of_bits_and_others_add_up():
     """Two accountants, since the library knows each kind under a relation of its own."""
     bits, others = Repeated(RandomizedResponseEvent(0.9), 30), [Gaussian(5.0), BoundedRange(0.4)]
-    by_relation = [RdpAccountant([4.0], REPLACE).compose(to_dp_event(bits))]
+    by_relation = [RdpAccountant([4.0], Relation.REPLACE_ONE).compose(to_dp_event(bits))]
     by_relation += [RdpAccountant([4.0]).compose(to_dp_event(event)) for event in others]
     at_order_4 = sum(accountant.rdp[0] for accountant in by_relation)
     at_order_4 += math.log1p(-1 / 4) - math.log(4e-6) / 3

@@ -2,6 +2,7 @@
 
 import itertools
 from collections import Counter as Counted
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -208,6 +209,8 @@ NOT_MATRICES = {
     "ragged rows": (lambda: [[1, 2], [3]], "rows of different lengths"),
     "dates": (lambda: np.array([["2020-01-01"]], "M8[D]"), "dates or times"),
     "bytes": (lambda: b"abc", "holds text"),
+    "folder": (lambda: "corpus/", r"CountShards\(folder\).*dplda fit.*CountVectorizer"),
+    "path": (lambda: Path("corpus"), r"CountShards\(folder\).*dplda fit.*CountVectorizer"),
 }
 
 

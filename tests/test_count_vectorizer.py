@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 import pytest
 import sklearn
-from dp_accounting.pld import privacy_loss_distribution as pld
+from oracle import Oracle
 from reference_noise import unpack, weights_of
 from sklearn.base import clone
 from sklearn.feature_extraction.text import CountVectorizer
@@ -34,6 +34,7 @@ from dplda.privacy._observation import observe_releases
 from dplda.privacy._tables import gaussian_tables
 from dplda.privacy.mechanisms import Curator, DiscreteGaussian, Streams
 
+pld = Oracle("dp_accounting.pld.privacy_loss_distribution")
 WORDS = ["apple", "banana", "cherry", "date", "elderberry"]
 COMMON = ["apple banana", "banana cherry", "apple date cherry"] * 60
 SEEDED = pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")

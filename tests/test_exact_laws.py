@@ -523,7 +523,7 @@ def one_direction_only():
             return both
         return replace(both, removed=both.added)
 
-    caches = (losses_module._branch, losses_module._composed, accounting_module._epsilon)
+    caches = (losses_module._trees, losses_module._composed, accounting_module._epsilon)
     with patch.object(losses_module, "_distribution", one_sided):
         for cache in caches:
             cache.cache_clear()

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from http.client import HTTPException
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,6 +22,7 @@ from dplda import _federation_command as _command
 from dplda import load_release, save_release
 from dplda.datasets import make_topic_corpus
 from dplda.federated import IFTMMaster, RoundError, StoredParty, _https, _network, run_rounds
+from dplda.federated._admission import Lobby, Places, network_of
 from dplda.federated._https import Caller, Mailbox, Server
 from dplda.federated._network import Failure, Request
 from dplda.metrics import unigram_perplexity
@@ -264,6 +265,81 @@ def test_more_connections_than_allowed_are_closed(served, monkeypatch):
             assert second.recv(1) == b""
 
 
+def connect(address, **options):
+    """A connection without a handshake, which fails instead of waiting for long."""
+    return socket.create_connection(address, timeout=20.0, **options)
+
+
+def is_closed(line):
+    """Whether the other side has closed a connection that nothing was sent on."""
+    line.setblocking(False)
+    try:
+        return line.recv(1) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + 20.0
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+class Line:
+    """A socket that only notes that it was shut down."""
+
+    closed = False
+
+
+@pytest.fixture
+def lobby(monkeypatch):
+    monkeypatch.setattr(socket.socket, "shutdown", lambda line, _: setattr(line, "closed", True))
+    return Lobby(4)
+
+
+def test_who_has_most_of_a_lobby_makes_room(lobby):
+    lines = [Line() for _ in range(9)]
+    hosts = ["10.0.0.1", "10.0.0.2", "10.0.0.2", "10.0.0.2", "10.0.0.3", "10.0.0.2", "10.0.0.1"]
+    for line, host in zip(lines, hosts, strict=False):
+        lobby.enter(line, host)
+    # the oldest of the three of 10.0.0.2, then the two that came to be most, and not the oldest
+    assert [line.closed for line in lines] == [False, True, True, True, *[False] * 5]
+    lobby.leave(lines[0])
+    lobby.enter(lines[7], "10.0.0.1")
+    assert not lines[4].closed  # there was a place
+    with pytest.raises(ConnectionAbortedError):
+        lobby.wrap(lines[1], Line())
+    secure = Line()
+    lobby.wrap(lines[6], secure)
+    lobby.enter(lines[8], "10.0.0.9")  # 10.0.0.1 has most of them
+    assert (lines[6].closed, secure.closed) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "are_one"),
+    [
+        ("10.0.0.1", "10.0.0.2", False), ("10.0.0.1", "10.0.0.1", True),
+        ("2001:db8::1", "2001:db8::ffff:1", True), ("2001:db8::1", "2001:db8:0:1::1", False),
+        ("::ffff:10.0.0.1", "::ffff:10.0.0.2", False), ("fe80::1%eth0", "fe80::2%eth0", True),
+    ],
+)  # fmt: skip
+def test_addresses_of_one_caller(one, other, are_one):
+    assert (network_of(one) == network_of(other)) == are_one
+
+
+def test_a_party_has_its_own_places_and_no_more():
+    places = Places(2)
+    with places.of("north") as first, places.of("north") as second, places.of("north") as third:
+        assert (first, second, third) == (True, True, False)
+        with places.of("south") as another:
+            assert another
+    with places.of("north") as first, places.of("north") as second:
+        assert (first, second) == (True, True)
+
+
 @pytest.fixture
 def secured(tmp_path):
     """A mailbox behind TLS that knows north and south, and the folder of all files."""
@@ -320,6 +396,81 @@ def test_a_stranger_gets_no_further_than_the_handshake(secured, monkeypatch):
     for caller in strangers:
         with pytest.raises((OSError, HTTPException)):
             caller.receive()
+
+
+@pytest.fixture
+def narrow(monkeypatch):
+    """A coordinator with few places."""
+    for name, value in {"CONNECTIONS": 24, "HANDSHAKES": 6, "OF_PARTY": 2}.items():
+        monkeypatch.setattr(_https, f"MAX_{name}", value)
+
+
+def test_handshakes_that_never_end_keep_nobody_out(narrow, secured, monkeypatch):
+    """Not even of callers from the party's own address."""
+    _, address, folder = secured
+    north = secure_caller("north", "north", address, folder)
+    monkeypatch.setattr(_https, "WAIT_SECONDS", 0.0)
+    mute = [connect(address) for _ in range(_https.MAX_CONNECTIONS + 20)]
+    assert north.receive() is None
+    # who had to leave was told so, and who came last is still there
+    wait_until(lambda: sum(map(is_closed, mute)) >= len(mute) - _https.MAX_HANDSHAKES)
+    assert not is_closed(mute[-1])
+    for line in mute:
+        line.close()
+
+
+def test_who_is_pushed_out_is_gone_at_once(narrow, secured, monkeypatch):
+    """A thread that waited for the end of its handshake would keep its place."""
+    _, address, _ = secured
+    monkeypatch.setattr(_https, "HANDSHAKE_SECONDS", 1000.0)
+    before = threading.active_count()
+    mute = [connect(address) for _ in range(3 * _https.MAX_HANDSHAKES)]
+    wait_until(lambda: sum(map(is_closed, mute)) == 2 * _https.MAX_HANDSHAKES)
+    wait_until(lambda: threading.active_count() <= before + _https.MAX_HANDSHAKES)
+    for line in mute:
+        line.close()
+    wait_until(lambda: threading.active_count() <= before)
+
+
+def test_a_party_that_opens_connections_takes_only_its_own(narrow, secured, caplog):
+    mailbox, address, folder = secured
+    mailbox.note("south")
+    files = [folder / name for name in ("ca.pem", "north.pem", "north.key")]
+    context = _https.client_context(*files)
+    held = []
+    for _ in range(30):  # more than all places
+        held.append(context.wrap_socket(connect(address), server_hostname=address[0]))
+        with suppress(OSError):
+            held[-1].sendall(b"GET /request HTTP/1.0\r\n")  # open, and incomplete
+    wait_until(lambda: "opens too many" in caplog.text)
+    thread, answers = ask_in_a_thread(mailbox, {"south": Request(0, "", b"")})
+    south = secure_caller("south", "south", address, folder)
+    assert south.receive() == Request(0, "", b"")
+    south.send(0, b"model")
+    thread.join()
+    assert answers == {"south": b"model"}
+    with pytest.raises((OSError, HTTPException)):
+        secure_caller("north", "north", address, folder).receive()
+    for line in held:
+        line.close()
+    mailbox.note("north")
+    thread, _ = ask_in_a_thread(mailbox, {"north": Request(1, "", b"")})
+
+    def is_served():
+        with suppress(OSError, HTTPException):
+            return secure_caller("north", "north", address, folder).receive() is not None
+
+    wait_until(is_served)  # its places are free again
+    secure_caller("north", "north", address, folder).send(1, b"")
+    thread.join()
+    assert caplog.text.count("opens too many connections") == 1
+
+
+def test_there_are_places_for_all_parties(tmp_path):
+    names = {bytes([i]): f"party {i}" for i in range(100)}
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    with Server(("127.0.0.1", 0), Mailbox(1), tls, names) as server:
+        assert server._free._initial_value >= 100 * _https.MAX_OF_PARTY + _https.MAX_HANDSHAKES
 
 
 def test_a_coordinator_must_prove_who_it_is(secured):
@@ -580,6 +731,22 @@ def test_a_coordinator_checks_everything_first(folder, capsys, option, value, te
     arguments = command_line("coordinator", {**COORDINATOR, option: value})
     assert text in fails_with_one_line(arguments, capsys)
     assert not (folder / "global.model").exists()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows has access lists")
+@pytest.mark.parametrize(
+    ("command", "options", "key"),
+    [("party", PARTY, "north.key"), ("coordinator", COORDINATOR, "server.key")],
+)
+def test_a_key_that_others_can_read_starts_nothing(folder, capsys, command, options, key):
+    (folder / key).chmod(0o640)
+    error = fails_with_one_line(command_line(command, options), capsys)
+    assert f"the private key {key} is open to other users" in error
+    assert f"run: chmod 600 {key}" in error
+    assert not (folder / "ledger").exists()
+    (folder / key).chmod(0o600)
+    with pytest.raises(StartedError):
+        _command.main(command_line(command, options))
 
 
 def test_parties_of_one_name_or_key(folder, capsys):
@@ -880,6 +1047,70 @@ def test_a_deployment_gives_the_same_model(deployment, documents, in_process_rel
     assert "statement of party 'north'" in str(model.privacy_)
 
 
+HOSTILE = """
+import socket, sys
+from pathlib import Path
+from dplda.federated._https import client_context
+files = [Path(name) for name in ("ca.pem", "south.pem", "south.key")]
+port, held, context = int(sys.argv[1]), [], client_context(*files)
+
+def is_open(line):
+    line.setblocking(False)
+    try:
+        return line.recv(1) != b""
+    except (BlockingIOError, OSError) as error:
+        return isinstance(error, BlockingIOError) or "not complete" in str(error)
+
+def call(is_party):
+    line = socket.create_connection(("127.0.0.1", port), 5)
+    if is_party:
+        line = context.wrap_socket(line, server_hostname="127.0.0.1")
+        line.sendall(b"GET /request HTTP/1.0\\r\\n")
+    held.append(line)
+
+for n in range(10**9):
+    try:
+        call(n % 2)
+    except OSError:
+        pass
+    if len(held) > 700:
+        print("flooded", n, flush=True)
+        held = [line for line in held if is_open(line)]
+"""
+
+
+@slow
+def test_a_party_that_floods_the_coordinator_stops_nobody(deployment, documents):
+    """As a process with a certificate of its own, on the same machine, before the others come."""
+    folder = deployment.folder
+    make_certificates(folder, documents)
+    deployment.options = [
+        "--certificate", "server.pem", "--certificate-key", "server.key", "--min-parties", 1,
+        *(f"--party={name}={name}.pem" for name in documents),
+    ]  # fmt: skip
+    coordinator = deployment.coordinator("--rounds", 2, "--round-timeout", 60)
+    deployment.wait_for(lambda: is_listening(deployment.port))
+    log = (folder / "hostile.log").open("a")
+    command = [sys.executable, "-c", HOSTILE, str(deployment.port)]
+    deployment.processes["hostile"] = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
+    deployment.wait_for(lambda: deployment.text("hostile").count("flooded") >= 2)
+    sp.save_npz(folder / "north.npz", documents["north"])
+    deployment.party(
+        "north", "north.npz", "--ca-certificate", "ca.pem",
+        "--certificate", "north.pem", "--key", "north.key",
+    )  # fmt: skip
+    deployment.wait_for(lambda: coordinator.poll() is not None, 150)
+    assert deployment.processes["hostile"].poll() is None, deployment.text("hostile")
+    assert coordinator.returncode == 0, deployment.text("coordinator")
+    assert list(load_release(folder / "global.model").vocabulary_) == WORDS
+
+
+def is_listening(port):
+    with suppress(OSError), connect(("127.0.0.1", port)):
+        return True
+    return False
+
+
 @slow
 def test_a_coordinator_is_killed_and_comes_back(deployment, documents):
     """With so many rounds that it is killed in the midst of them."""
@@ -983,3 +1214,5 @@ def make_certificates(folder, names):
         (folder / f"expired_{name}.pem").write_bytes(expired)
         locked = key.private_bytes(pem, forms.PKCS8, serialization.BestAvailableEncryption(b"x"))
         (folder / "locked.key").write_bytes(locked)
+    for path in folder.glob("*.key"):
+        path.chmod(0o600)

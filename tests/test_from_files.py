@@ -328,6 +328,27 @@ def test_a_second_fit_beyond_the_budget_is_refused_and_costs_nothing(fitted, cap
     assert not (tmp_path / "m").exists()
 
 
+def test_a_log_holds_no_charge_of_the_rehearsal(fitted, tmp_path, caplog):
+    """The copy has the name of the ledger, and receipts that the ledger never has."""
+    table = fitted[0]
+    options = ["--user-column", "patient", "--ledger", str(tmp_path / "ledger"), *SMALL]
+    fit = ["fit", str(table), "--epsilon", "1", "--out", str(tmp_path / "m"), *options]
+    with caplog.at_level("INFO", "dplda"):
+        assert main([*fit, "--budget", "1.2"]) == 0
+    ledger = Ledger(tmp_path / "ledger")
+    events = [record.dplda for record in caplog.records]
+    assert all(ledger.has(event["receipt"]) for event in events if "receipt" in event)
+    charged = [event["entry"] for event in events if event["event"] == "budget charged"]
+    assert charged == [1, 2]
+    assert [e["file"] for e in events if e["event"] == "release saved"] == ["m"]
+    caplog.clear()
+    with caplog.at_level("INFO", "dplda"):
+        assert main([*fit, "--words", "7"]) == 1
+    (event,) = (record.dplda for record in caplog.records)
+    assert (event["event"], event["label"]) == ("budget refused", "SubLDA")
+    assert "receipt" not in event
+
+
 def test_the_rehearsal_warns_of_nothing():
     options = parse(["fit", "notes", "--epsilon", "1", "--out", "m", "--words", "5"])
     with warnings.catch_warnings():

@@ -999,7 +999,7 @@ def test_a_total_reuses_what_was_composed_before(monkeypatch):
     made = []
     make = losses._repeated_distribution
     monkeypatch.setattr(losses, "_repeated_distribution", lambda *of: made.append(of) or make(*of))
-    losses._branch.cache_clear()
+    losses._trees.cache_clear()
     fits = [PoissonSampled(0.02, Gaussian(20.0 + i / 7)) for i in range(42)]
     for n in (40, 41, 42):
         del made[:]
@@ -1011,7 +1011,7 @@ def test_a_total_does_not_depend_on_what_was_composed_before():
     """Not even in its last digit, though the distributions of the last charge are used again."""
     events = [PoissonSampled(0.2, Gaussian(3.0 + i / 7)) for i in range(3)] + [Gaussian(9.0)]
     known = [epsilon_of(events[: i + 1], 1e-6) for i in range(len(events))]
-    losses._branch.cache_clear()
+    losses._trees.cache_clear()
     losses._composed.cache_clear()
     accounting._epsilon.cache_clear()
     assert [epsilon_of(events[: i + 1], 1e-6) for i in (3, 2)] == [known[3], known[2]]

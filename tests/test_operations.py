@@ -397,6 +397,7 @@ def write_keys(folder, name, key):
             serialization.NoEncryption(),
         )
     )
+    private.chmod(0o600)
     public.write_bytes(
         key.public_key().public_bytes(
             serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
@@ -504,6 +505,50 @@ def test_a_key_that_cannot_sign_is_refused_before_anything_is_written(model, key
     save_release(model, path, signing_key=keys[0])
     with pytest.raises(ValueError, match="not one of Ed25519"):
         load_release(path, public_key=elliptic[1])
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows has access lists")
+@pytest.mark.parametrize("rights", [0o604, 0o640, 0o620, 0o644, 0o777])
+def test_a_key_that_others_can_use_signs_nothing(model, file, tmp_path, capsys, rights):
+    key, public = write_keys(tmp_path, "it's open", Ed25519PrivateKey.generate())
+    Path(key).chmod(rights)
+    path, before = tmp_path / "n.dplda", Path(f"{file}.sig").read_bytes()
+    with pytest.raises(PermissionError, match=rf"other users .* \(permissions {rights:04o}\)"):
+        save_release(model, path, signing_key=key)
+    assert not path.exists()
+    capsys.readouterr()
+    assert main(["sign", str(file), "--key", key]) == 1
+    error = capsys.readouterr().err
+    assert Path(f"{file}.sig").read_bytes() == before
+    command = re.search("run: (chmod 600 .*), and make a new key", error)[1]
+    subprocess.run(command, shell=True, check=True)  # what the message says to do
+    assert main(["sign", str(file), "--key", key]) == 0
+    assert main(["verify", str(file), "--key", public]) == 0
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows has access lists")
+def test_a_key_of_the_administrator_is_theirs_to_share(model, tmp_path, monkeypatch):
+    """For instance with a group of services, or as a file of a container."""
+    key, _ = write_keys(tmp_path, "shared", Ed25519PrivateKey.generate())
+    Path(key).chmod(0o640)
+    owner = os.stat(key).st_uid
+    monkeypatch.setattr(os, "getuid", lambda: owner + 1)
+    save_release(model, tmp_path / "n.dplda", signing_key=key)
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs the openssl command")
+@pytest.mark.parametrize("page", ["operations", "federated"])
+def test_the_keys_of_the_pages_are_those_of_their_owner_alone(page, tmp_path):
+    """Also where new files can be read by everyone."""
+    text = (ROOT.parent / "docs" / f"{page}.md").read_text("utf-8").replace("\\\n", "")
+    makes = "req -x509|genpkey"
+    commands = re.findall(rf"^openssl (?:{makes}) [^#\n]*", text, flags=re.MULTILINE)
+    assert commands
+    script = " && ".join(["umask 022", *commands])
+    subprocess.run(["sh", "-c", script], cwd=tmp_path, check=True, capture_output=True)
+    keys = [path for path in tmp_path.iterdir() if b"PRIVATE KEY" in path.read_bytes()]
+    assert len(keys) == len(commands)
+    assert {path.stat().st_mode & 0o777 for path in keys} == {0o600}
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="needs the openssl command")

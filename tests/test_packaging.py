@@ -5,6 +5,9 @@ import subprocess
 import tomllib
 from pathlib import Path
 
+import pytest
+from oracle import Oracle
+
 import dplda
 
 ROOT = Path(__file__).parents[1]
@@ -92,6 +95,30 @@ def test_the_package_does_without_the_library_that_its_accountant_is_compared_wi
     for path in (ROOT / "dplda").rglob("*.py"):
         assert "import dp_accounting" not in (text := path.read_text("utf-8"))
         assert "from dp_accounting" not in text
+
+
+def test_the_library_is_in_an_extra_of_its_own_which_continuous_integration_requires():
+    """Its pins keep other packages out of an environment, and no extra may skip its tests there."""
+    extras = PROJECT["optional-dependencies"]
+    with_library = [name for name, needed in extras.items() if "dp-accounting" in str(needed)]
+    assert with_library == ["oracle"]
+    assert [name for name, needed in extras.items() if "oracle" in str(needed)] == ["dev"]
+    script = read(".ci/run")
+    tests = script.index('"$offline" bash -euo pipefail -c "$tests"')
+    required = script.index("export DPLDA_ORACLE=required")
+    assert required < script.index("install --quiet -e '.[oracle]'") < tests
+
+
+def test_a_test_without_the_library_is_skipped_unless_it_is_required(monkeypatch):
+    missing = Oracle("dp_accounting_of_nobody", "epsilon")
+    monkeypatch.delenv("DPLDA_ORACLE", raising=False)
+    for use in (missing, lambda: missing.name):
+        with pytest.raises(pytest.skip.Exception, match="oracle"):
+            use()
+    monkeypatch.setenv("DPLDA_ORACLE", "required")
+    with pytest.raises((ModuleNotFoundError, pytest.skip.Exception)) as caught:
+        missing()
+    assert caught.type is ModuleNotFoundError
 
 
 def test_every_release_has_notes():

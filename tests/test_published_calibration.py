@@ -6,12 +6,14 @@ import math
 
 import numpy as np
 import pytest
-from dp_accounting.rdp import RdpAccountant
+from oracle import Oracle
 from reference_accounting import to_dp_event
 from scipy.special import gammaln, logsumexp
 
 from dplda.privacy import Gaussian, PoissonSampled, Repeated, epsilon_of
 from dplda.published._calibration import subsampled_rdp, vips_calibration
+
+RdpAccountant = Oracle("dp_accounting.rdp", "RdpAccountant")
 
 
 def sampled(q, noise_multiplier, count):

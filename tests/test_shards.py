@@ -7,6 +7,7 @@ import os
 import pickle
 import threading
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -639,6 +640,34 @@ def test_a_model_refuses_shards_of_another_vocabulary(corpus, tmp_path):
     for use in (model.transform, model.partial_fit):
         with pytest.raises(ValueError, match="30 features"):
             use(narrow)
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["geheim b", "c"], iter(["geheim b", "c"]), ("geheim", "b"), np.array(["geheim", "b"]),
+        [["geheim", "b"], ["c"]], np.array([["geheim"], ["b"]], dtype=object), [b"geheim"],
+        [Path("geheim")],
+    ],
+    ids=["list", "iterator", "tuple", "array", "tokens", "column", "bytes", "paths"],
+)  # fmt: skip
+def test_texts_are_refused_with_what_to_do(texts, tmp_path):
+    with pytest.raises(ValueError, match=r"write_shards\(vectorizer\.transform\(texts\)") as caught:
+        write_shards(texts, tmp_path / "new")
+    assert "geheim" not in str(caught.value)
+    assert list((tmp_path / "new").iterdir()) == []  # so that the same call can be made again
+
+
+def test_a_folder_is_no_source_but_may_be_a_corpus(shards, tmp_path):
+    with pytest.raises(IsADirectoryError, match=r"CountShards\(folder\)"):
+        write_shards(shards[3].folder, tmp_path / "new")
+
+
+def test_the_path_of_shards_is_refused_with_what_to_do(shards):
+    ledger = Ledger(epsilon=1.0)
+    with pytest.raises(ValueError, match=r"dplda\.datasets\.CountShards\(folder\)"):
+        SubLDA(K, epsilon=1.0, ledger=ledger).fit(shards[3].folder)
+    assert ledger.epsilon_spent == 0
 
 
 def test_what_needs_all_rows_at_once_says_so(corpus, shards):

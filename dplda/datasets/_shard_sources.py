@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,16 @@ import scipy.sparse as sp
 from sklearn.utils import check_array
 
 from dplda._checks import check_integer
-from dplda._corpus import FORM, MAX_TOKENS, as_counts, check_quoting_nothing, floats
+from dplda._corpus import (
+    A_TEXT_OR_PATH,
+    FORM,
+    MAX_TOKENS,
+    NOT_COUNTS,
+    TOKEN_LISTS,
+    as_counts,
+    check_quoting_nothing,
+    floats,
+)
 from dplda._fold_in import single_precision
 from dplda.datasets._docword import docword_triples
 from dplda.datasets._shards import CountShards, Shard, write_manifest, write_shard
@@ -24,6 +34,13 @@ Triples = tuple[npt.NDArray[Any], ...]  # documents, words and counts of entries
 COLUMNS = ("document", "word", "count")
 BATCH = 1 << 20  # rows of Parquet that are read at a time
 ROWS = 10_000  # of a matrix that are checked at a time
+TEXTS = (
+    "source holds texts or paths, and shards hold word counts; count them, as in "
+    "write_shards(vectorizer.transform(texts), folder), or, if they do not fit into the memory, "
+    "write_shards((vectorizer.transform(some) for some in batches_of_texts), folder). The "
+    "vectorizer is a CountVectorizer(vocabulary=...) with a vocabulary that was not learned from "
+    "the private texts, or a fitted PrivateCountVectorizer"
+)
 
 
 def write_shards(
@@ -100,9 +117,10 @@ def write_shards(
     if any(place.iterdir()):
         raise ValueError(f"{place} is not empty; give a new folder, or delete what is in it")
     shards: list[Shard] = []
-    for X in _in_shards(_blocks(source, width), rows):
-        width = _check_width(X, width)
-        shards.append(write_shard(place, len(shards), X))
+    with _texts_named():
+        for X in _in_shards(_blocks(source, width), rows):
+            width = _check_width(X, width)
+            shards.append(write_shard(place, len(shards), X))
     if width is None or not shards:
         raise ValueError("source holds no block of documents; give at least one matrix")
     names = None if feature_names is None else [str(name) for name in feature_names]
@@ -110,6 +128,17 @@ def write_shards(
         raise ValueError(f"feature_names must have {width} words, got {len(names)}")
     write_manifest(place, width, names, shards)
     return CountShards(place)
+
+
+@contextmanager
+def _texts_named() -> Iterator[None]:
+    """Tell who has texts how to count them, before a file is written."""
+    try:
+        yield
+    except ValueError as error:
+        if str(error) in (A_TEXT_OR_PATH, NOT_COUNTS, TOKEN_LISTS):
+            raise ValueError(TEXTS) from None
+        raise
 
 
 def _check_width(X: sp.csr_array, width: int | None) -> int:
@@ -164,6 +193,11 @@ def _blocks(source: Any, n_words: int | None) -> Iterable[Any]:
                     "a public number"
                 )
             return _rows_of(_parquet_triples(path, n_words), None, n_words)
+        if path.is_dir():
+            raise IsADirectoryError(
+                f"{path} is a folder; if write_shards has filled it, it is a corpus already: pass "
+                "CountShards(folder) to fit. Texts in files have to be read and counted first"
+            )
         n_docs, width, triples = docword_triples(path)
         return _rows_of(triples, n_docs, width)
     if hasattr(source, "dask") and hasattr(source, "to_delayed"):

@@ -32,6 +32,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
+from dplda._files import check_kept_secret
+from dplda.federated._admission import Lobby, Places
 from dplda.federated._messages import MAX_BYTES, check_name
 from dplda.federated._network import Answer, Failure, Request
 
@@ -43,7 +45,9 @@ ABSENT_SECONDS = 45.0  # without one: the party is not waited for
 RETRY_SECONDS = 3.0  # of a party, after a call that failed
 HANDSHAKE_SECONDS = 10.0
 SILENCE_SECONDS = 60.0  # a connection on which nothing arrives is closed
-MAX_CONNECTIONS = 512
+MAX_CONNECTIONS = 512  # or more, if there are so many parties that all may need more
+MAX_HANDSHAKES = 128  # that are not over
+MAX_OF_PARTY = 8  # connections of one certificate; a party needs three
 PIECE = 2**16  # bytes that are sent at once
 MAX_FAILURE = 200  # bytes of the name of an error's class
 
@@ -116,6 +120,7 @@ def _load_own(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
             f"{key} holds no key of the certificate {certificate} that can be read without a "
             "password (PEM)"
         ) from error
+    check_kept_secret(key)
 
 
 # ---------------------------------------------------------------- the coordinator
@@ -215,6 +220,9 @@ class Mailbox:
 class Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
     """Lets parties reach a mailbox.
 
+    Nobody takes the connections of others: handshakes go on in a `Lobby`, and each certificate has
+    `Places` of its own.
+
     Parameters
     ----------
     address : tuple (str, int)
@@ -240,7 +248,12 @@ class Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
     ) -> None:
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         self.mailbox, self.tls, self.names = mailbox, tls, names or {}
-        self._free = threading.BoundedSemaphore(MAX_CONNECTIONS)
+        self._lobby, self._places = Lobby(MAX_HANDSHAKES), Places(MAX_OF_PARTY)
+        self._refused: set[str] = set()  # parties that have opened too many connections
+        n_places = MAX_CONNECTIONS
+        if self.names:  # so many that others can never take all; who is pushed out takes a moment
+            n_places = max(n_places, 2 * MAX_HANDSHAKES + MAX_OF_PARTY * len(self.names))
+        self._free = threading.BoundedSemaphore(n_places)
         super().__init__(address, _Connection)
 
     @contextmanager
@@ -259,9 +272,12 @@ class Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
         if not self._free.acquire(blocking=False):
             self.shutdown_request(request)
             return
+        if self.tls is not None:
+            self._lobby.enter(request, client_address[0])
         try:
             super().process_request(request, client_address)
         except BaseException:  # no thread could be started
+            self._lobby.leave(request)
             self._free.release()
             raise
 
@@ -270,6 +286,7 @@ class Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
         try:
             super().process_request_thread(request, client_address)
         finally:
+            self._lobby.leave(request)
             self._free.release()
 
     def finish_request(self, request: Any, client_address: Any) -> None:
@@ -278,10 +295,24 @@ class Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
         if self.tls is None:
             super().finish_request(request, client_address)
             return
-        with self.tls.wrap_socket(request, server_side=True) as secure:
-            # the handshake also admits what a party's certificate has signed
-            if not self.names or secure.getpeercert(binary_form=True) in self.names:
+        with self.tls.wrap_socket(
+            request, server_side=True, do_handshake_on_connect=False
+        ) as secure:
+            self._lobby.wrap(request, secure)
+            secure.do_handshake()
+            self._lobby.leave(request)
+            if not self.names:
                 super().finish_request(secure, client_address)
+                return
+            # the handshake also admits what a party's certificate has signed
+            name = self.names.get(secure.getpeercert(binary_form=True) or b"")
+            if name is not None:
+                with self._places.of(name) as has_place:
+                    if has_place:
+                        super().finish_request(secure, client_address)
+                    elif name not in self._refused:
+                        self._refused.add(name)
+                        log.warning("party %r opens too many connections; said once", name)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A call that failed ends, and nothing else."""

@@ -265,8 +265,8 @@ def calibrate(
     -------
     float
         The noise multiplier. It is never too small: `epsilon_of` of its events is at most
-        `epsilon`. It exceeds the smallest valid value by a relative 1e-4 at most, or by 1e-7 if
-        all events are Gaussian without sampling.
+        `epsilon`. It is hardly too large: that of a multiplier smaller by a relative 1e-4 exceeds
+        `epsilon`, or by 1e-7 if all events are Gaussian without sampling.
 
     Raises
     ------
@@ -319,15 +319,15 @@ def calibrate(
             return excess_of(lambda groups: _epsilon(groups, float(delta), coarseness))
 
         coarse, half = on_grid(_COARSE), on_grid(_COARSE / 2.0)
-        start = _least(quick, 0.0, step=_OCTAVE, tolerance=0.1)
+        start = _least(quick, 0.0, step=_OCTAVE, tolerance=0.1, smaller=coarse)
         start, slope = _just_above(coarse, effect, start, coarse(start), _USUAL_SLOPE, 3e-3)
         # The error of a grid grows with the square of its interval: this is that of the fine one.
         share = (_COARSE**2 - 1.0) / (_COARSE**2 - (_COARSE / 2.0) ** 2)
         estimate = coarse(start) - share * (coarse(start) - half(start))
         start, _ = _just_above(exact, effect, start, estimate, slope, 1e-4)
-        step, value = 5e-5, exact(start)
-        # Less noise may be enough where the noise or the grid jumps: this was only estimated.
-        if -1e-4 <= value <= 0.0 or value <= 0.0 < exact(start - 1e-4):
+        step = 5e-5
+        # The secants only estimate: less noise may be enough where the noise or the grid jumps.
+        if exact(start) <= 0.0 < exact(start - 1e-4):
             return math.exp(start)
     return math.exp(_least(exact, start, step=step, tolerance=2.0 * step))
 
@@ -385,15 +385,20 @@ def _least_within(effect: Excess, most: float, low: float, high: float, toleranc
     return high
 
 
-def _least(excess: Excess, start: float, *, step: float, tolerance: float) -> float:
+def _least(
+    excess: Excess, start: float, *, step: float, tolerance: float, smaller: Excess | None = None
+) -> float:
     """Find the point at which an excess drops to zero, in growing steps from `start`.
 
     At the result the excess is zero or less. The result is above the root by at most `tolerance`.
+    If the excess has no root, `smaller` takes its place, a slower function that may have one.
     """
     low = high = start
     while excess(high) > 0.0:
         low, high, step = high, high + step, min(2.0 * step, _OCTAVE)
         if high > _LARGEST:
+            if smaller is not None:
+                return _least(smaller, start, step=_OCTAVE, tolerance=tolerance)
             raise ValueError(
                 "no noise meets this target: some events do not depend on the noise and cost "
                 "too much; raise epsilon, or use fewer or less expensive steps"
@@ -409,8 +414,9 @@ def _least(excess: Excess, start: float, *, step: float, tolerance: float) -> fl
         return high
     from scipy.optimize import brentq  # takes a third of a second to import
 
-    root = float(brentq(excess, low, high, xtol=0.5 * tolerance))
-    return next(x for x in (root, root + 0.5 * tolerance, high) if excess(x) <= 0.0)
+    root = float(brentq(excess, low, high, xtol=0.5 * tolerance))  # and a rounding error
+    nearby = (root + share * tolerance for share in (0.0, 0.5, 0.6))
+    return next(x for x in (*nearby, high) if excess(x) <= 0.0)
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:

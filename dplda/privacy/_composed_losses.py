@@ -6,7 +6,6 @@ says why the results are valid.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from functools import lru_cache, reduce
 
@@ -19,6 +18,7 @@ from dplda.privacy._bounds_on_epsilon import (
     pure_epsilon,
     pure_epsilon_of,
 )
+from dplda.privacy._composition_trees import CompositionTrees
 from dplda.privacy._events import (
     ErasedResponse,
     Event,
@@ -159,36 +159,21 @@ def _composed_reach(event: Event, count: int) -> float:
             return count * _reach(event)
 
 
+_trees = CompositionTrees()
+
+
 # The same composition is needed again at a delta that pays for the distance from ideal noise.
 @lru_cache(maxsize=2)
 def _composed(groups: Groups, interval: float) -> LossDistribution:
     """Compose all events; those that a ledger merges, and thus changes with each fit, come last."""
     gaussians = tuple(group for group in groups if isinstance(group[0], Gaussian))
     others = tuple(group for group in groups if group not in gaussians)
-    parts = [_branch(some, interval, 0) for some in (others, gaussians) if some]
+    parts = [
+        _trees.compose(some, interval, lambda event, n: _repeated_distribution(event, n, interval))
+        for some in (others, gaussians)
+        if some
+    ]
     return reduce(lambda total, further: total.compose(further), parts)
-
-
-# A ledger adds one fit to many: that changes the few branches above it. The tree is a function of
-# the events, so that the result does not depend, in its last digits, on what was composed before.
-# It has about two branches for each event: those of a hundred fits are kept.
-@lru_cache(maxsize=256)
-def _branch(groups: Groups, interval: float, depth: int) -> LossDistribution:
-    """Compose events in the order of a tree, in which each event's hash is its path."""
-    if len(groups) == 1:
-        ((event, count),) = groups
-        return _repeated_distribution(event, count, interval)
-    sides: tuple[list[tuple[Event, int]], ...] = ([], [])
-    for group in groups:
-        sides[_hash(group[0]) >> depth & 1].append(group)
-    branches = [_branch(tuple(side), interval, depth + 1) for side in sides if side]
-    return reduce(lambda total, further: total.compose(further), branches)
-
-
-@lru_cache(maxsize=4096)
-def _hash(event: Event) -> int:
-    """The same in every process, unlike the hash of Python."""
-    return int.from_bytes(hashlib.sha256(repr(event).encode()).digest())
 
 
 def _repeated_distribution(event: Event, count: int, interval: float) -> LossDistribution:

@@ -202,6 +202,11 @@ class LossDistribution:
     removed: Losses
     added: Losses | None = None
 
+    @property
+    def n_masses(self) -> int:
+        """Numbers that it holds."""
+        return len(self.removed.masses) + (0 if self.added is None else len(self.added.masses))
+
     def _pair(self) -> tuple[Losses, Losses]:
         return self.removed, self.removed if self.added is None else self.added
 

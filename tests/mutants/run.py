@@ -109,6 +109,7 @@ TESTS = {
     "dplda/privacy/_accounting.py": PRICES,
     "dplda/privacy/_bounds_on_epsilon.py": ("accountant", *PRICES),
     "dplda/privacy/_composed_losses.py": ("accountant", *PRICES),
+    "dplda/privacy/_composition_trees.py": PRICES,
     "dplda/privacy/_response_losses.py": PRICES,
     "dplda/privacy/_sampled_losses.py": PRICES,
     "dplda/privacy/_loss_distributions.py": ("accountant", *PRICES),
