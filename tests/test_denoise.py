@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import reference_tables as reference
 from reference_tables import cell_likelihood, improve_prior, posterior_mean
+from scipy.optimize import brentq
 from scipy.stats import norm
 
 from dplda.central import _noisy_table
@@ -14,6 +15,7 @@ from dplda.central._noisy_table import (
     FACTORS,
     NoisyTable,
     TableEstimate,
+    add_up,
     temper,
 )
 from dplda.central._word_totals import smooth_totals, word_weights
@@ -283,3 +285,54 @@ def test_tempering(power, instruction_set):
     np.testing.assert_allclose(found[near], expected[near], rtol=2e-6)
     _sets.use("portable")
     np.testing.assert_array_equal(found, temper(factor.copy(), power))
+
+
+# ---- cells that add up to word totals ------------------------------------------------------
+
+
+def noisy_rows(n_words):
+    """Estimated cells, a third of them 0, and totals far below and above their sums."""
+    random = np.random.default_rng(1)
+    table = random.gamma(0.3, 20, (n_words, 7)) * (random.random((n_words, 7)) > 1 / 3)
+    return table, random.uniform(0.05, 3, n_words) * table.mean() * 7
+
+
+def nearest_row(row, total, sizes):
+    """The row that adds up to the total: plain twin, by a search for the multiple of the sizes."""
+    bound = (row.sum() + total) / sizes.min()
+    step = brentq(lambda x: np.maximum(row + x * sizes, 0).sum() - total, -bound, bound, xtol=1e-12)
+    return np.maximum(row + step * sizes, 0)
+
+
+def test_rows_add_up_to_their_totals_with_the_least_change():
+    table, totals = noisy_rows(60)
+    sizes = table.sum(axis=0) / table.sum()
+    expected = [nearest_row(row, total, sizes) for row, total in zip(table, totals)]
+    assert (np.array(expected) == 0).mean() > 0.1  # some cells reach 0
+    add_up(table, totals)
+    np.testing.assert_allclose(table.sum(axis=1), totals, rtol=1e-12)
+    np.testing.assert_allclose(table, expected, atol=1e-8)
+
+
+def test_rows_add_up_alike_for_any_number_of_threads(monkeypatch):
+    monkeypatch.setattr(_noisy_table, "PIECE", 70)
+    tables = []
+    for n_jobs in (1, 2, 3):
+        table, totals = noisy_rows(200)
+        add_up(table, totals, n_jobs)
+        tables.append(table)
+    for table in tables[1:]:
+        np.testing.assert_array_equal(table, tables[0])
+
+
+def test_the_rows_of_a_final_table_add_up_so():
+    totals, random = np.linspace(100, 1000, 600), np.random.default_rng(0)
+    table = NoisyTable.from_totals(
+        totals, np.ones(600), 5, Streams.from_random_state(0), norms=(1.0, 1.0)
+    )
+    table.average = totals[:, None] * random.dirichlet(np.ones(5), 600)
+    table.average += random.normal(0, 100, (600, 5))
+    table.variance = 100.0**2
+    expected = table.estimate(table.average, np.full(600, 100.0), last=True).astype(float)
+    add_up(expected, totals)
+    np.testing.assert_allclose(table.finish(0.01).T, expected + 0.01, rtol=1e-12)

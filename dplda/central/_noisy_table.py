@@ -299,15 +299,15 @@ class NoisyTable:
     def finish(self, topic_word_prior: float) -> np.ndarray:
         """The final table (n_components, n_words), estimated from scratch.
 
-        With noise, each word's row is scaled to the word's total, which is better known than the
-        cells are.
+        With noise, the cells of a word add up to the word's total, which is better known than they
+        are.
         """
         scale = self._cell_scale()
         table = self.estimate(self._sum_of_parts(), scale, last=True, n_jobs=self.n_jobs)
-        table = table.T.astype(float)
+        table = table.astype(float)
         if scale.any():
-            table *= self.totals / np.maximum(table.sum(axis=0), 1e-30)
-        return table + topic_word_prior
+            add_up(table, self.totals, self.n_jobs)
+        return table.T + topic_word_prior
 
     def signal_to_noise(self) -> float:
         """Mean count in a cell over the noise of a cell, both times word weights."""
@@ -361,6 +361,39 @@ def topic_sizes(table: np.ndarray, n_jobs: int | None) -> np.ndarray:
         return table[first:last].sum(axis=0, dtype=float)
 
     return np.sum(over_words(add, table.shape, n_jobs), axis=0)
+
+
+def add_up(table: np.ndarray, totals: np.ndarray, n_jobs: int | None = None) -> None:
+    """Make the cells of each word add up to its total, in place.
+
+    All cells of a row change by a multiple of the topics' sizes, and none falls below 0. This is
+    the nearest such row, in squares over the sizes. A common factor would take most from the cells
+    that stand out, and give it to those that were hardly seen: topics become alike.
+
+    Parameters
+    ----------
+    table : ndarray of shape (n_words, n_components)
+        Not negative.
+    totals : ndarray of shape (n_words,)
+        Positive.
+    """
+    sizes = topic_sizes(table, n_jobs)
+    sizes = np.maximum(sizes / max(sizes.sum(), 1e-30), 1e-30)
+
+    def move(first: int, last: int) -> None:
+        cells = table[first:last]
+        kept = np.ones(cells.shape, bool)
+        while True:  # each step keeps fewer cells of some row, and at least one of each
+            missing = totals[first:last] - np.where(kept, cells, 0).sum(axis=1)
+            step = missing / np.where(kept, sizes, 0).sum(axis=1)
+            moved = cells + step[:, None] * sizes
+            negative = kept & (moved < 0)
+            if not negative.any():
+                break
+            kept &= ~negative
+        cells[:] = np.where(kept, moved, 0)
+
+    over_words(move, table.shape, n_jobs)
 
 
 def padded_zeros(shape: tuple[int, ...]) -> np.ndarray:
