@@ -323,6 +323,7 @@ def test_rows_add_up_alike_for_any_number_of_threads(monkeypatch):
         table, totals, variance = noisy_rows(200)
         add_up(table, totals, variance, n_jobs)
         tables.append(table)
+    np.testing.assert_allclose(tables[0].sum(axis=1), totals, rtol=1e-12)
     for table in tables[1:]:
         np.testing.assert_array_equal(table, tables[0])
 
