@@ -1,12 +1,14 @@
 """Whether a change of the code changes held-out perplexity: fits of two commits, seed by seed.
 
-``python benchmarks/paired_utility.py splits FOLDER [--corpora kos bbc docstrings nips]`` writes the
-training and held-out documents once. ``... run FILE --splits FOLDER [--estimators SubLDA
-PrivateSVILDA] [--epsilons 1 4 inf] [--seeds 5] [--components 20] [--rounds N] [--ratio Q]`` fits
-the package that Python imports (PYTHONPATH chooses a checkout, also an old one) with its own
-defaults, and writes the perplexities to a JSON file. Fits that stand there are not run again.
-``... compare BEFORE AFTER [--into PAGE MARK]`` prints the mean difference of the pairs of two such
-files and its standard error, and says which rows are worse by more than two standard errors.
+``python benchmarks/paired_utility.py splits FOLDER [--corpora kos bbc docstrings nips] [--half]``
+writes the training and held-out documents once, or half of the training documents. ``... run FILE
+--splits FOLDER [--estimators SubLDA PrivateSVILDA] [--epsilons 1 4 inf] [--seeds 5] [--components
+20] [--rounds N] [--ratio Q] [--tables FOLDER]`` fits the package that Python imports (PYTHONPATH
+chooses a checkout, also an old one) with its own defaults, and writes the perplexities to a JSON
+file. Fits that stand there are not run again. With ``--tables`` it keeps the topics, which
+``reading_topics.py --stability`` compares. ``... compare BEFORE AFTER [--into PAGE MARK]`` prints
+the mean difference of the pairs of two such files and its standard error, and says which rows are
+worse by more than two standard errors.
 
 As in ``utility.py``: V = 2000, delta = 1e-5, one tenth held out, document completion. Both fits of
 a pair get the same seed, and with it the same noise if neither commit draws it otherwise. A fit
@@ -40,6 +42,7 @@ def main() -> None:
     cut = commands.add_parser("splits", help="write the documents that both commits get")
     cut.add_argument("folder", type=Path)
     cut.add_argument("--corpora", nargs="+", default=["kos", "bbc", "docstrings", "nips"])
+    cut.add_argument("--half", action="store_true", help="train on half of the documents")
     cut.set_defaults(call=splits)
     fit = commands.add_parser("run", help="fit the package that Python imports")
     fit.add_argument("file", type=Path)
@@ -51,6 +54,7 @@ def main() -> None:
     fit.add_argument("--components", type=int, default=20)
     fit.add_argument("--rounds", type=int, dest="max_iter")
     fit.add_argument("--ratio", type=float, dest="subsampling_ratio")
+    fit.add_argument("--tables", type=Path, metavar="FOLDER", help="keep the topics there")
     fit.set_defaults(call=run)
     pairs = commands.add_parser("compare", help="print the differences of two files")
     pairs.add_argument("before", type=Path)
@@ -68,8 +72,11 @@ def splits(options) -> None:
 
     options.folder.mkdir(parents=True, exist_ok=True)
     for split in load(options.corpora):
+        name = split.name
+        if options.half:
+            name, split.train = f"{name}-half", split.train[: split.train.shape[0] // 2]
         for part in ("train", "test"):
-            sp.save_npz(options.folder / f"{split.name}.{part}.npz", getattr(split, part))
+            sp.save_npz(options.folder / f"{name}.{part}.npz", getattr(split, part))
 
 
 def run(options) -> None:
@@ -93,6 +100,8 @@ def run(options) -> None:
                     start = time.process_time()
                     model.fit(train)
                     seconds = time.process_time() - start
+                    if options.tables:
+                        keep_table(options.tables, setting, seed, model.components_)
                     fits.append({
                         **dict(zip(KEY, setting)), "seed": seed, "seconds": round(seconds, 3),
                         "perplexity": model.perplexity(test),
@@ -107,6 +116,14 @@ def keep(file: Path, rows: list) -> None:
     whole = file.with_suffix(".part")
     whole.write_text(json.dumps(rows, indent=0))
     whole.replace(file)
+
+
+def keep_table(folder: Path, setting: tuple, seed: int, components: np.ndarray) -> None:
+    """Write the topics of a fit; `reading_topics.stability` finds them by the name."""
+    folder.mkdir(parents=True, exist_ok=True)
+    name, corpus, epsilon, n_components = setting
+    path = folder / f"{name}_{corpus}_{epsilon:g}_{n_components}_{seed}.npy"
+    np.save(path, components.astype(np.float32))
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import reference_tables as reference
 from reference_tables import cell_likelihood, improve_prior, posterior_mean
+from scipy.optimize import brentq
 from scipy.stats import norm
 
 from dplda.central import _noisy_table
@@ -14,6 +15,7 @@ from dplda.central._noisy_table import (
     FACTORS,
     NoisyTable,
     TableEstimate,
+    add_up,
     temper,
 )
 from dplda.central._word_totals import smooth_totals, word_weights
@@ -283,3 +285,84 @@ def test_tempering(power, instruction_set):
     np.testing.assert_allclose(found[near], expected[near], rtol=2e-6)
     _sets.use("portable")
     np.testing.assert_array_equal(found, temper(factor.copy(), power))
+
+
+# ---- cells that add up to word totals ------------------------------------------------------
+
+
+def noisy_rows(n_words):
+    """Estimated cells, a third of them 0, their variances, and totals far off their sums."""
+    random = np.random.default_rng(1)
+    table = random.gamma(0.3, 20, (n_words, 7)) * (random.random((n_words, 7)) > 1 / 3)
+    totals = random.uniform(0.05, 3, n_words) * table.mean() * 7
+    return table, totals, random.uniform(0.01, 1, (n_words, 7)).astype(np.float32)
+
+
+def nearest_row(row, total, variance):
+    """The row that adds up to the total: plain twin, by a search for the multiple."""
+    bound = (row.sum() + total) / variance.min()
+    step = brentq(
+        lambda x: np.maximum(row + x * variance, 0).sum() - total, -bound, bound, xtol=1e-12
+    )
+    return np.maximum(row + step * variance, 0)
+
+
+def test_rows_add_up_to_their_totals_with_the_least_change():
+    table, totals, variance = noisy_rows(60)
+    expected = [nearest_row(*row) for row in zip(table, totals, variance.astype(float))]
+    assert (np.array(expected) == 0).mean() > 0.1  # some cells reach 0
+    add_up(table, totals, variance)
+    np.testing.assert_allclose(table.sum(axis=1), totals, rtol=1e-12)
+    np.testing.assert_allclose(table, expected, atol=1e-8)
+
+
+def test_rows_add_up_alike_for_any_number_of_threads(monkeypatch):
+    monkeypatch.setattr(_noisy_table, "PIECE", 70)
+    tables = []
+    for n_jobs in (1, 2, 3):
+        table, totals, variance = noisy_rows(200)
+        add_up(table, totals, variance, n_jobs)
+        tables.append(table)
+    np.testing.assert_allclose(tables[0].sum(axis=1), totals, rtol=1e-12)
+    for table in tables[1:]:
+        np.testing.assert_array_equal(table, tables[0])
+
+
+def a_final_table():
+    totals, random = np.linspace(100, 1000, 600), np.random.default_rng(0)
+    table = NoisyTable.from_totals(
+        totals, np.ones(600), 5, Streams.from_random_state(0), norms=(1.0, 1.0)
+    )
+    table.average = totals[:, None] * random.dirichlet(np.ones(5), 600)
+    table.average += random.normal(0, 100, (600, 5))
+    table.variance = 100.0**2
+    return table, np.full(600, 100.0)
+
+
+def test_slopes_are_posterior_variances():
+    table, scale = a_final_table()
+    noisy, estimate = table.average, table.estimate
+    estimate(noisy, scale, last=True)
+    center = np.outer(table.totals / table.totals.sum(), noisy.sum(axis=0))
+    expected = np.empty(noisy.shape)
+    for prior, words in zip(estimate.prior, estimate._classes):
+        means = np.multiply.outer(FACTORS, center[words])
+        likelihood, precision = reference.component_likelihood(noisy[words], means, scale[words])
+        joint = prior[:, None] * likelihood
+        joint /= joint.sum(axis=0)
+        of_cell = means.reshape(len(means), -1)
+        of_cell = of_cell + (1 - precision) * (noisy[words].ravel() - of_cell)
+        mean = (joint * of_cell).sum(axis=0)
+        variance = (joint * ((1 - precision) * 100.0**2 + (of_cell - mean) ** 2)).sum(axis=0)
+        expected[words] = np.where(mean > 20, variance, np.nan).reshape(-1, 5)
+    found = estimate.slopes(noisy, scale) * 100.0 / (2 * _noisy_table.STEP)
+    clear = np.isfinite(expected)  # means near 0 are cut
+    assert clear.mean() > 0.8
+    np.testing.assert_allclose(found[clear], expected[clear], rtol=0.1, atol=20)
+
+
+def test_the_rows_of_a_final_table_add_up_so():
+    table, scale = a_final_table()
+    expected = table.estimate(table.average, scale, last=True).astype(float)
+    add_up(expected, table.totals, table.estimate.slopes(table.average, scale))
+    np.testing.assert_allclose(table.finish(0.01).T, expected + 0.01, rtol=1e-12)

@@ -33,6 +33,8 @@ ONE = 6  # place of the factor 1
 N_CLASSES = 6
 SAMPLE = 2**16  # cells of a class of words that its prior is learned from, about
 FIRST_STEPS, NEXT_STEPS, LAST_STEPS = 8, 2, 30
+STEP = 0.25  # of a cell's noise, to both sides, for the slope of its posterior mean
+FLATTEST = 1e-6  # slope, below which a mean in single precision says nothing
 PIECE = 2**14  # cells that a thread works on before it takes the next ones; enters results
 
 
@@ -292,15 +294,15 @@ class NoisyTable:
     def finish(self, topic_word_prior: float) -> np.ndarray:
         """The final table (n_components, n_words), estimated from scratch.
 
-        With noise, each word's row is scaled to the word's total, which is better known than the
-        cells are.
+        With noise, the cells of a word add up to the word's total, which is better known than they
+        are.
         """
-        scale = self._cell_scale()
-        table = self.estimate(self._sum_of_parts(), scale, last=True, n_jobs=self.n_jobs)
-        table = table.T.astype(float)
+        scale, noisy = self._cell_scale(), self._sum_of_parts()
+        table = self.estimate(noisy, scale, last=True, n_jobs=self.n_jobs).astype(float)
         if scale.any():
-            table *= self.totals / np.maximum(table.sum(axis=0), 1e-30)
-        return table + topic_word_prior
+            slopes = self.estimate.slopes(noisy, scale, self.n_jobs)
+            add_up(table, self.totals, slopes, self.n_jobs)
+        return table.T + topic_word_prior
 
     def signal_to_noise(self) -> float:
         """Mean count in a cell over the noise of a cell, both times word weights."""
@@ -348,6 +350,41 @@ def topic_sizes(table: np.ndarray, n_jobs: int | None) -> np.ndarray:
     """The sum of each topic (n_components,): of fixed pieces, and of these in their order."""
 
     return _denoise.topic_sums(table, n_threads(n_jobs)).sum(axis=0)
+
+
+def add_up(
+    table: np.ndarray, totals: np.ndarray, variance: np.ndarray, n_jobs: int | None = None
+) -> None:
+    """Make the cells of each word add up to its total, in place.
+
+    The cells of a row change by a multiple of their variances, and none falls below 0. This is the
+    nearest such row, in squares over the variances. A common factor would change large cells that
+    are well known the most, and make topics alike.
+
+    Parameters
+    ----------
+    table : ndarray of shape (n_words, n_components)
+        Not negative.
+    totals : ndarray of shape (n_words,)
+        Positive.
+    variance : ndarray of shape (n_words, n_components)
+        Variance of each cell, positive, up to a common factor of a row.
+    """
+
+    def move(first: int, last: int) -> None:
+        cells, room = table[first:last], variance[first:last]
+        kept = np.ones(cells.shape, bool)
+        while True:  # each step keeps fewer cells of some row, and at least one of each
+            missing = totals[first:last] - np.where(kept, cells, 0).sum(axis=1)
+            step = missing / np.where(kept, room, 0).sum(axis=1, dtype=float)
+            moved = cells + step[:, None] * room
+            negative = kept & (moved < 0)
+            if not negative.any():
+                break
+            kept &= ~negative
+        cells[:] = np.where(kept, moved, 0)
+
+    over_words(move, table.shape, n_jobs)
 
 
 def padded_zeros(shape: tuple[int, ...]) -> np.ndarray:
@@ -422,11 +459,32 @@ class TableEstimate:
             return out
         cells = standard_cells(noisy, self.totals, noise_scale, self._shares, n_jobs)
         self.prior = self._improved_prior(cells, last, n_jobs)
-        class_of = np.empty(len(noisy), np.uint8)
+        return self._means(cells, least, out, n_jobs)
+
+    def slopes(
+        self, noisy: np.ndarray, noise_scale: np.ndarray, n_jobs: int | None = None
+    ) -> np.ndarray:
+        """The slope of each posterior mean in its noisy cell, positive, (n_words, n_components).
+
+        Times the variance of the noise, it is the posterior variance of the cell. The result is
+        that times a factor of the word.
+        """
+        cells = standard_cells(noisy, self.totals, noise_scale, self._shares, n_jobs)
+        step = STEP * noise_scale[:, None]
+        less, more = (
+            self._means((moved, *cells[1:]), 0.0, np.empty(noisy.shape, np.float32), n_jobs)
+            for moved in (noisy - step, noisy + step)
+        )
+        more -= less
+        return np.maximum(more, FLATTEST * step, out=more, casting="same_kind")
+
+    def _means(self, cells: Cells, least: float, out: np.ndarray, n_jobs: int | None) -> np.ndarray:
+        """Posterior means under the present prior, (n_words, n_components) float32."""
+        assert self.prior is not None
+        class_of = np.empty(len(out), np.uint8)
         for c, words in enumerate(self._classes):
             class_of[words] = c
         prior = self.prior.astype(np.float32)
-
         _denoise.estimate(*cells, prior, class_of, least, out, n_threads(n_jobs))
         return out
 
@@ -436,7 +494,6 @@ class TableEstimate:
         if prior is None or last:
             prior = np.array([first_prior(self.public, words) for words in self._classes])
             steps = LAST_STEPS if last else FIRST_STEPS
-
         likelihood, ptr = class_likelihood(cells, self._classes, n_jobs)
         return improve_prior(prior, likelihood, ptr, steps, n_jobs)
 
