@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dplda.privacy import Gaussian, PoissonSampled, _composition_trees
-from dplda.privacy import _bounds_on_epsilon as composition
+from dplda.privacy import _composed_losses as composition
 from dplda.privacy._bounds_on_epsilon import grouped
 
 

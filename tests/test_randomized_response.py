@@ -998,7 +998,7 @@ def test_a_client_loads_nothing_of_the_server():
     ).stdout.split()
     own = {"_checks", "_compat", "_corpus", "_files", "_log", "_private_fit", "_threads"}
     own |= {"_version", "_warnings", "kernels", "kernels._noise", "kernels._release"}
-    own |= {"kernels._sets", "privacy"}
+    own |= {"kernels._sets", "kernels._team", "privacy"}
     own |= {"local", "local._calibrated_bits", "local._memoized_reports"}
     own |= {"local._randomized_response"}
     others = {name.removeprefix("dplda.") for name in loaded} - own - {"dplda"}

@@ -33,7 +33,9 @@ def run(compiler, folder, team):
     (folder / "_team.h").write_text(team)
     program = str(folder / "team")
     source = str(Path(__file__).parent / "team.c")
-    subprocess.run([compiler, *FLAGS, f"-I{folder}", source, "-o", program], check=True)
+    subprocess.run(
+        [compiler, *FLAGS, f"-I{folder}", f"-I{KERNELS}", source, "-o", program], check=True
+    )
     options = {**os.environ, "TSAN_OPTIONS": "halt_on_error=1"}
     found = subprocess.run([program], capture_output=True, text=True, env=options, timeout=120)
     return found.returncode, found.stdout + found.stderr
