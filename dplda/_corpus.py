@@ -127,15 +127,11 @@ class Corpus:
 
     def blocks(self, n_tokens: int) -> list[Corpus]:
         """Whole documents in blocks of about `n_tokens`, the same whatever the number of jobs."""
-        return [self.documents(a, b) for a, b in itertools.pairwise(self.edges(n_tokens))]
-
-    def edges(self, n_tokens: int) -> npt.NDArray[np.intp]:
-        """The first document of each block, and the number of documents."""
         bounds = np.searchsorted(self.doc_ptr, np.arange(0, self.n_tokens, n_tokens))
-        return np.unique(np.append(bounds, len(self.doc_ptr) - 1))
+        edges = np.unique(np.concatenate([bounds, [len(self.doc_ptr) - 1]]))
+        return [self._documents(a, b) for a, b in itertools.pairwise(edges)]
 
-    def documents(self, first: int, last: int) -> Corpus:
-        """The documents from `first` to `last` - 1."""
+    def _documents(self, first: int, last: int) -> Corpus:
         ptr = self.doc_ptr[first : last + 1]
         return Corpus(self.word[ptr[0] : ptr[-1]], ptr - ptr[0], self.n_words)
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
+from dataclasses import dataclass
 
+import joblib
 import numpy as np
 
 from dplda._corpus import Corpus
 from dplda._half_table import HalfTable
-from dplda._threads import in_threads, n_threads
+from dplda._threads import in_threads
 from dplda.kernels import _frozen, _gibbs
 from dplda.privacy._streams import Purpose, Streams
 
 BLOCK_TOKENS = 1 << 17  # tokens that share a random stream; enters seeded results
-GROUP_BLOCKS = 2  # that threads sweep together; the random words of a group are in memory
-PIECE_TOKENS = 1 << 16  # tokens whose random words a thread draws at a time
+PIECE_TOKENS = 1 << 15  # tokens that a thread takes at a time when few are left
 MAX_COMPONENTS = 2048
 TOPIC = np.int16  # of a token; -1 for none yet
 NO_WORDS = np.empty(0, np.uint64)
@@ -36,57 +36,68 @@ def draw_topics(
     block of documents has its own random stream, and the place of a token in the block says which
     words are its own, so that the result does not depend on `n_jobs`.
     """
-    edges = corpus.edges(BLOCK_TOKENS)
-    tolerance = _frozen.tolerance(table.half.shape[1])
-    for first in range(0, len(edges) - 1, GROUP_BLOCKS):
-        blocks = edges[first : first + GROUP_BLOCKS + 1]
-        group, ends = corpus.documents(blocks[0], blocks[-1]), corpus.doc_ptr[blocks]
-        drawn = topics[ends[0] : ends[-1]]
-        before = drawn.copy()
+
+    def run(piece: Piece) -> None:
+        block, n = piece.documents, piece.documents.n_tokens
+        span = slice(piece.start, piece.start + n)
+        part = topics[span]
+        before = part.copy()
         # Documents of about one length are swept side by side: none is left over at the end.
-        order = np.argsort(-np.diff(group.doc_ptr), kind="stable")
-        bits = _words(streams, t, first, ends, n_jobs)
-        for spare in (False, True):
-            # One draw in some 2**53 needs more than 64 bits: all again, with 128 for each.
-            refinement = _words(streams, t, first, ends, n_jobs, spare=True) if spare else NO_WORDS
+        order = np.argsort(-np.diff(block.doc_ptr), kind="stable")
+        bits = streams.words(Purpose.TOPICS, t, piece.stream, n, skip=piece.skip)
+        refinement = NO_WORDS
+        while True:
             n_exact = _frozen.sweep(
-                group.word, group.doc_ptr, order, before, table.half, doc_topic_prior, bits,
-                refinement, tolerance, drawn, n_threads(n_jobs),
+                block.word, block.doc_ptr, order, part, table.half, doc_topic_prior, bits,
+                refinement, _frozen.tolerance(table.half.shape[1]),
             )  # fmt: skip
             if n_exact >= 0:
-                break
+                return
+            # One draw in some 2**53 needs more than 64 bits: the piece again, with 128 for each.
+            refinement = streams.words(
+                Purpose.TOPICS, t, piece.stream, n, spare=True, skip=piece.skip
+            )
+            part[:] = before
+
+    in_threads(run, pieces_of(corpus, n_jobs), n_jobs)
     return topics
 
 
-def _words(
-    streams: Streams,
-    t: int,
-    first: int,
-    ends: np.ndarray,
-    n_jobs: int | None,
-    *,
-    spare: bool = False,
-) -> np.ndarray:
-    """A random word for each token of consecutive blocks, the first of which has number `first`.
+@dataclass(frozen=True)
+class Piece:
+    """Consecutive documents that a thread sweeps at a time.
 
-    `ends` (n_blocks + 1,) says where the blocks begin in the corpus, and where the last one ends.
+    Attributes
+    ----------
+    documents : Corpus
+        The documents.
+    start : int
+        Their first token in the corpus.
+    stream, skip : int
+        Number of their random stream, and how many of its words belong to earlier documents.
     """
-    words = np.empty(ends[-1] - ends[0], np.uint64)
-    pieces = [
-        (stream, start, end, i)
-        for stream, (start, end) in enumerate(itertools.pairwise((ends - ends[0]).tolist()), first)
-        for i in range(start, end, PIECE_TOKENS)
-    ]
 
-    def draw(piece: tuple[int, int, int, int]) -> None:
-        stream, start, end, i = piece
-        part = words[i : min(i + PIECE_TOKENS, end)]
-        part[:] = streams.words(
-            Purpose.TOPICS, t, stream, len(part), spare=spare, skip=i - start
-        )  # fmt: skip
+    documents: Corpus
+    start: int
+    stream: int
+    skip: int
 
-    in_threads(draw, pieces, n_jobs)
-    return words
+
+def pieces_of(corpus: Corpus, n_jobs: int | None) -> list[Piece]:
+    """The blocks that have a random stream each, the last ones in parts.
+
+    Small pieces keep all threads busy to the end. They are slower, because fewer documents are
+    swept side by side.
+    """
+    blocks = corpus.blocks(BLOCK_TOKENS)
+    n_whole = len(blocks) - joblib.effective_n_jobs(n_jobs)
+    pieces, start = [], 0
+    for stream, block in enumerate(blocks):
+        first = start
+        for documents in [block] if stream < n_whole else block.blocks(PIECE_TOKENS):
+            pieces.append(Piece(documents, start, stream, start - first))
+            start += documents.n_tokens
+    return pieces
 
 
 def count_words(corpus: Corpus, topics: np.ndarray, n_components: int) -> np.ndarray:

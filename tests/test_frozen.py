@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 import dplda._gibbs as gibbs
-from dplda import _threads
 from dplda._corpus import Corpus
 from dplda._gibbs import NO_WORDS, draw_topics
 from dplda._half_table import LARGEST_CLIP, HalfTable
@@ -52,15 +51,15 @@ def random_table(n_components, *, largest=TOP, n_words=N_WORDS, seed=0):
 
 
 def frozen(word, doc_ptr, topics, table, alpha, bits, refinement=NO_WORDS, *, tolerance=None):
-    """The topics of the kernel, as its twin, and how many draws integers decided."""
-    drawn, doc_ptr = np.full_like(topics, -1), np.asarray(doc_ptr)
+    """The kernel on a copy of `topics`, as its twin, and how many draws integers decided."""
+    topics, doc_ptr = topics.copy(), np.asarray(doc_ptr)
     order = np.argsort(-np.diff(doc_ptr), kind="stable")
     if tolerance is None:
         tolerance = _frozen.tolerance(table.half.shape[1])
     n_exact = _frozen.sweep(
-        word, doc_ptr, order, topics, table.half, alpha, bits, refinement, tolerance, drawn, 1
+        word, doc_ptr, order, topics, table.half, alpha, bits, refinement, tolerance
     )
-    return drawn, n_exact
+    return topics, n_exact
 
 
 def unassigned(word):
@@ -351,11 +350,10 @@ def test_jobs_pieces_and_instruction_sets_change_nothing_and_words_and_table_sta
     arguments = table.half, big_corpus.word, big_corpus.doc_ptr
     before = [array.copy() for array in arguments]
     results = []
-    cases = [(name, 1, 1 << 16, 2) for name in instruction_sets]
-    for name, n_jobs, n_tokens, n_blocks in [*cases, (instruction_sets[-1], 2, 5001, 1)]:
+    cases = [(name, 1, 1 << 15) for name in instruction_sets]
+    for name, n_jobs, n_tokens in [*cases, (instruction_sets[-1], 2, 5001)]:
         _sets.use(name)
         monkeypatch.setattr(gibbs, "PIECE_TOKENS", n_tokens)
-        monkeypatch.setattr(gibbs, "GROUP_BLOCKS", n_blocks)
         results.append(
             draw_topics(
                 big_corpus, topics.copy(), table, doc_topic_prior=0.1, t=3, n_jobs=n_jobs,
@@ -402,21 +400,15 @@ def test_splitting_a_sweep_at_any_document_changes_nothing(cut, instruction_set)
     assert_array_equal(np.concatenate(parts), whole)
 
 
-def test_the_order_of_documents_and_the_threads_change_nothing(instruction_set):
+def test_the_order_of_documents_changes_nothing(instruction_set):
     word, doc_ptr = some_documents(150, N_WORDS, seed=5, longest=40)
     table, bits = random_table(40, largest=3000), random_words(len(word))
-    topics, results = half_assigned(word, 40), []
-    shuffled = np.random.default_rng(1).permutation(150)
-    for order, n_threads in [(np.arange(150), 1), (shuffled, 1), *20 * [(shuffled, 3)]]:
-        assert _threads.n_threads(3) == 3
-        drawn = np.full_like(topics, -1)
-        n_exact = _frozen.sweep(
-            word, doc_ptr, order, topics, table.half, 0.1, bits, bits, 1e-4, drawn, n_threads
-        )
-        results.append([n_exact, *drawn])
-    assert results[0][0] > 0
-    for other in results[1:]:
-        assert_array_equal(other, results[0])
+    results = []
+    for order in (np.arange(150), np.random.default_rng(1).permutation(150)):
+        topics = half_assigned(word, 40)
+        _frozen.sweep(word, doc_ptr, order, topics, table.half, 0.1, bits, bits, 1e-4)
+        results.append(topics)
+    assert_array_equal(*results)
 
 
 def test_empty_corpus_is_swept():
@@ -433,8 +425,4 @@ def test_arguments_that_do_not_fit_are_refused():
     bits, half = np.zeros(1, np.uint64), np.full((1, 16), TOP, np.uint16)
     for order, table in [(np.zeros(1, np.int64), half[:, :8].copy()), (np.zeros(2, int), half)]:
         with pytest.raises(ValueError, match="multiple of 16"):
-            _frozen.sweep(word, doc_ptr, order, topics, table, 0.1, bits, bits, 1e-4, topics, 1)
-    order, none = np.zeros(1, np.int64), np.zeros(0, np.int16)
-    for before, drawn in [(none, topics), (topics, none)]:
-        with pytest.raises(ValueError, match="room for the new one"):
-            _frozen.sweep(word, doc_ptr, order, before, half, 0.1, bits, bits, 1e-4, drawn, 1)
+            _frozen.sweep(word, doc_ptr, order, topics, table, 0.1, bits, bits, 1e-4)

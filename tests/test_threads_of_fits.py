@@ -38,7 +38,6 @@ def tiny_pieces(monkeypatch):
     monkeypatch.setattr(_curator, "BLOCK_CELLS", 64)
     monkeypatch.setattr(_fold_in, "PIECE", 100)
     monkeypatch.setattr(_gibbs, "BLOCK_TOKENS", 300)
-    monkeypatch.setattr(_gibbs, "GROUP_BLOCKS", 3)
     monkeypatch.setattr(_gibbs, "PIECE_TOKENS", 70)
     monkeypatch.setattr(_half_table, "PIECE_CELLS", 64)
     monkeypatch.setattr(_noisy_table, "PIECE", 64)

@@ -18,7 +18,6 @@
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
-#include "_atomic.h"
 #include "_wide.h"
 
 enum {
@@ -37,8 +36,7 @@ typedef struct {
     const int64_t *doc_ptr;     /* in: where each document's tokens begin */
     const int64_t *order;       /* in: the documents, in the order in which they are begun */
     int64_t n_docs;
-    dplda_atomic *next;         /* in/out: the place in `order` of the next document to begin */
-    const int16_t *topics;      /* in: topic of each token, -1 for not yet assigned */
+    int16_t *topics;            /* in/out: topic of each token, -1 for not yet assigned */
     const uint16_t *half;       /* in: (n_words, padded) normal halves, 0 on the padding */
     int64_t padded;             /* topics, rounded up to a multiple of 16 */
     double doc_topic_prior;
@@ -46,7 +44,6 @@ typedef struct {
     const uint64_t *refinement; /* in: the next 64 bits, or NULL */
     float tolerance;            /* bound on the rounding errors, as a fraction of the sum */
     float *scratch;             /* dplda_scratch_floats(padded) */
-    int16_t *drawn;             /* out: new topic of each token */
     int64_t n_exact;            /* out: draws that integers decided */
     int unrefined;              /* out: whether a draw needed `refinement` and there was none */
 } dplda_sweep;
@@ -133,6 +130,7 @@ static int dplda_document_unit(int64_t n_tokens, double prior, double *unit, dou
 /* ---------------------------------------------------------------- documents in flight */
 
 typedef struct {
+    int64_t next;                         /* the place in `order` of the next document to begin */
     uint32_t active;                      /* bit mask of the slots that have a document */
     int64_t token[DPLDA_IN_FLIGHT];       /* the token whose topic is drawn next */
     int64_t end[DPLDA_IN_FLIGHT];
@@ -190,12 +188,6 @@ static void dplda_count(const dplda_sweep *s, int64_t begin, int64_t end, int32_
             count[0][k] += count[j][k];
         }
     }
-}
-
-/* The document that is begun next, or -1; threads share them. */
-static inline int64_t dplda_next_document(const dplda_sweep *s) {
-    const int64_t place = DPLDA_ADD(s->next, 1);
-    return place < s->n_docs ? s->order[place] : -1;
 }
 
 #include "_each_set.h"
@@ -290,7 +282,7 @@ static void NAME(sweep_exactly)(dplda_sweep *s, int64_t d, int32_t *const *count
             c[k] = (float)(count[k] * unit + base) * DPLDA_SCALE;
         }
         k = NAME(draw_exact)(s, dplda_row(s, i), c, i);
-        s->drawn[i] = (int16_t)k;
+        s->topics[i] = (int16_t)k;
         count[k] += 1;
         c[k] = (float)(count[k] * unit + base) * DPLDA_SCALE;
     }
@@ -299,9 +291,8 @@ static void NAME(sweep_exactly)(dplda_sweep *s, int64_t d, int32_t *const *count
 #ifndef DPLDA_HAS_VECTORS
 static void NAME(dplda_sweep)(dplda_sweep *s) {
     dplda_flight x;
-    int64_t d;
     dplda_lay_out(&x, s->scratch, s->padded);
-    while ((d = dplda_next_document(s)) >= 0) {
+    for (int64_t d = 0; d < s->n_docs; d++) {
         NAME(sweep_exactly)(s, d, x.count, x.weight[0]);
     }
 }
@@ -621,10 +612,9 @@ DPLDA_INLINE uint32_t NAME(propose)(const dplda_sweep *s, dplda_flight *x, int f
 static void NAME(begin)(dplda_sweep *s, dplda_flight *x, int slot) {
     double unit, base;
     float *c = x->weight[slot];
-    int64_t d;
     x->active &= ~(UINT32_C(1) << slot);
-    while ((d = dplda_next_document(s)) >= 0) {
-        const int64_t begin = s->doc_ptr[d], end = s->doc_ptr[d + 1];
+    while (x->next < s->n_docs) {
+        const int64_t d = s->order[x->next++], begin = s->doc_ptr[d], end = s->doc_ptr[d + 1];
         if (begin == end) {
             continue;
         }
@@ -699,7 +689,7 @@ DPLDA_INLINE void NAME(sweep)(dplda_sweep *s, const int n_short, const int n_slo
             if (uncertain >> slot & 1) {
                 k = NAME(draw_exact)(s, x->row[slot], x->weight[slot], i);
             }
-            s->drawn[i] = (int16_t)k;
+            s->topics[i] = (int16_t)k;
             x->weight[slot][k] += x->unit[slot];
             if (++x->token[slot] < x->end[slot]) {
                 NAME(go_on)(s, x, slot, i + 1);

@@ -12,6 +12,4 @@ def sweep(
     bits: NDArray[np.uint64],
     refinement: NDArray[np.uint64],
     tolerance: float,
-    drawn: NDArray[np.int16],
-    n_threads: int,
 ) -> int: ...

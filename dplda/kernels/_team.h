@@ -15,7 +15,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <time.h>
-#include "_atomic.h"
 
 #ifndef DPLDA_TEAM_LOCKS /* a test brings its own */
 #include <Python.h>
@@ -33,6 +32,22 @@ typedef PyThread_type_lock dplda_sleeper;
 #else
 #include <sched.h>
 #define DPLDA_YIELD() sched_yield()
+#endif
+
+/* Atomic numbers, in sequential order. */
+#if defined(__GNUC__)
+typedef int64_t dplda_atomic;
+#define DPLDA_LOAD(x) __atomic_load_n(x, __ATOMIC_SEQ_CST)
+#define DPLDA_STORE(x, value) __atomic_store_n(x, value, __ATOMIC_SEQ_CST)
+#define DPLDA_ADD(x, value) __atomic_fetch_add(x, value, __ATOMIC_SEQ_CST)
+#define DPLDA_SWAP(x, value) __atomic_exchange_n(x, value, __ATOMIC_SEQ_CST)
+#else /* MSVC */
+#include <intrin.h>
+typedef volatile __int64 dplda_atomic;
+#define DPLDA_LOAD(x) _InterlockedOr64(x, 0)
+#define DPLDA_STORE(x, value) ((void)_InterlockedExchange64(x, value))
+#define DPLDA_ADD(x, value) _InterlockedExchangeAdd64(x, value)
+#define DPLDA_SWAP(x, value) _InterlockedExchange64(x, value)
 #endif
 
 #if defined(__SSE2__) || defined(_M_X64)

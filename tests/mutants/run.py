@@ -219,7 +219,6 @@ KERNELS = {  # which extensions a source is compiled into
     "_team.h": ("_team",),
     "_e_step.h": ("_e_step",),
     "_e_step_loops.h": ("_e_step",),
-    "_atomic.h": ("_frozen", "_team"),
     "_frozen.h": ("_frozen",),
     "_release.h": ("_release",),
     "_wide.h": ("_frozen", "_release"),
