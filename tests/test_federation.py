@@ -322,7 +322,7 @@ def test_who_has_most_of_a_lobby_makes_room(lobby):
     ("one", "other", "are_one"),
     [
         ("10.0.0.1", "10.0.0.2", False), ("10.0.0.1", "10.0.0.1", True),
-        ("2001:db8::1", "2001:db8::ffff:1", True), ("2001:db8::1", "2001:db8:0:1::1", False),
+        ("2001:db8::1", "2001:db8:0:1::1", True), ("2001:db8::1", "2001:db8:1::1", False),
         ("::ffff:10.0.0.1", "::ffff:10.0.0.2", False), ("fe80::1%eth0", "fe80::2%eth0", True),
     ],
 )  # fmt: skip

@@ -366,16 +366,17 @@ def add_up(
     table : ndarray of shape (n_words, n_components)
         Not negative.
     totals : ndarray of shape (n_words,)
-        Positive.
+        Positive. One that is smaller than rounding errors of its row counts as large as they are.
     variance : ndarray of shape (n_words, n_components)
         Variance of each cell, positive, up to a common factor of a row.
     """
 
     def move(first: int, last: int) -> None:
         cells, room = table[first:last], variance[first:last]
+        total = np.maximum(totals[first:last], 1e-9 * cells.sum(axis=1, dtype=float))
         kept = np.ones(cells.shape, bool)
         while True:  # each step keeps fewer cells of some row, and at least one of each
-            missing = totals[first:last] - np.where(kept, cells, 0).sum(axis=1)
+            missing = total - np.where(kept, cells, 0).sum(axis=1)
             step = missing / np.where(kept, room, 0).sum(axis=1, dtype=float)
             moved = cells + step[:, None] * room
             negative = kept & (moved < 0)

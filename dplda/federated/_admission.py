@@ -65,10 +65,10 @@ class Lobby:
 
 
 def network_of(host: str) -> bytes:
-    """An address, or the part of one that a single caller has: 64 bits in IPv6."""
+    """An address, or the part of one that a single caller may have: 48 bits in IPv6."""
     address = ipaddress.ip_address(host.partition("%")[0])
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is None:
-        return address.packed[:8]
+        return address.packed[:6]
     return address.packed
 
 

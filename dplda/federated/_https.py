@@ -272,9 +272,9 @@ class Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
         if not self._free.acquire(blocking=False):
             self.shutdown_request(request)
             return
-        if self.tls is not None:
-            self._lobby.enter(request, client_address[0])
         try:
+            if self.tls is not None:
+                self._lobby.enter(request, client_address[0])
             super().process_request(request, client_address)
         except BaseException:  # no thread could be started
             self._lobby.leave(request)

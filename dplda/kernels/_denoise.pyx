@@ -130,7 +130,7 @@ def likelihood(
     cdef Py_ssize_t n_found = FACTORS if shares is None else 2 * FACTORS
     cdef Py_ssize_t c, n_words, n_classes = first.shape[0], per_word = sizes.shape[0] // 16
     loop.table = bind(average, rate, scale, sizes, factors, shares, gains)
-    if stride.shape[0] != n_classes or ptr.shape[0] != n_classes + 1:
+    if stride.shape[0] != n_classes or ptr.shape[0] != n_classes + 1 or ptr[0] != 0:
         raise ValueError("each class must have a stride and a place")
     if out.shape[0] != ptr[n_classes] or out.shape[1] != n_found or out.shape[2] != 16:
         raise ValueError(f"out must have room for vectors of ({n_found}, 16)")

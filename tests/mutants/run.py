@@ -162,7 +162,7 @@ TESTS = {
     "dplda/local/": LOCAL,
     "dplda/federated/_network.py": ("federation",),
     "dplda/federated/": PARTY,
-    "dplda/kernels/_team": ("threads", "threads_of_fits", "noise"),
+    "dplda/kernels/_team": ("threads", "threads_of_fits", "noise", "team"),
     "dplda/kernels/_noise": ("noise", "noise_choices", "tokens"),
     "dplda/kernels/_clip.h": ("extending", "variational_kernels", *DOCUMENT),
     "dplda/kernels/_variational.pyx": ("variational_kernels", "fold_in", "extending", *DOCUMENT),
