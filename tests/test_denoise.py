@@ -316,6 +316,16 @@ def test_rows_add_up_to_their_totals_with_the_least_change():
     np.testing.assert_allclose(table, expected, atol=1e-8)
 
 
+@pytest.mark.parametrize("n_topics", [1, 2, 17])
+def test_a_total_below_the_rounding_errors_of_its_row(n_topics):
+    """No warning, which is an error here, and nearly nothing is left of the row."""
+    table, totals = np.full((4, n_topics), 30.0), np.array([1e-30, 1e-17, 1e-14, 1.0])
+    add_up(table, totals, np.ones((4, n_topics)))
+    assert (table >= 0).all()
+    np.testing.assert_allclose(table.sum(axis=1), totals, atol=1e-8 * 30 * n_topics)
+    assert (table.sum(axis=1) > 0).all()
+
+
 def test_rows_add_up_alike_for_any_number_of_threads(monkeypatch):
     monkeypatch.setattr(_noisy_table, "PIECE", 70)
     tables = []
