@@ -1,7 +1,7 @@
 """Wall time of whole rounds with one thread and with more, in one process.
 
 ``python benchmarks/peers/threads.py [--corpora nips] [--words 2000 all] [--components 20 100 500]
-[--threads 1 2] [--rounds 8] [--repeats 5] [--only NAME ...] [--allowed] [--markdown FILE]``
+[--threads 1 2] [--rounds 8] [--repeats 5] [--only NAME ...] [--markdown FILE]``
 
 A round is everything that `fit` does in it: inference or topic draws, sums, noise on all cells,
 table. `transform` infers the topic weights of all documents, checks of the counts included. Each
@@ -14,17 +14,11 @@ The limit of the machine is measured beside it: as many processes as threads, ea
 of one thread, take the same turns at the same time. They share no data and wait for nothing, so
 what they gain together is what the processors can give to this kind of work. Two virtual processors
 may be one core, whose parts share it well if they wait for memory, and badly if they compute.
-
-``--allowed`` prints what the work itself allows, in CPU time, which a loaded machine hardly
-changes: the share of a round that no other thread can take over, and the gain if each thread took
-the next piece as soon as it was free, without any wait for memory, for the interpreter's lock or
-for the other threads to wake up. All pieces run in one thread for this.
 """
 
 from __future__ import annotations
 
 import argparse
-import heapq
 import itertools
 import multiprocessing
 import sys
@@ -42,7 +36,6 @@ from opponents import NotInstalled, Tomotopy
 from ours import OURS, Rounds
 from threadpoolctl import threadpool_limits
 
-import dplda._threads
 from dplda import GibbsLDA
 
 WARM_UP = 3
@@ -151,62 +144,6 @@ def measure(options: argparse.Namespace, X: sp.csr_array, n_components: int) -> 
     return times
 
 
-class Pieces:
-    """Stands in for `in_threads`: runs all pieces in one thread, and keeps their CPU seconds."""
-
-    def __init__(self) -> None:
-        self.regions: list[list[float]] = []
-        self.inside = False
-
-    def __call__(self, run: Callable[[Any], Any], pieces: Any, n_jobs: Any) -> list[Any]:
-        if self.inside:
-            return [run(piece) for piece in pieces]
-        self.inside, taken, results = True, [], []
-        for piece in pieces:
-            start = time.thread_time()
-            results.append(run(piece))
-            taken.append(time.thread_time() - start)
-        self.inside = False
-        self.regions.append(taken)
-        return results
-
-    def replace(self, other: Any) -> None:
-        """Replace `other` in all modules that have imported it."""
-        for module in list(sys.modules.values()):
-            if getattr(module, "in_threads", None) is other:
-                module.in_threads = self  # type: ignore[attr-defined]
-
-
-def longest(seconds: list[float], threads: int) -> float:
-    """When the last of some threads is ready, each of which takes the next piece when it is."""
-    ready = [0.0] * threads
-    for piece in seconds:
-        heapq.heapreplace(ready, ready[0] + piece)
-    return max(ready)
-
-
-def allowed(options: argparse.Namespace, X: sp.csr_array, n_components: int) -> dict[str, str]:
-    """Gain that the pieces allow, and the serial share, of each contestant of dplda."""
-    threads, cells = max(options.threads), {"tomotopy": "-"}
-    for name in (name for name in options.only if name != "tomotopy"):
-        contestant = start(name, X, n_components, threads, options.repeats)
-        pieces = Pieces()
-        pieces.replace(dplda._threads.in_threads)
-        rounds = []
-        for _ in range(options.repeats):
-            pieces.regions.clear()
-            begin = time.process_time()
-            contestant.step()
-            total = time.process_time() - begin
-            serial = total - sum(map(sum, pieces.regions))
-            parallel = sum(longest(region, threads) for region in pieces.regions)
-            rounds.append((total / (serial + parallel), serial / total))
-        contestant.close()
-        gain, share = np.median(rounds, axis=0)
-        cells[name] = f"**{gain:.2f}**, {share:.1%} serial"
-    return cells
-
-
 def cell(seconds: Any, threads: list[int]) -> str:
     """How much faster the most threads are, the limit of the machine, and milliseconds."""
     if isinstance(seconds, str):
@@ -226,7 +163,6 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=8, help="of each turn")
     parser.add_argument("--repeats", type=int, default=5, help="turns")
     parser.add_argument("--only", nargs="+", default=list(ROWS), choices=ROWS)
-    parser.add_argument("--allowed", action="store_true", help="what the work allows, in CPU time")
     parser.add_argument("--note", default="", help="added to the conditions: loaded machine")
     parser.add_argument("--markdown", metavar="FILE", help="page that gets the tables")
     options = parser.parse_args()
@@ -238,12 +174,9 @@ def main() -> None:
                 results = {}
                 for n_components in options.components:
                     print(f"{corpus}, {words} words, K = {n_components}", file=sys.stderr)
-                    if options.allowed:
-                        results[n_components] = allowed(options, X, n_components)
-                    else:
-                        results[n_components] = measure(options, X, n_components)
+                    results[n_components] = measure(options, X, n_components)
                 head = [f"{corpus}, V = {X.shape[1]}", *(f"K = {k}" for k in results)]
-                shown = str if options.allowed else partial(cell, threads=options.threads)
+                shown = partial(cell, threads=options.threads)
                 rows = [[row, *(shown(result[row]) for result in results.values())]
                         for row in options.only]  # fmt: skip
                 parts.append(markdown(head, rows))
@@ -254,15 +187,9 @@ def main() -> None:
         f"medians of {options.repeats} turns of {options.rounds} rounds; "
         + conditions(["tomotopy"], max(options.threads), options.note).replace("CPU", "wall")
     )
-    if options.allowed:
-        parts[-1] = (
-            f"Median of {options.repeats} rounds, {max(options.threads)} threads; "
-            + conditions([], max(options.threads), options.note)
-        )
     print(parts[-1])
     if options.markdown:
-        name = "allowed" if options.allowed else "threads"
-        write_tables(options.markdown, name, "\n\n".join(parts))
+        write_tables(options.markdown, "threads", "\n\n".join(parts))
 
 
 if __name__ == "__main__":
