@@ -28,10 +28,9 @@ ROUNDS, RATIOS = (1, 80, 1000, 10_000), (1.0, 0.1, 0.01, 0.001)
 def forget():
     """Empty all caches of the accountant, and that of budgets."""
     for module in (_accounting, _bounds_on_epsilon, _composed_losses, _document_budget):
-        for name in vars(module):
-            clear = getattr(getattr(module, name), "cache_clear", None)
-            if clear is not None:
-                clear()
+        for value in vars(module).values():
+            if hasattr(value, "cache_clear") and not isinstance(value, type):
+                value.cache_clear()
 
 
 def budget_of(epsilon, delta, max_iter, ratio):

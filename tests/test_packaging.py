@@ -139,7 +139,7 @@ def test_workflows_name_files_and_lanes_that_exist():
 
 def test_data_of_others_are_in_the_distributions_with_their_licenses():
     folder = ROOT / "dplda" / "datasets"
-    data = {p for p in folder.rglob("*") if p.is_file() and p.suffix not in (".py", ".pyc")}
+    data = {p for p in folder.rglob("*") if p.is_file() and p.suffix not in (".py", ".pyi", ".pyc")}
     patterns = METADATA["tool"]["setuptools"]["package-data"]["dplda.datasets"]
     assert data == {path for pattern in patterns for path in folder.glob(pattern)}
     licenses = {f"dplda/datasets/{path.parent.name}/LICENSE" for path in data}

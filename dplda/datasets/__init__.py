@@ -1,21 +1,5 @@
 """Corpora (embedded, of the UCI archive, synthetic) and public word lists."""
 
-from ._docstrings import load_docstrings
-from ._docword import read_uci_bow
-from ._shard_sources import write_shards
-from ._shards import CountShards
-from ._synthetic import make_topic_corpus
-from ._uci import load_uci_bow
-from ._wordnet import load_wordnet_glosses
-from ._words import load_public_vocabulary
+import lazy_loader
 
-__all__ = [
-    "CountShards",
-    "load_docstrings",
-    "load_public_vocabulary",
-    "load_uci_bow",
-    "load_wordnet_glosses",
-    "make_topic_corpus",
-    "read_uci_bow",
-    "write_shards",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
