@@ -57,7 +57,9 @@ def processor() -> str:
         return platform.processor() or platform.machine()
 
 
-def conditions(packages: Iterable[str], threads: int, note: str) -> str:
+def conditions(
+    packages: Iterable[str], threads: int, note: str, sets: Sequence[str] = ()
+) -> str:
     """One paragraph: processor, threads, versions, instruction sets."""
     parts = [
         f"{processor()}, {threads} thread{'s' * (threads > 1)}, CPU time",
@@ -72,7 +74,7 @@ def conditions(packages: Iterable[str], threads: int, note: str) -> str:
         parts.append(f"{package} {version}")
     if "tomotopy" in sys.modules:
         parts.append(f"tomotopy uses {sys.modules['tomotopy'].isa}")
-    parts.append(f"the kernels of dplda use {_sets.instruction_set()}")
+    parts.append(f"the kernels of dplda use {' or '.join(sets or [_sets.instruction_set()])}")
     return "; ".join(parts) + "."
 
 

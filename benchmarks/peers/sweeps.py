@@ -190,7 +190,7 @@ def main() -> None:
             packages = sorted({peer.package for peer in OPPONENTS} - {"WarpLDA"})
             text = tables(corpus, n_tokens, results)
             text += f"\n\nBest (median) of {options.seeds} x {options.repeats}; "
-            text += conditions(packages, options.threads, options.note)
+            text += conditions(packages, options.threads, options.note, options.sets)
             print(text + "\n", flush=True)
             parts.append(text)
             if options.plot and number == 0:
