@@ -257,9 +257,9 @@ class Documents(PrivateSide):
         rows = self.rows_of(units)
         self.theta[rows, : self.n_components] = 1.0 / self.n_components
         update_theta(
-            self.X, self.theta, factor, rows, n_components=self.n_components,
+            self.X, self.theta, packed(factor, self.n_jobs), rows, n_components=self.n_components,
             doc_topic_prior=doc_topic_prior, max_steps=STEPS_ANEW, tolerance=INNER_TOLERANCE,
-            accelerated=True, variational=True, n_jobs=self.n_jobs,
+            accelerated=True, variational=True, in_pairs=True, n_jobs=self.n_jobs,
         )  # fmt: skip
 
     def share_of(self, words: np.ndarray) -> np.ndarray:
