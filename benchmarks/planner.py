@@ -111,7 +111,7 @@ def report(points) -> None:
         print(f"| {name} | {own.mean():+.2f} | {root_mean_square(own):.2f} |")
     coefficients, spread = fit(x, y)
     said = [
-        f"HALF = {np.exp(coefficients[0]):.3g} (times or over {np.exp(spread[0]):.2f}), "
+        f"HALF = {np.exp(coefficients[0]):.1f} (times or over {np.exp(spread[0]):.2f}), "
         f"WORDS = {coefficients[1]:.3f} ± {spread[1]:.3f}, "
         f"DECAY = {coefficients[2]:.3f} ± {spread[2]:.3f}.",
         "The root mean square error where the measured share is above zero is "
