@@ -57,6 +57,7 @@ TABLES = {
     "classify": ("utility", "utility.py classify --points FOLDER/classify.json"),
     "large-vocabulary": ("public_prior", "large_vocabulary.py --seeds 3"),
     "users": ("measurements", "users.py"),
+    "sampling": ("measurements", "sampling.py --seeds 2"),
     "svi": ("measurements", "svi.py --corpora kos docstrings nips"),
     "word-totals": ("decisions", "word_totals.py --epsilons 4 --seeds 3"),
     "word-totals-half": ("decisions", "word_totals.py --corpora docstrings --half --epsilons 1 "
