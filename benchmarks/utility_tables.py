@@ -64,6 +64,8 @@ TABLES = {
                          "--seeds 8 --clear 7 5 0"),
     "word-totals-nips": ("decisions", "word_totals.py --corpora nips --epsilons 1 --seeds 4 "
                          "--clear 7 5"),
+    "mid-run": ("decisions", "mid_run.py --half --rounds 50 60 70"),
+    "mid-run-others": ("decisions", "mid_run.py --corpora kos nips bbc --rounds 60 --seeds 5"),
     "pairs": ("public_prior",
               "public_prior.py --seeds 1 --short --points benchmarks/public_prior.json"),
 }  # fmt: skip
