@@ -34,7 +34,8 @@ def main() -> None:
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     print(
-        "| corpus | documents | words | unigram | best without privacy | prior | perplexity | gap |"
+        "| corpus | documents | words | unigram | best without privacy | prior | perplexity "
+        "| gap closed |"
     )
     print("| --- " * 8 + "|")
     for name in options.corpora:

@@ -6,9 +6,9 @@ writes the training and held-out documents once, or half of the training documen
 20] [--rounds N] [--ratio Q] [--tables FOLDER]`` fits the package that Python imports (PYTHONPATH
 chooses a checkout, also an old one) with its own defaults, and writes the perplexities to a JSON
 file. Fits that stand there are not run again. With ``--tables`` it keeps the topics, which
-``reading_topics.py --stability`` compares. ``... compare BEFORE AFTER [--into PAGE MARK]`` prints
-the mean difference of the pairs of two such files and its standard error, and says which rows are
-worse by more than two standard errors.
+``reading_topics.py --stability`` compares. ``... compare BEFORE AFTER`` prints the mean difference
+of the pairs of two such files and its standard error, and says which rows are worse by more than
+two standard errors.
 
 As in ``utility.py``: V = 2000, delta = 1e-5, one tenth held out, document completion. Both fits of
 a pair get the same seed, and with it the same noise if neither commit draws it otherwise. A fit
@@ -59,11 +59,9 @@ def main() -> None:
     pairs = commands.add_parser("compare", help="print the differences of two files")
     pairs.add_argument("before", type=Path)
     pairs.add_argument("after", type=Path)
-    pairs.add_argument("--into", nargs=2, metavar=("PAGE", "MARK"), help="page to write to")
     pairs.set_defaults(call=compare)
     options = parser.parse_args()
-    with printed_into(getattr(options, "into", None)):
-        options.call(options)
+    options.call(options)
 
 
 def splits(options) -> None:

@@ -2,8 +2,7 @@
 
 ``python benchmarks/planner.py [--corpora kos nips docstrings bbc glosses] [--seeds 1] [--points
 FILE]``
-
-    python benchmarks/planner.py --points benchmarks/planner_points.json
+``python benchmarks/planner.py --expected``
 
 For each corpus it trains SubLDA on 300 documents, on 1000, and on all of them, at epsilon 0.5 to 8,
 and with fewer words and fewer topics. The share closed is measured on held-out documents, between
@@ -11,12 +10,16 @@ unigram and the better of SubLDA(epsilon=inf) with two priors on the same docume
 measured on each corpus by the formula of the others, also for formulas that read the mean length of
 the documents and the number of topics. About ten minutes. ``--points`` keeps the measured points in
 a file, and measures only those that it lacks: remove it to measure all of them again.
+``planner_points.json`` has those of the last measurement. ``--expected`` prints what the formula
+says of some numbers of documents, by the coefficients of the package.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
+import textwrap
 import warnings
 from pathlib import Path
 
@@ -40,8 +43,11 @@ def main() -> None:
     parser.add_argument("--corpora", nargs="+", default=list(CORPORA), choices=list(CORPORA))
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--points", type=Path, help="file of measured points: written or read")
+    parser.add_argument("--expected", action="store_true", help="print what the package expects")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
+    if options.expected:
+        return expected()
     points = []
     if options.points and options.points.exists():
         points = json.loads(options.points.read_text())
@@ -49,7 +55,7 @@ def main() -> None:
         try:
             split = CORPORA[name]()
         except OSError as error:
-            print(f"not measured: {name} ({error})")
+            print(f"not measured: {name} ({error})", file=sys.stderr)
             continue
         for point in measure(split, options.seeds, points):
             points.append(point)
@@ -81,7 +87,7 @@ def measure(split, seeds: int, known):
                     "closed": round(float((unigram - np.mean(found)) / (unigram - free)), 3),
                     "unigram": round(unigram), "free": round(free),
                 }  # fmt: skip
-                print(json.dumps(point), flush=True)
+                print(json.dumps(point), file=sys.stderr)
                 yield point
 
 
@@ -93,41 +99,42 @@ def perplexity(X, held, n_components, epsilon, seed, prior=0.01) -> float:
 
 
 def report(points) -> None:
-    """The coefficients, their errors, and a table of expectation next to measurement."""
+    """The errors on each corpus, the coefficients, and the errors of other formulas."""
     noise = {e: noise_of_fit(budget(e)) for e in {p["epsilon"] for p in points}}
     x = np.array([[noise[p["epsilon"]], p["n_words"], p["n_docs"]] for p in points])
     y = np.array([max(0.0, p["closed"]) for p in points])
     corpus = np.array([p["corpus"] for p in points])
-    more = {name: np.log([p[name] for p in points]) for name in ("mean_doc_words", "n_components")}
-    for names in ([], *([name] for name in more), list(more)):
-        wider = np.column_stack([x, *(more[name] for name in names)])
-        error = np.sqrt(np.mean(errors_of_others(wider, y, corpus)[y > 0] ** 2))
-        print(f"also read: {', '.join(names) or 'nothing'}; error on other corpora {error:.2f}")
-    coefficients, spread = fit(x, y)
     errors = errors_of_others(x, y, corpus)
+    print("| corpus | mean error | root mean square |\n| --- | --- | --- |")
     for name in dict.fromkeys(corpus):
         own = errors[corpus == name]
-        print(f"{name}: formula of the others, mean error {own.mean():+.2f}, "
-              f"root mean square {np.sqrt(np.mean(own**2)):.2f}")  # fmt: skip
-    above = errors[y > 0]
-    print(f"HALF = {np.exp(coefficients[0]):.3g} (times or over {np.exp(spread[0]):.2f}), "
-          f"WORDS = {coefficients[1]:.3f} +- {spread[1]:.3f}, "
-          f"DECAY = {coefficients[2]:.3f} +- {spread[2]:.3f}, "
-          f"ERROR = {np.sqrt(np.mean(above**2)):.2f}\n")  # fmt: skip
-    epsilons = sorted(noise)
-    print("| corpus | documents | words | topics |", " | ".join(f"{e:g}" for e in epsilons), "|")
-    print("| --- " * (4 + len(epsilons)) + "|")
-    for row in dict.fromkeys((p["corpus"], p["n_docs"], p["n_words"], p["n_components"])
-                             for p in points):  # fmt: skip
-        cells = dict.fromkeys(epsilons, "")
-        for point, expected in zip(points, closed(coefficients, x)):
-            if (point["corpus"], point["n_docs"], point["n_words"], point["n_components"]) == row:
-                cells[point["epsilon"]] = f"{max(0, point['closed']):.0%} ({max(0, expected):.0%})"
-        print("|", " | ".join(map(str, row)), "|", " | ".join(cells.values()), "|")
-    print("\n| documents |", " | ".join(f"epsilon {e:g}" for e in epsilons), "|")
-    print("| --- " * (1 + len(epsilons)) + "|")
+        print(f"| {name} | {own.mean():+.2f} | {root_mean_square(own):.2f} |")
+    coefficients, spread = fit(x, y)
+    said = [
+        f"HALF = {np.exp(coefficients[0]):.1f} (times or over {np.exp(spread[0]):.2f}), "
+        f"WORDS = {coefficients[1]:.3f} ± {spread[1]:.3f}, "
+        f"DECAY = {coefficients[2]:.3f} ± {spread[2]:.3f}.",
+        "The root mean square error where the measured share is above zero is "
+        f"ERROR = {root_mean_square(errors[y > 0]):.2f}.",
+    ]
+    more = {name: np.log([p[name] for p in points]) for name in ("mean_doc_words", "n_components")}
+    for names in (*([name] for name in more), list(more)):
+        wider = np.column_stack([x, *(more[name] for name in names)])
+        error = root_mean_square(errors_of_others(wider, y, corpus)[y > 0])
+        said.append(f"It is {error:.2f} if h may depend on {' and '.join(names)} too.")
+    print("\n" + textwrap.fill(" ".join(said), 100))
+
+
+def root_mean_square(errors) -> float:
+    return float(np.sqrt(np.mean(errors**2)))
+
+
+def expected() -> None:
+    """What the package expects of some numbers of documents."""
+    print("| documents |", " | ".join(f"epsilon {e:g}" for e in EPSILONS), "|")
+    print("| --- " * (1 + len(EPSILONS)) + "|")
     for n_docs in (300, 1000, 3000, 10_000, 30_000, 100_000):
-        row = [plan(n_docs=n_docs, epsilon=e, n_components=2, n_words=2000) for e in epsilons]
+        row = [plan(n_docs=n_docs, epsilon=e, n_components=2, n_words=2000) for e in EPSILONS]
         print(f"| {n_docs:,} |", " | ".join(cell(p) for p in row), "|")
 
 
@@ -165,9 +172,9 @@ def fit(x, y) -> tuple[np.ndarray, np.ndarray]:
     return found.x, np.sqrt(np.diag(covariance))
 
 
-def cell(expected) -> str:
-    share = f"{max(0, expected.gap_closed):.0%}" if expected.gap_closed > 0 else "none"
-    return f"{share}, {expected.recommended_components} topics"
+def cell(what) -> str:
+    share = f"{what.gap_closed:.0%}" if what.gap_closed > 0 else "none"
+    return f"{share}, {what.recommended_components} topics"
 
 
 if __name__ == "__main__":

@@ -5,9 +5,10 @@
 [--into PAGE MARK] [--plot FILE]``
 
 A line of ``--jsonl`` is one {"text", "label"}. ``--topics 0`` stands for the number of classes.
-``--points`` and ``--into`` are those of `utility.py`: a run that was ended continues with its
-points. FOLDER holds the vectors of a public encoder for all texts of a corpus, in their order, and
-k-means is then measured on these, too. For BBC, with the package sentence-transformers:
+``--points`` is that of `utility.py`: a run that was ended continues with its points. ``--into`` is
+that of `public_prior.py`. FOLDER holds the vectors of a public encoder for all texts of a corpus,
+in their order, and k-means is then measured on these, too. For BBC, with the package
+sentence-transformers:
 ``numpy.save("bbc.npy", SentenceTransformer("all-MiniLM-L6-v2").encode(bbc_texts()[0]))``, with 128
 as its ``max_seq_length``.
 

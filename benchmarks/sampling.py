@@ -3,7 +3,8 @@
 ``python benchmarks/sampling.py [--corpora kos bbc] [--epsilon 1 4] [--rates 0.1 0.02]
 [--estimator PrivateSVILDA] [--seeds 3]``
 
-K = 20, V = 2000, delta = 1e-5. CPU seconds of a fit whose noise is already calibrated.
+K = 20, V = 2000, delta = 1e-5. CPU seconds of a fit whose noise is already calibrated. Default
+numbers of rounds are bold (of SubLDA).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from corpora import LOADERS, load
 from utility import DELTA, K, spread
 
 from dplda import PrivateSVILDA, SubLDA
+from dplda.central._document_budget import N_PASSES, default_rounds
 from dplda.metrics import unigram_perplexity
 
 ESTIMATORS = {"SubLDA": SubLDA, "PrivateSVILDA": PrivateSVILDA}
@@ -42,18 +44,23 @@ def main() -> None:
     warnings.simplefilter("ignore")
     for split in load(options.corpora):
         unigram = unigram_perplexity(split.train, split.test)
-        for epsilon in options.epsilon:
-            print(f"\n{options.estimator}, {split}; epsilon {epsilon:g}; unigram {unigram:.0f}\n")
-            print("| rate | rounds | passes | perplexity | CPU s a fit |")
-            print("| --- | --- | --- | --- | --- |")
-            for rate in options.rates:
-                for rounds in SETTINGS[rate]:
-                    model = ESTIMATORS[options.estimator](
+        print(f"\n{split}; unigram {unigram:.0f}\n")
+        first, *others = (f"epsilon {epsilon:g}" for epsilon in options.epsilon)
+        columns = ["rate", "rounds", "passes", f"perplexity, {first}", *others, "CPU s a fit"]
+        print(f"| {' | '.join(columns)} |\n" + "| --- " * len(columns) + "|")
+        for rate in options.rates:
+            for rounds in SETTINGS[rate]:
+                found = [
+                    measure(ESTIMATORS[options.estimator](
                         K, epsilon=epsilon, delta=DELTA, subsampling_ratio=rate, max_iter=rounds
-                    )
-                    results, seconds = measure(model, split, options.seeds)
-                    print(f"| {rate:g} | {rounds} | {rate * rounds:g} | {spread(results)} | "
-                          f"{seconds:.2f} |", flush=True)  # fmt: skip
+                    ), split, options.seeds)
+                    for epsilon in options.epsilon
+                ]  # fmt: skip
+                number = f"**{rounds}**" if rounds == default_rounds(N_PASSES, rate) else rounds
+                cells = " | ".join(spread(results) for results, _ in found)
+                seconds = np.mean([seconds for _, seconds in found])
+                print(f"| {rate:g} | {number} | {rate * rounds:g} | {cells} | {seconds:.2f} |",
+                      flush=True)  # fmt: skip
 
 
 def measure(model, split, n_seeds):

@@ -63,7 +63,8 @@ def topics(splits, epsilons, seeds) -> None:
         return  # nearly all topics stand out: there is nothing to fit
     x, y = np.array(ratios).T
     slope = x @ y / (x @ x)
-    print(f"\nSTANDING = {slope:.1f}, root mean square error {np.std(y - slope * x):.1f} topics\n")
+    print(f"\nSTANDING of `dplda.plan`: {slope:.1f}, with a root mean square error of "
+          f"{np.std(y - slope * x):.1f} topics.\n")  # fmt: skip
 
 
 def small(splits, epsilons, seeds) -> None:

@@ -1,4 +1,4 @@
-"""All tables of utility: perplexity against epsilon, N50, small groups, topics as features.
+"""Perplexity against epsilon, N50, small groups, and topics as features.
 
 ``python benchmarks/utility.py main [--public 100 300 1000] [--plot FILE]`` prints held-out
 perplexity of unigram, the best non-private model, SubLDA alone, SubLDA with public texts, and of
@@ -7,9 +7,7 @@ closed. ``... groups`` prints how well small classes are served, and ``... class
 of a classifier on topic weights.
 
 Every command takes ``[--corpora kos bbc docstrings nips] [--epsilons ...] [--seeds 3]
-[--points FILE] [--into PAGE MARK]``. FILE keeps the measured points: what stands there is not
-measured again. PAGE is a page of the documentation, in which the output replaces what stands
-between ``<!-- MARK -->`` and ``<!-- end of MARK -->``.
+[--points FILE]``. FILE keeps the measured points: what stands there is not measured again.
 
 K = 20, V = 2000, delta = 1e-5, one tenth held out, perplexity by document completion; mean and
 standard deviation over seeds (of noise and initialization; the split is fixed). Public texts are
@@ -28,7 +26,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 from corpora import LOADERS, Split, load
-from paired_utility import keep, printed_into
+from paired_utility import keep
 from sklearn.linear_model import LogisticRegression
 
 from dplda import GibbsLDA, SubLDA, public_prior
@@ -57,7 +55,6 @@ def main() -> None:
         added.add_argument("--epsilons", nargs="+", type=float, default=epsilons)
         added.add_argument("--seeds", type=int, default=seeds)
         added.add_argument("--points", type=Path, help="file of measured points")
-        added.add_argument("--into", nargs=2, metavar=("PAGE", "MARK"), help="page to write to")
         added.set_defaults(call=call)
         return added
 
@@ -72,9 +69,7 @@ def main() -> None:
     command("classify", classify, 3, [1.0, 4.0, np.inf], ["bbc", "docstrings"])
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    splits, points = load(options.corpora), Points(options.points)
-    with printed_into(options.into):
-        options.call(splits, points, options)
+    options.call(load(options.corpora), Points(options.points), options)
 
 
 class Points:

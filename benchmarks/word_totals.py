@@ -1,7 +1,7 @@
 """What the word totals of a document-level fit do to its perplexity and to its topics.
 
 ``python benchmarks/word_totals.py [--corpora kos nips docstrings bbc] [--half] [--epsilons 1 2 4]
-[--seeds 5] [--clear 7 3.5] [--into PAGE MARK]``
+[--seeds 5] [--clear 7 3.5]``
 
 Each fit is finished in four ways: the table as estimated, and its rows scaled to the word totals,
 moved to them by the sizes of the topics, or moved by the variances of the cells (the default).
@@ -22,7 +22,6 @@ import warnings
 
 import numpy as np
 from corpora import LOADERS, load
-from paired_utility import printed_into
 from reading_topics import between, cosines_found, jackknife, mean_of_pairs, partners_found
 
 from dplda import SubLDA
@@ -41,18 +40,16 @@ def main() -> None:
     parser.add_argument("--epsilons", nargs="+", type=float, default=[1.0, 2.0, 4.0])
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--clear", nargs="+", type=float, default=[_word_totals.CLEAR])
-    parser.add_argument("--into", nargs=2, metavar=("PAGE", "MARK"), help="page to write to")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    with printed_into(options.into):
-        print("| corpus | documents | epsilon | CLEAR | rounds of totals | rows | perplexity "
-              "| partner is nearest | at equal totals | cosine 0.8 | stand out | not weak |\n"
-              + "| --- " * 12 + "|")  # fmt: skip
-        for split in load(options.corpora):
-            if options.half:
-                split.train = split.train[: split.train.shape[0] // 2]
-            for epsilon in options.epsilons:
-                report(split, epsilon, options)
+    print("| corpus | documents | epsilon | CLEAR | rounds of totals | rows | perplexity "
+          "| partner is nearest | at equal totals | cosine 0.8 | stand out | not weak |\n"
+          + "| --- " * 12 + "|")  # fmt: skip
+    for split in load(options.corpora):
+        if options.half:
+            split.train = split.train[: split.train.shape[0] // 2]
+        for epsilon in options.epsilons:
+            report(split, epsilon, options)
 
 
 def report(split, epsilon: float, options) -> None:

@@ -3,6 +3,7 @@
 import math
 import re
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 
 from dplda import HDPLDA, PrivateSVILDA, SubLDA, plan
 from dplda._private_fit import exactly_one
+from dplda.central import _plan
 from dplda.central._document_budget import DocumentBudget
 from dplda.central._plan import noise_of_fit
 from dplda.central._word_sweeps import SweepMechanisms
@@ -253,14 +255,14 @@ def test_sampling_has_more_noise():
 
 # measured by benchmarks/planner.py
 MEASURED = [
-    (2989, 2000, 20, 1.0, 0.23),
-    (2989, 2000, 20, 4.0, 0.66),
-    (2989, 500, 20, 4.0, 0.85),
-    (1342, 2000, 20, 8.0, 0.55),
-    (5931, 2000, 20, 2.0, 0.51),
+    (2989, 2000, 20, 1.0, 0.24),
+    (2989, 2000, 20, 4.0, 0.67),
+    (2989, 500, 20, 4.0, 0.86),
+    (1342, 2000, 20, 8.0, 0.57),
+    (5931, 2000, 20, 2.0, 0.52),
     (5931, 2000, 5, 4.0, 0.65),
-    (2003, 2000, 20, 4.0, 0.48),
-    (8682, 2000, 20, 1.0, 0.45),
+    (2003, 2000, 20, 4.0, 0.50),
+    (8682, 2000, 20, 1.0, 0.46),
     (1000, 2000, 20, 2.0, 0.0),
     (300, 2000, 20, 4.0, 0.0),
 ]
@@ -271,6 +273,14 @@ MEASURED = [
 def test_a_plan_is_near_what_was_measured(n_docs, n_words, n_components, epsilon, closed):
     expected = plan(n_docs=n_docs, n_words=n_words, n_components=n_components, epsilon=epsilon)
     assert abs(max(0, expected.gap_closed) - closed) < 1.5 * expected.gap_error
+
+
+@pytest.mark.parametrize("name", ["HALF", "WORDS", "DECAY", "ERROR", "STANDING"])
+def test_coefficients_are_those_that_were_fitted(name):
+    page = "signal" if name == "STANDING" else "planning"
+    text = (Path(__file__).parents[1] / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    fitted = re.findall(rf"\b{name}(?: of `dplda.plan`:|\s+=)\s+(\d+\.\d+)", text)
+    assert [float(value) for value in fitted] == [getattr(_plan, name)]
 
 
 def test_half_of_the_gap_and_recommended_words_agree_with_the_share():

@@ -20,11 +20,11 @@ from dplda.privacy import LowSignalWarning
 
 # Half of the gap takes HALF * n_words**WORDS * (noise of a cell / largest contribution) documents,
 # and n_docs close the share 1 - (half / n_docs)**DECAY / 2.
-HALF, WORDS, DECAY = 11.4, 0.758, 0.599
+HALF, WORDS, DECAY = 11.0, 0.758, 0.614
 # Standard error of that share on a corpus that was not used, where the share is above zero.
 ERROR = 0.14
 # Topics that stand out of the noise, for each `half` documents.
-STANDING = 7.2
+STANDING = 8.0
 # A document scaled to the norm C has about BURST C length**LENGTH counts.
 BURST, LENGTH = 3.1, 0.2
 LARGEST = 10**12
