@@ -41,6 +41,8 @@ from dplda.privacy import Guarantee
 from dplda.privacy._curator import Curator
 from dplda.privacy._streams import Streams
 
+EXAMINATION = 0.04  # share of the budget of all rounds, for those that examine public topics
+
 
 class DocumentLDA(BaseLDA):
     """Latent Dirichlet allocation from noisy sums over documents, in rounds.
@@ -267,6 +269,12 @@ class DocumentLDA(BaseLDA):
         share = share_of_rounds(table.totals, table.weight, noise, budget.word_total_share)
         # public texts know the word totals as far as they match
         table.share_for_totals = share * (1.0 if table.public is None else 1 - table.public.trust)
+
+    def _examining_rounds(self, public: PublicPrior | None, budget: DocumentBudget) -> int:
+        """How many first rounds examine the public topics; public."""
+        if public is None or public.is_hint or budget.totals[0].exact:
+            return 0
+        return budget.rounds_of_share(EXAMINATION)
 
     def _prior(self, n_words: int) -> PublicPrior | None:
         """What `prior_components` says, checked; nothing private is read."""

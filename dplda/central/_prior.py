@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, logit, logsumexp
 
 from dplda._warnings import warn_user
 from dplda.central._word_totals import WordTotals
@@ -26,7 +26,10 @@ FIRST_RATIO = 0.5  # of the first weights of two ratios, of which the second is 
 AGREE = (RATIOS > 0.49) & (RATIOS < 2.1)  # within a factor of 2
 LEAST_COVERED = 0.25  # share of the words without which a table knows no word frequencies
 TRUST_OF_SEEDS = 0.95  # of the shares of the words of such a table
-DOUBT = 0.3  # in topics, of words as frequent as in public texts, if releases of totals are clear
+REAL_SLOPES = np.linspace(0.06, 0.25, 20)  # of released rows on public contrasts
+CHANCE_SLOPE = 0.01  # standard deviation of the slope of made-up topics, besides that of the noise
+DOUBT = 0.1  # probability of made-up topics, if releases of totals are clear
+SHARPER = 3.0  # is added to the power of the odds of `agreement` where releases are noise
 N_CLASSES = 6  # of words, by their public tokens
 POOL = 20.0  # words of the whole vocabulary that the mixture of each class is smoothed with
 CHANCE = 10.0  # log likelihood that learned weights may gain over the ratio 1 by chance
@@ -51,15 +54,21 @@ class PublicPrior:
         frequencies. `learn_totals` sets it.
     discrepancy : float
         Total variation distance of private and public word frequencies. `learn_totals` sets it.
-    most_trust : float
-        Largest trust in the topics of a word. `learn_totals` sets it.
+    agreement : float
+        The same share of the tokens whose words the public texts have. `learn_totals` sets it.
+    clear : float
+        How clear the releases of word totals are, in [0, 1]. `learn_totals` sets it.
+    evidence : float
+        Logarithm of the likelihood ratio of real and made-up topics. `examine` sets it.
     """
 
     counts: np.ndarray
     shares: np.ndarray
     trust: float = 0.0
     discrepancy: float = 1.0
-    most_trust: float = 1.0
+    agreement: float = 0.0
+    clear: float = 0.0
+    evidence: float = 0.0
 
     @classmethod
     def from_table(cls, table: np.ndarray | None) -> PublicPrior | None:
@@ -100,8 +109,54 @@ class PublicPrior:
 
     def trust_of_words(self) -> np.ndarray:
         """How far the shares of each word are trusted at first, (n_words,); 0 for absent words."""
-        trust = TRUST_OF_SEEDS if self.is_hint else min(self.trust, self.most_trust)
+        trust = TRUST_OF_SEEDS if self.is_hint else self.belief * self._trust_of_real()
         return np.where(self.counts > 0, trust, 0.0)
+
+    @property
+    def belief(self) -> float:
+        """Probability that the public topics are real.
+
+        Doubt begins where releases are clear: elsewhere wrong topics do less harm than noise would.
+        """
+        return float(expit(logit(1 - DOUBT * self.clear) + self.evidence))
+
+    @property
+    def examined(self) -> np.ndarray:
+        """Mask of the words whose topics the first rounds examine: every other of the known ones.
+
+        Both halves have words of all public frequencies.
+        """
+        order = np.argsort(self.counts, kind="stable")
+        mask = np.zeros(len(self.counts), bool)
+        mask[order[self.counts[order] > 0][::2]] = True
+        return mask
+
+    def examine(self, rows: np.ndarray, totals: np.ndarray, noise_scale: np.ndarray) -> None:
+        """Set `evidence` from released rows of the `examined` words, (n_words, n_components).
+
+        The rows say which topics the other words of their documents have. Their slope on the public
+        shares of the words themselves, less the mean shares, is about 0 if these are made up.
+        `noise_scale` (n_words,) is the standard deviation of a cell of the rows.
+        """
+        words = self.examined
+        scale = noise_scale[words, None]
+        size = totals[words, None] / scale
+        contrast = self.shares[words] - (size**2 * self.shares[words]).sum(axis=0) / (size**2).sum()
+        expected = size * contrast
+        precision = max(float((expected**2).sum()), 1e-12)
+        slope = float((expected * (rows[words] / scale)).sum()) / precision
+        variance = 1 / precision + CHANCE_SLOPE**2
+        real = logsumexp(-0.5 * (slope - REAL_SLOPES) ** 2 / variance) - np.log(len(REAL_SLOPES))
+        self.evidence = float(real + 0.5 * slope**2 / variance)
+
+    def _trust_of_real(self) -> float:
+        """Trust in the topics of words that the public texts have, if the topics are real.
+
+        It is `agreement`. Above a half it is more where releases are noise: topics are wrong less
+        often than frequencies are, and the private texts have nothing to put in their place.
+        """
+        power = 1 + SHARPER * (1 - self.clear)
+        return float(max(self.agreement, expit(power * logit(self.agreement))))
 
     def learn_totals(self, released: WordTotals) -> np.ndarray:
         """Posterior means of word totals, positive; sets `trust` and `discrepancy`.
@@ -124,9 +179,10 @@ class PublicPrior:
         totals = np.maximum((joint * means).sum(axis=1), mean / 100)
         agreement = joint[:, LEVELS:][:, AGREE].sum(axis=1) * (self.counts >= 1)
         self.trust = float((agreement * totals).sum() / totals.sum())
+        known = max(float(totals[self.counts >= 1].sum()), 1e-9)
+        self.agreement = min(1.0, float((agreement * totals).sum()) / known)
         expected = self.frequencies * mean * len(noisy)
-        clear = float(np.mean(expected**2 / (expected**2 + noise_scale**2)))
-        self.most_trust = 1 - DOUBT * clear  # wrong topics do less harm than noise would
+        self.clear = float(np.mean(expected**2 / (expected**2 + noise_scale**2)))
         self.discrepancy = 0.5 * float(np.abs(totals / totals.sum() - self.frequencies).sum())
         return totals if noise_scale.any() else np.maximum(noisy, 1.0)
 

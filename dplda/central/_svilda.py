@@ -303,6 +303,7 @@ class PrivateSVILDA(DocumentLDA):
             table = NoisyTable.from_totals(
                 estimate_totals(released, public), weight, n_components, streams,
                 norms=(norm,) * len(budget.totals), public=public, ratios=nearly_equal,
+                n_examining=self._examining_rounds(public, budget),
             )  # public  # fmt: skip
             self._share_out(table, released, budget)
         elif table.earlier is not None and table.n_rounds == 0:  # a part begins
@@ -315,6 +316,8 @@ class PrivateSVILDA(DocumentLDA):
         for t in rounds(self, table.n_rounds + 1, table.n_rounds + n_rounds):
             curator.keep(table)  # public
             mechanism = budget.mechanism(t)  # public
+            if table.is_first_after_examination(t):
+                table.begin_after_examination(streams, nearly_equal)  # public
             if table.is_for_totals(t) and not mechanism.exact:
                 noisy, scale = release_totals_again(
                     documents, table.weight, mechanism, curator,
@@ -332,7 +335,7 @@ class PrivateSVILDA(DocumentLDA):
             center = table.center(exact=mechanism.exact, out=center)  # public
             total = documents.sum_topics(
                 units, temper(factor, power, self.n_jobs), center,
-                weight=table.weight, norm=bound, radius=radius,
+                weight=table.weights_of_round(t), norm=bound, radius=radius,
             )  # private  # fmt: skip
             # One unit moves `total` by at most `radius` in L2: its expected statistics are clipped
             # to `radius` in integers. They read the unit's documents and past releases only. The
@@ -344,7 +347,7 @@ class PrivateSVILDA(DocumentLDA):
             unit = bound / radius / ratio
             table.update(
                 noisy, unit=unit, noise_scale=mechanism.scale * unit, norm=clip,
-                share=(self.learning_offset + table.topic_rounds(t)) ** -self.learning_decay,
+                share=(self.learning_offset + table.averaged_rounds(t)) ** -self.learning_decay,
                 topic_word_prior=self.topic_word_prior, exact=mechanism.exact,
             )  # public  # fmt: skip
         return table
