@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import reference_tables as reference
+from scipy.special import expit, logit
 
 from dplda import PrivateSVILDA, SubLDA, public_prior
 from dplda.central import _noisy_table
@@ -277,23 +278,24 @@ def test_words_that_the_public_texts_lack_do_not_lower_the_trust_in_the_others()
     counts = totals * (np.random.default_rng(1).random(800) < 0.6)
     public = prior_of(counts)
     learned(public, noisy, scale)
-    assert public.trust < 0.75
+    assert public.trust < 0.75 < 0.9 < public.agreement
     assert public.trust_of_words()[counts > 0].min() > 0.95
     assert public.trust_of_words()[counts == 0].max() == 0
 
 
 @pytest.mark.parametrize("agreement", [0.0, 0.2, 0.5, 0.75, 1.0])
 def test_trust_in_topics_is_larger_where_releases_are_noise(agreement):
-    trusts = [
-        PublicPrior(np.ones(2), np.ones((2, 1)), agreement=agreement, clear=clear, evidence=50.0)
-        .trust_of_words()[0] for clear in (1.0, 0.5, 0.0)
-    ]  # fmt: skip
-    assert trusts[0] == pytest.approx(agreement)
+    noise, between, clear = (
+        PublicPrior(
+            np.ones(2), np.ones((2, 1)), 0.8 * agreement, agreement=agreement, clear=c, evidence=99
+        ).trust_of_words()[0] for c in (0.0, 0.5, 1.0)
+    )  # fmt: skip
+    assert clear == pytest.approx(min(0.8 * agreement, 0.7))
     if 0.5 < agreement < 1:
-        assert trusts[0] < trusts[1] < trusts[2] < 1
-        assert trusts[2] > 0.95
+        assert 0.95 < noise < 1
     else:
-        np.testing.assert_allclose(trusts, agreement)
+        assert noise == pytest.approx(agreement)
+    assert clear < between < noise or agreement == 0
 
 
 def test_words_without_public_tokens_are_even_in_all_topics():
@@ -340,8 +342,9 @@ SHAPES = [(1, 1), (37, 1), (50, 16), (301, 20), (90, 40)]
 
 
 def believed(shares, trust):
-    """A prior whose topics are certainly real, and whose words agree so far."""
-    return PublicPrior(np.ones(len(shares)), shares, agreement=trust, clear=1.0, evidence=99.0)
+    """A prior whose topics are trusted so far."""
+    agreement = trust if trust <= 0.5 else expit(logit(trust) / 4)  # of releases that are noise
+    return PublicPrior(np.ones(len(shares)), shares, agreement=agreement)
 
 
 def any_table(n_words, n_topics, scale=3.0, trust=0.6):
@@ -510,6 +513,7 @@ def test_rounds_that_examine_enter_no_average(kind, train, good):
     n = table.n_examining
     assert 1 < n < 10
     assert [table.averaged_rounds(t) for t in (1, n, n + 1, n + 2, 40)] == [1, n, 1, 2, 40 - n]
+    assert [table.place(t, 40) for t in (n, n + 1, 40)] == [(n, 40), (1, 40 - n), (40 - n, 40 - n)]
     assert [t for t in range(1, 41) if table.is_first_after_examination(t)] == [n + 1]
     assert table.weights_of_round(n + 1) is table.weight
 

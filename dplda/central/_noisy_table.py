@@ -303,8 +303,15 @@ class NoisyTable:
 
     def averaged_rounds(self, t: int) -> int:
         """How many rounds the average holds after round t; those that examine have their own."""
-        before = self.n_examining if t > self.n_examining else 0
-        return self.topic_rounds(t) - self.topic_rounds(before)
+        return self.topic_rounds(t) - self.topic_rounds(self._rounds_before(t))
+
+    def place(self, t: int, max_iter: int) -> tuple[int, int]:
+        """Number of round t and of all rounds, in the schedule that begins anew after examining."""
+        before = self._rounds_before(t)
+        return t - before, max(1, max_iter - before)
+
+    def _rounds_before(self, t: int) -> int:
+        return self.n_examining if t > self.n_examining else 0
 
     def learn_totals(self, noisy: np.ndarray, noise_scale: np.ndarray, *, norm: float) -> None:
         """Learn from one more release of the word totals, (n_words,), of the clipping bound `norm`.

@@ -30,6 +30,7 @@ REAL_SLOPES = np.linspace(0.06, 0.25, 20)  # of released rows on public contrast
 CHANCE_SLOPE = 0.01  # standard deviation of the slope of made-up topics, besides that of the noise
 DOUBT = 0.1  # probability of made-up topics, if releases of totals are clear
 SHARPER = 3.0  # is added to the power of the odds of `agreement` where releases are noise
+MOST_CLEAR = 0.7  # largest trust in topics where releases are clear
 N_CLASSES = 6  # of words, by their public tokens
 POOL = 20.0  # words of the whole vocabulary that the mixture of each class is smoothed with
 CHANCE = 10.0  # log likelihood that learned weights may gain over the ratio 1 by chance
@@ -152,11 +153,13 @@ class PublicPrior:
     def _trust_of_real(self) -> float:
         """Trust in the topics of words that the public texts have, if the topics are real.
 
-        It is `agreement`. Above a half it is more where releases are noise: topics are wrong less
-        often than frequencies are, and the private texts have nothing to put in their place.
+        Where releases are noise, it is `agreement`, or more above a half: topics are wrong less
+        often than frequencies are, and the private texts have nothing to put in their place. Where
+        releases are clear, it is `trust`, and not too much: the private texts know more.
         """
         power = 1 + SHARPER * (1 - self.clear)
-        return float(max(self.agreement, expit(power * logit(self.agreement))))
+        noise = max(self.agreement, expit(power * logit(self.agreement)))
+        return float(noise + self.clear**2 * (min(self.trust, MOST_CLEAR) - noise))
 
     def learn_totals(self, released: WordTotals) -> np.ndarray:
         """Posterior means of word totals, positive; sets `trust` and `discrepancy`.

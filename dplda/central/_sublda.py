@@ -314,7 +314,7 @@ class SubLDA(DocumentLDA):
                 table.learn_totals(noisy, scale, norm=norm)  # public
                 continue
             free = self.epsilon == np.inf
-            clip, power = document_schedule(t, max_iter, exact=free)  # public
+            clip, power = document_schedule(*table.place(t, max_iter), exact=free)  # public
             rates = self._rates(documents, table, highest)  # private
             upweight = None if self.boost == 1 else highest / rates  # private
             units = curator.sample(rates, round=first + t - 1)  # secret

@@ -330,7 +330,7 @@ class PrivateSVILDA(DocumentLDA):
             factor, power = self._word_factor(table, t, factor)  # public
             infer = documents.infer_anew if mechanism.exact else documents.infer_in_steps
             infer(units, factor, self.doc_topic_prior_)  # private
-            clip = document_schedule(t, self._max_iter())[0] * norm  # public
+            clip = document_schedule(*table.place(t, self._max_iter()))[0] * norm  # public
             bound, radius = documents.clipping_bound(mechanism, clip)  # public
             center = table.center(exact=mechanism.exact, out=center)  # public
             total = documents.sum_topics(
@@ -362,4 +362,5 @@ class PrivateSVILDA(DocumentLDA):
         """
         if self.epsilon == math.inf:
             return exp_dirichlet_expectation(table.table, np.float32, self.n_jobs), 1.0
-        return table.word_probabilities(out), document_schedule(t, self._max_iter())[1]
+        power = document_schedule(*table.place(t, self._max_iter()))[1]
+        return table.word_probabilities(out), power
