@@ -287,7 +287,8 @@ def test_words_that_the_public_texts_lack_do_not_lower_the_trust_in_the_others()
 def test_trust_in_topics_is_larger_where_releases_are_noise(agreement):
     noise, between, clear = (
         PublicPrior(
-            np.ones(2), np.ones((2, 1)), 0.8 * agreement, agreement=agreement, clear=c, evidence=99
+            np.ones(2), np.ones((2, 1)), 0.8 * agreement, agreement=agreement, clear=c, slope=0.2,
+            slope_error=0.01,
         ).trust_of_words()[0] for c in (0.0, 0.5, 1.0)
     )  # fmt: skip
     assert clear == pytest.approx(min(0.8 * agreement, 0.7))
@@ -528,7 +529,7 @@ def test_the_fit_begins_anew_after_the_examination(good):
     table.average = totals[:, None] * public.shares
     table.variance = table.estimate.prior = 0.1
     table.begin_after_examination(streams)
-    assert public.evidence > 4
+    assert public.slope == pytest.approx(1, rel=1e-4)
     first = NoisyTable.from_totals(totals, weight, K, streams, norms=(), public=public)
     np.testing.assert_array_equal(table.average, first.average)
     np.testing.assert_array_equal(table.table, first.table)

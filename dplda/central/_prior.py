@@ -59,8 +59,10 @@ class PublicPrior:
         The same share of the tokens whose words the public texts have. `learn_totals` sets it.
     clear : float
         How clear the releases of word totals are, in [0, 1]. `learn_totals` sets it.
-    evidence : float
-        Logarithm of the likelihood ratio of real and made-up topics. `examine` sets it.
+    slope : float
+        Slope of the released rows of examined words on public topics. `examine` sets it.
+    slope_error : float
+        Standard deviation of its noise, infinite before the examination.
     """
 
     counts: np.ndarray
@@ -69,7 +71,8 @@ class PublicPrior:
     discrepancy: float = 1.0
     agreement: float = 0.0
     clear: float = 0.0
-    evidence: float = 0.0
+    slope: float = 0.0
+    slope_error: float = np.inf
 
     @classmethod
     def from_table(cls, table: np.ndarray | None) -> PublicPrior | None:
@@ -119,7 +122,10 @@ class PublicPrior:
 
         Doubt begins where releases are clear: elsewhere wrong topics do less harm than noise would.
         """
-        return float(expit(logit(1 - DOUBT * self.clear) + self.evidence))
+        variance = self.slope_error**2 + CHANCE_SLOPE**2
+        distances = (self.slope - REAL_SLOPES) ** 2 - self.slope**2  # from real, less from made-up
+        evidence = logsumexp(-0.5 * distances / variance) - np.log(len(REAL_SLOPES))
+        return float(expit(logit(1 - DOUBT * self.clear) + evidence))
 
     @property
     def examined(self) -> np.ndarray:
@@ -133,7 +139,7 @@ class PublicPrior:
         return mask
 
     def examine(self, rows: np.ndarray, totals: np.ndarray, noise_scale: np.ndarray) -> None:
-        """Set `evidence` from released rows of the `examined` words, (n_words, n_components).
+        """Set `slope` from released rows of the `examined` words, (n_words, n_components).
 
         The rows say which topics the other words of their documents have. Their slope on the public
         shares of the words themselves, less the mean shares, is about 0 if these are made up.
@@ -145,10 +151,8 @@ class PublicPrior:
         contrast = self.shares[words] - (size**2 * self.shares[words]).sum(axis=0) / (size**2).sum()
         expected = size * contrast
         precision = max(float((expected**2).sum()), 1e-12)
-        slope = float((expected * (rows[words] / scale)).sum()) / precision
-        variance = 1 / precision + CHANCE_SLOPE**2
-        real = logsumexp(-0.5 * (slope - REAL_SLOPES) ** 2 / variance) - np.log(len(REAL_SLOPES))
-        self.evidence = float(real + 0.5 * slope**2 / variance)
+        self.slope = float((expected * (rows[words] / scale)).sum()) / precision
+        self.slope_error = precision**-0.5
 
     def _trust_of_real(self) -> float:
         """Trust in the topics of words that the public texts have, if the topics are real.
