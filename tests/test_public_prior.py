@@ -466,6 +466,7 @@ def test_released_rows_tell_real_topics_from_made_up_ones(seed):
     assert examined(0.5, 1.0, seed=seed).belief > 0.999  # more than was seen
     for slope in (0.0, 0.005, -0.05):
         assert examined(slope, 1.0, seed=seed).belief < 0.05
+    assert 0.1 < examined(0.033, 1e-3, seed=seed).belief < 0.9  # made-up topics have some slope
     for slope in (0.0, 0.1):  # noise says nothing: real topics are more likely
         assert 0.9 < examined(slope, 1e5, seed=seed).belief < 0.99
 
@@ -548,10 +549,11 @@ def test_fits_say_which_topics_are_made_up(kind, train, good, made_up):
     assert wrong.perplexity(train) < 1.01 * none.perplexity(train)
 
 
-def test_seed_words_and_fits_without_noise_are_not_examined(train, good):
+def test_what_says_nothing_of_topics_is_not_examined(train, good):
     seeds = np.zeros_like(good)
     seeds[range(K), range(K)] = 20.0
-    for table, epsilon in ((seeds, 1.0), (good, math.inf), (None, 1.0)):
+    even = np.tile(good.sum(axis=0) / K, (K, 1))  # as of released word weights
+    for table, epsilon in ((seeds, 1.0), (even, 1.0), (good, math.inf), (None, 1.0)):
         model = fitted(SubLDA, train, max_iter=40, prior_components=table, epsilon=epsilon)
         assert model._released.n_examining == 0
 

@@ -272,7 +272,7 @@ class DocumentLDA(BaseLDA):
 
     def _examining_rounds(self, public: PublicPrior | None, budget: DocumentBudget) -> int:
         """How many first rounds examine the public topics; public."""
-        if public is None or public.is_hint or budget.totals[0].exact:
+        if public is None or not public.has_topics or budget.totals[0].exact:
             return 0
         return budget.rounds_of_share(EXAMINATION)
 

@@ -111,6 +111,11 @@ class PublicPrior:
         """Whether the table has few words, such as seed words: it knows no word frequencies."""
         return bool(np.count_nonzero(self.counts) < LEAST_COVERED * len(self.counts))
 
+    @property
+    def has_topics(self) -> bool:
+        """Whether words differ in their topics. Those of a table of released word weights do not."""
+        return bool(np.ptp(self.shares, axis=1).any()) and not self.is_hint
+
     def trust_of_words(self) -> np.ndarray:
         """How far the shares of each word are trusted at first, (n_words,); 0 for absent words."""
         trust = TRUST_OF_SEEDS if self.is_hint else self.belief * self._trust_of_real()
