@@ -345,8 +345,10 @@ def spread(error: float) -> str:
 def verdict(text: str, rows: list[dict]) -> None:
     print(f"{len(rows)} cells {text}")
     for row in sorted(rows, key=lambda r: -r["change"]):
+        of_best = row["with"] / min(row["alone"], row["public"]) - 1
         print(f"    {row['pair']}, epsilon {row['epsilon']}: {row['with']:.0f}, private alone "
-              f"{row['alone']:.0f}, public alone {row['public']:.0f}")  # fmt: skip
+              f"{row['alone']:.0f} ({row['change']:+.1%}{spread(row['error'])}), public alone "
+              f"{row['public']:.0f}, to the better one {of_best:+.1%}")  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -113,7 +113,7 @@ class PublicPrior:
 
     @property
     def has_topics(self) -> bool:
-        """Whether words differ in their topics. Those of a table of released word weights do not."""
+        """Whether words differ in their topics; those of released word weights do not."""
         return bool(np.ptp(self.shares, axis=1).any()) and not self.is_hint
 
     def trust_of_words(self) -> np.ndarray:
