@@ -538,6 +538,18 @@ def test_the_fit_begins_anew_after_the_examination(good):
     assert table.estimate.prior is None
 
 
+def test_no_more_rounds_examine_than_a_clear_slope_takes(train, good):
+    models = [
+        fitted(SubLDA, train, max_iter=80, prior_components=good, epsilon=e) for e in (1.0, 60.0)
+    ]
+    many, few = (model._released.n_examining for model in models)
+    assert 1 <= few < many
+    rounds = [(m.radius / m.scale) ** 2 for m in models[0]._budget().rounds]
+    assert sum(rounds[:many]) <= 0.04 * sum(rounds) < sum(rounds[: many + 1])
+    public = models[1]._released.public
+    assert 0.003 < public.slope_error < 0.011
+
+
 @both
 def test_fits_say_which_topics_are_made_up(kind, train, good, made_up):
     options = {"max_iter": 40, "epsilon": 8.0}

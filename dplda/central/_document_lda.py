@@ -41,7 +41,8 @@ from dplda.privacy import Guarantee
 from dplda.privacy._curator import Curator
 from dplda.privacy._streams import Streams
 
-EXAMINATION = 0.04  # share of the budget of all rounds, for those that examine public topics
+EXAMINATION = 0.04  # largest share of the budget of rounds, for those that examine public topics
+CLEAR_SLOPE = 0.01  # noise of their slope at which fewer of them are enough
 
 
 class DocumentLDA(BaseLDA):
@@ -270,11 +271,22 @@ class DocumentLDA(BaseLDA):
         # public texts know the word totals as far as they match
         table.share_for_totals = share * (1.0 if table.public is None else 1 - table.public.trust)
 
-    def _examining_rounds(self, public: PublicPrior | None, budget: DocumentBudget) -> int:
-        """How many first rounds examine the public topics; public."""
+    def _examining_rounds(
+        self,
+        public: PublicPrior | None,
+        totals: np.ndarray,
+        weight: np.ndarray,
+        budget: DocumentBudget,
+    ) -> int:
+        """How many first rounds examine the public topics: until the slope is clear; public."""
         if public is None or not public.has_topics or budget.totals[0].exact:
             return 0
-        return budget.rounds_of_share(EXAMINATION)
+        norm, most = float(self.contribution_norm), budget.rounds_of_share(EXAMINATION)
+        for n in range(1, most):
+            noise_scale = norm * noise_of_fit(budget, n) / weight
+            if public.noise_of_slope(totals, noise_scale) < CLEAR_SLOPE:
+                return n
+        return most
 
     def _prior(self, n_words: int) -> PublicPrior | None:
         """What `prior_components` says, checked; nothing private is read."""

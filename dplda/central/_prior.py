@@ -150,14 +150,22 @@ class PublicPrior:
         shares of the words themselves, less the mean shares, is about 0 if these are made up.
         `noise_scale` (n_words,) is the standard deviation of a cell of the rows.
         """
+        expected = self._contrasts(totals, noise_scale)
+        self.slope_error = self.noise_of_slope(totals, noise_scale)
+        rows = rows[self.examined] / noise_scale[self.examined, None]
+        self.slope = float((expected * rows).sum()) * self.slope_error**2
+
+    def noise_of_slope(self, totals: np.ndarray, noise_scale: np.ndarray) -> float:
+        """Standard deviation of the noise of the slope that `examine` finds."""
+        return max(float((self._contrasts(totals, noise_scale) ** 2).sum()), 1e-12) ** -0.5
+
+    def _contrasts(self, totals: np.ndarray, noise_scale: np.ndarray) -> np.ndarray:
+        """Cells of the examined words for a slope of 1, over their noise, without the mean row."""
         words = self.examined
-        scale = noise_scale[words, None]
-        size = totals[words, None] / scale
-        contrast = self.shares[words] - (size**2 * self.shares[words]).sum(axis=0) / (size**2).sum()
-        expected = size * contrast
-        precision = max(float((expected**2).sum()), 1e-12)
-        self.slope = float((expected * (rows[words] / scale)).sum()) / precision
-        self.slope_error = precision**-0.5
+        size = totals[words, None] / noise_scale[words, None]
+        mean = (size**2 * self.shares[words]).sum(axis=0) / (size**2).sum()
+        expected: np.ndarray = size * (self.shares[words] - mean)
+        return expected
 
     def _trust_of_real(self) -> float:
         """Trust in the topics of words that the public texts have, if the topics are real.

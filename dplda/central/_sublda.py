@@ -288,10 +288,11 @@ class SubLDA(DocumentLDA):
             released, weight = release_word_totals(
                 documents, budget.totals, curator, norm
             )  # public  # fmt: skip
+            totals = estimate_totals(released, public)  # public
             table = NoisyTable.from_totals(
-                estimate_totals(released, public), weight, n_components, streams,
+                totals, weight, n_components, streams,
                 norms=(norm,) * len(budget.totals), public=public,
-                n_examining=self._examining_rounds(public, budget),
+                n_examining=self._examining_rounds(public, totals, weight, budget),
             )  # public  # fmt: skip
             self._share_out(table, released, budget)
         elif table.earlier is not None and table.n_rounds == 0:  # a part begins
