@@ -540,14 +540,14 @@ def test_the_fit_begins_anew_after_the_examination(good):
 
 def test_no_more_rounds_examine_than_a_clear_slope_takes(train, good):
     models = [
-        fitted(SubLDA, train, max_iter=80, prior_components=good, epsilon=e) for e in (1.0, 60.0)
+        fitted(SubLDA, train, max_iter=80, prior_components=good, epsilon=e) for e in (1.0, 8.0)
     ]
     many, few = (model._released.n_examining for model in models)
-    assert 1 <= few < many
+    assert 2 < few < many
     rounds = [(m.radius / m.scale) ** 2 for m in models[0]._budget().rounds]
     assert sum(rounds[:many]) <= 0.04 * sum(rounds) < sum(rounds[: many + 1])
     public = models[1]._released.public
-    assert 0.003 < public.slope_error < 0.011
+    assert 0.007 < public.slope_error < 0.0105  # predicted from the word totals
 
 
 @both
