@@ -8,7 +8,7 @@ same, with 500 private documents), `classes` (a sample of half of the classes of
 `other` (documents of another corpus, words matched by name), and `made up` (the table of a sample
 of the corpus, with the topics of each word permuted). Each pair is trained without and with
 the prior at the same seeds. What has been measured stays in FILE, and a later run adds to it:
-begin with ``--epsilons 1 4 --seeds 1``. All of it takes about a quarter of an hour of one core. ``--short``
+begin with ``--epsilons 1 4 --seeds 1``. All of it takes about 20 minutes of one core. ``--short``
 prints one row a pair. ``--slopes`` shows what the rounds that examine public topics find, and stops
 there. With ``--into`` the output replaces what stands between ``<!-- MARK -->`` and
 ``<!-- end of MARK -->`` of a page of the documentation.
