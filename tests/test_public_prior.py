@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import reference_tables as reference
+from scipy.special import expit, logit
 
 from dplda import PrivateSVILDA, SubLDA, public_prior
 from dplda.central import _noisy_table
@@ -259,16 +260,43 @@ def test_public_frequencies_are_kept_where_releases_say_little(seed):
     assert public.trust > 0.9
 
 
-def test_topics_are_believed_least_where_releases_are_clear():
+def test_topics_are_doubted_where_releases_are_clear():
     """Wrong topics of words with right frequencies do harm where a fit without them is good."""
-    most = []
+    beliefs = []
     for scale in (1.0, 100.0, 3000.0):
         totals, noisy, noise_scale = noisy_totals(0, scale)
         public = prior_of(totals)
         learned(public, noisy, noise_scale)
-        most.append(public.most_trust)
-        assert public.trust_of_words().max() <= most[-1]
-    assert 0.69 < most[0] < most[1] < most[2] < 1
+        beliefs.append(public.belief)
+        assert public.trust_of_words().max() <= beliefs[-1]
+    assert 0.89 < beliefs[0] < beliefs[1] < beliefs[2] < 1
+
+
+def test_words_that_the_public_texts_lack_do_not_lower_the_trust_in_the_others():
+    """A few public texts lack many words. The topics of the words that they have are as good."""
+    totals, noisy, scale = noisy_totals(0, 3000.0)
+    counts = totals * (np.random.default_rng(1).random(800) < 0.6)
+    public = prior_of(counts)
+    learned(public, noisy, scale)
+    assert public.trust < 0.75 < 0.9 < public.agreement
+    assert public.trust_of_words()[counts > 0].min() > 0.95
+    assert public.trust_of_words()[counts == 0].max() == 0
+
+
+@pytest.mark.parametrize("agreement", [0.0, 0.2, 0.5, 0.75, 1.0])
+def test_trust_in_topics_is_larger_where_releases_are_noise(agreement):
+    noise, between, clear = (
+        PublicPrior(
+            np.ones(2), np.ones((2, 1)), 0.8 * agreement, agreement=agreement, clear=c, slope=0.2,
+            slope_error=0.01,
+        ).trust_of_words()[0] for c in (0.0, 0.5, 1.0)
+    )  # fmt: skip
+    assert clear == pytest.approx(min(0.8 * agreement, 0.7))
+    if 0.5 < agreement < 1:
+        assert 0.95 < noise < 1
+    else:
+        assert noise == pytest.approx(agreement)
+    assert clear < between < noise or agreement == 0
 
 
 def test_words_without_public_tokens_are_even_in_all_topics():
@@ -314,13 +342,20 @@ def test_words_with_equal_counts_share_a_class():
 SHAPES = [(1, 1), (37, 1), (50, 16), (301, 20), (90, 40)]
 
 
+def believed(shares, trust):
+    """A prior whose topics are trusted so far."""
+    agreement = trust if trust <= 0.5 else expit(logit(trust) / 4)  # of releases that are noise
+    return PublicPrior(np.ones(len(shares)), shares, agreement=agreement)
+
+
 def any_table(n_words, n_topics, scale=3.0, trust=0.6):
     rng = np.random.default_rng(0)
     totals = rng.gamma(0.3, 500, n_words) + 1
     shares = rng.dirichlet(np.full(n_topics, 0.3), n_words)
     table = totals[:, None] * shares * rng.choice(FACTORS[4:9], shares.shape)
     noise_scale = scale * rng.uniform(0.3, 1, n_words)
-    public = PublicPrior(totals, shares.astype(np.float32), trust)
+    public = believed(shares.astype(np.float32), trust)
+    public.counts = totals
     return totals, public, table + noise_scale[:, None] * rng.normal(size=table.shape), noise_scale
 
 
@@ -369,7 +404,7 @@ def test_the_first_weights():
     words = np.arange(2)
     assert first_prior(None, words) == pytest.approx(np.full(14, 1 / 14))
     for trust in (0.0, 0.3, 1.0):
-        weights = first_prior(PublicPrior(np.ones(2), np.ones((2, 1), np.float32), trust), words)
+        weights = first_prior(believed(np.ones((2, 1), np.float32), trust), words)
         assert weights.sum() == pytest.approx(1)
         assert weights[14:].sum() == pytest.approx(trust)
         for half in (weights[:14], weights[14:]):
@@ -381,7 +416,7 @@ def test_the_first_table_is_public_as_far_as_it_is_trusted():
     shares = rng.dirichlet(np.ones(K), 60).astype(np.float32)
     totals, tables = rng.gamma(1, 100, 60), []
     for trust, seed in itertools.product((0.0, 0.5, 1.0), (0, 1)):
-        public = PublicPrior(np.ones(60), shares, trust)
+        public = believed(shares, trust)
         streams = Streams.from_random_state(seed)
         made = NoisyTable.from_totals(totals, np.ones(60), K, streams, norms=(), public=public)
         tables.append(made.average)
@@ -400,3 +435,160 @@ def test_the_table_of_a_copy_is_its_own(train, good):
         other.set_params(epsilon=None, noise_multiplier=5.0)
         other.partial_fit(train)
     np.testing.assert_array_equal(model._released.estimate.prior, before)
+
+
+# ---- rounds that examine the public topics --------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def made_up(good):
+    """The word frequencies of the private documents, with the topics of each word permuted."""
+    return np.random.default_rng(2).permuted(good, axis=0)
+
+
+def examined(slope, noise, n_words=400, seed=0):
+    """A prior after rows whose contrasts are `slope` times the public ones, and noise."""
+    rng = np.random.default_rng(seed)
+    counts, shares = rng.gamma(0.5, 100, n_words), rng.dirichlet(np.full(K, 0.3), n_words)
+    counts[::7] = 0
+    public = PublicPrior(counts, shares.astype(np.float32), clear=0.5)
+    totals, noise_scale = rng.gamma(0.5, 200, n_words), noise * rng.uniform(0.5, 2, n_words)
+    rows = totals[:, None] * (rng.dirichlet(np.ones(K)) + slope * shares)  # any sizes of topics
+    rows += noise_scale[:, None] * rng.normal(size=rows.shape)
+    rows[~public.examined] = np.nan  # nothing else is read
+    public.examine(rows, totals, noise_scale)
+    return public
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_released_rows_tell_real_topics_from_made_up_ones(seed):
+    assert examined(0.1, 1.0, seed=seed).belief > 0.999
+    assert examined(0.5, 1.0, seed=seed).belief > 0.999  # more than was seen
+    for slope in (0.0, 0.005, -0.05):
+        assert examined(slope, 1.0, seed=seed).belief < 0.05
+    assert 0.1 < examined(0.033, 1e-3, seed=seed).belief < 0.9  # made-up topics have some slope
+    for slope in (0.0, 0.1):  # noise says nothing: real topics are more likely
+        assert 0.9 < examined(slope, 1e5, seed=seed).belief < 0.99
+
+
+def test_every_other_word_of_the_public_texts_is_examined():
+    counts = np.random.default_rng(0).permutation(np.repeat([0.0, 1.0, 5.0, 80.0], 50))
+    words = prior_of(counts).examined
+    for n, size in ((0.0, 0), (1.0, 25), (5.0, 25), (80.0, 25)):
+        assert words[counts == n].sum() == size
+
+
+def test_an_examined_word_has_the_same_probability_in_each_topic(good):
+    public, totals = PublicPrior.from_table(good), np.random.default_rng(0).gamma(1, 50, N_WORDS)
+    streams = Streams.from_random_state(0)
+    table = NoisyTable.from_totals(
+        totals, np.ones(N_WORDS), K, streams, norms=(), public=public, n_examining=3
+    )
+    np.testing.assert_allclose(table.table.sum(axis=1), totals, rtol=1e-5)
+    words, phi = public.examined, table.word_probabilities()[:, :K]
+    np.testing.assert_allclose(phi[words], phi[words, :1].repeat(K, axis=1), rtol=1e-5)
+    shares = table.center(exact=False)[:, :K]
+    np.testing.assert_allclose(shares[~words], public.shares[~words], rtol=1e-5)
+    for t, weight in ((3, ~words * 0.0 + words), (4, 1.0)):
+        np.testing.assert_array_equal(table.weights_of_round(t), weight)
+
+
+@both
+def test_topics_of_examined_words_do_not_enter_their_own_evidence(kind, train, good):
+    """Else made-up topics would confirm themselves: rounds repeat the topics that they read."""
+    good = np.ceil(good)  # whole numbers have the same sum in any order
+    other, words = good.copy(), PublicPrior.from_table(good).examined
+    other[:, words] = np.random.default_rng(2).permuted(good[:, words], axis=0)
+    tables = []
+    for table in (good, other):
+        model = kind(K, random_state=0, **OPTIONS | {"max_iter": 40}, prior_components=table)
+        for _ in range(3):
+            model.partial_fit(train)
+        assert model._released.n_examining > 3
+        tables.append(model._released.average)
+    np.testing.assert_array_equal(tables[0], tables[1])
+
+
+@both
+def test_rounds_that_examine_enter_no_average(kind, train, good):
+    table = fitted(kind, train, prior_components=good, max_iter=40)._released
+    n = table.n_examining
+    assert 1 < n < 10
+    assert [table.averaged_rounds(t) for t in (1, n, n + 1, n + 2, 40)] == [1, n, 1, 2, 40 - n]
+    assert [table.place(t, 40) for t in (n, n + 1, 40)] == [(n, 40), (1, 40 - n), (40 - n, 40 - n)]
+    assert [t for t in range(1, 41) if table.is_first_after_examination(t)] == [n + 1]
+    assert table.weights_of_round(n + 1) is table.weight
+
+
+def test_the_fit_begins_anew_after_the_examination(good):
+    totals, streams = np.random.default_rng(0).gamma(1, 50, N_WORDS), Streams.from_random_state(0)
+    public, weight = PublicPrior.from_table(good), np.ones(N_WORDS)
+    public.agreement = public.clear = 0.7
+    table = NoisyTable.from_totals(
+        totals, weight, K, streams, norms=(), public=public, n_examining=2
+    )  # fmt: skip
+    table.average = totals[:, None] * public.shares
+    table.variance = table.estimate.prior = 0.1
+    table.begin_after_examination(streams)
+    assert public.slope == pytest.approx(1, rel=1e-4)
+    first = NoisyTable.from_totals(totals, weight, K, streams, norms=(), public=public)
+    np.testing.assert_array_equal(table.average, first.average)
+    np.testing.assert_array_equal(table.table, first.table)
+    assert table.variance == 0
+    assert table.estimate.prior is None
+
+
+def test_no_more_rounds_examine_than_a_clear_slope_takes(train, good):
+    models = [
+        fitted(SubLDA, train, max_iter=80, prior_components=good, epsilon=e) for e in (1.0, 8.0)
+    ]
+    many, few = (model._released.n_examining for model in models)
+    assert 2 < few < many
+    rounds = [(m.radius / m.scale) ** 2 for m in models[0]._budget().rounds]
+    assert sum(rounds[:many]) <= 0.04 * sum(rounds) < sum(rounds[: many + 1])
+    public = models[1]._released.public
+    assert 0.007 < public.slope_error < 0.0105  # predicted from the word totals
+
+
+@both
+def test_fits_say_which_topics_are_made_up(kind, train, good, made_up):
+    options = {"max_iter": 40, "epsilon": 8.0}
+    real, wrong, none = (
+        fitted(kind, train, prior_components=p, **options) for p in (good, made_up, None)
+    )
+    assert real._released.public.belief > 0.99
+    assert wrong._released.public.belief < 0.1
+    assert wrong.perplexity(train) < 1.01 * none.perplexity(train)
+
+
+def test_what_says_nothing_of_topics_is_not_examined(train, good):
+    seeds = np.zeros_like(good)
+    seeds[range(K), range(K)] = 20.0
+    even = np.tile(good.sum(axis=0) / K, (K, 1))  # as of released word weights
+    for table, epsilon in ((seeds, 1.0), (even, 1.0), (good, math.inf), (None, 1.0)):
+        model = fitted(SubLDA, train, max_iter=40, prior_components=table, epsilon=epsilon)
+        assert model._released.n_examining == 0
+
+
+def test_later_parts_of_a_stream_believe_what_the_first_one_found(train, good):
+    options = OPTIONS | {"max_iter": 40, "epsilon": 8.0}
+    model = SubLDA(K, random_state=0, **options, prior_components=good)
+    belief = model.partial_fit(train[:300], part="a")._released.public.belief
+    assert model.partial_fit(train[300:], part="b")._released.public.belief == belief
+    assert model._released.n_examining == 0
+
+
+@both
+def test_a_fit_is_as_many_calls_of_partial_fit(kind, train, good):
+    options = OPTIONS | {"max_iter": 12, "prior_components": good, "epsilon": 4.0}
+    if kind is SubLDA:
+        options["keep_weights"] = False  # nothing but the table goes on
+    once = kind(K, random_state=0, **options).fit(train)
+    assert once._released.n_examining > 0
+    again = kind(K, random_state=0, **options)
+    for _ in range(12):
+        again.partial_fit(train)
+    assert once.privacy_.events == again.privacy_.events
+    assert once._released.public.belief == again._released.public.belief
+    # each call ends with an estimate from scratch, whose weights the next one begins with
+    assert again.perplexity(train) == pytest.approx(once.perplexity(train), rel=1e-3)

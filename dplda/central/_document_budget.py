@@ -156,6 +156,11 @@ class DocumentBudget:
         """The mechanism of round t = 1, 2, ...; rounds after the last equal the last."""
         return self.rounds[min(t, len(self.rounds)) - 1]
 
+    def rounds_of_share(self, share: float) -> int:
+        """How many first rounds have at most this share of the budget of all rounds."""
+        precision = np.cumsum([(m.radius / m.scale) ** 2 for m in self.rounds])
+        return int(np.searchsorted(precision, share * precision[-1], side="right"))
+
     def plan(self, n_done: int, n_rounds: int) -> list[tuple[str, Event]]:
         """Labels and events of `n_rounds` rounds after `n_done` earlier rounds, in order."""
         totals = [] if n_done else [(TOTALS, mechanism.event) for mechanism in self.totals]

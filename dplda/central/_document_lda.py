@@ -41,6 +41,9 @@ from dplda.privacy import Guarantee
 from dplda.privacy._curator import Curator
 from dplda.privacy._streams import Streams
 
+EXAMINATION = 0.04  # largest share of the budget of rounds, for those that examine public topics
+CLEAR_SLOPE = 0.01  # noise of their slope at which fewer of them are enough
+
 
 class DocumentLDA(BaseLDA):
     """Latent Dirichlet allocation from noisy sums over documents, in rounds.
@@ -267,6 +270,23 @@ class DocumentLDA(BaseLDA):
         share = share_of_rounds(table.totals, table.weight, noise, budget.word_total_share)
         # public texts know the word totals as far as they match
         table.share_for_totals = share * (1.0 if table.public is None else 1 - table.public.trust)
+
+    def _examining_rounds(
+        self,
+        public: PublicPrior | None,
+        totals: np.ndarray,
+        weight: np.ndarray,
+        budget: DocumentBudget,
+    ) -> int:
+        """How many first rounds examine the public topics: until the slope is clear; public."""
+        if public is None or not public.has_topics or budget.totals[0].exact:
+            return 0
+        norm, most = float(self.contribution_norm), budget.rounds_of_share(EXAMINATION)
+        for n in range(1, most):
+            noise_scale = norm * noise_of_fit(budget, n) / weight
+            if public.noise_of_slope(totals, noise_scale) < CLEAR_SLOPE:
+                return n
+        return most
 
     def _prior(self, n_words: int) -> PublicPrior | None:
         """What `prior_components` says, checked; nothing private is read."""

@@ -72,6 +72,49 @@ def nearly_equal(draws: np.ndarray) -> np.ndarray:
     return np.exp(0.1 * ndtri(draws))
 
 
+def first_table(
+    totals: np.ndarray,
+    n_components: int,
+    streams: Streams,
+    public: PublicPrior | None = None,
+    ratios: Callable[[np.ndarray], np.ndarray] = exponential,
+) -> np.ndarray:
+    """Word totals, divided among random topics, (n_words, n_components).
+
+    As far as `public` is trusted, its shares take the place of random ones.
+
+    `ratios` maps uniform random numbers to multiplicative perturbations of the word totals, one for
+    each word and topic.
+    """
+    table = np.empty((len(totals), n_components))
+    if public is not None:
+        streams = Streams.from_random_state(0)  # a public one, which audits can repeat
+    reader = streams.reader(Purpose.INITIAL_TABLE, 0)
+    for first, last in pieces_of(table.shape):
+        words = reader.words((last - first) * n_components)
+        draws = ratios(uniform(words, positive=True)).reshape(-1, n_components)
+        np.multiply(totals[first:last, None], draws, out=table[first:last])
+    table /= table.sum(axis=0)
+    table *= totals.sum() / n_components
+    if public is not None:
+        trust = public.trust_of_words()[:, None]
+        table *= 1 - trust
+        table += trust * totals[:, None] * public.shares
+    return table
+
+
+def examining_table(totals: np.ndarray, public: PublicPrior) -> np.ndarray:
+    """Word totals, divided as public topics say, (n_words, n_components).
+
+    Words that are examined say nothing: they have the same probability in each topic.
+    """
+    table = totals[:, None] * public.shares
+    words = public.examined
+    sizes = table[~words].sum(axis=0)
+    table[words] = totals[words, None] * (sizes / sizes.sum())
+    return table
+
+
 @dataclass(frozen=True)
 class EarlierParts:
     """What the earlier parts of a stream add up to; public.
@@ -132,6 +175,8 @@ class NoisyTable:
         Estimated word totals of the last part of a stream.
     first_stream : int
         Number of the first noise stream of the last part.
+    n_examining : int
+        Number of first rounds that examine the public topics, and enter no average.
     """
 
     totals: np.ndarray
@@ -149,6 +194,7 @@ class NoisyTable:
     earlier: EarlierParts | None = None
     part_totals: np.ndarray | None = None
     first_stream: int = 0
+    n_examining: int = 0
 
     @classmethod
     def from_totals(
@@ -161,32 +207,40 @@ class NoisyTable:
         norms: tuple[float, ...],
         public: PublicPrior | None = None,
         ratios: Callable[[np.ndarray], np.ndarray] = exponential,
+        n_examining: int = 0,
     ) -> NoisyTable:
-        """The table of round 0: word totals, divided among random topics.
-
-        As far as `public` is trusted, its shares take the place of random ones.
-
-        `ratios` maps uniform random numbers to multiplicative perturbations of the word totals,
-        one for each word and topic.
-        """
-        average = np.empty((len(totals), n_components))
-        if public is not None:
-            streams = Streams.from_random_state(0)  # a public one, which audits can repeat
-        reader = streams.reader(Purpose.INITIAL_TABLE, 0)
-        for first, last in pieces_of(average.shape):
-            words = reader.words((last - first) * n_components)
-            draws = ratios(uniform(words, positive=True)).reshape(-1, n_components)
-            np.multiply(totals[first:last, None], draws, out=average[first:last])
-        average /= average.sum(axis=0)
-        average *= totals.sum() / n_components
-        if public is not None:
-            trust = public.trust_of_words()[:, None]
-            average *= 1 - trust
-            average += trust * totals[:, None] * public.shares
+        """The table of round 0: see `first_table`; `examining_table` if rounds examine topics."""
+        if n_examining:
+            assert public is not None
+            average = examining_table(totals, public)
+        else:
+            average = first_table(totals, n_components, streams, public, ratios)
         estimate = TableEstimate(totals, public)
         return cls(
-            totals, weight, average.astype(np.float32), average, estimate, norms, public=public
-        )
+            totals, weight, average.astype(np.float32), average, estimate, norms, public=public,
+            n_examining=n_examining,
+        )  # fmt: skip
+
+    def weights_of_round(self, t: int) -> np.ndarray:
+        """Word weights of the contributions of round t; 0 for words that it says nothing about."""
+        if t > self.n_examining:
+            return self.weight
+        assert self.public is not None
+        return np.where(self.public.examined, self.weight, 0.0)
+
+    def begin_after_examination(
+        self, streams: Streams, ratios: Callable[[np.ndarray], np.ndarray] = exponential
+    ) -> None:
+        """Begin anew, with what the first rounds say of the public topics."""
+        assert self.public is not None
+        self.public.examine(self.average, self.totals, self._cell_scale())
+        self.average = first_table(self.totals, self.average.shape[1], streams, self.public, ratios)
+        self.table, self.variance = self.average.astype(np.float32), 0.0
+        self.estimate = TableEstimate(self.totals, self.public)
+
+    def is_first_after_examination(self, t: int) -> bool:
+        """Whether the rounds before round t were the ones that examine public topics."""
+        return self.n_examining > 0 and t == self.n_examining + 1
 
     def word_probabilities(self, out: np.ndarray | None = None) -> np.ndarray:
         """p(word | topic), (n_words, padded) float32; in `out` if given."""
@@ -232,6 +286,8 @@ class NoisyTable:
         self.n_rounds += 1
         self.norms += (norm,)
         self.variance = (1 - share) ** 2 * self.variance + share**2 * noise_scale**2
+        if self.n_rounds <= self.n_examining:
+            return  # the next round reads the same table
         self.table = self.estimate(
             self._sum_of_parts(), self._cell_scale(), least=topic_word_prior, out=self.table,
             n_jobs=self.n_jobs,
@@ -244,6 +300,18 @@ class NoisyTable:
     def topic_rounds(self, t: int) -> int:
         """How many of the rounds 1 to t release word-topic counts."""
         return t - int(t * self.share_for_totals)
+
+    def averaged_rounds(self, t: int) -> int:
+        """How many rounds the average holds after round t; those that examine have their own."""
+        return self.topic_rounds(t) - self.topic_rounds(self._rounds_before(t))
+
+    def place(self, t: int, max_iter: int) -> tuple[int, int]:
+        """Number of round t and of all rounds, in the schedule that begins anew after examining."""
+        before = self._rounds_before(t)
+        return t - before, max(1, max_iter - before)
+
+    def _rounds_before(self, t: int) -> int:
+        return self.n_examining if t > self.n_examining else 0
 
     def learn_totals(self, noisy: np.ndarray, noise_scale: np.ndarray, *, norm: float) -> None:
         """Learn from one more release of the word totals, (n_words,), of the clipping bound `norm`.
@@ -275,7 +343,7 @@ class NoisyTable:
         earlier = EarlierParts(self._sum_of_parts(), self._variance(), totals, self.n_rounds_in_all)
         return replace(
             self, earlier=earlier, average=np.zeros_like(self.average), variance=0.0, norms=(),
-            n_rounds=0, first_stream=self.first_stream + n_streams,
+            n_rounds=0, first_stream=self.first_stream + n_streams, n_examining=0,
         )  # fmt: skip
 
     def begin_part(self, released: WordTotals, norms: tuple[float, ...]) -> None:

@@ -234,12 +234,16 @@ def warn_of_delta(delta: float, n_docs: int) -> None:
         )
 
 
-def noise_of_fit(budget: DocumentBudget) -> float:
-    """Standard deviation of a cell of the average of all rounds, over `contribution_norm`."""
-    rounds = range(1, len(budget.rounds) + 1)
-    clip = np.array([document_schedule(t, len(rounds))[0] for t in rounds])
-    weight = np.array([round_schedule(t, len(rounds))[1] for t in rounds])
-    multiplier = np.array([m.scale / m.radius for m in budget.rounds]) / budget.subsampling_ratio
+def noise_of_fit(budget: DocumentBudget, n_rounds: int | None = None) -> float:
+    """Standard deviation of a cell of the average of all rounds, over `contribution_norm`.
+
+    With `n_rounds`, of the first ones.
+    """
+    rounds, n = range(1, len(budget.rounds) + 1)[:n_rounds], len(budget.rounds)
+    clip = np.array([document_schedule(t, n)[0] for t in rounds])
+    weight = np.array([round_schedule(t, n)[1] for t in rounds])
+    multiplier = np.array([budget.mechanism(t).scale / budget.mechanism(t).radius for t in rounds])
+    multiplier /= budget.subsampling_ratio
     return float(np.linalg.norm(weight * multiplier * clip) / weight.sum())
 
 

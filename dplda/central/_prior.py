@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, logit, logsumexp
 
 from dplda._warnings import warn_user
 from dplda.central._word_totals import WordTotals
@@ -26,7 +26,11 @@ FIRST_RATIO = 0.5  # of the first weights of two ratios, of which the second is 
 AGREE = (RATIOS > 0.49) & (RATIOS < 2.1)  # within a factor of 2
 LEAST_COVERED = 0.25  # share of the words without which a table knows no word frequencies
 TRUST_OF_SEEDS = 0.95  # of the shares of the words of such a table
-DOUBT = 0.3  # in topics, of words as frequent as in public texts, if releases of totals are clear
+REAL_SLOPES = np.linspace(0.06, 0.25, 20)  # of released rows on public contrasts
+CHANCE_SLOPE = 0.01  # standard deviation of the slope of made-up topics, besides that of the noise
+DOUBT = 0.1  # probability of made-up topics, if releases of totals are clear
+SHARPER = 3.0  # is added to the power of the odds of `agreement` where releases are noise
+MOST_CLEAR = 0.7  # largest trust in topics where releases are clear
 N_CLASSES = 6  # of words, by their public tokens
 POOL = 20.0  # words of the whole vocabulary that the mixture of each class is smoothed with
 CHANCE = 10.0  # log likelihood that learned weights may gain over the ratio 1 by chance
@@ -51,15 +55,24 @@ class PublicPrior:
         frequencies. `learn_totals` sets it.
     discrepancy : float
         Total variation distance of private and public word frequencies. `learn_totals` sets it.
-    most_trust : float
-        Largest trust in the topics of a word. `learn_totals` sets it.
+    agreement : float
+        The same share of the tokens whose words the public texts have. `learn_totals` sets it.
+    clear : float
+        How clear the releases of word totals are, in [0, 1]. `learn_totals` sets it.
+    slope : float
+        Slope of the released rows of examined words on public topics. `examine` sets it.
+    slope_error : float
+        Standard deviation of its noise, infinite before the examination.
     """
 
     counts: np.ndarray
     shares: np.ndarray
     trust: float = 0.0
     discrepancy: float = 1.0
-    most_trust: float = 1.0
+    agreement: float = 0.0
+    clear: float = 0.0
+    slope: float = 0.0
+    slope_error: float = np.inf
 
     @classmethod
     def from_table(cls, table: np.ndarray | None) -> PublicPrior | None:
@@ -98,10 +111,72 @@ class PublicPrior:
         """Whether the table has few words, such as seed words: it knows no word frequencies."""
         return bool(np.count_nonzero(self.counts) < LEAST_COVERED * len(self.counts))
 
+    @property
+    def has_topics(self) -> bool:
+        """Whether words differ in their topics; those of released word weights do not."""
+        return bool(np.ptp(self.shares, axis=1).any()) and not self.is_hint
+
     def trust_of_words(self) -> np.ndarray:
         """How far the shares of each word are trusted at first, (n_words,); 0 for absent words."""
-        trust = TRUST_OF_SEEDS if self.is_hint else min(self.trust, self.most_trust)
+        trust = TRUST_OF_SEEDS if self.is_hint else self.belief * self._trust_of_real()
         return np.where(self.counts > 0, trust, 0.0)
+
+    @property
+    def belief(self) -> float:
+        """Probability that the public topics are real.
+
+        Doubt begins where releases are clear: elsewhere wrong topics do less harm than noise would.
+        """
+        variance = self.slope_error**2 + CHANCE_SLOPE**2
+        distances = (self.slope - REAL_SLOPES) ** 2 - self.slope**2  # from real, less from made-up
+        evidence = logsumexp(-0.5 * distances / variance) - np.log(len(REAL_SLOPES))
+        return float(expit(logit(1 - DOUBT * self.clear) + evidence))
+
+    @property
+    def examined(self) -> np.ndarray:
+        """Mask of the words whose topics the first rounds examine: every other of the known ones.
+
+        Both halves have words of all public frequencies.
+        """
+        order = np.argsort(self.counts, kind="stable")
+        mask = np.zeros(len(self.counts), bool)
+        mask[order[self.counts[order] > 0][::2]] = True
+        return mask
+
+    def examine(self, rows: np.ndarray, totals: np.ndarray, noise_scale: np.ndarray) -> None:
+        """Set `slope` from released rows of the `examined` words, (n_words, n_components).
+
+        The rows say which topics the other words of their documents have. Their slope on the public
+        shares of the words themselves, less the mean shares, is about 0 if these are made up.
+        `noise_scale` (n_words,) is the standard deviation of a cell of the rows.
+        """
+        expected = self._contrasts(totals, noise_scale)
+        self.slope_error = self.noise_of_slope(totals, noise_scale)
+        rows = rows[self.examined] / noise_scale[self.examined, None]
+        self.slope = float((expected * rows).sum()) * self.slope_error**2
+
+    def noise_of_slope(self, totals: np.ndarray, noise_scale: np.ndarray) -> float:
+        """Standard deviation of the noise of the slope that `examine` finds."""
+        return max(float((self._contrasts(totals, noise_scale) ** 2).sum()), 1e-12) ** -0.5
+
+    def _contrasts(self, totals: np.ndarray, noise_scale: np.ndarray) -> np.ndarray:
+        """Cells of the examined words for a slope of 1, over their noise, without the mean row."""
+        words = self.examined
+        size = totals[words, None] / noise_scale[words, None]
+        mean = (size**2 * self.shares[words]).sum(axis=0) / (size**2).sum()
+        expected: np.ndarray = size * (self.shares[words] - mean)
+        return expected
+
+    def _trust_of_real(self) -> float:
+        """Trust in the topics of words that the public texts have, if the topics are real.
+
+        Where releases are noise, it is `agreement`, or more above a half: topics are wrong less
+        often than frequencies are, and the private texts have nothing to put in their place. Where
+        releases are clear, it is `trust`, and not too much: the private texts know more.
+        """
+        power = 1 + SHARPER * (1 - self.clear)
+        noise = max(self.agreement, expit(power * logit(self.agreement)))
+        return float(noise + self.clear**2 * (min(self.trust, MOST_CLEAR) - noise))
 
     def learn_totals(self, released: WordTotals) -> np.ndarray:
         """Posterior means of word totals, positive; sets `trust` and `discrepancy`.
@@ -124,9 +199,10 @@ class PublicPrior:
         totals = np.maximum((joint * means).sum(axis=1), mean / 100)
         agreement = joint[:, LEVELS:][:, AGREE].sum(axis=1) * (self.counts >= 1)
         self.trust = float((agreement * totals).sum() / totals.sum())
+        known = max(float(totals[self.counts >= 1].sum()), 1e-9)
+        self.agreement = min(1.0, float((agreement * totals).sum()) / known)
         expected = self.frequencies * mean * len(noisy)
-        clear = float(np.mean(expected**2 / (expected**2 + noise_scale**2)))
-        self.most_trust = 1 - DOUBT * clear  # wrong topics do less harm than noise would
+        self.clear = float(np.mean(expected**2 / (expected**2 + noise_scale**2)))
         self.discrepancy = 0.5 * float(np.abs(totals / totals.sum() - self.frequencies).sum())
         return totals if noise_scale.any() else np.maximum(noisy, 1.0)
 

@@ -288,9 +288,11 @@ class SubLDA(DocumentLDA):
             released, weight = release_word_totals(
                 documents, budget.totals, curator, norm
             )  # public  # fmt: skip
+            totals = estimate_totals(released, public)  # public
             table = NoisyTable.from_totals(
-                estimate_totals(released, public), weight, n_components, streams,
+                totals, weight, n_components, streams,
                 norms=(norm,) * len(budget.totals), public=public,
+                n_examining=self._examining_rounds(public, totals, weight, budget),
             )  # public  # fmt: skip
             self._share_out(table, released, budget)
         elif table.earlier is not None and table.n_rounds == 0:  # a part begins
@@ -302,6 +304,8 @@ class SubLDA(DocumentLDA):
         for t in rounds(self, table.n_rounds + 1, table.n_rounds + n_rounds):
             curator.keep(table)  # public
             mechanism = budget.mechanism(t)  # public
+            if table.is_first_after_examination(t):
+                table.begin_after_examination(streams)  # public
             if table.is_for_totals(t) and not mechanism.exact:
                 noisy, scale = release_totals_again(
                     documents, table.weight, mechanism, curator,
@@ -311,7 +315,7 @@ class SubLDA(DocumentLDA):
                 table.learn_totals(noisy, scale, norm=norm)  # public
                 continue
             free = self.epsilon == np.inf
-            clip, power = document_schedule(t, max_iter, exact=free)  # public
+            clip, power = document_schedule(*table.place(t, max_iter), exact=free)  # public
             rates = self._rates(documents, table, highest)  # private
             upweight = None if self.boost == 1 else highest / rates  # private
             units = curator.sample(rates, round=first + t - 1)  # secret
@@ -321,7 +325,7 @@ class SubLDA(DocumentLDA):
             center = table.center(exact=mechanism.exact, out=center)  # public
             total = documents.sum_topics(
                 units, temper(phi, power, self.n_jobs), center,
-                weight=table.weight, norm=bound, radius=radius, upweight=upweight,
+                weight=table.weights_of_round(t), norm=bound, radius=radius, upweight=upweight,
             )  # private  # fmt: skip
             # One unit moves `total` by at most `radius` in L2: its contribution is clipped to
             # `radius` in integers. The contribution reads the documents of the unit, their own
@@ -335,7 +339,7 @@ class SubLDA(DocumentLDA):
             table.update(
                 noisy, unit=unit, noise_scale=mechanism.scale * unit, norm=clip * norm,
                 share=1.0 if exact else growing_share(
-                    table.topic_rounds(t), table.topic_rounds(max_iter)
+                    table.averaged_rounds(t), table.averaged_rounds(max_iter)
                 ),
                 topic_word_prior=self.topic_word_prior, exact=mechanism.exact,
             )  # public  # fmt: skip

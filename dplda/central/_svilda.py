@@ -300,9 +300,11 @@ class PrivateSVILDA(DocumentLDA):
             released, weight = release_word_totals(
                 documents, budget.totals, curator, norm
             )  # public  # fmt: skip
+            totals = estimate_totals(released, public)  # public
             table = NoisyTable.from_totals(
-                estimate_totals(released, public), weight, n_components, streams,
+                totals, weight, n_components, streams,
                 norms=(norm,) * len(budget.totals), public=public, ratios=nearly_equal,
+                n_examining=self._examining_rounds(public, totals, weight, budget),
             )  # public  # fmt: skip
             self._share_out(table, released, budget)
         elif table.earlier is not None and table.n_rounds == 0:  # a part begins
@@ -315,6 +317,8 @@ class PrivateSVILDA(DocumentLDA):
         for t in rounds(self, table.n_rounds + 1, table.n_rounds + n_rounds):
             curator.keep(table)  # public
             mechanism = budget.mechanism(t)  # public
+            if table.is_first_after_examination(t):
+                table.begin_after_examination(streams, nearly_equal)  # public
             if table.is_for_totals(t) and not mechanism.exact:
                 noisy, scale = release_totals_again(
                     documents, table.weight, mechanism, curator,
@@ -327,12 +331,12 @@ class PrivateSVILDA(DocumentLDA):
             factor, power = self._word_factor(table, t, factor)  # public
             infer = documents.infer_anew if mechanism.exact else documents.infer_in_steps
             infer(units, factor, self.doc_topic_prior_)  # private
-            clip = document_schedule(t, self._max_iter())[0] * norm  # public
+            clip = document_schedule(*table.place(t, self._max_iter()))[0] * norm  # public
             bound, radius = documents.clipping_bound(mechanism, clip)  # public
             center = table.center(exact=mechanism.exact, out=center)  # public
             total = documents.sum_topics(
                 units, temper(factor, power, self.n_jobs), center,
-                weight=table.weight, norm=bound, radius=radius,
+                weight=table.weights_of_round(t), norm=bound, radius=radius,
             )  # private  # fmt: skip
             # One unit moves `total` by at most `radius` in L2: its expected statistics are clipped
             # to `radius` in integers. They read the unit's documents and past releases only. The
@@ -344,7 +348,7 @@ class PrivateSVILDA(DocumentLDA):
             unit = bound / radius / ratio
             table.update(
                 noisy, unit=unit, noise_scale=mechanism.scale * unit, norm=clip,
-                share=(self.learning_offset + table.topic_rounds(t)) ** -self.learning_decay,
+                share=(self.learning_offset + table.averaged_rounds(t)) ** -self.learning_decay,
                 topic_word_prior=self.topic_word_prior, exact=mechanism.exact,
             )  # public  # fmt: skip
         return table
@@ -359,4 +363,5 @@ class PrivateSVILDA(DocumentLDA):
         """
         if self.epsilon == math.inf:
             return exp_dirichlet_expectation(table.table, np.float32, self.n_jobs), 1.0
-        return table.word_probabilities(out), document_schedule(t, self._max_iter())[1]
+        power = document_schedule(*table.place(t, self._max_iter()))[1]
+        return table.word_probabilities(out), power
