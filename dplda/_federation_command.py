@@ -149,8 +149,8 @@ def _check_coordinator(
     options: argparse.Namespace,
 ) -> tuple[dict[bytes, str], ssl.SSLContext | None]:
     """Names of the parties by certificate, and TLS, after a check of all but the master."""
-    from dplda.federated._https import certificate_of, server_context
     from dplda.federated._messages import MAX_ROUND, check_name
+    from dplda.federated._tls import certificate_of, server_context
 
     files = (options.certificate, options.certificate_key)
     if options.insecure == all(files):
@@ -263,8 +263,9 @@ def take_part(options: argparse.Namespace) -> None:
 
 
 def _caller(options: argparse.Namespace) -> Caller:
-    from dplda.federated._https import Caller, client_context
+    from dplda.federated._https import Caller
     from dplda.federated._messages import check_name
+    from dplda.federated._tls import client_context
 
     check_name(options.name)
     host, _, port = options.coordinator.rpartition(":")

@@ -21,7 +21,7 @@ import scipy.sparse as sp
 from dplda import _federation_command as _command
 from dplda import load_release, save_release
 from dplda.datasets import make_topic_corpus
-from dplda.federated import IFTMMaster, RoundError, StoredParty, _https, _network, run_rounds
+from dplda.federated import IFTMMaster, RoundError, StoredParty, _https, _network, _tls, run_rounds
 from dplda.federated._admission import Lobby, Places, network_of
 from dplda.federated._https import Caller, Mailbox, Server
 from dplda.federated._network import Failure, Request
@@ -344,9 +344,9 @@ def test_a_party_has_its_own_places_and_no_more():
 def secured(tmp_path):
     """A mailbox behind TLS that knows north and south, and the folder of all files."""
     make_certificates(tmp_path, ["north", "south", "stranger"])
-    names = {_https.certificate_of(tmp_path / f"{n}.pem"): n for n in ("north", "south")}
+    names = {_tls.certificate_of(tmp_path / f"{n}.pem"): n for n in ("north", "south")}
     mailbox = Mailbox(1000, ("north", "south"))
-    tls = _https.server_context(tmp_path / "server.pem", tmp_path / "server.key", names)
+    tls = _tls.server_context(tmp_path / "server.pem", tmp_path / "server.key", names)
     server = Server(("127.0.0.1", 0), mailbox, tls, names)
     with server.running():
         yield mailbox, server.server_address, tmp_path
@@ -354,7 +354,7 @@ def secured(tmp_path):
 
 def secure_caller(name, key, address, folder, authority="ca"):
     files = (folder / f"{authority}.pem", folder / f"{key}.pem", folder / f"{key}.key")
-    return Caller(name, *address, _https.client_context(*files))
+    return Caller(name, *address, _tls.client_context(*files))
 
 
 def test_a_certificate_is_a_name(secured):
@@ -390,7 +390,7 @@ def test_a_stranger_gets_no_further_than_the_handshake(secured, monkeypatch):
     strangers = [
         secure_caller("north", "stranger", address, folder),
         secure_caller("north", "server", address, folder),  # signed by the authority
-        Caller("north", *address, _https.client_context(folder / "ca.pem", None, None)),
+        Caller("north", *address, _tls.client_context(folder / "ca.pem", None, None)),
         Caller("north", *address),
     ]
     for caller in strangers:
@@ -436,7 +436,7 @@ def test_a_party_that_opens_connections_takes_only_its_own(narrow, secured, capl
     mailbox, address, folder = secured
     mailbox.note("south")
     files = [folder / name for name in ("ca.pem", "north.pem", "north.key")]
-    context = _https.client_context(*files)
+    context = _tls.client_context(*files)
     held = []
     for _ in range(30):  # more than all places
         held.append(context.wrap_socket(connect(address), server_hostname=address[0]))
@@ -492,18 +492,18 @@ def test_a_certificate_that_a_party_signed_is_a_stranger(secured, monkeypatch):
     monkeypatch.setattr(_https._Connection, "parse_request", lambda call: read.append(call))
     files = (folder / "ca.pem", folder / "signed_by_north.pem", folder / "server.key")
     with pytest.raises((OSError, HTTPException)):
-        Caller("north", *address, _https.client_context(*files)).receive()
+        Caller("north", *address, _tls.client_context(*files)).receive()
     assert not read
 
 
 def test_an_expired_certificate_is_refused(tmp_path):
     make_certificates(tmp_path, ["north"])
     files = (tmp_path / "expired_north.pem", tmp_path / "north.key")
-    names = {_https.certificate_of(files[0]): "north"}
-    tls = _https.server_context(tmp_path / "server.pem", tmp_path / "server.key", names)
+    names = {_tls.certificate_of(files[0]): "north"}
+    tls = _tls.server_context(tmp_path / "server.pem", tmp_path / "server.key", names)
     mailbox = Mailbox(1000, ("north",))
     server = Server(("127.0.0.1", 0), mailbox, tls, names)
-    context = _https.client_context(tmp_path / "ca.pem", *files)
+    context = _tls.client_context(tmp_path / "ca.pem", *files)
     with server.running(), pytest.raises((OSError, HTTPException)):
         Caller("north", *server.server_address, context).receive()
     assert mailbox.parties() == {}
@@ -1050,7 +1050,7 @@ def test_a_deployment_gives_the_same_model(deployment, documents, in_process_rel
 HOSTILE = """
 import socket, sys
 from pathlib import Path
-from dplda.federated._https import client_context
+from dplda.federated._tls import client_context
 files = [Path(name) for name in ("ca.pem", "south.pem", "south.key")]
 port, held, context = int(sys.argv[1]), [], client_context(*files)
 
