@@ -51,6 +51,7 @@ setup(
             "wraparound": False,
             "cdivision": True,
             "initializedcheck": SANITIZED,
+            "freethreading_compatible": True,
         },
     ),
     cmdclass={"build_ext": BuildKernels},

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import Context, copy_context
 from threading import Lock, Thread
 from typing import TypeVar
 
@@ -20,17 +20,13 @@ Result = TypeVar("Result")
 MAX_THREADS = 256  # made when they are needed
 _team: list[Thread] = []
 _team_grows = Lock()
-
-
-@lru_cache(maxsize=1)
-def _pool() -> ThreadPoolExecutor:
-    """The threads of this process: to start one takes longer than many a piece."""
-    return ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="dplda")
+# Kept, because to start a thread takes longer than many a piece; begins with none.
+_pool = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="dplda")
 
 
 def _forget_threads() -> None:
-    global _team_grows
-    _pool.cache_clear()
+    global _pool, _team_grows
+    _pool = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="dplda")
     _kernel.forget_team()
     _team.clear()
     _team_grows = Lock()
@@ -51,7 +47,7 @@ def n_threads(n_jobs: int | None) -> int:
         while len(_team) < number - 1:
             member = Thread(target=_kernel.serve, name="dplda-team", daemon=True)
             try:
-                member.start()
+                Context().run(member.start)  # without that of the caller, as in `_begin`
             except RuntimeError:
                 break
             _team.append(member)
@@ -63,8 +59,8 @@ def in_threads(
 ) -> list[Result]:
     """Call `run` on each piece, in `n_jobs` threads at most; results in the order of the pieces.
 
-    The calling thread is one of them. Many small pieces keep all threads busy to the end. After an
-    error no further piece is begun.
+    The calling thread is one of them, and the others have its context variables (`np.errstate`).
+    Many small pieces keep all threads busy to the end. After an error no further piece is begun.
 
     Raises
     ------
@@ -92,7 +88,7 @@ def in_threads(
         finally:  # after an error, for all threads
             waiting.clear()
 
-    others = [_pool().submit(work) for _ in range(n_threads - 1)]
+    others = [_begin(work) for _ in range(n_threads - 1)]
     try:
         work()
     finally:
@@ -102,6 +98,16 @@ def in_threads(
     for error in filter(None, errors):
         raise error
     return [results[index] for index in range(len(pieces))]
+
+
+def _begin(work: Callable[[], None]) -> Future[None]:
+    """Let a thread of the pool work in a copy of this thread's context.
+
+    The thread itself is started in an empty one. Where threads inherit the context in which they
+    are started (`sys.flags.thread_inherit_context`), it would keep that of its first caller.
+    """
+    here = copy_context()
+    return Context().run(lambda: _pool.submit(here.run, work))
 
 
 def _smallest_floats(tiny: float = 5e-324, one: float = 1.0) -> tuple[bool, bool]:

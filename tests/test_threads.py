@@ -50,7 +50,7 @@ def test_an_error_ends_the_work_of_all_threads_and_is_raised(error):
 
 def test_calls_within_calls_and_from_many_threads_end(monkeypatch):
     pool = ThreadPoolExecutor(2)  # fewer threads than callers
-    monkeypatch.setattr("dplda._threads._pool", lambda: pool)
+    monkeypatch.setattr("dplda._threads._pool", pool)
 
     def outer(n):
         return sum(in_threads(square, range(n), 4))
@@ -162,7 +162,7 @@ def test_a_team_takes_over_the_mode_of_the_caller(request):
 def test_threads_in_another_mode_of_the_processor_are_refused(monkeypatch, request):
     pool = ThreadPoolExecutor(1)
     pool.submit(int).result()  # its thread begins in the usual mode
-    monkeypatch.setattr(_threads, "_pool", lambda: pool)
+    monkeypatch.setattr(_threads, "_pool", pool)
     request.getfixturevalue("flushed")
     assert in_threads(square, range(3), 1) == [0, 1, 4]
     with pytest.raises(RuntimeError, match="-ffast-math"):

@@ -6,9 +6,11 @@ this plan at once. The curator then releases exactly what was planned, in the pl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
+from threading import Lock
 from types import TracebackType
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +37,8 @@ TOO_MANY_WORDS = (
 )
 
 Step = tuple[str, Event]
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 
 
 def sampled(event: Event, sampling_probability: float) -> Event:
@@ -75,13 +79,27 @@ def _writable(value: Cells, overwrite: bool) -> Cells:
     return value.astype(np.int64, order="C", casting="safe")
 
 
+def _one_at_a_time(
+    step: Callable[Concatenate[Curator, Arguments], Result],
+) -> Callable[Concatenate[Curator, Arguments], Result]:
+    """Two threads that check the plan at once would take one step, or one noise stream, twice."""
+
+    @wraps(step)
+    def alone(self: Curator, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        with self._alone:
+            return step(self, *args, **kwargs)
+
+    return alone
+
+
 class Curator:
     """Charges a plan, samples secretly, and releases what was planned.
 
     The curator is a context manager. Leaving it normally confirms the charge. An exception before
     the first release cancels the charge, because nothing has become public. An exception after the
     first release leaves the charge in force. The ledger is told of the first release before it is
-    made, so that the entry of a process that was killed before it can be canceled.
+    made, so that the entry of a process that was killed before it can be canceled. Threads that
+    share a curator take its steps one after the other.
 
     Parameters
     ----------
@@ -134,6 +152,7 @@ class Curator:
         checkpoint: Any = None,
     ) -> None:
         self.events = tuple(event for _, event in plan)
+        self._alone = Lock()
         self._plan = list(plan)
         self._labels: set[str] = set()
         self._streams = streams
@@ -196,6 +215,7 @@ class Curator:
             self._cancel(ledger)
             raise
 
+    @_one_at_a_time
     def keep(self, state: Any) -> None:
         """Hand over what a resumed fit needs to know of all releases so far.
 
@@ -210,6 +230,7 @@ class Curator:
         if self._checkpoint is not None:
             self._checkpoint.keep(state, len(self.events) - len(self._plan))
 
+    @_one_at_a_time
     def release(
         self,
         value: Cells,
@@ -269,6 +290,7 @@ class Curator:
         announce(label, round, noisy.copy, mechanism)
         return noisy
 
+    @_one_at_a_time
     def release_selected(
         self,
         value: NDArray[np.int64],
@@ -323,6 +345,7 @@ class Curator:
         announce(label, round, noisy[passing], mechanism)
         return passing, noisy[passing]
 
+    @_one_at_a_time
     def sample(self, rates: NDArray[np.float64], *, round: int) -> NDArray[np.int64]:
         """Draw a secret Poisson sample for the next planned release.
 
@@ -364,6 +387,7 @@ class Curator:
         words = self._streams.words(Purpose.MEMBERSHIP, round, 0, len(rates))
         return np.flatnonzero((words < membership_threshold(rates)) | (rates >= 1))
 
+    @_one_at_a_time
     def account(self, event: Event, *, label: str) -> None:
         """Charge a step that is private by construction, such as sampling topics from a table.
 

@@ -44,6 +44,9 @@ _SEEN: ContextVar[list[Release] | None] = ContextVar("_SEEN", default=None)
 def observe_releases() -> Iterator[list[Release]]:
     """Collect what this thread releases inside of the ``with`` block.
 
+    Threads that the block starts are observed too where threads inherit context variables
+    (``sys.flags.thread_inherit_context``), as they do by default without a global interpreter lock.
+
     Yields
     ------
     releases : list of Release

@@ -1,0 +1,354 @@
+"""Threads of a caller that use the package at once: each gets what it would get alone.
+
+The tests hold with the global interpreter lock too, which lets threads take turns anywhere.
+"""
+
+import os
+import subprocess
+import sys
+import sysconfig
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
+from functools import partial
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from numpy.testing import assert_array_equal
+from test_threads_of_fits import FITS, X
+
+import dplda
+from dplda import MemoizedReports, RandomizedResponse
+from dplda._log import rehearsal
+from dplda._threads import in_threads
+from dplda.privacy import BudgetError, Gaussian, Laplace, Ledger, PoissonSampled, epsilon_of
+from dplda.privacy._bounds_on_epsilon import grouped
+from dplda.privacy._curator import Curator
+from dplda.privacy._mechanisms import DiscreteGaussian
+from dplda.privacy._observation import observe_releases
+from dplda.privacy._streams import Purpose, Streams
+
+FREE = sysconfig.get_config_var("Py_GIL_DISABLED") == 1
+INHERITS = bool(getattr(sys.flags, "thread_inherit_context", False))
+MECHANISM = DiscreteGaussian.for_noise_multiplier(2.0)
+
+
+@pytest.fixture(autouse=True)
+def short_turns():
+    """With the interpreter lock, threads take turns of microseconds."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(before)
+
+
+def at_once(*calls):
+    """Results of functions that threads begin at the same moment; the first error is raised."""
+    start = threading.Barrier(len(calls))
+
+    def begin(call):
+        start.wait(60)
+        return call()
+
+    with ThreadPoolExecutor(len(calls)) as pool:
+        begun = [pool.submit(begin, call) for call in calls]
+        return [future.result(300) for future in begun]
+
+
+def forget_caches():
+    """Let all caches of the package be filled anew, by threads that race for them."""
+    modules = [m for name, m in [*sys.modules.items()] if name.split(".")[0] == "dplda" and m]
+    for value in [value for module in modules for value in vars(module).values()]:
+        if hasattr(value, "cache_clear"):
+            value.cache_clear()
+
+
+# ---- models -------------------------------------------------------------------------------
+
+
+def released(name, seed, n_jobs):
+    model = FITS[name](random_state=seed, n_jobs=n_jobs).fit(X)
+    return model.components_, model.epsilon_, model.transform(X)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_fits_at_once_are_those_of_one_thread():
+    settings = [(name, seed) for name in FITS for seed in (0, 1)]
+    alone = [released(*setting, n_jobs=1) for setting in settings]
+    forget_caches()
+    together = at_once(*[partial(released, *setting, n_jobs=2) for setting in settings])
+    for expected, found in zip(alone, together, strict=True):
+        for before, now in zip(expected, found, strict=True):
+            assert_array_equal(now, before)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_threads_share_a_model_and_a_matrix():
+    """Even a matrix that is not canonical: nobody puts it in order."""
+    model = FITS["SubLDA"](random_state=0, n_jobs=2).fit(X)
+    order = np.concatenate(
+        [np.arange(a, b)[::-1] for a, b in zip(X.indptr[:-1], X.indptr[1:], strict=True)]
+    )
+    shared = sp.csr_array((X.data[order], X.indices[order], X.indptr), shape=X.shape)
+    before = [part.copy() for part in (shared.data, shared.indices, shared.indptr)]
+    calls = [
+        partial(model.transform, shared),
+        partial(model.score, shared),
+        partial(model.perplexity, shared, completion=False),
+        lambda: model.epsilon_at(1e-8),
+        lambda: FITS["SubLDA"](random_state=3).fit(shared).components_,
+        lambda: FITS["HDPLDA"](random_state=3).fit(shared).components_,
+    ]
+    alone = [call() for call in calls]
+    for found, expected in zip(at_once(*calls * 3), alone * 3, strict=True):
+        assert_array_equal(found, expected)
+    for now, then in zip((shared.data, shared.indices, shared.indptr), before, strict=True):
+        assert_array_equal(now, then)
+
+
+FIRST_USE = """
+import threading, warnings
+warnings.simplefilter("ignore")
+import numpy as np
+import dplda
+X = np.random.default_rng(0).poisson(0.3, (60, 30))
+uses = [
+    lambda: dplda.SubLDA(3, epsilon=20.0, max_iter=2, random_state=0).fit(X).components_,
+    lambda: dplda.PrivateSVILDA(3, epsilon=20.0, max_iter=2, random_state=0).fit(X).components_,
+    lambda: dplda.HDPLDA(
+        3, noise_epsilon=1.0, count_clip=9.0, max_iter=2, random_state=0
+    ).fit(X).components_,
+    lambda: dplda.privacy.epsilon_of(dplda.privacy.Gaussian(2.0), 1e-6),
+    lambda: dplda.RandomizedResponse(bit_epsilon=1.0, random_state=0).fit(X).transform(X).toarray(),
+]
+start, found = threading.Barrier(2 * len(uses)), {}
+def use(i):
+    start.wait(60)
+    found[i] = uses[i % len(uses)]()
+threads = [threading.Thread(target=use, args=(i,)) for i in range(2 * len(uses))]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+for i in range(2 * len(uses)):
+    np.testing.assert_array_equal(found[i], uses[i % len(uses)]())
+print("the same")
+"""
+
+
+def test_the_first_use_may_be_in_many_threads():
+    """Modules are imported when they are asked for, and tables are made at the first draw."""
+    run = subprocess.run([sys.executable, "-c", FIRST_USE], capture_output=True, text=True)
+    assert (run.returncode, run.stdout) == (0, "the same\n"), run.stderr
+
+
+# ---- budgets ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("composition", ["planned", "adaptive"])
+@pytest.mark.parametrize("place", ["memory", "file", "file, opened by each"])
+def test_threads_never_overspend_a_ledger(place, composition, tmp_path):
+    """Charges of several kinds, canceled and confirmed ones, and readers, all at once."""
+    path = None if place == "memory" else tmp_path / "ledger"
+    budget = {"epsilon": 1.0, "delta": 1e-6, "composition": composition}
+    ledger, totals = Ledger(path, **budget), []
+
+    def charge(number):
+        own = Ledger(path) if "each" in place else ledger
+        granted = 0
+        for _ in range(8):
+            try:
+                entry = own.reserve(f"{number}", "document", Gaussian(20.0))
+            except BudgetError:
+                break
+            if number % 3 == 0:
+                own.cancel(entry)
+                continue
+            own.begin_release(entry)
+            own.confirm(entry)
+            granted += 1
+        totals.append(own.epsilon_spent)
+        return granted
+
+    granted = sum(at_once(*[partial(charge, number) for number in range(6)]))
+    assert max(totals) <= ledger.epsilon_spent <= 1.0
+    assert [e.id for e in ledger.entries()] == list(range(1, len(ledger.entries()) + 1))
+    counted = [entry for entry in ledger.entries() if entry.counts]
+    assert len(counted) == granted
+    assert 0 < granted < 4 * 8  # the budget was spent
+    assert epsilon_of([event for entry in counted for event in entry.events], 1e-6) <= 1.0
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_fits_at_once_share_one_budget():
+    """Each fit is charged before it reads documents, and some find the budget spent."""
+    ledger = Ledger(epsilon=2.0, delta=1e-6)
+
+    def fit():
+        try:
+            return dplda.SubLDA(3, epsilon=1.0, delta=1e-7, max_iter=2, ledger=ledger).fit(X)
+        except BudgetError:
+            return None
+
+    models = [model for model in at_once(*[fit] * 8) if model is not None]
+    assert 2 <= len(models) < 8
+    assert len(ledger.entries()) == len(models)
+    assert {entry.status for entry in ledger.entries()} == {"confirmed"}
+    assert ledger.epsilon_spent <= 2.0
+
+
+def test_accounting_in_threads_is_that_of_one():
+    sampled = [PoissonSampled(0.1, Gaussian(2.0 + i)) for i in range(6)]
+    lists = [[Gaussian(1.0 + i), *sampled[: i + 1], Laplace(2.0 + i)] for i in range(6)]
+    calls = [partial(epsilon_of, events, 10.0**-k) for events in lists for k in (5, 7)]
+    calls += [partial(grouped, events) for events in lists]
+    forget_caches()
+    together = at_once(*calls)
+    forget_caches()
+    assert together == [call() for call in calls]
+
+
+def test_threads_report_a_document_once(tmp_path):
+    """All get the one report that was drawn, whoever drew it."""
+    counts = sp.csr_array(np.eye(12, dtype=int))
+    randomizer = RandomizedResponse(bit_epsilon=1.0, ledger=Ledger(epsilon=50.0)).fit(counts)
+    memo = MemoizedReports(randomizer, tmp_path / "reports")
+    found = at_once(*[partial(memo.reports, range(12), counts)] * 6)
+    for report in found:
+        assert_array_equal(report.toarray(), found[0].toarray())
+    assert len(randomizer.ledger.entries()) == 1
+
+
+# ---- releases -----------------------------------------------------------------------------
+
+
+class Slow(str):
+    """A label that another one is compared with for a while."""
+
+    def __ne__(self, other):
+        threading.Event().wait(0.02)
+        return str.__ne__(self, other)
+
+    __hash__ = str.__hash__
+
+
+def outcome(call):
+    try:
+        return call()
+    except RuntimeError as error:
+        return str(error)
+
+
+def test_threads_take_each_step_of_a_plan_once():
+    """Two values with the same noise would show their difference."""
+    plan = [(Slow("sum"), MECHANISM.event)]
+    curator = Curator(plan, Streams.from_random_state(0), label="a", unit="document")
+    values = [np.full(50, number) for number in range(4)]
+    release = [partial(curator.release, v, MECHANISM, label="sum", round=0) for v in values]
+    found = at_once(*[partial(outcome, call) for call in release])
+    assert sum(isinstance(value, np.ndarray) for value in found) == 1
+    assert sum("was not planned" in value for value in found if isinstance(value, str)) == 3
+
+
+def test_threads_count_all_words_that_they_draw():
+    """Their number is limited, and the charge covers no more."""
+    streams = Streams.from_random_state(0)
+
+    def draw(block):
+        for _ in range(2000):
+            streams.words(Purpose.NOISE, 0, block, 2)
+
+    at_once(*[partial(draw, block) for block in range(4)])
+    assert streams.n_words == 4 * 2000 * 2
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_each_thread_observes_its_own_releases():
+    def observe(seed):
+        with observe_releases() as releases:
+            model = FITS["SubLDA"](random_state=seed, n_jobs=2).fit(X)
+        return [(r.label, r.round, r.value) for r in releases], model.components_
+
+    alone = [observe(seed) for seed in range(3)]
+    together = at_once(*[partial(observe, seed) for seed in range(3)])
+    for found, expected in zip(together, alone, strict=True):
+        assert len(found[0]) == len(expected[0])
+        for (label, number, value), before in zip(found[0], expected[0], strict=True):
+            assert (label, number) == before[:2]
+            assert_array_equal(value, before[2])
+
+
+@pytest.mark.skipif(not INHERITS, reason="threads of this Python begin with an empty context")
+@pytest.mark.filterwarnings("ignore")
+def test_threads_that_an_observer_starts_are_observed():
+    with observe_releases() as releases:
+        thread = threading.Thread(target=lambda: FITS["SubLDA"](random_state=0).fit(X))
+        thread.start()
+        thread.join()
+    assert releases
+
+
+# ---- contexts -----------------------------------------------------------------------------
+
+NAME = ContextVar("NAME", default="none")
+
+
+def names(n_jobs, pieces=64):
+    """What the threads of `in_threads` see; each of them works on some piece."""
+    together = threading.Barrier(n_jobs)
+
+    def see(piece):
+        if piece < n_jobs:
+            together.wait(60)
+        return NAME.get(), np.geterr()["over"]
+
+    return set(in_threads(see, range(pieces), n_jobs))
+
+
+def in_context(name, over):
+    token = NAME.set(name)
+    try:
+        with np.errstate(over=over):
+            return names(3)
+    finally:
+        NAME.reset(token)
+
+
+def test_pieces_see_the_context_of_their_caller():
+    calls = [partial(in_context, str(i), over) for i, over in enumerate(["raise", "call", "print"])]
+    assert at_once(*calls) == [{(str(i), o)} for i, o in enumerate(["raise", "call", "print"])]
+    assert names(3) == {("none", "warn")}
+
+
+def test_threads_keep_nothing_of_the_caller_that_started_them(monkeypatch):
+    """What a thread began with it would keep, and hold, as long as the process lasts."""
+    begun_in, pool = [], ThreadPoolExecutor(4, initializer=lambda: begun_in.append(NAME.get()))
+    monkeypatch.setattr("dplda._threads._pool", pool)
+    with rehearsal():
+        assert in_context("first", "raise") == {("first", "raise")}
+    assert begun_in
+    assert set(begun_in) == {"none"}
+    pool.shutdown()
+
+
+# ---- the interpreter ----------------------------------------------------------------------
+
+IMPORTS = """
+import importlib, pkgutil, sys
+import dplda
+for module in pkgutil.walk_packages(dplda.__path__, "dplda."):
+    if module.name not in ("dplda.__main__", "dplda.federated.flower"):
+        importlib.import_module(module.name)
+assert "dplda.kernels._variational" in sys.modules
+assert not sys._is_gil_enabled()
+"""
+
+
+@pytest.mark.skipif(not FREE, reason="this Python has a global interpreter lock")
+def test_importing_the_package_does_not_bring_the_lock_back():
+    """No kernel and no requirement asks for it; Python would warn of the first that does."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHON_GIL"}
+    run = subprocess.run(
+        [sys.executable, "-W", "error::RuntimeWarning", "-c", IMPORTS],
+        capture_output=True, text=True, env=environment,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
