@@ -60,7 +60,7 @@ def forget_caches():
     """Let all caches of the package be filled anew, by threads that race for them."""
     modules = [m for name, m in [*sys.modules.items()] if name.split(".")[0] == "dplda" and m]
     for value in [value for module in modules for value in vars(module).values()]:
-        if hasattr(value, "cache_clear"):
+        if hasattr(value, "cache_clear") and not isinstance(value, type):
             value.cache_clear()
 
 
