@@ -516,7 +516,9 @@ def test_rounds_that_examine_enter_no_average(kind, train, good):
     assert 1 < n < 10
     assert [table.averaged_rounds(t) for t in (1, n, n + 1, n + 2, 40)] == [1, n, 1, 2, 40 - n]
     assert [table.place(t, 40) for t in (n, n + 1, 40)] == [(n, 40), (1, 40 - n), (40 - n, 40 - n)]
-    assert [t for t in range(1, 41) if table.is_first_after_examination(t)] == [n + 1]
+    assert not table.begins_anew(n + 1)  # it has
+    table.public.slope_error = math.inf
+    assert [table.begins_anew(t) for t in (1, n, n + 1)] == [False, False, True]
     assert table.weights_of_round(n + 1) is table.weight
 
 

@@ -238,9 +238,15 @@ class NoisyTable:
         self.table, self.variance = self.average.astype(np.float32), 0.0
         self.estimate = TableEstimate(self.totals, self.public)
 
-    def is_first_after_examination(self, t: int) -> bool:
-        """Whether the rounds before round t were the ones that examine public topics."""
-        return self.n_examining > 0 and t == self.n_examining + 1
+    def begins_anew(self, t: int) -> bool:
+        """Whether the rounds before round t examined the public topics, and nobody has looked yet.
+
+        A resumed fit may hold a table that has begun anew, and no release since.
+        """
+        if not 0 < self.n_examining < t:
+            return False
+        assert self.public is not None
+        return math.isinf(self.public.slope_error)
 
     def word_probabilities(self, out: np.ndarray | None = None) -> np.ndarray:
         """p(word | topic), (n_words, padded) float32; in `out` if given."""
