@@ -552,6 +552,15 @@ def test_no_more_rounds_examine_than_a_clear_slope_takes(train, good):
     assert 0.007 < public.slope_error < 0.0105  # predicted from the word totals
 
 
+@pytest.mark.parametrize("offset", [1.0, 1000.0])
+def test_the_learning_rate_does_not_change_the_slope(offset, train, good):
+    """Else the slope of real topics is that of made-up ones where the rate is small."""
+    options = {"max_iter": 40, "epsilon": 8.0, "prior_components": good}
+    public = fitted(PrivateSVILDA, train, learning_offset=offset, **options)._released.public
+    assert public.belief > 0.99
+    assert 0.007 < public.slope_error < 0.01
+
+
 @both
 def test_fits_say_which_topics_are_made_up(kind, train, good, made_up):
     options = {"max_iter": 40, "epsilon": 8.0}
