@@ -522,6 +522,34 @@ def test_rounds_that_examine_enter_no_average(kind, train, good):
     assert table.weights_of_round(n + 1) is table.weight
 
 
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.8, 0.999])
+def test_an_average_begins_with_a_round_of_topics(share, good):
+    """Otherwise the table would have no noise, as if the rounds had none."""
+    streams, totals = Streams.from_random_state(0), np.ones(N_WORDS)
+    table = NoisyTable.from_totals(
+        totals, totals, K, streams, norms=(), public=PublicPrior.from_table(good), n_examining=12
+    )
+    table.share_for_totals = share
+    assert not table.is_for_totals(1)
+    assert not table.is_for_totals(13)
+    for first, last in ((1, 12), (13, 80)):
+        of_topics = np.cumsum([not table.is_for_totals(t) for t in range(first, last + 1)])
+        assert of_topics.tolist() == [table.averaged_rounds(t) for t in range(first, last + 1)]
+
+
+@both
+def test_a_fit_whose_rounds_are_nearly_all_for_totals_ends_with_topics(kind, train, good):
+    options = {"epsilon": None, "noise_multiplier": 3000.0, "max_iter": 40}
+    table = good / good.sum(axis=1, keepdims=True)  # so few tokens that no word total is trusted
+    with pytest.warns(PublicPriorWarning):
+        model = fitted(kind, train, prior_components=table, **options)
+    assert model._released.n_examining > 0
+    assert model._released.share_for_totals > 0.98
+    assert np.isfinite(model.components_).all()
+    assert model.components_std_.min() > 0
+    assert model.signal_to_noise_ < 0.1
+
+
 def test_the_fit_begins_anew_after_the_examination(good):
     totals, streams = np.random.default_rng(0).gamma(1, 50, N_WORDS), Streams.from_random_state(0)
     public, weight = PublicPrior.from_table(good), np.ones(N_WORDS)
