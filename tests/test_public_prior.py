@@ -283,6 +283,16 @@ def test_words_that_the_public_texts_lack_do_not_lower_the_trust_in_the_others()
     assert public.trust_of_words()[counts == 0].max() == 0
 
 
+@pytest.mark.parametrize("seed", [3, 4, 5])
+def test_no_trust_is_negative(seed):
+    """Rounding errors of posterior probabilities are as large as a trust of nothing."""
+    totals = np.random.default_rng(seed).uniform(500, 1000, 20)
+    public = prior_of(np.geomspace(1, 1e9, 20))
+    learned(public, totals, np.full(20, 1e-3))
+    assert 0 <= public.trust < 1e-9
+    assert 0 <= public.trust_of_words().min() < 1e-9
+
+
 @pytest.mark.parametrize("agreement", [0.0, 0.2, 0.5, 0.75, 1.0])
 def test_trust_in_topics_is_larger_where_releases_are_noise(agreement):
     noise, between, clear = (
@@ -607,6 +617,16 @@ def test_what_says_nothing_of_topics_is_not_examined(train, good):
     for table, epsilon in ((seeds, 1.0), (even, 1.0), (good, math.inf), (None, 1.0)):
         model = fitted(SubLDA, train, max_iter=40, prior_components=table, epsilon=epsilon)
         assert model._released.n_examining == 0
+
+
+@pytest.mark.parametrize("n_words", [1, 2])
+@both
+def test_a_few_words_are_not_examined(kind, n_words, train):
+    """One examined word has no contrasts, and one word leaves none to infer topics from."""
+    table = np.arange(1.0, K * n_words + 1).reshape(K, n_words)
+    model = fitted(kind, train[:, :n_words], max_iter=40, prior_components=table)
+    assert model._released.n_examining == 0
+    assert np.isfinite(model.components_).all()
 
 
 def test_later_parts_of_a_stream_believe_what_the_first_one_found(train, good):
