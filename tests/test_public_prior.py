@@ -283,6 +283,16 @@ def test_words_that_the_public_texts_lack_do_not_lower_the_trust_in_the_others()
     assert public.trust_of_words()[counts == 0].max() == 0
 
 
+@pytest.mark.parametrize("seed", [3, 4, 5])
+def test_no_trust_is_negative(seed):
+    """Rounding errors of posterior probabilities are as large as a trust of nothing."""
+    totals = np.random.default_rng(seed).uniform(500, 1000, 20)
+    public = prior_of(np.geomspace(1, 1e9, 20))
+    learned(public, totals, np.full(20, 1e-3))
+    assert 0 <= public.trust < 1e-9
+    assert 0 <= public.trust_of_words().min() < 1e-9
+
+
 @pytest.mark.parametrize("agreement", [0.0, 0.2, 0.5, 0.75, 1.0])
 def test_trust_in_topics_is_larger_where_releases_are_noise(agreement):
     noise, between, clear = (
@@ -516,8 +526,38 @@ def test_rounds_that_examine_enter_no_average(kind, train, good):
     assert 1 < n < 10
     assert [table.averaged_rounds(t) for t in (1, n, n + 1, n + 2, 40)] == [1, n, 1, 2, 40 - n]
     assert [table.place(t, 40) for t in (n, n + 1, 40)] == [(n, 40), (1, 40 - n), (40 - n, 40 - n)]
-    assert [t for t in range(1, 41) if table.is_first_after_examination(t)] == [n + 1]
+    assert not table.begins_anew(n + 1)  # it has
+    table.public.slope_error = math.inf
+    assert [table.begins_anew(t) for t in (1, n, n + 1)] == [False, False, True]
     assert table.weights_of_round(n + 1) is table.weight
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.8, 0.999])
+def test_an_average_begins_with_a_round_of_topics(share, good):
+    """Otherwise the table would have no noise, as if the rounds had none."""
+    streams, totals = Streams.from_random_state(0), np.ones(N_WORDS)
+    table = NoisyTable.from_totals(
+        totals, totals, K, streams, norms=(), public=PublicPrior.from_table(good), n_examining=12
+    )
+    table.share_for_totals = share
+    assert not table.is_for_totals(1)
+    assert not table.is_for_totals(13)
+    for first, last in ((1, 12), (13, 80)):
+        of_topics = np.cumsum([not table.is_for_totals(t) for t in range(first, last + 1)])
+        assert of_topics.tolist() == [table.averaged_rounds(t) for t in range(first, last + 1)]
+
+
+@both
+def test_a_fit_whose_rounds_are_nearly_all_for_totals_ends_with_topics(kind, train, good):
+    options = {"epsilon": None, "noise_multiplier": 3000.0, "max_iter": 40}
+    table = good / good.sum(axis=1, keepdims=True)  # so few tokens that no word total is trusted
+    with pytest.warns(PublicPriorWarning):
+        model = fitted(kind, train, prior_components=table, **options)
+    assert model._released.n_examining > 0
+    assert model._released.share_for_totals > 0.98
+    assert np.isfinite(model.components_).all()
+    assert model.components_std_.min() > 0
+    assert model.signal_to_noise_ < 0.1
 
 
 def test_the_fit_begins_anew_after_the_examination(good):
@@ -550,6 +590,15 @@ def test_no_more_rounds_examine_than_a_clear_slope_takes(train, good):
     assert 0.007 < public.slope_error < 0.0105  # predicted from the word totals
 
 
+@pytest.mark.parametrize("offset", [1.0, 1000.0])
+def test_the_learning_rate_does_not_change_the_slope(offset, train, good):
+    """Else the slope of real topics is that of made-up ones where the rate is small."""
+    options = {"max_iter": 40, "epsilon": 8.0, "prior_components": good}
+    public = fitted(PrivateSVILDA, train, learning_offset=offset, **options)._released.public
+    assert public.belief > 0.99
+    assert 0.007 < public.slope_error < 0.01
+
+
 @both
 def test_fits_say_which_topics_are_made_up(kind, train, good, made_up):
     options = {"max_iter": 40, "epsilon": 8.0}
@@ -568,6 +617,16 @@ def test_what_says_nothing_of_topics_is_not_examined(train, good):
     for table, epsilon in ((seeds, 1.0), (even, 1.0), (good, math.inf), (None, 1.0)):
         model = fitted(SubLDA, train, max_iter=40, prior_components=table, epsilon=epsilon)
         assert model._released.n_examining == 0
+
+
+@pytest.mark.parametrize("n_words", [1, 2])
+@both
+def test_a_few_words_are_not_examined(kind, n_words, train):
+    """One examined word has no contrasts, and one word leaves none to infer topics from."""
+    table = np.arange(1.0, K * n_words + 1).reshape(K, n_words)
+    model = fitted(kind, train[:, :n_words], max_iter=40, prior_components=table)
+    assert model._released.n_examining == 0
+    assert np.isfinite(model.components_).all()
 
 
 def test_later_parts_of_a_stream_believe_what_the_first_one_found(train, good):

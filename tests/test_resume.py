@@ -52,6 +52,9 @@ MODELS = {
         noise_multiplier=30.0, prior_components=np.outer(np.arange(1, K + 1), COUNTS.sum(axis=0))
     ),
 }
+# rounds 1 and 2 examine public topics, and the fit begins anew in round 3
+SHARES = np.random.default_rng(0).dirichlet(np.ones(K), COUNTS.shape[1]).T
+EXAMINED = sublda(max_iter=16, prior_components=SHARES * COUNTS.toarray().sum(axis=0))
 
 
 @pytest.fixture
@@ -139,6 +142,18 @@ def test_a_fit_that_goes_on_is_the_fit_that_was_not_lost(name, n, folder, drawn)
     assert model.privacy_.noise_scale == expected.privacy_.noise_scale
     (entry,) = Ledger(folder / "privacy.sqlite").entries()
     assert entry.status == "confirmed"
+
+
+@pytest.mark.parametrize("n", [pytest.param(n, marks=pytest.mark.slow) for n in (4, 5, 7)] + [6])
+def test_a_fit_goes_on_within_and_after_the_examination_of_public_topics(n, folder):
+    """The file of the first round after it holds a table that has begun anew."""
+    expected = clone(EXAMINED).set_params(random_state=1).fit(COUNTS)
+    assert expected._released.n_examining == 2
+    lose(charged(folder, EXAMINED, random_state=1), corpus_of(folder, Dies(n)))
+    model = charged(folder, EXAMINED, random_state=1).fit(corpus_of(folder))
+    assert_array_equal(model.components_, expected.components_)
+    assert model._released.public.belief == expected._released.public.belief
+    assert model.privacy_.events == expected.privacy_.events
 
 
 def test_releases_are_never_seen_in_two_forms(folder):

@@ -57,9 +57,7 @@ def processor() -> str:
         return platform.processor() or platform.machine()
 
 
-def conditions(
-    packages: Iterable[str], threads: int, note: str, sets: Sequence[str] = ()
-) -> str:
+def conditions(packages: Iterable[str], threads: int, note: str, sets: Sequence[str] = ()) -> str:
     """One paragraph: processor, threads, versions, instruction sets."""
     parts = [
         f"{processor()}, {threads} thread{'s' * (threads > 1)}, CPU time",

@@ -238,9 +238,15 @@ class NoisyTable:
         self.table, self.variance = self.average.astype(np.float32), 0.0
         self.estimate = TableEstimate(self.totals, self.public)
 
-    def is_first_after_examination(self, t: int) -> bool:
-        """Whether the rounds before round t were the ones that examine public topics."""
-        return self.n_examining > 0 and t == self.n_examining + 1
+    def begins_anew(self, t: int) -> bool:
+        """Whether the rounds before round t examined the public topics, and nobody has looked yet.
+
+        A resumed fit may hold a table that has begun anew, and no release since.
+        """
+        if not 0 < self.n_examining < t:
+            return False
+        assert self.public is not None
+        return math.isinf(self.public.slope_error)
 
     def word_probabilities(self, out: np.ndarray | None = None) -> np.ndarray:
         """p(word | topic), (n_words, padded) float32; in `out` if given."""
@@ -294,16 +300,21 @@ class NoisyTable:
         )  # fmt: skip
 
     def is_for_totals(self, t: int) -> bool:
-        """Whether round t releases word totals. Such rounds are spread evenly, after round 1."""
-        return self.topic_rounds(t) == self.topic_rounds(t - 1)
+        """Whether round t releases word totals.
+
+        Such rounds are spread evenly, after round 1, and anew after the first round that follows
+        the examination: else an average could be left without any counts.
+        """
+        n = t - self._rounds_before(t)
+        return self.topic_rounds(n) == self.topic_rounds(n - 1)
 
     def topic_rounds(self, t: int) -> int:
-        """How many of the rounds 1 to t release word-topic counts."""
+        """How many of t rounds release word-topic counts."""
         return t - int(t * self.share_for_totals)
 
     def averaged_rounds(self, t: int) -> int:
         """How many rounds the average holds after round t; those that examine have their own."""
-        return self.topic_rounds(t) - self.topic_rounds(self._rounds_before(t))
+        return self.topic_rounds(t - self._rounds_before(t))
 
     def place(self, t: int, max_iter: int) -> tuple[int, int]:
         """Number of round t and of all rounds, in the schedule that begins anew after examining."""

@@ -113,8 +113,8 @@ class PublicPrior:
 
     @property
     def has_topics(self) -> bool:
-        """Whether words differ in their topics; those of released word weights do not."""
-        return bool(np.ptp(self.shares, axis=1).any()) and not self.is_hint
+        """Whether examined words differ in their topics; those of released word weights do not."""
+        return not self.is_hint and bool(np.ptp(self.shares[self.examined], axis=0).any())
 
     def trust_of_words(self) -> np.ndarray:
         """How far the shares of each word are trusted at first, (n_words,); 0 for absent words."""
@@ -198,6 +198,7 @@ class PublicPrior:
         means = centers + (noisy[:, None] - centers) * variances / variance
         totals = np.maximum((joint * means).sum(axis=1), mean / 100)
         agreement = joint[:, LEVELS:][:, AGREE].sum(axis=1) * (self.counts >= 1)
+        agreement = np.maximum(agreement, 0.0)  # rounding errors
         self.trust = float((agreement * totals).sum() / totals.sum())
         known = max(float(totals[self.counts >= 1].sum()), 1e-9)
         self.agreement = min(1.0, float((agreement * totals).sum()) / known)

@@ -302,10 +302,10 @@ class SubLDA(DocumentLDA):
         table.n_jobs, phi, center = self.n_jobs, None, None  # tables of one round serve the next
         first = table.first_stream  # public
         for t in rounds(self, table.n_rounds + 1, table.n_rounds + n_rounds):
-            curator.keep(table)  # public
-            mechanism = budget.mechanism(t)  # public
-            if table.is_first_after_examination(t):
+            if table.begins_anew(t):
                 table.begin_after_examination(streams)  # public
+            curator.keep(table)  # public; unchanged until the release is written
+            mechanism = budget.mechanism(t)  # public
             if table.is_for_totals(t) and not mechanism.exact:
                 noisy, scale = release_totals_again(
                     documents, table.weight, mechanism, curator,

@@ -17,7 +17,13 @@ from dplda._variational import exp_dirichlet_expectation
 from dplda.central._document_budget import COUNTS, DocumentBudget
 from dplda.central._document_lda import DocumentLDA
 from dplda.central._documents import release_totals_again, release_word_totals
-from dplda.central._noisy_table import NoisyTable, document_schedule, nearly_equal, temper
+from dplda.central._noisy_table import (
+    NoisyTable,
+    document_schedule,
+    growing_share,
+    nearly_equal,
+    temper,
+)
 from dplda.central._prior import estimate_totals
 from dplda.central._shards import documents_of
 from dplda.privacy._curator import Curator
@@ -315,10 +321,10 @@ class PrivateSVILDA(DocumentLDA):
         table.n_jobs, factor, center = self.n_jobs, None, None  # one round's serve the next
         first = table.first_stream  # public
         for t in rounds(self, table.n_rounds + 1, table.n_rounds + n_rounds):
-            curator.keep(table)  # public
-            mechanism = budget.mechanism(t)  # public
-            if table.is_first_after_examination(t):
+            if table.begins_anew(t):
                 table.begin_after_examination(streams, nearly_equal)  # public
+            curator.keep(table)  # public; unchanged until the release is written
+            mechanism = budget.mechanism(t)  # public
             if table.is_for_totals(t) and not mechanism.exact:
                 noisy, scale = release_totals_again(
                     documents, table.weight, mechanism, curator,
@@ -348,10 +354,21 @@ class PrivateSVILDA(DocumentLDA):
             unit = bound / radius / ratio
             table.update(
                 noisy, unit=unit, noise_scale=mechanism.scale * unit, norm=clip,
-                share=(self.learning_offset + table.averaged_rounds(t)) ** -self.learning_decay,
+                share=self._share(table, t),
                 topic_word_prior=self.topic_word_prior, exact=mechanism.exact,
             )  # public  # fmt: skip
         return table
+
+    def _share(self, table: NoisyTable, t: int) -> float:
+        """Share of round t in the average: the learning rate.
+
+        The rounds that examine public topics are the whole of theirs: a slope shrinks with what is
+        left of the first table, and a small one is that of made-up topics.
+        """
+        n = table.averaged_rounds(t)
+        if t <= table.n_examining:
+            return growing_share(n, n)
+        return float((self.learning_offset + n) ** -self.learning_decay)
 
     def _word_factor(
         self, table: NoisyTable, t: int, out: np.ndarray | None = None
