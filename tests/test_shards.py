@@ -20,6 +20,7 @@ from sklearn.model_selection import GridSearchCV, GroupKFold
 from sklearn.pipeline import make_pipeline
 
 from dplda import HDPLDA, GibbsLDA, PrivateSVILDA, SubLDA, load_release, save_release
+from dplda.central import _gibbs_sweeps, _sublda
 from dplda.central._dask import DaskEngine, Sealed, _aligned
 from dplda.central._shard_visits import InProcess, Step
 from dplda.datasets import CountShards, make_topic_corpus, read_uci_bow, write_shards
@@ -308,6 +309,17 @@ def test_a_visit_that_happens_twice_counts_once(name, corpus, shards):
 def test_processes_without_a_memory_train_the_same_model(name, corpus, shards):
     model, expected = MODELS[name], in_memory(name, corpus)
     assert_array_equal(model.fit(shards[3].on(JoblibEngine(2))).components_, expected)
+
+
+@pytest.mark.parametrize("engine", [None, JoblibEngine(2)])
+def test_a_live_start_reads_shard_after_shard(engine, corpus, shards, monkeypatch):
+    """With many topics and without noise: the same sweep, wherever shards and pieces end."""
+    monkeypatch.setattr(_sublda, "LIVE_START", K)
+    model = SubLDA(K, epsilon=math.inf, max_iter=1, keep_weights=engine is None, random_state=1)
+    expected = model.fit(corpus).components_
+    monkeypatch.setattr(_gibbs_sweeps, "PIECE_TOKENS", 100)
+    for X in (corpus, *(X if engine is None else X.on(engine) for X in shards.values())):
+        assert_array_equal(model.fit(X).components_, expected)
 
 
 def test_an_engine_without_a_memory_refuses_to_keep_weights(shards):

@@ -10,7 +10,10 @@ from scipy.stats import binomtest
 from sklearn.base import clone
 
 from dplda import PrivateSVILDA, SubLDA
+from dplda._corpus import Corpus
+from dplda.central import _gibbs_sweeps, _sublda
 from dplda.central._documents import Documents
+from dplda.central._noisy_table import NoisyTable
 from dplda.central._sublda import frequent_words
 from dplda.datasets import make_topic_corpus
 from dplda.privacy import BudgetError, Gaussian, PoissonSampled, Repeated, epsilon_of
@@ -241,3 +244,53 @@ def test_epsilon_pays_for_max_iter_calls_or_all_but_the_last(corpus, epsilon, de
     assert n_calls in (19, 20)
     assert model.n_iter_ == n_calls
     assert model.epsilon_ <= epsilon
+
+
+def test_many_topics_without_noise_start_from_a_live_sweep(corpus, monkeypatch):
+    """The first table holds its counts, which `GibbsLDA` begins with, and the prior."""
+    for module in (_gibbs_sweeps, _sublda):
+        monkeypatch.setattr(module, "LIVE_START", 4)
+    made = []
+    monkeypatch.setattr(
+        NoisyTable, "word_probabilities", lambda self, _: made.append(self.average) or 1 / 0
+    )
+    seeds = [np.random.RandomState(0) for _ in range(2)]
+    with pytest.raises(ZeroDivisionError):
+        SubLDA(4, epsilon=math.inf, max_iter=1, random_state=seeds[0]).fit(corpus)
+    tokens = Corpus.from_counts(corpus.astype(float))
+    topics = _gibbs_sweeps.first_topics(
+        tokens, 4, Streams.from_random_state(seeds[1]), doc_topic_prior=0.1, topic_word_prior=0.01
+    )
+    counts = np.zeros((50, 4))
+    np.add.at(counts, (tokens.word, topics), 1)
+    np.testing.assert_allclose(made[0], counts + 0.01)
+
+
+def test_a_live_start_takes_weights_and_users(corpus, monkeypatch):
+    monkeypatch.setattr(_sublda, "LIVE_START", 4)
+    model = SubLDA(4, epsilon=math.inf, max_iter=30, random_state=0)
+    counts = model.fit(corpus).components_
+    np.testing.assert_array_equal(model.set_params(n_jobs=2).fit(corpus).components_, counts)
+    assert np.isfinite(model.fit(np.sqrt(corpus.toarray())).components_).all()
+    counts = _gibbs_sweeps.live_counts(
+        [sp.csr_array(0.3 * corpus)], 50, 4, Streams.from_random_state(0),
+        doc_topic_prior=0.1, topic_word_prior=0.01,
+    )  # fmt: skip
+    np.testing.assert_array_equal(counts.sum(axis=1), np.ceil(0.3 * corpus.toarray()).sum(axis=0))
+    assert np.isfinite(model.fit(corpus, user_ids=np.arange(400) % 7).components_).all()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"epsilon": 4.0},
+        {"noise_multiplier": 1.0},
+        {"epsilon": math.inf, "prior_components": TABLE.T},
+        {"epsilon": math.inf, "n_components": 3},
+    ],
+)
+def test_no_other_fit_starts_from_exact_counts(options, corpus, monkeypatch):
+    """With noise, they would be a release that nobody pays for."""
+    monkeypatch.setattr(_sublda, "LIVE_START", 4)
+    monkeypatch.setattr(Documents, "matrices", lambda self: 1 / 0)
+    SubLDA(**{"n_components": 4, "max_iter": 2, **options}).fit(corpus)

@@ -15,7 +15,7 @@ the noise, is half as large. The contributions of a user's documents are added b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Lock
@@ -57,8 +57,8 @@ N_PIECES = 16  # of the words, which threads share; a public constant
 class PrivateSide(Protocol):
     """What the rounds of a fit ask of the private documents: integer sums, and nothing else.
 
-    Only sums are released. Rates stay with the curator. All methods but `sum_words`, `sum_topics`
-    and `share_of` return public values or nothing.
+    Only sums are released. Rates stay with the curator. All methods but `sum_words`, `sum_topics`,
+    `share_of` and those for fits without noise return public values or nothing.
     """
 
     @property
@@ -77,6 +77,9 @@ class PrivateSide(Protocol):
 
     def longest_square(self) -> np.floating:
         """Largest squared length of a unit. Private: for fits without noise."""
+
+    def matrices(self) -> Iterator[sp.csr_array]:
+        """The word counts of all documents, in order. Private: for fits without noise."""
 
     def infer(self, units: np.ndarray, phi: np.ndarray, doc_topic_prior: float) -> None:
         """Improve the topic weights of `units` under word probabilities `phi` (n_words, padded)."""
@@ -270,6 +273,10 @@ class Documents(PrivateSide):
     def longest_square(self) -> np.floating:
         """Largest squared length of a unit. Private: for fits without noise."""
         return self._squares(lambda squares: squares.sum(axis=1)).max(initial=0)
+
+    def matrices(self) -> Iterator[sp.csr_array]:
+        """The word counts of all documents, in order. Private: for fits without noise."""
+        yield self.X
 
     def sum_words(
         self, weight: np.ndarray, norm: float, radius: int, units: np.ndarray | None = None

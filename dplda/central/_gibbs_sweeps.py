@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
+import scipy.sparse as sp
 
-from dplda._corpus import Corpus
+from dplda._corpus import Corpus, row_blocks
 from dplda._fold_in import pad
 from dplda._gibbs import draw_topics
 from dplda._half_table import HalfTable
@@ -106,6 +107,32 @@ def first_topics(
         doc_topic_prior=doc_topic_prior, topic_word_prior=topic_word_prior,
     )  # fmt: skip
     return topics.astype(TOPIC)
+
+
+def live_counts(
+    matrices: Iterable[sp.csr_array],
+    n_words: int,
+    n_components: int,
+    streams: Streams,
+    *,
+    doc_topic_prior: float,
+    topic_word_prior: float,
+) -> np.ndarray:
+    """Counts (n_words, n_components) of one live sweep over the documents of some matrices.
+
+    They are exact, and for fits without noise. How the documents are divided changes no result. A
+    weight counts as the next whole number: no word that occurs is left out.
+    """
+    counts = pad(np.broadcast_to(np.int32(0), (n_words, n_components)), np.int32)
+    totals, reader = np.zeros(n_components, np.int64), streams.reader(Purpose.TOPICS, 0)
+    for X in matrices:
+        for rows in row_blocks(X.indptr):  # the tokens of a block are in memory
+            corpus = Corpus.from_counts(X[rows].ceil())
+            live_sweep(
+                corpus, np.full(corpus.n_tokens, -1, np.int32), counts, totals, reader,
+                doc_topic_prior=doc_topic_prior, topic_word_prior=topic_word_prior,
+            )  # fmt: skip
+    return counts[:, :n_components]
 
 
 def live_sweep(

@@ -208,9 +208,15 @@ class NoisyTable:
         public: PublicPrior | None = None,
         ratios: Callable[[np.ndarray], np.ndarray] = exponential,
         n_examining: int = 0,
+        first: np.ndarray | None = None,
     ) -> NoisyTable:
-        """The table of round 0: see `first_table`; `examining_table` if rounds examine topics."""
-        if n_examining:
+        """The table of round 0: `first` if that is given.
+
+        Otherwise see `first_table`; `examining_table` if rounds examine topics.
+        """
+        if first is not None:
+            average = first
+        elif n_examining:
             assert public is not None
             average = examining_table(totals, public)
         else:

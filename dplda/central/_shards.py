@@ -9,9 +9,11 @@ Noise, samples and charges stay with the curator. ``docs/scaling.md`` has the pr
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from dplda._corpus import warn_of_empty_rows
 from dplda.central._dask import DaskEngine
@@ -26,7 +28,7 @@ class ShardedDocuments(PrivateSide):
     def __init__(
         self, X: CountShards, n_components: int, n_jobs: int | None, keep_weights: bool
     ) -> None:
-        self._shape = X.shape
+        self._shape, self._shards = X.shape, X.shards
         self._edges = np.cumsum([0, *(shard.shape[0] for shard in X.shards)])
         self._inference: tuple[str, np.ndarray, float] | None = None
         self._n_steps = 0
@@ -66,6 +68,15 @@ class ShardedDocuments(PrivateSide):
     def longest_square(self) -> np.floating:
         """Largest squared length of a document. Private: for fits without noise."""
         return max(self._engine.gather("longest_square", ()))
+
+    def matrices(self) -> Iterator[sp.csr_array]:
+        """The word counts of each shard, in order. Private: for fits without noise.
+
+        This process reads them, whatever the engine: who reads the next one needs the result.
+        """
+        for shard in self._shards:
+            shard.check()  # a kernel must not meet words that were never checked
+            yield shard.counts()
 
     def sum_words(
         self, weight: np.ndarray, norm: float, radius: int, units: np.ndarray | None = None

@@ -14,6 +14,7 @@ from dplda._progress import rounds
 from dplda.central._document_budget import COUNTS, DocumentBudget
 from dplda.central._document_lda import DocumentLDA
 from dplda.central._documents import PrivateSide, release_totals_again, release_word_totals
+from dplda.central._gibbs_sweeps import LIVE_START, live_counts
 from dplda.central._noisy_table import NoisyTable, document_schedule, growing_share, temper
 from dplda.central._prior import estimate_totals
 from dplda.central._shards import documents_of
@@ -154,6 +155,10 @@ class SubLDA(DocumentLDA):
     ``Gaussian`` for word totals. The proof is in ``docs/document_level.md``, the statistics are in
     ``docs/centered_release.md``.
 
+    **Without noise.** With ``epsilon=inf``, 256 topics and more start from one Gibbs sweep over all
+    documents, which runs in one thread. Random topics, in which all other fits start, end at a
+    higher held-out perplexity then (``docs/speed.md``). A weight counts as the next whole number.
+
     The algorithm as published is not private (``docs/document_level.md``, last section).
 
     References
@@ -293,6 +298,7 @@ class SubLDA(DocumentLDA):
                 totals, weight, n_components, streams,
                 norms=(norm,) * len(budget.totals), public=public,
                 n_examining=self._examining_rounds(public, totals, weight, budget),
+                first=self._live_table(documents, streams),
             )  # public  # fmt: skip
             self._share_out(table, released, budget)
         elif table.earlier is not None and table.n_rounds == 0:  # a part begins
@@ -344,6 +350,20 @@ class SubLDA(DocumentLDA):
                 topic_word_prior=self.topic_word_prior, exact=mechanism.exact,
             )  # public  # fmt: skip
         return table
+
+    def _live_table(self, documents: PrivateSide, streams: Streams) -> np.ndarray | None:
+        """Counts of a live sweep: where many topics begin if nothing is protected; else None.
+
+        Each of many random topics is near the word frequencies. Rounds that begin with them give
+        each document topics of its own.
+        """
+        n_components, beta = int(self.n_components), self.topic_word_prior
+        if self.epsilon != np.inf or n_components < LIVE_START or self.prior_components is not None:
+            return None
+        return beta + live_counts(
+            documents.matrices(), documents.n_words, n_components, streams,
+            doc_topic_prior=self.doc_topic_prior_, topic_word_prior=beta,
+        )  # without privacy  # fmt: skip
 
     def _rates(self, documents: PrivateSide, table: NoisyTable, highest: float) -> np.ndarray:
         """Each unit's probability of taking part in a round, (n_units,), at most `highest`.
