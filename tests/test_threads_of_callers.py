@@ -60,7 +60,7 @@ def forget_caches():
     """Let all caches of the package be filled anew, by threads that race for them."""
     modules = [m for name, m in [*sys.modules.items()] if name.split(".")[0] == "dplda" and m]
     for value in [value for module in modules for value in vars(module).values()]:
-        if hasattr(value, "cache_clear"):
+        if hasattr(value, "cache_clear") and not isinstance(value, type):
             value.cache_clear()
 
 
@@ -170,7 +170,7 @@ def test_threads_never_overspend_a_ledger(place, composition, tmp_path):
         return granted
 
     granted = sum(at_once(*[partial(charge, number) for number in range(6)]))
-    assert max(totals) <= ledger.epsilon_spent <= 1.0
+    assert max([*totals, ledger.epsilon_spent]) <= 1.0  # less again, after a charge is canceled
     assert [e.id for e in ledger.entries()] == list(range(1, len(ledger.entries()) + 1))
     counted = [entry for entry in ledger.entries() if entry.counts]
     assert len(counted) == granted

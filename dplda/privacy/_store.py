@@ -6,6 +6,7 @@ import os
 import sqlite3
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
@@ -92,6 +93,7 @@ class MemoryStore(Store):
         self._connection = sqlite3.connect(
             ":memory:", isolation_level=None, check_same_thread=False
         )
+        weakref.finalize(self, self._connection.close)  # else Python 3.13 warns of it
         super().__init__(None, budget, create_tables(self._connection, budget))
 
     @contextmanager
