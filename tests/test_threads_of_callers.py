@@ -8,6 +8,7 @@ import subprocess
 import sys
 import sysconfig
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from functools import partial
@@ -221,14 +222,22 @@ def test_threads_report_a_document_once(tmp_path):
 # ---- releases -----------------------------------------------------------------------------
 
 
-class Slow(str):
+class SlowLabel(str):
     """A label that another one is compared with for a while."""
 
-    def __ne__(self, other):
-        threading.Event().wait(0.02)
-        return str.__ne__(self, other)
+    def __eq__(self, other):
+        time.sleep(0.02)
+        return str.__eq__(self, other)
 
     __hash__ = str.__hash__
+
+
+class SlowNumber(int):
+    """A number to which another one is added for a while."""
+
+    def __add__(self, other):
+        time.sleep(0.02)
+        return int(self) + other
 
 
 def outcome(call):
@@ -240,7 +249,7 @@ def outcome(call):
 
 def test_threads_take_each_step_of_a_plan_once():
     """Two values with the same noise would show their difference."""
-    plan = [(Slow("sum"), MECHANISM.event)]
+    plan = [(SlowLabel("sum"), MECHANISM.event)]
     curator = Curator(plan, Streams.from_random_state(0), label="a", unit="document")
     values = [np.full(50, number) for number in range(4)]
     release = [partial(curator.release, v, MECHANISM, label="sum", round=0) for v in values]
@@ -252,13 +261,9 @@ def test_threads_take_each_step_of_a_plan_once():
 def test_threads_count_all_words_that_they_draw():
     """Their number is limited, and the charge covers no more."""
     streams = Streams.from_random_state(0)
-
-    def draw(block):
-        for _ in range(2000):
-            streams.words(Purpose.NOISE, 0, block, 2)
-
-    at_once(*[partial(draw, block) for block in range(4)])
-    assert streams.n_words == 4 * 2000 * 2
+    streams._n_words = SlowNumber(0)
+    at_once(*[partial(streams.words, Purpose.NOISE, 0, block, 6) for block in range(4)])
+    assert streams.n_words == 4 * 6
 
 
 @pytest.mark.filterwarnings("ignore")
