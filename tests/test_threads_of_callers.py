@@ -23,6 +23,7 @@ import dplda
 from dplda import MemoizedReports, RandomizedResponse
 from dplda._log import rehearsal
 from dplda._threads import in_threads
+from dplda.datasets import make_topic_corpus
 from dplda.privacy import BudgetError, Gaussian, Laplace, Ledger, PoissonSampled, epsilon_of
 from dplda.privacy._bounds_on_epsilon import grouped
 from dplda.privacy._curator import Curator
@@ -68,20 +69,33 @@ def forget_caches():
 # ---- models -------------------------------------------------------------------------------
 
 
+LARGE = make_topic_corpus(500, 400, 4, doc_length=60, random_state=0).data  # for longer loops
+
+
 def released(name, seed, n_jobs):
-    model = FITS[name](random_state=seed, n_jobs=n_jobs).fit(X)
-    return model.components_, model.epsilon_, model.transform(X)
+    model = FITS[name](random_state=seed, n_jobs=n_jobs).fit(LARGE)
+    return model.components_, model.epsilon_, model.transform(LARGE)
 
 
-@pytest.mark.filterwarnings("ignore")
-def test_fits_at_once_are_those_of_one_thread():
-    settings = [(name, seed) for name in FITS for seed in (0, 1)]
+def check_at_once(settings):
     alone = [released(*setting, n_jobs=1) for setting in settings]
     forget_caches()
     together = at_once(*[partial(released, *setting, n_jobs=2) for setting in settings])
     for expected, found in zip(alone, together, strict=True):
         for before, now in zip(expected, found, strict=True):
             assert_array_equal(now, before)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_fits_at_once_are_those_of_one_thread():
+    check_at_once([(name, seed) for name in FITS for seed in (0, 1)])
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", FITS)
+def test_fits_of_one_kind_at_once_are_those_of_one_thread(name):
+    """They run the same loops, on arrays of the same shapes, at about the same time."""
+    check_at_once([(name, seed) for seed in range(6)])
 
 
 @pytest.mark.filterwarnings("ignore")
