@@ -69,7 +69,7 @@ def forget_caches():
 # ---- models -------------------------------------------------------------------------------
 
 
-LARGE = make_topic_corpus(500, 400, 4, doc_length=60, random_state=0).data  # for longer loops
+LARGE = make_topic_corpus(2000, X.shape[1], 4, doc_length=60, random_state=0).data  # longer loops
 
 
 def released(name, seed, n_jobs):
