@@ -213,7 +213,8 @@ def test_fits_at_once_share_one_budget():
 
 def test_accounting_in_threads_is_that_of_one():
     sampled = [PoissonSampled(0.1, Gaussian(2.0 + i)) for i in range(6)]
-    lists = [[Gaussian(1.0 + i), *sampled[: i + 1], Laplace(2.0 + i)] for i in range(6)]
+    events = [Gaussian(3.0), Laplace(2.0), *sampled, Gaussian(4.0), *sampled]
+    lists = [events[:k] for k in range(3, len(events))]  # a ledger grows in this way
     calls = [partial(epsilon_of, events, 10.0**-k) for events in lists for k in (5, 7)]
     calls += [partial(grouped, events) for events in lists]
     forget_caches()
