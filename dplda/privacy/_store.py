@@ -93,7 +93,7 @@ class MemoryStore(Store):
         self._connection = sqlite3.connect(
             ":memory:", isolation_level=None, check_same_thread=False
         )
-        weakref.finalize(self, self._connection.close)  # Python 3.13 warns of those left open
+        weakref.finalize(self, self._connection.close)  # else Python 3.13 warns of it
         super().__init__(None, budget, create_tables(self._connection, budget))
 
     @contextmanager
