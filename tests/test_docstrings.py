@@ -57,9 +57,8 @@ def has_docstring_of_a_public_base(cls, attribute, module):
     """Whether a member without a docstring shows that of a public class, which is checked there."""
     if cls.__dict__[attribute].__doc__ is not None:
         return False
-    bases = [
-        base for base in cls.__mro__[1:] if getattr(vars(base).get(attribute), "__doc__", None)
-    ]
+    having = [base for base in cls.__mro__[1:] if attribute in vars(base)]
+    bases = [base for base in having if vars(base)[attribute].__doc__]
     return bool(bases) and bases[0] in map(vars(module).get, module.__all__)
 
 

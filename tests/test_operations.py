@@ -540,7 +540,7 @@ def test_a_key_of_the_administrator_is_theirs_to_share(model, tmp_path, monkeypa
 @pytest.mark.parametrize("page", ["operations", "federated"])
 def test_the_keys_of_the_pages_are_those_of_their_owner_alone(page, tmp_path):
     """Also where new files can be read by everyone."""
-    path = Path(__file__).parents[1] / "docs" / f"{page}.md"
+    path = Path(__file__).parents[1] / "docs" / f"{page}.md"  # not next to the package of a wheel
     text = path.read_text("utf-8").replace("\\\n", "")
     makes = "req -x509|genpkey"
     commands = re.findall(rf"^openssl (?:{makes}) [^#\n]*", text, flags=re.MULTILINE)

@@ -8,6 +8,7 @@ import os
 import shutil
 import tempfile
 import time
+import urllib.error
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,7 +72,9 @@ def _download(url: str, target: Path, n_retries: int, delay: float) -> None:
             ):
                 shutil.copyfileobj(answer, file)
             return
-        except (OSError, http.client.HTTPException):
+        except (OSError, http.client.HTTPException) as error:
+            if isinstance(error, urllib.error.HTTPError):
+                error.close()  # it holds the answer of the server
             if n_retries <= 0:
                 raise
         n_retries -= 1
