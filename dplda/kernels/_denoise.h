@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "_sets.h"
+
 enum {
     DPLDA_FACTORS = 14,
     DPLDA_MOST = 2 * DPLDA_FACTORS, /* components of the prior of a cell: the factors of each center */
@@ -32,7 +34,7 @@ typedef struct {
     ptrdiff_t word, topic;
 } dplda_place;
 
-static inline dplda_place dplda_place_of(const int64_t *words, ptrdiff_t i, ptrdiff_t n_topics) {
+DPLDA_INLINE dplda_place dplda_place_of(const int64_t *words, ptrdiff_t i, ptrdiff_t n_topics) {
     const ptrdiff_t a_word = (n_topics + 15) / 16;
     dplda_place place;
     place.word = words[i / a_word];

@@ -13,14 +13,6 @@
 
 #include "_sets.h"
 
-#ifdef __GNUC__
-#define DPLDA_INLINE static inline __attribute__((always_inline))
-#define DPLDA_PREFETCH(address) __builtin_prefetch(address)
-#else
-#define DPLDA_INLINE static __inline
-#define DPLDA_PREFETCH(address) ((void)(address))
-#endif
-
 #define DPLDA_JOIN(name, set) name##_##set
 #define DPLDA_JOINED(name, set) DPLDA_JOIN(name, set)
 #define NAME(name) DPLDA_JOINED(name, DPLDA_SET)

@@ -27,7 +27,7 @@ typedef struct {
 } dplda_document;
 
 /* Number of pairs that hold the topics of a row. */
-static inline ptrdiff_t dplda_pairs(ptrdiff_t padded) { return (padded + 31) / 32 * 16; }
+DPLDA_INLINE ptrdiff_t dplda_pairs(ptrdiff_t padded) { return (padded + 31) / 32 * 16; }
 #endif
 
 /* The floats of topics k + 16, ..., k + 31, from the pairs of topics k, ..., k + 15. */

@@ -18,6 +18,7 @@
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
+
 #include "_wide.h"
 
 enum {
@@ -49,19 +50,19 @@ typedef struct {
 } dplda_sweep;
 
 /* Sums of a row's products that are stored: after each vector, or after each group of them. */
-static inline int64_t dplda_n_sums(int64_t padded) {
+DPLDA_INLINE int64_t dplda_n_sums(int64_t padded) {
     const int64_t n_vectors = padded / DPLDA_LANES;
     return n_vectors <= DPLDA_SHORT ? n_vectors : (n_vectors + DPLDA_GROUP - 1) / DPLDA_GROUP;
 }
 
 /* A document's weights, zero from `padded` on. Rows of a multiple of 4 KB would share few lines of
  * the cache: hence 16 more. */
-static inline int64_t dplda_stride(int64_t padded) {
+DPLDA_INLINE int64_t dplda_stride(int64_t padded) {
     const int64_t whole = DPLDA_LANES * DPLDA_GROUP;
     return (padded + whole - 1) / whole * whole + DPLDA_LANES;
 }
 
-static inline int64_t dplda_scratch_floats(int64_t padded) {
+DPLDA_INLINE int64_t dplda_scratch_floats(int64_t padded) {
     return DPLDA_LANES + (DPLDA_IN_FLIGHT + DPLDA_COUNTERS) * dplda_stride(padded) +
            DPLDA_IN_FLIGHT * DPLDA_LANES * dplda_n_sums(padded);
 }
@@ -72,44 +73,44 @@ typedef struct {
     uint64_t high, low;
 } dplda_wide;
 
-static inline dplda_wide dplda_product(uint64_t a, uint64_t b) {
+DPLDA_INLINE dplda_wide dplda_product(uint64_t a, uint64_t b) {
     dplda_wide x;
     x.high = dplda_mul_wide(a, b, &x.low);
     return x;
 }
 
-static inline dplda_wide dplda_plus(dplda_wide x, dplda_wide y) {
+DPLDA_INLINE dplda_wide dplda_plus(dplda_wide x, dplda_wide y) {
     x.low += y.low;
     x.high += y.high + (x.low < y.low);
     return x;
 }
 
-static inline int dplda_is_above(dplda_wide x, dplda_wide y) {
+DPLDA_INLINE int dplda_is_above(dplda_wide x, dplda_wide y) {
     return x.high > y.high || (x.high == y.high && x.low > y.low);
 }
 
 /* floor(bits * total / 2**64); the remainder is another 64 bits. */
-static inline dplda_wide dplda_scaled(uint64_t bits, dplda_wide total, uint64_t *remainder) {
+DPLDA_INLINE dplda_wide dplda_scaled(uint64_t bits, dplda_wide total, uint64_t *remainder) {
     dplda_wide low = dplda_product(bits, total.low), carry = {0, 0};
     *remainder = low.low;
     carry.low = low.high;
     return dplda_plus(dplda_product(bits, total.high), carry);
 }
 
-static inline dplda_wide dplda_small(uint64_t a) {
+DPLDA_INLINE dplda_wide dplda_small(uint64_t a) {
     dplda_wide x = {0, 0};
     x.low = a;
     return x;
 }
 
 /* high 2**32 + low */
-static inline dplda_wide dplda_joined(uint64_t high, uint64_t low) {
+DPLDA_INLINE dplda_wide dplda_joined(uint64_t high, uint64_t low) {
     return dplda_plus(dplda_product(high, UINT64_C(1) << 32), dplda_small(low));
 }
 
 /* Whether all of [target + fraction / 2**64, that + total / 2**64) lies below the end. */
-static inline int dplda_stays_below(dplda_wide end, dplda_wide target, uint64_t fraction,
-                                    dplda_wide total) {
+DPLDA_INLINE int dplda_stays_below(dplda_wide end, dplda_wide target, uint64_t fraction,
+                                   dplda_wide total) {
     const dplda_wide reach = dplda_plus(total, dplda_small(fraction));
     const dplda_wide next = dplda_plus(target, dplda_small(reach.high));
     return dplda_is_above(end, next) ||
@@ -118,7 +119,7 @@ static inline int dplda_stays_below(dplda_wide end, dplda_wide target, uint64_t 
 
 /* U and A. As far as possible all of n U + A are at most 2**24, hence exact as floats. Returns
  * whether they are. */
-static int dplda_document_unit(int64_t n_tokens, double prior, double *unit, double *base) {
+DPLDA_INLINE int dplda_document_unit(int64_t n_tokens, double prior, double *unit, double *base) {
     int exponent;
     frexp((double)n_tokens + prior, &exponent);
     *unit = exponent < 24 ? ldexp(1.0, 24 - exponent) : 1.0;
@@ -144,7 +145,7 @@ typedef struct {
     int32_t *count[DPLDA_COUNTERS];       /* (stride,) of a document that begins, each */
 } dplda_flight;
 
-static inline void dplda_lay_out(dplda_flight *x, float *scratch, int64_t padded) {
+DPLDA_INLINE void dplda_lay_out(dplda_flight *x, float *scratch, int64_t padded) {
     const int64_t stride = dplda_stride(padded), n_sums = DPLDA_LANES * dplda_n_sums(padded);
     float *aligned = (float *)(((uintptr_t)scratch + 63) & ~(uintptr_t)63);
     memset(scratch, 0, dplda_scratch_floats(padded) * sizeof *scratch);
@@ -160,12 +161,12 @@ static inline void dplda_lay_out(dplda_flight *x, float *scratch, int64_t padded
     }
 }
 
-static inline const uint16_t *dplda_row(const dplda_sweep *s, int64_t i) {
+DPLDA_INLINE const uint16_t *dplda_row(const dplda_sweep *s, int64_t i) {
     return s->half + s->word[i] * s->padded;
 }
 
 /* Take token i out of its document's weights. */
-static inline void dplda_take_out(const dplda_sweep *s, dplda_flight *x, int slot, int64_t i) {
+DPLDA_INLINE void dplda_take_out(const dplda_sweep *s, dplda_flight *x, int slot, int64_t i) {
     const int64_t old = s->topics[i];
     x->uniform[slot] = (int32_t)(s->bits[i] >> 40);
     if (old >= 0) {
@@ -174,7 +175,7 @@ static inline void dplda_take_out(const dplda_sweep *s, dplda_flight *x, int slo
 }
 
 /* How often each topic occurs in a document, into count[0]. */
-static void dplda_count(const dplda_sweep *s, int64_t begin, int64_t end, int32_t *const *count) {
+DPLDA_INLINE void dplda_count(const dplda_sweep *s, int64_t begin, int64_t end, int32_t *const *count) {
     for (int j = 0; j < DPLDA_COUNTERS; j++) {
         memset(count[j], 0, s->padded * sizeof **count);
     }

@@ -2,14 +2,16 @@
 #ifndef DPLDA_WIDE_H
 #define DPLDA_WIDE_H
 #include <stdint.h>
+
+#include "_sets.h"
 #if defined(_MSC_VER) && !defined(__clang__)
 #include <intrin.h>
-static __inline uint64_t dplda_mul_wide(uint64_t a, uint64_t b, uint64_t *low) {
+DPLDA_INLINE uint64_t dplda_mul_wide(uint64_t a, uint64_t b, uint64_t *low) {
     *low = a * b;
     return __umulh(a, b); /* which x86-64 and ARM have */
 }
 #else
-static inline uint64_t dplda_mul_wide(uint64_t a, uint64_t b, uint64_t *low) {
+DPLDA_INLINE uint64_t dplda_mul_wide(uint64_t a, uint64_t b, uint64_t *low) {
     unsigned __int128 product = (unsigned __int128)a * b;
     *low = (uint64_t)product;
     return (uint64_t)(product >> 64);
