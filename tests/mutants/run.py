@@ -82,8 +82,8 @@ KINDS = {
 AUDITS = ("audit_residuals", "audit")
 ESTIMATES = ("architecture", "promises", "estimators")
 DOCUMENT = ("stream_parts", "sublda", "two_worlds", "users", "architecture", "promises",
-            "variational_kernels", "centered", "word_totals", "svilda", "estimators",
-            "slow estimators", *AUDITS)  # fmt: skip
+            "variational_kernels", "centered", "word_totals", "input_memory", "svilda",
+            "estimators", "slow estimators", *AUDITS)  # fmt: skip
 WORD = ("frozen", "hdplda", "gibbs_kernels", "noise_choices", "two_worlds", "streams",
         *ESTIMATES, *AUDITS)  # fmt: skip
 LOCAL = ("olplda", "lplda", "noise_choices", "randomized_response", "streams", "two_worlds",
@@ -109,7 +109,7 @@ TESTS = {
     "dplda/privacy/_accounting.py": PRICES,
     "dplda/privacy/_bounds_on_epsilon.py": ("accountant", *PRICES),
     "dplda/privacy/_composed_losses.py": ("accountant", *PRICES),
-    "dplda/privacy/_composition_trees.py": PRICES,
+    "dplda/privacy/_composition_trees.py": ("composition_trees", *PRICES),
     "dplda/privacy/_response_losses.py": PRICES,
     "dplda/privacy/_sampled_losses.py": PRICES,
     "dplda/privacy/_loss_distributions.py": ("accountant", *PRICES),
@@ -136,8 +136,9 @@ TESTS = {
     "dplda/_pipeline.py": ("pipeline", "guarantee", "release"),
     "dplda/_vocabulary.py": ("pipeline", "guarantee", "release"),
     "dplda/_wire.py": ("release", "messages", "master"),
-    "dplda/metrics/": ("noisy_score", "metrics"),
-    "dplda/_corpus.py": ("corpus", "svilda", "hdplda", "hostile_input", "two_worlds", *ESTIMATES),
+    "dplda/metrics/": ("noisy_score", "metrics", "input_memory"),
+    "dplda/_corpus.py": ("corpus", "input_memory", "svilda", "hdplda", "hostile_input",
+                         "two_worlds", *ESTIMATES),
     "dplda/_fold_in.py": ("fold_in", "noisy_score", "two_worlds", "variational_kernels", "centered",
                           *AUDITS),
     "dplda/_variational.py": ("e_step", "svilda", "two_worlds", *AUDITS),
