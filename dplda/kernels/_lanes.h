@@ -48,7 +48,70 @@
 enum { DPLDA_WIDTH = 16 };
 #endif
 
-#ifdef DPLDA_HAS_VECTORS
+#ifdef DPLDA_USE_AVX2
+/* Two registers: gcc keeps vectors that are longer than a register in memory. */
+typedef struct {
+    __m256 low, high;
+} vec;
+typedef struct {
+    __m256i low, high;
+} veci;
+typedef veci vw; /* 8 sums of integers */
+typedef struct {
+    __m256d low, high;
+} vd; /* eight doubles */
+#define DPLDA_OF_ONE(type, name, from, f)                                \
+    DPLDA_INLINE type name(from a) {                                     \
+        const type x = {f(a.low), f(a.high)};                            \
+        return x;                                                        \
+    }
+#define DPLDA_OF_TWO(type, name, f)                                      \
+    DPLDA_INLINE type name(type a, type b) {                             \
+        const type x = {f(a.low, b.low), f(a.high, b.high)};             \
+        return x;                                                        \
+    }
+#define DPLDA_SAME(type, name, of, f)                                    \
+    DPLDA_INLINE type name(of a) {                                       \
+        const type x = {f(a), f(a)};                                     \
+        return x;                                                        \
+    }
+#define DPLDA_SHIFT(name, f)                                             \
+    DPLDA_INLINE veci name(veci a, int n) {                              \
+        const veci x = {f(a.low, n), f(a.high, n)};                      \
+        return x;                                                        \
+    }
+DPLDA_SAME(vec, v_all, float, _mm256_set1_ps)
+DPLDA_SAME(veci, vi_all, int32_t, _mm256_set1_epi32)
+DPLDA_SAME(vd, vd_all, double, _mm256_set1_pd)
+DPLDA_OF_TWO(vec, v_add, _mm256_add_ps)
+DPLDA_OF_TWO(vec, v_sub, _mm256_sub_ps)
+DPLDA_OF_TWO(vec, v_mul, _mm256_mul_ps)
+DPLDA_OF_TWO(vec, v_div, _mm256_div_ps)
+DPLDA_OF_TWO(vec, v_max, _mm256_max_ps) /* a > b ? a : b */
+DPLDA_OF_TWO(vec, v_min, _mm256_min_ps)
+DPLDA_OF_TWO(veci, vi_add, _mm256_add_epi32)
+DPLDA_OF_TWO(veci, vi_sub, _mm256_sub_epi32)
+DPLDA_OF_TWO(veci, vi_and, _mm256_and_si256)
+DPLDA_OF_TWO(vd, vd_add, _mm256_add_pd)
+DPLDA_OF_TWO(vd, vd_mul, _mm256_mul_pd)
+DPLDA_OF_TWO(vd, vd_div, _mm256_div_pd)
+DPLDA_SHIFT(vi_shift_left, _mm256_slli_epi32)
+DPLDA_SHIFT(vi_shift_right, _mm256_srai_epi32)
+DPLDA_OF_ONE(vec, v_sqrt, vec, _mm256_sqrt_ps)
+DPLDA_OF_ONE(veci, v_truncate, vec, _mm256_cvttps_epi32)
+DPLDA_OF_ONE(vec, v_float, veci, _mm256_cvtepi32_ps)
+DPLDA_OF_ONE(veci, v_as_int, vec, _mm256_castps_si256)
+DPLDA_OF_ONE(vec, v_as_float, veci, _mm256_castsi256_ps)
+#undef DPLDA_OF_ONE
+#undef DPLDA_OF_TWO
+#undef DPLDA_SAME
+#undef DPLDA_SHIFT
+DPLDA_INLINE vec v_above(vec a, vec b, vec x) {
+    x.low = _mm256_and_ps(_mm256_cmp_ps(a.low, b.low, _CMP_GT_OQ), x.low);
+    x.high = _mm256_and_ps(_mm256_cmp_ps(a.high, b.high, _CMP_GT_OQ), x.high);
+    return x;
+}
+#elif defined(DPLDA_HAS_VECTORS)
 typedef float vec __attribute__((vector_size(64)));
 typedef int32_t veci __attribute__((vector_size(64)));
 typedef int64_t vw __attribute__((vector_size(64))); /* 8 sums of integers */
@@ -118,6 +181,25 @@ DPLDA_INLINE vec v_above(vec x, vec b, vec c) { DPLDA_EACH(vec, x.lane[j] > b.la
 #endif
 
 /* At any address. */
+#ifdef DPLDA_USE_AVX2
+DPLDA_INLINE vec v_load(const float *from) {
+    const vec a = {_mm256_loadu_ps(from), _mm256_loadu_ps(from + 8)};
+    return a;
+}
+DPLDA_INLINE void v_store(float *to, vec a) {
+    _mm256_storeu_ps(to, a.low);
+    _mm256_storeu_ps(to + 8, a.high);
+}
+DPLDA_INLINE veci vi_load(const int32_t *from) {
+    const __m256i *two = (const __m256i *)from;
+    const veci a = {_mm256_loadu_si256(two), _mm256_loadu_si256(two + 1)};
+    return a;
+}
+DPLDA_INLINE void vi_store(int32_t *to, veci a) {
+    _mm256_storeu_si256((__m256i *)to, a.low);
+    _mm256_storeu_si256((__m256i *)to + 1, a.high);
+}
+#else
 DPLDA_INLINE vec v_load(const float *from) {
     vec a;
     memcpy(&a, from, sizeof a);
@@ -140,27 +222,14 @@ DPLDA_INLINE vec v_as_float(veci bits) {
     memcpy(&a, &bits, sizeof a);
     return a;
 }
+#endif
 
 /* a > b ? a : b, and a < b ? a : b: b if either is NaN. */
 #if defined(DPLDA_USE_AVX512)
 DPLDA_INLINE vec v_max(vec a, vec b) { return (vec)_mm512_max_ps((__m512)a, (__m512)b); }
 DPLDA_INLINE vec v_min(vec a, vec b) { return (vec)_mm512_min_ps((__m512)a, (__m512)b); }
 DPLDA_INLINE vec v_sqrt(vec a) { return (vec)_mm512_sqrt_ps((__m512)a); }
-#elif defined(DPLDA_USE_AVX2)
-#define DPLDA_HALVES(f, b)                          \
-    __m256 x[2], y[2];                              \
-    memcpy(x, &a, sizeof x);                        \
-    memcpy(y, &b, sizeof y);                        \
-    x[0] = f(x[0], y[0]);                           \
-    x[1] = f(x[1], y[1]);                           \
-    return v_load((const float *)x);
-#define DPLDA_ROOT(x, y) _mm256_sqrt_ps(x)
-DPLDA_INLINE vec v_max(vec a, vec b) { DPLDA_HALVES(_mm256_max_ps, b) }
-DPLDA_INLINE vec v_min(vec a, vec b) { DPLDA_HALVES(_mm256_min_ps, b) }
-DPLDA_INLINE vec v_sqrt(vec a) { DPLDA_HALVES(DPLDA_ROOT, a) }
-#undef DPLDA_HALVES
-#undef DPLDA_ROOT
-#else
+#elif !defined(DPLDA_USE_AVX2)
 #define DPLDA_EACH_LANE(b, result)                  \
     float x[16], y[16];                             \
     v_store(x, a);                                  \
@@ -180,6 +249,11 @@ DPLDA_INLINE float v_sum(vec a) {
     float x[16];
 #if defined(DPLDA_USE_AVX512)
     return _mm512_reduce_add_ps((__m512)a); /* in this order */
+#elif defined(DPLDA_USE_AVX2)
+    const __m256 y = _mm256_add_ps(a.low, a.high);
+    const __m128 z = _mm_add_ps(_mm256_castps256_ps128(y), _mm256_extractf128_ps(y, 1));
+    _mm_storeu_ps(x, z);
+    return (x[0] + x[2]) + (x[1] + x[3]);
 #elif defined(DPLDA_HAS_VECTORS)
     typedef float eight __attribute__((vector_size(32)));
     typedef float four __attribute__((vector_size(16)));
@@ -220,21 +294,20 @@ DPLDA_INLINE vec v_sums(const vec *a) {
 #elif defined(DPLDA_USE_AVX2)
 #define DPLDA_FOLD(f, lower, upper, a, b) _mm256_add_ps(f(a, b, lower), f(a, b, upper))
     __m256 sums[2];
+    vec result;
     for (int i = 0; i < 2; i++, a += 8) {
         __m256 four[4];
         for (int j = 0; j < 4; j++) {
-            __m256 x[2], y[2];
-            memcpy(x, a + j, sizeof x);
-            memcpy(y, a + j + 4, sizeof y);
-            x[0] = _mm256_add_ps(x[0], x[1]);
-            y[0] = _mm256_add_ps(y[0], y[1]);
-            four[j] = DPLDA_FOLD(_mm256_permute2f128_ps, 0x20, 0x31, x[0], y[0]);
+            const __m256 x = _mm256_add_ps(a[j].low, a[j].high);
+            const __m256 y = _mm256_add_ps(a[j + 4].low, a[j + 4].high);
+            four[j] = DPLDA_FOLD(_mm256_permute2f128_ps, 0x20, 0x31, x, y);
         }
         four[0] = DPLDA_FOLD(_mm256_shuffle_ps, 0x44, 0xee, four[0], four[1]);
         four[2] = DPLDA_FOLD(_mm256_shuffle_ps, 0x44, 0xee, four[2], four[3]);
         sums[i] = DPLDA_FOLD(_mm256_shuffle_ps, 0x88, 0xdd, four[0], four[2]);
     }
-    return v_load((const float *)sums);
+    result.low = sums[0], result.high = sums[1];
+    return result;
 #undef DPLDA_FOLD
 #else
     float sums[16];
@@ -262,14 +335,13 @@ DPLDA_INLINE vw vw_add_squares(vw sum, veci a) {
     const __m512i even = (__m512i)a, odd = _mm512_srli_epi64(even, 32);
     return sum + (vw)_mm512_mul_epi32(even, even) + (vw)_mm512_mul_epi32(odd, odd);
 #elif defined(DPLDA_USE_AVX2)
-    __m256i x[2];
-    memcpy(x, &a, sizeof x);
-    for (int i = 0; i < 2; i++) {
-        const __m256i odd = _mm256_srli_epi64(x[i], 32);
-        x[i] = _mm256_add_epi64(_mm256_mul_epi32(x[i], x[i]), _mm256_mul_epi32(odd, odd));
-    }
-    memcpy(&a, x, sizeof a);
-    return sum + (vw)a;
+    const __m256i low = _mm256_srli_epi64(a.low, 32), high = _mm256_srli_epi64(a.high, 32);
+    const __m256i first = _mm256_add_epi64(_mm256_mul_epi32(a.low, a.low), _mm256_mul_epi32(low, low));
+    const __m256i last =
+        _mm256_add_epi64(_mm256_mul_epi32(a.high, a.high), _mm256_mul_epi32(high, high));
+    sum.low = _mm256_add_epi64(sum.low, first);
+    sum.high = _mm256_add_epi64(sum.high, last);
+    return sum;
 #else
     int32_t x[16];
     int64_t sums[8];
@@ -311,7 +383,8 @@ DPLDA_INLINE void vw_sums(const vw *a, int n, int64_t *to) {
 }
 
 /* Eight doubles at a time. */
-#ifdef DPLDA_HAS_VECTORS
+#ifdef DPLDA_USE_AVX2
+#elif defined(DPLDA_HAS_VECTORS)
 typedef double vd __attribute__((vector_size(64)));
 DPLDA_INLINE vd vd_all(double a) { return a - (vd){0}; }
 DPLDA_INLINE vd vd_add(vd a, vd b) { return a + b; }
@@ -333,12 +406,23 @@ DPLDA_INLINE vd vd_mul(vd a, vd b) { DPLDA_EACH(a.lane[j] * b.lane[j]) }
 DPLDA_INLINE vd vd_div(vd a, vd b) { DPLDA_EACH(a.lane[j] / b.lane[j]) }
 #undef DPLDA_EACH
 #endif
+#ifdef DPLDA_USE_AVX2
+DPLDA_INLINE vd vd_load(const double *from) {
+    const vd a = {_mm256_loadu_pd(from), _mm256_loadu_pd(from + 4)};
+    return a;
+}
+DPLDA_INLINE void vd_store(double *to, vd a) {
+    _mm256_storeu_pd(to, a.low);
+    _mm256_storeu_pd(to + 4, a.high);
+}
+#else
 DPLDA_INLINE vd vd_load(const double *from) {
     vd a;
     memcpy(&a, from, sizeof a);
     return a;
 }
 DPLDA_INLINE void vd_store(double *to, vd a) { memcpy(to, &a, sizeof a); }
+#endif
 
 /* The sum of all elements: those 4 apart first, then 2 and 1 apart. */
 DPLDA_INLINE double vd_sum(vd a) {

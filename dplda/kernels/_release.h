@@ -70,16 +70,12 @@ DPLDA_INLINE void NAME(store_halves)(uint16_t *half, ptrdiff_t n, vec x) {
     const veci bits = vi_sub(v_as_int(x), vi_all(112 << 23)); /* the bias of the exponent */
     const veci odd = vi_and(vi_shift_right(bits, 13), vi_all(1));
     const veci rounded = vi_shift_right(vi_add(vi_add(bits, vi_all(0xfff)), odd), 13);
+    int32_t wide[16];
     uint16_t result[16];
-#ifdef DPLDA_HAS_VECTORS
-    typedef uint16_t halves __attribute__((vector_size(32)));
-    const halves narrow = __builtin_convertvector(rounded, halves);
-    memcpy(result, &narrow, sizeof result);
-#else
+    vi_store(wide, rounded);
     for (int j = 0; j < 16; j++) {
-        result[j] = (uint16_t)rounded.lane[j];
+        result[j] = (uint16_t)wide[j];
     }
-#endif
     memcpy(half, result, (n < 16 ? (size_t)n : 16) * sizeof *half);
 }
 
