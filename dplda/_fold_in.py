@@ -126,6 +126,7 @@ def update_theta(
     accelerated: bool = False,
     variational: bool = False,
     in_pairs: bool = False,
+    own: tuple[np.ndarray, float] | None = None,
     n_jobs: int | None = None,
 ) -> None:
     """Improve `theta` (n_docs, padded), in place, for the documents `rows` of X (float32 data).
@@ -135,13 +136,22 @@ def update_theta(
     gets further with the same number of them. The weights sum to 1. `variational` steps find the
     Dirichlet posterior instead; `theta` goes from its mean to exp(E[log theta]). With `in_pairs`,
     `phi` is the result of `packed`.
-    """
 
-    scratch = aligned_zeros((n_threads(n_jobs), 6 * theta.shape[1]), np.float32)
+    With `own`, topic sizes (n_components,) and the smallest count of a cell, a document reads the
+    counts of the others: its own, by its present weights, are left out of `phi`. A document with
+    equal weights has had no inference yet, and has added nothing.
+    """
+    threads, padded = n_threads(n_jobs), theta.shape[1]
+    scratch = aligned_zeros((threads, 6 * padded), np.float32)
+    inverse_sizes, least, longest = np.zeros(0, np.float32), 0.0, 0
+    if own is not None:
+        inverse_sizes, least = pad(1 / own[0][None])[0], own[1]
+        longest = int(np.diff(X.indptr).max(initial=1))
     _variational.fold_in(
         X.indptr, X.indices, X.data, rows.astype(np.int64, copy=False), phi, in_pairs,
         doc_topic_prior, n_components, max_steps, tolerance, accelerated, variational, theta,
-        scratch,
+        scratch, inverse_sizes, least, np.arange(longest, dtype=np.int32),
+        aligned_zeros((threads, longest * phi.shape[1]), np.float32),
     )  # fmt: skip
 
 

@@ -241,6 +241,16 @@ def update_topics(words, counts, phi, prior, n_components, theta, total=None):
     return new, total_of(lane_sums(np.abs(new - theta)))
 
 
+def without_own(words, counts, phi, theta, inverse_size, least):
+    """The rows of a document's words, less what it has added to them; phi: what pairs stand for."""
+    own, rows = theta * inverse_size, []
+    for w, count in zip(words, counts):
+        share = dot(theta, phi[w])
+        quotient = count / share if share > F(1e-28) else F(0)
+        rows.append(np.maximum(phi[w] * (F(1) - quotient * own), F(least) * inverse_size))
+    return unpack(pack(np.array(rows)), len(theta)) if rows else np.zeros((0, len(theta)), F)
+
+
 def extrapolate(first, second, theta, floor):
     r = second - first
     v = (theta - second) - r
@@ -279,15 +289,23 @@ def converge(words, counts, phi, prior, n_components, max_iter, tol, theta, tota
 
 
 def fold_in(
-    X, rows, phi, prior, n_components, max_iter, tol, theta, *, accelerated=False, variational=False
-):
-    """Topic weights after at most `max_iter` steps; X is a CSR matrix of float32 counts."""
+    X, rows, phi, prior, n_components, max_iter, tol, theta, *, accelerated=False,
+    variational=False, own=None,
+):  # fmt: skip
+    """Topic weights after at most `max_iter` steps; X is a CSR matrix of float32 counts.
+
+    With `own`, 1 / topic sizes and the smallest count, documents whose weights differ leave out
+    what they have added to the table.
+    """
     theta = theta.copy()
     for d in rows:
         span = slice(X.indptr[d], X.indptr[d + 1])
         words, counts = X.indices[span], X.data[span]
         total = tokens_and_priors(counts, prior, n_components) if variational else None
         steps = words, counts, phi, prior, n_components
+        if own is not None and len(set(theta[d, :n_components].tolist())) > 1:
+            others = without_own(words, counts, phi, theta[d], *own)
+            steps = range(len(words)), counts, others, prior, n_components
         if accelerated and len(words):
             theta[d] = converge(*steps, max_iter, tol, theta[d], total)
         for _ in range(0 if accelerated or not len(words) else max_iter):

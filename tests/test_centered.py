@@ -57,6 +57,7 @@ def test_document_schedule():
     assert list(powers) == sorted(powers)
     assert document_schedule(200, 80) == pytest.approx((0.4, 1.0))
     assert document_schedule(1, 1) == (0.15, 0.3)
+    assert document_schedule(1, 80, exact=True) == (0.15, 0.6)
 
 
 def test_round_schedule():

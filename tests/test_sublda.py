@@ -16,7 +16,15 @@ from dplda.central._documents import Documents
 from dplda.central._noisy_table import NoisyTable
 from dplda.central._sublda import frequent_words
 from dplda.datasets import make_topic_corpus
-from dplda.privacy import BudgetError, Gaussian, PoissonSampled, Repeated, epsilon_of
+from dplda.metrics import held_out_perplexity
+from dplda.privacy import (
+    BudgetError,
+    Gaussian,
+    PoissonSampled,
+    Repeated,
+    SeededNoiseWarning,
+    epsilon_of,
+)
 from dplda.privacy._curator import Curator, membership_threshold, sampled
 from dplda.privacy._mechanisms import DiscreteGaussian
 from dplda.privacy._streams import Streams
@@ -278,6 +286,38 @@ def test_a_live_start_takes_weights_and_users(corpus, monkeypatch):
     )  # fmt: skip
     np.testing.assert_array_equal(counts.sum(axis=1), np.ceil(0.3 * corpus.toarray()).sum(axis=0))
     assert np.isfinite(model.fit(corpus, user_ids=np.arange(400) % 7).components_).all()
+
+
+def test_without_noise_a_document_reads_what_the_others_have_added(corpus, monkeypatch):
+    """With noise its contribution is clipped: what of the table is its own is not known."""
+    infer, asked = Documents.infer, []
+
+    def noted(self, units, phi, prior, own=None):
+        if own is not None:
+            np.testing.assert_allclose(phi[:, :4].sum(axis=0), 1, rtol=1e-4)
+            np.testing.assert_allclose(own[0].sum(), corpus.sum() + 50 * 4 * own[1], rtol=0.01)
+        asked.append(own)
+        return infer(self, units, phi, prior, own)
+
+    monkeypatch.setattr(Documents, "infer", noted)
+    SubLDA(4, epsilon=math.inf, max_iter=3, random_state=0).fit(corpus)
+    assert [own is None for own in asked] == [False] * 3
+    asked.clear()
+    with pytest.warns(SeededNoiseWarning):
+        SubLDA(4, epsilon=4.0, max_iter=3, random_state=0).fit(corpus)
+    assert asked == [None] * len(asked) != []
+
+
+def test_documents_that_leave_out_their_own_counts_share_topics(monkeypatch):
+    """As many topics as documents could have of their own: held-out perplexity is far lower."""
+    X = make_topic_corpus(200, 1000, 40, doc_length=200, random_state=0).data
+    model = SubLDA(40, epsilon=math.inf, max_iter=20, random_state=0)
+    others = held_out_perplexity(model.fit(X[:100]).components_, X[100:])
+    infer = Documents.infer
+    monkeypatch.setattr(
+        Documents, "infer", lambda self, units, phi, prior, own: infer(self, units, phi, prior)
+    )
+    assert others < 0.93 * held_out_perplexity(model.fit(X[:100]).components_, X[100:])
 
 
 @pytest.mark.parametrize(

@@ -40,14 +40,18 @@ def random_theta(n_components, seed=0, n_docs=N_DOCS):
 
 def fold_in(
     X, rows, phi, prior, n_components, max_iter, tol, theta, *, accelerated=False,
-    variational=False, in_pairs=False,
+    variational=False, in_pairs=False, own=None,
 ):  # fmt: skip
     """The kernel on a copy of `theta`, as its twin."""
     theta = theta.copy()
     scratch = np.full((2, 6 * theta.shape[1]), np.nan, np.float32)
+    longest = int(np.diff(X.indptr)[list(rows)].max())
+    inverse_size, least = (np.zeros(0, np.float32), 0.0) if own is None else own
     _variational.fold_in(
         X.indptr, X.indices, X.data, np.array(rows, np.int64), phi, in_pairs, prior, n_components,
-        max_iter, tol, accelerated, variational, theta, scratch,
+        max_iter, tol, accelerated, variational, theta, scratch, inverse_size, least,
+        np.arange(longest, dtype=np.int32),
+        np.full((2, longest * phi.shape[1]), np.nan, np.float32),
     )  # fmt: skip
     return theta
 
@@ -156,6 +160,47 @@ def test_fold_in_reads_the_two_topics_of_a_pair(
     theta = fold_in(X, [0, 3, 2], pairs, *rest, **options, in_pairs=True)
     phi = reference.unpack(pairs, start.shape[1])
     assert_array_equal(theta, reference.fold_in(X, [0, 3, 2], phi, *rest, **options))
+
+
+@pytest.mark.parametrize("n_components", [*SIZES, 48, 49, 64])
+@pytest.mark.parametrize("variational", [False, True])
+@pytest.mark.parametrize("max_iter", [0, 5])
+def test_fold_in_leaves_out_what_a_document_has_added(
+    n_components, variational, max_iter, instruction_set
+):
+    X, phi = random_counts(3, n_words=40), random_topics(n_components, n_words=40)
+    start, pairs = random_theta(n_components, seed=4), packed(phi)
+    start[2, :n_components] = 1 / n_components  # no inference yet
+    sizes = np.random.default_rng(6).uniform(50, 500, n_components)
+    own = pad(1 / sizes[None])[0], 0.02
+    options = {"accelerated": True, "variational": variational}
+    rest = 0.1, n_components, max_iter, 0.0, start
+    rows = [0, 3, 1, 2, 4]
+    theta = fold_in(X, rows, pairs, *rest, **options, in_pairs=True, own=own)
+    phi = reference.unpack(pairs, start.shape[1])
+    assert_array_equal(theta, reference.fold_in(X, rows, phi, *rest, **options, own=own))
+    plain = fold_in(X, rows, pairs, *rest, **options, in_pairs=True)
+    assert_array_equal(theta[[1, 2]], plain[[1, 2]])  # an empty document, and a new one
+    if n_components > 1 and max_iter:
+        assert (theta[[0, 3, 4]] != plain[[0, 3, 4]]).any(axis=1).all()
+
+
+def test_what_is_left_is_the_table_of_the_others():
+    """Where the table holds what all documents add under it, the rest is what the others add."""
+    X, n_components, least = random_counts(5), 3, 1e-3
+    theta, phi = random_theta(n_components), random_topics(n_components, seed=2).astype(float)
+    counts = X.toarray().astype(float)
+    for _ in range(20_000):  # to a table that does not change
+        added = counts[:, :, None] * theta[:, None] * phi
+        added /= np.maximum((theta @ phi.T)[:, :, None], 1e-300)
+        sizes = added.sum(axis=(0, 1))
+        phi = added.sum(axis=0) / np.maximum(sizes, 1e-9)
+    own = np.where(sizes > 0, 1 / np.maximum(sizes, 1e-9), 0).astype(np.float32), least
+    for d in (0, 3, 4):
+        words, of_words = X.indices[X.indptr[d] : X.indptr[d + 1]], X.data[X.indptr[d] :]
+        rest = reference.without_own(words, of_words, phi.astype(np.float32), theta[d], *own)
+        others = np.maximum((added.sum(axis=0) - added[d])[words], least) * own[0]
+        assert_allclose(rest, others, rtol=2**-7, atol=1e-5)
 
 
 def test_a_table_that_does_not_fit_the_topics_is_refused():

@@ -81,8 +81,17 @@ class PrivateSide(Protocol):
     def matrices(self) -> Iterator[sp.csr_array]:
         """The word counts of all documents, in order. Private: for fits without noise."""
 
-    def infer(self, units: np.ndarray, phi: np.ndarray, doc_topic_prior: float) -> None:
-        """Improve the topic weights of `units` under word probabilities `phi` (n_words, padded)."""
+    def infer(
+        self,
+        units: np.ndarray,
+        phi: np.ndarray,
+        doc_topic_prior: float,
+        own: tuple[np.ndarray, float] | None = None,
+    ) -> None:
+        """Improve the topic weights of `units` under word probabilities `phi` (n_words, padded).
+
+        With `own`, see `update_theta`, a document reads what the others have added to the table.
+        """
 
     def infer_anew(self, units: np.ndarray, factor: np.ndarray, doc_topic_prior: float) -> None:
         """Infer the topic weights of `units` from scratch: exp(E[log theta])."""
@@ -234,7 +243,13 @@ class Documents(PrivateSide):
         lengths = np.sqrt(self._squares(lambda squares: squares @ squared_weight))
         self.scale = np.minimum(SCALE_UP, norm / np.maximum(lengths, norm / SCALE_UP))
 
-    def infer(self, units: np.ndarray, phi: np.ndarray, doc_topic_prior: float) -> None:
+    def infer(
+        self,
+        units: np.ndarray,
+        phi: np.ndarray,
+        doc_topic_prior: float,
+        own: tuple[np.ndarray, float] | None = None,
+    ) -> None:
         """Improve the topic weights of `units` under word probabilities `phi` (n_words, padded)."""
         rows = self.rows_of(units)
         if not self.keep_weights:
@@ -243,7 +258,7 @@ class Documents(PrivateSide):
             self.X, self.theta, packed(phi, self.n_jobs), rows, n_components=self.n_components,
             doc_topic_prior=doc_topic_prior,
             max_steps=INNER_STEPS if self.keep_weights else STEPS_ANEW, tolerance=INNER_TOLERANCE,
-            accelerated=True, in_pairs=True, n_jobs=self.n_jobs,
+            accelerated=True, in_pairs=True, own=own, n_jobs=self.n_jobs,
         )  # fmt: skip
 
     def infer_anew(self, units: np.ndarray, factor: np.ndarray, doc_topic_prior: float) -> None:

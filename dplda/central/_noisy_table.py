@@ -47,7 +47,7 @@ def document_schedule(t: int, max_iter: int, *, exact: bool = False) -> tuple[fl
     """
     late = min(1.0, (t - 1) / max(1.0, 0.6 * max_iter))
     done = min(1.0, (t - 1) / max(1.0, 0.7 * max_iter))
-    first = 0.7 if exact else 0.3
+    first = 0.6 if exact else 0.3
     return 0.15 + 0.25 * late, first + (1 - first) * done
 
 

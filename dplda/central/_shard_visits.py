@@ -33,11 +33,11 @@ class Scaling:
 class Step:
     """What all documents of a round need: public values.
 
-    `inference` is the method of `Documents` that comes before the sum, with its table and prior.
+    `inference` is the method of `Documents` that comes before the sum, with its arguments.
     """
 
     number: int
-    inference: tuple[str, np.ndarray, float]
+    inference: tuple[Any, ...]
     factor: np.ndarray
     center: np.ndarray
     weight: np.ndarray
@@ -113,13 +113,13 @@ class ShardWorker:
         """
         documents = self._documents(scaling)
         rows = np.arange(documents.n_units) if rows is None else rows
-        method, table, prior = step.inference
+        method, *arguments = step.inference
         if not self.keep_weights:
-            getattr(documents, method)(rows, table, prior)
+            getattr(documents, method)(rows, *arguments)
         elif self.n_steps < step.number:
             if self.n_steps != step.number - 1:
                 raise RuntimeError(f"shard {self.shard.name} did not see the round before")
-            getattr(documents, method)(rows, table, prior)
+            getattr(documents, method)(rows, *arguments)
             self.theta, self.n_steps = documents.theta, step.number
         return documents.sum_topics(
             rows, step.factor, step.center,

@@ -30,7 +30,7 @@ class ShardedDocuments(PrivateSide):
     ) -> None:
         self._shape, self._shards = X.shape, X.shards
         self._edges = np.cumsum([0, *(shard.shape[0] for shard in X.shards)])
-        self._inference: tuple[str, np.ndarray, float] | None = None
+        self._inference: tuple[Any, ...] | None = None
         self._n_steps = 0
         self._scaling: Scaling | None = None
         self._engine: Engine = engine_of(X)
@@ -85,9 +85,15 @@ class ShardedDocuments(PrivateSide):
         parts = None if units is None else [(rows,) for rows, _ in self._parts(units, None)]
         return self._engine.sum("sum_words", (self._scaling, weight, norm, radius), parts)
 
-    def infer(self, units: np.ndarray, phi: np.ndarray, doc_topic_prior: float) -> None:
+    def infer(
+        self,
+        units: np.ndarray,
+        phi: np.ndarray,
+        doc_topic_prior: float,
+        own: tuple[np.ndarray, float] | None = None,
+    ) -> None:
         """Note the inference of `sum_topics`, which does both in one visit of each shard."""
-        self._note("infer", phi, doc_topic_prior)
+        self._note("infer", phi, doc_topic_prior, own)
 
     def infer_anew(self, units: np.ndarray, factor: np.ndarray, doc_topic_prior: float) -> None:
         """Note the inference of `sum_topics`, which does both in one visit of each shard."""
@@ -97,9 +103,9 @@ class ShardedDocuments(PrivateSide):
         """Note the inference of `sum_topics`, which does both in one visit of each shard."""
         self._note("infer_in_steps", factor, doc_topic_prior)
 
-    def _note(self, method: str, table: np.ndarray, prior: float) -> None:
+    def _note(self, method: str, table: np.ndarray, *options: Any) -> None:
         # a copy: the caller tempers its table in place before the sum
-        self._inference = (method, table.copy(), prior)
+        self._inference = (method, table.copy(), *options)
 
     def sum_topics(
         self,

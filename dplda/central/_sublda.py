@@ -15,7 +15,13 @@ from dplda.central._document_budget import COUNTS, DocumentBudget
 from dplda.central._document_lda import DocumentLDA
 from dplda.central._documents import PrivateSide, release_totals_again, release_word_totals
 from dplda.central._gibbs_sweeps import LIVE_START, live_counts
-from dplda.central._noisy_table import NoisyTable, document_schedule, growing_share, temper
+from dplda.central._noisy_table import (
+    NoisyTable,
+    document_schedule,
+    growing_share,
+    temper,
+    topic_sizes,
+)
 from dplda.central._prior import estimate_totals
 from dplda.central._shards import documents_of
 from dplda.privacy._curator import Curator
@@ -155,9 +161,11 @@ class SubLDA(DocumentLDA):
     ``Gaussian`` for word totals. The proof is in ``docs/document_level.md``, the statistics are in
     ``docs/centered_release.md``.
 
-    **Without noise.** With ``epsilon=inf``, 256 topics and more start from one Gibbs sweep over all
-    documents, which runs in one thread. Random topics, in which all other fits start, end at a
-    higher held-out perplexity then (``docs/speed.md``). A weight counts as the next whole number.
+    **Without noise.** With ``epsilon=inf``, the topic weights of a document are inferred from what
+    the other documents have added to the table, as in collapsed inference. 256 topics and more
+    start from one Gibbs sweep over all documents, which runs in one thread. Random topics, in which
+    all other fits start, end at a higher held-out perplexity then (``docs/speed.md``). A weight
+    counts as the next whole number.
 
     The algorithm as published is not private (``docs/document_level.md``, last section).
 
@@ -326,7 +334,8 @@ class SubLDA(DocumentLDA):
             upweight = None if self.boost == 1 else highest / rates  # private
             units = curator.sample(rates, round=first + t - 1)  # secret
             phi = table.word_probabilities(phi)  # public
-            documents.infer(units, phi, self.doc_topic_prior_)  # private
+            own = (topic_sizes(table.table, self.n_jobs), self.topic_word_prior) if free else None
+            documents.infer(units, phi, self.doc_topic_prior_, own)  # private
             bound, radius = documents.clipping_bound(mechanism, clip * norm)  # public
             center = table.center(exact=mechanism.exact, out=center)  # public
             total = documents.sum_topics(

@@ -127,13 +127,12 @@ DPLDA_INLINE vec NAME(quotients)(vec count, vec share) {
     return v_div(v_above(share, least, count), v_max(share, least));
 }
 
-/* new_theta += the shares of n <= 16 words, from word j on, in each topic, over their weights. */
-DPLDA_INLINE void NAME(add_tile)(const dplda_document *doc, ptrdiff_t j, ptrdiff_t n,
-                                 ptrdiff_t padded, int in_pairs, const float *weight,
-                                 float *new_theta) {
+/* The rows of n <= 16 words, from word j on, and their counts over their shares under `weight`. */
+DPLDA_INLINE void NAME(read_tile)(const dplda_document *doc, ptrdiff_t j, ptrdiff_t n,
+                                  ptrdiff_t padded, int in_pairs, const float *weight,
+                                  const float **row, float *quotient) {
     const ptrdiff_t size = in_pairs ? dplda_pairs(padded) : padded;
-    const float *row[DPLDA_WIDTH];
-    float count[DPLDA_WIDTH] = {0}, quotient[DPLDA_WIDTH];
+    float count[DPLDA_WIDTH] = {0};
     vec sum[DPLDA_WIDTH];
     for (ptrdiff_t i = 0; i < DPLDA_WIDTH; i++) {
         row[i] = doc->phi + doc->word[j + (i < n ? i : 0)] * size;
@@ -149,6 +148,15 @@ DPLDA_INLINE void NAME(add_tile)(const dplda_document *doc, ptrdiff_t j, ptrdiff
         }
     }
     v_store(quotient, NAME(quotients)(v_load(count), v_sums(sum)));
+}
+
+/* new_theta += the shares of n <= 16 words, from word j on, in each topic, over their weights. */
+DPLDA_INLINE void NAME(add_tile)(const dplda_document *doc, ptrdiff_t j, ptrdiff_t n,
+                                 ptrdiff_t padded, int in_pairs, const float *weight,
+                                 float *new_theta) {
+    const float *row[DPLDA_WIDTH];
+    float quotient[DPLDA_WIDTH];
+    NAME(read_tile)(doc, j, n, padded, in_pairs, weight, row, quotient);
     for (ptrdiff_t i = 0; i < n; i += 4) {
         if (in_pairs) {
             NAME(add_pairs)(row + i, quotient + i, padded, new_theta);
@@ -318,5 +326,45 @@ static void NAME(fold_in)(const int32_t *word, const float *count, ptrdiff_t n, 
     if (variational) {
         NAME(expectations_of)(&doc, theta, new_theta, weight);
         memcpy(theta, weight, padded * sizeof *theta);
+    }
+}
+
+/* row = a word's row of pairs, less what x counts of a document have added to it: quotient times
+ * own_k of topic k. At least `least` counts of each topic are left. */
+DPLDA_INLINE void NAME(without)(const float *pairs, ptrdiff_t padded, float quotient,
+                                const float *own, const float *inverse_size, float least,
+                                float *row) {
+    const vec one = v_all(1), q = v_all(quotient), floor = v_all(least);
+    for (ptrdiff_t k = 0; k < padded; k += DPLDA_WIDTH) {
+        vec p = v_load(pairs + k / (2 * DPLDA_WIDTH) * DPLDA_WIDTH);
+        if (k / DPLDA_WIDTH % 2) {
+            p = NAME(second_of)(p);
+        }
+        p = v_mul(p, v_sub(one, v_mul(q, v_load(own + k))));
+        v_store(row + k, v_max(p, v_mul(floor, v_load(inverse_size + k))));
+    }
+}
+
+/* The rows of a document's words, less what the document itself has added to the table.
+ *
+ * x counts of word v have added about x theta_k phi_vk / (theta phi_v) to N_k phi_vk. phi: pairs;
+ * inverse_size: (padded,) 1 / N_k, 0 on the padding; scratch: (2 * padded,);
+ * rows: (n, dplda_pairs(padded)). */
+static void NAME(leave_out)(const int32_t *word, const float *count, ptrdiff_t n, const float *phi,
+                            ptrdiff_t padded, const float *theta, const float *inverse_size,
+                            float least, float *scratch, float *rows) {
+    const dplda_document doc = {n, word, count, phi, 1, padded, 0, 0, 0};
+    float *own = scratch, *row = own + padded, quotient[DPLDA_WIDTH];
+    const float *of_word[DPLDA_WIDTH];
+    for (ptrdiff_t k = 0; k < padded; k += DPLDA_WIDTH) {
+        v_store(own + k, v_mul(v_load(theta + k), v_load(inverse_size + k)));
+    }
+    for (ptrdiff_t j = 0; j < n; j += DPLDA_WIDTH) {
+        const ptrdiff_t n_words = n - j < DPLDA_WIDTH ? n - j : DPLDA_WIDTH;
+        NAME(read_tile)(&doc, j, n_words, padded, 1, theta, of_word, quotient);
+        for (ptrdiff_t i = 0; i < n_words; i++, rows += dplda_pairs(padded)) {
+            NAME(without)(of_word[i], padded, quotient[i], own, inverse_size, least, row);
+            NAME(pack)(row, padded, rows);
+        }
     }
 }

@@ -16,6 +16,10 @@ def fold_in(
     variational: bool,
     theta: NDArray[np.float32],
     scratch: NDArray[np.float32],
+    inverse_size: NDArray[np.float32],
+    least: float,
+    places: NDArray[np.int32],
+    others: NDArray[np.float32],
 ) -> None: ...
 def pack(phi: NDArray[np.float32], pairs: NDArray[np.float32], n_threads: int) -> None: ...
 def measure_words(

@@ -25,6 +25,13 @@ cdef extern from "_variational.h" nogil:
         DPLDA_CALL(fold_in, set)(word, count, n, phi, in_pairs, padded, prior, n_components,
                                  max_iter, tol, accelerated, variational, theta, scratch);
     }
+    static void dplda_leave_out(int set, const int32_t *word, const float *count, ptrdiff_t n,
+                                const float *phi, ptrdiff_t padded, const float *theta,
+                                const float *inverse_size, float least, float *scratch,
+                                float *rows) {
+        DPLDA_CALL(leave_out, set)(word, count, n, phi, padded, theta, inverse_size, least, scratch,
+                                   rows);
+    }
     static void dplda_pack(int set, const float *row, ptrdiff_t padded, float *pairs) {
         DPLDA_CALL(pack, set)(row, padded, pairs);
     }
@@ -57,6 +64,10 @@ cdef extern from "_variational.h" nogil:
         bint in_pairs, Py_ssize_t padded, float prior, Py_ssize_t n_components,
         Py_ssize_t max_iter, float tol, bint accelerated, bint variational, float* theta,
         float* scratch)
+    void dplda_leave_out(
+        int set, const int32_t* word, const float* count, Py_ssize_t n, const float* phi,
+        Py_ssize_t padded, const float* theta, const float* inverse_size, float least,
+        float* scratch, float* rows)
     void dplda_pack(int set, const float* row, Py_ssize_t padded, float* pairs)
     Py_ssize_t dplda_pairs(Py_ssize_t padded)
     void dplda_measure_word(
@@ -88,17 +99,58 @@ cdef struct Inference:
     bint variational
     float* theta
     float* scratch
+    const float* inverse_size            # NULL: nothing is left out
+    float least
+    const int32_t* places
+    float* others
+    Py_ssize_t size_of_others
+
+
+cdef bint differ(const float* weights, Py_ssize_t n) noexcept nogil:
+    """Whether some weights differ. Equal ones are those of a document without an inference yet."""
+    cdef Py_ssize_t k
+    for k in range(1, n):
+        if weights[k] != weights[0]:
+            return True
+    return False
 
 
 cdef void infer_documents(void* loop, Py_ssize_t piece, int thread) noexcept nogil:
     cdef Inference* a = <Inference*>loop
-    cdef Py_ssize_t r, d
+    cdef Py_ssize_t r, d, n
+    cdef const int32_t* word
+    cdef const float* count
+    cdef const float* phi
+    cdef float* theta
+    cdef float* scratch = a.scratch + thread * 6 * a.padded
+    cdef float* others = a.others + thread * a.size_of_others
     for r in range(piece * DOCUMENTS, min((piece + 1) * DOCUMENTS, a.n_rows)):
         d = a.rows[r]
+        word, count = a.indices + a.indptr[d], a.data + a.indptr[d]
+        n, phi, theta = a.indptr[d + 1] - a.indptr[d], a.phi, a.theta + d * a.padded
+        if a.inverse_size != NULL and differ(theta, a.n_components):
+            dplda_leave_out(
+                in_use, word, count, n, phi, a.padded, theta, a.inverse_size, a.least, scratch,
+                others)
+            word, phi = a.places, others
         dplda_fold_in(
-            in_use, a.indices + a.indptr[d], a.data + a.indptr[d], a.indptr[d + 1] - a.indptr[d],
-            a.phi, a.in_pairs, a.padded, a.prior, a.n_components, a.max_iter, a.tol, a.accelerated,
-            a.variational, a.theta + d * a.padded, a.scratch + thread * 6 * a.padded)
+            in_use, word, count, n, phi, a.in_pairs, a.padded, a.prior, a.n_components, a.max_iter,
+            a.tol, a.accelerated, a.variational, theta, scratch)
+
+
+cdef check_others(
+    const int32_t[::1] indptr, const int64_t[::1] rows, const float[::1] inverse_size,
+    Py_ssize_t padded, bint in_pairs, const int32_t[::1] places, float[:, ::1] others,
+    int n_threads,
+):
+    cdef Py_ssize_t r, longest = 0
+    for r in range(rows.shape[0]):
+        longest = max(longest, indptr[rows[r] + 1] - indptr[rows[r]])
+    if not in_pairs or inverse_size.shape[0] != padded:
+        raise ValueError("phi must be in pairs, and inverse_size must have the topics of theta")
+    if places.shape[0] == 0 or places.shape[0] < longest or others.shape[0] != n_threads or (
+            others.shape[1] < longest * dplda_pairs(padded)):
+        raise ValueError("places and others must have room for the longest document")
 
 
 @cython.boundscheck(False)  # even under sanitizers: the function takes the address of empty arrays
@@ -117,10 +169,16 @@ def fold_in(
     bint variational,                    # in: whether to find a Dirichlet posterior
     float[:, ::1] theta,                 # in/out: (n_docs, padded) topic weights, warm start
     float[:, ::1] scratch,               # scratch: (n_threads, 6 * padded)
+    const float[::1] inverse_size,       # in: (padded,) 1 / topic sizes; empty: nothing is left out
+    float least,                         # in: counts of a cell at least, if something is left out
+    const int32_t[::1] places,           # in: 0, 1, ... for each word of the longest document
+    float[:, ::1] others,                # scratch: (n_threads, n_places * width of phi)
 ):
     """Infer the topic weights of documents under a fixed table, in as many threads as scratch has.
 
-    In the end `theta` holds weights that sum to 1, or exp(E[log theta]) if `variational`.
+    In the end `theta` holds weights that sum to 1, or exp(E[log theta]) if `variational`. With
+    `inverse_size`, a document whose weights differ reads the table less what it has added to it
+    with these weights; `phi` is in pairs then.
     """
     cdef Inference loop
     cdef int n_threads = <int>scratch.shape[0]
@@ -134,6 +192,11 @@ def fold_in(
     loop.padded, loop.n_components, loop.prior = padded, n_components, prior
     loop.max_iter, loop.tol, loop.accelerated = max_iter, tol, accelerated
     loop.variational, loop.theta, loop.scratch = variational, &theta[0, 0], &scratch[0, 0]
+    loop.inverse_size = NULL
+    if inverse_size.shape[0]:
+        check_others(indptr, rows, inverse_size, padded, in_pairs, places, others, n_threads)
+        loop.inverse_size, loop.least, loop.places = &inverse_size[0], least, &places[0]
+        loop.others, loop.size_of_others = &others[0, 0], others.shape[1]
     with nogil:
         run_pieces(
             infer_documents, &loop, (loop.n_rows + DOCUMENTS - 1) // DOCUMENTS, n_threads)

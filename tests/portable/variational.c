@@ -29,6 +29,15 @@ static void fold_in_all(int set, int in_pairs, int accelerated, int variational)
         (word, count, n, in_pairs ? pairs : phi, in_pairs, PADDED, 0.05f, N_TOPICS, 25, 1e-3f,
          accelerated, variational, theta, scratch);
         add_to_digest(theta, sizeof theta);
+        if (in_pairs) {
+            float rows[MOST * PADDED], inverse_size[PADDED] = {0};
+            for (int k = 0; k < N_TOPICS; k++) {
+                inverse_size[k] = 1.0f / (100 + 7 * k);
+            }
+            DPLDA_CALL(leave_out, set)
+            (word, count, n, pairs, PADDED, theta, inverse_size, 0.01f, scratch, rows);
+            add_to_digest(rows, n * dplda_pairs(PADDED) * sizeof *rows);
+        }
     }
     free(phi), free(pairs);
 }
