@@ -11,7 +11,8 @@ import pytest
 from dplda import PrivateSVILDA, SubLDA, plan
 from dplda.central._document_budget import COUNTS, FIRST_TOTALS, TOTALS, resolved_share
 from dplda.central._documents import Documents, release_totals_again, release_word_totals
-from dplda.central._noisy_table import NoisyTable, document_schedule
+from dplda.central._noisy_table import NoisyTable
+from dplda.central._schedules import document_schedule
 from dplda.central._word_totals import WordTotals, share_of_rounds
 from dplda.datasets import make_topic_corpus
 from dplda.metrics import held_out_perplexity

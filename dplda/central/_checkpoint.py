@@ -21,8 +21,9 @@ import numpy.typing as npt
 
 from dplda._files import ExclusiveLock, check_writable, drafted, move, remove_drafts
 from dplda._version import __version__
-from dplda.central._noisy_table import NoisyTable, TableEstimate
+from dplda.central._noisy_table import NoisyTable
 from dplda.central._prior import PublicPrior
+from dplda.central._table_estimate import TableEstimate
 from dplda.central._word_totals import WordTotals
 from dplda.datasets._shards import MANIFEST, CountShards
 from dplda.privacy import Ledger
