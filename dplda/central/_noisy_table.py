@@ -164,7 +164,6 @@ class NoisyTable:
 
     def word_probabilities(self, out: np.ndarray | None = None) -> np.ndarray:
         """p(word | topic), (n_words, padded) float32; in `out` if given."""
-
         sizes = topic_sizes(self.table, self.n_jobs)
         return self._shares((1 / sizes).astype(np.float32), out)
 
@@ -198,7 +197,6 @@ class NoisyTable:
         """
         totals = self.totals if self.part_totals is None else self.part_totals
         added, of_table = share * unit / self.weight, share * totals
-
         _denoise.learn(
             noisy, self.table, 1 - share, added, of_table, not exact, self.average,
             n_threads(self.n_jobs),
@@ -253,19 +251,16 @@ class NoisyTable:
         self.released_totals = released
         if self.earlier is not None:
             self.part_totals = released.smooth()
-            released = released.and_documents(self.earlier.totals)
-        self.totals = self.estimate.totals = estimate_totals(released, self.public)
+        self.totals = self.estimate.totals = estimate_totals(self._totals_of_parts(), self.public)
 
     def before_next_part(self, n_streams: int) -> NoisyTable:
         """This table before the first release about a further part of a stream.
 
         `n_streams` is the number of noise streams that a part may use.
         """
-        assert self.released_totals is not None
-        totals = self.released_totals
-        if self.earlier is not None:
-            totals = totals.and_documents(self.earlier.totals)
-        earlier = EarlierParts(self._sum_of_parts(), self._variance(), totals, self.n_rounds_in_all)
+        earlier = EarlierParts(
+            self._sum_of_parts(), self._variance(), self._totals_of_parts(), self.n_rounds_in_all
+        )
         return replace(
             self, earlier=earlier, average=np.zeros_like(self.average), variance=0.0, norms=(),
             n_rounds=0, first_stream=self.first_stream + n_streams, n_examining=0,
@@ -314,6 +309,13 @@ class NoisyTable:
 
     def _sum_of_parts(self) -> np.ndarray:
         return self.average if self.earlier is None else self.average + self.earlier.average
+
+    def _totals_of_parts(self) -> WordTotals:
+        """The releases about the documents of all parts."""
+        assert self.released_totals is not None
+        if self.earlier is None:
+            return self.released_totals
+        return self.released_totals.and_documents(self.earlier.totals)
 
     def _variance(self) -> float:
         """Variance of the noise of the sum of parts, in a cell multiplied by its word weight."""

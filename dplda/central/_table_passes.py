@@ -29,7 +29,6 @@ def over_words(
 
 def topic_sizes(table: np.ndarray, n_jobs: int | None) -> np.ndarray:
     """The sum of each topic (n_components,): of fixed pieces, and of these in their order."""
-
     return _denoise.topic_sums(table, n_threads(n_jobs)).sum(axis=0)
 
 
