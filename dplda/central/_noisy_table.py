@@ -52,7 +52,7 @@ class NoisyTable:
     Attributes
     ----------
     totals : ndarray of shape (n_words,)
-        Estimated word totals.
+        Estimated word totals, of all releases but those that are `unread_totals`.
     weight : ndarray of shape (n_words,)
         Word weights.
     table : ndarray of shape (n_words, n_components), float32
@@ -85,6 +85,9 @@ class NoisyTable:
         Number of the first noise stream of the last part.
     n_examining : int
         Number of first rounds that examine the public topics, and enter no average.
+    unread_totals : bool
+        Whether `released_totals` has releases that `totals`, `part_totals` and `public` know
+        nothing of.
     """
 
     totals: np.ndarray
@@ -103,6 +106,7 @@ class NoisyTable:
     part_totals: np.ndarray | None = None
     first_stream: int = 0
     n_examining: int = 0
+    unread_totals: bool = False
 
     @classmethod
     def from_totals(
@@ -146,6 +150,7 @@ class NoisyTable:
         self, streams: Streams, ratios: Callable[[np.ndarray], np.ndarray] = exponential
     ) -> None:
         """Begin anew, with what the first rounds say of the public topics."""
+        self._read_totals()
         assert self.public is not None
         self.public.examine(self.average, self.totals, self._cell_scale())
         self.average = first_table(self.totals, self.average.shape[1], streams, self.public, ratios)
@@ -195,6 +200,7 @@ class NoisyTable:
         contributions are centered and sum to zero over topics: the mean of a word's row is noise
         only, and what they were centered at is added again.
         """
+        self._read_totals()
         totals = self.totals if self.part_totals is None else self.part_totals
         added, of_table = share * unit / self.weight, share * totals
         _denoise.learn(
@@ -242,15 +248,23 @@ class NoisyTable:
         `noise_scale` (n_words,) is the standard deviation of its noise.
         """
         assert self.released_totals is not None
-        self._learn_totals(self.released_totals.and_release(noisy, noise_scale))
+        self.released_totals = self.released_totals.and_release(noisy, noise_scale)
+        self.unread_totals = True
         self.n_rounds += 1
         self.norms += (norm,)
 
-    def _learn_totals(self, released: WordTotals) -> None:
-        """Estimate the totals from all releases about the documents of the last part."""
-        self.released_totals = released
+    def _read_totals(self) -> None:
+        """Estimate the totals from all releases, if there are new ones.
+
+        Most rounds may release totals, and an estimate takes longer than such a round. It waits for
+        a table that is made of it.
+        """
+        if not self.unread_totals:
+            return
+        assert self.released_totals is not None
+        self.unread_totals = False
         if self.earlier is not None:
-            self.part_totals = released.smooth()
+            self.part_totals = self.released_totals.smooth()
         self.totals = self.estimate.totals = estimate_totals(self._totals_of_parts(), self.public)
 
     def before_next_part(self, n_streams: int) -> NoisyTable:
@@ -268,7 +282,8 @@ class NoisyTable:
 
     def begin_part(self, released: WordTotals, norms: tuple[float, ...]) -> None:
         """Begin with the word totals of a further part, divided among topics as in earlier ones."""
-        self._learn_totals(released)
+        self.released_totals, self.unread_totals = released, True
+        self._read_totals()
         assert self.part_totals is not None
         self.norms, self.estimate = norms, TableEstimate(self.totals, self.public)
         shares = self.table / self.table.sum(axis=1, dtype=float)[:, None]
@@ -285,6 +300,7 @@ class NoisyTable:
         With noise, the cells of a word add up to the word's total, which is better known than they
         are.
         """
+        self._read_totals()
         scale, noisy = self._cell_scale(), self._sum_of_parts()
         table = self.estimate(noisy, scale, last=True, n_jobs=self.n_jobs).astype(float)
         if scale.any():
@@ -294,6 +310,7 @@ class NoisyTable:
 
     def signal_to_noise(self) -> float:
         """Mean count in a cell over the noise of a cell, both times word weights."""
+        self._read_totals()
         signal = float((self.totals * self.weight).mean()) / self.average.shape[1]
         return signal / math.sqrt(self._variance()) if self._variance() else math.inf
 
