@@ -27,6 +27,7 @@ from dplda.privacy import (
 )
 from dplda.privacy._bounds_on_epsilon import all_gaussian, grouped
 from dplda.privacy._curator import TOTAL_VARIATION
+from dplda.privacy._ledger import as_ledger
 from dplda.privacy._totals import total_of
 
 SMALLEST_DELTA = 1e-14
@@ -328,10 +329,9 @@ def _receipt(estimator: BaseEstimator) -> str:
 
 def _ledger_of(estimator: BaseEstimator) -> Ledger | None:
     """The ledger that a fit charged. Estimators of `dplda.local` may charge elsewhere."""
-    given = getattr(estimator, "ledger", None)
-    if given is None or type(estimator).__module__.startswith("dplda.local"):
+    if type(estimator).__module__.startswith("dplda.local"):
         return None
-    return given if isinstance(given, Ledger) else Ledger(given)
+    return as_ledger(getattr(estimator, "ledger", None))
 
 
 def _quick_total(ledger: Ledger) -> float:
