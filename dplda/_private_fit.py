@@ -22,6 +22,7 @@ from dplda.privacy import (
     Guarantee,
     LargeEpsilonWarning,
     Ledger,
+    NonPrivate,
     SeededNoiseWarning,
     epsilon_of,
 )
@@ -234,6 +235,24 @@ def make_guarantee(
         provenance=provenance,
         trusted=trusted,
         theorem=theorem,
+    )
+
+
+def no_guarantee(
+    unit: str, relation: str, mechanism: str, *, noise_scale: float = 0.0, seeded: bool = False
+) -> Guarantee:
+    """The record of a model about which nothing is proved, with noise or without."""
+    return Guarantee(
+        unit=unit,
+        relation=relation,
+        epsilon=math.inf,
+        delta=0.0,
+        mechanism=mechanism,
+        sensitivity=math.inf,
+        noise_scale=noise_scale,
+        noise_multiplier=0.0,
+        seeded=seeded,
+        events=(NonPrivate(),),
     )
 
 
