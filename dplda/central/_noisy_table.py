@@ -262,10 +262,10 @@ class NoisyTable:
         if not self.unread_totals:
             return
         assert self.released_totals is not None
-        self.unread_totals = False
         if self.earlier is not None:
             self.part_totals = self.released_totals.smooth()
         self.totals = self.estimate.totals = estimate_totals(self._totals_of_parts(), self.public)
+        self.unread_totals = False
 
     def before_next_part(self, n_streams: int) -> NoisyTable:
         """This table before the first release about a further part of a stream.

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from dplda._base import BaseLDA
 from dplda._checks import check_number
 from dplda._compat import Interval, Options, _fit_context
-from dplda._corpus import Corpus, check_counts, check_table
+from dplda._corpus import Corpus, check_counts, check_table, check_topics
 from dplda._fold_in import LARGEST_PRIOR
 from dplda._private_fit import no_guarantee, publish
 from dplda._progress import rounds
@@ -250,13 +250,7 @@ class PublishedIFTMParty(BaseLDA):
                 "refine the original"
             )
         self._warn()
-        table = check_table(table, "table")
-        n_words = self.components_.shape[1]
-        if table.shape[1] != n_words or table.min() < 0 or not table.any(axis=1).all():
-            raise ValueError(
-                f"table must have {n_words} columns (words), no negative entry and no empty row, "
-                f"got shape {table.shape}"
-            )
+        table = check_topics(table, self.components_.shape[1])
         streams = Streams.from_random_state(self.random_state)  # secret
         corpus, first = self._corpus, self.n_iter_ + 1  # private
         bits = streams.words(Purpose.FIRST_TOPICS, first, 0, corpus.n_tokens)  # secret
