@@ -326,7 +326,7 @@ def one_cluster(folder, where, n_words, n_components, n_threads, rounds):
 
 def count_estimates():
     """A list to which each estimate of a table appends its CPU seconds, in all threads."""
-    from dplda.central._noisy_table import TableEstimate
+    from dplda.central._table_estimate import TableEstimate
 
     estimate, seconds = TableEstimate.__call__, []
 

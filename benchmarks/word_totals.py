@@ -26,7 +26,7 @@ from reading_topics import between, cosines_found, jackknife, mean_of_pairs, par
 
 from dplda import SubLDA
 from dplda.central import _word_totals
-from dplda.central._noisy_table import add_up
+from dplda.central._table_estimate import add_up
 from dplda.metrics._signal import with_signal
 
 K = 20

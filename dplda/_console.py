@@ -25,14 +25,14 @@ def show_topics(model: Any, words: Sequence[str] | None = None) -> None:
     order, weak = dplda.displays._topics.by_evidence(model)
     for k in order:
         mark = "?" if weak[k] else " "
-        print(f"  {k:3d} {share[k]:6.1%}{mark} {' '.join(map(_printable, typical[k]))}")
+        print(f"  {k:3d} {share[k]:6.1%}{mark} {' '.join(map(printable, typical[k]))}")
     if weak.any():
         say(f"? marks {weak.sum()} of {len(weak)} topics as weak: likely noise, or mixtures.")
 
 
-def _printable(word: str) -> str:
-    """A release file may come from anyone: its words cannot move the cursor of a terminal."""
-    return "".join(letter if letter.isprintable() else "?" for letter in word)
+def printable(text: str) -> str:
+    """A file may come from anyone: its words cannot move the cursor of a terminal."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def show_guarantee(guarantee: Any) -> None:

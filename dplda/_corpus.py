@@ -398,6 +398,17 @@ def check_table(table: Any, name: str, **options: Any) -> npt.NDArray[np.float64
     return array
 
 
+def check_topics(table: Any, n_words: int) -> npt.NDArray[np.float64]:
+    """Return `table` as an array (n_topics, n_words), in which each topic has a weight."""
+    array = check_table(table, "table")
+    if array.shape[1] != n_words or array.min() < 0 or not array.any(axis=1).all():
+        raise ValueError(
+            f"table must have {n_words} columns (words), no negative entry and no empty row, "
+            f"got shape {array.shape}"
+        )
+    return array
+
+
 def check_public_table(table: Any, shape: tuple[int, int]) -> npt.NDArray[np.float64] | None:
     """The checked `prior_components`, (n_components, n_words); None stays None."""
     if table is None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import dplda  # loads a name at its first use: options and --help need nothing of it
+from dplda._console import printable
 from dplda._files import check_writable, create_whole
 
 COLUMNS = ("number", "time", "label", "unit", "status", "epsilon", "seeded", "process", "part")
@@ -278,8 +279,7 @@ def _cell(value: Any) -> str:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    text = f"{value:.6g}" if isinstance(value, float) else str(value)
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
+    return printable(f"{value:.6g}" if isinstance(value, float) else str(value))
 
 
 def _number(text: str) -> int:

@@ -22,9 +22,10 @@ from dplda._private_fit import (
     make_guarantee,
     warn_if_seeded,
 )
-from dplda.privacy import Guarantee, Ledger, calibrate
+from dplda.privacy import Guarantee, calibrate
 from dplda.privacy._clipping import sum_clipped
 from dplda.privacy._curator import TOTAL_VARIATION, Curator
+from dplda.privacy._ledger import as_ledger
 from dplda.privacy._mechanisms import MAX_RADIUS, DiscreteGaussian, NoNoise
 from dplda.privacy._streams import Streams
 
@@ -131,6 +132,7 @@ def _part_of(ledger: Any, part: str | None) -> Any:
     """The ledger, or the part of it that is read."""
     if part is None:
         return ledger
-    if ledger is None:
+    whole = as_ledger(ledger)
+    if whole is None:
         raise ValueError(f"part={part!r} names a part of a ledger; pass a ledger too")
-    return (ledger if isinstance(ledger, Ledger) else Ledger(ledger)).part(part)
+    return whole.part(part)

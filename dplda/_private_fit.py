@@ -22,11 +22,13 @@ from dplda.privacy import (
     Guarantee,
     LargeEpsilonWarning,
     Ledger,
+    NonPrivate,
     SeededNoiseWarning,
     epsilon_of,
 )
 from dplda.privacy._bounds_on_epsilon import all_gaussian, grouped
 from dplda.privacy._curator import TOTAL_VARIATION
+from dplda.privacy._ledger import as_ledger
 from dplda.privacy._totals import total_of
 
 SMALLEST_DELTA = 1e-14
@@ -236,6 +238,24 @@ def make_guarantee(
     )
 
 
+def no_guarantee(
+    unit: str, relation: str, mechanism: str, *, noise_scale: float = 0.0, seeded: bool = False
+) -> Guarantee:
+    """The record of a model about which nothing is proved, with noise or without."""
+    return Guarantee(
+        unit=unit,
+        relation=relation,
+        epsilon=math.inf,
+        delta=0.0,
+        mechanism=mechanism,
+        sensitivity=math.inf,
+        noise_scale=noise_scale,
+        noise_multiplier=0.0,
+        seeded=seeded,
+        events=(NonPrivate(),),
+    )
+
+
 def publish(estimator: BaseEstimator, guarantee: Guarantee, **attributes: Any) -> None:
     """Set the fitted attributes all at once: a model is never shown with another's epsilon."""
     guarantee = _described(estimator, guarantee)
@@ -328,10 +348,9 @@ def _receipt(estimator: BaseEstimator) -> str:
 
 def _ledger_of(estimator: BaseEstimator) -> Ledger | None:
     """The ledger that a fit charged. Estimators of `dplda.local` may charge elsewhere."""
-    given = getattr(estimator, "ledger", None)
-    if given is None or type(estimator).__module__.startswith("dplda.local"):
+    if type(estimator).__module__.startswith("dplda.local"):
         return None
-    return given if isinstance(given, Ledger) else Ledger(given)
+    return as_ledger(getattr(estimator, "ledger", None))
 
 
 def _quick_total(ledger: Ledger) -> float:

@@ -12,7 +12,7 @@ from oracle import Oracle
 from dplda import HDPLDA, SubLDA
 from dplda.central import _document_budget
 from dplda.central._document_budget import LARGEST_NOISE, DocumentBudget
-from dplda.central._noisy_table import growing_share, round_schedule
+from dplda.central._schedules import growing_share, round_schedule
 from dplda.central._word_sweeps import SweepMechanisms
 from dplda.privacy import (
     BudgetError,

@@ -11,12 +11,8 @@ import dplda.central._document_lda as module
 from dplda import GibbsLDA, SubLDA
 from dplda.central._document_budget import DocumentBudget
 from dplda.central._documents import Documents, release_word_totals
-from dplda.central._noisy_table import (
-    NoisyTable,
-    document_schedule,
-    growing_share,
-    round_schedule,
-)
+from dplda.central._noisy_table import NoisyTable
+from dplda.central._schedules import document_schedule, growing_share, round_schedule
 from dplda.central._word_totals import combine_totals
 from dplda.datasets import make_topic_corpus
 from dplda.metrics import unigram_perplexity

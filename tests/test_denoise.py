@@ -10,14 +10,10 @@ from reference_tables import cell_likelihood, improve_prior, posterior_mean
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from dplda.central import _noisy_table
-from dplda.central._noisy_table import (
-    FACTORS,
-    NoisyTable,
-    TableEstimate,
-    add_up,
-    temper,
-)
+from dplda.central import _table_estimate, _table_passes
+from dplda.central._noisy_table import NoisyTable
+from dplda.central._table_estimate import FACTORS, TableEstimate, add_up
+from dplda.central._table_passes import temper
 from dplda.central._word_totals import smooth_totals, word_weights
 from dplda.kernels import _sets
 from dplda.privacy._streams import Streams
@@ -189,8 +185,8 @@ def test_estimate_is_that_of_its_twin(shape, scale, instruction_set):
 def test_estimate_is_the_same_for_any_set_and_number_of_threads(
     shape, monkeypatch, instruction_sets
 ):
-    monkeypatch.setattr(_noisy_table, "PIECE", 200)
-    monkeypatch.setattr(_noisy_table, "SAMPLE", 200)
+    monkeypatch.setattr(_table_passes, "PIECE", 200)
+    monkeypatch.setattr(_table_estimate, "SAMPLE", 200)
     totals, noisy, noise_scale = any_table(*shape)
     results = []
     for name, n_jobs in itertools.product(instruction_sets, (1, 2)):
@@ -213,7 +209,7 @@ def test_a_prior_from_a_part_of_the_cells_is_nearly_that_from_all(monkeypatch):
     totals, noisy, noise_scale = any_table(1500, 40)
     whole, part = TableEstimate(totals), TableEstimate(totals)
     two = whole(noisy, noise_scale, last=True)
-    monkeypatch.setattr(_noisy_table, "SAMPLE", 2000)
+    monkeypatch.setattr(_table_estimate, "SAMPLE", 2000)
     one = part(noisy, noise_scale, last=True)
     assert 0 < np.abs(whole.prior - part.prior).max() < 0.05
     assert np.abs(one - two).mean() < 0.05 * np.abs(two - noisy).mean()
@@ -222,14 +218,14 @@ def test_a_prior_from_a_part_of_the_cells_is_nearly_that_from_all(monkeypatch):
 def test_every_topic_is_in_the_part_that_a_prior_is_learned_from(monkeypatch):
     """Whatever the number of vectors of a word is, and how many are left out."""
     for n_topics, sample in itertools.product((16, 40, 64), (160, 320, 640, 1280)):
-        monkeypatch.setattr(_noisy_table, "SAMPLE", sample)
-        cells = _noisy_table.standard_cells(np.ones((200, n_topics)), np.ones(200), np.ones(200))
-        base = _noisy_table.class_likelihood(cells, [np.arange(200)])[0]
+        monkeypatch.setattr(_table_estimate, "SAMPLE", sample)
+        cells = _table_estimate.standard_cells(np.ones((200, n_topics)), np.ones(200), np.ones(200))
+        base = _table_estimate.class_likelihood(cells, [np.arange(200)])[0]
         assert base.shape[0] * 16 < 2 * sample
         for k in range(0, n_topics, 16):
             other = np.ones((200, n_topics))
             other[:, k] = 3
-            changed = _noisy_table.class_likelihood((other, *cells[1:]), [np.arange(200)])[0]
+            changed = _table_estimate.class_likelihood((other, *cells[1:]), [np.arange(200)])[0]
             assert not np.array_equal(changed, base)
 
 
@@ -327,7 +323,7 @@ def test_a_total_below_the_rounding_errors_of_its_row(n_topics):
 
 
 def test_rows_add_up_alike_for_any_number_of_threads(monkeypatch):
-    monkeypatch.setattr(_noisy_table, "PIECE", 70)
+    monkeypatch.setattr(_table_passes, "PIECE", 70)
     tables = []
     for n_jobs in (1, 2, 3):
         table, totals, variance = noisy_rows(200)
@@ -365,7 +361,7 @@ def test_slopes_are_posterior_variances():
         mean = (joint * of_cell).sum(axis=0)
         variance = (joint * ((1 - precision) * 100.0**2 + (of_cell - mean) ** 2)).sum(axis=0)
         expected[words] = np.where(mean > 20, variance, np.nan).reshape(-1, 5)
-    found = estimate.slopes(noisy, scale) * 100.0 / (2 * _noisy_table.STEP)
+    found = estimate.slopes(noisy, scale) * 100.0 / (2 * _table_estimate.STEP)
     clear = np.isfinite(expected)  # means near 0 are cut
     assert clear.mean() > 0.8
     np.testing.assert_allclose(found[clear], expected[clear], rtol=0.1, atol=20)

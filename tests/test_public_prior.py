@@ -13,9 +13,10 @@ import reference_tables as reference
 from scipy.special import expit, logit
 
 from dplda import PrivateSVILDA, SubLDA, public_prior
-from dplda.central import _noisy_table
-from dplda.central._noisy_table import FACTORS, NoisyTable, TableEstimate, first_prior
+from dplda.central import _table_estimate, _table_passes
+from dplda.central._noisy_table import NoisyTable
 from dplda.central._prior import PublicPrior, count_classes
+from dplda.central._table_estimate import FACTORS, TableEstimate, first_prior
 from dplda.central._word_totals import WordTotals, smooth_totals
 from dplda.datasets import make_topic_corpus
 from dplda.kernels import _sets
@@ -390,8 +391,8 @@ def test_estimate_is_that_of_its_twin(shape, scale):
 def test_estimate_is_the_same_for_any_set_and_number_of_threads(
     shape, monkeypatch, instruction_sets
 ):
-    monkeypatch.setattr(_noisy_table, "PIECE", 200)
-    monkeypatch.setattr(_noisy_table, "SAMPLE", 200)
+    monkeypatch.setattr(_table_passes, "PIECE", 200)
+    monkeypatch.setattr(_table_estimate, "SAMPLE", 200)
     totals, public, noisy, noise_scale = any_table(*shape)
     results = []
     for name, n_jobs in itertools.product(instruction_sets, (1, 2)):

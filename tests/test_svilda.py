@@ -18,7 +18,8 @@ import dplda.central._svilda as module
 from dplda import PrivateSVILDA, SubLDA
 from dplda._corpus import shorten
 from dplda.central._documents import Documents
-from dplda.central._noisy_table import NoisyTable, nearly_equal
+from dplda.central._first_table import nearly_equal
+from dplda.central._noisy_table import NoisyTable
 from dplda.datasets import (
     load_docstrings,
     load_public_vocabulary,

@@ -9,7 +9,7 @@ from numpy.testing import assert_array_equal
 
 import dplda
 from dplda import _corpus, _fold_in, _gibbs, _half_table
-from dplda.central import _noisy_table, _word_sweeps
+from dplda.central import _table_estimate, _table_passes, _word_sweeps
 from dplda.datasets import make_topic_corpus
 from dplda.kernels import _team
 from dplda.privacy import _curator
@@ -40,8 +40,8 @@ def tiny_pieces(monkeypatch):
     monkeypatch.setattr(_gibbs, "BLOCK_TOKENS", 300)
     monkeypatch.setattr(_gibbs, "PIECE_TOKENS", 70)
     monkeypatch.setattr(_half_table, "PIECE_CELLS", 64)
-    monkeypatch.setattr(_noisy_table, "PIECE", 64)
-    monkeypatch.setattr(_noisy_table, "SAMPLE", 500)
+    monkeypatch.setattr(_table_passes, "PIECE", 64)
+    monkeypatch.setattr(_table_estimate, "SAMPLE", 500)
     monkeypatch.setattr(_word_sweeps, "PIECE", 300)
     cells = _team.use_pieces(64)
     yield

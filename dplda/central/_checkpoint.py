@@ -21,11 +21,13 @@ import numpy.typing as npt
 
 from dplda._files import ExclusiveLock, check_writable, drafted, move, remove_drafts
 from dplda._version import __version__
-from dplda.central._noisy_table import NoisyTable, TableEstimate
+from dplda.central._noisy_table import NoisyTable
 from dplda.central._prior import PublicPrior
+from dplda.central._table_estimate import TableEstimate
 from dplda.central._word_totals import WordTotals
 from dplda.datasets._shards import MANIFEST, CountShards
 from dplda.privacy import Ledger
+from dplda.privacy._ledger import as_ledger
 from dplda.privacy._streams import Purpose, Streams
 
 Array = npt.NDArray[Any]
@@ -205,8 +207,7 @@ def _ledger_of(estimator: Any, *, is_fit: bool) -> Ledger:
             "topic weights are private, and a checkpoint holds public values only; set "
             "keep_weights=False, which infers them from scratch in each round"
         )
-    given = estimator.ledger
-    ledger = given if given is None or isinstance(given, Ledger) else Ledger(given)
+    ledger = as_ledger(estimator.ledger)
     if ledger is None or ledger.path is None:
         raise ValueError(
             "a checkpoint needs a ledger in a file, which knows who goes on with the fit; pass "

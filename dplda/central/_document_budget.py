@@ -18,7 +18,7 @@ from dplda._base import MAX_ITER
 from dplda._compat import Interval, StrOptions
 from dplda._private_fit import EXPECTED_N_DOCS, make_guarantee
 from dplda._users import RELATIONS, ROWS_OF_A_UNIT
-from dplda.central._noisy_table import round_schedule
+from dplda.central._schedules import round_schedule
 from dplda.central._word_totals import USUAL_SHARE
 from dplda.privacy import (
     Event,

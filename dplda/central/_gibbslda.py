@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -13,22 +12,13 @@ from dplda._compat import _fit_context
 from dplda._corpus import Corpus, check_counts
 from dplda._fold_in import pad
 from dplda._gibbs import MAX_COMPONENTS
+from dplda._private_fit import no_guarantee
 from dplda._progress import rounds
 from dplda.central._gibbs_sweeps import average_counts, live_sweep
-from dplda.privacy import Guarantee, NonPrivate
 from dplda.privacy._streams import Purpose, Streams
 
-NO_GUARANTEE = Guarantee(
-    unit="document",
-    relation="one document is added or removed",
-    epsilon=math.inf,
-    delta=0.0,
-    mechanism="exact word-topic counts",
-    sensitivity=math.inf,
-    noise_scale=0.0,
-    noise_multiplier=0.0,
-    seeded=False,
-    events=(NonPrivate(),),
+NO_GUARANTEE = no_guarantee(
+    "document", "one document is added or removed", "exact word-topic counts"
 )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from dplda._checks import check_integer, check_number
 from dplda._warnings import warn_user
 from dplda.central._document_budget import N_PASSES, SMALLEST_RATIO, DocumentBudget, default_rounds
-from dplda.central._noisy_table import document_schedule, round_schedule
+from dplda.central._schedules import document_schedule, round_schedule
 from dplda.metrics._signal import FEWEST_TOPICS
 from dplda.privacy import LowSignalWarning
 

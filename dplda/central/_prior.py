@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import expit, logit, logsumexp
 
 from dplda._warnings import warn_user
-from dplda.central._word_totals import WordTotals
+from dplda.central._word_totals import WordTotals, under_components
 from dplda.privacy import PublicPriorWarning
 
 SMOOTHING = 2.0  # tokens, even in all topics, that each word's public shares are smoothed with
@@ -191,11 +191,8 @@ class PublicPrior:
         noisy, noise_scale = released.noisy, released.noise_scale
         mean = max(released.mean, 0.01 * float(noise_scale.mean()), 1e-9)
         centers, variances = self._mixture(mean, float(noisy.max()))
-        variance = variances + noise_scale[:, None] ** 2
-        likelihood = -0.5 * ((noisy[:, None] - centers) ** 2 / variance + np.log(variance))
-        likelihood = np.exp(likelihood - likelihood.max(axis=1, keepdims=True))
+        likelihood, means = under_components(noisy, noise_scale, centers, variances)
         joint = posteriors(likelihood, count_classes(self.counts))
-        means = centers + (noisy[:, None] - centers) * variances / variance
         totals = np.maximum((joint * means).sum(axis=1), mean / 100)
         agreement = joint[:, LEVELS:][:, AGREE].sum(axis=1) * (self.counts >= 1)
         agreement = np.maximum(agreement, 0.0)  # rounding errors

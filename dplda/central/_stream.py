@@ -14,6 +14,7 @@ from typing import Any
 from dplda.central._document_budget import DocumentBudget
 from dplda.privacy import BudgetError, Guarantee, Ledger, user_part
 from dplda.privacy._curator import TOTAL_VARIATION
+from dplda.privacy._ledger import as_ledger
 from dplda.privacy._parts import name_of_part, number_of_user_parts, paying_part, users_of
 
 # What sets the cost of a call and the scale of its sums.
@@ -119,10 +120,8 @@ class Stream:
 
     def ledger(self, ledger: Any) -> Ledger | None:
         """The last part of the ledger."""
-        if ledger is None:
-            return None
-        ledger = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
-        return ledger._part_named(self.parts[-1])
+        whole = as_ledger(ledger)
+        return None if whole is None else whole._part_named(self.parts[-1])
 
     def check_users(self, user_ids: Any) -> None:
         """Refuse users of another part than the last one. Private: the message quotes no id."""

@@ -15,15 +15,11 @@ from dplda.central._document_budget import COUNTS, DocumentBudget
 from dplda.central._document_lda import DocumentLDA
 from dplda.central._documents import PrivateSide, release_totals_again, release_word_totals
 from dplda.central._gibbs_sweeps import LIVE_START, live_counts
-from dplda.central._noisy_table import (
-    NoisyTable,
-    document_schedule,
-    growing_share,
-    temper,
-    topic_sizes,
-)
+from dplda.central._noisy_table import NoisyTable
 from dplda.central._prior import estimate_totals
+from dplda.central._schedules import document_schedule, growing_share
 from dplda.central._shards import documents_of
+from dplda.central._table_passes import temper, topic_sizes
 from dplda.privacy._curator import Curator
 from dplda.privacy._streams import Streams
 

@@ -17,15 +17,12 @@ from dplda._variational import exp_dirichlet_expectation
 from dplda.central._document_budget import COUNTS, DocumentBudget
 from dplda.central._document_lda import DocumentLDA
 from dplda.central._documents import release_totals_again, release_word_totals
-from dplda.central._noisy_table import (
-    NoisyTable,
-    document_schedule,
-    growing_share,
-    nearly_equal,
-    temper,
-)
+from dplda.central._first_table import nearly_equal
+from dplda.central._noisy_table import NoisyTable
 from dplda.central._prior import estimate_totals
+from dplda.central._schedules import document_schedule, growing_share
 from dplda.central._shards import documents_of
+from dplda.central._table_passes import temper
 from dplda.privacy._curator import Curator
 from dplda.privacy._streams import Streams
 

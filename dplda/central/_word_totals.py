@@ -113,16 +113,26 @@ def smooth_totals(noisy: np.ndarray, noise_scale: np.ndarray) -> np.ndarray:
     mean = max(float(noisy.mean()), 0.01 * float(noise_scale.mean()))
     grid = np.geomspace(mean / 100, max(mean * 60, float(noisy.max())), 40)
     spread = (0.5 * np.log(grid[1] / grid[0]) * grid) ** 2
-    variance = noise_scale[:, None] ** 2 + spread
-    log_likelihood = -0.5 * ((noisy[:, None] - grid) ** 2 / variance + np.log(variance))
-    likelihood = np.exp(log_likelihood - log_likelihood.max(axis=1, keepdims=True))
+    likelihood, means = under_components(noisy, noise_scale, grid, spread)
     prior = np.full(len(grid), 1 / len(grid))
     for _ in range(49):  # einsum, unlike BLAS, adds in one order whatever the number of threads
         evidence = np.einsum("vg,g->v", likelihood, prior)
         prior *= np.einsum("vg,v->g", likelihood, 1 / evidence) / len(noisy)
-    means = grid + (noisy[:, None] - grid) * spread / variance
     means = np.einsum("vg,vg,g->v", likelihood, means, prior)
     return np.maximum(means / np.einsum("vg,g->v", likelihood, prior), grid[0])
+
+
+def under_components(
+    noisy: np.ndarray, noise_scale: np.ndarray, centers: np.ndarray, variances: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Likelihood and posterior mean of noisy values under normal priors, (n_words, components).
+
+    The likelihood is relative to that of the most likely component.
+    """
+    distance, variance = noisy[:, None] - centers, noise_scale[:, None] ** 2 + variances
+    likelihood = -0.5 * (distance**2 / variance + np.log(variance))
+    likelihood = np.exp(likelihood - likelihood.max(axis=1, keepdims=True))
+    return likelihood, centers + distance * variances / variance
 
 
 def word_weights(totals: np.ndarray) -> np.ndarray:

@@ -304,10 +304,11 @@ class TopicDisplay:
         selected = _selected(topics, by)
         order = rank_words(components, n_top_words)
         share, noise = components.sum(axis=1) / components.sum(), _noise(estimator)
+        probability, marginal = _word_probabilities(components), _marginal(components)
         display = cls(
             words=[[str(names[v]) for v in order[k]] for k in selected],
-            probability=[_word_probabilities(components)[k, order[k]] for k in selected],
-            marginal=[_marginal(components)[order[k]] for k in selected],
+            probability=[probability[k, order[k]] for k in selected],
+            marginal=[marginal[order[k]] for k in selected],
             headings=[f"topic {k} ({share[k]:.1%}){', weak' if weak[k] else ''}" for k in selected],
             title=_title(estimator),
             noise=[noise[k, order[k]] for k in selected],

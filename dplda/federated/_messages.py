@@ -24,6 +24,7 @@ from dplda._vocabulary import hash_words
 from dplda._warnings import warn_user
 from dplda._wire import Format, as_number
 from dplda.privacy import Guarantee, Ledger, PrivacyLeakWarning
+from dplda.privacy._ledger import as_ledger
 
 FORMAT = Format("dplda-message", "F32", max_header=4096)
 MAX_BYTES = 2**28
@@ -313,7 +314,7 @@ def _ledger_of(model: object) -> Ledger | None:
     An `IFTMParty` fits once: its later rounds cost nothing, and leave its ledger alone.
     """
     ledger = None if hasattr(model, "refine") else getattr(model, "ledger", None)
-    return ledger if ledger is None or isinstance(ledger, Ledger) else Ledger(ledger)
+    return as_ledger(ledger)
 
 
 def _epsilon_of_all(guarantee: Guarantee, ledger: Ledger | None) -> float:

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from dplda._base import BaseLDA
 from dplda._checks import check_integer
 from dplda._compat import Interval, StrOptions, _fit_context
-from dplda._corpus import Corpus, check_counts, check_table
+from dplda._corpus import Corpus, check_counts, check_topics
 from dplda._private_fit import PRIVACY_CONSTRAINTS, make_guarantee, publish, warn_if_seeded
 from dplda._progress import rounds
 from dplda.federated._messages import LocalModel
@@ -282,14 +282,7 @@ class IFTMParty(BaseLDA):
         party's releases.
         """
         check_is_fitted(self)
-        table = check_table(table, "table")  # public
-        n_words = self.components_.shape[1]
-        is_valid = table.shape[1] == n_words and table.min() >= 0 and table.any(axis=1).all()
-        if not is_valid:
-            raise ValueError(
-                f"table must have {n_words} columns (words), no negative entry and no empty row, "
-                f"got shape {table.shape}"
-            )
+        table = check_topics(table, self.components_.shape[1])  # public
         streams = Streams.from_random_state(self.random_state)
         n_iter = self.n_iter_ + self.max_iter
         counts = self._learn(self._batches, table, streams, n_iter)  # public

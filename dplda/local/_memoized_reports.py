@@ -23,6 +23,7 @@ from dplda._corpus import check_counts
 from dplda._files import create_whole, explained_sqlite_errors
 from dplda.local._randomized_response import RandomizedResponse
 from dplda.privacy import Ledger
+from dplda.privacy._ledger import as_ledger
 from dplda.privacy._running_costs import charged_part
 from dplda.privacy._streams import Purpose, Streams
 
@@ -189,8 +190,7 @@ class MemoizedReports:
         Each id is reported once, so that one entry pays for all documents, in all calls. Reports
         with a given seed share their flips, so that each call needs an entry of its own.
         """
-        ledger = self.randomizer.ledger
-        ledger = ledger if ledger is None or isinstance(ledger, Ledger) else Ledger(ledger)
+        ledger = as_ledger(self.randomizer.ledger)
         if ledger is None or self.randomizer._random_state is not None:
             return ledger
         is_charged = any(

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dplda._compat import Interval, StrOptions, _fit_context, _get_output_config
 from dplda._corpus import check_counts
-from dplda._private_fit import PRIVACY_CONSTRAINTS, exactly_one, publish
+from dplda._private_fit import COLUMNS, PRIVACY_CONSTRAINTS, exactly_one, publish
 from dplda._warnings import warn_user
 from dplda.local._calibrated_bits import (
     bits_from_bit_epsilon,
@@ -34,7 +34,7 @@ BUDGETS = ("epsilon", "bit_epsilon", "flip_mixture")  # exactly one of them is g
 MAX_FLIPS = 2**28  # expected false ones of a call: reports of 3 GB
 
 ASSUMPTIONS = (
-    "the columns of X (the vocabulary) are public and were not chosen by looking at the data",
+    COLUMNS,
     "each document is reported once: r reports of a document are r times these events",
     "AES-256 with a secret random key cannot be told from random bits",
 )

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dplda._warnings import warn_user
 from dplda.privacy._bounds_on_epsilon import grouped
 from dplda.privacy._events import Event, NonPrivate, PoissonSampled, Repeated
-from dplda.privacy._ledger import Ledger
+from dplda.privacy._ledger import Ledger, as_ledger
 from dplda.privacy._mechanisms import WORD_VARIATION, Cells, Mechanism
 from dplda.privacy._observation import announce
 from dplda.privacy._streams import Purpose, Streams, keystream_total_variation
@@ -161,7 +161,7 @@ class Curator:
         self._n_unused = 0  # words that no release depends on
         self._has_sample = False  # for the plan's next step
         self._used: set[tuple[int, int]] = set()  # purpose and round of streams
-        self._ledger = ledger if ledger is None or isinstance(ledger, Ledger) else Ledger(ledger)
+        self._ledger = as_ledger(ledger)
         self._checkpoint = checkpoint
         if self._ledger is not None and not self._goes_on(self._ledger, label, unit):
             self._entry = self._ledger.reserve(

@@ -655,6 +655,11 @@ class Ledger:
         )
 
 
+def as_ledger(given: Any) -> Ledger | None:
+    """The `ledger` of an estimator: a ledger, the path of one, or None."""
+    return given if given is None or isinstance(given, Ledger) else Ledger(given)
+
+
 def _attach(path: str, budget: Budget, ledger_id: str, part: str | None) -> Ledger:
     """Attach to an existing file, which is opened at the first use."""
     ledger = Ledger.__new__(Ledger)

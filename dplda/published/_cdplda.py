@@ -12,11 +12,11 @@ from dplda._base import BaseLDA
 from dplda._compat import Interval, Options, StrOptions, _fit_context
 from dplda._corpus import Corpus, check_counts
 from dplda._fold_in import pad
-from dplda._private_fit import publish, released_so_far
+from dplda._private_fit import no_guarantee, publish, released_so_far
 from dplda._progress import rounds
 from dplda._warnings import warn_user
 from dplda.kernels import _gibbs
-from dplda.privacy import Guarantee, NonPrivate, PrivacyLeakWarning
+from dplda.privacy import Guarantee, PrivacyLeakWarning
 from dplda.privacy._observation import announce
 from dplda.privacy._streams import Purpose, Reader, Streams
 from dplda.privacy.mechanisms import FlooredLaplace, NoNoise
@@ -271,15 +271,7 @@ class CDPLDA(BaseLDA):
                 f"counts in {'every' if self.noise_at == 'every_sweep' else 'the first'} sweep, "
                 f"which proves nothing, because {HOLES[self.noise_at]}"
             )
-        return Guarantee(
-            unit="word",
-            relation="one word is replaced by another of the vocabulary",
-            epsilon=math.inf,
-            delta=0.0,
-            mechanism=mechanism,
-            sensitivity=math.inf,
-            noise_scale=scale,
-            noise_multiplier=0.0,
-            seeded=seeded,
-            events=(NonPrivate(),),
-        )
+        return no_guarantee(
+            "word", "one word is replaced by another of the vocabulary", mechanism,
+            noise_scale=scale, seeded=seeded,
+        )  # fmt: skip

@@ -15,9 +15,9 @@ from sklearn.utils.validation import check_is_fitted
 from dplda._base import BaseLDA
 from dplda._checks import check_number
 from dplda._compat import Interval, Options, _fit_context
-from dplda._corpus import Corpus, check_counts, check_table
+from dplda._corpus import Corpus, check_counts, check_table, check_topics
 from dplda._fold_in import LARGEST_PRIOR
-from dplda._private_fit import publish
+from dplda._private_fit import no_guarantee, publish
 from dplda._progress import rounds
 from dplda._warnings import warn_user
 from dplda.federated._messages import LocalModel
@@ -25,7 +25,7 @@ from dplda.federated._sampler import Topics
 from dplda.federated._sentences import SentenceCorpus
 from dplda.federated._tokens import TokenMechanism, Tokens, check_size, privatize
 from dplda.kernels import _published_iftm
-from dplda.privacy import Guarantee, NonPrivate, PrivacyLeakWarning
+from dplda.privacy import Guarantee, PrivacyLeakWarning
 from dplda.privacy._local_mechanisms import Survivors, ThresholdedLaplace
 from dplda.privacy._observation import announce
 from dplda.privacy._streams import Purpose, Streams, Words, uniform_integers
@@ -250,13 +250,7 @@ class PublishedIFTMParty(BaseLDA):
                 "refine the original"
             )
         self._warn()
-        table = check_table(table, "table")
-        n_words = self.components_.shape[1]
-        if table.shape[1] != n_words or table.min() < 0 or not table.any(axis=1).all():
-            raise ValueError(
-                f"table must have {n_words} columns (words), no negative entry and no empty row, "
-                f"got shape {table.shape}"
-            )
+        table = check_topics(table, self.components_.shape[1])
         streams = Streams.from_random_state(self.random_state)  # secret
         corpus, first = self._corpus, self.n_iter_ + 1  # private
         bits = streams.words(Purpose.FIRST_TOPICS, first, 0, corpus.n_tokens)  # secret
@@ -372,18 +366,10 @@ class PublishedIFTMParty(BaseLDA):
                 f"; Laplace noise of scale {scale:.4g} on each token's one-hot vector proves "
                 f"nothing, because {HOLE}"
             )
-        return Guarantee(
-            unit="token",
-            relation="one token is blanked, its position stays",
-            epsilon=math.inf,
-            delta=0.0,
-            mechanism=mechanism,
-            sensitivity=math.inf,
-            noise_scale=scale,
-            noise_multiplier=0.0,
-            seeded=seeded,
-            events=(NonPrivate(),),
-        )
+        return no_guarantee(
+            "token", "one token is blanked, its position stays", mechanism,
+            noise_scale=scale, seeded=seeded,
+        )  # fmt: skip
 
 
 def recover_counts(sent_model: ArrayLike, *, topic_word_prior: float = 0.0) -> NDArray[np.int64]:

@@ -14,13 +14,13 @@ from dplda._checks import check_number
 from dplda._compat import Interval, Options, StrOptions, _fit_context
 from dplda._corpus import Corpus, check_counts
 from dplda._gibbs import count_words
-from dplda._private_fit import publish, released_so_far
+from dplda._private_fit import no_guarantee, publish, released_so_far
 from dplda._progress import rounds
 from dplda._warnings import warn_user
 from dplda.central._document_budget import SMALLEST_RATIO
 from dplda.central._word_sweeps import uniform_topics
 from dplda.kernels import _published
-from dplda.privacy import Guarantee, NonPrivate, PrivacyLeakWarning
+from dplda.privacy import Guarantee, PrivacyLeakWarning
 from dplda.privacy._mechanisms import MIN_RADIUS
 from dplda.privacy._observation import announce
 from dplda.privacy._streams import Purpose, Reader, Streams
@@ -379,18 +379,10 @@ class PublishedSubLDA(BaseLDA):
                 f"counts (idealized: in floating point), which proves nothing, because "
                 f"{HOLES[self.noise_placement]}"
             )
-        return Guarantee(
-            unit="word",
-            relation="a document gets one word more",
-            epsilon=math.inf,
-            delta=0.0,
-            mechanism=mechanism,
-            sensitivity=math.inf,
-            noise_scale=self._noise_scale,
-            noise_multiplier=0.0,
-            seeded=seeded,
-            events=(NonPrivate(),),
-        )
+        return no_guarantee(
+            "word", "a document gets one word more", mechanism,
+            noise_scale=self._noise_scale, seeded=seeded,
+        )  # fmt: skip
 
 
 def _parts(values: np.ndarray, size: int) -> Iterator[np.ndarray]:

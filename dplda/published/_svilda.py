@@ -16,7 +16,7 @@ from dplda._private_fit import SMALLEST_DELTA, make_guarantee, publish
 from dplda._progress import rounds
 from dplda._variational import e_step, exp_dirichlet_expectation
 from dplda._warnings import warn_user
-from dplda.central._noisy_table import nearly_equal
+from dplda.central._first_table import nearly_equal
 from dplda.privacy import Event, Gaussian, Guarantee, NonPrivate, PrivacyLeakWarning, Repeated
 from dplda.privacy._observation import announce
 from dplda.privacy._streams import Purpose, Streams, uniform
