@@ -31,6 +31,7 @@ BLOCK_TOKENS = 1 << 16  # tokens that share a stream of their order; enters seed
 SPARE_PIECE = 16  # one spare word is needed in 2**33 draws, or fewer
 BLOCK_ENTRIES = 1 << 16  # what is computed at a time from the entries of X: it stays in the cache
 LARGEST_WEIGHT = 1e6  # in tokens, in a row of weights that are not whole
+LARGEST_PSEUDO_COUNT = 1e12  # public tokens of a word in a topic; squares of sums are finite
 LEAST_KEPT = 0.25  # share of the cells that must survive rounding to whole counts
 # The form of counts, for scikit-learn's checks.
 FORM: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
@@ -403,13 +404,18 @@ def check_public_table(table: Any, shape: tuple[int, int]) -> npt.NDArray[np.flo
     if table is None:
         return None
     array = check_table(table, "prior_components")
-    if array.shape != shape or array.min() < 0 or not array.any():
-        numbers = "" if array.shape == shape else f"shape {array.shape}"
-        numbers = numbers or ("zeros only" if array.min() == 0 else "negative numbers")
-        raise ValueError(
-            f"prior_components must be a table of shape {shape} (topics by words) of non-negative "
-            f"numbers that are not all zero, got {numbers}"
-        )
+    found = {
+        f"shape {array.shape}": array.shape != shape,
+        "negative numbers": array.min() < 0,
+        "zeros only": not array.any(),
+        f"{array.max():g}": array.max() > LARGEST_PSEUDO_COUNT,
+    }
+    for what, is_wrong in found.items():
+        if is_wrong:
+            raise ValueError(
+                f"prior_components must be a table of shape {shape} (topics by words) of numbers "
+                f"from 0 to {LARGEST_PSEUDO_COUNT:g} that are not all zero, got {what}"
+            )
     return array
 
 
