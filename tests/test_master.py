@@ -368,11 +368,35 @@ def test_parties_with_different_units():
     master.update([say("a", epsilon=8.0), say("b", epsilon=2.0, delta=1e-5, unit="document")])
     guarantee = master.released_model().privacy_
     assert (guarantee.unit, guarantee.epsilon) == ("document or token", 8.0)
+    master.update([say("a", epsilon=1.0, round=1)])  # takes back nothing of what it has stated
+    assert master.released_model().privacy_.epsilon == 8.0
     assert "delta 1e-05 for one document" in str(guarantee)
     for changes in ({"epsilon": math.inf}, {"delta": 1.0}):
         master = IFTMMaster(N_WORDS)
         master.update([say("a"), say("b", **changes)])
         assert master.released_model().privacy_.epsilon == math.inf
+
+
+def test_a_party_protects_one_unit_in_all_rounds():
+    """A first round that costs a document 4 says nothing of users, whatever the second one says."""
+    X = make_topic_corpus(200, N_WORDS, 3, random_state=0).data
+    master = IFTMMaster(N_WORDS)
+    model = SubLDA(3, epsilon=4.0, max_iter=2).fit(X)
+    master.update([LocalModel.from_estimator(model, "a", 0, HASH), say("b", unit="document")])
+    model.set_params(epsilon=2.0).fit(X, user_ids=np.arange(200) // 20)
+    with pytest.warns(PrivacyLeakWarning, match="one fit"):
+        message = LocalModel.from_estimator(model, "a", 1, HASH)
+    master.update([message, say("b", unit="document", round=1)])
+    (refusal,) = master.refused_
+    assert (refusal.party, "protects one user" in refusal.reason) == ("a", True)
+    guarantee = master.released_model().privacy_
+    assert (guarantee.unit, round(guarantee.epsilon, 2)) == ("document", 4.0)
+
+    # of a master that did not refuse the second message
+    state = json.loads(master.state())
+    state["stated"].append(["a", "user", 2.0, 1e-6])
+    master.restore(json.dumps(state).encode())
+    assert master.released_model().privacy_.epsilon == math.inf
 
 
 @pytest.mark.parametrize(

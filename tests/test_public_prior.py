@@ -183,6 +183,7 @@ def test_wrong_tables_are_refused_before_anything_is_spent(train, good):
         (-good, "got negative numbers"),
         (good[:, :5], r"got shape \(4, 5\)"),
         (good * 0, "got zeros only"),
+        (good * 1e300, r"from 0 to 1e\+12 .* got .*e\+30"),
         (good * np.nan, "prior_components"),
     ):
         model = SubLDA(K, epsilon=2.0, prior_components=wrong, ledger=ledger)

@@ -458,6 +458,13 @@ class IFTMMaster:
             raise MessageError(
                 f"it has {model.n_topics} topics, at most {self.max_topics} are read"
             )
+        for party, unit in self._stated:
+            if party == model.party and unit != model.unit:
+                raise MessageError(
+                    f"it protects one {model.unit}, and the party has stated before what one "
+                    f"{unit} pays, which is no statement about a {model.unit}; protect the same "
+                    "unit in all rounds"
+                )
         return model
 
     def _merge(self, models: list[LocalModel]) -> tuple[FloatTable, FloatTable]:

@@ -14,7 +14,8 @@ def stated_guarantee(stated: Mapping[tuple[str, str], tuple[float, float]]) -> G
 
     Each unit is with one party. If it changes, the messages of that party change as its own
     guarantee allows, and all else is post-processing: the largest epsilon holds at the largest
-    delta.
+    delta. What a party states for one unit says nothing of another unit: nothing is proved for a
+    party that has stated two.
 
     Parameters
     ----------
@@ -24,11 +25,12 @@ def stated_guarantee(stated: Mapping[tuple[str, str], tuple[float, float]]) -> G
     Returns
     -------
     guarantee : Guarantee
-        Of no finite epsilon if one party has none.
+        Of no finite epsilon if one party has none, or has stated two units.
     """
     epsilon, delta = (max(values) for values in zip(*stated.values()))
     units = " or ".join(sorted({unit for _, unit in stated}))
-    is_private = epsilon < math.inf and delta < 1.0
+    one_unit_each = len({party for party, _ in stated}) == len(stated)
+    is_private = epsilon < math.inf and delta < 1.0 and one_unit_each
     event = ApproximateDP(epsilon, delta) if is_private else NonPrivate()
     return Guarantee(
         unit=units,
