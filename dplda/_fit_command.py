@@ -18,7 +18,15 @@ from pathlib import Path
 from typing import Any
 
 import dplda  # loads a name at its first use: options and --help need nothing of it
-from dplda._console import PLOT, draw_topics, has_matplotlib, say, show_guarantee, show_topics
+from dplda._console import (
+    PLOT,
+    check_ending,
+    draw_topics,
+    has_matplotlib,
+    say,
+    show_guarantee,
+    show_topics,
+)
 from dplda._files import check_writable
 from dplda._ledger_command import copy_ledger
 from dplda._log import rehearsal
@@ -140,6 +148,7 @@ def check_picture(path: Path | None, *inputs: Path | None) -> None:
         check_output(path, *inputs)
         if not has_matplotlib():
             raise ImportError(f"--picture needs matplotlib; {PLOT}")
+        check_ending(path)
 
 
 def run(options: argparse.Namespace) -> None:

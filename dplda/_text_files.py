@@ -297,13 +297,16 @@ def _rows_of_csv(path: Path, source: Source) -> Rows:
 
 def _places(header: Sequence[str], path: Path, source: Source) -> list[int]:
     """Position of each column in the header."""
+    if not header:
+        raise ValueError(f"{path} is empty: it has no header and no texts")
     for column in source.columns:
         if header.count(column) != 1:
             n = header.count(column)
             hint = "; is --separator right?" if len(header) == 1 else ""
             raise ValueError(
                 f"{path} has {n or 'no'} column{'s' if n else ''} {column!r} among {len(header)}: "
-                f"name columns of its first row by --text-column and --user-column{hint}"
+                "name columns of its first row by --text-column or --file-column, and by "
+                f"--user-column or --id-column{hint}"
             )
     return [header.index(column) for column in source.columns]
 

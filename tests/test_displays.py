@@ -415,3 +415,9 @@ def test_topics_come_in_the_order_of_their_evidence_and_weak_ones_are_named(caps
     assert [line.split()[0] for line in lines[1:4]] == ["2", "1", "0"]
     assert ["%? " in line for line in lines[1:4]] == [False, False, True]
     assert "? marks 1 of 3 topics" in lines[4]
+
+
+def test_what_is_no_model_is_refused_and_not_printed():
+    for show in (top_words, TopicDisplay.from_estimator):
+        with pytest.raises(TypeError, match=r"^expected a fitted topic model, got list$"):
+            show(["a diagnosis of Ann"])

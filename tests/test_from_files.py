@@ -142,13 +142,15 @@ def faulty(folder, name):
         return Source(write_csv(path, ["text"], [])), "a header and no rows"
     if name == "empty file":
         path.write_text("")
-        return Source(path), "notes.csv has no column 'text' among 0"
+        return Source(path), "notes.csv is empty"
     if name == "no header":
         return Source(write_csv(path, [SECRET, "1"], [[SECRET, "2"]])), "no column 'text' among 2"
     if name == "column twice":
         return Source(write_csv(path, ["text", "text"], [])), "2 columns 'text'"
     if name == "no user column":
-        return Source(write_table(path), id_column="person"), "notes.csv has no column 'person'"
+        return Source(write_table(path), id_column="person"), (
+            "notes.csv has no column 'person' .* --file-column, and by --user-column or --id-column"
+        )
     if name == "user of text files":
         write_notes(folder / "a")
         return Source(folder / "a", id_column="patient"), "has no columns"
@@ -454,6 +456,9 @@ def test_what_would_fail_at_the_end_is_noticed_at_once(capsys, tmp_path, monkeyp
     write_table(tmp_path / "a.csv")
     code, error = refused(capsys, "fit", tmp_path / "a.csv", *fit[2:], tmp_path / "a.csv")
     assert (code, "would be overwritten" in error) == (1, True)
+    for name in ("p.foo", "p"):  # of which matplotlib would make p.png
+        code, error = refused(capsys, *fit, tmp_path / "m", "--picture", tmp_path / name)
+        assert (code, "a picture must end in" in error) == (1, True)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     code, error = refused(capsys, *fit, tmp_path / "m", "--picture", tmp_path / "p.png")
     assert (code, "dplda[plot]" in error) == (1, True)

@@ -937,7 +937,7 @@ def test_a_sent_report_survives_a_power_cut(reported):
 
 
 def test_the_advice_on_changed_documents_says_what_it_costs(reported, corpus):
-    with pytest.raises(ValueError, match=r"changed='keep'.*privacy cost doubles"):
+    with pytest.raises(ValueError, match=r"Reports\(\.\.\., changed='keep'\).*cost doubles"):
         reported[0].reports([0], corpus[[5]])
 
 

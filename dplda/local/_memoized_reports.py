@@ -207,9 +207,9 @@ class MemoizedReports:
         if n_changed:
             raise ValueError(
                 f"{n_changed} of {len(now)} documents differ from what was reported under their "
-                "ids; use changed='keep' to get the stored reports, at no cost, or check that "
-                "each document has its own id and keeps it. Under a new id a document is reported "
-                "again, and its privacy cost doubles"
+                "ids; MemoizedReports(..., changed='keep') gives the stored reports, at no cost; "
+                "or check that each document has its own id and keeps it. Under a new id a "
+                "document is reported again, and its privacy cost doubles"
             )
 
     @contextmanager
