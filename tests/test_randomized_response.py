@@ -861,8 +861,10 @@ def test_bad_memoized_calls(corpus, tmp_path):
         memo.reports([0.5], corpus[:1])
     with pytest.raises(TypeError, match="truth value"):
         memo.reports([True], corpus[:1])
-    with pytest.raises(TypeError, match="single string"):
+    with pytest.raises(TypeError, match="one id for each row of X, got str"):
         memo.reports("ab", corpus[:2])
+    with pytest.raises(TypeError, match="got NoneType"):
+        memo.reports(None, corpus[:2])
     with pytest.raises(ValueError, match="'error' or 'keep', got 'draw'"):
         MemoizedReports(client, changed="draw")
     path = tmp_path / "reports.sqlite"
