@@ -118,9 +118,10 @@ def save_release(
         data = _to_bytes(model, words, settings, guarantee)
         read_release(io.BytesIO(data))  # what cannot be read is not written
     except (TypeError, ValueError) as error:
+        shorter = "; leave the vocabulary out, and publish it next to the file"
+        advice = shorter if "header" in str(error) else ""
         raise ValueError(
-            f"the model cannot be represented in a release file: {error}. If its header is too "
-            "long, leave the vocabulary out, and publish it next to the file"
+            f"the model cannot be represented in a release file: {error}{advice}"
         ) from error
     _warn_of_leaks(type(model).__name__, guarantee)
     write_atomically(path, data, permissions=PUBLIC)

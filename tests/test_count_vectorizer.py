@@ -493,3 +493,12 @@ def test_texts_in_the_place_of_names_of_files_are_not_quoted():
 def test_an_option_that_cannot_be_is_named(option, message):
     with pytest.raises(ValueError, match=message):
         PrivateCountVectorizer(epsilon=1.0, **option).fit(COMMON)
+
+
+def test_a_pipeline_gives_tables_behind_sparse_counts():
+    """As behind a CountVectorizer, which has no set_output: its counts stay sparse."""
+    vectorizer = PrivateCountVectorizer(epsilon=5.0, candidates=WORDS)
+    pipeline = make_pipeline(vectorizer, SubLDA(2, epsilon=20.0, max_iter=2))
+    with sklearn.config_context(transform_output="pandas"):
+        weights = pipeline.fit(COMMON).transform(COMMON[:2])
+    assert list(weights.columns) == ["sublda0", "sublda1"]

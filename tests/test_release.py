@@ -1046,3 +1046,10 @@ def test_a_model_of_texts_says_which_texts_it_takes(X, message, path):
     save_release(make_pipeline(vectorizer, GibbsLDA(2, max_iter=1)).fit(["apple banana"] * 9), path)
     with pytest.raises(ValueError, match=message):
         load_release(path).transform(X)
+
+
+def test_advice_on_a_long_header_is_for_long_headers(X, path):
+    changed = SubLDA(2, epsilon=4.0, max_iter=2).fit(X).set_params(epsilon=1.0)
+    with pytest.raises(ValueError, match="its parameters say epsilon=1") as caught:
+        save_release(changed, path)
+    assert "vocabulary" not in str(caught.value)

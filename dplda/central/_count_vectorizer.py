@@ -58,7 +58,10 @@ _SPLITTING = (
 )  # fmt: skip
 
 
-class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
+# counts are sparse, which no data frame is made of: like CountVectorizer, without set_output
+class PrivateCountVectorizer(  # type: ignore[call-arg]
+    TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
+):
     r"""Word counts in a vocabulary that is chosen with differential privacy.
 
     The vocabulary is private, the output of `transform` is not. A vocabulary that
