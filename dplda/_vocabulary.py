@@ -11,11 +11,15 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 
-def check_model(model: Any, expected: str = "a fitted topic model") -> None:
+def check_model(
+    model: Any, expected: str = "a fitted topic model", *, holds: str | None = None
+) -> None:
     """Refuse what is no fitted estimator; scikit-learn's error would print it, such as texts."""
     if not hasattr(model, "fit"):
         raise TypeError(f"expected {expected}, got {type(model).__name__}")
     check_is_fitted(model)
+    if holds is not None and not hasattr(model, holds):
+        raise TypeError(f"expected {expected}, got {type(model).__name__}")
 
 
 def hash_words(words: Iterable[str]) -> str:
