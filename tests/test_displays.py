@@ -433,5 +433,5 @@ def test_a_picture_of_utility_is_made_of_fitted_models_and_searches(counts):
     with pytest.raises(ValueError, match="at least one fitted topic model"):
         from_models([], counts)
     fitted = GibbsLDA(2, max_iter=1).fit(counts)
-    with pytest.raises(TypeError, match="expected a fitted GridSearchCV .* got GibbsLDA"):
+    with pytest.raises(TypeError, match=r"expected a fitted GridSearchCV .* got GibbsLDA"):
         from_search(fitted)
