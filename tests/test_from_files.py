@@ -27,6 +27,7 @@ from dplda._fit_command import (
     rehearse,
     users_of,
     warn_of_common,
+    warn_of_missing,
 )
 from dplda._text_files import Source, read_texts
 from dplda.datasets import load_public_vocabulary, load_wordnet_glosses
@@ -584,3 +585,18 @@ def test_words_beyond_the_list_of_a_language_need_its_stop_words(tmp_path, capsy
     assert words[0] <= public
     assert "belüftet" in words[1] - public
     assert not words[1] & {"und", "der", "die", "ist"}
+
+
+def test_ids_that_programs_write_for_missing_ones_are_told():
+    with pytest.warns(PrivateDataWarning, match="^3 texts have an id such as NA, NaN or NULL"):
+        warn_of_missing(["ann", "NA", "nan", "Null", "nancy"])
+    warn_of_missing(["ann", "nancy"])
+
+
+def test_files_of_other_kinds_are_counted(tmp_path):
+    write_notes(tmp_path / "a")
+    n_texts = len(read_texts(Source(tmp_path / "a")).texts)
+    (tmp_path / "a" / "more.docx").write_text("left out")
+    (tmp_path / "a" / ".DS_Store").write_text("of the system")
+    found = read_texts(Source(tmp_path / "a"))
+    assert (len(found.texts), found.n_left_out) == (n_texts, 1)
