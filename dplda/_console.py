@@ -54,6 +54,15 @@ def has_matplotlib() -> bool:
     return True
 
 
+def check_ending(path: Path) -> None:
+    """Refuse a picture of a kind that matplotlib does not write."""
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    kinds = FigureCanvasBase.get_supported_filetypes()
+    if path.suffix[1:].lower() not in kinds:
+        raise ValueError(f"a picture must end in {', '.join(sorted(kinds))}, got {path}")
+
+
 def draw_topics(model: Any, words: Sequence[str] | None, path: Path) -> None:
     """Write a picture of the topics."""
     dplda.displays.TopicDisplay.from_estimator(model, words).figure_.savefig(path)

@@ -405,7 +405,10 @@ def check_table(table: Any, name: str, **options: Any) -> npt.NDArray[np.float64
     except (ValueError, TypeError, OverflowError) as error:  # most of these errors print the array
         if str(error).startswith(f"Input {name} contains"):
             raise
-        raise ValueError(f"{name} must be a table of finite numbers") from None
+        model = "; pass components_ of the model" if hasattr(table, "components_") else ""
+        raise ValueError(
+            f"{name} must be a table of finite numbers, got {_described(table)}{model}"
+        ) from None
     return array
 
 
@@ -418,6 +421,12 @@ def check_topics(table: Any, n_words: int) -> npt.NDArray[np.float64]:
             f"got shape {array.shape}"
         )
     return array
+
+
+def _described(table: Any) -> str:
+    """The kind and the shape of what is no table: no value of it."""
+    shape = getattr(table, "shape", None)
+    return f"{type(table).__name__}{'' if shape is None else f' of shape {shape}'}"
 
 
 def check_public_table(table: Any, shape: tuple[int, int]) -> npt.NDArray[np.float64] | None:
@@ -455,6 +464,10 @@ def _check_structure(X: Any) -> None:
                 inside = [0 <= operator.index(column) < X.shape[1] for column in columns]
                 if not all(inside) or len(columns) != len(values):
                     raise ValueError
+        elif X.format == "dok":
+            cells = list(X.keys())
+            if not all(0 <= i < X.shape[0] and 0 <= j < X.shape[1] for i, j in cells):
+                raise ValueError
         elif X.format == "coo":
             for index, length in zip(X.coords, X.shape):
                 inside = index.min(initial=0) >= 0 and index.max(initial=-1) < length
@@ -488,11 +501,15 @@ def _check_kind(X: Any) -> None:
         raise ValueError(A_TEXT_OR_PATH)
     if are_shards(X):
         raise ValueError(IN_SHARDS)
-    if X is None or isinstance(X, (Iterator, Mapping, Set, Number)):
+    if sp.issparse(X):  # a dictionary of keys is a mapping, too
+        values = X
+    elif X is None or isinstance(X, (Iterator, Mapping, Set, Number)):
         raise ValueError(NOT_A_MATRIX.format(type(X).__name__))
-    if isinstance(X, (list, tuple)):
+    elif isinstance(X, (list, tuple)):
         _check_list(X)
         values = np.asarray(X)
+    elif hasattr(X, "components_"):
+        raise ValueError(NOT_A_MATRIX.format(type(X).__name__))
     else:
         values = getattr(X, "values", X)
     dtype = getattr(values, "dtype", None)

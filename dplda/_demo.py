@@ -13,7 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import dplda  # loads a name at its first use: options and --help need nothing of it
-from dplda._console import PLOT, draw_topics, has_matplotlib, say, show_guarantee, show_topics
+from dplda._console import (
+    PLOT,
+    check_ending,
+    draw_topics,
+    has_matplotlib,
+    say,
+    show_guarantee,
+    show_topics,
+)
 
 HELD_OUT = 10  # every tenth document
 SHARES = (0.08, 0.92)  # of the budget, for the vocabulary and the topics
@@ -51,6 +59,11 @@ def check_options(options: argparse.Namespace) -> None:
         raise argparse.ArgumentError(
             None, f"--output must be in a folder that exists, got {options.output}"
         )
+    if has_matplotlib():
+        try:
+            check_ending(options.output)
+        except ValueError as error:
+            raise argparse.ArgumentError(None, f"--output: {error}") from None
     if options.documents is not None and options.documents < HELD_OUT:
         raise argparse.ArgumentError(
             None, f"--documents must be at least {HELD_OUT}, got {options.documents}"

@@ -18,7 +18,15 @@ from pathlib import Path
 from typing import Any
 
 import dplda  # loads a name at its first use: options and --help need nothing of it
-from dplda._console import PLOT, draw_topics, has_matplotlib, say, show_guarantee, show_topics
+from dplda._console import (
+    PLOT,
+    check_ending,
+    draw_topics,
+    has_matplotlib,
+    say,
+    show_guarantee,
+    show_topics,
+)
 from dplda._files import check_writable
 from dplda._ledger_command import copy_ledger
 from dplda._log import rehearsal
@@ -28,6 +36,8 @@ from dplda._warnings import warn_user
 LANGUAGES = ("de", "en", "es", "fr", "it", "nl", "pt")
 SHARES = (0.08, 0.92)  # of the budget, for the vocabulary and the topics
 WORD = r"(?u)\b[^\W\d_]{3,}\b"  # three letters or more, as in the public lists
+
+MISSING = {"na", "n/a", "#n/a", "nan", "nat", "null", "none", "<na>"}  # and in capitals
 
 NO_USERS = (
     "Each text is protected by itself. Persons with several texts are protected less: "
@@ -140,6 +150,7 @@ def check_picture(path: Path | None, *inputs: Path | None) -> None:
         check_output(path, *inputs)
         if not has_matplotlib():
             raise ImportError(f"--picture needs matplotlib; {PLOT}")
+        check_ending(path)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -157,8 +168,10 @@ def run(options: argparse.Namespace) -> None:
     found = read_texts(source)  # private
     users = users_of(found.ids) if options.id_column is not None else None  # private
     n_users = "" if users is None else f" of {len(set(users))} users"
-    say(f"Read: {len(found.texts)} texts{n_users}. These numbers are private.")
+    others = f"; {found.n_left_out} files of other kinds left out" if found.n_left_out else ""
+    say(f"Read: {len(found.texts)} texts{n_users}{others}. These numbers are private.")
     warn_of_common(public.texts, found.texts)
+    warn_of_missing(users or [])
     if users is None:
         say(NO_USERS)
     if stop_words is None:
@@ -230,6 +243,19 @@ def warn_of_common(public: Sequence[str], texts: Sequence[str]) -> None:
             f"{n_common} public texts are among the private texts, too. Epsilon does not protect "
             "them: take them out of the public texts if they are private. This message is about "
             "private data and not for release",
+            dplda.privacy.PrivateDataWarning,
+        )
+
+
+def warn_of_missing(users: Sequence[str]) -> None:
+    """Tell the person at the keyboard that many persons may stand behind one id."""
+    n_missing = sum(user.lower() in MISSING for user in users)
+    if n_missing:
+        warn_user(
+            f"{n_missing} texts have an id such as NA, NaN or NULL, as which programs write a "
+            "missing one. All texts with one id count as those of one user: if these are of "
+            "several, leave them out, or find out whose they are. This message is about private "
+            "data and not for release",
             dplda.privacy.PrivateDataWarning,
         )
 

@@ -9,10 +9,9 @@ from typing import Any
 from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
-from sklearn.utils.validation import check_is_fitted
 
 from dplda._private_fit import COLUMNS, PARAMETERS, UNKNOWN_WORDS, VOCABULARY
-from dplda._vocabulary import flat_steps, words_after, words_of
+from dplda._vocabulary import check_model, flat_steps, words_after, words_of
 from dplda.privacy import ApproximateDP, Event, Guarantee, NonPrivate, epsilon_of
 
 __all__ = ["pipeline_guarantee"]
@@ -39,6 +38,8 @@ def pipeline_guarantee(pipeline: Pipeline, *, delta: float | None = None) -> Gua
 
     Raises
     ------
+    TypeError
+        If `pipeline` is not a Pipeline; a single model has its guarantee in ``privacy_``.
     ValueError
         If the steps protect different units, no step has a guarantee, or a model was trained on
         other words than those that the steps before it count.
@@ -59,12 +60,19 @@ def pipeline_guarantee(pipeline: Pipeline, *, delta: float | None = None) -> Gua
     >>> round(pipeline_guarantee(pipeline.fit(texts)).epsilon, 1)
     2.3
     """
-    check_is_fitted(pipeline)
+    check_model(pipeline, "a fitted Pipeline")
+    if not hasattr(pipeline, "steps"):
+        raise TypeError(
+            f"pipeline must be a Pipeline, got {type(pipeline).__name__}; a single model states "
+            "its guarantee in privacy_"
+        )
     steps = list(flat_steps(pipeline))
     private = [step for _, step in steps if hasattr(step, "privacy_")]
     if not private:
         raise ValueError(
-            f"no step of this pipeline has a guarantee: {', '.join(name for name, _ in steps)}"
+            f"no step of this pipeline has a guarantee: {', '.join(name for name, _ in steps)}; "
+            "models inside of a FeatureUnion or ColumnTransformer state theirs in privacy_, and a "
+            "ledger counts them all"
         )
     _check_words(steps)
     parts: list[Guarantee] = [step.privacy_ for step in private]

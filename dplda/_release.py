@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 from sklearn.pipeline import Pipeline
-from sklearn.utils.validation import check_is_fitted
 
-from dplda._files import PUBLIC, write_atomically
+from dplda._files import PUBLIC, check_writable, write_atomically
 from dplda._log import log_event
 from dplda._pipeline import pipeline_guarantee
 from dplda._private_fit import VOCABULARY
@@ -30,7 +29,7 @@ from dplda._released_model import ReleasedModel
 from dplda._signatures import is_signed, read_private_key, read_signature, sign, signature_path
 from dplda._texts import settings_of
 from dplda._version import __version__
-from dplda._vocabulary import flat_steps, hash_words, words_of
+from dplda._vocabulary import check_model, flat_steps, hash_words, thawed, words_of
 from dplda._warnings import warn_user
 from dplda.privacy import Guarantee, PrivacyLeakWarning
 from dplda.privacy._events import to_record
@@ -104,7 +103,10 @@ def save_release(
     >>> released.vocabulary_.tolist(), released.transform(["Cherry and pear"]).shape
     (['pear', 'plum', 'cherry'], (1, 2))
     """
-    check_is_fitted(model)
+    check_model(
+        model, "a fitted model or pipeline, or released_model() of an IFTMMaster, before the path"
+    )
+    check_writable(path)
     if signing_key is not None:
         read_private_key(signing_key)  # before anything is written
     vectorizer, model, guarantee = _parts(model)
@@ -116,9 +118,10 @@ def save_release(
         data = _to_bytes(model, words, settings, guarantee)
         read_release(io.BytesIO(data))  # what cannot be read is not written
     except (TypeError, ValueError) as error:
+        shorter = "; leave the vocabulary out, and publish it next to the file"
+        advice = shorter if "header" in str(error) else ""
         raise ValueError(
-            f"the model cannot be represented in a release file: {error}. If its header is too "
-            "long, leave the vocabulary out, and publish it next to the file"
+            f"the model cannot be represented in a release file: {error}{advice}"
         ) from error
     _warn_of_leaks(type(model).__name__, guarantee)
     write_atomically(path, data, permissions=PUBLIC)
@@ -225,6 +228,7 @@ def _log(
 
 def _parts(model: Any) -> tuple[Any, Any, Guarantee]:
     """The vectorizer, if there is one, the topic model, and the guarantee of both."""
+    model = thawed(model)
     if isinstance(model, Pipeline):
         return _parts_of_pipeline(model)
     if not isinstance(getattr(model, "privacy_", None), Guarantee):

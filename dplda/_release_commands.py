@@ -88,7 +88,11 @@ def run_transform(options: argparse.Namespace) -> None:
     weights = model.transform(found.texts)  # private
     name = "file" if options.id_column is None else options.id_column
     write_atomically(options.out, to_bytes(name, found.ids, weights))
-    say(f"Features: {options.out}, {weights.shape[0]} rows of {weights.shape[1]} topic weights.")
+    others = f" {found.n_left_out} files of other kinds left out." if found.n_left_out else ""
+    say(
+        f"Features: {options.out}, {weights.shape[0]} rows of {weights.shape[1]} topic weights."
+        f"{others}"
+    )
     say(PRIVATE)
 
 

@@ -200,10 +200,11 @@ class ReleasedModel(BaseLDA):
     def _check_words(self, names: Any) -> None:
         names = list(names)
         if all(isinstance(name, str) for name in names) and names != self.vocabulary_.tolist():
+            texts = "" if self.vectorizer_ is None else "; of a table of texts, pass df['column']"
             raise ValueError(
                 f"the {len(names)} columns of X are not the {len(self.vocabulary_)} words of this "
                 f"model in their order; count with {self.estimator_name_}'s own words, "
-                "CountVectorizer(vocabulary=model.vocabulary_)"
+                f"CountVectorizer(vocabulary=model.vocabulary_){texts}"
             )
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:

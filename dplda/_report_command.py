@@ -204,10 +204,12 @@ def _parameters(guarantee: dplda.privacy.Guarantee) -> str:
 
 
 def _found(guarantee: dplda.privacy.Guarantee) -> str:
-    rate = 100.0 * guarantee.detection_rate(0.01)
+    from dplda.privacy._guarantee import upward
+
+    found = min(100.0, upward(100.0 * guarantee.detection_rate(0.01)))  # as the card says it
     return (
         f"The best test with a false alarm in 1 of 100 cases finds one {guarantee.unit} in at most "
-        f"{math.ceil(10.0 * rate) / 10.0:g} of 100 cases."
+        f"{found:g} of 100 cases."
     )
 
 

@@ -83,10 +83,13 @@ class Texts:
     ids : list of str
         Private. Values of `id_column`; names of the files if the source is a folder of text files;
         otherwise empty.
+    n_left_out : int
+        Private. Number of files of other kinds in the folder.
     """
 
     texts: list[str] = field(default_factory=list)
     ids: list[str] = field(default_factory=list)
+    n_left_out: int = 0
 
 
 def read_texts(source: Source) -> Texts:
@@ -112,24 +115,25 @@ def read_texts(source: Source) -> Texts:
     ImportError
         If a Parquet file is to be read without pyarrow.
     """
-    files, kind = _files(source.path)
+    files, kind, n_left_out = _files(source.path)
     found = _of_text_files(files, source) if kind == "text" else _of_tables(files, kind, source)
+    found.n_left_out = n_left_out
     if not found.texts:
         raise ValueError(f"{source.path} holds no texts: it has a header and no rows")
     return found
 
 
-def _files(path: Path) -> tuple[list[Path], str]:
-    """The files to read, in order of their names, and their kind."""
+def _files(path: Path) -> tuple[list[Path], str, int]:
+    """The files to read, in order of their names, their kind, and how many others there are."""
     if not path.exists():
         raise FileNotFoundError(f"there is no file or folder {path}")
     if not path.is_dir():
         kind = _kind(path)
         if kind is None:
             raise ValueError(f"{path} is of an unknown kind; give {ALLOWED}")
-        return [path], kind
+        return [path], kind, 0
     # names that begin with a dot are those of the system
-    inside = (p for p in path.rglob("*") if not _is_hidden(p.relative_to(path)) and p.is_file())
+    inside = [p for p in path.rglob("*") if not _is_hidden(p.relative_to(path)) and p.is_file()]
     files = sorted(p for p in inside if _kind(p) is not None)
     kinds = sorted({str(_kind(p)) for p in files})
     if not files:
@@ -144,7 +148,7 @@ def _files(path: Path) -> tuple[list[Path], str]:
             f"the folder {path} holds two names of one file, by a link; a text that counts twice "
             "is protected less, so that each file needs one name"
         )
-    return files, kinds[0]
+    return files, kinds[0], len(inside) - len(files)
 
 
 def _kind(path: Path) -> str | None:
@@ -297,13 +301,16 @@ def _rows_of_csv(path: Path, source: Source) -> Rows:
 
 def _places(header: Sequence[str], path: Path, source: Source) -> list[int]:
     """Position of each column in the header."""
+    if not header:
+        raise ValueError(f"{path} is empty: it has no header and no texts")
     for column in source.columns:
         if header.count(column) != 1:
             n = header.count(column)
             hint = "; is --separator right?" if len(header) == 1 else ""
             raise ValueError(
                 f"{path} has {n or 'no'} column{'s' if n else ''} {column!r} among {len(header)}: "
-                f"name columns of its first row by --text-column and --user-column{hint}"
+                "name columns of its first row by --text-column or --file-column, and by "
+                f"--user-column or --id-column{hint}"
             )
     return [header.index(column) for column in source.columns]
 

@@ -99,18 +99,26 @@ def vectorizer_from(settings: Any, words: Sequence[str] | None, n_words: int) ->
 
 def texts_in(X: Any) -> list[str] | None:
     """The texts of a list or a column; None if X is something else, such as a matrix of counts."""
+    if isinstance(X, (str, bytes)):
+        raise ValueError("X is a single text; pass [text]")
     if sp.issparse(X) or (not isinstance(X, (list, tuple)) and len(getattr(X, "shape", ())) != 1):
         return None
     documents = list(X)
-    if not any(isinstance(document, str) for document in documents):
+    if not any(_may_be_text(document) for document in documents):
         return None
     others = {type(document).__name__ for document in documents if not isinstance(document, str)}
     if others:
         raise ValueError(
-            f"all documents must be texts (str), got also {', '.join(sorted(others))}; pass '' for "
-            "a missing text, and decode bytes"
+            f"all documents must be texts (str), got {', '.join(sorted(others))}; pass '' for a "
+            "missing text, decode bytes, and join words by spaces"
         )
     return [str(document) for document in documents]
+
+
+def _may_be_text(document: Any) -> bool:
+    """Whether a document is no row of counts: a text, words, or what stands for a missing text."""
+    words = isinstance(document, (list, tuple)) and any(isinstance(word, str) for word in document)
+    return document is None or isinstance(document, (str, bytes)) or words
 
 
 def _checked(name: str, value: Any) -> Any:

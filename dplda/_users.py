@@ -52,8 +52,8 @@ def number_users(user_ids: Any, n_docs: int) -> np.ndarray | None:
     Raises
     ------
     ValueError
-        If there is not one id for each row, or if ids are missing or of mixed types. The message
-        names types and sizes and quotes no id.
+        If there is not one id for each row, or if ids are missing, empty or of mixed types. The
+        message names types and sizes and quotes no id.
     """
     if user_ids is None:
         return None
@@ -75,6 +75,11 @@ def number_users(user_ids: Any, n_docs: int) -> np.ndarray | None:
         raise ValueError(
             "user_ids must be integers only or strings only, and none may be missing, got values "
             f"of type {found}; convert all ids to strings, and leave out rows without an id"
+        )
+    if not whole and not all(map(str.strip, ids)):  # all rows without an id would be one user
+        raise ValueError(
+            "user_ids must not be empty texts, as which tables are read that lack an id; leave out "
+            "rows without an id, or find out whose they are"
         )
     number: dict[Any, int] = {}
     return np.fromiter((number.setdefault(i, len(number)) for i in ids), np.int64, len(ids))

@@ -6,7 +6,20 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
+
+
+def check_model(
+    model: Any, expected: str = "a fitted topic model", *, holds: str | None = None
+) -> None:
+    """Refuse what is no fitted estimator; scikit-learn's error would print it, such as texts."""
+    if not hasattr(model, "fit"):
+        raise TypeError(f"expected {expected}, got {type(model).__name__}")
+    check_is_fitted(model)
+    if holds is not None and not hasattr(model, holds):
+        raise TypeError(f"expected {expected}, got {type(model).__name__}")
 
 
 def hash_words(words: Iterable[str]) -> str:
@@ -38,9 +51,15 @@ def words_of(estimator: Any) -> list[str] | None:
     return None
 
 
+def thawed(estimator: Any) -> Any:
+    """The estimator in a `FrozenEstimator`; any other estimator as it is."""
+    return estimator.estimator if isinstance(estimator, FrozenEstimator) else estimator
+
+
 def flat_steps(pipeline: Pipeline, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Names and estimators of all steps, with those of pipelines inside of it."""
-    for name, step in pipeline.steps:
+    for name, given in pipeline.steps:
+        step = thawed(given)
         if isinstance(step, Pipeline):
             yield from flat_steps(step, f"{prefix}{name}__")
         elif step is not None and step != "passthrough":

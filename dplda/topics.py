@@ -12,12 +12,12 @@ import numpy as np
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist, squareform
-from sklearn.utils.validation import check_is_fitted
 
 from dplda._checks import check_integer
 from dplda._corpus import check_table
 from dplda._release_reader import NOT_RELEASED
 from dplda._released_model import ReleasedModel
+from dplda._vocabulary import check_model
 from dplda.privacy import Guarantee
 
 __all__ = ["match_topics", "merge_topics", "topic_tree"]
@@ -178,7 +178,7 @@ def merge_topics(model: Any, groups: int | Sequence[int]) -> ReleasedModel:
     >>> merged.components_.shape, merged.epsilon_ == model.epsilon_
     ((3, 30), True)
     """
-    check_is_fitted(model)
+    check_model(model)
     if not isinstance(getattr(model, "privacy_", None), Guarantee):
         raise TypeError(
             f"the merged model states the guarantee of the model, and {type(model).__name__} has "

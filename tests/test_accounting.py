@@ -23,6 +23,7 @@ from dplda.privacy._accounting import (
     gaussian_mu,
     is_chargeable,
     is_within,
+    split_epsilon,
 )
 from dplda.privacy._bounds_on_epsilon import (
     bounded_range_divergence,
@@ -1074,3 +1075,16 @@ def test_calibrate_for_small_epsilons(epsilon):
     answer = calibrate(lambda s: sampled(0.1, s, 100), epsilon, 1e-6)
     assert epsilon_of(sampled(0.1, answer, 100), 1e-6) <= epsilon
     assert epsilon_of(sampled(0.1, answer * (1 - 1e-4), 100), 1e-6) > epsilon
+
+
+@pytest.mark.parametrize("events", [None, Gaussian, 3.0], ids=["none", "class", "number"])
+def test_what_is_no_event_is_refused(events):
+    with pytest.raises(TypeError, match="expected privacy events, got"):
+        epsilon_of(events, 1e-6)
+
+
+def test_arguments_of_another_kind_are_refused_with_what_to_pass():
+    with pytest.raises(TypeError, match=r"make_events must be a function .* of class Gaussian"):
+        calibrate(Gaussian(1.0), epsilon=1.0, delta=1e-6)
+    with pytest.raises(TypeError, match=r"one for each fit, such as .* got int"):
+        split_epsilon(4.0, 2)

@@ -550,3 +550,14 @@ def test_the_noise_of_a_fit_does_not_depend_on_being_watched(X):
     again = SubLDA(2, epsilon=1.0, max_iter=3, random_state=0).fit(X)
     np.testing.assert_array_equal(model.components_, again.components_)
     assert [release.label for release in watched] == ["word totals"] * 2 + ["word-topic counts"] * 3
+
+
+def test_a_name_in_the_place_of_an_attack_is_refused(X):
+    with pytest.raises(TypeError, match=r"such as dplda\.audit\.UserAttack, got 'document'"):
+        audit_epsilon(SubLDA(2, epsilon=1.0), X, attack="document")
+
+
+def test_an_audit_does_not_warn_of_the_few_documents_that_it_is_made_for(X):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        audit_epsilon(SubLDA(2, epsilon=0.1, max_iter=2), X, n_canaries=20)

@@ -432,3 +432,24 @@ def test_a_column_may_have_the_name_of_an_attribute_of_shards():
     frame = pd.DataFrame([[3, 1], [0, 2]], columns=["word", "n_shards"])
     model = GibbsLDA(2, max_iter=1, random_state=0).fit(frame)
     assert model.transform(frame).shape == (2, 2)
+
+
+def test_a_dictionary_of_keys_is_a_sparse_matrix():
+    for X in (sp.dok_array(COUNTS), sp.dok_matrix(COUNTS)):
+        assert_array_equal(checked(X).toarray(), COUNTS)
+    X = sp.dok_array(COUNTS)
+    X._dict[0, 4] = 1  # outside of the matrix
+    with pytest.raises(ValueError, match=r"\(dok\) whose index arrays do not fit its shape"):
+        checked(X)
+    with pytest.raises(ValueError, match="Complex data not supported"):
+        checked(sp.dok_array(COUNTS.astype(complex)))
+
+
+def test_a_model_in_the_place_of_counts_is_named():
+    model = GibbsLDA(2, max_iter=1).fit(COUNTS)
+    with pytest.raises(ValueError, match="got GibbsLDA"):
+        checked(model)
+    with pytest.raises(ValueError, match="got GibbsLDA; pass components_ of the model"):
+        module.check_table(model, "components")
+    with pytest.raises(ValueError, match=r"got ndarray of shape \(2,\)$"):
+        module.check_table(np.ones(2), "components")

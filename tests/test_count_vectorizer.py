@@ -450,3 +450,55 @@ def test_a_vocabulary_that_misses_most_words_is_told_to_the_person_at_the_keyboa
         X = model.transform(["a Cat ran off", b"so did Others"])
     assert X.toarray().tolist() == [[1, 0], [0, 0]]
     assert "Warning" not in "".join(vars(model))
+
+
+SECRET = "a diagnosis of Ann"
+
+
+@pytest.mark.parametrize(
+    ("documents", "message"),
+    [
+        (None, "got NoneType"), (3, "got int"),
+        ([SECRET, float("nan")], "type float"), ([SECRET, 3], "type int"),
+        ([[SECRET]], "type list .* lists of words need analyzer=list"),
+    ],
+    ids=["none", "number", "nan", "int", "words"],
+)  # fmt: skip
+def test_what_is_no_text_is_refused_alike_by_fit_and_transform(documents, message):
+    fitted = PrivateCountVectorizer(epsilon=5.0, candidates=WORDS).fit(COMMON)
+    for read in (PrivateCountVectorizer(epsilon=1.0).fit, fitted.transform):
+        with pytest.raises(ValueError, match=message) as caught:
+            read(documents)
+        assert SECRET not in str(caught.value)
+
+
+def test_texts_in_the_place_of_names_of_files_are_not_quoted():
+    ledger = Ledger(epsilon=1.0)
+    vectorizer = PrivateCountVectorizer(epsilon=1.0, input="filename", ledger=ledger)
+    with pytest.raises(ValueError, match="texts need input='content'") as caught:
+        vectorizer.fit([SECRET])
+    assert SECRET not in str(caught.value)
+    assert ledger.epsilon_spent == 0
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"token_pattern": "("}, "token_pattern must be a regular expression .* got '\\('"),
+        ({"token_pattern": None}, "token_pattern must be .* got None"),
+        ({"stop_words": "german"}, "stop_words must be 'english', .* got 'german'"),
+        ({"candidates": "english"}, "candidates must be .* got 'english'"),
+    ],
+)
+def test_an_option_that_cannot_be_is_named(option, message):
+    with pytest.raises(ValueError, match=message):
+        PrivateCountVectorizer(epsilon=1.0, **option).fit(COMMON)
+
+
+def test_a_pipeline_gives_tables_behind_sparse_counts():
+    """As behind a CountVectorizer, which has no set_output: its counts stay sparse."""
+    vectorizer = PrivateCountVectorizer(epsilon=5.0, candidates=WORDS)
+    pipeline = make_pipeline(vectorizer, SubLDA(2, epsilon=20.0, max_iter=2))
+    with sklearn.config_context(transform_output="pandas"):
+        weights = pipeline.fit(COMMON).transform(COMMON[:2])
+    assert list(weights.columns) == ["sublda0", "sublda1"]

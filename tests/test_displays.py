@@ -415,3 +415,23 @@ def test_topics_come_in_the_order_of_their_evidence_and_weak_ones_are_named(caps
     assert [line.split()[0] for line in lines[1:4]] == ["2", "1", "0"]
     assert ["%? " in line for line in lines[1:4]] == [False, False, True]
     assert "? marks 1 of 3 topics" in lines[4]
+
+
+def test_what_is_no_model_is_refused_and_not_printed():
+    for show in (top_words, TopicDisplay.from_estimator):
+        with pytest.raises(TypeError, match=r"^expected a fitted topic model, got list$"):
+            show(["a diagnosis of Ann"])
+
+
+def test_a_picture_of_utility_is_made_of_fitted_models_and_searches(counts):
+    from_models, from_search = (
+        PrivacyUtilityDisplay.from_estimators,
+        PrivacyUtilityDisplay.from_search,
+    )
+    with pytest.raises(TypeError, match="expected a fitted topic model of dplda, got str"):
+        from_models(["a diagnosis of Ann"], counts)
+    with pytest.raises(ValueError, match="at least one fitted topic model"):
+        from_models([], counts)
+    fitted = GibbsLDA(2, max_iter=1).fit(counts)
+    with pytest.raises(TypeError, match=r"expected a fitted GridSearchCV .* got GibbsLDA"):
+        from_search(fitted)

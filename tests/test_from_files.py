@@ -27,6 +27,7 @@ from dplda._fit_command import (
     rehearse,
     users_of,
     warn_of_common,
+    warn_of_missing,
 )
 from dplda._text_files import Source, read_texts
 from dplda.datasets import load_public_vocabulary, load_wordnet_glosses
@@ -142,13 +143,15 @@ def faulty(folder, name):
         return Source(write_csv(path, ["text"], [])), "a header and no rows"
     if name == "empty file":
         path.write_text("")
-        return Source(path), "notes.csv has no column 'text' among 0"
+        return Source(path), "notes.csv is empty"
     if name == "no header":
         return Source(write_csv(path, [SECRET, "1"], [[SECRET, "2"]])), "no column 'text' among 2"
     if name == "column twice":
         return Source(write_csv(path, ["text", "text"], [])), "2 columns 'text'"
     if name == "no user column":
-        return Source(write_table(path), id_column="person"), "notes.csv has no column 'person'"
+        return Source(write_table(path), id_column="person"), (
+            "notes.csv has no column 'person' .* --file-column, and by --user-column or --id-column"
+        )
     if name == "user of text files":
         write_notes(folder / "a")
         return Source(folder / "a", id_column="patient"), "has no columns"
@@ -454,6 +457,9 @@ def test_what_would_fail_at_the_end_is_noticed_at_once(capsys, tmp_path, monkeyp
     write_table(tmp_path / "a.csv")
     code, error = refused(capsys, "fit", tmp_path / "a.csv", *fit[2:], tmp_path / "a.csv")
     assert (code, "would be overwritten" in error) == (1, True)
+    for name in ("p.foo", "p"):  # of which matplotlib would make p.png
+        code, error = refused(capsys, *fit, tmp_path / "m", "--picture", tmp_path / name)
+        assert (code, "a picture must end in" in error) == (1, True)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     code, error = refused(capsys, *fit, tmp_path / "m", "--picture", tmp_path / "p.png")
     assert (code, "dplda[plot]" in error) == (1, True)
@@ -579,3 +585,18 @@ def test_words_beyond_the_list_of_a_language_need_its_stop_words(tmp_path, capsy
     assert words[0] <= public
     assert "belüftet" in words[1] - public
     assert not words[1] & {"und", "der", "die", "ist"}
+
+
+def test_ids_that_programs_write_for_missing_ones_are_told():
+    with pytest.warns(PrivateDataWarning, match="^3 texts have an id such as NA, NaN or NULL"):
+        warn_of_missing(["ann", "NA", "nan", "Null", "nancy"])
+    warn_of_missing(["ann", "nancy"])
+
+
+def test_files_of_other_kinds_are_counted(tmp_path):
+    write_notes(tmp_path / "a")
+    n_texts = len(read_texts(Source(tmp_path / "a")).texts)
+    (tmp_path / "a" / "more.docx").write_text("left out")
+    (tmp_path / "a" / ".DS_Store").write_text("of the system")
+    found = read_texts(Source(tmp_path / "a"))
+    assert (len(found.texts), found.n_left_out) == (n_texts, 1)

@@ -12,6 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
@@ -486,7 +487,16 @@ def test_owners_that_are_a_string_are_refused():
         limit_rows(["ann", "bob"], 2)
     with pytest.raises(ValueError, match="max_rows"):
         limit_rows([["ann"]], 0)
+    with pytest.raises(TypeError, match="must be a list of persons, got int"):
+        limit_rows([1, 2], 1)
     assert limit_rows([], 1).dtype == np.intp
+
+
+@pytest.mark.parametrize("owner", [None, math.nan, pd.NaT, pd.NA], ids=repr)
+def test_a_missing_owner_is_no_person_with_rows_of_its_own(owner):
+    """Each NaN is another one: every row of an unknown sender would be kept."""
+    with pytest.raises(ValueError, match="an owner is missing"):
+        limit_rows([["ann", owner], [owner]], 1)
 
 
 # ---- forms ------------------------------------------------------------------------------------

@@ -1134,3 +1134,9 @@ def test_a_copy_of_the_file_that_is_used_next_to_it_changes_nothing(composition,
     what_if.reserve("a", "document", Gaussian(1000.0))
     with pytest.raises(BudgetError):
         ledger.reserve("a", "document", Gaussian(6.0))
+
+
+@pytest.mark.parametrize("path", ["", "."])
+def test_a_folder_is_no_ledger(path):
+    with pytest.raises(IsADirectoryError, match="is a folder; give the path of a file in it"):
+        Ledger(path)

@@ -144,3 +144,8 @@ def test_users_are_spread_evenly():
 def test_identifiers_with_several_spellings_are_refused(user):
     with pytest.raises(TypeError, match="user_ids must be texts or integers"):
         user_part(["ada", user], 2)
+
+
+def test_an_id_of_any_characters_has_a_part():
+    """Half a surrogate pair, as damaged JSON holds it, has no UTF-8, and an error would show it."""
+    assert user_part(["ann\ud800", "ada"], 2**31).tolist()[1] == user_part(["ada"], 2**31)[0]

@@ -290,3 +290,10 @@ def test_a_file_that_is_no_ledger_is_one_line_and_exit_code_1(capsys, tmp_path):
     assert not (tmp_path / "missing").exists()
     with pytest.raises(SystemExit, match="2"):
         main(["ledger", "show", str(tmp_path / "text"), "--delta", "2"])
+
+
+def test_a_picture_of_another_kind_is_refused_before_the_fit(capsys):
+    pytest.importorskip("matplotlib")
+    with pytest.raises(SystemExit, match="2"):
+        main(["demo", "--output", "topics.foo"])
+    assert re.search("error: --output: a picture must end in .*png", capsys.readouterr().err)

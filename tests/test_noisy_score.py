@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.pipeline import make_pipeline
 
 from dplda import GibbsLDA, SubLDA
 from dplda._users import number_users
@@ -264,3 +266,9 @@ def test_the_code_of_the_page_runs_within_its_budgets():
         if "ledger" in names:
             assert 0 < names["ledger"].epsilon_spent <= names["ledger"].epsilon
     assert len(names["search"].cv_results_["params"]) >= 3
+
+
+def test_a_pipeline_is_refused_with_what_to_pass():
+    model = make_pipeline(CountVectorizer(vocabulary=["a", "b"]), SubLDA(2, epsilon=20.0))
+    with pytest.raises(TypeError, match=r"got Pipeline; .* pipeline\[-1\] and pipeline\[:-1\]"):
+        noisy_score(model.fit(["a b"] * 9), ["a b"], epsilon=1.0)

@@ -6,8 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import FunctionTransformer
 
 from dplda import (
@@ -166,3 +167,34 @@ def test_settings_that_may_read_documents_are_assumed_to_be_public(step, is_assu
     pipeline = make_pipeline(*counter, step, model()).fit(TEXTS)
     text = " ".join(pipeline_guarantee(pipeline).assumptions)
     assert ("treats each document by itself" in text) == is_assumed
+
+
+def test_what_is_no_pipeline_is_refused_and_not_printed():
+    fitted = model().fit(CountVectorizer(vocabulary=FRUIT).transform(TEXTS))
+    with pytest.raises(TypeError, match="got SubLDA; a single model states its guarantee"):
+        pipeline_guarantee(fitted)
+    with pytest.raises(TypeError, match=r"^expected a fitted Pipeline, got list$"):
+        pipeline_guarantee(TEXTS)
+
+
+def test_models_in_a_union_are_pointed_to():
+    union = make_pipeline(CountVectorizer(vocabulary=FRUIT), make_union(model(), model()))
+    with pytest.raises(ValueError, match=r"inside of a FeatureUnion .* state theirs in privacy_"):
+        pipeline_guarantee(union.fit(TEXTS))
+
+
+def test_a_frozen_step_is_the_step(tmp_path):
+    """FrozenEstimator keeps a fitted vectorizer as it is while a pipeline is fitted."""
+    words = chooser().fit(TEXTS)
+    topics = model().fit(words.transform(TEXTS))
+    frozen = make_pipeline(FrozenEstimator(words), FrozenEstimator(topics))
+    expected = pipeline_guarantee(make_pipeline(words, topics))
+    assert pipeline_guarantee(frozen) == expected
+    assert pipeline_guarantee(FrozenEstimator(frozen)) == expected
+    for saved in (frozen, FrozenEstimator(frozen)):
+        save_release(saved, tmp_path / "topics")
+        released = load_release(tmp_path / "topics")
+        assert released.epsilon_ == expected.epsilon
+        assert released.transform(["apple"]).shape == (1, 2)
+    save_release(FrozenEstimator(topics), tmp_path / "alone")
+    assert load_release(tmp_path / "alone").epsilon_ == topics.epsilon_

@@ -861,8 +861,10 @@ def test_bad_memoized_calls(corpus, tmp_path):
         memo.reports([0.5], corpus[:1])
     with pytest.raises(TypeError, match="truth value"):
         memo.reports([True], corpus[:1])
-    with pytest.raises(TypeError, match="single string"):
+    with pytest.raises(TypeError, match="one id for each row of X, got str"):
         memo.reports("ab", corpus[:2])
+    with pytest.raises(TypeError, match="got NoneType"):
+        memo.reports(None, corpus[:2])
     with pytest.raises(ValueError, match="'error' or 'keep', got 'draw'"):
         MemoizedReports(client, changed="draw")
     path = tmp_path / "reports.sqlite"
@@ -937,7 +939,7 @@ def test_a_sent_report_survives_a_power_cut(reported):
 
 
 def test_the_advice_on_changed_documents_says_what_it_costs(reported, corpus):
-    with pytest.raises(ValueError, match=r"changed='keep'.*privacy cost doubles"):
+    with pytest.raises(ValueError, match=r"Reports\(\.\.\., changed='keep'\).*cost doubles"):
         reported[0].reports([0], corpus[[5]])
 
 

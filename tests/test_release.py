@@ -1016,3 +1016,40 @@ def test_what_cannot_be_read_back_is_not_written(X, path):
     with pytest.raises(ValueError, match="finite and non-negative"):
         save_release(model, path)
     assert not path.exists()
+
+
+def test_a_place_that_cannot_be_written_is_found_first(model, tmp_path):
+    with pytest.raises(IsADirectoryError, match="is a folder; give the path of a file"):
+        save_release(model, tmp_path)
+    with pytest.raises(OSError, match=r"missing/topics cannot be written"):
+        save_release(model, tmp_path / "missing" / "topics")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_no_model_is_refused_and_not_printed(path):
+    with pytest.raises(TypeError, match=r"^expected a fitted model .* of an IFTMMaster") as caught:
+        save_release(["a diagnosis of Ann"], path)
+    assert "Ann" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [
+        ("a text", r"pass \[text\]"), (b"a text", r"pass \[text\]"), ([None], "got NoneType"),
+        ([b"a text"], "decode bytes"), ([["apple"]], "join words by spaces"),
+        (pd.DataFrame({"note": ["apple"]}), r"pass df\['column'\]"),
+    ],
+    ids=["text", "bytes", "missing", "list of bytes", "words", "table"],
+)  # fmt: skip
+def test_a_model_of_texts_says_which_texts_it_takes(X, message, path):
+    vectorizer = CountVectorizer(vocabulary=["apple", "banana"])
+    save_release(make_pipeline(vectorizer, GibbsLDA(2, max_iter=1)).fit(["apple banana"] * 9), path)
+    with pytest.raises(ValueError, match=message):
+        load_release(path).transform(X)
+
+
+def test_advice_on_a_long_header_is_for_long_headers(X, path):
+    changed = SubLDA(2, epsilon=4.0, max_iter=2).fit(X).set_params(epsilon=1.0)
+    with pytest.raises(ValueError, match="its parameters say epsilon=1") as caught:
+        save_release(changed, path)
+    assert "vocabulary" not in str(caught.value)

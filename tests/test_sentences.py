@@ -5,7 +5,9 @@ import pickle
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
+import scipy.sparse as sp
 from numpy.testing import assert_array_equal
 from sklearn.base import clone
 from sklearn.feature_extraction.text import CountVectorizer
@@ -15,6 +17,7 @@ from sklearn.pipeline import make_pipeline
 
 from dplda import GibbsLDA
 from dplda.federated import IFTMParty, SentenceCorpus, SentenceVectorizer
+from dplda.metrics import held_out_perplexity
 from dplda.privacy import PrivateDataWarning
 
 WORDS = ["cat", "dog", "sat", "chased", "stocks", "bank", "bonds", "rose", "fell"]
@@ -155,7 +158,7 @@ def test_bad_boundaries(arguments, message):
         ({"splitter": 3}, TEXTS, "splitter"),
         ({"splitter": lambda text: text}, TEXTS, "must return a list of sentences"),
         ({"splitter": lambda text: [1]}, TEXTS, "must return a list of sentences"),
-        ({}, "a secret", "list of texts"),
+        ({}, "a secret", "a column of texts"),
         ({}, [b"a secret"], "texts must be str, and one is a bytes"),
     ],
 )
@@ -207,3 +210,22 @@ def test_a_vocabulary_that_misses_most_words_is_told_to_the_person_at_the_keyboa
     vectorizer = SentenceVectorizer(["cat"]).fit()
     with pytest.warns(PrivateDataWarning, match=r"covers 17% .* 1 of 2 texts .* not for release"):
         vectorizer.transform(["A cat saw. It ran off", "Dog"])
+
+
+@pytest.mark.parametrize("kind", ["table", "mapping", "nothing", "text", "counts"])
+def test_what_is_no_column_of_texts_is_refused(kind):
+    """The names of a table's columns, or the keys of a mapping, would be read as the texts."""
+    given = {
+        "table": pd.DataFrame({"heart": ["pain"]}), "mapping": {"heart": "pain"}, "nothing": None,
+        "text": "heart", "counts": sp.eye_array(2, format="csr"),
+    }[kind]  # fmt: skip
+    with pytest.raises(ValueError, match="texts must be a list or a column of texts, got"):
+        SentenceVectorizer(vocabulary=["heart", "pain"]).fit_transform(given)
+
+
+def test_metrics_read_the_counts_of_sentences():
+    sentences = SentenceVectorizer(vocabulary=["a", "b"], token_pattern=r"\w").fit_transform(
+        ["a b. b", "a. a b"]
+    )
+    table = [[3.0, 1.0], [1.0, 3.0]]
+    assert held_out_perplexity(table, sentences) == held_out_perplexity(table, sentences.counts())

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from joblib_engine import JoblibEngine
@@ -700,3 +701,33 @@ def test_what_needs_all_rows_at_once_says_so(corpus, shards):
 def test_errors_and_representations_hold_nothing_private(corpus, shards):
     assert "90" not in repr(shards[3])
     assert str(corpus.nnz) not in repr(shards[3])
+
+
+def test_names_of_tables_are_the_words_of_the_shards(corpus, tmp_path):
+    table = pd.DataFrame(corpus.toarray()[:20], columns=[f"word{v}" for v in range(40)])
+    words = list(table.columns)
+    whole = write_shards(table, tmp_path / "whole")
+    parts = write_shards((table[i : i + 7] for i in (0, 7, 14)), tmp_path / "parts")
+    assert whole.feature_names.tolist() == parts.feature_names.tolist() == words
+    assert SubLDA(K, epsilon=20.0, max_iter=2).fit(whole).feature_names_in_.tolist() == words
+    turned = table[words[::-1]]
+    for source, given in [([table, turned], None), (table, words[::-1])]:
+        with pytest.raises(ValueError, match="other words, or have another order"):
+            write_shards(source, tmp_path / f"{len(source)}", feature_names=given)
+
+
+@pytest.mark.parametrize("names", [["a"] * 40, pd.DataFrame(np.eye(2, 40), columns=["a"] * 40)])
+def test_words_that_no_release_could_hold_are_refused(corpus, names, tmp_path):
+    source, given = (corpus, names) if isinstance(names, list) else (names, None)
+    with pytest.raises(ValueError, match="must be different words, got 40, 1 of them"):
+        write_shards(source, tmp_path / "new", feature_names=given)
+    with pytest.raises(TypeError, match="a list of words, got a single str"):
+        write_shards(corpus, tmp_path / "new", feature_names="a" * 40)
+
+
+def test_blocks_without_documents_are_left_out(corpus, tmp_path):
+    dense = corpus.toarray()
+    written = write_shards([dense[:0], dense, dense[:0]], tmp_path / "new")
+    assert_array_equal(sp.vstack(list(written)).toarray(), dense)
+    with pytest.raises(ValueError, match="source holds no block of documents"):
+        write_shards(dense[:0], tmp_path / "none")

@@ -391,3 +391,10 @@ def test_masked_ids_are_missing(ids):
     """NumPy would fill them with one text or number, which would be a user."""
     with pytest.raises(ValueError, match="none may be missing"):
         number_users(np.ma.masked_array(ids, mask=[True, False, False]), 3)
+
+
+@pytest.mark.parametrize("ids", [["a", "", "a"], ["a", " \t", "b"], ["", "", ""]])
+def test_empty_ids_are_missing(ids):
+    """A table that is read with keep_default_na=False has them in the place of missing ids."""
+    with pytest.raises(ValueError, match="user_ids must not be empty texts"):
+        number_users(ids, 3)

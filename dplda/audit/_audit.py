@@ -155,6 +155,10 @@ def audit_epsilon(
     """
     n_canaries, n_runs = _sizes(design, n_canaries, n_runs)
     make_attack = default_attack(estimator) if attack is None else attack
+    if not callable(make_attack):
+        raise TypeError(
+            f"attack must be a class of attacks, such as dplda.audit.UserAttack, got {attack!r}"
+        )
     delta = getattr(estimator, "delta", 1e-5) if delta is None else delta
     check_probabilities(delta, confidence)
     delta = float(delta)

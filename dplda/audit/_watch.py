@@ -19,6 +19,7 @@ from sklearn.base import BaseEstimator, clone
 
 from dplda.privacy import (
     Event,
+    LowSignalWarning,
     PrivacyLeakWarning,
     PrivateDataWarning,
     PublicPriorWarning,
@@ -109,10 +110,11 @@ class Record:
 
 @contextmanager
 def without_warnings() -> Iterator[None]:
-    """Do not warn of what an audit does on purpose: it fits invented documents, with seeds."""
+    """Do not warn of what an audit does on purpose: it fits few invented documents, with seeds."""
     with warnings.catch_warnings():
         for category in (
             PrivacyLeakWarning, SeededNoiseWarning, PrivateDataWarning, PublicPriorWarning,
+            LowSignalWarning,
         ):  # fmt: skip
             warnings.simplefilter("ignore", category)
         yield

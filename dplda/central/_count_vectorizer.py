@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Integral
 from typing import Any
 
@@ -57,7 +58,10 @@ _SPLITTING = (
 )  # fmt: skip
 
 
-class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
+# counts are sparse, which no data frame is made of: like CountVectorizer, without set_output
+class PrivateCountVectorizer(  # type: ignore[call-arg]
+    TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
+):
     r"""Word counts in a vocabulary that is chosen with differential privacy.
 
     The vocabulary is private, the output of `transform` is not. A vocabulary that
@@ -323,11 +327,11 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
             Not for release.
         """
         check_is_fitted(self, "vocabulary_")
-        analyze, n_tokens = self._counter().build_analyzer(), 0
+        analyze, n_tokens = self._analyzer(), 0
 
         def counted(document: Any) -> list[str]:
             nonlocal n_tokens
-            terms = analyze(document)
+            terms = _analyzed(analyze, document)
             n_tokens += len(terms)
             return terms
 
@@ -359,12 +363,34 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
         """The vectorizer of scikit-learn that splits texts into terms."""
         return CountVectorizer(**({name: getattr(self, name) for name in _SPLITTING} | options))
 
+    def _analyzer(self, **options: Any) -> Callable[[Any], list[str]]:
+        """The function that splits a text into terms."""
+        if isinstance(self.stop_words, str) and self.stop_words != "english":
+            raise ValueError(
+                f"stop_words must be 'english', a public list of words or None, got "
+                f"{self.stop_words!r}; there are no lists of other languages"
+            )
+        try:
+            analyze: Callable[[Any], list[str]] = self._counter(**options).build_analyzer()
+        except (re.error, TypeError) as error:
+            raise ValueError(
+                "token_pattern must be a regular expression of a word, got "
+                f"{self.token_pattern!r}: {error}"
+            ) from None
+        return analyze
+
     def _checked_candidates(self) -> list[str]:
         """The public list without repetitions and without terms that no text can produce."""
         if self.candidates is None:
             return []
         if isinstance(self.candidates, str):
-            return self._possible(load_public_vocabulary(None, language=self.candidates))
+            try:
+                listed = load_public_vocabulary(None, language=self.candidates)
+            except ValueError as error:
+                raise ValueError(
+                    f"candidates must be a list of words, a language or None: {error}"
+                ) from None
+            return self._possible(listed)
         given = list(dict.fromkeys(self.candidates))
         if not all(isinstance(term, str) for term in given):
             raise ValueError("candidates must be a list of words (str), the most frequent first")
@@ -380,7 +406,7 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
 
     def _possible(self, terms: Iterable[str]) -> list[str]:
         """The terms that a text can have."""
-        analyze = self._counter(input="content").build_analyzer()
+        analyze = self._analyzer(input="content")
         return [term for term in terms if term in analyze(term)]
 
     def _selections(self) -> list[Selection]:
@@ -420,7 +446,7 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
         units = range(len(documents)) if users is None else users.tolist()
         sets = []
         for n in range(1, self.ngram_range[1] + 1):
-            analyze = self._counter(ngram_range=(n, n)).build_analyzer()
+            analyze = self._analyzer(ngram_range=(n, n))
             of_unit: list[set[str]] = [set() for _ in range(max(units, default=-1) + 1)]
             for unit, document in zip(units, documents):
                 of_unit[unit].update(_analyzed(analyze, document))
@@ -482,7 +508,8 @@ def _is_pair(term: str, words: set[str] | frozenset[str]) -> bool:
 
 def _as_list(raw_documents: Any) -> list[Any]:
     """The texts of a column of any kind."""
-    if isinstance(raw_documents, (str, bytes, Mapping)) or getattr(raw_documents, "ndim", 1) != 1:
+    column = isinstance(raw_documents, Iterable) and getattr(raw_documents, "ndim", 1) == 1
+    if not column or isinstance(raw_documents, (str, bytes, Mapping)):
         raise ValueError(
             "raw_documents must be a list or a column of texts, got "
             f"{type(raw_documents).__name__}; pass [text] for one text, and df['column'] for a "
@@ -491,11 +518,17 @@ def _as_list(raw_documents: Any) -> list[Any]:
     return list(raw_documents)
 
 
-def _analyzed(analyze: Any, document: Any) -> Iterable[str]:
+def _analyzed(analyze: Callable[[Any], list[str]], document: Any) -> list[str]:
     try:
         return analyze(document)
+    except OSError as error:  # its message quotes what was given, which may be a text
+        raise ValueError(
+            f"a document could not be read ({type(error).__name__}); input='filename' takes names "
+            "of files, and texts need input='content'"
+        ) from None
     except (AttributeError, TypeError, ValueError):  # these errors may quote the text
         raise ValueError(
             f"a document of type {type(document).__name__} could not be split into words; pass "
-            "texts (str), '' for a missing text, and check encoding, preprocessor and tokenizer"
+            "texts (str), '' for a missing text, and check encoding, preprocessor and tokenizer; "
+            "lists of words need analyzer=list"
         ) from None

@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from dplda._base import BaseLDA
 from dplda._corpus import check_counts
 from dplda._fold_in import fold_in
 from dplda._noisy_sum import release_sum
 from dplda._users import RELATIONS, ROWS_OF_A_UNIT, number_users, protected_unit
+from dplda._vocabulary import check_model
 from dplda.privacy import Guarantee
 
 COUNTS = "number of documents in each topic"
@@ -113,11 +113,12 @@ def private_topic_counts(
     >>> counts.shape, round(guarantee.noise_scale, 1)
     ((3,), 4.2)
     """
-    check_is_fitted(model)
+    check_model(model)
     if not isinstance(model, BaseLDA) or model.doc_topic_prior_ is None:
         raise TypeError(
             f"model must be a topic model of dplda with a doc_topic_prior, got "
-            f"{type(model).__name__}; the proof is about the inference of these models"
+            f"{type(model).__name__}; the proof is about the inference of these models. Of a "
+            "pipeline, pass pipeline[-1] and pipeline[:-1].transform(texts)"
         )
     unit = protected_unit(user_ids)  # public
 

@@ -77,7 +77,8 @@ def write_shards(
     n_words : int or None, default=None
         Size of the vocabulary. Needed for Parquet; otherwise it is checked if it is given.
     feature_names : sequence of str or None, default=None
-        The words of the columns. A model that is fitted on the shards then knows them.
+        The words of the columns, all different. A model that is fitted on the shards then knows
+        them. None takes the names of the columns of tables, which must be the same in all blocks.
 
     Returns
     -------
@@ -112,22 +113,63 @@ def write_shards(
     """
     rows = check_integer("rows_per_shard", rows_per_shard, 1, MAX_TOKENS)
     width = None if n_words is None else check_integer("n_words", n_words, 1, MAX_TOKENS)
+    names = _Names(feature_names)
     place = Path(os.path.abspath(os.fspath(folder)))
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     if any(place.iterdir()):
         raise ValueError(f"{place} is not empty; give a new folder, or delete what is in it")
     shards: list[Shard] = []
     with _texts_named():
-        for X in _in_shards(_blocks(source, width), rows):
+        for X in _in_shards(_blocks(source, width, names), rows):
             width = _check_width(X, width)
             shards.append(write_shard(place, len(shards), X))
     if width is None or not shards:
         raise ValueError("source holds no block of documents; give at least one matrix")
-    names = None if feature_names is None else [str(name) for name in feature_names]
-    if names is not None and len(names) != width:
-        raise ValueError(f"feature_names must have {width} words, got {len(names)}")
-    write_manifest(place, width, names, shards)
+    if names.words is not None and len(names.words) != width:
+        raise ValueError(f"feature_names must have {width} words, got {len(names.words)}")
+    write_manifest(place, width, names.words, shards)
     return CountShards(place)
+
+
+class _Names:
+    """The words of the columns: those that are given, or those of tables with names.
+
+    Parameters
+    ----------
+    given : sequence of str, or None
+        They must be different; a release file could not hold them otherwise.
+
+    Attributes
+    ----------
+    words : list of str, or None
+        None if they are not known.
+    """
+
+    def __init__(self, given: Sequence[str] | None) -> None:
+        if isinstance(given, str):
+            raise TypeError("feature_names must be a list of words, got a single str")
+        self.words = None if given is None else _different([str(name) for name in given])
+
+    def note(self, X: Any) -> None:
+        """Take the names of a table, or refuse those of another one."""
+        names = getattr(X, "columns", None)
+        if names is None or not all(isinstance(name, str) for name in names):
+            return
+        if self.words is not None and list(names) != self.words:
+            raise ValueError(
+                "the columns of a table are other words, or have another order, than feature_names "
+                "or the tables before; select the same columns of all tables"
+            )
+        self.words = _different(list(names))
+
+
+def _different(words: list[str]) -> list[str]:
+    if len(set(words)) < len(words):
+        raise ValueError(
+            f"the names of the columns must be different words, got {len(words)}, "
+            f"{len(set(words))} of them different"
+        )
+    return words
 
 
 @contextmanager
@@ -179,10 +221,11 @@ def _checked(X: Any) -> sp.csr_array:
     """A block of rows in the form of `fit`: one entry for each cell, weights in tokens."""
     with check_quoting_nothing(X):
         X = check_array(floats(unsummed(X)), ensure_min_samples=0, **form_of(X))
+    X = X if X.shape[0] else sp.csr_array(X.shape)  # no number is the smallest of none
     return as_counts(X, "write_shards")
 
 
-def _blocks(source: Any, n_words: int | None) -> Iterable[Any]:
+def _blocks(source: Any, n_words: int | None, names: _Names) -> Iterable[Any]:
     """Blocks of rows of whatever holds the documents."""
     if isinstance(source, (str, os.PathLike)):
         path = Path(source)
@@ -203,16 +246,17 @@ def _blocks(source: Any, n_words: int | None) -> Iterable[Any]:
     if hasattr(source, "dask") and hasattr(source, "to_delayed"):
         return _dask_blocks(source)
     if hasattr(source, "shape"):
-        return _slices(source)
+        return _slices(source, names)
     if isinstance(source, Iterable):
-        return itertools.chain.from_iterable(map(_slices, source))
+        return itertools.chain.from_iterable(_slices(X, names) for X in source)
     raise ValueError(
         f"source must be a matrix, matrices, a path or a dask.array, got {type(source).__name__}"
     )
 
 
-def _slices(X: Any) -> Iterator[Any]:
+def _slices(X: Any, names: _Names) -> Iterator[Any]:
     """Some rows of a matrix at a time: the checks may copy what they are given."""
+    names.note(X)
     with check_quoting_nothing(X):
         if sp.issparse(X):
             X = unsummed(X).tocsr()

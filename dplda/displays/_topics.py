@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 from sklearn.pipeline import Pipeline
-from sklearn.utils.validation import check_is_fitted
 
 from dplda._checks import check_integer
-from dplda._vocabulary import flat_steps, in_order, words_after, words_of
+from dplda._vocabulary import check_model, flat_steps, in_order, words_after, words_of
 from dplda.displays._style import COLORS, GRAY, LIGHT_GRAY, import_pyplot, model_name
 from dplda.metrics._signal import standing_words
 
@@ -116,7 +115,7 @@ def with_names(
     estimator: Any, feature_names: Sequence[str] | Mapping[str, int] | None
 ) -> tuple[Any, list[str]]:
     """The topic model, which may be a step of a pipeline, and the words of its columns."""
-    check_is_fitted(estimator)
+    check_model(estimator)
     if isinstance(estimator, Pipeline):
         steps = list(flat_steps(estimator))
         place = next((i for i, (_, step) in enumerate(steps) if hasattr(step, "components_")), None)

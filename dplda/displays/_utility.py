@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
+from dplda._vocabulary import check_model
 from dplda.displays._style import COLORS, DASHES, GRAY, MARKERS, import_pyplot, model_name
 
 MAX_TICKS = 8
@@ -105,11 +105,13 @@ class PrivacyUtilityDisplay:
         ------
         ImportError
             If matplotlib is not installed.
+        ValueError
+            If there is no model.
         """
         curves: dict[str, dict[float, list[float]]] = {}
         deltas = set()
         for estimator in estimators:
-            check_is_fitted(estimator, "epsilon_")
+            check_model(estimator, "a fitted topic model of dplda", holds="epsilon_")
             epsilon, name = float(estimator.epsilon_), model_name(estimator)
             private = math.isfinite(epsilon)
             label = f"{name} ({estimator.privacy_.unit if private else 'not private'})"
@@ -117,6 +119,8 @@ class PrivacyUtilityDisplay:
             values.append(estimator.perplexity(X))
             if private:
                 deltas.add(float(estimator.delta_))
+        if not curves:
+            raise ValueError("estimators must hold at least one fitted topic model, got none")
         at = f" at delta = {deltas.pop():.2g}" if len(deltas) == 1 else ""
         return cls(curves, references=references, epsilon_name=f"epsilon{at}").plot(ax)
 
@@ -152,7 +156,7 @@ class PrivacyUtilityDisplay:
         ValueError
             If the search varies no epsilon, or more than one.
         """
-        check_is_fitted(search, "cv_results_")
+        check_model(search, "a fitted GridSearchCV or RandomizedSearchCV", holds="cv_results_")
         results = search.cv_results_
         key = _epsilon_parameter(results["params"])
         splits = np.array([results[f"split{i}_test_score"] for i in range(search.n_splits_)])

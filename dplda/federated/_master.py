@@ -257,6 +257,7 @@ class IFTMMaster:
             raise RoundError(
                 f"round {self.round_} has {len(models)} valid models of at least "
                 f"{self.min_parties}; {len(refused)} messages were refused (see refused_)"
+                + (f", the first because {self.refused_[0].reason}" if refused else "")
             )
         self._make_round(latest)
         self._note_statements(models.values())

@@ -17,10 +17,9 @@ from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.utils.validation import check_is_fitted
 
 from dplda import _checks
-from dplda._vocabulary import hash_words
+from dplda._vocabulary import check_model, hash_words
 from dplda._warnings import warn_user
 from dplda._wire import Format, as_number
 from dplda.privacy import Guarantee, Ledger, PrivacyLeakWarning
@@ -273,7 +272,7 @@ class LocalModel(_Message):
         >>> message.unit, message.n_topics, round(message.epsilon, 2)
         ('document', 3, 4.0)
         """
-        check_is_fitted(model)
+        check_model(model)
         guarantee = model.privacy_
         _warn_without_guarantee(model)
         components = np.asarray(model.components_, np.float64)  # public

@@ -47,6 +47,11 @@ class Party(Protocol):
 
 def check_party(name: str, estimator: object) -> None:
     """Refuse an estimator that would need another fit, at full cost, in every round."""
+    if not hasattr(estimator, "fit"):
+        raise TypeError(
+            f"party {name!r} must have an IFTMParty, before its documents, got "
+            f"{type(estimator).__name__}"
+        )
     if not isinstance(estimator, Party):
         raise TypeError(
             f"party {name!r}: a {type(estimator).__name__} cannot refine a table without reading "
@@ -431,8 +436,12 @@ def run_rounds(
             f"parties must be a mapping of names to (IFTMParty, X), got {type(parties).__name__}"
         )
     check_integer("n_rounds", n_rounds, 1, MAX_ROUND)
-    for name, (estimator, _) in parties.items():
-        check_party(name, estimator)
+    for name, pair in parties.items():
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise TypeError(
+                f"party {name!r} must be a pair (IFTMParty, X), got {type(pair).__name__}"
+            )
+        check_party(name, pair[0])
     for _ in range(n_rounds):
         answers: dict[str, LocalModel] = {}
         failure: Exception | None = None

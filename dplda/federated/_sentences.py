@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -331,8 +331,12 @@ class SentenceVectorizer(TransformerMixin, BaseEstimator):
             Not for release.
         """
         check_is_fitted(self)
-        if isinstance(texts, str):
-            raise ValueError("texts must be a list of texts, got a single text; put it into a list")
+        column_of_texts = isinstance(texts, Iterable) and getattr(texts, "ndim", 1) == 1
+        if not column_of_texts or isinstance(texts, (str, bytes, Mapping)):
+            raise ValueError(
+                f"texts must be a list or a column of texts, got {type(texts).__name__}; pass "
+                "[text] for one text, and df['column'] for a table"
+            )
         words_of = CountVectorizer(
             token_pattern=self.token_pattern, lowercase=bool(self.lowercase)
         ).build_analyzer()

@@ -150,8 +150,8 @@ class MemoizedReports:
         **Privacy.** The reports may be published.
         """
         X = check_counts(self.randomizer, X, reset=False)  # private
-        if isinstance(ids, (str, bytes)):
-            raise TypeError("ids must be one id for each row of X, got a single string")
+        if isinstance(ids, (str, bytes)) or not isinstance(ids, Iterable):
+            raise TypeError(f"ids must hold one id for each row of X, got {type(ids).__name__}")
         labels = [_id_bytes(document_id) for document_id in ids]
         if len(labels) != X.shape[0]:
             raise ValueError(f"X has {X.shape[0]} rows and needs as many ids, got {len(labels)}")
@@ -207,9 +207,9 @@ class MemoizedReports:
         if n_changed:
             raise ValueError(
                 f"{n_changed} of {len(now)} documents differ from what was reported under their "
-                "ids; use changed='keep' to get the stored reports, at no cost, or check that "
-                "each document has its own id and keeps it. Under a new id a document is reported "
-                "again, and its privacy cost doubles"
+                "ids; MemoizedReports(..., changed='keep') gives the stored reports, at no cost; "
+                "or check that each document has its own id and keeps it. Under a new id a "
+                "document is reported again, and its privacy cost doubles"
             )
 
     @contextmanager

@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils.validation import check_is_fitted
 
 from dplda._checks import check_integer, check_number
 from dplda._corpus import are_shards, check_table, row_blocks
 from dplda._fold_in import BATCH, LARGEST_PRIOR, infer_topics, topic_word_probabilities
 from dplda._noisy_sum import release_sum
 from dplda._users import RELATIONS, ROWS_OF_A_UNIT, number_users, protected_unit
+from dplda._vocabulary import check_model
 from dplda.metrics._perplexity import check_blocks, split_documents
 from dplda.privacy import Guarantee
 
@@ -243,8 +243,13 @@ def _ratio(noisy: np.ndarray, scale: float) -> tuple[float, float]:
 
 def _public_tables(model: Any, public_unigram: Any) -> tuple[np.ndarray, np.ndarray]:
     """The checked topic-word table, and the reference as probabilities."""
-    check_is_fitted(model)
-    components = check_table(getattr(model, "components_", None), "components_")
+    check_model(model)
+    if not hasattr(model, "components_"):
+        raise TypeError(
+            f"model must be a topic model with components_, got {type(model).__name__}; of a "
+            "pipeline, pass pipeline[-1] and pipeline[:-1].transform(texts)"
+        )
+    components = check_table(model.components_, "components_")
     if not (
         components.min() >= 0 and components.any(axis=0).all() and components.any(axis=1).all()
     ):
@@ -259,6 +264,7 @@ def _public_tables(model: Any, public_unigram: Any) -> tuple[np.ndarray, np.ndar
         if reference.shape != (components.shape[1],) or not reference.min() > 0:
             raise ValueError(
                 f"public_unigram must hold {components.shape[1]} positive frequencies, one for "
-                f"each word, got shape {reference.shape}; add a small number to words that it lacks"
+                f"each word, got shape {reference.shape} and a smallest value of "
+                f"{reference.min(initial=np.inf):g}; add a small number to words that it lacks"
             )
     return components, reference / reference.sum()

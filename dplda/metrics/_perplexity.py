@@ -105,6 +105,7 @@ def _split(data: np.ndarray, words: np.ndarray, n_entries: np.ndarray) -> tuple[
 
 
 def _check_counts(X: Any) -> sp.csr_array:
+    X = X.counts() if hasattr(X, "sentence_counts") else X  # a SentenceCorpus, as in a fit
     with check_quoting_nothing(X):
         X = check_array(floats(unsummed(X)), **form_of(X))
     check_non_negative(X, "a metric (it takes word counts)")

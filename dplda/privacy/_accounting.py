@@ -284,6 +284,11 @@ def calibrate(
     >>> round(calibrate(lambda m: Repeated(Gaussian(m), 40), epsilon=1.0, delta=1e-6), 2)
     26.72
     """
+    if not callable(make_events):
+        raise TypeError(
+            "make_events must be a function of the noise multiplier that returns events, such as "
+            f"lambda m: Gaussian(m), got an object of class {type(make_events).__name__}"
+        )
     _, lost, shift = composition.without_statements(grouped(make_events(1.0)))
     if lost or shift:
         return _calibrate_beside_statements(
@@ -481,6 +486,11 @@ def split_epsilon(
     >>> [round(epsilon, 2) for epsilon in split_epsilon(4.0, shares=(0.08, 0.92))]
     [1.0, 3.8]
     """
+    if not isinstance(shares, Iterable):
+        raise TypeError(
+            "shares must be a list of numbers, one for each fit, such as (0.08, 0.92), got "
+            f"{type(shares).__name__}"
+        )
     parts = [check_number("shares", share, 0.0, math.inf, closed="neither") for share in shares]
     delta = check_number("delta", delta, 0.0, 1.0, closed="neither")
     # what is kept covers the threshold, and the distance of the noise from its ideal law

@@ -75,6 +75,8 @@ def grouped(events: Event | Iterable[Event]) -> Groups:
     All Gaussian events without sampling become a single one, which costs exactly as much.
     """
     global _last
+    if not isinstance(events, (Event, Iterable)):
+        raise TypeError(f"expected privacy events, got {type(events).__name__}")
     every = (events,) if isinstance(events, Event) else tuple(events)
     known, counts, groups = _last
     if len(known) > len(every) or not all(map(is_, known, every)):

@@ -372,9 +372,7 @@ class Guarantee:
         if self.epsilon == math.inf:
             return "none: anyone who sees it may be able to read parts of the data from it."
         mu = self.gaussian_mu
-        exactly = (
-            "" if mu is None else f" (Gaussian differential privacy with mu = {_upward(mu):g})"
-        )
+        exactly = "" if mu is None else f" (Gaussian differential privacy with mu = {upward(mu):g})"
         grade = next(word for end, word in _GRADES if self.epsilon <= end)
         scale = _SCALE
         if self.delta > _LARGEST_DELTA:
@@ -392,7 +390,7 @@ class Guarantee:
         return (
             "Someone sees everything that was released, knows all other data, and tests for one "
             f"particular {self.unit} with a false alarm in 1 of 100 cases. The best such test "
-            f"finds it in at most {min(100.0, _upward(found)):g} of 100 cases in which it is "
+            f"finds it in at most {min(100.0, upward(found)):g} of 100 cases in which it is "
             "present (blind guessing: 1)."
         )
 
@@ -455,7 +453,7 @@ def _divided(value: PerRound, size: int) -> PerRound:
     return None if value is None else value / size
 
 
-def _upward(value: float) -> float:
+def upward(value: float) -> float:
     """The smallest number of three digits that is not below."""
     if value <= 0.0:
         return 0.0

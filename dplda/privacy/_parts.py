@@ -62,7 +62,8 @@ def _hash(user: str | int) -> int:
             f"user_ids must be texts or integers, got {type(user).__name__}; convert them so that "
             "each user has one identifier"
         )
-    return int.from_bytes(hashlib.sha256(str(user).encode()).digest()[:16])
+    text = str(user).encode("utf-8", "surrogatepass")  # an error would show the id
+    return int.from_bytes(hashlib.sha256(text).digest()[:16])
 
 
 def users_of(part: int, n_parts: int) -> str:

@@ -34,7 +34,9 @@ def limit_rows(owners: Iterable[Iterable[Hashable]], max_rows: int) -> NDArray[n
     Raises
     ------
     TypeError
-        If the owners of a row are a string, which would be taken for its letters.
+        If the owners of a row are no list, such as a string, which would be taken for its letters.
+    ValueError
+        If an owner is missing, such as None or NaN.
 
     See Also
     --------
@@ -63,8 +65,25 @@ def limit_rows(owners: Iterable[Iterable[Hashable]], max_rows: int) -> NDArray[n
                 "the owners of a row must be a list of persons, got a string; put a single person "
                 'into a list, as in ["ann"]'
             )
+        if not isinstance(given, Iterable):
+            raise TypeError(
+                f"the owners of a row must be a list of persons, got {type(given).__name__}"
+            )
         persons = set(given)
+        if any(map(_is_missing, persons)):
+            raise ValueError(
+                "an owner is missing (None or NaN), and a missing owner bounds nobody's rows; "
+                "leave these rows out, or name their owners"
+            )
         if all(n_kept[person] < max_rows for person in persons):
             n_kept.update(persons)
             rows.append(row)
     return np.array(rows, dtype=np.intp)
+
+
+def _is_missing(person: Hashable) -> bool:
+    """Whether a person is None, NaN, or pandas' NaT or NA."""
+    try:
+        return person is None or bool(person != person)
+    except TypeError:  # NA is neither equal to itself nor different
+        return True

@@ -130,6 +130,8 @@ def open_file(path: str, budget: Budget) -> Store:
     ValueError
         If the file is not a ledger, is empty, or is damaged.
     """
+    if os.path.isdir(path):
+        raise IsADirectoryError(f"the ledger {path} is a folder; give the path of a file in it")
     with _explained(path):
         journals = [name for name in (f"{path}-journal", f"{path}-wal") if os.path.exists(name)]
         if not os.path.exists(path):
