@@ -27,7 +27,8 @@ def pipeline_guarantee(pipeline: Pipeline, *, delta: float | None = None) -> Gua
         Fitted. Steps with ``privacy_`` are private. Steps that learn nothing from data, such as a
         vectorizer with a given vocabulary, cost nothing. Any other fitted step makes epsilon
         infinite, and the guarantee names it: ``pipeline[:-1]`` leaves out the last one. Steps of a
-        pipeline inside of the pipeline count like its own.
+        pipeline inside of the pipeline count like its own. Two steps that drew their noise from a
+        given seed make epsilon infinite, as in a ledger.
     delta : float, default=None
         The delta at which epsilon is stated; None takes the largest of the steps.
 
@@ -70,6 +71,11 @@ def pipeline_guarantee(pipeline: Pipeline, *, delta: float | None = None) -> Gua
     _check_same("unit", [part.unit for part in parts])
     _check_same("relation", [part.relation for part in parts])
     leaks = [leak for name, step in steps if (leak := _leak(name, step))]
+    if sum(part.seeded for part in parts) > 1:
+        leaks.append(
+            "the noise of two steps was drawn from a given seed, and cancels if the seeds are "
+            "equal: leave random_state=None"
+        )
     delta = max(part.delta for part in parts) if delta is None else float(delta)
     events = [event for part in parts for event in _charged(part)] + [NonPrivate()] * len(leaks)
     distance = math.fsum(part.total_variation for part in parts)

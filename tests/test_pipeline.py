@@ -18,6 +18,8 @@ from dplda import (
     save_release,
 )
 from dplda._private_fit import COLUMNS
+from dplda.privacy import Ledger
+from dplda.privacy.mechanisms import Curator
 
 TEXTS = ["apple banana", "banana cherry date", "apple date"] * 100
 FRUIT = ["apple", "banana", "cherry", "date"]
@@ -50,6 +52,30 @@ def test_steps_of_a_pipeline_inside_count_like_its_own():
     ):
         assert pipeline_guarantee(nested) == pipeline_guarantee(flat)
         assert pipeline_guarantee(nested).epsilon > 2.1
+
+
+@pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
+def test_two_seeds_are_no_guarantee(monkeypatch):
+    """With one seed the steps add the same noise: their difference has none, whoever knows it."""
+    noise, add = [], Curator._with_noise
+
+    def spy(self, value, *args):
+        exact = value.copy()
+        noise.append((add(self, value, *args) - exact).ravel())
+        return value
+
+    monkeypatch.setattr(Curator, "_with_noise", spy)
+    ledger = Ledger()
+    words, topics = (
+        step.set_params(random_state=5, ledger=ledger) for step in (chooser(), model())
+    )
+    pipeline = make_pipeline(words, topics).fit(TEXTS)
+    np.testing.assert_array_equal(noise[0], noise[1])  # of the vocabulary and of word totals
+    guarantee = pipeline_guarantee(pipeline)
+    assert (guarantee.epsilon, ledger.epsilon_spent) == (math.inf, math.inf)
+    assert "given seed" in guarantee.mechanism
+    topics.set_params(random_state=None).fit(words.transform(TEXTS))
+    assert 2.1 < pipeline_guarantee(pipeline).epsilon < 3.0
 
 
 def test_parameters_are_those_of_a_named_step():
