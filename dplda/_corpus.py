@@ -33,8 +33,6 @@ BLOCK_ENTRIES = 1 << 16  # what is computed at a time from the entries of X: it 
 LARGEST_WEIGHT = 1e6  # in tokens, in a row of weights that are not whole
 LARGEST_PSEUDO_COUNT = 1e12  # public tokens of a word in a topic; squares of sums are finite
 LEAST_KEPT = 0.25  # share of the cells that must survive rounding to whole counts
-# The form of counts, for scikit-learn's checks.
-FORM: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
 NOT_COUNTS = (
     "X holds text, not a matrix of word counts; put a "
     "sklearn.feature_extraction.text.CountVectorizer(vocabulary=...) before this estimator, with a "
@@ -154,7 +152,7 @@ def check_counts(estimator: Any, X: Any, *, reset: bool, whole: bool = True) -> 
     if hasattr(X, "sentence_counts"):  # a SentenceCorpus; a client does not load the class
         X = X.counts()
     with check_quoting_nothing(X):
-        X = validate_data(estimator, floats(unsummed(X)), reset=reset, **FORM)
+        X = validate_data(estimator, floats(unsummed(X)), reset=reset, **form_of(X))
     _check_width(estimator, X, reset=reset)
     X = as_counts(X, type(estimator).__name__, whole=whole)
     if reset:
@@ -200,6 +198,18 @@ def check_shards(estimator: Any, X: Any, *, reset: bool) -> None:
             f"the shards have other words than those that {type(estimator).__name__} was fitted "
             "on; count the documents with the same vocabulary"
         )
+
+
+def form_of(X: Any) -> dict[str, Any]:
+    """The form of counts, for scikit-learn's checks: float64, or float32 where all of X is.
+
+    Columns of several types become float64. The type that NumPy finds for them depends on the
+    widest one, and so on the largest count of any document, which the weights of others may not
+    read.
+    """
+    types = getattr(X, "dtypes", None)  # of the columns; a frame may have one that is named dtype
+    one_type = hasattr(X, "dtype") if types is None else len(set(map(str, types))) == 1
+    return {"accept_sparse": "csr", "dtype": [np.float64, np.float32] if one_type else np.float64}
 
 
 def floats(X: Any) -> Any:

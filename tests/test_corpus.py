@@ -17,7 +17,9 @@ from sklearn.base import BaseEstimator
 from dplda import GibbsLDA
 from dplda import _corpus as module
 from dplda._corpus import LARGEST_WEIGHT, MAX_TOKENS, Corpus, check_counts, shorten
+from dplda.datasets import write_shards
 from dplda.kernels import _release
+from dplda.metrics._perplexity import check_same_words
 from dplda.privacy import PrivateDataWarning
 from dplda.privacy._streams import Streams
 from dplda.privacy.mechanisms import sum_clipped
@@ -164,6 +166,28 @@ def test_weights_become_finite_tokens_in_proportion(X):
         assert own.max() <= 2 * LARGEST_WEIGHT
         unit = max(row[row > 0].min(), row.max() / LARGEST_WEIGHT)
         np.testing.assert_allclose(own, row / unit, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("read", ["fit", "score", "shards"])
+def test_weights_do_not_read_the_largest_count_of_another_row(read, tmp_path):
+    """Integers that fit into a byte leave float32 what it is in NumPy, and wider ones do not."""
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    scales = rng.uniform(0.05, 0.2, (500, 1)).astype(np.float32)
+    frame = pd.DataFrame(scales * rng.integers(1, 9, (500, 6)).astype(np.float32))
+    frame.columns = [*"abcde", "dtype"]
+    rows = []
+    for largest in (100, 10**6):
+        frame["n"] = np.append(np.zeros(499, int), largest)
+        frame["n"] = pd.to_numeric(frame["n"], downcast="integer")
+        if read == "fit":
+            X = checked(frame, whole=False)
+        elif read == "score":
+            X = check_same_words(np.ones((2, 7)), frame)[1]
+        else:
+            (X,) = write_shards(frame, tmp_path / str(largest))
+        rows.append(X.toarray()[:499])
+    assert_array_equal(*rows)
 
 
 def test_weights_leave_the_argument_as_it_is():

@@ -17,7 +17,7 @@ from sklearn.utils import check_array
 
 from dplda._checks import check_integer, check_number
 from dplda._compat import check_non_negative
-from dplda._corpus import FORM, Corpus, check_quoting_nothing, floats, without_zeros
+from dplda._corpus import Corpus, check_quoting_nothing, floats, form_of, without_zeros
 from dplda._gibbs import MAX_COMPONENTS
 from dplda._texts import texts_in
 from dplda._vocabulary import in_order
@@ -206,7 +206,7 @@ def _counts(X: Any, vocabulary: Any, words: list[str] | None) -> sp.csr_array:
             warnings.simplefilter("ignore", PrivateDataWarning)
             X = (vocabulary if known else CountVectorizer(vocabulary=words)).transform(texts)
     with check_quoting_nothing(X):
-        X = check_array(floats(unsummed(X)), **FORM)
+        X = check_array(floats(unsummed(X)), **form_of(X))
     check_non_negative(X, "public_prior (it takes word counts)")
     X = without_zeros(add_duplicates(X))
     if not np.array_equal(np.rint(X.data), X.data):

@@ -17,13 +17,13 @@ from sklearn.utils import check_array
 from dplda._checks import check_integer
 from dplda._corpus import (
     A_TEXT_OR_PATH,
-    FORM,
     MAX_TOKENS,
     NOT_COUNTS,
     TOKEN_LISTS,
     as_counts,
     check_quoting_nothing,
     floats,
+    form_of,
 )
 from dplda._fold_in import single_precision
 from dplda.datasets._docword import docword_triples
@@ -178,7 +178,7 @@ def _kernel_form(X: sp.csr_array) -> sp.csr_array:
 def _checked(X: Any) -> sp.csr_array:
     """A block of rows in the form of `fit`: one entry for each cell, weights in tokens."""
     with check_quoting_nothing(X):
-        X = check_array(floats(unsummed(X)), ensure_min_samples=0, **FORM)
+        X = check_array(floats(unsummed(X)), ensure_min_samples=0, **form_of(X))
     return as_counts(X, "write_shards")
 
 
@@ -214,7 +214,11 @@ def _blocks(source: Any, n_words: int | None) -> Iterable[Any]:
 def _slices(X: Any) -> Iterator[Any]:
     """Some rows of a matrix at a time: the checks may copy what they are given."""
     with check_quoting_nothing(X):
-        X = unsummed(X).tocsr() if sp.issparse(X) else np.asarray(X)
+        if sp.issparse(X):
+            X = unsummed(X).tocsr()
+        else:
+            several = not isinstance(form_of(X)["dtype"], list)
+            X = np.asarray(X, np.float64 if several else None)
     if X.ndim != 2 or not X.shape[0]:
         return iter([X])
     return (X[begin : begin + ROWS] for begin in range(0, X.shape[0], ROWS))

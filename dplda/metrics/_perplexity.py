@@ -12,11 +12,11 @@ from sklearn.utils import check_array
 from dplda._checks import check_number
 from dplda._compat import check_non_negative
 from dplda._corpus import (
-    FORM,
     are_shards,
     check_quoting_nothing,
     check_table,
     floats,
+    form_of,
     row_blocks,
     token_weights,
     without_zeros,
@@ -106,7 +106,7 @@ def _split(data: np.ndarray, words: np.ndarray, n_entries: np.ndarray) -> tuple[
 
 def _check_counts(X: Any) -> sp.csr_array:
     with check_quoting_nothing(X):
-        X = check_array(floats(unsummed(X)), **FORM)
+        X = check_array(floats(unsummed(X)), **form_of(X))
     check_non_negative(X, "a metric (it takes word counts)")
     return token_weights(without_zeros(add_duplicates(X)))
 
