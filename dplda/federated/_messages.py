@@ -232,7 +232,8 @@ class LocalModel(_Message):
         ledger : Ledger or None, default=None
             The ledger of a party that fits again in each round. The message then states the cost of
             all fits together, if it is above the epsilon of `model`. None takes the parameter
-            `ledger` of the model. Without any ledger, the message states one fit.
+            `ledger` of the model, but for an `IFTMParty`, which is fitted once and then refined:
+            give its ledger if it was fitted again. Without any ledger, the message states one fit.
 
         Returns
         -------
