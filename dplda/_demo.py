@@ -50,7 +50,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--max-iter", type=int, default=80, help="number of private rounds")
     add("--documents", type=int, help="use only this many documents")
     add("--output", type=Path, default=Path("dplda_topics.png"), help="file of the picture")
-    add("--seed", type=int, help="reproducible, and not private to anyone who knows the seed")
+    add("--seed", type=int, help="reproducible, and without a guarantee (infinite epsilon)")
 
 
 def check_options(options: argparse.Namespace) -> None:

@@ -81,8 +81,8 @@ def pipeline_guarantee(pipeline: Pipeline, *, delta: float | None = None) -> Gua
     leaks = [leak for name, step in steps if (leak := _leak(name, step))]
     if sum(part.seeded for part in parts) > 1:
         leaks.append(
-            "two steps drew their noise from a given seed; if the seeds are equal, their noise "
-            "cancels: leave random_state=None"
+            "the noise of two steps was drawn from a given seed, and cancels if the seeds are "
+            "equal: leave random_state=None"
         )
     delta = max(part.delta for part in parts) if delta is None else float(delta)
     events = [event for part in parts for event in _charged(part)] + [NonPrivate()] * len(leaks)

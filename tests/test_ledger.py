@@ -189,6 +189,8 @@ def test_unknown_entries(make_ledger):
     for settle in (make_ledger().confirm, make_ledger().cancel):
         with pytest.raises(ValueError, match="no entry 7"):
             settle(7)
+        with pytest.raises(TypeError, match="entry_id must be an integer, got str"):
+            settle("7")
 
 
 def test_units_do_not_mix(make_ledger):
@@ -261,10 +263,11 @@ def test_bad_budgets(make_ledger, budget):
         make_ledger(**budget)
 
 
-def test_events_are_checked(make_ledger):
+@pytest.mark.parametrize("events", [[0.5], 0.5])
+def test_events_are_checked(events, make_ledger):
     ledger = make_ledger(epsilon=1.0)
-    with pytest.raises(TypeError, match="privacy events"):
-        ledger.reserve("a", "document", [0.5])
+    with pytest.raises(TypeError, match="privacy events, got float"):
+        ledger.reserve("a", "document", events)
     assert ledger.entries() == []
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from dplda._checks import check_number, check_probability
+from dplda._checks import check_integer, check_number, check_probability
 from dplda._log import INFO, WARNING, is_logged, log_event
 from dplda.privacy._accounting import epsilon_of
 from dplda.privacy._budget_checks import check_affordable, epsilon_used
@@ -400,6 +400,8 @@ class Ledger:
             `total_variation` is out of range.
         """
         total_variation = check_probability("total_variation", total_variation)
+        if not isinstance(events, Event | Iterable):
+            raise TypeError(f"expected privacy events, got {type(events).__name__}")
         entry = Entry(
             id=0,
             label=str(label),
@@ -692,6 +694,7 @@ def _add(page: Page, entry: Entry, filters: str) -> int:
 
 
 def _find(page: Page, entry_id: int) -> Entry:
+    check_integer("entry_id", entry_id, 1, 10**18)
     for entry in page.entries():
         if entry.id == entry_id:
             return entry
