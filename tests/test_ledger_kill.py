@@ -571,7 +571,7 @@ def test_show_of_anything_else_is_a_message_and_an_exit_code(shown, tmp_path, ca
     (tmp_path / "empty").touch()
     for name, message in [
         ("missing", "there is no file"), ("text", "not a privacy ledger"), ("empty", "is empty"),
-        (".", "cannot be used"),
+        (".", "is a folder; give the path of a file in it"),
     ]:  # fmt: skip
         assert main(["ledger", "show", str(tmp_path / name)]) == 1
         output, errors = capsys.readouterr()
