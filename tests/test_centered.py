@@ -54,6 +54,7 @@ def test_document_schedule():
     assert document_schedule(200, 80) == pytest.approx((0.4, 1.0))
     assert document_schedule(1, 1) == (0.15, 0.3)
     assert document_schedule(1, 80, exact=True) == (0.15, 0.6)
+    assert document_schedule(80, 80, exact=True) == pytest.approx((0.4, 0.95))
 
 
 def test_round_schedule():

@@ -20,7 +20,7 @@ from dplda.privacy import LowSignalWarning
 
 # Half of the gap takes HALF * n_words**WORDS * (noise of a cell / largest contribution) documents,
 # and n_docs close the share 1 - (half / n_docs)**DECAY / 2.
-HALF, WORDS, DECAY = 10.6, 0.763, 0.613
+HALF, WORDS, DECAY = 11.8, 0.753, 0.587
 # Standard error of that share on a corpus that was not used, where the share is above zero.
 ERROR = 0.14
 # Topics that stand out of the noise, for each `half` documents.
