@@ -24,7 +24,7 @@ HALF, WORDS, DECAY = 11.8, 0.753, 0.587
 # Standard error of that share on a corpus that was not used, where the share is above zero.
 ERROR = 0.14
 # Topics that stand out of the noise, for each `half` documents.
-STANDING = 8.0
+STANDING = 8.2
 # A document scaled to the norm C has about BURST C length**LENGTH counts.
 BURST, LENGTH = 3.1, 0.2
 LARGEST = 10**12
