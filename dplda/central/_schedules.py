@@ -9,7 +9,7 @@ def document_schedule(t: int, max_iter: int, *, exact: bool = False) -> tuple[fl
     The clipping bound is a fraction of `contribution_norm`. It grows, because early contributions
     are small while responsibilities are flat. The power of the word factor grows to 1, so that
     early noise in a word's row does not reinforce itself. Without noise (`exact`) it starts higher,
-    and ends below 1: late rounds would give words that few documents have to too few topics.
+    and ends below 1, so that late rounds do not concentrate rare words on too few topics.
     """
     late = min(1.0, (t - 1) / max(1.0, 0.6 * max_iter))
     done = min(1.0, (t - 1) / max(1.0, 0.7 * max_iter))
