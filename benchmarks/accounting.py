@@ -15,7 +15,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from dplda import RandomizedResponse
-from dplda.central._word_sweeps import inherent_epsilon
 from dplda.privacy import (
     BoundedRange,
     Gaussian,
@@ -27,6 +26,7 @@ from dplda.privacy import (
     epsilon_of,
 )
 from dplda.privacy.mechanisms import RandomizedBits
+from dplda.word._word_sweeps import inherent_epsilon
 
 WORD_LEVEL = [
     (50, "laplace", 0.1, 1.05),

@@ -15,10 +15,10 @@ from pathlib import Path
 from statistics import median
 
 from dplda import SubLDA
-from dplda._private_fit import check_paid
-from dplda.central import _document_budget
-from dplda.central._document_budget import DocumentBudget, document_guarantee
+from dplda.core._private_fit import check_paid
 from dplda.datasets import make_topic_corpus
+from dplda.document import _document_budget
+from dplda.document._document_budget import DocumentBudget, document_guarantee
 from dplda.privacy import _accounting, _bounds_on_epsilon, _composed_losses
 
 EPSILONS, DELTAS = (0.1, 1.0, 4.0, 20.0, 100.0), (1e-9, 1e-6, 1e-3)

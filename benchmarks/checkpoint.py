@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from dplda.central._checkpoint import Checkpoint
-from dplda.central._noisy_table import NoisyTable
+from dplda.document._checkpoint import Checkpoint
+from dplda.document._noisy_table import NoisyTable
 from dplda.privacy import Gaussian, Ledger
 from dplda.privacy.mechanisms import Streams
 

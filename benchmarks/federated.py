@@ -24,7 +24,7 @@ from corpora import Split, load
 from sklearn.linear_model import LogisticRegression
 
 from dplda import GibbsLDA
-from dplda._base import BaseTopicModel
+from dplda.core._base import BaseTopicModel
 from dplda.federated import IFTMMaster, IFTMParty, run_rounds, vocabulary_hash
 from dplda.metrics import held_out_log_likelihood
 from dplda.privacy import PrivacyLeakWarning, SeededNoiseWarning

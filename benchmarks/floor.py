@@ -21,8 +21,8 @@ import numpy as np
 from corpora import LOADERS, load
 
 from dplda import SubLDA
-from dplda.central._document_budget import FIRST_TOTALS, TOTALS
-from dplda.central._documents import Documents, release_word_totals
+from dplda.document._document_budget import FIRST_TOTALS, TOTALS
+from dplda.document._documents import Documents, release_word_totals
 from dplda.metrics import held_out_perplexity, unigram_perplexity
 from dplda.privacy.mechanisms import Curator, DiscreteGaussian, Streams, gaussian_mu
 

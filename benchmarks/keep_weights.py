@@ -12,7 +12,7 @@ import numpy as np
 from corpora import load
 
 from dplda import SubLDA
-from dplda.central import _documents
+from dplda.document import _documents
 
 SETTINGS = {"4": {"epsilon": 4.0}, "1": {"epsilon": 1.0}, "inf": {"epsilon": np.inf},
             "4, q = .1": {"epsilon": 4.0, "subsampling_ratio": 0.1, "max_iter": 200}}  # fmt: skip

@@ -15,7 +15,7 @@ from corpora import LOADERS, load
 from reading_topics import between, jackknife, mean_of_pairs, partners_found
 
 from dplda import SubLDA
-from dplda.central._noisy_table import NoisyTable
+from dplda.document._noisy_table import NoisyTable
 from dplda.metrics._signal import with_signal
 
 by_default = NoisyTable.topic_rounds

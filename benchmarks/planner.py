@@ -28,8 +28,8 @@ from corpora import LOADERS, glosses
 from scipy.optimize import least_squares
 
 from dplda import SubLDA
-from dplda.central._document_budget import DocumentBudget
-from dplda.central._plan import noise_of_fit, plan
+from dplda.document._document_budget import DocumentBudget
+from dplda.document._plan import noise_of_fit, plan
 from dplda.metrics import unigram_perplexity
 
 CORPORA = LOADERS | {"glosses": glosses}

@@ -18,7 +18,7 @@ from corpora import LOADERS, load
 from utility import DELTA, K, spread
 
 from dplda import PrivateSVILDA, SubLDA
-from dplda.central._document_budget import N_PASSES, default_rounds
+from dplda.document._document_budget import N_PASSES, default_rounds
 from dplda.metrics import unigram_perplexity
 
 ESTIMATORS = {"SubLDA": SubLDA, "PrivateSVILDA": PrivateSVILDA}

@@ -188,7 +188,7 @@ WHERE = ("threads", "shards", "cluster")
 
 def time_tasks():
     """On a worker: count the CPU seconds of its tasks, in all threads."""
-    from dplda.central import _dask
+    from dplda.document import _dask
 
     visit = _dask.visit
 
@@ -204,7 +204,7 @@ def time_tasks():
 
 
 def task_seconds():
-    from dplda.central import _dask
+    from dplda.document import _dask
 
     return _dask.visit.seconds
 
@@ -237,7 +237,7 @@ def one_worker(*, tls=False, settings=QUIET):
 
 def time_calls():
     """CPU and wall seconds of this process in calls of the engine, as two lists that grow."""
-    from dplda.central._dask import DaskEngine
+    from dplda.document._dask import DaskEngine
 
     cpu, wall = [], []
 
@@ -326,7 +326,7 @@ def one_cluster(folder, where, n_words, n_components, n_threads, rounds):
 
 def count_estimates():
     """A list to which each estimate of a table appends its CPU seconds, in all threads."""
-    from dplda.central._table_estimate import TableEstimate
+    from dplda.document._table_estimate import TableEstimate
 
     estimate, seconds = TableEstimate.__call__, []
 

@@ -19,8 +19,8 @@ import scipy.sparse as sp
 from corpora import LOADERS, glosses, load
 
 from dplda import SubLDA
-from dplda.central._document_budget import DocumentBudget
-from dplda.central._plan import docs_for_half, noise_of_fit
+from dplda.document._document_budget import DocumentBudget
+from dplda.document._plan import docs_for_half, noise_of_fit
 from dplda.privacy import LowSignalWarning, SeededNoiseWarning
 
 K, DELTA, SMALL = 20, 1e-5, 300

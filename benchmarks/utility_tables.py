@@ -9,7 +9,7 @@ FOLDER keeps what was measured, so that an ended run can be continued. It does n
 was measured: begin a new folder after a change of the code. ``planner_points.json`` and
 ``public_prior.json`` are kept next to this script: what stands there is measured again only after
 it was removed. "planning-errors" fits the coefficients of `dplda.plan`, and "signal" the constant
-STANDING. Write them into ``central/_plan.py`` before the tables that follow.
+STANDING. Write them into ``document/_plan.py`` before the tables that follow.
 
 "compare" and "stability" also fit commit aaf8b1d, which is built in FOLDER.
 """

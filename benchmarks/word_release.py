@@ -18,16 +18,16 @@ import numpy as np
 from corpora import kos, nips
 
 from dplda import HDPLDA
-from dplda._corpus import Corpus, check_counts
-from dplda._half_table import HalfTable
-from dplda.central._word_sweeps import (
+from dplda.core._corpus import Corpus, check_counts
+from dplda.privacy._curator import Curator
+from dplda.privacy._streams import Streams
+from dplda.word._half_table import HalfTable
+from dplda.word._word_sweeps import (
     NoisyCounts,
     SweepMechanisms,
     TokensByWord,
     uniform_topics,
 )
-from dplda.privacy._curator import Curator
-from dplda.privacy._streams import Streams
 
 CLIP, PRIOR = 1e4, 0.01
 

@@ -25,8 +25,8 @@ from corpora import LOADERS, load
 from reading_topics import between, cosines_found, jackknife, mean_of_pairs, partners_found
 
 from dplda import SubLDA
-from dplda.central import _word_totals
-from dplda.central._table_estimate import add_up
+from dplda.document import _word_totals
+from dplda.document._table_estimate import add_up
 from dplda.metrics._signal import with_signal
 
 K = 20

@@ -6,22 +6,22 @@ from . import metrics as metrics
 from . import privacy as privacy
 from . import published as published
 from . import topics as topics
-from ._pipeline import pipeline_guarantee as pipeline_guarantee
-from ._release import load_release as load_release
-from ._release import save_release as save_release
-from ._released_model import ReleasedModel as ReleasedModel
-from .central._count_vectorizer import PrivateCountVectorizer as PrivateCountVectorizer
-from .central._gibbslda import GibbsLDA as GibbsLDA
-from .central._hdplda import HDPLDA as HDPLDA
-from .central._plan import Plan as Plan
-from .central._plan import plan as plan
-from .central._public_prior import public_prior as public_prior
-from .central._sublda import SubLDA as SubLDA
-from .central._svilda import PrivateSVILDA as PrivateSVILDA
-from .central._topic_counts import private_topic_counts as private_topic_counts
+from .core._pipeline import pipeline_guarantee as pipeline_guarantee
+from .document._plan import Plan as Plan
+from .document._plan import plan as plan
+from .document._public_prior import public_prior as public_prior
+from .document._sublda import SubLDA as SubLDA
+from .document._svilda import PrivateSVILDA as PrivateSVILDA
+from .document._topic_counts import private_topic_counts as private_topic_counts
 from .local._lplda import LPLDA as LPLDA
 from .local._memoized_reports import MemoizedReports as MemoizedReports
 from .local._olplda import OLPLDA as OLPLDA
 from .local._randomized_response import RandomizedResponse as RandomizedResponse
+from .release._release import load_release as load_release
+from .release._release import save_release as save_release
+from .release._released_model import ReleasedModel as ReleasedModel
+from .text._count_vectorizer import PrivateCountVectorizer as PrivateCountVectorizer
+from .word._gibbslda import GibbsLDA as GibbsLDA
+from .word._hdplda import HDPLDA as HDPLDA
 
 __version__: str

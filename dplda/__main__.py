@@ -94,30 +94,33 @@ def _group(module: str) -> Callable[[argparse.ArgumentParser], None]:
 
 TOP_LEVEL = ("-h", "--help", "--version")
 COMMANDS = {
-    "demo": (_command("dplda._demo", "add_options"), "fit a private topic model to public texts"),
+    "demo": (
+        _command("dplda.cli._demo", "add_options"),
+        "fit a private topic model to public texts",
+    ),
     "fit": (
-        _command("dplda._fit_command", "add_options"),
+        _command("dplda.cli._fit", "add_options"),
         "fit a private topic model to files, and write a file that may be published",
     ),
     "topics": (
-        _command("dplda._release_commands", "add_topics_options"),
+        _command("dplda.cli._release", "add_topics_options"),
         "print the topics of a published model",
     ),
     "transform": (
-        _command("dplda._release_commands", "add_transform_options"),
+        _command("dplda.cli._release", "add_transform_options"),
         "write topic weights of texts, for a published model",
     ),
-    "sign": (_command("dplda._release_commands", "add_sign_options"), "sign a published model"),
+    "sign": (_command("dplda.cli._release", "add_sign_options"), "sign a published model"),
     "verify": (
-        _command("dplda._release_commands", "add_verify_options"),
+        _command("dplda.cli._release", "add_verify_options"),
         "tell whether the holder of a key signed a file",
     ),
     "report": (
-        _command("dplda._report_command", "add_options"),
+        _command("dplda.cli._report", "add_options"),
         "print the guarantee of a published model, and what its owner should answer",
     ),
-    "ledger": (_group("dplda._ledger_command"), "look into a privacy ledger"),
-    "federation": (_group("dplda._federation_command"), "train together over a network"),
+    "ledger": (_group("dplda.cli._ledger"), "look into a privacy ledger"),
+    "federation": (_group("dplda.cli._federation"), "train together over a network"),
 }
 
 

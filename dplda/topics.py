@@ -13,12 +13,12 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist, squareform
 
-from dplda._checks import check_integer
-from dplda._corpus import check_table
-from dplda._release_reader import NOT_RELEASED
-from dplda._released_model import ReleasedModel
-from dplda._vocabulary import check_model
+from dplda.core._corpus import check_table
+from dplda.leaf._checks import check_integer
+from dplda.leaf._vocabulary import check_model
 from dplda.privacy import Guarantee
+from dplda.release._release_reader import NOT_RELEASED
+from dplda.release._released_model import ReleasedModel
 
 __all__ = ["match_topics", "merge_topics", "topic_tree"]
 

@@ -7,11 +7,11 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
-from dplda import _private_fit
-from dplda._base import BaseTopicModel
-from dplda._compat import Interval, _fit_context
-from dplda._corpus import check_counts
-from dplda._progress import rounds
+from dplda.core import _private_fit
+from dplda.core._base import BaseTopicModel
+from dplda.core._corpus import check_counts
+from dplda.leaf._compat import Interval, _fit_context
+from dplda.leaf._progress import rounds
 from dplda.privacy import calibrate, mechanisms
 from dplda.privacy.mechanisms import Curator, DiscreteGaussian, NoNoise, Purpose, Streams
 

@@ -28,12 +28,12 @@ import dplda.local._randomized_response as randomize_module
 import dplda.privacy._curator as curator_module
 import dplda.privacy._local_mechanisms as local_module
 import dplda.privacy._mechanisms as mechanisms_module
-from dplda._half_table import HalfTable
 from dplda.federated import SentenceCorpus
 from dplda.federated._tokens import TokenMechanism, privatize
 from dplda.privacy import PublicPriorWarning, SeededNoiseWarning
 from dplda.privacy._streams import Purpose
 from dplda.privacy.mechanisms import Curator, RandomizedBits
+from dplda.word._half_table import HalfTable
 
 TOTAL = 2**149  # of the weights of a table
 # Relative error of any float below: sums of at most 2e7 positive terms, a hundred of them in turn.

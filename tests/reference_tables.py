@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dplda.central._table_estimate import (
+from dplda.document._table_estimate import (
     FACTORS,
     FIRST_STEPS,
     LAST_STEPS,
@@ -15,7 +15,7 @@ SPREAD = np.float32(0.25)  # standard deviation of a factor, as a share of it
 
 
 class TableEstimate:
-    """Twin of `dplda.central._table_estimate.TableEstimate` that learns priors from all cells."""
+    """Twin of `dplda.document._table_estimate.TableEstimate` that learns priors from all cells."""
 
     def __init__(self, totals, public=None):
         self.totals, self.public, self.prior = totals, public, None

@@ -14,7 +14,6 @@ from reference_accounting import dp_event, to_dp_event
 from scipy.special import logsumexp, ndtr
 from scipy.stats import binom
 
-from dplda.central._word_sweeps import inherent_epsilon
 from dplda.privacy import _bounds_on_epsilon as composition
 from dplda.privacy._accounting import (
     calibrate,
@@ -47,6 +46,7 @@ from dplda.privacy._events import (
     to_record,
 )
 from dplda.published._calibration import vips_calibration
+from dplda.word._word_sweeps import inherent_epsilon
 
 PLDAccountant = Oracle("dp_accounting.pld", "PLDAccountant")
 RdpAccountant = Oracle("dp_accounting.rdp", "RdpAccountant")

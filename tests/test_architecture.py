@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import dplda
-from dplda._log import PUBLIC
+from dplda.leaf._log import PUBLIC
 
 ROOT = Path(dplda.__file__).parent
 SOURCES = {
@@ -21,25 +21,20 @@ SOURCES = {
 }
 
 # What lies below what. A folder may also import itself; a kernel is a function of arrays only.
-LEAVES = {
-    "_checks", "_compat", "_files", "_log", "_text_files", "_threads", "_version", "_vocabulary",
-    "_warnings",
-}  # fmt: skip
-COMMANDS = {
-    "__main__", "_console", "_demo", "_federation_command", "_fit_command", "_ledger_command",
-    "_release_commands", "_report_command",
-}  # fmt: skip
-SHARED = LEAVES | {"kernels", "privacy", "metrics", "(root)"}
+SHARED = {"kernels", "leaf", "privacy", "core", "metrics"}
 MAY_IMPORT = {
-    **{place: set() for place in ("kernels", *LEAVES)},
-    "_threads": {"kernels._team"},
-    "privacy": LEAVES | {"kernels._noise"},
-    "datasets": LEAVES | {"_corpus", "_fold_in", "privacy"},  # shards: counts as a fit takes them
-    "displays": LEAVES | {"metrics"},
-    **dict.fromkeys(["(root)", "metrics", "local", "federated"], SHARED),
-    "central": SHARED | {"datasets"},  # the public word lists
-    "published": SHARED | {"central", "federated"},
-    "audit": SHARED | {"central", "local", "federated", "published", "displays"},
+    "kernels": set(),
+    "leaf": {"kernels._team"},
+    "privacy": {"leaf", "kernels._noise"},
+    "datasets": {"leaf", "core", "privacy"},  # shards: counts as a fit takes them
+    "displays": {"leaf", "metrics"},
+    **dict.fromkeys(["core", "metrics", "word", "local", "release"], SHARED),
+    "text": SHARED | {"datasets"},  # the public word lists
+    "document": SHARED | {"datasets", "word"},  # where many topics begin, and the public prior
+    "federated": SHARED | {"release"},
+    "(root)": SHARED | {"release"},
+    "published": SHARED | {"document", "word", "federated"},
+    "audit": SHARED | {"document", "word", "local", "federated", "published", "displays"},
 }
 MECHANISMS = {"privacy/_mechanisms.py", "privacy/_local_mechanisms.py"}
 SIGNATURES = {
@@ -49,7 +44,7 @@ SIGNATURES = {
 }
 # A federation over a network logs what happens to messages.
 LOGGERS = {
-    "_log.py", "_federation_command.py", "federated/_https.py", "federated/_network.py",
+    "leaf/_log.py", "cli/_federation.py", "federated/_https.py", "federated/_network.py",
 }  # fmt: skip
 # Of a library, also as np.core: it became private, and has kept its name.
 PRIVATE_PART = re.compile(r"(numpy|np|scipy|sklearn)\.(core\b|(\w+\.)*_(?!_))")
@@ -98,20 +93,18 @@ def is_in(name, modules):
 def folder(path):
     """The entry of `MAY_IMPORT` that a module belongs to; None: it may import everything."""
     first, *rest = Path(path).with_suffix("").parts
-    if rest or first in LEAVES:
-        return first
-    return None if first in COMMANDS else "(root)"
+    if not rest:
+        return None if first == "__main__" else "(root)"
+    return None if first == "cli" else first
 
 
 def imports_from_above(sources):
     trees = modules(sources)
-    at_root = {Path(path).stem for path in trees if folder(path) == "(root)"} - {"__init__"}
     for path, tree in trees.items():
         place = folder(path)
         if place is None:
             continue
-        allowed = {place} | MAY_IMPORT.get(place, set())
-        allowed |= at_root if "(root)" in allowed else set()
+        allowed = {place, "_version"} | MAY_IMPORT.get(place, set())
         for name in imports(path, tree):
             if is_in(name, {"dplda"}) and not is_in(name.partition(".")[2], allowed):
                 yield f"{path} imports {name}"
@@ -222,7 +215,7 @@ def secret_keys_outside_streams(sources):
         made = names(tree) & {"os.urandom", "os.getrandom"}
         made |= {name for name in imports(path, tree) if is_in(name, {"secrets", "cryptography"})}
         made |= {n for n in imports(path, tree) if n in ("os.urandom", "os.getrandom")}
-        if path == "_signatures.py":  # keys of authors, which it reads and does not make
+        if path == "release/_signatures.py":  # keys of authors, which it reads and does not make
             made = {n for n in made if not is_in(n, SIGNATURES)}
         if made and path != "privacy/_streams.py":
             yield f"{path} uses {', '.join(sorted(made))}"
@@ -235,7 +228,7 @@ def private_parts_of_libraries(sources):
         if path.endswith(".py"):
             found = {*imports(path, parse(text)), *names(parse(text))}
         found = {name for name in found if PRIVATE_PART.match(name)}
-        if found and path != "_compat.py":
+        if found and path != "leaf/_compat.py":
             yield f"{path} uses {', '.join(sorted(found))}"
 
 
@@ -257,16 +250,19 @@ ESTIMATOR = "class NMF:\n    def __init__(self, n_components): ...\n    def fit(
 # Each rule with sources that break it, of which the first module is the offender.
 RULES = {
     imports_from_above: [
-        {"privacy/_a.py": "from dplda._corpus import check_counts"},
-        {"privacy/_a.py": "def f():\n    from .._base import BaseTopicModel", "_base.py": ""},
+        {"privacy/_a.py": "from dplda.core._corpus import check_counts"},
+        {
+            "privacy/_a.py": "def f():\n    from ..core._base import BaseTopicModel",
+            "core/_base.py": "",
+        },
         {"privacy/_a.py": "from dplda.kernels import _gibbs"},
-        {"_checks.py": "import dplda._warnings"},
-        {"_base.py": "from dplda.central._nmf import NMF"},
-        {"_base.py": "from dplda import SubLDA"},
-        {"central/_a.py": "from dplda.local import _server"},
-        {"federated/_a.py": "from dplda.central import _schedule"},
+        {"leaf/_checks.py": "import dplda.core._base"},
+        {"core/_base.py": "from dplda.document._nmf import NMF"},
+        {"core/_base.py": "from dplda import SubLDA"},
+        {"document/_a.py": "from dplda.local import _server"},
+        {"federated/_a.py": "from dplda.document import _schedule"},
         {"published/_a.py": "from dplda import audit"},
-        {"kernels/_a.py": "from dplda import _checks"},
+        {"kernels/_a.py": "from dplda.leaf import _checks"},
         {"unheard_of/_a.py": "import dplda.privacy"},
     ],
     imports_in_kernels: [
@@ -276,19 +272,19 @@ RULES = {
         {"kernels/_a.pyi": "import dplda"},
     ],
     imports_of_estimators: [
-        {"central/_a.py": "from dplda.central._nmf import helper", "central/_nmf.py": ESTIMATOR},
-        {"_base.py": "def f():\n    import dplda.local._nmf", "local/_nmf.py": ESTIMATOR},
+        {"document/_a.py": "from dplda.document._nmf import helper", "document/_nmf.py": ESTIMATOR},
+        {"core/_base.py": "def f():\n    import dplda.local._nmf", "local/_nmf.py": ESTIMATOR},
     ],
     circles: [
         {"_a.py": "from dplda._b import b", "_b.py": "def f():\n    from dplda import _a"},
         {"x/_a.py": "from dplda.x import b", "x/__init__.py": "from ._a import a"},
     ],
     noise_outside_mechanisms: [
-        {"central/_a.py": "from dplda.kernels._noise import draw"},
+        {"document/_a.py": "from dplda.kernels._noise import draw"},
         {"privacy/_curator.py": "def f(kernel): kernel.add_gaussian()"},
     ],
     ordinary_random_numbers: [
-        {"central/_a.py": "def f(n): return np.random.default_rng().normal(size=n)"},
+        {"document/_a.py": "def f(n): return np.random.default_rng().normal(size=n)"},
         {"datasets/_a.py": "from numpy import random"},
         {"privacy/_a.py": "def f(norm): return norm.rvs()"},
     ],
@@ -296,20 +292,20 @@ RULES = {
         {"privacy/_store.py": "import os\nos.urandom(16)"},
         {"local/_a.py": "import secrets"},
         {"local/_a.py": "from os import urandom"},
-        {"_signatures.py": "from cryptography.hazmat.primitives.ciphers import Cipher"},
+        {"release/_signatures.py": "from cryptography.hazmat.primitives.ciphers import Cipher"},
     ],
     private_parts_of_libraries: [
-        {"central/_a.py": "from sklearn.utils._param_validation import Interval"},
+        {"document/_a.py": "from sklearn.utils._param_validation import Interval"},
         {"metrics/_a.py": "def f():\n    import scipy.sparse._csr"},
-        {"central/_a.py": "from scipy._lib import _util"},
-        {"central/_a.py": "from sklearn.utils import _param_validation"},
+        {"document/_a.py": "from scipy._lib import _util"},
+        {"document/_a.py": "from sklearn.utils import _param_validation"},
         {"privacy/_a.py": "import numpy.core.multiarray"},
         {"privacy/_a.py": "def f(np): return np.core.numeric"},
         {"privacy/_a.py": "import scipy.sparse\nscipy.sparse._sparsetools.csr_matvec()"},
         {"kernels/_a.pyx": "cimport numpy\nfrom scipy.special._ufuncs cimport psi\n"},
     ],
     logs_beside_the_events: [
-        {"central/_a.py": "import logging\nlogging.getLogger('dplda.fit').info(X)"},
+        {"document/_a.py": "import logging\nlogging.getLogger('dplda.fit').info(X)"},
         {"privacy/_a.py": "from logging import getLogger"},
         {"local/_a.py": "log_event('fit', 'model fitted', n_docs=X.shape[0])"},
         {"local/_a.py": "_log.log_event('fit', 'model fitted', **fields)"},
@@ -333,12 +329,13 @@ def test_a_planted_fault_is_found_by(rule):
 
 def test_the_rules_see_the_package():
     trees = modules(SOURCES)
-    named = {f"dplda.central._{name}" for name in ("gibbslda", "hdplda", "sublda", "svilda")}
+    named = {f"dplda.document._{name}" for name in ("sublda", "svilda")}
+    named |= {f"dplda.word._{name}" for name in ("gibbslda", "hdplda")}
     assert named | {"dplda.local._lplda", "dplda.federated._party"} <= estimators(trees)
     assert {p for p, tree in trees.items() if any(n in NOISE for n in names(tree))} == MECHANISMS
     assert "os.urandom" in names(trees["privacy/_streams.py"])
     assert "np.random.default_rng" in names(trees["datasets/_synthetic.py"])
     arrows = graph(SOURCES)
     assert "privacy/_ledger.py" in arrows["privacy/__init__.py"]
-    assert "privacy/__init__.py" in arrows["_private_fit.py"]
+    assert "privacy/__init__.py" in arrows["core/_private_fit.py"]
     assert "kernels/_gibbs.pyi" in SOURCES  # a wheel has no .pyx

@@ -17,7 +17,6 @@ from dplda import (
     SubLDA,
     published,
 )
-from dplda._half_table import HalfTable
 from dplda.audit import (
     AnchorAttack,
     AuditResult,
@@ -35,6 +34,7 @@ from dplda.federated import IFTMParty
 from dplda.privacy import Ledger, SeededNoiseWarning
 from dplda.privacy._observation import announce
 from dplda.privacy.mechanisms import DiscreteGaussian, RandomizedBits
+from dplda.word._half_table import HalfTable
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::dplda.privacy.SeededNoiseWarning", "ignore::dplda.privacy.PrivacyLeakWarning",

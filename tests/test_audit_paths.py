@@ -17,14 +17,15 @@ from dplda.audit import (
     WordAttack,
     audit_epsilon,
 )
-from dplda.central import _document_lda, _hdplda
-from dplda.central._documents import Documents
 from dplda.datasets import make_topic_corpus
+from dplda.document import _document_lda
+from dplda.document._documents import Documents
 from dplda.federated import IFTMParty
 from dplda.federated._messages import LocalModel, NextModel, vocabulary_hash
 from dplda.federated._rounds import StoredParty
 from dplda.local._memoized_reports import MemoizedReports
 from dplda.privacy.mechanisms import DiscreteGaussian, RandomizedBits, Streams
+from dplda.word import _hdplda
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::dplda.privacy.SeededNoiseWarning", "ignore::dplda.privacy.PrivacyLeakWarning"

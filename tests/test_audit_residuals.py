@@ -23,12 +23,13 @@ from dplda.audit._noise_tests import _chi2_range, noise_tests, normal_scores
 from dplda.audit._residual_result import LEVEL
 from dplda.audit._sample_tests import _pair_test, _rate_test, sample_tests
 from dplda.audit._watch import Record, Step
-from dplda.central import _document_lda, _hdplda
-from dplda.central._documents import Documents
-from dplda.central._word_sweeps import SweepMechanisms, TokensByWord
 from dplda.datasets import make_topic_corpus
+from dplda.document import _document_lda
+from dplda.document._documents import Documents
 from dplda.privacy import Gaussian, Ledger, SeededNoiseWarning
 from dplda.privacy.mechanisms import Curator, DiscreteGaussian, FlooredLaplace, Purpose, Streams
+from dplda.word import _hdplda
+from dplda.word._word_sweeps import SweepMechanisms, TokensByWord
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
 from private_nmf import PrivateNMF

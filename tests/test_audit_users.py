@@ -6,11 +6,11 @@ from scipy.stats import binom
 
 from dplda import PrivateCountVectorizer, PrivateSVILDA, SubLDA
 from dplda.audit import UserAttack, audit_epsilon, independent_lower_bound
-from dplda.central import _selection
-from dplda.central._documents import Documents
 from dplda.datasets import make_topic_corpus
+from dplda.document._documents import Documents
 from dplda.privacy import ApproximateDP, Gaussian, epsilon_of
 from dplda.privacy.mechanisms import DiscreteGaussian
+from dplda.text import _selection
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::dplda.privacy.SeededNoiseWarning", "ignore::dplda.privacy.PrivacyLeakWarning"

@@ -10,10 +10,9 @@ import pytest
 from oracle import Oracle
 
 from dplda import HDPLDA, SubLDA
-from dplda.central import _document_budget
-from dplda.central._document_budget import LARGEST_NOISE, DocumentBudget
-from dplda.central._schedules import growing_share, round_schedule
-from dplda.central._word_sweeps import SweepMechanisms
+from dplda.document import _document_budget
+from dplda.document._document_budget import LARGEST_NOISE, DocumentBudget
+from dplda.document._schedules import growing_share, round_schedule
 from dplda.privacy import (
     BudgetError,
     Gaussian,
@@ -29,6 +28,7 @@ from dplda.privacy._composed_losses import rounding_error
 from dplda.privacy._curator import TOTAL_VARIATION
 from dplda.privacy._mechanisms import DiscreteGaussian
 from dplda.privacy._sampled_losses import hockey_stick, sampled_distribution
+from dplda.word._word_sweeps import SweepMechanisms
 
 pld = Oracle("dp_accounting.pld.privacy_loss_distribution")
 laws = Oracle("dp_accounting.pld.privacy_loss_mechanism")

@@ -7,14 +7,14 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 
-import dplda.central._document_lda as module
+import dplda.document._document_lda as module
 from dplda import GibbsLDA, SubLDA
-from dplda.central._document_budget import DocumentBudget
-from dplda.central._documents import Documents, release_word_totals
-from dplda.central._noisy_table import NoisyTable
-from dplda.central._schedules import document_schedule, growing_share, round_schedule
-from dplda.central._word_totals import combine_totals
 from dplda.datasets import make_topic_corpus
+from dplda.document._document_budget import DocumentBudget
+from dplda.document._documents import Documents, release_word_totals
+from dplda.document._noisy_table import NoisyTable
+from dplda.document._schedules import document_schedule, growing_share, round_schedule
+from dplda.document._word_totals import combine_totals
 from dplda.metrics import unigram_perplexity
 from dplda.privacy import BudgetError, Gaussian, PoissonSampled, epsilon_of
 from dplda.privacy._streams import Streams

@@ -5,9 +5,9 @@ import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_array_equal
 
-from dplda._fold_in import single_precision
-from dplda._threads import n_threads
+from dplda.core._fold_in import single_precision
 from dplda.kernels._columns import by_column
+from dplda.leaf._threads import n_threads
 
 
 def random_counts(n_docs=150, n_words=40, seed=0):

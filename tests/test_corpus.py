@@ -15,8 +15,8 @@ from scipy import stats
 from sklearn.base import BaseEstimator
 
 from dplda import GibbsLDA
-from dplda import _corpus as module
-from dplda._corpus import LARGEST_WEIGHT, MAX_TOKENS, Corpus, check_counts, shorten
+from dplda.core import _corpus as module
+from dplda.core._corpus import LARGEST_WEIGHT, MAX_TOKENS, Corpus, check_counts, shorten
 from dplda.datasets import write_shards
 from dplda.kernels import _release
 from dplda.metrics._perplexity import check_same_words

@@ -15,12 +15,6 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
 from dplda import PrivateCountVectorizer, SubLDA
-from dplda.central._selection import (
-    Selection,
-    expected_weights,
-    failure_event,
-    selection_threshold,
-)
 from dplda.privacy import (
     ApproximateDP,
     BudgetError,
@@ -33,6 +27,12 @@ from dplda.privacy import (
 from dplda.privacy._observation import observe_releases
 from dplda.privacy._tables import gaussian_tables
 from dplda.privacy.mechanisms import Curator, DiscreteGaussian, Streams
+from dplda.text._selection import (
+    Selection,
+    expected_weights,
+    failure_event,
+    selection_threshold,
+)
 
 pld = Oracle("dp_accounting.pld.privacy_loss_distribution")
 WORDS = ["apple", "banana", "cherry", "date", "elderberry"]

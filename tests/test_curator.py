@@ -5,7 +5,6 @@ import pytest
 from numpy.testing import assert_array_equal
 from scipy.stats import binomtest
 
-from dplda._gibbs import MAX_COMPONENTS
 from dplda.privacy import (
     ApproximateDP,
     BudgetError,
@@ -21,6 +20,7 @@ from dplda.privacy._curator import MAX_WORDS, TOTAL_VARIATION, Curator, sampled
 from dplda.privacy._mechanisms import WORD_VARIATION, DiscreteGaussian, FlooredLaplace
 from dplda.privacy._observation import observe_releases
 from dplda.privacy._streams import Purpose, Streams, keystream_total_variation
+from dplda.word._gibbs import MAX_COMPONENTS
 
 GAUSSIAN = DiscreteGaussian.for_noise_multiplier(2.0)
 VALUES = [

@@ -10,11 +10,11 @@ from reference_tables import cell_likelihood, improve_prior, posterior_mean
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from dplda.central import _table_estimate, _table_passes
-from dplda.central._noisy_table import NoisyTable
-from dplda.central._table_estimate import FACTORS, TableEstimate, add_up
-from dplda.central._table_passes import temper
-from dplda.central._word_totals import smooth_totals, word_weights
+from dplda.document import _table_estimate, _table_passes
+from dplda.document._noisy_table import NoisyTable
+from dplda.document._table_estimate import FACTORS, TableEstimate, add_up
+from dplda.document._table_passes import temper
+from dplda.document._word_totals import smooth_totals, word_weights
 from dplda.kernels import _sets
 from dplda.privacy._streams import Streams
 

@@ -8,10 +8,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import psi
 from sklearn.decomposition._lda import _update_doc_distribution
 
-from dplda._fold_in import pad
-from dplda._threads import n_threads
-from dplda._variational import exp_dirichlet_expectation
+from dplda.core._fold_in import pad
+from dplda.core._variational import exp_dirichlet_expectation
 from dplda.kernels import _e_step, _sets, _variational
+from dplda.leaf._threads import n_threads
 
 SIZES = [1, 5, 20, 37]
 DTYPES = [np.float32, np.float64]

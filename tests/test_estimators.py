@@ -50,7 +50,7 @@ def fit_seeded(estimator, X, **parameters):
 
 @every
 def test_same_seed_same_model_whatever_the_number_of_jobs(estimator, corpus, monkeypatch):
-    monkeypatch.setattr("dplda._gibbs.BLOCK_TOKENS", 500)  # several blocks of documents
+    monkeypatch.setattr("dplda.word._gibbs.BLOCK_TOKENS", 500)  # several blocks of documents
     monkeypatch.setattr("dplda.federated._tokens.BLOCK_TOKENS", 500)
     one, two = (fit_seeded(estimator, corpus, n_jobs=n) for n in (1, 2))
     np.testing.assert_array_equal(one.components_, two.components_)
@@ -666,7 +666,7 @@ def test_documents_outside_of_the_sample_contribute_nothing(estimator, corpus, m
     assert np.any(values)
 
 
-@each(case for case in PRIVATE if case.room == "central")
+@each(case for case in PRIVATE if case.room in ("document", "word"))
 def test_calls_of_partial_fit_draw_different_noise_under_one_seed(estimator, corpus):
     """Otherwise the difference of two calls' releases is a difference of private sums."""
     model = clone(estimator).set_params(random_state=0)

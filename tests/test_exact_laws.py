@@ -23,22 +23,22 @@ from estimators import CASES
 from sklearn.base import clone
 from test_two_worlds import sweep_law
 
-import dplda.central._document_lda as document_module
-import dplda.central._word_sweeps as word_sweeps_module
+import dplda.document._document_lda as document_module
 import dplda.local._randomized_response as randomize_module
 import dplda.privacy._accounting as accounting_module
 import dplda.privacy._composed_losses as losses_module
 import dplda.privacy._curator as curator_module
 import dplda.privacy._mechanisms as mechanisms_module
 import dplda.privacy._tables as tables_module
+import dplda.word._word_sweeps as word_sweeps_module
 from dplda import HDPLDA, LPLDA, OLPLDA, PrivateSVILDA, RandomizedResponse, SubLDA
-from dplda._half_table import HalfTable
-from dplda.central._documents import Documents
+from dplda.document._documents import Documents
 from dplda.federated import IFTMParty, SentenceCorpus
 from dplda.privacy import PoissonSampled, SeededNoiseWarning, epsilon_of
 from dplda.privacy._observation import observe_releases
 from dplda.privacy.mechanisms import DiscreteGaussian, RandomizedBits, ThresholdedLaplace
 from dplda.published import PublishedPrivateSVILDA
+from dplda.word._half_table import HalfTable
 
 # Intervals of the grid in the stated epsilon, and what rounding to it adds to an upper bound at
 # most. The addition falls with the square of the interval: the slow tests have a finer grid.

@@ -14,8 +14,8 @@ from private_nmf import PrivateNMF
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dplda.audit import audit_epsilon
-from dplda.central._documents import Documents
 from dplda.datasets import make_topic_corpus
+from dplda.document._documents import Documents
 from dplda.privacy import Gaussian, Ledger, _clipping
 from dplda.privacy._clipping import clip_rows, count_unit, sum_clipped
 

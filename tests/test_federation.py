@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from dplda import _federation_command as _command
 from dplda import load_release, save_release
+from dplda.cli import _federation as _command
 from dplda.datasets import make_topic_corpus
 from dplda.federated import IFTMMaster, RoundError, StoredParty, _https, _network, _tls, run_rounds
 from dplda.federated._admission import Lobby, Places, network_of
@@ -957,7 +957,7 @@ class Deployment:
         tests = str(Path(__file__).parent)
         paths = [tests, *filter(None, [os.environ.get("PYTHONPATH")])]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-        command = [sys.executable, "-m", "dplda._federation_command", *map(str, arguments)]
+        command = [sys.executable, "-m", "dplda.cli._federation", *map(str, arguments)]
         self.processes[name] = subprocess.Popen(
             command, stdout=log, stderr=log, cwd=self.folder, env=environment
         )

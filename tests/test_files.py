@@ -8,7 +8,7 @@ import uuid
 
 import pytest
 
-from dplda import _files
+from dplda.leaf import _files
 
 
 @pytest.fixture

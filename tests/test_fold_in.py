@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 
-from dplda._fold_in import (
+from dplda.core._fold_in import (
     fold_in,
     over_rows,
     pad,

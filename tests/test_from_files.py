@@ -18,7 +18,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 
 from dplda import SubLDA, load_release, save_release
 from dplda.__main__ import main, parse
-from dplda._fit_command import (
+from dplda.cli._fit import (
     SHARES,
     Public,
     prior_of,
@@ -29,9 +29,9 @@ from dplda._fit_command import (
     warn_of_common,
     warn_of_missing,
 )
-from dplda._text_files import Source, read_texts
 from dplda.datasets import load_public_vocabulary, load_wordnet_glosses
 from dplda.privacy import Gaussian, Ledger, PrivateDataWarning, split_epsilon
+from dplda.text._text_files import Source, read_texts
 
 TEXTS = ["The heart is healthy.", 'He said: "no, ache"\nand left', "", "a naïve café, 5 €"]
 USERS = ["007", "7", "007", "x"]

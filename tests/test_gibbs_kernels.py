@@ -5,10 +5,10 @@ import pytest
 import reference
 from numpy.testing import assert_array_equal
 
-from dplda._corpus import Corpus
-from dplda._fold_in import pad
-from dplda._gibbs import count_words
+from dplda.core._corpus import Corpus
+from dplda.core._fold_in import pad
 from dplda.kernels import _gibbs
+from dplda.word._gibbs import count_words
 
 SIZES = [1, 2, 7, 8, 9, 20, 33]
 N_WORDS = 11

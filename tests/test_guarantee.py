@@ -30,7 +30,7 @@ from dplda import (
     SubLDA,
     pipeline_guarantee,
 )
-from dplda._private_fit import TRUSTED
+from dplda.core._private_fit import TRUSTED
 from dplda.federated import IFTMParty
 from dplda.privacy import BudgetError, Ledger, limit_rows
 from dplda.privacy._accounting import epsilon_of, is_within
@@ -532,8 +532,8 @@ def test_markdown_and_html_hold_the_rows_of_the_text_and_no_markup_of_theirs():
 def test_each_estimator_says_whom_it_trusts_where_its_inputs_come_from_and_where_the_proof_is():
     X = [[3, 1], [0, 2]]
     for model, room in (
-        (SubLDA(2, noise_multiplier=2.0, max_iter=3), "central"),
-        (HDPLDA(2, epsilon=8.0, max_iter=2), "central"),
+        (SubLDA(2, noise_multiplier=2.0, max_iter=3), "document"),
+        (HDPLDA(2, epsilon=8.0, max_iter=2), "word"),
         (RandomizedResponse(bit_epsilon=2.0), "local"),
         (IFTMParty(2, token_epsilon=4.0, max_iter=2), "federated"),
     ):

@@ -11,16 +11,9 @@ import scipy.sparse as sp
 from scipy.stats import chisquare
 from sklearn.base import clone
 
-import dplda.central._hdplda as module
+import dplda.word._hdplda as module
 from dplda import HDPLDA, GibbsLDA, SubLDA
-from dplda._corpus import Corpus
-from dplda.central._word_sweeps import (
-    NoisyCounts,
-    SweepMechanisms,
-    TokensByWord,
-    shuffled_tokens,
-    uniform_topics,
-)
+from dplda.core._corpus import Corpus
 from dplda.datasets import make_topic_corpus
 from dplda.metrics import unigram_perplexity
 from dplda.privacy import (
@@ -35,6 +28,13 @@ from dplda.privacy import (
 from dplda.privacy._observation import observe_releases
 from dplda.privacy._streams import Streams
 from dplda.privacy.mechanisms import Curator
+from dplda.word._word_sweeps import (
+    NoisyCounts,
+    SweepMechanisms,
+    TokensByWord,
+    shuffled_tokens,
+    uniform_topics,
+)
 
 K = 3
 

@@ -33,7 +33,6 @@ from dplda import (
     published,
     save_release,
 )
-from dplda._compat import Interval
 from dplda.audit import (
     audit_epsilon,
     gaussian_lower_bound,
@@ -53,6 +52,7 @@ from dplda.federated import (
     run_rounds,
     vocabulary_hash,
 )
+from dplda.leaf._compat import Interval
 from dplda.metrics import (
     held_out_log_likelihood,
     held_out_perplexity,

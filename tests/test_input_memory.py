@@ -11,11 +11,12 @@ from estimators import CASES, each
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import BaseEstimator, clone
 
-from dplda import PrivateSVILDA, SubLDA, _corpus, _fold_in, _variational
-from dplda._corpus import check_counts, row_blocks, token_weights
-from dplda._fold_in import fold_in, single_precision
-from dplda.central._documents import Documents
+from dplda import PrivateSVILDA, SubLDA
+from dplda.core import _corpus, _fold_in, _variational
+from dplda.core._corpus import check_counts, row_blocks, token_weights
+from dplda.core._fold_in import fold_in, single_precision
 from dplda.datasets import make_topic_corpus
+from dplda.document._documents import Documents
 from dplda.metrics import (
     _bound,
     _noisy_score,

@@ -261,7 +261,7 @@ def test_a_command_warns_without_a_line_of_code(monkeypatch):
     def show(options):
         seen.append(warnings.formatwarning("why", UserWarning, "a.py", 1))
 
-    monkeypatch.setattr("dplda._ledger_command._show", show)
+    monkeypatch.setattr("dplda.cli._ledger._show", show)
     usual = warnings.formatwarning
     assert main(["ledger", "show", "x"]) == 0
     assert seen == ["UserWarning: why\n"]
@@ -273,7 +273,7 @@ def test_a_command_whose_reader_has_ended_says_nothing(monkeypatch, capsys):
         raise BrokenPipeError
 
     closed = []
-    monkeypatch.setattr("dplda._ledger_command._show", show)
+    monkeypatch.setattr("dplda.cli._ledger._show", show)
     monkeypatch.setattr("dplda.__main__._close_output", lambda: closed.append(True))
     assert main(["ledger", "show", "x"]) == 1
     assert (closed, capsys.readouterr().err) == ([True], "")

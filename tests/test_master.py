@@ -750,7 +750,7 @@ def test_an_unwritable_state_costs_nothing(tmp_path, corpus, monkeypatch):
     path.unlink()
     stored_party = StoredParty("a", party, load, vocabulary=N_WORDS, path=path)
     with monkeypatch.context() as patch:
-        patch.setattr("dplda._files.open", _disk_is_full, raising=False)
+        patch.setattr("dplda.leaf._files.open", _disk_is_full, raising=False)
         with pytest.raises(OSError, match=r"a\.state cannot be written: the disk is full"):
             stored_party.answer(0, HASH, b"")
     assert ledger.entries() == []

@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
 from dplda import GibbsLDA
-from dplda._fold_in import fold_in
+from dplda.core._fold_in import fold_in
 from dplda.datasets import make_topic_corpus
 from dplda.metrics import (
     held_out_log_likelihood,

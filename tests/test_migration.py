@@ -14,7 +14,7 @@ from sklearn.base import clone
 from sklearn.decomposition import LatentDirichletAllocation
 
 from dplda import GibbsLDA, PrivateSVILDA, SubLDA, load_release, save_release
-from dplda._base import BaseLDA
+from dplda.core._base import BaseLDA
 
 PAGE = Path(__file__).parents[1] / "docs" / "migration.md"
 THEIRS, *OURS = (

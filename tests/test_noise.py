@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 from scipy import stats
 
-from dplda import _threads
 from dplda.kernels import _sets
 from dplda.kernels._noise import (
     add_gaussian,
@@ -22,6 +21,7 @@ from dplda.kernels._noise import (
     add_tied_gaussian,
     add_tied_laplace,
 )
+from dplda.leaf import _threads
 from dplda.privacy._accounting import delta_charge
 from dplda.privacy._events import Gaussian, Laplace, NonPrivate, Repeated
 from dplda.privacy._local_mechanisms import MIN_FLIP

@@ -17,8 +17,8 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.pipeline import make_pipeline
 
 from dplda import GibbsLDA, SubLDA
-from dplda._users import number_users
 from dplda.datasets import make_topic_corpus
+from dplda.leaf._users import number_users
 from dplda.metrics import held_out_log_likelihood, noisy_score
 from dplda.metrics._noisy_score import NORM, TOKEN_WEIGHT, _ratio, contributions
 from dplda.privacy import BudgetError, Ledger, SeededNoiseWarning, epsilon_of

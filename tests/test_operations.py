@@ -172,7 +172,7 @@ def test_the_page_lists_every_event_and_field():
                 fields |= {keyword.arg for keyword in call.keywords} - {"level"}
                 events |= {a.value for a in call.args[1:] if isinstance(a, ast.Constant)}
     assert events >= {"model fitted", "noise seeded"}
-    assert fields == dplda._log.PUBLIC
+    assert fields == dplda.leaf._log.PUBLIC
     for name in fields | events:
         assert f"`{name}`" in PAGE
 

@@ -18,7 +18,7 @@ from dplda import (
     pipeline_guarantee,
     save_release,
 )
-from dplda._private_fit import COLUMNS
+from dplda.core._private_fit import COLUMNS
 from dplda.privacy import Ledger
 from dplda.privacy.mechanisms import Curator
 

@@ -13,12 +13,12 @@ import reference_tables as reference
 from scipy.special import expit, logit
 
 from dplda import PrivateSVILDA, SubLDA, public_prior
-from dplda.central import _table_estimate, _table_passes
-from dplda.central._noisy_table import NoisyTable
-from dplda.central._prior import PublicPrior, count_classes
-from dplda.central._table_estimate import FACTORS, TableEstimate, first_prior
-from dplda.central._word_totals import WordTotals, smooth_totals
 from dplda.datasets import make_topic_corpus
+from dplda.document import _table_estimate, _table_passes
+from dplda.document._noisy_table import NoisyTable
+from dplda.document._prior import PublicPrior, count_classes
+from dplda.document._table_estimate import FACTORS, TableEstimate, first_prior
+from dplda.document._word_totals import WordTotals, smooth_totals
 from dplda.kernels import _sets
 from dplda.privacy import Ledger, PublicPriorWarning
 from dplda.privacy._streams import Streams

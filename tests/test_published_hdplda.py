@@ -10,7 +10,7 @@ import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import dplda
-from dplda._corpus import Corpus
+from dplda.core._corpus import Corpus
 from dplda.datasets import make_topic_corpus
 from dplda.kernels import _published_hdp
 from dplda.privacy import PrivacyLeakWarning

@@ -12,7 +12,7 @@ from sklearn.base import clone
 
 import dplda.federated._party as sound_module
 import dplda.published._iftm as module
-from dplda._corpus import Corpus
+from dplda.core._corpus import Corpus
 from dplda.datasets import make_topic_corpus, read_uci_bow
 from dplda.federated import IFTMMaster, run_rounds, vocabulary_hash
 from dplda.federated import IFTMParty as SoundParty

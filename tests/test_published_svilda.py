@@ -11,7 +11,7 @@ from scipy.special import psi
 from scipy.stats import norm
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from dplda._variational import e_step, exp_dirichlet_expectation
+from dplda.core._variational import e_step, exp_dirichlet_expectation
 from dplda.datasets import make_topic_corpus
 from dplda.metrics import perplexity_bound, unigram_perplexity
 from dplda.privacy import Gaussian, PrivacyLeakWarning, Repeated, epsilon_of

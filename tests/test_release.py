@@ -38,14 +38,11 @@ from dplda import (
     PrivateCountVectorizer,
     PrivateSVILDA,
     SubLDA,
-    _release,
-    _release_reader,
     load_release,
     pipeline_guarantee,
     save_release,
 )
-from dplda._fold_in import LARGEST_PRIOR
-from dplda._released_model import ReleasedModel
+from dplda.core._fold_in import LARGEST_PRIOR
 from dplda.datasets import make_topic_corpus
 from dplda.displays import top_words
 from dplda.federated import IFTMParty
@@ -53,6 +50,8 @@ from dplda.privacy import PrivacyLeakWarning, epsilon_of
 from dplda.privacy._events import from_record
 from dplda.privacy.mechanisms import Curator
 from dplda.published import CDPLDA, PublishedSubLDA
+from dplda.release import _release, _release_reader
+from dplda.release._released_model import ReleasedModel
 
 pytestmark = pytest.mark.filterwarnings("ignore::dplda.privacy.PrivacyLeakWarning")
 

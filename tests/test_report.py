@@ -7,7 +7,7 @@ import pytest
 
 from dplda import SubLDA, load_release, save_release
 from dplda.__main__ import main
-from dplda._report_command import OWNER, checklist
+from dplda.cli._report import OWNER, checklist
 from dplda.privacy import PrivacyLeakWarning, SeededNoiseWarning
 
 X = [[3, 1, 0], [0, 2, 2]] * 20
@@ -55,7 +55,7 @@ def test_json_holds_every_field_of_the_guarantee(capsys, file):
     assert entry["privacy_loss"]["privacy_parameters"] == {
         "epsilon": guarantee.epsilon, "delta": 1e-6,
     }  # fmt: skip
-    assert entry["model"]["model_name"] == "Central"
+    assert entry["model"]["model_name"] == "Document"
     assert entry["product"]["data_curators"] == [OWNER]
 
 

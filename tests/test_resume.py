@@ -19,10 +19,10 @@ from sklearn.base import clone
 import dplda
 from dplda import PrivateSVILDA, SubLDA
 from dplda.audit import observe_releases
-from dplda.central import _checkpoint
-from dplda.central._checkpoint import Checkpoint, packed, unpacked
-from dplda.central._shard_visits import InProcess
 from dplda.datasets import CountShards, make_topic_corpus, write_shards
+from dplda.document import _checkpoint
+from dplda.document._checkpoint import Checkpoint, packed, unpacked
+from dplda.document._shard_visits import InProcess
 from dplda.privacy import Gaussian, Ledger
 from dplda.privacy._curator import TOTAL_VARIATION, condensed
 from dplda.privacy.mechanisms import Curator
@@ -702,8 +702,8 @@ FIT = """
 import hashlib, os, signal, sys
 import numpy as np
 from dplda import PrivateSVILDA, SubLDA
-from dplda.central import _checkpoint
-from dplda.central._shard_visits import InProcess
+from dplda.document import _checkpoint
+from dplda.document._shard_visits import InProcess
 from dplda.datasets import CountShards
 from dplda.privacy import Ledger, _curator
 
@@ -751,7 +751,7 @@ if os.environ.get("CLUSTER"):
     from distributed import Client
     client = Client(os.environ["CLUSTER"])
     corpus = corpus.on(client)
-    from dplda.central._dask import DaskEngine
+    from dplda.document._dask import DaskEngine
     wrapped(DaskEngine, "sum", "before a sum", "after a sum")
 os.write(1, b"begun\\n")
 model.fit(corpus)

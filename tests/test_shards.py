@@ -21,12 +21,13 @@ from sklearn.model_selection import GridSearchCV, GroupKFold
 from sklearn.pipeline import make_pipeline
 
 from dplda import HDPLDA, GibbsLDA, PrivateSVILDA, SubLDA, load_release, save_release
-from dplda.central import _gibbs_sweeps, _sublda
-from dplda.central._dask import DaskEngine, Sealed, _aligned
-from dplda.central._shard_visits import InProcess, Step
 from dplda.datasets import CountShards, make_topic_corpus, read_uci_bow, write_shards
+from dplda.document import _sublda
+from dplda.document._dask import DaskEngine, Sealed, _aligned
+from dplda.document._shard_visits import InProcess, Step
 from dplda.metrics import noisy_score, perplexity_bound
 from dplda.privacy import Ledger, PrivateDataWarning
+from dplda.word import _gibbs_sweeps
 
 K = 4
 pytestmark = pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")

@@ -13,10 +13,10 @@ import scipy.sparse as sp
 from numpy.testing import assert_array_equal
 
 from dplda import PrivateSVILDA, SubLDA
-from dplda.central import _dask
-from dplda.central._dask import DaskEngine, Sealed, visit
-from dplda.central._shard_visits import Step
 from dplda.datasets import make_topic_corpus, write_shards
+from dplda.document import _dask
+from dplda.document._dask import DaskEngine, Sealed, visit
+from dplda.document._shard_visits import Step
 from dplda.privacy import Ledger
 
 distributed = pytest.importorskip(

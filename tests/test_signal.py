@@ -11,15 +11,15 @@ import scipy.sparse as sp
 from sklearn.feature_extraction.text import CountVectorizer
 
 from dplda import HDPLDA, PrivateSVILDA, SubLDA, plan
-from dplda._private_fit import exactly_one
-from dplda.central import _plan
-from dplda.central._document_budget import DocumentBudget
-from dplda.central._plan import noise_of_fit
-from dplda.central._word_sweeps import SweepMechanisms
+from dplda.core._private_fit import exactly_one
 from dplda.datasets import load_public_vocabulary, load_wordnet_glosses, make_topic_corpus
 from dplda.displays import top_words
+from dplda.document import _plan
+from dplda.document._document_budget import DocumentBudget
+from dplda.document._plan import noise_of_fit
 from dplda.metrics._signal import FALSE_POSITIVES, evidence, standing_words, weak_topics
 from dplda.privacy import LargeEpsilonWarning, Ledger, LowSignalWarning, SeededNoiseWarning
+from dplda.word._word_sweeps import SweepMechanisms
 
 V, K = 400, 8
 rng = np.random.default_rng(0)

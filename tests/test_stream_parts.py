@@ -15,8 +15,8 @@ from sklearn.base import BaseEstimator, clone
 from test_two_worlds import recorded, replayed
 
 from dplda import PrivateSVILDA, SubLDA
-from dplda.central._stream import Stream
 from dplda.datasets import CountShards, make_topic_corpus, write_shards
+from dplda.document._stream import Stream
 from dplda.metrics import held_out_perplexity
 from dplda.privacy import (
     BudgetError,

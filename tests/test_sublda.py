@@ -10,12 +10,12 @@ from scipy.stats import binomtest
 from sklearn.base import clone
 
 from dplda import PrivateSVILDA, SubLDA
-from dplda._corpus import Corpus
-from dplda.central import _gibbs_sweeps, _sublda
-from dplda.central._documents import Documents
-from dplda.central._noisy_table import NoisyTable
-from dplda.central._sublda import frequent_words
+from dplda.core._corpus import Corpus
 from dplda.datasets import make_topic_corpus
+from dplda.document import _sublda
+from dplda.document._documents import Documents
+from dplda.document._noisy_table import NoisyTable
+from dplda.document._sublda import frequent_words
 from dplda.metrics import held_out_perplexity
 from dplda.privacy import (
     BudgetError,
@@ -28,6 +28,7 @@ from dplda.privacy import (
 from dplda.privacy._curator import Curator, membership_threshold, sampled
 from dplda.privacy._mechanisms import DiscreteGaussian
 from dplda.privacy._streams import Streams
+from dplda.word import _gibbs_sweeps
 
 MADE = make_topic_corpus(400, 50, 4, doc_length=40, random_state=0)
 TABLE = MADE.components.T * 1000 + 1e-3

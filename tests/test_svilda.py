@@ -13,19 +13,19 @@ from sklearn.decomposition import LatentDirichletAllocation
 from sklearn.decomposition._lda import _update_doc_distribution
 from sklearn.feature_extraction.text import CountVectorizer
 
-import dplda.central._document_lda as document_module
-import dplda.central._svilda as module
+import dplda.document._document_lda as document_module
+import dplda.document._svilda as module
 from dplda import PrivateSVILDA, SubLDA
-from dplda._corpus import shorten
-from dplda.central._documents import Documents
-from dplda.central._first_table import nearly_equal
-from dplda.central._noisy_table import NoisyTable
+from dplda.core._corpus import shorten
 from dplda.datasets import (
     load_docstrings,
     load_public_vocabulary,
     load_uci_bow,
     make_topic_corpus,
 )
+from dplda.document._documents import Documents
+from dplda.document._first_table import nearly_equal
+from dplda.document._noisy_table import NoisyTable
 from dplda.metrics import held_out_perplexity, perplexity_bound, unigram_perplexity
 from dplda.privacy import BudgetError, PoissonSampled, Repeated, SeededNoiseWarning, epsilon_of
 from dplda.privacy._curator import Curator

@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from dplda import _threads
-from dplda._threads import in_threads, n_threads
 from dplda.kernels import _denoise, _team
+from dplda.leaf import _threads
+from dplda.leaf._threads import in_threads, n_threads
 
 
 def square(x):
@@ -50,7 +50,7 @@ def test_an_error_ends_the_work_of_all_threads_and_is_raised(error):
 
 def test_calls_within_calls_and_from_many_threads_end(monkeypatch):
     pool = ThreadPoolExecutor(2)  # fewer threads than callers
-    monkeypatch.setattr("dplda._threads._pool", pool)
+    monkeypatch.setattr("dplda.leaf._threads._pool", pool)
 
     def outer(n):
         return sum(in_threads(square, range(n), 4))

@@ -21,9 +21,9 @@ from test_threads_of_fits import FITS, X
 
 import dplda
 from dplda import MemoizedReports, RandomizedResponse
-from dplda._log import rehearsal
-from dplda._threads import in_threads
 from dplda.datasets import make_topic_corpus
+from dplda.leaf._log import rehearsal
+from dplda.leaf._threads import in_threads
 from dplda.privacy import BudgetError, Gaussian, Laplace, Ledger, PoissonSampled, epsilon_of
 from dplda.privacy._bounds_on_epsilon import grouped
 from dplda.privacy._curator import Curator
@@ -342,7 +342,7 @@ def test_pieces_see_the_context_of_their_caller():
 def test_threads_keep_nothing_of_the_caller_that_started_them(monkeypatch):
     """What a thread began with it would keep, and hold, as long as the process lasts."""
     begun_in, pool = [], ThreadPoolExecutor(4, initializer=lambda: begun_in.append(NAME.get()))
-    monkeypatch.setattr("dplda._threads._pool", pool)
+    monkeypatch.setattr("dplda.leaf._threads._pool", pool)
     with rehearsal():
         assert in_context("first", "raise") == {("first", "raise")}
     assert begun_in

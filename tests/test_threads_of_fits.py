@@ -8,11 +8,12 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import dplda
-from dplda import _corpus, _fold_in, _gibbs, _half_table
-from dplda.central import _table_estimate, _table_passes, _word_sweeps
+from dplda.core import _corpus, _fold_in
 from dplda.datasets import make_topic_corpus
+from dplda.document import _table_estimate, _table_passes
 from dplda.kernels import _team
 from dplda.privacy import _curator
+from dplda.word import _gibbs, _half_table, _word_sweeps
 
 X = make_topic_corpus(90, 80, 4, doc_length=40, random_state=0).data
 PUBLIC = np.random.default_rng(0).gamma(0.3, 30.0, (5, X.shape[1]))

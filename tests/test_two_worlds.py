@@ -14,12 +14,12 @@ from reference import document_weights, half_integers
 from sklearn.base import clone
 
 from dplda import RandomizedResponse
-from dplda._half_table import HalfTable
-from dplda.central import _hdplda
 from dplda.datasets import make_topic_corpus
 from dplda.federated import _party
 from dplda.privacy import SeededNoiseWarning
 from dplda.privacy.mechanisms import Curator
+from dplda.word import _hdplda
+from dplda.word._half_table import HalfTable
 
 
 @pytest.mark.parametrize("parameters", [{}, {"n_jobs": 2}, {"subsampling_ratio": 0.5}], ids=str)
@@ -220,7 +220,7 @@ def test_a_user_moves_no_release_further_than_its_radius(estimator, own, monkeyp
 
 @pytest.mark.parametrize("name", ["sublda", "svilda"])
 def test_a_clip_of_each_document_alone_would_be_found(name, monkeypatch):
-    monkeypatch.setattr("dplda.central._document_lda.number_users", lambda ids, n_docs: None)
+    monkeypatch.setattr("dplda.document._document_lda.number_users", lambda ids, n_docs: None)
     case = next(case for case in PRIVATE if case.name == name)
     estimator = clone(case.estimator).set_params(random_state=1)
     with pytest.raises(AssertionError, match="radius"):

@@ -15,12 +15,12 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
-import dplda.central._document_lda as document_lda
+import dplda.document._document_lda as document_lda
 from dplda import PrivateSVILDA, SubLDA, load_release, save_release
-from dplda._users import number_users
-from dplda.central._documents import Documents
 from dplda.datasets import make_topic_corpus
+from dplda.document._documents import Documents
 from dplda.federated import LocalModel, vocabulary_hash
+from dplda.leaf._users import number_users
 from dplda.privacy import BudgetError, Gaussian, Ledger, SeededNoiseWarning, epsilon_of
 from dplda.privacy._curator import Curator
 

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from dplda import PrivateSVILDA, SubLDA, plan
-from dplda.central import _noisy_table
-from dplda.central._checkpoint import packed
-from dplda.central._document_budget import COUNTS, FIRST_TOTALS, TOTALS, resolved_share
-from dplda.central._documents import Documents, release_totals_again, release_word_totals
-from dplda.central._noisy_table import NoisyTable
-from dplda.central._schedules import document_schedule
-from dplda.central._word_totals import WordTotals, share_of_rounds
 from dplda.datasets import make_topic_corpus
+from dplda.document import _noisy_table
+from dplda.document._checkpoint import packed
+from dplda.document._document_budget import COUNTS, FIRST_TOTALS, TOTALS, resolved_share
+from dplda.document._documents import Documents, release_totals_again, release_word_totals
+from dplda.document._noisy_table import NoisyTable
+from dplda.document._schedules import document_schedule
+from dplda.document._word_totals import WordTotals, share_of_rounds
 from dplda.metrics import held_out_perplexity
 from dplda.privacy import LowSignalWarning
 from dplda.privacy._streams import Streams

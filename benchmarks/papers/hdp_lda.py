@@ -31,14 +31,14 @@ from hdp_lda_attacks import membership_attack, topic_attack
 
 import dplda
 from dplda import LPLDA, GibbsLDA
-from dplda._corpus import Corpus
 from dplda.audit import observe_releases
-from dplda.central._word_sweeps import shuffled_tokens
+from dplda.core._corpus import Corpus
 from dplda.kernels import _published_hdp
 from dplda.metrics import unigram_perplexity
 from dplda.privacy import PrivacyLeakWarning, SeededNoiseWarning
 from dplda.privacy._streams import Streams
 from dplda.published import CDPLDA, PublishedHDPLDA
+from dplda.word._word_sweeps import shuffled_tokens
 
 K, ALPHA, BETA = 50, 1.0, 0.01
 INHERENT = 10.0

@@ -20,12 +20,12 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from dplda._checks import check_integer
-from dplda._corpus import check_quoting_nothing
-from dplda._half_table import HalfTable
+from dplda.core._corpus import check_quoting_nothing
+from dplda.leaf._checks import check_integer
 from dplda.privacy import PrivacyLeakWarning, SeededNoiseWarning
 from dplda.privacy._observation import Release
 from dplda.published import PublishedHDPLDA
+from dplda.word._half_table import HalfTable
 
 # Figure 4
 

@@ -29,9 +29,9 @@ from threadpoolctl import threadpool_limits
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from corpora import data_folder
 
-from dplda._fold_in import pad
-from dplda.central._documents import Documents
+from dplda.core._fold_in import pad
 from dplda.datasets import load_uci_bow
+from dplda.document._documents import Documents
 from dplda.kernels import _e_step
 
 MAX_ITER, TOL, RADIUS = 100, 1e-3, 2**28

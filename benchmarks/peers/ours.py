@@ -9,9 +9,9 @@ from typing import Any
 
 from measuring import cpu_seconds
 
-import dplda._progress
+import dplda.leaf._progress
 from dplda import HDPLDA, GibbsLDA, PrivateSVILDA, SubLDA
-from dplda.central._noisy_table import NoisyTable
+from dplda.document._noisy_table import NoisyTable
 
 warnings.filterwarnings("ignore", module="dplda")
 warnings.filterwarnings("ignore", message=".*noise|.*epsilon|.*random_state")
@@ -89,7 +89,7 @@ def _with_turns(name: str, numbers: Any) -> Iterator[int]:
     yield from threading.current_thread().fit_of.numbers(numbers)  # type: ignore[attr-defined]
 
 
-dplda._progress.with_bar = _with_turns
+dplda.leaf._progress.with_bar = _with_turns
 
 # A corpus that is too small for its epsilon gets rounds that release word totals again. They are
 # far cheaper than rounds of topics, which are what is timed here.

@@ -11,9 +11,6 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, clone
 
-from dplda._checks import check_integer
-from dplda._corpus import check_counts
-from dplda._progress import with_bar
 from dplda.audit._attacks import Attack
 from dplda.audit._audit_result import AuditResult
 from dplda.audit._bounds import check_probabilities
@@ -25,6 +22,9 @@ from dplda.audit._score_bounds import AttackedFit, audit_result
 from dplda.audit._token_attack import TokenAttack
 from dplda.audit._watch import Record, watched, without_warnings
 from dplda.audit._word_attack import WordAttack
+from dplda.core._corpus import check_counts
+from dplda.leaf._checks import check_integer
+from dplda.leaf._progress import with_bar
 from dplda.privacy._observation import Release, observe_releases
 from dplda.privacy._streams import Purpose, Streams
 

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.stats import beta, binom, norm
 
-from dplda._checks import check_integer, check_number, check_probability
+from dplda.leaf._checks import check_integer, check_number, check_probability
 from dplda.privacy import Gaussian, epsilon_of
 
 __all__ = ["gaussian_lower_bound", "many_run_lower_bound", "one_run_lower_bound"]

@@ -8,8 +8,8 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
-from dplda._private_fit import SMALLEST_DELTA
 from dplda.audit._attacks import CanaryAttack, Releases, count_matrix, widened
+from dplda.core._private_fit import SMALLEST_DELTA
 from dplda.privacy import Event, Guarantee
 from dplda.privacy.mechanisms import Streams
 from dplda.published import recover_counts

@@ -14,7 +14,6 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, clone
 
-from dplda._corpus import check_counts
 from dplda.audit._attacks import n_rounds_of, widened
 from dplda.audit._contribution_tests import N_LOUD, contribution_tests
 from dplda.audit._guarantee_tests import event_test, public_test
@@ -22,6 +21,7 @@ from dplda.audit._noise_tests import noise_tests, normal_scores, unchanged_test
 from dplda.audit._residual_result import ResidualResult
 from dplda.audit._sample_tests import sample_tests
 from dplda.audit._watch import UNITS, Record, watched, without_warnings
+from dplda.core._corpus import check_counts
 from dplda.privacy._observation import observe_releases
 from dplda.privacy.mechanisms import (
     Purpose,

@@ -8,11 +8,11 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
-from dplda._half_table import HalfTable
 from dplda.audit._attacks import CanaryAttack, Releases
-from dplda.central._word_sweeps import SweepMechanisms
 from dplda.privacy._mechanisms import Mechanism
 from dplda.privacy.mechanisms import FlooredLaplace
+from dplda.word._half_table import HalfTable
+from dplda.word._word_sweeps import SweepMechanisms
 
 
 class WordAttack(CanaryAttack):

@@ -14,8 +14,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.utils import check_array
 
-from dplda._checks import check_integer
-from dplda._corpus import (
+from dplda.core._corpus import (
     A_TEXT_OR_PATH,
     MAX_TOKENS,
     NOT_COUNTS,
@@ -25,9 +24,10 @@ from dplda._corpus import (
     floats,
     form_of,
 )
-from dplda._fold_in import single_precision
+from dplda.core._fold_in import single_precision
 from dplda.datasets._docword import docword_triples
 from dplda.datasets._shards import CountShards, Shard, write_manifest, write_shard
+from dplda.leaf._checks import check_integer
 from dplda.privacy._clipping import unsummed
 
 Triples = tuple[npt.NDArray[Any], ...]  # documents, words and counts of entries

@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from dplda._files import OWNER_ONLY, write_atomically
-from dplda._fold_in import LARGEST_COUNT
+from dplda.core._fold_in import LARGEST_COUNT
+from dplda.leaf._files import OWNER_ONLY, write_atomically
 
 FORMAT, VERSION = "dplda count shards", 1
 MANIFEST = "shards.json"

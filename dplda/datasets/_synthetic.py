@@ -6,7 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import Bunch, check_random_state
 
-from dplda._checks import check_integer, check_number
+from dplda.leaf._checks import check_integer, check_number
 
 _LARGEST = 1e9
 _LARGEST_SIZE = 2**31 - 1

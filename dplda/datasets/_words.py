@@ -7,7 +7,7 @@ import hashlib
 from functools import lru_cache
 from importlib import resources
 
-from dplda._checks import check_integer
+from dplda.leaf._checks import check_integer
 
 # Version, number of words and SHA-256 of each list. `scripts/word_lists` writes the files. The
 # words of a version never change: a vocabulary is the same on every machine.

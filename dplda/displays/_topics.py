@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from sklearn.pipeline import Pipeline
 
-from dplda._checks import check_integer
-from dplda._vocabulary import check_model, flat_steps, in_order, words_after, words_of
 from dplda.displays._style import COLORS, GRAY, LIGHT_GRAY, import_pyplot, model_name
+from dplda.leaf._checks import check_integer
+from dplda.leaf._vocabulary import check_model, flat_steps, in_order, words_after, words_of
 from dplda.metrics._signal import standing_words
 
 _MOST_WORDS = 2**31 - 1

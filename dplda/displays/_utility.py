@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from dplda._vocabulary import check_model
 from dplda.displays._style import COLORS, DASHES, GRAY, MARKERS, import_pyplot, model_name
+from dplda.leaf._vocabulary import check_model
 
 MAX_TICKS = 8
 

@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from dplda._checks import check_integer, check_number
-from dplda._released_model import ReleasedModel
 from dplda.federated._merge import (
     FloatTable,
     TopWords,
@@ -29,6 +27,8 @@ from dplda.federated._messages import (
     vocabulary_size,
 )
 from dplda.federated._stated_guarantee import stated_guarantee
+from dplda.leaf._checks import check_integer, check_number
+from dplda.release._released_model import ReleasedModel
 
 LARGEST = 2**31 - 1
 LEAST_PROBABILITY = 1e-9  # of a word in a topic of the released model

@@ -1,8 +1,8 @@
 """The two messages of a federated round. Party and master exchange nothing else.
 
 A message is a frozen record that is always valid: its constructor refuses everything except a table
-of probabilities with valid numbers. `dplda._wire` reads and writes the bytes. Reading runs no code,
-and allocates no table before its length has been checked.
+of probabilities with valid numbers. `dplda.leaf._wire` reads and writes the bytes. Reading runs no
+code, and allocates no table before its length has been checked.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 import numpy.typing as npt
 
-from dplda import _checks
-from dplda._vocabulary import check_model, hash_words
-from dplda._warnings import warn_user
-from dplda._wire import Format, as_number
+from dplda.leaf import _checks
+from dplda.leaf._vocabulary import check_model, hash_words
+from dplda.leaf._warnings import warn_user
+from dplda.leaf._wire import Format, as_number
 from dplda.privacy import Guarantee, Ledger, PrivacyLeakWarning
 from dplda.privacy._ledger import as_ledger
 
@@ -428,7 +428,7 @@ def check_name(party: Any) -> None:
 
 
 def check_integer(name: str, value: Any, low: int, high: int) -> int:
-    """Do the check of `dplda._checks.check_integer`, with the error of a message."""
+    """Do the check of `dplda.leaf._checks.check_integer`, with the error of a message."""
     try:
         return _checks.check_integer(name, value, low, high)
     except (TypeError, ValueError) as error:

@@ -11,17 +11,17 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
-from dplda._base import BaseLDA
-from dplda._checks import check_integer
-from dplda._compat import Interval, StrOptions, _fit_context
-from dplda._corpus import Corpus, check_counts, check_topics
-from dplda._private_fit import PRIVACY_CONSTRAINTS, make_guarantee, publish, warn_if_seeded
-from dplda._progress import rounds
+from dplda.core._base import BaseLDA
+from dplda.core._corpus import Corpus, check_counts, check_topics
+from dplda.core._private_fit import PRIVACY_CONSTRAINTS, make_guarantee, publish, warn_if_seeded
 from dplda.federated._messages import LocalModel
 from dplda.federated._sampler import random_table, train_topics, word_weights
 from dplda.federated._sentence_fold_in import fold_in_sentences
 from dplda.federated._sentences import SentenceCorpus
 from dplda.federated._tokens import TokenMechanism, Tokens, check_size, privatize
+from dplda.leaf._checks import check_integer
+from dplda.leaf._compat import Interval, StrOptions, _fit_context
+from dplda.leaf._progress import rounds
 from dplda.privacy import Event, Guarantee, NonPrivate, Repeated, epsilon_of
 from dplda.privacy._observation import announce
 from dplda.privacy._streams import Purpose, Streams

@@ -16,9 +16,6 @@ import numpy.typing as npt
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from dplda._checks import check_integer
-from dplda._files import ExclusiveLock, check_writable, write_atomically
-from dplda._warnings import warn_user
 from dplda.federated._master import IFTMMaster, RoundError
 from dplda.federated._messages import (
     MAX_ROUND,
@@ -28,6 +25,9 @@ from dplda.federated._messages import (
     vocabulary_hash,
     vocabulary_size,
 )
+from dplda.leaf._checks import check_integer
+from dplda.leaf._files import ExclusiveLock, check_writable, write_atomically
+from dplda.leaf._warnings import warn_user
 from dplda.privacy import Ledger
 
 MAX_OVERHEAD = 65536  # bytes of a message besides its table

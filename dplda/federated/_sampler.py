@@ -12,9 +12,9 @@ import joblib
 import numpy as np
 from numpy.typing import NDArray
 
-from dplda._threads import in_threads
 from dplda.federated._tokens import Tokens
 from dplda.kernels import _metropolis
+from dplda.leaf._threads import in_threads
 from dplda.privacy._streams import Purpose, Reader, Streams, uniform
 
 SMALLEST = 1e-30  # a probability that float32 can hold

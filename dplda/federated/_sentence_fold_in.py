@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from dplda._fold_in import MAX_STEPS, TOLERANCE, pad, uniform_theta, update_theta
+from dplda.core._fold_in import MAX_STEPS, TOLERANCE, pad, uniform_theta, update_theta
 from dplda.federated._sentences import SentenceCorpus
 
 

@@ -13,9 +13,9 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.utils.validation import check_is_fitted
 
-from dplda._checks import check_integer
-from dplda._compat import _fit_context
-from dplda._corpus import warn_of_coverage
+from dplda.core._corpus import warn_of_coverage
+from dplda.leaf._checks import check_integer
+from dplda.leaf._compat import _fit_context
 
 SENTENCE_END = r"(?<=[.!?])\s+|\s*\n\s*"
 

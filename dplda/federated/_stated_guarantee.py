@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from dplda._private_fit import COLUMNS, TRUSTED
+from dplda.core._private_fit import COLUMNS, TRUSTED
 from dplda.privacy import ApproximateDP, Guarantee, NonPrivate
 
 

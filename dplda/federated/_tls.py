@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Mapping
 from pathlib import Path
 
-from dplda._files import check_kept_secret
+from dplda.leaf._files import check_kept_secret
 
 
 def certificate_of(path: Path) -> bytes:

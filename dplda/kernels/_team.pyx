@@ -2,7 +2,7 @@
 
 A kernel describes its loop by a struct, and a piece of the loop by a function of the struct and of
 the numbers of the piece and of the thread. `run_pieces` calls it for each piece, in threads, which
-`dplda._threads` starts.
+`dplda.leaf._threads` starts.
 """
 
 cdef extern from "_team.h" nogil:

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from dplda._base import BaseLDA
-from dplda._compat import _fit_context
-from dplda._private_fit import exactly_one, publish
-from dplda._progress import rounds
+from dplda.core._base import BaseLDA
+from dplda.core._private_fit import exactly_one, publish
+from dplda.leaf._compat import _fit_context
+from dplda.leaf._progress import rounds
 from dplda.local._estimates import estimate_counts
 from dplda.local._randomized_response import BUDGETS
 from dplda.local._server import (

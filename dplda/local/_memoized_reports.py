@@ -19,8 +19,8 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
-from dplda._corpus import check_counts
-from dplda._files import create_whole, explained_sqlite_errors
+from dplda.core._corpus import check_counts
+from dplda.leaf._files import create_whole, explained_sqlite_errors
 from dplda.local._randomized_response import RandomizedResponse
 from dplda.privacy import Ledger
 from dplda.privacy._ledger import as_ledger

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dplda._base import BaseLDA
-from dplda._compat import Interval, _fit_context
-from dplda._corpus import check_counts
-from dplda._private_fit import exactly_one, publish
-from dplda._progress import rounds
+from dplda.core._base import BaseLDA
+from dplda.core._corpus import check_counts
+from dplda.core._private_fit import exactly_one, publish
+from dplda.leaf._compat import Interval, _fit_context
+from dplda.leaf._progress import rounds
 from dplda.local._estimates import estimate_counts, weight_of_prior
 from dplda.local._randomized_response import BUDGETS, RandomizedResponse
 from dplda.local._server import (

@@ -15,10 +15,10 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from dplda._compat import Interval, StrOptions, _fit_context, _get_output_config
-from dplda._corpus import check_counts
-from dplda._private_fit import COLUMNS, PRIVACY_CONSTRAINTS, exactly_one, publish
-from dplda._warnings import warn_user
+from dplda.core._corpus import check_counts
+from dplda.core._private_fit import COLUMNS, PRIVACY_CONSTRAINTS, exactly_one, publish
+from dplda.leaf._compat import Interval, StrOptions, _fit_context, _get_output_config
+from dplda.leaf._warnings import warn_user
 from dplda.local._calibrated_bits import (
     bits_from_bit_epsilon,
     bits_from_flip_mixture,

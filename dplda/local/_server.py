@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dplda._base import BaseTopicModel
-from dplda._compat import StrOptions
-from dplda._corpus import Corpus, check_counts
-from dplda._fold_in import pad
+from dplda.core._base import BaseTopicModel
+from dplda.core._corpus import Corpus, check_counts
+from dplda.core._fold_in import pad
 from dplda.kernels import _gibbs
+from dplda.leaf._compat import StrOptions
 from dplda.local._estimates import false_ones, set_and_clear
 from dplda.local._randomized_response import BUDGETS, RandomizedResponse
 from dplda.privacy import Guarantee

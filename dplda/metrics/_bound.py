@@ -8,10 +8,10 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.special import gammaln, logsumexp, psi
 
-from dplda._checks import check_number
-from dplda._corpus import row_blocks
-from dplda._fold_in import BATCH, LARGEST_PRIOR, pad
-from dplda._variational import e_step
+from dplda.core._corpus import row_blocks
+from dplda.core._fold_in import BATCH, LARGEST_PRIOR, pad
+from dplda.core._variational import e_step
+from dplda.leaf._checks import check_number
 from dplda.metrics._perplexity import check_inputs
 
 CHUNK = 1 << 18  # numbers at a time

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dplda._checks import check_integer
-from dplda._corpus import check_table
+from dplda.core._corpus import check_table
+from dplda.leaf._checks import check_integer
 from dplda.metrics._perplexity import check_same_words
 
 MEASURES = ("c_npmi", "u_mass")

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dplda._checks import check_integer, check_number
-from dplda._corpus import are_shards, check_table, row_blocks
-from dplda._fold_in import BATCH, LARGEST_PRIOR, infer_topics, topic_word_probabilities
-from dplda._noisy_sum import release_sum
-from dplda._users import RELATIONS, ROWS_OF_A_UNIT, number_users, protected_unit
-from dplda._vocabulary import check_model
+from dplda.core._corpus import are_shards, check_table, row_blocks
+from dplda.core._fold_in import BATCH, LARGEST_PRIOR, infer_topics, topic_word_probabilities
+from dplda.core._noisy_sum import release_sum
+from dplda.leaf._checks import check_integer, check_number
+from dplda.leaf._users import RELATIONS, ROWS_OF_A_UNIT, number_users, protected_unit
+from dplda.leaf._vocabulary import check_model
 from dplda.metrics._perplexity import check_blocks, split_documents
 from dplda.privacy import Guarantee
 

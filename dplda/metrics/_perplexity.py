@@ -9,9 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import check_array
 
-from dplda._checks import check_number
-from dplda._compat import check_non_negative
-from dplda._corpus import (
+from dplda.core._corpus import (
     are_shards,
     check_quoting_nothing,
     check_table,
@@ -21,7 +19,9 @@ from dplda._corpus import (
     token_weights,
     without_zeros,
 )
-from dplda._fold_in import BATCH, LARGEST_PRIOR, infer_topics, topic_word_probabilities
+from dplda.core._fold_in import BATCH, LARGEST_PRIOR, infer_topics, topic_word_probabilities
+from dplda.leaf._checks import check_number
+from dplda.leaf._compat import check_non_negative
 from dplda.privacy._clipping import add_duplicates, unsummed
 
 CHUNK = 1 << 18  # probabilities at a time

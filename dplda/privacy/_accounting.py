@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from dplda._checks import check_number, check_probability
+from dplda.leaf._checks import check_number, check_probability
 from dplda.privacy import _bounds_on_epsilon as composition
 from dplda.privacy._bounds_on_epsilon import (
     ROOT_MARGIN,

@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from dplda._checks import check_integer, check_number
+from dplda.leaf._checks import check_integer, check_number
 from dplda.privacy._mechanisms import MAX_RADIUS
 
 SHRINK = 1.0 - 2.0**-16  # removes at most 2**-16 of a vector that rounding left too long

@@ -15,7 +15,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dplda._warnings import warn_user
+from dplda.leaf._warnings import warn_user
 from dplda.privacy._bounds_on_epsilon import grouped
 from dplda.privacy._events import Event, NonPrivate, PoissonSampled, Repeated
 from dplda.privacy._ledger import Ledger, as_ledger

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, TypeAlias, get_args
 
-from dplda._checks import check_integer, check_number
+from dplda.leaf._checks import check_integer, check_number
 
 SMALLEST_FLIP = 1e-290  # of a bucket; Renyi divergences of far smaller ones underflow to 0
 MAX_COUNT = 2**63  # of repetitions; far more would overflow a float

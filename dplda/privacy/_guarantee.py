@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from dplda._checks import check_integer, check_number
+from dplda.leaf._checks import check_integer, check_number
 from dplda.privacy import _bounds_on_epsilon as bounds
 from dplda.privacy import _card, _detection
 from dplda.privacy._accounting import epsilon_of, is_chargeable

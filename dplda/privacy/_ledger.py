@@ -11,8 +11,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from dplda._checks import check_integer, check_number, check_probability
-from dplda._log import INFO, WARNING, is_logged, log_event
+from dplda.leaf._checks import check_integer, check_number, check_probability
+from dplda.leaf._log import INFO, WARNING, is_logged, log_event
 from dplda.privacy._accounting import epsilon_of
 from dplda.privacy._budget_checks import check_affordable, epsilon_used
 from dplda.privacy._entries import Budget, Composition, Entry, State, Status

@@ -13,8 +13,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dplda._checks import check_number
 from dplda.kernels._noise import find_survivors
+from dplda.leaf._checks import check_number
 from dplda.privacy._events import ErasedResponse, Event, Laplace, RandomizedResponseEvent
 from dplda.privacy._mechanisms import (
     LAPLACE_VARIATION,

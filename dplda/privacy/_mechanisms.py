@@ -18,14 +18,14 @@ from typing import ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dplda._checks import check_integer, check_number
-from dplda._threads import n_threads
 from dplda.kernels._noise import (
     add_gaussian,
     add_laplace,
     add_tied_gaussian,
     add_tied_laplace,
 )
+from dplda.leaf._checks import check_integer, check_number
+from dplda.leaf._threads import n_threads
 from dplda.privacy._events import MAX_COUNT, Event, Gaussian, Laplace, NonPrivate, Repeated
 from dplda.privacy._tables import LEVEL_WIDTH, AliasTables, gaussian_tables, geometric_tables
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dplda._checks import check_integer
+from dplda.leaf._checks import check_integer
 
 __all__ = ["user_part"]
 

@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from dplda._checks import check_integer
+from dplda.leaf._checks import check_integer
 
 __all__ = ["limit_rows"]
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
 
-from dplda._files import check_locks, create_whole, explained_sqlite_errors
+from dplda.leaf._files import check_locks, create_whole, explained_sqlite_errors
 from dplda.privacy._entries import Budget
 from dplda.privacy._page import Page, check_header, create_tables, is_write_ahead
 

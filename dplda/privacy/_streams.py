@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from dplda._checks import check_integer
+from dplda.leaf._checks import check_integer
 
 Words = NDArray[np.uint64]
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import gammaln
 
-from dplda._checks import check_integer, check_number
+from dplda.leaf._checks import check_integer, check_number
 
 COMPOSITIONS = ("zcdp", "advanced", "linear")
 

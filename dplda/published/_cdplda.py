@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from dplda._base import BaseLDA
-from dplda._compat import Interval, Options, StrOptions, _fit_context
-from dplda._corpus import Corpus, check_counts
-from dplda._fold_in import pad
-from dplda._private_fit import no_guarantee, publish, released_so_far
-from dplda._progress import rounds
-from dplda._warnings import warn_user
+from dplda.core._base import BaseLDA
+from dplda.core._corpus import Corpus, check_counts
+from dplda.core._fold_in import pad
+from dplda.core._private_fit import no_guarantee, publish, released_so_far
 from dplda.kernels import _gibbs
+from dplda.leaf._compat import Interval, Options, StrOptions, _fit_context
+from dplda.leaf._progress import rounds
+from dplda.leaf._warnings import warn_user
 from dplda.privacy import Guarantee, PrivacyLeakWarning
 from dplda.privacy._observation import announce
 from dplda.privacy._streams import Purpose, Reader, Streams

@@ -8,19 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from dplda._base import BaseLDA
-from dplda._compat import Interval, Options, _fit_context
-from dplda._corpus import Corpus, check_counts
-from dplda._gibbs import count_words
-from dplda._private_fit import no_guarantee, publish, released_so_far
-from dplda._progress import rounds
-from dplda._warnings import warn_user
-from dplda.central._word_sweeps import inherent_epsilon, uniform_topics
+from dplda.core._base import BaseLDA
+from dplda.core._corpus import Corpus, check_counts
+from dplda.core._private_fit import no_guarantee, publish, released_so_far
 from dplda.kernels import _published_hdp
+from dplda.leaf._compat import Interval, Options, _fit_context
+from dplda.leaf._progress import rounds
+from dplda.leaf._warnings import warn_user
 from dplda.privacy import Guarantee, PrivacyLeakWarning
 from dplda.privacy._observation import announce
 from dplda.privacy._streams import Purpose, Reader, Streams
 from dplda.privacy.mechanisms import FlooredLaplace, NoNoise
+from dplda.word._gibbs import count_words
+from dplda.word._word_sweeps import inherent_epsilon, uniform_topics
 
 # Noise is drawn in steps of 1 / GRID: whole steps would drown the small noise of a large epsilon.
 # Noisy counts are then multiples of 1 / (2 GRID), and adding them up is exact in double precision.

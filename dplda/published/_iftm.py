@@ -12,19 +12,19 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaincinv, logsumexp
 from sklearn.utils.validation import check_is_fitted
 
-from dplda._base import BaseLDA
-from dplda._checks import check_number
-from dplda._compat import Interval, Options, _fit_context
-from dplda._corpus import Corpus, check_counts, check_table, check_topics
-from dplda._fold_in import LARGEST_PRIOR
-from dplda._private_fit import no_guarantee, publish
-from dplda._progress import rounds
-from dplda._warnings import warn_user
+from dplda.core._base import BaseLDA
+from dplda.core._corpus import Corpus, check_counts, check_table, check_topics
+from dplda.core._fold_in import LARGEST_PRIOR
+from dplda.core._private_fit import no_guarantee, publish
 from dplda.federated._messages import LocalModel
 from dplda.federated._sampler import Topics
 from dplda.federated._sentences import SentenceCorpus
 from dplda.federated._tokens import TokenMechanism, Tokens, check_size, privatize
 from dplda.kernels import _published_iftm
+from dplda.leaf._checks import check_number
+from dplda.leaf._compat import Interval, Options, _fit_context
+from dplda.leaf._progress import rounds
+from dplda.leaf._warnings import warn_user
 from dplda.privacy import Guarantee, PrivacyLeakWarning
 from dplda.privacy._local_mechanisms import Survivors, ThresholdedLaplace
 from dplda.privacy._observation import announce

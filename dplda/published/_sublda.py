@@ -9,23 +9,23 @@ from typing import Any
 
 import numpy as np
 
-from dplda._base import BaseLDA
-from dplda._checks import check_number
-from dplda._compat import Interval, Options, StrOptions, _fit_context
-from dplda._corpus import Corpus, check_counts
-from dplda._gibbs import count_words
-from dplda._private_fit import no_guarantee, publish, released_so_far
-from dplda._progress import rounds
-from dplda._warnings import warn_user
-from dplda.central._document_budget import SMALLEST_RATIO
-from dplda.central._word_sweeps import uniform_topics
+from dplda.core._base import BaseLDA
+from dplda.core._corpus import Corpus, check_counts
+from dplda.core._private_fit import no_guarantee, publish, released_so_far
+from dplda.document._document_budget import SMALLEST_RATIO
 from dplda.kernels import _published
+from dplda.leaf._checks import check_number
+from dplda.leaf._compat import Interval, Options, StrOptions, _fit_context
+from dplda.leaf._progress import rounds
+from dplda.leaf._warnings import warn_user
 from dplda.privacy import Guarantee, PrivacyLeakWarning
 from dplda.privacy._mechanisms import MIN_RADIUS
 from dplda.privacy._observation import announce
 from dplda.privacy._streams import Purpose, Reader, Streams
 from dplda.privacy.mechanisms import DiscreteGaussian
 from dplda.published._calibration import subsampled_rdp
+from dplda.word._gibbs import count_words
+from dplda.word._word_sweeps import uniform_topics
 
 SMALLEST_EPSILON = 1e-100  # a smaller one makes the noise infinite
 NOISE_CELLS = 1 << 22  # drawn at a time, at most: 32 MB

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dplda._base import BaseLDA
-from dplda._compat import Interval, Options, StrOptions, _fit_context
-from dplda._corpus import check_counts, shorten
-from dplda._private_fit import SMALLEST_DELTA, make_guarantee, publish
-from dplda._progress import rounds
-from dplda._variational import e_step, exp_dirichlet_expectation
-from dplda._warnings import warn_user
-from dplda.central._first_table import nearly_equal
+from dplda.core._base import BaseLDA
+from dplda.core._corpus import check_counts, shorten
+from dplda.core._private_fit import SMALLEST_DELTA, make_guarantee, publish
+from dplda.core._variational import e_step, exp_dirichlet_expectation
+from dplda.document._first_table import nearly_equal
+from dplda.leaf._compat import Interval, Options, StrOptions, _fit_context
+from dplda.leaf._progress import rounds
+from dplda.leaf._warnings import warn_user
 from dplda.privacy import Event, Gaussian, Guarantee, NonPrivate, PrivacyLeakWarning, Repeated
 from dplda.privacy._observation import announce
 from dplda.privacy._streams import Purpose, Streams, uniform

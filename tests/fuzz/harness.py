@@ -24,16 +24,17 @@ import atheris
 
 INSTRUMENTED = [
     "dplda.datasets", "dplda.federated", "dplda.privacy", "dplda.local._memoized_reports",
-    "dplda._release", "dplda._release_reader", "dplda._wire", "dplda._ledger_command",
+    "dplda.release._release", "dplda.release._release_reader", "dplda.leaf._wire",
+    "dplda.cli._ledger",
 ]  # fmt: skip
 with atheris.instrument_imports(include=INSTRUMENTED):
     from dplda import GibbsLDA, MemoizedReports, RandomizedResponse, load_release, save_release
     from dplda.__main__ import main as command
-    from dplda._release_reader import FORMAT as RELEASE
     from dplda.datasets import read_uci_bow
     from dplda.federated import LocalModel, MessageError, NextModel, vocabulary_hash
     from dplda.federated._messages import FORMAT as MESSAGE
     from dplda.privacy import BudgetError, Ledger, PrivacyLeakWarning, _page
+    from dplda.release._release_reader import FORMAT as RELEASE
 
 CLIENT = RandomizedResponse(bit_epsilon=1.0).fit([[1, 0, 2]])
 FOLDER = Path(tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None))

@@ -1,0 +1,257 @@
+"""Base classes of all topic models: parameter checks, and inference from the released table."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from dplda.core._corpus import are_shards, check_counts, check_shards
+from dplda.core._fold_in import LARGEST_PRIOR, fold_in
+from dplda.core._private_fit import SMALLEST_DELTA
+from dplda.leaf._checks import check_number
+from dplda.leaf._compat import CallbackSupportMixin, Interval
+from dplda.leaf._vocabulary import hash_words, words_of
+from dplda.metrics import held_out_log_likelihood
+
+MAX_COMPONENTS = 2**16
+MAX_ITER = 10**6  # a plan lists all rounds before the first one
+
+
+class BaseTopicModel(
+    ClassNamePrefixFeaturesOutMixin, CallbackSupportMixin, TransformerMixin, BaseEstimator
+):
+    """Parameter checks, tags and `epsilon_at`; this class reads public attributes only.
+
+    Training is not here. Each estimator writes out the order of its private and public steps in
+    its own file, where an auditor looks for it.
+    """
+
+    _parameter_constraints: dict[str, Any] = {
+        "n_components": [Interval(Integral, 1, MAX_COMPONENTS, closed="both")],
+        "max_iter": [Interval(Integral, 1, MAX_ITER, closed="both")],
+        "n_jobs": [
+            None,
+            Interval(Integral, 1, None, closed="left"),
+            Interval(Integral, None, -1, closed="right"),
+        ],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+
+    def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> np.ndarray:
+        """Train, and return the topic weights of the training documents.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_docs, n_words)
+            Word counts.
+        y : Ignored
+            Not used, present for API consistency by convention.
+        **fit_params : dict
+            Passed to `fit`.
+
+        Returns
+        -------
+        theta : ndarray of shape (n_docs, n_components)
+            Topic weights; rows sum to 1.
+
+        See Also
+        --------
+        transform : Topic weights of any documents under a fitted model.
+
+        Notes
+        -----
+        **Privacy.** The result is private. A row is a function of that document's words, and
+        `epsilon_` does not cover it.
+        """
+        return super().fit_transform(X, y, **fit_params)
+
+    def epsilon_at(self, delta: float) -> float:
+        """Epsilon of the fitted model at another delta.
+
+        Parameters
+        ----------
+        delta : float
+            From 1e-14 to below 1.
+
+        Returns
+        -------
+        epsilon : float
+            Epsilon of everything released since `fit`. Infinite if the model has no guarantee.
+
+        Raises
+        ------
+        ValueError
+            If `delta` is out of range.
+
+        See Also
+        --------
+        dplda.privacy.Guarantee.epsilon_at : The same with a choice of accountant.
+        """
+        check_is_fitted(self)
+        delta = check_number("delta", delta, SMALLEST_DELTA, 1.0, closed="left")
+        return self.privacy_.epsilon_at(delta)
+
+    @property
+    def vocabulary_sha256_(self) -> str:
+        """SHA-256 of the words of the columns, if the model knows them: a matrix has no names."""
+        words = words_of(self)
+        if words is None:
+            raise AttributeError(
+                f"this {type(self).__name__} does not know the words of its columns: it is not "
+                "fitted, or was fitted on a matrix without names"
+            )
+        return hash_words(words)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "components_")  # a fit that failed leaves n_features_in_ behind
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.components_.shape[0]
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.positive_only = True
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+class BaseLDA(BaseTopicModel):
+    """Inference of latent Dirichlet allocation: `transform`, `score` and `perplexity`."""
+
+    _parameter_constraints: dict[str, Any] = {
+        **BaseTopicModel._parameter_constraints,
+        "doc_topic_prior": [Interval(Real, 0, LARGEST_PRIOR, closed="right"), None],
+        "topic_word_prior": [Interval(Real, 0, LARGEST_PRIOR, closed="right")],
+    }
+
+    @property
+    def doc_topic_prior_(self) -> float:
+        """The Dirichlet parameter in use: `doc_topic_prior`, or 1 / n_components for None."""
+        return 1 / self.n_components if self.doc_topic_prior is None else self.doc_topic_prior
+
+    def transform(self, X: Any, *, normalize: bool = True) -> np.ndarray:
+        """Topic weights of documents, by fold-in.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, CountShards} of shape (n_docs, n_words)
+            Word counts, or weights such as shares, whose scale says nothing.
+        normalize : bool, default=True
+            If False, return the parameters of each document's Dirichlet posterior instead: the
+            expected number of tokens of each topic, plus `doc_topic_prior`.
+
+        Returns
+        -------
+        theta : ndarray of shape (n_docs, n_components)
+            Topic weights; rows sum to 1. A row depends on that row of `X` and on the model only.
+            An empty document gets equal weights.
+
+        Raises
+        ------
+        ValueError
+            If `X` does not have the width of the fitted model, or does not hold word counts.
+
+        See Also
+        --------
+        score : Held-out log-likelihood under such weights.
+
+        Notes
+        -----
+        **Privacy.** The model protects the documents that it was trained on. A row of the result
+        is a function of that row's words, so that anyone who sees it learns about that document.
+        """
+        check_is_fitted(self)
+        if are_shards(X):
+            check_shards(self, X, reset=False)
+            return np.concatenate([self._topic_weights(counts, normalize) for counts in X])
+        X = check_counts(self, X, reset=False, whole=False)
+        return self._topic_weights(X, normalize)
+
+    def _topic_weights(self, X: csr_array, normalize: bool) -> np.ndarray:
+        theta = fold_in(X, self.components_, self.doc_topic_prior_, self.n_jobs, X.dtype)
+        theta /= theta.sum(axis=1, keepdims=True)
+        if not normalize:
+            theta *= self._posterior_size(X.sum(axis=1))
+        return theta
+
+    def _posterior_size(self, n_tokens: np.ndarray) -> np.ndarray:
+        """The sum of a document's posterior parameters, as a column."""
+        prior = self.components_.shape[0] * self.doc_topic_prior_
+        return (n_tokens + np.asarray(prior, n_tokens.dtype))[:, None]
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Mean held-out log-likelihood per token, by document completion; higher is better.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, CountShards} of shape (n_docs, n_words)
+            Word counts of documents that the model was not trained on.
+        y : Ignored
+            Not used, present for API consistency by convention.
+
+        Returns
+        -------
+        score : float
+            Natural logarithm of the held-out likelihood, divided by the number of scored tokens.
+
+        See Also
+        --------
+        perplexity : The same as a perplexity.
+        dplda.metrics.held_out_log_likelihood : The same for any table.
+
+        Notes
+        -----
+        **Privacy.** The score of private documents is a release that `epsilon_` does not cover.
+        """
+        return self._log_likelihood(X, completion=True)
+
+    def perplexity(self, X: Any, *, completion: bool = True) -> float:
+        """Held-out perplexity, ``exp(-score(X))``; lower is better.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, CountShards} of shape (n_docs, n_words)
+            Word counts of documents that the model was not trained on.
+        completion : bool, default=True
+            True infers a document's topic weights from one half of its tokens and scores the
+            other half. False gives the form of the papers, which infers the weights from the same
+            tokens that it scores.
+
+        Returns
+        -------
+        perplexity : float
+            At least 1.
+
+        See Also
+        --------
+        score : The same as a mean log-likelihood.
+        dplda.metrics.perplexity_bound : The variational bound of papers on variational Bayes.
+
+        Notes
+        -----
+        **Privacy.** The perplexity of private documents is a release that `epsilon_` does not
+        cover.
+        """
+        return float(np.exp(-self._log_likelihood(X, completion=completion)))
+
+    def _log_likelihood(self, X: Any, *, completion: bool) -> float:
+        check_is_fitted(self)
+        if are_shards(X):
+            check_shards(self, X, reset=False)
+        else:
+            X = check_counts(self, X, reset=False, whole=False)
+        return held_out_log_likelihood(
+            self.components_,
+            X,
+            doc_topic_prior=self.doc_topic_prior_,
+            completion=completion,
+            n_jobs=self.n_jobs,
+        )

@@ -1,0 +1,551 @@
+"""Checks of count matrices, and the token stream that the Gibbs samplers read."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import operator
+import os
+from collections.abc import Iterator, Mapping, Set
+from contextlib import contextmanager
+from dataclasses import dataclass
+from numbers import Number
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from sklearn.utils import check_array
+
+from dplda.kernels import _release
+from dplda.leaf._compat import check_non_negative, validate_data
+from dplda.leaf._threads import in_threads
+from dplda.leaf._warnings import warn_user
+from dplda.privacy._clipping import add_duplicates, unsummed
+from dplda.privacy._errors import PrivateDataWarning
+from dplda.privacy._streams import Purpose, Reader, Streams, uniform
+
+_LARGEST_COUNT = 1e28  # 2**31 of them still have a finite sum as float32
+MAX_TOKENS = 2**31 - 1
+BLOCK_TOKENS = 1 << 16  # tokens that share a stream of their order; enters seeded results
+SPARE_PIECE = 16  # one spare word is needed in 2**33 draws, or fewer
+BLOCK_ENTRIES = 1 << 16  # what is computed at a time from the entries of X: it stays in the cache
+LARGEST_WEIGHT = 1e6  # in tokens, in a row of weights that are not whole
+LARGEST_PSEUDO_COUNT = 1e12  # public tokens of a word in a topic; squares of sums are finite
+LEAST_KEPT = 0.25  # share of the cells that must survive rounding to whole counts
+NOT_COUNTS = (
+    "X holds text, not a matrix of word counts; put a "
+    "sklearn.feature_extraction.text.CountVectorizer(vocabulary=...) before this estimator, with a "
+    "vocabulary that was not learned from the private texts"
+)
+TOKEN_LISTS = (
+    "X holds lists of words, not a matrix of word counts; put a "
+    "sklearn.feature_extraction.text.CountVectorizer(vocabulary=..., analyzer=list) before this "
+    "estimator, with a vocabulary that was not learned from the private texts"
+)
+PAIRS = (
+    "X holds lists of pairs (word, count), such as gensim's, not a matrix of word counts; pass "
+    "gensim.matutils.corpus2csc(X, num_terms=...).T, with the size of a public dictionary"
+)
+A_TEXT_OR_PATH = (
+    "X is a single text or path, not a matrix of word counts; pass "
+    "dplda.datasets.CountShards(folder) for a folder that write_shards has filled, run dplda fit "
+    "for files of texts, and for texts in memory put a "
+    "sklearn.feature_extraction.text.CountVectorizer(vocabulary=...) before this estimator, with a "
+    "vocabulary that was not learned from the private texts"
+)
+IN_SHARDS = (
+    "X is a CountShards, and a matrix in memory is needed here: pass scipy.sparse.vstack(list(X)). "
+    "SubLDA, PrivateSVILDA, transform, score and perplexity read shard after shard"
+)
+NOT_A_MATRIX = (
+    "X must be a matrix of word counts (array, sparse matrix or data frame), documents by words, "
+    "got {}; sklearn.feature_extraction has vectorizers of texts (CountVectorizer) and of dicts of "
+    "counts (DictVectorizer)"
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Corpus:
+    """The private data, token by token.
+
+    Parameters
+    ----------
+    word : ndarray of shape (n_tokens,), int32
+        Word of each token, grouped by document.
+    doc_ptr : ndarray of shape (n_docs + 1,), int64
+        Start of each document's tokens in `word`, and the number of tokens.
+    n_words : int
+        Size of the vocabulary.
+    """
+
+    word: npt.NDArray[np.int32]
+    doc_ptr: npt.NDArray[np.int64]
+    n_words: int
+
+    @classmethod
+    def from_counts(cls, X: sp.csr_array) -> Corpus:
+        """Token stream of a CSR count matrix (documents by words)."""
+        if X.data.sum(dtype=np.float64) > MAX_TOKENS:
+            raise ValueError(
+                f"a token-level sampler takes at most {MAX_TOKENS} tokens, and X holds more; "
+                "split the corpus, or use a document-level estimator such as SubLDA"
+            )
+        word = np.empty(int(X.data.sum(dtype=np.float64)), np.int32)
+        doc_ptr = np.zeros(X.shape[0] + 1, np.int64)
+        indptr, indices = (x.astype(np.int32, copy=False) for x in (X.indptr, X.indices))
+        _release.list_tokens(indptr, indices, X.data, doc_ptr, word)
+        return cls(word, doc_ptr, X.shape[1])
+
+    @property
+    def n_tokens(self) -> int:
+        return len(self.word)
+
+    def shuffled(self, streams: Streams, round: int, n_jobs: int | None = None) -> Corpus:
+        """The tokens of each document in an exactly uniform order, drawn by positions alone.
+
+        A count matrix has no positions. In an order by word, the replacement of one word would
+        move many tokens.
+        """
+        word = self.word.copy()
+        blocks = self.blocks(BLOCK_TOKENS)
+        ends = np.cumsum([block.n_tokens for block in blocks])
+
+        def run(index: int) -> None:
+            block = blocks[index]
+            reader = streams.reader(Purpose.ORDER, round, index)
+            bits, spare = reader.words(block.n_tokens), np.empty(0, np.uint64)
+            part = word[ends[index] - block.n_tokens : ends[index]]
+            state = np.zeros(2, np.int64)
+            while state[0] < len(block.doc_ptr) - 1:
+                used = _release.shuffle(part, block.doc_ptr, bits, spare, state)
+                spare = np.append(spare[used:], reader.words(SPARE_PIECE, spare=True))
+
+        in_threads(run, range(len(blocks)), n_jobs)
+        return Corpus(word, self.doc_ptr, self.n_words)
+
+    def blocks(self, n_tokens: int) -> list[Corpus]:
+        """Whole documents in blocks of about `n_tokens`, the same whatever the number of jobs."""
+        bounds = np.searchsorted(self.doc_ptr, np.arange(0, self.n_tokens, n_tokens))
+        edges = np.unique(np.concatenate([bounds, [len(self.doc_ptr) - 1]]))
+        return [self._documents(a, b) for a, b in itertools.pairwise(edges)]
+
+    def _documents(self, first: int, last: int) -> Corpus:
+        ptr = self.doc_ptr[first : last + 1]
+        return Corpus(self.word[ptr[0] : ptr[-1]], ptr - ptr[0], self.n_words)
+
+
+def check_counts(estimator: Any, X: Any, *, reset: bool, whole: bool = True) -> sp.csr_array:
+    """Validate a document-term matrix, or that of a SentenceCorpus.
+
+    The result is CSR. It holds counts as float32 or float64, has one entry for each cell, and
+    stores no zeros. With `whole`, counts are whole numbers. Otherwise a row may hold weights, in
+    the units of `token_weights`. `X` stays as it is, and the result shares those of its arrays that
+    have this form: do not write to them.
+
+    Raises
+    ------
+    ValueError
+        If `X` holds text, or negative, NaN or infinite values, or if its width is not that of the
+        fitted model. With `whole`, also if rounding would empty most cells.
+    """
+    if hasattr(X, "sentence_counts"):  # a SentenceCorpus; a client does not load the class
+        X = X.counts()
+    with check_quoting_nothing(X):
+        X = validate_data(estimator, floats(unsummed(X)), reset=reset, **form_of(X))
+    _check_width(estimator, X, reset=reset)
+    X = as_counts(X, type(estimator).__name__, whole=whole)
+    if reset:
+        warn_of_empty_rows(int(np.count_nonzero(np.diff(X.indptr) == 0)), X.shape[0])
+    if X.nnz > MAX_TOKENS:
+        raise ValueError(f"X may hold at most {MAX_TOKENS} non-zero counts; split the corpus")
+    X.indptr = X.indptr.astype(np.int32, copy=False)
+    X.indices = X.indices.astype(np.int32, copy=False)
+    return X
+
+
+def as_counts(X: Any, name: str, *, whole: bool = False) -> sp.csr_array:
+    """One positive entry for each cell of a matrix of floats, in whole counts or in tokens."""
+    check_non_negative(X, f"{name} (it takes word counts)")
+    X = without_zeros(add_duplicates(X))
+    return _rounded(X, name) if whole else token_weights(X)
+
+
+def are_shards(X: Any) -> bool:
+    """Whether `X` is a CountShards. Its class is not loaded, and no column of `X` is looked up."""
+    return any(cls.__name__ == "CountShards" for cls in type(X).__mro__)
+
+
+def check_shards(estimator: Any, X: Any, *, reset: bool) -> None:
+    """Compare the columns of a CountShards, whose counts were checked, with the model's.
+
+    Raises
+    ------
+    ValueError
+        If the width is not that of the fitted model, or the words are others.
+    """
+    names = X.feature_names
+    _check_width(estimator, X, reset=reset)
+    if reset:
+        estimator.n_features_in_ = X.shape[1]
+        vars(estimator).pop("feature_names_in_", None)
+        if names is not None:
+            estimator.feature_names_in_ = names
+        return
+    fitted = getattr(estimator, "feature_names_in_", None)
+    if names is not None and fitted is not None and not np.array_equal(fitted, names):
+        raise ValueError(
+            f"the shards have other words than those that {type(estimator).__name__} was fitted "
+            "on; count the documents with the same vocabulary"
+        )
+
+
+def form_of(X: Any) -> dict[str, Any]:
+    """The form of counts, for scikit-learn's checks: float64, or float32 where all of X is.
+
+    Columns of several types become float64. The type that NumPy finds for them depends on the
+    widest one, and so on the largest count of any document, which the weights of others may not
+    read.
+    """
+    types = getattr(X, "dtypes", None)  # of the columns; a frame may have one that is named dtype
+    one_type = hasattr(X, "dtype") if types is None else len(set(map(str, types))) == 1
+    return {"accept_sparse": "csr", "dtype": [np.float64, np.float32] if one_type else np.float64}
+
+
+def floats(X: Any) -> Any:
+    """Integers of a CSR matrix as float64: scikit-learn would copy the indices with them."""
+    if not (sp.issparse(X) and X.format == "csr" and X.dtype.kind in "biu"):
+        return X
+    return type(X)((X.data.astype(np.float64), X.indices, X.indptr), shape=X.shape)
+
+
+def without_zeros(X: sp.csr_array) -> sp.csr_array:
+    """Non-negative `X`, or a copy of it if it stores zeros."""
+    if X.data.min(initial=1) > 0:
+        return X
+    X = X.copy()
+    X.eliminate_zeros()
+    return X
+
+
+def row_blocks(
+    indptr: npt.NDArray[Any], size: int = BLOCK_ENTRIES, per_row: int = 1
+) -> list[slice]:
+    """Consecutive rows of a CSR matrix in blocks of about `size` numbers: a block may be copied.
+
+    A row counts as many numbers as it has entries, and `per_row` more.
+    """
+    numbers = indptr + per_row * np.arange(len(indptr))
+    starts = np.searchsorted(numbers, np.arange(0, numbers[-1], size))
+    edges = np.unique(np.append(starts, len(indptr) - 1)).tolist()
+    return [slice(first, last) for first, last in itertools.pairwise(edges)]
+
+
+def token_weights(X: sp.csr_array) -> sp.csr_array:
+    """State the weights of each row in tokens; a row of whole numbers stays as it is.
+
+    Weights such as tf-idf or shares have no unit of their own. The smallest weight of a row counts
+    as one token, so that neither the scale of `X` nor that of a row says anything. Counts divided
+    by any number become the same counts again, up to a common divisor. The largest weight counts as
+    `LARGEST_WEIGHT` tokens at most.
+
+    A row of the result is a function of that row alone. `X` stores no zeros. The result is `X` if
+    all rows are whole, and shares its indices otherwise.
+    """
+    data = X.data
+    for rows in row_blocks(X.indptr):
+        ptr = X.indptr[rows.start : rows.stop + 1]
+        cells = slice(ptr[0], ptr[-1])
+        fractional = np.rint(X.data[cells]) != X.data[cells]
+        if fractional.any():
+            data = X.data.copy() if data is X.data else data
+            data[cells] = _tokens(X.data[cells], fractional, np.diff(ptr))
+    if data is X.data:
+        return X
+    # what is far smaller than a token may underflow
+    return without_zeros(sp.csr_array((data, X.indices, X.indptr), X.shape))
+
+
+def _tokens(
+    weights: npt.NDArray[Any], fractional: npt.NDArray[np.bool_], n_entries: npt.NDArray[Any]
+) -> npt.NDArray[np.floating]:
+    """The entries of consecutive rows in tokens; `n_entries` (n_rows,) divides them into rows."""
+    first = (np.cumsum(n_entries) - n_entries)[n_entries > 0]
+    row = np.repeat(np.arange(len(n_entries)), n_entries)
+    data = weights.astype(np.float64)
+    smallest, largest = (extreme.reduceat(data, first) for extreme in (np.minimum, np.maximum))
+    unit = np.ones(len(n_entries))
+    unit[n_entries > 0] = np.maximum(smallest, largest / LARGEST_WEIGHT)
+    unit[np.bincount(row, fractional, len(n_entries)) == 0] = 1.0
+    tokens = data / unit[row]
+    near = np.rint(tokens)  # quotients of whole numbers are whole, whatever the rounding error
+    exact = np.abs(tokens - near) <= 8 * np.finfo(weights.dtype).eps * near
+    return np.where(exact, near, tokens)
+
+
+def _rounded(X: sp.csr_array, name: str) -> sp.csr_array:
+    """`X` in whole counts, with a warning if that changed it; an error if little would be left."""
+    blocks = (X.data[start : start + BLOCK_ENTRIES] for start in range(0, X.nnz, BLOCK_ENTRIES))
+    if all(np.array_equal(np.rint(block), block) for block in blocks):
+        return X
+    counts = np.rint(X.data)
+    if np.count_nonzero(counts) < LEAST_KEPT * X.nnz:
+        raise ValueError(
+            f"{name} takes whole word counts, and nearly all numbers of X would be rounded to 0; "
+            "pass the counts that the weights or shares were computed from, or train a SubLDA or "
+            "PrivateSVILDA, which take weights"
+        )
+    warn_user(
+        f"{name} takes word counts, and X holds numbers that are not whole: they were rounded to "
+        "the nearest; pass counts, not tf-idf or frequencies"
+    )
+    return without_zeros(sp.csr_array((counts, X.indices, X.indptr), X.shape))
+
+
+def warn_of_empty_rows(n_empty: int, n_docs: int) -> None:
+    """Tell the person at the keyboard that most documents have no word of the vocabulary."""
+    if 2 * n_empty > n_docs > 1:  # one empty row may state no more than a width
+        warn_user(
+            f"{n_empty} of {n_docs} rows of X hold no word; check that X was vectorized with "
+            "the right vocabulary. This message is about private data and not for release",
+            PrivateDataWarning,
+        )
+
+
+def warn_of_coverage(n_known: npt.NDArray[Any], n_tokens: int) -> None:
+    """Tell the person at the keyboard that a vocabulary misses most of the texts.
+
+    `n_known` (n_texts,) are the tokens of each text that the vocabulary has, `n_tokens` are all.
+    """
+    known, n_empty = int(n_known.sum()), np.count_nonzero(n_known == 0)
+    # function words, which most vocabularies leave out, are half of all tokens
+    if n_tokens and (5 * known < n_tokens or 2 * n_empty > len(n_known)):
+        warn_user(
+            f"the vocabulary covers {known / n_tokens:.0%} of the tokens, and {n_empty} of "
+            f"{len(n_known)} texts have none of its words; use a larger vocabulary, or one of the "
+            "same language and domain. This message is about private data and not for release",
+            PrivateDataWarning,
+        )
+
+
+def sample_tokens(
+    counts: npt.NDArray[np.floating], n_tokens: int, reader: Reader
+) -> npt.NDArray[np.floating]:
+    """Draw `n_tokens` tokens of a longer document, without replacement.
+
+    The running time grows with `n_tokens`, not with the length of the document.
+
+    Parameters
+    ----------
+    counts : ndarray of shape (n_entries,)
+        Counts of the document's words.
+    n_tokens : int
+        Number of tokens to keep, below the sum of the counts.
+    reader : Reader
+        Source of the random words.
+
+    Returns
+    -------
+    kept : ndarray of shape (n_entries,)
+        Counts of the tokens that are kept.
+    """
+    cumulative = np.cumsum(counts, dtype=np.float64)
+    length = int(cumulative[-1])
+    drop = 2 * n_tokens > length  # then choose the tokens to remove
+    n_chosen = length - n_tokens if drop else n_tokens
+    chosen = np.empty(0)
+    while len(chosen) < n_chosen:
+        drawn = uniform(reader.words(2 * (n_chosen - len(chosen))))
+        both = np.concatenate([chosen, np.floor(drawn * length)])
+        _, first = np.unique(both, return_index=True)
+        chosen = both[np.sort(first)][:n_chosen]
+    of_word = np.searchsorted(cumulative, chosen, side="right")
+    taken = np.bincount(of_word, minlength=len(counts)).astype(counts.dtype)
+    return counts - taken if drop else taken
+
+
+def shorten(X: sp.csr_array, max_doc_tokens: int, streams: Any) -> sp.csr_array:
+    """Cut each longer document to `max_doc_tokens` random tokens; scale rows of weights down."""
+    cut = X.copy()
+    cut.data = np.minimum(cut.data, _LARGEST_COUNT)
+    for row in np.flatnonzero(cut.sum(axis=1) > max_doc_tokens).tolist():
+        # a stream for each document, so that no document's tokens depend on another's length
+        reader = streams.reader(Purpose.ORDER, 0, row)
+        cells = slice(cut.indptr[row], cut.indptr[row + 1])
+        counts = cut.data[cells]
+        if np.array_equal(np.rint(counts), counts):
+            cut.data[cells] = sample_tokens(counts, max_doc_tokens, reader)
+        else:
+            cut.data[cells] = counts * (max_doc_tokens / counts.sum(dtype=np.float64))
+    cut.eliminate_zeros()
+    return cut
+
+
+@contextmanager
+def check_quoting_nothing(X: Any) -> Iterator[None]:
+    """Run scikit-learn's checks of `X`, and replace those of their messages that print data."""
+    _check_kind(X)
+    _check_structure(X)
+    try:
+        yield
+    except OverflowError:
+        raise ValueError("X holds an integer too large for a float; pass word counts") from None
+    except (ValueError, TypeError) as error:
+        if "could not convert" in str(error) or "scalar array" in str(error):
+            raise ValueError(NOT_COUNTS) from None
+        raise
+
+
+def check_table(table: Any, name: str, **options: Any) -> npt.NDArray[np.float64]:
+    """Return `table` as a float64 array of finite numbers; options are those of `check_array`."""
+    try:
+        array: npt.NDArray[np.float64] = check_array(
+            table, dtype=np.float64, input_name=name, **options
+        )
+    except (ValueError, TypeError, OverflowError) as error:  # most of these errors print the array
+        if str(error).startswith(f"Input {name} contains"):
+            raise
+        model = "; pass components_ of the model" if hasattr(table, "components_") else ""
+        raise ValueError(
+            f"{name} must be a table of finite numbers, got {_described(table)}{model}"
+        ) from None
+    return array
+
+
+def check_topics(table: Any, n_words: int) -> npt.NDArray[np.float64]:
+    """Return `table` as an array (n_topics, n_words), in which each topic has a weight."""
+    array = check_table(table, "table")
+    if array.shape[1] != n_words or array.min() < 0 or not array.any(axis=1).all():
+        raise ValueError(
+            f"table must have {n_words} columns (words), no negative entry and no empty row, "
+            f"got shape {array.shape}"
+        )
+    return array
+
+
+def _described(table: Any) -> str:
+    """The kind and the shape of what is no table: no value of it."""
+    shape = getattr(table, "shape", None)
+    return f"{type(table).__name__}{'' if shape is None else f' of shape {shape}'}"
+
+
+def check_public_table(table: Any, shape: tuple[int, int]) -> npt.NDArray[np.float64] | None:
+    """The checked `prior_components`, (n_components, n_words); None stays None."""
+    if table is None:
+        return None
+    array = check_table(table, "prior_components")
+    found = {
+        f"shape {array.shape}": array.shape != shape,
+        "negative numbers": array.min() < 0,
+        "zeros only": not array.any(),
+        f"{array.max():g}": array.max() > LARGEST_PSEUDO_COUNT,
+    }
+    for what, is_wrong in found.items():
+        if is_wrong:
+            raise ValueError(
+                f"prior_components must be a table of shape {shape} (topics by words) of numbers "
+                f"from 0 to {LARGEST_PSEUDO_COUNT:g} that are not all zero, got {what}"
+            )
+    return array
+
+
+def _check_structure(X: Any) -> None:
+    """Refuse a sparse matrix whose index arrays point outside of it.
+
+    SciPy does not check them, and would read and write other memory.
+    """
+    if not sp.issparse(X):
+        return
+    try:
+        if X.format in ("csr", "csc", "bsr"):
+            copy.copy(X).check_format(full_check=True)  # which replaces arrays of its matrix
+        elif X.format == "lil":
+            for columns, values in zip(X.rows, X.data):
+                inside = [0 <= operator.index(column) < X.shape[1] for column in columns]
+                if not all(inside) or len(columns) != len(values):
+                    raise ValueError
+        elif X.format == "dok":
+            cells = list(X.keys())
+            if not all(0 <= i < X.shape[0] and 0 <= j < X.shape[1] for i, j in cells):
+                raise ValueError
+        elif X.format == "coo":
+            for index, length in zip(X.coords, X.shape):
+                inside = index.min(initial=0) >= 0 and index.max(initial=-1) < length
+                if len(index) != X.nnz or not inside:
+                    raise ValueError
+    except (ValueError, TypeError, AttributeError):
+        raise ValueError(
+            f"X is a sparse matrix ({X.format}) whose index arrays do not fit its shape; build it "
+            "again from whole rows and columns within the shape"
+        ) from None
+
+
+def _check_width(estimator: Any, X: Any, *, reset: bool) -> None:
+    """Compare the width of `X` with the fitted table.
+
+    `n_features_in_` is not used: a failed `fit` may have left another width there.
+    """
+    table = getattr(estimator, "components_", None)
+    if not reset and table is not None and X.shape[1] != table.shape[1]:
+        raise ValueError(
+            f"X has {X.shape[1]} features, but {type(estimator).__name__} is expecting "
+            f"{table.shape[1]} features as input"
+        )
+
+
+def _check_kind(X: Any) -> None:
+    """Refuse texts, and anything else that is not a matrix of real numbers; say what to pass."""
+    if isinstance(X, bytes):
+        raise ValueError(NOT_COUNTS)
+    if isinstance(X, (str, os.PathLike)):
+        raise ValueError(A_TEXT_OR_PATH)
+    if are_shards(X):
+        raise ValueError(IN_SHARDS)
+    if sp.issparse(X):  # a dictionary of keys is a mapping, too
+        values = X
+    elif X is None or isinstance(X, (Iterator, Mapping, Set, Number)):
+        raise ValueError(NOT_A_MATRIX.format(type(X).__name__))
+    elif isinstance(X, (list, tuple)):
+        _check_list(X)
+        values = np.asarray(X)
+    elif hasattr(X, "components_"):
+        raise ValueError(NOT_A_MATRIX.format(type(X).__name__))
+    else:
+        values = getattr(X, "values", X)
+    dtype = getattr(values, "dtype", None)
+    kind = getattr(dtype, "kind", "")
+    first = next(iter(values.flat), None) if kind == "O" and hasattr(values, "flat") else None
+    is_text = kind in ("U", "S") or str(dtype).lower().startswith("str")  # pandas, polars
+    if is_text or isinstance(first, (str, bytes, list)):
+        raise ValueError(NOT_COUNTS)
+    if kind in ("M", "m"):
+        raise ValueError("X holds dates or times; pass a matrix of word counts")
+    if kind == "c":
+        raise ValueError("Complex data not supported; pass word counts")
+    if getattr(values, "ndim", 2) == 0:
+        raise ValueError(NOT_A_MATRIX.format("a single number"))
+    if getattr(values, "ndim", 2) != 2:
+        raise ValueError(
+            f"X must be a matrix of word counts, documents by words, got {values.ndim} "
+            "dimension(s). Reshape your data: X.reshape(1, -1) is one document"
+        )
+
+
+def _check_list(X: Any) -> None:
+    """Refuse a list that does not hold rows of numbers; say how to make a matrix of it."""
+    if any(isinstance(row, (str, bytes)) for row in X):
+        raise ValueError(NOT_COUNTS)
+    if any(isinstance(row, Mapping) for row in X):
+        raise ValueError(NOT_A_MATRIX.format("list of dicts"))
+    items = [row[0] for row in X if isinstance(row, (list, tuple)) and len(row)]
+    if any(isinstance(item, (str, bytes)) for item in items):
+        raise ValueError(TOKEN_LISTS)
+    if any(isinstance(item, tuple) for item in items):
+        raise ValueError(PAIRS)
+    try:
+        np.asarray(X)
+    except ValueError:  # its message may quote data
+        raise ValueError(
+            "X has rows of different lengths; pass a matrix of word counts, with a number for "
+            "each word of the vocabulary in each row"
+        ) from None

@@ -1,0 +1,223 @@
+"""Topic weights of documents under a fixed table, for `transform`, training and the metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import joblib
+import numpy as np
+import scipy.sparse as sp
+
+from dplda.core._corpus import row_blocks
+from dplda.kernels import _variational
+from dplda.leaf._threads import in_threads, n_threads
+from dplda.privacy._clipping import add_duplicates
+
+# Deterministic for each row: its result depends on that row and on the table only.
+MAX_STEPS = 100
+TOLERANCE = 1e-4
+
+LANES = 16
+LINE = 64  # bytes of a cache line
+PIECES_PER_JOB = 8
+LARGEST_COUNT = 1e12
+BATCH = 1 << 18  # entries and topic weights of the documents that are inferred at a time
+PIECE = 1 << 15  # the same of the documents, or cells of the table, that a thread takes at a time
+LARGEST_PRIOR = 1e9  # the kernels compute in single precision
+
+
+def pad(table: np.ndarray, dtype: Any = np.float32) -> np.ndarray:
+    """Append zero columns up to a multiple of 16 topics, the vector length of the kernels."""
+    n_rows, n_components = table.shape
+    padded = aligned_zeros((n_rows, -(-n_components // LANES) * LANES), dtype)
+    padded[:, :n_components] = table
+    return padded
+
+
+def aligned_zeros(shape: tuple[int, int], dtype: Any) -> np.ndarray:
+    """Zeros whose rows of 16 elements begin on a cache line: kernels read them faster."""
+    size = shape[0] * shape[1] * np.dtype(dtype).itemsize
+    memory = np.zeros(size + LINE, np.uint8)
+    skipped = -memory.ctypes.data % LINE
+    return memory[skipped : skipped + size].view(dtype).reshape(shape)
+
+
+def topic_word_probabilities(components: np.ndarray, n_jobs: int | None = None) -> np.ndarray:
+    """The padded (V, K) table of word probabilities, from pseudo-counts (K, V)."""
+    n_components, n_words = components.shape
+    phi = aligned_zeros((n_words, -(-n_components // LANES) * LANES), np.float32)
+    sizes = in_threads(
+        lambda topics: components[topics].sum(axis=1, keepdims=True),
+        slices(n_components, LANES), n_jobs,
+    )  # fmt: skip
+    size = np.concatenate(sizes)
+
+    def divide(words: slice) -> None:
+        phi[words, :n_components] = (components[:, words] / size).T
+
+    in_threads(divide, slices(n_words, max(LANES, PIECE // n_components)), n_jobs)
+    return phi
+
+
+def packed(phi: np.ndarray, n_jobs: int | None = None) -> np.ndarray:
+    """Pack a table (n_words, padded) for `update_theta`: two topics share the 32 bits of a float.
+
+    The relative precision is 2**-8.
+    """
+    n_words, padded = phi.shape
+    pairs = aligned_zeros((n_words, -(-padded // (2 * LANES)) * LANES), np.float32)
+    _variational.pack(phi, pairs, n_threads(n_jobs))
+    return pairs
+
+
+def slices(n: int, size: int) -> list[slice]:
+    """The numbers below `n` in pieces of `size`."""
+    return [slice(first, min(first + size, n)) for first in range(0, n, size)]
+
+
+def single_precision(X: Any) -> sp.csr_array:
+    """The CSR form that the kernels take: float32 counts, int32 indices, without duplicates.
+
+    Counts above `LARGEST_COUNT` are replaced by it, so that no sum overflows. The result shares
+    those arrays of `X` that have this form already.
+    """
+    X = sp.csr_array(X)
+    if X.dtype != np.float32 or X.data.max(initial=0) > LARGEST_COUNT:
+        with np.errstate(over="ignore"):  # infinity is above the largest count, too
+            X.data = np.minimum(X.data, LARGEST_COUNT, dtype=np.float32, casting="unsafe")
+    X = add_duplicates(X)
+    X.indices = X.indices.astype(np.int32, copy=False)
+    X.indptr = X.indptr.astype(np.int32, copy=False)
+    return X
+
+
+def over_rows(
+    kernel: Callable[[np.ndarray], Any],
+    rows: np.ndarray,
+    n_jobs: int | None,
+    work: np.ndarray | None = None,
+) -> list:
+    """Call `kernel` on consecutive pieces of `rows`, in threads.
+
+    There is one piece for each job. With `work`, the cost of each row, there are more, of about
+    equal work, so that all threads are busy to the end.
+    """
+    n_threads = joblib.effective_n_jobs(n_jobs)
+    if work is None or n_threads == 1:
+        pieces = np.array_split(rows, min(n_threads, max(1, len(rows))))
+    else:
+        done = np.cumsum(work)
+        ends = np.linspace(0, done[-1] if len(done) else 0, PIECES_PER_JOB * n_threads + 1)
+        pieces = np.split(rows, np.searchsorted(done, ends[1:-1], side="right"))
+    return in_threads(kernel, pieces, n_jobs)
+
+
+def update_theta(
+    X: sp.csr_array,
+    theta: np.ndarray,
+    phi: np.ndarray,
+    rows: np.ndarray,
+    *,
+    n_components: int,
+    doc_topic_prior: float,
+    max_steps: int,
+    tolerance: float = 0.0,
+    accelerated: bool = False,
+    variational: bool = False,
+    in_pairs: bool = False,
+    own: tuple[np.ndarray, float] | None = None,
+    n_jobs: int | None = None,
+) -> None:
+    """Improve `theta` (n_docs, padded), in place, for the documents `rows` of X (float32 data).
+
+    A document gets `max_steps` steps of expectation-maximization, or fewer: until one changes its
+    weights by less than `tolerance` in L1. `accelerated` extrapolates after every two steps, which
+    gets further with the same number of them. The weights sum to 1. `variational` steps find the
+    Dirichlet posterior instead; `theta` goes from its mean to exp(E[log theta]). With `in_pairs`,
+    `phi` is the result of `packed`.
+
+    With `own`, topic sizes (n_components,) and the smallest count of a cell, a document reads the
+    counts of the others: its own, by its present weights, are left out of `phi`. A document with
+    equal weights has had no inference yet, and has added nothing.
+    """
+    threads, padded = n_threads(n_jobs), theta.shape[1]
+    scratch = aligned_zeros((threads, 6 * padded), np.float32)
+    inverse_sizes, least, longest = np.zeros(0, np.float32), 0.0, 0
+    if own is not None:
+        inverse_sizes, least = pad(1 / own[0][None])[0], own[1]
+        longest = int(np.diff(X.indptr).max(initial=1))
+    _variational.fold_in(
+        X.indptr, X.indices, X.data, rows.astype(np.int64, copy=False), phi, in_pairs,
+        doc_topic_prior, n_components, max_steps, tolerance, accelerated, variational, theta,
+        scratch, inverse_sizes, least, np.arange(longest, dtype=np.int32),
+        aligned_zeros((threads, longest * phi.shape[1]), np.float32),
+    )  # fmt: skip
+
+
+def uniform_theta(n_docs: int, n_components: int, padded: int) -> np.ndarray:
+    """Equal topic weights (n_docs, padded), from which the inference of documents starts."""
+    theta = aligned_zeros((n_docs, padded), np.float32)
+    theta[:, :n_components] = 1.0 / n_components
+    return theta
+
+
+def infer_topics(
+    X: sp.csr_array,
+    phi: np.ndarray,
+    n_components: int,
+    doc_topic_prior: float,
+    n_jobs: int | None = None,
+) -> np.ndarray:
+    """Topic weights (n_docs, n_components), float32, under word probabilities (n_words, padded)."""
+    theta = uniform_theta(X.shape[0], n_components, phi.shape[1])
+    update_theta(
+        single_precision(X),
+        theta,
+        phi,
+        np.arange(X.shape[0]),
+        n_components=n_components,
+        doc_topic_prior=doc_topic_prior,
+        max_steps=MAX_STEPS,
+        tolerance=TOLERANCE,
+        accelerated=True,
+        n_jobs=n_jobs,
+    )
+    return theta[:, :n_components]
+
+
+def fold_in(
+    X: sp.csr_array,
+    components: np.ndarray,
+    doc_topic_prior: float,
+    n_jobs: int | None = None,
+    dtype: Any = np.float32,
+) -> np.ndarray:
+    """Topic weights of new documents.
+
+    Parameters
+    ----------
+    X : csr_array of shape (n_docs, n_words)
+        Word counts.
+    components : ndarray of shape (n_components, n_words)
+        Positive pseudo-counts or probabilities.
+    doc_topic_prior : float
+        Dirichlet parameter of the topic weights.
+    n_jobs : int or None
+        Number of threads. It never changes a result.
+    dtype : dtype
+        Type of the result. The weights are computed in single precision.
+
+    Returns
+    -------
+    theta : ndarray of shape (n_docs, n_components)
+        Rows sum to 1; an empty document gets equal weights.
+    """
+    phi, n_components = topic_word_probabilities(components, n_jobs), len(components)
+    theta = np.empty((X.shape[0], n_components), dtype)
+
+    def infer(rows: slice) -> None:
+        theta[rows] = infer_topics(X[rows], phi, n_components, doc_topic_prior, n_jobs=1)
+
+    in_threads(infer, row_blocks(X.indptr, PIECE, per_row=phi.shape[1]), n_jobs)
+    return theta

@@ -1,0 +1,218 @@
+"""One guarantee for all steps of a pipeline."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer
+from sklearn.pipeline import Pipeline
+from sklearn.utils import get_tags
+
+from dplda.core._private_fit import COLUMNS, PARAMETERS, UNKNOWN_WORDS, VOCABULARY
+from dplda.leaf._vocabulary import check_model, flat_steps, words_after, words_of
+from dplda.privacy import ApproximateDP, Event, Guarantee, NonPrivate, epsilon_of
+
+__all__ = ["pipeline_guarantee"]
+
+
+def pipeline_guarantee(pipeline: Pipeline, *, delta: float | None = None) -> Guarantee:
+    """State the guarantee of a fitted pipeline: all of its steps, together.
+
+    Parameters
+    ----------
+    pipeline : Pipeline
+        Fitted. Steps with ``privacy_`` are private. Steps that learn nothing from data, such as a
+        vectorizer with a given vocabulary, cost nothing. Any other fitted step makes epsilon
+        infinite, and the guarantee names it: ``pipeline[:-1]`` leaves out the last one. Steps of a
+        pipeline inside of the pipeline count like its own. Two steps that drew their noise from a
+        given seed make epsilon infinite, as in a ledger.
+    delta : float, default=None
+        The delta at which epsilon is stated; None takes the largest of the steps.
+
+    Returns
+    -------
+    guarantee : Guarantee
+        Of everything that the steps hold. Its `provenance` says where the vocabulary comes from.
+
+    Raises
+    ------
+    TypeError
+        If `pipeline` is not a Pipeline; a single model has its guarantee in ``privacy_``.
+    ValueError
+        If the steps protect different units, no step has a guarantee, or a model was trained on
+        other words than those that the steps before it count.
+
+    See Also
+    --------
+    dplda.save_release : Publishes a vectorizer and a model with this guarantee.
+    dplda.privacy.Ledger : Limits the total before anything is spent.
+
+    Examples
+    --------
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from dplda import PrivateCountVectorizer, SubLDA, pipeline_guarantee
+    >>> texts = ["the heart is healthy", "fracture of the left arm"] * 500
+    >>> pipeline = make_pipeline(
+    ...     PrivateCountVectorizer(epsilon=1.0), SubLDA(2, epsilon=2.0, max_iter=5)
+    ... )
+    >>> round(pipeline_guarantee(pipeline.fit(texts)).epsilon, 1)
+    2.3
+    """
+    check_model(pipeline, "a fitted Pipeline")
+    if not hasattr(pipeline, "steps"):
+        raise TypeError(
+            f"pipeline must be a Pipeline, got {type(pipeline).__name__}; a single model states "
+            "its guarantee in privacy_"
+        )
+    steps = list(flat_steps(pipeline))
+    private = [step for _, step in steps if hasattr(step, "privacy_")]
+    if not private:
+        raise ValueError(
+            f"no step of this pipeline has a guarantee: {', '.join(name for name, _ in steps)}; "
+            "models inside of a FeatureUnion or ColumnTransformer state theirs in privacy_, and a "
+            "ledger counts them all"
+        )
+    _check_words(steps)
+    parts: list[Guarantee] = [step.privacy_ for step in private]
+    _check_same("unit", [part.unit for part in parts])
+    _check_same("relation", [part.relation for part in parts])
+    leaks = [leak for name, step in steps if (leak := _leak(name, step))]
+    if sum(part.seeded for part in parts) > 1:
+        leaks.append(
+            "the noise of two steps was drawn from a given seed, and cancels if the seeds are "
+            "equal: leave random_state=None"
+        )
+    delta = max(part.delta for part in parts) if delta is None else float(delta)
+    events = [event for part in parts for event in _charged(part)] + [NonPrivate()] * len(leaks)
+    distance = math.fsum(part.total_variation for part in parts)
+    return Guarantee(
+        unit=parts[0].unit,
+        relation=parts[0].relation,
+        epsilon=epsilon_of(events, delta, total_variation=distance),
+        delta=delta,
+        mechanism="; ".join([*leaks, *dict.fromkeys(part.mechanism for part in parts)]),
+        sensitivity=1.0,
+        noise_scale=None,
+        noise_multiplier=None,
+        seeded=any(part.seeded for part in parts),
+        assumptions=_assumptions(steps, parts),
+        events=tuple(events),
+        total_variation=distance,
+        provenance=_provenance(steps, parts),
+        trusted=parts[0].trusted,
+        ledger=parts[-1].ledger,
+        receipt=parts[-1].receipt,
+        theorem="docs/accounting.md",
+    )
+
+
+def _charged(part: Guarantee) -> tuple[Event, ...]:
+    """The events of a step, or its statement if that is larger: then the events are not all."""
+    if part.epsilon <= part.epsilon_at(part.delta) * (1.0 + 1e-9):
+        return part.events
+    return (NonPrivate() if math.isinf(part.epsilon) else ApproximateDP(part.epsilon, part.delta),)
+
+
+def _check_same(what: str, values: list[str]) -> None:
+    if len(set(values)) > 1:
+        raise ValueError(
+            f"the steps state guarantees for different {what}s ({'; '.join(dict.fromkeys(values))})"
+            ", which do not add up; fit all steps with user_ids, or none"
+        )
+
+
+def _check_words(steps: list[tuple[str, Any]]) -> None:
+    """Refuse a model of other words: its columns would be counts of the wrong words."""
+    for i, (name, model) in enumerate(steps):
+        known = words_of(model) if hasattr(model, "components_") else None
+        counted = None if known is None else words_after(steps[:i])
+        if counted is not None and counted != known:
+            raise ValueError(
+                f"{name!r} was trained on other words than {steps[i - 1][0]!r} counts "
+                f"({len(known or ())} and {len(counted)} columns); give the vectorizer the words "
+                "of the model as its vocabulary, in the same order"
+            )
+
+
+def _leak(name: str, step: Any) -> str | None:
+    """What a step shows of the data without privacy; None if nothing."""
+    if hasattr(step, "privacy_") or not get_tags(step).requires_fit:
+        return None
+    if _has_given_words(step):
+        return None
+    if hasattr(step, "vocabulary_"):
+        return (
+            f"the vocabulary of {name!r} was learned from the documents, which is not private: "
+            "give it a public vocabulary, or take PrivateCountVectorizer"
+        )
+    return (
+        f"{name!r} was fitted to the documents without privacy: publish the steps before it, or "
+        "fit it to public data"
+    )
+
+
+def _has_given_words(step: Any) -> bool:
+    return getattr(step, "fixed_vocabulary_", False) and not hasattr(step, "idf_")
+
+
+def _chose_words(step: Any) -> bool:
+    """Whether a step chose the columns with privacy. A model takes columns as they are."""
+    return hasattr(step, "privacy_") and isinstance(getattr(step, "vocabulary_", None), Mapping)
+
+
+def _provenance(
+    steps: list[tuple[str, Any]], parts: list[Guarantee]
+) -> tuple[tuple[str, str], ...]:
+    """What the steps state, and where the words of a vectorizer come from."""
+    origins = [(VOCABULARY, origin) for name, step in steps if (origin := _origin(name, step))]
+    private = [type(step).__name__ for _, step in steps if hasattr(step, "privacy_")]
+    origins += [
+        (f"parameters of {model}" if what == PARAMETERS else what, origin)
+        for model, part in zip(private, parts)
+        for what, origin in part.provenance
+    ]
+    known = any(what == VOCABULARY and (what, origin) not in UNKNOWN_WORDS
+                for what, origin in origins)  # fmt: skip
+    return tuple(dict.fromkeys(o for o in origins if not (known and o in UNKNOWN_WORDS)))
+
+
+def _origin(name: str, step: Any) -> str | None:
+    """Where a vectorizer without a guarantee has its words from; None for any other step."""
+    if hasattr(step, "privacy_"):
+        return None
+    if isinstance(step, HashingVectorizer):
+        return "none, the columns are hash values of words"
+    if _has_given_words(step):
+        return f"given to {name!r}, public by assumption"
+    if hasattr(step, "vocabulary_"):
+        return (
+            f"learned from the documents, not private; give {name!r} a public vocabulary, or take "
+            "PrivateCountVectorizer"
+        )
+    return None
+
+
+def _assumptions(steps: list[tuple[str, Any]], parts: list[Guarantee]) -> tuple[str, ...]:
+    """All assumptions; public columns are none of them if a private step chose the columns."""
+    every = dict.fromkeys(sentence for part in parts for sentence in part.assumptions)
+    if any(_chose_words(step) for _, step in steps):
+        every.pop(COLUMNS, None)
+    settings = (
+        f"the settings of {name!r} are public, and it treats each document by itself"
+        for name, step in steps
+        if not (hasattr(step, "privacy_") or _leak(name, step) or _only_counts(step))
+    )
+    return (*every, *settings)
+
+
+def _only_counts(step: Any) -> bool:
+    """Whether a step counts words without functions or stop words of the caller."""
+    if type(step) not in (CountVectorizer, HashingVectorizer):
+        return False
+    given = step.get_params(deep=False)
+    functions = ("preprocessor", "tokenizer", "analyzer")
+    if any(callable(given[name]) for name in functions):
+        return False
+    return given["stop_words"] is None or isinstance(given["stop_words"], str)

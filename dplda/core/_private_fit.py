@@ -1,0 +1,376 @@
+"""Privacy parameters, budget checks and the public record of the private estimators."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import math
+from collections.abc import Iterable
+from numbers import Integral, Real
+from os import PathLike
+from typing import Any
+
+from sklearn.base import BaseEstimator
+
+from dplda.leaf._compat import Interval, Options
+from dplda.leaf._log import WARNING, log_event
+from dplda.leaf._warnings import warn_user
+from dplda.privacy import (
+    ApproximateDP,
+    BudgetError,
+    Event,
+    Guarantee,
+    LargeEpsilonWarning,
+    Ledger,
+    NonPrivate,
+    SeededNoiseWarning,
+    epsilon_of,
+)
+from dplda.privacy._bounds_on_epsilon import all_gaussian, grouped
+from dplda.privacy._curator import TOTAL_VARIATION
+from dplda.privacy._ledger import as_ledger
+from dplda.privacy._totals import total_of
+
+SMALLEST_DELTA = 1e-14
+PRIVACY_CONSTRAINTS = {
+    "epsilon": [None, Interval(Real, 0, 1e9, closed="right"), Options(Real, {math.inf})],
+    # a smaller delta could not pay for the distance of the noise from its ideal law
+    "delta": [Interval(Real, SMALLEST_DELTA, 1, closed="left")],
+    "noise_multiplier": [None, Interval(Real, 0, 1e9, closed="right")],
+    "ledger": [None, str, PathLike, Ledger],
+}
+EXPECTED_N_DOCS = [None, Interval(Integral, 1, 10**12, closed="both")]
+NOMINAL_EPSILON = 20.0  # a stated epsilon above it warns
+
+# Assumptions of every central guarantee, quoted in `privacy_`.
+AES = (
+    "AES-256 with a secret random key cannot be told from random bits "
+    "(the usual assumption about this cipher)"
+)
+COLUMNS = "the columns of X (the vocabulary) are public and were not chosen by looking at the data"
+ASSUMPTIONS = (COLUMNS, AES)
+VOCABULARY = "vocabulary"
+PARAMETERS = "parameters"
+UNKNOWN_WORDS = ((VOCABULARY, "origin not known to the model"),)  # it sees columns of counts
+
+# Who is trusted with private data, by the folder of the estimator (docs/threat_model.md).
+PROCESS = "the process that computes it and whoever holds the texts; nobody who sees the result"
+TRUSTED = {
+    **dict.fromkeys(
+        ("document", "word", "text"),
+        "the process that runs fit and whoever holds the texts; nobody who sees the result",
+    ),
+    "local": "the program on the owner's own machine; neither the server nor the network",
+    "federated": "each party with its own texts; neither the coordinator nor other parties",
+}
+# The page with the proof, by class. A subclass rests on the page of its parent.
+THEOREMS = {
+    "SubLDA": "docs/document_level.md",
+    "PrivateSVILDA": "docs/svilda.md",
+    "HDPLDA": "docs/hdplda.md",
+    "PrivateCountVectorizer": "docs/vocabulary.md",
+    "RandomizedResponse": "docs/local_privacy.md",
+    "LPLDA": "docs/local_privacy.md",
+    "OLPLDA": "docs/local_privacy.md",
+    "IFTMParty": "docs/federated_party.md",
+}
+# Parameters that state the budget or leave the model as it is.
+_NOT_INPUTS = {
+    "epsilon", "delta", "noise_multiplier", "bit_epsilon", "token_epsilon", "ledger",
+    "random_state", "n_jobs", "verbose", "callbacks", "copy_x",
+}  # fmt: skip
+_TABLES = {"prior_components": "public prior", "candidates": "candidate words"}
+_SIMPLE = (bool, Real, str, type(None))
+
+
+def exactly_one(name: str, **statements: float | None) -> None:
+    """Refuse a fit unless exactly one statement of its privacy budget is given.
+
+    A finite `epsilon` above 20 warns.
+
+    Parameters
+    ----------
+    name : str
+        Class of the estimator.
+    **statements : float or None
+        Value of each parameter that may state the budget, `epsilon` first.
+    """
+    given = [parameter for parameter, value in statements.items() if value is not None]
+    if len(given) != 1:
+        found = " and ".join(given) if given else "neither" if len(statements) == 2 else "none"
+        first = next(iter(statements))
+        raise ValueError(
+            f"{name} needs exactly one of {' or '.join(statements)}, got {found}; give {first} "
+            "(the total to spend, for instance 4.0; inf for no privacy) and leave "
+            f"{'the other' if len(statements) == 2 else 'the others'} None"
+        )
+    epsilon = statements.get("epsilon")
+    if epsilon is not None and NOMINAL_EPSILON < epsilon < math.inf:
+        warn_user(
+            f"epsilon={epsilon:g} promises next to nothing: what somebody believes about a record "
+            f"may change by a factor of exp({epsilon:g}); give at most {NOMINAL_EPSILON:g}, or inf "
+            "if the data need no protection",
+            LargeEpsilonWarning,
+        )
+
+
+def warn_of_delta(delta: float, n_docs: int) -> None:
+    """Warn of a delta that allows publishing some documents as they are."""
+    if delta * n_docs >= 1:
+        warn_user(
+            f"delta={delta:g} is at least 1 / {n_docs}, the number of documents: a mechanism that "
+            f"publishes each document with probability delta satisfies it; choose delta well below "
+            f"{1 / n_docs:.2g}"
+        )
+
+
+def check_paid(
+    name: str,
+    events: Iterable[Event],
+    *,
+    epsilon: float | None,
+    delta: float,
+    earlier: Guarantee | None,
+    max_iter: int,
+) -> None:
+    """Refuse a `partial_fit` call that would exceed `epsilon`, before any data are read.
+
+    Parameters
+    ----------
+    name : str
+        Class of the estimator.
+    events : iterable of Event
+        Events of the call.
+    epsilon : float or None
+        The total that the estimator may spend. With None, another parameter states the budget, and
+        only a ledger limits the number of calls.
+    delta : float
+        The delta of (epsilon, delta)-differential privacy.
+    earlier : Guarantee or None
+        The guarantee of the earlier calls. None for the first call, for which the noise is
+        calibrated.
+    max_iter : int
+        Largest number of calls that `epsilon` pays for.
+
+    Raises
+    ------
+    BudgetError
+        If `epsilon` is too small for all calls so far and this one.
+    """
+    if epsilon is None or math.isinf(epsilon) or earlier is None:
+        return
+    total = epsilon_of(
+        (*earlier.events, *events),
+        float(delta),
+        total_variation=earlier.total_variation + TOTAL_VARIATION,
+    )
+    if total > epsilon:
+        raise BudgetError(
+            f"this partial_fit would bring {name} to a total epsilon of {total:.6g}, above "
+            f"epsilon={epsilon:g}, which pays for at most max_iter={max_iter} calls; nothing was "
+            "read or charged. Call fit to train from scratch with a larger epsilon or max_iter. To "
+            "decide on the number of calls as you go, state noise_multiplier instead of epsilon "
+            "and pass ledger=Ledger(epsilon=...), which refuses the first call that is too "
+            "expensive"
+        )
+
+
+def warn_if_seeded(name: str, seeded: bool) -> None:
+    """Warn that noise from a given seed does not protect against anyone who knows the seed."""
+    if seeded:
+        log_event("fit", "noise seeded", level=WARNING, estimator=name)
+        warn_user(
+            f"{name} draws its noise from random_state: anyone who knows the seed, or sees two "
+            "results of it, can remove the noise; leave random_state=None for a model that will "
+            "be published",
+            SeededNoiseWarning,
+        )
+
+
+def released_so_far(estimator: BaseEstimator, unit: str) -> Any:
+    """The releases of earlier calls, from which `partial_fit` continues; None before the first."""
+    released = getattr(estimator, "_released", None)
+    if released is None:
+        return None
+    fitted = (estimator.privacy_.unit, estimator.components_.shape[0])
+    if fitted != (unit, estimator.n_components):
+        advice = (
+            "give user_ids to every call or to none, or " if "user" in (unit, fitted[0]) else ""
+        )
+        raise ValueError(
+            f"partial_fit continues with privacy unit {fitted[0]!r} and n_components={fitted[1]}, "
+            f"got {unit!r} and {estimator.n_components}; {advice}call fit to start from scratch"
+        )
+    return released
+
+
+def make_guarantee(
+    events: Iterable[Event],
+    *,
+    delta: float,
+    earlier: Guarantee | None,
+    unit: str,
+    relation: str,
+    mechanism: str,
+    sensitivity: float,
+    noise_scale: float | tuple[float, ...] | None,
+    noise_multiplier: float | tuple[float, ...] | None,
+    seeded: bool,
+    assumptions: tuple[str, ...] = (),
+    common: tuple[str, ...] = ASSUMPTIONS,
+    provenance: tuple[tuple[str, str], ...] = UNKNOWN_WORDS,
+    trusted: str = "",
+    theorem: str = "",
+) -> Guarantee:
+    """The guarantee of what this call released and, in `partial_fit`, of all earlier calls."""
+    distance = TOTAL_VARIATION
+    if earlier is not None:
+        events = (*earlier.events, *events)
+        seeded = seeded or earlier.seeded
+        distance += earlier.total_variation
+        assumptions += tuple(a for a in earlier.assumptions if a not in common + assumptions)
+        named = {name for name, _ in provenance}
+        provenance += tuple(pair for pair in earlier.provenance if pair[0] not in named)
+    events = tuple(events)
+    return Guarantee(
+        unit=unit,
+        relation=relation,
+        epsilon=epsilon_of(events, float(delta), total_variation=distance),
+        delta=float(delta),
+        mechanism=mechanism,
+        sensitivity=sensitivity,
+        noise_scale=noise_scale,
+        noise_multiplier=noise_multiplier,
+        seeded=seeded,
+        assumptions=common + assumptions,
+        events=events,
+        total_variation=distance,
+        provenance=provenance,
+        trusted=trusted,
+        theorem=theorem,
+    )
+
+
+def no_guarantee(
+    unit: str, relation: str, mechanism: str, *, noise_scale: float = 0.0, seeded: bool = False
+) -> Guarantee:
+    """The record of a model about which nothing is proved, with noise or without."""
+    return Guarantee(
+        unit=unit,
+        relation=relation,
+        epsilon=math.inf,
+        delta=0.0,
+        mechanism=mechanism,
+        sensitivity=math.inf,
+        noise_scale=noise_scale,
+        noise_multiplier=0.0,
+        seeded=seeded,
+        events=(NonPrivate(),),
+    )
+
+
+def publish(estimator: BaseEstimator, guarantee: Guarantee, **attributes: Any) -> None:
+    """Set the fitted attributes all at once: a model is never shown with another's epsilon."""
+    guarantee = _described(estimator, guarantee)
+    attributes |= {
+        "privacy_": guarantee,
+        "epsilon_": guarantee.epsilon,
+        "delta_": guarantee.delta,
+    }
+    vars(estimator).update(attributes)  # one step: an interrupt comes before or after it
+    log_event(
+        "fit",
+        "model fitted",
+        estimator=type(estimator).__name__,
+        unit=guarantee.unit,
+        epsilon=guarantee.epsilon,
+        delta=guarantee.delta,
+        n_iter=attributes.get("n_iter_"),
+        seeded=guarantee.seeded,
+        receipt=guarantee.receipt or None,
+    )
+
+
+def _described(estimator: BaseEstimator, guarantee: Guarantee) -> Guarantee:
+    """The guarantee with what is known of its surroundings, which no epsilon depends on."""
+    own = next((cls for cls in type(estimator).__mro__ if cls.__name__ in THEOREMS), None)
+    if own is None or own.__module__.split(".")[0] != "dplda":
+        return guarantee
+    chosen = _provenance(estimator)
+    names = {name for name, _ in chosen}
+    origins = guarantee.provenance or UNKNOWN_WORDS
+    return dataclasses.replace(  # twice the same, for calls that publish without a release
+        guarantee,
+        trusted=TRUSTED[own.__module__.split(".")[1]],
+        theorem=THEOREMS[own.__name__],
+        provenance=(*(pair for pair in origins if pair[0] not in names), *chosen),
+        ledger=guarantee.ledger or _ledger_total(estimator),
+        receipt=guarantee.receipt or _receipt(estimator),
+    )
+
+
+def _provenance(estimator: BaseEstimator) -> tuple[tuple[str, str], ...]:
+    """Where the parameters of a fit come from, as far as the estimator knows."""
+    given = _given(estimator)
+    tables = [(_TABLES[name], "public by declaration of the caller") for name in given & {*_TABLES}]
+    chosen = ", ".join(sorted(given - {*_TABLES}))
+    origin = "defaults, which read no data"
+    if chosen:
+        origin = (
+            f"{chosen}: set by the caller; whether they were chosen by looking at private data is "
+            "not known to the model"
+        )
+    return (*sorted(tables), (PARAMETERS, origin))
+
+
+def _given(estimator: BaseEstimator) -> set[str]:
+    """Names of the parameters that differ from their defaults, less those that are no inputs."""
+    given = set()
+    signature = inspect.signature(type(estimator).__init__).parameters
+    for name, value in estimator.get_params(deep=False).items():
+        default = signature[name].default
+        same = value is default or (
+            isinstance(value, _SIMPLE) and isinstance(default, _SIMPLE) and value == default
+        )
+        if not same and name not in _NOT_INPUTS:
+            given.add(name)
+    return given
+
+
+def _ledger_total(estimator: BaseEstimator) -> str:
+    """What the ledger of a fit counts when the fit ends; "" without a ledger."""
+    ledger = _ledger_of(estimator)
+    if ledger is None:
+        return ""
+    if ledger.composition == "adaptive":
+        total, when = ledger.epsilon, "their budget"
+    else:
+        total, when = _quick_total(ledger), "up to the end of this fit; later fits add to it"
+    upper = total if total == math.inf else math.ceil(1e3 * total) / 1e3
+    return (
+        f"the fits counted in ledger {ledger.id[:8]} cost together at most epsilon = {upper:g} "
+        f"at delta = {ledger.delta:g}, {when}"
+    )
+
+
+def _receipt(estimator: BaseEstimator) -> str:
+    """Which entries the ledger of a fit has when the fit ends; "" without a ledger."""
+    ledger = _ledger_of(estimator)
+    return "" if ledger is None else ledger.receipt
+
+
+def _ledger_of(estimator: BaseEstimator) -> Ledger | None:
+    """The ledger that a fit charged. Estimators of `dplda.local` may charge elsewhere."""
+    if type(estimator).__module__.startswith("dplda.local"):
+        return None
+    return as_ledger(getattr(estimator, "ledger", None))
+
+
+def _quick_total(ledger: Ledger) -> float:
+    """The total; by Renyi divergences, in milliseconds, where the smallest one takes a second."""
+    counted = [entry for entry in ledger.entries() if entry.counts]
+    groups = grouped([event for entry in counted for event in entry.events])
+    # statements of (epsilon, delta) are added to the rest, whatever its method
+    rest = tuple(group for group in groups if not isinstance(group[0], ApproximateDP))
+    accountant = "pld" if len(counted) == 1 or all_gaussian(rest) else "rdp"
+    return total_of(counted, ledger.delta, accountant)

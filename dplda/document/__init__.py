@@ -1,0 +1,1 @@
+"""Sums over documents: one document, or one person, is protected."""

@@ -1,0 +1,384 @@
+"""The privacy of a document-level fit: mechanisms, plan and guarantee.
+
+Everything here is a function of public constants. Neither the data nor a release enters it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+from dplda.core._base import MAX_ITER
+from dplda.core._private_fit import EXPECTED_N_DOCS, make_guarantee
+from dplda.document._schedules import round_schedule
+from dplda.document._word_totals import USUAL_SHARE
+from dplda.leaf._compat import Interval, StrOptions
+from dplda.leaf._users import RELATIONS, ROWS_OF_A_UNIT
+from dplda.privacy import (
+    Event,
+    Gaussian,
+    Guarantee,
+    NonPrivate,
+    PoissonSampled,
+    Repeated,
+    calibrate,
+    epsilon_of,
+)
+from dplda.privacy._accounting import gaussian_mu, is_within
+from dplda.privacy._curator import TOTAL_VARIATION, sampled
+from dplda.privacy._mechanisms import EVENT_VARIANCE, MAX_RADIUS, DiscreteGaussian, NoNoise
+
+TOTALS = "word totals"
+COUNTS = "word-topic counts"
+
+LARGEST_SHARE = 0.75  # with few of them
+ENOUGH = 1000.0  # documents, times the mu of the budget
+FIRST_TOTALS = 0.3  # share of the first release of word totals, which sets the word weights
+LARGEST_TOTALS = 5000.0  # noise multiplier; word totals are useless there and cost almost nothing
+LARGEST_NOISE = 9601.0  # noise multiplier of a round; more leaves no signal on the integer grid
+SMALLEST_NOISE = 1e-4  # below what the integer grid can express
+SMALLEST_RATIO = 1e-8  # of sampling; far below it, accounting takes minutes and then overflows
+FEWEST_ROUNDS, MOST_ROUNDS = 80, 400  # by default
+N_PASSES = 80  # in which a document takes part by default, as long as these limits allow it
+
+DOCUMENT_CONSTRAINTS = {
+    "max_iter": [Interval(Integral, 1, MAX_ITER, closed="both"), None],
+    "subsampling_ratio": [Interval(Real, SMALLEST_RATIO, 1, closed="both")],
+    "contribution_norm": [Interval(Real, 1e-6, 1e9, closed="both")],
+    "word_total_share": [Interval(Real, 0, 1, closed="neither"), StrOptions({"auto"})],
+    "prior_components": [None, "array-like"],
+    "expected_n_docs": EXPECTED_N_DOCS,
+}
+
+PUBLIC_START = (
+    "prior_components is public and was not made of the private documents, or only of releases "
+    "that are charged besides"
+)
+
+
+def default_rounds(n_passes: int, subsampling_ratio: float) -> int:
+    """The rounds in which a document takes part `n_passes` times, but 80 to 400 of them.
+
+    With fewer rounds at a small rate, most documents would hardly take part. More rounds than 400
+    gain little for their time (`benchmarks/sampling.py`).
+    """
+    return min(MOST_ROUNDS, max(FEWEST_ROUNDS, round(n_passes / subsampling_ratio)))
+
+
+@dataclass(frozen=True)
+class DocumentBudget:
+    """The mechanisms of a fit.
+
+    Attributes
+    ----------
+    totals : sequence of mechanism
+        One for each of the two releases of word totals.
+    rounds : sequence of mechanism
+        One for each round.
+    subsampling_ratio : float
+        Highest probability with which a unit takes part in a round.
+    noise_multiplier : float
+        Noise multiplier of an average round; 0 without noise.
+    word_total_share : float
+        Share of the budget for `totals`.
+    """
+
+    totals: Sequence[Any]
+    rounds: Sequence[Any]
+    subsampling_ratio: float
+    noise_multiplier: float
+    word_total_share: float
+
+    @classmethod
+    def from_statement(
+        cls,
+        epsilon: float | None,
+        noise_multiplier: float | None,
+        delta: float,
+        *,
+        max_iter: int,
+        word_total_share: float | str,
+        subsampling_ratio: float,
+        expected_n_docs: int | None = None,
+    ) -> DocumentBudget:
+        """Make the budget of a total epsilon, or of a noise multiplier if `epsilon` is None."""
+        share = resolved_share(
+            word_total_share, expected_n_docs, epsilon, noise_multiplier, delta,
+            max_iter=max_iter, subsampling_ratio=subsampling_ratio,
+        )  # fmt: skip
+        split = int(max_iter), share, float(subsampling_ratio)
+        if epsilon is not None and epsilon < math.inf:
+            return _calibrated(float(epsilon), float(delta), *split)
+        noise_multiplier = 0.0 if epsilon is not None else float(noise_multiplier or 0.0)
+        return cls.from_noise_multiplier(
+            noise_multiplier, max_iter=split[0], word_total_share=split[1],
+            subsampling_ratio=split[2],
+        )  # fmt: skip
+
+    @classmethod
+    def from_noise_multiplier(
+        cls,
+        noise_multiplier: float,
+        *,
+        max_iter: int,
+        word_total_share: float,
+        subsampling_ratio: float,
+    ) -> DocumentBudget:
+        """Split a budget over the releases.
+
+        `noise_multiplier` is that of `max_iter` equal rounds, at most `LARGEST_NOISE`. Rounds
+        without sampling split the same total unequally. Word totals get the share
+        `word_total_share` of the whole.
+        """
+        if noise_multiplier == 0:
+            exact = (NoNoise(),) * 2, (NoNoise(),) * max_iter
+            return cls(*exact, subsampling_ratio, 0.0, word_total_share)
+        totals, rounds = _multipliers(
+            noise_multiplier, max_iter, word_total_share, subsampling_ratio
+        )
+        gaussian = DiscreteGaussian.for_noise_multiplier
+        mechanisms = {m: gaussian(m) for m in set(rounds.tolist())}
+        return cls(
+            tuple(gaussian(float(m)) for m in totals),
+            tuple(mechanisms[m] for m in rounds.tolist()),
+            subsampling_ratio,
+            noise_multiplier,
+            word_total_share,
+        )
+
+    def mechanism(self, t: int) -> Any:
+        """The mechanism of round t = 1, 2, ...; rounds after the last equal the last."""
+        return self.rounds[min(t, len(self.rounds)) - 1]
+
+    def rounds_of_share(self, share: float) -> int:
+        """How many first rounds have at most this share of the budget of all rounds."""
+        precision = np.cumsum([(m.radius / m.scale) ** 2 for m in self.rounds])
+        return int(np.searchsorted(precision, share * precision[-1], side="right"))
+
+    def plan(self, n_done: int, n_rounds: int) -> list[tuple[str, Event]]:
+        """Labels and events of `n_rounds` rounds after `n_done` earlier rounds, in order."""
+        totals = [] if n_done else [(TOTALS, mechanism.event) for mechanism in self.totals]
+        steps = [self.mechanism(t) for t in range(n_done + 1, n_done + n_rounds + 1)]
+        events = {m: sampled(m.event, self.subsampling_ratio) for m in set(steps)}
+        return totals + [(COUNTS, events[m]) for m in steps]
+
+
+def resolved_share(
+    word_total_share: float | str,
+    expected_n_docs: int | None,
+    epsilon: float | None,
+    noise_multiplier: float | None,
+    delta: float,
+    *,
+    max_iter: int,
+    subsampling_ratio: float,
+) -> float:
+    """The share of the budget for word totals; "auto" depends on public numbers only.
+
+    The signal of word totals over their noise grows with n mu, where mu is that of Gaussian
+    differential privacy. The share grows as (n mu)**-0.75 where this number is small.
+    """
+    if word_total_share != "auto":
+        return float(word_total_share)
+    if epsilon is not None and epsilon < math.inf:
+        mu = gaussian_mu(epsilon, delta)
+    elif epsilon is None and noise_multiplier:
+        noise = max(noise_multiplier, SMALLEST_NOISE)
+        mu = math.sqrt(_rounds_precision(noise, max_iter, subsampling_ratio))
+    else:
+        return USUAL_SHARE  # no noise
+    if expected_n_docs is None:
+        return USUAL_SHARE
+    share = USUAL_SHARE * (ENOUGH / (expected_n_docs * max(mu, 1e-9))) ** 0.75
+    return min(LARGEST_SHARE, max(USUAL_SHARE, share))
+
+
+@lru_cache(maxsize=16)  # each call of `partial_fit` asks for the same budget
+def _calibrated(
+    epsilon: float, delta: float, max_iter: int, word_total_share: float, subsampling_ratio: float
+) -> DocumentBudget:
+    """The budget of a total epsilon. The plan that runs costs at most `epsilon`."""
+    if not is_within(
+        Repeated(Gaussian(LARGEST_TOTALS), 2), epsilon, delta, total_variation=TOTAL_VARIATION
+    ):
+        raise _too_small(epsilon, delta, 0, max_iter)
+
+    def noise_of(n_rounds: int) -> float:
+        return calibrate(
+            lambda m: _merged_plan(m, n_rounds, word_total_share, subsampling_ratio),
+            epsilon,
+            delta,
+            total_variation=TOTAL_VARIATION,
+        )
+
+    most, multiplier = max_iter, noise_of(max_iter)
+    while multiplier > LARGEST_NOISE:
+        most = math.floor(most * (LARGEST_NOISE / multiplier) ** 2)
+        multiplier = noise_of(most) if most else 0.0
+    if most < max_iter:
+        raise _too_small(epsilon, delta, most, max_iter)
+    step = 1e-9  # by which the merged plan may differ from the plan that runs
+    while True:
+        budget = DocumentBudget.from_noise_multiplier(
+            multiplier, max_iter=max_iter, word_total_share=word_total_share,
+            subsampling_ratio=subsampling_ratio,
+        )  # fmt: skip
+        plan = [event for _, event in budget.plan(0, max_iter)]
+        if epsilon_of(plan, delta, total_variation=TOTAL_VARIATION) <= epsilon:
+            return budget
+        multiplier, step = multiplier * (1.0 + step), 2.0 * step
+
+
+def _too_small(epsilon: float, delta: float, most: int, max_iter: int) -> ValueError:
+    """`most` rounds are possible, and a few more if the steps of the integer grid allow it."""
+    paid = f"about max_iter={most} rounds at most" if most else "not even one round"
+    return ValueError(
+        f"epsilon={epsilon:g} with delta={delta:g} pays for {paid}, got max_iter={max_iter}: the "
+        "noise of more rounds would leave no signal; raise epsilon, lower max_iter, or leave the "
+        "rounds a larger share of the budget (word_total_share)"
+    )
+
+
+def _merged_plan(
+    noise_multiplier: float, max_iter: int, word_total_share: float, subsampling_ratio: float
+) -> list[Event]:
+    """The plan of a fit, in few events of the same cost: thousands of rounds take long to list.
+
+    More noise than a mechanism takes is priced as well, so that a search need not stop there.
+    """
+    totals, rounds = _multipliers(noise_multiplier, max_iter, word_total_share, subsampling_ratio)
+    totals, rounds = _on_grid(totals), _on_grid(rounds)
+    if subsampling_ratio == 1:
+        return [Gaussian(1 / math.hypot(*(1 / totals), *(1 / rounds)))]
+    one_round = sampled(Gaussian(float(rounds[0])), subsampling_ratio)  # all are equal
+    return [*(Gaussian(float(m)) for m in totals), Repeated(one_round, max_iter)]
+
+
+def _on_grid(multipliers: np.ndarray) -> np.ndarray:
+    """The noise multipliers that `DiscreteGaussian.for_noise_multiplier` takes for these."""
+    radii = np.minimum(np.floor(math.sqrt(EVENT_VARIANCE) / multipliers), MAX_RADIUS)
+    on_grid = math.sqrt(EVENT_VARIANCE) / np.maximum(radii, 1.0)
+    return np.where(multipliers <= LARGEST_NOISE, on_grid, multipliers)
+
+
+def _multipliers(
+    noise_multiplier: float, max_iter: int, word_total_share: float, subsampling_ratio: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Noise multipliers of the word totals (2,) and of the rounds (max_iter,)."""
+    noise_multiplier = max(noise_multiplier, SMALLEST_NOISE)
+    # with sampling, equal rounds: accounting has to convolve one event only
+    shares = np.ones(max_iter) if subsampling_ratio < 1 else _shares(max_iter)
+    rounds = noise_multiplier / np.sqrt(max_iter * shares / shares.sum())
+    if rounds.max() > LARGEST_NOISE >= noise_multiplier:
+        rounds = _limited(noise_multiplier, shares)
+    precision = _rounds_precision(noise_multiplier, max_iter, subsampling_ratio)
+    precision *= word_total_share / (1 - word_total_share)
+    of_totals = precision * np.array([FIRST_TOTALS, 1 - FIRST_TOTALS])
+    return 1 / np.sqrt(np.maximum(of_totals, LARGEST_TOTALS**-2)), rounds
+
+
+@lru_cache(maxsize=16)  # a calibration asks for them at each noise that it tries
+def _shares(max_iter: int) -> np.ndarray:
+    shares = np.array([round_schedule(t, max_iter)[0] for t in range(1, max_iter + 1)])
+    shares.flags.writeable = False
+    return shares
+
+
+def _limited(noise_multiplier: float, shares: np.ndarray) -> np.ndarray:
+    """Multipliers of at most `LARGEST_NOISE`, of the same total cost as equal rounds.
+
+    `shares` increase. The first rounds get more than their shares, which the later rounds pay for
+    in proportion to theirs.
+    """
+    least, n = LARGEST_NOISE**-2, len(shares)
+    left = n / noise_multiplier**2 - least * np.arange(n)  # if so many rounds get the least
+    factor = left / shares[::-1].cumsum()[::-1]
+    first = np.argmax(factor * shares >= least * (1 - 1e-12))  # one holds: the last, at least
+    return 1 / np.sqrt(np.maximum(factor[first] * shares, least))
+
+
+def _rounds_precision(noise_multiplier: float, max_iter: int, subsampling_ratio: float) -> float:
+    """The mu**2 that the rounds spend: exact without sampling, a central limit with it."""
+    if subsampling_ratio == 1:
+        return max_iter / noise_multiplier**2
+    return max_iter * subsampling_ratio**2 * np.expm1(min(50.0, noise_multiplier**-2))
+
+
+def document_guarantee(
+    events: tuple[Event, ...],
+    *,
+    unit: str,
+    delta: float,
+    earlier: Guarantee | None,
+    norms: tuple[float, ...],
+    seeded: bool,
+    public_start: bool,
+    assumptions: tuple[str, ...] = (),
+) -> Guarantee:
+    """The guarantee of all releases so far.
+
+    Parameters
+    ----------
+    events : tuple of Event
+        Events of this call.
+    unit : {"document", "user"}
+        The protected unit.
+    delta : float
+        The delta of (epsilon, delta)-differential privacy.
+    earlier : Guarantee or None
+        The guarantee of the earlier calls.
+    norms : tuple of float
+        Clipping bound of every release so far.
+    seeded : bool
+        Whether the noise came from a given seed.
+    public_start : bool
+        Whether the fit started from a table that the caller declares public.
+    assumptions : tuple of str, default=()
+        Further conditions that the program cannot check.
+    """
+    all_events = events if earlier is None else earlier.events + events
+    multipliers = tuple(map(_noise_multiplier, events))
+    scales = tuple(n * m for n, m in zip(norms[-len(events) :], multipliers, strict=True))
+    if earlier is not None:
+        multipliers = (*earlier.noise_multiplier, *multipliers)  # type: ignore[misc]  # a tuple
+        scales = (*earlier.noise_scale, *scales)  # type: ignore[misc]  # a tuple
+    assumptions = (ROWS_OF_A_UNIT[unit], *assumptions)
+    if public_start:
+        assumptions += (PUBLIC_START,)
+    return make_guarantee(
+        events,
+        delta=delta,
+        earlier=earlier,
+        unit=unit,
+        relation=RELATIONS[unit],
+        mechanism=_describe(all_events, unit),
+        sensitivity=max(norms),
+        noise_scale=scales,
+        noise_multiplier=multipliers,
+        seeded=seeded,
+        assumptions=assumptions,
+    )
+
+
+def _noise_multiplier(event: Event) -> float:
+    gaussian = event.event if isinstance(event, PoissonSampled) else event
+    return gaussian.noise_multiplier if isinstance(gaussian, Gaussian) else 0.0
+
+
+def _describe(events: tuple[Event, ...], unit: str) -> str:
+    if any(isinstance(event, NonPrivate) for event in events):
+        return "word totals and word-topic counts, some or all of them exact, without noise"
+    text = (
+        "discrete Gaussian noise on all word totals, and in each round on all word-topic counts, "
+        "or again on all word totals"
+    )
+    rates = {e.sampling_probability for e in events if isinstance(e, PoissonSampled)}
+    if rates:
+        text += f", over a secret sample of the {unit}s (rate {max(rates):g})"
+    return text

@@ -1,0 +1,326 @@
+"""What SUB-LDA and private SVI share: they charge a plan, run its rounds, and publish the model."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Self
+
+import numpy as np
+
+from dplda.core._base import BaseLDA
+from dplda.core._corpus import check_counts, check_public_table, check_shards
+from dplda.core._fold_in import single_precision
+from dplda.core._private_fit import (
+    PRIVACY_CONSTRAINTS,
+    check_paid,
+    exactly_one,
+    publish,
+    released_so_far,
+    warn_if_seeded,
+)
+from dplda.datasets._shards import CountShards
+from dplda.document._checkpoint import checkpoint_of
+from dplda.document._document_budget import (
+    DOCUMENT_CONSTRAINTS,
+    N_PASSES,
+    DocumentBudget,
+    default_rounds,
+    document_guarantee,
+)
+from dplda.document._documents import PrivateSide, release_word_totals
+from dplda.document._noisy_table import NoisyTable
+from dplda.document._plan import noise_of_fit, warn_of_expectation
+from dplda.document._prior import NO_PRIOR, PublicPrior
+from dplda.document._shards import refuse_in_shards
+from dplda.document._stream import SETTINGS, Stream
+from dplda.document._word_totals import WordTotals, share_of_rounds
+from dplda.leaf._compat import _fit_context
+from dplda.leaf._users import number_users, protected_unit
+from dplda.metrics._signal import warn_if_noise, with_signal
+from dplda.privacy import Guarantee
+from dplda.privacy._curator import Curator
+from dplda.privacy._streams import Streams
+
+EXAMINATION = 0.04  # largest share of the budget of rounds, for those that examine public topics
+CLEAR_SLOPE = 0.01  # noise of their slope at which fewer of them are enough
+
+
+class DocumentLDA(BaseLDA):
+    """Latent Dirichlet allocation from noisy sums over documents, in rounds.
+
+    A subclass writes out its rounds in a method `_rounds`, which gets the private documents and
+    returns the released table.
+    """
+
+    _attack = "document"
+    _stream: Stream | None = None
+    _n_passes = N_PASSES
+    _parameter_constraints = {
+        **BaseLDA._parameter_constraints,
+        **PRIVACY_CONSTRAINTS,
+        **DOCUMENT_CONSTRAINTS,
+    }
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(self, X: Any, y: Any = None, *, user_ids: Any = None, part: Any = None) -> Self:
+        """Run one more private round on the given documents, or a whole fit on a new part.
+
+        **With a part**, the call adds documents of a stream to the model: word totals and
+        `max_iter` rounds, whose counts are added to those of the earlier parts. Each document is in
+        one part and pays for this part only, so that each part may spend the whole `epsilon`, and
+        any number of parts cost what one costs. Give a part to each call or to none.
+        ``docs/streams.md`` has the theorem.
+
+        **Without a part**, each call is one more round on the same documents, and the privacy costs
+        of all calls add up in `epsilon_`. The first call also releases word totals. `max_iter`
+        calls release what `fit` releases, and `epsilon` pays for no further call. Each call charges
+        the distance of its noise from the ideal law, so that the last of `max_iter` calls may be
+        refused if `epsilon` is large or `delta` tiny. With noise, later calls divide the word
+        totals of the first call among the topics, or with a weak signal release word totals again,
+        which enter the mean of all: pass the whole corpus to each call, or at least documents with
+        the same words. Make as many calls as the ledger allows under a ledger with
+        ``composition="adaptive"``, whose budget is then the guarantee. Otherwise fix their number
+        before you look at the model. A call that is interrupted stays in the ledger's account, but
+        not in `epsilon_`.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, CountShards} of shape (n_docs, n_words)
+            Word counts of all documents from which the round may draw. A minibatch chosen by the
+            caller is not a secret sample; set ``subsampling_ratio=1`` to use all rows.
+        y : Ignored
+            Not used, present for API consistency by convention.
+        user_ids : array-like of shape (n_docs,) or None, default=None
+            The user that each row comes from: integers or strings. All rows with one id are one
+            protected unit. Give ids to every call or to none. Private, and read after `X`.
+        part : str, tuple of two int or None, default=None
+            Public name of the part of the stream that `X` holds, such as ``"2026-11-21"``. No
+            document may be in two parts, and which part a document is in must not depend on other
+            documents. With `user_ids`, ``(k, n)`` is part `k` of the `n` parts of `user_part`,
+            which the ids are compared with. A text is then charged to every user, because the same
+            user may have documents in several parts. None: `X` holds the documents of the earlier
+            calls.
+
+        Returns
+        -------
+        self : object
+            Fitted estimator.
+
+        Raises
+        ------
+        BudgetError
+            If this call would exceed `epsilon` or the budget of the ledger. No data have been read
+            then.
+        ValueError
+            If `n_components`, `contribution_norm`, the width of `X` or the protected unit changed
+            since the first call, or if `user_ids` does not have one id for each row. If calls with
+            and without a part are mixed, parts may overlap, or the budget changed between parts.
+
+        Warns
+        -----
+        SeededNoiseWarning
+            If noise is drawn from a given `random_state`. The guarantee is void against anyone who
+            knows it.
+        LowSignalWarning
+            If fewer than half of the topics stand out of the noise after `max_iter` rounds, or are
+            expected to with `expected_n_docs` documents; or if `signal_to_noise_` is below 0.3.
+        PublicPriorWarning
+            If the public texts behind `prior_components` hardly match the private documents, or if
+            each topic of the table sums to 1.
+        PrivateDataWarning
+            If most rows of the first call hold no word. Not for release.
+        """
+        table = released_so_far(self, protected_unit(user_ids))
+        if table is not None:
+            self._check_continues(table, part)
+        if part is None:
+            return self._train(X, user_ids, n_rounds=1, table=table)
+        stream = self._stream_with(part, protected_unit(user_ids), is_first=table is None)
+        if table is not None:
+            table = table.before_next_part(n_streams=stream.n_events + 1)
+        return self._train(X, user_ids, n_rounds=self._max_iter(), table=table, stream=stream)
+
+    def _check_continues(self, table: NoisyTable, part: Any) -> None:
+        """Refuse a call that does not continue the earlier ones; nothing private is read."""
+        norm = float(self.contribution_norm)
+        if norm != table.norms[0] and math.isfinite(self.epsilon_):
+            raise ValueError(
+                f"contribution_norm was {table.norms[0]:g} in the first call, got {norm:g}; sums "
+                "of two scales have no mean: set it back, or call fit to start from scratch"
+            )
+        if (part is None) != (self._stream is None):
+            given = "a part, and this call has none" if part is None else "no part"
+            raise ValueError(
+                f"the earlier calls had {given}; give a part to each call or to none (the "
+                "documents of fit can be the first part: partial_fit(X, part=...) on a clone)"
+            )
+
+    def _stream_with(self, part: Any, unit: str, *, is_first: bool) -> Stream:
+        """The stream with a call for `part`; nothing private is read."""
+        settings = {name: getattr(self, name) for name in SETTINGS if hasattr(self, name)}
+        stream = Stream(unit, self._budget(), settings) if is_first else self._stream
+        assert stream is not None
+        return stream.and_call(part, settings)
+
+    def _train(
+        self,
+        X: Any,
+        user_ids: Any,
+        *,
+        n_rounds: int,
+        table: NoisyTable | None,
+        stream: Stream | None = None,
+    ) -> Self:
+        """Charge `n_rounds` rounds, run them, and publish the model."""
+        name = type(self).__name__
+        exactly_one(name, epsilon=self.epsilon, noise_multiplier=self.noise_multiplier)
+        refuse_in_shards(X, user_ids=user_ids, max_doc_tokens=getattr(self, "max_doc_tokens", None))
+        unit, ledger = protected_unit(user_ids), self.ledger  # public
+        budget = self._budget() if stream is None else stream.budget  # public
+        plan = budget.plan(0 if table is None else table.n_rounds, n_rounds)  # public
+        before = None if table is None else self.privacy_
+        if stream is None:
+            earlier = before
+            check_paid(
+                name, [event for _, event in plan],
+                epsilon=self.epsilon, delta=self.delta, earlier=earlier, max_iter=self._max_iter(),
+            )  # fmt: skip
+        else:
+            earlier, ledger = stream.paid_before(before), stream.ledger(ledger)
+        streams = Streams.from_random_state(self.random_state)  # secret
+        warn_if_seeded(name, streams.seeded and self.epsilon != np.inf)
+        is_fit = table is None and stream is None and n_rounds == self._max_iter()
+        with (
+            checkpoint_of(X, self, streams, is_fit=is_fit) as checkpoint,
+            Curator(
+                plan, streams, label=name, unit=unit, ledger=ledger, checkpoint=checkpoint
+            ) as curator,
+        ):
+            counts = _read_counts(self, X, reset=table is None)  # private
+            if table is None and self.expected_n_docs is not None:
+                warn_of_expectation(
+                    budget, n_docs=self.expected_n_docs, n_words=counts.shape[1],
+                    n_components=self.n_components, delta=self.delta,
+                )  # fmt: skip
+            users = number_users(user_ids, counts.shape[0])  # private
+            if stream is not None:
+                stream.check_users(user_ids)  # private
+            if checkpoint is not None and checkpoint.state is not None:
+                table = checkpoint.state  # public
+                n_rounds -= table.n_rounds
+            table = self._rounds(counts, table, budget, curator, streams, n_rounds, users)  # public
+        guarantee = document_guarantee(
+            curator.events,
+            unit=unit,
+            delta=self.delta,
+            earlier=earlier,
+            norms=table.norms,
+            seeded=streams.seeded,
+            public_start=self.prior_components is not None,
+            assumptions=() if stream is None else stream.assumptions,
+        )
+        if stream is not None:
+            guarantee = stream.guarantee(guarantee, before)
+        return self._publish(guarantee, table, budget, stream)
+
+    def _publish(
+        self,
+        guarantee: Guarantee,
+        table: NoisyTable,
+        budget: DocumentBudget,
+        stream: Stream | None,
+    ) -> Self:
+        """Set the fitted attributes, all of which are public, and warn of weak ones."""
+        publish(
+            self,
+            guarantee,
+            **with_signal(table.finish(self.topic_word_prior), table.components_std()),
+            signal_to_noise_=table.signal_to_noise(),
+            n_iter_=table.n_rounds_in_all,
+            parts_=() if stream is None else stream.parts,
+            noise_multiplier_=budget.noise_multiplier,
+            _released=table,
+            _stream=stream,
+            **(table.public.attributes() if table.public else NO_PRIOR),
+        )
+        warn_if_noise(self, self._max_iter())
+        if table.public is not None:
+            table.public.warn_of_mismatch(type(self).__name__)
+        return self
+
+    def _begin_part(
+        self, table: NoisyTable, documents: PrivateSide, budget: DocumentBudget, curator: Curator
+    ) -> None:
+        """Release the word totals of a further part, at the scale of the earlier ones."""
+        norm = float(self.contribution_norm)  # public
+        released, _ = release_word_totals(
+            documents, budget.totals, curator, norm, weight=table.weight, first=table.first_stream
+        )  # public
+        table.begin_part(released, (norm,) * len(budget.totals))
+        self._share_out(table, released, budget)
+
+    def _share_out(self, table: NoisyTable, released: WordTotals, budget: DocumentBudget) -> None:
+        """Decide how many rounds release word totals again; public."""
+        table.released_totals = released
+        if budget.totals[0].exact:
+            return
+        noise = float(self.contribution_norm) * noise_of_fit(budget)
+        if table.earlier is not None:
+            noise = math.hypot(noise, math.sqrt(table.earlier.variance))
+        share = share_of_rounds(table.totals, table.weight, noise, budget.word_total_share)
+        # public texts know the word totals as far as they match
+        table.share_for_totals = share * (1.0 if table.public is None else 1 - table.public.trust)
+
+    def _examining_rounds(
+        self,
+        public: PublicPrior | None,
+        totals: np.ndarray,
+        weight: np.ndarray,
+        budget: DocumentBudget,
+    ) -> int:
+        """How many first rounds examine the public topics: until the slope is clear; public."""
+        if public is None or not public.has_topics or budget.totals[0].exact:
+            return 0
+        norm, most = float(self.contribution_norm), budget.rounds_of_share(EXAMINATION)
+        for n in range(1, most):
+            noise_scale = norm * noise_of_fit(budget, n) / weight
+            if public.noise_of_slope(totals, noise_scale) < CLEAR_SLOPE:
+                return n
+        return most
+
+    def _prior(self, n_words: int) -> PublicPrior | None:
+        """What `prior_components` says, checked; nothing private is read."""
+        shape = (int(self.n_components), n_words)
+        return PublicPrior.from_table(check_public_table(self.prior_components, shape))
+
+    def _budget(self) -> DocumentBudget:
+        return DocumentBudget.from_statement(
+            self.epsilon,
+            self.noise_multiplier,
+            self.delta,
+            max_iter=self._max_iter(),
+            word_total_share=self.word_total_share,
+            subsampling_ratio=self._highest_rate(),
+            expected_n_docs=self.expected_n_docs,
+        )
+
+    def _max_iter(self) -> int:
+        """The number of rounds: `max_iter`, or what None stands for at the highest rate."""
+        if self.max_iter is not None:
+            return int(self.max_iter)
+        return default_rounds(self._n_passes, self._highest_rate())
+
+    def _highest_rate(self) -> float:
+        """The highest probability with which any unit takes part in a round: what is charged."""
+        return float(self.subsampling_ratio)
+
+
+def _read_counts(estimator: Any, X: Any, *, reset: bool) -> Any:
+    """The checked counts: a CSR matrix in the form of the kernels, or the CountShards itself.
+
+    The columns of shards are checked here, and their documents when the rounds begin.
+    """
+    if issubclass(type(X), CountShards):  # touches nothing of X, unlike isinstance
+        check_shards(estimator, X, reset=reset)
+        return X
+    return single_precision(check_counts(estimator, X, reset=reset, whole=False))

@@ -1,0 +1,500 @@
+"""The private side of a document-level fit: documents, their topic weights, their contributions.
+
+A unit is what the guarantee protects: one document, or all documents of one user.
+
+Mechanism (sampled Gaussian). Each round releases the sum of the contributions of the units in the
+batch. A contribution reads the documents of one unit, their topic weights and past releases only,
+and is clipped to an L2 norm that is checked in integers. One unit that is added, removed or emptied
+therefore changes the sum by at most the clipping bound.
+
+A document contributes the difference between its word-topic counts and what past releases predict.
+The sum over documents carries the same information. The contribution of one document, and with it
+the noise, is half as large. The contributions of a user's documents are added before the clip.
+``docs/centered_release.md`` describes the statistics, and ``docs/document_level.md`` has the proof.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from threading import Lock
+from typing import Any, Protocol
+
+import numpy as np
+import scipy.sparse as sp
+
+from dplda.core._corpus import row_blocks
+from dplda.core._fold_in import (
+    aligned_zeros,
+    over_rows,
+    packed,
+    pad,
+    single_precision,
+    uniform_theta,
+    update_theta,
+)
+from dplda.core._variational import e_step
+from dplda.document._document_budget import COUNTS, TOTALS
+from dplda.document._word_totals import (
+    SCALE_UP,
+    WordTotals,
+    combine_totals,
+    smooth_totals,
+    word_weights,
+)
+from dplda.kernels import _variational
+from dplda.kernels._columns import by_column
+from dplda.leaf._threads import in_threads, n_threads
+from dplda.privacy._clipping import SHRINK
+from dplda.privacy._curator import Curator
+
+INNER_STEPS, INNER_TOLERANCE = 5, 0.01  # accelerated, from the weights of the last round
+STEPS_ANEW = 15  # accelerated, from equal weights
+N_PIECES = 16  # of the words, which threads share; a public constant
+
+
+class PrivateSide(Protocol):
+    """What the rounds of a fit ask of the private documents: integer sums, and nothing else.
+
+    Only sums are released. Rates stay with the curator. All methods but `sum_words`, `sum_topics`,
+    `share_of` and those for fits without noise return public values or nothing.
+    """
+
+    @property
+    def n_units(self) -> int:
+        """Number of units. Private."""
+
+    @property
+    def n_words(self) -> int:
+        """Size of the vocabulary."""
+
+    def rescale(self, weight: np.ndarray, norm: float, *, exact: bool) -> None:
+        """Scale each unit to norm `norm` at most, by its own length."""
+
+    def share_of(self, words: np.ndarray) -> np.ndarray:
+        """Share of the tokens of each unit (n_units,) that are in the mask `words` (n_words,)."""
+
+    def longest_square(self) -> np.floating:
+        """Largest squared length of a unit. Private: for fits without noise."""
+
+    def matrices(self) -> Iterator[sp.csr_array]:
+        """The word counts of all documents, in order. Private: for fits without noise."""
+
+    def infer(
+        self,
+        units: np.ndarray,
+        phi: np.ndarray,
+        doc_topic_prior: float,
+        own: tuple[np.ndarray, float] | None = None,
+    ) -> None:
+        """Improve the topic weights of `units` under word probabilities `phi` (n_words, padded).
+
+        With `own`, see `update_theta`, a document reads what the others have added to the table.
+        """
+
+    def infer_anew(self, units: np.ndarray, factor: np.ndarray, doc_topic_prior: float) -> None:
+        """Infer the topic weights of `units` from scratch: exp(E[log theta])."""
+
+    def infer_in_steps(self, units: np.ndarray, factor: np.ndarray, doc_topic_prior: float) -> None:
+        """Infer what `infer_anew` does, in a few steps."""
+
+    def sum_words(
+        self, weight: np.ndarray, norm: float, radius: int, units: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Integer word totals (n_words,) of `units` (None: all), each of norm at most `radius`."""
+
+    def sum_topics(
+        self,
+        units: np.ndarray,
+        factor: np.ndarray,
+        center: np.ndarray,
+        *,
+        weight: np.ndarray,
+        norm: float,
+        radius: int,
+        upweight: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """Integer sum over `units` of contributions, each of L2 norm at most `radius`."""
+
+    def clipping_bound(self, mechanism: Any, norm: float) -> tuple[float, int]:
+        """The clipping bound of a release: an L2 norm and the integer radius that stands for it.
+
+        With noise both are public constants. Without noise, where nothing is protected, the bound
+        is one that no unit reaches.
+        """
+        if not mechanism.exact:
+            return norm, mechanism.radius
+        return 1.0 + float(np.sqrt(self.longest_square())), 2**30
+
+
+@dataclass
+class Documents(PrivateSide):
+    """Private documents in training.
+
+    Every attribute is private. A row of each is a function of that unit and of past releases.
+
+    Attributes
+    ----------
+    X : csr_array of shape (n_docs, n_words), float32
+        Word counts. The documents of a unit are consecutive rows.
+    theta : ndarray of shape (n_docs, padded), float32
+        Topic weights.
+    unit_ptr : ndarray of shape (n_units + 1,), int64
+        First document of each unit, and the number of documents.
+    scale : ndarray of shape (n_units,)
+        Factor of each unit's contribution before the clip.
+    n_components : int
+        Number of topics, without the padding.
+    n_jobs : int or None
+        Number of threads. It never changes a result.
+    keep_weights : bool
+        Whether `infer` starts from the topic weights of the last round, or from equal ones.
+    """
+
+    X: sp.csr_array
+    theta: np.ndarray
+    unit_ptr: np.ndarray
+    scale: np.ndarray
+    n_components: int
+    n_jobs: int | None = None
+    keep_weights: bool = True
+    _all_columns: sp.csc_array | None = field(default=None, repr=False)
+
+    @classmethod
+    def from_counts(
+        cls,
+        X: sp.csr_array,
+        n_components: int,
+        n_jobs: int | None,
+        users: np.ndarray | None = None,
+        keep_weights: bool = True,
+    ) -> Documents:
+        """Documents with equal topic weights, at their own lengths.
+
+        `users` (n_docs,) are the numbers of the documents' users. None: each document is a unit.
+        """
+        n_docs, padded = X.shape[0], pad(np.zeros((0, n_components))).shape[1]
+        theta = uniform_theta(n_docs, n_components, padded)
+        ptr = np.arange(n_docs + 1)
+        if users is not None:
+            X = X[np.argsort(users, kind="stable")]
+            ptr = np.append(0, np.cumsum(np.bincount(users)))
+        X, ptr = single_precision(X), ptr.astype(np.int64)
+        return cls(X, theta, ptr, np.ones(len(ptr) - 1), n_components, n_jobs, keep_weights)
+
+    @property
+    def n_units(self) -> int:
+        """Number of units. Private."""
+        return len(self.scale)
+
+    @property
+    def n_words(self) -> int:
+        """Size of the vocabulary."""
+        return self.X.shape[1]
+
+    @property
+    def unit_counts(self) -> sp.csr_array:
+        """Word counts of each unit (n_units, n_words), float32: those of its documents, added."""
+        return self._counts(slice(0, len(self.scale)))
+
+    def _counts(self, units: slice) -> sp.csr_array:
+        """Word counts of consecutive units."""
+        ptr = self.unit_ptr[units.start : units.stop + 1]
+        everybody = len(ptr) == len(self.unit_ptr)
+        rows = self.X if everybody else self.X[ptr[0] : ptr[-1]]
+        if self._are_documents:
+            return rows
+        ones, columns = np.ones(rows.shape[0]), np.arange(rows.shape[0])
+        return single_precision(sp.csr_array((ones, columns, ptr - ptr[0])) @ rows)
+
+    def _squares(self, of_squares: Callable[[sp.csr_array], np.ndarray]) -> np.ndarray:
+        """A function (n_units,) of the squared word counts of each unit."""
+
+        def run(units: slice) -> np.ndarray:
+            counts = self._counts(units)
+            return of_squares(counts.multiply(counts))
+
+        blocks = row_blocks(self.X.indptr[self.unit_ptr])
+        return np.concatenate([np.zeros(0, np.float32), *in_threads(run, blocks, self.n_jobs)])
+
+    @cached_property
+    def _are_documents(self) -> bool:
+        """Whether each unit is one document."""
+        return bool((np.diff(self.unit_ptr) == 1).all())
+
+    def rows_of(self, units: np.ndarray) -> np.ndarray:
+        """The documents of `units`, in their order; `units` itself if each is one document."""
+        if self._are_documents:
+            return units
+        first, n_rows = self.unit_ptr[units], np.diff(self.unit_ptr)[units]
+        before = np.cumsum(n_rows) - n_rows
+        return np.arange(n_rows.sum()) + np.repeat(first - before, n_rows)
+
+    def rescale(self, weight: np.ndarray, norm: float, *, exact: bool) -> None:
+        """Scale each unit to norm `norm`, short ones at most `SCALE_UP` times longer.
+
+        A long unit is clipped to `norm` in any case, so that a larger scale would change
+        nothing. Without noise (`exact`) units are not scaled.
+        """
+        if exact:
+            return
+        squared_weight = weight.astype(float) ** 2
+        lengths = np.sqrt(self._squares(lambda squares: squares @ squared_weight))
+        self.scale = np.minimum(SCALE_UP, norm / np.maximum(lengths, norm / SCALE_UP))
+
+    def infer(
+        self,
+        units: np.ndarray,
+        phi: np.ndarray,
+        doc_topic_prior: float,
+        own: tuple[np.ndarray, float] | None = None,
+    ) -> None:
+        """Improve the topic weights of `units` under word probabilities `phi` (n_words, padded)."""
+        rows = self.rows_of(units)
+        if not self.keep_weights:
+            self.theta[rows, : self.n_components] = 1.0 / self.n_components
+        update_theta(
+            self.X, self.theta, packed(phi, self.n_jobs), rows, n_components=self.n_components,
+            doc_topic_prior=doc_topic_prior,
+            max_steps=INNER_STEPS if self.keep_weights else STEPS_ANEW, tolerance=INNER_TOLERANCE,
+            accelerated=True, in_pairs=True, own=own, n_jobs=self.n_jobs,
+        )  # fmt: skip
+
+    def infer_anew(self, units: np.ndarray, factor: np.ndarray, doc_topic_prior: float) -> None:
+        """Infer the topic weights of `units` from scratch: exp(E[log theta]), by an E-step."""
+        rows = self.rows_of(units)
+        everybody = len(rows) == self.X.shape[0]
+        _, self.theta[rows] = e_step(
+            self.X if everybody else self.X[rows], factor,
+            n_components=self.n_components, doc_topic_prior=doc_topic_prior, n_jobs=self.n_jobs,
+        )  # fmt: skip
+
+    def infer_in_steps(self, units: np.ndarray, factor: np.ndarray, doc_topic_prior: float) -> None:
+        """Infer what `infer_anew` does in at most `STEPS_ANEW` accelerated steps: near it."""
+        rows = self.rows_of(units)
+        self.theta[rows, : self.n_components] = 1.0 / self.n_components
+        update_theta(
+            self.X, self.theta, packed(factor, self.n_jobs), rows, n_components=self.n_components,
+            doc_topic_prior=doc_topic_prior, max_steps=STEPS_ANEW, tolerance=INNER_TOLERANCE,
+            accelerated=True, variational=True, in_pairs=True, n_jobs=self.n_jobs,
+        )  # fmt: skip
+
+    def share_of(self, words: np.ndarray) -> np.ndarray:
+        """Share of the tokens of each unit (n_units,) that are in the mask `words` (n_words,)."""
+        counts = self.unit_counts
+        return (counts @ words.astype(np.float64)) / np.maximum(counts.sum(axis=1), 1)
+
+    def longest_square(self) -> np.floating:
+        """Largest squared length of a unit. Private: for fits without noise."""
+        return self._squares(lambda squares: squares.sum(axis=1)).max(initial=0)
+
+    def matrices(self) -> Iterator[sp.csr_array]:
+        """The word counts of all documents, in order. Private: for fits without noise."""
+        yield self.X
+
+    def sum_words(
+        self, weight: np.ndarray, norm: float, radius: int, units: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Integer word totals (n_words,), each unit's share of L2 norm at most `radius`.
+
+        `units` are those that are summed; None: all of them.
+        """
+        X = self.unit_counts
+        units = np.arange(X.shape[0]) if units is None else units
+        weight, n_stored = weight.astype(np.float32), np.diff(X.indptr)
+        longest = int(n_stored.max(initial=0))
+
+        def kernel(piece: np.ndarray) -> np.ndarray:
+            total = np.zeros(X.shape[1], np.int64)
+            _variational.add_word_totals(
+                X.indptr, X.indices, X.data, piece, weight, self.scale, norm, radius,
+                total, np.empty(longest, np.float32), np.empty(longest, np.int32),
+            )  # fmt: skip
+            return total
+
+        # integer sums have no order: the result does not depend on the number of pieces
+        parts = over_rows(kernel, units, self.n_jobs, n_stored[units])
+        return np.array(parts).sum(axis=0)
+
+    def sum_topics(
+        self,
+        units: np.ndarray,
+        factor: np.ndarray,
+        center: np.ndarray,
+        *,
+        weight: np.ndarray,
+        norm: float,
+        radius: int,
+        upweight: np.ndarray | None = None,
+        out: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """Integer sum over `units` of centered word-topic counts, (n_words, n_components).
+
+        Added to `out` if that is given.
+
+        Unit u contributes the sum over its documents d of s_u w_v x_dv (r_dvk - center_vk) with
+        r_dvk ~ theta_dk factor_vk, clipped to norm `norm`, which stands for `radius` integer units.
+        s_u is the unit's scale, times `upweight` (n_units,) if that is given.
+        The sum over a unit of several documents is formed before the clip. How the contribution of
+        a unit is computed depends on its own number of documents, never on that of others.
+        """
+        weight = weight.astype(np.float32)
+        scale = self.scale if upweight is None else self.scale * upweight
+        if self._are_documents:
+            return self._sum_documents(units, factor, center, weight, scale, norm, radius, out)
+        alone = np.diff(self.unit_ptr)[units] == 1
+        total = self._sum_documents(units[alone], factor, center, weight, scale, norm, radius, out)
+        if not alone.all():
+            total += self._sum_users(units[~alone], factor, center, weight, scale, norm, radius)
+        return total
+
+    def _sum_documents(self, units, factor, center, weight, scale, norm, radius, out=None):
+        """The sum over units of one document each, word by word."""
+        docs = units if self._are_documents else self.unit_ptr[units]
+        theta, columns = self._columns(docs)
+        total = np.zeros((columns.shape[1], self.n_components), np.int64) if out is None else out
+        if not columns.nnz:
+            return total
+        of_words = columns.indptr, columns.indices, columns.data
+        tables = theta, factor, center, weight
+        share = np.empty(columns.nnz, np.float32)
+        # One sum of squares for each piece: their order does not depend on the threads, and
+        # which words they hold does not depend on the documents.
+        lengths = np.zeros((N_PIECES, len(docs)))
+
+        part = aligned_zeros((N_PIECES, factor.shape[1]), np.int32)
+        threads = n_threads(self.n_jobs)
+
+        def add(scale, sign):
+            """Add the integers of documents to `total`, times `sign`; return their squares."""
+            squares = np.zeros((N_PIECES, len(docs)), np.int64)
+            _variational.add_words(
+                *of_words, *tables, share, scale, radius, sign, total, part, squares, threads
+            )
+            return squares.sum(axis=0)
+
+        _variational.measure_words(*of_words, *tables, share, lengths, threads)
+        clipped = np.empty(len(docs), np.float32)
+        _variational.clip_scales(lengths, scale[units], norm, radius, clipped)
+        # A document whose integers exceed the radius is taken out. It gets a second try.
+        for _ in range(2):
+            too_long = add(clipped, 1) > radius**2
+            if not too_long.any():
+                break
+            clipped = np.where(too_long, clipped, np.float32(0))
+            add(clipped, -1)
+            clipped *= np.float32(SHRINK)
+        return total
+
+    def _columns(self, docs):
+        """Topic weights of `docs`, and a copy of their counts by column, one entry for each cell.
+
+        All passes of a sum read this copy. A document whose entry stood twice would be longer than
+        its sum of squares says.
+        """
+        X, shape = self.X, (len(docs), self.X.shape[1])
+        if len(docs) < X.shape[0]:
+            threads = n_threads(self.n_jobs)
+            arrays = by_column(X.indptr, X.indices, X.data, docs, shape[1], threads)
+            return self.theta[docs], _distinct(sp.csc_array(arrays, shape=shape))
+        if self._all_columns is None:
+            self._all_columns = _distinct(X.tocsc())
+        return self.theta, self._all_columns
+
+    def _sum_users(self, units, factor, center, weight, scale, norm, radius):
+        """The sum over units of any number of documents."""
+        n_words, padded = self.X.shape[1], factor.shape[1]
+        stored = np.diff(self.X.indptr[self.unit_ptr]).max(initial=1)
+        longest = min(int(stored), n_words)  # no unit has more different words
+
+        def kernel(piece):
+            total = np.zeros((n_words, padded), np.int64)
+            size = longest * padded
+            _variational.add_contributions(
+                self.X.indptr, self.X.indices, self.X.data, self.unit_ptr, piece, self.theta,
+                factor, center, weight, scale, norm, radius, total,
+                np.full(n_words, -1, np.int32), np.empty(longest, np.int32),
+                np.empty(size, np.float32), np.empty(size, np.int32),
+            )  # fmt: skip
+            with one_at_a_time:  # no more totals than threads are kept
+                np.add(whole, total[:, : self.n_components], out=whole)
+
+        # integer sums have no order: the result does not depend on the number of pieces
+        whole, one_at_a_time = np.zeros((n_words, self.n_components), np.int64), Lock()
+        over_rows(kernel, units.astype(np.int64, copy=False), self.n_jobs)
+        return whole
+
+
+def _distinct(columns: sp.csc_array) -> sp.csc_array:
+    """The columns, with one entry for each cell."""
+    columns.sum_duplicates()  # none, unless the caller's arrays changed during the call
+    return columns
+
+
+def release_word_totals(
+    documents: PrivateSide,
+    mechanisms: Sequence[Any],
+    curator: Curator,
+    norm: float,
+    *,
+    weight: np.ndarray | None = None,
+    first: int = 0,
+) -> tuple[WordTotals, np.ndarray]:
+    """Word totals and word weights (n_words,), from two releases.
+
+    The first release sets the weights, the second uses them. Both use `weight` if that is given:
+    the public weights of earlier parts of a stream. `norm` is the clipping bound of both, and
+    `first` the number of their noise streams.
+    """
+    given = weight is not None  # public
+    weight = np.ones(documents.n_words) if weight is None else weight  # public
+    estimates = []
+    for step, mechanism in enumerate(mechanisms):
+        documents.rescale(weight, norm, exact=mechanism.exact)  # private
+        bound, radius = documents.clipping_bound(mechanism, norm)  # public
+        total = documents.sum_words(weight, bound, radius)  # private
+        # One unit moves `total` by at most `radius` in L2: its word counts, added over its
+        # documents, are clipped to `radius` in integers, and its scale depends on itself and on
+        # released weights only.
+        noisy = curator.release(total, mechanism, label=TOTALS, round=first + step)  # public
+        unit = bound / radius / weight
+        estimates.append((noisy * unit, mechanism.scale * unit))
+        if step == 0 and not mechanism.exact and not given:
+            weight = word_weights(smooth_totals(*estimates[0]))  # public
+    if given and not mechanism.exact:  # at the same scale
+        begun = WordTotals(*estimates[0], float(estimates[0][0].mean()))
+        return begun.and_release(*estimates[1]), weight
+    return WordTotals(*combine_totals(*estimates), float(estimates[-1][0].mean())), weight
+
+
+def release_totals_again(
+    documents: PrivateSide,
+    weight: np.ndarray,
+    mechanism: Any,
+    curator: Curator,
+    *,
+    norm: float,
+    ratio: float,
+    t: int,
+    first: int,
+    n_components: int,
+    n_jobs: int | None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Noisy word totals and their noise scale, (n_words,) each, in the place of round t.
+
+    `first` is the number of releases before round 1. `ratio` is the probability with which a unit
+    takes part.
+    """
+    units = curator.sample(np.full(documents.n_units, ratio), round=t - 1)  # secret
+    table = np.zeros((documents.n_words, n_components), np.int64)
+    table[:, 0] = documents.sum_words(weight, norm, mechanism.radius, units)  # private
+    # One unit moves `table` by at most `radius` in L2: its word counts are clipped to `radius` in
+    # integers, and its scale depends on itself and on released weights only. That the round is one
+    # for totals depends on past releases only. The other columns are noise.
+    noisy = curator.release(
+        table, mechanism, label=COUNTS, round=first + t, sampling_probability=ratio,
+        overwrite_value=True, n_jobs=n_jobs,
+    )  # public  # fmt: skip
+    unit = norm / mechanism.radius / ratio / weight
+    return noisy[:, 0] * unit, mechanism.scale * unit

@@ -1,0 +1,248 @@
+"""What a document-level fit can be expected to learn, before any data are read.
+
+Everything here is a function of public constants. ``benchmarks/planner.py`` fits the coefficients
+and measures their error; ``docs/planning.md`` has its output.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from dplda.core._private_fit import warn_of_delta
+from dplda.document._document_budget import N_PASSES, SMALLEST_RATIO, DocumentBudget, default_rounds
+from dplda.document._schedules import document_schedule, round_schedule
+from dplda.leaf._checks import check_integer, check_number
+from dplda.leaf._warnings import warn_user
+from dplda.metrics._signal import FEWEST_TOPICS
+from dplda.privacy import LowSignalWarning
+
+# Half of the gap takes HALF * n_words**WORDS * (noise of a cell / largest contribution) documents,
+# and n_docs close the share 1 - (half / n_docs)**DECAY / 2.
+HALF, WORDS, DECAY = 11.8, 0.753, 0.587
+# Standard error of that share on a corpus that was not used, where the share is above zero.
+ERROR = 0.14
+# Topics that stand out of the noise, for each `half` documents.
+STANDING = 8.2
+# A document scaled to the norm C has about BURST C length**LENGTH counts.
+BURST, LENGTH = 3.1, 0.2
+LARGEST = 10**12
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to expect of a fit; `print` shows it as a table.
+
+    Parameters
+    ----------
+    n_docs, n_words, n_components : int
+        Size of the corpus and of the model.
+    epsilon, delta : float
+        The total that the fit spends.
+    signal : float
+        Expected mean count in a cell of `components_`, in counts of scaled documents.
+    noise : float
+        Standard deviation of the noise of such a cell, in the same unit.
+    gap_closed : float
+        Expected share of the gap in held-out perplexity that is closed, from 0 for word frequencies
+        to 1 for a model without noise. At most 0: word frequencies are expected to be as good.
+    gap_error : float
+        Standard error of `gap_closed` on a corpus that the formula was not fitted to.
+    docs_for_half : int
+        Number of documents that are expected to close half of the gap.
+    recommended_components : int
+        Number of topics that are expected to stand out of the noise, from 2 to 100.
+    recommended_words : int
+        Largest vocabulary with which `n_docs` are expected to close half of the gap.
+    """
+
+    n_docs: int
+    n_words: int
+    n_components: int
+    epsilon: float
+    delta: float
+    signal: float
+    noise: float
+    gap_closed: float
+    gap_error: float
+    docs_for_half: int
+    recommended_components: int
+    recommended_words: int
+
+    def __str__(self) -> str:
+        closed = f"{self.gap_closed:.0%} +- {self.gap_error:.0%}"
+        if self.gap_closed <= 0:
+            closed = "none: word frequencies are expected to be as good"
+        rows = {
+            "epsilon, delta": f"{self.epsilon:g}, {self.delta:g}",
+            "documents": f"{self.n_docs:,}",
+            "words, topics": f"{self.n_words:,}, {self.n_components}",
+            "signal per cell": f"{self.signal:.3g} counts",
+            "noise per cell": f"{self.noise:.3g} counts",
+            "gap closed": closed,
+            "documents for half of the gap": f"{self.docs_for_half:,}",
+            "recommended topics": f"at most {self.recommended_components}",
+            "recommended words": f"at most {self.recommended_words:,}",
+        }
+        width = max(map(len, rows))
+        return "\n".join(f"{name:<{width}}  {value}" for name, value in rows.items())
+
+
+def plan(
+    *,
+    n_docs: int,
+    epsilon: float,
+    n_words: int = 2000,
+    n_components: int = 10,
+    mean_doc_words: float = 100.0,
+    delta: float = 1e-6,
+    subsampling_ratio: float = 1.0,
+    max_iter: int | None = None,
+    contribution_norm: float = 6.0,
+    word_total_share: float | str = 0.25,
+) -> Plan:
+    """What to expect of `SubLDA` on a corpus of some size, before any data are read.
+
+    The formula was fitted to five public corpora. It is no guarantee, and reads no data. All
+    arguments must be public: an expectation, not a count of the private documents.
+
+    Parameters
+    ----------
+    n_docs : int
+        Expected number of documents, or of users if `user_ids` protect users.
+    epsilon : float
+        Total epsilon of the fit, above 0.
+    n_words : int, default=2000
+        Size of the vocabulary.
+    n_components : int, default=10
+        Number of topics.
+    mean_doc_words : float, default=100.0
+        Expected number of words of the vocabulary in a document. Only `signal` depends on it.
+    delta : float, default=1e-6
+        The delta of (epsilon, delta)-differential privacy.
+    subsampling_ratio : float, default=1.0
+        Probability with which a document takes part in a round, as in `SubLDA`.
+    max_iter : int or None, default=None
+        Number of rounds, as in `SubLDA`. None is 80 at `subsampling_ratio` 1.
+    contribution_norm : float, default=6.0
+        L2 norm that documents are scaled to, as in `SubLDA`.
+    word_total_share : float or "auto", default=0.25
+        Share of the budget for word totals, as in `SubLDA`; "auto" depends on `n_docs`.
+
+    Returns
+    -------
+    plan : Plan
+        The expectation; `print` shows it as a table.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not a number, or is out of range.
+
+    Warns
+    -----
+    UserWarning
+        If `delta` is at least 1 / `n_docs`.
+    LowSignalWarning
+        If fewer than half of the topics are expected to stand out of the noise.
+
+    See Also
+    --------
+    SubLDA : `expected_n_docs` gives the same warnings in `fit`.
+
+    Notes
+    -----
+    **Privacy.** Nothing is read and nothing is spent.
+
+    Examples
+    --------
+    >>> from dplda import plan
+    >>> expected = plan(n_docs=10_000, epsilon=4.0, n_words=2000, n_components=20)
+    >>> expected.docs_for_half < 10_000
+    True
+    """
+    check_integer("n_words", n_words, 1, LARGEST)
+    check_integer("n_components", n_components, 1, LARGEST)
+    check_integer("n_docs", n_docs, 1, LARGEST)
+    check_number("epsilon", epsilon, 0.0, 1e9, closed="right")
+    check_number("delta", delta, 0.0, 1.0, closed="neither")
+    check_number("mean_doc_words", mean_doc_words, 0.0, LARGEST, closed="right")
+    check_number("subsampling_ratio", subsampling_ratio, SMALLEST_RATIO, 1.0)
+    if max_iter is None:
+        max_iter = default_rounds(N_PASSES, subsampling_ratio)
+    check_integer("max_iter", max_iter, 1, 10**6)
+    check_number("contribution_norm", contribution_norm, 1e-6, 1e9)
+    if word_total_share != "auto":
+        check_number("word_total_share", word_total_share, 0.0, 1.0, closed="neither")
+    budget = DocumentBudget.from_statement(
+        epsilon, None, delta, max_iter=max_iter, word_total_share=word_total_share,
+        subsampling_ratio=subsampling_ratio, expected_n_docs=n_docs,
+    )  # fmt: skip
+    warn_of_expectation(
+        budget, n_docs=n_docs, n_words=n_words, n_components=n_components, delta=delta
+    )
+    noise = noise_of_fit(budget)
+    half = docs_for_half(noise, n_words)
+    scaled = min(5.0 * mean_doc_words, BURST * contribution_norm * mean_doc_words**LENGTH)
+    return Plan(
+        n_docs=n_docs,
+        n_words=n_words,
+        n_components=n_components,
+        epsilon=float(epsilon),
+        delta=float(delta),
+        signal=n_docs * scaled / (n_words * n_components),
+        noise=contribution_norm * noise,
+        gap_closed=1 - 0.5 * (half / n_docs) ** DECAY,
+        gap_error=ERROR,
+        docs_for_half=math.ceil(half),
+        recommended_components=round(min(100, max(2, standing_topics(n_docs, half)))),
+        recommended_words=max(1, round(n_words * (n_docs / half) ** (1 / WORDS))),
+    )
+
+
+def warn_of_expectation(
+    budget: DocumentBudget, *, n_docs: int, n_words: int, n_components: int, delta: float
+) -> None:
+    """Warn of a delta that is too large, and of topics that are expected to be noise.
+
+    All arguments are public. `n_docs` is what somebody expects, never the size of private data.
+    """
+    warn_of_delta(delta, n_docs)
+    if budget.totals[0].exact or n_components == 1:
+        return
+    half = docs_for_half(noise_of_fit(budget), n_words)
+    expected = standing_topics(n_docs, half)
+    if expected < FEWEST_TOPICS * n_components:
+        fewer = f"n_components={expected:.0f}, " if round(expected) >= 2 else ""
+        needed = math.ceil(FEWEST_TOPICS * n_components * half / STANDING)
+        warn_user(
+            f"about {expected:.0f} of {n_components} topics are expected to stand out of the noise "
+            f"with {n_docs} documents and {n_words} words: use {fewer}{needed} documents or more, "
+            "a larger epsilon, or fewer words",
+            LowSignalWarning,
+        )
+
+
+def noise_of_fit(budget: DocumentBudget, n_rounds: int | None = None) -> float:
+    """Standard deviation of a cell of the average of all rounds, over `contribution_norm`.
+
+    With `n_rounds`, of the first ones.
+    """
+    rounds, n = range(1, len(budget.rounds) + 1)[:n_rounds], len(budget.rounds)
+    clip = np.array([document_schedule(t, n)[0] for t in rounds])
+    weight = np.array([round_schedule(t, n)[1] for t in rounds])
+    multiplier = np.array([budget.mechanism(t).scale / budget.mechanism(t).radius for t in rounds])
+    multiplier /= budget.subsampling_ratio
+    return float(np.linalg.norm(weight * multiplier * clip) / weight.sum())
+
+
+def docs_for_half(noise: float, n_words: int) -> float:
+    """Number of documents that close half of the gap."""
+    return HALF * noise * n_words**WORDS
+
+
+def standing_topics(n_docs: int, half: float) -> float:
+    """Number of topics that are expected to stand out of the noise."""
+    return STANDING * n_docs / half

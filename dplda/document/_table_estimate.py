@@ -1,0 +1,261 @@
+"""An empirical-Bayes estimate of a noisy word-topic table.
+
+Everything here is a function of released values and of public constants. It is post-processing and
+has no privacy cost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from dplda.core._fold_in import pad
+from dplda.document._prior import PublicPrior
+from dplda.document._table_passes import over_words, topic_sizes
+from dplda.kernels import _denoise
+from dplda.leaf._threads import n_threads
+
+# A cell's count is its word's total times its topic's share times about one of these factors.
+FACTORS = np.array([0, 0.03, 0.1, 0.25, 0.5, 0.75, 1, 1.4, 2, 3, 4.5, 7, 11, 18], np.float32)
+# The first weights with public texts: both centers have a mean factor of 1, so that each has the
+# weight of its texts where releases say nothing.
+TILT = 0.2771  # of the weights of factors: exp(-TILT factor)
+SPREAD = 0.15  # share of the weight of the public center that is spread so; 1 has the rest
+ONE = 6  # place of the factor 1
+N_CLASSES = 6
+SAMPLE = 2**16  # cells of a class of words that its prior is learned from, about
+FIRST_STEPS, NEXT_STEPS, LAST_STEPS = 8, 2, 30
+STEP = 0.25  # of a cell's noise, to both sides, for the slope of its posterior mean
+FLATTEST = 1e-6  # slope, below which a mean in single precision says nothing
+
+Public = np.ndarray | None
+Cells = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, Public, Public]
+
+
+@dataclass
+class TableEstimate:
+    """Posterior mean of a noisy word-topic table, under a prior learned from the table.
+
+    A cell is p_v N_k g plus noise. Here p_v is the word's share of all tokens, N_k is the topic's
+    size, and g is normal around one of `FACTORS`, with a quarter of the factor as its standard
+    deviation. The frequencies of the factors are learned by expectation-maximization in each of 6
+    classes of word frequency, from a fixed part of a large class. Cells with strong noise shrink
+    toward p_v N_k; cells with weak noise hardly change.
+
+    Public pseudo-counts add a second center, U_v R_vk a_k, with the same factors: the word's total,
+    its public share of the topic, and the root of the topic's size over the size that the public
+    shares expect, within a factor of 2.
+
+    Parameters
+    ----------
+    totals : ndarray of shape (n_words,)
+        Word totals.
+    public : PublicPrior or None
+        The public shares, and how far they are trusted at first.
+    """
+
+    totals: np.ndarray
+    public: PublicPrior | None = None
+    prior: np.ndarray | None = None
+    _classes: list[np.ndarray] = field(init=False, repr=False)
+    _shares: np.ndarray | None = field(init=False, repr=False, default=None)
+
+    def __post_init__(self) -> None:
+        self._classes = word_classes(self.totals, self.public)
+        if self.public is not None:
+            self._shares = pad(self.public.shares)
+
+    def __call__(
+        self,
+        noisy: np.ndarray,
+        noise_scale: np.ndarray,
+        *,
+        last: bool = False,
+        least: float = 0.0,
+        out: np.ndarray | None = None,
+        n_jobs: int | None = None,
+    ) -> np.ndarray:
+        """Estimate the table (n_words, n_components), float32, from its noisy form.
+
+        `noise_scale` (n_words,) holds the standard deviation of a cell of each word. `least` is
+        added to each cell. `last` starts from an even prior and takes more steps. Otherwise a few
+        steps improve the prior of the previous round.
+        """
+        out = np.empty(noisy.shape, np.float32) if out is None else out
+        if not noise_scale.any():
+            np.maximum(noisy, 0.0, out=out, casting="same_kind")
+            out += np.float32(least)
+            return out
+        cells = standard_cells(noisy, self.totals, noise_scale, self._shares, n_jobs)
+        self.prior = self._improved_prior(cells, last, n_jobs)
+        return self._means(cells, least, out, n_jobs)
+
+    def slopes(
+        self, noisy: np.ndarray, noise_scale: np.ndarray, n_jobs: int | None = None
+    ) -> np.ndarray:
+        """The slope of each posterior mean in its noisy cell, positive, (n_words, n_components).
+
+        Times the variance of the noise, it is the posterior variance of the cell. The result is
+        that times a factor of the word.
+        """
+        cells = standard_cells(noisy, self.totals, noise_scale, self._shares, n_jobs)
+        step = STEP * noise_scale[:, None]
+        less, more = (
+            self._means((moved, *cells[1:]), 0.0, np.empty(noisy.shape, np.float32), n_jobs)
+            for moved in (noisy - step, noisy + step)
+        )
+        more -= less
+        return np.maximum(more, FLATTEST * step, out=more, casting="same_kind")
+
+    def _means(self, cells: Cells, least: float, out: np.ndarray, n_jobs: int | None) -> np.ndarray:
+        """Posterior means under the present prior, (n_words, n_components) float32."""
+        assert self.prior is not None
+        class_of = np.empty(len(out), np.uint8)
+        for c, words in enumerate(self._classes):
+            class_of[words] = c
+        prior = self.prior.astype(np.float32)
+        _denoise.estimate(*cells, prior, class_of, least, out, n_threads(n_jobs))
+        return out
+
+    def _improved_prior(self, cells: Cells, last: bool, n_jobs: int | None) -> np.ndarray:
+        """The frequencies of the factors in each class, (n_classes, n_factors)."""
+        prior, steps = self.prior, NEXT_STEPS
+        if prior is None or last:
+            prior = np.array([first_prior(self.public, words) for words in self._classes])
+            steps = LAST_STEPS if last else FIRST_STEPS
+        likelihood, ptr = class_likelihood(cells, self._classes, n_jobs)
+        return improve_prior(prior, likelihood, ptr, steps, n_jobs)
+
+
+def word_classes(totals: np.ndarray, public: PublicPrior | None) -> list[np.ndarray]:
+    """The words of each class: by frequency, those that public texts have apart from the others."""
+    order = np.argsort(totals, kind="stable")
+    known = np.zeros(len(totals), bool) if public is None else public.counts > 0
+    n_known = 1 if public is not None and public.is_hint else N_CLASSES  # few seed words: one class
+    classes = [
+        *np.array_split(order[~known[order]], N_CLASSES),
+        *np.array_split(order[known[order]], n_known),
+    ]
+    return [np.sort(words) for words in classes if len(words)]
+
+
+def first_prior(public: PublicPrior | None, words: np.ndarray) -> np.ndarray:
+    """The frequencies that expectation-maximization starts from, in the class of `words`.
+
+    The factors of the public center, which come last, have the weight that public texts are trusted
+    with.
+    """
+    if public is None:
+        return np.full(len(FACTORS), 1 / len(FACTORS))
+    spread = np.exp(-TILT * FACTORS.astype(float))
+    spread /= spread.sum()
+    near = SPREAD * spread
+    near[ONE] += 1 - SPREAD
+    trust = public.trust_of_words()[words[0]]
+    return np.concatenate([(1 - trust) * spread, trust * near])
+
+
+def standard_cells(
+    noisy: np.ndarray,
+    totals: np.ndarray,
+    noise_scale: np.ndarray,
+    shares: np.ndarray | None = None,
+    n_jobs: int | None = None,
+) -> Cells:
+    """A noisy table, and what the kernels need to know of its cells.
+
+    A cell is expected to be `rate` times the topic's size, in units of its noise. Public `shares`
+    (n_words, padded) expect `rate` times share times gain.
+    """
+    sizes = topic_sizes(noisy, n_jobs)
+    sizes = np.maximum(sizes, 0.02 * max(sizes.mean(), 1e-12))
+    whole = pad(sizes.astype(np.float32)[None])[0]
+    rate = (totals / totals.sum() / noise_scale).astype(np.float32)
+    gains = None
+    if shares is not None:
+
+        def expect(first: int, last: int) -> np.ndarray:  # no BLAS: its threads add in any order
+            return (totals[first:last, None] * shares[first:last, : len(sizes)]).sum(axis=0)
+
+        expected = np.maximum(np.sum(over_words(expect, noisy.shape, n_jobs), axis=0), 1e-12)
+        gains = np.sqrt(np.clip(sizes / expected, 0.5, 2.0)) * totals.sum()
+        gains = pad(gains.astype(np.float32)[None])[0]
+    return noisy, rate, noise_scale.astype(np.float32), whole, FACTORS, shares, gains
+
+
+def class_likelihood(
+    cells: Cells, classes: list[np.ndarray], n_jobs: int | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Likelihood of the cells of classes of words under each factor, (n_vectors, n_factors, 16).
+
+    Also where the vectors of each class begin, (n_classes + 1,). If a class has more than `SAMPLE`
+    cells, vectors of 16 topics are left out, evenly.
+    """
+    noisy, _, _, sizes, _, shares, _ = cells
+    per_word = len(sizes) // 16
+    n_words = np.array([len(words) for words in classes])
+    strides = -(-n_words * noisy.shape[1] // SAMPLE)
+    while (shared := np.gcd(strides, per_word) > 1).any():
+        strides[shared] += 1  # else some topics would never be in the part
+    ptr = np.append(0, np.cumsum(-(-n_words * per_word // strides)))
+    n_found = len(FACTORS) * (1 if shares is None else 2)
+    likelihood = np.empty((ptr[-1], n_found, 16), np.float32)
+    _denoise.likelihood(
+        *cells, np.concatenate(classes), np.cumsum(n_words) - n_words, strides, ptr, likelihood,
+        n_threads(n_jobs),
+    )  # fmt: skip
+    return likelihood, ptr
+
+
+def improve_prior(
+    prior: np.ndarray,
+    likelihood: np.ndarray,
+    ptr: np.ndarray,
+    n_steps: int,
+    n_jobs: int | None = None,
+) -> np.ndarray:
+    """Expectation-maximization for the prior over the factors of each class."""
+    sums = np.empty_like(prior)
+    for _ in range(n_steps):
+        _denoise.expectation(likelihood, ptr, prior, sums, n_threads(n_jobs))
+        prior = prior * sums
+        prior = prior / prior.sum(axis=1, keepdims=True) + 1e-5
+        prior = prior / prior.sum(axis=1, keepdims=True)
+    return prior
+
+
+def add_up(
+    table: np.ndarray, totals: np.ndarray, variance: np.ndarray, n_jobs: int | None = None
+) -> None:
+    """Make the cells of each word add up to its total, in place.
+
+    The cells of a row change by a multiple of their variances, and none falls below 0. This is the
+    nearest such row, in squares over the variances. A common factor would change large cells that
+    are well known the most, and make topics alike.
+
+    Parameters
+    ----------
+    table : ndarray of shape (n_words, n_components)
+        Not negative.
+    totals : ndarray of shape (n_words,)
+        Positive. One that is smaller than rounding errors of its row counts as large as they are.
+    variance : ndarray of shape (n_words, n_components)
+        Variance of each cell, positive, up to a common factor of a row.
+    """
+
+    def move(first: int, last: int) -> None:
+        cells, room = table[first:last], variance[first:last]
+        total = np.maximum(totals[first:last], 1e-9 * cells.sum(axis=1, dtype=float))
+        kept = np.ones(cells.shape, bool)
+        while True:  # each step keeps fewer cells of some row, and at least one of each
+            missing = total - np.where(kept, cells, 0).sum(axis=1)
+            step = missing / np.where(kept, room, 0).sum(axis=1, dtype=float)
+            moved = cells + step[:, None] * room
+            negative = kept & (moved < 0)
+            if not negative.any():
+                break
+            kept &= ~negative
+        cells[:] = np.where(kept, moved, 0)
+
+    over_words(move, table.shape, n_jobs)

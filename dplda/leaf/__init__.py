@@ -1,0 +1,1 @@
+"""What knows nothing of topic models: files, threads, progress, log, checks."""

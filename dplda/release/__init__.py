@@ -1,0 +1,1 @@
+"""What may be published: files of releases, and the model that they hold."""

@@ -1,0 +1,248 @@
+"""A published model: what a release file holds, as an estimator that is not trained."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils.validation import check_is_fitted
+
+from dplda._version import __version__
+from dplda.core._base import BaseLDA
+from dplda.core._corpus import are_shards
+from dplda.core._texts import Vectorizer, texts_in
+from dplda.metrics._signal import weak_topics
+from dplda.privacy import Guarantee
+
+
+class ReleasedModel(BaseLDA):
+    """A published topic model, as `load_release` reads it.
+
+    It transforms and scores like the model that was saved, and takes texts if it was saved as a
+    pipeline with a vectorizer. It cannot be trained: `fit` changes
+    nothing and reads nothing, there is no `partial_fit`, and a clone is the model itself, as with
+    `sklearn.frozen.FrozenEstimator`. It can be a step of a pipeline that is fitted.
+
+    Parameters
+    ----------
+    doc_topic_prior : float or None, default=None
+        Dirichlet parameter of a document's topics; `load_release` sets that of the training. With
+        None, the model was trained without one, and `transform`, `score` and `perplexity` raise an
+        error.
+    n_jobs : int or None, default=None
+        Number of threads. It never changes a result.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features_in_)
+        Pseudo-counts of words in topics; not normalized.
+    privacy_ : Guarantee
+        The guarantee: unit, relation, mechanism, assumptions. `print` shows it in words.
+    topic_signal_, topic_evidence_, weak_topics_ : ndarray of shape (n_components,)
+        Which topics to read, as in `SubLDA`, if the trained model said so.
+    epsilon_, delta_ : float
+        The privacy cost of the model.
+    n_iter_ : int
+        Number of rounds or sweeps of the training.
+    n_features_in_ : int
+        Size of the vocabulary.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns, if the model was trained on a table with names.
+    vocabulary_ : ndarray of shape (n_features_in_,) or None
+        The words of the columns, if they were saved.
+    vocabulary_sha256_ : str
+        Digest of these words, equal if and only if two models have the same columns.
+    vectorizer_ : CountVectorizer, HashingVectorizer or None
+        How texts become counts, if the model was saved in a pipeline.
+    estimator_name_ : str
+        Name of the class that was trained. Names of classes of `dplda.published` begin with
+        "Published".
+    parameters_ : dict
+        The public parameters of the training.
+    version_ : str
+        The version of dplda that wrote the file.
+
+    See Also
+    --------
+    load_release : Reads a release file.
+    save_release : Writes a release file.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from dplda import SubLDA, load_release, save_release
+    >>> model = SubLDA(n_components=2, epsilon=4.0).fit([[1, 2, 0], [0, 1, 3]] * 50)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_release(model, os.path.join(folder, "topics.dplda"))
+    ...     released = load_release(os.path.join(folder, "topics.dplda"))
+    >>> released.estimator_name_, released.n_features_in_
+    ('SubLDA', 3)
+    """
+
+    _parameter_constraints = {
+        name: BaseLDA._parameter_constraints[name] for name in ("doc_topic_prior", "n_jobs")
+    }
+
+    def __init__(self, doc_topic_prior=None, n_jobs=None):
+        self.doc_topic_prior = doc_topic_prior
+        self.n_jobs = n_jobs
+
+    @property
+    def doc_topic_prior_(self) -> Any:
+        """The prior of the training; None if that had none."""
+        return self.doc_topic_prior
+
+    @classmethod
+    def _of(
+        cls,
+        components: npt.NDArray[np.float64],
+        guarantee: Guarantee,
+        *,
+        doc_topic_prior: float | None,
+        n_iter: int,
+        vocabulary: Sequence[str] | None,
+        estimator_name: str,
+        parameters: Mapping[str, Any],
+        named_columns: bool = False,
+        vectorizer: Vectorizer | None = None,
+        version: str = __version__,
+        strength: tuple[npt.NDArray[Any], npt.NDArray[Any]] | None = None,
+    ) -> ReleasedModel:
+        """A model of checked public values; `strength` are the signal and evidence of topics."""
+        model = cls(doc_topic_prior)
+        model.__dict__.update(
+            privacy_=guarantee,
+            epsilon_=guarantee.epsilon,
+            delta_=guarantee.delta,
+            components_=components,
+            n_features_in_=components.shape[1],
+            n_iter_=n_iter,
+            vocabulary_=None if vocabulary is None else np.array(vocabulary, dtype=object),
+            vectorizer_=vectorizer,
+            estimator_name_=estimator_name,
+            version_=version,
+            parameters_=dict(parameters),
+        )
+        if named_columns and vocabulary is not None:
+            model.feature_names_in_ = model.vocabulary_
+        if strength is not None:
+            model.topic_signal_, model.topic_evidence_ = strength
+            model.weak_topics_ = weak_topics(*strength)
+        return model
+
+    def fit(self, X: Any = None, y: Any = None) -> ReleasedModel:
+        """Do nothing: a released model is not trained.
+
+        Parameters
+        ----------
+        X : object, default=None
+            Ignored.
+        y : object, default=None
+            Ignored.
+
+        Returns
+        -------
+        self : ReleasedModel
+            The model itself.
+        """
+        check_is_fitted(self)
+        return self
+
+    def transform(self, X: Any, *, normalize: bool = True) -> np.ndarray:
+        """Topic weights of documents, by fold-in.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, CountShards} of shape (n_docs, n_words), or list of str
+            Word counts, or texts if the model has a `vectorizer_`. The columns of a table with
+            names must be the words of the model.
+        normalize : bool, default=True
+            If False, return the parameters of each document's Dirichlet posterior instead.
+
+        Returns
+        -------
+        theta : ndarray of shape (n_docs, n_components)
+            Topic weights; rows sum to 1.
+
+        Raises
+        ------
+        AttributeError
+            If the model was trained without a `doc_topic_prior`.
+        ValueError
+            If `X` has other columns than the model.
+
+        Notes
+        -----
+        **Privacy.** A row is a function of the words of that document, and is not protected.
+        """
+        self._check_inference()
+        return super().transform(self._counts(X), normalize=normalize)
+
+    def _log_likelihood(self, X: Any, *, completion: bool) -> float:
+        self._check_inference()
+        return super()._log_likelihood(self._counts(X), completion=completion)
+
+    def _counts(self, X: Any) -> Any:
+        """Counts of texts, and of a table whose columns are the words; anything else as it is."""
+        texts = None if self.vectorizer_ is None else texts_in(X)
+        if texts is not None:
+            return self.vectorizer_.transform(texts)
+        names = X.feature_names if are_shards(X) else getattr(X, "columns", None)
+        if self.vocabulary_ is None or names is None or hasattr(self, "feature_names_in_"):
+            return X
+        self._check_words(names)
+        if are_shards(X):
+            return X
+        return X.sparse.to_coo() if hasattr(X, "sparse") else np.asarray(X)
+
+    def _check_words(self, names: Any) -> None:
+        names = list(names)
+        if all(isinstance(name, str) for name in names) and names != self.vocabulary_.tolist():
+            texts = "" if self.vectorizer_ is None else "; of a table of texts, pass df['column']"
+            raise ValueError(
+                f"the {len(names)} columns of X are not the {len(self.vocabulary_)} words of this "
+                f"model in their order; count with {self.estimator_name_}'s own words, "
+                f"CountVectorizer(vocabulary=model.vocabulary_){texts}"
+            )
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Names of the topics.
+
+        Parameters
+        ----------
+        input_features : array-like of str, default=None
+            The words of the columns, which must be those of the model.
+
+        Returns
+        -------
+        names : ndarray of shape (n_components,), object
+            "releasedmodel0", "releasedmodel1", and so on.
+
+        Raises
+        ------
+        ValueError
+            If `input_features` are other words.
+        """
+        check_is_fitted(self)
+        if input_features is not None and self.vocabulary_ is not None:
+            self._check_words(input_features)
+        return super().get_feature_names_out(input_features)
+
+    def _check_inference(self) -> None:
+        check_is_fitted(self)
+        if self.doc_topic_prior is None:
+            raise AttributeError(
+                f"this {self.estimator_name_} was trained without a doc_topic_prior, so that its "
+                "release cannot infer the topics of documents; use components_"
+            )
+
+    def __sklearn_clone__(self) -> ReleasedModel:
+        return self
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        """Name the class that was trained: `PublishedSubLDA` claims less than `SubLDA`."""
+        text = super().__repr__(N_CHAR_MAX)
+        trained = getattr(self, "estimator_name_", None)
+        return text if trained is None else f"<{text} of {trained}, {self.privacy_!r}>"

@@ -1,0 +1,1 @@
+"""From texts to counts: the private vocabulary."""

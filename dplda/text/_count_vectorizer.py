@@ -1,0 +1,534 @@
+"""Word counts in a vocabulary that is chosen from private texts with differential privacy.
+
+Here, texts become the sets of terms of each protected unit, and released terms become columns.
+``_selection.py`` has the mechanism between them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.utils.validation import check_is_fitted
+
+from dplda.core._corpus import warn_of_coverage
+from dplda.core._private_fit import (
+    AES,
+    PRIVACY_CONSTRAINTS,
+    VOCABULARY,
+    exactly_one,
+    make_guarantee,
+    publish,
+    warn_if_seeded,
+)
+from dplda.datasets import load_public_vocabulary
+from dplda.leaf._compat import Interval, StrOptions, _fit_context
+from dplda.leaf._users import RELATIONS, ROWS_OF_A_UNIT, number_users, protected_unit
+from dplda.leaf._warnings import warn_user
+from dplda.privacy import Event, NonPrivate, calibrate
+from dplda.privacy._accounting import THRESHOLD_SHARE
+from dplda.privacy._curator import TOTAL_VARIATION, Curator
+from dplda.privacy._mechanisms import DiscreteGaussian, NoNoise
+from dplda.privacy._streams import Streams
+from dplda.text._selection import PAIRS, WORDS, Selected, Selection, failure_event
+
+PAIR_SHARE = 0.25  # of the budget (mu**2), for pairs of words
+
+MECHANISM = (
+    "discrete Gaussian noise on weighted document frequencies; terms outside of the public list "
+    "are released only above a threshold"
+)
+LIST = "candidates and stop_words are public and were not chosen by looking at the documents"
+TOKENIZER = (
+    "preprocessor, tokenizer and analyzer treat each document by itself and were not fitted to the "
+    "documents"
+)
+ONE_TEXT = "one document holds everything that one protected unit contributed"
+# the parameters of CountVectorizer that say how a text becomes terms
+_SPLITTING = (
+    "input", "encoding", "decode_error", "strip_accents", "lowercase", "preprocessor", "tokenizer",
+    "stop_words", "token_pattern", "ngram_range", "analyzer",
+)  # fmt: skip
+
+
+# counts are sparse, which no data frame is made of: like CountVectorizer, without set_output
+class PrivateCountVectorizer(  # type: ignore[call-arg]
+    TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
+):
+    r"""Word counts in a vocabulary that is chosen with differential privacy.
+
+    The vocabulary is private, the output of `transform` is not. A vocabulary that
+    :class:`~sklearn.feature_extraction.text.CountVectorizer` learns shows that somebody wrote each
+    of its words. This vectorizer chooses from the same texts, with a privacy budget. It releases
+    noisy weights of all words of a public list, and of other words only above a threshold.
+
+    Parameters
+    ----------
+    epsilon : float or None, default=None
+        Total epsilon of a document, above 0; ``inf`` chooses without noise and without privacy.
+        Give either this or `noise_multiplier`.
+    noise_multiplier : float or None, default=None
+        Noise of the release of words, as standard deviation over sensitivity, instead of `epsilon`.
+    delta : float, default=1e-6
+        The delta of (epsilon, delta)-differential privacy, in (0, 1). A tenth of it pays for the
+        thresholds.
+    candidates : str, array-like of str or None, default="en"
+        A public list of terms, the most frequent first. Each of them can be chosen, however few
+        documents hold it. Terms that the analyzer cannot produce are left out. A string names a
+        list of `dplda.datasets.load_public_vocabulary`. With None, every term must pass the
+        threshold, which takes tens of thousands of documents.
+    discover : bool, default=True
+        Whether terms outside of `candidates` can be chosen.
+    max_features : int or None, default=2000
+        Largest size of the vocabulary; None for no limit.
+    max_doc_words : int, default=1000
+        Number of distinct terms of a document that count. A document with more takes part with
+        that many random ones. A public constant.
+    input : {"content", "filename", "file"}, default="content"
+        Whether `raw_documents` holds texts, names of files, or open files. This and the next nine
+        parameters have the meaning of
+        :class:`~sklearn.feature_extraction.text.CountVectorizer`. They must not have been learned
+        from the texts.
+    encoding : str, default="utf-8"
+        Encoding of bytes and files.
+    decode_error : {"strict", "ignore", "replace"}, default="strict"
+        What to do with bytes that are not in `encoding`.
+    strip_accents : {"ascii", "unicode"}, callable or None, default=None
+        How to remove accents.
+    lowercase : bool, default=True
+        Whether to turn texts into lower case.
+    preprocessor : callable or None, default=None
+        Function that changes a text before it is split.
+    tokenizer : callable or None, default=None
+        Function that splits a text into words.
+    stop_words : {"english"}, list or None, default=None
+        A public list of words that do not count.
+    token_pattern : str or None, default=r"(?u)\b\w\w+\b"
+        Regular expression of a word.
+    ngram_range : {(1, 1), (1, 2)}, default=(1, 1)
+        ``(1, 2)`` also chooses pairs of adjacent words. Pairs take a quarter of the budget, and
+        only pairs of two chosen words are looked at. They need about 100,000 documents.
+    analyzer : {"word", "char", "char_wb"} or callable, default="word"
+        What a term is, or a function from a text to its terms.
+    ledger : Ledger, str, path-like or None, default=None
+        Where the choice is charged: a budget over many fits.
+    random_state : int, RandomState instance or None, default=None
+        None draws the noise from a secret key. Anything else makes the choice reproducible for the
+        same texts, and voids the guarantee against anyone who knows it (`SeededNoiseWarning`).
+
+    Attributes
+    ----------
+    vocabulary_ : dict of str to int
+        The chosen terms and their columns, in alphabetical order.
+    word_weights_ : ndarray of shape (n_terms,)
+        Noisy weighted document frequency of each chosen term. A document with t distinct terms
+        weighs 1 / sqrt(t).
+    word_weight_scale_ : float
+        Standard deviation of the noise in `word_weights_`; twice as large for pairs of words.
+    threshold_ : float
+        Least weight of a word outside of `candidates`; infinite if `discover` is False.
+    epsilon_ : float
+        Epsilon of a document for the vocabulary.
+    delta_ : float
+        The delta at which `epsilon_` is stated.
+    privacy_ : Guarantee
+        The guarantee: unit, relation, mechanism, assumptions. `print` shows it in words.
+
+    See Also
+    --------
+    SubLDA : Topic model for the counts, charged to the same ledger.
+    sklearn.feature_extraction.text.CountVectorizer : Learns its vocabulary without privacy.
+
+    Notes
+    -----
+    **Privacy.** Unit: document, or user if `user_ids` are given. Relation: one unit is added,
+    removed, or replaced by an empty one. Sensitivity: `radius` in L2, checked in integers.
+    Events: ``Gaussian(noise_multiplier)``, and ``ApproximateDP`` with a tenth of `delta` for the
+    threshold; with pairs of words, two of each. Running time and memory depend on the number of
+    distinct terms, which is private. The proof is in ``docs/vocabulary.md``, after [1]_.
+
+    References
+    ----------
+    .. [1] S. Gopi, P. Gulhane, J. Kulkarni, J. H. Shen, M. Shokouhi, S. Yekhanin, "Differentially
+       Private Set Union", ICML 2020.
+
+    Examples
+    --------
+    >>> from dplda import PrivateCountVectorizer
+    >>> texts = ["the heart is healthy", "fracture of the left arm"] * 500
+    >>> words = ["heart", "arm", "left", "healthy", "fracture", "knee"]
+    >>> vectorizer = PrivateCountVectorizer(
+    ...     epsilon=1.0, candidates=words, max_features=5, stop_words="english"
+    ... )
+    >>> vectorizer.fit(texts).get_feature_names_out().tolist()
+    ['arm', 'fracture', 'healthy', 'heart', 'left']
+    """
+
+    _parameter_constraints = {
+        **PRIVACY_CONSTRAINTS,
+        "candidates": [None, str, "array-like"],
+        "discover": ["boolean"],
+        "max_features": [None, Interval(Integral, 1, None, closed="left")],
+        "max_doc_words": [Interval(Integral, 1, 10**6, closed="both")],
+        "input": [StrOptions({"content", "filename", "file"})],
+        "ngram_range": [tuple],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        *,
+        epsilon=None,
+        noise_multiplier=None,
+        delta=1e-6,
+        candidates="en",
+        discover=True,
+        max_features=2000,
+        max_doc_words=1000,
+        input="content",
+        encoding="utf-8",
+        decode_error="strict",
+        strip_accents=None,
+        lowercase=True,
+        preprocessor=None,
+        tokenizer=None,
+        stop_words=None,
+        token_pattern=r"(?u)\b\w\w+\b",
+        ngram_range=(1, 1),
+        analyzer="word",
+        ledger=None,
+        random_state=None,
+    ):
+        self.epsilon = epsilon
+        self.noise_multiplier = noise_multiplier
+        self.delta = delta
+        self.candidates = candidates
+        self.discover = discover
+        self.max_features = max_features
+        self.max_doc_words = max_doc_words
+        self.input = input
+        self.encoding = encoding
+        self.decode_error = decode_error
+        self.strip_accents = strip_accents
+        self.lowercase = lowercase
+        self.preprocessor = preprocessor
+        self.tokenizer = tokenizer
+        self.stop_words = stop_words
+        self.token_pattern = token_pattern
+        self.ngram_range = ngram_range
+        self.analyzer = analyzer
+        self.ledger = ledger
+        self.random_state = random_state
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(
+        self, raw_documents: Iterable[Any], y: Any = None, *, user_ids: Any = None
+    ) -> PrivateCountVectorizer:
+        """Choose the vocabulary.
+
+        Parameters
+        ----------
+        raw_documents : iterable of str
+            Private texts (or files, see `input`). One text is what the guarantee protects.
+        y : Ignored
+            Not used, present for API consistency by convention.
+        user_ids : array-like of shape (n_docs,), default=None
+            The user that each text belongs to. All texts of a user are then one protected unit.
+
+        Returns
+        -------
+        self : object
+            Fitted vectorizer.
+
+        Raises
+        ------
+        BudgetError
+            If the budget of the ledger is too small. No text has been read then.
+        ValueError
+            If not exactly one of `epsilon` and `noise_multiplier` is given, or if no term was
+            chosen. In the second case, the charge stands.
+
+        Warns
+        -----
+        SeededNoiseWarning
+            If noise is drawn from a given `random_state`. The guarantee is void against anyone who
+            knows it.
+        """
+        name = type(self).__name__
+        exactly_one(name, epsilon=self.epsilon, noise_multiplier=self.noise_multiplier)
+        candidates = self._checked_candidates()  # public
+        selections = self._selections()  # public
+        plan = [step for selection in selections for step in selection.plan]  # public
+        streams = Streams.from_random_state(self.random_state)  # secret
+        warn_if_seeded(name, streams.seeded and self.epsilon != math.inf)
+        unit = protected_unit(user_ids)  # public
+        with Curator(plan, streams, label=name, unit=unit, ledger=self.ledger) as curator:
+            terms = self._terms(_as_list(raw_documents), user_ids)  # private
+            found = selections[0].select(terms[0], candidates, curator, streams)  # public
+            if len(selections) == 2:
+                words = set(found.best(candidates, self.max_features).terms)  # public
+                asked = [term for term in candidates if _is_pair(term, words)]  # public
+                pairs = [
+                    {t for t in of_unit if _is_pair(t, words)} for of_unit in terms[1]
+                ]  # private
+                found += selections[1].select(pairs, asked, curator, streams)  # public
+        # One unit spreads a vector of L2 norm `radius` over its own terms, in integers. Its terms
+        # that nobody else has pass the threshold with probability `failure.delta`, all together.
+        self._publish(found.best(candidates, self.max_features), selections, curator.events, unit,
+                      streams.seeded)  # public  # fmt: skip
+        return self
+
+    def fit_transform(self, raw_documents: Iterable[Any], y: Any = None, **fit_params: Any) -> Any:
+        """Choose the vocabulary and count its terms in the same texts.
+
+        Parameters
+        ----------
+        raw_documents : iterable of str
+            Private texts.
+        y : Ignored
+            Not used, present for API consistency by convention.
+        **fit_params : dict
+            Passed to `fit`.
+
+        Returns
+        -------
+        X : csr_matrix of shape (n_docs, n_terms)
+            Counts, which are private: input for a private estimator.
+        """
+        again = raw_documents
+        if not hasattr(raw_documents, "__len__"):  # a generator would be empty the second time
+            raw_documents, again = itertools.tee(raw_documents)
+        return self.fit(raw_documents, y, **fit_params).transform(again)
+
+    def transform(self, raw_documents: Iterable[Any]) -> Any:
+        """Count the chosen terms in texts.
+
+        Parameters
+        ----------
+        raw_documents : iterable of str
+            Texts.
+
+        Returns
+        -------
+        X : csr_matrix of shape (n_docs, n_terms)
+            Counts. They are as private as the texts, and `epsilon_` does not cover them.
+
+        Warns
+        -----
+        PrivateDataWarning
+            If the chosen terms cover less than a fifth of the tokens, or no token of most texts.
+            Not for release.
+        """
+        check_is_fitted(self, "vocabulary_")
+        analyze, n_tokens = self._analyzer(), 0
+
+        def counted(document: Any) -> list[str]:
+            nonlocal n_tokens
+            terms = _analyzed(analyze, document)
+            n_tokens += len(terms)
+            return terms
+
+        counter = CountVectorizer(
+            analyzer=counted, vocabulary=self.vocabulary_,
+            encoding=self.encoding, decode_error=self.decode_error,
+        )  # fmt: skip
+        X = counter.transform(_as_list(raw_documents))
+        warn_of_coverage(np.asarray(X.sum(axis=1)).ravel(), n_tokens)
+        return X
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Names of the columns, in alphabetical order.
+
+        Parameters
+        ----------
+        input_features : Ignored
+            Not used, present for API consistency by convention.
+
+        Returns
+        -------
+        names : ndarray of shape (n_terms,), object
+            The chosen terms.
+        """
+        check_is_fitted(self, "vocabulary_")
+        return np.array(list(self.vocabulary_), dtype=object)
+
+    def _counter(self, **options: Any) -> CountVectorizer:
+        """The vectorizer of scikit-learn that splits texts into terms."""
+        return CountVectorizer(**({name: getattr(self, name) for name in _SPLITTING} | options))
+
+    def _analyzer(self, **options: Any) -> Callable[[Any], list[str]]:
+        """The function that splits a text into terms."""
+        if isinstance(self.stop_words, str) and self.stop_words != "english":
+            raise ValueError(
+                f"stop_words must be 'english', a public list of words or None, got "
+                f"{self.stop_words!r}; there are no lists of other languages"
+            )
+        try:
+            analyze: Callable[[Any], list[str]] = self._counter(**options).build_analyzer()
+        except (re.error, TypeError) as error:
+            raise ValueError(
+                "token_pattern must be a regular expression of a word, got "
+                f"{self.token_pattern!r}: {error}"
+            ) from None
+        return analyze
+
+    def _checked_candidates(self) -> list[str]:
+        """The public list without repetitions and without terms that no text can produce."""
+        if self.candidates is None:
+            return []
+        if isinstance(self.candidates, str):
+            try:
+                listed = load_public_vocabulary(None, language=self.candidates)
+            except ValueError as error:
+                raise ValueError(
+                    f"candidates must be a list of words, a language or None: {error}"
+                ) from None
+            return self._possible(listed)
+        given = list(dict.fromkeys(self.candidates))
+        if not all(isinstance(term, str) for term in given):
+            raise ValueError("candidates must be a list of words (str), the most frequent first")
+        possible = self._possible(given)
+        if len(possible) < len(given):
+            example = next(term for term in given if term not in set(possible))
+            warn_user(
+                f"{len(given) - len(possible)} of {len(given)} candidates cannot occur and were "
+                f"left out, for instance {example!r}: lowercase, stop_words, token_pattern and "
+                "analyzer decide which terms a text has"
+            )
+        return possible
+
+    def _possible(self, terms: Iterable[str]) -> list[str]:
+        """The terms that a text can have."""
+        analyze = self._analyzer(input="content")
+        return [term for term in terms if term in analyze(term)]
+
+    def _selections(self) -> list[Selection]:
+        """The planned releases: words, and pairs of words if they are asked for."""
+        if self.ngram_range not in ((1, 1), (1, 2)):
+            raise ValueError(
+                f"ngram_range must be (1, 1) or (1, 2), got {self.ngram_range}; longer n-grams "
+                "would need far more documents than words do"
+            )
+        shares = (1.0,) if self.ngram_range == (1, 1) else (1.0 - PAIR_SHARE, PAIR_SHARE)
+        failure = failure_event(THRESHOLD_SHARE * self.delta / len(shares))
+
+        def split(multiplier: float) -> list[Selection]:
+            return [
+                Selection(
+                    label, DiscreteGaussian.for_noise_multiplier(multiplier / math.sqrt(share)),
+                    failure, discover=self.discover, max_terms=int(self.max_doc_words),
+                )
+                for label, share in zip((WORDS, PAIRS), shares)
+            ]  # fmt: skip
+
+        if self.epsilon == math.inf or self.noise_multiplier == 0:
+            options = {"discover": self.discover, "max_terms": int(self.max_doc_words)}
+            labels = (WORDS, PAIRS)[: len(shares)]
+            return [Selection(label, NoNoise(), NonPrivate(), **options) for label in labels]
+        if self.epsilon is None:
+            return split(float(self.noise_multiplier) * math.sqrt(shares[0]))
+        multiplier = calibrate(
+            lambda m: [event for selection in split(m) for _, event in selection.plan],
+            float(self.epsilon), float(self.delta), total_variation=TOTAL_VARIATION,
+        )  # fmt: skip
+        return split(multiplier)
+
+    def _terms(self, documents: list[Any], user_ids: Any) -> list[list[set[str]]]:
+        """Distinct words of each unit and, if they are asked for, its distinct pairs of words."""
+        users = number_users(user_ids, len(documents))
+        units = range(len(documents)) if users is None else users.tolist()
+        sets = []
+        for n in range(1, self.ngram_range[1] + 1):
+            analyze = self._analyzer(ngram_range=(n, n))
+            of_unit: list[set[str]] = [set() for _ in range(max(units, default=-1) + 1)]
+            for unit, document in zip(units, documents):
+                of_unit[unit].update(_analyzed(analyze, document))
+            sets.append(of_unit)
+        return sets
+
+    def _publish(
+        self,
+        chosen: Selected,
+        selections: Sequence[Selection],
+        events: tuple[Event, ...],
+        unit: str,
+        seeded: bool,
+    ) -> None:
+        if not len(chosen.terms):
+            raise ValueError(
+                "no word passed the threshold, and the charge stands; use more documents, a larger "
+                "epsilon, or a public list of words as candidates"
+            )
+        order = np.argsort(chosen.terms)
+        multipliers = tuple(selection.noise_multiplier for selection in selections)
+        guarantee = make_guarantee(
+            events,
+            delta=self.delta,
+            earlier=None,
+            unit=unit,
+            relation=RELATIONS[unit],
+            mechanism=MECHANISM,
+            sensitivity=1.0,
+            noise_scale=multipliers,
+            noise_multiplier=multipliers,
+            seeded=seeded,
+            assumptions=(LIST, TOKENIZER, ONE_TEXT if unit == "document" else ROWS_OF_A_UNIT[unit]),
+            common=(AES,),
+            provenance=((VOCABULARY, "chosen from the documents, and its cost is in epsilon"),),
+        )
+        publish(
+            self,
+            guarantee,
+            vocabulary_={str(term): i for i, term in enumerate(chosen.terms[order])},
+            word_weights_=chosen.weights[order],
+            word_weight_scale_=selections[0].noise_multiplier,
+            threshold_=selections[0].threshold / selections[0].radius,
+            noise_multiplier_=selections[0].noise_multiplier,
+        )
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = True
+        tags.input_tags.two_d_array = False
+        return tags
+
+
+def _is_pair(term: str, words: set[str] | frozenset[str]) -> bool:
+    """Whether both words of a pair are chosen: a function of the term and of released words."""
+    first, blank, second = term.partition(" ")
+    return bool(blank) and first in words and second in words
+
+
+def _as_list(raw_documents: Any) -> list[Any]:
+    """The texts of a column of any kind."""
+    column = isinstance(raw_documents, Iterable) and getattr(raw_documents, "ndim", 1) == 1
+    if not column or isinstance(raw_documents, (str, bytes, Mapping)):
+        raise ValueError(
+            "raw_documents must be a list or a column of texts, got "
+            f"{type(raw_documents).__name__}; pass [text] for one text, and df['column'] for a "
+            "table"
+        )
+    return list(raw_documents)
+
+
+def _analyzed(analyze: Callable[[Any], list[str]], document: Any) -> list[str]:
+    try:
+        return analyze(document)
+    except OSError as error:  # its message quotes what was given, which may be a text
+        raise ValueError(
+            f"a document could not be read ({type(error).__name__}); input='filename' takes names "
+            "of files, and texts need input='content'"
+        ) from None
+    except (AttributeError, TypeError, ValueError):  # these errors may quote the text
+        raise ValueError(
+            f"a document of type {type(document).__name__} could not be split into words; pass "
+            "texts (str), '' for a missing text, and check encoding, preprocessor and tokenizer; "
+            "lists of words need analyzer=list"
+        ) from None

@@ -1,0 +1,1 @@
+"""Counts of words: one word of a document is protected."""

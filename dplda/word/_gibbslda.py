@@ -1,0 +1,233 @@
+"""Latent Dirichlet allocation by Gibbs sampling, without privacy: the baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from dplda.core._base import BaseLDA
+from dplda.core._corpus import Corpus, check_counts
+from dplda.core._fold_in import pad
+from dplda.core._private_fit import no_guarantee
+from dplda.leaf._compat import _fit_context
+from dplda.leaf._progress import rounds
+from dplda.privacy._streams import Purpose, Streams
+from dplda.word._gibbs import MAX_COMPONENTS
+from dplda.word._gibbs_sweeps import average_counts, live_sweep
+
+NO_GUARANTEE = no_guarantee(
+    "document", "one document is added or removed", "exact word-topic counts"
+)
+
+
+class GibbsLDA(BaseLDA):
+    """Latent Dirichlet allocation by Gibbs sampling, without privacy.
+
+    **Not private**: the baseline with which the private estimators are compared. Each sweep draws
+    the topic of every token, given the topics of the other tokens of its document and the
+    word-topic counts of the sweep before. With `exact` the counts are live, as in [1]_.
+
+    Parameters
+    ----------
+    n_components : int, default=10
+        Number of topics.
+    max_iter : int, default=100
+        Number of sweeps over the corpus.
+    doc_topic_prior : float or None, default=0.1
+        Dirichlet parameter of a document's topics (alpha); None is 1 / n_components.
+    topic_word_prior : float, default=0.01
+        Dirichlet parameter of a topic's words (beta).
+    exact : bool, default=False
+        If True, run collapsed Gibbs sampling [1]_: each draw reads live counts of all other tokens,
+        one token after the other. It is slower, and `components_` holds the counts of the last
+        sweep.
+    n_jobs : int or None, default=None
+        Number of threads. It never changes a result. With `exact` training is sequential.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the sampler. None takes it from the entropy of the operating system.
+    verbose : int, default=0
+        Progress: a bar where tqdm is installed, otherwise lines.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features_in_)
+        Counts of words in topics, averaged over the last quarter of the sweeps, plus
+        `topic_word_prior`; not normalized.
+    n_iter_ : int
+        Number of sweeps so far.
+    epsilon_ : float
+        Infinity: nothing is protected.
+    delta_ : float
+        The delta at which `epsilon_` is stated, 0.
+    privacy_ : Guarantee
+        The statement that nothing is protected. `print` shows it in words.
+    doc_topic_prior_ : float
+        `doc_topic_prior`, or 1 / n_components for None.
+    n_features_in_ : int
+        Size of the vocabulary.
+
+    See Also
+    --------
+    SubLDA : Protects documents.
+    PrivateSVILDA : Protects documents, by stochastic variational inference.
+    HDPLDA : Protects single words.
+
+    Notes
+    -----
+    **Privacy.** None. `components_` holds exact counts of the training documents, and anyone who
+    sees it may be able to read parts of the documents from it.
+
+    **The chain.** Topics start uniform; 256 and more start from a sweep with live counts, which
+    takes longer than the others. In a sweep, the word-topic counts of the sweep before stand
+    still, the counts of a token itself among them. A draw therefore reads nothing that another
+    document changes, and documents are drawn in parallel. This is approximate distributed LDA [2]_
+    with one document on each processor, or stochastic expectation-maximization [3]_ with topic
+    weights integrated out. It is not the exact sampler of [1]_: its topics are more concentrated.
+    It needs fewer sweeps to a given held-out perplexity (``docs/speed.md``).
+
+    References
+    ----------
+    .. [1] T. Griffiths, M. Steyvers, "Finding scientific topics", PNAS 101, 2004.
+    .. [2] D. Newman, A. Asuncion, P. Smyth, M. Welling, "Distributed Algorithms for Topic Models",
+       JMLR 10, 2009.
+    .. [3] M. Zaheer, M. Wick, J.-B. Tristan, A. Smola, G. Steele, "Exponential Stochastic Cellular
+       Automata for Massively Parallel Inference", AISTATS, 2016.
+
+    Examples
+    --------
+    >>> from dplda import GibbsLDA
+    >>> from dplda.datasets import make_topic_corpus
+    >>> X = make_topic_corpus(n_docs=50, n_words=30, n_components=3, random_state=0).data
+    >>> GibbsLDA(n_components=3, max_iter=20, random_state=0).fit_transform(X).shape
+    (50, 3)
+    """
+
+    _parameter_constraints = {**BaseLDA._parameter_constraints, "exact": ["boolean"]}
+
+    def __init__(
+        self,
+        n_components=10,
+        *,
+        max_iter=100,
+        doc_topic_prior=0.1,
+        topic_word_prior=0.01,
+        exact=False,
+        n_jobs=None,
+        random_state=None,
+        verbose=0,
+    ):
+        self.n_components = n_components
+        self.max_iter = max_iter
+        self.doc_topic_prior = doc_topic_prior
+        self.topic_word_prior = topic_word_prior
+        self.exact = exact
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None) -> GibbsLDA:
+        """Train on documents: `max_iter` sweeps.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_docs, n_words)
+            Word counts.
+        y : Ignored
+            Not used, present for API consistency by convention.
+
+        Returns
+        -------
+        self : object
+            Fitted estimator.
+        """
+        return self._train(check_counts(self, X, reset=True), None, first=1)
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(self, X: Any, y: Any = None) -> GibbsLDA:
+        """Continue with further documents: `max_iter` sweeps over them, added to the counts so far.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_docs, n_words)
+            Word counts of documents that no earlier call has had.
+        y : Ignored
+            Not used, present for API consistency by convention.
+
+        Returns
+        -------
+        self : object
+            Fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If `n_components` or the width of `X` changed since the first call.
+        """
+        if not hasattr(self, "components_"):
+            return self.fit(X)
+        if len(self.components_) != self.n_components:
+            raise ValueError(
+                f"partial_fit continues with n_components={len(self.components_)}, got "
+                f"{self.n_components}; call fit to start from scratch"
+            )
+        before = (self.components_ - self._fitted_prior).T
+        return self._train(check_counts(self, X, reset=False), before, first=self.n_iter_ + 1)
+
+    def _train(self, X: Any, before: np.ndarray | None, *, first: int) -> GibbsLDA:
+        """Sweep over `X`, on top of the counts (n_words, n_components) of earlier documents."""
+        corpus = Corpus.from_counts(X)
+        streams = Streams.from_random_state(self.random_state)
+        sweeps = rounds(self, first, first + self.max_iter - 1)
+        train = self._exact_sweeps if self.exact else self._sweeps
+        counts = train(corpus, before, streams, sweeps)
+        self._fitted_prior = float(self.topic_word_prior)
+        self.components_ = counts.T + self._fitted_prior
+        self.n_iter_ = first + self.max_iter - 1
+        self.privacy_ = NO_GUARANTEE
+        self.epsilon_, self.delta_ = self.privacy_.epsilon, self.privacy_.delta
+        return self
+
+    def _sweeps(
+        self,
+        corpus: Corpus,
+        before: np.ndarray | None,
+        streams: Streams,
+        sweeps: Iterable[int],
+    ) -> np.ndarray:
+        """Counts (n_words, n_components), averaged over the last quarter of the sweeps."""
+        n_components = int(self.n_components)
+        if n_components > MAX_COMPONENTS:
+            raise ValueError(
+                f"n_components must be at most {MAX_COMPONENTS} for GibbsLDA with exact=False, got "
+                f"{n_components}; set exact=True"
+            )
+        mean = average_counts(
+            corpus, n_components, before, streams, sweeps, int(self.max_iter),
+            doc_topic_prior=self.doc_topic_prior_, topic_word_prior=self.topic_word_prior,
+            n_jobs=self.n_jobs,
+        )  # fmt: skip
+        return mean if before is None else before + mean
+
+    def _exact_sweeps(
+        self,
+        corpus: Corpus,
+        before: np.ndarray | None,
+        streams: Streams,
+        sweeps: Iterable[int],
+    ) -> np.ndarray:
+        """Counts (n_words, n_components) of the last sweep of collapsed Gibbs sampling."""
+        n_components = int(self.n_components)
+        if before is None:
+            before = np.zeros((corpus.n_words, n_components))
+        counts = pad(np.rint(before), np.int32)
+        totals = counts[:, :n_components].sum(axis=0, dtype=np.int64)
+        topics = np.full(corpus.n_tokens, -1, np.int32)
+        for t in sweeps:
+            live_sweep(
+                corpus, topics, counts, totals, streams.reader(Purpose.TOPICS, t),
+                doc_topic_prior=self.doc_topic_prior_, topic_word_prior=self.topic_word_prior,
+            )  # fmt: skip
+        return counts[:, :n_components]

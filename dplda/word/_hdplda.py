@@ -1,0 +1,463 @@
+"""HDP-LDA: hybrid differentially private LDA, with word-level privacy."""
+
+from __future__ import annotations
+
+import math
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from dplda.core._base import BaseLDA
+from dplda.core._corpus import Corpus, check_counts
+from dplda.core._private_fit import (
+    EXPECTED_N_DOCS,
+    PRIVACY_CONSTRAINTS,
+    check_paid,
+    make_guarantee,
+    publish,
+    released_so_far,
+    warn_if_seeded,
+    warn_of_delta,
+)
+from dplda.leaf._compat import Interval, StrOptions, _fit_context
+from dplda.leaf._progress import rounds
+from dplda.metrics._signal import warn_if_noise, with_signal
+from dplda.privacy import Event, Guarantee
+from dplda.privacy._curator import Curator
+from dplda.privacy._observation import announce
+from dplda.privacy._streams import Streams
+from dplda.word._gibbs import draw_topics
+from dplda.word._half_table import HalfTable
+from dplda.word._word_sweeps import (
+    LARGEST_EPSILON,
+    SMALLEST_EPSILON,
+    TOPIC,
+    NoisyCounts,
+    SweepMechanisms,
+    TokensByWord,
+    check_word_level,
+    shuffled_tokens,
+    uniform_topics,
+)
+
+COUNTS = "word-topic counts"
+TOPICS = "topic sampling"
+RELATION = (
+    "one word is replaced by another of the vocabulary; how many documents there are, and how many "
+    "words of the vocabulary each has, is public"
+)
+
+
+class HDPLDA(BaseLDA):
+    """Word-level private LDA: hybrid private latent Dirichlet allocation.
+
+    The sound form of HDP-LDA [1]_ (the H is not "hierarchical"). Single words are protected, even
+    from an adversary who sees the topics of all tokens in every sweep. Noise hides the counts, and
+    a clip bounds what a drawn topic reveals. To protect whole documents, use
+    ``SubLDA(subsampling_ratio=1)``, which is nearly always the better choice.
+
+    Parameters
+    ----------
+    n_components : int, default=10
+        Number of topics, at most 2048.
+    epsilon : float or None, default=None
+        Total epsilon of a word, above 0; ``inf`` trains without noise and without privacy. It is
+        split evenly between noise and topic draws, in zCDP. Give this, `noise_epsilon` or
+        `noise_multiplier`. After `fit`, ``epsilon_ <= epsilon``.
+    noise_epsilon : float or None, default=None
+        Epsilon of the Laplace noise of one sweep (epsilon_L in [1]_), from 2.5e-5 to 40. It needs
+        `count_clip`.
+    noise_multiplier : float or None, default=None
+        Standard deviation over sensitivity of the Gaussian noise of one sweep. It needs
+        `count_clip`.
+    delta : float, default=1e-6
+        The delta of (epsilon, delta)-differential privacy, in (0, 1). Choose it well below
+        1 / n_tokens.
+    privacy_unit : {"word"}, default="word"
+        The protected unit, one word of one document. Documents are protected by
+        ``SubLDA(subsampling_ratio=1)``.
+    noise : {"laplace", "gaussian"}, default="laplace"
+        Distribution of the noise on the counts.
+    count_clip : float or None, default=None
+        Noisy counts are clipped to [0, count_clip] before topics are drawn from them (C in [1]_).
+        A draw costs ``2 log(count_clip / topic_word_prior + 1)``. Not with `epsilon`.
+    max_iter : int, default=50
+        Number of sweeps. Topics are drawn in all of them but the last, after which nothing reads
+        them.
+    doc_topic_prior : float or None, default=0.1
+        Dirichlet parameter of a document's topics (alpha); None is 1 / n_components.
+    topic_word_prior : float, default=0.01
+        Dirichlet parameter of a topic's words (beta).
+    expected_n_docs : int or None, default=None
+        Expected number of documents, a public number: never count the private documents. With it,
+        `fit` warns if `delta` is at least 1 / `expected_n_docs`.
+        It changes nothing else. See `dplda.plan`.
+    ledger : Ledger, str, path-like or None, default=None
+        Where the fit is charged: a budget over many fits. A path names an SQLite file, which also
+        counts the fits of other processes.
+    n_jobs : int or None, default=None
+        Number of threads. It never changes a result.
+    random_state : int, RandomState instance or None, default=None
+        None draws the noise from a secret key. Anything else makes the fit reproducible, and voids
+        the guarantee against anyone who knows it or sees two results of it
+        (`SeededNoiseWarning`).
+    verbose : int, default=0
+        Progress: a bar where tqdm is installed, otherwise lines.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features_in_)
+        Released pseudo-counts of words in topics; not normalized.
+    components_std_ : ndarray of shape (n_features_in_,)
+        Standard deviation of the noise in a cell of each word, the same in all topics, in the unit
+        of `components_`.
+    topic_signal_ : ndarray of shape (n_components,)
+        Number of words of each topic that stand out of the noise and of the word frequencies; 0 if
+        the topic does not.
+    topic_evidence_ : ndarray of shape (n_components,)
+        How far the top words of each topic stand above the word frequencies, in standard errors.
+        ``np.argsort(-topic_evidence_)`` orders the topics, the best first.
+    weak_topics_ : ndarray of shape (n_components,), bool
+        Topics that do not stand out, or have far less evidence than the best ones: likely noise or
+        mixtures.
+    epsilon_ : float
+        Epsilon of a word for everything released since `fit`.
+    delta_ : float
+        The delta at which `epsilon_` is stated.
+    privacy_ : Guarantee
+        The guarantee: unit, relation, mechanism, assumptions. `print` shows it in words.
+    noise_epsilon_ : float
+        Pure epsilon of the noise of one sweep; infinite for Gaussian noise.
+    sampling_epsilon_ : float
+        Pure epsilon of the topic draws of one sweep (epsilon_I in [1]_).
+    count_clip_ : float
+        The upper end of the clip that was used.
+    noise_multiplier_ : float
+        Noise multiplier of a sweep.
+    n_iter_ : int
+        Number of sweeps so far.
+    doc_topic_prior_ : float
+        `doc_topic_prior`, or 1 / n_components for None.
+    n_features_in_ : int
+        Size of the vocabulary.
+
+    See Also
+    --------
+    SubLDA : Protects documents.
+    dplda.published.PublishedHDPLDA : The algorithm of [1]_ as published.
+
+    Notes
+    -----
+    **Privacy.** Unit: word (one token). Relation: its word is replaced by another word of the
+    vocabulary. The lengths of documents, counted in words of the vocabulary, are public.
+    Sensitivity: two counts change by one. Events: in each sweep ``Laplace(2 / noise_epsilon)``
+    twice, or ``Gaussian(noise_multiplier)``, and, except in the last sweep,
+    ``BoundedRange(2 log(count_clip / topic_word_prior + 1))`` for the topic of that token. All
+    later draws read the noisy table, which does not change during a sweep. Draws are made in
+    integers, so that the ratio of probabilities is what the event says. `epsilon_` is the smaller
+    of the sum (Theorem 3 of [1]_, which holds for this form) and of Renyi accounting. The proof is
+    in ``docs/hdplda.md``.
+
+    Word-level privacy is expensive: useful noise costs an epsilon of tens to hundreds.
+
+    References
+    ----------
+    .. [1] F. Zhao, X. Ren, S. Yang, Q. Han, P. Zhao, X. Yang, "Latent Dirichlet Allocation Model
+       Training With Differential Privacy", IEEE TIFS, 2020, section IV.
+
+    Examples
+    --------
+    >>> from dplda import HDPLDA
+    >>> from dplda.datasets import make_topic_corpus
+    >>> X = make_topic_corpus(n_docs=100, n_words=30, n_components=3, random_state=0).data
+    >>> model = HDPLDA(n_components=3, noise_epsilon=0.5, count_clip=1.0, topic_word_prior=1.0,
+    ...                delta=1e-5, max_iter=50).fit(X)
+    >>> round(model.epsilon_, 2)
+    37.63
+    """
+
+    _attack = "word"
+    _parameter_constraints = {
+        **BaseLDA._parameter_constraints,
+        **PRIVACY_CONSTRAINTS,
+        "privacy_unit": [StrOptions({"word", "document"})],  # "document" gets an error of its own
+        "noise": [StrOptions({"laplace", "gaussian"})],
+        "noise_epsilon": [None, Interval(Real, SMALLEST_EPSILON, LARGEST_EPSILON, closed="both")],
+        "count_clip": [None, Interval(Real, 0, 1e18, closed="right")],
+        "expected_n_docs": EXPECTED_N_DOCS,
+    }
+
+    def __init__(
+        self,
+        n_components=10,
+        *,
+        epsilon=None,
+        noise_epsilon=None,
+        noise_multiplier=None,
+        delta=1e-6,
+        privacy_unit="word",
+        noise="laplace",
+        count_clip=None,
+        max_iter=50,
+        doc_topic_prior=0.1,
+        topic_word_prior=0.01,
+        expected_n_docs=None,
+        ledger=None,
+        n_jobs=None,
+        random_state=None,
+        verbose=0,
+    ):
+        self.n_components = n_components
+        self.epsilon = epsilon
+        self.noise_epsilon = noise_epsilon
+        self.noise_multiplier = noise_multiplier
+        self.delta = delta
+        self.privacy_unit = privacy_unit
+        self.noise = noise
+        self.count_clip = count_clip
+        self.max_iter = max_iter
+        self.doc_topic_prior = doc_topic_prior
+        self.topic_word_prior = topic_word_prior
+        self.expected_n_docs = expected_n_docs
+        self.ledger = ledger
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None) -> HDPLDA:
+        """Train on private documents: `max_iter` sweeps.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_docs, n_words)
+            Word counts; columns are public.
+        y : Ignored
+            Not used, present for API consistency by convention.
+
+        Returns
+        -------
+        self : object
+            Fitted estimator.
+
+        Raises
+        ------
+        BudgetError
+            If the budget of the ledger is too small. No data have been read then.
+        ValueError
+            If the budget is stated more than once or not at all, or if `count_clip` does not fit
+            the statement. If `privacy_unit` is "document": use ``SubLDA(subsampling_ratio=1)``.
+
+        Warns
+        -----
+        SeededNoiseWarning
+            If noise is drawn from a given `random_state`. The guarantee is void against anyone who
+            knows it.
+        LowSignalWarning
+            If fewer than half of the topics stand out of the noise after `max_iter` rounds.
+        """
+        mechanisms = self._mechanisms()  # public
+        streams = self._streams()  # secret
+        n_components, max_iter = int(self.n_components), int(self.max_iter)
+        one_sweep = [(COUNTS, mechanisms.mechanism.event), (TOPICS, mechanisms.topic_event)]
+        plan = (one_sweep * max_iter)[:-1]  # nothing reads topics after the last release
+        with self._curator(plan, streams) as curator:
+            X = check_counts(self, X, reset=True)  # private
+            tokens = shuffled_tokens(X, streams, 1, self.n_jobs)  # private
+            by_word = TokensByWord.from_corpus(tokens)  # private
+            topics = uniform_topics(tokens, n_components, streams)  # public
+            shape, lengths = (tokens.n_words, n_components), tokens.n_tokens  # public
+            cells = np.empty(shape, mechanisms.integers(lengths, 1))
+            average = NoisyCounts(np.zeros(shape, mechanisms.integers(lengths, max_iter)))
+            for t in rounds(self, 1, max_iter):
+                counts = by_word.count(topics, mechanisms.unit, cells, self.n_jobs)  # private
+                noisy = self._release(counts, mechanisms, curator, t)  # public
+                if 2 * t > max_iter:
+                    average = average.add(noisy, self.n_jobs)  # public
+                if t < max_iter:
+                    topics = self._draw(
+                        tokens, topics, noisy, mechanisms, curator, streams, t
+                    )  # public
+        return self._publish(average, mechanisms, curator.events, None, streams.seeded, t)
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(self, X: Any, y: Any = None) -> HDPLDA:
+        """Run one more private sweep on the given documents.
+
+        The privacy costs of all calls add up in `epsilon_`; `epsilon` pays for at most `max_iter`
+        calls. The first call draws topics uniformly. A later call draws them under the released
+        table, from scratch. Their counts are released and enter the average. Make as many
+        calls as the ledger allows under a ledger with ``composition="adaptive"``, whose budget is
+        then the guarantee. Otherwise fix their number before you look at the model.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_docs, n_words)
+            Word counts.
+        y : Ignored
+            Not used, present for API consistency by convention.
+
+        Returns
+        -------
+        self : object
+            Fitted estimator.
+
+        Raises
+        ------
+        BudgetError
+            If this call would exceed `epsilon` or the budget of the ledger. No data have been read
+            then.
+        ValueError
+            If `n_components` or the width of `X` changed since the first call.
+
+        Warns
+        -----
+        SeededNoiseWarning
+            If noise is drawn from a given `random_state`. The guarantee is void against anyone who
+            knows it.
+        LowSignalWarning
+            If fewer than half of the topics stand out of the noise after `max_iter` rounds.
+        """
+        average = released_so_far(self, "word")  # public
+        first, earlier = average is None, getattr(self, "privacy_", None)
+        mechanisms = self._mechanisms()  # public
+        one_sweep = [(TOPICS, mechanisms.topic_event), (COUNTS, mechanisms.mechanism.event)]
+        plan = one_sweep[first:]  # the first topics are uniform, and cost nothing
+        if not first:
+            check_paid(
+                "HDPLDA", [event for _, event in plan],
+                epsilon=self.epsilon, delta=self.delta, earlier=earlier, max_iter=self.max_iter,
+            )  # fmt: skip
+        streams = self._streams()  # secret
+        n_components = int(self.n_components)
+        t = 1 if first else self.n_iter_ + 1
+        with self._curator(plan, streams) as curator:
+            X = check_counts(self, X, reset=first)  # private
+            tokens = shuffled_tokens(X, streams, t, self.n_jobs)  # private
+            shape = tokens.n_words, n_components  # public
+            if first:
+                topics = uniform_topics(tokens, n_components, streams)  # public
+                average = NoisyCounts(np.zeros(shape, np.int64))  # public
+            else:
+                average = average.copy()
+                none = np.full(tokens.n_tokens, -1, TOPIC)
+                topics = self._draw(
+                    tokens, none, average, mechanisms, curator, streams, t
+                )  # public  # fmt: skip
+            cells = np.empty(shape, mechanisms.integers(tokens.n_tokens, 1))
+            counts = TokensByWord.from_corpus(tokens).count(
+                topics, mechanisms.unit, cells, self.n_jobs
+            )  # private
+            noisy = self._release(counts, mechanisms, curator, t)  # public
+            average = average.add(noisy, self.n_jobs)  # public
+        earlier = None if first else earlier
+        return self._publish(average, mechanisms, curator.events, earlier, streams.seeded, t)
+
+    def _release(
+        self, counts: np.ndarray, mechanisms: SweepMechanisms, curator: Curator, t: int
+    ) -> NoisyCounts:
+        """Noisy word-topic counts, in the array of `counts`: the next count makes it private."""
+        # A replaced word moves two counts by `mechanisms.unit` each, which is chosen so that this
+        # is within the mechanism's sensitivity, in integers.
+        noisy = curator.release(
+            counts, mechanisms.mechanism, label=COUNTS, round=t, overwrite_value=True,
+            n_jobs=self.n_jobs,
+        )  # public  # fmt: skip
+        return NoisyCounts(noisy, 1, mechanisms.mechanism.mean, mechanisms.unit)
+
+    def _draw(
+        self,
+        tokens: Corpus,
+        topics: np.ndarray,
+        noisy: NoisyCounts,
+        mechanisms: SweepMechanisms,
+        curator: Curator,
+        streams: Streams,
+        t: int,
+    ) -> np.ndarray:
+        """New topics of all tokens, (n_tokens,), which an adversary may see."""
+        table = HalfTable.from_counts(
+            noisy.total, mechanisms.count_clip, self.topic_word_prior,
+            mean=noisy.noise_mean, unit=noisy.unit, n_jobs=self.n_jobs,
+        )  # fmt: skip
+        # Two words' probabilities of a topic differ at most by exp(sampling_epsilon), because the
+        # clip bounds the ratio of their weights. One draw depends on the replaced word; all other
+        # draws read public topics and the table only.
+        curator.account(mechanisms.topic_event, label=TOPICS)
+        topics = draw_topics(
+            tokens, topics, table,
+            doc_topic_prior=self.doc_topic_prior_, streams=streams, t=t, n_jobs=self.n_jobs,
+        )  # public  # fmt: skip
+        announce("topics", t, topics.copy)
+        return topics
+
+    def _mechanisms(self) -> SweepMechanisms:
+        """The mechanisms of a sweep, from checked parameters."""
+        if self.privacy_unit == "document":
+            raise ValueError(
+                "HDPLDA protects words; to protect documents use SubLDA(subsampling_ratio=1), "
+                "which takes the same epsilon, delta and priors"
+            )
+        check_word_level(
+            self.noise, epsilon=self.epsilon, noise_epsilon=self.noise_epsilon,
+            noise_multiplier=self.noise_multiplier, count_clip=self.count_clip,
+            n_components=self.n_components, topic_word_prior=self.topic_word_prior,
+        )  # fmt: skip
+        return SweepMechanisms.from_statement(
+            self.noise, epsilon=self.epsilon, noise_epsilon=self.noise_epsilon,
+            noise_multiplier=self.noise_multiplier, count_clip=self.count_clip,
+            delta=self.delta, max_iter=int(self.max_iter), topic_word_prior=self.topic_word_prior,
+        )  # fmt: skip
+
+    def _streams(self) -> Streams:
+        streams = Streams.from_random_state(self.random_state)
+        warn_if_seeded("HDPLDA", streams.seeded and self.epsilon != math.inf)
+        if self.expected_n_docs is not None:
+            warn_of_delta(self.delta, self.expected_n_docs)
+        return streams
+
+    def _curator(self, plan: list[tuple[str, Event]], streams: Streams) -> Curator:
+        return Curator(plan, streams, label="HDPLDA", unit="word", ledger=self.ledger)
+
+    def _publish(
+        self,
+        average: NoisyCounts,
+        mechanisms: SweepMechanisms,
+        events: tuple[Event, ...],
+        earlier: Guarantee | None,
+        seeded: bool,
+        n_iter: int,
+    ) -> HDPLDA:
+        """Set the fitted attributes: functions of released values only."""
+        scale = mechanisms.mechanism.scale / mechanisms.unit
+        guarantee = make_guarantee(
+            events,
+            delta=self.delta,
+            earlier=earlier,
+            unit="word",
+            relation=RELATION,
+            mechanism=f"{mechanisms.noise} noise on every word-topic count, and topics drawn from "
+            "the clipped noisy counts, each sweep; the topics of all words may be seen as well",
+            sensitivity=mechanisms.sensitivity,
+            noise_scale=scale,
+            noise_multiplier=scale / mechanisms.sensitivity,
+            seeded=seeded,
+        )
+        components = average.mean(self.n_jobs).T
+        np.maximum(components, 0, out=components)
+        components += float(self.topic_word_prior)
+        noise = mechanisms.noise_std / math.sqrt(average.n)
+        publish(
+            self,
+            guarantee,
+            **with_signal(components, np.full(len(average.total), noise)),
+            n_iter_=n_iter,
+            noise_epsilon_=mechanisms.noise_epsilon,
+            sampling_epsilon_=mechanisms.sampling_epsilon,
+            count_clip_=mechanisms.count_clip,
+            noise_multiplier_=scale / mechanisms.sensitivity,
+            _released=average,
+        )
+        warn_if_noise(self, self.max_iter)
+        return self
