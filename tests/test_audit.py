@@ -32,7 +32,7 @@ from dplda.audit._published_attacks import CountsAttack
 from dplda.datasets import make_topic_corpus
 from dplda.federated import IFTMParty
 from dplda.privacy import Ledger, SeededNoiseWarning
-from dplda.privacy._observation import announce
+from dplda.privacy._curator import announce
 from dplda.privacy.mechanisms import DiscreteGaussian, RandomizedBits
 from dplda.word._half_table import HalfTable
 

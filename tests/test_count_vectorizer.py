@@ -24,7 +24,7 @@ from dplda.privacy import (
     epsilon_of,
     split_epsilon,
 )
-from dplda.privacy._observation import observe_releases
+from dplda.privacy._curator import observe_releases
 from dplda.privacy._tables import gaussian_tables
 from dplda.privacy.mechanisms import Curator, DiscreteGaussian, Streams
 from dplda.text._selection import (

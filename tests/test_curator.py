@@ -16,9 +16,8 @@ from dplda.privacy import (
 )
 from dplda.privacy import _curator as module
 from dplda.privacy._bounds_on_epsilon import grouped
-from dplda.privacy._curator import MAX_WORDS, TOTAL_VARIATION, Curator, sampled
+from dplda.privacy._curator import MAX_WORDS, TOTAL_VARIATION, Curator, observe_releases, sampled
 from dplda.privacy._mechanisms import WORD_VARIATION, DiscreteGaussian, FlooredLaplace
-from dplda.privacy._observation import observe_releases
 from dplda.privacy._streams import Purpose, Streams, keystream_total_variation
 from dplda.word._gibbs import MAX_COMPONENTS
 

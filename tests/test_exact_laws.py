@@ -35,7 +35,7 @@ from dplda import HDPLDA, LPLDA, OLPLDA, PrivateSVILDA, RandomizedResponse, SubL
 from dplda.document._documents import Documents
 from dplda.federated import IFTMParty, SentenceCorpus
 from dplda.privacy import PoissonSampled, SeededNoiseWarning, epsilon_of
-from dplda.privacy._observation import observe_releases
+from dplda.privacy._curator import observe_releases
 from dplda.privacy.mechanisms import DiscreteGaussian, RandomizedBits, ThresholdedLaplace
 from dplda.published import PublishedPrivateSVILDA
 from dplda.word._half_table import HalfTable

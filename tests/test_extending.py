@@ -16,8 +16,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from dplda.audit import audit_epsilon
 from dplda.datasets import make_topic_corpus
 from dplda.document._documents import Documents
-from dplda.privacy import Gaussian, Ledger, _clipping
-from dplda.privacy._clipping import clip_rows, count_unit, sum_clipped
+from dplda.privacy import Gaussian, Ledger, _mechanisms
+from dplda.privacy._mechanisms import clip_rows, count_unit, sum_clipped
 
 ROOT = Path(__file__).parents[1]
 NUMBERS = st.floats(allow_nan=True, allow_infinity=True, width=64)
@@ -44,7 +44,7 @@ def running_sums(rows):
 
 
 @pytest.mark.parametrize(
-    ("squared_lengths", "sound"), [(_clipping._squared_lengths, True), (running_sums, False)]
+    ("squared_lengths", "sound"), [(_mechanisms._squared_lengths, True), (running_sums, False)]
 )
 def test_what_a_row_becomes_does_not_depend_on_the_others(squared_lengths, sound):
     """Its length, bit for bit; all else in `clip_rows` works entry by entry or in integers."""
@@ -107,8 +107,8 @@ def test_a_row_that_rounding_leaves_too_long_is_found():
 @pytest.mark.parametrize("radius", [1000, 2**30])
 def test_the_bound_holds_where_lengths_come_out_too_small(share, radius, monkeypatch):
     """The integers are measured again: floating-point errors cannot exceed the radius."""
-    true_lengths = _clipping._squared_lengths
-    monkeypatch.setattr(_clipping, "_squared_lengths", lambda rows: share * true_lengths(rows))
+    true_lengths = _mechanisms._squared_lengths
+    monkeypatch.setattr(_mechanisms, "_squared_lengths", lambda rows: share * true_lengths(rows))
     rows = sp.csr_array(np.random.default_rng(0).normal(size=(50, 9)) * 100)
     kept = clip_rows(rows, 1.0, radius).toarray().astype(object)
     assert max((kept**2).sum(axis=1)) <= radius**2

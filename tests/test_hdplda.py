@@ -25,7 +25,7 @@ from dplda.privacy import (
     SeededNoiseWarning,
     epsilon_of,
 )
-from dplda.privacy._observation import observe_releases
+from dplda.privacy._curator import observe_releases
 from dplda.privacy._streams import Streams
 from dplda.privacy.mechanisms import Curator
 from dplda.word._word_sweeps import (

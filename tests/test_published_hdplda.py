@@ -14,7 +14,7 @@ from dplda.core._corpus import Corpus
 from dplda.datasets import make_topic_corpus
 from dplda.kernels import _published_hdp
 from dplda.privacy import PrivacyLeakWarning
-from dplda.privacy._observation import observe_releases
+from dplda.privacy._curator import observe_releases
 from dplda.published import PublishedHDPLDA
 
 K = 3

@@ -20,7 +20,7 @@ from dplda.federated._sampler import Topics
 from dplda.kernels import _published_iftm
 from dplda.metrics import unigram_perplexity
 from dplda.privacy import PrivacyLeakWarning
-from dplda.privacy._observation import observe_releases
+from dplda.privacy._curator import observe_releases
 from dplda.published import PublishedIFTMParty, recover_counts
 
 K, V, BETA = 3, 40, 0.01

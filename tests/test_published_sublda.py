@@ -14,7 +14,7 @@ from sklearn.base import clone
 import dplda.published._sublda as module
 from dplda.datasets import make_topic_corpus
 from dplda.privacy import Gaussian, PrivacyLeakWarning, Repeated, epsilon_of
-from dplda.privacy._observation import observe_releases
+from dplda.privacy._curator import observe_releases
 from dplda.published import PublishedSubLDA, iteration_epsilon
 from dplda.published._sublda import frequent_words
 

@@ -15,7 +15,7 @@ from dplda.core._variational import e_step, exp_dirichlet_expectation
 from dplda.datasets import make_topic_corpus
 from dplda.metrics import perplexity_bound, unigram_perplexity
 from dplda.privacy import Gaussian, PrivacyLeakWarning, Repeated, epsilon_of
-from dplda.privacy._observation import observe_releases
+from dplda.privacy._curator import observe_releases
 from dplda.privacy._streams import Streams
 from dplda.published import PublishedPrivateSVILDA, vips_calibration
 from dplda.published._svilda import first_table, shorten, uniform_sample

@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 from dplda.core._corpus import check_quoting_nothing
 from dplda.leaf._checks import check_integer
 from dplda.privacy import PrivacyLeakWarning, SeededNoiseWarning
-from dplda.privacy._observation import Release
+from dplda.privacy._curator import Release
 from dplda.published import PublishedHDPLDA
 from dplda.word._half_table import HalfTable
 

@@ -22,7 +22,7 @@ from dplda.audit._residual_result import ResidualResult, ResidualTest
 from dplda.audit._residuals import residual_check
 from dplda.audit._token_attack import TokenAttack
 from dplda.audit._word_attack import WordAttack
-from dplda.privacy._observation import observe_releases
+from dplda.privacy._curator import observe_releases
 
 __all__ = [
     "AnchorAttack",

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, clone
 
 from dplda.privacy import Event, Repeated, epsilon_of
-from dplda.privacy._observation import Release
+from dplda.privacy._curator import Release
 from dplda.privacy.mechanisms import Streams
 
 Releases = list[Release]

@@ -25,7 +25,7 @@ from dplda.audit._word_attack import WordAttack
 from dplda.core._corpus import check_counts
 from dplda.leaf._checks import check_integer
 from dplda.leaf._progress import with_bar
-from dplda.privacy._observation import Release, observe_releases
+from dplda.privacy._curator import Release, observe_releases
 from dplda.privacy._streams import Purpose, Streams
 
 N_CANARIES, N_RUNS = 1000, 200

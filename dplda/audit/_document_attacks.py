@@ -10,8 +10,8 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
 from dplda.audit._attacks import CanaryAttack, Releases, count_matrix, n_rounds_of, widened
+from dplda.privacy._curator import Release
 from dplda.privacy._mechanisms import Mechanism
-from dplda.privacy._observation import Release
 from dplda.privacy.mechanisms import Purpose, Streams, uniform
 
 TOKENS_OVER_NORM = 16  # of a canary: with many tokens, its topics hardly depend on the prior

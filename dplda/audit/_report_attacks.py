@@ -13,7 +13,7 @@ from dplda.audit._attacks import CanaryAttack, Releases
 from dplda.local._memoized_reports import MemoizedReports
 from dplda.local._randomized_response import RandomizedResponse
 from dplda.privacy import Event, RandomizedResponseEvent
-from dplda.privacy._observation import Release, announce
+from dplda.privacy._curator import Release, announce
 from dplda.privacy.mechanisms import Streams
 
 

@@ -22,7 +22,7 @@ from dplda.audit._residual_result import ResidualResult
 from dplda.audit._sample_tests import sample_tests
 from dplda.audit._watch import UNITS, Record, watched, without_warnings
 from dplda.core._corpus import check_counts
-from dplda.privacy._observation import observe_releases
+from dplda.privacy._curator import observe_releases
 from dplda.privacy.mechanisms import (
     Purpose,
     Streams,

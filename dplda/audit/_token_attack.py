@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator
 
 from dplda.audit._report_attacks import RowAttack
 from dplda.federated import SentenceCorpus
-from dplda.privacy._observation import Release
+from dplda.privacy._curator import Release
 
 
 class TokenAttack(RowAttack):

@@ -21,8 +21,8 @@ from dplda.kernels import _release
 from dplda.leaf._compat import check_non_negative, validate_data
 from dplda.leaf._threads import in_threads
 from dplda.leaf._warnings import warn_user
-from dplda.privacy._clipping import add_duplicates, unsummed
 from dplda.privacy._errors import PrivateDataWarning
+from dplda.privacy._mechanisms import add_duplicates, unsummed
 from dplda.privacy._streams import Purpose, Reader, Streams, uniform
 
 _LARGEST_COUNT = 1e28  # 2**31 of them still have a finite sum as float32

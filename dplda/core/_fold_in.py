@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from dplda.core._corpus import row_blocks
 from dplda.kernels import _variational
 from dplda.leaf._threads import in_threads, n_threads
-from dplda.privacy._clipping import add_duplicates
+from dplda.privacy._mechanisms import add_duplicates
 
 # Deterministic for each row: its result depends on that row and on the table only.
 MAX_STEPS = 100

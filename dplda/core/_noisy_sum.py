@@ -23,10 +23,9 @@ from dplda.core._private_fit import (
 )
 from dplda.leaf._checks import check_number
 from dplda.privacy import Guarantee, calibrate
-from dplda.privacy._clipping import sum_clipped
 from dplda.privacy._curator import TOTAL_VARIATION, Curator
 from dplda.privacy._ledger import as_ledger
-from dplda.privacy._mechanisms import MAX_RADIUS, DiscreteGaussian, NoNoise
+from dplda.privacy._mechanisms import MAX_RADIUS, DiscreteGaussian, NoNoise, sum_clipped
 from dplda.privacy._streams import Streams
 
 

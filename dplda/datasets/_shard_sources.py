@@ -28,7 +28,7 @@ from dplda.core._fold_in import single_precision
 from dplda.datasets._docword import docword_triples
 from dplda.datasets._shards import CountShards, Shard, write_manifest, write_shard
 from dplda.leaf._checks import check_integer
-from dplda.privacy._clipping import unsummed
+from dplda.privacy._mechanisms import unsummed
 
 Triples = tuple[npt.NDArray[Any], ...]  # documents, words and counts of entries
 COLUMNS = ("document", "word", "count")

@@ -46,8 +46,8 @@ from dplda.document._word_totals import (
 from dplda.kernels import _variational
 from dplda.kernels._columns import by_column
 from dplda.leaf._threads import in_threads, n_threads
-from dplda.privacy._clipping import SHRINK
 from dplda.privacy._curator import Curator
+from dplda.privacy._mechanisms import SHRINK
 
 INNER_STEPS, INNER_TOLERANCE = 5, 0.01  # accelerated, from the weights of the last round
 STEPS_ANEW = 15  # accelerated, from equal weights

@@ -23,7 +23,7 @@ from dplda.leaf._compat import check_non_negative
 from dplda.leaf._vocabulary import in_order
 from dplda.leaf._warnings import warn_user
 from dplda.privacy import PrivateDataWarning
-from dplda.privacy._clipping import add_duplicates, unsummed
+from dplda.privacy._mechanisms import add_duplicates, unsummed
 from dplda.privacy._streams import Streams
 from dplda.word._gibbs import MAX_COMPONENTS
 from dplda.word._gibbs_sweeps import average_counts

@@ -23,7 +23,7 @@ from dplda.leaf._compat import StrOptions
 from dplda.local._estimates import false_ones, set_and_clear
 from dplda.local._randomized_response import BUDGETS, RandomizedResponse
 from dplda.privacy import Guarantee
-from dplda.privacy._observation import announce
+from dplda.privacy._curator import announce
 from dplda.privacy._streams import Purpose, Streams, uniform_integers
 
 CLIENT_PARAMETERS = (*BUDGETS, "delta", "max_doc_words", "mechanism", "ledger")

@@ -22,7 +22,7 @@ from dplda.core._corpus import (
 from dplda.core._fold_in import BATCH, LARGEST_PRIOR, infer_topics, topic_word_probabilities
 from dplda.leaf._checks import check_number
 from dplda.leaf._compat import check_non_negative
-from dplda.privacy._clipping import add_duplicates, unsummed
+from dplda.privacy._mechanisms import add_duplicates, unsummed
 
 CHUNK = 1 << 18  # probabilities at a time
 

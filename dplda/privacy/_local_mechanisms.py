@@ -17,11 +17,9 @@ from dplda.kernels._noise import find_survivors
 from dplda.leaf._checks import check_number
 from dplda.privacy._events import ErasedResponse, Event, Laplace, RandomizedResponseEvent
 from dplda.privacy._mechanisms import (
-    LAPLACE_VARIATION,
     MAX_SCALE,
     PIECE,
     SPARE_PIECE,
-    WORD_VARIATION,
     FlooredLaplace,
     Integers,
     WordReader,
@@ -53,7 +51,7 @@ class RandomizedBits:
     -----
     **Privacy.** Unit: a bit, or a vector of bits with a limited number of ones. Relation: it is
     replaced by any other. Sensitivity: the number of bits that differ. Event: `events`, up to
-    `total_variation`; the proof is in docs/local_privacy.md.
+    `WORD_VARIATION` for each skip; the proof is in docs/local_privacy.md.
 
     The scale of the skips is a float, and the ratio of their law is exactly exp(-1/scale). The
     computed scale is reduced by a relative 2**-48. This is more than all rounding errors in the
@@ -139,21 +137,6 @@ class RandomizedBits:
         single = RandomizedResponseEvent(2.0 * flip_mixture / (1.0 + flip_mixture))
         counted = ((pair, n_pairs), (single, n_ones - n_pairs))
         return tuple(repeated(event, n) for event, n in counted if n)
-
-    def total_variation(self, n_draws: int) -> float:
-        """Bound the distance of `n_draws` draws from the ideal law.
-
-        Parameters
-        ----------
-        n_draws : int
-            Number of skips.
-
-        Returns
-        -------
-        float
-            Total variation; docs/noise.md, section 4, proves it.
-        """
-        return n_draws * LAPLACE_VARIATION
 
     def __call__(
         self, ones: Integers, n_bits: int, flips: WordReader, coins: WordReader
@@ -244,7 +227,7 @@ class ThresholdedLaplace:
     -----
     **Privacy.** Unit: token. Relation: the token is blanked, so that w becomes "no word" and one
     coordinate moves by 1. Replacing the word by another one costs two events. Sensitivity: 1.
-    Event: ``Laplace(scale)``, up to `total_variation`.
+    Event: ``Laplace(scale)``, up to `WORD_VARIATION` for each coordinate.
 
     1 and the threshold are multiples of the step. A report is therefore a post-processing of the
     continuous mechanism, coordinate by coordinate:
@@ -298,21 +281,6 @@ class ThresholdedLaplace:
     def event(self) -> Event:
         """Privacy cost of blanking one token: a `Laplace` event."""
         return Laplace(self.scale)
-
-    def total_variation(self, n_draws: int) -> float:
-        """Bound the distance of `n_draws` draws from the ideal law.
-
-        Parameters
-        ----------
-        n_draws : int
-            Number of draws.
-
-        Returns
-        -------
-        float
-            Total variation; docs/noise.md, section 4, proves it.
-        """
-        return n_draws * WORD_VARIATION
 
     def own_levels(self, n_tokens: int, reader: WordReader) -> NDArray[np.int32]:
         """Draw the level of each token's own coordinate; its law is the same for every word.

@@ -1,40 +1,43 @@
-"""Noise and its privacy cost.
+"""Sensitivity and the noise that covers it.
+
+A unit contributes one vector to a sum. `sum_clipped` scales it to L2 norm at most `norm`, which
+stands for `radius` integer units, rounds it toward zero, and checks the bound in integers: errors
+of floating point cannot exceed it. The kernels of the document-level estimators take the same steps
+in C, from ``kernels/_clip.h``; a test checks that both give the same integers.
 
 Only this module and, for vectors of bits, `_local_mechanisms` draw noise. A mechanism is a frozen
 value. A call with integers returns them with noise on every cell, and `add_to` adds the same noise
-in place. The accountant charges its `event`. `total_variation` bounds the distance between the
-noise that runs and the law of that event. All arithmetic is in integers; docs/noise.md has the
-proofs.
+in place. The accountant charges its `event`. `WORD_VARIATION` bounds the distance between the noise
+that runs and the law of that event. All arithmetic is in integers; docs/noise.md has the proofs.
 """
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from dplda.kernels._noise import (
-    add_gaussian,
-    add_laplace,
-    add_tied_gaussian,
-    add_tied_laplace,
-)
+from dplda.kernels._noise import add_gaussian, add_laplace, add_tied_gaussian, add_tied_laplace
 from dplda.leaf._checks import check_integer, check_number
 from dplda.leaf._threads import n_threads
 from dplda.privacy._events import MAX_COUNT, Event, Gaussian, Laplace, NonPrivate, Repeated
 from dplda.privacy._tables import LEVEL_WIDTH, AliasTables, gaussian_tables, geometric_tables
 
-Integers = NDArray[np.int64]
-Cells = NDArray[np.int32] | NDArray[np.int64]
-Words = NDArray[np.uint64]
-Fast = NDArray[np.uint32]
-Draw = Callable[[Words, Fast, Cells, int], NDArray[np.int64]]
-DrawTied = Callable[[Words, Words, Fast, Words, Cells, NDArray[np.int64]], tuple[int, int]]
+Integers: TypeAlias = NDArray[np.int64]
+Cells: TypeAlias = NDArray[np.int32] | NDArray[np.int64]
+Words: TypeAlias = NDArray[np.uint64]
+Fast: TypeAlias = NDArray[np.uint32]
+Draw: TypeAlias = Callable[[Words, Fast, Cells, int], Integers]
+DrawTied: TypeAlias = Callable[[Words, Words, Fast, Words, Cells, Integers], tuple[int, int]]
+
+SHRINK = 1.0 - 2.0**-16  # removes at most 2**-16 of a vector that rounding left too long
 
 # The Gaussian noise is x0 + 64 x1 + 4096 x2: its variance as an integer, and that of the continuous
 # Gaussian whose post-processing it is.
@@ -44,14 +47,128 @@ MIN_RADIUS = 64  # a coarser grid would round most of a contribution away
 MAX_RADIUS = 2**30  # one contribution must fit in 32 bits
 MIN_SCALE = 0.05
 MAX_SCALE = 90000.0
-
-# Total variation of one draw, rounded up. The last one bounds everything drawn with one word.
-GAUSSIAN_VARIATION = 1.31e-41
-LAPLACE_VARIATION = 1.15e-41
-WORD_VARIATION = 1.73e-41  # three look-ups
+# Total variation between what is drawn with one word, by at most three look-ups, and its ideal law.
+WORD_VARIATION = 1.73e-41
 
 PIECE = 65536  # draws at a time: their words, 512 KB, stay in the second-level cache
 SPARE_PIECE = 1024  # spare words at a time: more than a piece takes on average, which is 768
+
+
+# ---- sensitivity ---------------------------------------------------------------------------
+
+
+def sum_clipped(contributions: Any, norm: float, radius: int) -> NDArray[np.int64]:
+    """Sum the rows of a matrix, each clipped to L2 norm `norm`, in units of ``norm / radius``.
+
+    Parameters
+    ----------
+    contributions : {ndarray, sparse matrix} of shape (n_units, n_cells)
+        One row for each protected unit. A row must be a function of that unit and of public
+        values only. A row that holds NaN or infinity, or whose squares overflow, counts as zero.
+    norm : float
+        Clipping bound, from 1e-9 to 1e9. A public constant.
+    radius : int
+        The clipping bound in integer units, from 1 to 2**30.
+
+    Returns
+    -------
+    total : ndarray of shape (n_cells,), int64
+        ``total * (norm / radius)`` estimates the sum of the clipped rows.
+
+    Notes
+    -----
+    **Privacy.** Unit: a row. Relation: one row is added, removed, or replaced by zeros.
+    Sensitivity: `radius`, in L2, for any input. Mechanism: none; the result is private until
+    `Curator.release` adds the noise of ``DiscreteGaussian(radius)``. Replacing a row by another
+    row moves the sum by at most ``2 * radius``. The proof is in ``docs/extending.md``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dplda.privacy.mechanisms import sum_clipped
+    >>> sum_clipped(np.array([[3.0, 4.0], [0.3, 0.4]]), norm=1.0, radius=1000)
+    array([ 900, 1200])
+    """
+    norm = check_number("norm", norm, 1e-9, 1e9)
+    radius = check_integer("radius", radius, 1, MAX_RADIUS)
+    rows = add_duplicates(sp.csr_array(unsummed(contributions), dtype=np.float64))
+    clipped = clip_rows(rows, norm, radius)
+    return np.asarray(clipped.sum(axis=0), np.int64)
+
+
+def clip_rows(rows: sp.csr_array, norm: float, radius: int) -> sp.csr_array:
+    """Integer rows of L2 norm at most `radius`, int64."""
+    n_entries = np.diff(rows.indptr)
+    with np.errstate(over="ignore", invalid="ignore"):
+        length = np.sqrt(_squared_lengths(rows))
+        usable = (length > 1e-15) & np.isfinite(length)  # False for NaN
+        scale = radius / np.maximum(np.where(usable, length, norm), norm)
+    values = np.where(np.repeat(usable, n_entries), rows.data, 0.0)
+    kept = np.zeros(len(values), np.int64)
+    for shrink in (1.0, SHRINK):
+        integers = np.trunc(values * np.repeat(scale * shrink, n_entries)).astype(np.int64)
+        # 64 bits suffice: |scaled row| is at most radius * (1 + 1e-12), and radius**2 <= 2**60
+        fits = _exact_row_sums(integers**2, rows.indptr) <= radius**2
+        kept = np.where(np.repeat(fits & usable, n_entries), integers, kept)
+        usable &= ~fits
+    return sp.csr_array((kept, rows.indices, rows.indptr), rows.shape)
+
+
+def count_unit(radius: int, n_moved: int) -> int:
+    """Largest integer unit of counts such that moving `n_moved` counts by one stays in `radius`.
+
+    The move has L2 norm ``unit * sqrt(n_moved)``, at most `radius` in integer arithmetic.
+    """
+    return math.isqrt(radius**2 // n_moved)
+
+
+def unsummed(matrix: Any) -> Any:
+    """A COO matrix as CSR, whose duplicate entries are left to `add_duplicates`."""
+    if not (sp.issparse(matrix) and matrix.format == "coo" and matrix.ndim == 2):
+        return matrix
+    entries = type(matrix)((matrix.data, matrix.coords), shape=matrix.shape)
+    entries.has_canonical_format = True  # else SciPy adds them, in its own order
+    rows = entries.tocsr()
+    return type(rows)((rows.data, rows.indices, rows.indptr), shape=rows.shape)
+
+
+def add_duplicates(matrix: Any) -> sp.csr_array:
+    """The CSR form of `matrix` with one entry for each cell.
+
+    The entries of a cell are added in an order that depends on its row alone. SciPy sorts all rows
+    if any row is not sorted, and sorting changes the order of duplicates. The rounding of a sum
+    would then depend on other rows.
+
+    The result shares the arrays of a CSR matrix that has this form already. It is read to find out:
+    the flags that SciPy keeps in a matrix may be older than its arrays.
+    """
+    rows = sp.csr_array(unsummed(matrix))  # the arrays without the flags
+    if rows.has_canonical_format:
+        return rows
+    rows = rows.copy()
+    rows.has_sorted_indices = False
+    rows.sum_duplicates()
+    return rows
+
+
+def _squared_lengths(rows: sp.csr_array) -> NDArray[np.float64]:
+    """Sum of squares of each row, added in the order of its entries.
+
+    `bincount` adds entry after entry: a row's rounding does not depend on its place among the rows.
+    A contribution may read no other unit, not even its presence.
+    """
+    row = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
+    return np.bincount(row, rows.data**2, rows.shape[0]).astype(np.float64)
+
+
+def _exact_row_sums(values: NDArray[np.int64], indptr: NDArray[Any]) -> NDArray[np.int64]:
+    """Integer sums of consecutive pieces; the running sum may wrap around."""
+    running: NDArray[np.int64] = np.concatenate([[0], np.cumsum(values)])
+    sums: NDArray[np.int64] = running[indptr[1:]] - running[indptr[:-1]]
+    return sums
+
+
+# ---- noise ---------------------------------------------------------------------------------
 
 
 class WordReader(Protocol):
@@ -61,45 +178,39 @@ class WordReader(Protocol):
         """Return the next `n` words of the stream or of its spare stream, shape (n,), uint64."""
 
 
-class Mechanism(Protocol):
-    """Noise on integers with its privacy cost, as `Curator.release` takes it."""
+class Mechanism(ABC):
+    """Noise on integers with its privacy cost, as `Curator.release` takes it.
+
+    Attributes
+    ----------
+    event : Event
+        Privacy cost of one call, for a value of the stated sensitivity.
+    sensitivity : float
+        Largest change of the integer value by one protected unit, in the norm of the event.
+    scale : float
+        Standard deviation (Gaussian) or scale (Laplace) of the noise, in the value's units.
+    mean : float
+        Mean of the noise, a public number to subtract from a release.
+    exact : bool
+        Whether a call adds no noise and protects nothing.
+    """
+
+    sensitivity: float
+    scale: float
+    mean: float = 0.0
+    exact: bool = False
 
     @property
+    @abstractmethod
     def event(self) -> Event:
-        """Privacy cost of one call, for a value of the stated sensitivity."""
+        """Privacy cost of one call."""
 
-    @property
-    def sensitivity(self) -> float:
-        """Largest change of the integer value by one protected unit, in the norm of the event."""
-
-    @property
-    def scale(self) -> float:
-        """Standard deviation (Gaussian) or scale (Laplace) of the noise, in the value's units."""
-
-    @property
-    def mean(self) -> float:
-        """Mean of the noise, a public number to subtract from a release."""
-
-    @property
-    def exact(self) -> bool:
-        """Whether a call adds no noise and protects nothing."""
-
-    def total_variation(self, n_draws: int) -> float:
-        """Bound the distance of `n_draws` draws from the ideal law.
-
-        Parameters
-        ----------
-        n_draws : int
-            Number of draws, which is the number of noisy cells.
-
-        Returns
-        -------
-        float
-            Total variation; docs/noise.md, section 4, proves it.
-        """
+    @abstractmethod
+    def _kernels(self) -> tuple[Draw, DrawTied, AliasTables]:
+        """What draws the noise: for most cells, for cells with a tie, and their tables."""
 
     def __call__(self, value: Integers, reader: WordReader) -> Integers:
-        """Add one draw to each cell.
+        """Add one draw to each cell of a copy.
 
         Parameters
         ----------
@@ -113,9 +224,12 @@ class Mechanism(Protocol):
         noisy : ndarray, int64
             Of the same shape.
         """
+        noisy = value.astype(np.int64, order="C", casting="safe")
+        self.add_to(noisy.reshape(-1), reader)
+        return noisy
 
     def add_to(self, cells: Cells, reader: WordReader, n_jobs: int | None = 1) -> None:
-        """Add one draw to each cell, in place.
+        """Add one draw to each cell, in place; cells with a tie take spare words, in their order.
 
         Parameters
         ----------
@@ -127,10 +241,21 @@ class Mechanism(Protocol):
         n_jobs : int or None, default=1
             Number of threads. It never changes a result.
         """
+        draw, draw_tied, tables = self._kernels()
+        spare = np.empty(0, dtype=np.uint64)
+        for start in range(0, cells.size, PIECE):
+            piece = cells[start : start + PIECE]
+            words = reader.words(piece.size)
+            left = draw(words, tables.fast, piece, n_threads(n_jobs))
+            while left.size:
+                n_done, n_used = draw_tied(words, spare, tables.fast, tables.slow, piece, left)
+                left, spare = left[n_done:], spare[n_used:]
+                if left.size:
+                    spare = np.concatenate([spare, reader.words(SPARE_PIECE, spare=True)])
 
 
 @dataclass(frozen=True)
-class DiscreteGaussian:
+class DiscreteGaussian(Mechanism):
     """Discrete Gaussian noise of one fixed width on integers of L2 sensitivity `radius`.
 
     The width of the noise never changes; the data are scaled instead. A contribution of norm C
@@ -154,14 +279,12 @@ class DiscreteGaussian:
     -----
     **Privacy.** Unit and relation: those of the value. Sensitivity: `radius`, in L2, which the
     caller checks in integers. Event: ``Gaussian(noise_multiplier)``; a call is a post-processing of
-    it up to `total_variation`.
+    it up to `WORD_VARIATION` for each cell.
     """
 
     radius: int
 
-    exact: ClassVar[bool] = False
-    scale: ClassVar[float] = math.sqrt(NOISE_VARIANCE)
-    mean: ClassVar[float] = 0.0
+    scale = math.sqrt(NOISE_VARIANCE)
 
     def __post_init__(self) -> None:
         check_integer("radius", self.radius, MIN_RADIUS, MAX_RADIUS)
@@ -203,7 +326,7 @@ class DiscreteGaussian:
         return math.sqrt(EVENT_VARIANCE) / self.radius
 
     @property
-    def sensitivity(self) -> float:
+    def sensitivity(self) -> float:  # type: ignore[override]
         """The radius, as a float."""
         return float(self.radius)
 
@@ -212,56 +335,12 @@ class DiscreteGaussian:
         """Privacy cost of one call: a `Gaussian` event."""
         return Gaussian(self.noise_multiplier)
 
-    def total_variation(self, n_draws: int) -> float:
-        """Bound the distance of `n_draws` draws from the ideal law.
-
-        Parameters
-        ----------
-        n_draws : int
-            Number of draws, which is the number of noisy cells.
-
-        Returns
-        -------
-        float
-            Total variation; docs/noise.md, section 4, proves it.
-        """
-        return n_draws * GAUSSIAN_VARIATION
-
-    def __call__(self, value: Integers, reader: WordReader) -> Integers:
-        """Add one draw to each cell.
-
-        Parameters
-        ----------
-        value : ndarray, int64
-            The exact integers, of any shape.
-        reader : WordReader
-            Source of the random words.
-
-        Returns
-        -------
-        noisy : ndarray, int64
-            Of the same shape.
-        """
-        return _with_noise(value, reader, self)
-
-    def add_to(self, cells: Cells, reader: WordReader, n_jobs: int | None = 1) -> None:
-        """Add one draw to each cell, in place.
-
-        Parameters
-        ----------
-        cells : ndarray of shape (n_cells,), int32 or int64
-            The exact integers; afterwards the noisy ones. They must leave room for the noise, which
-            is below 2**24 for every mechanism.
-        reader : WordReader
-            Source of the random words.
-        n_jobs : int or None, default=1
-            Number of threads. It never changes a result.
-        """
-        _add_noise(cells, reader, add_gaussian, add_tied_gaussian, gaussian_tables(), n_jobs)
+    def _kernels(self) -> tuple[Draw, DrawTied, AliasTables]:
+        return add_gaussian, add_tied_gaussian, gaussian_tables()
 
 
 @dataclass(frozen=True)
-class FlooredLaplace:
+class FlooredLaplace(Mechanism):
     """The floor of continuous Laplace noise, on integers.
 
     For an integer c, floor(c + L) = c + floor(L). A call is therefore a post-processing of the
@@ -287,15 +366,14 @@ class FlooredLaplace:
     -----
     **Privacy.** Unit and relation: those of the value. Sensitivity: `n_cells` cells by one each.
     Event: ``Laplace(scale)`` for each of them (cheaper than one event of L1 sensitivity `n_cells`),
-    up to `total_variation`.
+    up to `WORD_VARIATION` for each cell.
     """
 
     scale: float
     n_cells: int = 1
 
-    exact: ClassVar[bool] = False
-    sensitivity: ClassVar[float] = 1.0
-    mean: ClassVar[float] = -0.5
+    sensitivity = 1.0
+    mean = -0.5
 
     def __post_init__(self) -> None:
         check_number("scale", self.scale, MIN_SCALE, MAX_SCALE)
@@ -306,58 +384,12 @@ class FlooredLaplace:
         """Privacy cost of one call: `n_cells` `Laplace` events."""
         return repeated(Laplace(self.scale), self.n_cells)
 
-    def total_variation(self, n_draws: int) -> float:
-        """Bound the distance of `n_draws` draws from the ideal law.
-
-        Parameters
-        ----------
-        n_draws : int
-            Number of draws, which is the number of noisy cells.
-
-        Returns
-        -------
-        float
-            Total variation; docs/noise.md, section 4, proves it.
-        """
-        return n_draws * LAPLACE_VARIATION
-
-    def __call__(self, value: Integers, reader: WordReader) -> Integers:
-        """Add one draw to each cell.
-
-        Parameters
-        ----------
-        value : ndarray, int64
-            The exact integers, of any shape.
-        reader : WordReader
-            Source of the random words.
-
-        Returns
-        -------
-        noisy : ndarray, int64
-            Of the same shape.
-        """
-        return _with_noise(value, reader, self)
-
-    def add_to(self, cells: Cells, reader: WordReader, n_jobs: int | None = 1) -> None:
-        """Add one draw to each cell, in place.
-
-        Parameters
-        ----------
-        cells : ndarray of shape (n_cells,), int32 or int64
-            The exact integers; afterwards the noisy ones. They must leave room for the noise, which
-            is below 2**24 for every mechanism.
-        reader : WordReader
-            Source of the random words.
-        n_jobs : int or None, default=1
-            Number of threads. It never changes a result.
-        """
-        _add_noise(
-            cells, reader, add_laplace, add_tied_laplace, geometric_tables(self.scale), n_jobs
-        )
+    def _kernels(self) -> tuple[Draw, DrawTied, AliasTables]:
+        return add_laplace, add_tied_laplace, geometric_tables(self.scale)
 
 
 @dataclass(frozen=True)
-class NoNoise:
+class NoNoise(Mechanism):
     """No noise and no privacy, for an infinite epsilon.
 
     Attributes
@@ -372,90 +404,22 @@ class NoNoise:
         True.
     """
 
-    exact: ClassVar[bool] = True
-    scale: ClassVar[float] = 0.0
-    sensitivity: ClassVar[float] = math.inf
-    mean: ClassVar[float] = 0.0
+    exact = True
+    scale = 0.0
+    sensitivity = math.inf
 
     @property
     def event(self) -> Event:
         """Privacy cost of one call: `NonPrivate`."""
         return NonPrivate()
 
-    def total_variation(self, n_draws: int) -> float:
-        """Return 0: the values are exact.
-
-        Parameters
-        ----------
-        n_draws : int
-            Number of cells.
-
-        Returns
-        -------
-        float
-            Zero.
-        """
-        return 0.0
-
-    def __call__(self, value: Integers, reader: WordReader) -> Integers:
-        """Return a copy of the value.
-
-        Parameters
-        ----------
-        value : ndarray, int64
-            The exact integers, of any shape.
-        reader : WordReader
-            Not used.
-
-        Returns
-        -------
-        exact : ndarray, int64
-            Of the same shape.
-        """
-        return value.astype(np.int64, casting="safe")
+    def _kernels(self) -> tuple[Draw, DrawTied, AliasTables]:
+        raise NotImplementedError("no noise is drawn")
 
     def add_to(self, cells: Cells, reader: WordReader, n_jobs: int | None = 1) -> None:
-        """Leave the cells as they are.
-
-        Parameters
-        ----------
-        cells : ndarray of shape (n_cells,), int32 or int64
-            The exact integers.
-        reader : WordReader
-            Not used.
-        n_jobs : int or None, default=1
-            Not used.
-        """
+        """Leave the cells as they are."""
 
 
 def repeated(event: Event, count: int) -> Event:
     """The event of `count` repetitions."""
     return event if count == 1 else Repeated(event, count)
-
-
-def _with_noise(value: Integers, reader: WordReader, mechanism: Mechanism) -> Integers:
-    """A copy of the value with one draw added to each cell, in the order of the cells."""
-    noisy = value.astype(np.int64, order="C", casting="safe")
-    mechanism.add_to(noisy.reshape(-1), reader)
-    return noisy
-
-
-def _add_noise(
-    cells: Cells,
-    reader: WordReader,
-    draw: Draw,
-    draw_tied: DrawTied,
-    tables: AliasTables,
-    n_jobs: int | None,
-) -> None:
-    """Add one draw to each cell; those with a tie take spare words, in their order."""
-    spare = np.empty(0, dtype=np.uint64)
-    for start in range(0, cells.size, PIECE):
-        piece = cells[start : start + PIECE]
-        words = reader.words(piece.size)
-        left = draw(words, tables.fast, piece, n_threads(n_jobs))
-        while left.size:
-            n_done, n_used = draw_tied(words, spare, tables.fast, tables.slow, piece, left)
-            left, spare = left[n_done:], spare[n_used:]
-            if left.size:
-                spare = np.concatenate([spare, reader.words(SPARE_PIECE, spare=True)])

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import os
 import threading
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
@@ -56,31 +55,6 @@ class Purpose:
     PROPOSALS = 23
     AUDIT = 24
     CHECKPOINT = 25
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Address of a stream. It is disjoint from every other stream for `MAX_WORDS` words."""
-
-    purpose: int
-    round: int
-    block: int = 0
-    spare: bool = False
-
-    def __post_init__(self) -> None:
-        check_integer("purpose", self.purpose, 0, 255)
-        check_integer("round", self.round, 0, MAX_ROUND - 1)
-        check_integer("block", self.block, 0, MAX_BLOCK - 1)
-
-    def counter(self, position: int = 0) -> bytes:
-        """The counter of a cipher block: purpose 1, round 4, block 5, spare 1, position 5 bytes."""
-        return (
-            int(self.purpose).to_bytes(1, "big")
-            + int(self.round).to_bytes(4, "big")
-            + int(self.block).to_bytes(5, "big")
-            + int(self.spare).to_bytes(1, "big")
-            + position.to_bytes(5, "big")
-        )
 
 
 class Streams:
@@ -157,19 +131,12 @@ class Streams:
         words : ndarray of shape (n,), uint64
             Independent and uniform, up to `TOTAL_VARIATION` over a whole fit.
         """
-        return _Keystream(self, Address(purpose, round, block, spare), skip).words(n)
+        return Reader(self, purpose, round, block, skip=skip).words(n, spare=spare)
 
     def reader(self, purpose: int, round: int, block: int = 0) -> Reader:
         """Make a reader of the successive words of a stream and of its spare stream.
 
-        Parameters
-        ----------
-        purpose : int
-            Purpose of the words, from 0 to 255; a `Purpose` inside of this package.
-        round : int
-            Number of the round, from 0 to 2**32 - 1.
-        block : int, default=0
-            Number of the block of units or cells, from 0 to 2**40 - 1.
+        The parameters are those of `words`.
 
         Returns
         -------
@@ -177,10 +144,6 @@ class Streams:
             Begins with the first word of the stream.
         """
         return Reader(self, purpose, round, block)
-
-    def _count(self, n: int) -> None:
-        with self._lock:
-            self._n_words += n + n % 2
 
     def __repr__(self) -> str:
         return f"Streams(seeded={self.seeded})"
@@ -193,43 +156,48 @@ class Reader:
     """Reads one stream and its spare stream forward, so that it returns no word twice.
 
     A reader is for one thread and for a short time. Mechanisms take most bits from the stream, and
-    the few bits that they rarely need from the spare stream.
+    the few bits that they rarely need from the spare stream. The counter of a cipher block is its
+    address: purpose 1 byte, round 4, block 5, spare 1, position 5. Streams are therefore disjoint
+    for `MAX_WORDS` words.
     """
 
-    def __init__(self, streams: Streams, purpose: int, round: int, block: int = 0) -> None:
-        self._main = _Keystream(streams, Address(purpose, round, block))
-        self._spare = _Keystream(streams, Address(purpose, round, block, spare=True))
+    def __init__(
+        self, streams: Streams, purpose: int, round: int, block: int = 0, *, skip: int = 0
+    ) -> None:
+        self._streams = streams
+        self._address = (
+            check_integer("purpose", purpose, 0, 255).to_bytes(1, "big")
+            + check_integer("round", round, 0, MAX_ROUND - 1).to_bytes(4, "big")
+            + check_integer("block", block, 0, MAX_BLOCK - 1).to_bytes(5, "big")
+        )
+        self._skip = check_integer("skip", skip, 0, MAX_WORDS - 1)
+        self._running: dict[bool, tuple[CipherContext, int]] = {}  # with the words read so far
+
+    def _begin(self, spare: bool) -> None:
+        half = self._skip % 2  # a cipher block has two words
+        counter = self._address + bytes([spare]) + (self._skip // 2).to_bytes(5, "big")
+        cipher = Cipher(self._streams._algorithm, modes.CTR(counter)).encryptor()
+        self._running[spare] = cipher, self._skip - half
+        self.words(half, spare=spare)
 
     def words(self, n: int, *, spare: bool = False) -> Words:
         """Return the next `n` words, shape (n,), uint64."""
-        return (self._spare if spare else self._main).words(n)
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a reader holds a cipher of a secret key and cannot be pickled")
-
-
-class _Keystream:
-    """One running cipher. It never leaves this module."""
-
-    def __init__(self, streams: Streams, address: Address, skip: int = 0) -> None:
-        check_integer("skip", skip, 0, MAX_WORDS - 1)
-        counter = address.counter(skip // 2)  # of the cipher block, two words, that is read first
-        self._streams = streams
-        self._encryptor = Cipher(streams._algorithm, modes.CTR(counter)).encryptor()
-        self._position = skip - skip % 2
-        if skip % 2:
-            self.words(1)
-
-    def words(self, n: int) -> Words:
-        check_integer("n", n, 0, MAX_WORDS - self._position)
-        self._position += n
-        self._streams._count(n)
+        if spare not in self._running:
+            self._begin(spare)
+        cipher, position = self._running[spare]
+        check_integer("n", n, 0, MAX_WORDS - position)
+        self._running[spare] = cipher, position + n
+        with self._streams._lock:
+            self._streams._n_words += n + n % 2
         # Some versions of the library require room for one block more than they write.
         buffer = np.empty(n + 2, dtype="<u8")
         room = buffer.data.cast("B")
         for start in range(0, 8 * n, PIECE_BYTES):
-            self._encryptor.update_into(ZEROS[: 8 * n - start], room[start:])
+            cipher.update_into(ZEROS[: 8 * n - start], room[start:])
         return buffer[:n].astype(np.uint64, copy=False)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a reader holds a cipher of a secret key and cannot be pickled")
 
 
 def uniform(words: Words, *, positive: bool = False) -> NDArray[np.float64]:

@@ -20,10 +20,9 @@ package, in `Purpose`, are below.
 """
 
 from dplda.privacy._accounting import delta_charge, gaussian_mu, is_chargeable
-from dplda.privacy._clipping import sum_clipped
 from dplda.privacy._curator import TOTAL_VARIATION, Curator, sampled
 from dplda.privacy._local_mechanisms import RandomizedBits, Survivors, ThresholdedLaplace
-from dplda.privacy._mechanisms import DiscreteGaussian, FlooredLaplace, NoNoise
+from dplda.privacy._mechanisms import DiscreteGaussian, FlooredLaplace, NoNoise, sum_clipped
 from dplda.privacy._streams import Purpose, Streams, uniform, uniform_integers
 
 __all__ = [

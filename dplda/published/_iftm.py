@@ -26,8 +26,8 @@ from dplda.leaf._compat import Interval, Options, _fit_context
 from dplda.leaf._progress import rounds
 from dplda.leaf._warnings import warn_user
 from dplda.privacy import Guarantee, PrivacyLeakWarning
+from dplda.privacy._curator import announce
 from dplda.privacy._local_mechanisms import Survivors, ThresholdedLaplace
-from dplda.privacy._observation import announce
 from dplda.privacy._streams import Purpose, Streams, Words, uniform_integers
 
 COUNTS = "word-topic counts"

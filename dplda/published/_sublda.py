@@ -19,8 +19,8 @@ from dplda.leaf._compat import Interval, Options, StrOptions, _fit_context
 from dplda.leaf._progress import rounds
 from dplda.leaf._warnings import warn_user
 from dplda.privacy import Guarantee, PrivacyLeakWarning
+from dplda.privacy._curator import announce
 from dplda.privacy._mechanisms import MIN_RADIUS
-from dplda.privacy._observation import announce
 from dplda.privacy._streams import Purpose, Reader, Streams
 from dplda.privacy.mechanisms import DiscreteGaussian
 from dplda.published._calibration import subsampled_rdp

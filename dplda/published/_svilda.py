@@ -18,7 +18,7 @@ from dplda.leaf._compat import Interval, Options, StrOptions, _fit_context
 from dplda.leaf._progress import rounds
 from dplda.leaf._warnings import warn_user
 from dplda.privacy import Event, Gaussian, Guarantee, NonPrivate, PrivacyLeakWarning, Repeated
-from dplda.privacy._observation import announce
+from dplda.privacy._curator import announce
 from dplda.privacy._streams import Purpose, Streams, uniform
 from dplda.privacy.mechanisms import DiscreteGaussian, NoNoise
 from dplda.published._calibration import COMPOSITIONS, vips_calibration

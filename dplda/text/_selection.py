@@ -17,9 +17,8 @@ import numpy as np
 from scipy.special import ndtri
 
 from dplda.privacy import ApproximateDP, Event
-from dplda.privacy._clipping import count_unit
 from dplda.privacy._curator import Curator
-from dplda.privacy._mechanisms import MAX_RADIUS, DiscreteGaussian
+from dplda.privacy._mechanisms import MAX_RADIUS, DiscreteGaussian, count_unit
 from dplda.privacy._streams import Purpose, Streams
 
 WORDS, PAIRS = "words", "pairs of words"

@@ -19,9 +19,8 @@ from dplda.leaf._checks import check_number
 from dplda.leaf._threads import in_threads, n_threads
 from dplda.privacy import BoundedRange, Event, NonPrivate, Repeated, calibrate
 from dplda.privacy._accounting import is_chargeable
-from dplda.privacy._clipping import count_unit
 from dplda.privacy._curator import TOTAL_VARIATION
-from dplda.privacy._mechanisms import DiscreteGaussian, FlooredLaplace, NoNoise
+from dplda.privacy._mechanisms import DiscreteGaussian, FlooredLaplace, NoNoise, count_unit
 from dplda.privacy._streams import Purpose, Streams, uniform_integers
 from dplda.word._gibbs import MAX_COMPONENTS, TOPIC
 from dplda.word._half_table import LARGEST_CLIP, row_pieces
