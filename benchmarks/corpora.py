@@ -16,14 +16,10 @@ from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
+from docstrings import load_docstrings, python_words
 from sklearn.feature_extraction.text import CountVectorizer
 
-from dplda.datasets import (
-    load_docstrings,
-    load_public_vocabulary,
-    load_uci_bow,
-    load_wordnet_glosses,
-)
+from dplda.datasets import load_public_vocabulary, load_uci_bow, load_wordnet_glosses
 
 DEFAULT_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
@@ -85,8 +81,8 @@ def nips(**options) -> Split:
 
 def embedded() -> Split:
     """Docstrings of the scientific packages, words of Python's documentation (public)."""
-    texts, labels = load_docstrings(return_X_y=True)
-    words = load_public_vocabulary(2000, language="python")
+    texts, labels = load_docstrings()
+    words = python_words(2000)
     X = CountVectorizer(vocabulary=words).fit_transform(texts)
     return prepare("docstrings", X, labels, words=words, n_words=None, shortest=10)
 

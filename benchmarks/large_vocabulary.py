@@ -15,14 +15,14 @@ import warnings
 import numpy as np
 import scipy.sparse as sp
 from corpora import bbc_texts
+from docstrings import load_docstrings, python_words
 
 from dplda import PrivateCountVectorizer, SubLDA, public_prior
-from dplda.datasets import load_docstrings
 from dplda.metrics import unigram_perplexity
 
 K, DELTA = 20, 1e-5
-TEXTS = {"docstrings": lambda: load_docstrings(return_X_y=True)[0], "bbc": lambda: bbc_texts()[0]}
-CANDIDATES = {"docstrings": "python", "bbc": "en"}
+TEXTS = {"docstrings": lambda: load_docstrings()[0], "bbc": lambda: bbc_texts()[0]}
+CANDIDATES = {"docstrings": python_words(), "bbc": "en"}
 
 
 def main() -> None:

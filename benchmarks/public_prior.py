@@ -28,11 +28,12 @@ from pathlib import Path
 import corpora
 import numpy as np
 import scipy.sparse as sp
+from docstrings import load_docstrings
 from paired_utility import printed_into
 from sklearn.feature_extraction.text import CountVectorizer
 
 from dplda import GibbsLDA, SubLDA, public_prior
-from dplda.datasets import load_docstrings, load_uci_bow, load_wordnet_glosses
+from dplda.datasets import load_uci_bow, load_wordnet_glosses
 from dplda.metrics import held_out_perplexity, unigram_perplexity
 
 N_COMPONENTS, DELTA = 20, 1e-5
@@ -244,7 +245,7 @@ def other(name: str, words: tuple[str, ...]) -> sp.csr_array:
         return sp.csr_array(sp.csr_array(corpus.data) @ map_)
     texts = {
         "BBC": lambda: corpora.bbc_texts()[0],
-        "docstrings": lambda: load_docstrings(return_X_y=True)[0],
+        "docstrings": lambda: load_docstrings()[0],
         "glosses": lambda: load_wordnet_glosses(return_X_y=True)[0],
     }[name]()  # fmt: skip
     return sp.csr_array(CountVectorizer(vocabulary=words).transform(texts)).astype(float)

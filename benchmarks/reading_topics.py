@@ -32,13 +32,13 @@ from pathlib import Path
 
 import numpy as np
 from corpora import LOADERS, glosses, load
+from docstrings import load_docstrings, python_words
 from scipy.cluster.hierarchy import dendrogram
 from scipy.spatial.distance import cdist
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.model_selection import train_test_split
 
 from dplda import GibbsLDA, SubLDA, plan
-from dplda.datasets import load_docstrings, load_public_vocabulary
 from dplda.displays import top_words
 from dplda.metrics import _signal as signal_rules
 from dplda.metrics import coherence, topic_diversity
@@ -53,9 +53,9 @@ LOADERS["glosses"] = glosses
 
 def corpus():
     """Private documents, public reference texts, and the words."""
-    words = load_public_vocabulary(2000, language="python")
+    words = python_words(2000)
     vectorizer = CountVectorizer(vocabulary=words, stop_words="english")
-    X = vectorizer.transform(load_docstrings().data)
+    X = vectorizer.transform(load_docstrings()[0])
     return *train_test_split(X, test_size=0.5, random_state=0), vectorizer.get_feature_names_out()
 
 

@@ -43,6 +43,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 from corpora import bbc_texts
+from docstrings import load_docstrings, python_words
 from paired_utility import printed_into
 from sklearn.cluster import KMeans
 from sklearn.decomposition import TruncatedSVD
@@ -53,7 +54,7 @@ from sklearn.preprocessing import normalize
 from utility import Points
 
 from dplda import GibbsLDA, SubLDA, public_prior
-from dplda.datasets import load_docstrings, load_public_vocabulary, load_wordnet_glosses
+from dplda.datasets import load_public_vocabulary, load_wordnet_glosses
 from dplda.metrics import coherence, held_out_perplexity, topic_diversity
 from dplda.privacy import Event, Gaussian, calibrate
 
@@ -99,16 +100,16 @@ class Cut:
 
 
 def load(names, files, folder: Path | None) -> list[LabelledCorpus]:
-    loaders: dict[str, tuple[Callable, str]] = {
-        "bbc": (bbc_texts, "en"),
-        "docstrings": (lambda: load_docstrings(return_X_y=True), "python"),
-        **{Path(file).stem: (lambda file=file: jsonl_texts(file), "en") for file in files},
+    english = load_public_vocabulary(N_WORDS)
+    loaders: dict[str, tuple[Callable, list[str]]] = {
+        "bbc": (bbc_texts, english),
+        "docstrings": (load_docstrings, python_words(N_WORDS)),
+        **{Path(file).stem: (lambda file=file: jsonl_texts(file), english) for file in files},
     }
     found = []
     for name in [*names, *(Path(file).stem for file in files)]:
-        call, language = loaders[name]
+        call, words = loaders[name]
         try:
-            words = load_public_vocabulary(N_WORDS, language=language)
             found.append(labelled(name, *call(), words, encoded_in(folder, name)))
         except OSError as error:
             print(f"left out: {name} ({error})")

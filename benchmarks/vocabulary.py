@@ -20,13 +20,14 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 from corpora import bbc_texts, kos_texts
+from docstrings import load_docstrings, python_words
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from dplda import PrivateCountVectorizer, SubLDA
-from dplda.datasets import load_docstrings, load_public_vocabulary
+from dplda.datasets import load_public_vocabulary
 from dplda.privacy import split_epsilon
 
 N_WORDS, TOTAL, N_TOPICS = 2000, 4.0, 20
@@ -63,7 +64,7 @@ def texts_of(name: str) -> list[str]:
     if name.startswith("kos"):
         documents = kos_texts()
         return documents * 10 if name.endswith("x 10") else documents
-    return bbc_texts()[0] if name == "bbc" else load_docstrings().data
+    return bbc_texts()[0] if name == "bbc" else load_docstrings()[0]
 
 
 def vectorizer(**options) -> PrivateCountVectorizer:
@@ -159,10 +160,10 @@ def draw_missing(curves, path: Path) -> None:
 
 def models(n_seeds: int) -> None:
     """A row for each vocabulary: perplexity, accuracy, and both over those of the leak."""
-    texts, labels = load_docstrings(return_X_y=True)
+    texts, labels = load_docstrings()
     texts, counts = np.array(texts, dtype=object), Counts(texts)
     of_words, of_model = split_epsilon(TOTAL, shares=(0.08, 0.92))
-    leaking, python = "learned without privacy", load_public_vocabulary(None, language="python")
+    leaking, python = "learned without privacy", python_words()
     lists = {
         "public, English": load_public_vocabulary(N_WORDS),
         "public, Python": python[:N_WORDS],

@@ -1,11 +1,8 @@
 """Tests of dplda.datasets."""
 
-import gc
 import gzip
 import hashlib
-import os
 import re
-import subprocess
 import sys
 import threading
 import zlib
@@ -17,12 +14,10 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, CountVectorizer
 
-import dplda
 from dplda.datasets import (
     _synthetic,
     _wordnet,
     _words,
-    load_docstrings,
     load_public_vocabulary,
     load_uci_bow,
     load_wordnet_glosses,
@@ -30,7 +25,6 @@ from dplda.datasets import (
     read_uci_bow,
 )
 from dplda.datasets._docword import read_docword
-from dplda.datasets._sources import find_sources, read_documentation
 from dplda.datasets._uci import _CORPORA, _load
 
 SMALL = "3\n4\n4\n1 1 2\n1 4 1\n3 2 5\n3 3 7\n"
@@ -43,71 +37,6 @@ def write(path, text):
 
 
 # The embedded corpus
-
-
-@pytest.fixture(scope="module")
-def docstrings():
-    return load_docstrings()
-
-
-def test_docstrings_are_a_corpus(docstrings):
-    assert len(docstrings.data) == len(docstrings.names) == len(docstrings.target)
-    assert len(docstrings.data) > 5000
-    assert sum(len(text.split()) for text in docstrings.data) > 1_000_000
-    assert min(len(text.split()) for text in docstrings.data) >= 20
-    assert len(set(docstrings.data)) == len(docstrings.data)
-    assert docstrings.names == sorted(docstrings.names)
-    assert docstrings.skipped == ()
-
-
-@pytest.mark.parametrize(
-    ("name", "label"),
-    [
-        ("numpy.random.Generator.normal", "numpy.random"),
-        ("scipy.special.airy", "scipy.special"),
-        ("sklearn.base.BaseEstimator", "sklearn"),
-        ("sklearn.cluster._kmeans.KMeans", "sklearn.cluster"),
-    ],
-)
-def test_docstrings_are_labeled_by_subpackage(docstrings, name, label):
-    assert docstrings.target_names[docstrings.target[docstrings.names.index(name)]] == label
-
-
-def test_docstrings_leave_out_tests_and_bundled_projects(docstrings):
-    parts = {part for name in docstrings.names for part in name.split(".")[:-1]}
-    assert not parts & {"tests", "externals", "array_api_compat"}
-    assert not [label for label in docstrings.target_names if "._" in label]
-    assert docstrings.target_names == sorted(docstrings.target_names)
-    assert_array_equal(np.unique(docstrings.target), np.arange(len(docstrings.target_names)))
-
-
-def test_docstrings_describe_themselves(docstrings):
-    assert f"{len(docstrings.data)} documents" in docstrings.DESCR
-    assert f"numpy {np.__version__}" in docstrings.DESCR
-
-
-def test_docstrings_as_pair_are_fresh_lists(docstrings):
-    texts, target = load_docstrings(return_X_y=True)
-    assert texts == docstrings.data
-    assert_array_equal(target, docstrings.target)
-    texts.clear()
-    assert load_docstrings().data == docstrings.data
-
-
-def fingerprint():
-    corpus = load_docstrings()
-    parts = [*corpus.names, *corpus.data, *corpus.target_names, *load_public_vocabulary(5000)]
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
-
-
-def test_order_does_not_depend_on_the_process():
-    folders = [str(Path(__file__).parent), str(Path(dplda.__file__).parents[1])]
-    env = os.environ | {"PYTHONHASHSEED": "4321", "PYTHONPATH": os.pathsep.join(folders)}
-    code = "import test_datasets; print(test_datasets.fingerprint())"
-    other = subprocess.run(
-        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
-    )
-    assert other.stdout.strip() == fingerprint()
 
 
 def test_the_corpus_of_prose_is_the_same_everywhere():
@@ -142,73 +71,38 @@ def test_a_damaged_corpus_is_refused(monkeypatch, tmp_path):
             load_wordnet_glosses()
 
 
-# Reading sources
-
-
-def test_sources_are_parsed_but_not_imported(tmp_path):
-    package = tmp_path / "sample"
-    for folder in (package, package / "tests", package / "inner", package / "no_package"):
-        folder.mkdir()
-        if folder.name != "no_package":
-            write(folder / "__init__.py", f'"""Package {folder.name}."""\nraise SystemExit')
-    write(package / "no_package" / "a.py", '"""Not in a package."""')
-    write(
-        package / "inner" / "a.py",
-        "if True:\n class C:\n  '''A \\d.'''\n  def f(self):\n   '''An f.'''\n"
-        "   def g(): 'Inside.'\nadd_newdoc('x', 'y', ('z', '''\n  The z.\n  '''))",
-    )
-    write(package / "broken.py", "def")
-    write(package / "latin.py", "'''caf\xe9'''".encode("latin-1"))
-    documents, skipped = read_documentation(find_sources(package, "sample"))
-    assert {name: text for name, text in documents if text} == {
-        "sample": "Package sample.",
-        "sample.inner": "Package inner.",
-        "sample.inner.a.C": "A \\d.",
-        "sample.inner.a.C.f": "An f.",
-        "sample.inner.a.z": "The z.",
-    }
-    assert [name for name, _ in skipped] == ["sample.broken", "sample.latin"]
-    assert skipped[0][1] == "SyntaxError"
-    assert gc.isenabled()
-
-
 # The public vocabulary
 
 
-LANGUAGES = ("de", "en", "es", "fr", "it", "nl", "pt", "python")
+def test_the_english_list_has_plain_words_and_begins_with_every_shorter_one():
+    words = load_public_vocabulary(None)
+    assert len(set(words)) == 20000
+    assert words[:1000] == load_public_vocabulary(1000)
+    assert all(word.isascii() and word.isalpha() and len(word) >= 3 for word in words)
+    assert not set(words) & ENGLISH_STOP_WORDS
+    tokens = CountVectorizer(vocabulary=words).build_analyzer()("\n".join(words))
+    assert tokens == words  # no word that scikit-learn's pattern would miss
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_a_list_has_plain_words_and_begins_with_every_shorter_one(language):
-    words = load_public_vocabulary(7000, language=language)
-    assert len(set(words)) == 7000
-    assert words[:1000] == load_public_vocabulary(1000, language=language)
-    assert all(word.isalpha() and word == word.lower() and len(word) >= 3 for word in words)
-    if language in ("en", "python"):
-        assert not set(words) & ENGLISH_STOP_WORDS
-        tokens = CountVectorizer(vocabulary=words).build_analyzer()("\n".join(words))
-        assert tokens == words  # no word that scikit-learn's pattern would miss
+def test_the_english_list_is_the_same_everywhere():
+    digest = hashlib.sha256("\n".join(load_public_vocabulary(None)).encode()).hexdigest()
+    assert digest == "c11577bd8a07f3e239724b1b9832809eb09b76bfe22b046905d318672676bdb8"
 
 
-def test_a_damaged_list_is_refused(monkeypatch):
-    wrong = {**_words._LISTS, "de": (1, 20000, "0" * 64)}
-    monkeypatch.setattr(_words, "_LISTS", wrong)
-    _words._words.cache_clear()
-    with pytest.raises(OSError, match="damaged"):
-        load_public_vocabulary(language="de")
-
-
-def test_an_unknown_language_is_refused():
+def test_words_of_other_languages_are_those_of_wordfreq():
+    pytest.importorskip("wordfreq")
+    words = load_public_vocabulary(2000, language="de")
+    assert {"leben", "stadt", "für"} & set(words) == {"leben", "stadt"}  # no stop words
+    assert words[:100] == load_public_vocabulary(100, language="de")
     with pytest.raises(ValueError, match=r"language must be one of .*'de'.*, got 'tlh'"):
         load_public_vocabulary(language="tlh")
 
 
-def test_the_python_list_covers_the_docstrings(docstrings):
-    vocabulary = load_public_vocabulary(language="python")
-    counts = CountVectorizer(vocabulary=vocabulary).fit_transform(docstrings.data)
-    assert counts.shape == (len(docstrings.data), 2000)
-    n_tokens = CountVectorizer().fit_transform(docstrings.data).sum()
-    assert counts.sum() > n_tokens / 4
+def test_another_language_without_wordfreq_is_an_error_that_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "wordfreq", None)
+    _words._by_wordfreq.cache_clear()
+    with pytest.raises(ImportError, match="extra 'languages'"):
+        load_public_vocabulary(language="de")
 
 
 def test_vocabulary_is_a_fresh_list():

@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.feature_extraction.text import CountVectorizer
 
 from dplda import PrivateCountVectorizer, PrivateSVILDA, SubLDA, public_prior
-from dplda.datasets import load_docstrings, load_public_vocabulary, make_topic_corpus
+from dplda.datasets import load_public_vocabulary, load_wordnet_glosses, make_topic_corpus
 from dplda.topics import match_topics
 
 K, N_WORDS = 4, 40
@@ -63,11 +63,11 @@ def test_seeds_of_a_few_topics_leave_the_others_free(corpus):
     assert distance.max() < 0.3
 
 
-@pytest.mark.slow  # reads the docstrings of all packages
+@pytest.mark.slow
 def test_seeds_hold_in_real_texts():
-    texts = load_docstrings(return_X_y=True)[0][::4]
-    words = load_public_vocabulary(2000, language="python")
-    seeds = [["file", "path", "directory"], ["random", "distribution"]]
+    texts = load_wordnet_glosses(return_X_y=True)[0][::4]
+    words = load_public_vocabulary(2000)
+    seeds = [["disease", "blood", "skin"], ["language", "word"]]
     vectorizer = CountVectorizer(vocabulary=words)
     prior = public_prior(
         texts, n_components=10, seed_words=seeds, vocabulary=vectorizer, max_iter=60, random_state=0
@@ -76,7 +76,7 @@ def test_seeds_hold_in_real_texts():
     for k, group in enumerate(seeds):
         assert shares[k, [words.index(word) for word in group]].mean() > 0.6
     # words that occur with the seeds, and are no seeds themselves
-    for k, word in enumerate(["files", "distributions"]):
+    for k, word in enumerate(["infection", "speech"]):
         assert shares[:, words.index(word)].argmax() == k
 
 

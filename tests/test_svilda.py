@@ -11,15 +11,12 @@ from scipy.special import gammaln, psi
 from scipy.stats import binomtest
 from sklearn.decomposition import LatentDirichletAllocation
 from sklearn.decomposition._lda import _update_doc_distribution
-from sklearn.feature_extraction.text import CountVectorizer
 
 import dplda.document._document_lda as document_module
 import dplda.document._svilda as module
 from dplda import PrivateSVILDA, SubLDA
 from dplda.core._corpus import shorten
 from dplda.datasets import (
-    load_docstrings,
-    load_public_vocabulary,
     load_uci_bow,
     make_topic_corpus,
 )
@@ -351,14 +348,6 @@ def online_pair(train, test, n_components, passes):
         random_state=0,
     ).fit(train)
     return held_out_perplexity(peer.components_, test), ours.perplexity(test)
-
-
-@pytest.mark.slow
-def test_online_lda_of_docstrings_is_as_good_as_scikit_learns():
-    words = load_public_vocabulary(2000, language="python")
-    X = CountVectorizer(vocabulary=words).transform(load_docstrings().data)
-    theirs, ours = online_pair(*split(X), 20, 10)
-    assert ours < 1.02 * theirs  # a few percent better: the first table knows word frequencies
 
 
 @pytest.mark.slow

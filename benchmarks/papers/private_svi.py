@@ -27,10 +27,11 @@ import scipy.sparse as sp
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from corpora import data_folder, embedded, kos, nips
+from docstrings import python_words
 from svi import calibration
 
 import dplda
-from dplda.datasets import load_public_vocabulary, load_uci_bow
+from dplda.datasets import load_uci_bow
 from dplda.displays import top_words
 from dplda.metrics import perplexity_bound
 from dplda.privacy import Gaussian, PrivacyLeakWarning, Repeated, SeededNoiseWarning, epsilon_of
@@ -173,7 +174,7 @@ def coherence(model, X) -> float:
 def vocabulary(corpus: str) -> list[str]:
     """Names of the columns, as `corpora.prepare` chooses them."""
     if corpus == "docstrings":
-        return list(load_public_vocabulary(2000, language="python"))
+        return python_words(2000)
     bunch = load_uci_bow(corpus, data_home=data_folder(), download_if_missing=False)
     order = np.argsort(-(sp.csr_array(bunch.data) > 0).sum(axis=0), kind="stable")
     return [bunch.feature_names[i] for i in order[10:2010]]

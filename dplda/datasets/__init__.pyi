@@ -1,4 +1,3 @@
-from ._docstrings import load_docstrings as load_docstrings
 from ._docword import read_uci_bow as read_uci_bow
 from ._shard_sources import write_shards as write_shards
 from ._shards import CountShards as CountShards

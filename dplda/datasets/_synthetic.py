@@ -62,7 +62,7 @@ def make_topic_corpus(
     topic_word_prior : float, default=0.05
         Dirichlet parameter of a topic's words. Small values give topics of few words.
     random_state : int, RandomState instance or None, default=None
-        Pass an int for reproducible documents.
+        Each int names one corpus. None draws another corpus at each call.
 
     Returns
     -------

@@ -47,10 +47,6 @@ def load_wordnet_glosses(*, return_X_y: bool = False) -> Bunch | tuple[list[str]
     OSError
         If the file of the package is damaged.
 
-    See Also
-    --------
-    load_docstrings : Larger documents, which depend on the installed packages.
-
     Notes
     -----
     The corpus is public. It shows what a private model is like, and there is nobody in it to

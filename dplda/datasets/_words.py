@@ -1,26 +1,16 @@
-"""Public word lists, which are files of the package."""
+"""Public word lists: English from the embedded corpus, other languages from wordfreq."""
 
 from __future__ import annotations
 
-import gzip
-import hashlib
+import re
+from collections import Counter
 from functools import lru_cache
-from importlib import resources
 
+from dplda.datasets._wordnet import load_wordnet_glosses
 from dplda.leaf._checks import check_integer
 
-# Version, number of words and SHA-256 of each list. `scripts/word_lists` writes the files. The
-# words of a version never change: a vocabulary is the same on every machine.
-_LISTS = {
-    "de": (1, 20000, "f955eba2bfc752bb0ff0276f3082a490e5d9474a208f2858fee6e348dd980b8b"),
-    "en": (1, 20000, "ea334b5bd09cb70ad8881a54ec3a651884096bc3d95efcf401b229f9924fe4ad"),
-    "es": (1, 20000, "696b43beffb03a6330473bcafdeb052590e5ffbfeb9271de4db542c033d4c67c"),
-    "fr": (1, 20000, "bb0890c195b23532a04c888564877a0c8159ed60a6e109882e6ba55d0cdb78d1"),
-    "it": (1, 20000, "b0f30528f68fb2ed60f0dd009886e8ddb61c513b96897b72b68a449d2bf82089"),
-    "nl": (1, 20000, "0930353fe39c5a8ef6cec7909377f95cdbb9b4a71699667634cdf1f41cd861de"),
-    "pt": (1, 20000, "e501e2753d5427ac79a2604361dbd084fa401415538452d5e763c726195447dc"),
-    "python": (1, 7661, "41f2a41c267ed3107fc5ff5a0ef5a461d0f811b9dd812805d53fad408cfd1dc4"),
-}
+LONGEST = 20_000
+_WORD = re.compile(r"(?<![\w'])[a-z]{3,}(?![\w'])")
 
 
 def load_public_vocabulary(n_words: int | None = 2000, *, language: str = "en") -> list[str]:
@@ -33,9 +23,10 @@ def load_public_vocabulary(n_words: int | None = 2000, *, language: str = "en") 
     Parameters
     ----------
     n_words : int or None, default=2000
-        Number of words, at most 20,000 (7,661 for "python"). None takes the whole list.
-    language : {"de", "en", "es", "fr", "it", "nl", "pt", "python"}, default="en"
-        The language. "python" has the words of the documentation of Python 3.11.
+        Number of words, at most 20,000. None takes the whole list.
+    language : str, default="en"
+        The language by its code, such as "de". English needs nothing else. The other languages need
+        the packages wordfreq and stopwordsiso (extra ``languages``).
 
     Returns
     -------
@@ -45,6 +36,8 @@ def load_public_vocabulary(n_words: int | None = 2000, *, language: str = "en") 
 
     Raises
     ------
+    ImportError
+        If the language is not English, and wordfreq or stopwordsiso is not installed.
     TypeError
         If `n_words` is not an integer.
     ValueError
@@ -56,9 +49,10 @@ def load_public_vocabulary(n_words: int | None = 2000, *, language: str = "en") 
 
     Notes
     -----
-    The lists are files of the package. They are the same on every machine and in every version of
-    Python. The words of the natural languages come from wordfreq [1]_, under the licence CC BY-SA
-    4.0 (``dplda/datasets/words/LICENSE``).
+    The English words are counted in :func:`load_wordnet_glosses`, a file of the package. They are
+    the same on every machine. A word that more of the 24 fields use comes first, and then the word
+    with more occurrences. Words of other languages come from wordfreq [1]_, whose data are under
+    CC BY-SA 4.0, and change only with its version.
 
     References
     ----------
@@ -72,18 +66,46 @@ def load_public_vocabulary(n_words: int | None = 2000, *, language: str = "en") 
     >>> vectorizer.transform(["a day at school, with the family"]).sum()
     np.int64(3)
     """
-    if language not in _LISTS:
-        raise ValueError(f"language must be one of {sorted(_LISTS)}, got {language!r}")
+    words = _english() if language == "en" else _by_wordfreq(language)
     if n_words is not None:
-        n_words = check_integer("n_words", n_words, 1, _LISTS[language][1])
-    return list(_words(language)[:n_words])
+        n_words = check_integer("n_words", n_words, 1, len(words))
+    return list(words[:n_words])
 
 
 @lru_cache
-def _words(language: str) -> tuple[str, ...]:
-    version, _, digest = _LISTS[language]
-    file = resources.files("dplda.datasets") / "words" / f"{language}.{version}.txt.gz"
-    text = gzip.decompress(file.read_bytes())
-    if hashlib.sha256(text).hexdigest() != digest:
-        raise OSError(f"the word list {file} is damaged; install dplda again")
-    return tuple(text.decode().split("\n"))
+def _english() -> tuple[str, ...]:
+    """Words by the number of fields of the embedded corpus that use them, then by occurrences.
+
+    The first 2,000 cover 33, 42 and 35% of the tokens of KOS, NIPS and the docstrings; in the order
+    of occurrences alone, they cover 34, 38 and 32%.
+    """
+    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+    texts, target = load_wordnet_glosses(return_X_y=True)
+    n_fields, n_tokens = Counter[str](), Counter[str]()
+    for field in range(max(target) + 1):
+        text = "\n".join(text for text, label in zip(texts, target) if label == field)
+        counts = Counter(_WORD.findall(text.lower()))
+        n_fields.update(counts.keys())
+        n_tokens.update(counts)
+    ranked = sorted(n_tokens, key=lambda word: (-n_fields[word], -n_tokens[word], word))
+    return tuple(word for word in ranked if word not in ENGLISH_STOP_WORDS)[:LONGEST]
+
+
+@lru_cache
+def _by_wordfreq(language: str) -> tuple[str, ...]:
+    try:
+        import stopwordsiso
+        import wordfreq
+    except ImportError as error:
+        raise ImportError(
+            f"the words of language {language!r} need the packages wordfreq and stopwordsiso "
+            "(dplda's extra 'languages'); without them there is English, language='en'"
+        ) from error
+    known = sorted({"en", *(stopwordsiso.langs() & wordfreq.available_languages().keys())})
+    if language not in known:
+        raise ValueError(f"language must be one of {known}, got {language!r}")
+    stop_words = stopwordsiso.stopwords(language)
+    frequent = wordfreq.top_n_list(language, 4 * LONGEST)
+    words = [word for word in frequent if word.isalpha() and len(word) > 2]
+    return tuple(word for word in words if word not in stop_words)[:LONGEST]

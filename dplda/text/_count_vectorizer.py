@@ -82,7 +82,7 @@ class PrivateCountVectorizer(  # type: ignore[call-arg]
     candidates : str, array-like of str or None, default="en"
         A public list of terms, the most frequent first. Each of them can be chosen, however few
         documents hold it. Terms that the analyzer cannot produce are left out. A string names a
-        list of `dplda.datasets.load_public_vocabulary`. With None, every term must pass the
+        language of `dplda.datasets.load_public_vocabulary`. With None, every term must pass the
         threshold, which takes tens of thousands of documents.
     discover : bool, default=True
         Whether terms outside of `candidates` can be chosen.
@@ -238,7 +238,7 @@ class PrivateCountVectorizer(  # type: ignore[call-arg]
         raw_documents : iterable of str
             Private texts (or files, see `input`). One text is what the guarantee protects.
         y : Ignored
-            Not used, present for API consistency by convention.
+            Ignored.
         user_ids : array-like of shape (n_docs,), default=None
             The user that each text belongs to. All texts of a user are then one protected unit.
 
@@ -293,7 +293,7 @@ class PrivateCountVectorizer(  # type: ignore[call-arg]
         raw_documents : iterable of str
             Private texts.
         y : Ignored
-            Not used, present for API consistency by convention.
+            Ignored.
         **fit_params : dict
             Passed to `fit`.
 
@@ -349,7 +349,7 @@ class PrivateCountVectorizer(  # type: ignore[call-arg]
         Parameters
         ----------
         input_features : Ignored
-            Not used, present for API consistency by convention.
+            Ignored.
 
         Returns
         -------
