@@ -1,9 +1,8 @@
-from ._calibration import VipsCalibration as VipsCalibration
+from ._calibration import iteration_epsilon as iteration_epsilon
 from ._calibration import vips_calibration as vips_calibration
 from ._cdplda import CDPLDA as CDPLDA
 from ._hdplda import PublishedHDPLDA as PublishedHDPLDA
 from ._iftm import PublishedIFTMParty as PublishedIFTMParty
 from ._iftm import recover_counts as recover_counts
 from ._sublda import PublishedSubLDA as PublishedSubLDA
-from ._sublda import iteration_epsilon as iteration_epsilon
 from ._svilda import PublishedPrivateSVILDA as PublishedPrivateSVILDA

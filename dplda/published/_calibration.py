@@ -1,17 +1,14 @@
 """The privacy cost of a step that two papers state, and the noise that one of them derives from it.
 
-These formulas are for comparison only. No sound estimator uses them. docs/svilda.md and
-docs/papers_sub_lda.md describe their errors.
+These formulas are for comparison only. No sound estimator uses them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import gammaln
 
@@ -22,35 +19,32 @@ COMPOSITIONS = ("zcdp", "advanced", "linear")
 LARGEST_ORDER = 10**6
 LARGEST_DIVERGENCE = 1e150  # a larger one overflows when it is multiplied by an order
 
-Curve = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
+def iteration_epsilon(subsampling_ratio: float, rdp_order: int, rdp_epsilon: float) -> float:
+    """Compute the privacy cost of one iteration that SUB-LDA claims, equation (3) of [1]_.
 
-# SUB-LDA
-
-
-def subsampled_rdp(order: int, rdp: Curve | float, subsampling_ratio: float) -> float:
-    """Renyi divergence of a Poisson-sampled step, equation (3) of [1]_.
+    It is the exact Renyi divergence of a Poisson-sampled step, and holds where a token that is not
+    sampled leaves no trace. :class:`PublishedSubLDA` is not such a mechanism.
 
     Parameters
     ----------
-    order : int
-        Renyi order (alpha), at least 2.
-    rdp : callable or float
-        Divergence of the step without sampling: a function of an array of integer orders, or
-        its value at `order` for Gaussian noise, whose divergence is proportional to the order.
     subsampling_ratio : float
-        Probability in (0, 1] that a record takes part (gamma).
+        Probability in (0, 1] that a token takes part (gamma).
+    rdp_order : int
+        Renyi order, at least 2 (alpha).
+    rdp_epsilon : float
+        Renyi divergence of that order without sampling, above 0. The divergence of a lower order is
+        proportionally lower, as for Gaussian noise.
 
     Returns
     -------
     divergence : float
-        Divergence at `order`. It holds where records that are not sampled leave no trace in
-        the output.
+        Renyi divergence of order `rdp_order`.
 
     Raises
     ------
     TypeError
-        If `order` is not an integer or another parameter is not a number.
+        If `rdp_order` is not an integer or another parameter is not a number.
     ValueError
         If a parameter is out of range.
 
@@ -58,56 +52,38 @@ def subsampled_rdp(order: int, rdp: Curve | float, subsampling_ratio: float) -> 
     ----------
     .. [1] T. Huang, H. Chen, "Improving Privacy Guarantee and Efficiency of Latent Dirichlet
        Allocation Model Training Under Differential Privacy", Findings of EMNLP 2021.
+
+    Examples
+    --------
+    >>> from dplda.published import iteration_epsilon
+    >>> round(iteration_epsilon(0.5, 14, 2.0), 4)
+    1.2809
     """
-    order = check_integer("order", order, 2, LARGEST_ORDER)
+    order = check_integer("rdp_order", rdp_order, 2, LARGEST_ORDER)
     ratio = check_number("subsampling_ratio", subsampling_ratio, 0.0, 1.0, closed="right")
+    epsilon = check_number("rdp_epsilon", rdp_epsilon, 0.0, math.inf, closed="right")
+    if LARGEST_DIVERGENCE < epsilon < math.inf:
+        raise ValueError(
+            f"rdp_epsilon must be at most {LARGEST_DIVERGENCE:g}, or infinite, got {epsilon:g}"
+        )
     chosen = np.arange(2.0, order + 1.0)
-    if callable(rdp):
-        divergence = np.asarray(rdp(chosen), dtype=float)
-    else:
-        divergence = _check_divergence(rdp) * chosen / order
-    exponent = (chosen - 1.0) * divergence
+    exponent = (chosen - 1.0) * (epsilon * chosen / order)
     if ratio == 1.0:
         return float(exponent[-1]) / (order - 1)
     # The binomial weights sum to one. Each term leaves out its share of that one, so that
     # exp(x) - 1 takes the place of exp(x): no cancellation occurs, even at small divergences.
     with np.errstate(divide="ignore"):
         log_growth = exponent + np.log(-np.expm1(-exponent))
-    log_terms = _log_binomial(chosen, order, ratio) + log_growth
-    return float(np.logaddexp(0.0, np.logaddexp.reduce(log_terms))) / (order - 1)
-
-
-def _check_divergence(rdp: float) -> float:
-    """Return a divergence that is infinite, or stays finite when multiplied by an order."""
-    rdp = check_number("rdp", rdp, 0.0, math.inf)
-    if LARGEST_DIVERGENCE < rdp < math.inf:
-        raise ValueError(f"rdp must be at most {LARGEST_DIVERGENCE:g}, or infinite, got {rdp:g}")
-    return rdp
-
-
-def _log_binomial(chosen: NDArray[np.float64], n: int, probability: float) -> NDArray[np.float64]:
-    """Logarithms of the binomial probabilities of `chosen` successes in `n` trials."""
-    left = n - chosen
-    log_ways: NDArray[np.float64] = gammaln(n + 1.0) - gammaln(chosen + 1.0) - gammaln(left + 1.0)
-    return log_ways + chosen * math.log(probability) + left * math.log1p(-probability)
-
-
-# private stochastic variational inference
+    left = order - chosen
+    log_ways = gammaln(order + 1.0) - gammaln(chosen + 1.0) - gammaln(left + 1.0)
+    log_weight = log_ways + chosen * math.log(ratio) + left * math.log1p(-ratio)
+    log_sum = np.logaddexp.reduce(log_weight + log_growth)
+    return float(np.logaddexp(0.0, log_sum)) / (order - 1)
 
 
 @dataclass(frozen=True)
 class VipsCalibration:
-    """Noise and budgets of one round, as `vips_calibration` returns them.
-
-    Parameters
-    ----------
-    epsilon_round, delta_round : float
-        Budget of one round, on all documents (epsilon' and delta' in the paper).
-    epsilon_iter, delta_iter : float
-        Budget of the Gaussian mechanism of that round, on the sampled documents.
-    noise_multiplier : float
-        Standard deviation of the noise, divided by the sensitivity (sigma over Delta s).
-    """
+    """Noise and budgets of one round, as `vips_calibration` returns them."""
 
     epsilon_round: float
     delta_round: float
@@ -152,7 +128,10 @@ def vips_calibration(
     Returns
     -------
     calibration : VipsCalibration
-        The noise multiplier and the budgets that lead to it.
+        `noise_multiplier`, the standard deviation of the noise divided by the sensitivity (sigma
+        over Delta s), and the budgets that lead to it: `epsilon_round` and `delta_round` of a round
+        on all documents (epsilon' and delta'), `epsilon_iter` and `delta_iter` of its Gaussian
+        mechanism on the sampled documents.
 
     Raises
     ------

@@ -4,39 +4,25 @@ from __future__ import annotations
 
 import math
 from numbers import Real
-from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from dplda.core._base import BaseLDA
-from dplda.core._corpus import Corpus, check_counts
-from dplda.core._private_fit import no_guarantee, publish, released_so_far
+from dplda.core._corpus import Corpus
 from dplda.kernels import _published_hdp
-from dplda.leaf._compat import Interval, Options, _fit_context
+from dplda.leaf._compat import Interval, Options
 from dplda.leaf._progress import rounds
-from dplda.leaf._warnings import warn_user
-from dplda.privacy import Guarantee, PrivacyLeakWarning
 from dplda.privacy._curator import announce
-from dplda.privacy._streams import Purpose, Reader, Streams
-from dplda.privacy.mechanisms import FlooredLaplace, NoNoise
+from dplda.privacy._streams import Purpose, Streams
+from dplda.published._base import COUNTS, TOPICS, PublishedLDA, laplace
 from dplda.word._gibbs import count_words
 from dplda.word._word_sweeps import inherent_epsilon, uniform_topics
 
-# Noise is drawn in steps of 1 / GRID: whole steps would drown the small noise of a large epsilon.
-# Noisy counts are then multiples of 1 / (2 GRID), and adding them up is exact in double precision.
-GRID = 256
 SMALLEST_EPSILON, LARGEST_EPSILON = 0.006, 10000.0  # the noise tables reach 2 GRID / epsilon
 
-COUNTS = "word-topic counts"
-TOPICS = "topics"
-HOLES = (
-    "later draws read live counts, which a replaced word continues to change; noise is added in "
-    "place, so that changes are released twice; and the changes of the last sweep are published "
-    "without noise"
-)
 
-
-class PublishedHDPLDA(BaseLDA):
+class PublishedHDPLDA(PublishedLDA):
     """HDP-LDA as its paper prints it, Algorithm 1 of [1]_: not private.
 
     Each sweep adds Laplace noise to the word-topic counts in place. It then draws the topic of
@@ -55,17 +41,10 @@ class PublishedHDPLDA(BaseLDA):
         Clipping bound: a draw reads noisy counts up to this value (C), above 0; must be given.
     max_iter : int, default=100
         Number of sweeps over the corpus (T).
-    doc_topic_prior : float, default=1.0
+    doc_topic_prior : float or None, default=1.0
         Dirichlet parameter of a document's topics (alpha). The default is that of [1]_.
-    topic_word_prior : float, default=0.01
-        Dirichlet parameter of a topic's words (beta).
-    n_jobs : int or None, default=None
-        Number of threads of `transform` and `score`. Training is sequential. It never changes a
-        result.
-    random_state : int, RandomState instance or None, default=None
-        Seed of all random numbers. None takes it from the entropy of the operating system.
-    verbose : int, default=0
-        Progress: a bar where tqdm is installed, otherwise lines.
+    topic_word_prior, n_jobs, random_state, verbose : optional
+        As in :class:`dplda.GibbsLDA`.
 
     Attributes
     ----------
@@ -74,24 +53,13 @@ class PublishedHDPLDA(BaseLDA):
         normalized.
     n_iter_ : int
         Number of sweeps that ran.
-    epsilon_ : float
-        Infinity: nothing is proved. The third point below shows that no finite epsilon holds.
-    delta_ : float
-        0.
     published_epsilon_ : float
         The claim of [1]_: ``n_iter_ * (noise_epsilon + sampling_epsilon_)``. Not a guarantee.
     sampling_epsilon_ : float
         Claim for the topic draws of one sweep (epsilon_I): ``2 log(count_clip / topic_word_prior
         + 1)``, equation (7) of [1]_.
-    privacy_ : Guarantee
-        The statement that there is no guarantee, with the reason. `print` shows it in words.
-    n_features_in_ : int
-        Size of the vocabulary.
-
-    Warns
-    -----
-    PrivacyLeakWarning
-        In `fit` and `partial_fit`, unless `noise_epsilon` is infinite.
+    epsilon_, delta_ : float
+        Infinity and 0: no finite epsilon holds, by the third point below. `privacy_` says why.
 
     See Also
     --------
@@ -111,7 +79,7 @@ class PublishedHDPLDA(BaseLDA):
        the "probabilities" of line 13.
     3. Final counts (line 20). They are the last noisy counts plus the changes of the last sweep,
        without noise. Anyone who saw the noisy counts can compute the changes, and a word that does
-       not occur has no changes. Epsilon is infinite.
+       not occur has no changes.
     4. Noise in place (line 9). The noise of a sweep hides the changes since the last release. These
        differ in four cells instead of two if the token of the word has changed its topic.
 
@@ -119,12 +87,11 @@ class PublishedHDPLDA(BaseLDA):
     sum of a topic's counts, as 0, because no weight may be negative. The counts do not change. Only
     the numerator of line 13 is clipped. A draw reads all counts as they are, including those of its
     own token, because line 15 is the only line that changes counts. Tokens of a document are in the
-    order of their words. The noise is Laplace noise of mean zero, rounded to steps of 1/256.
+    order of their words. The noise has mean zero and steps of 1/256.
 
     The fit announces what the adversary of [1]_ sees in each sweep t: the noisy counts at its
     start, shape (n_words, n_components), and then the topics of all tokens in the order of the
-    corpus, shape (n_tokens,). The first topics depend on no word. Their number is t - 1 of the
-    first sweep.
+    corpus, shape (n_tokens,). The first topics, number 0, depend on no word.
 
     References
     ----------
@@ -135,16 +102,20 @@ class PublishedHDPLDA(BaseLDA):
     --------
     >>> import warnings
     >>> from dplda.published import PublishedHDPLDA
-    >>> from dplda.datasets import make_topic_corpus
-    >>> X = make_topic_corpus(n_docs=50, n_words=30, n_components=3, random_state=0).data
     >>> with warnings.catch_warnings():
     ...     warnings.simplefilter("ignore")  # the warning says that this is not private
-    ...     model = PublishedHDPLDA(3, noise_epsilon=1.0, count_clip=1.0, max_iter=100).fit(X)
+    ...     model = PublishedHDPLDA(2, noise_epsilon=1.0, count_clip=1.0).fit([[3, 1], [0, 2]])
     >>> model.epsilon_, round(model.published_epsilon_, 2)
     (inf, 1023.02)
     """
 
     _attack = "published HDP-LDA"
+    _hole = (
+        "later draws read live counts, which a replaced word continues to change; noise is added "
+        "in place, so that changes are released twice; and the changes of the last sweep are "
+        "published without noise"
+    )
+    _instead = "dplda.HDPLDA"
     _parameter_constraints = {
         **BaseLDA._parameter_constraints,
         "noise_epsilon": [
@@ -155,87 +126,32 @@ class PublishedHDPLDA(BaseLDA):
     }
 
     def __init__(
-        self,
-        n_components=10,
-        *,
-        noise_epsilon=None,
-        count_clip=None,
-        max_iter=100,
-        doc_topic_prior=1.0,
-        topic_word_prior=0.01,
-        n_jobs=None,
-        random_state=None,
-        verbose=0,
-    ):
-        self.n_components = n_components
+        self, n_components=10, *, noise_epsilon=None, count_clip=None, max_iter=100,
+        doc_topic_prior=1.0, topic_word_prior=0.01, n_jobs=None, random_state=None, verbose=0,
+    ):  # fmt: skip
+        super().__init__(
+            n_components, max_iter=max_iter, doc_topic_prior=doc_topic_prior, n_jobs=n_jobs,
+            topic_word_prior=topic_word_prior, random_state=random_state, verbose=verbose,
+        )  # fmt: skip
         self.noise_epsilon = noise_epsilon
         self.count_clip = count_clip
-        self.max_iter = max_iter
-        self.doc_topic_prior = doc_topic_prior
-        self.topic_word_prior = topic_word_prior
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
 
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None) -> PublishedHDPLDA:
-        """Train on documents from scratch: `max_iter` sweeps.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_docs, n_words)
-            Word counts.
-        y : Ignored
-            Not used, present for API consistency by convention.
-
-        Returns
-        -------
-        self : PublishedHDPLDA
-            The fitted estimator.
-        """
-        return self._train(X, None)
-
-    @_fit_context(prefer_skip_nested_validation=True)
-    def partial_fit(self, X: Any, y: Any = None) -> PublishedHDPLDA:
-        """Continue with further documents: `max_iter` sweeps over them, on top of the noisy counts.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_docs, n_words)
-            Word counts of documents that the model has not seen.
-        y : Ignored
-            Not used, present for API consistency by convention.
-
-        Returns
-        -------
-        self : PublishedHDPLDA
-            The fitted estimator.
-        """
-        return self._train(X, released_so_far(self, "word"))
-
-    def _train(self, X: Any, released: np.ndarray | None) -> PublishedHDPLDA:
-        """Sweep over `X` on top of the `released` noisy counts (n_words, n_components), if any."""
+    def _train(self, X: sp.csr_array, streams: Streams) -> None:
         if self.noise_epsilon != math.inf:
-            warn_user(
-                f"dplda.published.PublishedHDPLDA is not private: {HOLES}; use dplda.HDPLDA",
-                PrivacyLeakWarning,
-            )
-        corpus = Corpus.from_counts(check_counts(self, X, reset=released is None))  # private
-        streams = Streams.from_random_state(self.random_state)  # secret
+            self._warn()
+        corpus = Corpus.from_counts(X)  # private
         n_components = int(self.n_components)
-        first = 1 if released is None else self.n_iter_ + 1
-        last = first + self.max_iter - 1
         topics = uniform_topics(corpus, n_components, streams)  # lines 1 to 6; private
         topics = topics.astype(np.int32)
-        announce(TOPICS, first - 1, topics.copy)  # public
+        announce(TOPICS, 0, topics.copy)  # public
         counts = count_words(corpus, topics, n_components).astype(float)  # private
-        if released is not None:
-            counts += released
-        for t in rounds(self, first, last):
+        for t in rounds(self, 1, self.max_iter):
             # The paper's release. The noise is that of two cells that one word changes by 1 each.
             # No bound holds: the changes since the last release may differ in four cells, and the
-            # topics of other words change too.
-            counts += self._draw(counts.shape, streams.reader(Purpose.NOISE, t))  # line 9
+            # topics of other words change too. Counts stay multiples of 1 / (2 GRID): their sums
+            # are exact in double precision.
+            reader = streams.reader(Purpose.NOISE, t)  # secret
+            counts += laplace(counts.shape, self.noise_epsilon, 2, reader)  # line 9
             announce(COUNTS, t, counts.copy)  # public
             bits = streams.words(Purpose.TOPICS, t, 0, corpus.n_tokens)  # secret
             # A token of word w in document m draws topic k with probability proportional to
@@ -248,37 +164,15 @@ class PublishedHDPLDA(BaseLDA):
                 np.empty(n_components, np.int64), np.empty(n_components),
             )  # fmt: skip
             announce(TOPICS, t, topics.copy)  # public
-        sampling_epsilon = inherent_epsilon(self.count_clip, self.topic_word_prior)
-        published = self.max_iter * (float(self.noise_epsilon) + sampling_epsilon)
-        if released is not None:
-            published += self.published_epsilon_
-        # the paper's final counts: those of the last sweep, whose changes got no noise
-        publish(  # public
-            self,
-            self._no_guarantee(streams.seeded),
-            components_=np.maximum(counts, 0).T + float(self.topic_word_prior),  # line 20
-            n_iter_=last,
-            published_epsilon_=published,
-            sampling_epsilon_=sampling_epsilon,
-            _released=counts,
-        )
-        return self
-
-    def _draw(self, shape: tuple[int, ...], reader: Reader) -> np.ndarray:
-        """Laplace noise of scale 2 / noise_epsilon; zeros if it is infinite."""
-        noiseless = self.noise_epsilon == math.inf
-        mechanism = NoNoise() if noiseless else FlooredLaplace(2 * GRID / float(self.noise_epsilon))
-        return (mechanism(np.zeros(shape, np.int64), reader) - mechanism.mean) / GRID
-
-    def _no_guarantee(self, seeded: bool) -> Guarantee:
         scale = 2 / float(self.noise_epsilon)
-        mechanism = "exact word-topic counts"
-        if scale > 0:
-            mechanism = (
-                f"Laplace noise of scale {scale:.4g} on the word-topic counts in every sweep, "
-                f"which proves nothing, because {HOLES}"
-            )
-        return no_guarantee(
-            "word", "one word is replaced by another of the vocabulary", mechanism,
-            noise_scale=scale, seeded=seeded,
-        )  # fmt: skip
+        sampling_epsilon = inherent_epsilon(self.count_clip, self.topic_word_prior)
+        # the paper's final counts: those of the last sweep, whose changes got no noise
+        self._publish(  # public
+            streams,
+            f"Laplace noise of scale {scale:.4g} on the word-topic counts in every sweep",
+            scale,
+            np.maximum(counts, 0).T + float(self.topic_word_prior),  # line 20
+            n_iter_=int(self.max_iter),
+            published_epsilon_=self.max_iter * (float(self.noise_epsilon) + sampling_epsilon),
+            sampling_epsilon_=sampling_epsilon,
+        )

@@ -8,14 +8,14 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaincinv, logsumexp
 from sklearn.utils.validation import check_is_fitted
 
 from dplda.core._base import BaseLDA
-from dplda.core._corpus import Corpus, check_counts, check_table, check_topics
+from dplda.core._corpus import Corpus, check_table, check_topics
 from dplda.core._fold_in import LARGEST_PRIOR
-from dplda.core._private_fit import no_guarantee, publish
 from dplda.federated._messages import LocalModel
 from dplda.federated._sampler import Topics
 from dplda.federated._sentences import SentenceCorpus
@@ -24,25 +24,17 @@ from dplda.kernels import _published_iftm
 from dplda.leaf._checks import check_number
 from dplda.leaf._compat import Interval, Options, _fit_context
 from dplda.leaf._progress import rounds
-from dplda.leaf._warnings import warn_user
-from dplda.privacy import Guarantee, PrivacyLeakWarning
 from dplda.privacy._curator import announce
 from dplda.privacy._local_mechanisms import Survivors, ThresholdedLaplace
 from dplda.privacy._streams import Purpose, Streams, Words, uniform_integers
-
-COUNTS = "word-topic counts"
-HOLE = (
-    "raw words propose and weigh the topics, and the exact counts of words in topics are sent; "
-    "dividing each topic by its sum is no encryption, because the smallest entry of a row gives "
-    "its counts (recover_counts)"
-)
+from dplda.published._base import COUNTS, PublishedLDA
 
 SMALLEST_EPSILON = 0.0114  # the noise tables reach its scale
 LARGEST_COUNT = 2.0**53  # all larger floats are whole numbers
 MAX_DIVISOR = 1000  # `recover_counts` tries smallest counts up to this one
 
 
-class PublishedIFTMParty(BaseLDA):
+class PublishedIFTMParty(PublishedLDA):
     """A party of iFTM as its paper prints it, Algorithm 1 of [1]_: not private.
 
     Laplace noise of scale ``1 / published_epsilon`` on the one-hot vector of each token enters one
@@ -63,17 +55,8 @@ class PublishedIFTMParty(BaseLDA):
         ``10.6 / published_epsilon``.
     max_iter : int, default=50
         Number of sweeps (local iterations) of `fit`, and of each `refine`.
-    doc_topic_prior : float or None, default=0.1
-        Dirichlet parameter of a document's topics (alpha); None is 1 / n_components.
-    topic_word_prior : float, default=0.01
-        Dirichlet parameter of a topic's words (beta).
-    n_jobs : int or None, default=None
-        Number of threads of `transform` and `score`. Training is sequential. It never changes a
-        result.
-    random_state : int, RandomState instance or None, default=None
-        Seed of all random numbers. None takes it from the entropy of the operating system.
-    verbose : int, default=0
-        Progress: a bar where tqdm is installed, otherwise lines.
+    doc_topic_prior, topic_word_prior, n_jobs, random_state, verbose : optional
+        As in :class:`dplda.GibbsLDA`.
 
     Attributes
     ----------
@@ -82,24 +65,11 @@ class PublishedIFTMParty(BaseLDA):
         After `refine` it has as many rows as the table that was given.
     n_iter_ : int
         Number of sweeps that ran.
-    epsilon_ : float
-        Infinity: nothing is proved, and no finite epsilon holds.
-    delta_ : float
-        0.
     published_epsilon_ : float
         The claim of [1]_: `published_epsilon`, for one token, in any number of rounds. Not a
         guarantee.
-    privacy_ : Guarantee
-        The statement that there is no guarantee, with the reason. `print` shows it in words.
-    doc_topic_prior_ : float
-        `doc_topic_prior`, or 1 / n_components for None.
-    n_features_in_ : int
-        Size of the vocabulary.
-
-    Warns
-    -----
-    PrivacyLeakWarning
-        In `fit` and `refine`, unless `published_epsilon` is infinite.
+    epsilon_, delta_ : float
+        Infinity and 0: no finite epsilon holds. `privacy_` says why.
 
     See Also
     --------
@@ -111,7 +81,7 @@ class PublishedIFTMParty(BaseLDA):
     **Privacy.** Unit: none; the paper means one token. Relation: one token is blanked, its position
     stays. Sensitivity: unbounded, because the topics of other tokens change with that token. Event:
     ``NonPrivate()``. A word that occurs once is in the support of the message only if its token is
-    present: no finite epsilon holds at any delta below 1. Nothing is charged to a ledger.
+    present: no finite epsilon holds at any delta below 1.
 
     This implementation reads [1]_ as follows:
 
@@ -158,6 +128,13 @@ class PublishedIFTMParty(BaseLDA):
     """
 
     _attack = "published iFTM"
+    _unit, _relation = "token", "one token is blanked, its position stays"
+    _hole = (
+        "raw words propose and weigh the topics, and the exact counts of words in topics are sent; "
+        "dividing each topic by its sum is no encryption, because the smallest entry of a row "
+        "gives its counts (recover_counts)"
+    )
+    _instead = "dplda.federated.IFTMParty"
     _parameter_constraints = {
         **BaseLDA._parameter_constraints,
         "published_epsilon": [
@@ -168,60 +145,27 @@ class PublishedIFTMParty(BaseLDA):
     }
 
     def __init__(
-        self,
-        n_components=10,
-        *,
-        published_epsilon=None,
-        noise_threshold=0.2,
-        max_iter=50,
-        doc_topic_prior=0.1,
-        topic_word_prior=0.01,
-        n_jobs=None,
-        random_state=None,
-        verbose=0,
-    ):
-        self.n_components = n_components
+        self, n_components=10, *, published_epsilon=None, noise_threshold=0.2, max_iter=50,
+        doc_topic_prior=0.1, topic_word_prior=0.01, n_jobs=None, random_state=None, verbose=0,
+    ):  # fmt: skip
+        super().__init__(
+            n_components, max_iter=max_iter, doc_topic_prior=doc_topic_prior, n_jobs=n_jobs,
+            topic_word_prior=topic_word_prior, random_state=random_state, verbose=verbose,
+        )  # fmt: skip
         self.published_epsilon = published_epsilon
         self.noise_threshold = noise_threshold
-        self.max_iter = max_iter
-        self.doc_topic_prior = doc_topic_prior
-        self.topic_word_prior = topic_word_prior
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
 
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None) -> PublishedIFTMParty:
-        """Run the first global iteration: the noise, then `max_iter` sweeps from random topics.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_docs, n_words)
-            Word counts.
-        y : Ignored
-            Not used, present for API consistency by convention.
-
-        Returns
-        -------
-        self : PublishedIFTMParty
-            The fitted estimator.
-
-        Raises
-        ------
-        ValueError
-            If ``published_epsilon * noise_threshold`` is out of the noise's range.
-        """
-        self._warn()
+    def _train(self, X: sp.csr_array, streams: Streams) -> None:
+        """The first global iteration: the noise, then `max_iter` sweeps from random topics."""
+        if self.published_epsilon != math.inf:
+            self._warn()
         mechanism = self._mechanism()
-        corpus = Corpus.from_counts(check_counts(self, X, reset=True))  # private
-        streams = Streams.from_random_state(self.random_state)  # secret
+        corpus = Corpus.from_counts(X)  # private
         tokens = _noisy_vectors(corpus, mechanism, streams)  # lines 2 to 6; private
         n_components = int(self.n_components)
         bits = streams.words(Purpose.FIRST_TOPICS, 1, 0, corpus.n_tokens)  # secret
         topics = (_uniform(bits) * n_components).astype(np.int32)  # line 7; secret
-        return self._sweeps(
-            corpus, tokens, _values(mechanism), topics, n_components, streams, first=1
-        )
+        self._sweeps(corpus, tokens, _values(mechanism), topics, n_components, streams, first=1)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def refine(self, table: Any) -> PublishedIFTMParty:
@@ -249,7 +193,8 @@ class PublishedIFTMParty(BaseLDA):
                 "this party was copied or unpickled, and copies hold no documents; call fit, or "
                 "refine the original"
             )
-        self._warn()
+        if self.published_epsilon != math.inf:
+            self._warn()
         table = check_topics(table, self.components_.shape[1])
         streams = Streams.from_random_state(self.random_state)  # secret
         corpus, first = self._corpus, self.n_iter_ + 1  # private
@@ -257,9 +202,8 @@ class PublishedIFTMParty(BaseLDA):
         model = Topics.from_weights(table)  # line 9; public
         # the table is public, but this line reads the raw word of each token
         topics = _draw_topics(model, corpus.word, bits)  # line 10; private
-        return self._sweeps(
-            corpus, self._tokens, self._value, topics, len(table), streams, first=first
-        )
+        self._sweeps(corpus, self._tokens, self._value, topics, len(table), streams, first=first)
+        return self
 
     def local_model(self, party: str, round_number: int, vocabulary: str) -> LocalModel:
         """The party's message to the master: its exact counts, each topic divided by its sum.
@@ -301,7 +245,7 @@ class PublishedIFTMParty(BaseLDA):
         streams: Streams,
         *,
         first: int,
-    ) -> PublishedIFTMParty:
+    ) -> None:
         """Lines 11 to 24 of Algorithm 1; `topics` (n_tokens,) is changed in place."""
         alpha, beta = float(self.doc_topic_prior_), float(self.topic_word_prior)
         last = first + self.max_iter - 1
@@ -326,17 +270,19 @@ class PublishedIFTMParty(BaseLDA):
         # The paper's release: exact counts. One token changes at least one of them by 1, and more
         # through the topics of other tokens; there is no noise, so no epsilon is finite.
         announce(COUNTS, last, weights)  # public
-        publish(  # public
-            self,
-            self._no_guarantee(streams.seeded),
-            components_=weights,  # line 24
+        scale = 1 / float(self.published_epsilon)
+        self._publish(  # public
+            streams,
+            f"exact word-topic counts, and Laplace noise of scale {scale:.4g} on each token's "
+            "one-hot vector",
+            scale,
+            weights,  # line 24
             n_iter_=last,
             published_epsilon_=float(self.published_epsilon),
             _corpus=corpus,
             _tokens=tokens,
             _value=value,
         )
-        return self
 
     def __getstate__(self) -> dict[str, Any]:
         """State without the raw tokens that `refine` needs, because pickles are often shared."""
@@ -349,27 +295,6 @@ class PublishedIFTMParty(BaseLDA):
             return TokenMechanism(None)
         epsilon, threshold = float(self.published_epsilon), float(self.noise_threshold)
         return TokenMechanism(ThresholdedLaplace(epsilon, threshold))
-
-    def _warn(self) -> None:
-        if self.published_epsilon != math.inf:
-            warn_user(
-                f"dplda.published.PublishedIFTMParty is not private: {HOLE}; use "
-                "dplda.federated.IFTMParty",
-                PrivacyLeakWarning,
-            )
-
-    def _no_guarantee(self, seeded: bool) -> Guarantee:
-        scale = 1 / float(self.published_epsilon)
-        mechanism = "exact word-topic counts"
-        if scale > 0:
-            mechanism += (
-                f"; Laplace noise of scale {scale:.4g} on each token's one-hot vector proves "
-                f"nothing, because {HOLE}"
-            )
-        return no_guarantee(
-            "token", "one token is blanked, its position stays", mechanism,
-            noise_scale=scale, seeded=seeded,
-        )  # fmt: skip
 
 
 def recover_counts(sent_model: ArrayLike, *, topic_word_prior: float = 0.0) -> NDArray[np.int64]:

@@ -3,44 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from numbers import Integral, Real
-from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from dplda.core._base import BaseLDA
-from dplda.core._corpus import Corpus, check_counts
-from dplda.core._private_fit import no_guarantee, publish, released_so_far
+from dplda.core._corpus import Corpus
 from dplda.document._document_budget import SMALLEST_RATIO
 from dplda.kernels import _published
-from dplda.leaf._checks import check_number
-from dplda.leaf._compat import Interval, Options, StrOptions, _fit_context
+from dplda.leaf._compat import Interval, Options, StrOptions
 from dplda.leaf._progress import rounds
-from dplda.leaf._warnings import warn_user
-from dplda.privacy import Guarantee, PrivacyLeakWarning
 from dplda.privacy._curator import announce
 from dplda.privacy._mechanisms import MIN_RADIUS
 from dplda.privacy._streams import Purpose, Reader, Streams
 from dplda.privacy.mechanisms import DiscreteGaussian
-from dplda.published._calibration import subsampled_rdp
+from dplda.published._base import COUNTS, PublishedLDA
+from dplda.published._calibration import iteration_epsilon
 from dplda.word._gibbs import count_words
 from dplda.word._word_sweeps import uniform_topics
 
 SMALLEST_EPSILON = 1e-100  # a smaller one makes the noise infinite
 NOISE_CELLS = 1 << 22  # drawn at a time, at most: 32 MB
 
-COUNTS = "word-topic counts"
 
-HOLES = {
-    "iteration": "words that are not sampled are counted and shown like the others, so sampling "
-    "amplifies nothing, and a word changes the topics, and thus the counts, of other words",
-    "token": "words that are not sampled get no noise, so anyone can tell a word that no document "
-    "contains from one that a document contains",
-}
-
-
-class PublishedSubLDA(BaseLDA):
+class PublishedSubLDA(PublishedLDA):
     """SUB-LDA as its paper prints it, Algorithm 1 of [1]_: not private.
 
     Collapsed Gibbs sampling in which every token takes part in an iteration with probability
@@ -76,23 +63,14 @@ class PublishedSubLDA(BaseLDA):
         Upper end of the clip of a noisy count in a topic draw (clip), above 0. [1]_ gives no value.
     max_iter : int, default=100
         Maximum number of iterations (ITER).
-    doc_topic_prior : float or None, default=0.1
-        Dirichlet parameter of a document's topics (tau); None is 1 / n_components.
-    topic_word_prior : float, default=0.01
-        Dirichlet parameter of a topic's words (beta).
     tol : float or None, default=None
         Stop when the perplexity has changed by at most this in ``patience + 1`` successive
         iterations, equation (9) of [1]_. None runs all iterations.
     patience : int, default=4
         Number of iterations (s) in equation (9). [1]_ gives no value. It has no effect if `tol` is
         None.
-    n_jobs : int or None, default=None
-        Number of threads of `transform` and `score`. Training is sequential. It never changes a
-        result.
-    random_state : int, RandomState instance or None, default=None
-        Seed of all random numbers. None takes it from the entropy of the operating system.
-    verbose : int, default=0
-        Progress: a bar where tqdm is installed, otherwise lines.
+    doc_topic_prior, topic_word_prior, n_jobs, random_state, verbose : optional
+        As in :class:`dplda.GibbsLDA`; [1]_ calls the first one tau.
 
     Attributes
     ----------
@@ -101,39 +79,24 @@ class PublishedSubLDA(BaseLDA):
         normalized.
     n_iter_ : int
         Number of iterations that ran.
-    perplexities_ : ndarray of shape (n_iterations,)
-        Perplexity of the training data after each iteration of the last call; empty if `tol` is
-        None. A function of the private data that no epsilon covers.
-    epsilon_ : float
-        Infinity: nothing is proved.
-    delta_ : float
-        0.
+    perplexities_ : ndarray of shape (n_iter_,)
+        Perplexity of the training data after each iteration; empty if `tol` is None. A function of
+        the private data that no epsilon covers.
     published_epsilon_ : float
         The claim of [1]_: `n_iter_` times :func:`iteration_epsilon`, plus ``log(boost)`` each time
         by equation (13). A Renyi divergence of order `rdp_order`. Not a guarantee.
-    privacy_ : Guarantee
-        The statement that there is no guarantee, with the reason. `print` shows it in words.
-    doc_topic_prior_ : float
-        `doc_topic_prior`, or 1 / n_components for None.
-    n_features_in_ : int
-        Size of the vocabulary.
-
-    Warns
-    -----
-    PrivacyLeakWarning
-        In `fit` and `partial_fit`, unless `rdp_epsilon` is infinite.
+    epsilon_, delta_ : float
+        Infinity and 0: nothing is proved. `privacy_` says why.
 
     See Also
     --------
     dplda.SubLDA : Protects documents.
-    dplda.HDPLDA : Protects words.
 
     Notes
     -----
     **Privacy.** Unit: none; the paper means one word. Relation: a document gets one more word.
     Sensitivity: unbounded, because the topics of other words change with that word; [1]_ claims 1.
-    Event: ``NonPrivate()``. Mechanism: Gaussian noise in floating point, idealized. Nothing is
-    charged to a ledger, because no finite epsilon is true.
+    Event: ``NonPrivate()``. Mechanism: Gaussian noise in floating point, idealized.
 
     What is wrong in [1]_:
 
@@ -172,6 +135,8 @@ class PublishedSubLDA(BaseLDA):
     """
 
     _attack = "published SUB-LDA"
+    _relation = "a document gets one word more"
+    _instead = "dplda.SubLDA to protect documents"
     _parameter_constraints = {
         **BaseLDA._parameter_constraints,
         "rdp_epsilon": [
@@ -189,26 +154,15 @@ class PublishedSubLDA(BaseLDA):
     }
 
     def __init__(
-        self,
-        n_components=10,
-        *,
-        rdp_epsilon=2.0,
-        rdp_order=14,
-        subsampling_ratio=0.1,
-        boost=1.0,
-        frequent_share=0.5,
-        noise_placement="iteration",
-        count_clip=math.inf,
-        max_iter=100,
-        doc_topic_prior=0.1,
-        topic_word_prior=0.01,
-        tol=None,
-        patience=4,
-        n_jobs=None,
-        random_state=None,
-        verbose=0,
-    ):
-        self.n_components = n_components
+        self, n_components=10, *, rdp_epsilon=2.0, rdp_order=14, subsampling_ratio=0.1, boost=1.0,
+        frequent_share=0.5, noise_placement="iteration", count_clip=math.inf, max_iter=100,
+        doc_topic_prior=0.1, topic_word_prior=0.01, tol=None, patience=4, n_jobs=None,
+        random_state=None, verbose=0,
+    ):  # fmt: skip
+        super().__init__(
+            n_components, max_iter=max_iter, doc_topic_prior=doc_topic_prior, n_jobs=n_jobs,
+            topic_word_prior=topic_word_prior, random_state=random_state, verbose=verbose,
+        )  # fmt: skip
         self.rdp_epsilon = rdp_epsilon
         self.rdp_order = rdp_order
         self.subsampling_ratio = subsampling_ratio
@@ -216,63 +170,32 @@ class PublishedSubLDA(BaseLDA):
         self.frequent_share = frequent_share
         self.noise_placement = noise_placement
         self.count_clip = count_clip
-        self.max_iter = max_iter
-        self.doc_topic_prior = doc_topic_prior
-        self.topic_word_prior = topic_word_prior
         self.tol = tol
         self.patience = patience
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
 
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None) -> PublishedSubLDA:
-        """Train on documents from scratch.
+    @property
+    def _hole(self) -> str:
+        hole = (
+            "words that are not sampled are counted and shown like the others, so sampling "
+            "amplifies nothing, and a word changes the topics, and thus the counts, of other words"
+        )
+        if self.noise_placement == "token":
+            hole = (
+                "words that are not sampled get no noise, so anyone can tell a word that no "
+                "document contains from one that a document contains"
+            )
+        return f"with noise_placement={self.noise_placement!r} {hole}"
 
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_docs, n_words)
-            Word counts.
-        y : Ignored
-            Not used, present for API consistency by convention.
+    @property
+    def _noise_scale(self) -> float:
+        """Standard deviation of the noise (sigma)."""
+        return math.sqrt(self.rdp_order / (2 * float(self.rdp_epsilon)))
 
-        Returns
-        -------
-        self : PublishedSubLDA
-            The fitted estimator.
-        """
-        return self._train(X, None)
-
-    @_fit_context(prefer_skip_nested_validation=True)
-    def partial_fit(self, X: Any, y: Any = None) -> PublishedSubLDA:
-        """Continue with further documents: new iterations over them, on top of the noisy counts.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_docs, n_words)
-            Word counts of documents that the model has not seen.
-        y : Ignored
-            Not used, present for API consistency by convention.
-
-        Returns
-        -------
-        self : PublishedSubLDA
-            The fitted estimator.
-        """
-        return self._train(X, released_so_far(self, "word"))
-
-    def _train(self, X: Any, released: np.ndarray | None) -> PublishedSubLDA:
-        """Run Algorithm 1 on top of the `released` noisy counts (n_words, n_components), if any."""
+    def _train(self, X: sp.csr_array, streams: Streams) -> None:
         threshold = self._membership_threshold()
         if self.rdp_epsilon != math.inf:
-            warn_user(
-                "dplda.published.PublishedSubLDA is not private: with "
-                f"noise_placement={self.noise_placement!r} {HOLES[self.noise_placement]}; use "
-                "dplda.SubLDA to protect documents",
-                PrivacyLeakWarning,
-            )
-        corpus = Corpus.from_counts(check_counts(self, X, reset=released is None))  # private
-        streams = Streams.from_random_state(self.random_state)  # secret
+            self._warn()
+        corpus = Corpus.from_counts(X)  # private
         n_components, n_docs = int(self.n_components), len(corpus.doc_ptr) - 1
         in_place = self.noise_placement == "token"
         document = np.repeat(np.arange(n_docs, dtype=np.int32), np.diff(corpus.doc_ptr))  # private
@@ -280,16 +203,14 @@ class PublishedSubLDA(BaseLDA):
         counts = count_words(corpus, topics, n_components)  # private
         doc_counts = np.zeros((n_docs, n_components), np.int32)
         np.add.at(doc_counts, (document, topics), 1)  # private
-        before = np.zeros(counts.shape) if released is None else released  # public
-        noisy = before + counts  # private
+        noisy = counts.astype(float)  # private
         no_rows, scratch = np.empty((0, n_components)), np.empty((2, n_components))
         perplexities: list[float] = []
-        first = 1 if released is None else self.n_iter_ + 1
         membership, bits, noise = (
-            streams.reader(purpose, first)  # secret
+            streams.reader(purpose, 1)  # secret
             for purpose in (Purpose.MEMBERSHIP, Purpose.TOPICS, Purpose.NOISE)
         )
-        for t in rounds(self, first, first + self.max_iter - 1):
+        for t in rounds(self, 1, self.max_iter):
             sampled = membership.words(corpus.n_tokens) <= threshold  # secret
             if self.boost > 1:
                 # the paper's rates read private counts, and no theorem covers them
@@ -297,10 +218,11 @@ class PublishedSubLDA(BaseLDA):
                 sampled &= frequent[corpus.word, topics]  # private
             sampled_tokens = np.flatnonzero(sampled)  # secret
             # a new array: the announced one must not change any more
-            noisy = noisy.copy() if in_place else before + counts + self._draw(counts.shape, noise)
+            noisy = noisy.copy() if in_place else counts + self._draw(counts.shape, noise)
             sizes = np.maximum(noisy, 0).sum(axis=0)
-            part_size = NOISE_CELLS // n_components if in_place else len(sampled_tokens)
-            for part in _parts(sampled_tokens, part_size):
+            size = max(NOISE_CELLS // n_components if in_place else len(sampled_tokens), 1)
+            for start in range(0, len(sampled_tokens), size):  # the noise of a part fits in memory
+                part = sampled_tokens[start : start + size]
                 _published.subsampled_sweep(  # private
                     corpus.word, document, part, topics, noisy, sizes, doc_counts,
                     self._draw((len(part), n_components), noise) if in_place else no_rows,
@@ -319,19 +241,16 @@ class PublishedSubLDA(BaseLDA):
                 if self._has_converged(perplexities):
                     break
         cost = iteration_epsilon(self.subsampling_ratio, self.rdp_order, self.rdp_epsilon)
-        published = (t - first + 1) * (cost + math.log(self.boost))  # equation (13)
-        if released is not None:
-            published += self.published_epsilon_
-        publish(  # public
-            self,
-            self._no_guarantee(streams.seeded),
-            components_=np.maximum(noisy, 0).T + float(self.topic_word_prior),
+        self._publish(  # public
+            streams,
+            f"Gaussian noise of standard deviation {self._noise_scale:.4g} on word-topic counts "
+            "(idealized: in floating point)",
+            self._noise_scale,
+            np.maximum(noisy, 0).T + float(self.topic_word_prior),
             n_iter_=t,
             perplexities_=np.array(perplexities),
-            published_epsilon_=published,
-            _released=noisy,
+            published_epsilon_=t * (cost + math.log(self.boost)),  # equation (13)
         )
-        return self
 
     def _membership_threshold(self) -> np.uint64:
         """Largest of the 2**64 random words that select a token of a frequent word."""
@@ -342,11 +261,6 @@ class PublishedSubLDA(BaseLDA):
                 f"{self.subsampling_ratio}; lower one of them"
             )
         return np.uint64(int(rate * 2**64) - 1)
-
-    @property
-    def _noise_scale(self) -> float:
-        """Standard deviation of the noise (sigma)."""
-        return math.sqrt(self.rdp_order / (2 * float(self.rdp_epsilon)))
 
     def _draw(self, shape: tuple[int, int], reader: Reader) -> np.ndarray:
         """Gaussian noise in floating point, on a grid of its own that is finer than any count."""
@@ -371,41 +285,11 @@ class PublishedSubLDA(BaseLDA):
         steps = np.abs(np.diff(perplexities[-self.patience - 2 :]))
         return len(steps) == self.patience + 1 and bool((steps <= self.tol).all())
 
-    def _no_guarantee(self, seeded: bool) -> Guarantee:
-        mechanism = "exact word-topic counts"
-        if self._noise_scale > 0:
-            mechanism = (
-                f"Gaussian noise of standard deviation {self._noise_scale:.4g} on word-topic "
-                f"counts (idealized: in floating point), which proves nothing, because "
-                f"{HOLES[self.noise_placement]}"
-            )
-        return no_guarantee(
-            "word", "a document gets one word more", mechanism,
-            noise_scale=self._noise_scale, seeded=seeded,
-        )  # fmt: skip
-
-
-def _parts(values: np.ndarray, size: int) -> Iterator[np.ndarray]:
-    """Successive slices of at most `size` values, so that their noise fits into memory."""
-    for start in range(0, len(values), max(size, 1)):
-        yield values[start : start + max(size, 1)]
-
 
 def frequent_words(counts: np.ndarray, share: float) -> np.ndarray:
-    """The fewest words of each topic that make up a share of its tokens.
+    """Mask (n_words, n_components) of the fewest words that make up a share of a topic's tokens.
 
-    Parameters
-    ----------
-    counts : ndarray of shape (n_words, n_components)
-        Number of tokens of each word in each topic.
-    share : float
-        Share of a topic's tokens, in (0, 1].
-
-    Returns
-    -------
-    frequent : ndarray of shape (n_words, n_components), bool
-        Among words with equal counts, the first of the vocabulary are taken. An empty topic has no
-        frequent words.
+    Among words with equal counts, the first of the vocabulary are taken. An empty topic has none.
     """
     order = np.argsort(-counts, axis=0, kind="stable")
     ordered = np.take_along_axis(counts, order, axis=0)
@@ -413,44 +297,3 @@ def frequent_words(counts: np.ndarray, share: float) -> np.ndarray:
     frequent = np.zeros(counts.shape, bool)
     np.put_along_axis(frequent, order, before < share * counts.sum(axis=0), axis=0)
     return frequent
-
-
-def iteration_epsilon(subsampling_ratio: float, rdp_order: int, rdp_epsilon: float) -> float:
-    """Compute the privacy cost of one iteration that SUB-LDA claims, equation (3) of [1]_.
-
-    Parameters
-    ----------
-    subsampling_ratio : float
-        Probability in (0, 1] that a token takes part (gamma).
-    rdp_order : int
-        Renyi order, at least 2 (alpha).
-    rdp_epsilon : float
-        Renyi divergence of that order without sampling, above 0. The divergence of a lower order is
-        proportionally lower, as for Gaussian noise.
-
-    Returns
-    -------
-    divergence : float
-        Renyi divergence of order `rdp_order`. The equation holds for mechanisms in which a token
-        that is not sampled leaves no trace. :class:`PublishedSubLDA` is not one of them.
-
-    Raises
-    ------
-    TypeError
-        If `rdp_order` is not an integer or another parameter is not a number.
-    ValueError
-        If a parameter is out of range.
-
-    References
-    ----------
-    .. [1] T. Huang, H. Chen, "Improving Privacy Guarantee and Efficiency of Latent Dirichlet
-       Allocation Model Training Under Differential Privacy", Findings of EMNLP 2021.
-
-    Examples
-    --------
-    >>> from dplda.published import iteration_epsilon
-    >>> round(iteration_epsilon(0.5, 14, 2.0), 4)
-    1.2809
-    """
-    check_number("rdp_epsilon", rdp_epsilon, 0.0, math.inf, closed="right")
-    return subsampled_rdp(rdp_order, rdp_epsilon, subsampling_ratio)

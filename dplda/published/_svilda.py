@@ -10,28 +10,23 @@ import numpy as np
 import scipy.sparse as sp
 
 from dplda.core._base import BaseLDA
-from dplda.core._corpus import check_counts, shorten
+from dplda.core._corpus import shorten
 from dplda.core._private_fit import SMALLEST_DELTA, make_guarantee, publish
 from dplda.core._variational import e_step, exp_dirichlet_expectation
 from dplda.document._first_table import nearly_equal
-from dplda.leaf._compat import Interval, Options, StrOptions, _fit_context
+from dplda.leaf._compat import Interval, Options, StrOptions
 from dplda.leaf._progress import rounds
-from dplda.leaf._warnings import warn_user
-from dplda.privacy import Event, Gaussian, Guarantee, NonPrivate, PrivacyLeakWarning, Repeated
+from dplda.privacy import Event, Gaussian, Guarantee, NonPrivate, Repeated
 from dplda.privacy._curator import announce
 from dplda.privacy._streams import Purpose, Streams, uniform
 from dplda.privacy.mechanisms import DiscreteGaussian, NoNoise
+from dplda.published._base import PublishedLDA
 from dplda.published._calibration import COMPOSITIONS, vips_calibration
 
 STATISTICS = "expected statistics"
-HOLE = (
-    "the noise is calibrated for the mean over all documents, which one document changes by "
-    "max_doc_tokens / n_docs, but the release is the mean over a minibatch, which one document "
-    "changes by max_doc_tokens / batch_size"
-)
 
 
-class PublishedPrivateSVILDA(BaseLDA):
+class PublishedPrivateSVILDA(PublishedLDA):
     """Private topic modeling as its paper prints it: its epsilon is not the stated one.
 
     Algorithm 1 of [1]_: online variational Bayes in which the mean of a minibatch's expected
@@ -58,21 +53,13 @@ class PublishedPrivateSVILDA(BaseLDA):
         constant: never read it from the data.
     max_iter : int, default=100
         Number of rounds (J), each with one minibatch.
-    doc_topic_prior : float or None, default=0.1
-        Dirichlet parameter of a document's topics (alpha); None is 1 / n_components.
-    topic_word_prior : float, default=0.01
-        Dirichlet parameter of a topic's words (eta).
     learning_decay : float, default=0.7
         Exponent of the learning rate, in (0.5, 1] (kappa).
     learning_offset : float, default=10.0
         Reduces the learning rate of the first rounds, at least 1 (tau_0). The rate of round t is
         ``(learning_offset + t) ** -learning_decay``.
-    n_jobs : int or None, default=None
-        Number of threads. It never changes a result.
-    random_state : int, RandomState instance or None, default=None
-        Seed of all random numbers. None takes it from the entropy of the operating system.
-    verbose : int, default=0
-        Progress: a bar where tqdm is installed, otherwise lines.
+    doc_topic_prior, topic_word_prior, n_jobs, random_state, verbose : optional
+        As in :class:`dplda.GibbsLDA`; [1]_ calls the second one eta.
 
     Attributes
     ----------
@@ -81,29 +68,15 @@ class PublishedPrivateSVILDA(BaseLDA):
     epsilon_ : float
         The epsilon that can be proved, for a document that is replaced by another: the cost of
         `max_iter` Gaussian mechanisms of noise multiplier
-        ``noise_multiplier_ * batch_size / n_docs / sqrt(2)``. Usually many thousands.
-    delta_ : float
-        The delta at which `epsilon_` is stated.
+        ``noise_multiplier_ * batch_size / n_docs / sqrt(2)``. Usually many thousands. `privacy_`
+        states it in full.
     published_epsilon_ : float
         The claim of [1]_: `published_epsilon`. Not a guarantee.
     noise_multiplier_ : float
         Noise of a round in units of ``max_doc_tokens / n_docs`` (sigma over Delta s in [1]_), by
         :func:`dplda.published.vips_calibration`.
-    privacy_ : Guarantee
-        The guarantee that can be proved: unit, relation, mechanism, assumptions. `print` shows it
-        in words.
     n_iter_ : int
         Number of rounds that ran.
-    doc_topic_prior_ : float
-        `doc_topic_prior`, or 1 / n_components for None.
-    n_features_in_ : int
-        Size of the vocabulary.
-
-    Warns
-    -----
-    PrivacyLeakWarning
-        In `fit`, if the epsilon that can be proved is above `published_epsilon`. This is the case
-        whenever minibatches are smaller than the corpus.
 
     See Also
     --------
@@ -112,6 +85,9 @@ class PublishedPrivateSVILDA(BaseLDA):
 
     Notes
     -----
+    `fit` warns if the epsilon that can be proved is above `published_epsilon`, which is the case
+    whenever minibatches are smaller than the corpus.
+
     **Privacy.** Unit: document (a row of `X`). Relation: one document is replaced by another;
     their number is public. Sensitivity: ``sqrt(2) * max_doc_tokens / batch_size``, in L2. Event:
     ``Gaussian(noise_multiplier_ * batch_size / n_docs / sqrt(2))`` in each round.
@@ -157,6 +133,12 @@ class PublishedPrivateSVILDA(BaseLDA):
     """
 
     _attack = "published private SVI"
+    _hole = (
+        "the noise is calibrated for the mean over all documents, which one document changes by "
+        "max_doc_tokens / n_docs, but the release is the mean over a minibatch, which one document "
+        "changes by max_doc_tokens / batch_size"
+    )
+    _instead = "dplda.PrivateSVILDA"
     _parameter_constraints = {
         **BaseLDA._parameter_constraints,
         "published_epsilon": [Interval(Real, 0, 1e9, closed="right"), Options(Real, {math.inf})],
@@ -169,78 +151,37 @@ class PublishedPrivateSVILDA(BaseLDA):
     }
 
     def __init__(
-        self,
-        n_components=10,
-        *,
-        published_epsilon=None,
-        delta=1e-4,
-        composition="zcdp",
-        batch_size=10,
-        max_doc_tokens=200,
-        max_iter=100,
-        doc_topic_prior=0.1,
-        topic_word_prior=0.01,
-        learning_decay=0.7,
-        learning_offset=10.0,
-        n_jobs=None,
-        random_state=None,
-        verbose=0,
-    ):
-        self.n_components = n_components
+        self, n_components=10, *, published_epsilon=None, delta=1e-4, composition="zcdp",
+        batch_size=10, max_doc_tokens=200, max_iter=100, doc_topic_prior=0.1, topic_word_prior=0.01,
+        learning_decay=0.7, learning_offset=10.0, n_jobs=None, random_state=None, verbose=0,
+    ):  # fmt: skip
+        super().__init__(
+            n_components, max_iter=max_iter, doc_topic_prior=doc_topic_prior, n_jobs=n_jobs,
+            topic_word_prior=topic_word_prior, random_state=random_state, verbose=verbose,
+        )  # fmt: skip
         self.published_epsilon = published_epsilon
         self.delta = delta
         self.composition = composition
         self.batch_size = batch_size
         self.max_doc_tokens = max_doc_tokens
-        self.max_iter = max_iter
-        self.doc_topic_prior = doc_topic_prior
-        self.topic_word_prior = topic_word_prior
         self.learning_decay = learning_decay
         self.learning_offset = learning_offset
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
 
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None) -> PublishedPrivateSVILDA:
-        """Train on documents from scratch: `max_iter` minibatches.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_docs, n_words)
-            Word counts.
-        y : Ignored
-            Not used, present for API consistency by convention.
-
-        Returns
-        -------
-        self : PublishedPrivateSVILDA
-            The fitted estimator.
-
-        Raises
-        ------
-        ValueError
-            If there are fewer documents than `batch_size`.
-        """
-        X = check_counts(self, X, reset=True).astype(float)  # private
+    def _train(self, X: sp.csr_array, streams: Streams) -> None:
         n_docs, n_words = X.shape  # public: the relation replaces a document
         if self.batch_size > n_docs:
             raise ValueError(
                 f"batch_size must be at most the number of documents: batch_size is "
                 f"{self.batch_size}, but X has {n_docs} documents; lower it"
             )
-        streams = Streams.from_random_state(self.random_state)  # secret
         multiplier, mechanism = self._noise(n_docs)
         guarantee = self._guarantee(multiplier, n_docs, streams.seeded)
         if guarantee.epsilon > self.published_epsilon:
-            warn_user(
-                "dplda.published.PublishedPrivateSVILDA does not have the stated epsilon "
-                f"{self.published_epsilon:g}: "
-                f"{HOLE}; what can be proved is epsilon = {guarantee.epsilon:.3g}; use "
-                "dplda.PrivateSVILDA",
-                PrivacyLeakWarning,
+            self._warn(
+                f"has epsilon = {guarantee.epsilon:.3g}, not the stated epsilon "
+                f"{self.published_epsilon:g}"
             )
-        X = shorten(X, int(self.max_doc_tokens), streams)  # private
+        X = shorten(X.astype(float), int(self.max_doc_tokens), streams)  # private
         # The statistics of a document have L2 norm at most N, its number of tokens. Replacing one
         # document changes the mean over S of them by up to sqrt(2) N / S. The noise is calibrated
         # for a change of N / D, because equation (4) is about the mean over all documents.
@@ -263,7 +204,6 @@ class PublishedPrivateSVILDA(BaseLDA):
             published_epsilon_=float(self.published_epsilon),
             noise_multiplier_=multiplier,
         )
-        return self
 
     def _expected_statistics(self, X: sp.csr_array, table: np.ndarray) -> np.ndarray:
         """Sum over documents and tokens of phi_dn^k w_dn^v, shape (n_words, n_components)."""

@@ -1,0 +1,103 @@
+"""What the published models share: parameters, the warning, the record that nothing is proved."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+
+from dplda.core._base import BaseLDA
+from dplda.core._corpus import check_counts
+from dplda.core._private_fit import no_guarantee, publish
+from dplda.leaf._compat import _fit_context
+from dplda.leaf._warnings import warn_user
+from dplda.privacy import PrivacyLeakWarning
+from dplda.privacy._streams import Reader, Streams
+from dplda.privacy.mechanisms import FlooredLaplace, NoNoise
+
+COUNTS, TOPICS = "word-topic counts", "topics"  # what an observer of the training sees
+
+# Noise is drawn in steps of 1 / GRID: whole steps would drown the small noise of a large epsilon.
+GRID = 256
+
+
+class PublishedLDA(BaseLDA):
+    """An algorithm as its paper prints it.
+
+    Nothing is charged to a ledger, because no finite epsilon is true.
+    """
+
+    _unit: ClassVar[str] = "word"
+    _relation: ClassVar[str] = "one word is replaced by another of the vocabulary"
+    _instead: ClassVar[str]  # the sound estimator
+    _hole: Any  # str: what is wrong in the paper
+
+    def __init__(
+        self, n_components, *, max_iter, doc_topic_prior, topic_word_prior, n_jobs, random_state,
+        verbose,
+    ):  # fmt: skip
+        self.n_components = n_components
+        self.max_iter = max_iter
+        self.doc_topic_prior = doc_topic_prior
+        self.topic_word_prior = topic_word_prior
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None) -> PublishedLDA:
+        """Train on documents from scratch, as the paper prints it.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_docs, n_words)
+            Word counts.
+        y : Ignored
+            Ignored.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If parameters contradict each other, or do not fit the documents.
+
+        Warns
+        -----
+        PrivacyLeakWarning
+            Unless the model draws no noise. The warning names the errors of the paper.
+        """
+        X = check_counts(self, X, reset=True)  # private
+        self._train(X, Streams.from_random_state(self.random_state))  # secret
+        return self
+
+    def _train(self, X: sp.csr_array, streams: Streams) -> None:
+        raise NotImplementedError
+
+    def _warn(self, what: str = "is not private") -> None:
+        name = type(self).__name__
+        message = f"dplda.published.{name} {what}: {self._hole}; use {self._instead}"
+        warn_user(message, PrivacyLeakWarning)
+
+    def _publish(
+        self, streams: Streams, noise: str, scale: float, components: np.ndarray, **attributes: Any
+    ) -> None:
+        """Set the fitted attributes; `noise` of a scale above 0 proves nothing."""
+        mechanism = "exact word-topic counts"
+        if scale > 0:
+            mechanism = f"{noise}, which proves nothing, because {self._hole}"
+        record = no_guarantee(
+            self._unit, self._relation, mechanism, noise_scale=scale, seeded=streams.seeded
+        )
+        publish(self, record, components_=components, **attributes)
+
+
+def laplace(shape: tuple[int, ...], epsilon: float, sensitivity: int, reader: Reader) -> np.ndarray:
+    """Laplace noise of mean zero and scale ``sensitivity / epsilon``, in steps of 1 / GRID."""
+    noiseless = epsilon == np.inf
+    mechanism = NoNoise() if noiseless else FlooredLaplace(sensitivity * GRID / float(epsilon))
+    return (mechanism(np.zeros(shape, np.int64), reader) - mechanism.mean) / GRID
