@@ -23,9 +23,8 @@ from dplda.federated import IFTMParty
 from dplda.metrics import unigram_perplexity
 from dplda.privacy import BudgetError, Guarantee, Ledger, SeededNoiseWarning
 from dplda.privacy.mechanisms import Curator
-from dplda.published import CDPLDA
 
-# CDPLDA warns that it has no guarantee in every fit, and corpora without words are part of tests
+# test_published.py runs some of these tests; corpora without words are part of tests
 pytestmark = [
     pytest.mark.filterwarnings("ignore::dplda.privacy.PrivacyLeakWarning"),
     pytest.mark.filterwarnings("ignore::dplda.privacy.PrivateDataWarning"),
@@ -612,9 +611,6 @@ def test_wrong_parameters_cost_nothing(estimator, parameters, corpus):
         HDPLDA(np.int8(3), epsilon=9.0, topic_word_prior=np.float32(0.01), max_iter=3),
         HDPLDA(3, noise_epsilon=np.float32(1.0), count_clip=np.float32(1.0), max_iter=3),
         GibbsLDA(np.int8(3), max_iter=3),
-        CDPLDA(
-            np.int8(3), noise_epsilon=np.float32(2.0), noise_at="every_sweep", max_iter=np.int8(3)
-        ),
         LPLDA(
             np.int8(3), bit_epsilon=np.float32(2.0), max_doc_words=np.int8(9), max_iter=np.int8(3)
         ),

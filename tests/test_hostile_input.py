@@ -84,8 +84,7 @@ from dplda.privacy.mechanisms import (
     gaussian_mu,
     is_chargeable,
 )
-from dplda.published import CDPLDA, vips_calibration
-from dplda.published._calibration import subsampled_rdp
+from dplda.published import CDPLDA, iteration_epsilon, vips_calibration
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*not whole:UserWarning")
 
@@ -323,7 +322,7 @@ ENTRIES = [
     (delta_charge, {"total_variation": 1e-30, "epsilon": 1.0}),
     (is_chargeable, {"total_variation": 1e-30, "epsilon": 1.0, "delta": 1e-5}),
     (gaussian_mu, {"epsilon": 1.0, "delta": 1e-5}),
-    (subsampled_rdp, {"order": 3, "rdp": 0.1, "subsampling_ratio": 0.1}),
+    (iteration_epsilon, {"rdp_order": 3, "rdp_epsilon": 0.1, "subsampling_ratio": 0.1}),
     (vips_calibration, {"epsilon": 1.0, "delta": 1e-4, "subsampling_ratio": 1e-3, "max_iter": 9}),
     (Gaussian, {"noise_multiplier": 1.0}),
     (Laplace, {"scale": 1.0}),

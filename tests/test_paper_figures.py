@@ -1,26 +1,19 @@
-"""What only the figures of papers use: attacks on HDP-LDA, and the misprint of SUB-LDA."""
+"""What only the figures of papers use: attacks on HDP-LDA."""
 
 import math
-import sys
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize_scalar
+from hdp_lda_attacks import membership_attack, topic_attack
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 from dplda import HDPLDA, SubLDA
 from dplda.audit import observe_releases
 from dplda.datasets import make_topic_corpus
-from dplda.published import CDPLDA, PublishedHDPLDA, iteration_epsilon
+from dplda.published import CDPLDA, PublishedHDPLDA
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks" / "papers"))
-from hdp_lda_attacks import membership_attack, topic_attack
-from sub_lda import efficiency_privacy, without_last_term
-
-SIGMA = math.sqrt(3.5)  # of order 14 and divergence 2
 pytestmark = pytest.mark.filterwarnings(
     "ignore::dplda.privacy.SeededNoiseWarning", "ignore::dplda.privacy.PrivacyLeakWarning"
 )
@@ -111,61 +104,3 @@ def test_membership_of_an_overfitted_classifier_and_of_a_private_one():
     assert attacked[0] == attacked[1] == attacked[2]
     with pytest.raises(ValueError, match="n_shadows must be an integer from 1"):
         membership_attack(topics, X, labels, n_shadows=0)
-
-
-# the sum of SUB-LDA's equation (3) without its last term: table 3, figure 1, lemma 4.1
-
-
-@pytest.mark.parametrize(
-    ("ratio", "table", "printed"),
-    [(0.1, 0.0464, 0.05), (0.3, 0.7313, 0.73), (0.5, 1.1882, 1.18), (0.7, 1.4752, 1.48),
-     (0.9, 1.6366, 1.63)],
-)  # fmt: skip
-def test_table_3_is_printed_without_the_last_term(ratio, table, printed):
-    as_printed = without_last_term(ratio, 14, 2.0)
-    assert as_printed == pytest.approx(table, abs=6e-5)
-    assert as_printed == pytest.approx(printed, abs=0.009)
-
-
-def test_without_sampling_or_noise_no_term_is_missing():
-    assert without_last_term(1.0, 14, 2.0) == pytest.approx(2.0)
-    assert without_last_term(0.3, 14, math.inf) == math.inf
-
-
-@pytest.mark.parametrize(
-    ("order", "epsilon", "ratio"), [(2, 0.1, 0.01), (5, 3.0, 0.4), (14, 2.0, 0.9), (60, 9.0, 0.2)]
-)
-def test_the_table_leaves_out_the_last_term(order, epsilon, ratio):
-    right, table = (
-        math.exp((order - 1) * cost(ratio, order, epsilon))
-        for cost in (iteration_epsilon, without_last_term)
-    )
-    assert right - table == pytest.approx(ratio**order * math.exp((order - 1) * epsilon), rel=1e-6)
-
-
-def test_i_increases_and_only_without_its_last_term_has_a_maximum():
-    grid = np.linspace(0.01, 1.0, 100)
-    for order, sigma in ((2, 1.0), (8, SIGMA), (14, SIGMA), (14, 5.0), (40, 2.0)):
-        right = [efficiency_privacy(g, order, sigma) for g in grid]
-        assert (np.diff(right) > 0).all()
-        table = [efficiency_privacy(g, order, sigma, cost=without_last_term) for g in grid[:-1]]
-        assert 0 < np.argmax(table) < len(table) - 1
-
-
-@pytest.mark.parametrize(("order", "place"), [(8, 0.8788), (14, 0.9323)])
-def test_the_place_of_the_maximum_of_figure_1(order, place):
-    found = minimize_scalar(
-        lambda g: -efficiency_privacy(g, order, SIGMA, cost=without_last_term),
-        bounds=(0.5, 0.999),
-        method="bounded",
-        options={"xatol": 1e-8},
-    )
-    assert found.x == pytest.approx(place, abs=1e-4)
-
-
-def test_i_is_its_closed_form():
-    assert efficiency_privacy(1.0, 14, SIGMA) == pytest.approx(math.exp(26), rel=1e-9)
-    # order 2: the divergence of the mixture is 1 + ratio**2 (exp(1 / sigma**2) - 1)
-    expected = 0.3 * (1 + 0.09 * math.expm1(1 / 4))
-    assert efficiency_privacy(0.3, 2, 2.0) == pytest.approx(expected, rel=1e-12)
-    assert efficiency_privacy(0.5, 200, 0.1) == math.inf

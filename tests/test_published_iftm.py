@@ -223,20 +223,6 @@ def test_many_survivors_drive_all_tokens_into_one_topic():
 
 
 @leaks
-def test_the_same_seed_gives_the_same_model(counts):
-    table = np.random.default_rng(0).random((5, V))
-    models = []
-    for n_jobs in (1, 2):
-        party = clone(LITERAL).set_params(n_jobs=n_jobs).fit(counts)
-        first = party.components_
-        models.append((first, party.refine(table).components_, party.transform(counts)))
-    for one, two in zip(*models):
-        assert_array_equal(one, two)
-    other = clone(LITERAL).set_params(random_state=1).fit(counts)
-    assert not np.array_equal(other.components_, models[0][0])
-
-
-@leaks
 def test_transform_refine_and_pickle(counts):
     party = clone(LITERAL).fit(counts)
     theta = party.transform(counts)
@@ -280,39 +266,10 @@ def test_it_takes_part_in_rounds_beside_the_sound_party(counts):
     assert_array_equal(recovered.sum(axis=0), counts[:40].sum(axis=0))
 
 
-@pytest.mark.parametrize(
-    "parameters",
-    [{"published_epsilon": e} for e in (None, 0.0, -1.0, math.nan, "1", 1e4, 1e-3)]
-    + [{"published_epsilon": 1.0, "noise_threshold": t} for t in (0.0, 1.0)]
-    + [{"published_epsilon": 1.0, "max_iter": 0}],
-)
-def test_bad_parameters(parameters, counts):
-    name = list(parameters)[-1]
-    with pytest.raises(ValueError, match=f"'{name}' parameter of PublishedIFTMParty"):
-        PublishedIFTMParty(K, **parameters).fit(counts)
-
-
-@leaks
-@pytest.mark.parametrize("epsilon", [0.0114, 100.0])
-def test_the_noise_reaches_the_ends_of_its_range(epsilon, counts):
-    party = PublishedIFTMParty(K, published_epsilon=epsilon, noise_threshold=0.1, max_iter=1)
-    assert party.fit(counts).published_epsilon_ == epsilon
-
-
 @leaks
 def test_epsilon_and_threshold_are_those_of_the_noise(counts):
     with pytest.raises(ValueError, match="lower the threshold"):
         PublishedIFTMParty(K, published_epsilon=60.0, noise_threshold=0.9).fit(counts)
-
-
-def test_documents_without_words():
-    X = np.zeros((4, 6))
-    X[1, 2] = 3
-    for counts in (X, 0 * X):
-        party = PublishedIFTMParty(2, published_epsilon=math.inf, max_iter=3, random_state=0).fit(
-            counts
-        )
-        assert_allclose(party.components_.sum(axis=0), counts.sum(axis=0) + 2 * BETA)
 
 
 def test_a_draw_of_phi_has_the_law_of_dirichlet(monkeypatch):

@@ -1,7 +1,6 @@
 """Private topic modeling as published: it is Algorithm 1 of the paper; its noise is too small."""
 
 import math
-import pickle
 import warnings
 
 import numpy as np
@@ -9,12 +8,10 @@ import pytest
 import scipy.sparse as sp
 from scipy.special import psi
 from scipy.stats import norm
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dplda.core._variational import e_step, exp_dirichlet_expectation
 from dplda.datasets import make_topic_corpus
-from dplda.metrics import perplexity_bound, unigram_perplexity
-from dplda.privacy import Gaussian, PrivacyLeakWarning, Repeated, epsilon_of
+from dplda.privacy import Gaussian, Repeated, epsilon_of
 from dplda.privacy._curator import observe_releases
 from dplda.privacy._streams import Streams
 from dplda.published import PublishedPrivateSVILDA, vips_calibration
@@ -221,14 +218,6 @@ def test_epsilon_is_that_of_the_noise_that_was_drawn(size, n_rounds, corpus):
     assert "real numbers" in str(model.privacy_)
 
 
-def test_it_warns_where_the_proved_epsilon_is_above_the_stated_one(corpus):
-    message = "stated epsilon 1:.*minibatch.*dplda.PrivateSVILDA"
-    with pytest.warns(PrivacyLeakWarning, match=message) as record:
-        PublishedPrivateSVILDA(K, published_epsilon=1.0, batch_size=6, max_iter=2).fit(corpus)
-    assert len(record) == 1
-    assert record[0].filename == __file__
-
-
 def test_no_warning_where_nothing_is_claimed_or_the_claim_is_true(corpus):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -247,31 +236,6 @@ def test_no_warning_where_nothing_is_claimed_or_the_claim_is_true(corpus):
 # what every estimator promises
 
 
-def test_same_seed_same_model_whatever_the_number_of_jobs(corpus):
-    parameters = {"published_epsilon": 1.0, "batch_size": 20, "max_iter": 5, "max_doc_tokens": 20}
-    one, two = (PublishedPrivateSVILDA(K, random_state=3, n_jobs=n, **parameters) for n in (1, 2))
-    np.testing.assert_array_equal(one.fit(corpus).components_, two.fit(corpus).components_)
-    np.testing.assert_array_equal(one.transform(corpus), two.transform(corpus))
-    other = PublishedPrivateSVILDA(K, random_state=4, **parameters).fit(corpus)
-    assert not np.array_equal(one.components_, other.components_)
-
-
-def test_transform_pickle_and_input(corpus):
-    before = corpus.copy()
-    model = PublishedPrivateSVILDA(
-        K, published_epsilon=1.0, max_iter=3, max_doc_tokens=20, random_state=0
-    )
-    theta = model.fit_transform(corpus)
-    assert theta.shape == (60, K)
-    np.testing.assert_allclose(theta.sum(axis=1), 1)
-    again = pickle.loads(pickle.dumps(model))
-    np.testing.assert_array_equal(again.transform(corpus), theta)
-    assert all(60 not in np.shape(value) for value in vars(again).values())
-    assert (before != corpus).nnz == 0
-    bound = perplexity_bound(again.components_, corpus, doc_topic_prior=0.1)
-    assert bound > again.perplexity(corpus, completion=False)
-
-
 @pytest.mark.parametrize("prior", [1e-6, 1.0])
 def test_extreme_priors_give_a_model(prior, corpus):
     model = PublishedPrivateSVILDA(
@@ -282,44 +246,6 @@ def test_extreme_priors_give_a_model(prior, corpus):
     assert (model.components_ > 0).all()
 
 
-def test_it_learns_topics_if_the_noise_lets_it():
-    X = make_topic_corpus(700, 100, 5, doc_length=40, random_state=0).data
-    train, test = X[:600], X[600:]
-    perplexity = [
-        PublishedPrivateSVILDA(
-            5,
-            published_epsilon=epsilon,
-            batch_size=50,
-            max_iter=150,
-            max_doc_tokens=40,
-            random_state=0,
-        )
-        .fit(train)
-        .perplexity(test)
-        for epsilon in (math.inf, 8.0, 0.05)
-    ]
-    assert perplexity[0] < 0.9 * unigram_perplexity(train, test)
-    assert perplexity[2] > 1.05 * perplexity[1] > 1.05 * perplexity[0] * 0.9
-
-
-@pytest.mark.filterwarnings("ignore:.*not whole:UserWarning")
-@parametrize_with_checks([PublishedPrivateSVILDA(published_epsilon=3.0, batch_size=1, max_iter=3)])
-def test_scikit_learn_check(estimator, check):
-    check(estimator)
-
-
 def test_a_minibatch_of_more_documents_than_there_are(corpus):
     with pytest.raises(ValueError, match="batch_size is 61, but X has 60 documents"):
         PublishedPrivateSVILDA(K, published_epsilon=1.0, batch_size=61).fit(corpus)
-
-
-@pytest.mark.parametrize(
-    "parameters",
-    [{"published_epsilon": e} for e in (None, 0.0, -1.0, math.nan)]
-    + [{"delta": d} for d in (None, 0.0, 1.0)]
-    + [{"batch_size": 0}, {"max_doc_tokens": 0}, {"composition": "sum"}, {"learning_decay": 0.5}],
-)
-def test_bad_parameters(parameters, corpus):
-    name = list(parameters)[-1]
-    with pytest.raises(ValueError, match=f"'{name}' parameter of PublishedPrivateSVILDA"):
-        PublishedPrivateSVILDA(K, **{"published_epsilon": 1.0, **parameters}).fit(corpus)

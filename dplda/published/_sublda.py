@@ -63,14 +63,16 @@ class PublishedSubLDA(PublishedLDA):
         Upper end of the clip of a noisy count in a topic draw (clip), above 0. [1]_ gives no value.
     max_iter : int, default=100
         Maximum number of iterations (ITER).
+    doc_topic_prior, topic_word_prior : optional
+        As in :class:`dplda.GibbsLDA` (tau and beta).
     tol : float or None, default=None
         Stop when the perplexity has changed by at most this in ``patience + 1`` successive
         iterations, equation (9) of [1]_. None runs all iterations.
     patience : int, default=4
         Number of iterations (s) in equation (9). [1]_ gives no value. It has no effect if `tol` is
         None.
-    doc_topic_prior, topic_word_prior, n_jobs, random_state, verbose : optional
-        As in :class:`dplda.GibbsLDA`; [1]_ calls the first one tau.
+    n_jobs, random_state, verbose : optional
+        As in :class:`dplda.GibbsLDA`.
 
     Attributes
     ----------

@@ -53,13 +53,15 @@ class PublishedPrivateSVILDA(PublishedLDA):
         constant: never read it from the data.
     max_iter : int, default=100
         Number of rounds (J), each with one minibatch.
+    doc_topic_prior, topic_word_prior : optional
+        As in :class:`dplda.GibbsLDA` (alpha and eta).
     learning_decay : float, default=0.7
         Exponent of the learning rate, in (0.5, 1] (kappa).
     learning_offset : float, default=10.0
         Reduces the learning rate of the first rounds, at least 1 (tau_0). The rate of round t is
         ``(learning_offset + t) ** -learning_decay``.
-    doc_topic_prior, topic_word_prior, n_jobs, random_state, verbose : optional
-        As in :class:`dplda.GibbsLDA`; [1]_ calls the second one eta.
+    n_jobs, random_state, verbose : optional
+        As in :class:`dplda.GibbsLDA`.
 
     Attributes
     ----------

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from oracle import Oracle
 from reference_accounting import to_dp_event
-from scipy.special import gammaln, logsumexp
+from scipy.optimize import minimize_scalar
+from sub_lda import efficiency_privacy, without_last_term
 
 from dplda.privacy import Gaussian, PoissonSampled, Repeated, epsilon_of
-from dplda.published._calibration import subsampled_rdp, vips_calibration
+from dplda.published import iteration_epsilon, vips_calibration
 
 RdpAccountant = Oracle("dp_accounting.rdp", "RdpAccountant")
 
@@ -39,26 +40,17 @@ TABLE_3 = [
 ]
 
 
-def stopped_early(order, slope, ratio):
-    """Equation (3) without its last term."""
-    chosen = np.arange(order)
-    log_terms = gammaln(order + 1) - gammaln(chosen + 1) - gammaln(order - chosen + 1)
-    log_terms += chosen * math.log(ratio) + (order - chosen) * math.log1p(-ratio)
-    log_terms += np.maximum(chosen - 1, 0) * slope * chosen
-    return logsumexp(log_terms) / (order - 1)
-
-
 @pytest.mark.parametrize("row", TABLE_3, ids=lambda row: f"ratio{row[0]}")
 def test_sublda_table_3(row):
     ratio, n_rounds, right, stopped, published, right_total, published_total, true_epsilon = row
-    value = subsampled_rdp(14, 2.0, ratio)
+    value = iteration_epsilon(ratio, 14, 2.0)
     assert value == pytest.approx(right, abs=5.1e-7)
     assert printed(n_rounds * value, right_total)
     assert n_rounds * published == pytest.approx(published_total, abs=1.01)
     noise_multiplier = math.sqrt(14 / (2 * 2.0))
     assert printed(epsilon_of(sampled(ratio, noise_multiplier, n_rounds), 1e-5), true_epsilon)
     if stopped is not None:
-        without_last = stopped_early(14, 1 / 7, ratio)
+        without_last = without_last_term(ratio, 14, 2.0)
         assert printed(without_last, stopped)
         assert abs(without_last - published) < 0.009
         assert without_last < value
@@ -69,52 +61,67 @@ def test_sublda_table_3(row):
 
 
 def test_sublda_totals_are_ordered_differently_than_published():
-    totals = {row[0]: row[1] * subsampled_rdp(14, 2.0, row[0]) for row in TABLE_3}
+    totals = {row[0]: row[1] * iteration_epsilon(row[0], 14, 2.0) for row in TABLE_3}
     assert totals[0.5] > totals[1.0]
     assert 82.6 < 84.0
 
 
 @pytest.mark.parametrize(("order", "peak"), [(14, 0.9323), (8, 0.8788)])
 def test_sublda_lemma_4_1_is_false(order, peak):
-    """I(ratio) = ratio exp((order-1) epsilon) always grows; without its last term it has a peak.
+    """I always grows; without its last term it has the peak of figure 1.
 
-    The design notes print the peaks as 0.930 and 0.881; on a grid of 1e-4 they are these.
+    The design notes print the peaks as 0.930 and 0.881.
     """
-    grid = np.arange(0.01, 1.0, 1e-3)
-    full = [
-        math.log(g) + (order - 1) * subsampled_rdp(order, lambda chosen: chosen / 7, g)
-        for g in [*grid, 1.0]
-    ]
-    assert np.all(np.diff(full) > 0)
-    fine = np.arange(0.8, 0.9999, 1e-4)
-    cut = [math.log(g) + (order - 1) * stopped_early(order, 1 / 7, g) for g in fine]
-    assert fine[np.argmax(cut)] == pytest.approx(peak, abs=1.5e-4)
+    sigma = math.sqrt(3.5)
+    grid = np.arange(0.01, 1.0, 1e-2)
+    assert (np.diff([efficiency_privacy(g, order, sigma) for g in [*grid, 1.0]]) > 0).all()
+    found = minimize_scalar(
+        lambda g: -efficiency_privacy(g, order, sigma, cost=without_last_term),
+        bounds=(0.5, 0.999), method="bounded", options={"xatol": 1e-8},
+    )  # fmt: skip
+    assert found.x == pytest.approx(peak, abs=1e-4)
+
+
+def test_i_is_its_closed_form():
+    assert efficiency_privacy(1.0, 14, math.sqrt(3.5)) == pytest.approx(math.exp(26), rel=1e-9)
+    # order 2: the divergence of the mixture is 1 + ratio**2 (exp(1 / sigma**2) - 1)
+    expected = 0.3 * (1 + 0.09 * math.expm1(1 / 4))
+    assert efficiency_privacy(0.3, 2, 2.0) == pytest.approx(expected, rel=1e-12)
+    assert efficiency_privacy(0.5, 200, 0.1) == math.inf
 
 
 def test_an_order_is_not_an_epsilon():
-    total = 92 * subsampled_rdp(14, 2.0, 0.1)
+    total = 92 * iteration_epsilon(0.1, 14, 2.0)
     assert printed(math.log(1e5) / 13, "0.886")
     assert printed(total + math.log(1e5) / 13, "5.16")
     assert epsilon_of(sampled(0.1, 1.8708, 92), 1e-5) < total < 5.16
     assert printed(epsilon_of(sampled(0.1, 5.5, 300), 1e-5), "1.226")
 
 
-def test_subsampled_rdp_arguments():
-    assert subsampled_rdp(5, 0.3, 1.0) == pytest.approx(0.3)
-    assert subsampled_rdp(5, 0.5, 0.2) == pytest.approx(
-        subsampled_rdp(5, lambda chosen: 0.1 * chosen, 0.2)
-    )
-    # Far beyond exp(709), and far below the rounding error of a sum near one.
-    assert subsampled_rdp(1000, 5000.0, 0.01) == pytest.approx(5000.0 + 1000 / 999 * math.log(0.01))
-    tiny = subsampled_rdp(2, 2e-9, 1e-5)
+def test_extreme_costs_of_an_iteration():
+    assert iteration_epsilon(1.0, 5, 0.3) == pytest.approx(0.3)
+    assert iteration_epsilon(0.3, 14, math.inf) == math.inf
+    # far beyond exp(709), and far below the rounding error of a sum near one
+    far = 5000.0 + 1000 / 999 * math.log(0.01)
+    assert iteration_epsilon(0.01, 1000, 5000.0) == pytest.approx(far)
+    tiny = iteration_epsilon(1e-5, 2, 2e-9)
     assert tiny == pytest.approx(math.log1p(1e-10 * math.expm1(2e-9)), rel=1e-12, abs=0)
-    for order, ratio in [(1, 0.5), (2, 0.0), (2, 1.5)]:
-        with pytest.raises(ValueError, match="must"):
-            subsampled_rdp(order, 1.0, ratio)
-    with pytest.raises(TypeError, match="order must be an integer, got float"):
-        subsampled_rdp(2.5, 1.0, 0.5)
-    with pytest.raises(ValueError, match=r"rdp must be at most 1e\+150, or infinite"):
-        subsampled_rdp(2, 1e200, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((0.0, 14, 2.0), "subsampling_ratio"),
+        ((1.1, 14, 2.0), "subsampling_ratio"),
+        ((0.1, 1, 2.0), "rdp_order"),
+        ((0.1, 14, 0.0), r"rdp_epsilon must be a number in \(0, inf\], got 0"),
+        ((0.1, 14, math.nan), "rdp_epsilon must be a number"),
+        ((0.1, 14, 1e200), r"rdp_epsilon must be at most 1e\+150, or infinite"),
+    ],
+)
+def test_bad_arguments_of_an_iteration(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        iteration_epsilon(*arguments)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +135,7 @@ def test_subsampled_rdp_arguments():
     ],
 )
 def test_two_rounds_of_the_theorem(q, noise_multiplier, order, bound):
-    rdp = subsampled_rdp(order, order / (2 * noise_multiplier**2), q)
+    rdp = iteration_epsilon(q, order, order / (2 * noise_multiplier**2))
     assert printed(2 * rdp, bound)
 
 

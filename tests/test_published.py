@@ -1,0 +1,249 @@
+"""What all models of `dplda.published` promise: a warning, no guarantee, the paper's figure."""
+
+import inspect
+import math
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+import test_estimators as common
+from estimators import LITERAL, K, each, simplest
+from sklearn.base import clone
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from dplda import published
+from dplda.audit import observe_releases
+from dplda.datasets import make_topic_corpus
+from dplda.metrics import unigram_perplexity
+from dplda.privacy import PrivacyLeakWarning
+from dplda.published import (
+    CDPLDA,
+    PublishedHDPLDA,
+    PublishedIFTMParty,
+    PublishedPrivateSVILDA,
+    PublishedSubLDA,
+)
+
+pytestmark = pytest.mark.filterwarnings("ignore::dplda.privacy.PrivacyLeakWarning")
+every = each(LITERAL)
+SMALL = [estimator for estimator in (case.estimator for case in simplest(LITERAL))]
+BUDGETS = ("published_epsilon", "noise_epsilon", "rdp_epsilon")
+
+
+def budget(estimator):
+    """The parameter that states the noise."""
+    return next(name for name in BUDGETS if name in estimator.get_params())
+
+
+def noiseless(estimator):
+    return clone(estimator).set_params(**{budget(estimator): math.inf})
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    return make_topic_corpus(137, 40, K, doc_length=50, random_state=0).data
+
+
+def test_every_published_model_is_among_the_cases():
+    found = {value for value in map(vars(published).get, published.__all__) if value}
+    found |= {getattr(published, name) for name in published.__all__}
+    assert {cls for cls in found if inspect.isclass(cls)} == {type(e) for e in SMALL}
+
+
+# the warning and the record
+
+SAID = {
+    CDPLDA: "raw words.*HDPLDA.*SubLDA",
+    PublishedHDPLDA: "live counts.*in place.*last sweep.*dplda.HDPLDA",
+    PublishedSubLDA: r"not sampled.*use dplda\.SubLDA",
+    PublishedPrivateSVILDA: "stated epsilon 1:.*minibatch.*dplda.PrivateSVILDA",
+    PublishedIFTMParty: "raw words.*encryption.*dplda.federated",
+}
+
+
+@every
+def test_fit_warns_the_caller_once_of_what_is_wrong(estimator, corpus):
+    with pytest.warns(PrivacyLeakWarning, match=SAID[type(estimator)]) as record:
+        clone(estimator).fit(corpus)
+    assert len(record) == 1
+    assert record[0].filename == __file__
+
+
+@every
+def test_without_noise_nothing_is_claimed_and_nothing_warns(estimator, corpus):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = noiseless(estimator).fit(corpus)
+    assert model.published_epsilon_ == model.epsilon_ == math.inf
+    assert str(model.privacy_).count("exact") == 1
+
+
+PROVED = [PublishedPrivateSVILDA]  # its epsilon is finite: test_published_svilda.py
+
+
+@each(case for case in LITERAL if type(case.estimator) not in PROVED)
+def test_the_record_says_that_there_is_no_guarantee_and_why(estimator, corpus):
+    model = clone(estimator).fit(corpus)
+    assert model.epsilon_ == model.privacy_.epsilon == model.epsilon_at(1e-5) == math.inf
+    assert model.delta_ == 0
+    assert 0 < model.published_epsilon_ < math.inf
+    assert "no privacy guarantee" in str(model.privacy_)
+    assert "which proves nothing, because" in model.privacy_.mechanism
+    assert model._hole in model.privacy_.mechanism
+    assert model.privacy_.noise_scale > 0
+
+
+# what every estimator promises
+
+COMMON = [
+    common.test_without_a_seed_every_fit_differs,
+    common.test_rows_of_transform_do_not_depend_on_each_other,
+    common.test_pickle_transforms_alike,
+    common.test_empty_documents_and_empty_corpora,
+    common.test_score_is_the_log_of_the_perplexity,
+    common.test_bad_counts,
+    common.test_feature_names_and_pandas_output,
+    common.test_callbacks_see_rounds_and_no_data,
+    common.test_int64_indices_are_fine,
+    common.test_input_is_left_alone,
+]
+
+
+@every
+@pytest.mark.parametrize("check", COMMON, ids=lambda check: check.__name__.removeprefix("test_"))
+def test_what_all_estimators_promise(check, estimator, corpus):
+    check(estimator, corpus)
+
+
+@every
+def test_same_seed_same_model_whatever_the_number_of_jobs(estimator, corpus, monkeypatch):
+    common.test_same_seed_same_model_whatever_the_number_of_jobs(estimator, corpus, monkeypatch)
+
+
+@every
+def test_a_pickle_holds_nothing_of_the_size_of_the_data(estimator, corpus):
+    model = pickle.loads(pickle.dumps(clone(estimator).fit(corpus)))
+    private = {corpus.shape[0], corpus.shape[0] + 1, int(corpus.sum()), corpus.nnz}
+    assert not [a for a in common.arrays_in(vars(model), set()) if private & {*a.shape, a.size}]
+
+
+@every
+def test_observation_changes_nothing(estimator, corpus):
+    alone = clone(estimator).set_params(random_state=5).fit(corpus)
+    with observe_releases() as seen:
+        watched = clone(estimator).set_params(random_state=5).fit(corpus)
+    assert seen
+    np.testing.assert_array_equal(alone.components_, watched.components_)
+
+
+@parametrize_with_checks(SMALL)
+@pytest.mark.filterwarnings("ignore:.*not whole:UserWarning")
+def test_scikit_learn_check(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "parameters"),
+    [
+        (
+            CDPLDA(np.int8(3), max_iter=np.int8(3)),
+            {"noise_epsilon": np.float32(2.0), "noise_at": "every_sweep"},
+        ),
+        (
+            PublishedSubLDA(np.int8(3), max_iter=np.int8(3)),
+            {
+                "subsampling_ratio": np.float32(0.5), "rdp_order": np.int8(14),
+                "rdp_epsilon": np.float32(2.0), "count_clip": np.float32(9.0),
+                "patience": np.int8(1), "tol": np.float32(0.1),
+            },
+        ),
+    ],
+    ids=["cdplda", "published-sublda"],
+)  # fmt: skip
+def test_numbers_of_other_types_are_numbers(estimator, parameters, corpus):
+    model = estimator.set_params(**parameters).fit(corpus)
+    assert np.isfinite(model.transform(corpus)).all()
+
+
+# utility: the noise of the claim is the noise that is drawn
+
+
+@pytest.mark.parametrize(
+    ("estimator", "epsilons"),
+    [
+        (CDPLDA(5, max_iter=40), (0.02, 0.2, 20.0)),
+        (CDPLDA(5, max_iter=40, noise_at="every_sweep"), (0.02, 0.2, 20.0)),
+        (PublishedHDPLDA(5, count_clip=100.0, doc_topic_prior=0.1, max_iter=60),
+         (0.05, 0.5, math.inf)),
+        (PublishedSubLDA(5, subsampling_ratio=0.5), (2e-4, 2.0, math.inf)),
+        (PublishedPrivateSVILDA(5, batch_size=50, max_iter=150, max_doc_tokens=40),
+         (0.05, 8.0, math.inf)),
+    ],
+    ids=["cdplda", "cdplda-every", "hdplda", "sublda", "svilda"],
+)  # fmt: skip
+def test_less_noise_is_a_better_model(estimator, epsilons):
+    X = make_topic_corpus(700, 100, 5, doc_length=40, random_state=0).data
+    train, test = X[:600], X[600:]
+    coarse, noisy, fine = (
+        clone(estimator).set_params(**{budget(estimator): e}, random_state=0).fit(train)
+        .perplexity(test)
+        for e in epsilons
+    )  # fmt: skip
+    assert coarse > 1.05 * noisy > 1.05 * 0.99 * fine
+    assert fine < 0.9 * unigram_perplexity(train, test)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "epsilons"),
+    [
+        (CDPLDA(K, max_iter=3), (0.003, 5000.0)),
+        (CDPLDA(K, max_iter=3, noise_at="every_sweep"), (0.003, 5000.0)),
+        (PublishedHDPLDA(K, count_clip=1.0, max_iter=3), (0.006, 10000.0)),
+        (PublishedSubLDA(K, max_iter=3), (1e-12, 1e12)),
+        (PublishedSubLDA(K, max_iter=3, noise_placement="token"), (1e-12, 1e12)),
+        (PublishedIFTMParty(K, noise_threshold=0.1, max_iter=1), (0.0114, 100.0)),
+    ],
+    ids=repr,
+)
+def test_extreme_noise_gives_a_model(estimator, epsilons, corpus):
+    for epsilon in epsilons:
+        model = clone(estimator).set_params(**{budget(estimator): epsilon}).fit(corpus)
+        assert (model.components_ > 0).all()
+        assert np.isfinite(model.perplexity(corpus))
+
+
+# parameters
+
+BAD = {
+    CDPLDA: {
+        "noise_epsilon": (None, 0.0, -1.0, math.nan, 1e-6, 1e6, -math.inf, "1"),
+        "noise_at": ("first",),
+    },
+    PublishedHDPLDA: {
+        "noise_epsilon": (None, 0.0, -1.0, math.nan, 1e-6, 1e6), "count_clip": (None, 0.0, -1.0),
+    },
+    PublishedSubLDA: {
+        "subsampling_ratio": (0.0, 1.5), "rdp_order": (1, 2.5), "rdp_epsilon": (0.0, math.nan),
+        "noise_placement": ("matrix",), "count_clip": (0.0,), "boost": (0.5, math.nan),
+        "frequent_share": (0.0, 1.5), "tol": (-1.0,), "patience": (-1,), "max_iter": (0,),
+    },
+    PublishedPrivateSVILDA: {
+        "published_epsilon": (None, 0.0, -1.0, math.nan), "delta": (None, 0.0, 1.0),
+        "batch_size": (0,), "max_doc_tokens": (0,), "composition": ("sum",),
+        "learning_decay": (0.5,),
+    },
+    PublishedIFTMParty: {
+        "published_epsilon": (None, 0.0, -1.0, math.nan, "1", 1e4, 1e-3),
+        "noise_threshold": (0.0, 1.0), "max_iter": (0,),
+    },
+}  # fmt: skip
+
+
+@each(simplest(LITERAL))
+def test_bad_parameters(estimator, corpus):
+    for name, values in BAD[type(estimator)].items():
+        for value in values:
+            model = clone(estimator).set_params(**{name: value})
+            with pytest.raises(ValueError, match=f"'{name}' parameter of {type(model).__name__}"):
+                model.fit(corpus)
