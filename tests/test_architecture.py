@@ -121,12 +121,15 @@ def imports_in_kernels(sources):
 
 
 def is_estimator(node):
-    """Whether a class has `fit`, and a number of topics as a parameter."""
+    """Whether a class has a number of topics as a parameter, with a default or beside a `fit`."""
     methods = {m.name: m for m in getattr(node, "body", []) if isinstance(m, ast.FunctionDef)}
-    if not isinstance(node, ast.ClassDef) or not {"fit", "__init__"} <= methods.keys():
+    if not isinstance(node, ast.ClassDef) or "__init__" not in methods:
         return False
     arguments = methods["__init__"].args
-    return "n_components" in {a.arg for a in arguments.args + arguments.kwonlyargs}
+    names = [a.arg for a in arguments.args]
+    optional = names[len(names) - len(arguments.defaults) :]
+    found = names + [a.arg for a in arguments.kwonlyargs] if "fit" in methods else optional
+    return "n_components" in found
 
 
 def estimators(trees):
@@ -259,7 +262,7 @@ RULES = {
         {"leaf/_checks.py": "import dplda.core._base"},
         {"core/_base.py": "from dplda.document._nmf import NMF"},
         {"core/_base.py": "from dplda import SubLDA"},
-        {"document/_a.py": "from dplda.local import _server"},
+        {"document/_a.py": "from dplda.local import _estimates"},
         {"federated/_a.py": "from dplda.document import _schedule"},
         {"published/_a.py": "from dplda import audit"},
         {"kernels/_a.py": "from dplda.leaf import _checks"},

@@ -17,7 +17,7 @@ import pytest
 import scipy.sparse as sp
 
 import dplda
-import dplda.local._server as module
+import dplda.local._local_lda as module
 from dplda import LPLDA, OLPLDA, GibbsLDA, RandomizedResponse
 from dplda.datasets import make_topic_corpus
 from dplda.metrics import unigram_perplexity
@@ -263,8 +263,7 @@ def test_bits_make_the_estimated_counts(reports, monkeypatch):
         seen.append((documents, background))
         return original(documents, prior, background, **rest)
 
-    for name in ("dplda.local._lplda.topic_counts",):
-        monkeypatch.setattr(name, spy)
+    monkeypatch.setattr(module, "topic_counts", spy)
     q, p = server(LPLDA, reconstruction="bits").fit(reports).one_probability_
     server(LPLDA, reconstruction="background").fit(reports)
     n = reports.toarray().sum(axis=0)
@@ -352,7 +351,7 @@ def test_degenerate_reports(estimator, reconstruction, shape, value):
     assert (model.components_ > 0).all()
 
 
-PAGE = Path(__file__).parents[1] / "docs" / "local_privacy.md"
+PAGE = Path(__file__).parents[1] / "docs" / "local_reports.md"
 
 
 @pytest.mark.slow

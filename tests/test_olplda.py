@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-import dplda.local._olplda as module
 from dplda import OLPLDA, RandomizedResponse
 from dplda.datasets import make_topic_corpus
+from dplda.local import _local_lda, _olplda
 from dplda.local._estimates import estimate_counts, weight_of_prior
 from dplda.metrics import unigram_perplexity
 from dplda.privacy import Ledger
@@ -30,14 +30,15 @@ def reports(corpus):
 def batches(monkeypatch):
     """What each batch was trained on: documents, prior, background and counts."""
     seen = []
-    original = module.topic_counts
+    original = _local_lda.topic_counts
 
     def spy(documents, prior, background, **rest):
         seen.append([documents, prior, background])
         seen[-1].append(original(documents, prior, background, **rest))
         return seen[-1][-1]
 
-    monkeypatch.setattr(module, "topic_counts", spy)
+    for module in (_local_lda, _olplda):
+        monkeypatch.setattr(module, "topic_counts", spy)
     return seen
 
 

@@ -3,8 +3,8 @@
 Everything here is post-processing of reports. No function reads a document or costs privacy.
 Equations and theorems are those of F. Zhao, X. Ren, S. Yang, Q. Han, P. Zhao, X. Yang, "Latent
 Dirichlet Allocation Model Training with Differential Privacy", IEEE TIFS 2020, sections V-B and
-VI-C. They are stated for any pair (q, p): the probabilities of reporting a zero, and a one, as a
-one.
+VI-C. They are stated for any pair ``one_probability = (q, p)``: the probabilities of reporting a
+zero, and a one, as a one. Counts and estimates have shape (n_words,).
 """
 
 from __future__ import annotations
@@ -20,19 +20,7 @@ def estimate_counts(
 ) -> np.ndarray:
     """Number of documents with each word, from the number of reports with it (equation 8).
 
-    Parameters
-    ----------
-    n_reported : ndarray of shape (n_words,)
-        Number of reports with a one.
-    n_docs : int
-        Number of reports.
-    one_probability : (q, p)
-        Probability of a one where the document has a zero, and where it has a one.
-
-    Returns
-    -------
-    counts : ndarray of shape (n_words,)
-        ``(n_reported - n_docs * q) / (p - q)``, which is unbiased, clipped to [0, n_docs].
+    ``(n_reported - n_docs * q) / (p - q)`` is unbiased; it is clipped to [0, n_docs].
     """
     zero, one = one_probability
     return np.clip((n_reported - n_docs * zero) / (one - zero), 0.0, n_docs)
@@ -84,20 +72,7 @@ def set_and_clear(reports: sp.csr_array, counts: np.ndarray, reader: Reader) -> 
 
     Steps 3 to 5 of the paper's section V-B. Every choice of documents is equally likely, up to
     ``n_docs * 2**-32``. Time and memory are proportional to the number of ones before and after.
-
-    Parameters
-    ----------
-    reports : csr_array of shape (n_docs, n_words)
-        Zeros and ones.
-    counts : ndarray of shape (n_words,)
-        From 0 to n_docs; rounded to the nearest integer.
-    reader : Reader
-        Source of random words.
-
-    Returns
-    -------
-    documents : csr_array of shape (n_docs, n_words)
-        Zeros and ones, with ``rint(counts)`` ones in the columns.
+    `counts` (n_words,) are rounded to whole numbers from 0 to n_docs.
     """
     n_docs, n_words = reports.shape
     word = reports.indices.astype(np.int64)

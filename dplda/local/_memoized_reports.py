@@ -70,7 +70,7 @@ class MemoizedReports:
     has one id, all its reports together cost what one report costs, for any number of requests. A
     document under two ids is reported twice, and so is a changed document under a new id. A report
     is stored before it is returned. A ledger gets one entry for the file, before the first report
-    is drawn (``docs/local_privacy.md`` has the proof). With a given `random_state` the reports of
+    is drawn (``docs/proofs_local.md`` has the proof). With a given `random_state` the reports of
     two calls have the same flips, and each call gets an entry.
 
     An id belongs to a document, not to its place: its owner gives it, and the document keeps it on
@@ -163,13 +163,17 @@ class MemoizedReports:
                 self._check_unchanged([first_documents[name] for name in names], documents)
             if new_rows:
                 # The release: one report for each document without a stored one. Returning a
-                # stored report is post-processing and costs nothing.
+                # stored report is post-processing.
                 reports = self.randomizer._report(  # public
                     lambda: X[list(new_rows.values())],
                     self._ledger_to_charge(),
                     label=self._label,
                 )
-                _store(connection, new_rows, first_documents, reports)
+                drawn = [report.astype("<i4").tobytes() for report in _rows(reports)]
+                connection.executemany(
+                    "INSERT INTO reports VALUES (?, ?, ?)",
+                    [(name, first_documents[name], row) for name, row in zip(new_rows, drawn)],
+                )
                 self._n_stored = _n_stored(connection)
             query = "SELECT report FROM reports WHERE id = ?"
             rows = [  # public
@@ -225,7 +229,7 @@ class MemoizedReports:
                 f"the file of reports {self._path} is gone, and what it held was reported; restore "
                 "it: without it the documents would be reported a second time"
             )
-        with self._explained_errors():
+        with _explained_errors(self._path):
             connection = self._memory or _connect(str(self._path))
             try:
                 connection.execute("BEGIN IMMEDIATE")
@@ -236,11 +240,6 @@ class MemoizedReports:
                     connection.execute("ROLLBACK")
                 if connection is not self._memory:
                     connection.close()
-
-    def _explained_errors(self) -> AbstractContextManager[None]:
-        return explained_sqlite_errors(
-            str(self._path), "reports", "file of reports", busy_seconds=_BUSY_SECONDS
-        )
 
     def _create(self, path: str) -> None:
         """Create the file, complete from the start."""
@@ -258,7 +257,7 @@ class MemoizedReports:
                 connection.execute("COMMIT")
 
         try:
-            with self._explained_errors():
+            with _explained_errors(self._path):
                 create_whole(path, fill)
         except FileNotFoundError as error:
             raise FileNotFoundError(
@@ -306,6 +305,12 @@ class MemoizedReports:
         return key
 
 
+def _explained_errors(path: str | None) -> AbstractContextManager[None]:
+    return explained_sqlite_errors(
+        str(path), "reports", "file of reports", busy_seconds=_BUSY_SECONDS
+    )
+
+
 def _connect(path: str) -> sqlite3.Connection:
     """A connection to a file that exists."""
     connection = sqlite3.connect(
@@ -336,22 +341,6 @@ def _look_up(
             if stored is None:
                 new_rows[name] = row
     return first_documents, new_rows
-
-
-def _store(
-    connection: sqlite3.Connection,
-    names: Iterable[bytes],
-    documents: dict[bytes, bytes],
-    reports: sp.csr_array,
-) -> None:
-    """Store a report under each name, together with the digest of its document."""
-    connection.executemany(
-        "INSERT INTO reports VALUES (?, ?, ?)",
-        [
-            (name, documents[name], report.astype("<i4").tobytes())
-            for name, report in zip(names, _rows(reports))
-        ],
-    )
 
 
 def _n_stored(connection: sqlite3.Connection) -> int:

@@ -1,12 +1,13 @@
 """The client's side of local privacy: documents are randomized before they leave their owner.
 
-This module imports nothing of the server. docs/local_privacy.md has the proofs.
+This module imports nothing of the server. docs/proofs_local.md has the proofs.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from numbers import Integral, Real
 from typing import Any
 
@@ -19,18 +20,15 @@ from dplda.core._corpus import check_counts
 from dplda.core._private_fit import COLUMNS, PRIVACY_CONSTRAINTS, exactly_one, publish
 from dplda.leaf._compat import Interval, StrOptions, _fit_context, _get_output_config
 from dplda.leaf._warnings import warn_user
-from dplda.local._calibrated_bits import (
-    bits_from_bit_epsilon,
-    bits_from_flip_mixture,
-    calibrated_bits,
-)
-from dplda.privacy import Guarantee, NonPrivate, SeededNoiseWarning, epsilon_of
+from dplda.privacy import Event, Guarantee, NonPrivate, SeededNoiseWarning, epsilon_of
+from dplda.privacy._accounting import is_within
 from dplda.privacy._curator import MAX_WORDS, TOTAL_VARIATION, Curator
-from dplda.privacy._local_mechanisms import RandomizedBits
+from dplda.privacy._local_mechanisms import MAX_FLIP, MIN_FLIP, RandomizedBits
 from dplda.privacy._streams import Purpose, Streams
 
 BLOCK_BITS = 2**20  # whole rows at a time; the number enters every seeded result
 BUDGETS = ("epsilon", "bit_epsilon", "flip_mixture")  # exactly one of them is given
+N_HALVINGS = 28  # of the search for a flip probability: 6e-8 of its log-odds remain
 MAX_FLIPS = 2**28  # expected false ones of a call: reports of 3 GB
 
 ASSUMPTIONS = (
@@ -187,7 +185,7 @@ class RandomizedResponse(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         X : {array-like, sparse matrix} of shape (n_docs, n_words)
             Word counts; columns are public.
         y : Ignored
-            Not used, present for API consistency by convention.
+            Ignored.
 
         Returns
         -------
@@ -209,7 +207,13 @@ class RandomizedResponse(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             )
         n_words = check_counts(self, X, reset=True).shape[1]  # public
         max_ones = n_words if self.max_doc_words is None else min(int(self.max_doc_words), n_words)
-        bits = self._chosen_bits(max_ones, n_words, fair_ones)
+        bits = None  # no privacy
+        if math.inf not in (self.epsilon, self.bit_epsilon):
+            if self.epsilon is None:
+                bits = _stated_bits(self.bit_epsilon, self.flip_mixture, fair_ones)
+            else:
+                epsilon, delta = float(self.epsilon), float(self.delta)
+                bits = calibrated_bits(epsilon, delta, max_ones, n_words, fair_ones)
         zero, one = (0.0, 1.0) if bits is None else bits.one_probability
         # One document moves at most 2 * max_ones bits: max_ones words leave, max_ones others come.
         # No pair of documents differs in more than all n_words bits. Every bit has its own coins,
@@ -244,18 +248,6 @@ class RandomizedResponse(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             _random_state=self.random_state,
         )
         return self
-
-    def _chosen_bits(self, max_ones: int, n_words: int, fair_ones: bool) -> RandomizedBits | None:
-        """The mechanism that the parameters state; None for no privacy."""
-        if math.inf in (self.epsilon, self.bit_epsilon):
-            return None
-        if self.epsilon is not None:
-            return calibrated_bits(
-                float(self.epsilon), float(self.delta), max_ones, n_words, fair_ones
-            )
-        if self.bit_epsilon is not None:
-            return bits_from_bit_epsilon(float(self.bit_epsilon), fair_ones)
-        return bits_from_flip_mixture(float(self.flip_mixture))
 
     def transform(self, X: Any) -> sp.csr_array:
         """Report each document, with fresh randomness.
@@ -335,21 +327,75 @@ class RandomizedResponse(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return tags
 
 
-def check_size(shape: tuple[int, int], bits: RandomizedBits | None) -> None:
-    """Refuse documents whose reports would take more memory and time than anyone expects.
+def _log_odds(flip: float) -> float:
+    """Epsilon of a binary randomized response with this flip probability."""
+    return math.log(1.0 / flip - 1.0)
 
-    Parameters
-    ----------
-    shape : (n_docs, n_words)
-        Public.
-    bits : RandomizedBits or None
-        None reports the bits as they are.
 
-    Raises
-    ------
-    ValueError
-        If more than `MAX_FLIPS` false ones are expected.
+def _stated_bits(
+    bit_epsilon: float | None, flip_mixture: float | None, fair_ones: bool
+) -> RandomizedBits:
+    """The mechanism with a given epsilon of a bit (of half a pair with fair ones), or mixture."""
+    n_bits = 2 if fair_ones else 1  # one flip has the epsilon of this many bits
+    if flip_mixture is not None:
+        flip = 0.5 * float(flip_mixture)
+        allowed = (
+            f"flip_mixture must be from {2.0 * MIN_FLIP:.3g} to {2.0 * MAX_FLIP:.7g} (or "
+            f"epsilon=inf for no privacy), got {flip_mixture:g}"
+        )
+    else:
+        assert bit_epsilon is not None  # `exactly_one` has refused it
+        flip = 1.0 / (1.0 + math.exp(min(n_bits * float(bit_epsilon), 700.0)))
+        low, high = (_log_odds(limit) / n_bits for limit in (MAX_FLIP, MIN_FLIP))
+        allowed = (
+            f"bit_epsilon must be from {low:.3g} to {high:.7g} with mechanism="
+            f"{'oue' if fair_ones else 'symmetric'!r}, or inf for no privacy, got {bit_epsilon:g}"
+        )
+    if not MIN_FLIP <= flip <= MAX_FLIP:
+        raise ValueError(allowed)
+    return RandomizedBits(flip, fair_ones)
+
+
+@lru_cache(maxsize=256)
+def calibrated_bits(
+    epsilon: float, delta: float, max_ones: int, n_words: int, fair_ones: bool
+) -> RandomizedBits:
+    """The smallest flip probability for which a report costs at most (epsilon, delta).
+
+    The search halves a fixed interval of log-odds. A larger `epsilon` therefore never gets a larger
+    flip probability, even where the accountant's rounding makes the cost uneven. Client and server
+    find the same number.
     """
+
+    def events(flip: float) -> tuple[Event, ...]:
+        return RandomizedBits(flip, fair_ones).events(max_ones, n_words)
+
+    least, most = (
+        epsilon_of(events(flip), delta, total_variation=TOTAL_VARIATION)
+        for flip in (MAX_FLIP, MIN_FLIP)
+    )
+    if not least <= epsilon <= most:
+        advice = "lower max_doc_words" if epsilon < least else "give inf for no privacy"
+        raise ValueError(
+            f"epsilon must be from about {least:.4g} to {most:.6g} at delta={delta:g} with "
+            f"mechanism={'oue' if fair_ones else 'symmetric'!r} and at most {max_ones} of "
+            f"{n_words} words in a document, got {epsilon:g}; choose an epsilon in this range, or "
+            f"{advice}"
+        )
+    low, high = _log_odds(MAX_FLIP), _log_odds(MIN_FLIP)
+    flip = MAX_FLIP
+    for _ in range(N_HALVINGS):
+        middle = math.sqrt(low * high)
+        candidate = 1.0 / (1.0 + math.exp(middle))
+        if is_within(events(candidate), epsilon, delta, total_variation=TOTAL_VARIATION):
+            low, flip = middle, candidate
+        else:
+            high = middle
+    return RandomizedBits(flip, fair_ones)
+
+
+def check_size(shape: tuple[int, int], bits: RandomizedBits | None) -> None:
+    """Refuse documents whose reports would take more memory and time than anyone expects."""
     n_docs, n_words = shape
     n_flips = 0.0 if bits is None else n_docs * n_words * bits.one_probability[0]
     if n_flips > MAX_FLIPS:
@@ -363,27 +409,11 @@ def check_size(shape: tuple[int, int], bits: RandomizedBits | None) -> None:
 def randomize(
     X: sp.csr_array, bits: RandomizedBits | None, max_ones: int, streams: Streams
 ) -> sp.csr_array:
-    """Randomize the documents of a validated count matrix.
+    """Reports (zeros and ones) of the documents of a validated count matrix.
 
     The function works on blocks of about `BLOCK_BITS` bits, each with its own streams, and needs no
     more memory than the result. Every random number has the address of a row and a word. No two
-    rows share a random number.
-
-    Parameters
-    ----------
-    X : csr_array of shape (n_docs, n_words)
-        Without stored zeros, sorted.
-    bits : RandomizedBits or None
-        None reports the bits as they are.
-    max_ones : int
-        Largest number of words of a document that are kept.
-    streams : Streams
-        Source of the randomness.
-
-    Returns
-    -------
-    reports : csr_array of shape (n_docs, n_words)
-        Zeros and ones.
+    rows share a random number. Without `bits` the words that are kept are reported as they are.
     """
     n_docs, n_words = X.shape
     # A document has at most max_ones ones from here on: what `RandomizedBits.events` charges.
