@@ -12,7 +12,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -129,18 +129,6 @@ def test_a_charge_is_logged_with_its_price_and_a_receipt(log, path):
     assert said["receipt"] == ledger.receipt
     assert "\n" not in log[0].getMessage()
     assert [record.dplda["event"] for record in log[1:]] == ["charge releasing", "charge confirmed"]
-
-
-def test_a_fit_that_goes_on_is_logged_and_one_that_may_not_is_not(log, path):
-    ledger, given = Ledger(path), {"total_variation": 0.0, "seeded": False}
-    event = (Gaussian(5.0),)
-    number = ledger.reserve("fit", "document", event, **given)
-    ledger.advance(number, "a", before="", write=lambda: None)
-    for found in ("a", "b"):
-        with suppress(ValueError):
-            ledger.resume(number, "fit", "document", event, **given, checkpoint=found, before="-")
-    assert [record.dplda["event"] for record in log] == ["budget charged", "charge resumed"]
-    assert (log[-1].dplda["entry"], log[-1].dplda["ledger"]) == (number, ledger.id[:8])
 
 
 def test_a_log_that_fails_does_not_end_a_fit(log, path, monkeypatch):

@@ -631,14 +631,6 @@ def test_a_few_words_are_not_examined(kind, n_words, train):
     assert np.isfinite(model.components_).all()
 
 
-def test_later_parts_of_a_stream_believe_what_the_first_one_found(train, good):
-    options = OPTIONS | {"max_iter": 40, "epsilon": 8.0}
-    model = SubLDA(K, random_state=0, **options, prior_components=good)
-    belief = model.partial_fit(train[:300], part="a")._released.public.belief
-    assert model.partial_fit(train[300:], part="b")._released.public.belief == belief
-    assert model._released.n_examining == 0
-
-
 @both
 def test_a_fit_is_as_many_calls_of_partial_fit(kind, train, good):
     options = OPTIONS | {"max_iter": 12, "prior_components": good, "epsilon": 4.0}

@@ -315,7 +315,7 @@ def test_ids_pass_through_a_pipeline(routing, corpus, ids, ids_that_arrive):
     assert model.fit(corpus, labels, user_ids=ids)[0].privacy_.unit == "user"
     assert_array_equal(ids_that_arrive[0], ids)
     online = PrivateSVILDA(4, epsilon=1.0).set_partial_fit_request(user_ids=True)
-    assert online.get_metadata_routing().partial_fit.requests == {"user_ids": True, "part": None}
+    assert online.get_metadata_routing().partial_fit.requests == {"user_ids": True}
 
 
 def test_without_routing_a_pipeline_takes_the_name_of_the_step(corpus, ids):

@@ -164,9 +164,6 @@ class _Replay:
         self._rates = rates
         return np.arange(len(rates))
 
-    def keep(self, state: object) -> None:
-        """There is no checkpoint."""
-
     def release(
         self,
         value: np.ndarray,

@@ -203,9 +203,6 @@ class _Answers:
         self.values.append(value.copy())
         return next(self._steps).noisy.copy()
 
-    def keep(self, state: Any) -> None:
-        """There is no checkpoint."""
-
     def account(self, event: Any, *, label: str) -> None:
         """Charge nothing: the first run did."""
 

@@ -158,17 +158,11 @@ class CountShards:
     folder : str or path-like
         Folder that `write_shards` filled. Its files are private, and must not change while they
         are in use.
-    checkpoint : str or path-like, default=None
-        File from which `fit` goes on if its process was lost: run the same program again. The
-        estimator needs a `ledger` in a file, and `SubLDA` needs ``keep_weights=False``. See
-        ``docs/scaling.md``.
 
     Attributes
     ----------
     folder : str
         Absolute path of the folder.
-    checkpoint : str or None
-        Absolute path of the checkpoint.
     shape : tuple of int
         (n_docs, n_words).
     n_entries : int
@@ -203,14 +197,8 @@ class CountShards:
     (3, (3, 30))
     """
 
-    def __init__(
-        self,
-        folder: str | os.PathLike[str],
-        *,
-        checkpoint: str | os.PathLike[str] | None = None,
-    ) -> None:
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = os.path.abspath(os.fspath(folder))
-        self.checkpoint = None if checkpoint is None else os.path.abspath(os.fspath(checkpoint))
         n_words, words, shards = _read_manifest(Path(self.folder))
         self.feature_names = None if words is None else np.array(words, dtype=object)
         self.engine: Any = None

@@ -319,7 +319,6 @@ def document_guarantee(
     norms: tuple[float, ...],
     seeded: bool,
     public_start: bool,
-    assumptions: tuple[str, ...] = (),
 ) -> Guarantee:
     """The guarantee of all releases so far.
 
@@ -339,8 +338,6 @@ def document_guarantee(
         Whether the noise came from a given seed.
     public_start : bool
         Whether the fit started from a table that the caller declares public.
-    assumptions : tuple of str, default=()
-        Further conditions that the program cannot check.
     """
     all_events = events if earlier is None else earlier.events + events
     multipliers = tuple(map(_noise_multiplier, events))
@@ -348,7 +345,7 @@ def document_guarantee(
     if earlier is not None:
         multipliers = (*earlier.noise_multiplier, *multipliers)  # type: ignore[misc]  # a tuple
         scales = (*earlier.noise_scale, *scales)  # type: ignore[misc]  # a tuple
-    assumptions = (ROWS_OF_A_UNIT[unit], *assumptions)
+    assumptions: tuple[str, ...] = (ROWS_OF_A_UNIT[unit],)
     if public_start:
         assumptions += (PUBLIC_START,)
     return make_guarantee(

@@ -19,7 +19,6 @@ from dplda.core._private_fit import (
     warn_if_seeded,
 )
 from dplda.datasets._shards import CountShards
-from dplda.document._checkpoint import checkpoint_of
 from dplda.document._document_budget import (
     DOCUMENT_CONSTRAINTS,
     N_PASSES,
@@ -27,12 +26,10 @@ from dplda.document._document_budget import (
     default_rounds,
     document_guarantee,
 )
-from dplda.document._documents import PrivateSide, release_word_totals
 from dplda.document._noisy_table import NoisyTable
 from dplda.document._plan import noise_of_fit, warn_of_expectation
 from dplda.document._prior import NO_PRIOR, PublicPrior
 from dplda.document._shards import refuse_in_shards
-from dplda.document._stream import SETTINGS, Stream
 from dplda.document._word_totals import WordTotals, share_of_rounds
 from dplda.leaf._compat import _fit_context
 from dplda.leaf._users import number_users, protected_unit
@@ -53,7 +50,6 @@ class DocumentLDA(BaseLDA):
     """
 
     _attack = "document"
-    _stream: Stream | None = None
     _n_passes = N_PASSES
     _parameter_constraints = {
         **BaseLDA._parameter_constraints,
@@ -62,26 +58,22 @@ class DocumentLDA(BaseLDA):
     }
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def partial_fit(self, X: Any, y: Any = None, *, user_ids: Any = None, part: Any = None) -> Self:
-        """Run one more private round on the given documents, or a whole fit on a new part.
+    def partial_fit(self, X: Any, y: Any = None, *, user_ids: Any = None) -> Self:
+        """Run one more private round on the same documents.
 
-        **With a part**, the call adds documents of a stream to the model: word totals and
-        `max_iter` rounds, whose counts are added to those of the earlier parts. Each document is in
-        one part and pays for this part only, so that each part may spend the whole `epsilon`, and
-        any number of parts cost what one costs. Give a part to each call or to none.
-        ``docs/streams.md`` has the theorem.
+        Each call is one more round, and the privacy costs of all calls add up in `epsilon_`. The
+        first call also releases word totals. `max_iter` calls release what `fit` releases, and
+        `epsilon` pays for no further call. Each call charges the distance of its noise from the
+        ideal law, so that the last of `max_iter` calls may be refused if `epsilon` is large or
+        `delta` tiny. With noise, later calls divide the word totals of the first call among the
+        topics, or with a weak signal release word totals again, which enter the mean of all: pass
+        the whole corpus to each call, or at least documents with the same words.
 
-        **Without a part**, each call is one more round on the same documents, and the privacy costs
-        of all calls add up in `epsilon_`. The first call also releases word totals. `max_iter`
-        calls release what `fit` releases, and `epsilon` pays for no further call. Each call charges
-        the distance of its noise from the ideal law, so that the last of `max_iter` calls may be
-        refused if `epsilon` is large or `delta` tiny. With noise, later calls divide the word
-        totals of the first call among the topics, or with a weak signal release word totals again,
-        which enter the mean of all: pass the whole corpus to each call, or at least documents with
-        the same words. Make as many calls as the ledger allows under a ledger with
-        ``composition="adaptive"``, whose budget is then the guarantee. Otherwise fix their number
-        before you look at the model. A call that is interrupted stays in the ledger's account, but
-        not in `epsilon_`.
+        Make as many calls as the ledger allows under a ledger with ``composition="adaptive"``,
+        whose budget is then the guarantee. Otherwise fix their number before you look at the
+        model. A call that is interrupted stays in the ledger's account, but not in `epsilon_`.
+
+        A model holds releases only. Saved between the calls, it is a checkpoint.
 
         Parameters
         ----------
@@ -93,14 +85,6 @@ class DocumentLDA(BaseLDA):
         user_ids : array-like of shape (n_docs,) or None, default=None
             The user that each row comes from: integers or strings. All rows with one id are one
             protected unit. Give ids to every call or to none. Private, and read after `X`.
-        part : str, tuple of two int or None, default=None
-            Public name of the part of the stream that `X` holds, such as ``"2026-11-21"``. No
-            document may be in two parts, and which part a document is in must not depend on other
-            documents. With `user_ids`, ``(k, n)`` is part `k` of the `n` parts of `user_part`,
-            which the ids are compared with. A text is then charged to every user, because the same
-            user may have documents in several parts. None: `X` holds the documents of the earlier
-            calls.
-
         Returns
         -------
         self : object
@@ -113,8 +97,7 @@ class DocumentLDA(BaseLDA):
             then.
         ValueError
             If `n_components`, `contribution_norm`, the width of `X` or the protected unit changed
-            since the first call, or if `user_ids` does not have one id for each row. If calls with
-            and without a part are mixed, parts may overlap, or the budget changed between parts.
+            since the first call, or if `user_ids` does not have one id for each row.
 
         Warns
         -----
@@ -132,15 +115,10 @@ class DocumentLDA(BaseLDA):
         """
         table = released_so_far(self, protected_unit(user_ids))
         if table is not None:
-            self._check_continues(table, part)
-        if part is None:
-            return self._train(X, user_ids, n_rounds=1, table=table)
-        stream = self._stream_with(part, protected_unit(user_ids), is_first=table is None)
-        if table is not None:
-            table = table.before_next_part(n_streams=stream.n_events + 1)
-        return self._train(X, user_ids, n_rounds=self._max_iter(), table=table, stream=stream)
+            self._check_continues(table)
+        return self._train(X, user_ids, n_rounds=1, table=table)
 
-    def _check_continues(self, table: NoisyTable, part: Any) -> None:
+    def _check_continues(self, table: NoisyTable) -> None:
         """Refuse a call that does not continue the earlier ones; nothing private is read."""
         norm = float(self.contribution_norm)
         if norm != table.norms[0] and math.isfinite(self.epsilon_):
@@ -148,19 +126,6 @@ class DocumentLDA(BaseLDA):
                 f"contribution_norm was {table.norms[0]:g} in the first call, got {norm:g}; sums "
                 "of two scales have no mean: set it back, or call fit to start from scratch"
             )
-        if (part is None) != (self._stream is None):
-            given = "a part, and this call has none" if part is None else "no part"
-            raise ValueError(
-                f"the earlier calls had {given}; give a part to each call or to none (the "
-                "documents of fit can be the first part: partial_fit(X, part=...) on a clone)"
-            )
-
-    def _stream_with(self, part: Any, unit: str, *, is_first: bool) -> Stream:
-        """The stream with a call for `part`; nothing private is read."""
-        settings = {name: getattr(self, name) for name in SETTINGS if hasattr(self, name)}
-        stream = Stream(unit, self._budget(), settings) if is_first else self._stream
-        assert stream is not None
-        return stream.and_call(part, settings)
 
     def _train(
         self,
@@ -169,33 +134,21 @@ class DocumentLDA(BaseLDA):
         *,
         n_rounds: int,
         table: NoisyTable | None,
-        stream: Stream | None = None,
     ) -> Self:
         """Charge `n_rounds` rounds, run them, and publish the model."""
         name = type(self).__name__
         exactly_one(name, epsilon=self.epsilon, noise_multiplier=self.noise_multiplier)
         refuse_in_shards(X, user_ids=user_ids, max_doc_tokens=getattr(self, "max_doc_tokens", None))
-        unit, ledger = protected_unit(user_ids), self.ledger  # public
-        budget = self._budget() if stream is None else stream.budget  # public
+        unit, budget = protected_unit(user_ids), self._budget()  # public
         plan = budget.plan(0 if table is None else table.n_rounds, n_rounds)  # public
-        before = None if table is None else self.privacy_
-        if stream is None:
-            earlier = before
-            check_paid(
-                name, [event for _, event in plan],
-                epsilon=self.epsilon, delta=self.delta, earlier=earlier, max_iter=self._max_iter(),
-            )  # fmt: skip
-        else:
-            earlier, ledger = stream.paid_before(before), stream.ledger(ledger)
+        earlier = None if table is None else self.privacy_
+        check_paid(
+            name, [event for _, event in plan],
+            epsilon=self.epsilon, delta=self.delta, earlier=earlier, max_iter=self._max_iter(),
+        )  # fmt: skip
         streams = Streams.from_random_state(self.random_state)  # secret
         warn_if_seeded(name, streams.seeded and self.epsilon != np.inf)
-        is_fit = table is None and stream is None and n_rounds == self._max_iter()
-        with (
-            checkpoint_of(X, self, streams, is_fit=is_fit) as checkpoint,
-            Curator(
-                plan, streams, label=name, unit=unit, ledger=ledger, checkpoint=checkpoint
-            ) as curator,
-        ):
+        with Curator(plan, streams, label=name, unit=unit, ledger=self.ledger) as curator:
             counts = _read_counts(self, X, reset=table is None)  # private
             if table is None and self.expected_n_docs is not None:
                 warn_of_expectation(
@@ -203,11 +156,6 @@ class DocumentLDA(BaseLDA):
                     n_components=self.n_components, delta=self.delta,
                 )  # fmt: skip
             users = number_users(user_ids, counts.shape[0])  # private
-            if stream is not None:
-                stream.check_users(user_ids)  # private
-            if checkpoint is not None and checkpoint.state is not None:
-                table = checkpoint.state  # public
-                n_rounds -= table.n_rounds
             table = self._rounds(counts, table, budget, curator, streams, n_rounds, users)  # public
         guarantee = document_guarantee(
             curator.events,
@@ -217,18 +165,14 @@ class DocumentLDA(BaseLDA):
             norms=table.norms,
             seeded=streams.seeded,
             public_start=self.prior_components is not None,
-            assumptions=() if stream is None else stream.assumptions,
         )
-        if stream is not None:
-            guarantee = stream.guarantee(guarantee, before)
-        return self._publish(guarantee, table, budget, stream)
+        return self._publish(guarantee, table, budget)
 
     def _publish(
         self,
         guarantee: Guarantee,
         table: NoisyTable,
         budget: DocumentBudget,
-        stream: Stream | None,
     ) -> Self:
         """Set the fitted attributes, all of which are public, and warn of weak ones."""
         publish(
@@ -236,11 +180,9 @@ class DocumentLDA(BaseLDA):
             guarantee,
             **with_signal(table.finish(self.topic_word_prior), table.components_std()),
             signal_to_noise_=table.signal_to_noise(),
-            n_iter_=table.n_rounds_in_all,
-            parts_=() if stream is None else stream.parts,
+            n_iter_=table.n_rounds,
             noise_multiplier_=budget.noise_multiplier,
             _released=table,
-            _stream=stream,
             **(table.public.attributes() if table.public else NO_PRIOR),
         )
         warn_if_noise(self, self._max_iter())
@@ -248,25 +190,12 @@ class DocumentLDA(BaseLDA):
             table.public.warn_of_mismatch(type(self).__name__)
         return self
 
-    def _begin_part(
-        self, table: NoisyTable, documents: PrivateSide, budget: DocumentBudget, curator: Curator
-    ) -> None:
-        """Release the word totals of a further part, at the scale of the earlier ones."""
-        norm = float(self.contribution_norm)  # public
-        released, _ = release_word_totals(
-            documents, budget.totals, curator, norm, weight=table.weight, first=table.first_stream
-        )  # public
-        table.begin_part(released, (norm,) * len(budget.totals))
-        self._share_out(table, released, budget)
-
     def _share_out(self, table: NoisyTable, released: WordTotals, budget: DocumentBudget) -> None:
         """Decide how many rounds release word totals again; public."""
         table.released_totals = released
         if budget.totals[0].exact:
             return
         noise = float(self.contribution_norm) * noise_of_fit(budget)
-        if table.earlier is not None:
-            noise = math.hypot(noise, math.sqrt(table.earlier.variance))
         share = share_of_rounds(table.totals, table.weight, noise, budget.word_total_share)
         # public texts know the word totals as far as they match
         table.share_for_totals = share * (1.0 if table.public is None else 1 - table.public.trust)

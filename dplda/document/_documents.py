@@ -437,18 +437,12 @@ def release_word_totals(
     mechanisms: Sequence[Any],
     curator: Curator,
     norm: float,
-    *,
-    weight: np.ndarray | None = None,
-    first: int = 0,
 ) -> tuple[WordTotals, np.ndarray]:
     """Word totals and word weights (n_words,), from two releases.
 
-    The first release sets the weights, the second uses them. Both use `weight` if that is given:
-    the public weights of earlier parts of a stream. `norm` is the clipping bound of both, and
-    `first` the number of their noise streams.
+    The first release sets the weights, the second uses them. `norm` is the clipping bound of both.
     """
-    given = weight is not None  # public
-    weight = np.ones(documents.n_words) if weight is None else weight  # public
+    weight = np.ones(documents.n_words)  # public
     estimates = []
     for step, mechanism in enumerate(mechanisms):
         documents.rescale(weight, norm, exact=mechanism.exact)  # private
@@ -457,14 +451,11 @@ def release_word_totals(
         # One unit moves `total` by at most `radius` in L2: its word counts, added over its
         # documents, are clipped to `radius` in integers, and its scale depends on itself and on
         # released weights only.
-        noisy = curator.release(total, mechanism, label=TOTALS, round=first + step)  # public
+        noisy = curator.release(total, mechanism, label=TOTALS, round=step)  # public
         unit = bound / radius / weight
         estimates.append((noisy * unit, mechanism.scale * unit))
-        if step == 0 and not mechanism.exact and not given:
+        if step == 0 and not mechanism.exact:
             weight = word_weights(smooth_totals(*estimates[0]))  # public
-    if given and not mechanism.exact:  # at the same scale
-        begun = WordTotals(*estimates[0], float(estimates[0][0].mean()))
-        return begun.and_release(*estimates[1]), weight
     return WordTotals(*combine_totals(*estimates), float(estimates[-1][0].mean())), weight
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,28 +21,6 @@ from dplda.document._word_totals import WordTotals
 from dplda.kernels import _denoise
 from dplda.leaf._threads import n_threads
 from dplda.privacy._streams import Streams
-
-
-@dataclass(frozen=True)
-class EarlierParts:
-    """What the earlier parts of a stream add up to; public.
-
-    Attributes
-    ----------
-    average : ndarray of shape (n_words, n_components)
-        Sum of the averages of all parts.
-    variance : float
-        Variance of its noise, in each cell multiplied by its word weight.
-    totals : WordTotals
-        Sum of the word totals of all parts.
-    n_rounds : int
-        Number of rounds of all parts.
-    """
-
-    average: np.ndarray
-    variance: float
-    totals: WordTotals
-    n_rounds: int
 
 
 @dataclass
@@ -75,19 +53,10 @@ class NoisyTable:
         The releases that `totals` is estimated from.
     share_for_totals : float
         Share of the rounds that release word totals again, in [0, 1).
-    earlier : EarlierParts or None
-        The earlier parts of a stream, whose documents are others. Then `average`, `variance`,
-        `norms`, `n_rounds` and `released_totals` are those of the last part, and the rest is of all
-        parts.
-    part_totals : ndarray of shape (n_words,) or None
-        Estimated word totals of the last part of a stream.
-    first_stream : int
-        Number of the first noise stream of the last part.
     n_examining : int
         Number of first rounds that examine the public topics, and enter no average.
     unread_totals : bool
-        Whether `released_totals` has releases that `totals`, `part_totals` and `public` know
-        nothing of.
+        Whether `released_totals` has releases that `totals` and `public` know nothing of.
     """
 
     totals: np.ndarray
@@ -102,9 +71,6 @@ class NoisyTable:
     public: PublicPrior | None = None
     released_totals: WordTotals | None = None
     share_for_totals: float = 0.0
-    earlier: EarlierParts | None = None
-    part_totals: np.ndarray | None = None
-    first_stream: int = 0
     n_examining: int = 0
     unread_totals: bool = False
 
@@ -158,10 +124,7 @@ class NoisyTable:
         self.estimate = TableEstimate(self.totals, self.public)
 
     def begins_anew(self, t: int) -> bool:
-        """Whether the rounds before round t examined the public topics, and nobody has looked yet.
-
-        A resumed fit may hold a table that has begun anew, and no release since.
-        """
+        """Whether the rounds before round t examined the public topics, and nobody has looked."""
         if not 0 < self.n_examining < t:
             return False
         assert self.public is not None
@@ -201,8 +164,7 @@ class NoisyTable:
         only, and what they were centered at is added again.
         """
         self._read_totals()
-        totals = self.totals if self.part_totals is None else self.part_totals
-        added, of_table = share * unit / self.weight, share * totals
+        added, of_table = share * unit / self.weight, share * self.totals
         _denoise.learn(
             noisy, self.table, 1 - share, added, of_table, not exact, self.average,
             n_threads(self.n_jobs),
@@ -213,7 +175,7 @@ class NoisyTable:
         if self.n_rounds <= self.n_examining:
             return  # the next round reads the same table
         self.table = self.estimate(
-            self._sum_of_parts(), self._cell_scale(), least=topic_word_prior, out=self.table,
+            self.average, self._cell_scale(), least=topic_word_prior, out=self.table,
             n_jobs=self.n_jobs,
         )  # fmt: skip
 
@@ -262,37 +224,8 @@ class NoisyTable:
         if not self.unread_totals:
             return
         assert self.released_totals is not None
-        if self.earlier is not None:
-            self.part_totals = self.released_totals.smooth()
-        self.totals = self.estimate.totals = estimate_totals(self._totals_of_parts(), self.public)
+        self.totals = self.estimate.totals = estimate_totals(self.released_totals, self.public)
         self.unread_totals = False
-
-    def before_next_part(self, n_streams: int) -> NoisyTable:
-        """This table before the first release about a further part of a stream.
-
-        `n_streams` is the number of noise streams that a part may use.
-        """
-        earlier = EarlierParts(
-            self._sum_of_parts(), self._variance(), self._totals_of_parts(), self.n_rounds_in_all
-        )
-        return replace(
-            self, earlier=earlier, average=np.zeros_like(self.average), variance=0.0, norms=(),
-            n_rounds=0, first_stream=self.first_stream + n_streams, n_examining=0,
-        )  # fmt: skip
-
-    def begin_part(self, released: WordTotals, norms: tuple[float, ...]) -> None:
-        """Begin with the word totals of a further part, divided among topics as in earlier ones."""
-        self.released_totals, self.unread_totals = released, True
-        self._read_totals()
-        assert self.part_totals is not None
-        self.norms, self.estimate = norms, TableEstimate(self.totals, self.public)
-        shares = self.table / self.table.sum(axis=1, dtype=float)[:, None]
-        self.average = self.part_totals[:, None] * shares
-
-    @property
-    def n_rounds_in_all(self) -> int:
-        """Number of rounds so far, of all parts of a stream."""
-        return self.n_rounds + (0 if self.earlier is None else self.earlier.n_rounds)
 
     def finish(self, topic_word_prior: float) -> np.ndarray:
         """The final table (n_components, n_words), estimated from scratch.
@@ -301,7 +234,7 @@ class NoisyTable:
         are.
         """
         self._read_totals()
-        scale, noisy = self._cell_scale(), self._sum_of_parts()
+        scale, noisy = self._cell_scale(), self.average
         table = self.estimate(noisy, scale, last=True, n_jobs=self.n_jobs).astype(float)
         if scale.any():
             slopes = self.estimate.slopes(noisy, scale, self.n_jobs)
@@ -312,7 +245,7 @@ class NoisyTable:
         """Mean count in a cell over the noise of a cell, both times word weights."""
         self._read_totals()
         signal = float((self.totals * self.weight).mean()) / self.average.shape[1]
-        return signal / math.sqrt(self._variance()) if self._variance() else math.inf
+        return signal / math.sqrt(self.variance) if self.variance else math.inf
 
     def components_std(self) -> np.ndarray:
         """Standard deviation of the noise of the rounds in a cell of each word, (n_words,).
@@ -322,21 +255,7 @@ class NoisyTable:
         return self._cell_scale() * np.sqrt(1 - 1 / self.average.shape[1])
 
     def _cell_scale(self) -> np.ndarray:
-        return np.sqrt(self._variance()) / self.weight
-
-    def _sum_of_parts(self) -> np.ndarray:
-        return self.average if self.earlier is None else self.average + self.earlier.average
-
-    def _totals_of_parts(self) -> WordTotals:
-        """The releases about the documents of all parts."""
-        assert self.released_totals is not None
-        if self.earlier is None:
-            return self.released_totals
-        return self.released_totals.and_documents(self.earlier.totals)
-
-    def _variance(self) -> float:
-        """Variance of the noise of the sum of parts, in a cell multiplied by its word weight."""
-        return self.variance + (0.0 if self.earlier is None else self.earlier.variance)
+        return np.sqrt(self.variance) / self.weight
 
     def _shares(self, factor: np.ndarray | None, out: np.ndarray | None) -> np.ndarray:
         """The rows of the table, padded: times `factor` (n_components,), or over their sums."""

@@ -133,8 +133,6 @@ class SubLDA(DocumentLDA):
         Noise multiplier of an average round.
     n_iter_ : int
         Number of rounds so far.
-    parts_ : tuple of str
-        The part of each call of `partial_fit` with a part, in order; empty without parts.
     doc_topic_prior_ : float
         `doc_topic_prior`, or 1 / n_components for None.
     n_features_in_ : int
@@ -305,21 +303,17 @@ class SubLDA(DocumentLDA):
                 first=self._live_table(documents, streams),
             )  # public  # fmt: skip
             self._share_out(table, released, budget)
-        elif table.earlier is not None and table.n_rounds == 0:  # a part begins
-            self._begin_part(table, documents, budget, curator)  # public
         else:
             documents.rescale(table.weight, norm, exact=budget.totals[1].exact)  # private
         table.n_jobs, phi, center = self.n_jobs, None, None  # tables of one round serve the next
-        first = table.first_stream  # public
         for t in rounds(self, table.n_rounds + 1, table.n_rounds + n_rounds):
             if table.begins_anew(t):
                 table.begin_after_examination(streams)  # public
-            curator.keep(table)  # public; unchanged until the release is written
             mechanism = budget.mechanism(t)  # public
             if table.is_for_totals(t) and not mechanism.exact:
                 noisy, scale = release_totals_again(
                     documents, table.weight, mechanism, curator,
-                    norm=norm, ratio=highest, t=first + t, first=len(budget.totals),
+                    norm=norm, ratio=highest, t=t, first=len(budget.totals),
                     n_components=n_components, n_jobs=self.n_jobs,
                 )  # public  # fmt: skip
                 table.learn_totals(noisy, scale, norm=norm)  # public
@@ -328,7 +322,7 @@ class SubLDA(DocumentLDA):
             clip, power = document_schedule(*table.place(t, max_iter), exact=free)  # public
             rates = self._rates(documents, table, highest)  # private
             upweight = None if self.boost == 1 else highest / rates  # private
-            units = curator.sample(rates, round=first + t - 1)  # secret
+            units = curator.sample(rates, round=t - 1)  # secret
             phi = table.word_probabilities(phi)  # public
             own = (topic_sizes(table.table, self.n_jobs), self.topic_word_prior) if free else None
             documents.infer(units, phi, self.doc_topic_prior_, own)  # private
@@ -342,7 +336,7 @@ class SubLDA(DocumentLDA):
             # `radius` in integers. The contribution reads the documents of the unit, their own
             # topic weights and past releases only, so that no other unit's contribution changes.
             noisy = curator.release(
-                total, mechanism, label=COUNTS, round=first + len(budget.totals) + t,
+                total, mechanism, label=COUNTS, round=len(budget.totals) + t,
                 sampling_probability=highest, overwrite_value=True, n_jobs=self.n_jobs,
             )  # public  # fmt: skip
             unit = bound / radius / highest

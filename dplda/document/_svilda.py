@@ -138,8 +138,6 @@ class PrivateSVILDA(DocumentLDA):
         Noise multiplier of an average round of the last call.
     n_iter_ : int
         Number of rounds so far.
-    parts_ : tuple of str
-        The part of each call of `partial_fit` with a part, in order; empty without parts.
     doc_topic_prior_ : float
         `doc_topic_prior`, or 1 / n_components for None.
     n_features_in_ : int
@@ -310,27 +308,23 @@ class PrivateSVILDA(DocumentLDA):
                 n_examining=self._examining_rounds(public, totals, weight, budget),
             )  # public  # fmt: skip
             self._share_out(table, released, budget)
-        elif table.earlier is not None and table.n_rounds == 0:  # a part begins
-            self._begin_part(table, documents, budget, curator)  # public
         else:
             documents.rescale(table.weight, norm, exact=budget.totals[1].exact)  # private
         rates = np.full(documents.n_units, ratio)  # public, except for the number of units
         table.n_jobs, factor, center = self.n_jobs, None, None  # one round's serve the next
-        first = table.first_stream  # public
         for t in rounds(self, table.n_rounds + 1, table.n_rounds + n_rounds):
             if table.begins_anew(t):
                 table.begin_after_examination(streams, nearly_equal)  # public
-            curator.keep(table)  # public; unchanged until the release is written
             mechanism = budget.mechanism(t)  # public
             if table.is_for_totals(t) and not mechanism.exact:
                 noisy, scale = release_totals_again(
                     documents, table.weight, mechanism, curator,
-                    norm=norm, ratio=ratio, t=first + t, first=len(budget.totals),
+                    norm=norm, ratio=ratio, t=t, first=len(budget.totals),
                     n_components=n_components, n_jobs=self.n_jobs,
                 )  # public  # fmt: skip
                 table.learn_totals(noisy, scale, norm=norm)  # public
                 continue
-            units = curator.sample(rates, round=first + t - 1)  # secret
+            units = curator.sample(rates, round=t - 1)  # secret
             factor, power = self._word_factor(table, t, factor)  # public
             infer = documents.infer_anew if mechanism.exact else documents.infer_in_steps
             infer(units, factor, self.doc_topic_prior_)  # private
@@ -345,7 +339,7 @@ class PrivateSVILDA(DocumentLDA):
             # to `radius` in integers. They read the unit's documents and past releases only. The
             # size of the minibatch is secret: nothing is divided by it.
             noisy = curator.release(
-                total, mechanism, label=COUNTS, round=first + len(budget.totals) + t,
+                total, mechanism, label=COUNTS, round=len(budget.totals) + t,
                 sampling_probability=ratio, overwrite_value=True, n_jobs=self.n_jobs,
             )  # public  # fmt: skip
             unit = bound / radius / ratio
