@@ -1,4 +1,4 @@
-"""The museum: planted verdicts at small sizes, private variants, and the figures of its page."""
+"""The museum: planted verdicts at small sizes, private variants, and figures of its page."""
 
 import math
 
@@ -6,7 +6,6 @@ import cdp_lda
 import dp_nmf
 import fdptm
 import lower_bounds
-import museum
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -201,51 +200,9 @@ def test_topics_of_one_database_do_not_depend_on_the_others():
     np.testing.assert_allclose(both.sum(axis=2), 1)
 
 
-# the page
-
-
-def test_the_page_has_the_lines_of_the_scripts():
-    points = museum.points_of_museum()
-    assert {point.section for point in points} == set(AUDITED)
-    for point in points:
-        assert (point.verdict == "refuted") == (point.bound > point.claimed), point
-    names = {
-        section: list(dict.fromkeys(p.release for p in points if p.section == section))
-        for section in AUDITED
-    }
-    for section in ("CDP-LDA", "Spectral LDA", "DP-NMF", "TopicDP"):
-        assert names[section] == list(AUDITED[section].SETTINGS)
-    assert len(museum.points_of_audits()) == 5
-
-
-def test_the_first_table_repeats_the_sections():
-    text = (museum.DOCS / "museum.md").read_text(encoding="utf-8")
-    bounds = {f"{p.bound:.2f}" for p in museum.points_of_museum() + museum.points_of_audits()}
-    for line in text.splitlines():
-        cells = museum.cells_of(line)
-        if len(cells) == 5 and cells[1].isdigit() and "LP-LDA" not in cells[0]:
-            assert cells[4].split()[0] in bounds, line
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("section", AUDITED)
-def test_figures_of_the_page(section):
-    stated = [point for point in museum.points_of_museum() if point.section == section]
-    for point, line in zip(stated, AUDITED[section].audit(), strict=True):
-        assert point.release == line.release
-        assert point.claimed == pytest.approx(line.claimed, rel=5e-3)
-        assert point.bound == pytest.approx(line.bound, abs=0.05)
-
-
 @pytest.mark.slow
 def test_figures_of_the_text():
     assert fdptm.worlds_told_apart() == 20
     assert [round(dp_nmf.claimed_epsilon(1500, e), 1) for e in (0.5, 0.999)] == [43.1, 118.0]
     sampled, true, covered = topicdp.sensitivities()
     assert (round(sampled, 4), round(true, 3), round(covered, 3)) == (0.0034, 0.617, 0.005)
-
-
-@pytest.mark.slow
-def test_the_picture_is_drawn(tmp_path):
-    museum.draw(museum.points_of_audits() + museum.points_of_museum(), tmp_path / "museum.png")
-    assert (tmp_path / "museum.png").stat().st_size > 10_000
