@@ -30,7 +30,7 @@ from dplda.audit import observe_releases
 from dplda.datasets import make_topic_corpus
 from dplda.privacy import _accounting as accounting
 from dplda.privacy import _composed_losses as losses
-from dplda.privacy import _ledger, _page, _store
+from dplda.privacy import _store
 from dplda.privacy._accounting import epsilon_of
 from dplda.privacy._entries import Budget, Entry
 from dplda.privacy._errors import BudgetError, PrivacyLeakWarning, SeededNoiseWarning
@@ -674,17 +674,17 @@ def test_a_write_ahead_log_is_undone_or_refused(path):
 
 def test_a_write_ahead_log_set_at_the_last_moment_is_refused(path, monkeypatch):
     ledger = Ledger(path)
-    check = _store.is_write_ahead
+    mode = _store._journal_mode
 
     with closing(sqlite3.connect(path)) as other:
 
         def check_and_lose(connection):
-            found = check(connection)
+            found = mode(connection)
             if not connection.in_transaction:
                 other.execute("PRAGMA journal_mode = WAL")
             return found
 
-        monkeypatch.setattr(_store, "is_write_ahead", check_and_lose)
+        monkeypatch.setattr(_store, "_journal_mode", check_and_lose)
         with pytest.raises(OSError, match="write-ahead log"):
             ledger.reserve("a", "document", STEP)
         monkeypatch.undo()
@@ -934,55 +934,6 @@ def test_a_charge_that_cannot_be_confirmed_loses_no_model(monkeypatch):
 # ---- reservations at the same time --------------------------------------------------------
 
 
-def interrupted_by(monkeypatch, others, times):
-    """While a price is computed, which no lock covers, others change the ledger."""
-    check, left = _ledger.check_affordable, [times]
-
-    def check_late(*arguments):
-        found = check(*arguments)
-        if left[0]:
-            left[0] -= 1
-            with monkeypatch.context() as patch:
-                patch.setattr(_ledger, "check_affordable", check)
-                others()
-        return found
-
-    monkeypatch.setattr(_ledger, "check_affordable", check_late)
-
-
-def test_a_price_is_computed_again_if_the_ledger_changed_meanwhile(make_ledger, monkeypatch):
-    """The budget has room for one of the two charges, and the other one was written first."""
-    ledger = make_ledger(epsilon=1.2 * epsilon_of(STEP, 1e-6))
-    interrupted_by(monkeypatch, lambda: ledger.reserve("first", "document", STEP), 1)
-    with pytest.raises(BudgetError):
-        ledger.reserve("late", "document", STEP)
-    assert [entry.label for entry in ledger.entries()] == ["first"]
-
-
-def test_a_canceled_entry_is_room_for_the_next_charge(make_ledger, monkeypatch):
-    ledger = make_ledger(epsilon=1.0)
-    number = ledger.reserve("first", "document", STEP)
-    interrupted_by(monkeypatch, lambda: ledger.cancel(number), 1)
-    ledger.reserve("second", "document", STEP)
-    assert ledger.epsilon_spent == epsilon_of(STEP, 1e-6)
-
-
-def test_no_charge_is_overtaken_forever(make_ledger, monkeypatch):
-    """After a few lost races, the price is computed while the others wait."""
-    ledger = make_ledger()
-    interrupted_by(monkeypatch, lambda: ledger.reserve("fast", "document", STEP), 3)
-    ledger.reserve("slow", "document", STEP)
-    assert [entry.label for entry in ledger.entries()] == ["fast"] * 3 + ["slow"]
-
-
-def test_a_charge_that_was_overtaken_is_compared_with_what_is_left(make_ledger, monkeypatch):
-    ledger = make_ledger(epsilon=(1 + 1e-9) * epsilon_of([STEP] * 3, 1e-6))
-    interrupted_by(monkeypatch, lambda: ledger.reserve("fast", "document", STEP), 3)
-    with pytest.raises(BudgetError):
-        ledger.reserve("slow", "document", STEP)
-    assert [entry.label for entry in ledger.entries()] == ["fast"] * 3
-
-
 def test_a_charge_reads_only_entries_that_are_new(path, monkeypatch):
     """Also if each fit opens the ledger by its path."""
     ledger = Ledger(path, epsilon=9.0)
@@ -990,7 +941,7 @@ def test_a_charge_reads_only_entries_that_are_new(path, monkeypatch):
         ledger.reserve("a", "document", STEP)
     read = []
     monkeypatch.setattr(
-        _page, "from_record", lambda record, old=_page.from_record: read.append(0) or old(record)
+        _page, "from_record", lambda record, old=_store.from_record: read.append(0) or old(record)
     )
     for _ in range(3):
         Ledger(path).reserve("b", "document", STEP)
@@ -1111,7 +1062,7 @@ def test_a_file_system_without_locks_is_named_at_once(path, monkeypatch):
 def test_a_charge_that_another_process_overwrote_is_an_error(path, monkeypatch):
     """As happens where locks do nothing: both have written their entry at the same place."""
     ledger = Ledger(path, epsilon=9.0)
-    seal = _page.Page.seal
+    seal = _store.Page.seal
 
     def seal_and_lose(page):
         seal(page)
@@ -1119,7 +1070,7 @@ def test_a_charge_that_another_process_overwrote_is_an_error(path, monkeypatch):
         page._connection.execute("UPDATE entries SET record = replace(record, 'mine', 'other')")
         page._connection.execute("BEGIN")
 
-    monkeypatch.setattr(_page.Page, "seal", seal_and_lose)
+    monkeypatch.setattr(_store.Page, "seal", seal_and_lose)
     with pytest.raises(OSError, match=r"was overwritten.*file locks do not work"):
         ledger.reserve("mine", "document", STEP)
 

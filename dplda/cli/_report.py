@@ -140,7 +140,7 @@ def axes(guarantee: dplda.privacy.Guarantee) -> dict[str, str]:
 def registry_entry(model: dplda.ReleasedModel) -> dict[str, Any]:
     """A draft in the form of the public registry of deployments of differential privacy."""
     from dplda.core._private_fit import TRUSTED
-    from dplda.privacy._card import link
+    from dplda.privacy._guarantee import _link as link
     from dplda.privacy._guarantee import NOT_COVERED
 
     guarantee = model.privacy_

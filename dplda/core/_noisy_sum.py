@@ -131,7 +131,7 @@ def _part_of(ledger: Any, part: str | None) -> Any:
     """The ledger, or the part of it that is read."""
     if part is None:
         return ledger
-    whole = as_ledger(ledger)
+    whole = None if ledger is None else as_ledger(ledger)
     if whole is None:
         raise ValueError(f"part={part!r} names a part of a ledger; pass a ledger too")
     return whole.part(part)

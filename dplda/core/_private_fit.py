@@ -363,7 +363,8 @@ def _ledger_of(estimator: BaseEstimator) -> Ledger | None:
     """The ledger that a fit charged. Estimators of `dplda.local` may charge elsewhere."""
     if type(estimator).__module__.startswith("dplda.local"):
         return None
-    return as_ledger(getattr(estimator, "ledger", None))
+    ledger = getattr(estimator, "ledger", None)
+    return None if ledger is None else as_ledger(ledger)
 
 
 def _quick_total(ledger: Ledger) -> float:

@@ -314,7 +314,7 @@ def _ledger_of(model: object) -> Ledger | None:
     An `IFTMParty` fits once: its later rounds cost nothing, and leave its ledger alone.
     """
     ledger = None if hasattr(model, "refine") else getattr(model, "ledger", None)
-    return as_ledger(ledger)
+    return None if ledger is None else as_ledger(ledger)
 
 
 def _epsilon_of_all(guarantee: Guarantee, ledger: Ledger | None) -> float:

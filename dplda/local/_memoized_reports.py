@@ -24,7 +24,6 @@ from dplda.leaf._files import create_whole, explained_sqlite_errors
 from dplda.local._randomized_response import RandomizedResponse
 from dplda.privacy import Ledger
 from dplda.privacy._ledger import as_ledger
-from dplda.privacy._running_costs import charged_part
 from dplda.privacy._streams import Purpose, Streams
 
 _APPLICATION_ID = 0x6470_7272  # marks an SQLite file as reports
@@ -194,13 +193,14 @@ class MemoizedReports:
         Each id is reported once, so that one entry pays for all documents, in all calls. Reports
         with a given seed share their flips, so that each call needs an entry of its own.
         """
-        ledger = as_ledger(self.randomizer.ledger)
+        given = self.randomizer.ledger
+        ledger = None if given is None else as_ledger(given)
         if ledger is None or self.randomizer._random_state is not None:
             return ledger
         is_charged = any(
             entry.label == self._label
             and entry.status in _CHARGED
-            and charged_part(entry) in (None, ledger._part)
+            and entry.charged_part in (None, ledger._part)
             for entry in ledger.entries()
         )
         return None if is_charged else ledger

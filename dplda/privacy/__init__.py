@@ -32,8 +32,7 @@ from dplda.privacy._events import (
 )
 from dplda.privacy._guarantee import Guarantee
 from dplda.privacy._ledger import Ledger
-from dplda.privacy._parts import user_part
-from dplda.privacy._persons import limit_rows
+from dplda.privacy._persons import limit_rows, user_part
 
 __all__ = [
     "ApproximateDP",

@@ -11,10 +11,9 @@ from functools import lru_cache
 
 from dplda.privacy._accounting import gaussian_mu, is_within
 from dplda.privacy._bounds_on_epsilon import epsilon_of_mu
-from dplda.privacy._entries import Budget, Entry, State
+from dplda.privacy._entries import Budget, Entry, State, number_of_user_parts
 from dplda.privacy._errors import BudgetError
 from dplda.privacy._filters import Filters, choose_filters
-from dplda.privacy._parts import number_of_user_parts
 from dplda.privacy._running_costs import (
     QUICK_SIZE,
     RunningCosts,

@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import wraps
-from threading import Lock
+from threading import RLock
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,9 +37,7 @@ TOO_MANY_WORDS = (
     f"a fit may draw at most {MAX_WORDS} random words; use fewer rounds, topics or words"
 )
 
-Step = tuple[str, Event]
-Arguments = ParamSpec("Arguments")
-Result = TypeVar("Result")
+Step: TypeAlias = tuple[str, Event]
 
 
 def sampled(event: Event, sampling_probability: float) -> Event:
@@ -73,27 +70,6 @@ def condensed(events: Iterable[Event]) -> tuple[Event, ...]:
     return tuple(event if n == 1 else Repeated(event, n) for event, n in grouped(events))
 
 
-def _writable(value: Cells, overwrite: bool) -> Cells:
-    """The array itself if a kernel may and can write to it, and a copy as int64 otherwise."""
-    flags = value.flags
-    if overwrite and value.dtype in (np.int32, np.int64) and flags.c_contiguous and flags.writeable:
-        return value
-    return value.astype(np.int64, order="C", casting="safe")
-
-
-def _one_at_a_time(
-    step: Callable[Concatenate[Curator, Arguments], Result],
-) -> Callable[Concatenate[Curator, Arguments], Result]:
-    """Two threads that check the plan at once would take one step, or one noise stream, twice."""
-
-    @wraps(step)
-    def alone(self: Curator, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        with self._alone:
-            return step(self, *args, **kwargs)
-
-    return alone
-
-
 class Curator:
     """Charges a plan, samples secretly, and releases what was planned.
 
@@ -115,9 +91,6 @@ class Curator:
         Unit of the ledger's entry, for example "document".
     ledger : Ledger, str, path-like or None, default=None
         Where the plan is charged. None records the charge in `events` only.
-    checkpoint : Checkpoint, default=None
-        The file from which the fit goes on if its process is lost. It needs a `ledger`. Every
-        release is written to it before it is returned.
 
     Attributes
     ----------
@@ -151,21 +124,19 @@ class Curator:
         label: str,
         unit: str,
         ledger: Any = None,
-        checkpoint: Any = None,
     ) -> None:
         self.events = tuple(event for _, event in plan)
-        self._alone = Lock()
         self._plan = list(plan)
-        self._labels: set[str] = set()
         self._streams = streams
         self._n_released = 0
-        self._n_drawn = 0  # of them by this process
-        self._n_unused = 0  # words that no release depends on
+        self._checked: set[str] = set()  # labels whose number of words is known to be allowed
         self._has_sample = False  # for the plan's next step
         self._used: set[tuple[int, int]] = set()  # purpose and round of streams
-        self._ledger = as_ledger(ledger)
-        self._checkpoint = checkpoint
-        if self._ledger is not None and not self._goes_on(self._ledger, label, unit):
+        # Two threads that check the plan at once would take one step, or one stream, twice.
+        self._alone = RLock()
+        self._ledger: Ledger | None = None
+        if ledger is not None:
+            self._ledger = as_ledger(ledger)
             self._entry = self._ledger.reserve(
                 label,
                 unit,
@@ -173,66 +144,7 @@ class Curator:
                 total_variation=TOTAL_VARIATION,
                 seeded=streams.seeded,
             )
-            self._begin(self._ledger)
 
-    def _goes_on(self, ledger: Ledger, label: str, unit: str) -> bool:
-        """Whether the checkpoint is that of a fit that was charged, and releases go on from it."""
-        if self._checkpoint is None or self._checkpoint.entry is None:
-            return False
-        entry = ledger.resume(
-            self._checkpoint.entry,
-            label,
-            unit,
-            condensed(self.events),
-            total_variation=TOTAL_VARIATION,
-            seeded=self._streams.seeded,
-            checkpoint=self._checkpoint.digest,
-            before=self._checkpoint.before,
-        )
-        has_releases = self._checkpoint.has_releases
-        if entry is None:
-            if has_releases:
-                raise ValueError(
-                    f"entry {self._checkpoint.entry} of the ledger does not count, and its fit has "
-                    "released something, as the checkpoint says: the ledger is an older copy; "
-                    "restore the newest one, or start a new fit with another file"
-                )
-            return False
-        if has_releases and entry.status == "reserved":  # in an older copy of the ledger
-            ledger.begin_release(entry.id)
-        self._checkpoint.go_on(ledger)
-        self._entry = entry.id
-        # then it cannot be canceled
-        self._n_released = int(has_releases or entry.status != "reserved")
-        del self._plan[: self._checkpoint.n_before]
-        return True
-
-    def _begin(self, ledger: Ledger) -> None:
-        """Write the first checkpoint, with no release; the charge is canceled if that fails."""
-        if self._checkpoint is None:
-            return
-        try:
-            self._checkpoint.begin(ledger, self._entry)
-        except BaseException:
-            self._cancel(ledger)
-            raise
-
-    @_one_at_a_time
-    def keep(self, state: Any) -> None:
-        """Hand over what a resumed fit needs to know of all releases so far.
-
-        Without a checkpoint this does nothing.
-
-        Parameters
-        ----------
-        state : object
-            Public: a function of the releases so far. It takes their place in the checkpoint when
-            the next release is written.
-        """
-        if self._checkpoint is not None:
-            self._checkpoint.keep(state, len(self.events) - len(self._plan))
-
-    @_one_at_a_time
     def release(
         self,
         value: Cells,
@@ -280,19 +192,17 @@ class Curator:
             If the plan has another step next, if the step is sampled and `sample` was not called
             for it, or if `round` repeats.
         """
-        self._check_planned(label, value.size, mechanism.event)
-        self._take(label, sampled(mechanism.event, sampling_probability))
-        noisy = self._written_before()
-        if noisy is None:
-            cells = _writable(value, overwrite_value)
-            noisy = self._with_noise(cells, mechanism, round, n_jobs)
-            if self._checkpoint is not None:
-                self._checkpoint.write(noisy)  # before anybody, and any computation, sees it
-        # a copy, as the caller may use the array again
-        announce(label, round, noisy.copy, mechanism)
-        return noisy
+        with self._alone:
+            self._check_planned(label, value.size, mechanism.event)
+            self._take(label, sampled(mechanism.event, sampling_probability))
+            flags, kinds = value.flags, (np.int32, np.int64)
+            in_place = overwrite_value and value.dtype in kinds and flags.carray
+            noisy = value if in_place else value.astype(np.int64, order="C", casting="safe")
+            self._add_noise(noisy, mechanism, round, n_jobs)
+            # a copy, as the caller may use the array again
+            announce(label, round, noisy.copy, mechanism)
+            return noisy
 
-    @_one_at_a_time
     def release_selected(
         self,
         value: NDArray[np.int64],
@@ -340,14 +250,15 @@ class Curator:
         RuntimeError
             If the plan has other steps next, or if `round` repeats.
         """
-        self._take(label, mechanism.event)
-        self._take(label, failure)
-        noisy = self._with_noise(_writable(value, False), mechanism, round, None)
-        passing = np.flatnonzero(asked | (noisy >= threshold))
-        announce(label, round, noisy[passing], mechanism)
-        return passing, noisy[passing]
+        with self._alone:
+            self._take(label, mechanism.event)
+            self._take(label, failure)
+            noisy = value.astype(np.int64, order="C", casting="safe")
+            self._add_noise(noisy, mechanism, round, None)
+            passing = np.flatnonzero(asked | (noisy >= threshold))
+            announce(label, round, noisy[passing], mechanism)
+            return passing, noisy[passing]
 
-    @_one_at_a_time
     def sample(self, rates: NDArray[np.float64], *, round: int) -> NDArray[np.int64]:
         """Draw a secret Poisson sample for the next planned release.
 
@@ -375,21 +286,23 @@ class Curator:
             If a rate exceeds the rate that the plan charges, or is negative, if the next step has
             a sample already, or if `round` repeats.
         """
-        planned = self._plan[0][1] if self._plan else None
-        charged = planned.sampling_probability if isinstance(planned, PoissonSampled) else 1.0
-        # NaN is refused as well; a negative rate would wrap around to one of nearly 1
-        if planned is None or not ((rates >= 0) & (rates <= charged)).all():
-            raise RuntimeError("a unit's rate is negative or higher than the rate that is charged")
-        if self._has_sample:
-            raise RuntimeError("the plan's next step has a sample already; release it first")
-        self._use(Purpose.MEMBERSHIP, round)
-        self._has_sample = True
-        if (rates >= 1).all():
-            return np.arange(len(rates))
-        words = self._streams.words(Purpose.MEMBERSHIP, round, 0, len(rates))
-        return np.flatnonzero((words < membership_threshold(rates)) | (rates >= 1))
+        with self._alone:
+            planned = self._plan[0][1] if self._plan else None
+            charged = planned.sampling_probability if isinstance(planned, PoissonSampled) else 1.0
+            # NaN is refused as well; a negative rate would wrap around to one of nearly 1
+            if planned is None or not ((rates >= 0) & (rates <= charged)).all():
+                raise RuntimeError(
+                    "a unit's rate is negative or higher than the rate that is charged"
+                )
+            if self._has_sample:
+                raise RuntimeError("the plan's next step has a sample already; release it first")
+            self._use(Purpose.MEMBERSHIP, round)
+            self._has_sample = True
+            if (rates >= 1).all():
+                return np.arange(len(rates))
+            words = self._streams.words(Purpose.MEMBERSHIP, round, 0, len(rates))
+            return np.flatnonzero((words < membership_threshold(rates)) | (rates >= 1))
 
-    @_one_at_a_time
     def account(self, event: Event, *, label: str) -> None:
         """Charge a step that is private by construction, such as sampling topics from a table.
 
@@ -405,14 +318,8 @@ class Curator:
         RuntimeError
             If this is not the next step of the plan.
         """
-        self._take(label, event)
-
-    def _written_before(self) -> Cells | None:
-        """The next release, if a process that was lost has written it; it is not drawn again."""
-        noisy: Cells | None = None if self._checkpoint is None else self._checkpoint.recall()
-        if noisy is not None:
-            self._n_unused = self._streams.n_words
-        return noisy
+        with self._alone:
+            self._take(label, event)
 
     def _take(self, label: str, event: Event) -> None:
         if not self._plan or self._plan[0] != (label, event):
@@ -432,19 +339,16 @@ class Curator:
         self._has_sample = False
         self._n_released += 1
 
-    def _with_noise(
+    def _add_noise(
         self, value: Cells, mechanism: Mechanism, round: int, n_jobs: int | None
-    ) -> Cells:
+    ) -> None:
         """Add noise to every cell, in place; each block has its own stream."""
         self._use(Purpose.NOISE, round)
-        self._n_drawn += 1
         cells = value.reshape(-1)
-
         for block in range(-(-cells.size // BLOCK_CELLS)):
             part = cells[block * BLOCK_CELLS : (block + 1) * BLOCK_CELLS]
             mechanism.add_to(part, self._streams.reader(Purpose.NOISE, round, block), n_jobs)
         self._check_limit()
-        return value
 
     def _use(self, purpose: int, round: int) -> None:
         if (purpose, round) in self._used:
@@ -457,44 +361,17 @@ class Curator:
         All releases of a label have the same number of cells. This check reads public sizes only,
         unlike `_check_limit`, because an error before the first release cancels the charge.
         """
-        if label in self._labels or isinstance(event, NonPrivate):
+        if label in self._checked or isinstance(event, NonPrivate):
             return
-        self._labels.add(label)
+        self._checked.add(label)
         n_words = n_cells * sum(planned == label for planned, _ in self._plan)
         if n_words > MAX_WORDS:
             raise ValueError(TOO_MANY_WORDS)
 
     def _check_limit(self) -> None:
-        """Refuse more random words than the charge counts.
-
-        Processes that go on with one fit share the limit, by the steps that each of them draws.
-        """
-        share = 1.0 if self._checkpoint is None else self._n_drawn / len(self.events)
-        if self._streams.n_words - self._n_unused > share * MAX_WORDS:
+        """Refuse more random words than the charge counts."""
+        if self._streams.n_words > MAX_WORDS:
             raise RuntimeError(TOO_MANY_WORDS)
-
-    def _confirm(self, ledger: Ledger) -> None:
-        """Confirm the charge; a ledger that cannot be written loses nothing but this note.
-
-        A reserved entry costs what a confirmed one costs, so the result may be published.
-        """
-        try:
-            ledger.confirm(self._entry)
-        except OSError as error:
-            warn_user(
-                f"entry {self._entry} of the ledger {ledger.path} could not be confirmed "
-                f"({error}); it stays unconfirmed and costs the same, and the fit is complete"
-            )
-
-    def _cancel(self, ledger: Ledger) -> None:
-        """Cancel the charge; a ledger that refuses must not hide the error that ends the fit."""
-        try:
-            ledger.cancel(self._entry)
-        except (OSError, ValueError) as error:
-            warn_user(
-                f"entry {self._entry} of the ledger {ledger.path} could not be canceled ({error}); "
-                "nothing was released, and it counts until it is canceled"
-            )
 
     def __enter__(self) -> Curator:
         return self
@@ -510,12 +387,25 @@ class Curator:
         if self._ledger is None:
             return
         if kind is None:
-            self._confirm(self._ledger)
+            left = "costs the same, and the fit is complete"
+            self._settle(self._ledger.confirm, "confirmed", left, OSError)
         elif self._n_released == 0:
-            self._cancel(self._ledger)
+            left = "counts until it is canceled; nothing was released"
+            self._settle(self._ledger.cancel, "canceled", left, OSError, ValueError)
+
+    def _settle(
+        self, change: Callable[[int], None], status: str, left: str, *errors: type[Exception]
+    ) -> None:
+        """Change the status of the charge; an error loses neither a result nor an earlier error."""
+        try:
+            change(self._entry)
+        except errors as error:
+            warn_user(
+                f"entry {self._entry} of the ledger could not be {status} ({error}); it {left}"
+            )
 
 
-# ---- what the adversary of the theorems sees --------------------------------------------------
+# ---- what the adversary of the theorems sees: for audits ---------------------------------------
 
 
 @dataclass(frozen=True, eq=False)

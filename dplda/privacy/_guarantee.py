@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 import json
 import math
-import numbers
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, TypeAlias
+from urllib.parse import quote
 
 import numpy as np
 
 from dplda.leaf._checks import check_integer, check_number
 from dplda.privacy import _bounds_on_epsilon as bounds
-from dplda.privacy import _card, _detection
+from dplda.privacy import _detection
 from dplda.privacy._accounting import epsilon_of, is_chargeable
 from dplda.privacy._events import ApproximateDP, Event, NonPrivate, PoissonSampled, to_record
 from dplda.privacy._groups import group_events
-
-__all__ = ["Guarantee"]
 
 # One number for all rounds, or one for each.
 PerRound: TypeAlias = float | tuple[float, ...] | None
@@ -32,16 +34,27 @@ _GRADES = (
     (math.inf, "nominal"),
 )
 _SCALE = "epsilon up to 1 is strong, 3 reasonable, 8 weak, 20 very weak, above nominal"
+_LARGEST_DELTA = 1e-3  # of a grade better than nominal
 _FALSE_ALARMS = 0.01
 NOT_COVERED = (
     "the texts themselves; scores, perplexities and transforms of private documents; other results "
     "from the same texts; running time and memory"
 )
-_LARGEST_DELTA = 1e-3
 # A guarantee that states more than its events cost by this share may cover more than its events.
 _SAME_COST = 1.01
 _MAX_GROUP = 10**6
 LARGEST_VARIATION = 1e-9  # a million calls of `partial_fit` add up to 2e-12
+PAGES = "https://github.com/dplda/dplda/blob/main/docs/"
+
+# Colors of the surrounding page, so that it is readable on light and on dark ones. Labels stand
+# above their texts where there is no room beside them.
+_STYLE = """\
+.dplda-card{max-width:52em;border:1px solid;border-color:rgba(128,128,128,.5);border-radius:6px;
+padding:.7em 1em;color:inherit;background:transparent;font-size:.95em;line-height:1.45}
+.dplda-card dl{display:grid;grid-template-columns:max-content 1fr;gap:.3em 1.2em;margin:0}
+.dplda-card dt{opacity:.7;margin:0}.dplda-card dd{margin:0;overflow-wrap:anywhere}
+.dplda-card a{color:inherit}
+@media(max-width:32em){.dplda-card dl{display:block}.dplda-card dt{margin-top:.5em}}"""
 
 
 @dataclass(frozen=True, repr=False)
@@ -133,8 +146,8 @@ class Guarantee:
             object.__setattr__(self, name, float(getattr(self, name)))
         for name in ("noise_scale", "noise_multiplier"):
             object.__setattr__(self, name, _plain(getattr(self, name)))
-        object.__setattr__(self, "assumptions", tuple(self.assumptions))
-        object.__setattr__(self, "events", tuple(self.events))
+        for name in ("assumptions", "events"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
         provenance = tuple((str(name), str(origin)) for name, origin in self.provenance)
         object.__setattr__(self, "provenance", provenance)
         object.__setattr__(self, "seeded", bool(self.seeded))
@@ -256,11 +269,20 @@ class Guarantee:
         size = check_integer("size", size, 1, _MAX_GROUP)
         if size == 1:
             return self
-        events = self._events_of_group(size)
+        own: tuple[Event, ...] = self.events
+        if not self._is_of_events():  # the statement says more than the events
+            is_stated = self.epsilon < math.inf
+            own = (ApproximateDP(self.epsilon, self.delta) if is_stated else NonPrivate(),)
+        events = group_events(bounds.grouped(own), size, self.delta, self.total_variation)
+        relation = f"up to {size} {self.unit}s change, each in this way: {self.relation}"
+        steps = [event for event, _ in bounds.grouped(events)]
+        if any(isinstance(e, PoissonSampled) and e.sampling_probability < 1 for e in steps):
+            # a secret sample hides a group that comes or goes as a whole: docs/persons.md
+            relation += "; all of them are there in one of the two data sets, and none in the other"
         return dataclasses.replace(
             self,
             unit=f"group of {size} {self.unit}s",
-            relation=self._relation_of_group(size, events),
+            relation=relation,
             epsilon=epsilon_of(events, self.delta, total_variation=self.total_variation),
             sensitivity=size * self.sensitivity,
             noise_multiplier=_divided(self.noise_multiplier, size),
@@ -268,22 +290,6 @@ class Guarantee:
             events=events,
             theorem="docs/persons.md",
         )
-
-    def _relation_of_group(self, size: int, events: tuple[Event, ...]) -> str:
-        """A secret sample hides a group that comes or goes as a whole: docs/persons.md."""
-        text = f"up to {size} {self.unit}s change, each in this way: {self.relation}"
-        groups = bounds.grouped(events)
-        if any(isinstance(e, PoissonSampled) and e.sampling_probability < 1 for e, _ in groups):
-            text += "; all of them are there in one of the two data sets, and none in the other"
-        return text
-
-    def _events_of_group(self, size: int) -> tuple[Event, ...]:
-        """Events of the group; of the statement if that says more than the events."""
-        own: tuple[Event, ...] = self.events
-        if not self._is_of_events():
-            is_stated = self.epsilon < math.inf
-            own = (ApproximateDP(self.epsilon, self.delta) if is_stated else NonPrivate(),)
-        return group_events(bounds.grouped(own), size, self.delta, self.total_variation)
 
     def to_dict(self) -> dict[str, Any]:
         """Give all fields as plain values that JSON can hold.
@@ -318,10 +324,22 @@ class Guarantee:
         str
             One row for each line of the card.
         """
-        return _card.to_markdown(self._rows())
+        lines = ["| | |", "| --- | --- |"]
+        for label, text in self._rows():
+            cell = re.sub(r"([\\|<\[`*])", r"\\\1", text)  # may come from a file of unknown origin
+            if label == "theorem":
+                cell = f"[{cell}]({_link(text)})"
+            lines.append(f"| {label} | {cell} |")
+        return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        return _card.to_html(self._rows())
+        parts = []
+        for label, text in self._rows():
+            cell = html.escape(text)
+            if label == "theorem":
+                cell = f'<a href="{html.escape(_link(text))}">{cell}</a>'
+            parts.append(f"<dt>{label}</dt><dd>{cell}</dd>")
+        return f'<div class="dplda-card"><style>{_STYLE}</style><dl>{"".join(parts)}</dl></div>'
 
     def __repr__(self) -> str:
         seeded = ", seeded" if self.seeded else ""
@@ -331,50 +349,69 @@ class Guarantee:
         )
 
     def __str__(self) -> str:
-        return _card.to_text(self._rows())
+        return "\n".join(f"{label:13}{text}" for label, text in self._rows())
 
-    def _rows(self) -> tuple[tuple[str, str], ...]:
-        """Labels and texts of the card, in order, without those that say nothing."""
-        rows = [
-            ("protects" if self.epsilon < math.inf else "guarantee", self._claim()),
-            ("strength", self._strength()),
-            ("detection", self._found()),
-            ("mechanism", self._noise()),
-            ("randomness", self._distance()),
-            ("key", self._secrecy()),
-            ("trusted", self.trusted),
-            *(("inputs", f"{name}: {origin}") for name, origin in self.provenance),
-        ]
-        if self.epsilon < math.inf:
-            rows += [
-                ("not covered", NOT_COVERED),
-                *(("holds if", condition) for condition in self.assumptions),
-            ]
-        rows += [
-            ("ledger", self.ledger),
-            ("theorem", self.theorem if self.epsilon < math.inf else ""),
-        ]
-        return tuple((label, text) for label, text in rows if text)
+    def _rows(self) -> list[tuple[str, str]]:
+        """Labels and texts of the card, in order; the label of a further text is empty."""
+        rows: list[tuple[str, str]] = []
+        last = ""
+        for label, text in self._finite_rows() if self.epsilon < math.inf else self._no_rows():
+            if text:
+                rows.append(("" if label == last else label, text))
+                last = label
+        return rows
 
-    def _claim(self) -> str:
-        if self.epsilon == math.inf:
-            return (
-                f"This result has no privacy guarantee (epsilon = infinity) for any {self.unit} "
-                "of the data it was computed from."
-            )
-        return (
+    def _no_rows(self) -> Iterator[tuple[str, str]]:
+        yield (
+            "guarantee",
+            f"This result has no privacy guarantee (epsilon = infinity) for any {self.unit} "
+            "of the data it was computed from.",
+        )
+        yield "strength", "none: anyone who sees it may be able to read parts of the data from it."
+        yield "mechanism", self.mechanism
+        yield "trusted", self.trusted
+        yield from (("inputs", f"{name}: {origin}") for name, origin in self.provenance)
+        yield "ledger", self.ledger
+
+    def _finite_rows(self) -> Iterator[tuple[str, str]]:
+        yield (
+            "protects",
             f"every single {self.unit} of the data: epsilon and delta limit how much more likely "
             f"the release is from one of two data sets that differ in one {self.unit} only: "
-            f"{self.relation}."
+            f"{self.relation}.",
         )
+        yield "strength", self._strength()
+        found = min(100.0, upward(100.0 * self.detection_rate(_FALSE_ALARMS)))
+        yield (
+            "detection",
+            "Someone sees everything that was released, knows all other data, and tests for one "
+            f"particular {self.unit} with a false alarm in 1 of 100 cases. The best such test "
+            f"finds it in at most {found:g} of 100 cases in which it is present (blind guessing: "
+            "1).",
+        )
+        # if others drew the noise, its scale and its key are not known here
+        is_own = not self.events or not all(isinstance(e, ApproximateDP) for e in self.events)
+        yield "mechanism", self.mechanism + (self._scale() if is_own else "")
+        yield "randomness", self._distance()
+        if is_own and self.seeded:
+            yield (
+                "key",
+                "The noise was drawn from a given seed: none of this holds against anyone who "
+                "knows or guesses the seed, or sees another result drawn with it.",
+            )
+        elif is_own:
+            yield "key", "The noise was drawn from a secret key that was not kept."
+        yield "trusted", self.trusted
+        yield from (("inputs", f"{name}: {origin}") for name, origin in self.provenance)
+        yield "not covered", NOT_COVERED
+        yield from (("holds if", condition) for condition in self.assumptions)
+        yield "ledger", self.ledger
+        yield "theorem", self.theorem
 
     def _strength(self) -> str:
-        if self.epsilon == math.inf:
-            return "none: anyone who sees it may be able to read parts of the data from it."
         mu = self.gaussian_mu
         exactly = "" if mu is None else f" (Gaussian differential privacy with mu = {upward(mu):g})"
-        grade = next(word for end, word in _GRADES if self.epsilon <= end)
-        scale = _SCALE
+        grade, scale = next(word for end, word in _GRADES if self.epsilon <= end), _SCALE
         if self.delta > _LARGEST_DELTA:
             grade = "nominal"
             scale = f"a delta above {_LARGEST_DELTA:g} allows that some units are published whole"
@@ -383,28 +420,14 @@ class Guarantee:
             f"{exactly}: {grade} protection ({scale})."
         )
 
-    def _found(self) -> str:
-        if self.epsilon == math.inf:
-            return ""
-        found = 100.0 * self.detection_rate(_FALSE_ALARMS)
-        return (
-            "Someone sees everything that was released, knows all other data, and tests for one "
-            f"particular {self.unit} with a false alarm in 1 of 100 cases. The best such test "
-            f"finds it in at most {min(100.0, upward(found)):g} of 100 cases in which it is "
-            "present (blind guessing: 1)."
-        )
-
-    def _rests_on_statements(self) -> bool:
-        """Whether others drew the noise, so that its scale and its key are not known here."""
-        return bool(self.events) and all(isinstance(e, ApproximateDP) for e in self.events)
-
-    def _noise(self) -> str:
-        if self.epsilon == math.inf or self._rests_on_statements():
-            return self.mechanism
+    def _scale(self) -> str:
+        """Sensitivity and noise; coins and several mechanisms have no single one."""
         if self.noise_scale is None and self.noise_multiplier is None:
-            return self.mechanism  # coins, or several mechanisms: no one sensitivity
-        text = f"{self.mechanism}; one {self.unit} changes all numbers of a release together by "
-        text += f"at most {self.sensitivity:.4g}"
+            return ""
+        text = (
+            f"; one {self.unit} changes all numbers of a release together by at most "
+            f"{self.sensitivity:.4g}"
+        )
         if self.noise_scale is not None:
             text += f", the noise has scale {_spread(self.noise_scale)}"
         if self.noise_multiplier is not None:
@@ -412,31 +435,21 @@ class Guarantee:
         return text
 
     def _distance(self) -> str:
-        if self.total_variation == 0.0 or self.epsilon == math.inf:
+        if self.total_variation == 0.0:
             return ""
-        text = (
-            "The random numbers of the computer differ from the ideal ones of the theorem by at "
-            f"most {self.total_variation:.2g} in total variation"
-        )
+        effect = "delta leaves out that distance, and the numbers above hold up to it."
         if is_chargeable(self.total_variation, self.epsilon, self.delta):
-            return f"{text}; delta includes the effect."
-        return f"{text}; delta leaves out that distance, and the numbers above hold up to it."
-
-    def _secrecy(self) -> str:
-        if self.epsilon == math.inf or self._rests_on_statements():
-            return ""
-        if self.seeded:
-            return (
-                "The noise was drawn from a given seed: none of this holds against anyone who "
-                "knows or guesses the seed, or sees another result drawn with it."
-            )
-        return "The noise was drawn from a secret key that was not kept."
+            effect = "delta includes the effect."
+        return (
+            "The random numbers of the computer differ from the ideal ones of the theorem by at "
+            f"most {self.total_variation:.2g} in total variation; {effect}"
+        )
 
 
 def _plain(value: Any) -> PerRound:
     if value is None:
         return None
-    if isinstance(value, numbers.Real):
+    if isinstance(value, Real):
         return float(value)
     return tuple(map(float, value))
 
@@ -465,3 +478,8 @@ def _jsonable(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_jsonable(part) for part in value]
     return "inf" if value == math.inf else value
+
+
+def _link(page: str) -> str:
+    """Address of a page of the documentation."""
+    return PAGES + quote(page.removeprefix("docs/"), safe="/#")

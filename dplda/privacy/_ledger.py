@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -15,18 +14,14 @@ from dplda.leaf._checks import check_integer, check_number, check_probability
 from dplda.leaf._log import INFO, WARNING, is_logged, log_event
 from dplda.privacy._accounting import epsilon_of
 from dplda.privacy._budget_checks import check_affordable, epsilon_used
-from dplda.privacy._entries import Budget, Composition, Entry, State, Status
+from dplda.privacy._entries import Budget, Composition, Entry, State, Status, name_of_part
 from dplda.privacy._errors import BudgetError
 from dplda.privacy._events import Event
-from dplda.privacy._page import Page
-from dplda.privacy._parts import name_of_part
-from dplda.privacy._store import MemoryStore, Store, open_file
+from dplda.privacy._store import MemoryStore, Page, Store, open_file
 from dplda.privacy._totals import total_of, why_infinite
 
 __all__ = ["Ledger"]
 
-# A charge computes its price while others may charge. It starts again if one did, this many times.
-_ATTEMPTS = 3
 _RECEIPT = re.compile(r"[0-9a-f]{8}-(\d{1,18})-[0-9a-f]{16}", re.ASCII)
 
 
@@ -278,13 +273,10 @@ class Ledger:
         >>> ledger.epsilon_spent == epsilon_of(Gaussian(2.0), ledger.delta)
         True
         """
-        return self._part_named(name_of_part(name, of))
-
-    def _part_named(self, name: str) -> Ledger:
         if self._part is not None:
             raise ValueError(f"this ledger is the part {self._part!r}, and a part has no parts")
         part = Ledger.__new__(Ledger)
-        part.__dict__ |= self.__dict__ | {"_part": name}
+        part.__dict__ |= self.__dict__ | {"_part": name_of_part(name, of)}
         return part
 
     def entries(self) -> list[Entry]:
@@ -370,8 +362,8 @@ class Ledger:
     ) -> int:
         """Charge for what will be released, if the budget allows it.
 
-        The entry is written only if nothing changed since its price was computed: threads and
-        processes together never exceed the budget. Call `begin_release` before the first release.
+        The price is computed while no other thread or process can charge: together they never
+        exceed the budget. Call `begin_release` before the first release.
 
         Parameters
         ----------
@@ -415,23 +407,15 @@ class Ledger:
             part=self._part,
         )
         try:
-            number = self._charge(entry)
-        except BudgetError:
-            self._log_charge("budget refused", entry, WARNING)
-            raise
-        self._log_charge("budget charged", replace(entry, id=number), INFO)
-        return number
-
-    def _charge(self, entry: Entry) -> int:
-        """Write an entry if the budget allows it, and return its number."""
-        for _ in range(_ATTEMPTS):
-            state = self._state()
-            filters = check_affordable(entry, state)
             with self._store.transaction(write=True) as page:
-                if page.version == state.version:
-                    return _add(page, entry, filters)
-        with self._store.transaction(write=True) as page:  # the others wait
-            return _add(page, entry, check_affordable(entry, page.state()))
+                page.set_filters(check_affordable(entry, page.state()))
+                number = page.add(entry)
+                receipt = page.receipt(number)
+        except BudgetError:
+            self._log_charge("budget refused", entry, WARNING, self.receipt)
+            raise
+        self._log_charge("budget charged", replace(entry, id=number), INFO, receipt)
+        return number
 
     def begin_release(self, entry_id: int) -> None:
         """Note that releases of a reserved entry begin. From now on it cannot be canceled.
@@ -491,137 +475,20 @@ class Ledger:
                 raise ValueError(
                     f"entry {entry_id} of the ledger is {entry.status}, and cannot become {status}"
                 )
-            page.set_status(entry_id, status, entry.checkpoint)
+            page.set_status(entry_id, status)
         log_event(
             "ledger", f"charge {status}", ledger=self.id[:8], entry=entry_id, label=entry.label
         )
 
-    def resume(
-        self,
-        entry_id: int,
-        label: str,
-        unit: str,
-        events: tuple[Event, ...],
-        *,
-        total_variation: float,
-        seeded: bool,
-        checkpoint: str,
-        before: str,
-    ) -> Entry | None:
-        """Go on with a charge whose process was lost, from the newest checkpoint of its fit.
-
-        Nothing is charged. Several processes may go on from one checkpoint. Only the first of them
-        that releases something can `advance`.
-
-        Parameters
-        ----------
-        entry_id : int
-            Number of the entry, as in the checkpoint.
-        label : str
-            Name of the charge that the fit would make, as in `reserve`.
-        unit : str
-            Its protected unit.
-        events : tuple of Event
-            Its events.
-        total_variation : float
-            Its distance from the ideal law.
-        seeded : bool
-            Whether its noise comes from a given seed.
-        checkpoint : str
-            Digest of the checkpoint that was found.
-        before : str
-            Digest of the one that it took the place of. The process may have been lost after it
-            wrote the file, and before it told the ledger.
-
-        Returns
-        -------
-        Entry or None
-            The entry. None if it was canceled or has no checkpoint: nothing was released.
-
-        Raises
-        ------
-        ValueError
-            If the entry is another charge, or the fit has gone on from another checkpoint: going on
-            from this one would release something twice.
-        """
-        with self._store.transaction(write=True) as page:
-            entry = _find(page, entry_id)
-            charged = replace(
-                entry, label=label, unit=unit, events=events, seeded=seeded, part=self._part,
-                total_variation=total_variation,
+    def _log_charge(self, event: str, entry: Entry, level: int, receipt: str) -> None:
+        if is_logged("ledger", level):  # else its price alone is not computed
+            alone = epsilon_of(entry.events, self.delta, total_variation=entry.total_variation)
+            log_event(
+                "ledger", event, level=level, ledger=self.id[:8], receipt=receipt,
+                entry=entry.id or None,  # a refused charge has no number
+                label=entry.label, part=entry.part, unit=entry.unit, seeded=entry.seeded,
+                epsilon=alone, delta=self.delta, budget=self.epsilon,
             )  # fmt: skip
-            if entry != charged:
-                raise ValueError(
-                    f"entry {entry_id} of the ledger is not the charge of this fit; give the "
-                    "ledger, its part and the parameters with which the fit began"
-                )
-            # the entry of a file that the ledger was never told of may be that of another fit, in
-            # an older copy of the ledger
-            if not (entry.counts and entry.checkpoint):
-                return None
-            if entry.checkpoint not in (checkpoint, before):
-                raise ValueError(
-                    f"the fit of entry {entry_id} has gone on from another checkpoint; this one is "
-                    "an older copy, or the ledger is, and going on from it could release something "
-                    "twice: restore the newest copy of both, or start a new fit with another file"
-                )
-            page.set_status(entry_id, entry.status, checkpoint)
-        log_event("ledger", "charge resumed", ledger=self.id[:8], entry=entry_id, label=entry.label)
-        return entry
-
-    def advance(
-        self, entry_id: int, checkpoint: str, *, before: str, write: Callable[[], None]
-    ) -> None:
-        """Put a new checkpoint in its place, if no other process has gone on with the fit.
-
-        Parameters
-        ----------
-        entry_id : int
-            Number of the entry.
-        checkpoint : str
-            Digest of the new checkpoint.
-        before : str
-            Digest of the one that this process has written last, or has gone on from.
-        write : callable
-            Replaces the file. It is called while no other process can change the ledger.
-
-        Raises
-        ------
-        ValueError
-            If another process has gone on with the fit. Nothing is written then, and what was drawn
-            must not be used.
-        """
-        with self._store.transaction(write=True) as page:
-            entry = _find(page, entry_id)
-            if entry.checkpoint != before:
-                raise ValueError(
-                    f"another process has gone on with the fit of entry {entry_id}; this one ends "
-                    "here, and what it has drawn last was not released"
-                )
-            page.set_status(entry_id, entry.status, checkpoint)
-            write()
-
-    def _log_charge(self, event: str, entry: Entry, level: int) -> None:
-        """Log a charge with its price. It never ends the fit that it reports."""
-        if is_logged("ledger", level):
-            with suppress(ArithmeticError, OSError, ValueError):
-                log_event(
-                    "ledger",
-                    event,
-                    level=level,
-                    ledger=self.id[:8],
-                    entry=entry.id or None,  # a refused charge has no number
-                    label=entry.label,
-                    part=entry.part,
-                    unit=entry.unit,
-                    epsilon=epsilon_of(
-                        entry.events, self.delta, total_variation=entry.total_variation
-                    ),
-                    delta=self.delta,
-                    budget=self.epsilon,
-                    seeded=entry.seeded,
-                    receipt=self.receipt,
-                )
 
     def __sklearn_clone__(self) -> Ledger:
         return self
@@ -657,9 +524,9 @@ class Ledger:
         )
 
 
-def as_ledger(given: Any) -> Ledger | None:
-    """The `ledger` of an estimator: a ledger, the path of one, or None."""
-    return given if given is None or isinstance(given, Ledger) else Ledger(given)
+def as_ledger(given: Ledger | str | os.PathLike[str]) -> Ledger:
+    """The `ledger` of an estimator, which may be the path of one."""
+    return given if isinstance(given, Ledger) else Ledger(given)
 
 
 def _attach(path: str, budget: Budget, ledger_id: str, part: str | None) -> Ledger:
@@ -685,12 +552,6 @@ def _check_adaptive(budget: Budget) -> None:
             "adaptive composition needs a budget with epsilon up to 1e9 and delta above 0, got "
             f"epsilon {budget.epsilon:g} and delta {budget.delta:g}; a filter is a budget"
         )
-
-
-def _add(page: Page, entry: Entry, filters: str) -> int:
-    if filters != page.filters:
-        page.set_filters(filters)
-    return page.add(entry)
 
 
 def _find(page: Page, entry_id: int) -> Entry:

@@ -1,7 +1,9 @@
-"""Which rows to keep so that no person is in too many of them: docs/persons.md."""
+"""Rows and the persons behind them: parts of users, and how many rows a person may have."""
 
 from __future__ import annotations
 
+import hashlib
+import numbers
 from collections import Counter
 from collections.abc import Hashable, Iterable
 
@@ -10,7 +12,55 @@ from numpy.typing import NDArray
 
 from dplda.leaf._checks import check_integer
 
-__all__ = ["limit_rows"]
+
+def user_part(user_ids: Iterable[str | int], n_parts: int) -> NDArray[np.int64]:
+    """Divide users into parts by a public hash.
+
+    The part of a user depends on the user's identifier and on nothing else. Users of different
+    parts therefore share no budget: pass ``ledger.part(k, of=n_parts)`` to a fit of part `k`.
+
+    Parameters
+    ----------
+    user_ids : iterable of str or int
+        Identifier of the user of each document. The integer 7 and the text "7" are one user.
+    n_parts : int
+        Number of parts, 1 or more.
+
+    Returns
+    -------
+    parts : ndarray of int64, of shape (n_docs,)
+        Numbers of the parts, from 0 to ``n_parts - 1``. They depend on neither the process nor the
+        version of Python.
+
+    Raises
+    ------
+    TypeError
+        If an identifier is neither a text nor an integer. A float has several spellings.
+    ValueError
+        If `n_parts` is below 1.
+
+    See Also
+    --------
+    Ledger.part : Charges one part.
+
+    Examples
+    --------
+    >>> from dplda.privacy import user_part
+    >>> user_part(["ada", "bob", "ada"], 5).tolist()
+    [3, 0, 3]
+    """
+    n_parts = check_integer("n_parts", n_parts, 1, 2**31)
+    return np.array([_hash(user) % n_parts for user in user_ids], dtype=np.int64)
+
+
+def _hash(user: str | int) -> int:
+    if isinstance(user, bool) or not isinstance(user, (str, numbers.Integral)):
+        raise TypeError(
+            f"user_ids must be texts or integers, got {type(user).__name__}; convert them so that "
+            "each user has one identifier"
+        )
+    text = str(user).encode("utf-8", "surrogatepass")  # an error would show the id
+    return int.from_bytes(hashlib.sha256(text).digest()[:16])
 
 
 def limit_rows(owners: Iterable[Iterable[Hashable]], max_rows: int) -> NDArray[np.intp]:

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from dplda.privacy import _bounds_on_epsilon as composition
 from dplda.privacy._accounting import delta_charge, is_chargeable
 from dplda.privacy._bounds_on_epsilon import INTEGER_ORDERS, grouped
-from dplda.privacy._entries import Entry
+from dplda.privacy._entries import Entry, paying_part
 from dplda.privacy._events import Event, Gaussian
-from dplda.privacy._parts import paying_part
 from dplda.privacy._renyi import epsilon_of_divergences
 
 FloatArray: TypeAlias = NDArray[np.float64]
@@ -82,7 +81,7 @@ def _costs_the_same(old: Entry, new: Entry) -> bool:
     """
     if old is new or old.counts != new.counts:
         return old is new
-    return replace(old, status=new.status, checkpoint=new.checkpoint) == new
+    return replace(old, status=new.status) == new
 
 
 def charged_part(entry: Entry) -> str | None:

@@ -1,21 +1,41 @@
-"""Where a ledger keeps its entries: in memory, or in an SQLite file shared by processes."""
+"""Where a ledger keeps its entries: one SQLite database, in a file or in memory.
+
+Every transaction reads the whole ledger and compares it with its digest: a ledger that was changed
+by anybody else, or that lost an entry, is refused.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import sqlite3
 import threading
 import time
+import uuid
 import weakref
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
+from typing import TypeAlias
 
 from dplda.leaf._files import check_locks, create_whole, explained_sqlite_errors
-from dplda.privacy._entries import Budget
-from dplda.privacy._page import Page, check_header, create_tables, is_write_ahead
+from dplda.privacy._entries import Budget, Entry, State, Status
+from dplda.privacy._events import from_record, to_record
 
 _BUSY_SECONDS = 600.0
+# Written into the header of the file, so that no other database is taken for a ledger.
+_APPLICATION_ID = 0x64706C64
+_SCHEMA = 6
+_TABLES = (
+    "CREATE TABLE budget (epsilon REAL NOT NULL, delta REAL NOT NULL, composition TEXT NOT NULL, "
+    "data TEXT, ledger TEXT NOT NULL, filters TEXT NOT NULL, digest TEXT NOT NULL)",
+    "CREATE TABLE entries (id INTEGER PRIMARY KEY, record TEXT NOT NULL, status TEXT NOT NULL)",
+)
+# What never changes of an entry is one JSON text, its record.
+_RECORDED = ("label", "unit", "part", "total_variation", "seeded", "created", "process")
+_Row: TypeAlias = tuple[int, bytes, bytes]  # number, record, status
 
 # SQLite keeps its file locks in the memory of the process. A forked process inherits the locks of
 # threads that it does not have, and would wait for them forever. No fork may therefore happen while
@@ -27,6 +47,121 @@ if hasattr(os, "register_at_fork"):
         after_in_parent=_CONNECTED.release,
         after_in_child=_CONNECTED.release,
     )
+
+
+class Page:
+    """A ledger during one transaction.
+
+    Raises
+    ------
+    ValueError
+        If the ledger is not what was written.
+    OSError
+        If another program has changed how SQLite keeps the file.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, path: str | None) -> None:
+        self._connection, self._path = connection, path
+        if _journal_mode(connection) == "wal":  # in the transaction, which keeps it from changing
+            raise OSError(
+                f"the ledger {path} cannot be used: another program has set it to a write-ahead "
+                "log (PRAGMA journal_mode = WAL), and has it open; close it there"
+            )
+        budgets = connection.execute("SELECT * FROM budget").fetchall()
+        self._rows: list[_Row] = self._read()
+        self._n_before = len(self._rows)
+        if len(budgets) == 1:
+            *budget, self.ledger_id, self.filters, self._digest = budgets[0]
+            self.budget = Budget(*budget)
+        if len(budgets) != 1 or self._digest_now() != self._digest:
+            raise ValueError(
+                f"the ledger {path} is damaged: its entries are not those that were written; "
+                "restore the file, or count what was spent on the data by hand and start a new "
+                "ledger"
+            )
+
+    def _read(self) -> list[_Row]:
+        return self._connection.execute(
+            "SELECT id, CAST(record AS BLOB), CAST(status AS BLOB) FROM entries ORDER BY id"
+        ).fetchall()
+
+    def _digest_now(self) -> str:
+        """Digest of all that the ledger holds. SQLite does not detect a changed number."""
+        content = (*self.budget, self.ledger_id, self.filters, self._rows)
+        return hashlib.sha256(repr(content).encode()).hexdigest()
+
+    def entries(self) -> tuple[Entry, ...]:
+        """All entries, oldest first."""
+        try:
+            return tuple(_entry(*row) for row in self._rows)
+        except _Unreadable as error:
+            raise ValueError(
+                f"entry {error} of the ledger {self._path} cannot be read, so nothing more can be "
+                "charged to it; restore the file or start a new ledger"
+            ) from error
+
+    def state(self) -> State:
+        """The ledger before all changes of this transaction."""
+        return State(self.budget, self.ledger_id, self._digest, self.filters, self.entries())
+
+    def receipt(self, n: int) -> str:
+        """A text that stands for the first `n` records. It is public, and shows none of them.
+
+        The digest includes the id, most of which is secret: nobody can try out what records say.
+        """
+        content = self.ledger_id, [row[:2] for row in self._rows[:n]]
+        digest = hashlib.sha256(repr(content).encode()).hexdigest()
+        return f"{self.ledger_id[:8]}-{n}-{digest[:16]}"
+
+    def add(self, entry: Entry) -> int:
+        """Append an entry and return its number."""
+        fields = {name: getattr(entry, name) for name in _RECORDED}
+        fields["events"] = [to_record(event) for event in entry.events]
+        return self._append(json.dumps(fields), entry.status)
+
+    def _append(self, record: str, status: Status) -> int:
+        number = len(self._rows) + 1
+        self._connection.execute("INSERT INTO entries VALUES (?, ?, ?)", (number, record, status))
+        self._rows.append((number, record.encode(), status.encode()))
+        return number
+
+    def set_status(self, entry_id: int, status: Status) -> None:
+        """Change the status of one entry."""
+        change = "UPDATE entries SET status = ? WHERE id = ?"
+        self._connection.execute(change, (status, entry_id))
+        self._rows[entry_id - 1] = (*self._rows[entry_id - 1][:2], status.encode())
+
+    def set_filters(self, filters: str) -> None:
+        """Write down the filters of an adaptive ledger; there are none before its first entry."""
+        self._connection.execute("UPDATE budget SET filters = ?", (filters,))
+        self.filters = filters
+
+    def seal(self) -> None:
+        """Write the digest of what the ledger holds now."""
+        self._connection.execute("UPDATE budget SET digest = ?", (self._digest_now(),))
+
+    def check_written(self) -> None:
+        """Read new entries back. Without working file locks, another process may overwrite them."""
+        added = [row[:2] for row in self._rows[self._n_before :]]
+        if added and [row[:2] for row in self._read()][self._n_before :][: len(added)] != added:
+            raise OSError(
+                f"an entry of the ledger {self._path} was overwritten as soon as it was written; "
+                "file locks do not work there: move the ledger to a local disk"
+            )
+
+
+class _Unreadable(Exception):
+    """The number of an entry that another version of the package may have written."""
+
+
+@lru_cache(maxsize=2**16)  # records never change, and many transactions read them
+def _entry(number: int, record: bytes, status: bytes) -> Entry:
+    try:
+        fields = json.loads(record)
+        fields["events"] = tuple(from_record(event) for event in fields["events"])
+        return Entry(id=number, status=status.decode(), **fields)  # type: ignore[arg-type]
+    except (ValueError, TypeError, KeyError) as error:
+        raise _Unreadable(number) from error
 
 
 class Store:
@@ -43,8 +178,7 @@ class Store:
     """
 
     def __init__(self, path: str | None, budget: Budget, ledger_id: str) -> None:
-        self.path = path
-        self.budget, self.ledger_id = budget, ledger_id
+        self.path, self.budget, self.ledger_id = path, budget, ledger_id
 
     @contextmanager
     def transaction(self, *, write: bool) -> Iterator[Page]:
@@ -58,7 +192,8 @@ class Store:
                 page = Page(connection, self.path)
                 self._check_same(page)
                 yield page
-                page.seal()
+                if write:
+                    page.seal()
             except BaseException:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
@@ -73,12 +208,11 @@ class Store:
             raise FileNotFoundError(
                 f"the ledger {self.path} is gone; its entries still count as spent"
             )
-        with _explained(self.path), _ledger_connection(self.path) as connection:
+        with _ledger_connection(self.path) as connection:
             yield connection
 
     def _check_same(self, page: Page) -> None:
         if (page.budget, page.ledger_id) != (self.budget, self.ledger_id):
-            page.entries()  # says so if they were changed by hand
             raise ValueError(
                 f"the file {self.path} is another ledger than the one that was opened, whose "
                 "entries still count as spent; restore its file, or open the new ledger by its path"
@@ -94,7 +228,7 @@ class MemoryStore(Store):
             ":memory:", isolation_level=None, check_same_thread=False
         )
         weakref.finalize(self, self._connection.close)  # else Python 3.13 warns of it
-        super().__init__(None, budget, create_tables(self._connection, budget))
+        super().__init__(None, budget, _create_tables(self._connection, budget))
 
     @contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
@@ -107,21 +241,6 @@ class MemoryStore(Store):
             yield self._connection
 
 
-def _begin_writing(connection: sqlite3.Connection) -> None:
-    """Wait for the write lock. SQLite would wait ever longer between its tries, and starve some."""
-    end = time.monotonic() + _BUSY_SECONDS
-    connection.execute("PRAGMA busy_timeout = 0")
-    while True:
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-            break
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > end:
-                raise
-        time.sleep(0.002)
-    connection.execute(f"PRAGMA busy_timeout = {int(1000 * _BUSY_SECONDS)}")
-
-
 def open_file(path: str, budget: Budget) -> Store:
     """Open the ledger in a file. If there is no file, create it with this budget.
 
@@ -132,34 +251,33 @@ def open_file(path: str, budget: Budget) -> Store:
     """
     if os.path.isdir(path):
         raise IsADirectoryError(f"the ledger {path} is a folder; give the path of a file in it")
-    with _explained(path):
-        journals = [name for name in (f"{path}-journal", f"{path}-wal") if os.path.exists(name)]
-        if not os.path.exists(path):
-            if journals:
-                raise ValueError(
-                    f"the ledger {path} is gone, but its journal {journals[0]} exists; "
-                    "restore the ledger, or remove the journal if its content does not matter"
-                )
+    if not os.path.exists(path):
+        with _explained(path):
             _create(path, budget)
-        if os.path.isfile(path) and os.path.getsize(path) == 0:
-            raise ValueError(
-                f"{path} is empty: it is not a privacy ledger, or its content was lost; "
-                "restore it, or choose a path where there is no file"
-            )
-        check_locks(os.path.dirname(path))
-        with _ledger_connection(path) as connection:
-            connection.execute("BEGIN")
-            page = Page(connection, path)
-            page.entries()
-            return Store(path, page.budget, page.ledger_id)
+    if os.path.isfile(path) and os.path.getsize(path) == 0:
+        raise ValueError(
+            f"{path} is empty: it is not a privacy ledger, or its content was lost; "
+            "restore it, or choose a path where there is no file"
+        )
+    check_locks(os.path.dirname(path))
+    with _ledger_connection(path) as connection:
+        connection.execute("BEGIN")
+        page = Page(connection, path)
+        return Store(path, page.budget, page.ledger_id)
 
 
 def _create(path: str, budget: Budget) -> None:
     """Create a complete ledger in one step, and never replace an existing file."""
+    for journal in (f"{path}-journal", f"{path}-wal"):
+        if os.path.exists(journal):
+            raise ValueError(
+                f"the ledger {path} is gone, but its journal {journal} exists; "
+                "restore the ledger, or remove the journal if its content does not matter"
+            )
 
     def fill(draft: str) -> None:
         with _connection(draft) as connection:
-            create_tables(connection, budget)
+            _create_tables(connection, budget)
 
     try:
         check_locks(os.path.dirname(path))
@@ -171,11 +289,37 @@ def _create(path: str, budget: Budget) -> None:
         ) from error
 
 
+def _create_tables(connection: sqlite3.Connection, budget: Budget) -> str:
+    """Write a ledger without entries, and return its identity."""
+    identity = uuid.uuid4().hex
+    connection.execute("BEGIN IMMEDIATE")
+    for statement in _TABLES:
+        connection.execute(statement)
+    digest = hashlib.sha256(repr((*budget, identity, "", [])).encode()).hexdigest()
+    row = (*budget, identity, "", digest)
+    connection.execute("INSERT INTO budget VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+    connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {_SCHEMA}")
+    connection.execute("COMMIT")
+    return identity
+
+
 @contextmanager
 def _ledger_connection(path: str) -> Iterator[sqlite3.Connection]:
-    with _connection(path) as connection:
-        check_header(connection, path)
-        if is_write_ahead(connection):  # another tool has set this mode, and the file keeps it
+    with _explained(path), _connection(path) as connection:
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        (schema,) = connection.execute("PRAGMA user_version").fetchone()
+        if application != _APPLICATION_ID:
+            raise ValueError(
+                f"{path} is a database, but not a privacy ledger, or is damaged; choose another "
+                "path, or restore the file"
+            )
+        if schema != _SCHEMA:
+            raise ValueError(
+                f"{path} is a ledger of format {schema}, and this version reads format {_SCHEMA}; "
+                "use the version of dplda that wrote it"
+            )
+        if _journal_mode(connection) == "wal":  # another tool has set this mode
             with suppress(sqlite3.OperationalError):  # in use; `Page` reports it
                 connection.execute("PRAGMA journal_mode = DELETE")
         yield connection
@@ -196,6 +340,25 @@ def _connection(path: str) -> Iterator[sqlite3.Connection]:
         connection.execute("PRAGMA synchronous = EXTRA")
         connection.execute("PRAGMA fullfsync = ON")
         yield connection
+
+
+def _begin_writing(connection: sqlite3.Connection) -> None:
+    """Wait for the write lock. SQLite would wait ever longer between its tries, and starve some."""
+    end = time.monotonic() + _BUSY_SECONDS
+    connection.execute("PRAGMA busy_timeout = 0")
+    while True:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            break
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+                raise
+        time.sleep(0.002)
+    connection.execute(f"PRAGMA busy_timeout = {int(1000 * _BUSY_SECONDS)}")
+
+
+def _journal_mode(connection: sqlite3.Connection) -> str:
+    return str(connection.execute("PRAGMA journal_mode").fetchone()[0])
 
 
 def _explained(path: str) -> AbstractContextManager[None]:
