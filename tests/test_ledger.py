@@ -941,7 +941,7 @@ def test_a_charge_reads_only_entries_that_are_new(path, monkeypatch):
         ledger.reserve("a", "document", STEP)
     read = []
     monkeypatch.setattr(
-        _page, "from_record", lambda record, old=_store.from_record: read.append(0) or old(record)
+        _store, "from_record", lambda record, old=_store.from_record: read.append(0) or old(record)
     )
     for _ in range(3):
         Ledger(path).reserve("b", "document", STEP)

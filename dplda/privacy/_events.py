@@ -56,14 +56,12 @@ class Laplace:
 class BoundedRange:
     """A random choice whose log probability ratios span at most `epsilon`.
 
-    Over all outcomes, the log ratio between neighboring inputs varies by no more than
-    `epsilon`. The choice is then `epsilon`-DP and ``epsilon**2 / 8``-zCDP [1]_. The accountant
-    charges the largest Renyi divergence of all such choices, which is smaller at every order.
+    It is `epsilon`-DP and ``epsilon**2 / 8``-zCDP [1]_; the accountant charges less than either.
 
     Parameters
     ----------
     epsilon : float
-        The range, above 0.
+        By how much the log ratio between neighboring inputs varies over all outcomes, above 0.
 
     References
     ----------
@@ -103,9 +101,8 @@ class RandomizedResponseEvent:
 class ErasedResponse:
     """A bit after randomized response, or nothing: each with probability 1/2.
 
-    Two bits of optimized unary encoding are such a response if one of them is a one in one document
-    and the other in the other document. Both bits are reported alike with probability 1/2, and the
-    report then tells nothing of the two documents.
+    Two bits of optimized unary encoding are such a response, if one of them is a one in one
+    document and the other in the other document: with probability 1/2 they are reported alike.
 
     Parameters
     ----------
@@ -186,8 +183,6 @@ class Repeated:
 class ApproximateDP:
     """Any step that is (`epsilon`, `delta`)-differentially private, for instance by a statement.
 
-    Nothing else is known of it. Where more is known, the events of the step give less.
-
     Parameters
     ----------
     epsilon : float
@@ -228,15 +223,7 @@ _BY_NAME = {cls.__name__: cls for cls in get_args(Event)}
 def to_record(event: Event) -> dict[str, Any]:
     """Write an event as a dictionary that JSON can hold without loss.
 
-    Parameters
-    ----------
-    event : Event
-
-    Returns
-    -------
-    dict
-        The class of the event under ``"event"``, its fields under their own names, and an inner
-        event under ``"of"``.
+    The class is under ``"event"``, an inner event under ``"of"``, other fields have their names.
     """
     record: dict[str, Any] = {"event": type(event).__name__}
     for field in fields(event):
@@ -247,16 +234,7 @@ def to_record(event: Event) -> dict[str, Any]:
 
 
 def from_record(record: Mapping[str, Any]) -> Event:
-    """Read an event back from what `to_record` wrote.
-
-    Parameters
-    ----------
-    record : mapping
-
-    Returns
-    -------
-    Event
-        Equal to the event that was written, to the last bit.
+    """Read an event back from what `to_record` wrote; equal to the last bit.
 
     Raises
     ------

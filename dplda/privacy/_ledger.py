@@ -56,34 +56,28 @@ class Ledger:
     TypeError
         If `path`, the budget or `data` has the wrong type.
     ValueError
-        If the budget is out of range, or `data` is no printable text. If one of them differs from
-        that of the file. If the file is not a ledger, is empty or damaged, or was replaced by
-        another ledger: a ledger never continues with fewer entries than were written.
+        If the budget is out of range, `data` is no printable text, or one of them differs from that
+        of the file. If the file is no ledger, is damaged, or was replaced by another ledger: a
+        ledger never continues with fewer entries than were written.
     OSError
         If the file cannot be opened or made, or a charge cannot be written.
-
-    See Also
-    --------
-    Guarantee : The guarantee of one fitted model.
 
     Notes
     -----
     **Privacy.** With planned composition, the total is a theorem if the number of mechanisms and
     their noise do not depend on earlier releases. What a mechanism computes may depend on them.
     With adaptive composition, all of it may depend on releases, and the guarantee is the budget:
-    everything together is (`epsilon`, `delta`)-differentially private. It must not depend on
-    anything private that was not released, such as a score on private documents. The total holds
+    everything together is (`epsilon`, `delta`)-differentially private. Nothing may depend on
+    private values that were not released, such as a score on private documents. The total holds
     for the relation that all entries share. If some entries replace a unit by any other
-    (`RandomizedResponseEvent`) and some add or remove one, the total holds for a unit that is
-    replaced by an empty one. An entry counts as soon as it is reserved. If its process was killed
-    before the first release, it can be canceled.
+    (`RandomizedResponseEvent`) and some add or remove one, it holds for a unit that is replaced by
+    an empty one. An entry counts as soon as it is reserved.
 
-    The total also assumes that no unit occurs twice in the data of an entry. A bootstrap sample
-    holds copies of documents, and each copy is clipped alone: pass `user_ids` to `fit`. The total
-    is infinite as soon as two entries drew their noise from given seeds, because the noise of equal
-    seeds cancels. `sklearn.ensemble.BaggingClassifier` gives a seed to each fit.
+    No unit may occur twice in the data of an entry, as in a bootstrap sample: pass `user_ids` to
+    `fit`. The total is infinite as soon as two entries drew their noise from given seeds, because
+    the noise of equal seeds cancels. `sklearn.ensemble.BaggingClassifier` gives a seed to each fit.
 
-    A ledger cannot detect that its file was replaced by an older copy (``docs/accounting.md``).
+    A ledger cannot detect that its file was replaced by an older copy, but a `receipt` can.
 
     Examples
     --------
@@ -114,27 +108,12 @@ class Ledger:
         if composition not in (None, "planned", "adaptive"):
             raise ValueError(f"composition must be 'planned' or 'adaptive', got {composition!r}")
         _check_name(data)
-        new = Budget(
-            math.inf if epsilon is None else epsilon,
-            1e-6 if delta is None else delta,
-            "planned" if composition is None else composition,
-            data,
-        )
-        self._store: Store
+        given = Budget(epsilon, delta, composition, data)  # type: ignore[arg-type]
+        unlimited = Budget(math.inf, 1e-6, "planned", None)
+        new = Budget(*(b if a is None else a for a, b in zip(given, unlimited)))  # type: ignore
         self._part: str | None = None
-        if path is None:
-            _check_adaptive(new)
-            self._store = MemoryStore(new)
-        else:
-            path = os.path.abspath(os.fspath(path))
-            if not os.path.exists(path):
-                _check_adaptive(new)
-            self._store = open_file(path, new)
-            given = Budget(epsilon, delta, composition, data)  # type: ignore[arg-type]
-            self._check_same_budget(given)
-
-    def _check_same_budget(self, given: Budget) -> None:
-        for name, value, written in zip(Budget._fields, given, self._store.budget, strict=True):
+        self._store = MemoryStore(new) if path is None else open_file(os.fspath(path), new)
+        for name, value, written in zip(Budget._fields, given, self._store.budget):
             if value is not None and value != written:
                 raise ValueError(
                     f"the ledger {self.path} has {name} {written}, not {value}; leave {name} "
@@ -209,9 +188,7 @@ class Ledger:
         delta : float
             In [0, 1).
         accountant : {"pld", "rdp"}, default="pld"
-            Method of composition, see `epsilon_of`. "pld" takes the smallest valid epsilon.
-            "rdp" takes Renyi divergences alone, which is usually larger; many other libraries
-            report it. The budget is always compared with "pld".
+            Method of composition, see `epsilon_of`. The budget is always compared with "pld".
 
         Returns
         -------
@@ -249,10 +226,6 @@ class Ledger:
         ValueError
             If the name is empty or looks like a part of users, or if this is a part already.
 
-        See Also
-        --------
-        user_part : Divides users into parts by a public hash.
-
         Notes
         -----
         **Privacy.** Nothing can check which rows are passed to a fit. The total assumes that no
@@ -261,15 +234,15 @@ class Ledger:
         is for neighbors that differ in one unit that is emptied: a document that is removed would
         shift the numbers of the others.
 
-        Only entries of the unit "document" have a part that is a set of rows. For other units such
-        an entry is charged to all parts, unless the part comes from `user_part`.
+        A part that is a set of rows has entries of its own for the unit "document" only. For other
+        units such an entry is charged to all parts, unless the part comes from `user_part`.
 
         Examples
         --------
         >>> from dplda.privacy import Gaussian, Ledger, epsilon_of
         >>> ledger = Ledger(epsilon=4.0)
-        >>> entry = ledger.part("train").reserve("fit", "document", Gaussian(2.0))
-        >>> entry = ledger.part("test").reserve("score", "document", Gaussian(2.0))
+        >>> entry = ledger.part("2026-11-23").reserve("fit", "document", Gaussian(2.0))
+        >>> entry = ledger.part("2026-11-24").reserve("fit", "document", Gaussian(2.0))
         >>> ledger.epsilon_spent == epsilon_of(Gaussian(2.0), ledger.delta)
         True
         """
@@ -323,16 +296,6 @@ class Ledger:
         -----
         The status of entries is no part of a receipt: it may change, and a copy may be older than
         a change of status. Cancel no entry of a copy that was restored.
-
-        Examples
-        --------
-        >>> from dplda.privacy import Gaussian, Ledger
-        >>> ledger = Ledger(epsilon=4.0)
-        >>> entry = ledger.reserve("a noisy sum", "document", Gaussian(5.0))
-        >>> receipt = ledger.receipt
-        >>> entry = ledger.reserve("another", "document", Gaussian(5.0))
-        >>> ledger.has(receipt), Ledger().has(receipt)
-        (True, False)
         """
         match = _RECEIPT.fullmatch(receipt)
         if match is None:
@@ -543,14 +506,6 @@ def _check_name(data: str | None) -> None:
         raise ValueError(
             f"data must be a printable text that is not empty, got {data!r}; for instance "
             "'notes 2024'"
-        )
-
-
-def _check_adaptive(budget: Budget) -> None:
-    if budget.composition == "adaptive" and not (budget.epsilon <= 1e9 and budget.delta > 0.0):
-        raise ValueError(
-            "adaptive composition needs a budget with epsilon up to 1e9 and delta above 0, got "
-            f"epsilon {budget.epsilon:g} and delta {budget.delta:g}; a filter is a budget"
         )
 
 

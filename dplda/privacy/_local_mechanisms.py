@@ -54,10 +54,9 @@ class RandomizedBits:
     `WORD_VARIATION` for each skip; the proof is in docs/local_privacy.md.
 
     The scale of the skips is a float, and the ratio of their law is exactly exp(-1/scale). The
-    computed scale is reduced by a relative 2**-48. This is more than all rounding errors in the
-    draw and in the privacy cost. The true flip probability is above
-    `probability` by a relative 2**-49 to 2**-47, and never above 1/2. Every log-ratio is therefore
-    below the one that is charged.
+    computed scale is reduced by a relative 2**-48, which is more than all rounding errors in the
+    draw and in the privacy cost. The true flip probability is above `probability` by a relative
+    2**-49 to 2**-47, and never above 1/2. Every log-ratio is therefore below the one charged.
     """
 
     probability: float
@@ -90,21 +89,9 @@ class RandomizedBits:
     def element_epsilon(self, max_ones: int, n_bits: int) -> float:
         """Compute the pure epsilon of one element more or less in a set that is capped at random.
 
-        A set of more than `max_ones` elements is cut to that many, uniformly. Where the cap binds,
-        an element more takes the place of another one: two bits differ. docs/local_privacy.md,
-        part (d) of the theorem, has the proof.
-
-        Parameters
-        ----------
-        max_ones : int
-            Largest number of ones that are reported.
-        n_bits : int
-            Length of the vector.
-
-        Returns
-        -------
-        float
-            Attained by some pair of sets.
+        A set of more than `max_ones` of the `n_bits` elements is cut to that many, uniformly. Where
+        the cap binds, an element more takes the place of another one: two bits differ. Some pair of
+        sets attains the result; docs/local_privacy.md, part (d) of the theorem, has the proof.
         """
         if n_bits <= max_ones:  # the cap never binds
             return self.epsilon
@@ -114,19 +101,10 @@ class RandomizedBits:
         return max(self.epsilon, two_bits + math.log(kept + (1.0 - kept) * math.exp(-two_bits)))
 
     def events(self, max_ones: int, n_bits: int) -> tuple[Event, ...]:
-        """State the privacy cost of replacing a vector of bits by another one.
+        """State the privacy cost of replacing a vector of `n_bits` bits by another one.
 
-        Parameters
-        ----------
-        max_ones : int
-            Largest number of ones in either vector.
-        n_bits : int
-            Length of both vectors.
-
-        Returns
-        -------
-        tuple of Event
-            Events of the largest number of bits that can differ.
+        They are the events of the largest number of bits that can differ, if neither vector has
+        more than `max_ones` ones.
         """
         n_ones = min(max_ones, n_bits)
         n_pairs = min(n_ones, n_bits - n_ones)  # a one of each vector
@@ -283,19 +261,9 @@ class ThresholdedLaplace:
         return Laplace(self.scale)
 
     def own_levels(self, n_tokens: int, reader: WordReader) -> NDArray[np.int32]:
-        """Draw the level of each token's own coordinate; its law is the same for every word.
+        """Draw the level of each token's own coordinate, (n_tokens,); the same law for every word.
 
-        Parameters
-        ----------
-        n_tokens : int
-            Number of tokens.
-        reader : WordReader
-            Source of the random words.
-
-        Returns
-        -------
-        levels : ndarray of shape (n_tokens,), int32
-            Steps above the threshold, -1 if the coordinate does not survive.
+        A level counts the steps above the threshold; -1 if the coordinate does not survive.
         """
         one = np.full(n_tokens, round(1 / self.STEP), np.int64)
         noisy = FlooredLaplace(self.scale_steps)(one, reader) - self.threshold_steps
@@ -310,8 +278,7 @@ class ThresholdedLaplace:
     ) -> Survivors:
         """Draw the survivors among all coordinates of some tokens.
 
-        The result depends on the arguments only: the same reader from its beginning gives the same
-        survivors.
+        The same reader from its beginning gives the same survivors.
 
         Parameters
         ----------

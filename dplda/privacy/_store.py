@@ -242,13 +242,8 @@ class MemoryStore(Store):
 
 
 def open_file(path: str, budget: Budget) -> Store:
-    """Open the ledger in a file. If there is no file, create it with this budget.
-
-    Raises
-    ------
-    ValueError
-        If the file is not a ledger, is empty, or is damaged.
-    """
+    """Open the ledger in a file. If there is no file, create it with this budget."""
+    path = os.path.abspath(path)
     if os.path.isdir(path):
         raise IsADirectoryError(f"the ledger {path} is a folder; give the path of a file in it")
     if not os.path.exists(path):
@@ -291,6 +286,11 @@ def _create(path: str, budget: Budget) -> None:
 
 def _create_tables(connection: sqlite3.Connection, budget: Budget) -> str:
     """Write a ledger without entries, and return its identity."""
+    if budget.composition == "adaptive" and not (budget.epsilon <= 1e9 and budget.delta > 0.0):
+        raise ValueError(
+            "adaptive composition needs a budget with epsilon up to 1e9 and delta above 0, got "
+            f"epsilon {budget.epsilon:g} and delta {budget.delta:g}; a filter is a budget"
+        )
     identity = uuid.uuid4().hex
     connection.execute("BEGIN IMMEDIATE")
     for statement in _TABLES:

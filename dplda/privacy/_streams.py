@@ -107,9 +107,7 @@ class Streams:
     def words(
         self, purpose: int, round: int, block: int, n: int, *, spare: bool = False, skip: int = 0
     ) -> Words:
-        """Return `n` words of a stream, after the first `skip` of it.
-
-        The stream is deterministic: asking for more words returns the same prefix.
+        """Return `n` words of a stream, after the first `skip` of it; always the same ones.
 
         Parameters
         ----------
@@ -201,39 +199,18 @@ class Reader:
 
 
 def uniform(words: Words, *, positive: bool = False) -> NDArray[np.float64]:
-    """Turn random words into uniform numbers in [0, 1), multiples of 2**-53.
+    """Turn random words of any shape into uniform numbers in [0, 1), multiples of 2**-53.
 
-    Parameters
-    ----------
-    words : ndarray, uint64
-        Random words, of any shape.
-    positive : bool, default=False
-        Whether to move the numbers up by half a step, into (0, 1], for logarithms.
-
-    Returns
-    -------
-    numbers : ndarray, float64
-        Of the same shape.
+    With `positive` they move up by half a step, into (0, 1], for logarithms.
     """
     numbers = (words >> np.uint64(11)).astype(np.float64)
     return (numbers + 0.5 if positive else numbers) * 2.0**-53
 
 
 def uniform_integers(words: Words, n: int) -> NDArray[np.int64]:
-    """Turn random words into uniform integers in [0, n).
+    """Turn random words of any shape into uniform integers in [0, n), for n up to 2**32.
 
-    Parameters
-    ----------
-    words : ndarray, uint64
-        Random words, of any shape.
-    n : int
-        From 1 to 2**32.
-
-    Returns
-    -------
-    integers : ndarray, int64
-        Of the same shape. The bias is at most n * 2**-32, which is too large for draws that a
-        guarantee depends on.
+    The bias is at most n * 2**-32, which is too large for draws that a guarantee depends on.
     """
     return ((words >> np.uint64(32)) * np.uint64(n) >> np.uint64(32)).astype(np.int64)
 
