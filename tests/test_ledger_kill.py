@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import sqlite3
@@ -21,7 +20,7 @@ import dplda
 from dplda import SubLDA
 from dplda.__main__ import main
 from dplda.audit import observe_releases
-from dplda.privacy import BudgetError, Gaussian, Ledger, epsilon_of
+from dplda.privacy import BudgetError, Gaussian, Ledger
 from dplda.privacy.mechanisms import Streams
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -513,109 +512,3 @@ def test_damage_is_refused_or_harmless(tmp_path):
         assert Ledger(path).entries()[:-1] == entries
     assert unnamed == 0
     assert 200 < n_refused < 400
-
-
-# ---- the command line ---------------------------------------------------------------------
-
-
-@pytest.fixture
-def shown(tmp_path):
-    ledger = Ledger(tmp_path / "privacy.sqlite", epsilon=9.0, delta=1e-5)
-    ledger.confirm(ledger.reserve("SubLDA", "document", Gaussian(2.0)))
-    ledger.reserve("my\nfit", "document", Gaussian(3.0), seeded=True)
-    ledger.cancel(ledger.reserve("HDPLDA", "document", Gaussian(1.0)))
-    return ledger
-
-
-def test_show_prints_what_was_spent_on_what_and_when(shown, capsys):
-    content = Path(shown.path).read_bytes()
-    assert main(["ledger", "show", shown.path]) == 0
-    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    first = shown.entries()[0]
-    assert " ".join(lines[0]) == "number time label unit status epsilon seeded process part"
-    assert lines[1] == [
-        "1", first.created, "SubLDA", "document", "confirmed",
-        f"{epsilon_of(Gaussian(2.0), 1e-5):.6g}", "no", str(os.getpid()), "-",
-    ]  # fmt: skip
-    assert lines[2][2:5] == ["my?fit", "document", "reserved"]
-    assert lines[2][6] == "yes"
-    assert lines[3][4] == "canceled"
-    assert lines[5][:6] == f"spent epsilon {shown.epsilon_spent:.6g} at delta 1e-05,".split()
-    assert " ".join(lines[6]) == "budget epsilon 9 at delta 1e-05"
-    assert lines[7] == f"remaining epsilon {shown.remaining:.6g} at delta 1e-05".split()
-    assert Path(shown.path).read_bytes() == content
-
-
-def test_show_as_json_at_another_delta(shown, capsys):
-    assert main(["ledger", "show", shown.path, "--json", "--delta", "1e-8"]) == 0
-    report = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
-    assert report["delta"] == 1e-8
-    assert report["epsilon_spent"] == shown.epsilon_at(1e-8) > shown.epsilon_spent
-    assert (report["budget"], report["budget_delta"]) == (9.0, 1e-5)
-    assert [entry["status"] for entry in report["entries"]] == ["confirmed", "reserved", "canceled"]
-    assert report["entries"][1]["label"] == "my\nfit"
-
-
-def test_show_of_a_new_ledger_without_limit(tmp_path, capsys):
-    path = str(tmp_path / "new.sqlite")
-    Ledger(path)
-    assert main(["ledger", "show", path]) == 0
-    assert "budget     epsilon inf" in capsys.readouterr().out
-    assert main(["ledger", "show", path, "--json"]) == 0
-    report = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
-    assert (report["budget"], report["entries"], report["epsilon_spent"]) == ("inf", [], 0.0)
-
-
-def test_show_of_anything_else_is_a_message_and_an_exit_code(shown, tmp_path, capsys):
-    (tmp_path / "text").write_text("hello")
-    (tmp_path / "empty").touch()
-    for name, message in [
-        ("missing", "there is no file"), ("text", "not a privacy ledger"), ("empty", "is empty"),
-        (".", "is a folder; give the path of a file in it"),
-    ]:  # fmt: skip
-        assert main(["ledger", "show", str(tmp_path / name)]) == 1
-        output, errors = capsys.readouterr()
-        assert output == ""
-        assert errors.startswith("error: ")
-        assert message in errors
-        assert errors.count("\n") == 1
-    assert not (tmp_path / "missing").exists()
-    for wrong in [
-        ("ledger",), ("ledger", "show"), ("ledger", "show", shown.path, "--delta", "2"),
-        ("ledger", "cancel", shown.path), ("ledger", "cancel", shown.path, "0"),
-        ("ledger", "cancel", str(tmp_path / "missing"), "first"),
-    ]:  # fmt: skip
-        with pytest.raises(SystemExit, match="2"):
-            main(wrong)
-
-
-def test_cancel_frees_what_a_killed_fit_has_reserved(shown, capsys):
-    before = shown.epsilon_spent
-    assert main(["ledger", "cancel", shown.path, "2"]) == 0
-    assert capsys.readouterr().out == "entry 2 is canceled, and counts no more\n"
-    assert [entry.status for entry in shown.entries()] == ["confirmed", "canceled", "canceled"]
-    assert shown.epsilon_spent < before
-    for number, message in [("1", "entry 1 of the ledger is confirmed"), ("9", "no entry 9")]:
-        assert main(["ledger", "cancel", shown.path, number]) == 1
-        assert message in capsys.readouterr().err
-    assert main(["ledger", "cancel", shown.path + "x", "1"]) == 1
-    assert "there is no file" in capsys.readouterr().err
-    assert not os.path.exists(shown.path + "x")
-
-
-def test_show_promises_no_more_than_it_keeps(shown, capsys):
-    """It undoes a half-written transaction, and so may change the file, but no entry."""
-    with pytest.raises(SystemExit, match="0"):
-        main(["ledger", "show", "--help"])
-    text = " ".join(capsys.readouterr().out.split())
-    assert "no entry is changed" in text
-    assert "it is not changed" not in text
-
-
-def test_show_is_a_command(shown):
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-m", "dplda", "ledger", "show", shown.path],
-        cwd=Path(dplda.__file__).parents[1], capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "SubLDA" in done.stdout

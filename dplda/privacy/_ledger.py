@@ -375,7 +375,7 @@ class Ledger:
                 number = page.add(entry)
                 receipt = page.receipt(number)
         except BudgetError:
-            self._log_charge("budget refused", entry, WARNING, self.receipt)
+            self._log_charge("budget refused", entry, WARNING)
             raise
         self._log_charge("budget charged", replace(entry, id=number), INFO, receipt)
         return number
@@ -443,7 +443,7 @@ class Ledger:
             "ledger", f"charge {status}", ledger=self.id[:8], entry=entry_id, label=entry.label
         )
 
-    def _log_charge(self, event: str, entry: Entry, level: int, receipt: str) -> None:
+    def _log_charge(self, event: str, entry: Entry, level: int, receipt: str | None = None) -> None:
         if is_logged("ledger", level):  # else its price alone is not computed
             alone = epsilon_of(entry.events, self.delta, total_variation=entry.total_variation)
             log_event(
