@@ -1,7 +1,11 @@
 """The curator: a release is the value plus the declared noise, and the plan is what is released."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 from scipy.stats import binomtest
 
@@ -171,6 +175,31 @@ def samples(rates, n, charged):
         many.release(
             np.zeros(1, np.int64), GAUSSIAN, label="sum", round=t, sampling_probability=charged
         )
+
+
+class Words:
+    """Stands for the streams: gives the words it is told to."""
+
+    def __init__(self, words):
+        self.given = np.array(words, np.uint64)
+        self.seeded = True
+
+    def words(self, purpose, round, block, n):
+        assert n == len(self.given)
+        return self.given
+
+
+@given(st.floats(2.0**-63, 1, exclude_max=True))
+def test_a_document_is_in_the_sample_for_its_share_of_all_words(rate):
+    """The exact law: in for the words 0, ..., floor(2^64 rate) - 1, which is what is charged."""
+    n_in = int(Fraction(rate) * 2**64)
+    words = [0, n_in - 1, n_in, 2**64 - 1]
+    plan = [("counts", PoissonSampled(rate, Gaussian(1.0)))]
+    rows = Curator(plan, Words(words), label="sample", unit="document").sample(
+        np.full(4, rate), round=0
+    )
+    assert rows.tolist() == [j for j, word in enumerate(words) if word < n_in]
+    assert rows.tolist() == [0, 1]
 
 
 def test_units_take_part_independently_in_each_round():

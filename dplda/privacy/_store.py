@@ -68,7 +68,7 @@ class Page:
                 "log (PRAGMA journal_mode = WAL), and has it open; close it there"
             )
         budgets = connection.execute("SELECT * FROM budget").fetchall()
-        self._rows: list[_Row] = self._read()
+        self._rows = _rows(connection)
         self._n_before = len(self._rows)
         if len(budgets) == 1:
             *budget, self.ledger_id, self.filters, self._digest = budgets[0]
@@ -80,15 +80,8 @@ class Page:
                 "ledger"
             )
 
-    def _read(self) -> list[_Row]:
-        return self._connection.execute(
-            "SELECT id, CAST(record AS BLOB), CAST(status AS BLOB) FROM entries ORDER BY id"
-        ).fetchall()
-
     def _digest_now(self) -> str:
-        """Digest of all that the ledger holds. SQLite does not detect a changed number."""
-        content = (*self.budget, self.ledger_id, self.filters, self._rows)
-        return hashlib.sha256(repr(content).encode()).hexdigest()
+        return _digest(self.budget, self.ledger_id, self.filters, self._rows)
 
     def entries(self) -> tuple[Entry, ...]:
         """All entries, oldest first."""
@@ -143,11 +136,23 @@ class Page:
     def check_written(self) -> None:
         """Read new entries back. Without working file locks, another process may overwrite them."""
         added = [row[:2] for row in self._rows[self._n_before :]]
-        if added and [row[:2] for row in self._read()][self._n_before :][: len(added)] != added:
+        found = _rows(self._connection)[self._n_before :][: len(added)] if added else []
+        if [row[:2] for row in found] != added:
             raise OSError(
                 f"an entry of the ledger {self._path} was overwritten as soon as it was written; "
                 "file locks do not work there: move the ledger to a local disk"
             )
+
+
+def _rows(connection: sqlite3.Connection) -> list[_Row]:
+    return connection.execute(
+        "SELECT id, CAST(record AS BLOB), CAST(status AS BLOB) FROM entries ORDER BY id"
+    ).fetchall()
+
+
+def _digest(budget: Budget, ledger_id: str, filters: str, rows: list[_Row]) -> str:
+    """Digest of all that a ledger holds. SQLite does not detect a changed number."""
+    return hashlib.sha256(repr((*budget, ledger_id, filters, rows)).encode()).hexdigest()
 
 
 class _Unreadable(Exception):
@@ -295,8 +300,7 @@ def _create_tables(connection: sqlite3.Connection, budget: Budget) -> str:
     connection.execute("BEGIN IMMEDIATE")
     for statement in _TABLES:
         connection.execute(statement)
-    digest = hashlib.sha256(repr((*budget, identity, "", [])).encode()).hexdigest()
-    row = (*budget, identity, "", digest)
+    row = (*budget, identity, "", _digest(budget, identity, "", []))
     connection.execute("INSERT INTO budget VALUES (?, ?, ?, ?, ?, ?, ?)", row)
     connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {_SCHEMA}")

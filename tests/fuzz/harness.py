@@ -33,7 +33,7 @@ with atheris.instrument_imports(include=INSTRUMENTED):
     from dplda.datasets import read_uci_bow
     from dplda.federated import LocalModel, MessageError, NextModel, vocabulary_hash
     from dplda.federated._messages import FORMAT as MESSAGE
-    from dplda.privacy import BudgetError, Ledger, PrivacyLeakWarning, _page
+    from dplda.privacy import BudgetError, Ledger, PrivacyLeakWarning, _store
     from dplda.release._release_reader import FORMAT as RELEASE
 
 CLIENT = RandomizedResponse(bit_epsilon=1.0).fit([[1, 0, 2]])
@@ -42,11 +42,8 @@ FOLDER = Path(tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else 
 
 def set_digest(connection):
     """Make a changed ledger look like one that was written so."""
-    *content, _ = _page._budget(connection)
-    budget, identity, filters = content
-    rows = _page._rows(connection, 0)
-    records = sha256(b"".join(map(_page._line, rows)))
-    digest = _page._digest(budget, identity, filters, [row[2] for row in rows], records)
+    *budget, identity, filters, _ = connection.execute("SELECT * FROM budget").fetchone()
+    digest = _store._digest(budget, identity, filters, _store._rows(connection))
     connection.execute("UPDATE budget SET digest = ?", (digest,))
 
 
