@@ -140,8 +140,8 @@ def axes(guarantee: dplda.privacy.Guarantee) -> dict[str, str]:
 def registry_entry(model: dplda.ReleasedModel) -> dict[str, Any]:
     """A draft in the form of the public registry of deployments of differential privacy."""
     from dplda.core._private_fit import TRUSTED
-    from dplda.privacy._guarantee import _link as link
     from dplda.privacy._guarantee import NOT_COVERED
+    from dplda.privacy._guarantee import _link as link
 
     guarantee = model.privacy_
     room = next((name for name, text in TRUSTED.items() if text == guarantee.trusted), OWNER)
