@@ -26,7 +26,7 @@ from sklearn.linear_model import LogisticRegression
 from dplda import GibbsLDA
 from dplda.core._base import BaseTopicModel
 from dplda.federated import IFTMMaster, IFTMParty, run_rounds, vocabulary_hash
-from dplda.metrics import held_out_log_likelihood
+from dplda.metrics._perplexity import held_out_log_likelihood
 from dplda.privacy import PrivacyLeakWarning, SeededNoiseWarning
 from dplda.published import PublishedIFTMParty as LiteralParty
 from dplda.published import recover_counts

@@ -72,15 +72,6 @@ def test_a_slow_twin(measure):
         )
 
 
-@pytest.mark.parametrize("measure", MEASURES)
-def test_only_which_words_a_text_holds_and_the_order_of_words_matter(measure):
-    components, X = table(TOPICS), counted(TEXTS)
-    expected = coherence(components, X, measure=measure, n_top_words=4)
-    for same in (3 * X, X[::-1]):
-        assert_allclose(coherence(components, same, measure=measure, n_top_words=4), expected)
-    assert_allclose(coherence(components**3, X, measure=measure, n_top_words=4), expected)
-
-
 def test_ends_of_the_scale():
     together = [[1, 1, 0], [1, 1, 0], [0, 0, 1]]
     assert_allclose(coherence([[3, 2, 1]], together, n_top_words=2), 1.0)

@@ -71,13 +71,6 @@ def tick_labels(axes):
 # top words
 
 
-def test_top_words_rank_by_probability_times_lift():
-    # "the" is the likeliest word of both topics and tells nothing
-    table = Table([[50, 30, 20, 0.01], [50, 0.01, 20, 30]])
-    words = top_words(table, ["the", "sea", "and", "oven"], n_top_words=2)
-    assert words == [["sea", "the"], ["oven", "the"]]
-
-
 def test_top_words_equal_a_naive_ranking(model):
     table = model.components_
     for k, words in enumerate(top_words(model, names(40), 40)):
@@ -88,23 +81,18 @@ def test_top_words_equal_a_naive_ranking(model):
         assert words == sorted(rank, key=rank.get, reverse=True)
 
 
-def test_top_words_are_at_most_those_there_are():
-    assert sorted(top_words(Table([[1.0, 2.0]]), ["a", "b"], 10)[0]) == ["a", "b"]
-
-
-def test_words_without_names_are_numbered():
+def test_words_have_the_names_that_the_model_or_the_caller_gives(model, counts):
     assert top_words(Table([[1, 9, 1], [9, 1, 9]]), n_top_words=1) == [["x1"], ["x0"]]
-
-
-def test_words_of_a_data_frame_have_its_names(counts):
+    assert sorted(top_words(Table([[1.0, 2.0]]), ["a", "b"], 10)[0]) == ["a", "b"]
+    columns = {word: v for v, word in reversed(list(enumerate(names(40))))}
+    assert top_words(model, columns) == top_words(model, names(40))
     frame = pd.DataFrame(counts.toarray(), columns=names(40))
     fitted = GibbsLDA(n_components=2, max_iter=2, random_state=0).fit(frame)
     assert set(top_words(fitted, n_top_words=40)[0]) == set(names(40))
-
-
-def test_words_may_be_the_vocabulary_of_a_vectorizer(model):
-    columns = {word: v for v, word in reversed(list(enumerate(names(40))))}
-    assert top_words(model, columns) == top_words(model, names(40))
+    words = ["$\\undefined$", "a$b$"]  # no formulas
+    display = TopicDisplay.from_estimator(Table([[1.0, 2.0]]), words, 2)
+    display.figure_.canvas.draw()
+    assert set(tick_labels(display.ax_[0])) == set(words)
 
 
 def test_a_pipeline_shows_its_topics_with_its_words():
@@ -155,49 +143,28 @@ def test_each_topic_has_its_words_bars_and_ticks(model):
         assert all(bar.get_width() <= axes.get_xlim()[1] for bar in axes.patches)
 
 
-def test_headings_give_number_and_share_of_each_topic():
-    display = TopicDisplay.from_estimator(Table([[1.0, 2.0], [3.0, 3.0], [0.5, 0.5]]))
-    headings = [axes.get_title(loc="left") for axes in display.ax_]
-    assert headings == ["topic 0 (30.0%)", "topic 1 (60.0%)", "topic 2 (10.0%)"]
-
-
 def test_the_title_states_the_guarantee(model, baseline):
     private = TopicDisplay.from_estimator(model).figure_.get_suptitle()
     assert private == "SubLDA, 4 topics, epsilon = 4 at delta = 1e-05 for one document"
     assert TopicDisplay.from_estimator(baseline).figure_.get_suptitle() == (
         "GibbsLDA, 4 topics, not private"
     )
-    assert TopicDisplay.from_estimator(Table([[1.0]])).figure_.get_suptitle() == "Table, 1 topics"
-
-
-@pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
-def test_the_title_says_that_noise_was_seeded(counts):
-    seeded = SubLDA(n_components=2, epsilon=4.0, max_iter=2, random_state=0).fit(counts)
-    title = TopicDisplay.from_estimator(seeded).figure_.get_suptitle()
-    assert title.endswith("for one document (seeded noise)")
-
-
-def test_chosen_topics_in_the_order_given(model):
-    display = TopicDisplay.from_estimator(model, names(40), 3, topics=[2, 0])
-    all_words = top_words(model, names(40), 3)
-    assert display.words == [all_words[2], all_words[0]]
-    assert [axes.get_title(loc="left")[:7] for axes in display.ax_] == ["topic 2", "topic 0"]
+    table = Table([[1.0]])
+    table.estimator_name_ = "PublishedSubLDA"  # a release has the name of the class
+    title = TopicDisplay.from_estimator(table).figure_.get_suptitle()
+    assert title == "PublishedSubLDA, 1 topics"
 
 
 @pytest.mark.parametrize(
     ("topics", "error"),
     [([], ValueError), ([4], ValueError), ([-1], ValueError), ([0.0], TypeError)],
 )
-def test_topics_that_do_not_exist_are_refused(model, topics, error):
+def test_topics_are_those_chosen_and_others_are_refused(model, topics, error):
+    chosen = TopicDisplay.from_estimator(model, names(40), 3, topics=[2, 0])
+    listed = top_words(model, names(40), 3)
+    assert chosen.words == [listed[2], listed[0]]
     with pytest.raises(error, match="topics must"):
         TopicDisplay.from_estimator(model, topics=topics)
-
-
-def test_a_release_is_named_after_the_class_that_was_trained():
-    table = Table([[1.0, 2.0]])
-    table.estimator_name_ = "PublishedSubLDA"
-    title = TopicDisplay.from_estimator(table).figure_.get_suptitle()
-    assert title == "PublishedSubLDA, 1 topics"
 
 
 def test_the_figure_has_rows_and_columns(model):
@@ -218,6 +185,8 @@ def test_topics_go_into_given_axes(model, plt):
     second = np.argsort(-model.topic_evidence_)[1]
     assert tick_labels(axes[0, 1]) == top_words(model, names(40), 3)[second]
     assert not axes[1, 2].patches
+    with pytest.raises(ValueError, match="one Axes for each of 4 topics, got 3"):
+        TopicDisplay.from_estimator(model, ax=axes[0])
 
 
 def test_topics_divide_one_given_axes(model, plt):
@@ -229,19 +198,6 @@ def test_topics_divide_one_given_axes(model, plt):
     for part in display.ax_:
         assert half.x0 - 1e-9 <= part.get_position().x0 < part.get_position().x1 <= half.x1 + 1e-9
     assert not axes[1].axison
-
-
-def test_too_few_axes_are_refused(model, plt):
-    _, axes = plt.subplots(1, 3)
-    with pytest.raises(ValueError, match="one Axes for each of 4 topics, got 3"):
-        TopicDisplay.from_estimator(model, ax=axes)
-
-
-def test_words_with_dollar_signs_are_shown_as_they_are():
-    words = ["$\\undefined$", "a$b$"]
-    display = TopicDisplay.from_estimator(Table([[1.0, 2.0]]), words, 2)
-    display.figure_.canvas.draw()
-    assert set(tick_labels(display.ax_[0])) == set(words)
 
 
 def test_nothing_overlaps_with_twenty_topics_and_long_words():
@@ -281,43 +237,18 @@ def test_perplexities_of_fitted_models(counts, model, baseline):
     assert legend == {"unigram", "GibbsLDA (not private)", "SubLDA (document)"}
 
 
-def test_repeated_fits_become_a_mean_and_a_bar():
-    display = PrivacyUtilityDisplay({"fits": {1.0: [10.0, 12.0, 17.0], 2.0: [8.0]}}).plot()
+def test_a_point_is_a_mean_with_a_bar_and_no_privacy_is_a_line(plt):
+    curves = {"fits": {1.0: [10.0, 12.0, 17.0], 2.0: [8.0], math.inf: [4.0, 6.0]}}
+    figure, axes = plt.subplots(1, 2)
+    display = PrivacyUtilityDisplay(curves).plot(ax=axes[1])
+    assert (display.ax_, display.figure_) == (axes[1], figure)
     container = display.ax_.containers[0]
+    np.testing.assert_allclose(container.lines[0].get_xdata(orig=False), [1.0, 2.0])
     np.testing.assert_allclose(container.lines[0].get_ydata(orig=False), [13.0, 8.0])
     bars = [segment[:, 1].tolist() for segment in container.lines[2][0].get_segments()]
     np.testing.assert_allclose(bars, [[10.0, 17.0], [8.0, 8.0]])
-
-
-def test_infinite_epsilon_is_a_line_not_a_point():
-    display = PrivacyUtilityDisplay({"fits": {2.0: [8.0], math.inf: [4.0, 6.0]}}).plot()
-    np.testing.assert_allclose(display.ax_.containers[0].lines[0].get_xdata(orig=False), [2.0])
-    assert [
-        line.get_ydata()[0] for line in display.ax_.lines if "not private" in line.get_label()
-    ] == [5.0]
-
-
-def test_many_epsilons_get_few_marks():
-    curve = {1.0 + i / 10: [100.0 - i] for i in range(30)}
-    display = PrivacyUtilityDisplay({"fits": curve}).plot()
-    display.figure_.canvas.draw()
-    assert len(display.ax_.containers[0].lines[0].get_xdata()) == 30
-    assert len(display.ax_.get_xticks()) <= 8
-
-
-def test_it_draws_into_given_axes(plt):
-    figure, axes = plt.subplots(1, 2)
-    display = PrivacyUtilityDisplay({"fits": {1.0: [3.0]}}, references={"unigram": 4.0})
-    assert display.plot(ax=axes[1]).ax_ is axes[1]
-    assert display.figure_ is figure
-    assert not axes[0].lines
-
-
-def test_every_curve_has_its_own_color_and_marker():
-    curves = {f"setting {i}": {1.0: [float(i)], 2.0: [float(i)]} for i in range(6)}
-    axes = PrivacyUtilityDisplay(curves).plot().ax_
-    lines = [container.lines[0] for container in axes.containers]
-    assert len({line.get_color() for line in lines}) == len({x.get_marker() for x in lines}) == 6
+    flat = [line for line in display.ax_.lines if "not private" in line.get_label()]
+    assert [line.get_ydata()[0] for line in flat] == [5.0]
 
 
 def test_a_grid_search_gives_a_curve_for_each_other_setting(counts):
@@ -337,19 +268,6 @@ def test_a_search_without_epsilon_is_refused(counts):
     search = GridSearchCV(GibbsLDA(max_iter=2), {"n_components": [2, 3]}, cv=2).fit(counts)
     with pytest.raises(ValueError, match=r"ends in epsilon, got \['n_components'\]"):
         PrivacyUtilityDisplay.from_search(search)
-
-
-def test_a_search_over_the_epsilon_of_a_bit_names_it():
-    search = BaseEstimator()
-    search.n_splits_ = 1
-    search.cv_results_ = {
-        "params": [{"lplda__bit_epsilon": 1.0}, {"lplda__bit_epsilon": 3.0}],
-        "split0_test_score": np.array([-7.0, -6.0]),
-    }
-    search.fit = None  # scikit-learn asks for it
-    display = PrivacyUtilityDisplay.from_search(search)
-    assert display.curves == {"all folds": {1.0: [-7.0], 3.0: [-6.0]}}
-    assert display.ax_.get_xlabel().startswith("bit_epsilon of each fit")
 
 
 # without matplotlib

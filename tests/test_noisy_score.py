@@ -19,8 +19,9 @@ from sklearn.pipeline import make_pipeline
 from dplda import GibbsLDA, SubLDA
 from dplda.datasets import make_topic_corpus
 from dplda.leaf._users import number_users
-from dplda.metrics import held_out_log_likelihood, noisy_score
+from dplda.metrics import noisy_score
 from dplda.metrics._noisy_score import NORM, TOKEN_WEIGHT, _ratio, contributions
+from dplda.metrics._perplexity import held_out_log_likelihood
 from dplda.privacy import BudgetError, Ledger, SeededNoiseWarning, epsilon_of
 from dplda.privacy.mechanisms import Curator
 

@@ -10,9 +10,9 @@ from scipy.cluster.hierarchy import dendrogram, fcluster
 from sklearn.decomposition import LatentDirichletAllocation
 from sklearn.exceptions import NotFittedError
 
-from dplda import GibbsLDA, SubLDA, load_release, save_release
+from dplda import SubLDA, load_release, save_release
 from dplda.datasets import make_topic_corpus
-from dplda.displays import to_pyldavis, top_words
+from dplda.displays import to_pyldavis
 from dplda.federated import IFTMParty, SentenceCorpus
 from dplda.topics import match_topics, merge_topics, topic_tree
 
@@ -120,15 +120,6 @@ def test_a_number_of_topics_cuts_the_tree(model, n):
         assert_array_equal(merged.components_, model.components_)
 
 
-def test_halves_of_topics_are_found_again():
-    rng = np.random.default_rng(0)
-    topics = rng.dirichlet(np.full(60, 0.1), 4)
-    halves = 100 * np.repeat(topics, 2, axis=0) + rng.random((8, 60)) * 0.1
-    model = merge_topics(GibbsLDA(8, max_iter=1).fit(np.ones((2, 60))), 8)
-    model.components_ = halves
-    assert_allclose(merge_topics(model, 4).components_, halves[::2] + halves[1::2])
-
-
 def test_a_merged_model_can_be_saved_merged_and_read(model, tmp_path):
     merged = merge_topics(merge_topics(model, 4), 2)
     save_release(merged, tmp_path / "m", vocabulary=[f"w{v}" for v in range(40)])
@@ -139,14 +130,6 @@ def test_a_merged_model_can_be_saved_merged_and_read(model, tmp_path):
     assert_array_equal(merge_topics(read, 1).vocabulary_, read.vocabulary_)
     one = merge_topics(merge_topics(read, 1), 1)
     assert_allclose(one.components_[0], model.components_.sum(axis=0))
-
-
-def test_names_of_columns_are_kept(X):
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame(X.toarray(), columns=[f"w{v}" for v in range(40)])
-    merged = merge_topics(GibbsLDA(3, max_iter=2, random_state=0).fit(frame), 2)
-    assert set(top_words(merged, n_top_words=40)[0]) == set(frame.columns)
-    merged.transform(frame)
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ from threadpoolctl import threadpool_limits
 
 from dplda import GibbsLDA
 from dplda.kernels import _sets
-from dplda.metrics import split_documents
+from dplda.metrics._perplexity import split_documents
 
 SWEEPS = 40
 Contestant = tuple[Callable[[], np.ndarray], np.ndarray]  # weights, and the topics they belong to

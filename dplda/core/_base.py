@@ -16,7 +16,7 @@ from dplda.core._private_fit import SMALLEST_DELTA
 from dplda.leaf._checks import check_number
 from dplda.leaf._compat import CallbackSupportMixin, Interval
 from dplda.leaf._vocabulary import hash_words, words_of
-from dplda.metrics import held_out_log_likelihood
+from dplda.metrics._perplexity import held_out_log_likelihood
 
 MAX_COMPONENTS = 2**16
 MAX_ITER = 10**6  # a plan lists all rounds before the first one
@@ -205,7 +205,7 @@ class BaseLDA(BaseTopicModel):
         See Also
         --------
         perplexity : The same as a perplexity.
-        dplda.metrics.held_out_log_likelihood : The same for any table.
+        dplda.metrics.held_out_perplexity : The same for any table.
 
         Notes
         -----

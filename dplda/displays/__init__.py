@@ -4,8 +4,7 @@ Displays show functions of released values, with one exception: the perplexities
 :class:`PrivacyUtilityDisplay` computes on your documents.
 """
 
-from dplda.displays._pyldavis import to_pyldavis
-from dplda.displays._topics import TopicDisplay, top_words
+from dplda.displays._topics import TopicDisplay, to_pyldavis, top_words
 from dplda.displays._utility import PrivacyUtilityDisplay
 
 __all__ = ["PrivacyUtilityDisplay", "TopicDisplay", "to_pyldavis", "top_words"]

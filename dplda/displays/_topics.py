@@ -19,29 +19,12 @@ BAR = "probability in the topic"
 
 
 def rank_words(components: np.ndarray, n_top_words: int) -> np.ndarray:
-    """Rank each topic's words by probability times lift.
+    """Indices (n_components, n_top_words) of each topic's words, by probability times lift.
 
     The lift of a word is its probability in the topic over its probability in all topics. By
     probability alone, words that are frequent everywhere come first in every topic. By lift alone,
     rare words come first, and their released counts are mostly noise. The product ranks like the
-    relevance of [1]_ with weight 1/2.
-
-    Parameters
-    ----------
-    components : ndarray of shape (n_components, n_words)
-        Positive pseudo-counts.
-    n_top_words : int
-        Words of each topic; at most all words are returned.
-
-    Returns
-    -------
-    order : ndarray of shape (n_components, n_top_words)
-        Indices of words, the highest rank first.
-
-    References
-    ----------
-    .. [1] C. Sievert, K. Shirley, "LDAvis: A method for visualizing and interpreting topics",
-       ACL Workshop on Interactive Language Learning, Visualization, and Interfaces, 2014.
+    relevance of LDAvis (C. Sievert, K. Shirley, 2014) with weight 1/2.
     """
     check_integer("n_top_words", n_top_words, 1, _MOST_WORDS)
     relevance = 2 * np.log(_word_probabilities(components)) - np.log(_marginal(components))
@@ -89,10 +72,6 @@ def top_words(
     ValueError
         If the length of `feature_names` is not the size of the model's vocabulary.
 
-    See Also
-    --------
-    TopicDisplay : Draws these words with their probabilities.
-
     Examples
     --------
     >>> from dplda import GibbsLDA
@@ -109,6 +88,49 @@ def top_words(
         [f"{names[v]}?" if noise[k, v] else str(names[v]) for v in topic]
         for k, topic in enumerate(order)
     ]
+
+
+def to_pyldavis(estimator: Any, feature_names: Sequence[str] | None = None) -> dict[str, Any]:
+    """Prepare a model for pyLDAvis, from its released table alone.
+
+    pyLDAvis asks for the topics and lengths of the training documents, and uses them for the sizes
+    of the topics only. Here each topic takes the place of one document, whose length is the topic's
+    released amount of words.
+
+    Parameters
+    ----------
+    estimator, feature_names : object
+        As in `top_words`.
+
+    Returns
+    -------
+    arguments : dict
+        Arguments of ``pyLDAvis.prepare(**arguments)``: ``topic_term_dists``, ``doc_topic_dists``,
+        ``doc_lengths``, ``vocab``, ``term_frequency``. pyLDAvis is not needed to make them.
+
+    Notes
+    -----
+    **Privacy.** The result is a function of `components_`: for a released model it costs nothing.
+    Do not pass ``model.transform(X)`` and the lengths of private documents to pyLDAvis instead: its
+    page shows sums of them without noise, and no epsilon covers that.
+
+    Examples
+    --------
+    >>> from dplda import GibbsLDA
+    >>> from dplda.displays import to_pyldavis
+    >>> X = [[9, 7, 1, 0], [0, 1, 5, 8], [7, 8, 0, 0], [0, 0, 6, 7]]
+    >>> arguments = to_pyldavis(GibbsLDA(n_components=2, max_iter=50, random_state=0).fit(X))
+    >>> page = pyLDAvis.prepare(**arguments)  # doctest: +SKIP
+    """
+    estimator, names = with_names(estimator, feature_names)
+    components = np.asarray(estimator.components_, dtype=np.float64)
+    return {
+        "topic_term_dists": _word_probabilities(components),
+        "doc_topic_dists": np.eye(len(components)),
+        "doc_lengths": components.sum(axis=1),
+        "vocab": [str(name) for name in names],
+        "term_frequency": components.sum(axis=0),
+    }
 
 
 def with_names(
@@ -198,10 +220,8 @@ class TopicDisplay:
     ----------
     words : list of n_topics lists of str
         Top words of each topic. The first word is on top.
-    probability : list of n_topics arrays
-        Probabilities of these words in the topic.
-    marginal : list of n_topics arrays
-        Probabilities of these words in all topics.
+    probability, marginal : list of n_topics arrays
+        Probabilities of these words in the topic, and in all topics.
     headings : list of str
         Heading of each topic.
     title : str, default=None
@@ -216,18 +236,11 @@ class TopicDisplay:
     ax_ : ndarray of matplotlib Axes, shape (n_topics,)
         The chart of each topic.
 
-    See Also
-    --------
-    top_words : Returns the words as lists.
-    PrivacyUtilityDisplay : Draws perplexity or scores against epsilon.
-
     Examples
     --------
-    >>> from dplda import SubLDA
-    >>> from dplda.datasets import make_topic_corpus
+    >>> from dplda import GibbsLDA
     >>> from dplda.displays import TopicDisplay
-    >>> X = make_topic_corpus(n_docs=500, n_words=30, n_components=3, random_state=0).data
-    >>> model = SubLDA(n_components=3, epsilon=4.0).fit(X)
+    >>> model = GibbsLDA(n_components=2, max_iter=50).fit([[9, 7, 1, 0], [0, 1, 5, 8]])
     >>> display = TopicDisplay.from_estimator(model)  # doctest: +SKIP
     """
 
@@ -263,23 +276,13 @@ class TopicDisplay:
 
         Parameters
         ----------
-        estimator : fitted topic model or Pipeline
-            Any object with `components_`, of shape (n_components, n_words), or a pipeline with
-            such a step. The title states the guarantee if the model has `privacy_`.
-        feature_names : sequence of str of length n_words, or dict of str to int, default=None
-            The vocabulary, such as ``vectorizer.get_feature_names_out()`` or
-            ``vectorizer.vocabulary_``. None takes the words of the pipeline's vectorizer,
-            `vocabulary_` or `feature_names_in_` if the model has it, else x0, x1, ...
-        n_top_words : int, default=10
-            Words of each topic, at least 1, ranked by probability times lift.
+        estimator, feature_names, n_top_words : object
+            As in `top_words`. The title states the guarantee if the model has `privacy_`.
         topics : sequence of int, default=None
             The topics to draw, in this order. None draws all topics, in the order of their
             `topic_evidence_`, the best first.
-        ax : matplotlib Axes or array of Axes, default=None
-            An array of Axes holds one topic each. A single Axes of a grid is divided among the
-            topics. None makes a figure.
-        n_columns : int, default=5
-            Number of topics next to each other, unless `ax` is an array.
+        ax, n_columns : optional
+            As in `plot`.
 
         Returns
         -------

@@ -41,11 +41,6 @@ class PrivacyUtilityDisplay:
     ax_ : matplotlib Axes
         The chart.
 
-    See Also
-    --------
-    TopicDisplay : Draws the top words of topics.
-    dplda.metrics.held_out_perplexity : Computes the perplexity that is drawn.
-
     Notes
     -----
     **Privacy.** Every point is a fit. Epsilons of fits on the same private documents add up (see
@@ -139,10 +134,8 @@ class PrivacyUtilityDisplay:
         search : fitted GridSearchCV or RandomizedSearchCV
             A search over one parameter whose name ends in ``epsilon``, such as ``epsilon``,
             ``sublda__epsilon`` or ``bit_epsilon``.
-        references : dict of str to float, default=None
-            Horizontal lines, in the unit of the score.
-        ax : matplotlib Axes, default=None
-            Axes to draw into. None makes a figure.
+        references, ax : optional
+            As in `from_estimators`.
 
         Returns
         -------
@@ -151,8 +144,6 @@ class PrivacyUtilityDisplay:
 
         Raises
         ------
-        ImportError
-            If matplotlib is not installed.
         ValueError
             If the search varies no epsilon, or more than one.
         """
@@ -185,11 +176,6 @@ class PrivacyUtilityDisplay:
         -------
         self : PrivacyUtilityDisplay
             The display.
-
-        Raises
-        ------
-        ImportError
-            If matplotlib is not installed.
         """
         plt = import_pyplot("PrivacyUtilityDisplay.plot")
         if ax is None:

@@ -1,9 +1,6 @@
-from ._bound import perplexity_bound as perplexity_bound
 from ._coherence import coherence as coherence
 from ._coherence import topic_diversity as topic_diversity
-from ._noisy_score import NoisyScore as NoisyScore
 from ._noisy_score import noisy_score as noisy_score
-from ._perplexity import held_out_log_likelihood as held_out_log_likelihood
 from ._perplexity import held_out_perplexity as held_out_perplexity
-from ._perplexity import split_documents as split_documents
+from ._perplexity import perplexity_bound as perplexity_bound
 from ._perplexity import unigram_perplexity as unigram_perplexity

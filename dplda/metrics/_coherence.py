@@ -57,16 +57,10 @@ def coherence(
     ValueError
         If an argument is out of range, or `X` has the wrong number of columns or no rows.
 
-    See Also
-    --------
-    topic_diversity : Says whether the topics differ.
-    held_out_perplexity : Says whether the model predicts words.
-
     Notes
     -----
-    **Privacy.** For a released model and public texts the figure is a function of public values and
-    costs nothing. For private texts it is not private: co-occurrences in single documents enter it
-    without noise, and no epsilon covers that.
+    **Privacy.** For a released model and public texts the figure costs nothing. For private texts
+    no epsilon covers it: co-occurrences in single documents enter it without noise.
 
     References
     ----------
@@ -107,36 +101,21 @@ def coherence(
 
 
 def topic_diversity(components: Any, *, n_top_words: int = 25) -> float:
-    """Compute the share of different words among the top words of all topics.
+    """Compute the share of different words among the top words of all topics [1]_.
+
+    Noise makes topics different. A diversity near 1 is a good sign only next to a good coherence.
 
     Parameters
     ----------
     components : array-like of shape (n_components, n_words)
-        Pseudo-counts or probabilities of each topic's words. The largest cells of a row are its top
-        words.
+        As in `coherence`.
     n_top_words : int, default=25
         Number of top words of each topic, at least 1; at most all words are taken.
 
     Returns
     -------
     diversity : float
-        At most 1: all topics have different words [1]_. At least 1 / n_components: all topics have
-        the same words.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of range.
-
-    See Also
-    --------
-    coherence : Says whether the words of a topic belong together.
-
-    Notes
-    -----
-    **Privacy.** A function of the table: for a released model it costs nothing.
-
-    Noise makes topics different. A diversity near 1 is a good sign only next to a good coherence.
+        From 1 / n_components (all topics have the same words) to 1 (all have different ones).
 
     References
     ----------

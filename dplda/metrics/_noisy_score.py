@@ -37,24 +37,7 @@ PUBLIC_MODEL = (
 
 @dataclass(frozen=True)
 class NoisyScore:
-    """A private held-out score.
-
-    ``float(score)`` is its gain.
-
-    Parameters
-    ----------
-    gain : float
-        Mean log-likelihood of a held-out token under the model, minus that under the reference, in
-        nats. Higher is better; 0 is as good as the reference. In [-clip, clip].
-    standard_error : float
-        Standard deviation of the noise in `gain`; infinite if the noise exceeds the number of
-        tokens. It does not contain the sampling error of the documents.
-    perplexity : float
-        ``exp(entropy of the reference - gain)``: the perplexity of documents whose words have the
-        frequencies of the reference.
-    privacy_ : Guarantee
-        The guarantee of the score: unit, relation, mechanism, assumptions.
-    """
+    """A private held-out score; ``float(score)`` is its gain."""
 
     gain: float
     standard_error: float
@@ -116,7 +99,12 @@ def noisy_score(
     Returns
     -------
     score : NoisyScore
-        The gain with its standard error, and the guarantee.
+        `gain`, the mean log-likelihood of a held-out token under the model minus that under the
+        reference, in nats, from -`clip` to `clip`: higher is better, and 0 is as good as the
+        reference. `standard_error`, the standard deviation of the noise in it (infinite if the
+        noise exceeds the number of tokens), without the sampling error of the documents.
+        `perplexity`, that of documents whose words have the frequencies of the reference. And
+        `privacy_`, the guarantee of the score. ``float(score)`` is the gain.
 
     Raises
     ------
@@ -131,11 +119,6 @@ def noisy_score(
     -----
     SeededNoiseWarning
         If noise is drawn from a given `random_state`.
-
-    See Also
-    --------
-    held_out_log_likelihood : The score without noise, and without privacy.
-    dplda.privacy.Ledger.part : Charges fits and scores to disjoint parts of the data.
 
     Notes
     -----

@@ -1,4 +1,4 @@
-"""Perplexity by document completion, the papers' perplexity, and the unigram reference."""
+"""Perplexity: by document completion, as in the papers, of word frequencies, and its bound."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.special import gammaln, logsumexp, psi
 from sklearn.utils import check_array
 
 from dplda.core._corpus import (
@@ -19,12 +20,19 @@ from dplda.core._corpus import (
     token_weights,
     without_zeros,
 )
-from dplda.core._fold_in import BATCH, LARGEST_PRIOR, infer_topics, topic_word_probabilities
+from dplda.core._fold_in import (
+    BATCH,
+    LARGEST_PRIOR,
+    infer_topics,
+    pad,
+    topic_word_probabilities,
+)
+from dplda.core._variational import e_step
 from dplda.leaf._checks import check_number
 from dplda.leaf._compat import check_non_negative
 from dplda.privacy._mechanisms import add_duplicates, unsummed
 
-CHUNK = 1 << 18  # probabilities at a time
+CHUNK = 1 << 18  # numbers at a time
 
 
 def _mix(x: np.ndarray) -> np.ndarray:
@@ -36,38 +44,10 @@ def _mix(x: np.ndarray) -> np.ndarray:
 
 
 def split_documents(X: sp.csr_array) -> tuple[sp.csr_array, sp.csr_array]:
-    """Split each document's tokens at random into an observed and a held-out half.
+    """Split each document's tokens at random into an observed and a held-out half; both private.
 
     The random bits are a hash of the document. The split of a row is therefore always the same, and
-    does not depend on other rows.
-
-    Parameters
-    ----------
-    X : sparse matrix of shape (n_docs, n_words)
-        Counts. Of a count that is not whole, the fraction goes to one of the halves.
-
-    Returns
-    -------
-    observed : csr_array of shape (n_docs, n_words)
-        The observed half.
-    held_out : csr_array of shape (n_docs, n_words)
-        The held-out half. Both halves add up to `X`.
-
-    See Also
-    --------
-    held_out_perplexity : Scores the held-out half, given the observed half.
-
-    Notes
-    -----
-    **Privacy.** Both halves are private if `X` is private.
-
-    Examples
-    --------
-    >>> from scipy.sparse import csr_array
-    >>> from dplda.metrics import split_documents
-    >>> observed, held_out = split_documents(csr_array([[4, 0, 2]]))
-    >>> (observed + held_out).toarray()
-    array([[4, 0, 2]])
+    does not depend on other rows. Of a count that is not whole, the fraction goes to one half.
     """
     X = without_zeros(add_duplicates(X))
     halves = np.empty_like(X.data), np.empty_like(X.data)
@@ -166,49 +146,7 @@ def held_out_log_likelihood(
     completion: bool = True,
     n_jobs: int | None = None,
 ) -> float:
-    """Compute the mean log-likelihood per token of documents; higher is better.
-
-    Parameters
-    ----------
-    components : array-like of shape (n_components, n_words)
-        Pseudo-counts or probabilities of each topic's words, as in ``estimator.components_``.
-    X : {array-like, sparse matrix, CountShards} of shape (n_docs, n_words)
-        Word counts of documents that the table was not trained on.
-    doc_topic_prior : float, default=0.1
-        Dirichlet parameter of a document's topic weights, above 0.
-    completion : bool, default=True
-        If True, infer the weights from one half of each document's tokens and score the other half
-        ("document completion"). If False, use all tokens for both, as the papers do.
-    n_jobs : int or None, default=None
-        Number of threads. It never changes the result.
-
-    Returns
-    -------
-    log_likelihood : float
-        Natural logarithm, per scored token.
-
-    Raises
-    ------
-    TypeError
-        If `doc_topic_prior` is not a number.
-    ValueError
-        If an argument is out of range, `X` has the wrong number of columns, or `X` has no words.
-
-    See Also
-    --------
-    held_out_perplexity : ``exp(-log_likelihood)``, with the reference for `completion`.
-
-    Notes
-    -----
-    **Privacy.** The value for private documents is a release about them that no epsilon covers.
-
-    Examples
-    --------
-    >>> from dplda.metrics import held_out_log_likelihood
-    >>> topics = [[0.5, 0.5, 0, 0], [0, 0, 0.5, 0.5]]
-    >>> float(round(held_out_log_likelihood(topics, [[30, 30, 0, 0]]), 2))
-    -0.7
-    """
+    """Mean log-likelihood per token of documents, as `held_out_perplexity` describes it."""
     components, blocks = check_blocks(components, X)
     check_number("doc_topic_prior", doc_topic_prior, 0, LARGEST_PRIOR, closed="right")
     n_components = len(components)
@@ -267,7 +205,7 @@ def held_out_perplexity(
     See Also
     --------
     unigram_perplexity : Computes the perplexity of word frequencies, as a reference.
-    perplexity_bound : Computes the variational bound on perplexity.
+    noisy_score : Scores private documents with a guarantee.
 
     Notes
     -----
@@ -285,17 +223,10 @@ def held_out_perplexity(
     >>> round(held_out_perplexity(topics, [[30, 30, 0, 0]]), 1)
     2.0
     """
-    return float(
-        np.exp(
-            -held_out_log_likelihood(
-                components,
-                X,
-                doc_topic_prior=doc_topic_prior,
-                completion=completion,
-                n_jobs=n_jobs,
-            )
-        )
+    mean = held_out_log_likelihood(
+        components, X, doc_topic_prior=doc_topic_prior, completion=completion, n_jobs=n_jobs
     )
+    return float(np.exp(-mean))
 
 
 def unigram_perplexity(X_train: Any, X: Any, *, topic_word_prior: float = 0.01) -> float:
@@ -313,18 +244,12 @@ def unigram_perplexity(X_train: Any, X: Any, *, topic_word_prior: float = 0.01) 
     Returns
     -------
     perplexity : float
-        The perplexity by document completion. A useful model has a lower perplexity.
+        `held_out_perplexity` of that topic. A useful model has a lower one.
 
     Raises
     ------
-    TypeError
-        If `topic_word_prior` is not a number.
     ValueError
         If an argument is out of range, or if `X` has a word that is impossible without a prior.
-
-    See Also
-    --------
-    held_out_perplexity : Computes the perplexity of a topic-word table.
 
     Notes
     -----
@@ -341,3 +266,99 @@ def unigram_perplexity(X_train: Any, X: Any, *, topic_word_prior: float = 0.01) 
     X_train = _check_counts(X_train)
     counts = np.asarray(X_train.sum(axis=0), dtype=float).reshape(1, -1)
     return held_out_perplexity(counts + topic_word_prior, X)
+
+
+def perplexity_bound(
+    components: Any, X: Any, *, doc_topic_prior: float = 0.1, n_jobs: int | None = None
+) -> float:
+    """Compute the variational upper bound on the perplexity of documents; lower is better.
+
+    The metric of [1]_ and [2]_ is ``exp(-sum of the documents' evidence bounds / tokens)``. The
+    evidence bound of a document is the expectation of log p(words, topics, weights) - log q(topics,
+    weights) under the distribution q that the E-step finds, given Dirichlet posteriors of the
+    topics. It is not comparable with `held_out_perplexity`.
+
+    Parameters
+    ----------
+    components : array-like of shape (n_components, n_words)
+        Positive Dirichlet parameters of each topic's words (lambda). They are not probabilities:
+        their size is the certainty of the topics.
+    X, doc_topic_prior, n_jobs : optional
+        As in `held_out_perplexity`; `X` is a matrix.
+
+    Returns
+    -------
+    bound : float
+        The bound.
+
+    Raises
+    ------
+    ValueError
+        If a cell of the table is not positive, or for the reasons of `held_out_perplexity`.
+
+    Notes
+    -----
+    **Privacy.** As in `held_out_perplexity`, no epsilon covers the value.
+
+    References
+    ----------
+    .. [1] M. Park, J. Foulds, K. Chaudhuri, M. Welling, "Private Topic Modeling", 2016, section 4.
+    .. [2] M. Hoffman, D. Blei, F. Bach, "Online learning for latent Dirichlet allocation", 2010.
+
+    Examples
+    --------
+    >>> from dplda.metrics import perplexity_bound
+    >>> topics = [[90, 80, 1, 1], [1, 1, 90, 80]]
+    >>> bool(perplexity_bound(topics, [[3, 2, 0, 0]]) < 4)
+    True
+    """
+    components, X = check_inputs(components, X)
+    if not components.min() > 0:
+        raise ValueError("components must be above 0 in every cell; add a small positive prior")
+    check_number("doc_topic_prior", doc_topic_prior, 0, LARGEST_PRIOR, closed="right")
+    doc_topic_prior = max(float(doc_topic_prior), np.finfo(float).tiny)  # psi of less is infinite
+    n_tokens = float(X.sum())
+    if n_tokens == 0:
+        raise ValueError("X holds no words to score; pass documents with at least one word")
+    n_components = len(components)
+    expected_log = psi(components) - psi(components.sum(axis=1, keepdims=True))
+    exp_topic_word = pad(np.exp(expected_log).T, np.float64)
+    log_topic_word = np.ascontiguousarray(expected_log.T)
+    bound = 0.0
+    for rows in row_blocks(X.indptr, BATCH, per_row=exp_topic_word.shape[1]):
+        documents = sp.csr_array(X[rows], dtype=np.float64)
+        gamma, _ = e_step(
+            documents,
+            exp_topic_word,
+            n_components=n_components,
+            doc_topic_prior=doc_topic_prior,
+            n_jobs=n_jobs,
+        )
+        gamma = gamma[:, :n_components]
+        bound += _bound_of_words(documents, gamma, log_topic_word)
+        bound += _bound_of_weights(gamma, doc_topic_prior)
+    with np.errstate(over="ignore"):  # infinite, if next to no words are scored
+        return float(np.exp(-bound / n_tokens))
+
+
+def _bound_of_words(X: sp.csr_array, gamma: np.ndarray, log_topic_word: np.ndarray) -> float:
+    """E[log p(words, topics) - log q(topics)] with the best q(topics), over all documents."""
+    # Logarithms, because the probability of a word that hardly occurs in any topic underflows.
+    log_doc_topic = psi(gamma) - psi(gamma.sum(axis=1, keepdims=True))
+    row = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+    step = max(1, CHUNK // gamma.shape[1])
+    total = 0.0
+    for start in range(0, X.nnz, step):
+        part = slice(start, start + step)
+        terms = log_doc_topic[row[part]] + log_topic_word[X.indices[part]]
+        total += float(X.data[part] @ logsumexp(terms, axis=1))
+    return total
+
+
+def _bound_of_weights(gamma: np.ndarray, prior: float) -> float:
+    """E[log p(weights) - log q(weights)], over all documents."""
+    n_docs, n_components = gamma.shape
+    size = gamma.sum(axis=1)
+    expected_log = psi(gamma) - psi(size)[:, None]
+    total = ((prior - gamma) * expected_log + gammaln(gamma)).sum() - gammaln(size).sum()
+    return float(total + n_docs * (gammaln(n_components * prior) - n_components * gammaln(prior)))
