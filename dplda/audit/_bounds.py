@@ -1,241 +1,182 @@
-"""Lower bounds on epsilon from the number of right guesses."""
+"""Lower bounds on epsilon from the scores of an attack and the coins that it has guessed."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import numpy as np
 from scipy.optimize import brentq
+from scipy.special import expit
 from scipy.stats import beta, binom, norm
 
-from dplda.leaf._checks import check_integer, check_number, check_probability
-from dplda.privacy import Gaussian, epsilon_of
+from dplda.privacy import (
+    BoundedRange,
+    ErasedResponse,
+    Event,
+    Gaussian,
+    Laplace,
+    PoissonSampled,
+    RandomizedResponseEvent,
+    Repeated,
+    epsilon_of,
+)
+from dplda.privacy import _bounds_on_epsilon as composition
+from dplda.privacy._composed_losses import loss_distribution_deltas
 
-__all__ = ["gaussian_lower_bound", "many_run_lower_bound", "one_run_lower_bound"]
+# Shares of the canaries that are guessed; the bounds divide the error among them.
+GUESSED = (0.02, 0.1, 0.2, 0.5)
+# Share of the error at which a bound with assumptions refutes a claim. Tight bounds come close to
+# true claims, and the verdict must not be wrong more often than `confidence` says.
+VERDICT_SHARE = 0.02
+LARGEST = 50.0  # no number of guesses that fits in memory shows a larger epsilon
+FACTORS = 0.05, 400.0  # on the declared noise: where the bound of independent canaries looks
 
-_LARGEST = 50.0  # no number of guesses that fits in memory shows a larger epsilon
-MOST = 10**7  # runs or guesses
+
+# one run with many canaries
 
 
-def many_run_lower_bound(
-    true_positives: int,
-    false_positives: int,
-    n_in: int,
-    n_out: int | None = None,
-    *,
-    delta: float,
-    confidence: float = 0.95,
+def bound_of_guesses(
+    scores: np.ndarray, coins: np.ndarray, delta: float, confidence: float
 ) -> float:
-    """Compute a lower bound on epsilon from runs with and without one unit.
-
-    Parameters
-    ----------
-    true_positives : int
-        Runs with the unit in which some event was seen. The event must have been chosen without
-        looking at these runs.
-    false_positives : int
-        Runs without the unit in which the event was seen.
-    n_in : int
-        Runs with the unit, from 1 to 10**7.
-    n_out : int, default=None
-        Runs without the unit, from 1 to 10**7. None takes `n_in`.
-    delta : float
-        The delta of (epsilon, delta)-differential privacy, in [0, 1).
-    confidence : float, default=0.95
-        Probability with which the bound holds, in (0, 1).
-
-    Returns
-    -------
-    float
-        Lower bound on the epsilon of the mechanism, zero or more. At most about
-        ``log(n_in / 3.7)`` at confidence 0.95.
-
-    Raises
-    ------
-    TypeError
-        If a count is not an integer or another parameter is not a number.
-    ValueError
-        If a parameter is out of range.
-
-    See Also
-    --------
-    gaussian_lower_bound : A stronger bound for claims of Gaussian noise.
-    one_run_lower_bound : A bound from one run with many canaries.
-
-    Notes
-    -----
-    Both rates have one-sided Clopper-Pearson bounds, each at half of the error. If the mechanism is
-    (epsilon, delta)-private, ``P(event | in) <= exp(epsilon) P(event | out) + delta``, for an event
-    and for its complement with the worlds exchanged.
-    """
-    check_probabilities(delta, confidence)
-    low, high = _rates(true_positives, false_positives, n_in, n_out, confidence)
-    bounds = [0.0]
-    for gain, cost in ((low - delta, high), (1.0 - high - delta, 1.0 - low)):
-        if gain > cost > 0.0:
-            bounds.append(math.log(gain / cost))
-    return max(bounds)
-
-
-def gaussian_lower_bound(
-    true_positives: int,
-    false_positives: int,
-    n_in: int,
-    n_out: int | None = None,
-    *,
-    delta: float,
-    confidence: float = 0.95,
-) -> float:
-    """Compute a lower bound on epsilon for a mechanism that claims Gaussian noise.
-
-    The function bounds mu, the number of standard deviations between the worlds, and converts the
-    bound to epsilon. The result is far stronger than `many_run_lower_bound`. It refutes claims of
-    Gaussian differential privacy (unsampled Gaussian noise) only.
-
-    Parameters
-    ----------
-    true_positives : int
-        Runs with the unit in which some event was seen. The event must have been chosen without
-        looking at these runs.
-    false_positives : int
-        Runs without the unit in which the event was seen.
-    n_in : int
-        Runs with the unit, from 1 to 10**7.
-    n_out : int, default=None
-        Runs without the unit, from 1 to 10**7. None takes `n_in`.
-    delta : float
-        The delta of (epsilon, delta)-differential privacy, in (0, 1).
-    confidence : float, default=0.95
-        Probability with which the bound holds, in (0, 1).
-
-    Returns
-    -------
-    float
-        Lower bound on the epsilon of the mechanism, zero or more.
-
-    Raises
-    ------
-    TypeError
-        If a count is not an integer or another parameter is not a number.
-    ValueError
-        If a parameter is out of range.
-
-    See Also
-    --------
-    many_run_lower_bound : A bound for every mechanism.
-    """
-    check_probabilities(delta, confidence)
-    if delta == 0.0:
-        raise ValueError("delta must be above 0: no Gaussian noise is private with delta 0")
-    low, high = _rates(true_positives, false_positives, n_in, n_out, confidence)
-    mu = norm.ppf(low) - norm.ppf(high)
-    return epsilon_of(Gaussian(1.0 / mu), delta) if mu > 1e-9 else 0.0
-
-
-def check_probabilities(delta: float, confidence: float) -> None:
-    """Refuse an invalid delta or confidence."""
-    check_probability("delta", delta)
-    check_number("confidence", confidence, 0.0, 1.0, closed="neither")
-
-
-def check_guesses(
-    n_canaries: int, n_guesses: int, n_right: int, delta: float, confidence: float
-) -> tuple[int, int, int]:
-    """Refuse impossible numbers of coins and of (right) guesses, and give them as integers."""
-    n_canaries = check_integer("n_canaries", n_canaries, 0, MOST)
-    n_guesses = check_integer("n_guesses", n_guesses, 0, n_canaries)
-    check_probabilities(delta, confidence)
-    return n_canaries, n_guesses, check_integer("n_right", n_right, 0, n_guesses)
-
-
-def _rates(
-    tp: int, fp: int, n_in: int, n_out: int | None, confidence: float
-) -> tuple[float, float]:
-    """Lower bound of the rate of true positives, upper bound of that of false ones."""
-    n_in = check_integer("n_in", n_in, 1, MOST)
-    n_out = n_in if n_out is None else check_integer("n_out", n_out, 1, MOST)
-    tp = check_integer("true_positives", tp, 0, n_in)
-    fp = check_integer("false_positives", fp, 0, n_out)
-    error = (1.0 - confidence) / 2.0
-    low = beta.ppf(error, tp, n_in - tp + 1) if tp > 0 else 0.0
-    high = beta.isf(error, fp + 1, n_out - fp) if fp < n_out else 1.0
-    return float(low), float(high)
+    """Take the best bound of several numbers of guesses; the surest guesses come first."""
+    confidence = 1.0 - (1.0 - confidence) / len(GUESSED)
+    surest = np.argsort(-np.abs(scores), kind="stable")
+    right = ((scores > 0) == coins)[surest]
+    sizes = [max(1, round(share * len(scores))) for share in GUESSED]
+    return max(
+        one_run_lower_bound(len(coins), n, int(right[:n].sum()), delta=delta, confidence=confidence)
+        for n in sizes
+    )
 
 
 def one_run_lower_bound(
-    n_canaries: int,
-    n_guesses: int,
-    n_right: int,
-    *,
-    delta: float,
-    confidence: float = 0.95,
+    n_canaries: int, n_guesses: int, n_right: int, *, delta: float, confidence: float = 0.95
 ) -> float:
-    """Compute a lower bound on epsilon from one run with many canaries [1]_.
+    """Lower bound on epsilon from one run with many canaries [1]_; it assumes nothing.
 
-    A fair coin decides for each canary whether it is in the data. `n_guesses` of the coins are
-    guessed from the output.
-
-    Parameters
-    ----------
-    n_canaries : int
-        Coins, from 0 to 10**7.
-    n_guesses : int
-        Guesses, at most `n_canaries`.
-    n_right : int
-        Right guesses, at most `n_guesses`.
-    delta : float
-        The delta of (epsilon, delta)-differential privacy, in [0, 1).
-    confidence : float, default=0.95
-        Probability with which the bound holds, in (0, 1).
-
-    Returns
-    -------
-    float
-        Lower bound on the epsilon of the mechanism, zero or more.
-
-    Raises
-    ------
-    TypeError
-        If a count is not an integer or another parameter is not a number.
-    ValueError
-        If a parameter is out of range.
-
-    See Also
-    --------
-    many_run_lower_bound : A bound from many runs with one canary.
-
-    Notes
-    -----
     If the mechanism is (epsilon, delta)-private, the number of right guesses exceeds v at most as
-    often as a binomial number with success rate ``exp(epsilon) / (1 + exp(epsilon))``, up to a
-    term in delta (Theorem 5.2 of [1]_). Canaries of several independent runs may be counted
-    together, because the runs together are one private mechanism.
+    often as a binomial number with success rate ``exp(epsilon) / (1 + exp(epsilon))``, up to a term
+    in delta (Theorem 5.2 of [1]_). Canaries of several independent runs may be counted together,
+    because the runs together are one private mechanism.
 
     References
     ----------
     .. [1] T. Steinke, M. Nasr, M. Jagielski, "Privacy Auditing with One (1) Training Run", NeurIPS
        2023.
     """
-    n_canaries, n_guesses, n_right = check_guesses(
-        n_canaries, n_guesses, n_right, delta, confidence
-    )
 
     def excess(epsilon: float) -> float:
-        return _chance(epsilon, n_canaries, n_guesses, n_right, delta) - (1.0 - confidence)
+        chance = _chance(epsilon, n_canaries, n_guesses, n_right, delta)
+        return chance - (1.0 - confidence)
 
     if n_right == 0 or excess(0.0) >= 0.0:
         return 0.0
-    if excess(_LARGEST) < 0.0:
-        return _LARGEST
+    if excess(LARGEST) < 0.0:
+        return LARGEST
     # one step of the search is subtracted, so that the bound is never rounded up
-    return float(brentq(excess, 0.0, _LARGEST, xtol=1e-9)) - 1e-9
+    return float(brentq(excess, 0.0, LARGEST, xtol=1e-9)) - 1e-9
 
 
 def _chance(epsilon: float, m: int, r: int, v: int, delta: float) -> float:
     """Upper bound on the probability of v or more right guesses."""
-    success = 1.0 / (1.0 + math.exp(-epsilon))
-    tail = binom.sf(np.arange(v, -1, -1) - 1, r, success)  # at v, v - 1, ..., 0
+    tail = binom.sf(np.arange(v, -1, -1) - 1, r, expit(epsilon))  # at v, v - 1, ..., 0
     if delta == 0.0 or v == 0:
         return float(tail[0])
     gains = (tail[1:] - tail[0]) / np.arange(1, v + 1)
     return float(tail[0] + 2.0 * m * delta * gains.max())
+
+
+# one run, with the declared noise times one factor
+
+
+def independent_lower_bound(
+    n_canaries: int,
+    n_right: int,
+    events: Iterable[Event],
+    *,
+    delta: float,
+    confidence: float = 0.95,
+) -> float:
+    """Lower bound on epsilon from guesses about canaries that do not share their noise.
+
+    **Assumptions.** All noise of the declared events is multiplied by one factor, and the output is
+    a function of independent observations, one for each canary. A document with a word of its own
+    is such a canary, because every cell of a sum has its own noise. All canaries are guessed. Each
+    guess is right with probability (1 + TV) / 2 at most, where TV is the total variation of an
+    observation's two laws: the right guesses are at most a binomial number of that rate. The bound
+    is the epsilon of the events with the least noise whose TV the guesses refute, and with it that
+    of all larger noise; 0 if they refute no noise.
+
+    A bound above the claim needs less: it refutes that the declared noise was added to canaries
+    that do not share it.
+    """
+    if n_right == 0:
+        return 0.0
+    events = tuple(events)
+    rate = float(beta.ppf(1.0 - confidence, n_right, n_canaries - n_right + 1))
+
+    def excess(log_factor: float) -> float:
+        return total_variation(with_noise(events, math.exp(log_factor))) - (2.0 * rate - 1.0)
+
+    low, high = (math.log(FACTORS[0]), 0.0) if excess(0.0) < 0.0 else (0.0, math.log(FACTORS[1]))
+    if excess(high) >= 0.0:
+        return 0.0
+    least = low if excess(low) < 0.0 else float(brentq(excess, low, high, xtol=1e-4)) + 2e-4
+    # two steps of the search are added, so that the noise is never less than what is refuted
+    return epsilon_of(with_noise(events, math.exp(least)), delta)
+
+
+def total_variation(events: tuple[Event, ...]) -> float:
+    """Total variation of the composition, never too small."""
+    groups = tuple((_with_losses(event), count) for event, count in composition.grouped(events))
+    if composition.all_gaussian(groups):
+        return 2.0 * float(norm.cdf(composition.gaussian_mu_of(groups) / 2.0)) - 1.0
+    return float(loss_distribution_deltas(groups, np.zeros(1))[0])
+
+
+def _with_losses(event: Event) -> Event:
+    """A choice of bounded range as the Gaussian noise that costs no less.
+
+    The log-odds of an event under the two laws differ by at most epsilon, so that its normal
+    quantiles differ by at most those of the odds e^(epsilon/2) and e^(-epsilon/2).
+    """
+    if not isinstance(event, BoundedRange):
+        return event
+    return Gaussian(-0.5 / float(norm.ppf(expit(-event.epsilon / 2.0))))
+
+
+def has_noise(event: Event) -> bool:
+    """Whether an event has noise that a factor can multiply, and privacy losses."""
+    if isinstance(event, (Repeated, PoissonSampled)):
+        return has_noise(event.event)
+    return isinstance(
+        event, (Gaussian, Laplace, BoundedRange, RandomizedResponseEvent, ErasedResponse)
+    )
+
+
+def with_noise(events: Iterable[Event], factor: float) -> tuple[Event, ...]:
+    """Events with `factor` times the noise; the log-odds of a response are divided by it."""
+    return tuple(_scaled(event, factor) for event in events)
+
+
+def _scaled(event: Event, factor: float) -> Event:
+    match event:
+        case Gaussian(noise_multiplier):
+            return Gaussian(noise_multiplier * factor)
+        case Laplace(scale):
+            return Laplace(scale * factor)
+        case BoundedRange(epsilon):
+            return BoundedRange(epsilon / factor)
+        case RandomizedResponseEvent(flip, n):
+            odds = min(math.log1p(n * (1.0 - flip) / flip) / factor, 500.0)
+            return RandomizedResponseEvent(n / (math.expm1(odds) + n), n)
+        case ErasedResponse(flip):
+            odds = min(math.log1p(2 * (1.0 - flip) / flip) / factor, 500.0)
+            return ErasedResponse(2 / (math.expm1(odds) + 2))
+        case PoissonSampled(rate, Gaussian(noise_multiplier)):
+            return PoissonSampled(rate, Gaussian(noise_multiplier * factor))
+        case Repeated(inner, count):
+            return Repeated(_scaled(inner, factor), count)
+        case _:
+            raise TypeError(f"{type(event).__name__} has no noise that could be multiplied")

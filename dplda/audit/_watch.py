@@ -1,17 +1,18 @@
 """A fit watched from inside, and second runs of its rounds with the released values.
 
 An audit knows the documents, so it may see what no adversary sees: the exact sums and the secret
-samples. `watched_fit` records them. `Record.replay` runs the rounds again on other documents, with
-the same samples and with the releases of the fit in place of new ones.
+samples. `watched` records them. `Answers` takes the place of a curator in a second run on other
+documents: it gives the samples and the releases of the first run in place of new ones.
 """
 
 from __future__ import annotations
 
+import inspect
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -28,8 +29,8 @@ from dplda.privacy import (
 from dplda.privacy._mechanisms import Mechanism
 from dplda.privacy.mechanisms import sampled
 
-# What `_attack` says of an estimator whose releases all pass a curator.
-UNITS = {"document", "word"}
+# Arguments of a call of `_rounds`, by name; the documents come first.
+Call: TypeAlias = dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,52 +61,63 @@ class Record:
         All releases of the curator, in order.
     samples : list of (rates, rows)
         All samples: the rate of each document, and the documents that took part.
-    arguments : tuple
-        Budget, streams and number of rounds, as the fit handed them to its rounds.
-    users : ndarray of shape (n_docs,) or None
-        Number of each document's user; None if each document is a unit.
+    calls : list of dict
+        The arguments of each call of `_rounds`.
+    streams : Streams
+        The streams of a fit that has no `_rounds`.
     """
 
     X: sp.csr_array
     steps: list[Step] = field(default_factory=list)
     samples: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
-    arguments: tuple[Any, ...] = ()
-    users: np.ndarray | None = None
+    calls: list[Call] = field(default_factory=list)
+    streams: Any = None
+
+    @property
+    def users(self) -> np.ndarray | None:
+        """Number of each document's user, (n_docs,); None if each document is a unit."""
+        return self.calls[-1].get("users") if self.calls else None
 
     @property
     def units(self) -> np.ndarray:
         """The unit of each document, (n_docs,): its user, or the document itself."""
         return np.arange(self.X.shape[0]) if self.users is None else self.users
 
+    def answers(self) -> Answers:
+        """What the curator gave, for a second run."""
+        return Answers([step.noisy for step in self.steps], [rows for _, rows in self.samples])
+
     def sums(self, model: BaseEstimator, X: sp.csr_array) -> list[np.ndarray]:
         """Sums that the rounds of a document-level fit compute from `X`, release by release."""
-        budget, streams, n_rounds = self.arguments
-        answers = _Answers(self)
-        model._rounds(X, None, budget, answers, streams, n_rounds, *self._given_users)
+        answers = self.answers()
+        run_again(model, self.calls[-1], X, answers)
         return answers.values
 
     def refit(self, model: BaseEstimator, X: sp.csr_array) -> BaseEstimator:
         """Fit a copy to `X`, with the releases of this fit in place of its own."""
-        copy = clone(model)
+        copy, answers = clone(model), self.answers()
         if "ledger" in copy.get_params():
             copy.set_params(ledger=None)
-        budget, streams, n_rounds = self.arguments
-        answers = _Answers(self)
-        if hasattr(copy, "_rounds"):
+        if self.calls:
             rounds = copy._rounds
-            copy._budget = lambda: budget  # it may take long to calibrate
-            copy._rounds = lambda X, table, *_: rounds(
-                X, table, budget, answers, streams, n_rounds, *self._given_users
-            )
+            copy._rounds = lambda X, *_: rounds(**_changed(self.calls[-1], X, answers))
         else:
-            copy._streams = lambda: streams
+            copy._streams = lambda: self.streams
             copy._curator = lambda plan, _: answers.planned(plan)
         return copy.fit(X) if self.users is None else copy.fit(X, user_ids=self.users)
 
-    @property
-    def _given_users(self) -> tuple[np.ndarray, ...]:
-        """The last argument of `_rounds`; an estimator without users takes none."""
-        return () if self.users is None else (self.users,)
+
+def run_again(
+    model: BaseEstimator, call: Call, X: sp.csr_array, curator: Any, **changes: Any
+) -> Any:
+    """Call `_rounds` with other documents, another curator, and changed arguments if it has any."""
+    return model._rounds(**_changed(call, X, curator, **changes))
+
+
+def _changed(call: Call, X: sp.csr_array, curator: Any, **changes: Any) -> Call:
+    documents = next(iter(call))
+    known = {name: value for name, value in changes.items() if name in call}
+    return call | {documents: X, "curator": curator} | known
 
 
 @contextmanager
@@ -120,14 +132,19 @@ def without_warnings() -> Iterator[None]:
         yield
 
 
+def can_be_watched(estimator: BaseEstimator) -> bool:
+    """Whether all releases of an estimator pass a curator that a check can watch."""
+    if getattr(estimator, "_attack", None) not in {"document", "word"}:
+        return False
+    return hasattr(estimator, "_rounds") or hasattr(estimator, "_curator")
+
+
 @contextmanager
-def watched(model: BaseEstimator, record: Record):
+def watched(model: BaseEstimator, record: Record) -> Iterator[None]:
     """Record what `model` gives to its curator, while it is fitted inside of the block."""
-    if hasattr(model, "_rounds"):
-        name, method = "_rounds", _watched_rounds(model._rounds, record)
-    else:
-        name, method = "_curator", _watched_curator(model._curator, record)
-    setattr(model, name, method)
+    name = "_rounds" if hasattr(model, "_rounds") else "_curator"
+    watch: Callable[..., Any] = _watched_rounds if name == "_rounds" else _watched_curator
+    setattr(model, name, watch(getattr(model, name), record))
     try:
         yield
     finally:
@@ -135,17 +152,19 @@ def watched(model: BaseEstimator, record: Record):
 
 
 def _watched_rounds(rounds: Callable[..., Any], record: Record) -> Callable[..., Any]:
-    def watched_rounds(X, table, budget, curator, streams, n_rounds, *users):
-        record.arguments = budget, streams, n_rounds
-        record.users = users[0] if users else None
-        return rounds(X, table, budget, _Watch(curator, record), streams, n_rounds, *users)
+    signature = inspect.signature(rounds)
+
+    def watched_rounds(*args: Any, **options: Any) -> Any:
+        call = dict(signature.bind(*args, **options).arguments)
+        record.calls.append(call)
+        return rounds(**(call | {"curator": _Watch(call["curator"], record)}))
 
     return watched_rounds
 
 
 def _watched_curator(make_curator: Callable[..., Any], record: Record) -> Callable[..., Any]:
-    def watched_curator(plan, streams):
-        record.arguments = None, streams, None
+    def watched_curator(plan: Any, streams: Any) -> _Watch:
+        record.streams = streams
         return _Watch(make_curator(plan, streams), record)
 
     return watched_curator
@@ -168,8 +187,7 @@ class _Watch:
         exact = value.copy()
         noisy = self._curator.release(value, mechanism, **options)
         event = sampled(mechanism.event, options.get("sampling_probability", 1.0))
-        step = Step(exact, noisy.copy(), mechanism, event, self._sample)
-        self._record.steps.append(step)
+        self._record.steps.append(Step(exact, noisy.copy(), mechanism, event, self._sample))
         self._sample = None
         return noisy
 
@@ -184,30 +202,41 @@ class _Watch:
         self._curator.__exit__(*error)
 
 
-class _Answers:
-    """Takes the place of a curator in a second run: the same samples and the same releases."""
+class Answers:
+    """Takes the place of a curator in a second run, which charges and confirms nothing.
 
-    def __init__(self, record: Record) -> None:
-        self._steps, self._samples = iter(record.steps), iter(record.samples)
+    Without `samples` all documents take part. `values` and `rates` are what the second run gave to
+    each release: the sums, and the rates of its sample or None.
+    """
+
+    def __init__(
+        self, noisy: Sequence[np.ndarray], samples: Sequence[np.ndarray] | None = None
+    ) -> None:
+        self._noisy, self._samples = iter(noisy), None if samples is None else iter(samples)
+        self._rates: np.ndarray | None = None
         self.values: list[np.ndarray] = []
+        self.rates: list[np.ndarray | None] = []
         self.events: tuple[Any, ...] = ()
 
-    def planned(self, plan: Any) -> _Answers:
+    def planned(self, plan: Any) -> Answers:
         self.events = tuple(event for _, event in plan)
         return self
 
     def sample(self, rates: np.ndarray, **options: Any) -> np.ndarray:
-        return next(self._samples)[1].copy()
+        self._rates = rates
+        return np.arange(len(rates)) if self._samples is None else next(self._samples).copy()
 
     def release(self, value: np.ndarray, mechanism: Mechanism, **options: Any) -> np.ndarray:
         self.values.append(value.copy())
-        return next(self._steps).noisy.copy()
+        is_sampled = options.get("sampling_probability", 1.0) < 1
+        self.rates.append(self._rates if is_sampled else None)
+        return next(self._noisy).copy()
 
-    def account(self, event: Any, *, label: str) -> None:
-        """Charge nothing: the first run did."""
+    def keep(self, state: Any) -> None: ...
 
-    def __enter__(self) -> _Answers:
+    def account(self, event: Any, *, label: str) -> None: ...
+
+    def __enter__(self) -> Answers:
         return self
 
-    def __exit__(self, *error: Any) -> None:
-        """Confirm nothing: the first run did."""
+    def __exit__(self, *error: Any) -> None: ...
