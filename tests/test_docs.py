@@ -1,8 +1,6 @@
 """The documentation: links lead somewhere, lines have at most 100 characters, code is Python."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -62,18 +60,6 @@ def test_scripts_that_print_figures_exist():
         if not commit and not (ROOT / script).exists()
     ]
     assert not missing, "\n".join(missing)
-
-
-def test_tables_of_utility_have_a_place():
-    listed = subprocess.run(
-        [sys.executable, ROOT / "benchmarks" / "utility_tables.py", "--list"],
-        capture_output=True, text=True, check=True,
-    ).stdout.splitlines()  # fmt: skip
-    assert len(listed) > 20
-    for name, path, script, *_ in map(str.split, listed):
-        page = (ROOT / path).read_text(encoding="utf-8")
-        assert page.count(f"<!-- {name} -->") == page.count(f"<!-- end of {name} -->") == 1, name
-        assert (ROOT / "benchmarks" / script).exists(), name
 
 
 def test_lines_are_short():
