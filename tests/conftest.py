@@ -9,51 +9,19 @@ from pathlib import Path
 # pytest uses all processors: threads of linear algebra in each of its processes would only wait
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+import faults
 import numpy as np
 import pytest
 from hypothesis import settings
 
 from dplda.kernels import _sets
 
+if fault := os.environ.get("DPLDA_FAULT"):  # before the tests import what it patches
+    faults.FAULTS[fault].plant(pytest.MonkeyPatch())
+
 # no deadline: a busy machine is not a failure
 settings.register_profile("dplda", deadline=None)
 settings.load_profile("dplda")
-
-
-# What takes most of the time: `-m "not slow and not thorough"` is done in a minute.
-THOROUGH = (
-    "test_accounting.py",
-    "test_audit.py",
-    "test_audit_paths.py",
-    "test_audit_residuals.py",
-    "test_common.py",
-    "test_datasets.py::test_order_does_not_depend_on_the_process",
-    "test_displays.py",
-    "test_exact_laws.py",
-    "test_estimators.py::test_pipeline_and_grid_search_over_epsilon_and_ratio",
-    "test_hostile_input.py",
-    "test_ledger.py",
-    "test_ledger_filters.py",
-    "test_ledger_kill.py",
-    "test_lplda.py::test_figures_of_the_docs",
-    "test_main.py",
-    "test_noise.py",
-    "test_paper_figures.py",
-    "test_published_iftm.py::test_the_counts_of_a_real_corpus",
-    "test_randomized_response.py",
-    "test_readme.py",
-    "test_sentences.py::test_pipelines_and_searches",
-    "test_signal.py",
-    "test_svilda.py",
-    "test_variational_kernels.py::test_integer_norm_never_exceeds_the_radius",
-)
-
-
-@pytest.hookimpl(tryfirst=True)  # before -m selects
-def pytest_collection_modifyitems(items):
-    for item in items:
-        if f"{item.path.name}::{item.name}".startswith(THOROUGH):
-            item.add_marker("thorough")
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ import warnings
 from lower_bounds import Line, show
 
 from dplda.audit import audit_epsilon
-from dplda.audit._published_attacks import MovesAttack
 from dplda.datasets import make_topic_corpus
 from dplda.privacy import PrivacyLeakWarning
 from dplda.published import CDPLDA
@@ -34,8 +33,8 @@ def audit(n_runs=4, n_canaries=2000, seed=0) -> list[Line]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PrivacyLeakWarning)
             found = audit_epsilon(
-                model, X, attack=MovesAttack, n_runs=n_runs, n_canaries=n_canaries, delta=DELTA,
-                random_state=seed,
+                model, X, attack="published HDP-LDA", n_runs=n_runs, n_canaries=n_canaries,
+                delta=DELTA, random_state=seed,
             )  # fmt: skip
         lines.append(Line(name, found.claim, found.lower_bound, DELTA))
     return lines

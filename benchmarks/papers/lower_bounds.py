@@ -5,11 +5,13 @@ The bounds assume nothing of the mechanism, and hold with probability 0.95 each.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
+from scipy.stats import beta
 
-from dplda.audit import many_run_lower_bound, one_run_lower_bound
+from dplda.audit._bounds import one_run_lower_bound
 
 
 class Line(NamedTuple):
@@ -58,6 +60,31 @@ def from_two_worlds(absent: np.ndarray, present: np.ndarray, delta: float) -> fl
     first = [_bound(absent[:half], present[:half], t, delta) for t in thresholds]
     best = np.flatnonzero(np.isclose(first, max(first)))
     return _bound(absent[half:], present[half:], thresholds[best[len(best) // 2]], delta)
+
+
+def many_run_lower_bound(
+    true_positives: int,
+    false_positives: int,
+    n_in: int,
+    n_out: int,
+    *,
+    delta: float,
+    confidence: float = 0.95,
+) -> float:
+    """Lower bound on epsilon from runs with and without one unit, in which some event was seen.
+
+    Both rates have one-sided Clopper-Pearson bounds, each at half of the error. If the mechanism is
+    (epsilon, delta)-private, ``P(event | in) <= exp(epsilon) P(event | out) + delta``, for an event
+    and for its complement with the worlds exchanged.
+    """
+    error, tp, fp = (1.0 - confidence) / 2.0, true_positives, false_positives
+    low = beta.ppf(error, tp, n_in - tp + 1) if tp > 0 else 0.0
+    high = beta.isf(error, fp + 1, n_out - fp) if fp < n_out else 1.0
+    bounds = [0.0]
+    for gain, cost in ((low - delta, high), (1.0 - high - delta, 1.0 - low)):
+        if gain > cost > 0.0:
+            bounds.append(math.log(gain / cost))
+    return max(bounds)
 
 
 def _bound(absent: np.ndarray, present: np.ndarray, threshold: float, delta: float) -> float:

@@ -1,0 +1,984 @@
+"""Planted faults: each is a way in which privacy breaks, and the tests that must find it.
+
+``python tests/faults.py`` plants all faults, one after the other, runs their tests, and prints a
+table. ``--commit`` takes eight faults that the hash of the last commit chooses, names take those,
+and ``--jobs`` is the number of tests at once. A fault is found if a test fails; an error of the
+fault itself counts as broken. ``tests/conftest.py`` plants the fault that the environment variable
+DPLDA_FAULT names, before any test is imported. Tests of audits plant some of them, too.
+
+A fault is a function of `patch`, which has the method `setattr` of pytest's monkeypatch. It patches
+names that other modules see: mechanisms, streams, the curator, the ledger, the accountant.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import importlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+ROOT = Path(__file__).parent.parent
+
+
+class Fault(NamedTuple):
+    plant: Callable[[Any], None]
+    tests: tuple[str, ...]
+
+
+FAULTS: dict[str, Fault] = {}
+
+
+def found_by(*tests: str) -> Callable[[Callable[[Any], None]], Callable[[Any], None]]:
+    """Register a fault with the tests that must find it, as arguments of pytest."""
+
+    def register(plant: Callable[[Any], None]) -> Callable[[Any], None]:
+        FAULTS[plant.__name__] = Fault(plant, tests)
+        return plant
+
+    return register
+
+
+def module(name: str) -> Any:
+    return importlib.import_module(f"dplda.{name}")
+
+
+def wrap(patch: Any, owner: Any, name: str, around: Callable[..., Any]) -> None:
+    """Put ``around(original, *args, **options)`` in the place of a method or a function.
+
+    A function is replaced in all modules of the package that have imported it.
+    """
+    static = next(vars(c)[name] for c in getattr(owner, "__mro__", [owner]) if name in vars(c))
+    kind = type(static) if isinstance(static, (classmethod, staticmethod)) else None
+    original = static.__func__ if kind else static
+
+    @functools.wraps(original)
+    def wrapper(*args: Any, **options: Any) -> Any:
+        return around(original, *args, **options)
+
+    if isinstance(owner, type):
+        patch.setattr(owner, name, kind(wrapper) if kind else wrapper)
+        return
+    for loaded in list(sys.modules.values()):
+        is_ours = getattr(loaded, "__name__", "").startswith("dplda")
+        if is_ours and vars(loaded).get(name) is static:
+            patch.setattr(loaded, name, wrapper)
+
+
+def wrap_property(patch: Any, owner: type, name: str, around: Callable[..., Any]) -> None:
+    original: Any = vars(owner)[name]
+    original = original.fget if isinstance(original, property) else original.func
+    patch.setattr(owner, name, property(lambda self: around(original, self)))
+
+
+# noise
+
+NOISE = ("tests/test_noise.py",)
+RESIDUALS = "tests/test_residuals.py"
+
+
+def mechanisms() -> Any:
+    return module("privacy.mechanisms")
+
+
+def change_noise(patch: Any, change: Callable[..., np.ndarray], *kinds: str) -> None:
+    """Change the noise of mechanisms: ``change(noise, cells)`` gives what is added to the cells."""
+
+    def add_to(original: Any, self: Any, cells: Any, reader: Any, n_jobs: Any = 1) -> None:
+        noise = np.zeros(cells.shape, np.int64)
+        original(self, noise, reader, n_jobs)
+        cells += change(noise, cells).astype(cells.dtype)
+
+    for kind in kinds or ("DiscreteGaussian", "FlooredLaplace"):
+        wrap(patch, getattr(mechanisms(), kind), "add_to", add_to)
+
+
+@found_by(*NOISE)
+def no_gaussian_noise(patch):
+    change_noise(patch, lambda noise, cells: 0 * noise, "DiscreteGaussian")
+
+
+@found_by(*NOISE)
+def no_laplace_noise(patch):
+    change_noise(patch, lambda noise, cells: 0 * noise, "FlooredLaplace")
+
+
+@found_by(*NOISE)
+def half_the_gaussian_noise(patch):
+    change_noise(patch, lambda noise, cells: noise // 2, "DiscreteGaussian")
+
+
+@found_by(*NOISE)
+def half_the_laplace_noise(patch):
+    change_noise(patch, lambda noise, cells: noise // 2, "FlooredLaplace")
+
+
+@found_by(RESIDUALS)
+def noise_three_percent_too_small(patch):
+    change_noise(patch, lambda noise, cells: np.round(0.97 * noise))
+
+
+@found_by(RESIDUALS)
+def noise_on_observed_words_only(patch):
+    change_noise(patch, lambda noise, cells: np.where(cells == 0, 0, noise))
+
+
+@found_by(RESIDUALS)
+def neighbors_share_noise(patch):
+    change_noise(patch, lambda noise, cells: noise[np.arange(len(noise)) // 2 * 2])
+
+
+@found_by(*NOISE)
+def noise_of_one_sign(patch):
+    change_noise(patch, lambda noise, cells: np.abs(noise))
+
+
+@found_by(*NOISE)
+def the_last_cell_has_no_noise(patch):
+    change_noise(patch, lambda noise, cells: noise * (np.arange(len(noise)) < len(noise) - 1))
+
+
+@found_by(*NOISE)
+def gaussian_noise_is_stated_twice(patch):
+    gaussian = module("privacy").Gaussian
+    wrap_property(
+        patch, mechanisms().DiscreteGaussian, "event",
+        lambda original, self: gaussian(2 * original(self).noise_multiplier),
+    )  # fmt: skip
+
+
+@found_by(*NOISE)
+def gaussian_noise_for_another_multiplier(patch):
+    def half(original, cls, noise_multiplier):
+        return original(cls, noise_multiplier / 2)
+
+    wrap(patch, mechanisms().DiscreteGaussian, "for_noise_multiplier", half)
+
+
+@found_by("tests/test_hdplda.py", "tests/test_exact_laws.py")
+def a_replaced_word_moves_one_cell(patch):
+    laplace = mechanisms().FlooredLaplace
+    sweeps = module("word._word_sweeps")
+    patch.setattr(sweeps, "FlooredLaplace", lambda scale, *_, **__: laplace(scale))
+
+
+# sensitivity
+
+
+@found_by(*NOISE)
+def rows_are_not_clipped(patch):
+    def unclipped(original, contributions, norm, radius):
+        rows = np.asarray(getattr(contributions, "toarray", lambda: contributions)())
+        return np.floor(np.nan_to_num(rows) * (radius / norm)).sum(axis=0).astype(np.int64)
+
+    wrap(patch, module("privacy._mechanisms"), "sum_clipped", unclipped)
+
+
+@found_by(*NOISE)
+def rows_are_clipped_at_twice_the_norm(patch):
+    wrap(patch, module("privacy._mechanisms"), "sum_clipped",
+         lambda original, rows, norm, radius: 2 * original(rows, 2 * norm, radius))  # fmt: skip
+
+
+@found_by(*NOISE)
+def rows_are_a_unit_too_long(patch):
+    wrap(patch, module("privacy._mechanisms"), "sum_clipped",
+         lambda original, rows, norm, radius: original(rows, norm, radius + 1))  # fmt: skip
+
+
+def documents() -> Any:
+    return module("document._documents").Documents
+
+
+@found_by(RESIDUALS)
+def documents_are_clipped_too_wide(patch):
+    def twice(original, self, mechanism, norm):
+        bound, radius = original(self, mechanism, norm)
+        return 2 * bound, 2 * radius
+
+    wrap(patch, documents(), "clipping_bound", twice)
+
+
+@found_by(RESIDUALS)
+def documents_are_clipped_a_unit_too_wide(patch):
+    def longer(original, self, *args, radius, **options):
+        return original(self, *args, radius=radius + 10, **options)
+
+    wrap(patch, documents(), "sum_topics", longer)
+
+
+@found_by(RESIDUALS)
+def word_totals_count_twice(patch):
+    wrap(patch, documents(), "sum_words", lambda original, *args: 2 * original(*args))
+
+
+@found_by(RESIDUALS)
+def contributions_read_others(patch):
+    def scaled(original, self, *args, **options):
+        original(self, *args, **options)
+        self.scale = self.scale * (np.count_nonzero(np.diff(self.X.indptr)) % 2 == 0)
+
+    wrap(patch, documents(), "rescale", scaled)
+
+
+@found_by("tests/test_users.py")
+def user_ids_are_ignored(patch):
+    wrap(patch, documents(), "from_counts",
+         lambda original, cls, X, k, n_jobs, users=None, *more, **options:
+         original(cls, X, k, n_jobs, None, *more, **options))  # fmt: skip
+
+
+@found_by("tests/test_users.py")
+def a_user_is_a_run_of_rows(patch):
+    def runs(original, ids, n_docs):
+        numbers = original(ids, n_docs)
+        if numbers is None:
+            return None
+        return np.cumsum(np.append(0, np.diff(numbers) != 0)).astype(numbers.dtype)
+
+    wrap(patch, module("leaf._users"), "number_users", runs)
+
+
+@found_by("tests/test_hdplda.py", RESIDUALS)
+def words_count_twice(patch):
+    wrap(patch, module("word._word_sweeps").TokensByWord, "count",
+         lambda original, self, topics, unit, *more, **options:
+         original(self, topics, 2 * unit, *more, **options))  # fmt: skip
+
+
+@found_by("tests/test_hdplda.py", "tests/test_audit.py")
+def topics_are_drawn_without_the_clip(patch):
+    wrap(patch, module("word._half_table").HalfTable, "from_counts",
+         lambda original, cls, counts, clip, *more, **options:
+         original(cls, counts, 1e4 * clip, *more, **options))  # fmt: skip
+
+
+@found_by("tests/test_hdplda.py")
+def drawn_topics_cost_half(patch):
+    wrap(patch, module("word._word_sweeps"), "inherent_epsilon",
+         lambda original, *args: original(*args) / 2)  # fmt: skip
+
+
+# streams
+
+
+def streams() -> Any:
+    return mechanisms().Streams
+
+
+@found_by("tests/test_streams.py")
+def a_constant_key(patch):
+    def constant(original, cls, random_state):
+        return (
+            original(cls, random_state)
+            if random_state is not None
+            else cls(b"0" * 32, seeded=False)
+        )
+
+    wrap(patch, streams(), "from_random_state", constant)
+
+
+@found_by("tests/test_streams.py")
+def a_key_of_numpys_global_generator(patch):
+    def known(original, cls, random_state):
+        if random_state is not None:
+            return original(cls, random_state)
+        return cls(np.random.bytes(32), seeded=False)  # noqa: NPY002
+
+    wrap(patch, streams(), "from_random_state", known)
+
+
+@found_by("tests/test_streams.py", "tests/test_estimators.py")
+def a_seed_counts_as_secret(patch):
+    def secret(original, cls, random_state):
+        made = original(cls, random_state)
+        made.seeded = False
+        return made
+
+    wrap(patch, streams(), "from_random_state", secret)
+
+
+def move_address(patch, move):
+    def begin(original, self, owner, purpose, round, block=0, **options):
+        original(self, owner, *move(purpose, round, block), **options)
+
+    wrap(patch, module("privacy._streams").Reader, "__init__", begin)
+
+
+@found_by("tests/test_streams.py")
+def all_rounds_share_a_stream(patch):
+    move_address(patch, lambda purpose, round, block: (purpose, 0, block))
+
+
+@found_by("tests/test_streams.py")
+def all_blocks_share_a_stream(patch):
+    move_address(patch, lambda purpose, round, block: (purpose, round, 0))
+
+
+@found_by("tests/test_streams.py")
+def all_purposes_share_a_stream(patch):
+    move_address(patch, lambda purpose, round, block: (0, round, block))
+
+
+@found_by(RESIDUALS)
+def noise_repeats_in_each_round(patch):
+    noise = mechanisms().Purpose.NOISE
+    move_address(patch, lambda p, round, block: (p, 0 if p == noise else round, block))
+
+
+@found_by("tests/test_streams.py")
+def spare_words_are_words(patch):
+    wrap(patch, module("privacy._streams").Reader, "words",
+         lambda original, self, n, *, spare=False: original(self, n, spare=False))  # fmt: skip
+
+
+@found_by("tests/test_streams.py")
+def a_reader_repeats_its_words(patch):
+    def again(original, self, n, **options):
+        self._running.clear()
+        return original(self, n, **options)
+
+    wrap(patch, module("privacy._streams").Reader, "words", again)
+
+
+@found_by("tests/test_streams.py")
+def keys_are_pickled(patch):
+    patch.setattr(streams(), "__reduce__", lambda self: (streams(), (b"0" * 32,)))
+
+
+# curator
+
+
+def curator() -> Any:
+    return mechanisms().Curator
+
+
+CURATOR = "tests/test_curator.py"
+
+
+@found_by(CURATOR)
+def everybody_takes_part(patch):
+    wrap(patch, module("privacy._curator"), "membership_threshold",
+         lambda original, rates: np.full(len(rates), 2**64 - 1, np.uint64))  # fmt: skip
+
+
+@found_by(CURATOR, "tests/test_two_worlds.py")
+def samples_at_twice_the_rate(patch):
+    wrap(patch, module("privacy._curator"), "membership_threshold",
+         lambda original, rates: original(np.minimum(2 * rates, 0.99)))  # fmt: skip
+
+
+@found_by(RESIDUALS)
+def each_round_has_the_same_sample(patch):
+    seen: dict[Any, Any] = {}
+
+    def sample(original, self, rates, **options):
+        return seen.setdefault((id(self), len(rates)), original(self, rates, **options))
+
+    wrap(patch, curator(), "sample", sample)
+
+
+@found_by(RESIDUALS)
+def sums_count_the_unsampled(patch):
+    wrap(patch, documents(), "sum_topics",
+         lambda original, self, units, *more, **options:
+         original(self, np.arange(self.n_units), *more, **options))  # fmt: skip
+
+
+@found_by(CURATOR)
+def a_rate_above_the_charge_is_taken(patch):
+    def sample(original, self, rates, **options):
+        charged = getattr(self._plan[0][1], "sampling_probability", 1.0) if self._plan else 1.0
+        return original(self, np.clip(rates, 0, charged), **options)
+
+    wrap(patch, curator(), "sample", sample)
+
+
+@found_by(CURATOR)
+def a_round_may_repeat(patch):
+    def release(original, self, *args, **options):
+        self._used.clear()
+        return original(self, *args, **options)
+
+    wrap(patch, curator(), "release", release)
+
+
+@found_by(CURATOR)
+def a_release_need_not_be_planned(patch):
+    def release(original, self, value, mechanism, *, label, **options):
+        rate = options.get("sampling_probability", 1.0)
+        step = (label, mechanisms().sampled(mechanism.event, rate))
+        if not self._plan or self._plan[0] != step:
+            self._plan.insert(0, step)
+        return original(self, value, mechanism, label=label, **options)
+
+    wrap(patch, curator(), "release", release)
+
+
+@found_by(CURATOR, "tests/test_ledger.py", "tests/test_estimators.py")
+def a_charge_is_forgotten(patch):
+    wrap(patch, curator(), "__init__",
+         lambda original, self, *args, ledger=None, **options:
+         original(self, *args, **options))  # fmt: skip
+
+
+@found_by("tests/test_hostile_input.py", "tests/test_ledger.py", CURATOR)
+def data_are_read_before_the_charge(patch):
+    """The ledger is charged at the first release, as if data could be read for nothing."""
+    Curator = curator()
+
+    def begin(original, self, plan, streams, *, ledger=None, **options):
+        original(self, plan, streams, **options)
+        self._late = (plan, streams, ledger, options)
+
+    def release(original, self, *args, **options):
+        if self._late[2] is not None:
+            plan, streams, ledger, names = self._late
+            self._ledger = charged(plan, streams, ledger=ledger, **names)._ledger
+            self._entry, self._late = self._ledger.entries()[-1].id, (plan, streams, None, names)
+        return original(self, *args, **options)
+
+    true_begin = Curator.__init__
+
+    def charged(*args, **options):
+        one = object.__new__(Curator)
+        true_begin(one, *args, **options)
+        return one
+
+    wrap(patch, Curator, "release", release)
+    wrap(patch, Curator, "__init__", begin)
+
+
+@found_by(CURATOR, "tests/test_ledger.py")
+def a_fit_that_released_is_canceled(patch):
+    def end(original, self, *error):
+        self._n_released *= error[0] is None
+        return original(self, *error)
+
+    wrap(patch, curator(), "__exit__", end)
+
+
+@found_by(CURATOR, "tests/test_exact_laws.py", "tests/test_accounting.py", "tests/test_sublda.py")
+def a_sample_is_charged_at_half_its_rate(patch):
+    wrap(patch, module("privacy._curator"), "sampled",
+         lambda original, event, rate: original(event, rate / 2 if rate < 1 else rate))  # fmt: skip
+
+
+# accounting
+
+ACCOUNTING = ("tests/test_accounting.py",)
+
+
+def accounting() -> Any:
+    return module("privacy._accounting")
+
+
+@found_by(*ACCOUNTING)
+def epsilon_is_halved(patch):
+    wrap(patch, accounting(), "epsilon_of",
+         lambda original, *args, **options: original(*args, **options) / 2)  # fmt: skip
+
+
+@found_by(*ACCOUNTING)
+def epsilon_is_one_percent_too_low(patch):
+    wrap(patch, accounting(), "epsilon_of",
+         lambda original, *args, **options: 0.99 * original(*args, **options))  # fmt: skip
+
+
+@found_by(*ACCOUNTING)
+def epsilon_is_that_of_ten_deltas(patch):
+    wrap(patch, accounting(), "epsilon_of",
+         lambda original, events, delta, **options:
+         original(events, min(10 * delta, 0.99), **options))  # fmt: skip
+
+
+@found_by(*ACCOUNTING)
+def the_distance_of_the_noise_is_free(patch):
+    wrap(patch, accounting(), "epsilon_of",
+         lambda original, events, delta, *, total_variation=0.0, **options:
+         original(events, delta, **options))  # fmt: skip
+
+
+@found_by(*ACCOUNTING)
+def repeated_events_count_once(patch):
+    repeated = module("privacy").Repeated
+
+    def once(original, events, *args, **options):
+        events = [events] if not isinstance(events, (list, tuple)) else events
+        once = [event.event if isinstance(event, repeated) else event for event in events]
+        return original(once, *args, **options)
+
+    wrap(patch, accounting(), "epsilon_of", once)
+
+
+@found_by(*ACCOUNTING)
+def noise_is_calibrated_too_low(patch):
+    wrap(patch, accounting(), "calibrate",
+         lambda original, *args, **options: 0.98 * original(*args, **options))  # fmt: skip
+
+
+@found_by("tests/test_noise.py", "tests/test_guarantee.py", "tests/test_randomized_response.py")
+def many_bits_cost_one(patch):
+    wrap(patch, module("privacy._mechanisms"), "repeated",
+         lambda original, event, count: event)  # fmt: skip
+
+
+@found_by("tests/test_guarantee.py")
+def a_group_costs_one_unit(patch):
+    wrap(patch, module("privacy").Guarantee, "for_groups",
+         lambda original, self, size: original(self, 1))  # fmt: skip
+
+
+@found_by("tests/test_guarantee.py")
+def a_guarantee_states_half(patch):
+    wrap(patch, module("privacy").Guarantee, "epsilon_at",
+         lambda original, self, *args, **options:
+         original(self, *args, **options) / 2)  # fmt: skip
+
+
+@found_by("tests/test_guarantee.py")
+def detection_is_stated_too_low(patch):
+    wrap(patch, module("privacy").Guarantee, "detection_rate",
+         lambda original, self, *args: 0.9 * original(self, *args))  # fmt: skip
+
+
+@found_by("tests/test_sublda.py", "tests/test_svilda.py", RESIDUALS)
+def word_totals_are_not_stated(patch):
+    wrap(patch, module("document._document_budget"), "document_guarantee",
+         lambda original, events, **options: original(events[1:], **options))  # fmt: skip
+
+
+@found_by("tests/test_sublda.py", "tests/test_svilda.py", "tests/test_audit.py")
+def earlier_calls_are_forgotten(patch):
+    wrap(patch, module("document._document_budget"), "document_guarantee",
+         lambda original, events, **options:
+         original(events, **options | {"earlier": None}))  # fmt: skip
+
+
+# ledger
+
+LEDGER = ("tests/test_ledger.py",)
+
+
+def ledger() -> Any:
+    return module("privacy").Ledger
+
+
+@found_by(*LEDGER)
+def a_spent_entry_does_not_count(patch):
+    wrap_property(patch, module("privacy").Entry, "counts",
+                  lambda original, self: self.status == "reserved")  # fmt: skip
+
+
+@found_by(*LEDGER)
+def an_unconfirmed_entry_does_not_count(patch):
+    wrap_property(patch, module("privacy").Entry, "counts",
+                  lambda original, self: self.status == "confirmed")  # fmt: skip
+
+
+@found_by(*LEDGER)
+def a_canceled_entry_counts(patch):
+    wrap_property(patch, module("privacy").Entry, "counts", lambda original, self: True)
+
+
+@found_by(*LEDGER)
+def a_begun_release_may_be_canceled(patch):
+    wrap(patch, ledger(), "begin_release", lambda original, self, entry_id: None)
+
+
+@found_by("tests/test_ledger_kill.py")
+def an_entry_is_written_at_the_end(patch):
+    """A charge is canceled at once and made again when it is confirmed: a kill loses it."""
+    held: dict[Any, Any] = {}
+    Ledger = ledger()
+
+    def reserve(original, self, *args, **options):
+        entry = original(self, *args, **options)
+        Ledger.cancel(self, entry)
+        held[entry] = (args, options, original)
+        return entry
+
+    def confirm(original, self, entry_id):
+        args, options, reserve = held.get(entry_id, (None, None, None))
+        original(self, entry_id if args is None else reserve(self, *args, **options))
+
+    wrap(patch, Ledger, "reserve", reserve)
+    wrap(patch, Ledger, "begin_release", lambda original, self, entry_id: None)
+    wrap(patch, Ledger, "confirm", confirm)
+
+
+@found_by(*LEDGER)
+def a_ledger_allows_a_tenth_more(patch):
+    wrap_property(patch, ledger(), "epsilon", lambda original, self: 1.1 * original(self))
+
+
+@found_by(*LEDGER)
+def a_copy_has_a_budget_of_its_own(patch):
+    def copied(original, self, *args):
+        return ledger()(epsilon=self.epsilon, delta=self.delta)
+
+    for name in ("__copy__", "__deepcopy__", "__sklearn_clone__"):
+        wrap(patch, ledger(), name, copied)
+
+
+@found_by(*LEDGER)
+def a_ledger_in_memory_is_pickled(patch):
+    patch.setattr(ledger(), "__reduce__", lambda self: (ledger(), ()))
+
+
+@found_by("tests/test_ledger_parts.py", *LEDGER)
+def a_part_has_a_budget_of_its_own(patch):
+    parts: dict[Any, Any] = {}
+
+    def part(original, self, name, **options):
+        original(self, name, **options)
+        one = ledger()(epsilon=self.epsilon, delta=self.delta)
+        return parts.setdefault((self.id, str(name)), one)
+
+    wrap(patch, ledger(), "part", part)
+
+
+@found_by("tests/test_ledger_parts.py", *LEDGER)
+def a_part_pays_for_all(patch):
+    """The entry of a part counts for all data, so that disjoint parts do not add up in parallel."""
+    wrap_property(patch, module("privacy").Entry, "charged_part", lambda original, self: None)
+
+
+@found_by("tests/test_ledger_filters.py", *LEDGER)
+def an_adaptive_ledger_uses_half(patch):
+    wrap(patch, module("privacy._filters").Filters, "used",
+         lambda original, self, costs: original(self, costs) / 2)  # fmt: skip
+
+
+# what is published
+
+
+def after_publish(patch, change):
+    """``change(model, X)`` after a fit has published its attributes; `X` is what it has read."""
+    fit, seen = module("core._private_fit"), []
+    corpus = module("core._corpus")
+    for name in ("document._document_lda", "word._hdplda", "local._lplda", "local._olplda"):
+        module(name)  # the wrapper replaces what they have imported
+
+    def checked(original, *args, **options):
+        seen.append(original(*args, **options))
+        return seen[-1]
+
+    def publish(original, model, *args, **options):
+        original(model, *args, **options)
+        if seen:
+            change(model, seen[-1])
+
+    wrap(patch, corpus, "check_counts", checked)
+    wrap(patch, fit, "publish", publish)
+
+
+@found_by(RESIDUALS)
+def components_hold_raw_counts(patch):
+    def add_counts(model, X):
+        if X.shape[1] == model.components_.shape[1]:
+            model.components_ = model.components_ + np.asarray(X.sum(axis=0)).reshape(1, -1)
+
+    after_publish(patch, add_counts)
+
+
+@found_by("tests/test_estimators.py")
+def a_model_holds_its_documents(patch):
+    after_publish(patch, lambda model, X: setattr(model, "documents_", X))
+
+
+@found_by("tests/test_estimators.py")
+def a_model_tells_the_number_of_documents(patch):
+    after_publish(patch, lambda model, X: setattr(model, "n_iter_", X.shape[0]))
+
+
+@found_by("tests/test_estimators.py")
+def a_known_seed_is_not_warned_of(patch):
+    module("document._document_lda"), module("word._hdplda")
+    wrap(patch, module("core._private_fit"), "warn_if_seeded", lambda original, *args: None)
+
+
+@found_by("tests/test_signal.py")
+def no_topic_is_weak(patch):
+    wrap(patch, module("metrics._signal"), "weak_topics",
+         lambda original, *args: np.zeros_like(original(*args)))  # fmt: skip
+
+
+@found_by("tests/test_release.py")
+def a_release_holds_the_model(patch):
+    """The file takes attributes that are not public."""
+
+    def save(original, model, path, *more, **options):
+        result = original(model, path, *more, **options)
+        with Path(path).open("ab") as file:
+            file.write(repr(vars(model)).encode())
+        return result
+
+    wrap(patch, module("release._release"), "save_release", save)
+
+
+@found_by("tests/test_release.py")
+def a_release_states_half(patch):
+    """The file promises less epsilon than its events cost, and nobody compares."""
+    load = module("release._release")
+
+    def loaded(original, *args, **options):
+        released = original(*args, **options)
+        released.epsilon_ = released.epsilon_ / 2
+        return released
+
+    wrap(patch, load, "load_release", loaded)
+
+
+# vocabulary
+
+VOCABULARY = ("tests/test_count_vectorizer.py",)
+
+
+@found_by(*VOCABULARY)
+def the_threshold_is_that_of_one_word(patch):
+    wrap(patch, module("text._selection"), "selection_threshold",
+         lambda original, mechanism, delta, max_terms: original(mechanism, delta, 1))  # fmt: skip
+
+
+@found_by(*VOCABULARY)
+def the_threshold_is_too_low(patch):
+    wrap(patch, module("text._selection"), "selection_threshold",
+         lambda original, *args: original(*args) // 2)  # fmt: skip
+
+
+@found_by(*VOCABULARY)
+def words_of_the_threshold_are_free(patch):
+    wrap(patch, module("text._selection"), "failure_event",
+         lambda original, delta: original(delta / 1000))  # fmt: skip
+
+
+@found_by(*VOCABULARY)
+def a_text_votes_once_for_each_word(patch):
+    """Each word of a text counts whole, whatever the number of its words."""
+    wrap(patch, module("text._selection"), "count_unit",
+         lambda original, radius, n: original(radius, 1))  # fmt: skip
+
+
+# local reports
+
+REPORTS = ("tests/test_randomized_response.py",)
+
+
+def bits() -> Any:
+    return mechanisms().RandomizedBits
+
+
+@found_by(*REPORTS)
+def bits_flip_half_as_often(patch):
+    def rarely(original, self, ones, n_bits, flips, coins):
+        reported = original(self, ones, n_bits, flips, coins)
+        added = np.setdiff1d(reported, ones)[::2]
+        return np.setdiff1d(reported, added)
+
+    wrap(patch, bits(), "__call__", rarely)
+
+
+@found_by(*REPORTS)
+def ones_are_always_reported(patch):
+    def report(original, self, ones, *args):
+        return np.union1d(original(self, ones, *args), ones)
+
+    wrap(patch, bits(), "__call__", report)
+
+
+@found_by(*REPORTS, "tests/test_audit.py")
+def a_word_costs_a_bit(patch):
+    wrap(patch, bits(), "element_epsilon", lambda original, self, *args: self.epsilon)
+
+
+@found_by(*REPORTS)
+def a_document_costs_half_its_words(patch):
+    wrap(patch, bits(), "events",
+         lambda original, self, max_ones, n_bits:
+         original(self, max(1, max_ones // 2), n_bits))  # fmt: skip
+
+
+@found_by(*REPORTS, "tests/test_audit.py")
+def a_memoized_report_is_drawn_anew(patch):
+    memoized = module("local._memoized_reports").MemoizedReports
+    wrap(patch, memoized, "reports",
+         lambda original, self, ids, X: original(memoized(self.randomizer), ids, X))  # fmt: skip
+
+
+def laplace() -> Any:
+    return mechanisms().ThresholdedLaplace
+
+
+@found_by("tests/test_tokens.py")
+def a_token_costs_half(patch):
+    event = module("privacy").Laplace
+    wrap_property(patch, laplace(), "event",
+                  lambda original, self: event(2 * original(self).scale))  # fmt: skip
+
+
+@found_by("tests/test_tokens.py")
+def a_token_always_survives(patch):
+    def survive(original, self, *args, **options):
+        levels = original(self, *args, **options)
+        return np.maximum(levels, np.median(levels[levels > 0], axis=0).astype(levels.dtype))
+
+    wrap(patch, laplace(), "own_levels", survive)
+
+
+# federation
+
+
+@found_by("tests/test_party.py", "tests/test_federation.py", "tests/test_audit.py")
+def a_party_reads_its_documents_in_each_round(patch):
+    party = module("federated").IFTMParty
+    seen: dict[int, Any] = {}
+
+    def fit(original, self, X, y=None):
+        seen[id(self)] = X
+        return original(self, X)
+
+    true_fit = party.fit
+    wrap(patch, party, "fit", fit)
+    wrap(patch, party, "refine",
+         lambda original, self, table: true_fit(self, seen[id(self)]))  # fmt: skip
+
+
+@found_by("tests/test_messages.py")
+def a_message_hides_a_known_seed(patch):
+    message = module("federated._messages").LocalModel
+
+    def secret(original, cls, *args, **options):
+        made = original(cls, *args, **options)
+        return made.__class__(**vars(made) | {"seeded": False})
+
+    wrap(patch, message, "from_estimator", secret)
+
+
+@found_by("tests/test_messages.py")
+def a_message_states_half(patch):
+    message = module("federated._messages").LocalModel
+
+    def half(original, cls, *args, **options):
+        made = original(cls, *args, **options)
+        return made.__class__(**vars(made) | {"epsilon": made.epsilon / 2})
+
+    wrap(patch, message, "from_estimator", half)
+
+
+# audits
+
+
+@found_by("tests/test_audit.py")
+def audits_find_too_much(patch):
+    wrap(patch, module("audit._bounds"), "one_run_lower_bound",
+         lambda original, *args, **options: original(*args, **options) + 0.2)  # fmt: skip
+
+
+@found_by("tests/test_audit.py")
+def audits_find_nothing(patch):
+    module("audit")
+    wrap(patch, module("audit._bounds"), "bound_of_guesses",
+         lambda original, *args: 0.0 * original(*args))  # fmt: skip
+
+
+@found_by(RESIDUALS)
+def residual_checks_always_pass(patch):
+    module("audit")
+    patch.setattr(module("audit._residual_tests").ResidualTest, "passed", True)
+
+
+# inference
+
+
+@found_by("tests/test_fold_in.py")
+def topic_weights_do_not_sum_to_one(patch):
+    wrap(patch, module("core._fold_in"), "fold_in",
+         lambda original, *args, **options: 2 * original(*args, **options))  # fmt: skip
+
+
+@found_by("tests/test_metrics.py")
+def perplexity_reads_the_held_out_half(patch):
+    wrap(patch, module("metrics._perplexity"), "split_documents",
+         lambda original, X: (X, X))  # fmt: skip
+
+
+# the runner
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("names", nargs="*", help="faults; none: all of them")
+    parser.add_argument("--commit", action="store_true", help="eight, chosen by the last commit")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    options = parser.parse_args()
+    unknown = [name for name in options.names if name not in FAULTS]
+    if unknown:
+        parser.error(f"no such fault: {', '.join(unknown)}")
+    names = options.names or list(FAULTS)
+    if options.commit:
+        names = of_commit(names)
+    started = time.monotonic()
+    print(f"| {'fault':<45} | {'outcome':<8} | seconds | test |\n| --- | --- | --- | --- |")
+    with ThreadPoolExecutor(options.jobs) as pool:
+        outcomes = list(pool.map(run, names))
+    found = outcomes.count("found")
+    print(f"\n{found} of {len(names)} faults found in {time.monotonic() - started:.0f} s")
+    return 0 if found >= 0.98 * len(names) and "broken" not in outcomes else 1
+
+
+def of_commit(names: list[str], n: int = 8) -> list[str]:
+    """Names that the hash of the last commit chooses; all of them in a few dozen commits."""
+    command = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    commit = int((os.environ.get("DPLDA_COMMIT") or found.stdout.strip() or "0")[:15], 16)
+    return [names[i] for i in np.random.default_rng(commit).permutation(len(names))[:n]]
+
+
+def run(name: str) -> str:
+    """Run the tests of a fault; print its row; say whether it was found."""
+    started = time.monotonic()
+    files = [test for test in FAULTS[name].tests if (ROOT / test.split("::")[0]).exists()]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n0", "--no-header", "--tb=short",
+               "-p", "no:cacheprovider", *files]  # fmt: skip
+    threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    environment = os.environ | threads | {"DPLDA_FAULT": name}
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    if done.returncode == 1 and not is_broken(done.stdout):
+        outcome = "found"
+    else:
+        outcome = "missed" if done.returncode == 0 else "broken"
+    failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    where = failed[0].split(" - ")[0].split(" ", 1)[1] if failed else ", ".join(files)
+    seconds = time.monotonic() - started
+    print(f"| {name:<45} | {outcome:<8} | {seconds:7.1f} | {where} |", flush=True)
+    if outcome == "broken":
+        print(done.stdout[-3000:], done.stderr[-2000:], file=sys.stderr)
+    return outcome
+
+
+def is_broken(output: str) -> bool:
+    """Whether an error was raised by the fault itself: it does not fit what it patches."""
+    raised = [line for line in output.splitlines() if line.startswith("tests/faults.py:")]
+    errors = ("AttributeError", "TypeError", "KeyError", "NameError", "ImportError")
+    return bool(raised) and any(f"E   {error}" in output for error in errors) and _is_last(output)
+
+
+def _is_last(output: str) -> bool:
+    """Whether the innermost frame of the failure is in this file."""
+    frames = [line for line in output.splitlines() if ": in " in line]
+    return bool(frames) and frames[-1].startswith("tests/faults.py")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

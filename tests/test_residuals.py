@@ -1,0 +1,222 @@
+"""Residual checks: planted faults that guesses of coins miss are found, and sound fits pass."""
+
+import math
+
+import numpy as np
+import pytest
+from faults import FAULTS
+from private_nmf import PrivateNMF
+from scipy.stats import kstest
+
+from dplda import HDPLDA, LPLDA, PrivateSVILDA, SubLDA
+from dplda.audit import _residual_tests, audit_epsilon, residual_check
+from dplda.audit._residual_tests import (
+    LEVEL,
+    _pair_test,
+    _rate_test,
+    _units_to_leave_out,
+    noise_tests,
+    normal_scores,
+    sample_tests,
+)
+from dplda.audit._watch import Record, Step
+from dplda.datasets import make_topic_corpus
+from dplda.privacy import Ledger
+from dplda.privacy.mechanisms import DiscreteGaussian, FlooredLaplace, Purpose, Streams
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::dplda.privacy.SeededNoiseWarning", "ignore::dplda.privacy.PrivacyLeakWarning",
+    "ignore::dplda.privacy.PublicPriorWarning",
+)  # fmt: skip
+ROUNDS = {"delta": 1e-5, "max_iter": 10}
+MODELS = {
+    "SubLDA": SubLDA(2, epsilon=4.0, **ROUNDS),
+    "SubLDA, boost": SubLDA(2, noise_multiplier=1.0, subsampling_ratio=0.3, boost=2.0, **ROUNDS),
+    "PrivateSVILDA": PrivateSVILDA(2, noise_multiplier=1.0, max_doc_tokens=30, **ROUNDS),
+    "HDPLDA, Laplace": HDPLDA(2, epsilon=4.0, **ROUNDS),
+    "HDPLDA, Gaussian": HDPLDA(2, epsilon=4.0, noise="gaussian", **ROUNDS),
+    "PrivateNMF": PrivateNMF(2, noise_multiplier=5.0, **ROUNDS),
+}
+
+
+@pytest.fixture(scope="module")
+def X():
+    return make_topic_corpus(n_docs=30, n_words=30, n_components=2, random_state=0).data
+
+
+# faults, an estimator that has them, and the line that shows them
+
+FOUND = [
+    ("half_the_gaussian_noise", "SubLDA", "variance of the noise"),
+    ("half_the_laplace_noise", "HDPLDA, Laplace", "variance of the noise"),
+    ("noise_three_percent_too_small", "PrivateNMF", "variance of the noise"),
+    ("no_gaussian_noise", "PrivateSVILDA", "variance of the noise"),
+    ("noise_on_observed_words_only", "SubLDA", "variance of the noise"),
+    ("noise_repeats_in_each_round", "SubLDA, boost", "of two releases"),
+    ("noise_repeats_in_each_round", "HDPLDA, Gaussian", "of two releases"),
+    ("neighbors_share_noise", "SubLDA", "of two cells"),
+    ("gaussian_noise_is_stated_twice", "SubLDA", "do not cover"),
+    ("word_totals_are_not_stated", "SubLDA", "do not cover"),
+    ("documents_are_clipped_too_wide", "SubLDA", "a document changes, over"),
+    ("documents_are_clipped_a_unit_too_wide", "SubLDA", "a document changes, over"),
+    ("word_totals_count_twice", "SubLDA", "a document changes, over"),
+    ("words_count_twice", "HDPLDA, Laplace", "a word changes"),
+    ("a_replaced_word_moves_one_cell", "HDPLDA, Laplace", "a word changes"),
+    ("each_round_has_the_same_sample", "PrivateSVILDA", "samples again"),
+    ("everybody_takes_part", "SubLDA, boost", "a round samples"),
+    ("sums_count_the_unsampled", "PrivateSVILDA", "does not sample it"),
+    ("contributions_read_others", "SubLDA", "a document changes"),
+    ("components_hold_raw_counts", "SubLDA", "do not determine"),
+    ("components_hold_raw_counts", "HDPLDA, Laplace", "do not determine"),
+]
+
+
+@pytest.mark.parametrize(("fault", "name", "line"), FOUND)
+def test_planted_faults_are_found(fault, name, line, X, monkeypatch):
+    FAULTS[fault].plant(monkeypatch)
+    result = residual_check(MODELS[name], X, random_state=0)
+    assert line in " | ".join(test.name for test in result.failures), str(result)
+    assert "not as declared" in str(result)
+
+
+@pytest.mark.parametrize("fault", ["no_gaussian_noise", "documents_are_clipped_too_wide"])
+def test_audits_find_what_their_guesses_cannot_see(fault, X, monkeypatch):
+    """At an epsilon of 20, which is above the ceiling of the bounds."""
+    FAULTS[fault].plant(monkeypatch)
+    result = audit_epsilon(SubLDA(2, epsilon=20.0, **ROUNDS), X, random_state=0)
+    assert not result.exceeds_claim
+    assert result.refuted
+    assert "the fit is not what the claim rests on" in str(result)
+
+
+# sound fits pass
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("seed", [0, None])
+def test_sound_estimators_pass(name, seed, X):
+    result = residual_check(MODELS[name], X, random_state=seed)
+    assert result.passed, str(result)
+    assert result.n_cells >= 50_000
+    assert result.verdict.endswith("are as declared.")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MODELS)
+def test_sound_estimators_pass_for_many_seeds(name, X):
+    for seed in range(20):
+        result = residual_check(MODELS[name], X, random_state=seed)
+        assert result.passed, str(result)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        SubLDA(3, epsilon=1.0, max_iter=1),
+        SubLDA(2, noise_multiplier=3.0, max_iter=3, prior_components=np.ones((2, 30))),
+        PrivateSVILDA(2, noise_multiplier=2.0, subsampling_ratio=0.001, max_iter=3),
+        HDPLDA(2, noise_epsilon=30.0, count_clip=1.0, topic_word_prior=1.0, max_iter=2),
+    ],
+    ids=["one round", "first table", "few members", "little noise"],
+)
+def test_corner_cases_pass(model, X):
+    result = residual_check(model, X, random_state=1)
+    assert result.passed, str(result)
+
+
+def test_what_the_clip_test_could_not_see_is_said(X):
+    loose = SubLDA(2, epsilon=4.0, contribution_norm=1e6, **ROUNDS)
+    assert "no document came near the bound" in str(residual_check(loose, X))
+    assert "no document came near" not in str(residual_check(MODELS["SubLDA"], X, random_state=0))
+
+
+def test_a_check_is_one_charged_fit_that_a_seed_repeats(X):
+    ledger = Ledger()
+    model = SubLDA(2, epsilon=1.0, max_iter=2, ledger=ledger)
+    one = residual_check(model, X, random_state=0)
+    assert len(ledger.entries()) == 1
+    assert "_rounds" not in vars(model)
+    assert not hasattr(model, "components_")
+    assert one == residual_check(model, X, random_state=0) != residual_check(model, X)
+
+
+def test_what_cannot_be_watched_is_refused(X):
+    with pytest.raises(ValueError, match="LPLDA has no curator to watch"):
+        residual_check(LPLDA(2), X)
+    with pytest.raises(ValueError, match="adds no noise with epsilon=inf"):
+        residual_check(SubLDA(2, epsilon=math.inf), X)
+    with pytest.raises(ValueError, match="Negative values"):
+        residual_check(MODELS["SubLDA"], -X)
+
+
+# the tests of the check themselves
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [DiscreteGaussian(1000), FlooredLaplace(0.3), FlooredLaplace(7.0), FlooredLaplace(5e4)],
+    ids=str,
+)
+def test_normal_scores_of_the_declared_noise_are_normal(mechanism):
+    streams, rng = Streams.from_random_state(0), np.random.default_rng(0)
+    value = rng.integers(-(10**6), 10**6, 20_000)
+    noisy = mechanism(value, streams.reader(Purpose.NOISE, 1))
+    step = Step(value, noisy, mechanism, mechanism.event, None)
+    scores = normal_scores(step, rng.uniform(size=value.size))
+    assert kstest(scores, "norm").pvalue > 1e-3
+
+
+def test_normal_scores_are_monotone_and_finite_far_out():
+    noise = np.array([-(10**12), -5000, -1, 0, 1, 5000, 10**12])
+    for mechanism in (DiscreteGaussian(1000), FlooredLaplace(7.0)):
+        step = Step(np.zeros_like(noise), noise, mechanism, mechanism.event, None)
+        scores = normal_scores(step, np.full(len(noise), 0.5))
+        assert np.isfinite(scores).all()
+        assert (np.diff(scores) >= 0).all()
+        assert scores[0] < -30
+        assert scores[-1] > 30
+
+
+def test_lines_fail_as_rarely_as_stated(monkeypatch):
+    """At a level of 1 in 50, far above the real one, sound noise fails each line about as often."""
+    monkeypatch.setattr(_residual_tests, "LEVEL", 0.02)
+    rng, n = np.random.default_rng(0), 1000
+    failed = [
+        [not t.passed for t in noise_tests([rng.normal(size=2000) for _ in range(4)])]
+        for _ in range(n)
+    ]
+    assert (np.mean(failed, axis=0) <= 0.02 + 4 * math.sqrt(0.02 / n)).all()
+    assert np.mean(failed, axis=0).max() >= 0.01
+    failed, rates = [], np.where(np.arange(400) % 2, 0.1, 0.3)
+    for _ in range(300):
+        drawn = [(rates, np.flatnonzero(rng.uniform(size=400) < rates)) for _ in range(4)]
+        failed.append([not t.passed for t in sample_tests(drawn)])
+    assert (np.mean(failed, axis=0) <= 0.04).all()
+
+
+def test_samples_that_never_meet_are_found():
+    """Minibatches of one pass over the data are no independent samples."""
+    rates = np.full(600, 0.2)
+    rate, again = sample_tests([(rates, np.arange(120) + 120 * t) for t in range(5)])
+    assert rate.passed
+    assert not again.passed
+
+
+def test_rates_of_unequal_coins():
+    rates = np.array([0.1] * 50 + [0.9] * 50)
+    assert _rate_test("x", rates, rates > 0.5, LEVEL).passed
+    assert not _rate_test("x", rates, np.ones(100, bool), LEVEL).passed
+    assert _rate_test("x", rates[:0], np.zeros(0, bool), LEVEL).passed
+    one = rates, np.zeros(100, bool)
+    assert _pair_test(one, one, LEVEL).passed  # nobody to sample again
+
+
+def test_as_many_releases_as_possible_have_a_left_out_document_of_their_sample(X):
+    """A fault may show in one round alone, such as the only one of word-topic counts."""
+    rates = np.full(30, 0.2)
+    samples = [(rates, np.array(rows)) for rows in ([11], [12, 14], [13], [14, 12])]
+    steps = [Step(None, None, None, None, i) for i in [None, *range(4)]]
+    chosen = _units_to_leave_out(Record(X, steps, samples))
+    assert len(chosen) == 6
+    assert {11, 13, 29} < set(chosen)
+    assert {12, 14} & set(chosen)
