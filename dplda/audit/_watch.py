@@ -232,8 +232,6 @@ class Answers:
         self.rates.append(self._rates if is_sampled else None)
         return next(self._noisy).copy()
 
-    def keep(self, state: Any) -> None: ...
-
     def account(self, event: Any, *, label: str) -> None: ...
 
     def __enter__(self) -> Answers:
