@@ -1,13 +1,19 @@
-"""The documentation: links lead somewhere, and the code of the guides runs."""
+"""The documentation: links lead somewhere, and the code of README, guides and sharp edges runs."""
 
 import builtins
-import importlib.util
+import io
+import logging
+import os
 import re
+import warnings
+from contextlib import redirect_stdout
+from importlib.util import find_spec
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from sklearn.base import BaseEstimator
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GroupShuffleSplit
@@ -64,11 +70,9 @@ def test_pages_that_the_package_names_exist():
 
 
 def test_scripts_that_print_figures_exist():
-    named = {
-        script for page in PAGES
-        for script in re.findall(r"(?:benchmarks|tests|examples)/[\w/]+\.py", page.read_text("utf-8"))
-    }  # fmt: skip
-    assert {script for script in named if not (ROOT / script).exists()} == set()
+    script = re.compile(r"(?:benchmarks|tests|examples)/[\w/]+\.py")
+    named = {found for page in PAGES for found in script.findall(page.read_text("utf-8"))}
+    assert {found for found in named if not (ROOT / found).exists()} == set()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
@@ -87,7 +91,7 @@ OPTIONAL = ("distributed", "flwr", "pyLDAvis")  # their blocks run where they ar
 
 
 def runs_here(code):
-    missing = [package for package in OPTIONAL if importlib.util.find_spec(package) is None]
+    missing = [package for package in OPTIONAL if find_spec(package) is None]
     return "__main__" not in code and "flwr" not in code and not any(p in code for p in missing)
 
 
@@ -95,7 +99,9 @@ def runs_here(code):
 def reader(tmp_path, monkeypatch):
     """What a reader has before a page begins: texts, counts, ids, and files of the same."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(plt, "show", lambda: None)
+    for logger in (logging.getLogger(), logging.getLogger("dplda")):
+        monkeypatch.setattr(logger, "handlers", [])
+        monkeypatch.setattr(logger, "level", logger.level)
     texts, labels = load_wordnet_glosses(return_X_y=True)
     vectorizer = CountVectorizer(vocabulary=load_public_vocabulary(2000))
     words = vectorizer.get_feature_names_out()
@@ -107,7 +113,7 @@ def reader(tmp_path, monkeypatch):
     first, second = (dplda.SubLDA(5, epsilon=8.0, max_iter=10).fit(X) for _ in range(2))
     dplda.save_release(first, "topics.dplda", vocabulary=words)
     yield {
-        "__name__": "page", "np": np, "os": __import__("os"), "dplda": dplda,
+        "__name__": "page", "np": np, "os": os, "dplda": dplda,
         "texts": texts[:1500], "private_texts": texts[:1500], "labels": labels[1500:2100],
         "public_texts": texts[1500:2100], "tokens": [text.split() for text in texts[:600]],
         "X": X, "X_public": X_public, "X_north": X[:700], "X_south": X[700:], "words": words,
@@ -115,10 +121,12 @@ def reader(tmp_path, monkeypatch):
         "owners": [["ann", "bob"]] * 1500, "batches": [("mon", X[:700]), ("tue", X[700:])],
         "model": first, "first": first, "second": second, "make_pipeline": make_pipeline,
         "LogisticRegression": LogisticRegression, "GroupShuffleSplit": GroupShuffleSplit,
-        "SubLDA": dplda.SubLDA, "CountVectorizer": CountVectorizer, "noisy_score": dplda.metrics.noisy_score,
+        "SubLDA": dplda.SubLDA, "CountVectorizer": CountVectorizer,
+        "noisy_score": dplda.metrics.noisy_score,
         "PrivateCountVectorizer": dplda.PrivateCountVectorizer,
     }  # fmt: skip
     plt.close("all")
+    logging.captureWarnings(False)
 
 
 @pytest.mark.slow
@@ -126,11 +134,97 @@ def reader(tmp_path, monkeypatch):
 @pytest.mark.parametrize("guide", GUIDES)
 def test_the_code_of_a_guide_runs(guide, reader, monkeypatch):
     monkeypatch.setattr(builtins, "print", lambda *_: None)
-    for code in blocks(DOCS / f"{guide}.md"):
-        code = code.partition("# now")[2] and "#" + code.partition("# now")[2] or code
+    for block in blocks(DOCS / f"{guide}.md"):
+        code = "#" + block.rpartition("# now")[2] if "# now" in block else block
         if "docword." in code:  # a file of the reader, which the shards stand for
             code = re.sub(r"^write_shards\(.*$", "", code, flags=re.MULTILINE)
         if runs_here(code):
             exec(compile(code, guide, "exec"), reader)
             if "ledger" in reader:
                 assert reader["ledger"].epsilon_spent <= reader["ledger"].epsilon
+
+
+# ---- the README ---------------------------------------------------------------------------------
+
+README = ROOT / "README.md"
+
+
+def test_the_table_of_the_readme_names_the_public_estimators():
+    table = README.read_text("utf-8").partition("## Estimators")[2].partition("\n## ")[0]
+    named = re.findall(r"^\| `(\w+)`", table, flags=re.MULTILINE)
+    public = [getattr(dplda, name) for name in dplda.__all__]
+    estimators = {c for c in public if isinstance(c, type) and issubclass(c, BaseEstimator)}
+    assert sorted(named) == sorted(c.__name__ for c in estimators - {dplda.ReleasedModel})
+
+
+def test_continuous_integration_runs_the_test_command_of_the_readme():
+    script, text = (path.read_text("utf-8") for path in (ROOT / ".ci" / "run", README))
+    pattern = re.search(r"grep -E '(.*)' README.md", script)[1]
+    (found,) = [line for line in text.splitlines() if re.search(pattern, line)]
+    assert f"```sh\n{found}\n```" in text
+    assert found.endswith(" && .venv/bin/python -m pytest")
+    assert script.index('-c "$install"') < script.index('-c "$tests"')
+
+
+def test_the_first_example_of_the_readme_publishes_a_model_of_use(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    exec(blocks(README)[0], {})
+    released = dplda.load_release("topics.dplda")
+    assert 3.9 < released.privacy_.epsilon <= 4
+    assert not released.privacy_.seeded
+    texts, labels = load_wordnet_glosses(return_X_y=True)
+    weights = released.transform(texts[:2000])
+    model = LogisticRegression(max_iter=1000).fit(weights[:1000], labels[:1000])
+    accuracy = model.score(weights[1000:], labels[1000:2000])
+    assert accuracy > 2 * np.bincount(labels).max() / len(labels)  # better than one label for all
+
+
+@pytest.mark.slow
+def test_the_examples_of_the_readme_run_in_their_order(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SCIKIT_LEARN_DATA", str(tmp_path))
+    for corpus in ("mine", "kos"):  # one of the reader, and one that was downloaded
+        Path(f"docword.{corpus}.txt.gz").write_text("3\n4\n4\n1 1 2\n1 4 1\n3 2 5\n3 3 7\n")
+        Path(f"vocab.{corpus}.txt").write_text("ab\ncd\nef\ngh\n")
+    names = {"__name__": "__main__"}
+    for code in blocks(README):
+        if "from distributed" not in code or find_spec("distributed"):
+            exec(code, names)
+    assert 4 < names["ledger"].epsilon_spent <= names["ledger"].epsilon
+    assert all(entry.status == "confirmed" for entry in names["ledger"].entries())
+    released = dplda.load_release("topics.dplda")
+    assert released.epsilon_ == dplda.pipeline_guarantee(names["model"]).epsilon
+
+
+# ---- sharp edges --------------------------------------------------------------------------------
+
+HEAD, *EDGES = (DOCS / "sharp_edges.md").read_text("utf-8").split("\n## ")
+PAIR = re.compile(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```", flags=re.DOTALL | re.MULTILINE)
+CATEGORY = re.compile(r"^(\w+(?:Warning|Error)): ", flags=re.MULTILINE)
+
+
+def said(code, names):
+    """What a person sees: the output, the warnings, and the error that ends the code."""
+    output = io.StringIO()
+    with warnings.catch_warnings(), redirect_stdout(output):
+        warnings.simplefilter("always")
+        warnings.showwarning = lambda text, category, *_: print(f"{category.__name__}: {text}")
+        try:
+            exec(code, names)
+        except Exception as error:
+            print(f"{type(error).__name__}: {error}")
+    return output.getvalue()
+
+
+@pytest.mark.slow
+def test_every_sharp_edge_warns_or_fails_as_the_page_says(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = {"__name__": "page"}
+    exec(FENCED.search(HEAD)[3], names)
+    assert len(EDGES) >= 12
+    for edge in EDGES:
+        assert PAIR.search(edge), edge
+        for code, message in PAIR.findall(edge):
+            got = said(code, names)
+            assert got.strip(), code
+            assert CATEGORY.findall(got) == CATEGORY.findall(message), f"{code}\n{got}"
