@@ -179,8 +179,9 @@ def test_numbers_of_other_types_are_numbers(estimator, parameters, corpus):
         (PublishedSubLDA(5, subsampling_ratio=0.5), (2e-4, 2.0, math.inf)),
         (PublishedPrivateSVILDA(5, batch_size=50, max_iter=150, max_doc_tokens=40),
          (0.05, 8.0, math.inf)),
+        (PublishedIFTMParty(5, noise_threshold=0.9, max_iter=40), (0.5, 10.0, math.inf)),
     ],
-    ids=["cdplda", "cdplda-every", "hdplda", "sublda", "svilda"],
+    ids=["cdplda", "cdplda-every", "hdplda", "sublda", "svilda", "party"],
 )  # fmt: skip
 def test_less_noise_is_a_better_model(estimator, epsilons):
     X = make_topic_corpus(700, 100, 5, doc_length=40, random_state=0).data

@@ -18,7 +18,6 @@ from dplda.federated import IFTMMaster, run_rounds, vocabulary_hash
 from dplda.federated import IFTMParty as SoundParty
 from dplda.federated._sampler import Topics
 from dplda.kernels import _published_iftm
-from dplda.metrics import unigram_perplexity
 from dplda.privacy import PrivacyLeakWarning
 from dplda.privacy._curator import observe_releases
 from dplda.published import PublishedIFTMParty, recover_counts
@@ -194,34 +193,6 @@ def test_it_warns_that_it_is_not_private(call, counts):
     assert record[0].filename == __file__
 
 
-def test_without_noise_it_does_not_warn_and_it_learns():
-    X = make_topic_corpus(300, 100, 5, doc_length=40, random_state=0).data
-    train, test = X[:250], X[250:]
-    party = PublishedIFTMParty(5, published_epsilon=math.inf, max_iter=40, random_state=0).fit(
-        train
-    )
-    assert party.perplexity(test) < 0.9 * unigram_perplexity(train, test)
-    assert party.published_epsilon_ == math.inf
-
-
-@leaks
-def test_many_survivors_drive_all_tokens_into_one_topic():
-    """The score (8) sums log phi over noisy counts: the largest topic, which is the most even."""
-    X = make_topic_corpus(300, 400, 5, doc_length=40, random_state=0).data
-    train, test = X[:250], X[250:]
-    low, high = (
-        PublishedIFTMParty(
-            5, published_epsilon=10.0, noise_threshold=tau, max_iter=40, random_state=0
-        ).fit(train)
-        for tau in (0.2, 0.9)
-    )
-    largest = [p.components_.sum(axis=1).max() / p.components_.sum() for p in (low, high)]
-    assert largest[0] > 0.95
-    assert largest[1] < 0.5
-    assert low.perplexity(test) > 0.97 * unigram_perplexity(train, test)
-    assert high.perplexity(test) < 0.9 * unigram_perplexity(train, test)
-
-
 @leaks
 def test_transform_refine_and_pickle(counts):
     party = clone(LITERAL).fit(counts)
@@ -264,12 +235,6 @@ def test_it_takes_part_in_rounds_beside_the_sound_party(counts):
     assert literal.n_iter_ == 8
     recovered = recover_counts(sent(literal), topic_word_prior=BETA)
     assert_array_equal(recovered.sum(axis=0), counts[:40].sum(axis=0))
-
-
-@leaks
-def test_epsilon_and_threshold_are_those_of_the_noise(counts):
-    with pytest.raises(ValueError, match="lower the threshold"):
-        PublishedIFTMParty(K, published_epsilon=60.0, noise_threshold=0.9).fit(counts)
 
 
 def test_a_draw_of_phi_has_the_law_of_dirichlet(monkeypatch):

@@ -7,9 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import scipy.sparse as sp
-import test_estimators as common
 from scipy.special import gammaln
-from sklearn.base import clone
 
 import dplda.published._sublda as module
 from dplda.datasets import make_topic_corpus
@@ -121,15 +119,6 @@ def test_it_is_algorithm_1(placement, parameters, sweeps, corpus):
     np.testing.assert_array_equal(model.components_.T, np.maximum(noisy, 0) + 0.01)
 
 
-def test_noise_in_parts_is_still_algorithm_1(sweeps, corpus, monkeypatch):
-    monkeypatch.setattr(module, "NOISE_CELLS", 50 * K)
-    PublishedSubLDA(K, noise_placement="token", max_iter=2).fit(corpus)
-    assert len(sweeps) > 20
-    assert max(len(arguments[2]) for arguments in sweeps) == 50
-    taken = [arguments[2] for arguments in sweeps]
-    assert all(len(set(part)) == len(part) for part in taken)
-
-
 def law_of_counts(X, tau, beta):
     """Exact posterior of the word-topic counts of two topics, as {counts: probability}."""
     word = [w for row in X for w, n in enumerate(row) for _ in range(n)]
@@ -213,18 +202,6 @@ def test_a_word_that_no_document_has_gets_no_noise_in_the_token_loop(corpus):
         model = PublishedSubLDA(2, random_state=seed, **parameters)
         assert (observed(model, absent)[1][:, 7] == 0).all()
         assert (observed(model, sp.csr_array(present))[1][:, 7] != 0).any(axis=1).all()
-
-
-def test_words_that_are_not_sampled_are_counted_without_noise_in_the_token_loop(sweeps):
-    X = np.arange(1, 101).reshape(1, 100)
-    model = PublishedSubLDA(
-        2, subsampling_ratio=0.01, noise_placement="token", max_iter=1, random_state=0
-    )
-    model, released = observed(model, X)
-    sampled = np.isin(np.arange(100), sweeps[0][0][sweeps[0][2]])
-    assert 0 < sampled.sum() < 60
-    np.testing.assert_array_equal(released[0].sum(axis=1)[~sampled], X[0][~sampled])
-    assert (released[0] != np.rint(released[0]))[sampled].all()
 
 
 def test_words_that_are_not_sampled_are_counted_in_an_iteration(monkeypatch):
@@ -353,13 +330,3 @@ def test_a_boosted_rate_is_a_probability(corpus):
     with pytest.raises(ValueError, match=r"at most 1, got 3\.0 times 0\.5"):
         PublishedSubLDA(K, boost=3.0, subsampling_ratio=0.5).fit(corpus)
     PublishedSubLDA(K, boost=2.0, subsampling_ratio=0.5, max_iter=1).fit(corpus)
-
-
-def test_a_run_that_stops_early_ends_its_progress(corpus, capsys):
-    pytest.importorskip("sklearn.callback", reason="this scikit-learn has no callbacks")
-    watcher = common.Watcher()
-    model = PublishedSubLDA(K, tol=1e9, patience=1, verbose=1)
-    clone(model).set_callbacks(watcher).fit(corpus)
-    assert watcher.rounds in (2, 3)  # the last one is not reported as ended
-    clone(model).fit(corpus)
-    assert "100" in capsys.readouterr().err

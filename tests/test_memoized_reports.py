@@ -1,0 +1,298 @@
+"""Memoized reports: one report for each document, whatever happens to its file."""
+
+import math
+import os
+import sqlite3
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from test_randomized_response import assert_rate, documents, same
+
+import dplda.local._randomized_response as module
+from dplda import MemoizedReports, RandomizedResponse
+from dplda.privacy import BudgetError, Ledger, SeededNoiseWarning
+
+
+@pytest.fixture
+def corpus():
+    return documents(30, 80, 0.2)
+
+
+@pytest.fixture(params=["memory", "file"])
+def path(request, tmp_path):
+    return None if request.param == "memory" else tmp_path / "reports.sqlite"
+
+
+def test_a_document_is_reported_once(corpus, path):
+    ledger = Ledger()
+    client = RandomizedResponse(bit_epsilon=1.0, ledger=ledger).fit(corpus)
+    memo = MemoizedReports(client, path)
+    first = memo.reports(range(20), corpus[:20])
+    assert isinstance(first, sp.csr_array)
+    assert first.has_canonical_format
+    assert not same(first, corpus[:20] > 0)
+    order = np.array([3, 3, 19, 0])
+    assert same(memo.reports(order, corpus[order]), first[order])
+    assert len(ledger.entries()) == 1
+    more = memo.reports(range(30), corpus)
+    assert same(more[:20], first)
+    if path is not None:
+        assert same(MemoizedReports(client, str(path)).reports(range(30), corpus), more)
+
+
+def test_reports_have_the_law_of_the_randomizer(path):
+    X = documents(400, 300, 0.2)
+    client = RandomizedResponse(flip_mixture=0.5, max_doc_words=None).fit(X)
+    reported = MemoizedReports(client, path).reports(range(400), X).toarray()
+    there = X.toarray() > 0
+    assert_rate(int(reported[there].sum()), int(there.sum()), 0.75)
+    assert_rate(int(reported[~there].sum()), int((~there).sum()), 0.25)
+
+
+def test_a_changed_document(corpus, path):
+    client = RandomizedResponse(bit_epsilon=1.0).fit(corpus)
+    memo = MemoizedReports(client, path)
+    first = memo.reports(["a", "b"], corpus[:2])
+    assert same(memo.reports(["a", "b"], 3 * corpus[:2]), first)  # the same words
+    with pytest.raises(ValueError, match="1 of 3 documents differ") as error:
+        memo.reports(["a", "b", "secret id"], corpus[[0, 2, 3]])
+    assert "secret id" not in str(error.value)
+    with pytest.raises(ValueError, match="1 of 2"):
+        memo.reports(["new", "new"], corpus[[5, 6]])
+    if path is not None:
+        keeping = MemoizedReports(client, path, changed="keep")
+        assert same(keeping.reports(["b", "a"], corpus[[7, 8]]), first[[1, 0]])
+
+
+def test_numbers_and_texts_are_different_ids(corpus):
+    memo = MemoizedReports(RandomizedResponse(bit_epsilon=0.1).fit(corpus))
+    one, other, again = memo.reports([1, "1", np.int8(1)], corpus[[0, 0, 0]])
+    assert (one != other).nnz > 0
+    assert (one != again).nnz == 0
+
+
+def test_all_reports_of_a_file_cost_what_one_costs(corpus, path):
+    """Each document is in one report, and no document adds to the cost of another one."""
+    ledger = Ledger(epsilon=10.0, delta=1e-6)
+    client = RandomizedResponse(bit_epsilon=1.0, max_doc_words=2, ledger=ledger).fit(corpus)
+    memo = MemoizedReports(client, path)
+    for row in range(20):
+        memo.reports([row], corpus[[row]])
+    assert ledger.epsilon_spent == pytest.approx(client.epsilon_)
+    (entry,) = ledger.entries()
+    assert (entry.events, entry.status) == (client.privacy_.events, "confirmed")
+    if path is not None:  # in another process, too
+        MemoizedReports(client, path).reports([20], corpus[[20]])
+        assert ledger.entries() == [entry]
+
+
+def test_each_file_and_each_ledger_has_an_entry(corpus, tmp_path):
+    """One document may be in two files: the entries of a ledger add up."""
+    ledger, other = Ledger(), Ledger(tmp_path / "ledger")
+    client = RandomizedResponse(bit_epsilon=1.0, ledger=ledger).fit(corpus)
+    for path in (None, tmp_path / "reports"):
+        MemoizedReports(client, path).reports([0], corpus[:1])
+    assert len(ledger.entries()) == 2
+    client.set_params(ledger=other.path)
+    memo = MemoizedReports(client, tmp_path / "reports")
+    memo.reports([0], corpus[:1])
+    assert other.entries() == []  # nothing was drawn
+    memo.reports([0, 1], corpus[:2])
+    memo.reports([2], corpus[[2]])
+    assert len(other.entries()) == 1
+
+
+def test_an_entry_that_can_still_be_canceled_does_not_pay(corpus):
+    """A process that is killed between reservation and report leaves such an entry."""
+    ledger = Ledger()
+    client = RandomizedResponse(bit_epsilon=1.0, ledger=ledger).fit(corpus)
+    memo = MemoizedReports(client)
+    left = ledger.reserve(memo._label, "document", client.privacy_.events)
+    memo.reports([0], corpus[:1])
+    ledger.cancel(left)
+    assert ledger.epsilon_spent == pytest.approx(client.epsilon_)
+
+
+def test_each_part_pays_for_its_reports(corpus):
+    ledger = Ledger()
+    client = RandomizedResponse(bit_epsilon=1.0).fit(corpus)
+    memo = MemoizedReports(client)
+    for row, part in enumerate(["train", "test", "train"]):
+        client.set_params(ledger=ledger.part(part))
+        memo.reports([row], corpus[[row]])
+    assert [entry.part for entry in ledger.entries()] == ["train", "test"]
+    client.set_params(ledger=ledger)
+    for row in (3, 4):
+        memo.reports([row], corpus[[row]])
+    client.set_params(ledger=ledger.part("train"))
+    memo.reports([5], corpus[[5]])
+    assert [entry.part for entry in ledger.entries()] == ["train", "test", None]
+
+
+def test_a_canceled_entry_does_not_pay(corpus, monkeypatch):
+    ledger = Ledger()
+    memo = MemoizedReports(RandomizedResponse(bit_epsilon=1.0, ledger=ledger).fit(corpus))
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "MAX_FLIPS", 1)
+        with pytest.raises(ValueError, match="false ones"):
+            memo.reports([0], corpus[:1])
+    memo.reports([0], corpus[:1])
+    assert [entry.status for entry in ledger.entries()] == ["canceled", "confirmed"]
+
+
+def test_reports_with_a_seed_are_charged_in_each_call(corpus):
+    """Two calls flip the same bits: the reports of two documents are not independent."""
+    ledger = Ledger()
+    client = RandomizedResponse(bit_epsilon=1.0, ledger=ledger, random_state=0).fit(corpus)
+    memo = MemoizedReports(client)
+    for row in range(2):
+        with pytest.warns(SeededNoiseWarning):
+            memo.reports([row], corpus[[row]])
+    assert [entry.seeded for entry in ledger.entries()] == [True, True]
+    assert ledger.epsilon_spent == math.inf
+
+
+def test_an_unaffordable_report_is_not_stored(corpus, path):
+    ledger = Ledger(epsilon=1.0)
+    client = RandomizedResponse(bit_epsilon=1.0, ledger=ledger, max_doc_words=60).fit(corpus)
+    memo = MemoizedReports(client, path)
+    for _ in range(2):
+        with pytest.raises(BudgetError):
+            memo.reports([0, 3], corpus[[0, 3]])
+    assert ledger.entries() == []
+    with memo._transaction() as (connection, _):
+        assert connection.execute("SELECT * FROM reports").fetchall() == []
+
+
+def test_bad_memoized_calls(corpus, tmp_path):
+    client = RandomizedResponse(bit_epsilon=1.0).fit(corpus)
+    memo = MemoizedReports(client)
+    with pytest.raises(ValueError, match="30 rows and needs as many ids, got 2"):
+        memo.reports([0, 1], corpus)
+    with pytest.raises(TypeError, match="str or an int, got float"):
+        memo.reports([0.5], corpus[:1])
+    with pytest.raises(TypeError, match="truth value"):
+        memo.reports([True], corpus[:1])
+    with pytest.raises(TypeError, match="one id for each row of X, got str"):
+        memo.reports("ab", corpus[:2])
+    with pytest.raises(TypeError, match="got NoneType"):
+        memo.reports(None, corpus[:2])
+    with pytest.raises(ValueError, match="'error' or 'keep', got 'draw'"):
+        MemoizedReports(client, changed="draw")
+    path = tmp_path / "reports.sqlite"
+    MemoizedReports(client, path)
+    with pytest.raises(ValueError, match="other parameters"):
+        MemoizedReports(clone(client).set_params(bit_epsilon=2.0).fit(corpus), path)
+    Ledger(tmp_path / "ledger.sqlite")
+    with pytest.raises(ValueError, match="without reports"):
+        MemoizedReports(client, tmp_path / "ledger.sqlite")
+    (tmp_path / "text").write_text("no database " * 100)
+    with pytest.raises(ValueError, match="not a file of reports"):
+        MemoizedReports(client, tmp_path / "text")
+
+
+@pytest.fixture
+def reported(corpus, tmp_path):
+    """A client that has reported 3 documents to a file."""
+    memo = MemoizedReports(
+        RandomizedResponse(bit_epsilon=1.0, ledger=Ledger()).fit(corpus), tmp_path / "reports"
+    )
+    memo.reports(range(2), corpus[:2])
+    older = (tmp_path / "reports").read_bytes()
+    memo.reports([2], corpus[[2]])
+    return memo, tmp_path / "reports", older
+
+
+def test_a_file_that_is_gone_is_not_begun_again(reported, corpus):
+    memo, path, _ = reported
+    path.unlink()
+    with pytest.raises(FileNotFoundError, match="is gone, and what it held was reported"):
+        memo.reports([0], corpus[:1])
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("content", ["other", "other with as many", "older", "empty"])
+def test_a_file_that_was_replaced_is_refused(reported, corpus, tmp_path, content):
+    memo, path, older = reported
+    files = {"older": older, "empty": b""}
+    other = MemoizedReports(RandomizedResponse(bit_epsilon=1.0).fit(corpus), tmp_path / "other")
+    files["other"] = (tmp_path / "other").read_bytes()
+    other.reports(range(3), corpus[:3])
+    files["other with as many"] = (tmp_path / "other").read_bytes()
+    path.write_bytes(files[content])
+    with pytest.raises(ValueError, match=r"another file of reports|without reports, or one"):
+        memo.reports([2], corpus[[2]])
+    assert len(memo.randomizer.ledger.entries()) == 1
+    assert path.read_bytes() == files[content]
+
+
+def test_a_file_that_lost_its_content_is_not_begun_again(reported, corpus):
+    memo, path, _ = reported
+    path.write_bytes(b"")
+    with pytest.raises(ValueError, match="one that lost them"):
+        MemoizedReports(memo.randomizer, path)
+    path.unlink()
+    path.with_name("reports-journal").write_bytes(b"")
+    with pytest.raises(ValueError, match=r"its journal .* is there"):
+        MemoizedReports(memo.randomizer, path)
+    with pytest.raises(FileNotFoundError, match="its folder does not exist"):
+        MemoizedReports(memo.randomizer, path / "reports")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
+def test_only_its_owner_reads_the_file(reported):
+    assert stat.S_IMODE(reported[1].stat().st_mode) == 0o600
+
+
+def test_a_sent_report_survives_a_power_cut(reported):
+    """EXTRA (3) syncs the folder after the journal is removed; FULL (2) does not."""
+    with reported[0]._transaction() as (connection, _):
+        assert connection.execute("PRAGMA synchronous").fetchone() == (3,)
+
+
+def test_the_advice_on_changed_documents_says_what_it_costs(reported, corpus):
+    with pytest.raises(ValueError, match=r"Reports\(\.\.\., changed='keep'\).*cost doubles"):
+        reported[0].reports([0], corpus[[5]])
+
+
+def test_reports_in_memory_are_not_for_others(corpus, monkeypatch):
+    """A copy in another process, or thread, would report the same documents a second time."""
+    memo = MemoizedReports(RandomizedResponse(bit_epsilon=1.0).fit(corpus))
+    memo.reports([0], corpus[:1])
+    with ThreadPoolExecutor(1) as pool, pytest.raises(RuntimeError, match="give a path"):
+        pool.submit(memo.reports, [0], corpus[:1]).result()
+    monkeypatch.setattr("os.getpid", lambda: -1)
+    with pytest.raises(RuntimeError, match="give a path"):
+        memo.reports([0], corpus[:1])
+
+
+def test_the_file_holds_neither_ids_nor_documents(corpus, tmp_path):
+    path = tmp_path / "reports.sqlite"
+    memo = MemoizedReports(RandomizedResponse(bit_epsilon=0.1).fit(corpus), path)
+    memo.reports(["secret id"], corpus[:1])
+    content = path.read_bytes()
+    assert b"secret" not in content
+    assert corpus[:1].indices.astype("<i4").tobytes() not in content
+    connection = sqlite3.connect(path)
+    assert connection.execute("SELECT count(*) FROM reports").fetchone() == (1,)
+    connection.close()
+
+
+def test_two_files_cannot_be_compared(corpus, tmp_path):
+    """Each file hashes ids and documents with a key of its own."""
+    rows = []
+    for name in ("one", "other"):
+        path = tmp_path / name
+        MemoizedReports(RandomizedResponse(bit_epsilon=0.1).fit(corpus), path).reports(
+            ["an id"], corpus[:1]
+        )
+        with closing(sqlite3.connect(path)) as connection:
+            rows.append(connection.execute("SELECT id, document FROM reports").fetchone())
+    assert all(len(value) == 32 for row in rows for value in row)
+    assert rows[0][0] != rows[1][0]
+    assert rows[0][1] != rows[1][1]
