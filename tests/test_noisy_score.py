@@ -1,9 +1,7 @@
 """The noisy held-out score: what a document moves, what the score estimates, what is charged."""
 
 import math
-import re
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -255,18 +253,6 @@ def test_bad_arguments(options, error, message):
         noisy_score(Model(), X, **{"epsilon": 1.0} | options)
     with pytest.raises(NotFittedError):
         noisy_score(SubLDA(2, epsilon=1.0), X, epsilon=1.0)
-
-
-@pytest.mark.slow
-def test_the_code_of_the_page_runs_within_its_budgets():
-    page = (Path(__file__).parents[1] / "docs" / "searches.md").read_text("utf-8")
-    corpus = make_topic_corpus(1500, 40, 4, doc_length=60, random_state=1).data
-    names = {"X": corpus, "X_public": make_topic_corpus(600, 40, 4, random_state=2).data}
-    for code in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL):
-        exec(code, names)
-        if "ledger" in names:
-            assert 0 < names["ledger"].epsilon_spent <= names["ledger"].epsilon
-    assert len(names["search"].cv_results_["params"]) >= 3
 
 
 def test_a_pipeline_is_refused_with_what_to_pass():
