@@ -16,7 +16,6 @@ import scipy.sparse as sp
 
 from dplda import RandomizedResponse
 from dplda.privacy import (
-    BoundedRange,
     Gaussian,
     Laplace,
     PoissonSampled,
@@ -25,7 +24,8 @@ from dplda.privacy import (
     ZeroConcentrated,
     epsilon_of,
 )
-from dplda.privacy.mechanisms import RandomizedBits
+from dplda.privacy._events import BoundedRange
+from dplda.privacy._local_mechanisms import RandomizedBits
 from dplda.word._word_sweeps import inherent_epsilon
 
 WORD_LEVEL = [

@@ -13,7 +13,7 @@ from dplda.core._corpus import check_counts
 from dplda.leaf._compat import Interval, _fit_context
 from dplda.leaf._progress import rounds
 from dplda.privacy import calibrate, mechanisms
-from dplda.privacy.mechanisms import Curator, DiscreteGaussian, NoNoise, Purpose, Streams
+from dplda.privacy.mechanisms import Curator, DiscreteGaussian, NoNoise, Streams
 
 SUMS = "sums of w w' and of x w'"
 
@@ -102,7 +102,7 @@ class PrivateNMF(BaseTopicModel):
     def _rounds(self, X, table, mechanism, curator, streams, n_rounds):
         """The algorithm. Nothing leaves the private `X` but what `curator.release` returns."""
         n_topics, n_words = int(self.n_components), X.shape[1]
-        words = streams.words(Purpose.INITIAL_TABLE, 0, 0, n_topics * n_words)
+        words = streams.words(128, 0, 0, n_topics * n_words)
         topics = normalized(mechanisms.uniform(words).reshape(n_topics, n_words) + 0.1)  # public
         norm = 1e6 if mechanism.exact else float(self.contribution_norm)  # public
         radius = 2**30 if mechanism.exact else mechanism.radius  # public

@@ -30,9 +30,10 @@ import dplda.privacy._local_mechanisms as local_module
 import dplda.privacy._mechanisms as mechanisms_module
 from dplda.federated import SentenceCorpus
 from dplda.federated._tokens import TokenMechanism, privatize
-from dplda.privacy import PublicPriorWarning, SeededNoiseWarning
+from dplda.privacy import LowSignalWarning, SeededNoiseWarning
+from dplda.privacy._local_mechanisms import RandomizedBits
 from dplda.privacy._streams import Purpose
-from dplda.privacy.mechanisms import Curator, RandomizedBits
+from dplda.privacy.mechanisms import Curator
 from dplda.word._half_table import HalfTable
 
 TOTAL = 2**149  # of the weights of a table
@@ -353,7 +354,7 @@ def watched(estimator, X, *, methods=("fit",), history=None, rows=None):
         patch.object(Curator, "sample", note_sample),
     ):
         warnings.simplefilter("ignore", SeededNoiseWarning)
-        warnings.simplefilter("ignore", PublicPriorWarning)
+        warnings.simplefilter("ignore", LowSignalWarning)
         fit.model = clone(estimator)
         for method in methods:
             getattr(fit.model, method)(X)

@@ -4,8 +4,6 @@ from oracle import Oracle
 
 from dplda.privacy import (
     ApproximateDP,
-    BoundedRange,
-    ErasedResponse,
     Gaussian,
     Laplace,
     NonPrivate,
@@ -14,6 +12,7 @@ from dplda.privacy import (
     Repeated,
     ZeroConcentrated,
 )
+from dplda.privacy._events import BoundedRange, ErasedResponse
 
 dp_event = Oracle("dp_accounting.dp_event")
 

@@ -39,8 +39,6 @@ from dplda.datasets import make_topic_corpus
 from dplda.federated import IFTMParty
 from dplda.privacy import (
     ApproximateDP,
-    BoundedRange,
-    ErasedResponse,
     Gaussian,
     Laplace,
     Ledger,
@@ -52,11 +50,12 @@ from dplda.privacy import (
     epsilon_of,
 )
 from dplda.privacy._curator import announce
+from dplda.privacy._events import BoundedRange, ErasedResponse
 from dplda.privacy.mechanisms import Streams
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::dplda.privacy.SeededNoiseWarning", "ignore::dplda.privacy.PrivacyLeakWarning",
-    "ignore::dplda.privacy.PublicPriorWarning",
+    "ignore::dplda.privacy.LowSignalWarning",
 )  # fmt: skip
 DELTA = 1e-5
 CENTRAL = {"delta": DELTA, "max_iter": 10}

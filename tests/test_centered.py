@@ -17,8 +17,9 @@ from dplda.document._schedules import document_schedule, growing_share, round_sc
 from dplda.document._word_totals import combine_totals
 from dplda.metrics import unigram_perplexity
 from dplda.privacy import BudgetError, Gaussian, PoissonSampled, epsilon_of
+from dplda.privacy._accounting import gaussian_mu
 from dplda.privacy._streams import Streams
-from dplda.privacy.mechanisms import Curator, gaussian_mu
+from dplda.privacy.mechanisms import Curator
 
 K = 5
 

@@ -28,7 +28,7 @@ from dplda.privacy.mechanisms import Curator
 pytestmark = [
     pytest.mark.filterwarnings("ignore::dplda.privacy.PrivacyLeakWarning"),
     pytest.mark.filterwarnings("ignore::dplda.privacy.PrivateDataWarning"),
-    pytest.mark.filterwarnings("ignore::dplda.privacy.PublicPriorWarning"),
+    pytest.mark.filterwarnings("ignore::dplda.privacy.LowSignalWarning"),
 ]
 
 every = each(SOUND)

@@ -36,7 +36,8 @@ from dplda.document._documents import Documents
 from dplda.federated import IFTMParty, SentenceCorpus
 from dplda.privacy import PoissonSampled, SeededNoiseWarning, epsilon_of
 from dplda.privacy._curator import observe_releases
-from dplda.privacy.mechanisms import DiscreteGaussian, RandomizedBits, ThresholdedLaplace
+from dplda.privacy._local_mechanisms import RandomizedBits, ThresholdedLaplace
+from dplda.privacy.mechanisms import DiscreteGaussian
 from dplda.published import PublishedPrivateSVILDA
 from dplda.word._half_table import HalfTable
 

@@ -544,7 +544,7 @@ def test_each_estimator_says_whom_it_trusts_where_its_inputs_come_from_and_where
         assert guarantee.ledger == ""
 
 
-@pytest.mark.filterwarnings("ignore::dplda.privacy.PublicPriorWarning")
+@pytest.mark.filterwarnings("ignore::dplda.privacy.LowSignalWarning")
 def test_provenance_names_what_the_caller_has_set():
     X = [[3, 1], [0, 2]]
     plain = SubLDA(noise_multiplier=9.0).fit(X).privacy_
@@ -557,7 +557,7 @@ def test_provenance_names_what_the_caller_has_set():
     assert origins["public prior"] == "public by declaration of the caller"
 
 
-@pytest.mark.filterwarnings("ignore::dplda.privacy.PublicPriorWarning")
+@pytest.mark.filterwarnings("ignore::dplda.privacy.LowSignalWarning")
 def test_a_public_prior_stays_on_the_card_after_it_is_no_longer_given():
     model = SubLDA(3, noise_multiplier=9.0, max_iter=2, prior_components=np.ones((3, 2)))
     model.partial_fit([[3, 1], [0, 2]])

@@ -16,16 +16,9 @@ from dplda import HDPLDA, GibbsLDA, SubLDA
 from dplda.core._corpus import Corpus
 from dplda.datasets import make_topic_corpus
 from dplda.metrics import unigram_perplexity
-from dplda.privacy import (
-    BoundedRange,
-    BudgetError,
-    Gaussian,
-    Laplace,
-    Repeated,
-    SeededNoiseWarning,
-    epsilon_of,
-)
+from dplda.privacy import BudgetError, Gaussian, Laplace, Repeated, SeededNoiseWarning, epsilon_of
 from dplda.privacy._curator import observe_releases
+from dplda.privacy._events import BoundedRange
 from dplda.privacy._streams import Streams
 from dplda.privacy.mechanisms import Curator
 from dplda.word._word_sweeps import (

@@ -57,9 +57,7 @@ from dplda.metrics import (
     unigram_perplexity,
 )
 from dplda.privacy import (
-    BoundedRange,
     BudgetError,
-    ErasedResponse,
     Gaussian,
     Laplace,
     Ledger,
@@ -72,15 +70,10 @@ from dplda.privacy import (
     ZeroConcentrated,
     epsilon_of,
 )
-from dplda.privacy._events import from_record
-from dplda.privacy.mechanisms import (
-    DiscreteGaussian,
-    FlooredLaplace,
-    RandomizedBits,
-    delta_charge,
-    gaussian_mu,
-    is_chargeable,
-)
+from dplda.privacy._accounting import delta_charge, gaussian_mu, is_chargeable
+from dplda.privacy._events import BoundedRange, ErasedResponse, from_record
+from dplda.privacy._local_mechanisms import RandomizedBits
+from dplda.privacy.mechanisms import DiscreteGaussian, FlooredLaplace
 from dplda.published import CDPLDA, iteration_epsilon, vips_calibration
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*not whole:UserWarning")

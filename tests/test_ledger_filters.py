@@ -12,7 +12,6 @@ from scipy.stats import norm
 from dplda import PrivateSVILDA, SubLDA
 from dplda.privacy import (
     ApproximateDP,
-    BoundedRange,
     BudgetError,
     Gaussian,
     Laplace,
@@ -26,6 +25,7 @@ from dplda.privacy import (
     epsilon_of,
 )
 from dplda.privacy._bounds_on_epsilon import grouped
+from dplda.privacy._events import BoundedRange
 from dplda.privacy._filters import Filters, FixedSteps, Renyi, choose_filters, squared_mu
 
 DOCUMENTS = np.random.RandomState(0).poisson(1.0, (12, 6))

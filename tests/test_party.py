@@ -17,7 +17,7 @@ from dplda.federated import IFTMMaster, IFTMParty, LocalModel, MessageError, voc
 from dplda.federated._sentence_fold_in import fold_in_sentences
 from dplda.federated._sentences import SentenceCorpus
 from dplda.metrics import unigram_perplexity
-from dplda.privacy import BudgetError, Ledger, PrivacyLeakWarning, PublicPriorWarning
+from dplda.privacy import BudgetError, Ledger, LowSignalWarning, PrivacyLeakWarning
 
 pytestmark = pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
 
@@ -335,7 +335,7 @@ def test_a_next_model_is_a_start_and_no_more():
     nonsense = np.full((K, 30), 1e-6)
     nonsense[:, :K] += np.eye(K)
     options = {"epsilon": 20.0, "max_iter": 10, "random_state": 0}
-    with pytest.warns(PublicPriorWarning):
+    with pytest.warns(LowSignalWarning):
         model = SubLDA(K, prior_components=1e4 * nonsense, **options).fit(X)
     phi = model.components_ / model.components_.sum(axis=1, keepdims=True)
     assert phi[:, :5].sum() < 0.05

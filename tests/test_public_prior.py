@@ -20,7 +20,7 @@ from dplda.document._prior import PublicPrior, count_classes
 from dplda.document._table_estimate import FACTORS, TableEstimate, first_prior
 from dplda.document._word_totals import WordTotals, smooth_totals
 from dplda.kernels import _sets
-from dplda.privacy import Ledger, PublicPriorWarning
+from dplda.privacy import Ledger, LowSignalWarning
 from dplda.privacy._streams import Streams
 
 pytestmark = pytest.mark.filterwarnings(
@@ -89,7 +89,7 @@ def test_public_texts_of_the_kind_help_more_than_twice_the_epsilon(kind, train, 
 
 
 @each
-@pytest.mark.filterwarnings("ignore::dplda.privacy.PublicPriorWarning")
+@pytest.mark.filterwarnings("ignore::dplda.privacy.LowSignalWarning")
 def test_public_texts_of_another_kind_do_no_harm(kind, train, test, bad):
     for epsilon in (1.0, 8.0) if kind is SubLDA else (2.0,):
         change = changes(kind, train, test, bad, epsilon=epsilon)
@@ -114,7 +114,7 @@ def test_attributes_say_how_well_the_texts_match(train, good, bad):
     assert 0.35 < model.prior_trust_ <= 1
     assert 0 <= model.prior_discrepancy_ < 0.3
     assert model.prior_match_ == "well"
-    with pytest.warns(PublicPriorWarning, match="prior_components=None"):
+    with pytest.warns(LowSignalWarning, match="prior_components=None"):
         model = fitted(SubLDA, train, prior_components=bad, max_iter=2, epsilon=8.0)
     assert 0 <= model.prior_trust_ < 0.1
     assert 0.3 < model.prior_discrepancy_ <= 1
@@ -210,7 +210,7 @@ def log_loss(totals, found):
 
 
 def test_probabilities_in_the_place_of_counts_warn(good):
-    with pytest.warns(PublicPriorWarning, match="sums to 1, so that it counts as one public token"):
+    with pytest.warns(LowSignalWarning, match="sums to 1, so that it counts as one public token"):
         PublicPrior.from_table(good / good.sum(axis=1, keepdims=True))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -553,7 +553,7 @@ def test_an_average_begins_with_a_round_of_topics(share, good):
 def test_a_fit_whose_rounds_are_nearly_all_for_totals_ends_with_topics(kind, train, good):
     options = {"epsilon": None, "noise_multiplier": 3000.0, "max_iter": 40}
     table = good / good.sum(axis=1, keepdims=True)  # so few tokens that no word total is trusted
-    with pytest.warns(PublicPriorWarning):
+    with pytest.warns(LowSignalWarning):
         model = fitted(kind, train, prior_components=table, **options)
     assert model._released.n_examining > 0
     assert model._released.share_for_totals > 0.98

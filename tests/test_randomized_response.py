@@ -23,9 +23,8 @@ import dplda
 import dplda.local._randomized_response as module
 from dplda import LPLDA, OLPLDA, MemoizedReports, RandomizedResponse
 from dplda.privacy import BudgetError, Ledger, SeededNoiseWarning, epsilon_of
-from dplda.privacy._local_mechanisms import MAX_FLIP, MIN_FLIP
+from dplda.privacy._local_mechanisms import MAX_FLIP, MIN_FLIP, RandomizedBits
 from dplda.privacy._streams import Purpose, Streams
-from dplda.privacy.mechanisms import RandomizedBits
 
 SURE = 1e-6  # chance of a false alarm, were the seeds not fixed
 MECHANISMS = [

@@ -274,7 +274,7 @@ def test_export_warns_of_what_should_not_be_published(X, path):
 # ---- what is in it ------------------------------------------------------------------------
 
 
-@pytest.mark.filterwarnings("ignore::dplda.privacy.PublicPriorWarning")
+@pytest.mark.filterwarnings("ignore::dplda.privacy.LowSignalWarning")
 def test_the_file_holds_these_values_and_no_others(X, path, tmp_path):
     secret = 8_675_309
     model = SubLDA(

@@ -22,11 +22,12 @@ from dplda.audit._residual_tests import (
 from dplda.audit._watch import Record, Step
 from dplda.datasets import make_topic_corpus
 from dplda.privacy import Ledger
-from dplda.privacy.mechanisms import DiscreteGaussian, FlooredLaplace, Purpose, Streams
+from dplda.privacy._streams import Purpose
+from dplda.privacy.mechanisms import DiscreteGaussian, FlooredLaplace, Streams
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::dplda.privacy.SeededNoiseWarning", "ignore::dplda.privacy.PrivacyLeakWarning",
-    "ignore::dplda.privacy.PublicPriorWarning",
+    "ignore::dplda.privacy.LowSignalWarning",
 )  # fmt: skip
 ROUNDS = {"delta": 1e-5, "max_iter": 10}
 MODELS = {

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from dplda.privacy import (
-    ErasedResponse,
     Gaussian,
     Laplace,
     PoissonSampled,
@@ -25,8 +24,9 @@ from dplda.privacy._bounds_on_epsilon import (
     response_divergence,
 )
 from dplda.privacy._composed_losses import loss_distribution_epsilon
+from dplda.privacy._events import ErasedResponse
+from dplda.privacy._local_mechanisms import RandomizedBits
 from dplda.privacy._response_losses import loss_law, response_delta, response_epsilon
-from dplda.privacy.mechanisms import RandomizedBits
 
 KINDS = [RandomizedResponseEvent, ErasedResponse]
 

@@ -16,7 +16,7 @@ from dplda.displays import top_words
 from dplda.document._document_budget import DocumentBudget
 from dplda.document._plan import noise_of_fit
 from dplda.metrics._signal import FALSE_POSITIVES, evidence, standing_words, weak_topics
-from dplda.privacy import LargeEpsilonWarning, Ledger, LowSignalWarning, SeededNoiseWarning
+from dplda.privacy import Ledger, LowSignalWarning, PrivacyLeakWarning, SeededNoiseWarning
 from dplda.word._word_sweeps import SweepMechanisms
 
 V, K = 400, 8
@@ -352,10 +352,10 @@ def test_the_number_of_private_documents_is_never_counted(corpus):
 
 
 def test_an_epsilon_above_20_warns(corpus):
-    with pytest.warns(LargeEpsilonWarning, match=r"epsilon=20.5 promises next to nothing"):
+    with pytest.warns(PrivacyLeakWarning, match=r"epsilon=20.5 promises next to nothing"):
         SubLDA(3, epsilon=20.5, max_iter=2).fit(corpus)
     for name in ("SubLDA", "LPLDA"):
-        with pytest.warns(LargeEpsilonWarning, match="promises next to nothing"):
+        with pytest.warns(PrivacyLeakWarning, match="promises next to nothing"):
             exactly_one(name, epsilon=50, noise_multiplier=None)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

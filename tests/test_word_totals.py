@@ -19,8 +19,9 @@ from dplda.document._schedules import document_schedule
 from dplda.document._word_totals import WordTotals, share_of_rounds
 from dplda.metrics import held_out_perplexity
 from dplda.privacy import LowSignalWarning
+from dplda.privacy._accounting import gaussian_mu
 from dplda.privacy._streams import Streams
-from dplda.privacy.mechanisms import Curator, DiscreteGaussian, gaussian_mu, sampled
+from dplda.privacy.mechanisms import Curator, DiscreteGaussian, sampled
 
 DELTA = 1e-5
 AUTO = {"max_iter": 80, "subsampling_ratio": 1.0}
@@ -170,7 +171,7 @@ def fitted(kind, X, has_public):
     return kind(5, prior_components=public, **options).fit(X)
 
 
-@pytest.mark.filterwarnings("ignore::dplda.privacy.PublicPriorWarning")
+@pytest.mark.filterwarnings("ignore::dplda.privacy.LowSignalWarning")
 @pytest.mark.parametrize("has_public", [False, True])
 @pytest.mark.parametrize("kind", [SubLDA, PrivateSVILDA])
 def test_totals_are_estimated_only_for_tables(kind, has_public, corpus, monkeypatch):
@@ -211,7 +212,7 @@ def test_a_clear_signal_leaves_all_rounds_to_topics(corpus):
         assert model._released.topic_rounds(40) == 40
 
 
-@pytest.mark.filterwarnings("ignore::dplda.privacy.PublicPriorWarning")
+@pytest.mark.filterwarnings("ignore::dplda.privacy.LowSignalWarning")
 def test_public_tables_leave_rounds_to_topics_as_far_as_they_match(corpus):
     X = corpus[0]
     same = np.tile(np.asarray(X.sum(axis=0)).ravel() / 5, (5, 1))

@@ -16,10 +16,12 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
 from dplda.audit._watch import Answers, Call, run_again
-from dplda.privacy import Event, Repeated, epsilon_of
+from dplda.privacy import Repeated, epsilon_of
 from dplda.privacy._curator import Release
+from dplda.privacy._events import Event
 from dplda.privacy._mechanisms import Mechanism
-from dplda.privacy.mechanisms import FlooredLaplace, Purpose, Streams, uniform
+from dplda.privacy._streams import Purpose
+from dplda.privacy.mechanisms import FlooredLaplace, Streams, uniform
 from dplda.word._half_table import HalfTable
 from dplda.word._word_sweeps import SweepMechanisms
 

@@ -11,9 +11,6 @@ from scipy.special import expit
 from scipy.stats import beta, binom, norm
 
 from dplda.privacy import (
-    BoundedRange,
-    ErasedResponse,
-    Event,
     Gaussian,
     Laplace,
     PoissonSampled,
@@ -23,6 +20,7 @@ from dplda.privacy import (
 )
 from dplda.privacy import _bounds_on_epsilon as composition
 from dplda.privacy._composed_losses import loss_distribution_deltas
+from dplda.privacy._events import BoundedRange, ErasedResponse, Event
 
 # Shares of the canaries that are guessed; the bounds divide the error among them.
 GUESSED = (0.02, 0.1, 0.2, 0.5)

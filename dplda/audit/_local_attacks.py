@@ -14,8 +14,9 @@ from dplda.audit._attacks import Attack, Releases, Target
 from dplda.federated import SentenceCorpus
 from dplda.local._memoized_reports import MemoizedReports
 from dplda.local._randomized_response import RandomizedResponse
-from dplda.privacy import Event, RandomizedResponseEvent
+from dplda.privacy import RandomizedResponseEvent
 from dplda.privacy._curator import Release, announce
+from dplda.privacy._events import Event
 
 UNCAPPED_WORDS = 50  # of a canary where no cap says how many words are reported
 MAX_CANARY_WORDS = 1000  # of a canary whose cap is larger

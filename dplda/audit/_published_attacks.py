@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
 from dplda.audit._attacks import Attack, Releases, Target, count_matrix, widened
-from dplda.privacy import Event
+from dplda.privacy._events import Event
 from dplda.published import recover_counts
 
 

@@ -16,7 +16,8 @@ from scipy.stats import chi2, laplace, norm
 from sklearn.base import BaseEstimator
 
 from dplda.audit._watch import Record, Step, without_warnings
-from dplda.privacy import Event, Gaussian, Laplace, PoissonSampled, Repeated
+from dplda.privacy import Gaussian, Laplace, PoissonSampled, Repeated
+from dplda.privacy._events import Event
 from dplda.privacy.mechanisms import DiscreteGaussian, FlooredLaplace
 
 FALSE_ALARM = 1e-6  # of all checks of a fit together

@@ -28,7 +28,8 @@ from dplda.audit._residual_tests import (
 from dplda.audit._watch import Record, can_be_watched, watched, without_warnings
 from dplda.core._corpus import check_counts
 from dplda.privacy._curator import observe_releases
-from dplda.privacy.mechanisms import Purpose, Streams, uniform, uniform_integers
+from dplda.privacy._streams import Purpose, uniform_integers
+from dplda.privacy.mechanisms import Streams, uniform
 
 __all__ = ["ResidualResult", "check_record", "residual_check"]
 

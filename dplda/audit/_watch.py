@@ -19,13 +19,12 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, clone
 
 from dplda.privacy import (
-    Event,
     LowSignalWarning,
     PrivacyLeakWarning,
     PrivateDataWarning,
-    PublicPriorWarning,
     SeededNoiseWarning,
 )
+from dplda.privacy._events import Event
 from dplda.privacy._mechanisms import Mechanism
 from dplda.privacy.mechanisms import sampled
 
@@ -125,7 +124,7 @@ def without_warnings() -> Iterator[None]:
     """Do not warn of what an audit does on purpose: it fits few invented documents, with seeds."""
     with warnings.catch_warnings():
         for category in (
-            PrivacyLeakWarning, SeededNoiseWarning, PrivateDataWarning, PublicPriorWarning,
+            PrivacyLeakWarning, SeededNoiseWarning, PrivateDataWarning, LowSignalWarning,
             LowSignalWarning,
         ):  # fmt: skip
             warnings.simplefilter("ignore", category)

@@ -339,7 +339,7 @@ def rehearse(
         with warnings.catch_warnings():  # one public text says nothing about the private ones
             warnings.simplefilter("ignore", dplda.privacy.PrivateDataWarning)
             warnings.simplefilter("ignore", dplda.privacy.LowSignalWarning)
-            warnings.simplefilter("ignore", dplda.privacy.PublicPriorWarning)
+            warnings.simplefilter("ignore", dplda.privacy.LowSignalWarning)
             warnings.filterwarnings("ignore", "the .* public documents hold")
             ledger = open_ledger(copy)
             spent = ledger.epsilon_spent

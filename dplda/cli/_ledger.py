@@ -229,7 +229,7 @@ def summary(ledger: dplda.privacy.Ledger, delta: float | None = None) -> dict[st
     }
 
 
-def _described(entry: dplda.privacy.Entry, delta: float) -> dict[str, Any]:
+def _described(entry: dplda.privacy._entries.Entry, delta: float) -> dict[str, Any]:
     alone = dplda.privacy.epsilon_of(entry.events, delta, total_variation=entry.total_variation)
     values = (
         entry.id, entry.created, entry.label, entry.unit, entry.status, alone, entry.seeded,

@@ -12,7 +12,8 @@ from sklearn.utils import get_tags
 
 from dplda.core._private_fit import COLUMNS, PARAMETERS, UNKNOWN_WORDS, VOCABULARY
 from dplda.leaf._vocabulary import check_model, flat_steps, words_after, words_of
-from dplda.privacy import ApproximateDP, Event, Guarantee, NonPrivate, epsilon_of
+from dplda.privacy import ApproximateDP, Guarantee, NonPrivate, epsilon_of
+from dplda.privacy._events import Event
 
 __all__ = ["pipeline_guarantee"]
 

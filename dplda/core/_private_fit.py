@@ -18,16 +18,16 @@ from dplda.leaf._warnings import warn_user
 from dplda.privacy import (
     ApproximateDP,
     BudgetError,
-    Event,
     Guarantee,
-    LargeEpsilonWarning,
     Ledger,
     NonPrivate,
+    PrivacyLeakWarning,
     SeededNoiseWarning,
     epsilon_of,
 )
 from dplda.privacy._bounds_on_epsilon import all_gaussian, grouped
 from dplda.privacy._curator import TOTAL_VARIATION
+from dplda.privacy._events import Event
 from dplda.privacy._ledger import as_ledger
 from dplda.privacy._totals import total_of
 
@@ -110,7 +110,7 @@ def exactly_one(name: str, **statements: float | None) -> None:
             f"epsilon={epsilon:g} promises next to nothing: what somebody believes about a record "
             f"may change by a factor of exp({epsilon:g}); give at most {NOMINAL_EPSILON:g}, or inf "
             "if the data need no protection",
-            LargeEpsilonWarning,
+            PrivacyLeakWarning,
         )
 
 

@@ -21,7 +21,6 @@ from dplda.document._word_totals import USUAL_SHARE
 from dplda.leaf._compat import Interval, StrOptions
 from dplda.leaf._users import RELATIONS, ROWS_OF_A_UNIT
 from dplda.privacy import (
-    Event,
     Gaussian,
     Guarantee,
     NonPrivate,
@@ -32,6 +31,7 @@ from dplda.privacy import (
 )
 from dplda.privacy._accounting import gaussian_mu, is_within
 from dplda.privacy._curator import TOTAL_VARIATION, sampled
+from dplda.privacy._events import Event
 from dplda.privacy._mechanisms import EVENT_VARIANCE, MAX_RADIUS, DiscreteGaussian, NoNoise
 
 TOTALS = "word totals"

@@ -14,7 +14,7 @@ from scipy.special import expit, logit, logsumexp
 
 from dplda.document._word_totals import WordTotals, under_components
 from dplda.leaf._warnings import warn_user
-from dplda.privacy import PublicPriorWarning
+from dplda.privacy import LowSignalWarning
 
 SMOOTHING = 2.0  # tokens, even in all topics, that each word's public shares are smoothed with
 OVERDISPERSION = 4.0  # of public word counts: their variance over that of Poisson variables
@@ -85,7 +85,7 @@ class PublicPrior:
                 "each topic of prior_components sums to 1, so that it counts as one public token, "
                 "and is all but ignored; pass counts, as public_prior makes them, or multiply the "
                 "table by the number of public tokens of each topic",
-                PublicPriorWarning,
+                LowSignalWarning,
             )
         shares = (table.T + SMOOTHING / len(table)) / (counts[:, None] + SMOOTHING)
         return cls(counts, np.ascontiguousarray(shares, np.float32))
@@ -219,7 +219,7 @@ class PublicPrior:
                 f"the public texts behind prior_components of {name} hardly match the private "
                 f"documents (prior_trust_ is {self.trust:.2f}, below {HARDLY}), and were all but "
                 "ignored; use public texts of the same kind, or leave prior_components=None",
-                PublicPriorWarning,
+                LowSignalWarning,
             )
 
     def _mixture(self, mean: float, largest: float) -> tuple[np.ndarray, np.ndarray]:

@@ -262,7 +262,7 @@ class SubLDA(DocumentLDA):
         LowSignalWarning
             If fewer than half of the topics stand out of the noise after `max_iter` rounds, or are
             expected to with `expected_n_docs` documents; or if `signal_to_noise_` is below 0.3.
-        PublicPriorWarning
+        LowSignalWarning
             If the public texts behind `prior_components` hardly match the private documents, or if
             each topic of the table sums to 1.
         PrivateDataWarning

@@ -22,8 +22,9 @@ from dplda.federated._tokens import TokenMechanism, Tokens, check_size, privatiz
 from dplda.leaf._checks import check_integer
 from dplda.leaf._compat import Interval, StrOptions, _fit_context
 from dplda.leaf._progress import rounds
-from dplda.privacy import Event, Guarantee, NonPrivate, Repeated, epsilon_of
+from dplda.privacy import Guarantee, NonPrivate, Repeated, epsilon_of
 from dplda.privacy._curator import announce
+from dplda.privacy._events import Event
 from dplda.privacy._streams import Purpose, Streams
 from dplda.privacy.mechanisms import Curator
 

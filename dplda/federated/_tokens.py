@@ -15,11 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplda.federated._sentences import SentenceCorpus
-from dplda.privacy import Event, NonPrivate
+from dplda.privacy import NonPrivate
 from dplda.privacy._curator import MAX_WORDS
-from dplda.privacy._local_mechanisms import MAX_FLIP, MIN_FLIP, Survivors, ThresholdedLaplace
+from dplda.privacy._events import Event
+from dplda.privacy._local_mechanisms import (
+    MAX_FLIP,
+    MIN_FLIP,
+    RandomizedBits,
+    Survivors,
+    ThresholdedLaplace,
+)
 from dplda.privacy._streams import Purpose, Streams
-from dplda.privacy.mechanisms import RandomizedBits
 
 Pointers = NDArray[np.int64]
 

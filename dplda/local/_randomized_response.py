@@ -20,9 +20,10 @@ from dplda.core._corpus import check_counts
 from dplda.core._private_fit import COLUMNS, PRIVACY_CONSTRAINTS, exactly_one, publish
 from dplda.leaf._compat import Interval, StrOptions, _fit_context, _get_output_config
 from dplda.leaf._warnings import warn_user
-from dplda.privacy import Event, Guarantee, NonPrivate, SeededNoiseWarning, epsilon_of
+from dplda.privacy import Guarantee, NonPrivate, SeededNoiseWarning, epsilon_of
 from dplda.privacy._accounting import is_within
 from dplda.privacy._curator import MAX_WORDS, TOTAL_VARIATION, Curator
+from dplda.privacy._events import Event
 from dplda.privacy._local_mechanisms import MAX_FLIP, MIN_FLIP, RandomizedBits
 from dplda.privacy._streams import Purpose, Streams
 

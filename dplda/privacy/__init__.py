@@ -7,21 +7,15 @@ the noise for a given cost. Authors of estimators find mechanisms and random str
 """
 
 from dplda.privacy._accounting import calibrate, epsilon_of, split_epsilon
-from dplda.privacy._entries import Entry
 from dplda.privacy._errors import (
     BudgetError,
-    LargeEpsilonWarning,
     LowSignalWarning,
     PrivacyLeakWarning,
     PrivateDataWarning,
-    PublicPriorWarning,
     SeededNoiseWarning,
 )
 from dplda.privacy._events import (
     ApproximateDP,
-    BoundedRange,
-    ErasedResponse,
-    Event,
     Gaussian,
     Laplace,
     NonPrivate,
@@ -36,22 +30,16 @@ from dplda.privacy._persons import limit_rows, user_part
 
 __all__ = [
     "ApproximateDP",
-    "BoundedRange",
     "BudgetError",
-    "Entry",
-    "ErasedResponse",
-    "Event",
     "Gaussian",
     "Guarantee",
     "Laplace",
-    "LargeEpsilonWarning",
     "Ledger",
     "LowSignalWarning",
     "NonPrivate",
     "PoissonSampled",
     "PrivacyLeakWarning",
     "PrivateDataWarning",
-    "PublicPriorWarning",
     "RandomizedResponseEvent",
     "Repeated",
     "SeededNoiseWarning",

@@ -12,7 +12,11 @@ class BudgetError(ValueError):
 
 
 class PrivacyLeakWarning(UserWarning):
-    """The published algorithm that runs does not have the privacy that its paper claims."""
+    """What runs has less privacy than one may believe.
+
+    A published algorithm does not have the privacy that its paper claims, or the stated epsilon is
+    so large that it promises next to nothing.
+    """
 
 
 class SeededNoiseWarning(UserWarning):
@@ -20,15 +24,11 @@ class SeededNoiseWarning(UserWarning):
 
 
 class LowSignalWarning(UserWarning):
-    """Few topics of a private model stand out of the noise: its top words mean little."""
+    """A private model says little.
 
-
-class LargeEpsilonWarning(UserWarning):
-    """The stated epsilon is so large that it promises next to nothing."""
-
-
-class PublicPriorWarning(UserWarning):
-    """Public texts that a private fit was given as a prior hardly match the private documents."""
+    Few topics stand out of the noise, or the public texts behind its prior hardly match the private
+    documents.
+    """
 
 
 class PrivateDataWarning(UserWarning):

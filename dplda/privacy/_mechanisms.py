@@ -206,7 +206,7 @@ class Mechanism(ABC):
         """Privacy cost of one call."""
 
     @abstractmethod
-    def _kernels(self) -> tuple[Draw, DrawTied, AliasTables]:
+    def _kernels(self) -> tuple[Draw, DrawTied, AliasTables] | None:
         """What draws the noise: for most cells, for cells with a tie, and their tables."""
 
     def __call__(self, value: Integers, reader: WordReader) -> Integers:
@@ -241,7 +241,10 @@ class Mechanism(ABC):
         n_jobs : int or None, default=1
             Number of threads. It never changes a result.
         """
-        draw, draw_tied, tables = self._kernels()
+        kernels = self._kernels()
+        if kernels is None:
+            return
+        draw, draw_tied, tables = kernels
         spare = np.empty(0, dtype=np.uint64)
         for start in range(0, cells.size, PIECE):
             piece = cells[start : start + PIECE]
@@ -413,11 +416,8 @@ class NoNoise(Mechanism):
         """Privacy cost of one call: `NonPrivate`."""
         return NonPrivate()
 
-    def _kernels(self) -> tuple[Draw, DrawTied, AliasTables]:
-        raise NotImplementedError("no noise is drawn")
-
-    def add_to(self, cells: Cells, reader: WordReader, n_jobs: int | None = 1) -> None:
-        """Leave the cells as they are."""
+    def _kernels(self) -> None:
+        """Nothing is drawn."""
 
 
 def repeated(event: Event, count: int) -> Event:

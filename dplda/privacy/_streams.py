@@ -199,9 +199,19 @@ class Reader:
 
 
 def uniform(words: Words, *, positive: bool = False) -> NDArray[np.float64]:
-    """Turn random words of any shape into uniform numbers in [0, 1), multiples of 2**-53.
+    """Turn random words into uniform numbers in [0, 1), multiples of 2**-53.
 
-    With `positive` they move up by half a step, into (0, 1], for logarithms.
+    Parameters
+    ----------
+    words : ndarray, uint64
+        Random words, of any shape.
+    positive : bool, default=False
+        Whether to move the numbers up by half a step, into (0, 1], for logarithms.
+
+    Returns
+    -------
+    numbers : ndarray, float64
+        Of the same shape.
     """
     numbers = (words >> np.uint64(11)).astype(np.float64)
     return (numbers + 0.5 if positive else numbers) * 2.0**-53

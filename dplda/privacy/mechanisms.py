@@ -15,15 +15,12 @@ A private fit takes these steps; docs/extending.md has an example.
 
 A mechanism whose `exact` is True adds no noise and protects nothing.
 
-An estimator outside of this package may use the stream purposes from 128 to 255. Those of this
-package, in `Purpose`, are below.
+An estimator outside of this package uses the stream purposes from 128 to 255.
 """
 
-from dplda.privacy._accounting import delta_charge, gaussian_mu, is_chargeable
 from dplda.privacy._curator import TOTAL_VARIATION, Curator, sampled
-from dplda.privacy._local_mechanisms import RandomizedBits, Survivors, ThresholdedLaplace
 from dplda.privacy._mechanisms import DiscreteGaussian, FlooredLaplace, NoNoise, sum_clipped
-from dplda.privacy._streams import Purpose, Streams, uniform, uniform_integers
+from dplda.privacy._streams import Streams, uniform
 
 __all__ = [
     "TOTAL_VARIATION",
@@ -31,16 +28,8 @@ __all__ = [
     "DiscreteGaussian",
     "FlooredLaplace",
     "NoNoise",
-    "Purpose",
-    "RandomizedBits",
     "Streams",
-    "Survivors",
-    "ThresholdedLaplace",
-    "delta_charge",
-    "gaussian_mu",
-    "is_chargeable",
     "sampled",
     "sum_clipped",
     "uniform",
-    "uniform_integers",
 ]

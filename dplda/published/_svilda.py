@@ -16,8 +16,9 @@ from dplda.core._variational import e_step, exp_dirichlet_expectation
 from dplda.document._first_table import nearly_equal
 from dplda.leaf._compat import Interval, Options, StrOptions
 from dplda.leaf._progress import rounds
-from dplda.privacy import Event, Gaussian, Guarantee, NonPrivate, Repeated
+from dplda.privacy import Gaussian, Guarantee, NonPrivate, Repeated
 from dplda.privacy._curator import announce
+from dplda.privacy._events import Event
 from dplda.privacy._streams import Purpose, Streams, uniform
 from dplda.privacy.mechanisms import DiscreteGaussian, NoNoise
 from dplda.published._base import PublishedLDA

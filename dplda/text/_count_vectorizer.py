@@ -32,9 +32,10 @@ from dplda.datasets import load_public_vocabulary
 from dplda.leaf._compat import Interval, StrOptions, _fit_context
 from dplda.leaf._users import RELATIONS, ROWS_OF_A_UNIT, number_users, protected_unit
 from dplda.leaf._warnings import warn_user
-from dplda.privacy import Event, NonPrivate, calibrate
+from dplda.privacy import NonPrivate, calibrate
 from dplda.privacy._accounting import THRESHOLD_SHARE
 from dplda.privacy._curator import TOTAL_VARIATION, Curator
+from dplda.privacy._events import Event
 from dplda.privacy._mechanisms import DiscreteGaussian, NoNoise
 from dplda.privacy._streams import Streams
 from dplda.text._selection import PAIRS, WORDS, Selected, Selection, failure_event

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
-from dplda.privacy import ApproximateDP, Event
+from dplda.privacy import ApproximateDP
 from dplda.privacy._curator import Curator
+from dplda.privacy._events import Event
 from dplda.privacy._mechanisms import MAX_RADIUS, DiscreteGaussian, count_unit
 from dplda.privacy._streams import Purpose, Streams
 

@@ -23,8 +23,9 @@ from dplda.core._private_fit import (
 from dplda.leaf._compat import Interval, StrOptions, _fit_context
 from dplda.leaf._progress import rounds
 from dplda.metrics._signal import warn_if_noise, with_signal
-from dplda.privacy import Event, Guarantee
+from dplda.privacy import Guarantee
 from dplda.privacy._curator import Curator, announce
+from dplda.privacy._events import Event
 from dplda.privacy._streams import Streams
 from dplda.word._gibbs import draw_topics
 from dplda.word._half_table import HalfTable

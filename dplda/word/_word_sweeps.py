@@ -17,9 +17,10 @@ from dplda.core._private_fit import exactly_one
 from dplda.kernels import _release
 from dplda.leaf._checks import check_number
 from dplda.leaf._threads import in_threads, n_threads
-from dplda.privacy import BoundedRange, Event, NonPrivate, Repeated, calibrate
+from dplda.privacy import NonPrivate, Repeated, calibrate
 from dplda.privacy._accounting import is_chargeable
 from dplda.privacy._curator import TOTAL_VARIATION
+from dplda.privacy._events import BoundedRange, Event
 from dplda.privacy._mechanisms import DiscreteGaussian, FlooredLaplace, NoNoise, count_unit
 from dplda.privacy._streams import Purpose, Streams, uniform_integers
 from dplda.word._gibbs import MAX_COMPONENTS, TOPIC
