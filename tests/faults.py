@@ -330,7 +330,7 @@ def all_purposes_share_a_stream(patch):
 
 @found_by(RESIDUALS)
 def noise_repeats_in_each_round(patch):
-    noise = mechanisms().Purpose.NOISE
+    noise = module("privacy._streams").Purpose.NOISE
     move_address(patch, lambda p, round, block: (p, 0 if p == noise else round, block))
 
 
@@ -774,7 +774,7 @@ REPORTS = ("tests/test_randomized_response.py",)
 
 
 def bits() -> Any:
-    return mechanisms().RandomizedBits
+    return module("privacy._local_mechanisms").RandomizedBits
 
 
 @found_by(*REPORTS)
@@ -815,7 +815,7 @@ def a_memoized_report_is_drawn_anew(patch):
 
 
 def laplace() -> Any:
-    return mechanisms().ThresholdedLaplace
+    return module("privacy._local_mechanisms").ThresholdedLaplace
 
 
 @found_by("tests/test_tokens.py")

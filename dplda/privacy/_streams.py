@@ -134,7 +134,10 @@ class Streams:
     def reader(self, purpose: int, round: int, block: int = 0) -> Reader:
         """Make a reader of the successive words of a stream and of its spare stream.
 
-        The parameters are those of `words`.
+        Parameters
+        ----------
+        purpose, round, block : int
+            Address of the stream, as in `words`.
 
         Returns
         -------
