@@ -649,7 +649,8 @@ def a_part_has_a_budget_of_its_own(patch):
 @found_by("tests/test_ledger_parts.py", *LEDGER)
 def a_part_pays_for_all(patch):
     """The entry of a part counts for all data, so that disjoint parts do not add up in parallel."""
-    wrap_property(patch, module("privacy._entries").Entry, "charged_part", lambda original, self: None)
+    entry = module("privacy._entries").Entry
+    wrap_property(patch, entry, "charged_part", lambda original, self: None)
 
 
 @found_by("tests/test_ledger_filters.py", *LEDGER)

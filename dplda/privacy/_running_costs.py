@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dplda.privacy import _bounds_on_epsilon as composition
 from dplda.privacy._accounting import delta_charge, is_chargeable
 from dplda.privacy._bounds_on_epsilon import INTEGER_ORDERS, grouped
-from dplda.privacy._entries import Entry, paying_part
+from dplda.privacy._entries import Entry
 from dplda.privacy._events import Event, Gaussian
 from dplda.privacy._renyi import epsilon_of_divergences
 
@@ -86,7 +86,7 @@ def _costs_the_same(old: Entry, new: Entry) -> bool:
 
 def charged_part(entry: Entry) -> str | None:
     """The part that pays for an entry; None if every part pays."""
-    return paying_part(entry.unit, entry.part)
+    return entry.charged_part
 
 
 # ---- a quick bound on epsilon --------------------------------------------------------------
