@@ -121,11 +121,7 @@ class PrivacyUtilityDisplay:
 
     @classmethod
     def from_search(
-        cls,
-        search: Any,
-        *,
-        references: Mapping[str, float] | None = None,
-        ax: Any = None,
+        cls, search: Any, *, references: Mapping[str, float] | None = None, ax: Any = None
     ) -> PrivacyUtilityDisplay:
         """Draw the test scores of a search over `epsilon`, one curve for each other setting.
 

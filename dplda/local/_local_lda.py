@@ -117,6 +117,8 @@ class LocalLDA(BaseLDA):
     def partial_fit(self, X: Any, y: Any = None) -> LocalLDA:
         """Continue with one more batch: documents, which are randomized first, or reports.
 
+        Raises and warns as `fit` does, and refuses another randomizer or number of topics.
+
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_docs, n_words)
@@ -128,19 +130,6 @@ class LocalLDA(BaseLDA):
         -------
         self : object
             The fitted model.
-
-        Raises
-        ------
-        ValueError
-            If the randomizer or the number of topics has changed since the first call, or for the
-            reasons of `fit`.
-        BudgetError
-            If the budget of the ledger is too small. No document has been randomized then.
-
-        Warns
-        -----
-        SeededNoiseWarning
-            If `random_state` is given and documents are randomized.
 
         Notes
         -----
@@ -269,14 +258,9 @@ class LocalLDA(BaseLDA):
         exactly_one(type(self).__name__, **{name: getattr(self, name) for name in BUDGETS})
 
     def _publish(
-        self,
-        client: RandomizedResponse,
-        state: State,
-        earlier: Guarantee | None,
-        n_batches: int,
-        assumptions: tuple[str, ...] = (),
-        **attributes: Any,
-    ) -> None:
+        self, client: RandomizedResponse, state: State, earlier: Guarantee | None, n_batches: int,
+        assumptions: tuple[str, ...] = (), **attributes: Any,
+    ) -> None:  # fmt: skip
         """Set the fitted attributes, with the guarantee of one report.
 
         It does not depend on the number of documents, because each appears in one call only.

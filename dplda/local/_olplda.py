@@ -62,10 +62,8 @@ class OLPLDA(LocalLDA):
         Number of sweeps of all batches.
     n_batches_ : int
         Number of batches of reports.
-    epsilon_, delta_ : float
-        Guarantee of one report of a document, as in :class:`RandomizedResponse`, like
-        `bit_epsilon_`, `word_epsilon_`, `document_epsilon_` and `one_probability_`. `privacy_`
-        states it in full.
+    epsilon_, delta_, bit_epsilon_, word_epsilon_, document_epsilon_ : float
+        Guarantee of one report of a document, as in :class:`RandomizedResponse`.
 
     See Also
     --------
@@ -197,14 +195,9 @@ class OLPLDA(LocalLDA):
             )
 
     def _publish(
-        self,
-        client: RandomizedResponse,
-        state: State,
-        earlier: Guarantee | None,
-        n_batches: int,
-        assumptions: tuple[str, ...] = (),
-        **attributes: Any,
-    ) -> None:
+        self, client: RandomizedResponse, state: State, earlier: Guarantee | None, n_batches: int,
+        assumptions: tuple[str, ...] = (), **attributes: Any,
+    ) -> None:  # fmt: skip
         public = attributes.setdefault("_public", getattr(self, "_public", None))
         if public is not None:
             assumptions += (PUBLIC_PRIOR,)

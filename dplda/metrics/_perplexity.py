@@ -139,13 +139,9 @@ def _log_likelihood(X: sp.csr_array, theta: np.ndarray, phi: np.ndarray) -> floa
 
 
 def held_out_log_likelihood(
-    components: Any,
-    X: Any,
-    *,
-    doc_topic_prior: float = 0.1,
-    completion: bool = True,
+    components: Any, X: Any, *, doc_topic_prior: float = 0.1, completion: bool = True,
     n_jobs: int | None = None,
-) -> float:
+) -> float:  # fmt: skip
     """Mean log-likelihood per token of documents, as `held_out_perplexity` describes it."""
     components, blocks = check_blocks(components, X)
     check_number("doc_topic_prior", doc_topic_prior, 0, LARGEST_PRIOR, closed="right")

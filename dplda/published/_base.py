@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,7 +12,7 @@ import scipy.sparse as sp
 from dplda.core._base import BaseLDA
 from dplda.core._corpus import check_counts
 from dplda.core._private_fit import no_guarantee, publish
-from dplda.leaf._compat import _fit_context
+from dplda.leaf._compat import Interval, Options, _fit_context
 from dplda.leaf._warnings import warn_user
 from dplda.privacy import PrivacyLeakWarning
 from dplda.privacy._streams import Reader, Streams
@@ -20,6 +22,11 @@ COUNTS, TOPICS = "word-topic counts", "topics"  # what an observer of the traini
 
 # Noise is drawn in steps of 1 / GRID: whole steps would drown the small noise of a large epsilon.
 GRID = 256
+
+
+def noise_range(low: float, high: float) -> list:
+    """The constraint of a parameter that states the noise; infinity is no noise."""
+    return [Interval(Real, low, high, closed="both"), Options(Real, {math.inf})]
 
 
 class PublishedLDA(BaseLDA):
@@ -98,6 +105,6 @@ class PublishedLDA(BaseLDA):
 
 def laplace(shape: tuple[int, ...], epsilon: float, sensitivity: int, reader: Reader) -> np.ndarray:
     """Laplace noise of mean zero and scale ``sensitivity / epsilon``, in steps of 1 / GRID."""
-    noiseless = epsilon == np.inf
+    noiseless = epsilon == math.inf
     mechanism = NoNoise() if noiseless else FlooredLaplace(sensitivity * GRID / float(epsilon))
     return (mechanism(np.zeros(shape, np.int64), reader) - mechanism.mean) / GRID

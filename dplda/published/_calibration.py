@@ -43,8 +43,6 @@ def iteration_epsilon(subsampling_ratio: float, rdp_order: int, rdp_epsilon: flo
 
     Raises
     ------
-    TypeError
-        If `rdp_order` is not an integer or another parameter is not a number.
     ValueError
         If a parameter is out of range.
 
@@ -135,8 +133,6 @@ def vips_calibration(
 
     Raises
     ------
-    TypeError
-        If a parameter is not a number.
     ValueError
         If a parameter is out of range, or `delta_round` leaves nothing for the composition or is
         not below `subsampling_ratio`.

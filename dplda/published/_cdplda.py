@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from numbers import Real
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,11 +11,11 @@ from dplda.core._base import BaseLDA
 from dplda.core._corpus import Corpus
 from dplda.core._fold_in import pad
 from dplda.kernels import _gibbs
-from dplda.leaf._compat import Interval, Options, StrOptions
+from dplda.leaf._compat import StrOptions
 from dplda.leaf._progress import rounds
 from dplda.privacy._curator import announce
 from dplda.privacy._streams import Purpose, Streams
-from dplda.published._base import COUNTS, TOPICS, PublishedLDA, laplace
+from dplda.published._base import COUNTS, TOPICS, PublishedLDA, laplace, noise_range
 
 SMALLEST_EPSILON, LARGEST_EPSILON = 0.003, 5000.0  # the noise tables reach scales GRID / epsilon
 WORDS, DOCUMENTS = 0, 1  # blocks of the noise stream
@@ -47,10 +46,7 @@ class CDPLDA(PublishedLDA):
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features_in_)
-        Noisy counts of words in topics, with negative counts set to 0, plus `topic_word_prior`. Not
-        normalized.
-    n_iter_ : int
-        Number of sweeps that ran.
+        Noisy counts of words in topics, not below 0, plus `topic_word_prior`; not normalized.
     published_epsilon_ : float
         The claim that [1]_ implies: `noise_epsilon` times the number of sweeps that drew noise. Not
         a guarantee.
@@ -80,25 +76,15 @@ class CDPLDA(PublishedLDA):
 
     Examples
     --------
-    >>> import warnings
     >>> from dplda.published import CDPLDA
-    >>> from dplda.datasets import make_topic_corpus
-    >>> X = make_topic_corpus(n_docs=50, n_words=30, n_components=3, random_state=0).data
     >>> model = CDPLDA(n_components=3, noise_epsilon=2.0, noise_at="every_sweep", max_iter=20)
-    >>> with warnings.catch_warnings():
-    ...     warnings.simplefilter("ignore")  # the warning says that this is not private
-    ...     model = model.fit(X)
-    >>> model.epsilon_, model.published_epsilon_
-    (inf, 40.0)
+    >>> model = model.fit([[3, 1], [0, 2]])  # doctest: +SKIP
     """
 
     _instead = "dplda.HDPLDA to protect words and dplda.SubLDA to protect documents"
     _parameter_constraints = {
         **BaseLDA._parameter_constraints,
-        "noise_epsilon": [
-            Interval(Real, SMALLEST_EPSILON, LARGEST_EPSILON, closed="both"),
-            Options(Real, {math.inf}),
-        ],
+        "noise_epsilon": noise_range(SMALLEST_EPSILON, LARGEST_EPSILON),
         "noise_at": [StrOptions({"first_sweep", "every_sweep"})],
     }
 

@@ -22,12 +22,12 @@ from dplda.federated._sentences import SentenceCorpus
 from dplda.federated._tokens import TokenMechanism, Tokens, check_size, privatize
 from dplda.kernels import _published_iftm
 from dplda.leaf._checks import check_number
-from dplda.leaf._compat import Interval, Options, _fit_context
+from dplda.leaf._compat import Interval, _fit_context
 from dplda.leaf._progress import rounds
 from dplda.privacy._curator import announce
 from dplda.privacy._local_mechanisms import Survivors, ThresholdedLaplace
 from dplda.privacy._streams import Purpose, Streams, Words, uniform_integers
-from dplda.published._base import COUNTS, PublishedLDA
+from dplda.published._base import COUNTS, PublishedLDA, noise_range
 
 SMALLEST_EPSILON = 0.0114  # the noise tables reach its scale
 LARGEST_COUNT = 2.0**53  # all larger floats are whole numbers
@@ -63,18 +63,11 @@ class PublishedIFTMParty(PublishedLDA):
     components_ : ndarray of shape (n_components, n_features_in_)
         Exact counts of words in topics (C^KW in [1]_), plus `topic_word_prior`. Not normalized.
         After `refine` it has as many rows as the table that was given.
-    n_iter_ : int
-        Number of sweeps that ran.
     published_epsilon_ : float
         The claim of [1]_: `published_epsilon`, for one token, in any number of rounds. Not a
         guarantee.
     epsilon_, delta_ : float
         Infinity and 0: no finite epsilon holds. `privacy_` says why.
-
-    See Also
-    --------
-    dplda.federated.IFTMParty : The sound form: it reads noisy vectors only.
-    recover_counts : The counts that the master can compute.
 
     Notes
     -----
@@ -97,7 +90,6 @@ class PublishedIFTMParty(PublishedLDA):
       normalized, so each survivor favors the topics of largest phi, whatever the word. With many
       survivors (tau = 0.2) all tokens end in one topic.
     * (18) and (21) invert the ratio of the proposals. (19) and (22) are correct and are used.
-    * Line 10 draws from the alias table of the raw word.
     * The counts are sent with beta, because a topic without words cannot be normalized.
 
     Noisy counts are rounded down to steps of 1/1024, and cut at tau + 4. Algorithm 2 (sentences)
@@ -110,21 +102,8 @@ class PublishedIFTMParty(PublishedLDA):
 
     Examples
     --------
-    >>> import warnings
-    >>> from dplda.datasets import make_topic_corpus
     >>> from dplda.published import PublishedIFTMParty
-    >>> from dplda.published import recover_counts
-    >>> X = make_topic_corpus(n_docs=50, n_words=30, n_components=3, random_state=0).data
     >>> party = PublishedIFTMParty(n_components=3, published_epsilon=8.0, max_iter=5)
-    >>> with warnings.catch_warnings():
-    ...     warnings.simplefilter("ignore")  # the warning says that this is not private
-    ...     party = party.fit(X)
-    >>> party.epsilon_, party.published_epsilon_
-    (inf, 8.0)
-    >>> sent = party.local_model("north", 0, "0" * 64).table
-    >>> counts = recover_counts(sent, topic_word_prior=party.topic_word_prior)
-    >>> bool((counts.sum(axis=0) == X.sum(axis=0)).all())
-    True
     """
 
     _attack = "published iFTM"
@@ -137,10 +116,7 @@ class PublishedIFTMParty(PublishedLDA):
     _instead = "dplda.federated.IFTMParty"
     _parameter_constraints = {
         **BaseLDA._parameter_constraints,
-        "published_epsilon": [
-            Interval(Real, SMALLEST_EPSILON, ThresholdedLaplace.MAX_EPSILON, closed="both"),
-            Options(Real, {math.inf}),
-        ],
+        "published_epsilon": noise_range(SMALLEST_EPSILON, ThresholdedLaplace.MAX_EPSILON),
         "noise_threshold": [Interval(Real, 0, 1, closed="neither")],
     }
 
@@ -210,12 +186,8 @@ class PublishedIFTMParty(PublishedLDA):
 
         Parameters
         ----------
-        party : str
-            Name of the party.
-        round_number : int
-            The round that the message answers.
-        vocabulary : str
-            `vocabulary_hash` of the columns.
+        party, round_number, vocabulary : str, int, str
+            As in :meth:`dplda.federated.IFTMParty.local_model`.
 
         Returns
         -------
@@ -320,16 +292,13 @@ def recover_counts(sent_model: ArrayLike, *, topic_word_prior: float = 0.0) -> N
 
     Raises
     ------
-    TypeError
-        If `topic_word_prior` is not a number.
     ValueError
         If an entry is negative, a row is empty, or the prior is out of range.
 
     Notes
     -----
     **Privacy.** For `PublishedIFTMParty` the sum over topics is the exact frequency of each word in
-    the party's documents. For the sound party the result is counts of imputed words, which are
-    released anyway.
+    the party's documents; for the sound party it is that of imputed words.
 
     References
     ----------
