@@ -1,8 +1,4 @@
-"""The command ``dplda``, which is also ``python -m dplda``.
-
-Each command is imported when it is called: the demo loads no network engine, and the ledger loads
-no model.
-"""
+"""The command ``dplda``, which is also ``python -m dplda``."""
 
 from __future__ import annotations
 
@@ -11,12 +7,21 @@ import os
 import sys
 import textwrap
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 
 from dplda._version import __version__
 
-EPILOG = "Without a command, dplda runs the demo, with the options of the demo."
+# A command `name` is the module dplda.cli._name. Only the module that is called is imported.
+COMMANDS = {
+    "fit": "fit a private topic model to files, and write a file that may be published",
+    "plan": "say what to expect of a fit, before any data are read",
+    "topics": "print the topics and the guarantee of a published model",
+    "transform": "write topic weights of texts, for a published model",
+    "ledger": "look into a privacy ledger",
+    "federation": "train together over a network",
+}
+GROUPS = ("ledger", "federation")  # they have commands of their own
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -31,26 +36,45 @@ def main(argv: Sequence[str] | None = None) -> int:
     -------
     int
         0, or 1 if a file cannot be read, written or understood, or a budget is too small. Invalid
-        arguments exit with 2. ``ledger check`` and ``verify`` return 1 for what they find, and 2
-        for a file that cannot be read.
+        arguments exit with 2. ``ledger check`` returns 1 for what it finds, and 2 for a file that
+        cannot be read.
     """
     options = parse(argv)
     usual, warnings.formatwarning = warnings.formatwarning, _without_line
     try:
         return options.command(options) or 0
-    except argparse.ArgumentError as error:
-        options.parser.error(str(error))
     except BrokenPipeError:  # the reader of the output, such as head, has ended
         _close_output()
-    except (ImportError, OSError, ValueError) as error:
+    except (ImportError, OSError, TypeError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
     finally:
         warnings.formatwarning = usual
     return 1
 
 
+def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """Options of a command; `command` is its function."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    called = next((argument for argument in arguments if not argument.startswith("-")), None)
+    parser = argparse.ArgumentParser(
+        prog="dplda", description="Differentially private topic models.",
+        epilog="A first example, with public texts that dplda holds: dplda fit --example",
+    )  # fmt: skip
+    parser.add_argument("--version", action="version", version=__version__)
+    commands = parser.add_subparsers(required=True, metavar="command")
+    for name, summary in COMMANDS.items():
+        command = commands.add_parser(name, help=summary)
+        if name == called:
+            module = import_module(f"dplda.cli._{name}")
+            if name in GROUPS:
+                module.add_commands(command.add_subparsers(required=True, metavar="command"))
+            else:
+                module.add_options(command)
+    return parser.parse_args(arguments)
+
+
 def _close_output() -> None:
-    """Send what is left of the output nowhere, so that no error follows at the end."""
+    """Send what is left of the output nowhere: no error follows at the end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -63,81 +87,6 @@ def _without_line(
 ) -> str:
     """A warning of a command: its place in the code says nothing to a user."""
     return textwrap.fill(f"{category.__name__}: {message}", 96) + "\n"
-
-
-def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    """Options of a command; `command` is its function, and `parser` the parser for errors."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    if not arguments or (arguments[0].startswith("-") and arguments[0] not in TOP_LEVEL):
-        arguments.insert(0, "demo")
-    return _parser(arguments[0]).parse_args(arguments)
-
-
-def _command(module: str, function: str) -> Callable[[argparse.ArgumentParser], None]:
-    """A command whose options the named function of a module adds."""
-
-    def add(parser: argparse.ArgumentParser) -> None:
-        getattr(import_module(module), function)(parser)
-
-    return add
-
-
-def _group(module: str) -> Callable[[argparse.ArgumentParser], None]:
-    """A command whose subcommands `add_commands` of the given module adds."""
-
-    def add(parser: argparse.ArgumentParser) -> None:
-        commands = parser.add_subparsers(required=True, metavar="command")
-        import_module(module).add_commands(commands)
-
-    return add
-
-
-TOP_LEVEL = ("-h", "--help", "--version")
-COMMANDS = {
-    "demo": (
-        _command("dplda.cli._demo", "add_options"),
-        "fit a private topic model to public texts",
-    ),
-    "fit": (
-        _command("dplda.cli._fit", "add_options"),
-        "fit a private topic model to files, and write a file that may be published",
-    ),
-    "topics": (
-        _command("dplda.cli._release", "add_topics_options"),
-        "print the topics of a published model",
-    ),
-    "transform": (
-        _command("dplda.cli._release", "add_transform_options"),
-        "write topic weights of texts, for a published model",
-    ),
-    "sign": (_command("dplda.cli._release", "add_sign_options"), "sign a published model"),
-    "verify": (
-        _command("dplda.cli._release", "add_verify_options"),
-        "tell whether the holder of a key signed a file",
-    ),
-    "report": (
-        _command("dplda.cli._report", "add_options"),
-        "print the guarantee of a published model, and what its owner should answer",
-    ),
-    "ledger": (_group("dplda.cli._ledger"), "look into a privacy ledger"),
-    "federation": (_group("dplda.cli._federation"), "train together over a network"),
-}
-
-
-def _parser(called: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="dplda", description="Differentially private topic models.", epilog=EPILOG
-    )
-    parser.add_argument("--version", action="version", version=__version__)
-    commands = parser.add_subparsers(required=True, metavar="command")
-    for name, (add_options, summary) in COMMANDS.items():
-        command = commands.add_parser(
-            name, help=summary, formatter_class=argparse.ArgumentDefaultsHelpFormatter
-        )
-        command.set_defaults(parser=command)
-        if name == called:
-            add_options(command)
-    return parser
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
 from dplda import GibbsLDA, SubLDA
-from dplda.cli._console import show_topics
+from dplda.cli._options import show_topics
 from dplda.datasets import make_topic_corpus
 from dplda.displays import PrivacyUtilityDisplay, TopicDisplay, top_words
 

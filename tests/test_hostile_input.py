@@ -506,7 +506,7 @@ ARGUMENTS = st.one_of(
         (command_line.parse, ["federation"]),
         (command_line.main, ["ledger"]),
     ],
-    ids=["demo", "federation", "ledger"],
+    ids=["command", "federation", "ledger"],
 )
 def test_command_lines(n_examples, run_command, words):
     def check(arguments):

@@ -6,8 +6,6 @@ import sys
 
 import pytest
 
-from dplda.__main__ import COMMANDS
-
 HEAVY = {"numpy", "scipy", "sklearn", "dp_accounting", "absl", "cryptography", "joblib"}
 # One process: a step sees what it and the steps before it have loaded.
 STEPS = {
@@ -60,9 +58,3 @@ def loaded():
 def test_accountants_and_scipy_are_loaded_where_they_are_used(loaded, step):
     late = step in ("mechanisms", "estimators", "a party")
     assert HEAVY & {*loaded[step]} <= (ESTIMATORS if late else MAY_LOAD.get(step, set()))
-
-
-def test_all_commands_are_looked_at():
-    assert {*COMMANDS} == {
-        "demo", "fit", "topics", "transform", "sign", "verify", "report", "ledger", "federation",
-    }  # fmt: skip

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import sys
-from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import dplda  # loads a name at its first use: options and --help need nothing of it
-from dplda.cli._console import printable
+from dplda.cli._options import printable, say
 from dplda.leaf._files import check_writable, create_whole
 
 COLUMNS = ("number", "time", "label", "unit", "status", "epsilon", "seeded", "process", "part")
@@ -21,96 +19,71 @@ COLUMNS = ("number", "time", "label", "unit", "status", "epsilon", "seeded", "pr
 
 def add_commands(commands: Any) -> None:
     """Add the subparsers of ``dplda ledger``."""
-    text = "print what was spent, on what and when"
-    parser = commands.add_parser("show", help=text, description=f"{text.capitalize()}.")
-    parser.set_defaults(command=_show)
-    parser.add_argument("file", help="file of the ledger; no entry is changed")
-    parser.add_argument(
-        "--delta", type=_delta, help="state epsilons at this delta instead of the ledger's"
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
 
-    text = "compare a ledger with a limit, and with what was released"
-    parser = commands.add_parser(
-        "check",
-        help=text,
-        description=f"{text.capitalize()}. Exit code 0: all is well. 1: more was spent, or the "
-        "ledger does not know a release or a receipt, for instance because an old copy was put in "
-        "its place. 2: a file cannot be read, or an option is wrong.",
-    )
-    parser.set_defaults(command=_check)
-    parser.add_argument("file", help="file of the ledger; no entry is changed")
-    parser.add_argument(
-        "--max-epsilon", type=_epsilon, help="most that may be spent; default: the budget"
-    )
-    parser.add_argument("--delta", type=_delta, help="delta of the limit; default: the ledger's")
-    parser.add_argument(
-        "--releases", nargs="+", type=Path, default=[], metavar="FILE",
-        help="release files of models that this ledger was charged for",
+    def add_command(name: str, run: Any, text: str) -> Any:
+        summary = text.partition(".")[0]
+        parser = commands.add_parser(name, help=f"{summary[0].lower()}{summary[1:]}")
+        parser.description = text
+        parser.set_defaults(command=run)
+        parser.add_argument("file", help="file of the ledger")
+        return parser.add_argument
+
+    add = add_command("show", _show, "Print what was spent, on what and when.")
+    add("--delta", type=float, help="state epsilons at this delta instead of the ledger's")
+    add("--json", action="store_true", help="print JSON instead of a table")
+    add = add_command(
+        "check", _check, "Compare a ledger with a limit, and with what was released. Exit code 0: "
+        "all is well. 1: more was spent, or the ledger does not know a release or a receipt, for "
+        "instance because an old copy was put in its place. 2: a file cannot be read, or an option "
+        "is wrong.",
     )  # fmt: skip
-    parser.add_argument(
-        "--receipt", action="append", default=[], metavar="TEXT",
-        help="receipt that `show` or a log printed before; may be given several times",
+    add("--max-epsilon", type=float, help="most that may be spent; default: the budget")
+    add("--delta", type=float, help="delta of the limit; default: the ledger's")
+    add("--releases", nargs="+", type=Path, default=[], metavar="FILE",
+        help="release files of models that this ledger was charged for")  # fmt: skip
+    add("--receipt", action="append", default=[], metavar="TEXT",
+        help="receipt that `show` or a log printed before; may be given several times")  # fmt: skip
+    add("--json", action="store_true", help="print JSON")
+    add = add_command("backup", _backup, "Copy a ledger to a new file, even while fits charge it.")
+    add("copy", type=Path, help="file to write, which must not exist")
+    add = add_command(
+        "cancel", _cancel, "Cancel an entry that is reserved, whose fit has released nothing. If "
+        "the fit still runs, it ends with an error before its first release. An entry whose "
+        "releases have begun is not canceled.",
     )  # fmt: skip
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add("number", type=int, help="number of the entry, as `show` prints it")
 
-    text = "copy a ledger to a new file, even while fits charge it"
-    parser = commands.add_parser("backup", help=text, description=f"{text.capitalize()}.")
-    parser.set_defaults(command=_backup)
-    parser.add_argument("file", help="file of the ledger")
-    parser.add_argument("copy", type=Path, help="file to write, which must not exist")
 
-    text = "cancel an entry that is reserved, whose fit has released nothing"
-    parser = commands.add_parser(
-        "cancel",
-        help=text,
-        description=f"{text.capitalize()}. If the fit still runs, it ends with an error before its "
-        "first release. An entry whose releases have begun is not canceled.",
-    )
-    parser.set_defaults(command=_cancel)
-    parser.add_argument("file", help="file of the ledger")
-    parser.add_argument("number", type=_number, help="number of the entry, as `show` prints it")
+# ---- check -----------------------------------------------------------------------------------
 
 
 def _check(options: argparse.Namespace) -> int:
     try:
-        report = _compared(
-            _existing(options.file), options.max_epsilon, options.delta, options.releases,
-            options.receipt,
-        )  # fmt: skip
+        ledger = _existing(options.file)
+        delta = ledger.delta if options.delta is None else options.delta
+        limit = ledger.epsilon if options.max_epsilon is None else options.max_epsilon
+        spent = ledger.epsilon_at(delta)
+        released = [(str(p), dplda.load_release(p).privacy_.receipt) for p in options.releases]
+        asked = [("receipt", receipt) for receipt in options.receipt]
+        known = [_known(ledger, name, receipt) for name, receipt in released + asked]
     except (OSError, ValueError) as error:  # 1 says that something was found
         print(f"error: {error}", file=sys.stderr)
         return 2
-    print(_as_json(report) if options.json else _as_lines(report))
-    return 0 if report["ok"] else 1
-
-
-def _compared(
-    ledger: dplda.privacy.Ledger,
-    max_epsilon: float | None,
-    delta: float | None,
-    releases: Sequence[Path],
-    receipts: Sequence[str],
-) -> dict[str, Any]:
-    """What was spent next to its limit, and whether the ledger knows releases and receipts."""
-    delta = ledger.delta if delta is None else delta
-    limit = ledger.epsilon if max_epsilon is None else max_epsilon
-    spent = ledger.epsilon_at(delta)
-    known = [_known(ledger, str(path), _receipt_of(path)) for path in releases]
-    known += [_known(ledger, "receipt", receipt) for receipt in receipts]
-    return {
-        "ledger": ledger.path,
-        "data": ledger.data,
-        "epsilon_spent": spent,
-        "max_epsilon": limit,
-        "delta": delta,
-        "receipts": known,
-        "ok": spent <= limit and all(found["known"] for found in known),
-    }
-
-
-def _receipt_of(path: Path) -> str:
-    return dplda.load_release(path).privacy_.receipt
+    is_well = spent <= limit and all(found["known"] for found in known)
+    if options.json:
+        print(_as_json({
+            "ledger": ledger.path, "data": ledger.data, "epsilon_spent": spent,
+            "max_epsilon": limit, "delta": delta, "receipts": known, "ok": is_well,
+        }))  # fmt: skip
+        return 0 if is_well else 1
+    word = "within" if spent <= limit else "ABOVE"
+    print(f"{word:9} epsilon {spent:.6g} spent, at most {limit:g} allowed, at delta {delta:g}")
+    for found in known:
+        word = "known" if found["known"] else "UNKNOWN"
+        print(f"{word:9} {_cell(found['name'])}: {found['receipt'] or 'no receipt'}")
+    for advice in dict.fromkeys(_advice(found) for found in known if not found["known"]):
+        say(advice)
+    return 0 if is_well else 1
 
 
 def _known(ledger: dplda.privacy.Ledger, name: str, receipt: str) -> dict[str, Any]:
@@ -123,36 +96,22 @@ def _known(ledger: dplda.privacy.Ledger, name: str, receipt: str) -> dict[str, A
     return {"name": name, "receipt": receipt or None, "known": known, "this_ledger": same}
 
 
-def _as_lines(report: dict[str, Any]) -> str:
-    word = "within" if report["epsilon_spent"] <= report["max_epsilon"] else "ABOVE"
-    lines = [
-        f"{word:9} epsilon {report['epsilon_spent']:.6g} spent, at most {report['max_epsilon']:g} "
-        f"allowed, at delta {report['delta']:g}"
-    ]
-    for found in report["receipts"]:
-        word = "known" if found["known"] else "UNKNOWN"
-        lines.append(f"{word:9} {_cell(found['name'])}: {found['receipt'] or 'no receipt'}")
-    lines += [text for is_due, text in _advice(report["receipts"]) if is_due]
-    return "\n".join(lines)
+def _advice(unknown: dict[str, Any]) -> str:
+    """What an unknown receipt means."""
+    if unknown["receipt"] is None:
+        return "A model without a receipt was charged to no ledger."
+    if not unknown["this_ledger"]:
+        return (
+            "A receipt is that of another ledger: its first eight digits are not those of this "
+            "one. Check the model or receipt with the ledger that was charged for it."
+        )
+    return (
+        "The ledger lacks entries that it had. It may be an older copy: charge nothing to it, and "
+        "cancel no entry, until this is explained."
+    )
 
 
-def _advice(receipts: Sequence[dict[str, Any]]) -> Iterator[tuple[bool, str]]:
-    """What unknown receipts mean, and whether it is so."""
-    unknown = [found for found in receipts if not found["known"]]
-    yield (
-        any(found["receipt"] is None for found in unknown),
-        "          A model without a receipt was charged to no ledger.",
-    )
-    yield (
-        any(found["receipt"] is not None and not found["this_ledger"] for found in unknown),
-        "          A receipt is that of another ledger: its first eight digits are not those of\n"
-        "          this one. Check the model or receipt with the ledger that was charged for it.",
-    )
-    yield (
-        any(found["this_ledger"] for found in unknown),
-        "          The ledger lacks entries that it had. It may be an older copy: charge nothing\n"
-        "          to it, and cancel no entry, until this is explained.",
-    )
+# ---- backup and cancel -----------------------------------------------------------------------
 
 
 def _backup(options: argparse.Namespace) -> None:
@@ -187,46 +146,36 @@ def _existing(file: str) -> dplda.privacy.Ledger:
     return dplda.privacy.Ledger(file)
 
 
+# ---- show ------------------------------------------------------------------------------------
+
+
 def _show(options: argparse.Namespace) -> None:
-    report = summary(_existing(options.file), options.delta)
-    print(_as_json(report) if options.json else _as_text(report))
-
-
-def summary(ledger: dplda.privacy.Ledger, delta: float | None = None) -> dict[str, Any]:
-    """Summarize what was spent, on what and when.
-
-    Parameters
-    ----------
-    ledger : Ledger
-        The ledger.
-    delta : float, default=None
-        The delta at which the epsilons are stated, in [0, 1). None takes the ledger's.
-
-    Returns
-    -------
-    dict
-        ``"data"``, the name of the data; ``"delta"``; ``"entries"``, a list with the epsilon of
-        each entry alone; ``"epsilon_spent"``, the guarantee of all together; ``"budget"``,
-        ``"used"`` and ``"remaining"``, which are at the ledger's own ``"budget_delta"``;
-        ``"composition"``;
-        ``"caveat"``, why the total is infinite although every entry has a finite cost, or None;
-        ``"receipt"``, see `Ledger.receipt`.
-    """
-    delta = ledger.delta if delta is None else delta
-    return {
-        "ledger": ledger.path,
-        "data": ledger.data,
-        "delta": delta,
-        "entries": [_described(entry, delta) for entry in ledger.entries()],
-        "epsilon_spent": ledger.epsilon_at(delta),
-        "composition": ledger.composition,
-        "budget": ledger.epsilon,
-        "budget_delta": ledger.delta,
-        "used": ledger.epsilon_spent,
-        "remaining": ledger.remaining,
-        "caveat": ledger.caveat,
-        "receipt": ledger.receipt,
-    }
+    ledger = _existing(options.file)
+    delta = ledger.delta if options.delta is None else options.delta
+    entries, spent = [_described(e, delta) for e in ledger.entries()], ledger.epsilon_at(delta)
+    if options.json:
+        print(_as_json({
+            "ledger": ledger.path, "data": ledger.data, "delta": delta, "entries": entries,
+            "epsilon_spent": spent, "composition": ledger.composition, "budget": ledger.epsilon,
+            "budget_delta": ledger.delta, "used": ledger.epsilon_spent,
+            "remaining": ledger.remaining, "caveat": ledger.caveat, "receipt": ledger.receipt,
+        }))  # fmt: skip
+        return
+    rows = [COLUMNS, *(tuple(map(_cell, entry.values())) for entry in entries)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        print("  ".join(map(str.ljust, row, widths)).rstrip())
+    print(
+        f"\nspent      epsilon {spent:.6g} at delta {delta:g}, by all entries that are not "
+        "canceled together"
+    )
+    print(f"budget     epsilon {ledger.epsilon:g} at delta {ledger.delta:g}")
+    if ledger.composition == "adaptive":  # spent is then the budget, however little was used
+        print(f"used up    epsilon {ledger.epsilon_spent:.6g} of the budget, which is adaptive")
+    print(f"remaining  epsilon {ledger.remaining:.6g} at delta {ledger.delta:g}")
+    for name in ("data", "receipt", "caveat"):
+        if value := getattr(ledger, name):
+            print(f"{name:10} {value}")
 
 
 def _described(entry: dplda.privacy._entries.Entry, delta: float) -> dict[str, Any]:
@@ -239,39 +188,8 @@ def _described(entry: dplda.privacy._entries.Entry, delta: float) -> dict[str, A
 
 
 def _as_json(report: dict[str, Any]) -> str:
-    """JSON has no infinity, so that it becomes the string "inf"."""
-    return json.dumps(_finite(report), indent=2, allow_nan=False)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _finite(item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_finite(item) for item in value]
-    return "inf" if value == math.inf else value
-
-
-def _as_text(report: dict[str, Any]) -> str:
-    rows = [COLUMNS, *(tuple(map(_cell, entry.values())) for entry in report["entries"])]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-    lines += [
-        "",
-        f"spent      epsilon {report['epsilon_spent']:.6g} at delta {report['delta']:g}, by "
-        "all entries that are not canceled together",
-        f"budget     epsilon {report['budget']:g} at delta {report['budget_delta']:g}",
-        f"remaining  epsilon {report['remaining']:.6g} at delta {report['budget_delta']:g}",
-    ]
-    if report["composition"] == "adaptive":  # spent is then the budget, however little was used
-        lines.insert(
-            -1, f"used up    epsilon {report['used']:.6g} of the budget, which is adaptive"
-        )
-    if report["data"]:
-        lines.append(f"data       {report['data']}")
-    lines.append(f"receipt    {report['receipt']}")
-    if report["caveat"]:
-        lines.append(f"caveat     {report['caveat']}")
-    return "\n".join(lines)
+    """JSON has no infinity, which becomes the string "inf"."""
+    return json.dumps(report, indent=2).replace(": Infinity", ': "inf"')
 
 
 def _cell(value: Any) -> str:
@@ -280,29 +198,3 @@ def _cell(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return printable(f"{value:.6g}" if isinstance(value, float) else str(value))
-
-
-def _number(text: str) -> int:
-    if not (text.isdecimal() and int(text) > 0):
-        raise argparse.ArgumentTypeError(f"the number of an entry is 1 or more, got {text!r}")
-    return int(text)
-
-
-def _epsilon(text: str) -> float:
-    try:
-        epsilon = float(text)
-    except ValueError:
-        epsilon = math.nan
-    if not epsilon >= 0.0:
-        raise argparse.ArgumentTypeError(f"epsilon must be a number of at least 0, got {text!r}")
-    return epsilon
-
-
-def _delta(text: str) -> float:
-    try:
-        delta = float(text)
-    except ValueError:
-        delta = math.nan
-    if not 0.0 <= delta < 1.0:
-        raise argparse.ArgumentTypeError(f"delta must be a number in [0, 1), got {text!r}")
-    return delta

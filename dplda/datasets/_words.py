@@ -72,6 +72,18 @@ def load_public_vocabulary(n_words: int | None = 2000, *, language: str = "en") 
     return list(words[:n_words])
 
 
+def stop_words_of(language: str) -> frozenset[str]:
+    """Words of a language that hold no subject."""
+    if language == "en":
+        from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+        return frozenset(ENGLISH_STOP_WORDS)
+    _by_wordfreq(language)  # says which languages there are
+    import stopwordsiso
+
+    return frozenset(stopwordsiso.stopwords(language))
+
+
 @lru_cache
 def _english() -> tuple[str, ...]:
     """Words by the number of fields of the embedded corpus that use them, then by occurrences.
@@ -79,8 +91,6 @@ def _english() -> tuple[str, ...]:
     The first 2,000 cover 33, 42 and 35% of the tokens of KOS, NIPS and the docstrings; in the order
     of occurrences alone, they cover 34, 38 and 32%.
     """
-    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
-
     texts, target = load_wordnet_glosses(return_X_y=True)
     n_fields, n_tokens = Counter[str](), Counter[str]()
     for field in range(max(target) + 1):
@@ -89,7 +99,8 @@ def _english() -> tuple[str, ...]:
         n_fields.update(counts.keys())
         n_tokens.update(counts)
     ranked = sorted(n_tokens, key=lambda word: (-n_fields[word], -n_tokens[word], word))
-    return tuple(word for word in ranked if word not in ENGLISH_STOP_WORDS)[:LONGEST]
+    stop_words = stop_words_of("en")
+    return tuple(word for word in ranked if word not in stop_words)[:LONGEST]
 
 
 @lru_cache

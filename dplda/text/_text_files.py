@@ -1,7 +1,7 @@
-"""Texts and their users from files: a folder of text files, CSV, JSON Lines or Parquet.
+"""Texts and their ids from files: a folder of text files, CSV, JSON Lines or Parquet.
 
-No error quotes a text, an id, or a cell. A file without a header has texts in its first row, so
-that errors do not list the columns of a file either.
+CSV and JSON are read by the modules of Python, and Parquet by pyarrow. No error quotes a text, an
+id, or a cell. A file without a header has texts in its first row: errors list no columns.
 """
 
 from __future__ import annotations
@@ -10,12 +10,11 @@ import codecs
 import csv
 import gzip
 import json
-import os
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 # Kind of file by suffix. All but Parquet may be compressed by gzip.
 KINDS = {
@@ -26,9 +25,24 @@ ALLOWED = "a folder of text files (.txt), or .csv, .tsv, .jsonl, .ndjson or .par
 LARGEST_CELL = 2**31 - 1  # characters; the default of the module csv is 131,072
 
 
-@dataclass(frozen=True)
-class Source:
-    """Where texts are, and how to read them.
+class Texts(NamedTuple):
+    """What was read. Private."""
+
+    texts: list[str]  # a missing text is empty
+    ids: list[str]  # of the column of ids, or names of the files in a folder of text files
+    n_left_out: int  # files of other kinds in the folder
+
+
+def read_texts(
+    path: Path,
+    *,
+    text_column: str = "text",
+    file_column: str | None = None,
+    id_column: str | None = None,
+    encoding: str = "utf-8",
+    separator: str | None = None,
+) -> Texts:
+    """Read all texts into memory.
 
     Parameters
     ----------
@@ -39,71 +53,17 @@ class Source:
     file_column : str or None, default=None
         Column that holds names of text files, relative to the table, in place of `text_column`.
     id_column : str or None, default=None
-        Column that holds an id of each text, such as its user.
+        Column that holds an id of each text, such as its user. Ids are text without spaces around
+        it: 7 and "7" are one id.
     encoding : str, default="utf-8"
         Encoding of all files but Parquet.
     separator : str or None, default=None
         Character between the columns of CSV; None takes a comma, and a tab in .tsv files.
-    """
-
-    path: Path
-    text_column: str = "text"
-    file_column: str | None = None
-    id_column: str | None = None
-    encoding: str = "utf-8"
-    separator: str | None = None
-
-    def __post_init__(self) -> None:
-        try:
-            "".encode(self.encoding)
-        except LookupError:
-            raise ValueError(
-                f"there is no encoding {self.encoding!r}; try utf-8 or cp1252"
-            ) from None
-        known = codecs.lookup(self.encoding).name
-        # the mark that some programs write at the start of a file is not a part of the text
-        object.__setattr__(self, "encoding", "utf-8-sig" if known == "utf-8" else known)
-        if self.separator is not None and len(self.separator) != 1:
-            raise ValueError(f"the separator must be one character, got {len(self.separator)}")
-
-    @property
-    def columns(self) -> list[str]:
-        """The columns to read: texts or their files, and ids."""
-        return [c for c in (self.file_column or self.text_column, self.id_column) if c is not None]
-
-
-@dataclass
-class Texts:
-    """Texts, and an id of each if there are any.
-
-    Parameters
-    ----------
-    texts : list of str
-        Private.
-    ids : list of str
-        Private. Values of `id_column`; names of the files if the source is a folder of text files;
-        otherwise empty.
-    n_left_out : int
-        Private. Number of files of other kinds in the folder.
-    """
-
-    texts: list[str] = field(default_factory=list)
-    ids: list[str] = field(default_factory=list)
-    n_left_out: int = 0
-
-
-def read_texts(source: Source) -> Texts:
-    """Read all texts into memory.
-
-    Parameters
-    ----------
-    source : Source
-        Where they are.
 
     Returns
     -------
     Texts
-        Missing texts are empty. Ids are text: 7 and "7" are the same id.
+        The texts in the order of the file, or of the names of the files.
 
     Raises
     ------
@@ -115,12 +75,43 @@ def read_texts(source: Source) -> Texts:
     ImportError
         If a Parquet file is to be read without pyarrow.
     """
-    files, kind, n_left_out = _files(source.path)
-    found = _of_text_files(files, source) if kind == "text" else _of_tables(files, kind, source)
-    found.n_left_out = n_left_out
-    if not found.texts:
-        raise ValueError(f"{source.path} holds no texts: it has a header and no rows")
-    return found
+    encoding = _checked_encoding(encoding)
+    if separator is not None and len(separator) != 1:
+        raise ValueError(f"the separator must be one character, got {len(separator)}")
+    files, kind, n_left_out = _files(path)
+    if kind == "text":
+        if id_column is not None or file_column is not None:
+            raise ValueError(
+                f"{path} has no columns, because it holds text files; give a table with one row "
+                "for each text file, and --file-column"
+            )
+        folder = path if path.is_dir() else path.parent
+        texts = [_read_text(file, encoding, f"{file}") for file in files]
+        return Texts(texts, [file.relative_to(folder).as_posix() for file in files], n_left_out)
+    column = file_column or text_column
+    columns = [column] if id_column is None else [column, id_column]
+    texts, ids, named = [], [], set[Path]()
+    for file in files:
+        for where, row in _rows(file, kind, columns, encoding, separator):
+            text = _text(row[column], f"{where}, column {column!r}")
+            if file_column is not None:
+                text = _of_named_file(file.parent / text, where, column, encoding, named)
+            texts.append(text)
+            if id_column is not None:
+                ids.append(_id(row[id_column], f"{where}, column {id_column!r}"))
+    if not texts:
+        raise ValueError(f"{path} holds no texts: it has a header and no rows")
+    return Texts(texts, ids, n_left_out)
+
+
+def _checked_encoding(encoding: str) -> str:
+    try:
+        "".encode(encoding)
+    except LookupError:
+        raise ValueError(f"there is no encoding {encoding!r}; try utf-8 or cp1252") from None
+    known = codecs.lookup(encoding).name
+    # the mark that some programs write at the start of a file is not a part of the text
+    return "utf-8-sig" if known == "utf-8" else known
 
 
 def _files(path: Path) -> tuple[list[Path], str, int]:
@@ -132,10 +123,11 @@ def _files(path: Path) -> tuple[list[Path], str, int]:
         if kind is None:
             raise ValueError(f"{path} is of an unknown kind; give {ALLOWED}")
         return [path], kind, 0
+    inside = [file for file in path.rglob("*") if file.is_file()]
     # names that begin with a dot are those of the system
-    inside = [p for p in path.rglob("*") if not _is_hidden(p.relative_to(path)) and p.is_file()]
-    files = sorted(p for p in inside if _kind(p) is not None)
-    kinds = sorted({str(_kind(p)) for p in files})
+    inside = [f for f in inside if not any(p.startswith(".") for p in f.relative_to(path).parts)]
+    files = sorted(file for file in inside if _kind(file) is not None)
+    kinds = sorted({str(_kind(file)) for file in files})
     if not files:
         raise ValueError(f"the folder {path} holds no file that can be read; give {ALLOWED}")
     if len(kinds) > 1:
@@ -146,7 +138,7 @@ def _files(path: Path) -> tuple[list[Path], str, int]:
     if len({file.resolve() for file in files}) < len(files):
         raise ValueError(
             f"the folder {path} holds two names of one file, by a link; a text that counts twice "
-            "is protected less, so that each file needs one name"
+            "is protected less, and each file needs one name"
         )
     return files, kinds[0], len(inside) - len(files)
 
@@ -154,210 +146,148 @@ def _files(path: Path) -> tuple[list[Path], str, int]:
 def _kind(path: Path) -> str | None:
     suffixes = [suffix.lower() for suffix in path.suffixes]
     compressed = suffixes[-1:] == [".gz"]
-    kind = KINDS.get(suffixes[-2] if compressed and len(suffixes) > 1 else "".join(suffixes[-1:]))
+    kind = KINDS.get("".join(suffixes[:-1][-1:] if compressed else suffixes[-1:]))
     return None if compressed and kind == "Parquet" else kind
 
 
-def _is_hidden(path: Path) -> bool:
-    return any(part.startswith(".") for part in path.parts)
-
-
-# ---- text files ---------------------------------------------------------------------------
-
-
-def _of_text_files(files: Sequence[Path], source: Source) -> Texts:
-    if source.id_column is not None or source.file_column is not None:
+@contextmanager
+def _opened(path: Path, encoding: str, name: str) -> Iterator[TextIO]:
+    """A text file, whose errors call it by `name` and quote nothing of it."""
+    open_: Any = gzip.open if path.suffix.lower() == ".gz" else open
+    try:
+        with open_(path, "rt", encoding=encoding, newline="") as file:
+            yield file
+    except UnicodeError:
         raise ValueError(
-            f"{source.path} has no columns, because it holds text files; give a table with one "
-            "row for each text file, and --file-column"
-        )
-    folder = source.path if source.path.is_dir() else source.path.parent
-    names = [file.relative_to(folder).as_posix() for file in files]
-    return Texts([_read_text(file, source.encoding, f"{file}") for file in files], names)
+            f"{name} is not encoded in {encoding.removesuffix('-sig')}; give --encoding, for "
+            "instance cp1252 or utf-16"
+        ) from None
+    except (EOFError, gzip.BadGzipFile, zlib.error):
+        raise ValueError(f"{name} is not a whole gzip file") from None
 
 
 def _read_text(path: Path, encoding: str, name: str) -> str:
     with _opened(path, encoding, name) as file:
-        return _checked_text(file.read(), name)
+        return _text(file.read(), name)
 
 
-class _opened:
-    """A text file, whose errors call it by `name` and quote nothing of it."""
-
-    def __init__(self, path: Path, encoding: str, name: str) -> None:
-        self.path, self.encoding, self.name = path, encoding, name
-
-    def __enter__(self) -> TextIO:
-        open_ = gzip.open if self.path.suffix.lower() == ".gz" else open
-        self.file: Any = open_(self.path, "rt", encoding=self.encoding, newline="")
-        return self.file
-
-    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
-        self.file.close()
-        if isinstance(error, UnicodeError):
-            encoding = self.encoding.removesuffix("-sig")
-            raise ValueError(
-                f"{self.name} is not encoded in {encoding}; give --encoding, for instance "
-                "cp1252 or utf-16"
-            ) from None
-        if isinstance(error, (EOFError, gzip.BadGzipFile, zlib.error)):
-            raise ValueError(f"{self.name} is not a whole gzip file") from None
-
-
-def _checked_text(text: str, where: str) -> str:
-    if "\0" in text:
-        raise ValueError(
-            f"{where} holds zero bytes, so that it is no text in this encoding; give --encoding, "
-            "for instance utf-16"
-        )
-    return text
-
-
-# ---- tables -------------------------------------------------------------------------------
-
-
-def _of_tables(files: Iterable[Path], kind: str, source: Source) -> Texts:
-    found, named = Texts(), set()
-    for path in files:
-        for number, values in _READERS[kind](path, source):
-            where = f"{path}, row {number}"
-            text = _text(values[0], where, source.columns[0])
-            if source.file_column is not None:
-                file = path.parent / text
-                text = _of_named_file(file, where, source)
-                if (known := file.resolve()) in named:
-                    raise ValueError(
-                        f"{where} names a file that an earlier row names; a text that counts twice "
-                        "is protected less, so that each file needs one row"
-                    )
-                named.add(known)
-            found.texts.append(text)
-            if source.id_column is not None:
-                found.ids.append(_id(values[1], where, source.id_column))
-    return found
-
-
-def _text(value: Any, where: str, column: str) -> str:
+def _text(value: Any, where: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
+        raise ValueError(f"{where}: {type(value).__name__} is not text; give another --text-column")
+    if "\0" in value:
         raise ValueError(
-            f"{where}: column {column!r} holds {type(value).__name__} and not text; give another "
-            "--text-column"
-        )
-    return _checked_text(value, f"{where}, column {column!r}")
-
-
-def _id(value: Any, where: str, column: str) -> str:
-    """An id as text. Values that become equal are one user, which protects more."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
-    if not isinstance(value, str) or not value.strip():
-        missing = value is None or isinstance(value, str)
-        raise ValueError(
-            f"{where}: column {column!r} "
-            f"{'is empty' if missing else f'holds {type(value).__name__}'}; every text needs an "
-            "id, which is text or a whole number"
+            f"{where} holds zero bytes, which no text of this encoding has; give --encoding, for "
+            "instance utf-16"
         )
     return value
 
 
-def _of_named_file(path: Path, where: str, source: Source) -> str:
-    if not os.path.isfile(path):  # the name may be a text, if the column is the wrong one
+def _id(value: Any, where: str) -> str:
+    """An id as text. Values that become equal are one user, which protects more."""
+    text = str(value).strip() if isinstance(value, (str, int)) else ""
+    if not text or isinstance(value, bool):
         raise ValueError(
-            f"{where}: column {source.file_column!r} names no file; names are relative to the "
-            "folder of the table"
+            f"{where} is empty, or no id: every text needs an id, which is text or a whole number"
         )
-    # a cell may hold the name of a person
-    name = f"{where}: the file that column {source.file_column!r} names"
+    return text
+
+
+def _of_named_file(path: Path, where: str, column: str, encoding: str, named: set[Path]) -> str:
+    """The text of a file that a table names. The name may be that of a person: no error has it."""
+    name = f"{where}: the file that column {column!r} names"
     try:
-        return _read_text(path, source.encoding, name)
-    except OSError as error:
-        raise OSError(f"{name} cannot be read: {error.strerror or 'input error'}") from None
+        if not path.is_file():  # it may be a text, if the column is the wrong one
+            raise FileNotFoundError
+        if (known := path.resolve()) in named:
+            raise ValueError(
+                f"{where} names a file that an earlier row names; a text that counts twice is "
+                "protected less, and each file needs one row"
+            )
+        named.add(known)
+        return _read_text(path, encoding, name)
+    except OSError:
+        raise OSError(
+            f"{name} is missing or cannot be read; names are relative to the folder of the table"
+        ) from None
 
 
-Rows = Iterator[tuple[int, list[Any]]]
+def _rows(
+    path: Path, kind: str, columns: list[str], encoding: str, separator: str | None
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The rows of a table as dictionaries, each after the words that say where it stands."""
+    if kind == "Parquet":
+        rows = _rows_of_parquet(path, columns)
+        yield from ((f"{path}, row {number}", row) for number, row in enumerate(rows, start=1))
+        return
+    with _opened(path, encoding, f"{path}") as file:
+        if kind == "CSV":
+            tabs = ".tsv" in (suffix.lower() for suffix in path.suffixes)
+            yield from _rows_of_csv(file, path, columns, separator or ("\t" if tabs else ","))
+        else:
+            yield from _rows_of_json(file, path, columns)
 
 
-def _rows_of_csv(path: Path, source: Source) -> Rows:
-    tabs = ".tsv" in (suffix.lower() for suffix in path.suffixes)
-    separator = source.separator or ("\t" if tabs else ",")
+def _rows_of_csv(
+    file: TextIO, path: Path, columns: list[str], separator: str
+) -> Iterator[tuple[str, dict[str, Any]]]:
     csv.field_size_limit(LARGEST_CELL)
-    with _opened(path, source.encoding, f"{path}") as file:
-        reader = csv.reader(file, delimiter=separator, strict=True)
+    reader = csv.DictReader(file, delimiter=separator, strict=True)
+    try:
+        _check_header(list(reader.fieldnames or []), path, columns)
+        for row in reader:
+            where = f"{path}, line {reader.line_num}"
+            if None in row or None in row.values():  # what DictReader makes of more, and of fewer
+                raise ValueError(
+                    f"{where} has more or fewer columns than the header; quote texts that hold the "
+                    "separator"
+                )
+            yield where, row
+    except csv.Error as error:  # its messages quote no cell
+        raise ValueError(f"{path} is not valid CSV after line {reader.line_num}: {error}") from None
+
+
+def _rows_of_json(
+    file: TextIO, path: Path, columns: list[str]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    for number, line in enumerate(file, start=1):
+        where = f"{path}, line {number}"
         try:
-            header = next(reader, [])
-            at = _places(header, path, source)
-            for number, row in enumerate(filter(None, reader), start=1):
-                if len(row) != len(header):
-                    raise ValueError(
-                        f"{path}, row {number} (line {reader.line_num}) has {len(row)} columns, "
-                        f"and the header has {len(header)}; quote texts that hold the separator"
-                    )
-                yield number, [row[i] for i in at]
-        except csv.Error as error:  # its messages quote no cell
-            raise ValueError(f"{path}, line {reader.line_num} is not valid CSV: {error}") from None
+            record = json.loads(line) if line.strip() else None
+        except (ValueError, RecursionError):
+            record = ()
+        if isinstance(record, dict):
+            if missing := set(columns) - set(record):
+                raise ValueError(f"{where} has no field {min(missing)!r}")
+            yield where, record
+        elif record is not None or line.strip():
+            raise ValueError(f"{where} is not a JSON object")
 
 
-def _places(header: Sequence[str], path: Path, source: Source) -> list[int]:
-    """Position of each column in the header."""
+def _rows_of_parquet(path: Path, columns: list[str]) -> list[dict[str, Any]]:
+    try:
+        from pyarrow import parquet
+    except ImportError:
+        raise ImportError(f"reading {path} needs pyarrow (dplda's extra 'files')") from None
+    try:
+        file = parquet.ParquetFile(path)
+        names = file.schema_arrow.names
+        rows: list[dict[str, Any]] = file.read(columns=columns).to_pylist()
+    except (OSError, ValueError):
+        raise ValueError(f"{path} is not a valid Parquet file") from None
+    _check_header(names, path, columns)
+    return rows
+
+
+def _check_header(header: list[str], path: Path, columns: list[str]) -> None:
     if not header:
         raise ValueError(f"{path} is empty: it has no header and no texts")
-    for column in source.columns:
+    for column in columns:
         if header.count(column) != 1:
-            n = header.count(column)
             hint = "; is --separator right?" if len(header) == 1 else ""
             raise ValueError(
-                f"{path} has {n or 'no'} column{'s' if n else ''} {column!r} among {len(header)}: "
-                "name columns of its first row by --text-column or --file-column, and by "
-                f"--user-column or --id-column{hint}"
+                f"{path} has {header.count(column)} columns {column!r} among {len(header)}: name "
+                "columns of its first row by --text-column or --file-column, and by --user-column "
+                f"or --id-column{hint}"
             )
-    return [header.index(column) for column in source.columns]
-
-
-def _rows_of_json(path: Path, source: Source) -> Rows:
-    with _opened(path, source.encoding, f"{path}") as file:
-        for number, line in enumerate(file, start=1):
-            if not line.strip():
-                continue
-            try:
-                record = json.loads(line)
-            except (ValueError, RecursionError):
-                record = None
-            if not isinstance(record, dict):
-                raise ValueError(f"{path}, line {number} is not a JSON object")
-            for column in source.columns:
-                if column not in record:
-                    raise ValueError(f"{path}, line {number} has no field {column!r}")
-            yield number, [record[column] for column in source.columns]
-
-
-def _rows_of_parquet(path: Path, source: Source) -> Rows:
-    parquet = import_parquet(f"reading {path}")
-    try:
-        table = parquet.ParquetFile(path)
-        at = _places(table.schema_arrow.names, path, source)
-        columns = [table.schema_arrow.names[i] for i in at]
-        rows = table.read(columns=columns)
-        cells = [rows.column(name).to_pylist() for name in columns]
-    except OSError as error:
-        raise ValueError(f"{path} is not a whole Parquet file") from error
-    except ValueError as error:
-        if type(error) is ValueError:
-            raise
-        raise ValueError(f"{path} is not a valid Parquet file") from None
-    yield from ((number, list(values)) for number, values in enumerate(zip(*cells), start=1))
-
-
-_READERS = {"CSV": _rows_of_csv, "JSON Lines": _rows_of_json, "Parquet": _rows_of_parquet}
-
-
-def import_parquet(purpose: str) -> Any:
-    """The module ``pyarrow.parquet``, or an error that says how to install it."""
-    try:
-        import pyarrow.parquet
-    except ImportError:
-        raise ImportError(
-            f"{purpose} needs pyarrow; install it with: pip install 'dplda[files]'"
-        ) from None
-    return pyarrow.parquet

@@ -1,0 +1,89 @@
+"""Options that several commands have, and what they print."""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import dplda  # loads a name at its first use: options and --help need nothing of it
+from dplda.leaf._files import check_writable
+from dplda.text._text_files import Texts, read_texts
+
+
+def add_texts(
+    parser: argparse.ArgumentParser, id_option: str, id_help: str, nargs: str | None = None
+) -> None:
+    """Add the options that say where texts are."""
+    add = parser.add_argument_group("texts").add_argument
+    add("texts", type=Path, nargs=nargs, help="folder of .txt files, or a .csv, .tsv, .jsonl or "
+        ".parquet file, or a folder of these")  # fmt: skip
+    add("--text-column", default="text", metavar="COLUMN",
+        help="column of the texts (default: %(default)s)")  # fmt: skip
+    add("--file-column", metavar="COLUMN", help="column of names of text files, in place of texts")
+    add(id_option, dest="id_column", metavar="COLUMN", help=id_help)
+    add("--encoding", default="utf-8", help="of the files, such as cp1252 (default: %(default)s)")
+    add("--separator", help="character between the columns of CSV (default: a comma)")
+
+
+def texts_of(options: argparse.Namespace) -> Texts:
+    """Read the texts that the options name. Private."""
+    found = read_texts(
+        options.texts, text_column=options.text_column, file_column=options.file_column,
+        id_column=options.id_column, encoding=options.encoding, separator=options.separator,
+    )  # fmt: skip
+    if found.n_left_out:
+        say(f"{found.n_left_out} files of other kinds are left out.")
+    return found
+
+
+def add_model_options(parser: argparse.ArgumentParser, *, epsilon: float | None = None) -> None:
+    """Add the budget and the sizes of a model."""
+    add = parser.add_argument_group("model").add_argument
+    add("--epsilon", type=float, default=epsilon, help="total privacy budget")
+    add("--delta", type=float, default=1e-6,
+        help="delta of (epsilon, delta)-privacy (default: %(default)s)")  # fmt: skip
+    add("--n-components", type=int, default=20, help="number of topics (default: %(default)s)")
+    add("--max-features", type=int, default=2000,
+        help="number of words of the vocabulary (default: %(default)s)")  # fmt: skip
+
+
+def check_output(path: Path, *inputs: Path | None) -> None:
+    """Refuse at the start a file that could not be written at the end, or that holds an input."""
+    if any(given is not None and path.resolve() == given.resolve() for given in inputs):
+        raise ValueError(f"{path} would be overwritten; write to another file")
+    check_writable(path)
+
+
+def say(text: str) -> None:
+    """Print a paragraph."""
+    print(textwrap.fill(text, 96))
+
+
+def printable(text: str) -> str:
+    """A file may come from anyone: its words cannot move the cursor of a terminal."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
+def show_topics(model: Any, words: Sequence[str] | None = None) -> None:
+    """Print share and typical words of each topic, the topics with the most evidence first."""
+    say("Topics, with their share of all words and the ten words that distinguish them most:")
+    share = model.components_.sum(axis=1) / model.components_.sum()
+    typical = dplda.displays.top_words(model, words, min(10, model.components_.shape[1]))
+    order, weak = dplda.displays._topics.by_evidence(model)
+    for k in order:
+        mark = "?" if weak[k] else " "
+        print(f"  {k:3d} {share[k]:6.1%}{mark} {' '.join(map(printable, typical[k]))}")
+    if weak.any():
+        say(f"? marks {weak.sum()} of {len(weak)} topics as weak: likely noise, or mixtures.")
+
+
+def show_guarantee(guarantee: Any) -> None:
+    """Print a guarantee, in numbers and in words."""
+    print(f"\nepsilon  {guarantee.epsilon:.4g}")
+    print(f"delta    {guarantee.delta:.4g}")
+    print(f"unit     {guarantee.unit}")
+    for line in str(guarantee).splitlines():
+        print(textwrap.fill(line, 96, initial_indent="  ", subsequent_indent=" " * 14))
