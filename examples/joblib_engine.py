@@ -1,4 +1,4 @@
-"""Shards on processes of this machine, by joblib: the worked example of docs/engines.md."""
+"""Shards on processes of this machine, by joblib: the worked example of docs/scaling.md."""
 
 from functools import reduce
 from operator import iadd

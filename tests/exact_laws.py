@@ -3,7 +3,7 @@
 The noise is decoded from the tables that the kernel reads. Small laws are dictionaries of fractions
 (`largest_epsilon`). Gaussian noise has seventeen million values. Its laws are floats of a known
 relative error, and its privacy losses are rounded to a grid in a known direction (`Pair`). Nothing
-here calls the accountant. docs/exact_verification.md has the proofs.
+here calls the accountant. docs/audits.md has the proofs.
 """
 
 from __future__ import annotations

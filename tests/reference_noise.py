@@ -94,7 +94,7 @@ def variation(weights, law, outside):
 
 
 def smoothing_error(width):
-    """eta of docs/noise.md: how far sums of exp(-(z - t)^2 / 2 width^2) over z depend on t."""
+    """eta of docs/proofs_document.md: how far sums of exp(-(z - t)^2 / 2 width^2) depend on t."""
     with localcontext(DIGITS):
         square = Decimal("3.14159265358979323846264338327950288") ** 2 * 2 * Decimal(width) ** 2
         return 2 * sum((-square * j**2).exp() for j in range(1, 8))

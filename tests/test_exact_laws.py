@@ -5,7 +5,7 @@ releases, for this corpus and for a neighbor, from the tables and the contributi
 true epsilon is then never above the stated one. For the pair of corpora that moves the release by
 the whole radius, it is within one percent of it. Planted faults make the same check fail.
 
-``python tests/test_exact_laws.py`` prints the table of docs/exact_verification.md.
+``python tests/test_exact_laws.py`` prints the table of docs/audits.md.
 """
 
 import contextlib
@@ -606,7 +606,7 @@ def test_a_planted_fault_is_found(fault):
         check(FAULTS[fault])
 
 
-# ---- the table of docs/exact_verification.md --------------------------------------------------
+# ---- the table of docs/audits.md --------------------------------------------------
 
 
 def print_table():

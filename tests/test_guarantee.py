@@ -72,7 +72,7 @@ def make(**changes):
         "trusted": "whoever holds the texts",
         "provenance": (("vocabulary", "origin not known to the model"),),
         "ledger": "12345678: at most epsilon = 2 at delta = 1e-06, in all",
-        "theorem": "docs/document_level.md",
+        "theorem": "docs/proofs_document.md",
     }
     return Guarantee(**(fields | changes))
 
@@ -153,7 +153,7 @@ def test_text_names_everything_a_reader_must_know():
         ("holds if", "the vocabulary is public"),
         ("", "each row is one person"),  # the label is printed once
         ("ledger", "12345678: at most epsilon = 2"),
-        ("theorem", "docs/document_level.md"),
+        ("theorem", "docs/proofs_document.md"),
     ):
         assert part in rows[label]
 

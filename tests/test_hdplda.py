@@ -1,4 +1,4 @@
-"""Word-level privacy: prices, releases, and what the proof in docs/hdplda.md asks of the code."""
+"""Word-level privacy: prices, releases, and what docs/proofs_word.md asks of the code."""
 
 import itertools
 import math

@@ -367,7 +367,7 @@ def test_radius_is_the_largest_that_gives_the_noise_multiplier(noise_multiplier)
 
 
 def test_the_event_leaves_the_variance_that_rounding_needs():
-    """Lemma 2 of docs/noise.md with h = eta(s_2): the continuous noise has variance S^2 - s_2^2."""
+    """Lemma 2 of the noise with h = eta(s_2): the continuous noise has variance S^2 - s_2^2."""
     rounding = NOISE_VARIANCE - EVENT_VARIANCE
     assert rounding > 0
     assert 2 * math.exp(-2 * math.pi**2 * rounding) <= 1.5e-77

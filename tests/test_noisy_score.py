@@ -164,7 +164,7 @@ def test_epsilon_is_that_of_the_noise_that_was_drawn(epsilon, monkeypatch):
     scores = [noisy_score(Model(), X, epsilon=epsilon, delta=1e-5) for _ in range(2)]
     assert scores[0].gain != scores[1].gain
     guarantee = scores[0].privacy_
-    assert guarantee.theorem == "docs/searches.md"
+    assert guarantee.theorem == "docs/proofs_document.md"
     assert guarantee.trusted.endswith("nobody who sees the result")
     assert 0.99 * epsilon < guarantee.epsilon <= epsilon
     assert guarantee.epsilon == guarantee.epsilon_at(1e-5)

@@ -118,7 +118,7 @@ def test_more_responses_and_smaller_deltas_cost_more(kind):
 
 
 def test_erasing_saves():
-    """The figures of docs/local_privacy.md, and the Renyi bound of the same events."""
+    """The figures of docs/proofs_local.md, and the Renyi bound of the same events."""
     for n_words, bit_epsilon, plain, erased in [(20, 0.1, 3.829, 2.774), (100, 0.5, 83.53, 53.00)]:
         flip_mixture = 2 / (1 + math.exp(2 * bit_epsilon))
         for kind, expected in ((RandomizedResponseEvent, plain), (ErasedResponse, erased)):

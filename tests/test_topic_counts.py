@@ -184,7 +184,7 @@ def test_the_guarantee_is_that_of_one_gaussian_release(model, X, ids):
     assert epsilon_of(Gaussian(0.999 * event.noise_multiplier), 1e-7) > 2.0
     assert_allclose(guarantee.noise_scale, event.noise_multiplier, rtol=1e-9)
     assert "model is public" in str(guarantee)
-    assert guarantee.theorem == "docs/topic_counts.md"
+    assert guarantee.theorem == "docs/proofs_document.md"
     assert guarantee.trusted.endswith("nobody who sees the result")
     assert "the vocabulary" in str(guarantee)
     _, of_users = private_topic_counts(model, X, epsilon=2.0, user_ids=ids)

@@ -3,7 +3,7 @@
 ``python benchmarks/papers/dp_nmf.py [--docs 4000] [--canaries 400] [--epochs 10] [--seed 0]``
 
 Saha and Imtiaz, arXiv 2211.01451, and the notebook of its authors. Written from the description in
-docs/museum.md.
+docs/papers.md.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 ``python benchmarks/papers/fdptm.py [--canaries 5000] [--seed 0]``
 
 Manzonelli, Zhang and Vadhan, arXiv 2403.04451. Both worlds have the same vocabulary, so that the
-private choice of words is not in question. Written from the description in docs/museum.md.
+private choice of words is not in question. Written from the description in docs/papers.md.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ The setting of the paper: the 1000 most frequent words, one tenth held out, K = 
 beta = 0.01, perplexity by the same tokens that give a document's weights (``--completion``: by
 others). HDP-LDA limits the inherent epsilon to 10 a sweep, with a larger beta that the paper does
 not give: ``--betas``. KOS and NIPS are corpora of the paper; BBC replaces its Victorian novels.
-The paper's curves have no numbers; docs/papers_hdp_lda.md compares its text.
+The paper's curves have no numbers; docs/papers.md compares its text.
 """
 
 from __future__ import annotations

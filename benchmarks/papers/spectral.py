@@ -4,7 +4,7 @@
 
 DeCarolis, Ram, Esmaeili, Wang and Huang, ICML 2020 (arXiv 1805.10341), and the repository of its
 authors: configuration 2, noise on the whitened third moment (e6) and on the unwhitener (e8). Two
-topics, three words. Written from the description in docs/museum.md.
+topics, three words. Written from the description in docs/papers.md.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 
 Wang, Sharma, Feng, Shu and Hong, "A Model-Agnostic Approach to Differentially Private Topic
 Mining", KDD 2022. The topic miner is LDA by expectation maximization from a public start. Written
-from the description in docs/museum.md.
+from the description in docs/papers.md.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Mechanism (Gaussian). Each unit contributes a vector that is a function of that unit and of public
 values, and is clipped to an L2 norm that is checked in integers. The sum gets noise on every cell.
-``docs/topic_counts.md`` and ``docs/searches.md`` have the proofs.
+``docs/proofs_document.md`` has the proofs.
 """
 
 from __future__ import annotations

@@ -65,14 +65,14 @@ TRUSTED = {
 }
 # The page with the proof, by class. A subclass rests on the page of its parent.
 THEOREMS = {
-    "SubLDA": "docs/document_level.md",
-    "PrivateSVILDA": "docs/svilda.md",
-    "HDPLDA": "docs/hdplda.md",
-    "PrivateCountVectorizer": "docs/vocabulary.md",
-    "RandomizedResponse": "docs/local_privacy.md",
-    "LPLDA": "docs/local_privacy.md",
-    "OLPLDA": "docs/local_privacy.md",
-    "IFTMParty": "docs/federated_party.md",
+    "SubLDA": "docs/proofs_document.md",
+    "PrivateSVILDA": "docs/proofs_document.md",
+    "HDPLDA": "docs/proofs_word.md",
+    "PrivateCountVectorizer": "docs/proofs_document.md",
+    "RandomizedResponse": "docs/proofs_local.md",
+    "LPLDA": "docs/proofs_local.md",
+    "OLPLDA": "docs/proofs_local.md",
+    "IFTMParty": "docs/proofs_local.md",
 }
 # Parameters that state the budget or leave the model as it is.
 _NOT_INPUTS = {

@@ -258,7 +258,7 @@ class CountShards:
             Its workers must be able to read `folder`, and have this version of dplda. Start one
             worker process for each machine, and set `n_jobs` of the model to its processors. Use
             ``distributed.Security`` with TLS if they run on several machines: exact sums travel
-            between them. ``docs/engines.md`` says what an engine is.
+            between them. ``docs/scaling.md`` says what an engine is.
 
         Returns
         -------

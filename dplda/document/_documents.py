@@ -10,7 +10,7 @@ therefore changes the sum by at most the clipping bound.
 A document contributes the difference between its word-topic counts and what past releases predict.
 The sum over documents carries the same information. The contribution of one document, and with it
 the noise, is half as large. The contributions of a user's documents are added before the clip.
-``docs/centered_release.md`` describes the statistics, and ``docs/document_level.md`` has the proof.
+``docs/proofs_document.md`` describes the statistics and has the proof.
 """
 
 from __future__ import annotations

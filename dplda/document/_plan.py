@@ -1,7 +1,7 @@
 """What a document-level fit can be expected to learn, before any data are read.
 
 Everything here is a function of public constants. ``benchmarks/planner.py`` fits the coefficients
-and measures their error; ``docs/planning.md`` has its output.
+and measures their error; ``docs/choosing.md`` has its output.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ The documents of a shard are a `Documents` of their own, made when the shard is 
 afterwards. Integer sums have no order. A document stands in one shard, and the result of a shard
 enters a sum once. The sums are therefore those of one `Documents` with all rows, to the last bit.
 
-Noise, samples and charges stay with the curator. ``docs/scaling.md`` has the proof.
+Noise, samples and charges stay with the curator. ``docs/proofs_document.md`` has the proof.
 """
 
 from __future__ import annotations

@@ -152,8 +152,7 @@ class SubLDA(DocumentLDA):
     one unit, their private state and past releases only. A user's contribution is the sum over the
     user's documents, clipped once. Event:
     ``PoissonSampled(min(1, subsampling_ratio * boost), Gaussian(m_t))`` for each round t, and two
-    ``Gaussian`` for word totals. The proof is in ``docs/document_level.md``, the statistics are in
-    ``docs/centered_release.md``.
+    ``Gaussian`` for word totals. Statistics and proof: ``docs/proofs_document.md``.
 
     **Without noise.** With ``epsilon=inf``, the topic weights of a document are inferred from what
     the other documents have added to the table, as in collapsed inference. 256 topics and more
@@ -161,7 +160,7 @@ class SubLDA(DocumentLDA):
     all other fits start, end at a higher held-out perplexity then (``docs/speed.md``). A weight
     counts as the next whole number.
 
-    The algorithm as published is not private (``docs/document_level.md``, last section).
+    The algorithm as published is not private (``docs/papers.md``).
 
     References
     ----------

@@ -2,7 +2,7 @@
 
 Mechanism (Gaussian). Each document adds one vector of L2 norm at most 1: its largest topic, or its
 topic weights. A user adds the mean of these vectors. The sum gets noise on every cell.
-``docs/topic_counts.md`` has the proof.
+``docs/proofs_document.md`` has the proof.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def private_topic_counts(
     removed, or becomes empty. Sensitivity: 1 in L2, checked in integers. Mechanism: discrete
     Gaussian noise on every count. Event: ``Gaussian(noise_multiplier)``. The topics of a document
     are a function of that document and of the model. The guarantee covers this release only; the
-    training of the model has its own. The proof is in ``docs/topic_counts.md``.
+    training of the model has its own. The proof is in ``docs/proofs_document.md``.
 
     Examples
     --------
@@ -131,7 +131,7 @@ def private_topic_counts(
         read, name=f"private_topic_counts of {type(model).__name__}", step=COUNTS, norm=1.0,
         epsilon=epsilon, delta=delta,
         unit=unit, relation=RELATIONS[unit], assumptions=(PUBLIC_MODEL, ROWS_OF_A_UNIT[unit]),
-        ledger=ledger, part=part, random_state=random_state, theorem="docs/topic_counts.md",
+        ledger=ledger, part=part, random_state=random_state, theorem="docs/proofs_document.md",
     )  # fmt: skip
 
 

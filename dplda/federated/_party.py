@@ -129,7 +129,7 @@ class IFTMParty(BaseLDA):
     Sensitivity: 1 in one coordinate. Event: ``RandomizedResponseEvent`` of `token_epsilon`, or
     ``Laplace(1 / token_epsilon)``. If parties hold disjoint documents, parallel composition
     applies: the federation satisfies the largest of their epsilons. The proofs are in
-    ``docs/federated_party.md``.
+    ``docs/proofs_local.md``.
 
     An epsilon of 8 to 11 for a token, as in [1]_, is a weak guarantee: a document of 100 tokens
     costs 800 and more. A party that protects documents fits a document-level model, such as

@@ -1,6 +1,6 @@
 """The private Metropolis-Hastings sampler: topics and words given noisy vectors, sweep by sweep.
 
-Everything here is a function of `Tokens` and so post-processing; see docs/federated_party.md.
+Everything here is a function of `Tokens` and so post-processing; see docs/proofs_local.md.
 """
 
 from __future__ import annotations

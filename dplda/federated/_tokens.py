@@ -1,6 +1,6 @@
 """Privatized tokens: a noisy one-hot vector for each token. Training reads nothing else.
 
-`privatize` is the only function that reads words. docs/federated_party.md has the proofs.
+`privatize` is the only function that reads words. docs/proofs_local.md has the proofs.
 """
 
 from __future__ import annotations

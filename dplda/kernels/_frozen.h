@@ -1,4 +1,4 @@
-/* One sweep of topic draws under a table that does not change. Proofs: docs/sampling.md.
+/* One sweep of topic draws under a table that does not change. Proofs: docs/proofs_word.md.
  *
  * The law. Topic k of a token of word w in document d has probability T[w, k] c[d, k] / sum, where
  * all of T and c are integers. T is a half of the table without its power of two. c is n U + A: n
@@ -193,7 +193,7 @@ DPLDA_INLINE void dplda_count(const dplda_sweep *s, int64_t begin, int64_t end, 
 
 #include "_each_set.h"
 
-/* The proven tolerance: see docs/sampling.md. */
+/* The proven tolerance: see docs/proofs_word.md. */
 static inline float dplda_tolerance(int64_t padded) {
     return (float)(2 * dplda_n_sums(padded) + 23) / 16777216.0f;
 }

@@ -1,6 +1,6 @@
 """One sweep of topic draws under a table that does not change, with exact probabilities.
 
-The law and its proof are in docs/sampling.md. Vectors of floats propose topics, and integers decide
+The law and its proof are in docs/proofs_word.md. Vectors of floats propose topics, and integers decide
 where rounding could matter: topics are the same on every instruction set.
 """
 

@@ -3,7 +3,7 @@
 Mechanism (Gaussian). A document, or all documents of a user together, contributes two numbers: the
 log-likelihood of its held-out tokens relative to a public reference, and the number of these
 tokens. Both are bounded, so that their L2 norm is at most a public constant, which is checked in
-integers. ``docs/searches.md`` has the proof.
+integers. ``docs/proofs_document.md`` has the proof.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def noisy_score(
     is added, removed, or becomes empty. Sensitivity: ``max_tokens * sqrt(1.36)``, in L2, of the
     clipped gain in units of `clip` and 0.6 times the number of tokens, checked in integers.
     Mechanism: discrete Gaussian noise on both numbers. Event: ``Gaussian(m)``. The guarantee is
-    that of the score. That of the model is its own. The proof is in ``docs/searches.md``.
+    that of the score. That of the model is its own. The proof is in ``docs/proofs_document.md``.
 
     Examples
     --------
@@ -166,7 +166,7 @@ def noisy_score(
         read, name=f"noisy_score of {type(model).__name__}", step=SCORE, norm=NORM * max_tokens,
         epsilon=epsilon, delta=delta,
         unit=unit, relation=RELATIONS[unit], assumptions=(PUBLIC_MODEL, ROWS_OF_A_UNIT[unit]),
-        ledger=ledger, part=part, random_state=random_state, theorem="docs/searches.md",
+        ledger=ledger, part=part, random_state=random_state, theorem="docs/proofs_document.md",
     )  # fmt: skip
     gain, error = _ratio(noisy, guarantee.noise_scale)  # type: ignore[arg-type]
     entropy = -float(reference @ np.log(reference))

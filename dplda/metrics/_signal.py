@@ -1,6 +1,6 @@
 """Which words of a noisy topic-word table stand out, and which topics do.
 
-Everything here is a function of released values and of public constants. ``docs/signal.md``
+Everything here is a function of released values and of public constants. ``docs/reading_topics.md``
 describes the test and its false positives.
 """
 

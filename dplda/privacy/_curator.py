@@ -27,7 +27,7 @@ from dplda.privacy._streams import Purpose, Streams, keystream_total_variation
 # Limit on the random words of a fit, and the distance from ideal randomness that the fit is charged
 # for them. Both are constants, so that the charge depends on nothing private. TOPIC_DRAWS covers
 # topics that are drawn with 128 bits each, from at most 2048: 2**-118 for each word
-# (docs/sampling.md).
+# (docs/proofs_word.md).
 MAX_WORDS = 2**36
 TOPIC_DRAWS = MAX_WORDS * 2.0**-118
 TOTAL_VARIATION = keystream_total_variation(MAX_WORDS) + MAX_WORDS * WORD_VARIATION + TOPIC_DRAWS

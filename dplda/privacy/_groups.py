@@ -1,4 +1,4 @@
-"""What a guarantee for one unit gives for a group of units: docs/persons.md."""
+"""What a guarantee for one unit gives for a group of units: docs/proofs_document.md."""
 
 from __future__ import annotations
 

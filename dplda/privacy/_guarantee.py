@@ -257,7 +257,8 @@ class Guarantee:
         Noise that is Gaussian without sampling has `size` times the mu, which is exact. A Gaussian
         step on a secret sample of rate q costs at most as much as one with `size` times the
         sensitivity and the rate ``1 - (1 - q)**size``. All else follows from a chain of neighbors:
-        `size` times an epsilon, at a delta that grows with it. ``docs/persons.md`` has the proofs.
+        `size` times an epsilon, at a delta that grows with it. ``docs/proofs_document.md`` has
+        the proofs.
 
         Examples
         --------
@@ -277,7 +278,7 @@ class Guarantee:
         relation = f"up to {size} {self.unit}s change, each in this way: {self.relation}"
         steps = [event for event, _ in bounds.grouped(events)]
         if any(isinstance(e, PoissonSampled) and e.sampling_probability < 1 for e in steps):
-            # a secret sample hides a group that comes or goes as a whole: docs/persons.md
+            # a secret sample hides a group that comes or goes as a whole: docs/proofs_document.md
             relation += "; all of them are there in one of the two data sets, and none in the other"
         return dataclasses.replace(
             self,
@@ -288,7 +289,7 @@ class Guarantee:
             noise_multiplier=_divided(self.noise_multiplier, size),
             assumptions=(*self.assumptions, f"a group has at most {size} {self.unit}s"),
             events=events,
-            theorem="docs/persons.md",
+            theorem="docs/proofs_document.md",
         )
 
     def to_dict(self) -> dict[str, Any]:

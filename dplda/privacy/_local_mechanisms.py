@@ -1,7 +1,7 @@
 """Noise on vectors of bits. Time and memory are proportional to the bits that are reported.
 
-Noise draws the gaps between the bits that it sets, not each bit. docs/noise.md has the proofs of
-the laws; docs/local_privacy.md and docs/federated_party.md prove the privacy costs.
+Noise draws the gaps between the bits that it sets, not each bit.
+docs/proofs_document.md has the proofs of the laws; docs/proofs_local.md proves the privacy costs.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class RandomizedBits:
     -----
     **Privacy.** Unit: a bit, or a vector of bits with a limited number of ones. Relation: it is
     replaced by any other. Sensitivity: the number of bits that differ. Event: `events`, up to
-    `WORD_VARIATION` for each skip; the proof is in docs/local_privacy.md.
+    `WORD_VARIATION` for each skip; the proof is in docs/proofs_local.md.
 
     The scale of the skips is a float, and the ratio of their law is exactly exp(-1/scale). The
     computed scale is reduced by a relative 2**-48, which is more than all rounding errors in the
@@ -91,7 +91,7 @@ class RandomizedBits:
 
         A set of more than `max_ones` of the `n_bits` elements is cut to that many, uniformly. Where
         the cap binds, an element more takes the place of another one: two bits differ. Some pair of
-        sets attains the result; docs/local_privacy.md, part (d) of the theorem, has the proof.
+        sets attains the result; docs/proofs_local.md, part (d) of the theorem, has the proof.
         """
         if n_bits <= max_ones:  # the cap never binds
             return self.epsilon

@@ -8,7 +8,8 @@ in C, from ``kernels/_clip.h``; a test checks that both give the same integers.
 Only this module and, for vectors of bits, `_local_mechanisms` draw noise. A mechanism is a frozen
 value. A call with integers returns them with noise on every cell, and `add_to` adds the same noise
 in place. The accountant charges its `event`. `WORD_VARIATION` bounds the distance between the noise
-that runs and the law of that event. All arithmetic is in integers; docs/noise.md has the proofs.
+that runs and the law of that event. All arithmetic is in integers;
+docs/proofs_document.md has the proofs.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ def limit_rows(owners: Iterable[Iterable[Hashable]], max_rows: int) -> NDArray[n
     which become empty. *The lists of owners and the order of the rows are public*: they decide
     which rows are kept, and the words do not. A person then changes at most `max_rows` kept rows,
     and ``model.privacy_.for_groups(max_rows)`` is the guarantee. It says nothing about who wrote to
-    whom. ``docs/persons.md`` has the proof, and shows why the lists cannot be private.
+    whom. ``docs/proofs_document.md`` has the proof, and shows why the lists cannot be private.
 
     Examples
     --------

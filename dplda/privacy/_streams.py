@@ -233,7 +233,7 @@ def keystream_total_variation(n_words: int) -> float:
 
     The blocks of one key are distinct; uniform ones may repeat. The total variation is at most
     q**2 / 2**129 for q blocks of two words. This assumes that AES-256 is a pseudo-random
-    permutation; docs/noise.md, section 5.
+    permutation; docs/proofs_document.md.
     """
     n_blocks = (n_words + 1) // 2
     return float(n_blocks) ** 2 / 2.0**129

@@ -1,7 +1,7 @@
 """Alias tables of the noise: exact integers in, packed arrays for the kernel out.
 
 The weights of a law on 4096 values are integers P_i with sum 2**149. The table draws value i with
-probability exactly P_i / 2**149. docs/noise.md bounds the distance to the ideal law.
+probability exactly P_i / 2**149. docs/proofs_document.md bounds the distance to the ideal law.
 """
 
 from __future__ import annotations

@@ -153,7 +153,7 @@ class PrivateCountVectorizer(  # type: ignore[call-arg]
     removed, or replaced by an empty one. Sensitivity: `radius` in L2, checked in integers.
     Events: ``Gaussian(noise_multiplier)``, and ``ApproximateDP`` with a tenth of `delta` for the
     threshold; with pairs of words, two of each. Running time and memory depend on the number of
-    distinct terms, which is private. The proof is in ``docs/vocabulary.md``, after [1]_.
+    distinct terms, which is private. The proof is in ``docs/proofs_document.md``, after [1]_.
 
     References
     ----------

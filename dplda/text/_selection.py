@@ -3,7 +3,7 @@
 Mechanism (Gaussian, with a threshold). Each unit spreads one vector of L2 norm `radius` evenly
 over its distinct terms. The sum gets noise on every cell. Terms of a public list are released
 whatever their value. Other terms are released only above a threshold that the terms of one unit
-alone reach with a probability that is part of delta. ``docs/vocabulary.md`` has the proof.
+alone reach with a probability that is part of delta. ``docs/proofs_document.md`` has the proof.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def selection_threshold(mechanism: DiscreteGaussian, delta: float, max_terms: in
     """Least integer that the terms of one unit alone reach with probability at most `delta`.
 
     A unit with t terms gives each of them radius / sqrt(t) at most. The largest threshold over all
-    t <= max_terms holds for every unit. ``docs/vocabulary.md`` bounds the tail of the noise.
+    t <= max_terms holds for every unit. ``docs/proofs_document.md`` bounds the tail of the noise.
     """
     t = np.arange(1, max_terms + 1)
     tail = -ndtri(delta * (1 - 1e-9) / t)  # a union bound over t terms

@@ -32,7 +32,7 @@ def draw_topics(
 ) -> np.ndarray:
     """Draw the topic of every token under a table that does not change, over `topics` (n_tokens,).
 
-    The probabilities are exactly those of the table's halves; docs/sampling.md has the law. Each
+    The probabilities are exactly those of the table's halves; docs/proofs_word.md has the law. Each
     block of documents has its own random stream, and the place of a token in the block says which
     words are its own, so that the result does not depend on `n_jobs`.
     """

@@ -53,7 +53,7 @@ class HalfTable:
         """Clip noisy counts to [0, count_clip], add the prior, and divide by the topics' sizes.
 
         Two halves of one topic differ by at most the factor count_clip / prior + 1. This bound is
-        exact, whatever was rounded: docs/hdplda.md, "To the last bit".
+        exact, whatever was rounded: docs/proofs_word.md, "To the last bit".
 
         Parameters
         ----------

@@ -157,7 +157,7 @@ class HDPLDA(BaseLDA):
     later draws read the noisy table, which does not change during a sweep. Draws are made in
     integers, so that the ratio of probabilities is what the event says. `epsilon_` is the smaller
     of the sum (Theorem 3 of [1]_, which holds for this form) and of Renyi accounting. The proof is
-    in ``docs/hdplda.md``.
+    in ``docs/proofs_word.md``.
 
     Word-level privacy is expensive: useful noise costs an epsilon of tens to hundreds.
 
