@@ -255,11 +255,6 @@ def test_a_sent_report_survives_a_power_cut(reported):
         assert connection.execute("PRAGMA synchronous").fetchone() == (3,)
 
 
-def test_the_advice_on_changed_documents_says_what_it_costs(reported, corpus):
-    with pytest.raises(ValueError, match=r"Reports\(\.\.\., changed='keep'\).*cost doubles"):
-        reported[0].reports([0], corpus[[5]])
-
-
 def test_reports_in_memory_are_not_for_others(corpus, monkeypatch):
     """A copy in another process, or thread, would report the same documents a second time."""
     memo = MemoizedReports(RandomizedResponse(bit_epsilon=1.0).fit(corpus))
@@ -269,6 +264,17 @@ def test_reports_in_memory_are_not_for_others(corpus, monkeypatch):
     monkeypatch.setattr("os.getpid", lambda: -1)
     with pytest.raises(RuntimeError, match="give a path"):
         memo.reports([0], corpus[:1])
+
+
+def test_each_file_hashes_with_a_key_of_its_own(corpus, tmp_path):
+    rows = []
+    for name in ("one", "other"):
+        memo = MemoizedReports(RandomizedResponse(bit_epsilon=0.1).fit(corpus), tmp_path / name)
+        memo.reports(["an id"], corpus[:1])
+        with closing(sqlite3.connect(tmp_path / name)) as connection:
+            rows += connection.execute("SELECT id, document FROM reports").fetchall()
+    assert all(len(value) == 32 for row in rows for value in row)
+    assert len({value for row in rows for value in row}) == 4
 
 
 def test_the_file_holds_neither_ids_nor_documents(corpus, tmp_path):
@@ -281,18 +287,3 @@ def test_the_file_holds_neither_ids_nor_documents(corpus, tmp_path):
     connection = sqlite3.connect(path)
     assert connection.execute("SELECT count(*) FROM reports").fetchone() == (1,)
     connection.close()
-
-
-def test_two_files_cannot_be_compared(corpus, tmp_path):
-    """Each file hashes ids and documents with a key of its own."""
-    rows = []
-    for name in ("one", "other"):
-        path = tmp_path / name
-        MemoizedReports(RandomizedResponse(bit_epsilon=0.1).fit(corpus), path).reports(
-            ["an id"], corpus[:1]
-        )
-        with closing(sqlite3.connect(path)) as connection:
-            rows.append(connection.execute("SELECT id, document FROM reports").fetchone())
-    assert all(len(value) == 32 for row in rows for value in row)
-    assert rows[0][0] != rows[1][0]
-    assert rows[0][1] != rows[1][1]

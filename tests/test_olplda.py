@@ -93,16 +93,6 @@ def test_counts_of_a_batch_are_those_of_equations_19_and_21(
         assert batches[-1][0].shape == batch.shape
 
 
-def test_background_of_a_batch_has_what_its_estimate_leaves(reports, batches):
-    model = server(reconstruction="background", prior_weight=1.0).partial_fit(reports[:100])
-    model.partial_fit(reports[100:200])
-    q, p = model.one_probability_
-    first = estimate_counts(ones(reports[:100]), 100, (q, p))  # weight 1: the second's, too
-    expected = np.maximum(ones(reports[100:200]) - p * first, 0) / 100
-    np.testing.assert_allclose(batches[1][2], expected)
-    np.testing.assert_array_equal(batches[1][0].toarray(), reports[100:200].toarray())
-
-
 def test_fit_is_its_batches_in_order(corpus, reports):
     parameters = {"random_state": 0, "batch_size": 100}
     whole = server(**parameters).fit_prior(corpus[:60]).fit(reports)

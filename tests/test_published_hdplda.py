@@ -183,16 +183,6 @@ def test_noise_is_added_in_place():
     assert abs(fresh.mean()) < 5 * math.sqrt(32 / fresh.size)
 
 
-def test_moves_are_exact_on_top_of_the_noise(corpus):
-    """Increments of the announced counts are whole moves plus fresh noise, for every sweep."""
-    model = PublishedHDPLDA(K, noise_epsilon=math.inf, count_clip=5.0, max_iter=5, random_state=0)
-    model, counts, topics = observed(model, corpus)
-    for t in range(1, 6):
-        np.testing.assert_array_equal(counts[t], true_counts(corpus, topics[t - 1], K))
-    expected = true_counts(corpus, topics[5], K) + model.topic_word_prior
-    np.testing.assert_array_equal(model.components_.T, expected)
-
-
 # figures
 
 
