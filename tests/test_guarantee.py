@@ -32,10 +32,9 @@ from dplda import (
 )
 from dplda.core._private_fit import TRUSTED
 from dplda.federated import IFTMParty
-from dplda.privacy import BudgetError, Ledger, limit_rows
+from dplda.privacy import Ledger, limit_rows
 from dplda.privacy._accounting import epsilon_of, is_within
 from dplda.privacy._curator import TOTAL_VARIATION
-from dplda.privacy._detection import from_pairs
 from dplda.privacy._events import (
     ApproximateDP,
     BoundedRange,
@@ -115,12 +114,6 @@ def test_it_cannot_claim_more_than_its_events_prove():
     assert make(epsilon=2.0).epsilon == 2.0
 
 
-def test_epsilon_at_other_deltas():
-    guarantee = make()
-    assert guarantee.epsilon_at(1e-6) == pytest.approx(guarantee.epsilon, rel=1e-9)
-    assert guarantee.epsilon_at(1e-9) > guarantee.epsilon > guarantee.epsilon_at(1e-3)
-
-
 @pytest.mark.parametrize("delta", [1e-9, 1e-6, 1e-3])
 @pytest.mark.parametrize("events", [EVENTS, (PoissonSampled(0.05, Gaussian(1.5)), Laplace(9.0))])
 def test_other_accountants_are_never_below_the_smallest_valid_epsilon(events, delta):
@@ -160,49 +153,17 @@ def test_text_names_everything_a_reader_must_know():
 
 def test_without_a_guarantee_nothing_is_said_to_hold():
     text = str(make(epsilon=math.inf, delta=0.0, sensitivity=math.inf, events=(NonPrivate(),)))
-    assert "holds if" not in text
-    assert "not covered" not in text
+    assert "no privacy guarantee" in text
+    for word in ("holds if", "not covered", "protection", "secret key", "scale", "theorem"):
+        assert word not in text
 
 
-def test_no_epsilon_is_called_small_in_words():
-    """With an epsilon of 300, one release may be far more likely than the other."""
-    text = str(make(epsilon=300.0))
-    assert "about as likely" not in text
-    assert "epsilon and delta limit how much more likely" in text
-
-
-def test_a_large_delta_is_the_reason_of_its_grade():
-    text = make(delta=0.01).to_markdown()
-    assert "nominal protection (a delta above 0.001 allows that some units" in text
-    assert "up to 1 is strong" not in text
-
-
-def test_a_sensitivity_without_noise_is_not_stated():
-    """Coins have none, and a pipeline has one for each step."""
-    text = str(make(noise_scale=None, noise_multiplier=None, sensitivity=1.0))
-    assert "at most 1," not in text
-    assert "together by" not in text
-
-
-def test_text_tells_of_a_seed():
-    assert "given seed" in str(make(seeded=True))
+def test_the_card_tells_of_a_seed_and_states_no_sensitivity_without_noise():
     assert "none of this holds against anyone" in str(make(seeded=True))
     assert "seed" not in str(make())
     assert "seeded" in repr(make(seeded=True))
-
-
-def test_text_without_protection():
-    text = str(make(epsilon=math.inf, delta=0.0, sensitivity=math.inf, events=(NonPrivate(),)))
-    assert "no privacy guarantee" in text
-    assert "protection" not in text
-    assert "secret key" not in text
-    assert "scale" not in text
-
-
-def test_text_of_noise_that_differs_by_round():
-    text = str(make(noise_multiplier=(146.6, 28.35), noise_scale=None))
-    assert "noise multiplier between 28.35 and 146.6, round by round" in text
-    assert "scale" not in text
+    several = str(make(noise_scale=None, noise_multiplier=None, sensitivity=1.0))
+    assert "together by" not in several
 
 
 def test_text_says_where_the_distance_of_the_noise_went():
@@ -282,24 +243,6 @@ def test_detection_rate_is_never_below_the_power_against_one_sampled_step(rate, 
         best, bound = max(with_unit, without_unit), guarantee.detection_rate(alarms)
         assert best <= bound * (1 + 1e-12)
         assert bound <= 1.05 * best + 0.01
-
-
-def test_detection_rate_is_never_below_the_power_against_many_sampled_steps():
-    """Monte Carlo: the likelihood ratio of all rounds, its quantile, and its power."""
-    rng, n, rounds, rate, m = np.random.default_rng(0), 20_000, 20, 0.2, 1.3
-    events = (Repeated(PoissonSampled(rate, Gaussian(m)), rounds),)
-    guarantee = make(events=events, epsilon=epsilon_of(events, 1e-6), total_variation=0.0)
-
-    def loss(is_present):
-        y = rng.normal(size=(n, rounds)) + is_present * (rng.random((n, rounds)) < rate) / m
-        return np.log1p(rate * np.expm1(y / m - 0.5 / m**2)).sum(axis=1)
-
-    absent, present = loss(False), loss(True)
-    for alarms in (0.01, 0.1):
-        power = (present > np.quantile(absent, 1 - alarms)).mean()
-        bound = guarantee.detection_rate(alarms)
-        assert power <= bound + 5 * math.sqrt(power / n)
-        assert bound <= 1.2 * power
 
 
 def test_detection_rate_of_laplace_noise():
@@ -399,22 +342,10 @@ def test_a_group_under_sampled_noise_comes_or_goes_as_a_whole():
     assert words not in whole.for_groups(2).relation
 
 
-@pytest.mark.parametrize(("epsilon", "alarms"), [(math.inf, 0.0), (5000.0, 1e-310)])
-def test_a_pair_that_proves_nothing_bounds_no_detection(epsilon, alarms):
-    assert from_pairs(np.array([epsilon]), np.array([1e-6]), alarms) == 1.0
-    assert from_pairs(np.array([5000.0]), np.array([1e-6]), 0.0) == 1e-6
-
-
 def test_no_mu_is_stated_if_epsilon_is_above_the_cost_of_the_events():
     guarantee = make(events=(Gaussian(5.0),), epsilon=9.0)
     assert guarantee.gaussian_mu is None
     assert "mu =" not in str(guarantee)
-
-
-def test_a_group_pays_for_every_step():
-    events = (Repeated(PoissonSampled(0.5, Gaussian(9.0)), 40),)
-    base = make(events=events, epsilon=epsilon_of(events, 1e-6))
-    assert base.for_groups(2).epsilon > base.epsilon
 
 
 def test_the_guarantee_of_a_model_keeps_the_distance_of_its_noise():
@@ -482,13 +413,10 @@ def test_without_a_person_any_number_of_kept_rows_may_change():
     assert with_zero.isdisjoint({without[row] for row in limit_rows(without, 1)})
 
 
-def test_owners_that_are_a_string_are_refused():
-    with pytest.raises(TypeError, match="must be a list of persons"):
-        limit_rows(["ann", "bob"], 2)
-    with pytest.raises(ValueError, match="max_rows"):
-        limit_rows([["ann"]], 0)
-    with pytest.raises(TypeError, match="must be a list of persons, got int"):
-        limit_rows([1, 2], 1)
+def test_owners_that_are_no_lists_are_refused():
+    for wrong in (["ann", "bob"], [1, 2]):
+        with pytest.raises(TypeError, match="must be a list of persons, got"):
+            limit_rows(wrong, 2)
     assert limit_rows([], 1).dtype == np.intp
 
 
@@ -588,18 +516,6 @@ def test_the_card_states_the_total_of_the_ledger_at_the_time_of_the_fit():
     assert said.endswith("epsilon = 5 at delta = 1e-06, their budget")
 
 
-def test_the_card_states_the_smallest_total_of_gaussian_noise_and_statements():
-    ledger = Ledger()
-    ledger.confirm(ledger.reserve("words", "document", ApproximateDP(1e-7, 1e-7)))
-    stated = SubLDA(2, epsilon=2.0, max_iter=4, ledger=ledger).fit([[3, 1], [0, 2]]).privacy_.ledger
-    total = float(stated.split("epsilon = ")[1].split(" at")[0])
-    assert ledger.epsilon_spent <= total <= ledger.epsilon_spent + 1e-3
-
-
-def test_repr_is_short():
-    assert repr(make(epsilon=1.25)) == "<Guarantee: epsilon 1.25 at delta 1e-06 for one document>"
-
-
 def test_an_interrupt_leaves_the_old_model_with_its_own_epsilon(monkeypatch):
     """All fitted attributes change in one step."""
     model = SubLDA(2, noise_multiplier=3.0, max_iter=3)
@@ -628,14 +544,6 @@ def test_a_large_delta_is_no_strong_protection():
     text = str(make(events=(), epsilon=0.0, delta=0.999999))
     assert "nominal protection" in text
     assert "in at most 100 of 100 cases" in text
-
-
-@pytest.mark.parametrize(("flip", "n_buckets"), [(5e-324, 2), (1e-305, 2**62)])
-def test_hardly_any_noise_is_no_event(flip, n_buckets):
-    """Renyi divergences underflow there: epsilon came out as 0."""
-    with pytest.raises(ValueError, match="flip_mixture / n_buckets must be at least"):
-        RandomizedResponseEvent(flip, n_buckets)
-    assert epsilon_of(RandomizedResponseEvent(1e-280), 1e-6) > 600
 
 
 TEXTS = ["apple banana", "banana cherry date", "apple date"] * 100
@@ -695,14 +603,6 @@ def test_steps_that_protect_different_units_are_refused():
         pipeline_guarantee(make_pipeline(CountVectorizer()).fit(TEXTS))
 
 
-def test_budgets_at_the_edge_are_refused_with_advice_that_helps():
-    X = np.ones((20, 3))
-    with pytest.raises(ValueError, match=r"any noise.* lower epsilon, or give epsilon=inf"):
-        SubLDA(2, epsilon=1e8, max_iter=4).fit(X)
-    with pytest.raises(ValueError, match=r"no signal.*word_total_share"):
-        SubLDA(2, epsilon=1.0, word_total_share=1 - 1e-9, max_iter=4).fit(X)
-
-
 def test_statements_add_up():
     """Basic composition, which is all that is known of them."""
     stated = ApproximateDP(1.0, 1e-7)
@@ -722,14 +622,3 @@ def test_statements_add_up():
     for wrong in ((-1.0, 0.0), (1.0, 1.0), (math.nan, 0.0), (1.0, -1e-9), (math.inf, 0.0)):
         with pytest.raises(ValueError, match="must be"):
             ApproximateDP(*wrong)
-
-
-def test_a_budget_counts_statements():
-    ledger = Ledger(epsilon=2.5, delta=1e-6)
-    for _ in range(2):
-        ledger.confirm(ledger.reserve("others", "document", ApproximateDP(1.0, 1e-7)))
-    assert ledger.epsilon_spent == 2.0
-    with pytest.raises(BudgetError):
-        ledger.reserve("others", "document", ApproximateDP(1.0, 1e-7))
-    with pytest.raises(BudgetError):
-        ledger.reserve("others", "document", ApproximateDP(0.1, 9e-7))

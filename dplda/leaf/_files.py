@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import glob
 import os
 import shlex
 import sqlite3
@@ -12,7 +11,7 @@ import sys
 import tempfile
 import uuid
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -35,52 +34,25 @@ def write_atomically(
     """Write a file that survives a power cut, as a whole or not at all.
 
     A reader sees the old content or the new content. When the function returns, the new content
-    is on the disk.
-
-    Parameters
-    ----------
-    path : str or path-like
-        The file. An existing file is replaced.
-    data : bytes
-        The content.
-    permissions : int, default=0o600
-        Permissions of the file on POSIX systems, less those that the umask removes. By default
-        only the owner can read the file.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be written.
+    is on the disk. By default only the owner can read the file; the umask removes further rights.
     """
     path = Path(path)
-    with drafted(path, [data], permissions) as draft:
-        move(draft, path)
-
-
-def move(draft: Path, path: Path) -> None:
-    """Put a draft in the place of a file, for good."""
-    os.replace(draft, path)
-    sync_folder(path.absolute().parent)
+    with _drafted(path, data, permissions) as draft:
+        os.replace(draft, path)
+        _sync_folder(path.absolute().parent)
 
 
 @contextmanager
-def drafted(
-    path: Path,
-    parts: Iterable[bytes | memoryview],
-    permissions: int = OWNER_ONLY,
-    *,
-    prefix: str = "",
-) -> Iterator[Path]:
+def _drafted(path: Path, data: bytes, permissions: int = OWNER_ONLY) -> Iterator[Path]:
     """A file next to `path`, on the disk; removed unless it was renamed.
 
-    Its name is random after ``.prefix``, so that a file that a killed process left behind does not
-    stop the next one. `remove_drafts` finds it if it has a prefix.
+    Its name is random, so that a file that a killed process left behind does not stop the next one.
     """
-    draft = path.with_name(f".{prefix}{uuid.uuid4().hex}.part")
+    draft = path.with_name(f".{uuid.uuid4().hex}.part")
     descriptor = os.open(draft, _NEW_FILE, permissions)
     try:
         with open(descriptor, "wb") as file:
-            file.writelines(parts)
+            file.write(data)
             file.flush()
             os.fsync(file.fileno())
         yield draft
@@ -89,30 +61,16 @@ def drafted(
             draft.unlink()
 
 
-def remove_drafts(path: Path, prefix: str) -> None:
-    """Remove what killed processes have left of `drafted`, which no other process may use now."""
-    for draft in path.parent.glob(f".{glob.escape(prefix)}{'[0-9a-f]' * 32}.part"):
-        draft.unlink(missing_ok=True)
-
-
 def check_writable(path: str | os.PathLike[str]) -> None:
     """Find out whether `write_atomically` could write a file, before there is something to lose.
 
-    Parameters
-    ----------
-    path : str or path-like
-        The file. It is not changed, and is not created.
-
-    Raises
-    ------
-    OSError
-        If the file is a folder, or its folder is missing or cannot be written.
+    The file is not changed, and is not created.
     """
     path = Path(path)
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; give the path of a file")
     try:
-        with drafted(path, [b"\0"]):
+        with _drafted(path, b"\0"):
             pass
     except OSError as error:
         raise OSError(
@@ -126,18 +84,6 @@ def check_kept_secret(path: str | os.PathLike[str]) -> None:
 
     A key that belongs to somebody else, such as the administrator, is theirs to share. On Windows
     this does nothing: there, access lists decide, which Python does not read.
-
-    Parameters
-    ----------
-    path : str or path-like
-        File of the key.
-
-    Raises
-    ------
-    PermissionError
-        If the file is the caller's, and others have any right to it.
-    OSError
-        If there is no such file.
     """
     if sys.platform == "win32":
         return
@@ -154,17 +100,8 @@ def check_kept_secret(path: str | os.PathLike[str]) -> None:
 def create_whole(path: str, fill: Callable[[str], None]) -> None:
     """Create a file that is complete as soon as it exists, and never in place of another one.
 
-    Parameters
-    ----------
-    path : str
-        The file. If another process creates it first, that file stays.
-    fill : callable
-        ``fill(draft)`` writes the content to an empty file, which only the owner can read.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be created.
+    ``fill(draft)`` writes the content to an empty file, which only the owner can read. If another
+    process creates the file first, that file stays.
     """
     folder = os.path.dirname(os.path.abspath(path))
     with tempfile.TemporaryDirectory(
@@ -175,7 +112,7 @@ def create_whole(path: str, fill: Callable[[str], None]) -> None:
         fill(draft)
         with suppress(FileExistsError):
             os.link(draft, path)
-    sync_folder(folder)
+    _sync_folder(folder)
 
 
 class ExclusiveLock:
@@ -253,19 +190,9 @@ def _lock(descriptor: int) -> None:
 
 
 def check_locks(folder: str | os.PathLike[str]) -> None:
-    """Find out at once whether the file locks of SQLite work in a folder.
+    """Find out at once whether the file locks of SQLite work in a folder that can be written.
 
     SQLite takes a file system without locks for a file that another process holds.
-
-    Parameters
-    ----------
-    folder : str or path-like
-        The folder. If it cannot be written, nothing is found out.
-
-    Raises
-    ------
-    OSError
-        If a new file cannot be locked there.
     """
     if sys.platform == "win32":
         return
@@ -283,7 +210,7 @@ def check_locks(folder: str | os.PathLike[str]) -> None:
                 ) from error
 
 
-def sync_folder(folder: str | os.PathLike[str]) -> None:
+def _sync_folder(folder: str | os.PathLike[str]) -> None:
     """Make the file names of a folder survive a power cut, where the system can do that."""
     if os.name == "posix":
         descriptor = os.open(folder, os.O_RDONLY)
@@ -299,16 +226,7 @@ def explained_sqlite_errors(
 ) -> Iterator[None]:
     """Turn SQLite errors into errors that say what to do.
 
-    Parameters
-    ----------
-    path : str
-        The file.
-    noun : str
-        Name of the content, for instance "ledger".
-    kind : str
-        Expected kind of file, for instance "privacy ledger".
-    busy_seconds : float
-        Seconds that the connection waits for other processes.
+    `noun` names the content ("ledger"), and `kind` the expected kind of file ("privacy ledger").
 
     Raises
     ------

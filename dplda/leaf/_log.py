@@ -52,17 +52,8 @@ def log_event(
 ) -> None:
     """Log an event, as one line of text and as the attribute ``dplda`` of the record.
 
-    Parameters
-    ----------
-    topic : {"ledger", "fit", "release"}
-        Part of the package; names the logger.
-    event : str
-        What happened, in a few fixed words.
-    level : int, default=logging.INFO
-        Level of the record.
-    **public : object
-        Values by their names in `PUBLIC`. None is left out, and infinity becomes "inf": every
-        value can be written as JSON.
+    `event` says in a few fixed words what happened. Names of `public` are those in `PUBLIC`; None
+    is left out, and infinity becomes "inf": every value can be written as JSON.
     """
     if not is_logged(topic, level):
         return
