@@ -18,7 +18,7 @@ FLAGS = {
     "msvc": ["/O2", "/fp:precise"],
 }  # fmt: skip
 
-# The build that .ci/sanitizers tests.
+# The build that scripts/sanitizers tests.
 SANITIZED = os.environ.get("DPLDA_SANITIZE") == "1"
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"] if SANITIZED else []
 if SANITIZED:

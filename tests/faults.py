@@ -82,7 +82,7 @@ def wrap_property(patch: Any, owner: type, name: str, around: Callable[..., Any]
 # noise
 
 NOISE = ("tests/test_noise.py",)
-RESIDUALS = "tests/test_residuals.py"
+RESIDUALS = "tests/test_residuals.py::test_sound_estimators_pass"
 
 
 def mechanisms() -> Any:
@@ -163,7 +163,7 @@ def gaussian_noise_for_another_multiplier(patch):
     wrap(patch, mechanisms().DiscreteGaussian, "for_noise_multiplier", half)
 
 
-@found_by("tests/test_hdplda.py", "tests/test_exact_laws.py")
+@found_by(RESIDUALS)
 def a_replaced_word_moves_one_cell(patch):
     laplace = mechanisms().FlooredLaplace
     sweeps = module("word._word_sweeps")
@@ -173,7 +173,7 @@ def a_replaced_word_moves_one_cell(patch):
 # sensitivity
 
 
-@found_by(*NOISE)
+@found_by("tests/test_corpus.py", "tests/test_noisy_score.py", RESIDUALS)
 def rows_are_not_clipped(patch):
     def unclipped(original, contributions, norm, radius):
         rows = np.asarray(getattr(contributions, "toarray", lambda: contributions)())
@@ -182,13 +182,13 @@ def rows_are_not_clipped(patch):
     wrap(patch, module("privacy._mechanisms"), "sum_clipped", unclipped)
 
 
-@found_by(*NOISE)
+@found_by("tests/test_corpus.py", "tests/test_noisy_score.py", RESIDUALS)
 def rows_are_clipped_at_twice_the_norm(patch):
     wrap(patch, module("privacy._mechanisms"), "sum_clipped",
          lambda original, rows, norm, radius: 2 * original(rows, 2 * norm, radius))  # fmt: skip
 
 
-@found_by(*NOISE)
+@found_by("tests/test_corpus.py", "tests/test_noisy_score.py", RESIDUALS)
 def rows_are_a_unit_too_long(patch):
     wrap(patch, module("privacy._mechanisms"), "sum_clipped",
          lambda original, rows, norm, radius: original(rows, norm, radius + 1))  # fmt: skip
@@ -247,7 +247,7 @@ def a_user_is_a_run_of_rows(patch):
     wrap(patch, module("leaf._users"), "number_users", runs)
 
 
-@found_by("tests/test_hdplda.py", RESIDUALS)
+@found_by(RESIDUALS)
 def words_count_twice(patch):
     wrap(patch, module("word._word_sweeps").TokensByWord, "count",
          lambda original, self, topics, unit, *more, **options:

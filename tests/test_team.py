@@ -47,6 +47,7 @@ def test_every_piece_runs_once_and_before_the_end_of_its_loop(compiler, tmp_path
     assert output == "every piece ran once\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new"),
     [
