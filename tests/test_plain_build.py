@@ -9,6 +9,7 @@ import sysconfig
 from pathlib import Path
 
 import pytest
+
 import dplda
 
 ROOT = Path(dplda.__file__).parents[1]
