@@ -8,7 +8,6 @@ import multiprocessing
 import platform
 import resource
 import sys
-import textwrap
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -80,27 +79,6 @@ def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A Markdown table."""
     lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
     return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
-
-
-def write_tables(path: str, name: str, text: str) -> None:
-    """Put `text` into a page, in place of what stands between the marks of `name`.
-
-    The marks are the lines ``<!-- begin NAME -->`` and ``<!-- end NAME -->``. A file without them,
-    or a new one, gets marks and text at its end.
-    """
-    page = Path(path)
-    old = page.read_text(encoding="utf-8") if page.exists() else ""
-    begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
-    if begin not in old:
-        old += f"\n{begin}\n{end}\n"
-    before, _, rest = old.partition(begin)
-    _, _, after = rest.partition(end)
-    lines = [
-        line if line.startswith("|") else textwrap.fill(line, 100, break_on_hyphens=False)
-        for line in text.strip().splitlines()
-    ]
-    text = "\n".join(lines)
-    page.write_text(f"{before}{begin}\n\n{text}\n\n{end}{after}", encoding="utf-8")
 
 
 def save_plot(path: str, draw: Any) -> None:

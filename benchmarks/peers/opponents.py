@@ -9,10 +9,6 @@ from __future__ import annotations
 
 import importlib
 import logging
-import os
-import subprocess
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -175,104 +171,10 @@ class GensimMulticore(Gensim):
         return {"workers": threads}
 
 
-class WarpLda(Opponent):
-    """Metropolis-Hastings in O(1) a token, if the reader has built it: a program, not a package.
-
-    https://github.com/thu-ml/warplda says how to build it, and documents its files. `format` reads
-    a line "id1 id2 word word ..." for each document and writes PREFIX.bin and PREFIX.vocab;
-    `warplda` trains, and writes PREFIX.model: a line "n_words n_topics alpha beta", then a line
-    "n topic:count topic:count ..." for each word, in the order of PREFIX.vocab. Its option -alpha
-    is the sum over topics.
-
-    The program cannot be continued. A step is timed as a tenth of what eleven iterations take more
-    than one.
-    """
-
-    name, package = "WarpLDA", "WarpLDA"
-    folder: Path | None = None  # set by --warplda
-
-    def __init__(self, X: sp.csr_array, n_components: int, seed: int, threads: int) -> None:
-        if self.folder is None:
-            raise NotInstalled("not built: see --warplda")
-        self.n_words, self.n_components = X.shape[1], n_components
-        self.start(sp.csr_matrix(X), seed, threads)
-
-    def start(self, X: sp.csr_matrix, seed: int, threads: int) -> None:
-        self.folder_of_files = tempfile.TemporaryDirectory()
-        self.prefix = Path(self.folder_of_files.name) / "corpus"
-        self.environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
-        lines = [f"d{d} d{d} " + " ".join(f"w{word}" for word in words)
-                 for d, words in enumerate(documents(X))]  # fmt: skip
-        self.prefix.with_suffix(".txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
-        self.run("format", "-input", str(self.prefix.with_suffix(".txt")))
-
-    def run(self, program: str, *options: str) -> None:
-        assert self.folder is not None
-        command = [str(self.folder / program), *options, "-prefix", str(self.prefix)]
-        subprocess.run(
-            command, env=self.environment, check=True, stdout=subprocess.DEVNULL,
-            cwd=self.folder_of_files.name,
-        )  # fmt: skip
-
-    def seconds(self) -> float:
-        return (self.train(11) - self.train(1)) / 10
-
-    def train(self, n_iter: int) -> float:
-        """Train from scratch; CPU seconds."""
-        start = cpu_seconds()
-        self.run(
-            "warplda", "-k", str(self.n_components), "-niter", str(n_iter),
-            "-alpha", str(ALPHA * self.n_components), "-beta", str(BETA),
-            "-nodumpz", "-nowriteinfo",
-        )  # fmt: skip
-        return cpu_seconds() - start
-
-    def components(self) -> np.ndarray:
-        vocabulary = self.prefix.with_suffix(".vocab").read_text(encoding="utf-8").split()
-        return read_warplda_model(
-            self.prefix.with_suffix(".model").read_text(encoding="utf-8"),
-            [int(word[1:]) for word in vocabulary],
-            self.n_words,
-        )
-
-    def close(self) -> None:
-        self.folder_of_files.cleanup()
-
-
-def read_warplda_model(text: str, columns: list[int], n_words: int) -> np.ndarray:
-    """The table (n_components, n_words) of a .model file; `columns` are the words of its lines."""
-    head, *lines = text.splitlines()
-    n_lines, n_components, _, beta = head.split()
-    if int(n_lines) != len(columns) or len(lines) < len(columns):
-        raise ValueError(
-            f"the model of WarpLDA has {n_lines} words in {len(lines)} lines, its vocabulary "
-            f"{len(columns)}; both must come from one run"
-        )
-    table = np.full((int(n_components), n_words), float(beta))
-    for column, line in zip(columns, lines):
-        for entry in line.split()[1:]:
-            topic, count = entry.split(":")
-            table[int(topic), column] += int(count)
-    return table
-
-
-def find_warplda(path: str) -> Path:
-    """The folder of the programs `format` and `warplda`, from it, its sources or a program."""
-    start = Path(path)
-    start = start.parent if start.is_file() else start
-    for folder in (start, start / "release" / "src"):
-        if all(os.access(folder / program, os.X_OK) for program in ("format", "warplda")):
-            return folder.resolve()
-    raise SystemExit(
-        f"--warplda: no programs `format` and `warplda` in {start} or {start / 'release' / 'src'}; "
-        "build them as https://github.com/thu-ml/warplda says, and give their folder"
-    )
-
-
 def documents(X: sp.csr_matrix):
     """The words of each document, as often as they occur in it."""
     for start, stop in zip(X.indptr, X.indptr[1:]):
         yield np.repeat(X.indices[start:stop], X.data[start:stop])
 
 
-OPPONENTS = [Tomotopy, Lda, SklearnBatch, SklearnOnline, Gensim, GensimMulticore, WarpLda]
+OPPONENTS = [Tomotopy, Lda, SklearnBatch, SklearnOnline, Gensim, GensimMulticore]

@@ -2,7 +2,7 @@
 
 ``python benchmarks/peers/sweeps.py [--corpora nips kos] [--components 20 50 100 500 1000]
 [--repeats 5] [--seeds 3] [--threads 1] [--sets avx512 avx2 portable] [--slow-up-to 100]
-[--only NAME ...] [--warplda FOLDER] [--markdown FILE] [--plot FILE]``
+[--only NAME ...] [--plot FILE]``
 
 All contestants take turns, round by round, from the same corpus with the same priors. The time is
 CPU time of the process, its threads and its child processes. A round of dplda is everything that
@@ -25,9 +25,8 @@ from measuring import (
     markdown,
     save_plot,
     whole_corpus,
-    write_tables,
 )
-from opponents import OPPONENTS, NotInstalled, WarpLda, find_warplda
+from opponents import OPPONENTS, NotInstalled
 from ours import OURS, Rounds
 from threadpoolctl import threadpool_limits
 
@@ -161,14 +160,10 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--slow-up-to", type=int, default=100,
                         help="largest K for lda, scikit-learn and gensim")  # fmt: skip
     parser.add_argument("--only", nargs="+", metavar="NAME", help="contestants, such as tomotopy")
-    parser.add_argument("--warplda", metavar="FOLDER", help="built programs, or their sources")
     parser.add_argument("--note", default="", help="added to the conditions: loaded machine")
-    parser.add_argument("--markdown", metavar="FILE", help="page that gets the tables")
     parser.add_argument("--plot", metavar="FILE", help="PNG of the first corpus")
     options = parser.parse_args()
     options.sets = options.sets or list(_sets.INSTRUCTION_SETS[-1:])
-    if options.warplda:
-        WarpLda.folder = find_warplda(options.warplda)
     known = {*OURS, *(peer.name for peer in OPPONENTS)}
     unknown = set(options.only or ()) - known
     if unknown:
@@ -178,7 +173,6 @@ def parse() -> argparse.Namespace:
 
 def main() -> None:
     options = parse()
-    parts = []
     with threadpool_limits(options.threads):
         for number, corpus in enumerate(options.corpora):
             X = whole_corpus(corpus)
@@ -187,16 +181,13 @@ def main() -> None:
             for n_components in options.components:
                 print(f"{corpus}, K = {n_components}", file=sys.stderr, flush=True)
                 results[n_components] = measure(options, X, n_components)
-            packages = sorted({peer.package for peer in OPPONENTS} - {"WarpLDA"})
+            packages = sorted({peer.package for peer in OPPONENTS})
             text = tables(corpus, n_tokens, results)
             text += f"\n\nBest (median) of {options.seeds} x {options.repeats}; "
             text += conditions(packages, options.threads, options.note, options.sets)
             print(text + "\n", flush=True)
-            parts.append(text)
             if options.plot and number == 0:
                 save_plot(options.plot, partial(draw, corpus, n_tokens, results))
-    if options.markdown:
-        write_tables(options.markdown, "sweeps", "\n\n".join(parts))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Wall time of whole rounds with one thread and with more, in one process.
 
 ``python benchmarks/peers/threads.py [--corpora nips] [--words 2000 all] [--components 20 100 500]
-[--threads 1 2] [--rounds 8] [--repeats 5] [--only NAME ...] [--markdown FILE]``
+[--threads 1 2] [--rounds 8] [--repeats 5] [--only NAME ...]``
 
 A round is everything that `fit` does in it: inference or topic draws, sums, noise on all cells,
 table. `transform` infers the topic weights of all documents, checks of the counts included. Each
@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from measuring import ALPHA, BETA, conditions, markdown, whole_corpus, write_tables
+from measuring import ALPHA, BETA, conditions, markdown, whole_corpus
 from opponents import NotInstalled, Tomotopy
 from ours import OURS, Rounds
 from threadpoolctl import threadpool_limits
@@ -164,9 +164,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5, help="turns")
     parser.add_argument("--only", nargs="+", default=list(ROWS), choices=ROWS)
     parser.add_argument("--note", default="", help="added to the conditions: loaded machine")
-    parser.add_argument("--markdown", metavar="FILE", help="page that gets the tables")
     options = parser.parse_args()
-    parts = []
     with threadpool_limits(1):  # BLAS has no part in this
         for corpus in options.corpora:
             for words in options.words:
@@ -179,17 +177,13 @@ def main() -> None:
                 shown = partial(cell, threads=options.threads)
                 rows = [[row, *(shown(result[row]) for result in results.values())]
                         for row in options.only]  # fmt: skip
-                parts.append(markdown(head, rows))
-                print(parts[-1] + "\n", flush=True)
+                print(markdown(head, rows) + "\n", flush=True)
     threads = " and ".join(map(str, options.threads))
-    parts.append(
+    print(
         f"Gain, of that of independent processes, and milliseconds a round with {threads} threads: "
         f"medians of {options.repeats} turns of {options.rounds} rounds; "
         + conditions(["tomotopy"], max(options.threads), options.note).replace("CPU", "wall")
     )
-    print(parts[-1])
-    if options.markdown:
-        write_tables(options.markdown, "threads", "\n\n".join(parts))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """CPU seconds against held-out perplexity, without noise, next to other implementations.
 
 ``python benchmarks/peers/time_to_quality.py [--corpora kos nips] [--components 50 100 1000]
-[--seeds 3] [--threads 1] [--slow-up-to 100] [--only NAME ...] [--warplda FOLDER]
-[--markdown FILE] [--plot FILE]``
+[--seeds 3] [--threads 1] [--slow-up-to 100] [--only NAME ...]
+[--plot FILE]``
 
 A tenth of the documents is held out. One evaluator judges every table of topics: document
 completion, as in `held_out_perplexity`. dplda is timed as whole fits, one for each number of
@@ -31,9 +31,8 @@ from measuring import (
     markdown,
     save_plot,
     whole_corpus,
-    write_tables,
 )
-from opponents import OPPONENTS, NotInstalled, Tomotopy, WarpLda, find_warplda
+from opponents import OPPONENTS, NotInstalled, Tomotopy
 from threadpoolctl import threadpool_limits
 
 from dplda import GibbsLDA, SubLDA
@@ -85,10 +84,7 @@ def after_sweeps(peer: Any, counts: tuple[int, ...], score: Callable) -> Iterato
     """One training, read after so many sweeps."""
     done, seconds = 0, 0.0
     for n in counts:
-        if isinstance(peer, WarpLda):
-            seconds = peer.train(n)
-        else:
-            seconds += sum(peer.seconds() for _ in range(n - done))
+        seconds += sum(peer.seconds() for _ in range(n - done))
         done = n
         yield n, seconds, score(peer.components())
     peer.close()
@@ -107,7 +103,7 @@ def curves_of_seed(
             topic_word_prior=BETA, random_state=seed, n_jobs=options.threads,
         )  # fmt: skip
     for peer in (Tomotopy, TomotopyAveraged, *OPPONENTS[1:]):
-        counts = SWEEPS if peer.name in (REFERENCE, AVERAGED, "lda", "WarpLDA") else PASSES
+        counts = SWEEPS if peer.name in (REFERENCE, AVERAGED, "lda") else PASSES
         if peer.slow and n_components > options.slow_up_to:
             curves[peer.name] = f"not run (K > {options.slow_up_to})"
         elif options.only and peer.name not in options.only:
@@ -212,18 +208,13 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--slow-up-to", type=int, default=100)
     parser.add_argument("--only", nargs="+", metavar="NAME")
-    parser.add_argument("--warplda", metavar="FOLDER", help="built programs, or their sources")
     parser.add_argument("--note", default="", help="added to the conditions: loaded machine")
-    parser.add_argument("--markdown", metavar="FILE", help="page that gets the tables")
     parser.add_argument("--plot", metavar="FILE", help="PNG; corpus and K are put into its name")
     options = parser.parse_args()
-    if options.warplda:
-        WarpLda.folder = find_warplda(options.warplda)
     known = {*OURS, AVERAGED, *(peer.name for peer in OPPONENTS)}
     unknown = set(options.only or ()) - known
     if unknown:
         parser.error(f"--only takes {sorted(known)}, got {sorted(unknown)}")
-    parts = []
     with threadpool_limits(options.threads):
         for corpus in options.corpora:
             X, held = halves(whole_corpus(corpus))
@@ -232,16 +223,14 @@ def main() -> None:
                 for seed in range(options.seeds):
                     print(f"{corpus}, K = {n_components}, seed {seed}", file=sys.stderr, flush=True)
                     by_seed.append(curves_of_seed(options, X, held, n_components, seed))
-                parts.append(report(options, corpus, n_components, by_seed))
-    if options.markdown:
-        write_tables(options.markdown, "time to quality", "\n\n".join(parts))
+                report(options, corpus, n_components, by_seed)
 
 
 def report(
     options: argparse.Namespace, corpus: str, n_components: int, by_seed: list[dict[str, Any]]
-) -> str:
-    """Print and return the tables of one number of topics, and draw them."""
-    packages = sorted({peer.package for peer in OPPONENTS} - {"WarpLDA"})
+) -> None:
+    """Print the tables of one number of topics, and draw them."""
+    packages = sorted({peer.package for peer in OPPONENTS})
     text = tables(corpus, n_components, by_seed)
     text += f"\n\nMedian of {options.seeds} seeds; "
     text += conditions(packages, options.threads, options.note) + "\n"
@@ -250,7 +239,6 @@ def report(
         path = Path(options.plot)
         path = path.with_stem(f"{path.stem}_{corpus}_{n_components}")
         save_plot(str(path), partial(draw, corpus, n_components, by_seed))
-    return text
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Documents per second of the inference of topic weights, next to other implementations.
 
 ``python benchmarks/peers/transform.py [--corpora kos nips] [--components 50 100] [--repeats 5]
-[--threads 1] [--sets ...] [--markdown FILE]``
+[--threads 1] [--sets ...]``
 
 The observed halves of a held-out tenth of the documents. All get the topics of one GibbsLDA fit but
 tomotopy, which can only use its own. The perplexity is that of the other halves under the inferred
@@ -24,7 +24,6 @@ from measuring import (
     halves,
     markdown,
     whole_corpus,
-    write_tables,
 )
 from opponents import Gensim, NotInstalled, SklearnBatch, Tomotopy, documents
 from threadpoolctl import threadpool_limits
@@ -146,7 +145,6 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--sets", nargs="+", default=None, choices=_sets.INSTRUCTION_SETS)
     parser.add_argument("--note", default="", help="added to the conditions: loaded machine")
-    parser.add_argument("--markdown", metavar="FILE", help="page that gets the table")
     options = parser.parse_args()
     options.sets = options.sets or list(_sets.INSTRUCTION_SETS[-1:])
     with threadpool_limits(options.threads):
@@ -161,8 +159,6 @@ def main() -> None:
         ["scikit-learn", "gensim", "tomotopy"], options.threads, options.note
     )
     print(text)
-    if options.markdown:
-        write_tables(options.markdown, "transform", text)
 
 
 if __name__ == "__main__":
