@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -208,6 +209,7 @@ def _title(estimator: Any) -> str:
     )
 
 
+@dataclass(kw_only=True, eq=False)
 class TopicDisplay:
     """Top words of topics, as one small bar chart for each topic.
 
@@ -244,22 +246,12 @@ class TopicDisplay:
     >>> display = TopicDisplay.from_estimator(model)  # doctest: +SKIP
     """
 
-    def __init__(
-        self,
-        *,
-        words: list[list[str]],
-        probability: Sequence[np.ndarray],
-        marginal: Sequence[np.ndarray],
-        headings: list[str],
-        title: str | None = None,
-        noise: Sequence[np.ndarray] | None = None,
-    ) -> None:
-        self.words = words
-        self.probability = probability
-        self.marginal = marginal
-        self.headings = headings
-        self.title = title
-        self.noise = noise
+    words: list[list[str]]
+    probability: Sequence[np.ndarray]
+    marginal: Sequence[np.ndarray]
+    headings: list[str]
+    title: str | None = None
+    noise: Sequence[np.ndarray] | None = None
 
     @classmethod
     def from_estimator(
@@ -291,11 +283,6 @@ class TopicDisplay:
 
         Raises
         ------
-        ImportError
-            If matplotlib is not installed.
-        TypeError
-            If `n_top_words` or an entry of `topics` is not an integer, or if no step of a pipeline
-            has `components_`.
         ValueError
             If `feature_names` or `ax` has the wrong length, or if `topics` is empty or names a
             topic that does not exist.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ MAX_TICKS = 8
 Curves = Mapping[str, Mapping[float, Sequence[float]]]
 
 
+@dataclass(eq=False)
 class PrivacyUtilityDisplay:
     """Perplexity or score against epsilon, with lines for models that are not private.
 
@@ -55,18 +57,11 @@ class PrivacyUtilityDisplay:
     >>> display.plot()  # doctest: +SKIP
     """
 
-    def __init__(
-        self,
-        curves: Curves,
-        *,
-        references: Mapping[str, float] | None = None,
-        value_name: str = "held-out perplexity",
-        epsilon_name: str = "epsilon",
-    ) -> None:
-        self.curves = curves
-        self.references = dict(references or {})
-        self.value_name = value_name
-        self.epsilon_name = epsilon_name
+    curves: Curves
+    _: KW_ONLY
+    references: Mapping[str, float] | None = None
+    value_name: str = "held-out perplexity"
+    epsilon_name: str = "epsilon"
 
     @classmethod
     def from_estimators(
@@ -98,8 +93,6 @@ class PrivacyUtilityDisplay:
 
         Raises
         ------
-        ImportError
-            If matplotlib is not installed.
         ValueError
             If there is no model.
         """
@@ -177,7 +170,7 @@ class PrivacyUtilityDisplay:
         if ax is None:
             _, ax = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
         self.ax_, self.figure_ = ax, ax.figure
-        lines, n_drawn = dict(self.references), 0
+        lines, n_drawn = dict(self.references or {}), 0
         for label, curve in self.curves.items():
             private = {epsilon: curve[epsilon] for epsilon in sorted(curve) if epsilon < math.inf}
             if private:

@@ -84,10 +84,9 @@ class RandomizedResponse(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     Attributes
     ----------
-    epsilon_ : float
-        Epsilon of one report of a document, at `delta_`; at most `epsilon`, if that is given.
-    delta_ : float
-        The delta at which `epsilon_` is stated.
+    epsilon_, delta_ : float
+        Guarantee of one report of a document; `epsilon_` is at most `epsilon`, if that is given.
+        `privacy_` states it in full.
     bit_epsilon_ : float
         Pure epsilon of one bit that is reported. With "oue" it is larger than the parameter
         `bit_epsilon`, which is half the epsilon of a pair of bits.
@@ -96,16 +95,10 @@ class RandomizedResponse(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         document that reaches `max_doc_words`, the word takes the place of another one.
     document_epsilon_ : float
         Pure epsilon (delta = 0) of a document.
-    privacy_ : Guarantee
-        The guarantee: unit, relation, mechanism, assumptions. `print` shows it in words.
     one_probability_ : tuple of two floats
         Probability of a one in the report where the document has a zero, and where it has a one.
     flip_mixture_ : float or None
         The f of [1]_, 0 without privacy; None with "oue".
-    n_features_in_ : int
-        Size of the vocabulary.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the columns of `X`, if all are strings.
 
     See Also
     --------
