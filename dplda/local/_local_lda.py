@@ -110,8 +110,8 @@ class LocalLDA(BaseLDA):
         SeededNoiseWarning
             If `random_state` is given and documents are randomized.
         """
-        size = getattr(self, "batch_size", None)
-        return self._train(X, getattr(self, "_public", None), 0, size)
+        batch_size = getattr(self, "batch_size", None)
+        return self._train(X, getattr(self, "_public", None), 0, batch_size)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: Any, y: Any = None) -> LocalLDA:
@@ -197,9 +197,12 @@ class LocalLDA(BaseLDA):
         announce(REPORTS, n_earlier, reports)
         return client, reports
 
-    def _client(self, n_words: int, n_earlier: int = 0) -> RandomizedResponse:
-        """The randomizer of the clients. A later call with an integer seed flips other bits."""
-        seed = None if self.randomized else self.random_state
+    def _client(self, n_words: int, n_earlier: int | None) -> RandomizedResponse:
+        """The randomizer of the clients; None: it draws nothing, whatever the seed.
+
+        A later call with an integer seed flips other bits.
+        """
+        seed = None if self.randomized or n_earlier is None else self.random_state
         if n_earlier and isinstance(seed, Integral):
             streams = Streams.from_random_state(seed)
             seed = int(streams.words(Purpose.CLIENT_SEED, n_earlier, 0, 1)[0] >> 32)

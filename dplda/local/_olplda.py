@@ -175,7 +175,7 @@ class OLPLDA(LocalLDA):
         )  # fmt: skip
         n_docs_with = np.bincount(X.indices, minlength=n_words).astype(float)
         state = State(prior, counts, n_docs_with, n_docs_with, n_docs, int(self.max_iter))
-        self._publish(self._client(n_words), state, None, 0, _public=state)
+        self._publish(self._client(n_words, None), state, None, 0, _public=state)
         return self
 
     def _left_by(self, state: State) -> tuple[np.ndarray, Any]:
