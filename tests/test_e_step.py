@@ -10,7 +10,7 @@ from sklearn.decomposition._lda import _update_doc_distribution
 
 from dplda.core._fold_in import pad
 from dplda.core._variational import exp_dirichlet_expectation
-from dplda.kernels import _e_step, _sets, _variational
+from dplda.kernels import _e_step, _sets
 from dplda.leaf._threads import n_threads
 
 SIZES = [1, 5, 20, 37]
@@ -101,39 +101,6 @@ def test_equals_scikit_learn(n_components, prior, dtype, rtol):
     )
 
 
-@pytest.mark.parametrize("max_iter", [1, 2, 3])
-@pytest.mark.parametrize(
-    ("dtype", "rtol"), [(np.float64, 1e-7), (np.float32, 2e-5)], ids=["double", "single"]
-)
-def test_each_step_is_scikit_learns(max_iter, dtype, rtol):
-    for n_components in SIZES:
-        X, table = random_counts(dtype), random_table(n_components, dtype)
-        gamma, _ = e_step(X, range(N_DOCS), table, 0.1, n_components, max_iter, 0.0)
-        expected, _ = scikit_learn(X, table, 0.1, n_components, max_iter, 0.0)
-        assert_allclose(gamma[:, :n_components], expected, rtol=rtol)
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("n_components", [5, 37])
-def test_expected_counts_are_scikit_learns(dtype, n_components):
-    X, table = random_counts(dtype), random_table(n_components, dtype)
-    rows = np.arange(N_DOCS)
-    _, weights = e_step(X, rows, table, 0.1, n_components)
-    norm, single = 1 + np.sqrt(X.multiply(X).sum(axis=1).max()), table.astype(np.float32)
-    total = np.zeros(table.shape, np.int64)
-    size = N_WORDS * table.shape[1]
-    _variational.add_contributions(
-        X.indptr, X.indices, X.data.astype(np.float32), np.arange(N_DOCS + 1), rows,
-        weights.astype(np.float32), single, np.zeros_like(single), np.ones(N_WORDS, np.float32),
-        np.ones(N_DOCS), norm, 2**30, total, np.full(N_WORDS, -1, np.int32),
-        np.empty(N_WORDS, np.int32), np.empty(size, np.float32), np.empty(size, np.int32),
-    )  # fmt: skip
-    _, expected = scikit_learn(X, table, 0.1, n_components)
-    difference = np.abs(total[:, :n_components] * (norm / 2**30) - expected)
-    assert difference.sum() < 1e-4 * expected.sum()
-    assert difference.max() < 1e-4 * expected.max()
-
-
 # ---------------------------------------------------------------- exp(digamma)
 
 
@@ -154,17 +121,6 @@ def test_exponential_of_digamma(dtype, total):
     start = pad(gamma, dtype)
     _, weights = e_step(X, range(len(x)), random_table(2, dtype), 0.1, 2, max_iter=0, gamma=start)
     assert worst_digits(weights[:, :2], gamma) < (8 if dtype is np.float32 else 40)
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_empty_documents_show_the_prior(dtype):
-    X = sp.csr_matrix((1, N_WORDS), dtype=dtype)
-    for prior in np.geomspace(1e-3, 1e7, 300).astype(dtype):
-        for n_components in (1, 5):
-            gamma, weights = e_step(X, [0], random_table(n_components, dtype), prior, n_components)
-            assert (gamma[0, :n_components] == prior).all()
-            gamma, weights = gamma[:, :n_components], weights[:, :n_components]
-            assert worst_digits(weights, gamma) < (8 if dtype is np.float32 else 40)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -223,33 +179,6 @@ def test_topics_below_the_prior_come_back(dtype):
     gamma, weights = e_step(X, range(N_DOCS), table, 0.5, 5, 1, 0.0, start)
     assert (gamma[:, 2] == dtype(0.5)).all()
     assert (weights[:, 2] > 0).all()
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_a_count_of_zero_is_no_word(dtype):
-    X, table = random_counts(dtype), random_table(5, dtype)
-    Y = sp.csr_matrix(X.toarray() + 1)
-    Y.indptr, Y.indices = Y.indptr.astype(np.int32), Y.indices.astype(np.int32)
-    Y.data -= 1
-    for values, expected in zip(
-        e_step(Y, range(N_DOCS), table, 0.1, 5), e_step(X, range(N_DOCS), table, 0.1, 5)
-    ):
-        assert_allclose(values, expected, rtol=1e-3, atol=1e-12)
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_large_counts_and_words_of_no_topic(dtype):
-    X, table = random_counts(dtype, scale=10**6), random_table(20, dtype)
-    table[::3] = 0
-    table[1::9] = np.finfo(dtype).tiny / 8
-    gamma, weights = e_step(X, range(N_DOCS), table, 0.01, 20)
-    expected, _ = scikit_learn(X, table, 0.01, 20)
-    known = table.any(axis=1) & (table[:, 0] > 1e-30)
-    assert np.isfinite(gamma).all()
-    assert np.isfinite(weights).all()
-    assert_allclose(gamma.sum(axis=1), X[:, known].sum(axis=1).A1 + 0.2, rtol=1e-4)
-    if dtype is np.float64:
-        assert_allclose(gamma[:, :20], expected, rtol=1e-6)
 
 
 def test_scratch_that_is_too_small_is_refused():

@@ -162,21 +162,6 @@ def test_background_sweep_reads_counts_as_prior(n_components):
     assert (topics == n_components).any() or not len(word)
 
 
-def test_background_sweep_draws_the_background_with_its_probability():
-    """One token of weight alpha * beta / (V beta) for each topic, beside the background."""
-    n, n_components, alpha, rate = 20_000, 3, 0.5, 0.2
-    doc_ptr, word = np.arange(n + 1, dtype=np.int64), np.zeros(n, np.int32)
-    prior = np.zeros((4, 8), np.float32)
-    prior[:, :n_components] = 1e6  # so much that the counts do not matter
-    sizes, background = np.full(n_components, 4e6), np.full(4, rate, np.float32)
-    start = unassigned(word), np.zeros((4, 8), np.int32), np.zeros(n_components, np.int64)
-    bits = np.random.default_rng(0).integers(0, 2**64, n, dtype=np.uint64)
-    topics, counts, _ = beside(word, doc_ptr, *start, prior, sizes, background, alpha, bits)
-    expected = rate / (rate + n_components * alpha / 4)
-    assert (topics == n_components).mean() == pytest.approx(expected, abs=5 * 0.5 / n**0.5)
-    assert counts[0, n_components] == (topics == n_components).sum()
-
-
 @pytest.mark.parametrize("n_components", SIZES)
 @pytest.mark.parametrize("bits", [0, 1, 2**41 - 1, 2**63, LAST])
 def test_collapsed_sweep_draws_existing_topics_from_extreme_words(n_components, bits):
@@ -193,36 +178,6 @@ def test_collapsed_sweep_draws_existing_topics_from_extreme_words(n_components, 
     assert topics.min() >= 0
     assert topics.max() < n_components
     assert not counts[:, n_components:].any()
-
-
-@pytest.mark.parametrize("lane", range(2, 8))
-def test_rounding_past_the_last_topic_steps_back_to_it(lane):
-    """Words at the end of a lane, where sums in different order may disagree; 18 of 32 topics."""
-    rng = np.random.default_rng(lane)
-    word, doc_ptr = reference.corpus_of([[0]])
-    totals = np.ones(18, np.int64)
-    for _ in range(100):
-        counts = pad(rng.integers(0, 2**30, (1, 18)), np.int32)
-        lanes = pad(counts[:, :18] + 1.0, np.float64).reshape(-1, 8).sum(axis=0)
-        end = int(2**23 * lanes[: lane + 1].sum() / lanes.sum())
-        for bits in range(end - 2, min(end + 2, 2**23)):
-            arguments = word, doc_ptr, unassigned(word), counts, totals, 1.0, 1.0, [bits << 41]
-            topic = collapsed(*arguments[:-1], np.array([bits << 41], np.uint64))[0]
-            assert topic < 18
-            assert topic == reference.collapsed_sweep(*arguments)[0]
-
-
-def test_topic_counts_of_a_document_do_not_drift():
-    """In single precision (alpha + 41) - 41 is 0 for this alpha, and topic 0 would be lost."""
-    alpha, beta = 1e-6, 1e-9
-    word, doc_ptr = reference.corpus_of([[0] * 40 + [1]])
-    counts = pad(np.array([[40, 10**6], [10**6, 0]]), np.int32)
-    totals = counts.sum(axis=0, dtype=np.int64)[:2]
-    bits = np.append(np.full(40, LAST, np.uint64), np.uint64(2**63))
-    topics, _, _ = collapsed(
-        word, doc_ptr, np.zeros(41, np.int32), counts, totals, alpha, beta, bits
-    )
-    assert_array_equal(topics, [1] * 40 + [0])
 
 
 @pytest.mark.parametrize(
@@ -280,9 +235,3 @@ def test_count_words_counts_assigned_tokens(n_components):
         expected[w, k] += k >= 0
     corpus = Corpus(word, np.array([0, 5000]), N_WORDS)
     assert_array_equal(count_words(corpus, topics, n_components), expected)
-
-
-def test_count_words_adds_to_what_is_there():
-    counts = np.full((2, 1), 2**40)
-    _gibbs.count_words(np.array([1, 1], np.int32), np.zeros(2, np.int32), counts)
-    assert_array_equal(counts, [[2**40], [2**40 + 2]])

@@ -138,16 +138,6 @@ def test_variational_fold_in_equals_its_twin(
 
 
 @pytest.mark.parametrize("n_components", [*SIZES, 48, 49, 64])
-def test_two_topics_of_a_pair_are_within_its_precision(n_components, instruction_set):
-    phi = random_topics(n_components, seed=9)
-    phi[3], phi[4, :n_components] = 0, 0.5
-    pairs = packed(phi)
-    assert pairs.shape == (N_WORDS, -(-phi.shape[1] // 32) * 16)
-    assert_array_equal(pairs.view(np.uint32), reference.pack(phi).view(np.uint32))
-    assert_allclose(reference.unpack(pairs, phi.shape[1]), phi, rtol=2**-8, atol=1e-40)
-
-
-@pytest.mark.parametrize("n_components", [*SIZES, 48, 49, 64])
 @pytest.mark.parametrize("variational", [False, True])
 @pytest.mark.parametrize(("max_iter", "tol"), [(5, 0.0), (60, 1e-4)])
 def test_fold_in_reads_the_two_topics_of_a_pair(
@@ -185,24 +175,6 @@ def test_fold_in_leaves_out_what_a_document_has_added(
         assert (theta[[0, 3, 4]] != plain[[0, 3, 4]]).any(axis=1).all()
 
 
-def test_what_is_left_is_the_table_of_the_others():
-    """Where the table holds what all documents add under it, the rest is what the others add."""
-    X, n_components, least = random_counts(5), 3, 1e-3
-    theta, phi = random_theta(n_components), random_topics(n_components, seed=2).astype(float)
-    counts = X.toarray().astype(float)
-    for _ in range(20_000):  # to a table that does not change
-        added = counts[:, :, None] * theta[:, None] * phi
-        added /= np.maximum((theta @ phi.T)[:, :, None], 1e-300)
-        sizes = added.sum(axis=(0, 1))
-        phi = added.sum(axis=0) / np.maximum(sizes, 1e-9)
-    own = np.where(sizes > 0, 1 / np.maximum(sizes, 1e-9), 0).astype(np.float32), least
-    for d in (0, 3, 4):
-        words, of_words = X.indices[X.indptr[d] : X.indptr[d + 1]], X.data[X.indptr[d] :]
-        rest = reference.without_own(words, of_words, phi.astype(np.float32), theta[d], *own)
-        others = np.maximum((added.sum(axis=0) - added[d])[words], least) * own[0]
-        assert_allclose(rest, others, rtol=2**-7, atol=1e-5)
-
-
 def test_a_table_that_does_not_fit_the_topics_is_refused():
     X, phi, start = random_counts(), random_topics(20), random_theta(20)
     for table, in_pairs in [(phi, True), (packed(phi), False), (random_topics(40), False)]:
@@ -229,31 +201,6 @@ def test_variational_steps_lead_to_the_posterior_of_the_e_step(n_components, pri
         expected, np.empty((1, _e_step.scratch_size(longest, n_components)), np.float32),
     )  # fmt: skip
     assert_allclose(theta, expected, rtol=0.01, atol=1e-3)
-
-
-@pytest.mark.parametrize("prior", [1e-30, 1e-3, 0.1, 5.0, 1e6])
-def test_acceleration_reaches_a_higher_posterior(prior):
-    """The logarithm of what the steps maximize, relative to its limit, for each document."""
-    X, phi = random_counts(7, n_docs=40), random_topics(6)
-    start, rows = uniform_theta(40, 6, 16), range(40)
-
-    def log_posterior(n_steps, tol=1e-4, **options):
-        theta = fold_in(X, rows, phi, prior, 6, n_steps, tol, start, **options)[:, :6].astype(float)
-        expected = np.log(np.maximum(theta @ phi[:, :6].T, 1e-300))
-        return X.multiply(expected).sum(axis=1) + prior * np.log(theta + 1e-300).sum(axis=1)
-
-    limit = log_posterior(20_000, 0.0)
-    fast, slow = limit - log_posterior(100, accelerated=True), limit - log_posterior(100)
-    assert fast.sum() <= slow.sum() + 1e-6 * np.abs(limit).sum()
-    assert fast.max() <= 0.05
-
-
-def test_fold_in_starts_where_theta_is():
-    X, phi = random_counts(), random_topics(9)
-    start, rows = random_theta(9), range(N_DOCS)
-    steps = [fold_in(X, rows, phi, 0.1, 9, n, 0.0, start) for n in (2, 3, 5)]
-    assert_array_equal(fold_in(X, rows, phi, 0.1, 9, 3, 0.0, steps[0]), steps[2])
-    assert not np.array_equal(steps[0], steps[1])
 
 
 @pytest.mark.parametrize("smallest", [0.0, 1e-45, 1e-39, 1e-30, 1e-20])
@@ -306,29 +253,6 @@ def test_contributions_of_users_equal_their_twin(n_components, norm, radius, uni
         assert squared_norm(alone) <= radius**2
 
 
-@pytest.mark.parametrize("n_components", SIZES[1:])
-def test_without_a_clip_users_contribute_what_their_documents_do(n_components):
-    X, rows, *rest, _ = random_arguments(n_components, seed=6)
-    alone = add_contributions(X, rows, *rest, np.ones(N_DOCS), 1e4, MAX_RADIUS)
-    together = add_contributions(X, [0], *rest, np.ones(1), 1e4, MAX_RADIUS, unit_ptr=(0, N_DOCS))
-    assert_allclose(together, alone, rtol=1e-5, atol=2 * N_DOCS)
-    assert alone.any()
-
-
-@pytest.mark.parametrize("n_components", SIZES[1:])
-@pytest.mark.parametrize("norm", [0.5, 30.0, 1e4])
-def test_two_copies_contribute_as_one_document_of_twice_the_scale(n_components, norm):
-    X, _, theta, *rest, scale = random_arguments(n_components, seed=7)
-    for d in (0, 2, 3):
-        pair = X[[d, d]]
-        copies = add_contributions(
-            pair, [0], theta[[d, d]], *rest, scale[[d]], norm, 12345, unit_ptr=(0, 2)
-        )
-        one = add_contributions(X, [d], theta, *rest, 2 * scale, norm, 12345)
-        assert_array_equal(copies, one)
-        assert copies.any()
-
-
 @each_kernel
 @pytest.mark.parametrize("n_components", SIZES)
 def test_pieces_add_up(kernel, n_components):
@@ -340,46 +264,6 @@ def test_pieces_add_up(kernel, n_components):
         total = kernel(X, piece, *rest, total)
     assert_array_equal(total, whole)
     assert whole.any()
-
-
-@each_kernel
-@pytest.mark.parametrize("n_components", [2, 9, 20])
-def test_without_center_and_clip_it_is_the_expected_count(kernel, n_components):
-    X, rows, theta, factor, _, weight, _ = random_arguments(n_components, seed=4)
-    norm, radius = 1e3, MAX_RADIUS
-    total = kernel(
-        X, rows, theta, factor, np.zeros_like(factor), weight, np.ones(N_DOCS), norm, radius
-    )
-    share = theta[:, None, :].astype(float) * factor
-    share /= share.sum(axis=2, keepdims=True)
-    exact = np.einsum("dv,dvk->vk", X.toarray().astype(float) * weight, share)
-    assert_allclose(total * (norm / radius), exact, rtol=1e-5, atol=N_DOCS * norm / radius)
-    words = X.sum(axis=0) * weight
-    assert_allclose(total.sum(axis=1) * (norm / radius), words, rtol=1e-5)
-
-
-@each_kernel
-def test_center_and_scale(kernel):
-    """One word, two topics, by hand: 3 tokens, weight 2, scale 0.5, centered on 1/4 and 3/4."""
-    X = single_precision([[3]])
-    theta, factor = pad(np.array([[0.5, 0.5]])), pad(np.array([[0.6, 0.2]]))
-    total = kernel(
-        X, [0], theta, factor, pad(np.array([[0.25, 0.75]])), np.array([2.0], np.float32),
-        np.array([0.5]), 10.0, 10 * 2**20,
-    )  # fmt: skip
-    assert_allclose(total[0, :2] / 2**20, [1.5, -1.5], atol=2**-19)
-
-
-@each_kernel
-def test_long_contributions_are_cut_to_the_radius_and_short_ones_are_not(kernel):
-    X = single_precision([[3, 4], [30, 40], [300, 400]])
-    theta, one = pad(np.ones((3, 1))), pad(np.ones((2, 1)))
-    rest = one, np.zeros_like(one), np.ones(2, np.float32), np.ones(3), 50.0, 5 * 2**20
-    short, limit, long = (kernel(X, [d], theta, *rest)[:, 0] for d in range(3))
-    assert_allclose(short / 2**20, [0.3, 0.4], atol=2**-20)
-    for total in (limit, long):
-        assert_allclose(total / 2**20, [3, 4], rtol=1e-4)
-        assert squared_norm(total) <= (5 * 2**20) ** 2
 
 
 @each_kernel
