@@ -1,7 +1,6 @@
 """What the project says of itself in several files is the same in all."""
 
 import re
-import subprocess
 import tomllib
 from pathlib import Path
 
@@ -39,7 +38,6 @@ def test_no_other_file_that_runs_or_builds_names_the_version():
     named = {
         p.name for p in paths if p.suffix != ".pyc" and re.search(pattern, p.read_text("utf-8"))
     }
-    named -= {"release_notes"}  # as an example
     assert named == {"_version.py", "recipe.yaml"}
 
 
@@ -119,14 +117,6 @@ def test_a_test_without_the_library_is_skipped_unless_it_is_required(monkeypatch
     with pytest.raises((ModuleNotFoundError, pytest.skip.Exception)) as caught:
         missing()
     assert caught.type is ModuleNotFoundError
-
-
-def test_every_release_has_notes():
-    script = ROOT / "scripts" / "release_notes"
-    versions = re.findall(r"^## (\d\S*) \(", read("CHANGELOG.md"), flags=re.MULTILINE)
-    for version in (*versions, "0.0.0"):
-        run = subprocess.run(["bash", script, version], capture_output=True, text=True, check=False)
-        assert (run.returncode == 0) == (version in versions) == bool(run.stdout)
 
 
 def test_workflows_name_files_and_lanes_that_exist():

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
-import http.client
 import os
-import shutil
 import tempfile
-import time
-import urllib.error
-import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
+from sklearn.datasets import fetch_file
 from sklearn.utils import Bunch
 
-from ._docword import read_docword, read_uci_bow, read_vocabulary
+from ._docword import read_uci_bow
 
 _ARCHIVE = "https://archive.ics.uci.edu/ml/machine-learning-databases/bag-of-words/"
-_TIMEOUT = 60  # seconds without any answer
 
 
 @dataclass(frozen=True)
@@ -56,82 +52,6 @@ def _find(folders: tuple[Path, ...], *names: str) -> Path | None:
     return next((path for path in candidates if path.is_file()), None)
 
 
-def _advice(name: str, folder: Path) -> str:
-    return (
-        f"Download docword.{name}.txt.gz and vocab.{name}.txt from {_ARCHIVE} on a machine that"
-        f" is connected, and put both, as they are, into {folder}."
-    )
-
-
-def _download(url: str, target: Path, n_retries: int, delay: float) -> None:
-    while True:
-        try:
-            with (
-                urllib.request.urlopen(url, timeout=_TIMEOUT) as answer,
-                open(target, "wb") as file,
-            ):
-                shutil.copyfileobj(answer, file)
-            return
-        except (OSError, http.client.HTTPException) as error:
-            if isinstance(error, urllib.error.HTTPError):
-                error.close()  # it holds the answer of the server
-            if n_retries <= 0:
-                raise
-        n_retries -= 1
-        time.sleep(delay)
-
-
-def _check_download(name: str, docword: Path, vocab: Path, is_new: bool) -> Bunch:
-    """Read both files, and refuse other content. Only new files are compared with the checksum."""
-    known = _CORPORA[name]
-    digest = hashlib.sha1(b"blob %d\0" % known.text_bytes, usedforsecurity=False)
-    try:
-        matrix = read_docword(docword, digest)
-        words = read_vocabulary(vocab, matrix.shape[1])
-    except ValueError as error:
-        raise OSError(f"UCI corpus {name!r}: nothing of this download is kept. {error}") from error
-    if matrix.shape != (known.n_docs, known.n_words):
-        raise OSError(
-            f"UCI corpus {name!r}: nothing of this download is kept. Its numbers of"
-            f" documents and words must be {known.n_docs} and {known.n_words}, but are"
-            f" {matrix.shape[0]} and {matrix.shape[1]}."
-        )
-    if is_new and known.git_blob and digest.hexdigest() != known.git_blob:
-        raise OSError(
-            f"UCI corpus {name!r}: nothing of this download is kept. The SHA-1 (as a git blob) of"
-            f" the unpacked text must be {known.git_blob}, but is {digest.hexdigest()}."
-        )
-    return Bunch(data=matrix, feature_names=words)
-
-
-def _fetch(
-    name: str,
-    folder: Path,
-    found: dict[str, Path],
-    archive: str,
-    n_retries: int,
-    delay: float,
-) -> Bunch:
-    """Download the missing files, check all files, and only then move them into the folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f"{name}.part_", dir=folder) as scratch:
-        paths = dict(found)
-        for kind, file in (("docword", f"docword.{name}.txt.gz"), ("vocab", f"vocab.{name}.txt")):
-            if kind not in found:
-                paths[kind] = Path(scratch, file)
-                try:
-                    _download(archive + file, paths[kind], n_retries, delay)
-                except (OSError, http.client.HTTPException) as error:
-                    raise OSError(
-                        f"UCI corpus {name!r}: {archive + file} could not be downloaded ({error})."
-                        f" {_advice(name, folder)}"
-                    ) from error
-        corpus = _check_download(name, paths["docword"], paths["vocab"], "docword" not in found)
-        for path in Path(scratch).iterdir():
-            os.replace(path, folder / path.name)
-    return corpus
-
-
 def _load(name: str, home: Path, archive: str | None, n_retries: int, delay: float) -> Bunch:
     """Load a corpus from files below `home` or, unless it is None, from the archive."""
     folder = home / "uci_bow"
@@ -139,14 +59,62 @@ def _load(name: str, home: Path, archive: str | None, n_retries: int, delay: flo
     vocab = _find((home, folder), f"vocab.{name}.txt")
     if docword and vocab:
         return read_uci_bow(docword, vocab)
-    found = {kind: path for kind, path in (("docword", docword), ("vocab", vocab)) if path}
+    advice = (
+        f"Download docword.{name}.txt.gz and vocab.{name}.txt from {_ARCHIVE} on a machine that"
+        f" is connected, and put both, as they are, into {folder}."
+    )
     if archive is None:
-        missing = " and ".join(sorted({"docword", "vocab"} - set(found)))
+        missing = " and ".join([*["docword"] * (not docword), *["vocab"] * (not vocab)])
         raise OSError(
             f"UCI corpus {name!r}: no {missing} file in {home} or {folder}, and"
-            f" download_if_missing=False. {_advice(name, folder)}"
+            f" download_if_missing=False. {advice}"
         )
-    return _fetch(name, folder, found, archive, n_retries, delay)
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f"{name}.part_", dir=folder) as scratch:
+
+        def fetched(file: str) -> Path:
+            try:
+                url = archive + file
+                return Path(fetch_file(url, folder=scratch, n_retries=n_retries, delay=delay))
+            except OSError as error:
+                raise OSError(
+                    f"UCI corpus {name!r}: {url} could not be downloaded ({error}). {advice}"
+                ) from error
+
+        is_new = docword is None
+        docword = docword or fetched(f"docword.{name}.txt.gz")
+        corpus = _checked(name, docword, vocab or fetched(f"vocab.{name}.txt"), is_new)
+        for path in Path(scratch).iterdir():
+            os.replace(path, folder / path.name)
+    return corpus
+
+
+def _checked(name: str, docword: Path, vocab: Path, is_new: bool) -> Bunch:
+    """Read both files, and refuse other content. Only new files are compared with the checksum."""
+    known = _CORPORA[name]
+    try:
+        corpus = read_uci_bow(docword, vocab)
+        if corpus.data.shape != (known.n_docs, known.n_words):
+            raise ValueError(
+                f"Its numbers of documents and words must be {known.n_docs} and {known.n_words},"
+                f" but are {corpus.data.shape[0]} and {corpus.data.shape[1]}."
+            )
+        if is_new and known.git_blob and (found := _git_blob(docword, known)) != known.git_blob:
+            raise ValueError(
+                f"The SHA-1 (as a git blob) of the unpacked text must be {known.git_blob}, but is"
+                f" {found}."
+            )
+    except ValueError as error:
+        raise OSError(f"UCI corpus {name!r}: nothing of this download is kept. {error}") from error
+    return corpus
+
+
+def _git_blob(docword: Path, known: _Corpus) -> str:
+    digest = hashlib.sha1(b"blob %d\0" % known.text_bytes, usedforsecurity=False)
+    with gzip.open(docword) as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def load_uci_bow(
