@@ -173,7 +173,7 @@ def a_replaced_word_moves_one_cell(patch):
 # sensitivity
 
 
-@found_by("tests/test_corpus.py", "tests/test_noisy_score.py", RESIDUALS)
+@found_by("tests/test_extending.py")
 def rows_are_not_clipped(patch):
     def unclipped(original, contributions, norm, radius):
         rows = np.asarray(getattr(contributions, "toarray", lambda: contributions)())
@@ -182,13 +182,13 @@ def rows_are_not_clipped(patch):
     wrap(patch, module("privacy._mechanisms"), "sum_clipped", unclipped)
 
 
-@found_by("tests/test_corpus.py", "tests/test_noisy_score.py", RESIDUALS)
+@found_by("tests/test_extending.py")
 def rows_are_clipped_at_twice_the_norm(patch):
     wrap(patch, module("privacy._mechanisms"), "sum_clipped",
          lambda original, rows, norm, radius: 2 * original(rows, 2 * norm, radius))  # fmt: skip
 
 
-@found_by("tests/test_corpus.py", "tests/test_noisy_score.py", RESIDUALS)
+@found_by("tests/test_extending.py")
 def rows_are_a_unit_too_long(patch):
     wrap(patch, module("privacy._mechanisms"), "sum_clipped",
          lambda original, rows, norm, radius: original(rows, norm, radius + 1))  # fmt: skip
@@ -393,7 +393,7 @@ def sums_count_the_unsampled(patch):
          original(self, np.arange(self.n_units), *more, **options))  # fmt: skip
 
 
-@found_by(CURATOR)
+@found_by("tests/test_sublda.py")
 def a_rate_above_the_charge_is_taken(patch):
     def sample(original, self, rates, **options):
         charged = getattr(self._plan[0][1], "sampling_probability", 1.0) if self._plan else 1.0
@@ -402,7 +402,7 @@ def a_rate_above_the_charge_is_taken(patch):
     wrap(patch, curator(), "sample", sample)
 
 
-@found_by(CURATOR)
+@found_by("tests/test_sublda.py")
 def a_round_may_repeat(patch):
     def release(original, self, *args, **options):
         self._used.clear()
