@@ -36,30 +36,29 @@ def test_estimators_have_examples():
 
 
 def documented(package):
-    """Full names of the public objects of a package, and of their public members."""
+    """Full names of the public objects of a package, and of their public members.
+
+    A member without a docstring shows that of a base, which is checked there.
+    """
     module = importlib.import_module(package)
     for name in module.__all__:
         value = getattr(module, name)
         if inspect.ismodule(value):
             continue
         yield f"{package}.{name}"
+        fields = getattr(value, "__dataclass_fields__", {})  # described by the class
         for attribute, member in vars(value).items() if inspect.isclass(value) else ():
-            kinds = (property, classmethod, staticmethod)
+            documented_by = [b for b in value.__mro__[1:] if getattr(b, attribute, None)]
+            is_member = inspect.isfunction(member) or isinstance(
+                member, (property, classmethod, staticmethod)
+            )
             if (
-                not attribute.startswith("_")
-                and (inspect.isfunction(member) or isinstance(member, kinds))
-                and not has_docstring_of_a_public_base(value, attribute, module)
+                attribute[0] != "_"
+                and attribute not in fields
+                and is_member
+                and (member.__doc__ or not documented_by)
             ):
                 yield f"{package}.{name}.{attribute}"
-
-
-def has_docstring_of_a_public_base(cls, attribute, module):
-    """Whether a member without a docstring shows that of a public class, which is checked there."""
-    if cls.__dict__[attribute].__doc__ is not None:
-        return False
-    having = [base for base in cls.__mro__[1:] if attribute in vars(base)]
-    bases = [base for base in having if vars(base)[attribute].__doc__]
-    return bool(bases) and bases[0] in map(vars(module).get, module.__all__)
 
 
 @pytest.mark.parametrize("package", PACKAGES)

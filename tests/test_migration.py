@@ -1,9 +1,6 @@
-"""The page for users of scikit-learn's LDA says what is so, and what they rely on holds."""
+"""What users of scikit-learn's LDA rely on holds here too."""
 
-import inspect
 import math
-import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,31 +8,9 @@ from estimators import MODELS, each, simplest
 from numpy.testing import assert_allclose
 from scipy.linalg import block_diag
 from sklearn.base import clone
-from sklearn.decomposition import LatentDirichletAllocation
 
 from dplda import GibbsLDA, PrivateSVILDA, SubLDA, load_release, save_release
 from dplda.core._base import BaseLDA
-
-PAGE = Path(__file__).parents[1] / "docs" / "migration.md"
-THEIRS, *OURS = (
-    {name: parameter.default for name, parameter in inspect.signature(cls).parameters.items()}
-    for cls in (LatentDirichletAllocation, SubLDA, PrivateSVILDA)
-)
-NAMED = re.compile(r"(\w+)=([\d.]+|None)")
-
-
-def test_the_page_names_parameters_and_defaults_of_today():
-    table = PAGE.read_text("utf-8").partition("## From gensim")[0]
-    for theirs, ours in re.findall(r"^\| (`.*?) \| (`.*?) \|", table, re.MULTILINE):
-        for name, value in NAMED.findall(theirs) if "=" in theirs else ():
-            assert str(THEIRS[name]) == value, theirs
-        for name, value in NAMED.findall(ours) if "=" in theirs else ():
-            assert any(str(defaults.get(name)) == value for defaults in OURS), ours
-
-
-@each(case for case in MODELS if isinstance(case.estimator, BaseLDA))
-def test_all_models_take_normalize(estimator):
-    assert inspect.signature(estimator.transform).parameters["normalize"].default is True
 
 
 @pytest.mark.filterwarnings("ignore")
