@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -119,10 +118,14 @@ def write_shards(
     if any(place.iterdir()):
         raise ValueError(f"{place} is not empty; give a new folder, or delete what is in it")
     shards: list[Shard] = []
-    with _texts_named():
+    try:
         for X in _in_shards(_blocks(source, width, names), rows):
             width = _check_width(X, width)
             shards.append(write_shard(place, len(shards), X))
+    except ValueError as error:
+        if str(error) in (A_TEXT_OR_PATH, NOT_COUNTS, TOKEN_LISTS):
+            raise ValueError(TEXTS) from None
+        raise
     if width is None or not shards:
         raise ValueError("source holds no block of documents; give at least one matrix")
     if names.words is not None and len(names.words) != width:
@@ -134,21 +137,14 @@ def write_shards(
 class _Names:
     """The words of the columns: those that are given, or those of tables with names.
 
-    Parameters
-    ----------
-    given : sequence of str, or None
-        They must be different; a release file could not hold them otherwise.
-
-    Attributes
-    ----------
-    words : list of str, or None
-        None if they are not known.
+    They must be different; a release file could not hold them otherwise.
     """
 
     def __init__(self, given: Sequence[str] | None) -> None:
         if isinstance(given, str):
             raise TypeError("feature_names must be a list of words, got a single str")
-        self.words = None if given is None else _different([str(name) for name in given])
+        self.words = None if given is None else [str(name) for name in given]
+        self._check()
 
     def note(self, X: Any) -> None:
         """Take the names of a table, or refuse those of another one."""
@@ -160,27 +156,15 @@ class _Names:
                 "the columns of a table are other words, or have another order, than feature_names "
                 "or the tables before; select the same columns of all tables"
             )
-        self.words = _different(list(names))
+        self.words = list(names)
+        self._check()
 
-
-def _different(words: list[str]) -> list[str]:
-    if len(set(words)) < len(words):
-        raise ValueError(
-            f"the names of the columns must be different words, got {len(words)}, "
-            f"{len(set(words))} of them different"
-        )
-    return words
-
-
-@contextmanager
-def _texts_named() -> Iterator[None]:
-    """Tell who has texts how to count them, before a file is written."""
-    try:
-        yield
-    except ValueError as error:
-        if str(error) in (A_TEXT_OR_PATH, NOT_COUNTS, TOKEN_LISTS):
-            raise ValueError(TEXTS) from None
-        raise
+    def _check(self) -> None:
+        if self.words is not None and len(set(self.words)) < len(self.words):
+            raise ValueError(
+                f"the names of the columns must be different words, got {len(self.words)}, "
+                f"{len(set(self.words))} of them different"
+            )
 
 
 def _check_width(X: sp.csr_array, width: int | None) -> int:
@@ -316,7 +300,7 @@ def _parquet_triples(path: Path, n_words: int) -> Iterator[Triples]:
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError:
-        raise ImportError("Parquet needs pyarrow: pip install dplda[files]") from None
+        raise ImportError("Parquet needs pyarrow (dplda's extra 'files')") from None
     try:
         file = pq.ParquetFile(path)
     except pa.ArrowInvalid:

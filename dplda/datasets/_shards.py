@@ -20,7 +20,7 @@ import scipy.sparse as sp
 from dplda.core._fold_in import LARGEST_COUNT
 from dplda.leaf._files import OWNER_ONLY, write_atomically
 
-FORMAT, VERSION = "dplda count shards", 1
+FORMAT = "dplda count shards"
 MANIFEST = "shards.json"
 PARTS = {"data": np.float32, "indices": np.int32, "indptr": np.int32}
 _CHECKED = 1 << 20  # entries that are checked at a time
@@ -175,8 +175,7 @@ class CountShards:
     Raises
     ------
     ValueError
-        If the folder was not filled by `write_shards` or by a newer version, or a shard is listed
-        twice.
+        If the folder was not filled by `write_shards`, or a shard is listed twice.
     OSError
         If the folder cannot be read, or files are missing.
 
@@ -286,7 +285,7 @@ def write_manifest(
     for record in records:
         del record["folder"]
     content = {
-        "format": FORMAT, "version": VERSION, "n_words": n_words, "words": words,
+        "format": FORMAT, "n_words": n_words, "words": words,
         # a digest of this file shows nothing of the documents
         "salt": uuid.uuid4().hex, "shards": records,
     }  # fmt: skip
@@ -307,57 +306,37 @@ def write_shard(folder: Path, index: int, X: sp.csr_array) -> Shard:
 
 def _read_manifest(folder: Path) -> tuple[int, list[str] | None, list[Shard]]:
     path = folder / MANIFEST
-    content = _content_of(path)
     try:
+        content = json.loads(path.read_bytes())
         n_words, words = int(content["n_words"]), content["words"]
         shards = [
             Shard(
-                str(folder),
-                str(record["name"]),
+                str(folder), str(record["name"]),
                 (int(record["shape"][0]), int(record["shape"][1])),
-                int(record["n_entries"]),
-                str(record["sha256"]),
+                int(record["n_entries"]), str(record["sha256"]),
             )
             for record in content["shards"]
-        ]
-        is_list = words is None or (isinstance(words, list) and all(type(w) is str for w in words))
-    except (KeyError, TypeError, ValueError, IndexError, OverflowError):
-        raise _no_manifest(path) from None
-    if not (shards and is_list and all(_NAME.fullmatch(shard.name) for shard in shards)):
-        raise _no_manifest(path)
-    if any(shard.shape[0] < 0 or shard.n_entries < 0 for shard in shards):
-        raise _no_manifest(path)
-    _check_list(shards, n_words)
-    if words is not None and len(words) != n_words:
-        raise ValueError(f"{path} names {len(words)} words for {n_words} columns")
-    return n_words, words, shards
-
-
-def _content_of(path: Path) -> dict[str, Any]:
-    """What a manifest of this version says."""
-    try:
-        content = json.loads(path.read_bytes())
+        ]  # fmt: skip
+        is_valid = content["format"] == FORMAT and shards and all(
+            _NAME.fullmatch(s.name) and s.shape[0] >= 0 and s.n_entries >= 0 for s in shards
+        )  # fmt: skip
+        if words is not None and not (
+            isinstance(words, list) and all(type(w) is str for w in words) and len(words) == n_words
+        ):
+            is_valid = False
     except FileNotFoundError:
         raise FileNotFoundError(
-            f"{path.parent} holds no corpus: it has no file {MANIFEST}, which write_shards writes "
-            "last; give the folder of a finished write_shards"
+            f"{folder} holds no corpus: it has no file {MANIFEST}, which write_shards writes last; "
+            "give the folder of a finished write_shards"
         ) from None
     except OSError as error:
         raise OSError(f"{path} cannot be read: {error.strerror or error}") from error
-    except ValueError:
-        raise _no_manifest(path) from None
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise _no_manifest(path)
-    if content.get("version") != VERSION:
-        raise ValueError(
-            f"{path} has version {content.get('version')!r}, and this version of dplda reads "
-            f"version {VERSION}; install a newer dplda, or write the shards again"
-        )
-    return content
-
-
-def _no_manifest(path: Path) -> ValueError:
-    return ValueError(f"{path} was not written by write_shards, or is damaged")
+    except (KeyError, TypeError, ValueError, IndexError, OverflowError):
+        is_valid = False
+    if not is_valid:
+        raise ValueError(f"{path} was not written by write_shards, or is damaged")
+    _check_list(shards, n_words)
+    return n_words, words, shards
 
 
 def _check_list(shards: list[Shard], n_words: int) -> None:
