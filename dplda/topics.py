@@ -17,7 +17,7 @@ from dplda.core._corpus import check_table
 from dplda.leaf._checks import check_integer
 from dplda.leaf._vocabulary import check_model
 from dplda.privacy import Guarantee
-from dplda.release._release_reader import NOT_RELEASED
+from dplda.release._release import NOT_RELEASED
 from dplda.release._released_model import ReleasedModel
 
 __all__ = ["match_topics", "merge_topics", "topic_tree"]

@@ -671,7 +671,7 @@ def vectors_law(bits, words, n_words):
     for flips, chance in flip_law(bits, len(words) * n_words).items():
         with flips_at(flips):
             tokens = privatize(corpus, TokenMechanism(bits), GivenWords([], np.zeros(1)))
-        found = tokens.vectors.survivors
+        found = tokens.survivors
         outcome = (*found.ptr.tolist(), *found.word.tolist())
         law[outcome] = law.get(outcome, 0) + chance
     return law

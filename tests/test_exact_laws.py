@@ -23,7 +23,7 @@ import dplda.local._randomized_response as randomize_module
 import dplda.privacy._mechanisms as mechanisms_module
 from dplda import HDPLDA, LPLDA, OLPLDA, PrivateSVILDA, RandomizedResponse, SubLDA
 from dplda.federated import IFTMParty, SentenceCorpus
-from dplda.privacy import PoissonSampled, SeededNoiseWarning, epsilon_of
+from dplda.privacy import PoissonSampled, Repeated, SeededNoiseWarning, epsilon_of
 from dplda.privacy._curator import observe_releases
 from dplda.privacy._local_mechanisms import ThresholdedLaplace
 from dplda.privacy.mechanisms import DiscreteGaussian
@@ -196,8 +196,13 @@ def token_level(estimator, *, model="lda"):
                          exact.blank_law(noise, 2))  # fmt: skip
     before, after = (exact.vectors_law(noise, words, 2) for words in ([0, 0], [1, 1]))
     shuffled = [exact.shuffled_vectors_law(noise, words, 2) for words in ([0, 0], [0, 1])]
-    replaced = party.document_epsilon(1, delta=delta, relation="replaced")
-    both = party.document_epsilon(2, delta=delta, relation="replaced")
+    replaced, both = (
+        epsilon_of(
+            [Repeated(event, n) for event in party.privacy_.events], delta,
+            total_variation=party.privacy_.total_variation,
+        )
+        for n in (2, 4)
+    )  # fmt: skip
     blanked = [exact.product(*[law] * 2) for law in (one, blank)]
     unit = "a sentence" if model == "sentence_lda" else "a document"
     return [

@@ -10,7 +10,7 @@ from scipy.stats import chi2
 
 from dplda.federated._sampler import Topics, random_table, sweep_tokens, train_topics, word_weights
 from dplda.federated._sentences import SentenceCorpus
-from dplda.federated._tokens import StoredVectors, TokenMechanism, Tokens, _pieces, privatize
+from dplda.federated._tokens import TokenMechanism, Tokens, _pieces, privatize
 from dplda.kernels import _metropolis
 from dplda.privacy._local_mechanisms import Survivors
 from dplda.privacy._streams import Streams
@@ -108,7 +108,7 @@ def twin(
 
 
 def vectors_of(tokens):
-    found = tokens.stored().vectors.read(0, tokens.n_tokens, 0)
+    found = tokens.span(0, tokens.n_tokens)
     return [
         (found.word[a:b].tolist(), found.level[a:b].tolist())
         for a, b in itertools.pairwise(found.ptr)
@@ -130,7 +130,7 @@ def test_the_kernel_is_its_twin(name, sentences, monkeypatch):
     monkeypatch.setattr("dplda.federated._tokens.PIECE_SURVIVORS", 12)
     monkeypatch.setattr("dplda.federated._tokens.BLOCK_TOKENS", 2**14)
     corpus = make_corpus()
-    corpus = corpus if sentences else corpus.split()
+    corpus = corpus if sentences else corpus._split()
     tokens = privatize(corpus, MECHANISMS[name], Streams(bytes(32), seeded=True))
     if name == "laplace":
         assert len(tokens.pieces[0]) > 2  # documents are cut
@@ -218,7 +218,7 @@ def test_the_stationary_law_is_the_target(name, sentences):
     one = SentenceCorpus.from_lists([sentences], 5)
     tokens = privatize(one, MECHANISMS[name], Streams(bytes(range(32)), seeded=True))
     n, alpha = 10000, 0.4
-    found = tokens.stored().vectors.read(0, tokens.n_tokens, 0)
+    found = tokens.span(0, tokens.n_tokens)
     rng = np.random.default_rng(2)
     table = rng.gamma(0.7, size=(3, 5)) + 0.05
     phi = Topics.from_weights(table).phi.astype(float)
@@ -229,7 +229,7 @@ def test_the_stationary_law_is_the_target(name, sentences):
     document_ptr = np.arange(n + 1) * tokens.n_units
     many = Tokens(
         document_ptr, unit_ptr, 5, tokens.likelihood,
-        StoredVectors(Survivors(ptr, np.tile(found.word, n), np.tile(found.level, n))),
+        Survivors(ptr, np.tile(found.word, n), np.tile(found.level, n)),
         _pieces(document_ptr, unit_ptr, 10**9),
     )  # fmt: skip
     topics = np.full(many.n_units, -1, np.int32)

@@ -14,10 +14,10 @@ import dplda.federated._party as party_module
 from dplda import HDPLDA, GibbsLDA, PrivateSVILDA, SubLDA
 from dplda.datasets import make_topic_corpus
 from dplda.federated import IFTMMaster, IFTMParty, LocalModel, MessageError, vocabulary_hash
-from dplda.federated._sentence_fold_in import fold_in_sentences
-from dplda.federated._sentences import SentenceCorpus
+from dplda.federated._sentences import SentenceCorpus, fold_in_sentences
 from dplda.metrics import unigram_perplexity
-from dplda.privacy import BudgetError, Ledger, LowSignalWarning, PrivacyLeakWarning
+from dplda.privacy import BudgetError, Ledger, LowSignalWarning, PrivacyLeakWarning, epsilon_of
+from dplda.privacy._events import Repeated
 
 pytestmark = pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
 
@@ -119,18 +119,13 @@ def test_prices_of_tokens_and_documents(corpus):
     assert party.token_epsilon_ == pytest.approx(4.0)
     assert 3.99 < party.epsilon_ <= 4.0
     assert party.document_epsilon_ == pytest.approx(120.0)
-    assert party.document_epsilon(30) == pytest.approx(120.0)
-    assert party.document_epsilon(30, relation="replaced") == pytest.approx(240.0)
-    assert party.document_epsilon(1, relation="replaced") == pytest.approx(8.0)
-    assert party.document_epsilon(1, delta=1e-6) == party.epsilon_
+    assert party.privacy_.for_groups(30).epsilon <= 120.1
     assert party.privacy_.unit == "token"
     assert "2 n times" in str(party.privacy_)
     assert IFTMParty(K, token_epsilon=4.0, max_iter=1).fit(corpus).document_epsilon_ == math.inf
     small = IFTMParty(K, token_epsilon=0.1, max_iter=1).fit(corpus)
-    assert small.document_epsilon(1000, delta=1e-5) < 30 < small.document_epsilon(1000)
-    for arguments in ({"n_tokens": 0}, {"n_tokens": 3, "relation": "moved"}):
-        with pytest.raises(ValueError, match="must be"):
-            party.document_epsilon(**arguments)
+    events = [Repeated(event, 1000) for event in small.privacy_.events]
+    assert epsilon_of(events, 1e-5) < 30 < epsilon_of(events, 0.0)
 
 
 def test_a_document_never_has_more_tokens_than_the_cap(corpus):
@@ -162,7 +157,7 @@ def test_counts_are_shuffled_before_the_noise():
     X = np.tile(np.arange(1, 11), (50, 1))
     party = IFTMParty(2, token_epsilon=math.inf, max_iter=1).fit(X)
     (tokens,) = party._batches
-    words = tokens.vectors.survivors.word.reshape(50, -1)
+    words = tokens.survivors.word.reshape(50, -1)
     assert_array_equal(np.sort(words, axis=1), np.tile(np.repeat(np.arange(10), X[0]), (50, 1)))
     assert abs(np.corrcoef(words.ravel(), np.tile(np.arange(55), 50))[0, 1]) < 0.15
 
@@ -341,12 +336,10 @@ def test_a_next_model_is_a_start_and_no_more():
     assert phi[:, :5].sum() < 0.05
 
 
-def test_no_fitted_word_survives_in_a_pickle(corpus):
-    """With "rr" the vectors are noise and bits; with "laplace" no own coordinates are written."""
+def test_no_fitted_word_and_no_key_is_in_a_party(corpus):
     for party in TOKENS:
         content = pickle.dumps(clone(party).fit(corpus))
-        assert corpus.split().word.tobytes() not in content
-        assert b"own_word" not in content
+        assert corpus._split().word.tobytes() not in content
         assert b"Streams" not in content
 
 

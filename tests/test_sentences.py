@@ -118,13 +118,13 @@ def test_equality_pickle_and_text():
 
 def test_split_and_keep():
     corpus = make_corpus()
-    assert lists_of(corpus.split())[0] == [[0], [2], [1], [1], [2], [4]]
-    assert corpus.split().counts().toarray().tolist() == corpus.counts().toarray().tolist()
+    assert lists_of(corpus._split())[0] == [[0], [2], [1], [1], [2], [4]]
+    assert corpus._split().counts().toarray().tolist() == corpus.counts().toarray().tolist()
     keep = np.ones(len(corpus.word), bool)
     keep[[0, 3, 4]] = False
-    assert lists_of(corpus.keep(keep)) == [[[2, 1], [4]], *DOCUMENTS[1:]]
-    assert lists_of(corpus.keep(~keep)) == [[[0], [1, 2]], [], [], []]
-    assert lists_of(corpus.keep(np.zeros_like(keep))) == [[], [], [], []]
+    assert lists_of(corpus._keep(keep)) == [[[2, 1], [4]], *DOCUMENTS[1:]]
+    assert lists_of(corpus._keep(~keep)) == [[[0], [1, 2]], [], [], []]
+    assert lists_of(corpus._keep(np.zeros_like(keep))) == [[], [], [], []]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from scipy.stats import chi2
 
 from dplda.federated import _tokens
 from dplda.federated._sentences import SentenceCorpus
-from dplda.federated._tokens import RegeneratedVectors, TokenMechanism, check_size, privatize
+from dplda.federated._tokens import TokenMechanism, Tokens, check_size, privatize
 from dplda.privacy import Laplace, RandomizedResponseEvent, epsilon_of
 from dplda.privacy._local_mechanisms import ThresholdedLaplace
 from dplda.privacy._mechanisms import FlooredLaplace
@@ -115,8 +115,8 @@ def test_survivors_per_token(name, epsilon, threshold, expected):
     n = max(20, min(2000, int(40_000 / expected)))
     mechanism = TokenMechanism.from_name(name, epsilon, threshold)
     assert 8000 * mechanism.survival == pytest.approx(expected, rel=0.03)
-    tokens = privatize(corpus_of(np.arange(n) % 8000, 8000), mechanism, streams()).stored()
-    found = len(tokens.vectors.survivors.word) / n
+    tokens = privatize(corpus_of(np.arange(n) % 8000, 8000), mechanism, streams())
+    found = len(tokens.survivors.word) / n
     own = 1 - mechanism.survival  # that of the bit
     if name == "laplace":
         own = 1 - math.exp(-(1 - threshold) * epsilon) / 2
@@ -301,7 +301,7 @@ def test_own_values_are_floored_laplace():
 def test_response_bits_have_the_right_law():
     word = np.repeat([3, 17], 3000)
     tokens = privatize(corpus_of(word, 40), TokenMechanism.from_name("rr", 2.0, 0.2), streams())
-    survivors = tokens.vectors.survivors
+    survivors = tokens.survivors
     table = np.zeros((6000, 40), bool)
     table[np.repeat(np.arange(6000), np.diff(survivors.ptr)), survivors.word] = True
     q = 1 / (1 + math.exp(2.0))
@@ -321,7 +321,7 @@ def test_other_tokens_noise_does_not_depend_on_a_word(name):
     other[25] = 29
     vectors = []
     for w in (word, other):
-        found = privatize(corpus_of(w, 30), mechanism, streams()).stored().vectors.read(0, 60, 0)
+        found = privatize(corpus_of(w, 30), mechanism, streams()).span(0, 60)
         rows = np.split(np.c_[found.word, found.level], found.ptr[1:-1])
         vectors.append([{(int(a), int(b)) for a, b in row} for row in rows])
     differ = [i for i, (a, b) in enumerate(zip(*vectors)) if a != b]
@@ -335,52 +335,33 @@ def test_the_words_are_not_needed_after_the_call():
         mechanism = TokenMechanism.from_name(name, 4.0, 0.2)
         corpus = corpus_of(np.arange(500) % 90, 90)
         tokens = privatize(corpus, mechanism, streams())
-        before = tokens.stored().vectors.survivors
+        before = tokens.survivors
         corpus.word[:] = 0
-        after = tokens.stored().vectors.survivors
+        after = tokens.survivors
         for part in ("ptr", "word", "level"):
             assert_array_equal(getattr(before, part), getattr(after, part))
 
 
-def test_a_pickle_holds_vectors_and_neither_key_nor_words(monkeypatch):
+def test_tokens_hold_vectors_and_neither_key_nor_words(monkeypatch):
     monkeypatch.setattr(_tokens, "PIECE_SURVIVORS", 200)
     mechanism = TokenMechanism.from_name("laplace", 4.0, 0.3)
-    tokens = privatize(corpus_of(np.arange(300) % 50, 50), mechanism, streams())
-    assert isinstance(tokens.vectors, RegeneratedVectors)
+    words = np.arange(300, dtype=np.int32) % 50
+    tokens = privatize(corpus_of(words, 50), mechanism, streams())
     content = pickle.dumps(tokens)
     assert KEY not in content
-    again = pickle.loads(content)
-    assert not hasattr(again.vectors, "own_word")
+    assert words.tobytes() not in content
+    again = Tokens.from_tables(tokens.tables())
     assert again.pieces == tokens.pieces
     assert len(tokens.pieces[0]) > 3
-    for index in range(len(tokens.pieces[0])):
-        old, new = tokens.read(0, index), again.read(0, index)
-        for part in ("ptr", "word", "level"):
-            assert_array_equal(getattr(old, part), getattr(new, part))
+    assert pickle.dumps(again.tables()) == pickle.dumps(tokens.tables())
     assert_array_equal(again.word_scores(), tokens.word_scores())
-
-
-def test_no_representation_shows_the_words():
-    mechanism = TokenMechanism.from_name("laplace", 4.0, 0.3)
-    tokens = privatize(corpus_of(np.full(300, 41), 50), mechanism, streams())
-    for shown in (repr(tokens.vectors), repr(tokens)):
-        assert "own" not in shown
-        assert "41, 41" not in shown
-
-
-def test_bytes_kept_do_not_grow_with_the_survivors():
-    tokens = privatize(
-        corpus_of(np.arange(1000), 8000), TokenMechanism.from_name("laplace", 8.0, 0.2), streams()
-    )
-    vectors = tokens.vectors
-    assert vectors.own_word.nbytes + vectors.own_level.nbytes == 8 * 1000
 
 
 def test_batches_have_noise_of_their_own():
     mechanism = TokenMechanism.from_name("laplace", 3.0, 0.2)
     corpus = corpus_of(np.arange(50), 50)
-    first, second = (privatize(corpus, mechanism, streams(), batch=b).stored() for b in (0, 1))
-    assert not np.array_equal(first.vectors.survivors.word, second.vectors.survivors.word)
+    first, second = (privatize(corpus, mechanism, streams(), batch=b) for b in (0, 1))
+    assert not np.array_equal(first.survivors.word, second.survivors.word)
 
 
 def test_blocks_are_whole_documents_and_pieces_whole_units(monkeypatch):

@@ -1,7 +1,5 @@
 from ._master import IFTMMaster as IFTMMaster
-from ._master import Refusal as Refusal
 from ._master import RoundError as RoundError
-from ._master import RoundRecord as RoundRecord
 from ._messages import LocalModel as LocalModel
 from ._messages import MessageError as MessageError
 from ._messages import NextModel as NextModel

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import math
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from dplda.core._private_fit import COLUMNS, TRUSTED
 from dplda.federated._merge import (
     FloatTable,
     TopWords,
@@ -20,18 +18,21 @@ from dplda.federated._merge import (
 )
 from dplda.federated._messages import (
     MAX_BYTES,
+    MAX_OVERHEAD,
     LocalModel,
     MessageError,
     NextModel,
     vocabulary_hash,
     vocabulary_size,
 )
-from dplda.federated._stated_guarantee import stated_guarantee
 from dplda.leaf._checks import check_integer, check_number
+from dplda.privacy import ApproximateDP, Guarantee, NonPrivate
+from dplda.release._container import pack, unpack
 from dplda.release._released_model import ReleasedModel
 
 LARGEST = 2**31 - 1
 LEAST_PROBABILITY = 1e-9  # of a word in a topic of the released model
+STATE, MAX_HEADER = "dplda-master", 2**24
 Message = LocalModel | bytes
 
 
@@ -39,51 +40,23 @@ class RoundError(RuntimeError):
     """Too few parties sent a valid model. The round did not happen and may be repeated."""
 
 
-@dataclass(frozen=True)
-class Refusal:
-    """A message that did not enter a round.
-
-    Parameters
-    ----------
-    party : str or None
-        The sender, if it is known.
-    reason : str
-        The error in the message.
-    """
+class Refusal(NamedTuple):
+    """A message that did not enter a round: its sender, if that is known, and what is wrong."""
 
     party: str | None
     reason: str
 
 
-@dataclass(frozen=True)
-class RoundRecord:
-    """Record of a round.
+class RoundRecord(NamedTuple):
+    """Record of a round."""
 
-    Parameters
-    ----------
-    round : int
-        Number of the round, from 0.
-    parties : tuple of str
-        The parties whose models were merged.
-    remembered : tuple of str
-        Absent parties whose last model was merged again.
-    refused : tuple of Refusal
-        The messages that were refused.
-    n_topics : int
-        Number of topics of the global model.
-    bytes_received : int
-        Size of the messages that were merged.
-    bytes_sent : int
-        Size of the messages that were made.
-    """
-
-    round: int
-    parties: tuple[str, ...]
-    remembered: tuple[str, ...]
+    round: int  # from 0
+    parties: tuple[str, ...]  # whose models were merged
+    remembered: tuple[str, ...]  # absent parties, whose last model was merged again
     refused: tuple[Refusal, ...]
-    n_topics: int
-    bytes_received: int
-    bytes_sent: int
+    n_topics: int  # of the global model
+    bytes_received: int  # size of the messages that were merged
+    bytes_sent: int  # size of the messages that were made
 
 
 class IFTMMaster:
@@ -91,8 +64,8 @@ class IFTMMaster:
 
     In each round (Algorithm 5 of [1]_) it takes one `LocalModel` per party, merges similar topics
     of different parties into a global model (after Algorithm 3), and composes for every party the
-    model that its next round starts from (Algorithm 4). It needs no engine and no network: messages
-    go in and out.
+    model that its next round starts from (Algorithm 4). It needs no network: messages go in and
+    out.
 
     Parameters
     ----------
@@ -125,10 +98,12 @@ class IFTMMaster:
         The same topics in single precision, as a message that can be sent or saved.
     next_models_ : dict of str to NextModel
         The model that each party starts its next round from.
-    history_ : list of RoundRecord
-        One record per round.
-    refused_ : tuple of Refusal
-        Messages refused by the last `update`, even if it raised RoundError.
+    history_ : list of tuple
+        A named tuple for each round: `round`, `parties`, `remembered` (absent parties whose last
+        model was merged again), `refused`, `n_topics`, `bytes_received`, `bytes_sent`.
+    refused_ : tuple of tuple
+        Messages refused by the last `update`, even if it raised RoundError: named tuples of `party`
+        (None if it is unknown) and `reason`.
     round_ : int
         The round that the master waits for, from 0.
     n_words : int
@@ -219,7 +194,23 @@ class IFTMMaster:
     @property
     def max_bytes(self) -> int:
         """Size in bytes of the largest local model that this master reads."""
-        return min(MAX_BYTES, 4 * self.max_topics * self.n_words + 8192)
+        return min(MAX_BYTES, 4 * self.max_topics * self.n_words + MAX_OVERHEAD)
+
+    def request(self, party: str) -> NextModel:
+        """The message to a party that starts its next round.
+
+        Parameters
+        ----------
+        party : str
+            Name of the party.
+
+        Returns
+        -------
+        message : NextModel
+            The model of `next_models_`, or one without topics for a party that has none there.
+        """
+        empty = np.zeros((0, self.n_words))
+        return self.next_models_.get(party) or self._message(empty, self.round_)
 
     def update(
         self, local_models: Mapping[str, Message] | Iterable[Message]
@@ -231,9 +222,9 @@ class IFTMMaster:
         Parameters
         ----------
         local_models : mapping of str to LocalModel or bytes, or iterable of LocalModel or bytes
-            The messages. The keys of a mapping are the senders that the engine has authenticated; a
-            message that names another party is refused. Without keys, all messages of a party that
-            sent several are refused, because it is unknown which one is genuine.
+            The messages. The keys of a mapping are the senders, which the network has
+            authenticated; a message that names another party is refused. Without keys, all messages
+            of a party that sent several are refused, because it is unknown which one is genuine.
 
         Returns
         -------
@@ -316,7 +307,7 @@ class IFTMMaster:
         weights = np.maximum(self.topic_weights_, 1.0)
         return ReleasedModel._of(
             np.maximum(self.components_, LEAST_PROBABILITY) * weights[:, None],
-            stated_guarantee(self._stated),
+            _stated_guarantee(self._stated),
             doc_topic_prior=doc_topic_prior,
             n_iter=self.round_,
             vocabulary=self._words,
@@ -331,14 +322,14 @@ class IFTMMaster:
         Returns
         -------
         state : bytes
-            JSON with the number of the round, the local models that were merged last, and what each
-            party has stated to have spent. It holds releases only, and nothing is pickled.
+            A safetensors file with the number of the round, the local models that were merged last,
+            and what each party has stated to have spent: releases only.
         """
-        models = [base64.b64encode(model.to_bytes()).decode() for model in self._latest.values()]
-        stated = [[*key, *value] for key, value in sorted(self._stated.items())]
-        content = {"round": self.round_, "vocabulary": self.vocabulary_hash, "models": models}
-        content["stated"] = stated
-        return json.dumps(content).encode()
+        content = {"round": self.round_, "vocabulary": self.vocabulary_hash}
+        content["stated"] = [[*key, *value] for key, value in sorted(self._stated.items())]
+        models = enumerate(self._latest.values())
+        tables = {str(i): np.frombuffer(model.to_bytes(), np.uint8) for i, model in models}
+        return pack(STATE, content, tables, max_header=MAX_HEADER)
 
     def restore(self, state: bytes) -> None:
         """Continue where the master that returned a state was.
@@ -358,22 +349,17 @@ class IFTMMaster:
             If the data are something else, or belong to a federation with other words.
         """
         try:
-            content = json.loads(state)
-            round_number, vocabulary = int(content["round"]), content["vocabulary"]
-            models = [LocalModel.from_bytes(base64.b64decode(m)) for m in content["models"]]
-            stated = {(str(p), str(u)): (float(e), float(d)) for p, u, e, d in content["stated"]}
-        except (ValueError, TypeError, KeyError) as error:
-            raise ValueError(
-                f"the data are no state of a master, or a damaged one ({error})"
-            ) from error
-        if vocabulary != self.vocabulary_hash or any(m.n_words != self.n_words for m in models):
+            content, tables = unpack(STATE, state, max_header=MAX_HEADER)
+        except ValueError as error:
+            raise ValueError(f"the data are no state of a master: {error}") from error
+        models = [LocalModel.from_bytes(table.tobytes()) for table in tables.values()]
+        if content["vocabulary"] != self.vocabulary_hash:
             raise ValueError("the state belongs to a federation with another vocabulary")
-        if round_number < 1 or not models:
+        if not models:
             raise ValueError("the state is that of a master that has made no round")
-        self.round_ = round_number - 1
+        self.round_ = content["round"] - 1
         self._make_round({model.party: model for model in models})
-        self._stated = stated
-        self._note_statements(models)  # a state must not say less than the models in it
+        self._stated = {(party, unit): (e, d) for party, unit, e, d in content["stated"]}
 
     def _note_statements(self, models: Iterable[LocalModel]) -> None:
         for model in models:
@@ -395,16 +381,9 @@ class IFTMMaster:
         self.next_models_ = next_models
         self.round_ += 1
 
-    def forget(self, party: str) -> None:
-        """Remove a party that will not return: its last model is not merged again.
-
-        Parameters
-        ----------
-        party : str
-            Name of the party. An unknown name is ignored.
-        """
-        self._latest.pop(party, None)
-        self.next_models_.pop(party, None)
+    def mergeable(self, models: Mapping[str, LocalModel]) -> set[str]:
+        """Parties whose checked models a round of these would merge."""
+        return {*models} - {*self._excess({**self._remembered(), **models}, models)}
 
     def _excess(self, latest: Mapping[str, LocalModel], arrived: Container[str]) -> list[str]:
         """Parties to leave out, so that the others have `max_topics` topics at most.
@@ -426,7 +405,7 @@ class IFTMMaster:
         refused: list[Refusal] = []
         for sender, message in pairs:
             try:
-                accepted.append(self._check(sender, message))
+                accepted.append(self.check(sender, message))
             except MessageError as error:
                 name = getattr(message, "party", None)
                 party = sender or (name if isinstance(name, str) else None)
@@ -437,9 +416,28 @@ class IFTMMaster:
             refused.append(Refusal(name, "several messages came in the name of this party"))
         return {model.party: model for model in accepted if model.party not in twice}, refused
 
-    def _check(self, sender: str | None, message: Message) -> LocalModel:
-        if isinstance(message, (bytes, bytearray, memoryview)):
-            model = LocalModel.from_bytes(bytes(message), max_bytes=self.max_bytes)
+    def check(self, sender: str | None, message: Message) -> LocalModel:
+        """The model in a message for the present round.
+
+        Parameters
+        ----------
+        sender : str or None
+            The party that sent it, if that is known.
+        message : LocalModel or bytes
+            The message.
+
+        Returns
+        -------
+        model : LocalModel
+            The message, as an object.
+
+        Raises
+        ------
+        MessageError
+            If `update` would refuse it.
+        """
+        if isinstance(message, (bytes, bytearray)):
+            model = LocalModel.from_bytes(message, max_bytes=self.max_bytes)
         elif isinstance(message, LocalModel):
             model = message
         else:
@@ -490,3 +488,40 @@ class IFTMMaster:
     def _message(self, table: FloatTable, round_number: int) -> NextModel:
         table32 = table.astype(np.float32)
         return NextModel(round=round_number, vocabulary=self.vocabulary_hash, table=table32)
+
+
+def _stated_guarantee(stated: Mapping[tuple[str, str], tuple[float, float]]) -> Guarantee:
+    """The guarantee of what was computed from messages: what parties state, by party and unit.
+
+    Each unit is with one party. If it changes, the messages of that party change as its own
+    guarantee allows, and all else is post-processing: the largest epsilon holds at the largest
+    delta. What a party states for one unit says nothing of another unit: nothing is proved for a
+    party that has stated two.
+    """
+    epsilon, delta = (max(values) for values in zip(*stated.values()))
+    units = " or ".join(sorted({unit for _, unit in stated}))
+    one_unit_each = len({party for party, _ in stated}) == len(stated)
+    is_private = epsilon < math.inf and delta < 1.0 and one_unit_each
+    return Guarantee(
+        unit=units,
+        relation=f"one {units} of one party differs, in the sense of that party's own guarantee",
+        epsilon=epsilon if is_private else math.inf,
+        delta=delta if is_private else 0.0,
+        mechanism="topics merged from the messages of parties, which made them private themselves",
+        sensitivity=math.inf,
+        noise_scale=None,
+        noise_multiplier=None,
+        seeded=False,
+        assumptions=(
+            COLUMNS,
+            f"each {units} is with one party (of what is with several parties the costs add up)",
+            *(
+                f"the statement of party {party!r}, which nobody else can check, is true: epsilon "
+                f"{epsilon:.6g} at delta {delta:g} for one {unit}"
+                for (party, unit), (epsilon, delta) in sorted(stated.items())
+            ),
+        ),
+        events=(ApproximateDP(epsilon, delta) if is_private else NonPrivate(),),
+        trusted=TRUSTED["federated"],
+        theorem="docs/federated.md",
+    )

@@ -1,14 +1,13 @@
 """The two messages of a federated round. Party and master exchange nothing else.
 
 A message is a frozen record that is always valid: its constructor refuses everything except a table
-of probabilities with valid numbers. `dplda.leaf._wire` reads and writes the bytes. Reading runs no
-code, and allocates no table before its length has been checked.
+of probabilities with valid numbers. Its bytes are a safetensors file, which is read without running
+code.
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
 import math
 import reprlib
 from collections.abc import Sequence
@@ -21,12 +20,13 @@ import numpy.typing as npt
 from dplda.leaf import _checks
 from dplda.leaf._vocabulary import check_model, hash_words
 from dplda.leaf._warnings import warn_user
-from dplda.leaf._wire import Format, as_number
 from dplda.privacy import Guarantee, Ledger, PrivacyLeakWarning
 from dplda.privacy._ledger import as_ledger
+from dplda.release._container import pack, unpack
 
-FORMAT = Format("dplda-message", "F32", max_header=4096)
 MAX_BYTES = 2**28
+MAX_HEADER = 4096
+MAX_OVERHEAD = MAX_HEADER + 8  # bytes of a message besides its table
 MAX_ROUND = 2**31 - 1
 MAX_WEIGHT = 2.0**53
 MAX_NAME = 64
@@ -45,6 +45,7 @@ class _Message:
     """Common part of both messages: a round, a vocabulary, a topic-word table, and the bytes."""
 
     kind: ClassVar[str]
+    min_topics: ClassVar[int] = 1
 
     round: int
     vocabulary: str
@@ -57,7 +58,7 @@ class _Message:
                 "vocabulary must be the 64 hexadecimal digits that vocabulary_hash returns, got "
                 f"{_shown(self.vocabulary)}"
             )
-        object.__setattr__(self, "table", _checked_table(self.table))
+        object.__setattr__(self, "table", _checked_table(self.table, self.min_topics))
 
     @property
     def n_topics(self) -> int:
@@ -75,11 +76,11 @@ class _Message:
         Returns
         -------
         data : bytes
-            A safetensors file (``docs/release.md``): a header with every field, the table in
-            float32, and a SHA-256 of all that.
+            A safetensors file (``docs/release.md``): every field, the table in float32, and a
+            SHA-256 of all that.
         """
-        header = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "table"}
-        return FORMAT.pack({"kind": self.kind, **header}, self.table)
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "table"}
+        return pack(self.kind, values, {"table": self.table}, max_header=MAX_HEADER)
 
     @classmethod
     def from_bytes(cls, data: bytes, *, max_bytes: int = MAX_BYTES) -> Self:
@@ -102,22 +103,20 @@ class _Message:
         MessageError
             If the data are anything other than one valid message of this class.
         """
-        if not isinstance(data, (bytes, bytearray, memoryview)):
+        if not isinstance(data, (bytes, bytearray)):
             raise MessageError(f"a message is bytes, got {type(data).__name__}")
-        size = memoryview(data).nbytes
-        if size > max_bytes:
-            raise MessageError(f"the message has {size} bytes, and at most {max_bytes} are read")
+        if len(data) > max_bytes:
+            raise MessageError(
+                f"the message has {len(data)} bytes, and at most {max_bytes} are read"
+            )
         try:
-            values, table = FORMAT.read(io.BytesIO(data), size)
+            values, tables = unpack(cls.kind, bytes(data), max_header=MAX_HEADER)
         except ValueError as error:
-            raise MessageError(f"the data are not a message of dplda.federated: {error}") from None
-        types = {f.name: f.type for f in fields(cls) if f.name != "table"}
-        if values.pop("kind", None) != cls.kind or set(values) != set(types):
-            raise MessageError(f"this is not a {cls.__name__}: wrong kind or wrong fields")
-        for name in values:
-            if types[name] == "float":
-                values[name] = as_number(values[name])
-        return cls(**values, table=table)
+            raise MessageError(f"the data are no {cls.__name__}: {error}") from None
+        names = {field.name for field in fields(cls)} - {"table"}
+        if set(values) != names or set(tables) != {"table"} or tables["table"].dtype != np.float32:
+            raise MessageError(f"this {cls.__name__} has wrong fields, or another table")
+        return cls(**values, table=tables["table"])
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Message) and self.to_bytes() == other.to_bytes()
@@ -128,16 +127,17 @@ class _Message:
 
 @dataclass(frozen=True, eq=False)
 class NextModel(_Message):
-    """The master's message to a party: the start of its next round (Algorithm 4 of [1]_).
+    """The master's request to a party: the start of a round (Algorithm 4 of [1]_).
 
     Parameters
     ----------
     round : int
-        The round that starts from the model, from 1.
+        The round that starts from the model, from 0.
     vocabulary : str
         `vocabulary_hash` of the columns.
     table : array-like of shape (n_topics, n_words)
-        Probabilities of words in topics; rows sum to 1. Kept as read-only float32.
+        Probabilities of words in topics; rows sum to 1. Kept as read-only float32. Without topics,
+        the party starts from a model of its own.
 
     Raises
     ------
@@ -153,7 +153,8 @@ class NextModel(_Message):
     .. [1] D. Jiang et al., "Industrial Federated Topic Modeling", ACM TIST 12(1), 2021.
     """
 
-    kind = "next-model"
+    kind = "dplda-next-model"
+    min_topics = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,7 +190,7 @@ class LocalModel(_Message):
     releases may enter. The epsilon is the party's own statement, which nobody else can check.
     """
 
-    kind = "local-model"
+    kind = "dplda-local-model"
 
     party: str
     weight: float
@@ -230,10 +231,9 @@ class LocalModel(_Message):
         vocabulary : str
             `vocabulary_hash` of the columns.
         ledger : Ledger or None, default=None
-            The ledger of a party that fits again in each round. The message then states the cost of
-            all fits together, if it is above the epsilon of `model`. None takes the parameter
-            `ledger` of the model, but for an `IFTMParty`, which is fitted once and then refined:
-            give its ledger if it was fitted again. Without any ledger, the message states one fit.
+            The ledger of all fits of the party. The message states their cost together, if it is
+            above the epsilon of `model`. None takes the parameter `ledger` of the model. Without
+            any ledger, the message states one fit.
 
         Returns
         -------
@@ -287,7 +287,8 @@ class LocalModel(_Message):
                 "the model was trained on other words than those of this vocabulary; count the "
                 "words of the federation, in its order, and fit again"
             )
-        ledger = _ledger_of(model) if ledger is None else ledger
+        given = getattr(model, "ledger", None) if ledger is None else ledger
+        ledger = None if given is None else as_ledger(given)
         epsilon = _epsilon_of_all(guarantee, ledger)
         if ledger is None and round_number > 0 and not hasattr(model, "refine"):
             warn_user(
@@ -306,15 +307,6 @@ class LocalModel(_Message):
             delta=guarantee.delta,
             unit=guarantee.unit,
         )
-
-
-def _ledger_of(model: object) -> Ledger | None:
-    """The ledger that each fit of a model is charged to.
-
-    An `IFTMParty` fits once: its later rounds cost nothing, and leave its ledger alone.
-    """
-    ledger = None if hasattr(model, "refine") else getattr(model, "ledger", None)
-    return None if ledger is None else as_ledger(ledger)
 
 
 def _epsilon_of_all(guarantee: Guarantee, ledger: Ledger | None) -> float:
@@ -394,7 +386,7 @@ def vocabulary_size(words: Sequence[str] | int) -> int:
     return int(words) if isinstance(words, (int, np.integer)) else len(words)
 
 
-def _checked_table(table: Any) -> npt.NDArray[np.float32]:
+def _checked_table(table: Any, min_topics: int) -> npt.NDArray[np.float32]:
     """A read-only copy in float32 whose rows are probabilities."""
     try:
         if np.iscomplexobj(table):
@@ -403,14 +395,14 @@ def _checked_table(table: Any) -> npt.NDArray[np.float32]:
             array = np.array(table, dtype=np.float32, order="C")
     except (TypeError, ValueError, OverflowError):
         raise MessageError("table must be an array of numbers") from None
-    if array.ndim != 2 or 0 in array.shape:
+    if array.ndim != 2 or array.shape[0] < min_topics or array.shape[1] < 1:
         raise MessageError(
             f"table must have shape (n_topics, n_words), both at least 1, got {array.shape}"
         )
-    if not np.isfinite(array).all() or array.min() < 0:
+    if not (np.isfinite(array).all() and (array >= 0).all()):
         raise MessageError("table must hold probabilities, got negative, infinite or NaN entries")
-    error = np.abs(array.sum(axis=1, dtype=np.float64) - 1).max()
-    if not error <= ROW_SUM_TOLERANCE:
+    error = np.abs(array.sum(axis=1, dtype=np.float64) - 1).max(initial=0.0)
+    if error > ROW_SUM_TOLERANCE:
         raise MessageError(
             f"rows of table must sum to 1 within {ROW_SUM_TOLERANCE:g}, got an error of "
             f"{error:.3g}; divide each topic by its sum"

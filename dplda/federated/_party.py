@@ -16,20 +16,18 @@ from dplda.core._corpus import Corpus, check_counts, check_topics
 from dplda.core._private_fit import PRIVACY_CONSTRAINTS, make_guarantee, publish, warn_if_seeded
 from dplda.federated._messages import LocalModel
 from dplda.federated._sampler import random_table, train_topics, word_weights
-from dplda.federated._sentence_fold_in import fold_in_sentences
-from dplda.federated._sentences import SentenceCorpus
+from dplda.federated._sentences import SentenceCorpus, fold_in_sentences
 from dplda.federated._tokens import TokenMechanism, Tokens, check_size, privatize
-from dplda.leaf._checks import check_integer
 from dplda.leaf._compat import Interval, StrOptions, _fit_context
 from dplda.leaf._progress import rounds
-from dplda.privacy import Guarantee, NonPrivate, Repeated, epsilon_of
+from dplda.privacy import Guarantee, NonPrivate, epsilon_of
 from dplda.privacy._curator import announce
 from dplda.privacy._events import Event
 from dplda.privacy._streams import Purpose, Streams
 from dplda.privacy.mechanisms import Curator
+from dplda.release._release import guarantee_record, read_guarantee
 
 AVERAGED = 5  # the last fifth of the sweeps is averaged
-MAX_TOKENS = 2**31 - 1
 NOISY_TOKENS = "noisy tokens"
 TOKEN_RELATION = "one token is blanked, its position stays"
 TOKEN_ASSUMPTIONS = (
@@ -104,7 +102,7 @@ class IFTMParty(BaseLDA):
         Pure epsilon (delta = 0) of one token that is blanked.
     document_epsilon_ : float
         Pure epsilon of a document whose `max_doc_tokens` tokens are all blanked; infinite without
-        that bound. `document_epsilon` computes other cases.
+        that bound. ``privacy_.for_groups(n)`` states what n tokens cost at `delta`.
     n_iter_ : int
         Number of sweeps so far.
     doc_topic_prior_ : float
@@ -125,8 +123,8 @@ class IFTMParty(BaseLDA):
     Notes
     -----
     **Privacy.** Unit: token. Relation: one token is blanked, its position stays. Replacing a token
-    costs two such events, and a document of n tokens costs n or 2 n of them (`document_epsilon`).
-    Sensitivity: 1 in one coordinate. Event: ``RandomizedResponseEvent`` of `token_epsilon`, or
+    costs two such events, and a document of n tokens costs n or 2 n of them. Sensitivity: 1 in one
+    coordinate. Event: ``RandomizedResponseEvent`` of `token_epsilon`, or
     ``Laplace(1 / token_epsilon)``. If parties hold disjoint documents, parallel composition
     applies: the federation satisfies the largest of their epsilons. The proofs are in
     ``docs/proofs_local.md``.
@@ -135,9 +133,8 @@ class IFTMParty(BaseLDA):
     costs 800 and more. A party that protects documents fits a document-level model, such as
     `SubLDA`, and sends ``LocalModel.from_estimator(model, party, round_number, vocabulary)``.
 
-    In memory, a party with "laplace" holds the key of its noise and one coordinate of each token.
-    Together they reveal the words. A pickle holds the noisy vectors instead, which take several
-    kilobytes per token if the threshold is low.
+    A fitted party holds the noisy vectors and no words. With "laplace" and a low threshold they
+    take several kilobytes for each token.
 
     References
     ----------
@@ -287,7 +284,8 @@ class IFTMParty(BaseLDA):
         streams = Streams.from_random_state(self.random_state)
         n_iter = self.n_iter_ + self.max_iter
         counts = self._learn(self._batches, table, streams, n_iter)  # public
-        return self._publish(counts, self._batches, self.privacy_, self._largest_cap, n_iter)
+        components = counts + self.topic_word_prior
+        return self._publish(components, self._batches, self.privacy_, self._largest_cap, n_iter)
 
     def local_model(self, party: str, round_number: int, vocabulary: str) -> LocalModel:
         """The party's message to the master.
@@ -313,35 +311,6 @@ class IFTMParty(BaseLDA):
             If the party has no guarantee (infinite epsilon) or drew its noise from a given seed.
         """
         return LocalModel.from_estimator(self, party, round_number, vocabulary)
-
-    def document_epsilon(
-        self, n_tokens: int, *, delta: float = 0.0, relation: str = "blanked"
-    ) -> float:
-        """Privacy cost of a change of all `n_tokens` tokens of a document.
-
-        Parameters
-        ----------
-        n_tokens : int
-            Number of tokens, at least 1.
-        delta : float, default=0.0
-            The delta at which epsilon is stated. 0 gives the pure epsilon, n or 2 n times
-            `token_epsilon_`.
-        relation : {"blanked", "replaced"}, default="blanked"
-            Change of each token. A replaced token changes two coordinates.
-
-        Returns
-        -------
-        epsilon : float
-            Epsilon of the document.
-        """
-        check_is_fitted(self)
-        if relation not in ("blanked", "replaced"):
-            raise ValueError(f"relation must be 'blanked' or 'replaced', got {relation!r}")
-        n_tokens = check_integer("n_tokens", n_tokens, 1, MAX_TOKENS)
-        count = n_tokens if relation == "blanked" else 2 * n_tokens
-        events = [Repeated(event, count) for event in self.privacy_.events]
-        distance = self.privacy_.total_variation if delta else 0.0
-        return epsilon_of(events, delta, total_variation=distance)
 
     def transform(self, X: Any, *, normalize: bool = True) -> np.ndarray:
         """Topic weights of documents, by fold-in.
@@ -392,9 +361,8 @@ class IFTMParty(BaseLDA):
             # One blanked token changes one coordinate of one one-hot vector by 1: the positions of
             # all tokens depend on lengths and coins only. Each coordinate of each token has noise
             # of that sensitivity, so that the event of one coordinate is the cost of the token.
-            # What `tokens` reads out is public; the key inside it is secret and is never written.
             tokens = privatize(corpus, mechanism, streams, batch=len(batches))  # public
-            announce(NOISY_TOKENS, len(batches), tokens.stored, mechanism)
+            announce(NOISY_TOKENS, len(batches), tokens, mechanism)
         del corpus, counts, X  # everything below is post-processing
         earlier = self.privacy_ if batches else None
         guarantee = self._guarantee(mechanism, tokens.n_words, earlier, streams.seeded)
@@ -408,7 +376,36 @@ class IFTMParty(BaseLDA):
         n_iter = self.max_iter + (self.n_iter_ if batches else 0)
         batches = (*batches, tokens)
         counts = self._learn(batches, table, streams, n_iter, n_split)  # public
-        return self._publish(counts, batches, guarantee, cap, n_iter)
+        return self._publish(counts + self.topic_word_prior, batches, guarantee, cap, n_iter)
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """What `refine` of another process needs: values and arrays, all of them released."""
+        values = {
+            "guarantee": guarantee_record(self.privacy_),
+            "cap": self._largest_cap,
+            "n_iter": int(self.n_iter_),
+            "n_batches": len(self._batches),
+        }
+        tables = {"components": self.components_}
+        for number, tokens in enumerate(self._batches):
+            tables |= {f"{number} {name}": table for name, table in tokens.tables().items()}
+        return values, tables
+
+    def _restore(self, values: dict[str, Any], tables: dict[str, np.ndarray]) -> None:
+        """Continue where the party was that returned a state."""
+        batches = tuple(
+            Tokens.from_tables(
+                {
+                    name.removeprefix(f"{number} "): table
+                    for name, table in tables.items()
+                    if name.startswith(f"{number} ")
+                }
+            )
+            for number in range(values["n_batches"])
+        )
+        components, guarantee = tables["components"], read_guarantee(values["guarantee"])
+        self.n_features_in_ = components.shape[1]
+        self._publish(components, batches, guarantee, values["cap"], values["n_iter"])
 
     def _check_parameters(self) -> None:
         """Raise the errors that `fit` would raise because of a parameter."""
@@ -456,8 +453,8 @@ class IFTMParty(BaseLDA):
             # At most max_doc_tokens tokens of a document are privatized, chosen by keys that do not
             # depend on words. A document that is blanked changes at most this many tokens, and
             # costs at most max_doc_tokens times the epsilon of one token.
-            corpus = corpus.keep(self._kept_tokens(corpus.token_ptr, streams, batch))
-        return corpus.split() if self.model == "lda" else corpus
+            corpus = corpus._keep(self._kept_tokens(corpus.token_ptr, streams, batch))
+        return corpus._split() if self.model == "lda" else corpus
 
     def _kept_tokens(self, token_ptr: np.ndarray, streams: Streams, batch: int) -> np.ndarray:
         """Mask of at most `max_doc_tokens` tokens of each document, all choices equally likely."""
@@ -492,7 +489,7 @@ class IFTMParty(BaseLDA):
 
     def _publish(
         self,
-        counts: np.ndarray,
+        components: np.ndarray,
         batches: tuple[Tokens, ...],
         guarantee: Guarantee,
         cap: float,
@@ -503,7 +500,7 @@ class IFTMParty(BaseLDA):
         publish(
             self,
             guarantee,
-            components_=counts + self.topic_word_prior,
+            components_=components,
             n_iter_=n_iter,
             token_epsilon_=epsilon,
             document_epsilon_=cap * epsilon,

@@ -1,36 +1,45 @@
-"""The round of a party, and all rounds of a federation in one process, without a network."""
+"""The rounds of a federation, in one process and over a network, and a party between rounds."""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import json
+import logging
 import os
-import pickle
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from numbers import Integral
 from pathlib import Path
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.exceptions import NotFittedError
-from sklearn.utils.validation import check_is_fitted
 
 from dplda.federated._master import IFTMMaster, RoundError
 from dplda.federated._messages import (
+    MAX_OVERHEAD,
     MAX_ROUND,
     LocalModel,
     MessageError,
     NextModel,
+    check_name,
     vocabulary_hash,
     vocabulary_size,
 )
+from dplda.federated._party import IFTMParty
 from dplda.leaf._checks import check_integer
-from dplda.leaf._files import ExclusiveLock, check_writable, write_atomically
+from dplda.leaf._files import ExclusiveLock, check_kept_secret, check_writable, write_atomically
 from dplda.leaf._warnings import warn_user
 from dplda.privacy import Ledger
+from dplda.release._container import pack, unpack
 
-MAX_OVERHEAD = 65536  # bytes of a message besides its table
+if TYPE_CHECKING:
+    from dplda.federated._network import Coordinator
+
+log = logging.getLogger("dplda.federated")
+
+STATE, MAX_HEADER = "dplda-party", 2**24
 NOT_THE_MODEL = {"ledger", "n_jobs", "verbose"}  # parameters that do not define the model
 
 
@@ -41,8 +50,15 @@ class Party(Protocol):
     def fit(self, X: Any) -> Any: ...
     def refine(self, table: npt.NDArray[np.float32]) -> Any: ...
     def local_model(self, party: str, round_number: int, vocabulary: str) -> LocalModel: ...
-    def get_params(self) -> dict[str, Any]: ...
-    def set_params(self, **params: Any) -> Any: ...
+
+
+def take_part(estimator: Party, X: Any, party: str, request: NextModel) -> LocalModel:
+    """Make one round of a party: fit, or refine what the master sent, and answer."""
+    if not hasattr(estimator, "components_"):
+        estimator.fit(X)  # a party that joins late answers with its own first model
+    elif request.n_topics:
+        estimator.refine(request.table)
+    return estimator.local_model(party, request.round, request.vocabulary)
 
 
 def check_party(name: str, estimator: object) -> None:
@@ -60,336 +76,10 @@ def check_party(name: str, estimator: object) -> None:
         )
 
 
-def take_part(
-    estimator: Party,
-    X: Any,
-    *,
-    party: str,
-    round_number: int,
-    vocabulary: str,
-    next_model: NextModel | None,
-) -> LocalModel:
-    """Make one round of a party: fit, or refine what the master sent, and answer.
-
-    Parameters
-    ----------
-    estimator : Party
-        Changed in place. It is fitted in its first round.
-    X : {array-like, sparse matrix} of shape (n_docs, n_words), or SentenceCorpus
-        The party's documents; read by the fit only.
-    party : str
-        Name of the party.
-    round_number : int
-        The round to answer.
-    vocabulary : str
-        `vocabulary_hash` of the columns.
-    next_model : NextModel or None
-        The model to start from. None answers with the model as it is.
-
-    Returns
-    -------
-    local_model : LocalModel
-        The party's answer.
-    """
-    _check_next(next_model, round_number, vocabulary)
-    if not _is_fitted(estimator):
-        estimator.fit(X)  # a party that joins late answers with its own first model
-    elif next_model is not None:
-        estimator.refine(next_model.table)
-    return estimator.local_model(party, round_number, vocabulary)
-
-
-def _check_next(next_model: NextModel | None, round_number: int, vocabulary: str) -> None:
-    expected = (vocabulary, round_number)
-    if next_model is not None and (next_model.vocabulary, next_model.round) != expected:
-        raise MessageError(
-            f"the next model is for round {next_model.round}, and round {round_number} is running, "
-            "or its vocabulary is another one"
-        )
-
-
-class StoredParty:
-    """A party whose estimator is kept in a file between rounds.
-
-    A party that was killed after its fit does not pay for it again. The noisy vectors are in the
-    file, on the disk, before anything is sent, and a repeated request gets the same bytes. If the
-    process is killed earlier, its reservation stays in the ledger, and the next fit is charged in
-    addition.
-
-    One object of all processes uses a file. It locks ``<path>.lock`` until `close`, the end of a
-    ``with`` statement, or the end of its process, however that comes. A second process would
-    privatize the same tokens a second time. It gets an error, and may try again later: it reads the
-    file after it has the lock, and answers with the same bytes.
-
-    Parameters
-    ----------
-    name : str
-        Name of the party.
-    estimator : IFTMParty
-        Estimator with the parameters of the party. It is used unless the file holds a fitted one.
-    load : callable
-        ``load()`` returns the documents. It is called only when the documents are read.
-    vocabulary : sequence of str, or int
-        The words of the party's columns, or their number, as the master knows them.
-    path : str or path-like
-        The file, readable by its owner only, on a local disk; created if it does not exist. It is
-        unpickled: nobody else may write to it. The file of a party with ``token_epsilon=inf`` or a
-        seed reveals its documents.
-    max_topics : int or None, default=None
-        A next model with more topics is refused. None takes the number of topics of the estimator,
-        which an `IFTMMaster` keeps.
-
-    Raises
-    ------
-    TypeError
-        If the estimator cannot refine without its documents: each round would be another fit. If
-        the estimator cannot be pickled, for instance because its ledger is in memory.
-    ValueError
-        If the file belongs to a party with other parameters, or the estimator has a RandomState,
-        which cannot be kept in a file.
-    BlockingIOError
-        If another process uses the file.
-    OSError
-        If the file cannot be read and written.
-
-    See Also
-    --------
-    run_rounds : All rounds in one process.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        estimator: Party,
-        load: Callable[[], Any],
-        *,
-        vocabulary: Sequence[str] | int,
-        path: str | os.PathLike[str],
-        max_topics: int | None = None,
-    ) -> None:
-        check_party(name, estimator)
-        parameters = estimator.get_params()
-        seed = parameters.get("random_state")
-        if not (seed is None or isinstance(seed, Integral)):
-            raise ValueError(f"random_state must be None or an integer, got {type(seed).__name__}")
-        ledger = parameters.get("ledger")
-        if isinstance(ledger, Ledger) and ledger.path is None:  # found out after the charge
-            raise ValueError(
-                "a ledger in memory cannot be kept in a file; give the estimator a ledger with a "
-                "path, as in Ledger('privacy.sqlite')"
-            )
-        self.name = name
-        self.vocabulary = vocabulary_hash(vocabulary)
-        self.n_words = vocabulary_size(vocabulary)
-        self.path = Path(path).resolve()  # a link to the file is no second file
-        self.max_topics = int(parameters["n_components"]) if max_topics is None else max_topics
-        self._load = load
-        self._estimator = estimator
-        self._request = self._answer = b""
-        self._identity = repr(
-            (name, self.vocabulary, type(estimator).__name__, _model_parameters(parameters))
-        )
-        self._turn = threading.Lock()
-        self._lock = _state_lock(self.path)
-        try:
-            self._check_storable()
-            if self.path.exists():
-                self._restore()
-        except BaseException:
-            self.close()
-            raise
-
-    @property
-    def is_fitted(self) -> bool:
-        """Whether the documents are privatized, so that they are not read again."""
-        return _is_fitted(self._estimator)
-
-    def close(self) -> None:
-        """Let another process use the file; this object answers no more requests."""
-        self._lock.release()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
-    def check_documents(self) -> None:
-        """Load the documents if a fit is still to come, and check that they fit the vocabulary.
-
-        Raises
-        ------
-        ValueError
-            If the documents have another width than the vocabulary.
-
-        Notes
-        -----
-        **Privacy.** Nothing is charged, and nothing is kept.
-        """
-        if not self.is_fitted:
-            self._documents()
-
-    def answer(self, round_number: int, vocabulary: str, next_model: bytes) -> bytes:
-        """The party's local model for a round.
-
-        Parameters
-        ----------
-        round_number : int
-            The round that the master asks for.
-        vocabulary : str
-            The master's `vocabulary_hash`; it must be the party's.
-        next_model : bytes
-            The model to start from, as it was received; empty if there is none.
-
-        Returns
-        -------
-        local_model : bytes
-            The message to the master.
-
-        Raises
-        ------
-        MessageError
-            If the request is malformed or for another vocabulary. No data have been read then.
-        BudgetError
-            If the party's ledger does not allow the fit.
-        OSError
-            If the file cannot be written. Before a fit this is found out before anything is
-            charged.
-        RuntimeError
-            If the object is closed, or this process is a copy of the one that created it.
-        """
-        with self._turn:  # two threads would fit twice
-            self._lock.check()
-            return self._answer_once(round_number, vocabulary, next_model)
-
-    def _answer_once(self, round_number: int, vocabulary: str, next_model: bytes) -> bytes:
-        if vocabulary != self.vocabulary:
-            raise MessageError("the master has another vocabulary than this party")
-        _check_round(round_number)
-        request = hashlib.sha256(b"%d:" % round_number + next_model).digest()
-        if request == self._request:
-            return self._answer
-        model = self._parse(next_model) if next_model else None
-        _check_next(model, round_number, vocabulary)
-        if not self.is_fitted:
-            documents = self._documents()
-            self._check_storable()
-            self._estimator.fit(documents)
-            self._store(self._request, self._answer)  # it is paid for once, whatever follows
-            model = None  # a party that joins late answers with its own first model
-        message = take_part(
-            self._estimator,
-            None,
-            party=self.name,
-            round_number=round_number,
-            vocabulary=vocabulary,
-            next_model=model,
-        )
-        answer = message.to_bytes()
-        self._store(request, answer)
-        return answer
-
-    def _parse(self, data: bytes) -> NextModel:
-        """A next model of this party's size, from data of unknown origin."""
-        max_bytes = 4 * self.max_topics * self.n_words + MAX_OVERHEAD
-        model = NextModel.from_bytes(data, max_bytes=max_bytes)
-        if model.n_words != self.n_words or model.n_topics > self.max_topics:
-            raise MessageError(
-                f"the next model has {model.n_topics} topics of {model.n_words} words; at most "
-                f"{self.max_topics} topics of {self.n_words} words are read"
-            )
-        return model
-
-    def _documents(self) -> Any:
-        """The documents. Their width is checked before anything is charged."""
-        X = self._load()
-        if np.shape(X)[1:] != (self.n_words,):
-            raise ValueError(
-                f"the documents have shape {np.shape(X)}, and the vocabulary has {self.n_words} "
-                "words; load documents of this vocabulary"
-            )
-        return X
-
-    def _store(self, request: bytes, answer: bytes) -> None:
-        """Write the file; only what is in the file, on the disk, may be sent."""
-        write_atomically(self.path, self._state(request, answer))
-        self._request, self._answer = request, answer
-
-    def _state(self, request: bytes, answer: bytes) -> bytes:
-        return pickle.dumps((self._identity, request, answer, self._estimator))
-
-    def _check_storable(self) -> None:
-        """Before a fit: one that cannot be stored would be charged again after each restart."""
-        try:
-            self._state(b"", b"")
-        except Exception as error:
-            raise TypeError(
-                f"a {type(self._estimator).__name__} with these parameters cannot be kept in a "
-                f"file: {error}; a ledger, for instance, must be a file as well"
-            ) from error
-        check_writable(self.path)
-
-    def _restore(self) -> None:
-        try:
-            identity, request, answer, estimator = pickle.loads(self.path.read_bytes())
-        except OSError:
-            raise
-        except Exception as error:  # damaged pickles raise anything
-            raise ValueError(
-                f"{self.path} is no state of a party, or a damaged one; restore it, or choose "
-                "another path: that party starts from scratch, and its fit is charged again"
-            ) from error
-        if identity != self._identity:
-            raise ValueError(
-                f"{self.path} was written by a party of another name, vocabulary or parameters; "
-                "give the same ones, or another file: that party starts from scratch, and its fit "
-                "is charged again"
-            )
-        parameters = self._estimator.get_params()
-        changes = {name: parameters[name] for name in NOT_THE_MODEL if name in parameters}
-        estimator.set_params(**changes)
-        self._request, self._answer, self._estimator = request, answer, estimator
-
-
-def _state_lock(path: Path) -> ExclusiveLock:
-    try:
-        return ExclusiveLock(f"{path}.lock")
-    except BlockingIOError as error:
-        raise BlockingIOError(
-            f"another process uses the state {path}; end it first, because a second process would "
-            "privatize the same documents again"
-        ) from error
-    except OSError as error:
-        raise OSError(
-            f"the state {path} cannot be locked: {error.strerror or error}; it needs a folder that "
-            "exists and can be written, on a local disk"
-        ) from error
-
-
-def _model_parameters(parameters: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Parameters that define the model, excluding the ledger and execution options."""
-    return [(name, parameters[name]) for name in sorted({*parameters} - NOT_THE_MODEL)]
-
-
-def _check_round(round_number: int) -> None:
-    try:
-        check_integer("round_number", round_number, 0, MAX_ROUND)
-    except (TypeError, ValueError) as error:
-        raise MessageError(str(error)) from None
-
-
-def _is_fitted(estimator: Party) -> bool:
-    try:
-        check_is_fitted(estimator)
-    except NotFittedError:
-        return False
-    return True
-
-
 def run_rounds(
     master: IFTMMaster, parties: Mapping[str, tuple[Party, Any]], n_rounds: int
 ) -> IFTMMaster:
-    """Run a federation in one process: for experiments, and as the reference for an engine.
+    """Run a federation in one process, for experiments.
 
     Parameters
     ----------
@@ -447,14 +137,7 @@ def run_rounds(
         failure: Exception | None = None
         for name, (estimator, X) in parties.items():
             try:
-                answers[name] = take_part(
-                    estimator,
-                    X,
-                    party=name,
-                    round_number=master.round_,
-                    vocabulary=master.vocabulary_hash,
-                    next_model=master.next_models_.get(name),
-                )
+                answers[name] = take_part(estimator, X, name, master.request(name))
             except Exception as error:
                 failure = error
                 warn_user(
@@ -466,3 +149,285 @@ def run_rounds(
         except RoundError as error:
             raise error from failure
     return master
+
+
+async def make_rounds(
+    network: Coordinator,
+    master: IFTMMaster,
+    n_rounds: int,
+    *,
+    expected: Collection[str],
+    round_timeout: float,
+    after_round: Callable[[], None],
+) -> None:
+    """Make rounds over a network until there are `n_rounds`.
+
+    A round waits for `min_parties` valid models, and for the other parties that are connected. At
+    its deadline it goes on without those that have not answered. A party that fails, or whose
+    answer is refused, is not waited for and does not count.
+
+    Raises
+    ------
+    RoundError
+        If there were too few valid models at the deadline. It names the absent ones of `expected`.
+    """
+    while master.round_ < n_rounds:
+        models = await _models(network, master, round_timeout)
+        if len(master.mergeable(models)) < master.min_parties:
+            absent = ", ".join(sorted({*expected} - {*models}))
+            raise RoundError(
+                f"{len(models)} of at least {master.min_parties} parties sent a valid model for "
+                f"round {master.round_} within {round_timeout:g} s"
+                + (f"; {absent} did not" if absent else "")
+            )
+        master.update(models)
+        for refusal in master.refused_:
+            log.warning("refused: %r: %s", refusal.party, refusal.reason)
+        after_round()
+        log.info("round %d of %d is complete", master.round_, n_rounds)
+    await network.end()
+
+
+async def _models(
+    network: Coordinator, master: IFTMMaster, timeout: float
+) -> dict[str, LocalModel]:
+    """The valid models of a round by party."""
+    models: dict[str, LocalModel] = {}
+
+    def request(party: str) -> bytes | None:
+        return None if party in models else master.request(party).to_bytes()
+
+    network.ask(request)
+    try:
+        async with asyncio.timeout(timeout):
+            while network.is_waiting or len(master.mergeable(models)) < master.min_parties:
+                name, answer = await network.answer()
+                try:
+                    if isinstance(answer, str):
+                        raise MessageError(answer)
+                    models[name] = master.check(name, answer)
+                except MessageError as error:
+                    log.warning("party %r sent no valid model: %s", name, error)
+    except TimeoutError:
+        log.warning("the round goes on without those that have not answered")
+    return models
+
+
+class StoredParty:
+    """A party whose estimator is kept in a file between rounds.
+
+    A party that was killed after its fit does not pay for it again. The noisy vectors are in the
+    file, on the disk, before anything is sent, and a repeated request gets the same bytes. If the
+    process is killed earlier, its reservation stays in the ledger, and the next fit is charged in
+    addition.
+
+    One object of all processes uses a file. It locks ``<path>.lock`` until `close`, the end of a
+    ``with`` statement, or the end of its process, however that comes. A second process would
+    privatize the same tokens a second time. It gets an error, and may try again later: it reads the
+    file after it has the lock, and answers with the same bytes.
+
+    Parameters
+    ----------
+    name : str
+        Name of the party.
+    estimator : IFTMParty
+        Estimator with the parameters of the party. The file continues its fit, if there is one.
+    load : callable
+        ``load()`` returns the documents. It is called only when the documents are read.
+    vocabulary : sequence of str, or int
+        The words of the party's columns, or their number, as the master knows them.
+    path : str or path-like
+        The file, a safetensors file on a local disk, readable by its owner only; created if it does
+        not exist. The file of a party with ``token_epsilon=inf`` or a seed reveals its documents.
+
+    Raises
+    ------
+    TypeError
+        If the estimator is another one: each of its rounds would be another fit.
+    ValueError
+        If the file is damaged or belongs to a party with other parameters, or if the estimator has
+        a RandomState or a ledger in memory, which cannot be kept in a file.
+    BlockingIOError
+        If another process uses the file.
+    OSError
+        If the file cannot be read and written, or is open to other users of this machine.
+
+    See Also
+    --------
+    run_rounds : All rounds in one process.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        estimator: IFTMParty,
+        load: Callable[[], Any],
+        *,
+        vocabulary: Sequence[str] | int,
+        path: str | os.PathLike[str],
+    ) -> None:
+        check_name(name)
+        check_party(name, estimator)
+        if not isinstance(estimator, IFTMParty):
+            raise TypeError(f"estimator must be an IFTMParty, got {type(estimator).__name__}")
+        parameters = estimator.get_params()
+        seed = parameters["random_state"]
+        if not (seed is None or isinstance(seed, Integral)):
+            raise ValueError(f"random_state must be None or an integer, got {type(seed).__name__}")
+        ledger = parameters["ledger"]
+        if isinstance(ledger, Ledger) and ledger.path is None:  # found out after the charge
+            raise ValueError(
+                "a ledger in memory cannot be kept in a file; give the estimator a ledger with a "
+                "path, as in Ledger('privacy.sqlite')"
+            )
+        self.name = name
+        self.vocabulary = vocabulary_hash(vocabulary)
+        self.n_words = vocabulary_size(vocabulary)
+        self.path = Path(path).resolve()  # a link to the file is no second file
+        self._load, self._estimator = load, estimator
+        self._request, self._answer = "", b""
+        own = {name: parameters[name] for name in sorted({*parameters} - NOT_THE_MODEL)}
+        self._identity = json.dumps([name, self.vocabulary, own], default=float)
+        self._turn = threading.Lock()
+        self._lock = _state_lock(self.path)
+        try:
+            check_writable(self.path)
+            if self.path.exists():
+                self._restore()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether the documents are privatized, so that they are not read again."""
+        return hasattr(self._estimator, "components_")
+
+    @property
+    def max_bytes(self) -> int:
+        """Size in bytes of the largest request that this party reads: a master keeps its topics."""
+        return 4 * int(self._estimator.n_components) * self.n_words + MAX_OVERHEAD
+
+    def close(self) -> None:
+        """Let another process use the file; this object answers no more requests."""
+        self._lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def check_documents(self) -> None:
+        """Load the documents if a fit is still to come, and check that they fit the vocabulary.
+
+        Raises
+        ------
+        ValueError
+            If the documents have another width than the vocabulary, or no sentences that the model
+            needs.
+
+        Notes
+        -----
+        **Privacy.** Nothing is charged, and nothing is kept.
+        """
+        if not self.is_fitted:
+            self._documents()
+
+    def answer(self, request: bytes) -> bytes:
+        """The party's local model for a round.
+
+        Parameters
+        ----------
+        request : bytes
+            The bytes of the master's `NextModel`, of unknown origin.
+
+        Returns
+        -------
+        local_model : bytes
+            The bytes of the party's `LocalModel`.
+
+        Raises
+        ------
+        MessageError
+            If the request is malformed or for another vocabulary. No data have been read then.
+        BudgetError
+            If the party's ledger does not allow the fit.
+        OSError
+            If the file cannot be written. Before a fit this is found out before anything is
+            charged.
+        RuntimeError
+            If the object is closed, or this process is a copy of the one that created it.
+        """
+        with self._turn:  # two threads would fit twice
+            self._lock.check()
+            return self._answer_once(request)
+
+    def _answer_once(self, data: bytes) -> bytes:
+        request = NextModel.from_bytes(data, max_bytes=self.max_bytes)
+        if (request.vocabulary, request.n_words) != (self.vocabulary, self.n_words):
+            raise MessageError("the master has another vocabulary than this party")
+        digest = hashlib.sha256(data).hexdigest()
+        if digest == self._request:
+            return self._answer
+        X = None
+        if not self.is_fitted:
+            X = self._documents()
+            check_writable(self.path)
+            self._estimator.fit(X)
+            self._store("", b"")  # it is paid for once, whatever follows
+            request = NextModel(request.round, request.vocabulary, request.table[:0])
+        answer = take_part(self._estimator, None, self.name, request).to_bytes()
+        self._store(digest, answer)
+        return answer
+
+    def _documents(self) -> Any:
+        """The documents. They are checked before anything is charged."""
+        X = self._load()
+        self._estimator._check_sentences(X)
+        if np.shape(X)[1:] != (self.n_words,):
+            raise ValueError(
+                f"the documents have shape {np.shape(X)}, and the vocabulary has {self.n_words} "
+                "words; load documents of this vocabulary"
+            )
+        return X
+
+    def _store(self, request: str, answer: bytes) -> None:
+        """Write the file; only what is in the file, on the disk, may be sent."""
+        values, tables = self._estimator._state()
+        values |= {"identity": self._identity, "request": request}
+        tables["answer"] = np.frombuffer(answer, np.uint8)
+        write_atomically(self.path, pack(STATE, values, tables, max_header=MAX_HEADER))
+        self._request, self._answer = request, answer
+
+    def _restore(self) -> None:
+        check_kept_secret(self.path)
+        again = "another path: that party starts from scratch, and its fit is charged again"
+        try:
+            values, tables = unpack(STATE, self.path.read_bytes(), max_header=MAX_HEADER)
+        except ValueError as error:
+            raise ValueError(
+                f"{self.path} is no state of a party: {error}; restore it, or choose {again}"
+            ) from error
+        if values["identity"] != self._identity:
+            raise ValueError(
+                f"{self.path} was written by a party of another name, vocabulary or parameters; "
+                f"give the same ones, or {again}"
+            )
+        self._request, self._answer = values["request"], tables["answer"].tobytes()
+        self._estimator._restore(values, tables)
+
+
+def _state_lock(path: Path) -> ExclusiveLock:
+    try:
+        return ExclusiveLock(f"{path}.lock")
+    except BlockingIOError as error:
+        raise BlockingIOError(
+            f"another process uses the state {path}; end it first, because a second process would "
+            "privatize the same documents again"
+        ) from error
+    except OSError as error:
+        raise OSError(
+            f"the state {path} cannot be locked: {error.strerror or error}; it needs a folder that "
+            "exists and can be written, on a local disk"
+        ) from error

@@ -14,6 +14,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.utils.validation import check_is_fitted
 
 from dplda.core._corpus import warn_of_coverage
+from dplda.core._fold_in import MAX_STEPS, TOLERANCE, pad, uniform_theta, update_theta
 from dplda.leaf._checks import check_integer
 from dplda.leaf._compat import _fit_context
 
@@ -156,30 +157,13 @@ class SentenceCorpus:
         """
         return _counts(self.word, self.sentence_ptr, self.n_words)
 
-    def split(self) -> SentenceCorpus:
-        """Make every word a sentence.
-
-        Returns
-        -------
-        corpus : SentenceCorpus
-            The same documents with other boundaries.
-        """
+    def _split(self) -> SentenceCorpus:
+        """The same documents, with every word a sentence."""
         pointers = np.arange(len(self.word) + 1)
         return SentenceCorpus(self.word, pointers, self.token_ptr, self.n_words)
 
-    def keep(self, tokens: npt.NDArray[np.bool_]) -> SentenceCorpus:
-        """Keep the tokens of a mask; sentences that become empty are left out.
-
-        Parameters
-        ----------
-        tokens : ndarray of shape (n_tokens,), bool
-            True for each token to keep.
-
-        Returns
-        -------
-        corpus : SentenceCorpus
-            The documents with fewer tokens.
-        """
+    def _keep(self, tokens: npt.NDArray[np.bool_]) -> SentenceCorpus:
+        """The documents with the tokens of a mask only, without sentences that become empty."""
         cumulative = np.concatenate([[0], np.cumsum(tokens)])
         edges = cumulative[self.sentence_ptr]
         sentences = np.concatenate([[0], np.cumsum(np.diff(edges) > 0)])
@@ -297,11 +281,7 @@ class SentenceVectorizer(TransformerMixin, BaseEstimator):
                 "vocabulary must be a list of words or a mapping of words to columns, got "
                 f"{type(self.vocabulary).__name__}; it must be public, and no text is read"
             )
-        counter = CountVectorizer(
-            vocabulary=self.vocabulary,
-            token_pattern=self.token_pattern,
-            lowercase=bool(self.lowercase),
-        )
+        counter = self._counter()
         counter._validate_vocabulary()
         if isinstance(self.splitter, str):
             try:
@@ -337,9 +317,7 @@ class SentenceVectorizer(TransformerMixin, BaseEstimator):
                 f"texts must be a list or a column of texts, got {type(texts).__name__}; pass "
                 "[text] for one text, and df['column'] for a table"
             )
-        words_of = CountVectorizer(
-            token_pattern=self.token_pattern, lowercase=bool(self.lowercase)
-        ).build_analyzer()
+        words_of = self._counter().build_analyzer()
         column = self.vocabulary_.get
         documents, n_tokens = [], 0
         for text in texts:
@@ -350,6 +328,13 @@ class SentenceVectorizer(TransformerMixin, BaseEstimator):
             documents.append([[w for w in words if w is not None] for words in sentences])
         warn_of_coverage(np.array([sum(map(len, d)) for d in documents]), n_tokens)
         return SentenceCorpus.from_lists(documents, len(self.vocabulary_))
+
+    def _counter(self) -> CountVectorizer:
+        return CountVectorizer(
+            vocabulary=self.vocabulary,
+            token_pattern=self.token_pattern,
+            lowercase=bool(self.lowercase),
+        )
 
     def _sentences(self, text: str) -> Sequence[str]:
         if isinstance(self.splitter, str):
@@ -417,3 +402,35 @@ def _ranges(ptr: Pointers, rows: Pointers) -> tuple[Pointers, Pointers]:
     lengths = ptr[rows + 1] - ptr[rows]
     pointers = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     return np.arange(pointers[-1]) + np.repeat(ptr[rows] - pointers[:-1], lengths), pointers
+
+
+def fold_in_sentences(
+    corpus: SentenceCorpus, phi: np.ndarray, doc_topic_prior: float, n_jobs: int | None
+) -> np.ndarray:
+    """Topic weights (n_docs, n_components) of documents whose sentences have one topic each.
+
+    A sentence counts as one word. Its probability in a topic is the product of the probabilities
+    `phi` (n_components, n_words) of its words.
+    """
+    n_components = len(phi)
+    log_likelihood = corpus.sentence_counts() @ np.log(phi).T
+    if len(log_likelihood):
+        log_likelihood -= log_likelihood.max(axis=1, keepdims=True)
+    likelihood = pad(np.exp(log_likelihood))
+    n_sentences = len(likelihood)
+    documents = sp.csr_array(
+        (
+            np.ones(n_sentences, np.float32),
+            np.arange(n_sentences, dtype=np.int32),
+            corpus.document_ptr.astype(np.int32),
+        ),
+        shape=(len(corpus), max(1, n_sentences)),
+    )
+    theta = uniform_theta(len(corpus), n_components, likelihood.shape[1])
+    update_theta(
+        documents, theta, likelihood, np.arange(len(corpus)),
+        n_components=n_components, doc_topic_prior=doc_topic_prior,
+        max_steps=MAX_STEPS, tolerance=TOLERANCE, accelerated=True, n_jobs=n_jobs,
+    )  # fmt: skip
+    theta = theta[:, :n_components].astype(np.float64)
+    return theta / theta.sum(axis=1, keepdims=True)

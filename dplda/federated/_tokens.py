@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,7 @@ Pointers = NDArray[np.int64]
 
 # Both numbers enter every seeded result.
 BLOCK_TOKENS = 2**14  # tokens of a block: whole documents, swept with a stream of their own
-PIECE_SURVIVORS = 2**16  # survivors of a piece: whole units, a megabyte with its random words
+PIECE_SURVIVORS = 2**16  # survivors of a piece with "laplace": whole units
 BLOCK_BITS = 2**20  # bits that are randomized at a time: whole tokens
 
 
@@ -191,60 +191,6 @@ class TokenMechanism:
 
 
 @dataclass(frozen=True, eq=False)
-class StoredVectors:
-    """Noisy vectors, stored as their survivors."""
-
-    survivors: Survivors
-
-    def read(self, first: int, last: int, piece: int) -> Survivors:
-        """Survivors of the tokens from `first` up to, but not including, `last`."""
-        ptr = self.survivors.ptr[first : last + 1]
-        span = slice(ptr[0], ptr[-1])
-        level = self.survivors.level[span] if len(self.survivors.level) else None
-        if level is None:  # one level only
-            level = np.zeros(ptr[-1] - ptr[0], np.uint16)
-        return Survivors(ptr - ptr[0], self.survivors.word[span], level)
-
-
-@dataclass(frozen=True, eq=False)
-class RegeneratedVectors:
-    """Noisy vectors, stored as the key of their noise, from which survivors are drawn when needed.
-
-    One coordinate of each token comes from its own word, not from the key. With the key, this
-    coordinate *is* the word: the object is private, and lives in memory only. Pickled, it becomes
-    the survivors.
-
-    Attributes
-    ----------
-    mechanism : ThresholdedLaplace
-        The noise.
-    streams : Streams
-        Source of the noise.
-    batch : int
-        Address of the noise in the streams.
-    own_word, own_level : ndarray of shape (n_tokens,), int32
-        Word of each token, and the noisy level of its coordinate.
-    n_words : int
-        Size of the vocabulary.
-    """
-
-    mechanism: ThresholdedLaplace
-    streams: Streams
-    batch: int
-    own_word: NDArray[np.int32] = field(repr=False)
-    own_level: NDArray[np.int32] = field(repr=False)
-    n_words: int
-
-    def read(self, first: int, last: int, piece: int) -> Survivors:
-        """Survivors of the tokens of a piece, from `first` up to, but not including, `last`."""
-        reader = self.streams.reader(Purpose.SURVIVORS, self.batch, piece)
-        own = slice(first, last)
-        return self.mechanism.survivors(
-            self.own_word[own], self.own_level[own], self.n_words, reader
-        )
-
-
-@dataclass(frozen=True, eq=False)
 class Tokens:
     """Privatized tokens of some documents: public boundaries and noisy vectors, without words.
 
@@ -258,17 +204,17 @@ class Tokens:
         Size of the vocabulary.
     likelihood : Likelihood
         Likelihood ratios of the coordinates.
-    vectors : StoredVectors or RegeneratedVectors
-        The noisy vectors.
+    survivors : Survivors
+        The noisy vectors; without levels if there is one level only.
     pieces : tuple of tuple of (first unit, last unit)
-        For each block of documents, the ranges of units that are in memory together.
+        For each block of documents, the ranges of units that are swept together.
     """
 
     document_ptr: Pointers
     unit_ptr: Pointers
     n_words: int
     likelihood: Likelihood
-    vectors: StoredVectors | RegeneratedVectors
+    survivors: Survivors
     pieces: tuple[tuple[tuple[int, int], ...], ...]
 
     @property
@@ -281,9 +227,17 @@ class Tokens:
 
     def read(self, block: int, index: int) -> Survivors:
         """Survivors of one piece of one block."""
-        first, last = self.pieces[block][index]
-        number = sum(len(p) for p in self.pieces[:block]) + index
-        return self.vectors.read(int(self.unit_ptr[first]), int(self.unit_ptr[last]), number)
+        first, last = (int(self.unit_ptr[unit]) for unit in self.pieces[block][index])
+        return self.span(first, last)
+
+    def span(self, first: int, last: int) -> Survivors:
+        """Survivors of the tokens from `first` up to, but not including, `last`."""
+        ptr = self.survivors.ptr[first : last + 1]
+        span = slice(ptr[0], ptr[-1])
+        level = self.survivors.level[span]
+        if not len(level):
+            level = np.zeros(ptr[-1] - ptr[0], np.uint16)
+        return Survivors(ptr - ptr[0], self.survivors.word[span], level)
 
     def block_documents(self, block: int) -> Pointers:
         """`document_ptr` of the documents of a block."""
@@ -305,35 +259,36 @@ class Tokens:
 
     def split(self) -> Tokens:
         """The same vectors, with every token a unit."""
-        return Tokens(
-            self.unit_ptr[self.document_ptr], np.arange(self.n_tokens + 1), self.n_words,
-            self.likelihood, self.vectors,
-            tuple(
-                tuple((int(self.unit_ptr[a]), int(self.unit_ptr[b])) for a, b in pieces)
-                for pieces in self.pieces
-            ),
-        )  # fmt: skip
-
-    def stored(self) -> Tokens:
-        """The same tokens, with the survivors in place of the key that regenerates them."""
-        if isinstance(self.vectors, StoredVectors):
-            return self
-        parts = [
-            self.read(block, index)
-            for block, pieces in enumerate(self.pieces)
-            for index in range(len(pieces))
-        ]
-        survivors = Survivors(
-            np.cumsum(np.concatenate([[0], *(np.diff(p.ptr) for p in parts)])).astype(np.int64),
-            np.concatenate([np.zeros(0, np.int32), *(p.word for p in parts)]),
-            np.concatenate([np.zeros(0, np.uint16), *(p.level for p in parts)]),
+        pieces = tuple(
+            tuple((int(self.unit_ptr[a]), int(self.unit_ptr[b])) for a, b in block)
+            for block in self.pieces
         )
-        return replace(self, vectors=StoredVectors(survivors))
+        document_ptr, unit_ptr = self.unit_ptr[self.document_ptr], np.arange(self.n_tokens + 1)
+        return replace(self, document_ptr=document_ptr, unit_ptr=unit_ptr, pieces=pieces)
 
-    def __reduce__(self) -> tuple[Callable[..., Tokens], tuple[Any, ...]]:
-        t = self.stored()
-        return Tokens, (
-            t.document_ptr, t.unit_ptr, t.n_words, t.likelihood, t.vectors, t.pieces
+    def tables(self) -> dict[str, NDArray[Any]]:
+        """All of it as arrays, from which `from_tables` makes the same tokens."""
+        likelihood, survivors = self.likelihood, self.survivors
+        numbers = [self.n_words, likelihood.base, likelihood.base_score, likelihood.variance]
+        rows = [(b, *piece) for b, pieces in enumerate(self.pieces) for piece in pieces]
+        return {
+            "document_ptr": self.document_ptr, "unit_ptr": self.unit_ptr,
+            "gain": likelihood.gain, "score": likelihood.score, "numbers": np.array(numbers),
+            "ptr": survivors.ptr, "word": survivors.word, "level": survivors.level,
+            "pieces": np.array(rows, np.int64).reshape(-1, 3),
+        }  # fmt: skip
+
+    @classmethod
+    def from_tables(cls, tables: Mapping[str, NDArray[Any]]) -> Tokens:
+        """The tokens whose `tables` these are."""
+        n_words, base, base_score, variance = tables["numbers"].tolist()
+        rows = tables["pieces"].tolist()
+        blocks = itertools.groupby(rows, key=lambda row: row[0])
+        return cls(
+            tables["document_ptr"], tables["unit_ptr"], int(n_words),
+            Likelihood(tables["gain"], base, tables["score"], base_score, variance),
+            Survivors(tables["ptr"], tables["word"], tables["level"]),
+            tuple(tuple((first, last) for _, first, last in block) for _, block in blocks),
         )  # fmt: skip
 
 
@@ -359,7 +314,7 @@ def privatize(
     mechanism : TokenMechanism
         The noise on each one-hot vector.
     streams : Streams
-        Source of the noise. The result keeps it if vectors are regenerated.
+        Source of the noise.
     batch : int, default=0
         Address of the noise in the streams. Two calls with one seed need different addresses.
 
@@ -372,23 +327,43 @@ def privatize(
     # another token, because the order and the number of tokens do not depend on words. Every
     # coordinate of every token gets independent noise, so that this costs the mechanism's epsilon.
     n_words, n_tokens = corpus.n_words, len(corpus.word)
-    survivors = max(1.0, n_words * mechanism.survival)
-    noise = mechanism.noise
-    vectors: StoredVectors | RegeneratedVectors
+    noise, size = mechanism.noise, n_tokens
+    if isinstance(noise, ThresholdedLaplace):
+        size = int(PIECE_SURVIVORS / max(1.0, n_words * mechanism.survival))
+    pieces = _pieces(corpus.document_ptr, corpus.sentence_ptr, size)
     if noise is None:
-        exact = Survivors(np.arange(n_tokens + 1), corpus.word.copy(), np.zeros(0, np.uint16))
-        vectors = StoredVectors(exact)
+        survivors = Survivors(np.arange(n_tokens + 1), corpus.word.copy(), np.zeros(0, np.uint16))
     elif isinstance(noise, ThresholdedLaplace):
-        level = noise.own_levels(n_tokens, streams.reader(Purpose.OWN_WORDS, batch))
-        vectors = RegeneratedVectors(noise, streams, batch, corpus.word.copy(), level, n_words)
+        tokens = [[corpus.sentence_ptr[unit] for unit in piece] for b in pieces for piece in b]
+        survivors = _add_laplace(corpus.word, n_words, noise, tokens, streams, batch)
     else:
-        vectors = StoredVectors(_respond(corpus.word, n_words, noise, streams, batch))
-    is_stored = isinstance(vectors, StoredVectors)
-    size = n_tokens if is_stored else int(PIECE_SURVIVORS / survivors)
+        survivors = _respond(corpus.word, n_words, noise, streams, batch)
     return Tokens(
         corpus.document_ptr.copy(), corpus.sentence_ptr.copy(), n_words, mechanism.likelihood(),
-        vectors, _pieces(corpus.document_ptr, corpus.sentence_ptr, size),
+        survivors, pieces,
     )  # fmt: skip
+
+
+def _add_laplace(
+    word: NDArray[np.int32],
+    n_words: int,
+    noise: ThresholdedLaplace,
+    pieces: Sequence[Sequence[int]],
+    streams: Streams,
+    batch: int,
+) -> Survivors:
+    """Thresholded Laplace noise on the one-hot vectors, in pieces of tokens."""
+    level = noise.own_levels(len(word), streams.reader(Purpose.OWN_WORDS, batch))
+    parts = []
+    for number, (first, last) in enumerate(pieces):
+        reader = streams.reader(Purpose.SURVIVORS, batch, number)
+        own = slice(first, last)
+        parts.append(noise.survivors(word[own], level[own], n_words, reader))
+    return Survivors(
+        np.cumsum(np.concatenate([[0], *(np.diff(p.ptr) for p in parts)])).astype(np.int64),
+        np.concatenate([np.zeros(0, np.int32), *(p.word for p in parts)]),
+        np.concatenate([np.zeros(0, np.uint16), *(p.level for p in parts)]),
+    )
 
 
 def _respond(

@@ -2,43 +2,49 @@
 
 from __future__ import annotations
 
-import io
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from sklearn.pipeline import Pipeline
 
 from dplda._version import __version__
+from dplda.core._fold_in import LARGEST_PRIOR
 from dplda.core._pipeline import pipeline_guarantee
 from dplda.core._private_fit import VOCABULARY
-from dplda.core._texts import settings_of
+from dplda.core._texts import settings_of, vectorizer_from
+from dplda.leaf._checks import check_integer, check_number
 from dplda.leaf._files import PUBLIC, check_writable, write_atomically
 from dplda.leaf._log import log_event
-from dplda.leaf._vocabulary import check_model, flat_steps, hash_words, thawed, words_of
+from dplda.leaf._vocabulary import check_model, flat_steps, thawed, words_of
 from dplda.leaf._warnings import warn_user
 from dplda.privacy import Guarantee, PrivacyLeakWarning
-from dplda.privacy._events import to_record
-from dplda.release._release_reader import (
-    FORMAT,
-    MAX_BYTES,
-    NOT_RELEASED,
-    check_statement,
-    check_vocabulary,
-    read_release,
-)
+from dplda.privacy._bounds_on_epsilon import grouped
+from dplda.privacy._events import from_record, to_record
+from dplda.privacy._guarantee import LARGEST_VARIATION
+from dplda.release._container import pack, unpack
 from dplda.release._released_model import ReleasedModel
-from dplda.release._signatures import (
-    is_signed,
-    read_private_key,
-    read_signature,
-    sign,
-    signature_path,
-)
+
+KIND = "dplda-release"
+MAX_BYTES, MAX_HEADER = 2**31, 2**24
+MAX_TEXT = 10_000
+LARGEST = 1e300  # evidence of a topic
+# Limits on events: no file of unknown origin can make the accountant compute for hours.
+MAX_STEPS, MAX_KINDS = 1_000_000, 50
+
+# A seed would remove the noise, and a path would describe the owner. The others do not define the
+# model.
+NOT_RELEASED = ("random_state", "ledger", "n_jobs", "verbose", "prior_components")
+
+_FIELDS = {
+    "dplda", "estimator", "parameters", "n_iter", "vocabulary", "named_columns", "vectorizer",
+    "guarantee", "topic_signal", "topic_evidence",
+}  # fmt: skip
 
 
 def save_release(
@@ -46,7 +52,6 @@ def save_release(
     path: str | os.PathLike[str],
     *,
     vocabulary: Sequence[str] | None = None,
-    signing_key: str | os.PathLike[str] | None = None,
 ) -> None:
     """Write the public values of a fitted model to a file that `load_release` reads.
 
@@ -62,22 +67,18 @@ def save_release(
     vocabulary : sequence of str of length n_features_in_, default=None
         The words of the columns, which must be public. None takes those of the vectorizer, or
         `feature_names_in_`, if there are any.
-    signing_key : str or path-like, default=None
-        PEM file of an Ed25519 private key, which is not encrypted, and which other users of this
-        machine cannot read. The signature of the file is written next to it, as ``path`` with
-        ".sig". None writes no signature.
 
     Raises
     ------
     ValueError
         If the vocabulary does not match the number of columns, or if the model cannot be
         represented in a release file, for example because `set_params` changed `epsilon` or
-        `delta` after the training. If `signing_key` holds no such key. Nothing is written then.
+        `delta` after the training. Nothing is written then.
     TypeError
         If the model has no guarantee to state, the vocabulary is not a sequence of words, or the
         file cannot hold a step of the pipeline or a setting of its vectorizer.
     OSError
-        If the file cannot be written, or other users of this machine can read `signing_key`.
+        If the file cannot be written.
 
     Warns
     -----
@@ -113,8 +114,6 @@ def save_release(
         model, "a fitted model or pipeline, or released_model() of an IFTMMaster, before the path"
     )
     check_writable(path)
-    if signing_key is not None:
-        read_private_key(signing_key)  # before anything is written
     vectorizer, model, guarantee = _parts(model)
     words = _words(model, vocabulary, vectorizer)
     settings = None if vectorizer is None else settings_of(vectorizer)
@@ -122,7 +121,7 @@ def save_release(
         if not isinstance(model, ReleasedModel):  # `set_params` may have changed what it states
             check_statement(_given(model), model.privacy_)
         data = _to_bytes(model, words, settings, guarantee)
-        read_release(io.BytesIO(data))  # what cannot be read is not written
+        read_release(data)  # what cannot be read is not written
     except (TypeError, ValueError) as error:
         shorter = "; leave the vocabulary out, and publish it next to the file"
         advice = shorter if "header" in str(error) else ""
@@ -131,14 +130,10 @@ def save_release(
         ) from error
     _warn_of_leaks(type(model).__name__, guarantee)
     write_atomically(path, data, permissions=PUBLIC)
-    if signing_key is not None:
-        write_atomically(signature_path(path), sign(data, signing_key), permissions=PUBLIC)
-    _log("release saved", path, guarantee, model, signed=signing_key is not None)
+    _log("release saved", path, guarantee, model)
 
 
-def load_release(
-    path: str | os.PathLike[str], *, public_key: str | os.PathLike[str] | None = None
-) -> ReleasedModel:
+def load_release(path: str | os.PathLike[str]) -> ReleasedModel:
     """Read a model that `save_release` wrote.
 
     The file may come from anyone: no code in it is run.
@@ -147,9 +142,6 @@ def load_release(
     ----------
     path : str or path-like
         The file.
-    public_key : str or path-like, default=None
-        PEM file of an Ed25519 public key. The signature is read from ``path`` with ".sig", and the
-        file is refused unless the holder of the key signed it. None asks for no signature.
 
     Returns
     -------
@@ -160,11 +152,11 @@ def load_release(
     Raises
     ------
     ValueError
-        If the file is not a release file, is damaged, cut off, of a later format, or contradicts
+        If the file is not a release file, is damaged, cut off, larger than 2 GiB, or contradicts
         itself: for example, if its epsilon is below the cost of its events or above the one in its
-        parameters, or if its table does not hold counts. If it is not signed by the given key.
+        parameters, or if its table does not hold counts.
     OSError
-        If the file, or a signature that is asked for, cannot be read.
+        If the file cannot be read.
 
     See Also
     --------
@@ -174,7 +166,7 @@ def load_release(
     -----
     **Privacy.** `privacy_` is the statement of the author of the file. `load_release` checks that
     it fits its own events. Nobody can check that those events happened. The checksum detects
-    damage, not forgery. A signature proves who wrote the file, and not that it is true.
+    damage, not forgery; a signature (``docs/release.md``) proves who wrote the file.
 
     Examples
     --------
@@ -190,34 +182,19 @@ def load_release(
     (True, (5, 3))
     """
     path = Path(path)
-    with path.open("rb") if public_key is None else _signed(path, public_key) as file:
-        try:
-            model = read_release(file)
-        except (TypeError, ValueError) as error:
-            raise ValueError(
-                f"{path} is not a valid release file: {error}; ask its author for it again"
-            ) from error
-    _log("release loaded", path, model.privacy_, model, signed=public_key is not None)
+    if path.stat().st_size > MAX_BYTES:
+        raise ValueError(f"{path} has more than {MAX_BYTES} bytes, and is not read")
+    try:
+        model = read_release(path.read_bytes())
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"{path} is not a valid release file: {error}; ask its author for it again"
+        ) from error
+    _log("release loaded", path, model.privacy_, model)
     return model
 
 
-def _signed(path: Path, public_key: str | os.PathLike[str]) -> io.BytesIO:
-    """The bytes that were compared with their signature, and no others: files can change."""
-    signature = read_signature(signature_path(path))
-    if path.stat().st_size > MAX_BYTES:
-        raise ValueError(f"{path} has more than {MAX_BYTES} bytes, and is not read")
-    data = path.read_bytes()
-    if not is_signed(data, signature, public_key):
-        raise ValueError(
-            f"{path} is not signed by the key {public_key}: the file or its signature was changed, "
-            "or somebody else wrote it; ask its author for it again"
-        )
-    return io.BytesIO(data)
-
-
-def _log(
-    event: str, path: str | os.PathLike[str], guarantee: Guarantee, model: Any, *, signed: bool
-) -> None:
+def _log(event: str, path: str | os.PathLike[str], guarantee: Guarantee, model: Any) -> None:
     log_event(
         "release",
         event,
@@ -228,7 +205,6 @@ def _log(
         delta=guarantee.delta,
         seeded=guarantee.seeded,
         receipt=guarantee.receipt or None,
-        signed=signed,
     )
 
 
@@ -280,24 +256,23 @@ def _to_bytes(
     model: Any, words: list[str] | None, settings: dict[str, Any] | None, guarantee: Guarantee
 ) -> bytes:
     released = isinstance(model, ReleasedModel)  # it keeps the name of the trained class
-    record = {field.name: getattr(guarantee, field.name) for field in fields(Guarantee)}
     content = {
         "dplda": __version__,
         "estimator": model.estimator_name_ if released else type(model).__name__,
         "parameters": _given(model),
         "n_iter": int(model.n_iter_),
         "vocabulary": words,
-        "vocabulary_sha256": None if words is None else hash_words(words),
         "named_columns": hasattr(model, "feature_names_in_"),
         "vectorizer": settings,
-        "guarantee": record | {"events": [to_record(event) for event in record["events"]]},
+        "guarantee": guarantee_record(guarantee),
         "topic_signal": None,
         "topic_evidence": None,
     }
     if hasattr(model, "topic_evidence_"):
         content["topic_signal"] = [int(n) for n in model.topic_signal_]
         content["topic_evidence"] = [float(x) for x in model.topic_evidence_]
-    return FORMAT.pack(content, np.asarray(model.components_))
+    table = np.asarray(model.components_, np.float64)
+    return pack(KIND, content, {"components": table}, max_header=MAX_HEADER)
 
 
 def _words(model: Any, vocabulary: Sequence[str] | None, vectorizer: Any) -> list[str] | None:
@@ -337,3 +312,192 @@ def _warn_of_leaks(name: str, guarantee: Guarantee) -> None:
         "documents are to be protected",
         PrivacyLeakWarning,
     )
+
+
+# ---------------------------------------------------------------- reading what may come from anyone
+
+
+def guarantee_record(guarantee: Guarantee) -> dict[str, Any]:
+    """A guarantee as values that JSON can hold; `read_guarantee` reads them."""
+    record = {field.name: getattr(guarantee, field.name) for field in fields(Guarantee)}
+    return record | {"events": [to_record(event) for event in guarantee.events]}
+
+
+def read_release(data: bytes) -> ReleasedModel:
+    """The model in a file that may come from anyone."""
+    content, tables = unpack(KIND, data, max_header=MAX_HEADER)
+    if set(content) != _FIELDS or set(tables) != {"components"}:
+        raise ValueError(
+            f"it must have the fields {', '.join(sorted(_FIELDS))}, and one table, components"
+        )
+    components, words = _checked_counts(tables["components"]), content["vocabulary"]
+    n_words = components.shape[1]
+    words = None if words is None else check_vocabulary(words, n_words)
+    settings = content["vectorizer"]
+    vectorizer = None if settings is None else vectorizer_from(settings, words, n_words)
+    parameters = _parameters(content["parameters"])
+    guarantee = read_guarantee(content["guarantee"])
+    if vectorizer is None:  # else the guarantee is that of both, and the parameters of the model
+        check_statement(parameters, guarantee)
+    return ReleasedModel._of(
+        components,
+        guarantee,
+        doc_topic_prior=_prior(parameters.get("doc_topic_prior")),
+        n_iter=check_integer("n_iter", content["n_iter"], 0, 2**63),
+        vocabulary=words,
+        named_columns=content["named_columns"] is True,
+        vectorizer=vectorizer,
+        estimator_name=_text("estimator", content["estimator"]),
+        version=_text("dplda", content["dplda"]),
+        parameters=parameters,
+        strength=_strength(content["topic_signal"], content["topic_evidence"], components.shape),
+    )
+
+
+def _strength(
+    signal: Any, evidence: Any, shape: tuple[int, ...]
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any]] | None:
+    """Signal and evidence of the topics, if the model had them."""
+    if signal is None and evidence is None:
+        return None
+    for name, values in (("topic_signal", signal), ("topic_evidence", evidence)):
+        if not isinstance(values, list) or len(values) != shape[0]:
+            raise ValueError(f"{name} must be a list of {shape[0]} numbers, one for each topic")
+    words = [check_integer("topic_signal", n, 0, shape[1]) for n in signal]
+    strength = [check_number("topic_evidence", x, -LARGEST, LARGEST) for x in evidence]
+    return np.array(words), np.array(strength)
+
+
+def _checked_counts(table: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    if table.dtype != np.float64 or table.ndim != 2 or 0 in table.shape:
+        raise ValueError("components_ must be a table of topics and words, in double precision")
+    with np.errstate(over="ignore", invalid="ignore"):
+        sums = table.sum(axis=1)
+    if not (np.isfinite(sums).all() and table.min() >= 0 and sums.min() > 0):
+        raise ValueError(
+            "components_ must be finite and non-negative, with no empty topic and no infinite sum"
+        )
+    return table
+
+
+def _parameters(values: Any) -> dict[str, Any]:
+    if not isinstance(values, dict) or set(values) & set(NOT_RELEASED):
+        raise ValueError("parameters must be public parameters by their names")
+    for name, value in values.items():
+        if isinstance(value, (list, dict)):
+            raise ValueError(f"the parameter {name[:40]!r} must be a number or a string")
+    return values
+
+
+def check_statement(parameters: Mapping[str, Any], guarantee: Guarantee) -> None:
+    """Refuse a total epsilon or a delta that the training cannot have had.
+
+    They may have been changed by `set_params` afterwards.
+    """
+    for name, least, most in (
+        ("epsilon", guarantee.epsilon, math.inf),
+        ("delta", guarantee.delta, guarantee.delta),
+    ):
+        value = parameters.get(name)
+        if value is not None and not least <= check_number(name, value, 0.0, math.inf) <= most:
+            raise ValueError(
+                f"its parameters say {name}={value}, and its guarantee says {least:.6g}; save a "
+                "model with the parameters that it was trained with"
+            )
+
+
+def _prior(value: Any) -> float | None:
+    """Check a `doc_topic_prior`. A model that is not an LDA model has none."""
+    if value is None:
+        return None
+    return check_number("doc_topic_prior", value, 0.0, LARGEST_PRIOR, closed="right")
+
+
+def check_vocabulary(words: Any, n_words: int) -> list[str]:
+    """Refuse what is not one word a column, all different."""
+    if not (isinstance(words, list) and all(isinstance(word, str) for word in words)):
+        raise ValueError("the vocabulary must be a list of words")
+    if len(words) != n_words or len(set(words)) != n_words:
+        raise ValueError(
+            f"the vocabulary must have {n_words} different words, one a column, got {len(words)}, "
+            f"{len(set(words))} of them different"
+        )
+    return words
+
+
+def _text(name: str, value: Any) -> str:
+    """Check a text. It is printed as it is, so that it may hold no control characters."""
+    if not (isinstance(value, str) and len(value) <= MAX_TEXT and value.isprintable()):
+        raise ValueError(f"{name} must be a string of at most {MAX_TEXT} printable characters")
+    return value
+
+
+def _number(name: str, value: Any) -> float:
+    number = check_number(name, value, 0.0, math.inf)
+    if number == math.inf != value:  # an integer beyond the largest float
+        raise ValueError(f"{name} is too large")
+    return number
+
+
+def _distance(name: str, value: Any) -> float:
+    """It is no part of epsilon where delta cannot pay for it, and a large one proves nothing."""
+    return check_number(name, value, 0.0, LARGEST_VARIATION)
+
+
+def _per_round(name: str, value: Any) -> Any:
+    if isinstance(value, list) and value:
+        return tuple(_number(name, number) for number in value)
+    return None if value is None else _number(name, value)
+
+
+def _flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} must be true or false")
+    return value
+
+
+def _texts(name: str, values: Any) -> tuple[str, ...]:
+    if not isinstance(values, list):
+        raise ValueError(f"{name} must be a list")
+    return tuple(_text(name, text) for text in values)
+
+
+def _pairs(name: str, values: Any) -> tuple[tuple[str, str], ...]:
+    if not (isinstance(values, list) and all(isinstance(v, list) and len(v) == 2 for v in values)):
+        raise ValueError(f"{name} must be a list of pairs")
+    return tuple((_text(name, first), _text(name, second)) for first, second in values)
+
+
+def _events(name: str, records: Any) -> tuple[Any, ...]:
+    try:
+        events = tuple(from_record(record) for record in records)
+        groups = grouped(events)
+        n_steps = sum(count for _, count in groups)
+    except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
+        raise ValueError(f"its privacy {name} cannot be read ({type(error).__name__})") from None
+    if not groups or n_steps > MAX_STEPS or len(groups) > MAX_KINDS:
+        raise ValueError(
+            f"a release has 1 to {MAX_STEPS} private steps of at most {MAX_KINDS} different kinds"
+        )
+    return events
+
+
+_READERS: dict[str, Callable[[str, Any], Any]] = {
+    "unit": _text, "relation": _text, "mechanism": _text,
+    "epsilon": _number, "delta": _number, "sensitivity": _number, "total_variation": _distance,
+    "noise_scale": _per_round, "noise_multiplier": _per_round, "seeded": _flag,
+    "assumptions": _texts, "events": _events, "trusted": _text, "provenance": _pairs,
+    "ledger": _text, "receipt": _text, "theorem": _text,
+}  # fmt: skip
+
+
+def read_guarantee(record: Any) -> Guarantee:
+    """Make the guarantee. Its constructor refuses an epsilon below the cost of the events."""
+    names = {field.name for field in fields(Guarantee)}
+    if not isinstance(record, dict) or set(record) != names:
+        raise ValueError(f"the guarantee must have the fields {', '.join(sorted(names))}")
+    values = {name: _READERS[name](name, value) for name, value in record.items()}
+    try:
+        return Guarantee(**values)
+    except (ArithmeticError, RuntimeError) as error:  # at absurd numbers
+        raise ValueError(f"its guarantee cannot be computed ({type(error).__name__})") from None

@@ -21,16 +21,15 @@ class ReleasedModel(BaseLDA):
     """A published topic model, as `load_release` reads it.
 
     It transforms and scores like the model that was saved, and takes texts if it was saved as a
-    pipeline with a vectorizer. It cannot be trained: `fit` changes
-    nothing and reads nothing, there is no `partial_fit`, and a clone is the model itself, as with
+    pipeline with a vectorizer. The columns of a table with names must be the words of the model. It
+    cannot be trained: `fit` reads nothing, and a clone is the model itself, as with
     `sklearn.frozen.FrozenEstimator`. It can be a step of a pipeline that is fitted.
 
     Parameters
     ----------
     doc_topic_prior : float or None, default=None
-        Dirichlet parameter of a document's topics; `load_release` sets that of the training. With
-        None, the model was trained without one, and `transform`, `score` and `perplexity` raise an
-        error.
+        Dirichlet parameter of a document's topics; `load_release` sets that of the training. A
+        model without one has no `transform`, `score` and `perplexity`: they raise AttributeError.
     n_jobs : int or None, default=None
         Number of threads. It never changes a result.
 
@@ -137,10 +136,10 @@ class ReleasedModel(BaseLDA):
 
         Parameters
         ----------
-        X : object, default=None
-            Ignored.
-        y : object, default=None
-            Ignored.
+        X : Ignored
+            Not used, present for API consistency by convention.
+        y : Ignored
+            Not used, present for API consistency by convention.
 
         Returns
         -------
@@ -151,32 +150,6 @@ class ReleasedModel(BaseLDA):
         return self
 
     def transform(self, X: Any, *, normalize: bool = True) -> np.ndarray:
-        """Topic weights of documents, by fold-in.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix, CountShards} of shape (n_docs, n_words), or list of str
-            Word counts, or texts if the model has a `vectorizer_`. The columns of a table with
-            names must be the words of the model.
-        normalize : bool, default=True
-            If False, return the parameters of each document's Dirichlet posterior instead.
-
-        Returns
-        -------
-        theta : ndarray of shape (n_docs, n_components)
-            Topic weights; rows sum to 1.
-
-        Raises
-        ------
-        AttributeError
-            If the model was trained without a `doc_topic_prior`.
-        ValueError
-            If `X` has other columns than the model.
-
-        Notes
-        -----
-        **Privacy.** A row is a function of the words of that document, and is not protected.
-        """
         self._check_inference()
         return super().transform(self._counts(X), normalize=normalize)
 
@@ -208,23 +181,6 @@ class ReleasedModel(BaseLDA):
             )
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """Names of the topics.
-
-        Parameters
-        ----------
-        input_features : array-like of str, default=None
-            The words of the columns, which must be those of the model.
-
-        Returns
-        -------
-        names : ndarray of shape (n_components,), object
-            "releasedmodel0", "releasedmodel1", and so on.
-
-        Raises
-        ------
-        ValueError
-            If `input_features` are other words.
-        """
         check_is_fitted(self)
         if input_features is not None and self.vocabulary_ is not None:
             self._check_words(input_features)

@@ -1,0 +1,106 @@
+"""Tables and public values in one file or message: a safetensors file with a digest.
+
+Any reader of safetensors finds the tables; ``docs/release.md`` describes the rest. Reading runs no
+code, and allocates no more than the length that its caller has allowed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import safetensors.numpy
+from safetensors import SafetensorError
+
+Tables = Mapping[str, npt.NDArray[Any]]
+
+_METADATA = "dplda"  # the one key: the order of several is not fixed
+_BY_COLUMNS = ".T"  # ends the name of a table in Fortran order: other sums differ in the last bit
+
+
+def pack(kind: str, fields: Mapping[str, Any], tables: Tables, *, max_header: int) -> bytes:
+    """Write values that JSON can hold, and tables, as bytes of a `kind`.
+
+    Raises
+    ------
+    ValueError
+        If JSON cannot hold the values, or they need more than `max_header` bytes.
+    """
+    stored = {}
+    for name, table in tables.items():
+        by_columns = table.flags.f_contiguous and not table.flags.c_contiguous
+        table = table.T if by_columns else table
+        little = np.ascontiguousarray(table, table.dtype.newbyteorder("<")).reshape(table.shape)
+        stored[name + _BY_COLUMNS * by_columns] = little
+    try:
+        content = json.loads(json.dumps(dict(fields), default=_plain))
+    except (TypeError, RecursionError) as error:
+        raise ValueError(f"its fields are no JSON: {error}") from None
+    data = safetensors.numpy.save(stored, {_METADATA: _text(kind, content, stored)})
+    _header_length(data, max_header)
+    return data
+
+
+def unpack(
+    kind: str, data: bytes, *, max_header: int
+) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    """The values and tables of bytes of unknown origin.
+
+    Raises
+    ------
+    ValueError
+        If the bytes are anything other than what `pack` writes for this kind.
+    """
+    length = _header_length(data, max_header)
+    try:
+        stored = safetensors.numpy.load(data)
+        text = json.loads(data[8 : 8 + length])["__metadata__"][_METADATA]
+        content = json.loads(text, parse_constant=_infinity)
+        found, fields = content["kind"], dict(content["fields"])
+    except (SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"it is no file of dplda, or was cut off ({error})") from None
+    if found != kind:
+        raise ValueError(f"it is a {str(found)[:40]!r}, and a {kind!r} is expected")
+    if text != _text(kind, fields, stored):
+        raise ValueError("it was damaged: the checksum does not match")
+    tables = {}
+    for name, table in stored.items():
+        native = table.astype(table.dtype.newbyteorder("="), copy=False)
+        plain = name.removesuffix(_BY_COLUMNS)
+        tables[plain] = native.T if plain != name else native
+    return fields, tables
+
+
+def _header_length(data: bytes, most: int) -> int:
+    length = int.from_bytes(data[:8], "little")
+    if length > most:
+        raise ValueError(f"its header has {length} bytes, more than {most}")
+    return length
+
+
+def _text(kind: str, fields: Mapping[str, Any], stored: Tables) -> str:
+    """The metadata, with a SHA-256 of everything that a reader can see."""
+    names = sorted(stored)
+    layout = [(name, stored[name].dtype.str, stored[name].shape) for name in names]
+    digest = hashlib.sha256(json.dumps([kind, fields, layout]).encode("ascii"))
+    for name in names:
+        digest.update(stored[name].reshape(-1).view(np.uint8).data)
+    return json.dumps({"kind": kind, "sha256": digest.hexdigest(), "fields": fields})
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"it holds a {type(value).__name__}")
+
+
+def _infinity(text: str) -> float:
+    """Infinity is a value, such as an epsilon; the other constants beyond JSON are none."""
+    if text != "Infinity":
+        raise ValueError(f"it holds the number {text}")
+    return math.inf
