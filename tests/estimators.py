@@ -34,7 +34,6 @@ PACKAGES = (
     "dplda.datasets",
     "dplda.displays",
     "dplda.federated",
-    "dplda.federated.flower",
     "dplda.metrics",
     "dplda.privacy",
     "dplda.privacy.mechanisms",

@@ -5,12 +5,9 @@ import math
 import os
 import sqlite3
 import struct
-import subprocess
-import sys
 import warnings
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -522,29 +519,7 @@ def test_command_lines(n_examples, run_command, words):
     run(n_examples, st.lists(ARGUMENTS, max_size=6), check)
 
 
-# Bytes from outside, by a search that sees which branches they reach
-
-HARNESS = Path(__file__).parent / "fuzz" / "harness.py"
-RUNS = {
-    "docword": 35_000, "compressed": 20_000, "vocabulary": 10_000, "message": 30_000,
-    "ledger": 4_000, "reports": 4_000, "release": 20_000,
-}  # fmt: skip
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("entry", RUNS)
-def test_no_bytes_break_it(entry, tmp_path):
-    pytest.importorskip("atheris", reason="atheris, which has no wheels for this platform")
-    search = subprocess.run(
-        [sys.executable, HARNESS, entry, f"-runs={RUNS[entry]}", f"-artifact_prefix={tmp_path}/"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=600,
-        env=os.environ | {"PYTHONPATH": str(HARNESS.parents[2])},
-    )  # fmt: skip
-    assert search.returncode == 0, search.stdout[-2000:] + search.stderr[-3000:]
-    assert f"Done {RUNS[entry]} runs" in search.stderr
-
-
-# What these searches have found
+# What searches such as scripts/fuzz.py have found
 
 
 @pytest.mark.parametrize("make", OUTSIDE)

@@ -355,7 +355,7 @@ IMPORTS = """
 import importlib, pkgutil, sys
 import dplda
 for module in pkgutil.walk_packages(dplda.__path__, "dplda."):
-    if module.name not in ("dplda.__main__", "dplda.federated.flower"):
+    if module.name != "dplda.__main__":
         importlib.import_module(module.name)
 assert "dplda.kernels._variational" in sys.modules
 assert not sys._is_gil_enabled()

@@ -195,7 +195,7 @@ def _train_party(target: Target, model: BaseEstimator, data: dict[str, Any]) -> 
 
 def _token_ratios(target: Target, model: BaseEstimator, release: Release, n: int) -> np.ndarray:
     tokens, n = release.value, min(n, _n_rows(release))
-    survivors = tokens.vectors.read(0, n, 0)
+    survivors = tokens.span(0, n)
     token = np.repeat(np.arange(n), np.diff(survivors.ptr))
     planted = survivors.word >= target.n_words
     gain = np.full((n, 2), tokens.likelihood.base)

@@ -381,7 +381,7 @@ class IFTMMaster:
         self.next_models_ = next_models
         self.round_ += 1
 
-    def mergeable(self, models: Mapping[str, LocalModel]) -> set[str]:
+    def _mergeable(self, models: Mapping[str, LocalModel]) -> set[str]:
         """Parties whose checked models a round of these would merge."""
         return {*models} - {*self._excess({**self._remembered(), **models}, models)}
 
@@ -405,7 +405,7 @@ class IFTMMaster:
         refused: list[Refusal] = []
         for sender, message in pairs:
             try:
-                accepted.append(self.check(sender, message))
+                accepted.append(self._check(sender, message))
             except MessageError as error:
                 name = getattr(message, "party", None)
                 party = sender or (name if isinstance(name, str) else None)
@@ -416,26 +416,8 @@ class IFTMMaster:
             refused.append(Refusal(name, "several messages came in the name of this party"))
         return {model.party: model for model in accepted if model.party not in twice}, refused
 
-    def check(self, sender: str | None, message: Message) -> LocalModel:
-        """The model in a message for the present round.
-
-        Parameters
-        ----------
-        sender : str or None
-            The party that sent it, if that is known.
-        message : LocalModel or bytes
-            The message.
-
-        Returns
-        -------
-        model : LocalModel
-            The message, as an object.
-
-        Raises
-        ------
-        MessageError
-            If `update` would refuse it.
-        """
+    def _check(self, sender: str | None, message: Message) -> LocalModel:
+        """The model in a message for the present round; MessageError if `update` refuses it."""
         if isinstance(message, (bytes, bytearray)):
             model = LocalModel.from_bytes(message, max_bytes=self.max_bytes)
         elif isinstance(message, LocalModel):

@@ -27,7 +27,6 @@ from dplda.federated._messages import (
     vocabulary_hash,
     vocabulary_size,
 )
-from dplda.federated._party import IFTMParty
 from dplda.leaf._checks import check_integer
 from dplda.leaf._files import ExclusiveLock, check_kept_secret, check_writable, write_atomically
 from dplda.leaf._warnings import warn_user
@@ -173,7 +172,7 @@ async def make_rounds(
     """
     while master.round_ < n_rounds:
         models = await _models(network, master, round_timeout)
-        if len(master.mergeable(models)) < master.min_parties:
+        if len(master._mergeable(models)) < master.min_parties:
             absent = ", ".join(sorted({*expected} - {*models}))
             raise RoundError(
                 f"{len(models)} of at least {master.min_parties} parties sent a valid model for "
@@ -200,12 +199,12 @@ async def _models(
     network.ask(request)
     try:
         async with asyncio.timeout(timeout):
-            while network.is_waiting or len(master.mergeable(models)) < master.min_parties:
+            while network.is_waiting or len(master._mergeable(models)) < master.min_parties:
                 name, answer = await network.answer()
                 try:
                     if isinstance(answer, str):
                         raise MessageError(answer)
-                    models[name] = master.check(name, answer)
+                    models[name] = master._check(name, answer)
                 except MessageError as error:
                     log.warning("party %r sent no valid model: %s", name, error)
     except TimeoutError:
@@ -260,7 +259,7 @@ class StoredParty:
     def __init__(
         self,
         name: str,
-        estimator: IFTMParty,
+        estimator: Any,
         load: Callable[[], Any],
         *,
         vocabulary: Sequence[str] | int,
@@ -268,7 +267,7 @@ class StoredParty:
     ) -> None:
         check_name(name)
         check_party(name, estimator)
-        if not isinstance(estimator, IFTMParty):
+        if not hasattr(estimator, "_state"):
             raise TypeError(f"estimator must be an IFTMParty, got {type(estimator).__name__}")
         parameters = estimator.get_params()
         seed = parameters["random_state"]

@@ -20,7 +20,7 @@ INFO, WARNING = logging.INFO, logging.WARNING
 # and files are named by the caller, and the rest is in the ledger and in the guarantee.
 PUBLIC = {
     "ledger", "entry", "label", "part", "unit", "epsilon", "delta", "budget", "receipt", "seeded",
-    "estimator", "n_iter", "file", "signed",
+    "estimator", "n_iter", "file",
 }  # fmt: skip
 
 logging.getLogger("dplda").addHandler(logging.NullHandler())

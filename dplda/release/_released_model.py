@@ -150,6 +150,24 @@ class ReleasedModel(BaseLDA):
         return self
 
     def transform(self, X: Any, *, normalize: bool = True) -> np.ndarray:
+        """Topic weights of documents, by fold-in.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, CountShards} of shape (n_docs, n_words), or list of str
+            Word counts, or texts if the model has a `vectorizer_`.
+        normalize : bool, default=True
+            If False, return the parameters of each document's Dirichlet posterior instead.
+
+        Returns
+        -------
+        theta : ndarray of shape (n_docs, n_components)
+            Topic weights; rows sum to 1.
+
+        Notes
+        -----
+        **Privacy.** A row is a function of the words of that document, and is not protected.
+        """
         self._check_inference()
         return super().transform(self._counts(X), normalize=normalize)
 
@@ -181,6 +199,18 @@ class ReleasedModel(BaseLDA):
             )
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Names of the topics.
+
+        Parameters
+        ----------
+        input_features : array-like of str, default=None
+            The words of the columns; an error if they are not those of the model.
+
+        Returns
+        -------
+        names : ndarray of shape (n_components,), object
+            "releasedmodel0", "releasedmodel1", and so on.
+        """
         check_is_fitted(self)
         if input_features is not None and self.vocabulary_ is not None:
             self._check_words(input_features)
