@@ -19,7 +19,6 @@ import warnings
 import zlib
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from functools import cache
-from hashlib import sha256
 from pathlib import Path
 
 import atheris
