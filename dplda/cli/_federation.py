@@ -188,14 +188,14 @@ def _load(options: argparse.Namespace, words: list[str]) -> Any:
     import scipy.sparse as sp
     from sklearn.feature_extraction.text import CountVectorizer
 
-    from dplda.text._text_files import Source, read_texts
+    from dplda.text._text_files import read_texts
 
     if options.data.suffix == ".npz":
         try:
             return sp.csr_array(sp.load_npz(options.data))
         except ValueError as error:
             raise ValueError(f"--data {options.data} holds no sparse counts") from error
-    texts = read_texts(Source(options.data, options.text_column)).texts
+    texts = read_texts(options.data, text_column=options.text_column).texts
     if options.model == "sentence_lda":
         return dplda.federated.SentenceVectorizer(words).fit_transform(texts)
     return CountVectorizer(vocabulary=words).transform(texts)
