@@ -19,7 +19,6 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import binom, norm
 from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
-from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Binarizer
 
@@ -564,15 +563,6 @@ def test_a_pipeline_has_the_guarantee_of_its_steps_together():
     assert guarantee.unit == "document"
     assert not any("columns of X" in sentence for sentence in guarantee.assumptions)
     assert any("columns of X" in sentence for sentence in pipeline[1].privacy_.assumptions)
-
-
-def test_a_classifier_on_private_features_has_no_guarantee_and_is_named():
-    pipeline = make_pipeline(
-        chosen(), SubLDA(2, epsilon=2.0, max_iter=3), LogisticRegression()
-    ).fit(TEXTS, np.arange(len(TEXTS)) % 2)
-    assert pipeline_guarantee(pipeline).epsilon == math.inf
-    assert "'logisticregression' was fitted" in str(pipeline_guarantee(pipeline))
-    assert pipeline_guarantee(pipeline[:-1]).epsilon < 3.0
 
 
 def test_a_learned_vocabulary_has_no_guarantee_and_a_given_one_costs_nothing():

@@ -289,18 +289,6 @@ def test_a_fit_may_take_the_whole_budget(model):
     assert len(ledger.entries()) == 1
 
 
-def test_partial_fit_goes_on_until_the_ledger_refuses():
-    ledger = Ledger(epsilon=2.0, composition="adaptive")
-    model = SubLDA(2, noise_multiplier=6.0, max_iter=2, ledger=ledger)
-    for _ in range(100):
-        try:
-            model.partial_fit(DOCUMENTS)
-        except BudgetError:
-            break
-    assert len(ledger.entries()) == model.n_iter_ > 3
-    assert 1.8 < model.epsilon_ < 2.0 == ledger.epsilon_at(1e-6)
-
-
 def test_what_is_used_up_grows_from_zero_to_the_budget(make_ledger):
     ledger = make_ledger(3.0)
     assert (ledger.epsilon_spent, ledger.remaining, ledger.epsilon_at(1e-6)) == (0.0, 3.0, 0.0)

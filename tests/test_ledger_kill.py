@@ -8,7 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +20,7 @@ import dplda
 from dplda import SubLDA
 from dplda.__main__ import main
 from dplda.audit import observe_releases
-from dplda.privacy import BudgetError, Gaussian, Ledger
+from dplda.privacy import Gaussian, Ledger
 from dplda.privacy.mechanisms import Streams
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -217,45 +217,6 @@ def test_a_half_written_ledger_without_its_journal_is_refused(tmp_path):
 
 
 # ---- several processes --------------------------------------------------------------------
-
-FITS_UNTIL_REFUSED = (
-    FITS
-    + """
-children = []
-for _ in range(4):
-    child = os.fork()
-    if child == 0:
-        n_fits, estimator = 0, model(sys.argv[1])
-        try:
-            while True:
-                estimator.fit(X)
-                n_fits += 1
-        except BudgetError:
-            os.write(1, b"%d\\n" % n_fits)
-            os._exit(0)
-        os._exit(1)
-    children.append(child)
-assert all(os.waitpid(child, 0)[1] == 0 for child in children)
-"""
-)
-
-
-@pytest.mark.slow
-def test_fits_of_four_processes_cannot_overspend(tmp_path):
-    """Exactly as many fits as fit, whoever makes them."""
-    path, alone = tmp_path / "privacy.sqlite", Ledger(epsilon=2.0)
-    X = np.random.RandomState(0).poisson(1.0, (12, 6))
-    with suppress(BudgetError):
-        while True:
-            SubLDA(2, noise_multiplier=20.0, max_iter=2, ledger=alone).fit(X)
-    allowed = len(alone.entries())
-    ledger = Ledger(path, epsilon=2.0)
-    counts = [int(line) for line in run(FITS_UNTIL_REFUSED, path).split()]
-    assert len(counts) == 4
-    assert sum(counts) == allowed > 20
-    assert ledger.epsilon_spent == alone.epsilon_spent <= 2.0
-    assert {entry.status for entry in ledger.entries()} == {"confirmed"}
-    assert len(ledger.entries()) == allowed
 
 
 # ---- a fit that cannot be charged reads nothing -------------------------------------------

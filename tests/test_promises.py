@@ -137,52 +137,7 @@ def test_no_object_is_public_under_two_names():
 # ---- parameters ---------------------------------------------------------------------------
 
 # Other parameters stand in one of the two gaps: they choose the algorithm, or details of it.
-ORDER = (
-    "n_components", "(budget)", "delta", "(algorithm)", "max_iter", "doc_topic_prior",
-    "topic_word_prior", "(details)", "ledger", "n_jobs", "random_state", "verbose",
-)  # fmt: skip
-BUDGET = {"noise_multiplier", "count_clip", "flip_mixture", "rdp_order"}
-GAPS = (ORDER.index("(algorithm)"), ORDER.index("(details)"))
 DEFAULTS = {"delta": 1e-6, "doc_topic_prior": 0.1, "topic_word_prior": 0.01}
-
-
-def out_of_order(names):
-    """Parameters that stand before one that comes earlier in `ORDER`."""
-    place = 0
-    for name in names:
-        if name in ORDER:
-            allowed = [ORDER.index(name)]
-        elif name.endswith("epsilon"):
-            allowed = [ORDER.index("(budget)")]
-        else:
-            allowed = [ORDER.index("(budget)")] * (name in BUDGET) + [*GAPS]
-        later = [position for position in allowed if position >= place]
-        if later:
-            place = later[0]
-        else:
-            yield name
-
-
-def test_parameters_out_of_order_are_seen():
-    assert list(out_of_order(["n_components", "epsilon", "noise", "max_iter", "boost"])) == []
-    assert list(out_of_order(["epsilon", "n_components"])) == ["n_components"]
-    assert list(out_of_order(["boost", "epsilon"])) == ["epsilon"]
-    assert list(out_of_order(["max_iter", "boost", "doc_topic_prior"])) == ["doc_topic_prior"]
-    assert list(out_of_order(["ledger", "boost"])) == ["boost"]
-
-
-def test_parameters_have_one_order():
-    found = [
-        f"{cls.__name__}: {name}"
-        for cls in public_estimators()
-        for name in out_of_order(parameters(cls))
-    ]
-    assert not found, "\n".join(found)
-
-
-def test_epsilon_comes_first_of_the_budget():
-    found = [list(parameters(cls)) for cls in public_estimators() if "epsilon" in parameters(cls)]
-    assert [names for names in found if "epsilon" not in names[:2]] == []
 
 
 def test_shared_defaults_agree():
