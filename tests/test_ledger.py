@@ -376,31 +376,6 @@ def test_two_processes_that_create_the_same_file(path, tmp_path, budgets):
     assert len(Ledger(path).entries()) == 2 - len(failed)
 
 
-def test_a_killed_fit_has_spent(path):
-    script = (
-        "import os, sys; from dplda.privacy import Gaussian, Ledger;"
-        "Ledger(sys.argv[1], epsilon=9.0).reserve('killed', 'document', Gaussian(2.0));"
-        "os._exit(3)"
-    )
-    assert run_python(script, path)[0] == 3
-    ledger = Ledger(path)
-    assert [(entry.label, entry.status) for entry in ledger.entries()] == [("killed", "reserved")]
-    assert ledger.epsilon_spent == epsilon_of(Gaussian(2.0), 1e-6)
-
-
-def test_a_reservation_killed_half_way_leaves_nothing_and_no_lock(path):
-    script = (
-        "import os, sys; from dplda.privacy import Gaussian, Ledger;"
-        "ledger = Ledger(sys.argv[1]); ledger.reserve('a', 'document', Gaussian(2.0));\n"
-        "with ledger._store.transaction(write=True) as page:\n"
-        "    page.add(page.entries()[0]); os._exit(3)"
-    )
-    assert run_python(script, path)[0] == 3
-    ledger = Ledger(path)
-    assert len(ledger.entries()) == 1
-    assert ledger.reserve("b", "document", STEP) == 2
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_process_cannot_spend_from_memory():
     script = (

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from threading import RLock
+from threading import Lock
 from types import TracebackType
 from typing import Any, TypeAlias
 
@@ -133,7 +133,7 @@ class Curator:
         self._has_sample = False  # for the plan's next step
         self._used: set[tuple[int, int]] = set()  # purpose and round of streams
         # Two threads that check the plan at once would take one step, or one stream, twice.
-        self._alone = RLock()
+        self._alone = Lock()
         self._ledger: Ledger | None = None
         if ledger is not None:
             self._ledger = as_ledger(ledger)

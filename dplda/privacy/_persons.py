@@ -39,10 +39,6 @@ def user_part(user_ids: Iterable[str | int], n_parts: int) -> NDArray[np.int64]:
     ValueError
         If `n_parts` is below 1.
 
-    See Also
-    --------
-    Ledger.part : Charges one part.
-
     Examples
     --------
     >>> from dplda.privacy import user_part
@@ -87,10 +83,6 @@ def limit_rows(owners: Iterable[Iterable[Hashable]], max_rows: int) -> NDArray[n
         If the owners of a row are no list, such as a string, which would be taken for its letters.
     ValueError
         If an owner is missing, such as None or NaN.
-
-    See Also
-    --------
-    Guarantee.for_groups : States what the kept rows guarantee for a person.
 
     Notes
     -----

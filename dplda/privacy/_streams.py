@@ -69,6 +69,11 @@ class Streams:
         The secret key. `from_random_state` is the usual way to make streams.
     seeded : bool
         Whether someone may know the key. No privacy guarantee holds in that case.
+
+    Attributes
+    ----------
+    n_words : int
+        Words drawn so far, each request rounded up to whole cipher blocks.
     """
 
     def __init__(self, key: bytes, *, seeded: bool) -> None:
@@ -76,7 +81,7 @@ class Streams:
             raise ValueError(f"the key must have {KEY_BYTES} bytes, got {len(key)}")
         self._algorithm = algorithms.AES(key)
         self._lock = threading.Lock()
-        self._n_words = 0
+        self.n_words = 0
         self.seeded = seeded
 
     @classmethod
@@ -98,11 +103,6 @@ class Streams:
         if random_state is None:
             return cls(os.urandom(KEY_BYTES), seeded=False)
         return cls(check_random_state(random_state).bytes(KEY_BYTES), seeded=True)
-
-    @property
-    def n_words(self) -> int:
-        """Words drawn so far, each request rounded up to whole cipher blocks."""
-        return self._n_words
 
     def words(
         self, purpose: int, round: int, block: int, n: int, *, spare: bool = False, skip: int = 0
@@ -189,7 +189,7 @@ class Reader:
         check_integer("n", n, 0, MAX_WORDS - position)
         self._running[spare] = cipher, position + n
         with self._streams._lock:
-            self._streams._n_words += n + n % 2
+            self._streams.n_words += n + n % 2
         # Some versions of the library require room for one block more than they write.
         buffer = np.empty(n + 2, dtype="<u8")
         room = buffer.data.cast("B")
