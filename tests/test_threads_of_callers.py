@@ -275,7 +275,7 @@ def test_threads_take_each_step_of_a_plan_once():
 def test_threads_count_all_words_that_they_draw():
     """Their number is limited, and the charge covers no more."""
     streams = Streams.from_random_state(0)
-    streams._n_words = SlowNumber(0)
+    streams.n_words = SlowNumber(0)
     at_once(*[partial(streams.words, Purpose.NOISE, 0, block, 6) for block in range(4)])
     assert streams.n_words == 4 * 6
 
