@@ -48,7 +48,6 @@ from dplda.federated import (
 )
 from dplda.leaf._compat import Interval
 from dplda.metrics import (
-    held_out_log_likelihood,
     held_out_perplexity,
     perplexity_bound,
     unigram_perplexity,
@@ -71,7 +70,7 @@ from dplda.privacy._accounting import delta_charge, gaussian_mu, is_chargeable
 from dplda.privacy._events import BoundedRange, ErasedResponse, from_record
 from dplda.privacy._local_mechanisms import RandomizedBits
 from dplda.privacy.mechanisms import DiscreteGaussian, FlooredLaplace
-from dplda.published import CDPLDA, iteration_epsilon, vips_calibration
+from dplda.published import CDPLDA
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*not whole:UserWarning")
 
@@ -309,8 +308,6 @@ ENTRIES = [
     (delta_charge, {"total_variation": 1e-30, "epsilon": 1.0}),
     (is_chargeable, {"total_variation": 1e-30, "epsilon": 1.0, "delta": 1e-5}),
     (gaussian_mu, {"epsilon": 1.0, "delta": 1e-5}),
-    (iteration_epsilon, {"rdp_order": 3, "rdp_epsilon": 0.1, "subsampling_ratio": 0.1}),
-    (vips_calibration, {"epsilon": 1.0, "delta": 1e-4, "subsampling_ratio": 1e-3, "max_iter": 9}),
     (Gaussian, {"noise_multiplier": 1.0}),
     (Laplace, {"scale": 1.0}),
     (BoundedRange, {"epsilon": 1.0}),
@@ -326,7 +323,6 @@ ENTRIES = [
     (Ledger, {"epsilon": 1.0, "delta": 1e-5}),
     (reserve, {"label": "a", "unit": "b", "events": Gaussian(9.0), "total_variation": 0.0}),
     (held_out_perplexity, {"components": TABLE, "X": COUNTS, "doc_topic_prior": 0.1}),
-    (held_out_log_likelihood, {"components": TABLE, "X": COUNTS, "completion": False}),
     (perplexity_bound, {"components": TABLE, "X": COUNTS, "doc_topic_prior": 0.1}),
     (unigram_perplexity, {"X_train": COUNTS, "X": COUNTS, "topic_word_prior": 0.01}),
     (make_topic_corpus, {"doc_length": 9, "doc_topic_prior": 0.1, "topic_word_prior": 0.1}),
@@ -373,10 +369,6 @@ ENTRIES = [
     (PrivacyUtilityDisplay.from_search, {"search": FITTED, "references": None}),
     (save_release, {"model": FITTED, "path": "saved", "vocabulary": WORDS}),
     (load_release, {"path": "saved"}),
-    (
-        published.iteration_epsilon,
-        {"subsampling_ratio": 0.5, "rdp_order": 14, "rdp_epsilon": 2.0},
-    ),
     (published.recover_counts, {"sent_model": TABLE, "topic_word_prior": 0.0}),
     (
         audit_epsilon,

@@ -18,14 +18,13 @@ from dplda.core._fold_in import fold_in, single_precision
 from dplda.datasets import make_topic_corpus
 from dplda.document._documents import Documents
 from dplda.metrics import (
-    _bound,
     _noisy_score,
     _perplexity,
-    held_out_log_likelihood,
+    held_out_perplexity,
     perplexity_bound,
-    split_documents,
 )
 from dplda.metrics._noisy_score import contributions
+from dplda.metrics._perplexity import split_documents
 from dplda.privacy.mechanisms import sum_clipped
 
 ARRAYS = ("data", "indices", "indptr")
@@ -176,7 +175,7 @@ def test_a_file_of_counts_is_read_only_and_not_kept(estimator, corpus, stored):
 def test_metrics_and_sums_read_a_file_of_counts(corpus, stored):
     X = joblib.load(stored, mmap_mode="r")
     topics = np.random.default_rng(0).random((3, X.shape[1])) + 0.1
-    for metric in (held_out_log_likelihood, perplexity_bound):
+    for metric in (held_out_perplexity, perplexity_bound):
         assert metric(topics, X) == metric(topics, corpus)
     assert_array_equal(sum_clipped(X, 6.0, 1000), sum_clipped(corpus, 6.0, 1000))
     for name in ARRAYS:
@@ -220,13 +219,13 @@ def test_results_do_not_depend_on_the_size_of_blocks(corpus, monkeypatch):
         ]
 
     def scores():
-        return [metric(topics, X) for metric in (held_out_log_likelihood, perplexity_bound)]
+        return [metric(topics, X) for metric in (held_out_perplexity, perplexity_bound)]
 
     exact, close = results(), scores()
     monkeypatch.setattr(_corpus, "BLOCK_ENTRIES", 16)
     monkeypatch.setattr(_corpus.row_blocks, "__defaults__", (16, 1))
     monkeypatch.setattr(_fold_in, "PIECE", 40)
-    for module in (_perplexity, _bound, _noisy_score):
+    for module in (_perplexity, _noisy_score):
         monkeypatch.setattr(module, "BATCH", 40)
     for one, other in zip(exact, results()):
         assert_array_equal(one, other)

@@ -12,7 +12,7 @@ from scipy.optimize import minimize_scalar
 from sub_lda import efficiency_privacy, without_last_term
 
 from dplda.privacy import Gaussian, PoissonSampled, Repeated, epsilon_of
-from dplda.published import iteration_epsilon, vips_calibration
+from dplda.published._calibration import iteration_epsilon, vips_calibration
 
 RdpAccountant = Oracle("dp_accounting.rdp", "RdpAccountant")
 
@@ -103,22 +103,6 @@ def test_extreme_costs_of_an_iteration():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((0.0, 14, 2.0), "subsampling_ratio"),
-        ((1.1, 14, 2.0), "subsampling_ratio"),
-        ((0.1, 1, 2.0), "rdp_order"),
-        ((0.1, 14, 0.0), r"rdp_epsilon must be a number in \(0, inf\], got 0"),
-        ((0.1, 14, math.nan), "rdp_epsilon must be a number"),
-        ((0.1, 14, 1e200), r"rdp_epsilon must be at most 1e\+150, or infinite"),
-    ],
-)
-def test_bad_arguments_of_an_iteration(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        iteration_epsilon(*arguments)
-
-
-@pytest.mark.parametrize(
     ("q", "noise_multiplier", "order", "bound"),
     [
         (0.2, 1.0, 2, "0.1329"),
@@ -170,23 +154,3 @@ def test_published_budget_of_a_sampled_round(composition):
     assert rate * noise.delta_iter == pytest.approx(noise.delta_round)
     gaussian = math.sqrt(2 * math.log(1.25 / noise.delta_iter)) / noise.epsilon_iter
     assert noise.noise_multiplier == pytest.approx(gaussian)
-
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"epsilon": 0.0}, r"epsilon must be a number in \[1e-09, 1000000000\], got 0"),
-        ({"epsilon": math.inf}, "epsilon must be a number in .*, got inf"),
-        ({"delta": 1.0}, r"delta must be a number in \(0, 1\), got 1"),
-        ({"subsampling_ratio": 0.0}, r"subsampling_ratio must be a number in \(0, 1\], got 0"),
-        ({"max_iter": 0}, "max_iter must be an integer from 1 to 1000000000, got 0"),
-        ({"composition": "basic"}, "composition must be one of"),
-        ({"delta_round": 0.2}, "below subsampling_ratio"),
-        ({"delta_round": 1e-5, "composition": "linear"}, "spend more than delta"),
-        ({"delta_round": 2e-6, "composition": "advanced"}, "spend more than delta"),
-    ],
-)
-def test_published_calibration_checks_its_input(changed, message):
-    given = {"epsilon": 1.0, "delta": 1e-5, "subsampling_ratio": 0.1, "max_iter": 5} | changed
-    with pytest.raises(ValueError, match=message):
-        vips_calibration(given.pop("epsilon"), given.pop("delta"), **given)

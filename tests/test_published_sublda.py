@@ -13,7 +13,8 @@ import dplda.published._sublda as module
 from dplda.datasets import make_topic_corpus
 from dplda.privacy import Gaussian, Repeated, epsilon_of
 from dplda.privacy._curator import observe_releases
-from dplda.published import PublishedSubLDA, iteration_epsilon
+from dplda.published import PublishedSubLDA
+from dplda.published._calibration import iteration_epsilon
 from dplda.published._sublda import frequent_words
 
 K = 4

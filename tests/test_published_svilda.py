@@ -14,7 +14,8 @@ from dplda.datasets import make_topic_corpus
 from dplda.privacy import Gaussian, Repeated, epsilon_of
 from dplda.privacy._curator import observe_releases
 from dplda.privacy._streams import Streams
-from dplda.published import PublishedPrivateSVILDA, vips_calibration
+from dplda.published import PublishedPrivateSVILDA
+from dplda.published._calibration import vips_calibration
 from dplda.published._svilda import first_table, uniform_sample
 
 K = 3

@@ -160,8 +160,8 @@ class PrivateSVILDA(DocumentLDA):
     word totals. No release is divided by the size of a minibatch or by the number of documents.
     The proof is in ``docs/proofs_document.md``.
 
-    The noise of equations (3) to (6) of [1]_ is not used. `dplda.published.vips_calibration`
-    computes it for comparison, and ``docs/papers.md`` explains why it proves nothing.
+    The noise of equations (3) to (6) of [1]_ is not used: ``docs/papers.md`` explains why it proves
+    nothing.
     `dplda.metrics.perplexity_bound` computes the metric of [1]_.
 
     References

@@ -1,5 +1,3 @@
-from ._calibration import iteration_epsilon as iteration_epsilon
-from ._calibration import vips_calibration as vips_calibration
 from ._cdplda import CDPLDA as CDPLDA
 from ._hdplda import PublishedHDPLDA as PublishedHDPLDA
 from ._iftm import PublishedIFTMParty as PublishedIFTMParty

@@ -12,60 +12,19 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import gammaln
 
-from dplda.leaf._checks import check_integer, check_number
-
 COMPOSITIONS = ("zcdp", "advanced", "linear")
-
-LARGEST_ORDER = 10**6
-LARGEST_DIVERGENCE = 1e150  # a larger one overflows when it is multiplied by an order
 
 
 def iteration_epsilon(subsampling_ratio: float, rdp_order: int, rdp_epsilon: float) -> float:
-    """Compute the privacy cost of one iteration that SUB-LDA claims, equation (3) of [1]_.
+    """The privacy cost of one iteration that SUB-LDA claims, equation (3) of Huang and Chen.
 
-    It is the exact Renyi divergence of a Poisson-sampled step, and holds where a token that is not
-    sampled leaves no trace. :class:`PublishedSubLDA` is not such a mechanism.
-
-    Parameters
-    ----------
-    subsampling_ratio : float
-        Probability in (0, 1] that a token takes part (gamma).
-    rdp_order : int
-        Renyi order, at least 2 (alpha).
-    rdp_epsilon : float
-        Renyi divergence of that order without sampling, above 0. The divergence of a lower order is
-        proportionally lower, as for Gaussian noise.
-
-    Returns
-    -------
-    divergence : float
-        Renyi divergence of order `rdp_order`.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is out of range.
-
-    References
-    ----------
-    .. [1] T. Huang, H. Chen, "Improving Privacy Guarantee and Efficiency of Latent Dirichlet
-       Allocation Model Training Under Differential Privacy", Findings of EMNLP 2021.
-
-    Examples
-    --------
-    >>> from dplda.published import iteration_epsilon
-    >>> round(iteration_epsilon(0.5, 14, 2.0), 4)
-    1.2809
+    It is the exact Renyi divergence of order `rdp_order` of a Poisson-sampled Gaussian step whose
+    divergence without sampling is `rdp_epsilon`. It holds where a token that is not sampled leaves
+    no trace, which is not the case in SUB-LDA.
     """
-    order = check_integer("rdp_order", rdp_order, 2, LARGEST_ORDER)
-    ratio = check_number("subsampling_ratio", subsampling_ratio, 0.0, 1.0, closed="right")
-    epsilon = check_number("rdp_epsilon", rdp_epsilon, 0.0, math.inf, closed="right")
-    if LARGEST_DIVERGENCE < epsilon < math.inf:
-        raise ValueError(
-            f"rdp_epsilon must be at most {LARGEST_DIVERGENCE:g}, or infinite, got {epsilon:g}"
-        )
+    order, ratio = int(rdp_order), float(subsampling_ratio)
     chosen = np.arange(2.0, order + 1.0)
-    exponent = (chosen - 1.0) * (epsilon * chosen / order)
+    exponent = (chosen - 1.0) * (float(rdp_epsilon) * chosen / order)
     if ratio == 1.0:
         return float(exponent[-1]) / (order - 1)
     # The binomial weights sum to one. Each term leaves out its share of that one, so that
@@ -81,7 +40,10 @@ def iteration_epsilon(subsampling_ratio: float, rdp_order: int, rdp_epsilon: flo
 
 @dataclass(frozen=True)
 class VipsCalibration:
-    """Noise and budgets of one round, as `vips_calibration` returns them."""
+    """Budgets of a round on all documents, of its Gaussian mechanism on the sampled ones; noise.
+
+    `noise_multiplier` is the standard deviation over the sensitivity (sigma over Delta s).
+    """
 
     epsilon_round: float
     delta_round: float
@@ -99,65 +61,22 @@ def vips_calibration(
     composition: str = "zcdp",
     delta_round: float | None = None,
 ) -> VipsCalibration:
-    """Compute the noise of private variational inference as published: equations (5), (6), (3).
+    """The noise of Park et al., "Private Topic Modeling", 2016: equations (5), (6) and (3).
 
-    The equations are those of [1]_. **They are not a proof.** (epsilon, delta)-DP of a round does
-    not imply the zCDP of equation (5). Equation (3) is a theorem for ``epsilon_iter <= 1`` only.
-    The paper leaves `delta_round` open.
-    If `delta_iter` is close to 1, the true epsilon of the result is far above the stated one;
-    :func:`dplda.privacy.epsilon_of` computes it.
-
-    Parameters
-    ----------
-    epsilon : float
-        Total epsilon to spend, from 1e-9 to 1e9.
-    delta : float
-        Total delta to spend, in (0, 1).
-    subsampling_ratio : float
-        Share of the documents in a round, in (0, 1] (nu).
-    max_iter : int
-        Number of rounds (J), from 1 to 10**9.
-    composition : {"zcdp", "advanced", "linear"}, default="zcdp"
-        Composition of the rounds: equation (5), the advanced composition theorem, or sums.
-    delta_round : float or None, default=None
-        delta', above 0 and below `subsampling_ratio`. None takes ``delta / max_iter``, or half of
-        it for "advanced"; the other half is the delta of the composition theorem.
-
-    Returns
-    -------
-    calibration : VipsCalibration
-        `noise_multiplier`, the standard deviation of the noise divided by the sensitivity (sigma
-        over Delta s), and the budgets that lead to it: `epsilon_round` and `delta_round` of a round
-        on all documents (epsilon' and delta'), `epsilon_iter` and `delta_iter` of its Gaussian
-        mechanism on the sampled documents.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is out of range, or `delta_round` leaves nothing for the composition or is
-        not below `subsampling_ratio`.
-
-    References
-    ----------
-    .. [1] M. Park, J. Foulds, K. Chaudhuri, M. Welling, "Private Topic Modeling", NIPS workshop on
-       private multi-party machine learning, 2016.
-
-    Examples
-    --------
-    >>> from dplda.published import vips_calibration
-    >>> noise = vips_calibration(1.0, 1e-4, subsampling_ratio=1e-3, max_iter=400)
-    >>> round(noise.noise_multiplier, 4)
-    0.9849
+    `subsampling_ratio` is the share of the documents in a round (nu), `max_iter` the number of
+    rounds (J), and `delta_round` their delta', which the paper leaves open. **The equations are not
+    a proof.** (epsilon, delta)-DP of a round does not imply the zCDP of equation (5). Equation (3)
+    is a theorem for ``epsilon_iter <= 1`` only. If `delta_iter` is close to 1, the true epsilon of
+    the result, which :func:`dplda.privacy.epsilon_of` computes, is far above the stated one.
     """
-    epsilon = check_number("epsilon", epsilon, 1e-9, 1e9)
-    delta = check_number("delta", delta, 0.0, 1.0, closed="neither")
-    ratio = check_number("subsampling_ratio", subsampling_ratio, 0.0, 1.0, closed="right")
-    max_iter = check_integer("max_iter", max_iter, 1, 10**9)
-    if composition not in COMPOSITIONS:
-        raise ValueError(f"composition must be one of {COMPOSITIONS}, got {composition!r}")
+    ratio = subsampling_ratio
     if delta_round is None:
         delta_round = delta / max_iter / (2.0 if composition == "advanced" else 1.0)
-    delta_round = _check_delta_round(delta_round, delta, ratio, max_iter, composition)
+    if not delta_round < ratio:
+        raise ValueError(
+            f"delta of a round must be below the share of its documents ({ratio:g}), got "
+            f"{delta_round:g}: their ratio is a probability; lower delta"
+        )
     if composition == "zcdp":
         epsilon_round = _round_of_zcdp(epsilon, delta, delta_round, max_iter)
     elif composition == "advanced":
@@ -193,26 +112,3 @@ def _round_of_advanced(epsilon: float, slack: float, max_iter: int) -> float:
 
     upper = min(epsilon / rate, 700.0)  # the exponential of a larger number overflows
     return float(brentq(excess, 0.0, upper, xtol=1e-300, rtol=1e-14))
-
-
-def _check_delta_round(
-    delta_round: float, delta: float, ratio: float, max_iter: int, composition: str
-) -> float:
-    """Return delta', if delta_iter is a probability and the composition can pay for it."""
-    delta_round = check_number("delta_round", delta_round, 0.0, 1.0, closed="right")
-    if not delta_round < ratio:
-        raise ValueError(
-            f"delta_round must be below subsampling_ratio ({ratio:g}), got {delta_round:g}: their "
-            "ratio, delta_iter, is a probability; lower delta_round, or leave it None"
-        )
-    remaining = {
-        "zcdp": math.inf,  # equation (5) does not charge it
-        "advanced": delta * (1.0 - 1e-12) - max_iter * delta_round,
-        "linear": delta * (1.0 + 1e-12) - max_iter * delta_round,
-    }
-    if remaining[composition] <= 0.0:
-        raise ValueError(
-            f"{max_iter} rounds with delta_round {delta_round:g} spend more than delta "
-            f"({delta:g}); lower delta_round, or leave it None"
-        )
-    return delta_round

@@ -84,7 +84,7 @@ class PublishedSubLDA(PublishedLDA):
         Perplexity of the training data after each iteration; empty if `tol` is None. A function of
         the private data that no epsilon covers.
     published_epsilon_ : float
-        The claim of [1]_: `n_iter_` times :func:`iteration_epsilon`, plus ``log(boost)`` each time
+        The claim of [1]_: `n_iter_` times equation (3), plus ``log(boost)`` each time
         by equation (13). A Renyi divergence of order `rdp_order`. Not a guarantee.
     epsilon_, delta_ : float
         Infinity and 0: nothing is proved. `privacy_` says why.

@@ -14,14 +14,14 @@ from dplda.core._corpus import shorten
 from dplda.core._private_fit import SMALLEST_DELTA, make_guarantee, publish
 from dplda.core._variational import e_step, exp_dirichlet_expectation
 from dplda.document._first_table import nearly_equal
-from dplda.leaf._compat import Interval, Options, StrOptions
+from dplda.leaf._compat import Interval, StrOptions
 from dplda.leaf._progress import rounds
 from dplda.privacy import Gaussian, Guarantee, NonPrivate, Repeated
 from dplda.privacy._curator import announce
 from dplda.privacy._events import Event
 from dplda.privacy._streams import Purpose, Streams, uniform
 from dplda.privacy.mechanisms import DiscreteGaussian, NoNoise
-from dplda.published._base import PublishedLDA
+from dplda.published._base import PublishedLDA, noise_range
 from dplda.published._calibration import COMPOSITIONS, vips_calibration
 
 STATISTICS = "expected statistics"
@@ -39,7 +39,7 @@ class PublishedPrivateSVILDA(PublishedLDA):
     n_components : int, default=10
         Number of topics (K).
     published_epsilon : float
-        Total epsilon to spend as [1]_ counts it (epsilon_tot), above 0; must be given. Not a
+        Total epsilon to spend as [1]_ counts it (epsilon_tot), from 1e-9; must be given. Not a
         guarantee. ``inf`` adds no noise.
     delta : float, default=1e-4
         The delta of (epsilon, delta)-differential privacy (delta_tot), in (0, 1). Choose it well
@@ -77,7 +77,7 @@ class PublishedPrivateSVILDA(PublishedLDA):
         The claim of [1]_: `published_epsilon`. Not a guarantee.
     noise_multiplier_ : float
         Noise of a round in units of ``max_doc_tokens / n_docs`` (sigma over Delta s in [1]_), by
-        :func:`dplda.published.vips_calibration`.
+        equations (5), (6) and (3) of [1]_.
     n_iter_ : int
         Number of rounds that ran.
 
@@ -98,7 +98,8 @@ class PublishedPrivateSVILDA(PublishedLDA):
        ``1 - (1 - S / D) ** J``.
     2. The third line of (4) drops one of two documents. Replacing one document changes the mean
        by up to ``sqrt(2)`` times more.
-    3. Equations (5) and (6) do not prove the claim; `vips_calibration` gives the reasons.
+    3. Equations (5) and (6) do not prove the claim: (epsilon, delta)-DP of a round does not imply
+       the zCDP of (5), and (3) is a theorem for small epsilon only.
 
     This implementation reads [1]_ as follows. A minibatch is a uniformly random set of S documents,
     drawn independently in each round. No amplification by sampling is proved, because it would not
@@ -131,7 +132,7 @@ class PublishedPrivateSVILDA(PublishedLDA):
     _instead = "dplda.PrivateSVILDA"
     _parameter_constraints = {
         **BaseLDA._parameter_constraints,
-        "published_epsilon": [Interval(Real, 0, 1e9, closed="right"), Options(Real, {math.inf})],
+        "published_epsilon": noise_range(1e-9, 1e9),
         "delta": [Interval(Real, SMALLEST_DELTA, 1, closed="left")],
         "composition": [StrOptions(set(COMPOSITIONS))],
         "batch_size": [Interval(Integral, 1, None, closed="left")],
