@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from operator import iadd
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -156,33 +156,19 @@ def summed(
     return total
 
 
-class Engine(Protocol):
-    """What visits the shards of a fit, here or on other machines: three calls.
+class InProcess:
+    """Visits one shard after the other.
 
-    A method of `ShardWorker` is named by `method`. It gets `message`, and after it the part of the
-    shard in `parts`, if there are any. A visit may be repeated: with the same worker, or with a
-    fresh one unless `keeps_weights`.
+    Whatever visits the shards of a fit, here or on other machines, has these methods. `method`
+    names a method of `ShardWorker`. It gets `message`, and after it the part of the shard in
+    `parts`, if there are any. A visit may be repeated: with the same worker, or with a fresh one
+    unless `keeps_weights`. Each shard enters a sum exactly once.
     """
 
-    keeps_weights: bool  # whether a shard meets the same worker in every round
+    keeps_weights = True  # whether a shard meets the same worker in every round
 
     def start(self, workers: Sequence[ShardWorker]) -> None:
         """Begin a fit with fresh workers, one for each shard."""
-
-    def gather(self, method: str, message: Part) -> list[Any]:
-        """The result of each shard, in order."""
-
-    def sum(self, method: str, message: Part, parts: Sequence[Part] | None = None) -> np.ndarray:
-        """The sum of the integer arrays that the shards return, each shard exactly once."""
-
-
-class InProcess:
-    """Visits one shard after the other."""
-
-    keeps_weights = True
-
-    def start(self, workers: Sequence[ShardWorker]) -> None:
-        """Begin a fit."""
         self._workers = workers
 
     def gather(self, method: str, message: Part) -> list[Any]:
@@ -190,6 +176,6 @@ class InProcess:
         return [getattr(worker, method)(*message) for worker in self._workers]
 
     def sum(self, method: str, message: Part, parts: Sequence[Part] | None = None) -> Any:
-        """The sum of what the shards return."""
+        """The sum of the integer arrays that the shards return."""
         own = parts or [()] * len(self._workers)
         return summed(zip(self._workers, own), method, message)

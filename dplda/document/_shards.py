@@ -19,7 +19,7 @@ from dplda.core._corpus import warn_of_empty_rows
 from dplda.datasets._shards import CountShards
 from dplda.document._dask import DaskEngine
 from dplda.document._documents import Documents, PrivateSide
-from dplda.document._shard_visits import Engine, InProcess, Part, Scaling, ShardWorker, Step
+from dplda.document._shard_visits import InProcess, Part, Scaling, ShardWorker, Step
 
 
 class ShardedDocuments(PrivateSide):
@@ -33,7 +33,7 @@ class ShardedDocuments(PrivateSide):
         self._inference: tuple[Any, ...] | None = None
         self._n_steps = 0
         self._scaling: Scaling | None = None
-        self._engine: Engine = engine_of(X)
+        self._engine = engine_of(X)
         if keep_weights and not self._engine.keeps_weights:
             raise ValueError(
                 "the shards are visited by processes that may be lost, and topic weights with "
@@ -143,7 +143,7 @@ class ShardedDocuments(PrivateSide):
         return parts
 
 
-def engine_of(X: CountShards) -> Engine:
+def engine_of(X: CountShards) -> Any:
     """The engine that visits the shards: that of `CountShards.on`, or this process."""
     if X.engine is None:
         return InProcess()
