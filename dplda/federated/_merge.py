@@ -58,15 +58,10 @@ def normalize_topics(components: npt.ArrayLike) -> FloatTable:
 
 
 def similarity(first: TopWords, second: TopWords) -> FloatTable:
-    """Weighted Jaccard similarity of the topics' top words (equation 29).
+    """Weighted Jaccard similarity of the topics' top words (equation 29), from 0 to 1 for equal.
 
     The numerator is the sum, over common words, of the smaller of the two probabilities. The
     denominator is the sum of all probabilities minus the numerator.
-
-    Returns
-    -------
-    similarity : ndarray of shape (n_topics_first, n_topics_second)
-        From 0 (no common word) to 1 (equal).
     """
     result = np.empty((len(first.words), len(second.words)))
     mass = second.probabilities.sum(axis=1)
@@ -85,24 +80,13 @@ def redundant_topics(
     """Sets of redundant topics: at most one topic of each party.
 
     Pairs of topics join their sets in the order of their similarity, from the most similar down to
-    the threshold, unless a party has a topic in both sets. Without the restriction a set is what a
-    chain of similar topics connects, and a party that sends mixtures of topics makes one chain of
-    all topics.
+    the threshold (xi), unless a party has a topic in both sets. Without the restriction a set is
+    what a chain of similar topics connects, and a party that sends mixtures of topics makes one
+    chain of all topics.
 
-    Parameters
-    ----------
-    topics : TopWords
-    similarity_threshold : float
-        Smallest similarity of two redundant topics (xi).
-    owners : ndarray of shape (n_topics,), default=None
-        Number of the party of each topic. None: each topic is of its own party, which gives the
-        chains of the paper.
-
-    Returns
-    -------
-    labels : ndarray of shape (n_topics,)
-        Number of the set of each topic. Sets are numbered from 0 in the order of their first
-        topics.
+    `owners` (n_topics,) is the number of the party of each topic. None: each topic is of its own
+    party, which gives the chains of the paper. Returns the number of the set of each topic. Sets
+    are numbered from 0 in the order of their first topics.
     """
     n_topics = len(topics.words)
     owners = np.arange(n_topics) if owners is None else owners
@@ -125,21 +109,8 @@ def merge_topics(
 ) -> tuple[FloatTable, FloatTable]:
     """Replace each set of redundant topics by its weighted mean (Algorithm 3, lines 12 to 17).
 
-    Parameters
-    ----------
-    table : array-like of shape (n_topics, n_words)
-        The topics of all parties; rows sum to 1.
-    weights : array-like of shape (n_topics,)
-        Amount of data behind each topic, not negative.
-    labels : ndarray of shape (n_topics,)
-        Number of the set of each topic, from `redundant_topics`.
-
-    Returns
-    -------
-    merged : ndarray of shape (n_sets, n_words)
-        Rows sum to 1.
-    merged_weights : ndarray of shape (n_sets,)
-        Sums of the weights.
+    `weights` (n_topics,) is the amount of data behind each topic; `labels` is the set of each, from
+    `redundant_topics`. Returns the merged topics (n_sets, n_words) and the sums of their weights.
     """
     table, weights = np.asarray(table, np.float64), np.asarray(weights, np.float64)
     n_sets = labels.max() + 1
@@ -171,24 +142,8 @@ def compose_model(
     * A topic without a match is kept, so that the party keeps its number of topics and everything
       that it has learned.
 
-    Parameters
-    ----------
-    global_table : ndarray of shape (n_global_topics, n_words)
-        Topics of the global model; rows sum to 1.
-    table : array-like of shape (n_topics, n_words)
-        The party's own topics; rows sum to 1.
-    similarity_threshold : float
-        Smallest similarity of a match (xi).
-    n_top_words : int
-        Number of top words that are compared (L).
-
-    global_words : TopWords or None, default=None
-        The top words of `global_table`, which are the same for all parties; None computes them.
-
-    Returns
-    -------
-    composed : ndarray of shape (n_topics, n_words)
-        The party's next model.
+    `global_words` are the top words of `global_table`, which are the same for all parties; None
+    computes them.
     """
     composed = np.array(table, np.float64)
     if global_words is None:

@@ -60,31 +60,12 @@ def sweep_tokens(
 ) -> NDArray[np.int64]:
     """Draw the topic of each unit, in place, and the word of each token.
 
-    Each block of documents has a random stream of its own, so that `n_jobs` changes no result.
+    `topics` (n_units,) of each batch holds -1 for a unit without a topic. `table` (n_components,
+    n_words) is fixed during the sweep. `word_prior` (n_words,) weighs candidate words among a
+    token's survivors. `t` addresses the random words. Each block of documents has a random stream
+    of its own, so that `n_jobs` changes no result.
 
-    Parameters
-    ----------
-    batches : sequence of Tokens
-        The privatized tokens.
-    topics : sequence of ndarray of shape (n_units,), int32
-        Topics of the units of each batch; -1 for a unit without a topic.
-    table : ndarray of shape (n_components, n_words)
-        The topics' word probabilities, fixed during the sweep.
-    word_prior : ndarray of shape (n_words,)
-        Weights for the choice of a candidate word among a token's survivors.
-    doc_topic_prior : float
-        Dirichlet parameter of a document's topics.
-    streams : Streams
-        Source of the randomness.
-    t : int
-        Number of the sweep: the address of its random words.
-    n_jobs : int or None
-        Number of threads. It never changes a result.
-
-    Returns
-    -------
-    counts : ndarray of shape (n_components, n_words)
-        Number of times that each word was drawn with each topic.
+    Returns the number of times that each word was drawn with each topic, (n_components, n_words).
     """
     model = Topics.from_weights(table)
     prior = np.maximum(word_prior / word_prior.sum(), SMALLEST).astype(np.float32)
@@ -150,30 +131,12 @@ def train_topics(
 ) -> NDArray[np.float64]:
     """Run sweeps from a table of topics. The draws of each sweep make the table of the next one.
 
-    Parameters
-    ----------
-    batches : sequence of Tokens
-        The privatized tokens.
-    table : ndarray of shape (n_components, n_words)
-        Positive weights.
-    sweeps : iterable of int
-        Numbers of the sweeps, which address the random words.
-    n_averaged : int
-        Number of last sweeps whose counts are averaged.
-    n_split : int, default=0
-        Number of first sweeps in which each token has a topic of its own. Whole sentences hardly
-        change their topic while the topics are random; starting with tokens saves most sweeps.
-    doc_topic_prior, topic_word_prior : float
-        Dirichlet parameters of a document's topics and of a topic's words.
-    streams : Streams
-        Source of the randomness.
-    n_jobs : int or None
-        Number of threads. It never changes a result.
+    `sweeps` are the numbers of the sweeps, which address the random words. The counts of the last
+    `n_averaged` are averaged. In the first `n_split` each token has a topic of its own: whole
+    sentences hardly change their topic while the topics are random, and starting with tokens saves
+    most sweeps.
 
-    Returns
-    -------
-    counts : ndarray of shape (n_components, n_words)
-        Mean number of tokens of each word in each topic.
+    Returns the mean number of tokens of each word in each topic, (n_components, n_words).
     """
     table = np.asarray(table, dtype=np.float64)
     word_prior = word_weights(batches)

@@ -99,13 +99,7 @@ class TokenMechanism:
 
     @classmethod
     def from_name(cls, name: str, epsilon: float, threshold: float) -> TokenMechanism:
-        """The mechanism "rr" or "laplace"; an infinite epsilon adds no noise.
-
-        Raises
-        ------
-        ValueError
-            If epsilon or the threshold is out of the mechanism's range.
-        """
+        """The mechanism "rr" or "laplace"; an infinite epsilon adds no noise."""
         if math.isinf(epsilon):
             return cls(None)
         if name == "laplace":
@@ -305,23 +299,10 @@ def check_size(corpus: SentenceCorpus, mechanism: TokenMechanism) -> None:
 def privatize(
     corpus: SentenceCorpus, mechanism: TokenMechanism, streams: Streams, *, batch: int = 0
 ) -> Tokens:
-    """Noisy vectors of all tokens of a corpus. Its sentences become the units.
+    """Noisy vectors of all tokens of a private corpus, whose sentences become the units.
 
-    Parameters
-    ----------
-    corpus : SentenceCorpus
-        Private. Only its boundaries are kept; they are public.
-    mechanism : TokenMechanism
-        The noise on each one-hot vector.
-    streams : Streams
-        Source of the noise.
-    batch : int, default=0
-        Address of the noise in the streams. Two calls with one seed need different addresses.
-
-    Returns
-    -------
-    tokens : Tokens
-        Public boundaries and noisy vectors.
+    Only the corpus's boundaries are kept; they are public. `batch` is the address of the noise in
+    the streams: two calls with one seed need different addresses.
     """
     # One blanked token changes one coordinate of its own one-hot vector by 1, and no coordinate of
     # another token, because the order and the number of tokens do not depend on words. Every
