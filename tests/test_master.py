@@ -2,7 +2,6 @@
 
 import math
 import os
-import pickle
 import stat
 import subprocess
 import sys
@@ -265,14 +264,6 @@ def test_an_absent_party_is_remembered_for_a_while():
     assert (master.history_[-1].remembered, len(master.components_)) == ((), 3)
     master.update([say("a", seed=1, round=3), say("b", seed=2, round=3), say("c", seed=3, round=3)])
     assert set(master.next_models_) == set("abc")
-
-
-def test_a_master_can_be_saved_between_rounds():
-    master = IFTMMaster(N_WORDS)
-    master.update([say("a", seed=1), say("b", seed=2)])
-    again = pickle.loads(pickle.dumps(master))
-    messages = [say("a", seed=3, round=1), say("b", seed=4, round=1)]
-    assert master.update(messages) == again.update(messages)
 
 
 def test_a_state_continues_in_another_process():

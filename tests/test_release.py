@@ -40,7 +40,6 @@ from dplda import (
 )
 from dplda.core._fold_in import LARGEST_PRIOR
 from dplda.datasets import make_topic_corpus
-from dplda.displays import top_words
 from dplda.federated import IFTMParty
 from dplda.privacy import PrivacyLeakWarning, epsilon_of
 from dplda.privacy._events import from_record
@@ -100,15 +99,6 @@ def test_a_release_says_which_class_it_came_from(X, path):
         released = load_release(path)
         assert f" of {type(estimator).__name__}, <Guarantee: epsilon" in repr(released)
     assert repr(ReleasedModel()) == "ReleasedModel()"
-
-
-def test_its_words_are_those_of_its_topics(model, path):
-    words = [f"word{v}" for v in range(N_WORDS)]
-    save_release(model, path, vocabulary=words)
-    released = load_release(path)
-    assert top_words(released) == top_words(model, words)
-    save_release(model, path)
-    assert top_words(load_release(path)) == top_words(model)
 
 
 def parts(path):
@@ -277,13 +267,6 @@ def test_a_release_says_which_topics_are_weak(X, path):
         np.testing.assert_array_equal(getattr(load_release(path), name), getattr(model, name))
 
 
-def test_a_release_of_a_published_class_says_so(X, path):
-    model = PublishedSubLDA(K, max_iter=2)
-    with pytest.warns(PrivacyLeakWarning):
-        save_release(model.fit(X), path)
-    assert load_release(path).estimator_name_ == "PublishedSubLDA"
-
-
 def test_a_model_without_a_prior_is_released_without_inference(X, path):
     model = PrivateNMF(K, epsilon=3.0, max_iter=2).fit(X)
     save_release(model, path, vocabulary=[f"word {i}" for i in range(N_WORDS)])
@@ -439,13 +422,6 @@ def test_a_learned_vocabulary_is_released_as_not_private(path):
     assert line.startswith("vocabulary: learned from the documents, not private; ")
     assert "PrivateCountVectorizer" in line
     assert line in one_line(released.privacy_)
-
-
-def test_a_bare_model_does_not_know_where_its_vocabulary_comes_from(model, path):
-    line = "vocabulary: origin not known to the model"
-    assert line in one_line(model.privacy_)
-    save_release(model, path)
-    assert line in one_line(load_release(path).privacy_)
 
 
 @pytest.mark.parametrize(
