@@ -771,7 +771,7 @@ def a_text_votes_once_for_each_word(patch):
 
 # local reports
 
-REPORTS = ("tests/test_randomized_response.py",)
+REPORTS = ("tests/test_randomized_response.py", "tests/test_memoized_reports.py")
 
 
 def bits() -> Any:
