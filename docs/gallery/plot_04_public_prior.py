@@ -48,7 +48,6 @@ axes.legend()
 # How far the fit believed the public texts:
 
 model = models[-1]
-print(f"public and private texts match {model.prior_match_}")
 print(f"words that are about as frequent in both: {model.prior_trust_:.0%} of the tokens")
 
 # %%

@@ -36,7 +36,7 @@ print(f"{corpus.shape[0]} documents in {corpus.n_shards} shards")
 # are invented.
 
 X = np.concatenate([block.toarray() for block in blocks()])
-model = SubLDA(5, epsilon=4.0, max_iter=20, keep_weights=False, random_state=0)
+model = SubLDA(5, epsilon=4.0, max_iter=20, random_state=0)
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from_files = model.fit(corpus).components_
@@ -51,7 +51,7 @@ print("equal:", np.array_equal(from_files, from_memory))
 
 def peak(data):
     tracemalloc.start()
-    SubLDA(5, epsilon=4.0, max_iter=3, keep_weights=False).fit(data)
+    SubLDA(5, epsilon=4.0, max_iter=3).fit(data)
     used = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     return used / 1e6
