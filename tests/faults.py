@@ -854,17 +854,6 @@ def a_party_reads_its_documents_in_each_round(patch):
 
 
 @found_by("tests/test_messages.py")
-def a_message_hides_a_known_seed(patch):
-    message = module("federated._messages").LocalModel
-
-    def secret(original, cls, *args, **options):
-        made = original(cls, *args, **options)
-        return made.__class__(**vars(made) | {"seeded": False})
-
-    wrap(patch, message, "from_estimator", secret)
-
-
-@found_by("tests/test_messages.py")
 def a_message_states_half(patch):
     message = module("federated._messages").LocalModel
 
