@@ -808,7 +808,7 @@ def a_document_costs_half_its_words(patch):
          original(self, max(1, max_ones // 2), n_bits))  # fmt: skip
 
 
-@found_by(*REPORTS, "tests/test_audit.py")
+@found_by("tests/test_audit.py::test_audits_find_some_of_what_is_spent_and_no_more[requests]")
 def a_memoized_report_is_drawn_anew(patch):
     memoized = module("local._memoized_reports").MemoizedReports
     wrap(patch, memoized, "reports",
@@ -880,7 +880,7 @@ def audits_find_nothing(patch):
          lambda original, *args: 0.0 * original(*args))  # fmt: skip
 
 
-@found_by(RESIDUALS)
+@found_by("tests/test_residuals.py::test_planted_faults_are_found")
 def residual_checks_always_pass(patch):
     module("audit")
     patch.setattr(module("audit._residual_tests").ResidualTest, "passed", True)
