@@ -52,7 +52,7 @@ SOUND = {
     ),
     "SubLDA, epsilon 4, 10 topics": (SubLDA(10, epsilon=4.0, **ROUNDS), {}),
     "SubLDA, all for word totals": (
-        SubLDA(2, epsilon=4.0, word_total_share=0.99, **ROUNDS), {}
+        SubLDA(2, epsilon=4.0, **ROUNDS), {}
     ),
     "SubLDA, epsilon 4, users": (SubLDA(2, epsilon=4.0, **ROUNDS), USERS),
     "SubLDA, epsilon 4, partial_fit": (SubLDA(2, epsilon=4.0, **ROUNDS), CALLS),

@@ -29,7 +29,7 @@ from scipy.optimize import least_squares
 
 from dplda import SubLDA
 from dplda.document._document_budget import DocumentBudget
-from dplda.document._plan import noise_of_fit, plan
+from dplda.document._plan import plan
 from dplda.metrics import unigram_perplexity
 
 CORPORA = LOADERS | {"glosses": glosses}
@@ -100,7 +100,7 @@ def perplexity(X, held, n_components, epsilon, seed, prior=0.01) -> float:
 
 def report(points) -> None:
     """The errors on each corpus, the coefficients, and the errors of other formulas."""
-    noise = {e: noise_of_fit(budget(e)) for e in {p["epsilon"] for p in points}}
+    noise = {e: budget(e).noise() for e in {p["epsilon"] for p in points}}
     x = np.array([[noise[p["epsilon"]], p["n_words"], p["n_docs"]] for p in points])
     y = np.array([max(0.0, p["closed"]) for p in points])
     corpus = np.array([p["corpus"] for p in points])
@@ -139,9 +139,7 @@ def expected() -> None:
 
 
 def budget(epsilon: float) -> DocumentBudget:
-    return DocumentBudget.from_statement(
-        epsilon, None, DELTA, max_iter=80, word_total_share=0.25, subsampling_ratio=1.0
-    )
+    return DocumentBudget.from_statement(epsilon, None, DELTA, max_iter=80, subsampling_ratio=1.0)
 
 
 def closed(coefficients, x) -> np.ndarray:

@@ -171,7 +171,7 @@ def fitted(train, held, epsilon: float, seed: int, **options) -> dict:
     model = SubLDA(N_COMPONENTS, epsilon=epsilon, delta=DELTA, random_state=seed, **options)
     found = {"perplexity": model.fit(train).perplexity(held)}
     for name, value in vars(model).items():  # what the fit says of its prior
-        if name in ("prior_trust_", "prior_discrepancy_") and value is not None:
+        if name == "prior_trust_" and value is not None:
             found[name] = round(float(value), 3)
     return found
 
@@ -335,7 +335,6 @@ def results(pair: Pair, points: Points) -> Iterator[dict]:
             "closed": (ends["unigram"] - with_.mean()) / gap,
             "closed_alone": (ends["unigram"] - without.mean()) / gap,
             "trust": np.mean([x.get("prior_trust_", np.nan) for x in said]),
-            "discrepancy": np.mean([x.get("prior_discrepancy_", np.nan) for x in said]),
         }  # fmt: skip
 
 

@@ -109,7 +109,6 @@ def online(split, options) -> None:
             subsampling_ratio=ratio,
             max_iter=round(options.passes / ratio),
             learning_decay=0.7,  # scikit-learn's
-            learning_offset=10.0,
             random_state=seed,
         ).fit(split.train)
         end = time.process_time()

@@ -20,7 +20,7 @@ from corpora import LOADERS, glosses, load
 
 from dplda import SubLDA
 from dplda.document._document_budget import DocumentBudget
-from dplda.document._plan import docs_for_half, noise_of_fit
+from dplda.document._plan import docs_for_half
 from dplda.privacy import LowSignalWarning, SeededNoiseWarning
 
 K, DELTA, SMALL = 20, 1e-5, 300
@@ -103,10 +103,8 @@ def shuffled(X, seed: int) -> sp.csr_array:
 
 
 def half(epsilon: float) -> float:
-    budget = DocumentBudget.from_statement(
-        epsilon, None, DELTA, max_iter=80, word_total_share=0.25, subsampling_ratio=1.0
-    )
-    return docs_for_half(noise_of_fit(budget), 2000)
+    budget = DocumentBudget.from_statement(epsilon, None, DELTA, max_iter=80, subsampling_ratio=1.0)
+    return docs_for_half(budget.noise(), 2000)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ class JoblibEngine:
 
     Examples
     --------
-    >>> model = SubLDA(100, epsilon=4.0, keep_weights=False)  # doctest: +SKIP
+    >>> model = SubLDA(100, epsilon=4.0)  # doctest: +SKIP
     >>> model.fit(CountShards("corpus/").on(JoblibEngine(4)))  # doctest: +SKIP
     """
 

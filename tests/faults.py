@@ -195,7 +195,7 @@ def rows_are_a_unit_too_long(patch):
 
 
 def documents() -> Any:
-    return module("document._documents").Documents
+    return module("document._contributions").Documents
 
 
 @found_by(RESIDUALS)

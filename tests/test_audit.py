@@ -226,7 +226,7 @@ SOUND = {
     ),
     "PrivateSVILDA": (PrivateSVILDA(2, epsilon=4.0, **CENTRAL), None, 0.6),
     "PrivateSVILDA, 5 tokens": (
-        PrivateSVILDA(2, epsilon=4.0, max_doc_tokens=5, subsampling_ratio=1.0, **CENTRAL),
+        PrivateSVILDA(2, epsilon=4.0, subsampling_ratio=1.0, **CENTRAL),
         None, 0.4,
     ),
     "users": (SubLDA(2, epsilon=4.0, **CENTRAL), "user", 0.6),

@@ -11,8 +11,12 @@ from oracle import Oracle
 
 from dplda import HDPLDA, SubLDA
 from dplda.document import _document_budget
-from dplda.document._document_budget import LARGEST_NOISE, DocumentBudget
-from dplda.document._schedules import growing_share, round_schedule
+from dplda.document._document_budget import (
+    LARGEST_NOISE,
+    DocumentBudget,
+    growing_share,
+    round_schedule,
+)
 from dplda.privacy import (
     BudgetError,
     Gaussian,
@@ -167,7 +171,7 @@ def test_the_share_of_a_round_in_the_average_is_that_of_its_weight():
 
 def plan_of(epsilon, delta, max_iter, ratio=1.0):
     budget = DocumentBudget.from_statement(
-        epsilon, None, delta, max_iter=max_iter, word_total_share=0.25, subsampling_ratio=ratio
+        epsilon, None, delta, max_iter=max_iter, subsampling_ratio=ratio
     )
     return [event for _, event in budget.plan(0, max_iter)]
 

@@ -10,10 +10,15 @@ from sklearn.base import clone
 import dplda.document._document_lda as module
 from dplda import GibbsLDA, SubLDA
 from dplda.datasets import make_topic_corpus
-from dplda.document._document_budget import DocumentBudget
-from dplda.document._documents import Documents, release_word_totals
+from dplda.document._contributions import Documents, release_word_totals
+from dplda.document._document_budget import (
+    DocumentBudget,
+    document_schedule,
+    growing_share,
+    round_schedule,
+)
 from dplda.document._noisy_table import NoisyTable
-from dplda.document._schedules import document_schedule, growing_share, round_schedule
+from dplda.document._table_estimate import TableEstimate
 from dplda.document._word_totals import combine_totals
 from dplda.metrics import unigram_perplexity
 from dplda.privacy import BudgetError, Gaussian, PoissonSampled, epsilon_of
@@ -244,10 +249,15 @@ def test_initial_table_reads_no_data(corpus):
     assert len(np.unique(released.table)) == released.table.size
 
 
+class Constant(TableEstimate):
+    def __call__(self, noisy, noise_scale, **options):
+        return np.full(noisy.shape, 7.0, np.float32)
+
+
 def test_average_and_its_variance():
     released = start(sp.csr_array(np.full((1, 8), 50)))
     tables = [released.average.copy()]
-    released.estimate = lambda table, scale, **options: np.full_like(released.table, 7.0)
+    released.estimate = Constant(released.totals)
     for t, rate in enumerate([0.5, 0.3, 0.8]):
         noisy = np.random.default_rng(t).integers(-1000, 1000, (8, K))
         centered = 0.003 * (noisy - noisy.mean(axis=1, keepdims=True))
@@ -255,8 +265,7 @@ def test_average_and_its_variance():
         shares = table / table.sum(axis=1, keepdims=True)
         tables.append(released.totals[:, None] * shares + centered)
         released.update(
-            noisy, unit=0.003, noise_scale=3.0, norm=1.0, share=rate, topic_word_prior=0.0,
-            exact=False,
+            noisy, unit=0.003, noise_scale=3.0, norm=1.0, share=rate, topic_word_prior=0.0
         )  # fmt: skip
     share = np.array([0.5 * 0.7 * 0.2, 0.5 * 0.7 * 0.2, 0.3 * 0.2, 0.8])
     np.testing.assert_allclose(released.average, np.tensordot(share, tables, 1))

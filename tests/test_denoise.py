@@ -10,10 +10,10 @@ from reference_tables import cell_likelihood, improve_prior, posterior_mean
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from dplda.document import _table_estimate, _table_passes
+from dplda.document import _table_estimate
 from dplda.document._noisy_table import NoisyTable
-from dplda.document._table_estimate import FACTORS, TableEstimate, add_up
-from dplda.document._table_passes import temper
+from dplda.document._table_estimate import FACTORS, TableEstimate, add_up, temper
+from dplda.document._without_noise import ExactTable
 from dplda.document._word_totals import smooth_totals, word_weights
 from dplda.kernels import _sets
 from dplda.privacy._streams import Streams
@@ -151,13 +151,13 @@ def test_estimate_is_that_of_its_twin(shape, scale, instruction_set):
 def test_estimate_is_the_same_for_any_set_and_number_of_threads(
     shape, monkeypatch, instruction_sets
 ):
-    monkeypatch.setattr(_table_passes, "PIECE", 200)
+    monkeypatch.setattr(_table_estimate, "PIECE", 200)
     monkeypatch.setattr(_table_estimate, "SAMPLE", 200)
     totals, noisy, noise_scale = any_table(*shape)
     results = []
     for name, n_jobs in itertools.product(instruction_sets, (1, 2)):
         _sets.use(name)
-        results.append(three_estimates(TableEstimate(totals), noisy, noise_scale, n_jobs=n_jobs))
+        results.append(three_estimates(TableEstimate(totals, n_jobs=n_jobs), noisy, noise_scale))
     for result in results[1:]:
         np.testing.assert_array_equal(result, results[0])
 
@@ -192,11 +192,11 @@ def test_a_round_enters_the_average(shape, instruction_set):
     table = np.maximum(before, 0).astype(np.float32) + np.float32(0.5)
     noisy = np.random.default_rng(1).integers(-(10**12), 10**12, shape)
     for exact, n_jobs in itertools.product((False, True), (1, 2)):
-        released = NoisyTable(totals, scale, table.copy(), before.copy(), TableEstimate(totals), ())
-        released.n_jobs = n_jobs
+        estimate = TableEstimate(totals, n_jobs=n_jobs)
+        kind = ExactTable if exact else NoisyTable
+        released = kind(scale, table.copy(), before.copy(), estimate, ())
         released.update(
-            noisy, unit=1e-9, noise_scale=2.0, norm=1.0, share=0.3, topic_word_prior=0.0,
-            exact=exact,
+            noisy, unit=1e-9, noise_scale=2.0, norm=1.0, share=0.3, topic_word_prior=0.0
         )  # fmt: skip
         counts = noisy * 1e-9 / scale[:, None]
         if not exact:
@@ -218,10 +218,10 @@ def test_tables_of_a_round(n_topics):
         assert phi[:, n_topics:].sum() == 0
         np.testing.assert_allclose(phi[:, :n_topics], table / table.sum(axis=0), rtol=2e-7)
     for out in (None, used):
-        center = released.center(exact=False, out=out)
+        center = released.center(out)
         shares = table / table.sum(axis=1, keepdims=True)
         np.testing.assert_allclose(center[:, :n_topics], shares, rtol=2e-7)
-    assert not released.center(exact=True).any()
+    assert not ExactTable.center(released).any()
 
 
 @pytest.mark.parametrize("power", [0.3, 0.75, 1.0])
@@ -280,7 +280,7 @@ def test_a_total_below_the_rounding_errors_of_its_row(n_topics):
 
 
 def test_rows_add_up_alike_for_any_number_of_threads(monkeypatch):
-    monkeypatch.setattr(_table_passes, "PIECE", 70)
+    monkeypatch.setattr(_table_estimate, "PIECE", 70)
     tables = []
     for n_jobs in (1, 2, 3):
         table, totals, variance = noisy_rows(200)

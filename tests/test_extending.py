@@ -15,7 +15,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dplda.audit import audit_epsilon
 from dplda.datasets import make_topic_corpus
-from dplda.document._documents import Documents
+from dplda.document._contributions import Documents
 from dplda.privacy import Gaussian, Ledger, _mechanisms
 from dplda.privacy._mechanisms import clip_rows, count_unit, sum_clipped
 

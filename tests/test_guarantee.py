@@ -29,7 +29,7 @@ from dplda import (
     SubLDA,
     pipeline_guarantee,
 )
-from dplda.core._private_fit import TRUSTED
+from dplda.core._private_fit import TRUSTED_OWNER, TRUSTED_PARTY, TRUSTED_PROCESS
 from dplda.federated import IFTMParty
 from dplda.privacy import Ledger, limit_rows
 from dplda.privacy._accounting import epsilon_of, is_within
@@ -458,14 +458,14 @@ def test_markdown_and_html_hold_the_rows_of_the_text_and_no_markup_of_theirs():
 
 def test_each_estimator_says_whom_it_trusts_where_its_inputs_come_from_and_where_the_proof_is():
     X = [[3, 1], [0, 2]]
-    for model, room in (
-        (SubLDA(2, noise_multiplier=2.0, max_iter=3), "document"),
-        (HDPLDA(2, epsilon=8.0, max_iter=2), "word"),
-        (RandomizedResponse(bit_epsilon=2.0), "local"),
-        (IFTMParty(2, token_epsilon=4.0, max_iter=2), "federated"),
+    for model, trusted in (
+        (SubLDA(2, noise_multiplier=2.0, max_iter=3), TRUSTED_PROCESS),
+        (HDPLDA(2, epsilon=8.0, max_iter=2), TRUSTED_PROCESS),
+        (RandomizedResponse(bit_epsilon=2.0), TRUSTED_OWNER),
+        (IFTMParty(2, token_epsilon=4.0, max_iter=2), TRUSTED_PARTY),
     ):
         guarantee = model.fit(X).privacy_
-        assert guarantee.trusted == TRUSTED[room]
+        assert guarantee.trusted == trusted
         assert (ROOT / guarantee.theorem).is_file()
         assert ("vocabulary", "origin not known to the model") in guarantee.provenance
         assert guarantee.ledger == ""

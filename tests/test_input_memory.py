@@ -16,7 +16,7 @@ from dplda.core import _corpus, _fold_in, _variational
 from dplda.core._corpus import check_counts, row_blocks, token_weights
 from dplda.core._fold_in import fold_in, single_precision
 from dplda.datasets import make_topic_corpus
-from dplda.document._documents import Documents
+from dplda.document._contributions import Documents
 from dplda.metrics import (
     _noisy_score,
     _perplexity,

@@ -155,7 +155,7 @@ def test_topics_of_seeds_alone_keep_their_places():
         found = model.fit(data.data).components_[:, others]
         near = np.corrcoef(np.sqrt(found), np.sqrt(true[:, others]))[:3, 8:]
         assert near.argmax(axis=1).tolist() == order
-        assert model.prior_trust_ is model.prior_match_ is None
+        assert model.prior_trust_ is None
 
 
 def test_a_model_takes_seeds_alone(corpus):

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from estimators import ForgetfulSubLDA
 from joblib_engine import JoblibEngine
 from numpy.testing import assert_array_equal
 from sklearn.feature_extraction.text import CountVectorizer
@@ -165,11 +166,11 @@ MODELS = {
     "everybody": SubLDA(K, noise_multiplier=5.0, max_iter=4),
     "sampled": SubLDA(K, noise_multiplier=5.0, max_iter=4, subsampling_ratio=0.3),
     "boost": SubLDA(K, noise_multiplier=5.0, max_iter=4, subsampling_ratio=0.3, boost=2.0),
-    "weights anew": SubLDA(K, noise_multiplier=5.0, max_iter=4, keep_weights=False),
-    "sampled anew": SubLDA(
-        K, noise_multiplier=5.0, max_iter=4, subsampling_ratio=0.3, boost=2.0, keep_weights=False
+    "weights anew": ForgetfulSubLDA(K, noise_multiplier=5.0, max_iter=4),
+    "sampled anew": ForgetfulSubLDA(
+        K, noise_multiplier=5.0, max_iter=4, subsampling_ratio=0.3, boost=2.0
     ),
-    "exact anew": SubLDA(K, epsilon=math.inf, max_iter=4, keep_weights=False),
+    "exact anew": ForgetfulSubLDA(K, epsilon=math.inf, max_iter=4),
     "without noise": SubLDA(K, epsilon=math.inf, max_iter=4),
     "variational": PrivateSVILDA(K, noise_multiplier=5.0, max_iter=4),
     "variational without noise": PrivateSVILDA(K, epsilon=math.inf, max_iter=4),
@@ -261,8 +262,8 @@ def test_a_release_of_a_pipeline_reads_shards_of_its_words(tmp_path):
 
 
 def test_a_search_divides_shards_into_folds(corpus, shards):
-    model = SubLDA(K, noise_multiplier=5.0, max_iter=2, keep_weights=False, random_state=0)
-    grid = {"contribution_norm": [3.0, 6.0]}
+    model = ForgetfulSubLDA(K, noise_multiplier=5.0, max_iter=2, random_state=0)
+    grid = {"topic_word_prior": [0.01, 0.1]}
     groups = shards[7].groups
     assert_array_equal(np.bincount(groups), [14] * 6 + [6])
     searches = [
@@ -317,18 +318,19 @@ def test_processes_without_a_memory_train_the_same_model(name, corpus, shards):
 def test_a_live_start_reads_shard_after_shard(engine, corpus, shards, monkeypatch):
     """With many topics and without noise: the same sweep, wherever shards and pieces end."""
     monkeypatch.setattr(_sublda, "LIVE_START", K)
-    model = SubLDA(K, epsilon=math.inf, max_iter=1, keep_weights=engine is None, random_state=1)
+    kind = SubLDA if engine is None else ForgetfulSubLDA
+    model = kind(K, epsilon=math.inf, max_iter=1, random_state=1)
     expected = model.fit(corpus).components_
     monkeypatch.setattr(_gibbs_sweeps, "PIECE_TOKENS", 100)
     for X in (corpus, *(X if engine is None else X.on(engine) for X in shards.values())):
         assert_array_equal(model.fit(X).components_, expected)
 
 
-def test_an_engine_without_a_memory_refuses_to_keep_weights(shards):
-    ledger = Ledger(epsilon=1.0, delta=1e-6)
-    with pytest.raises(ValueError, match="keep_weights=False"):
-        SubLDA(K, epsilon=1.0, ledger=ledger).fit(shards[3].on(JoblibEngine(2)))
-    assert ledger.epsilon_spent == 0
+def test_an_engine_without_a_memory_infers_weights_anew(corpus, shards):
+    options = {"noise_multiplier": 5.0, "max_iter": 3, "random_state": 0}
+    model = SubLDA(K, **options).fit(shards[3].on(JoblibEngine(2)))
+    expected = ForgetfulSubLDA(K, **options).fit(corpus).components_
+    assert_array_equal(model.components_, expected)
 
 
 def test_an_engine_meets_no_random_numbers(shards):
@@ -425,7 +427,7 @@ def test_a_cluster_that_loses_workers_trains_the_same_model(name, lost, corpus, 
 
 
 def test_a_cluster_that_loses_everything_is_given_up(shards):
-    model = SubLDA(K, noise_multiplier=5.0, max_iter=2, keep_weights=False)
+    model = ForgetfulSubLDA(K, noise_multiplier=5.0, max_iter=2)
     with pytest.raises(RuntimeError, match="lost 20 times in a row"):
         model.fit(shards[3].on(DaskEngine(Cluster(range(10_000)))))
 
@@ -434,7 +436,7 @@ def test_errors_of_a_task_are_raised_and_no_loss(corpus, tmp_path):
     written = write_shards(corpus, tmp_path / "corpus", rows_per_shard=30)
     change(tmp_path / "corpus" / "000001.data.npy")
     ledger = Ledger(epsilon=1.0, delta=1e-6)
-    model = SubLDA(K, epsilon=1.0, keep_weights=False, ledger=ledger)
+    model = ForgetfulSubLDA(K, epsilon=1.0, ledger=ledger)
     with pytest.raises(ValueError, match=r"shard 000001 .*SHA-256.* by the worker tls://b"):
         model.fit(written.on(DaskEngine(Cluster())))
     assert ledger.epsilon_spent == 0
@@ -451,7 +453,7 @@ def test_a_worker_with_another_version_is_named_before_anything_is_charged(versi
             }
 
     ledger = Ledger(epsilon=1.0, delta=1e-6)
-    model = SubLDA(K, epsilon=1.0, keep_weights=False, ledger=ledger)
+    model = ForgetfulSubLDA(K, epsilon=1.0, ledger=ledger)
     with pytest.raises(RuntimeError, match=f"the worker tls://b has .*{version}"):
         model.fit(shards[3].on(DaskEngine(OldWorker())))
     assert ledger.epsilon_spent == 0
@@ -467,7 +469,7 @@ def test_a_worker_that_cannot_read_the_folder_is_named_before_anything_is_charge
             return super().scatter([task], workers=workers, **options)
 
     ledger = Ledger(epsilon=1.0, delta=1e-6)
-    model = SubLDA(K, epsilon=1.0, keep_weights=False, ledger=ledger)
+    model = ForgetfulSubLDA(K, epsilon=1.0, ledger=ledger)
     with pytest.raises(OSError, match=r"shard 000001 of /nowhere cannot be read .*tls://b"):
         model.fit(shards[3].on(DaskEngine(Elsewhere())))
     assert ledger.epsilon_spent == 0
@@ -608,8 +610,8 @@ def test_a_damaged_shard_is_named_before_anything_is_charged(damage, corpus, tmp
         list(written)
 
 
-@pytest.mark.parametrize("keep_weights", [True, False])
-def test_a_file_that_changes_during_a_fit_is_checked_again(keep_weights, corpus, tmp_path):
+@pytest.mark.parametrize("kind", [SubLDA, ForgetfulSubLDA])
+def test_a_file_that_changes_during_a_fit_is_checked_again(kind, corpus, tmp_path):
     """Words beyond the vocabulary would make a kernel read and write other memory; here are others
     of the vocabulary, so that the fit would go on."""
     written = write_shards(corpus, tmp_path / "corpus", rows_per_shard=30)
@@ -621,7 +623,7 @@ def test_a_file_that_changes_during_a_fit_is_checked_again(keep_weights, corpus,
             (tmp_path / "new.npy").replace(path)
             return super().sum(*args)
 
-    model = SubLDA(K, noise_multiplier=5.0, max_iter=2, keep_weights=keep_weights)
+    model = kind(K, noise_multiplier=5.0, max_iter=2)
     with pytest.raises(ValueError, match=r"shard 000001 .*SHA-256"):
         model.fit(written.on(Changes()))
 
@@ -687,8 +689,6 @@ def test_what_needs_all_rows_at_once_says_so(corpus, shards):
     ledger = Ledger(epsilon=1.0, delta=1e-6)
     with pytest.raises(ValueError, match="user_ids needs all rows"):
         SubLDA(K, epsilon=1.0, ledger=ledger).fit(shards[3], user_ids=np.arange(90))
-    with pytest.raises(ValueError, match="max_doc_tokens needs all rows"):
-        PrivateSVILDA(K, epsilon=1.0, max_doc_tokens=5, ledger=ledger).fit(shards[3])
     assert ledger.epsilon_spent == 0
     for model in (GibbsLDA(K), HDPLDA(K, epsilon=1.0)):
         with pytest.raises(ValueError, match="X is a CountShards"):

@@ -10,9 +10,10 @@ import joblib
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from estimators import ForgetfulSubLDA
 from numpy.testing import assert_array_equal
 
-from dplda import PrivateSVILDA, SubLDA
+from dplda import PrivateSVILDA
 from dplda.datasets import make_topic_corpus, write_shards
 from dplda.document import _dask
 from dplda.document._dask import DaskEngine, Sealed, visit
@@ -56,9 +57,9 @@ def client():
 
 
 MODELS = [
-    SubLDA(K, noise_multiplier=5.0, max_iter=5, keep_weights=False),
-    SubLDA(K, noise_multiplier=5.0, max_iter=5, keep_weights=False, subsampling_ratio=0.3, boost=2),
-    SubLDA(K, epsilon=np.inf, max_iter=5, keep_weights=False),
+    ForgetfulSubLDA(K, noise_multiplier=5.0, max_iter=5),
+    ForgetfulSubLDA(K, noise_multiplier=5.0, max_iter=5, subsampling_ratio=0.3, boost=2),
+    ForgetfulSubLDA(K, epsilon=np.inf, max_iter=5),
     PrivateSVILDA(K, noise_multiplier=5.0, max_iter=5),
 ]
 
@@ -107,7 +108,7 @@ class Kills(DaskEngine):
 def test_the_tables_of_a_round_go_with_it(shards, client, monkeypatch):
     """Nothing keeps a message until the garbage collector comes: tables are large."""
     monkeypatch.setattr(_dask, "POLL", 1e-6)  # as in rounds that last longer than it
-    model = SubLDA(K, noise_multiplier=5.0, max_iter=3, keep_weights=False)
+    model = ForgetfulSubLDA(K, noise_multiplier=5.0, max_iter=3)
     gc.collect()
     gc.disable()
     try:
@@ -121,8 +122,8 @@ def test_the_tables_of_a_round_go_with_it(shards, client, monkeypatch):
 @pytest.mark.parametrize(("calls", "n_workers"), [([4], 1), ([3, 5], 1), ([5], 2)])
 def test_workers_are_killed_in_mid_round(calls, n_workers, corpus, shards, client):
     """One worker, its replacement too, and all workers at once."""
-    model = SubLDA(
-        K, noise_multiplier=5.0, max_iter=5, keep_weights=False, subsampling_ratio=0.5,
+    model = ForgetfulSubLDA(
+        K, noise_multiplier=5.0, max_iter=5, subsampling_ratio=0.5,
         random_state=1,
     )  # fmt: skip
     expected = model.fit(corpus).components_
@@ -151,7 +152,7 @@ class KillsBefore(DaskEngine):
 
 
 def test_a_worker_is_killed_before_its_task_reaches_it(corpus, shards, client):
-    model = SubLDA(K, noise_multiplier=5.0, max_iter=2, keep_weights=False, random_state=1)
+    model = ForgetfulSubLDA(K, noise_multiplier=5.0, max_iter=2, random_state=1)
     expected = model.fit(corpus).components_
     assert_array_equal(model.fit(shards.on(KillsBefore(client))).components_, expected)
 
@@ -160,7 +161,7 @@ def test_a_result_may_take_longer_than_any_timeout(corpus, shards, client, monke
     """As a large table does on a slow network."""
     monkeypatch.setattr(_dask, "POLL", 1e-6)
     monkeypatch.setattr(_dask, "SCATTER", 1e-6)
-    model = SubLDA(K, noise_multiplier=5.0, max_iter=2, keep_weights=False, random_state=1)
+    model = ForgetfulSubLDA(K, noise_multiplier=5.0, max_iter=2, random_state=1)
     expected = model.fit(corpus).components_
     engine = Kills(client, [], 0)
     assert_array_equal(model.fit(shards.on(engine)).components_, expected)
@@ -172,7 +173,7 @@ def test_a_damaged_shard_is_named_before_anything_is_charged(corpus, client, tmp
     path = tmp_path / "x" / "000001.data.npy"
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     ledger = Ledger(epsilon=1.0, delta=1e-6)
-    model = SubLDA(K, epsilon=1.0, keep_weights=False, ledger=ledger)
+    model = ForgetfulSubLDA(K, epsilon=1.0, ledger=ledger)
     with pytest.raises(ValueError, match=r"shard 000001 .*SHA-256"):
         model.fit(written.on(client))
     assert ledger.epsilon_spent == 0
@@ -192,7 +193,7 @@ def test_a_worker_with_another_version_is_named_before_anything_is_charged(
     worker = max(client.scheduler_info(n_workers=-1)["workers"])
     client.run(exec, change, workers=[worker])
     ledger = Ledger(epsilon=1.0, delta=1e-6)
-    model = SubLDA(K, epsilon=1.0, keep_weights=False, ledger=ledger)
+    model = ForgetfulSubLDA(K, epsilon=1.0, ledger=ledger)
     try:
         with pytest.raises(RuntimeError, match=f"worker {worker} has {found}"):
             model.fit(shards.on(client))

@@ -13,7 +13,7 @@ from dplda import PrivateSVILDA, SubLDA
 from dplda.core._corpus import Corpus
 from dplda.datasets import make_topic_corpus
 from dplda.document import _sublda
-from dplda.document._documents import Documents
+from dplda.document._contributions import Documents
 from dplda.document._noisy_table import NoisyTable
 from dplda.document._sublda import frequent_words
 from dplda.metrics import held_out_perplexity

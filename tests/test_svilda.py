@@ -13,16 +13,15 @@ from sklearn.decomposition import LatentDirichletAllocation
 from sklearn.decomposition._lda import _update_doc_distribution
 
 import dplda.document._document_lda as document_module
-import dplda.document._svilda as module
 from dplda import PrivateSVILDA, SubLDA
 from dplda.core._corpus import shorten
 from dplda.datasets import (
     load_uci_bow,
     make_topic_corpus,
 )
-from dplda.document._documents import Documents
-from dplda.document._first_table import nearly_equal
-from dplda.document._noisy_table import NoisyTable
+from dplda.document._contributions import Documents
+from dplda.document._noisy_table import NoisyTable, nearly_equal
+from dplda.document._without_noise import ExactTable
 from dplda.metrics import held_out_perplexity, perplexity_bound, unigram_perplexity
 from dplda.privacy import BudgetError, PoissonSampled, Repeated, SeededNoiseWarning, epsilon_of
 from dplda.privacy._curator import Curator
@@ -124,7 +123,7 @@ def start(totals, seed=0):
 
 
 def test_rates_decay_from_the_first_table(corpus, monkeypatch):
-    """Round t enters the average with the share (learning_offset + t) ** -learning_decay."""
+    """Round t enters the average with the share (1 + t) ** -learning_decay."""
     shares = []
 
     class Recorded(NoisyTable):
@@ -132,10 +131,10 @@ def test_rates_decay_from_the_first_table(corpus, monkeypatch):
             shares.append(share)
             super().update(noisy, share=share, **rest)
 
-    monkeypatch.setattr(module, "NoisyTable", Recorded)
-    model = PrivateSVILDA(K, epsilon=4.0, learning_decay=0.6, learning_offset=3.0, max_iter=5)
+    monkeypatch.setattr(document_module, "NoisyTable", Recorded)
+    model = PrivateSVILDA(K, epsilon=4.0, learning_decay=0.6, max_iter=5)
     seeded(model, corpus)
-    assert shares == pytest.approx([(3 + t) ** -0.6 for t in range(1, 6)])
+    assert shares == pytest.approx([(1 + t) ** -0.6 for t in range(1, 6)])
 
 
 def test_the_average_is_signed(corpus):
@@ -148,7 +147,7 @@ def test_the_average_is_signed(corpus):
 def test_a_round_starts_every_document_from_scratch(corpus, method):
     documents = Documents.from_counts(corpus, K, None)
     model = PrivateSVILDA(K, epsilon=1.0)
-    factor, _ = model._word_factor(start(corpus.sum(axis=0)), 1)
+    factor, _ = start(corpus.sum(axis=0)).expectation(1, 80, None)
     assert factor.shape == (50, 16)
     rows = np.arange(0, 400, 2)
     infer = getattr(documents, method)
@@ -162,12 +161,12 @@ def test_a_round_starts_every_document_from_scratch(corpus, method):
 
 def test_without_noise_topics_are_dirichlet_posteriors(corpus):
     released = start(corpus.sum(axis=0))
-    factor, power = PrivateSVILDA(K, epsilon=math.inf)._word_factor(released, 1)
+    factor, power = ExactTable.expectation(released, 1, 80, None)
     table = released.table.astype(float)
     expected = np.exp(psi(table) - psi(table.sum(axis=0)))
     np.testing.assert_allclose(factor[:, :K], expected, rtol=1e-6)
     assert power == 1.0
-    factor, power = PrivateSVILDA(K, epsilon=1.0)._word_factor(released, 1)
+    factor, power = released.expectation(1, 80, None)
     np.testing.assert_allclose(factor[:, :K].sum(axis=0), 1, rtol=1e-5)
     assert power == pytest.approx(0.3)
 
@@ -344,7 +343,6 @@ def online_pair(train, test, n_components, passes):
         subsampling_ratio=ratio,
         max_iter=round(passes / ratio),
         learning_decay=0.7,
-        learning_offset=10.0,
         random_state=0,
     ).fit(train)
     return held_out_perplexity(peer.components_, test), ours.perplexity(test)
@@ -368,5 +366,5 @@ def test_utility_is_that_of_document_level_training(shared_data):
 @pytest.mark.parametrize("user_ids", [None, [1, 1]])
 def test_counts_whose_sum_is_no_float_are_documents(user_ids):
     X = np.full((2, 2), 1e308)
-    model = PrivateSVILDA(2, epsilon=1.0, max_iter=1, max_doc_tokens=5)
+    model = PrivateSVILDA(2, epsilon=1.0, max_iter=1)
     assert np.isfinite(model.fit(X, user_ids=user_ids).components_).all()

@@ -10,7 +10,7 @@ from numpy.testing import assert_array_equal
 import dplda
 from dplda.core import _corpus, _fold_in
 from dplda.datasets import make_topic_corpus
-from dplda.document import _table_estimate, _table_passes
+from dplda.document import _table_estimate
 from dplda.kernels import _team
 from dplda.privacy import _curator
 from dplda.word import _gibbs, _half_table, _word_sweeps
@@ -41,7 +41,7 @@ def tiny_pieces(monkeypatch):
     monkeypatch.setattr(_gibbs, "BLOCK_TOKENS", 300)
     monkeypatch.setattr(_gibbs, "PIECE_TOKENS", 70)
     monkeypatch.setattr(_half_table, "PIECE_CELLS", 64)
-    monkeypatch.setattr(_table_passes, "PIECE", 64)
+    monkeypatch.setattr(_table_estimate, "PIECE", 64)
     monkeypatch.setattr(_table_estimate, "SAMPLE", 500)
     monkeypatch.setattr(_word_sweeps, "PIECE", 300)
     cells = _team.use_pieces(64)

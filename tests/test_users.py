@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 import dplda.document._document_lda as document_lda
 from dplda import PrivateSVILDA, SubLDA, load_release, save_release
 from dplda.datasets import make_topic_corpus
-from dplda.document._documents import Documents
+from dplda.document._contributions import Documents
 from dplda.federated import LocalModel, vocabulary_hash
 from dplda.leaf._users import number_users
 from dplda.privacy import BudgetError, Gaussian, Ledger, SeededNoiseWarning, epsilon_of

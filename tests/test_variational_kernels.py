@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as arrays
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dplda.core._fold_in import packed, pad, single_precision, uniform_theta
-from dplda.document._documents import Documents
+from dplda.document._contributions import Documents
 from dplda.kernels import _e_step, _variational
 
 SIZES = [1, 2, 7, 16, 17, 20, 33]

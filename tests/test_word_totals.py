@@ -3,19 +3,23 @@
 import math
 import re
 import warnings
-from types import SimpleNamespace
 
 import joblib
 import numpy as np
 import pytest
 
-from dplda import PrivateSVILDA, SubLDA, plan
+from dplda import PrivateSVILDA, SubLDA
 from dplda.datasets import make_topic_corpus
 from dplda.document import _noisy_table
-from dplda.document._document_budget import COUNTS, FIRST_TOTALS, TOTALS, resolved_share
-from dplda.document._documents import Documents, release_totals_again, release_word_totals
+from dplda.document._contributions import Documents, release_totals_again, release_word_totals
+from dplda.document._document_budget import (
+    COUNTS,
+    FIRST_TOTALS,
+    TOTALS,
+    document_schedule,
+    resolved_share,
+)
 from dplda.document._noisy_table import NoisyTable
-from dplda.document._schedules import document_schedule
 from dplda.document._word_totals import WordTotals, share_of_rounds
 from dplda.metrics import held_out_perplexity
 from dplda.privacy import LowSignalWarning
@@ -184,7 +188,7 @@ def test_totals_are_estimated_only_for_tables(kind, has_public, corpus, monkeypa
 
     def learn_at_once(table, *args, **options):
         learn(table, *args, **options)
-        table._read_totals()
+        assert table.totals is not None
 
     monkeypatch.setattr(_noisy_table, "estimate_totals", counted)
     models = []
@@ -289,16 +293,15 @@ def test_one_warning_says_both_numbers(corpus):
 def test_automatic_share():
     mu = gaussian_mu(1.0, DELTA)
     share = {
-        n: resolved_share("auto", n, 1.0, None, DELTA, **AUTO)
+        n: resolved_share(n, 1.0, None, DELTA, **AUTO)
         for n in (1, round(250 / mu), round(500 / mu), round(1000 / mu), 10**6)
     }
     assert list(share.values()) == pytest.approx([0.75, 0.7071, 0.4204, 0.25, 0.25], rel=1e-3)
-    assert resolved_share("auto", None, 1.0, None, DELTA, **AUTO) == 0.25
-    assert resolved_share("auto", 10, math.inf, None, DELTA, **AUTO) == 0.25
-    assert resolved_share("auto", 10, None, 0.0, DELTA, **AUTO) == 0.25
-    assert resolved_share(0.6, 10, 1.0, None, DELTA, **AUTO) == 0.6
+    assert resolved_share(None, 1.0, None, DELTA, **AUTO) == 0.25
+    assert resolved_share(10, math.inf, None, DELTA, **AUTO) == 0.25
+    assert resolved_share(10, None, 0.0, DELTA, **AUTO) == 0.25
     # the mu of the rounds, if their noise is given
-    same = resolved_share("auto", round(500 / mu), None, math.sqrt(80) / mu, DELTA, **AUTO)
+    same = resolved_share(round(500 / mu), None, math.sqrt(80) / mu, DELTA, **AUTO)
     assert same == pytest.approx(share[round(500 / mu)])
 
 
@@ -308,53 +311,5 @@ def test_the_automatic_share_is_that_of_the_expected_number(corpus):
         precision = np.array(found) ** -2.0
         return precision[:2].sum() / precision.sum()
 
-    assert shares(word_total_share="auto") == pytest.approx(0.25, rel=1e-3)
-    assert shares(word_total_share="auto", expected_n_docs=150) == pytest.approx(0.75, rel=1e-3)
-    assert shares(expected_n_docs=150) == pytest.approx(0.25, rel=1e-3)
-
-
-def test_a_plan_resolves_the_share_as_a_fit_does():
-    few = {"n_docs": 1500, "epsilon": 1.0, "delta": DELTA, "n_components": 2}
-    share = resolved_share("auto", 1500, 1.0, None, DELTA, **AUTO)
-    assert share > 0.4
-    assert plan(**few, word_total_share="auto") == plan(**few, word_total_share=share)
-    assert plan(**few, word_total_share="auto") != plan(**few)
-
-
-@pytest.mark.parametrize("wrong", ["Auto", "half", 0.0, 1.0, None])
-def test_a_wrong_share_is_refused(corpus, wrong):
-    with pytest.raises(ValueError, match="word_total_share"):
-        fit(corpus[0], word_total_share=wrong)
-    with pytest.raises((TypeError, ValueError), match="word_total_share"):
-        plan(n_docs=100, epsilon=1.0, word_total_share=wrong)
-
-
-class Totals:
-    """The private side of a release: 20000 words of 10 tokens."""
-
-    n_words = 20_000
-
-    def rescale(self, weight, norm, *, exact):
-        pass
-
-    def clipping_bound(self, mechanism, norm):
-        return 1.0, 1
-
-    def sum_words(self, weight, norm, radius):
-        return 10.0 * weight
-
-
-class Gate:
-    def release(self, total, mechanism, *, label, round):
-        return total + np.random.default_rng(round).normal(0, mechanism.scale, len(total))
-
-
-def test_mean_total_has_no_bias_of_the_weights():
-    """Weights depend on the noise of the first release, and the totals of both favor it."""
-    mechanisms = [SimpleNamespace(scale=scale, exact=False) for scale in (80.0, 50.0)]
-    released, weight = release_word_totals(Totals(), mechanisms, Gate(), 1.0)
-    error = 50 * np.sqrt((1 / weight**2).sum()) / Totals.n_words
-    assert abs(released.mean - 10) < 3 * error
-    assert released.noisy.mean() - 10 > 4 * error
-    again = released.and_release(np.full(Totals.n_words, 10.0), released.noise_scale)
-    assert again.mean == pytest.approx((released.mean + 10) / 2)
+    assert shares() == pytest.approx(0.25, rel=1e-3)
+    assert shares(expected_n_docs=150) == pytest.approx(0.75, rel=1e-3)

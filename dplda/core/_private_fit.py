@@ -53,27 +53,13 @@ VOCABULARY = "vocabulary"
 PARAMETERS = "parameters"
 UNKNOWN_WORDS = ((VOCABULARY, "origin not known to the model"),)  # it sees columns of counts
 
-# Who is trusted with private data, by the folder of the estimator (docs/threat_model.md).
+# Who is trusted with private data (docs/threat_model.md).
 PROCESS = "the process that computes it and whoever holds the texts; nobody who sees the result"
-TRUSTED = {
-    **dict.fromkeys(
-        ("document", "word", "text"),
-        "the process that runs fit and whoever holds the texts; nobody who sees the result",
-    ),
-    "local": "the program on the owner's own machine; neither the server nor the network",
-    "federated": "each party with its own texts; neither the coordinator nor other parties",
-}
-# The page with the proof, by class. A subclass rests on the page of its parent.
-THEOREMS = {
-    "SubLDA": "docs/proofs_document.md",
-    "PrivateSVILDA": "docs/proofs_document.md",
-    "HDPLDA": "docs/proofs_word.md",
-    "PrivateCountVectorizer": "docs/proofs_document.md",
-    "RandomizedResponse": "docs/proofs_local.md",
-    "LPLDA": "docs/proofs_local.md",
-    "OLPLDA": "docs/proofs_local.md",
-    "IFTMParty": "docs/proofs_local.md",
-}
+TRUSTED_PROCESS = (
+    "the process that runs fit and whoever holds the texts; nobody who sees the result"
+)
+TRUSTED_OWNER = "the program on the owner's own machine; neither the server nor the network"
+TRUSTED_PARTY = "each party with its own texts; neither the coordinator nor other parties"
 # Parameters that state the budget or leave the model as it is.
 _NOT_INPUTS = {
     "epsilon", "delta", "noise_multiplier", "bit_epsilon", "token_epsilon", "ledger",
@@ -81,6 +67,44 @@ _NOT_INPUTS = {
 }  # fmt: skip
 _TABLES = {"prior_components": "public prior", "candidates": "candidate words"}
 _SIMPLE = (bool, Real, str, type(None))
+
+
+@dataclasses.dataclass(frozen=True)
+class Promise:
+    """What the card says of an estimator, whatever the fit.
+
+    Attributes
+    ----------
+    unit, relation : str
+        What is protected, and what two neighboring data sets differ in.
+    mechanism : str
+        The noise, in words.
+    theorem : str
+        The page with the proof.
+    trusted : str
+        Who is trusted with private data (docs/threat_model.md).
+    """
+
+    unit: str
+    relation: str
+    mechanism: str
+    theorem: str
+    trusted: str = TRUSTED_PROCESS
+
+
+class PrivateEstimator:
+    """An estimator with a guarantee. The class states its `_promise`, or its import fails."""
+
+    _promise: Promise
+    _charges_in_fit = True  # the owners of documents may charge elsewhere
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if not isinstance(getattr(cls, "_promise", None), Promise):
+            raise TypeError(
+                f"{cls.__name__} has no card: state unit, relation, mechanism and theorem as "
+                "_promise = Promise(...), an attribute of the class"
+            )
 
 
 def exactly_one(name: str, **statements: float | None) -> None:
@@ -293,16 +317,15 @@ def publish(estimator: BaseEstimator, guarantee: Guarantee, **attributes: Any) -
 
 def _described(estimator: BaseEstimator, guarantee: Guarantee) -> Guarantee:
     """The guarantee with what is known of its surroundings, which no epsilon depends on."""
-    own = next((cls for cls in type(estimator).__mro__ if cls.__name__ in THEOREMS), None)
-    if own is None or own.__module__.split(".")[0] != "dplda":
+    if not isinstance(estimator, PrivateEstimator):
         return guarantee
     chosen = _provenance(estimator)
     names = {name for name, _ in chosen}
     origins = guarantee.provenance or UNKNOWN_WORDS
     return dataclasses.replace(  # twice the same, for calls that publish without a release
         guarantee,
-        trusted=TRUSTED[own.__module__.split(".")[1]],
-        theorem=THEOREMS[own.__name__],
+        trusted=estimator._promise.trusted,
+        theorem=estimator._promise.theorem,
         provenance=(*(pair for pair in origins if pair[0] not in names), *chosen),
         ledger=guarantee.ledger or _ledger_total(estimator),
         receipt=guarantee.receipt or _receipt(estimator),
@@ -360,8 +383,8 @@ def _receipt(estimator: BaseEstimator) -> str:
 
 
 def _ledger_of(estimator: BaseEstimator) -> Ledger | None:
-    """The ledger that a fit charged. Estimators of `dplda.local` may charge elsewhere."""
-    if type(estimator).__module__.startswith("dplda.local"):
+    """The ledger that a fit charged."""
+    if not estimator._charges_in_fit:
         return None
     ledger = getattr(estimator, "ledger", None)
     return None if ledger is None else as_ledger(ledger)

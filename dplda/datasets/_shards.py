@@ -262,7 +262,8 @@ class CountShards:
         Returns
         -------
         corpus : CountShards
-            A new object on the same files. `SubLDA` needs ``keep_weights=False`` for it.
+            A new object on the same files. There `SubLDA` infers topic weights from
+            scratch in each round, because a process that may be lost would lose them.
         """
         corpus = copy.copy(self)
         corpus.engine = client

@@ -16,9 +16,8 @@ import numpy as np
 
 from dplda.core._base import MAX_ITER
 from dplda.core._private_fit import EXPECTED_N_DOCS, make_guarantee
-from dplda.document._schedules import round_schedule
 from dplda.document._word_totals import USUAL_SHARE
-from dplda.leaf._compat import Interval, StrOptions
+from dplda.leaf._compat import Interval
 from dplda.leaf._users import RELATIONS, ROWS_OF_A_UNIT
 from dplda.privacy import (
     Gaussian,
@@ -50,8 +49,6 @@ N_PASSES = 80  # in which a document takes part by default, as long as these lim
 DOCUMENT_CONSTRAINTS = {
     "max_iter": [Interval(Integral, 1, MAX_ITER, closed="both"), None],
     "subsampling_ratio": [Interval(Real, SMALLEST_RATIO, 1, closed="both")],
-    "contribution_norm": [Interval(Real, 1e-6, 1e9, closed="both")],
-    "word_total_share": [Interval(Real, 0, 1, closed="neither"), StrOptions({"auto"})],
     "prior_components": [None, "array-like"],
     "expected_n_docs": EXPECTED_N_DOCS,
 }
@@ -59,6 +56,10 @@ DOCUMENT_CONSTRAINTS = {
 PUBLIC_START = (
     "prior_components is public and was not made of the private documents, or only of releases "
     "that are charged besides"
+)
+OTHER_DOCUMENTS = (
+    "no document of this fit is in the fits that were added as earlier, and which fit it is in "
+    "does not depend on other documents"
 )
 
 
@@ -103,13 +104,12 @@ class DocumentBudget:
         delta: float,
         *,
         max_iter: int,
-        word_total_share: float | str,
         subsampling_ratio: float,
         expected_n_docs: int | None = None,
     ) -> DocumentBudget:
         """Make the budget of a total epsilon, or of a noise multiplier if `epsilon` is None."""
         share = resolved_share(
-            word_total_share, expected_n_docs, epsilon, noise_multiplier, delta,
+            expected_n_docs, epsilon, noise_multiplier, delta,
             max_iter=max_iter, subsampling_ratio=subsampling_ratio,
         )  # fmt: skip
         split = int(max_iter), share, float(subsampling_ratio)
@@ -152,6 +152,23 @@ class DocumentBudget:
             word_total_share,
         )
 
+    @property
+    def exact(self) -> bool:
+        """Whether there is no noise."""
+        return bool(self.totals[0].exact)
+
+    def noise(self, n_rounds: int | None = None) -> float:
+        """Standard deviation of a cell of the average of all rounds, over the norm of documents.
+
+        With `n_rounds`, of the first ones.
+        """
+        rounds, n = range(1, len(self.rounds) + 1)[:n_rounds], len(self.rounds)
+        clip = np.array([document_schedule(t, n)[0] for t in rounds])
+        weight = np.array([round_schedule(t, n)[1] for t in rounds])
+        multiplier = np.array([self.mechanism(t).scale / self.mechanism(t).radius for t in rounds])
+        multiplier /= self.subsampling_ratio
+        return float(np.linalg.norm(weight * multiplier * clip) / weight.sum())
+
     def mechanism(self, t: int) -> Any:
         """The mechanism of round t = 1, 2, ...; rounds after the last equal the last."""
         return self.rounds[min(t, len(self.rounds)) - 1]
@@ -169,8 +186,33 @@ class DocumentBudget:
         return totals + [(COUNTS, events[m]) for m in steps]
 
 
+def document_schedule(t: int, max_iter: int, *, exact: bool = False) -> tuple[float, float]:
+    """Clipping bound and tempering power of round t = 1, 2, ...
+
+    The clipping bound is a fraction of the norm that documents are scaled to. It grows, because
+    early contributions are small while responsibilities are flat. The power of the word factor
+    grows to 1, so that early noise in a word's row does not reinforce itself. Without noise
+    (`exact`) it starts higher, and ends below 1, so that late rounds do not concentrate rare words
+    on too few topics.
+    """
+    late = min(1.0, (t - 1) / max(1.0, 0.6 * max_iter))
+    done = min(1.0, (t - 1) / max(1.0, 0.7 * max_iter))
+    first, last = (0.6, 0.95) if exact else (0.3, 1.0)
+    return 0.15 + 0.25 * late, first + (last - first) * done
+
+
+def round_schedule(t: int, max_iter: int) -> tuple[float, float]:
+    """Relative budget (precision of the noise) and relative weight in the average of round t."""
+    return min(t, max_iter) ** 0.75, min(t, max_iter) ** 2.0
+
+
+def growing_share(t: int, max_iter: int) -> float:
+    """Share of round t in the average of rounds 1 to t: later rounds weigh more."""
+    n = min(t, max_iter)  # the weights are the squares of 1 to n, and then those of n
+    return n**2 / (n * (n + 1) * (2 * n + 1) // 6 + (t - n) * n**2)
+
+
 def resolved_share(
-    word_total_share: float | str,
     expected_n_docs: int | None,
     epsilon: float | None,
     noise_multiplier: float | None,
@@ -179,13 +221,11 @@ def resolved_share(
     max_iter: int,
     subsampling_ratio: float,
 ) -> float:
-    """The share of the budget for word totals; "auto" depends on public numbers only.
+    """The share of the budget for word totals, from public numbers only.
 
     The signal of word totals over their noise grows with n mu, where mu is that of Gaussian
     differential privacy. The share grows as (n mu)**-0.75 where this number is small.
     """
-    if word_total_share != "auto":
-        return float(word_total_share)
     if epsilon is not None and epsilon < math.inf:
         mu = gaussian_mu(epsilon, delta)
     elif epsilon is None and noise_multiplier:
@@ -240,8 +280,7 @@ def _too_small(epsilon: float, delta: float, most: int, max_iter: int) -> ValueE
     paid = f"about max_iter={most} rounds at most" if most else "not even one round"
     return ValueError(
         f"epsilon={epsilon:g} with delta={delta:g} pays for {paid}, got max_iter={max_iter}: the "
-        "noise of more rounds would leave no signal; raise epsilon, lower max_iter, or leave the "
-        "rounds a larger share of the budget (word_total_share)"
+        "noise of more rounds would leave no signal; raise epsilon, or lower max_iter"
     )
 
 
@@ -318,7 +357,9 @@ def document_guarantee(
     earlier: Guarantee | None,
     norms: tuple[float, ...],
     seeded: bool,
+    mechanism: str,
     public_start: bool,
+    has_earlier: bool,
 ) -> Guarantee:
     """The guarantee of all releases so far.
 
@@ -336,8 +377,12 @@ def document_guarantee(
         Clipping bound of every release so far.
     seeded : bool
         Whether the noise came from a given seed.
+    mechanism : str
+        The mechanism with noise, in words.
     public_start : bool
         Whether the fit started from a table that the caller declares public.
+    has_earlier : bool
+        Whether the releases of an earlier fit were added.
     """
     all_events = events if earlier is None else earlier.events + events
     multipliers = tuple(map(_noise_multiplier, events))
@@ -348,13 +393,15 @@ def document_guarantee(
     assumptions: tuple[str, ...] = (ROWS_OF_A_UNIT[unit],)
     if public_start:
         assumptions += (PUBLIC_START,)
+    if has_earlier:
+        assumptions += (OTHER_DOCUMENTS,)
     return make_guarantee(
         events,
         delta=delta,
         earlier=earlier,
         unit=unit,
         relation=RELATIONS[unit],
-        mechanism=_describe(all_events, unit),
+        mechanism=_describe(all_events, unit, mechanism),
         sensitivity=max(norms),
         noise_scale=scales,
         noise_multiplier=multipliers,
@@ -368,13 +415,9 @@ def _noise_multiplier(event: Event) -> float:
     return gaussian.noise_multiplier if isinstance(gaussian, Gaussian) else 0.0
 
 
-def _describe(events: tuple[Event, ...], unit: str) -> str:
+def _describe(events: tuple[Event, ...], unit: str, text: str) -> str:
     if any(isinstance(event, NonPrivate) for event in events):
         return "word totals and word-topic counts, some or all of them exact, without noise"
-    text = (
-        "discrete Gaussian noise on all word totals, and in each round on all word-topic counts, "
-        "or again on all word totals"
-    )
     rates = {e.sampling_probability for e in events if isinstance(e, PoissonSampled)}
     if rates:
         text += f", over a secret sample of the {unit}s (rate {max(rates):g})"

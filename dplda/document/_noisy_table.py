@@ -8,19 +8,52 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from scipy.special import ndtri
 
 from dplda.core._fold_in import pad
-from dplda.document._first_table import examining_table, exponential, first_table
+from dplda.document._document_budget import document_schedule, growing_share
 from dplda.document._prior import PublicPrior, estimate_totals
-from dplda.document._table_estimate import TableEstimate, add_up
-from dplda.document._table_passes import topic_sizes
+from dplda.document._table_estimate import TableEstimate, add_up, pieces_of, topic_sizes
 from dplda.document._word_totals import WordTotals
 from dplda.kernels import _denoise
 from dplda.leaf._threads import n_threads
-from dplda.privacy._streams import Streams
+from dplda.privacy._streams import Purpose, Streams, uniform
+
+
+def exponential(draws: np.ndarray) -> np.ndarray:
+    """Exponential perturbations: topics that differ much from each other."""
+    return -np.log(draws)
+
+
+def nearly_equal(draws: np.ndarray) -> np.ndarray:
+    """Log-normal perturbations of about a tenth, as in online variational Bayes."""
+    return np.exp(0.1 * ndtri(draws))
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """What earlier fits to other documents add to a fit: their releases, summed; public.
+
+    Attributes
+    ----------
+    average : ndarray of shape (n_words, n_components)
+        Sum of their averages.
+    scale : ndarray of shape (n_words,)
+        Standard deviation of its noise in a cell of each word.
+    totals : WordTotals
+        Sum of their word totals.
+    today : ndarray of shape (n_words,)
+        Estimated word totals of the documents of this fit alone.
+    """
+
+    average: np.ndarray
+    scale: np.ndarray
+    totals: WordTotals
+    today: np.ndarray
 
 
 @dataclass
@@ -29,8 +62,6 @@ class NoisyTable:
 
     Attributes
     ----------
-    totals : ndarray of shape (n_words,)
-        Estimated word totals, of all releases but those that are `unread_totals`.
     weight : ndarray of shape (n_words,)
         Word weights.
     table : ndarray of shape (n_words, n_components), float32
@@ -43,36 +74,26 @@ class NoisyTable:
         Clipping bound of each release so far.
     variance : float
         Variance of the noise of `average`, in each cell multiplied by its word weight.
-    n_rounds : int
-        Number of rounds so far.
-    n_jobs : int or None
-        Number of threads. It never changes a result.
-    public : PublicPrior or None
-        The public table that is the prior of `estimate`.
     released_totals : WordTotals or None
         The releases that `totals` is estimated from.
     share_for_totals : float
         Share of the rounds that release word totals again, in [0, 1).
     n_examining : int
         Number of first rounds that examine the public topics, and enter no average.
-    unread_totals : bool
-        Whether `released_totals` has releases that `totals` and `public` know nothing of.
+    earlier : Earlier or None
+        Releases of fits to other documents, which are added.
     """
 
-    totals: np.ndarray
     weight: np.ndarray
     table: np.ndarray
     average: np.ndarray
     estimate: TableEstimate
     norms: tuple[float, ...]
     variance: float = 0.0
-    n_rounds: int = 0
-    n_jobs: int | None = None
-    public: PublicPrior | None = None
     released_totals: WordTotals | None = None
     share_for_totals: float = 0.0
     n_examining: int = 0
-    unread_totals: bool = False
+    earlier: Earlier | None = None
 
     @classmethod
     def from_totals(
@@ -99,11 +120,58 @@ class NoisyTable:
             average = examining_table(totals, public)
         else:
             average = first_table(totals, n_components, streams, public, ratios)
-        estimate = TableEstimate(totals, public)
         return cls(
-            totals, weight, average.astype(np.float32), average, estimate, norms, public=public,
+            weight, average.astype(np.float32), average, TableEstimate(totals, public), norms,
             n_examining=n_examining,
         )  # fmt: skip
+
+    def add_earlier(self, other: NoisyTable) -> None:
+        """Add the releases of a fit to other documents, and begin with its topics.
+
+        The documents of this fit are divided among topics as those of the other were.
+        """
+        assert other.released_totals is not None
+        totals, today = other.released_totals, self.totals
+        if other.earlier is not None:
+            totals = totals.and_documents(other.earlier.totals)
+        self.earlier = Earlier(*other.sums(), totals, today)
+        self.estimate = TableEstimate(self._estimated_totals(), self.public, n_jobs=self.n_jobs)
+        self.table = other.table.copy()
+        self.average = today[:, None] * (self.table / self.table.sum(axis=1, keepdims=True))
+
+    @property
+    def n_jobs(self) -> int | None:
+        """Number of threads. It never changes a result."""
+        return self.estimate.n_jobs
+
+    @property
+    def public(self) -> PublicPrior | None:
+        """The public table that is the prior of `estimate`."""
+        return self.estimate.public
+
+    @property
+    def n_rounds(self) -> int:
+        """Number of rounds so far. Two releases of word totals came before them."""
+        return len(self.norms) - 2
+
+    @property
+    def totals(self) -> np.ndarray:
+        """Estimated word totals (n_words,), of all releases.
+
+        Most rounds may release totals, and an estimate takes longer than such a round. It waits for
+        a table that is made of it.
+        """
+        if self.estimate.totals is None:
+            self.estimate.totals = self._estimated_totals()
+        return self.estimate.totals
+
+    def _estimated_totals(self) -> np.ndarray:
+        released, earlier = self.released_totals, self.earlier
+        assert released is not None
+        if earlier is not None:
+            self.earlier = replace(earlier, today=released.smooth())
+            released = released.and_documents(earlier.totals)
+        return estimate_totals(released, self.public)
 
     def weights_of_round(self, t: int) -> np.ndarray:
         """Word weights of the contributions of round t; 0 for words that it says nothing about."""
@@ -116,12 +184,12 @@ class NoisyTable:
         self, streams: Streams, ratios: Callable[[np.ndarray], np.ndarray] = exponential
     ) -> None:
         """Begin anew, with what the first rounds say of the public topics."""
-        self._read_totals()
-        assert self.public is not None
-        self.public.examine(self.average, self.totals, self._cell_scale())
-        self.average = first_table(self.totals, self.average.shape[1], streams, self.public, ratios)
+        totals, public = self.totals, self.public
+        assert public is not None
+        public.examine(self.average, totals, self._cell_scale())
+        self.average = first_table(totals, self.average.shape[1], streams, public, ratios)
         self.table, self.variance = self.average.astype(np.float32), 0.0
-        self.estimate = TableEstimate(self.totals, self.public)
+        self.estimate = TableEstimate(totals, public, n_jobs=self.n_jobs)
 
     def begins_anew(self, t: int) -> bool:
         """Whether the rounds before round t examined the public topics, and nobody has looked."""
@@ -130,20 +198,44 @@ class NoisyTable:
         assert self.public is not None
         return math.isinf(self.public.slope_error)
 
+    # ---- what a round asks; `ExactTable` has other answers -----------------------------------
+
+    def schedule(self, t: int, max_iter: int) -> tuple[float, float]:
+        """Clipping bound and tempering power of round t, see `document_schedule`."""
+        return document_schedule(*self._place(t, max_iter))
+
+    def share(self, t: int, max_iter: int, subsampling_ratio: float) -> float:
+        """Share of round t in the average: later rounds weigh more."""
+        return growing_share(self.averaged_rounds(t), self.averaged_rounds(max_iter))
+
     def word_probabilities(self, out: np.ndarray | None = None) -> np.ndarray:
         """p(word | topic), (n_words, padded) float32; in `out` if given."""
         sizes = topic_sizes(self.table, self.n_jobs)
         return self._shares((1 / sizes).astype(np.float32), out)
 
-    def center(self, *, exact: bool, out: np.ndarray | None = None) -> np.ndarray:
-        """The center of the contributions: p(topic | word), (n_words, padded) float32.
+    def others_counts(self, topic_word_prior: float) -> tuple[np.ndarray, float] | None:
+        """What a document needs to leave its own counts out of the table; here it does not."""
+        return None
 
-        Without noise (`exact`) contributions are not centered: centering gains nothing, and later
-        documents may have words that are missing from the totals. The center is then 0.
+    def expectation(
+        self, t: int, max_iter: int, out: np.ndarray | None
+    ) -> tuple[np.ndarray, float]:
+        """exp(E[log beta]), (n_words, padded) float32, and its tempering power in round t.
+
+        The table is a posterior mean already, and its logarithm replaces the expectation: the
+        digamma function would count the uncertainty of rare words twice.
         """
-        if exact:
-            return padded_zeros(self.table.shape) if out is None else out
+        return self.word_probabilities(out), self.schedule(t, max_iter)[1]
+
+    def infer(self, documents: Any, units: np.ndarray, factor: np.ndarray, prior: float) -> None:
+        """Infer the private topic weights of `units` by variational steps."""
+        documents.infer_in_steps(units, factor, prior)
+
+    def center(self, out: np.ndarray | None = None) -> np.ndarray:
+        """The center of the contributions: p(topic | word), (n_words, padded) float32."""
         return self._shares(None, out)
+
+    is_centered = True
 
     def update(
         self,
@@ -154,30 +246,27 @@ class NoisyTable:
         norm: float,
         share: float,
         topic_word_prior: float,
-        exact: bool,
     ) -> None:
         """Learn from a round's noisy sum (n_words, n_components), integers of `unit` tokens.
 
         The sum makes up `share` of the new average. `noise_scale` is the standard deviation of the
-        noise of a cell in tokens, and `norm` is the clipping bound of the round. With noise,
-        contributions are centered and sum to zero over topics: the mean of a word's row is noise
-        only, and what they were centered at is added again.
+        noise of a cell in tokens, and `norm` is the clipping bound of the round. Contributions are
+        centered and sum to zero over topics: the mean of a word's row is noise only, and what they
+        were centered at is added again.
         """
-        self._read_totals()
-        added, of_table = share * unit / self.weight, share * self.totals
+        totals = self.totals
+        if self.earlier is not None:
+            totals = self.earlier.today
+        added, of_table = share * unit / self.weight, share * totals
         _denoise.learn(
-            noisy, self.table, 1 - share, added, of_table, not exact, self.average,
+            noisy, self.table, 1 - share, added, of_table, self.is_centered, self.average,
             n_threads(self.n_jobs),
         )  # fmt: skip
-        self.n_rounds += 1
         self.norms += (norm,)
         self.variance = (1 - share) ** 2 * self.variance + share**2 * noise_scale**2
         if self.n_rounds <= self.n_examining:
             return  # the next round reads the same table
-        self.table = self.estimate(
-            self.average, self._cell_scale(), least=topic_word_prior, out=self.table,
-            n_jobs=self.n_jobs,
-        )  # fmt: skip
+        self.table = self.estimate(*self.sums(), least=topic_word_prior, out=self.table)
 
     def is_for_totals(self, t: int) -> bool:
         """Whether round t releases word totals.
@@ -196,7 +285,7 @@ class NoisyTable:
         """How many rounds the average holds after round t; those that examine have their own."""
         return self.topic_rounds(t - self._rounds_before(t))
 
-    def place(self, t: int, max_iter: int) -> tuple[int, int]:
+    def _place(self, t: int, max_iter: int) -> tuple[int, int]:
         """Number of round t and of all rounds, in the schedule that begins anew after examining."""
         before = self._rounds_before(t)
         return t - before, max(1, max_iter - before)
@@ -211,21 +300,10 @@ class NoisyTable:
         """
         assert self.released_totals is not None
         self.released_totals = self.released_totals.and_release(noisy, noise_scale)
-        self.unread_totals = True
-        self.n_rounds += 1
+        self.estimate.totals = None
         self.norms += (norm,)
 
-    def _read_totals(self) -> None:
-        """Estimate the totals from all releases, if there are new ones.
-
-        Most rounds may release totals, and an estimate takes longer than such a round. It waits for
-        a table that is made of it.
-        """
-        if not self.unread_totals:
-            return
-        assert self.released_totals is not None
-        self.totals = self.estimate.totals = estimate_totals(self.released_totals, self.public)
-        self.unread_totals = False
+    # ---- the result --------------------------------------------------------------------------
 
     def finish(self, topic_word_prior: float) -> np.ndarray:
         """The final table (n_components, n_words), estimated from scratch.
@@ -233,26 +311,38 @@ class NoisyTable:
         With noise, the cells of a word add up to the word's total, which is better known than they
         are.
         """
-        self._read_totals()
-        scale, noisy = self._cell_scale(), self.average
-        table = self.estimate(noisy, scale, last=True, n_jobs=self.n_jobs).astype(float)
+        totals, (noisy, scale) = self.totals, self.sums()
+        table = self.estimate(noisy, scale, last=True).astype(float)
         if scale.any():
-            slopes = self.estimate.slopes(noisy, scale, self.n_jobs)
-            add_up(table, self.totals, slopes, self.n_jobs)
+            add_up(table, totals, self.estimate.slopes(noisy, scale), self.n_jobs)
         return table.T + topic_word_prior
 
     def signal_to_noise(self) -> float:
         """Mean count in a cell over the noise of a cell, both times word weights."""
-        self._read_totals()
         signal = float((self.totals * self.weight).mean()) / self.average.shape[1]
-        return signal / math.sqrt(self.variance) if self.variance else math.inf
+        noise = math.sqrt(self.variance)
+        if self.earlier is not None:
+            noise = math.hypot(noise, self.earlier_noise())
+        return signal / noise if noise else math.inf
+
+    def earlier_noise(self) -> float:
+        """Noise of the earlier releases in a cell, times word weights: a root mean square."""
+        assert self.earlier is not None
+        return math.sqrt(float(((self.earlier.scale * self.weight) ** 2).mean()))
 
     def components_std(self) -> np.ndarray:
         """Standard deviation of the noise of the rounds in a cell of each word, (n_words,).
 
         Subtracting the mean of a word's row removes 1 / n_components of its variance.
         """
-        return self._cell_scale() * np.sqrt(1 - 1 / self.average.shape[1])
+        return self.sums()[1] * np.sqrt(1 - 1 / self.average.shape[1])
+
+    def sums(self) -> tuple[np.ndarray, np.ndarray]:
+        """The average and the noise of a cell of each word, earlier releases included."""
+        scale = self._cell_scale()
+        if self.earlier is None:
+            return self.average, scale
+        return self.average + self.earlier.average, np.hypot(scale, self.earlier.scale)
 
     def _cell_scale(self) -> np.ndarray:
         return np.sqrt(self.variance) / self.weight
@@ -266,3 +356,46 @@ class NoisyTable:
 
 def padded_zeros(shape: tuple[int, ...]) -> np.ndarray:
     return pad(np.broadcast_to(np.float32(0), shape))
+
+
+def first_table(
+    totals: np.ndarray,
+    n_components: int,
+    streams: Streams,
+    public: PublicPrior | None = None,
+    ratios: Callable[[np.ndarray], np.ndarray] = exponential,
+) -> np.ndarray:
+    """Word totals, divided among random topics, (n_words, n_components).
+
+    As far as `public` is trusted, its shares take the place of random ones.
+
+    `ratios` maps uniform random numbers to multiplicative perturbations of the word totals, one for
+    each word and topic.
+    """
+    table = np.empty((len(totals), n_components))
+    if public is not None:
+        streams = Streams.from_random_state(0)  # a public one, which audits can repeat
+    reader = streams.reader(Purpose.INITIAL_TABLE, 0)
+    for first, last in pieces_of(table.shape):
+        words = reader.words((last - first) * n_components)
+        draws = ratios(uniform(words, positive=True)).reshape(-1, n_components)
+        np.multiply(totals[first:last, None], draws, out=table[first:last])
+    table /= table.sum(axis=0)
+    table *= totals.sum() / n_components
+    if public is not None:
+        trust = public.trust_of_words()[:, None]
+        table *= 1 - trust
+        table += trust * totals[:, None] * public.shares
+    return table
+
+
+def examining_table(totals: np.ndarray, public: PublicPrior) -> np.ndarray:
+    """Word totals, divided as public topics say, (n_words, n_components).
+
+    Words that are examined say nothing: they have the same probability in each topic.
+    """
+    table = totals[:, None] * public.shares
+    words = public.examined
+    sizes = table[~words].sum(axis=0)
+    table[words] = totals[words, None] * (sizes / sizes.sum())
+    return table

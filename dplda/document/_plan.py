@@ -9,11 +9,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
 from dplda.core._private_fit import warn_of_delta
-from dplda.document._document_budget import N_PASSES, SMALLEST_RATIO, DocumentBudget, default_rounds
-from dplda.document._schedules import document_schedule, round_schedule
+from dplda.document._document_budget import (
+    N_PASSES,
+    SMALLEST_RATIO,
+    DocumentBudget,
+    default_rounds,
+)
 from dplda.leaf._checks import check_integer, check_number
 from dplda.leaf._warnings import warn_user
 from dplda.metrics._signal import FEWEST_TOPICS
@@ -29,6 +31,7 @@ STANDING = 8.2
 # A document scaled to the norm C has about BURST C length**LENGTH counts.
 BURST, LENGTH = 3.1, 0.2
 LARGEST = 10**12
+NORM = 6.0  # L2 norm that documents are scaled to
 
 
 @dataclass(frozen=True)
@@ -100,8 +103,6 @@ def plan(
     delta: float = 1e-6,
     subsampling_ratio: float = 1.0,
     max_iter: int | None = None,
-    contribution_norm: float = 6.0,
-    word_total_share: float | str = 0.25,
 ) -> Plan:
     """What to expect of `SubLDA` on a corpus of some size, before any data are read.
 
@@ -126,10 +127,6 @@ def plan(
         Probability with which a document takes part in a round, as in `SubLDA`.
     max_iter : int or None, default=None
         Number of rounds, as in `SubLDA`. None is 80 at `subsampling_ratio` 1.
-    contribution_norm : float, default=6.0
-        L2 norm that documents are scaled to, as in `SubLDA`.
-    word_total_share : float or "auto", default=0.25
-        Share of the budget for word totals, as in `SubLDA`; "auto" depends on `n_docs`.
 
     Returns
     -------
@@ -173,19 +170,16 @@ def plan(
     if max_iter is None:
         max_iter = default_rounds(N_PASSES, subsampling_ratio)
     check_integer("max_iter", max_iter, 1, 10**6)
-    check_number("contribution_norm", contribution_norm, 1e-6, 1e9)
-    if word_total_share != "auto":
-        check_number("word_total_share", word_total_share, 0.0, 1.0, closed="neither")
     budget = DocumentBudget.from_statement(
-        epsilon, None, delta, max_iter=max_iter, word_total_share=word_total_share,
-        subsampling_ratio=subsampling_ratio, expected_n_docs=n_docs,
+        epsilon, None, delta, max_iter=max_iter,
+        subsampling_ratio=subsampling_ratio,
     )  # fmt: skip
     warn_of_expectation(
         budget, n_docs=n_docs, n_words=n_words, n_components=n_components, delta=delta
     )
-    noise = noise_of_fit(budget)
+    noise = budget.noise()
     half = docs_for_half(noise, n_words)
-    scaled = min(5.0 * mean_doc_words, BURST * contribution_norm * mean_doc_words**LENGTH)
+    scaled = min(5.0 * mean_doc_words, BURST * NORM * mean_doc_words**LENGTH)
     return Plan(
         n_docs=n_docs,
         n_words=n_words,
@@ -193,7 +187,7 @@ def plan(
         epsilon=float(epsilon),
         delta=float(delta),
         signal=n_docs * scaled / (n_words * n_components),
-        noise=contribution_norm * noise,
+        noise=NORM * noise,
         gap_closed=1 - 0.5 * (half / n_docs) ** DECAY,
         gap_error=ERROR,
         docs_for_half=math.ceil(half),
@@ -212,7 +206,7 @@ def warn_of_expectation(
     warn_of_delta(delta, n_docs)
     if budget.totals[0].exact or n_components == 1:
         return
-    half = docs_for_half(noise_of_fit(budget), n_words)
+    half = docs_for_half(budget.noise(), n_words)
     expected = standing_topics(n_docs, half)
     if expected < FEWEST_TOPICS * n_components:
         fewer = f"n_components={expected:.0f}, " if round(expected) >= 2 else ""
@@ -223,19 +217,6 @@ def warn_of_expectation(
             "a larger epsilon, or fewer words",
             LowSignalWarning,
         )
-
-
-def noise_of_fit(budget: DocumentBudget, n_rounds: int | None = None) -> float:
-    """Standard deviation of a cell of the average of all rounds, over `contribution_norm`.
-
-    With `n_rounds`, of the first ones.
-    """
-    rounds, n = range(1, len(budget.rounds) + 1)[:n_rounds], len(budget.rounds)
-    clip = np.array([document_schedule(t, n)[0] for t in rounds])
-    weight = np.array([round_schedule(t, n)[1] for t in rounds])
-    multiplier = np.array([budget.mechanism(t).scale / budget.mechanism(t).radius for t in rounds])
-    multiplier /= budget.subsampling_ratio
-    return float(np.linalg.norm(weight * multiplier * clip) / weight.sum())
 
 
 def docs_for_half(noise: float, n_words: int) -> float:

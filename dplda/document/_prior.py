@@ -35,9 +35,7 @@ N_CLASSES = 6  # of words, by their public tokens
 POOL = 20.0  # words of the whole vocabulary that the mixture of each class is smoothed with
 CHANCE = 10.0  # log likelihood that learned weights may gain over the ratio 1 by chance
 STEPS = 300
-WELL, HARDLY = 0.5, 0.1  # trust from which public texts match well, below which hardly
-
-NO_PRIOR = dict.fromkeys(("prior_trust_", "prior_discrepancy_", "prior_match_"))
+HARDLY = 0.1  # trust below which a fit warns
 
 
 @dataclass
@@ -53,8 +51,6 @@ class PublicPrior:
     trust : float
         Share of the private tokens whose words are within a factor of 2 of their public
         frequencies. `learn_totals` sets it.
-    discrepancy : float
-        Total variation distance of private and public word frequencies. `learn_totals` sets it.
     agreement : float
         The same share of the tokens whose words the public texts have. `learn_totals` sets it.
     clear : float
@@ -68,17 +64,14 @@ class PublicPrior:
     counts: np.ndarray
     shares: np.ndarray
     trust: float = 0.0
-    discrepancy: float = 1.0
     agreement: float = 0.0
     clear: float = 0.0
     slope: float = 0.0
     slope_error: float = np.inf
 
     @classmethod
-    def from_table(cls, table: np.ndarray | None) -> PublicPrior | None:
-        """The prior of public pseudo-counts (n_components, n_words); None stays None."""
-        if table is None:
-            return None
+    def from_table(cls, table: np.ndarray) -> PublicPrior:
+        """The prior of public pseudo-counts (n_components, n_words)."""
         counts, sizes = table.sum(axis=0), table.sum(axis=1)
         if np.allclose(sizes, 1):
             warn_user(
@@ -179,7 +172,7 @@ class PublicPrior:
         return float(noise + self.clear**2 * (min(self.trust, MOST_CLEAR) - noise))
 
     def learn_totals(self, released: WordTotals) -> np.ndarray:
-        """Posterior means of word totals, positive; sets `trust` and `discrepancy`.
+        """Posterior means of word totals, positive; sets `trust`.
 
         The prior of a word's total is a mixture of normal distributions in two families. One is
         that of `smooth_totals`, levels whatever the public texts say. The other is the word's
@@ -201,16 +194,7 @@ class PublicPrior:
         self.agreement = min(1.0, float((agreement * totals).sum()) / known)
         expected = self.frequencies * mean * len(noisy)
         self.clear = float(np.mean(expected**2 / (expected**2 + noise_scale**2)))
-        self.discrepancy = 0.5 * float(np.abs(totals / totals.sum() - self.frequencies).sum())
         return totals if noise_scale.any() else np.maximum(noisy, 1.0)
-
-    def attributes(self) -> dict[str, float | str | None]:
-        """Fitted attributes: how well the public texts match the private documents."""
-        if self.is_hint:
-            return dict(NO_PRIOR)
-        match = "well" if self.trust >= WELL else "partly" if self.trust >= HARDLY else "hardly"
-        values = self.trust, self.discrepancy, match
-        return dict(zip(NO_PRIOR, values))
 
     def warn_of_mismatch(self, name: str) -> None:
         """Warn if the estimator `name` makes next to no use of its public texts."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from dplda.core._fold_in import pad, uniform_theta
 from dplda.datasets._shards import Shard
-from dplda.document._documents import Documents
+from dplda.document._contributions import Documents
 
 Part = tuple[Any, ...]  # of a message, for one shard
 

@@ -17,8 +17,8 @@ import scipy.sparse as sp
 
 from dplda.core._corpus import warn_of_empty_rows
 from dplda.datasets._shards import CountShards
+from dplda.document._contributions import Documents, PrivateSide
 from dplda.document._dask import DaskEngine
-from dplda.document._documents import Documents, PrivateSide
 from dplda.document._shard_visits import InProcess, Part, Scaling, ShardWorker, Step
 
 
@@ -34,11 +34,8 @@ class ShardedDocuments(PrivateSide):
         self._n_steps = 0
         self._scaling: Scaling | None = None
         self._engine = engine_of(X)
-        if keep_weights and not self._engine.keeps_weights:
-            raise ValueError(
-                "the shards are visited by processes that may be lost, and topic weights with "
-                "them; set keep_weights=False, which infers them from scratch in each round"
-            )
+        # processes that may be lost lose topic weights: these are inferred from scratch then
+        keep_weights = keep_weights and self._engine.keeps_weights
         self._engine.start(
             [ShardWorker(shard, n_components, n_jobs, keep_weights) for shard in X.shards]
         )
@@ -186,6 +183,4 @@ def refuse_in_shards(X: Any, **options: Any) -> None:
 
 _INSTEAD = {
     "user_ids": "merge the rows of each user before write_shards, which protects users as well",
-    "max_doc_tokens": "shorten the documents before write_shards, or leave it out: the clipping "
-    "bound limits what a document contributes with or without it",
 }

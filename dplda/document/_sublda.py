@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import copy
 from numbers import Real
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
 
+from dplda.document._contributions import PrivateSide
 from dplda.document._document_budget import COUNTS, DocumentBudget
 from dplda.document._document_lda import DocumentLDA
-from dplda.document._documents import PrivateSide, release_totals_again, release_word_totals
 from dplda.document._noisy_table import NoisyTable
-from dplda.document._prior import estimate_totals
-from dplda.document._schedules import document_schedule, growing_share
-from dplda.document._shards import documents_of
-from dplda.document._table_passes import temper, topic_sizes
+from dplda.document._table_estimate import temper
 from dplda.leaf._compat import Interval, _fit_context
-from dplda.leaf._progress import rounds
 from dplda.privacy._curator import Curator
 from dplda.privacy._streams import Streams
 from dplda.word._gibbs_sweeps import LIVE_START, live_counts
@@ -61,17 +56,6 @@ class SubLDA(DocumentLDA):
         Dirichlet parameter of a document's topics (tau in [1]_); None is 1 / n_components.
     topic_word_prior : float, default=0.01
         Dirichlet parameter of a topic's words (beta).
-    contribution_norm : float, default=6.0
-        L2 norm that documents are scaled to. A short document is scaled up at most five times.
-        The clipping bound of a round is 0.15 to 0.4 of it. A public constant: never read it from
-        the data.
-    keep_weights : bool, default=True
-        Whether each round starts from the topic weights that the last one found for the documents
-        (4 `n_components` bytes a document), or infers them from scratch, with up to 15 steps in
-        the place of 5. See ``docs/scaling.md``.
-    word_total_share : float or "auto", default=0.25
-        Share of the budget, in (0, 1), for word totals. "auto" is 0.25, and up to 0.75 if
-        `expected_n_docs` is small for the budget.
     prior_components : array-like of shape (n_components, n_features_in_) or None, default=None
         Public pseudo-counts of words in topics, for instance of a model of public texts of the
         same kind: the prior of the estimate. Their scale says how many public tokens stand behind
@@ -82,7 +66,8 @@ class SubLDA(DocumentLDA):
         Expected number of documents, a public number: never count the private documents. With it,
         `fit` warns if `delta` is at least 1 / `expected_n_docs`, or if few
         topics can be expected to stand out of the noise.
-        It also sets ``word_total_share="auto"``, and changes nothing else. See `dplda.plan`.
+        It also sets the share of the budget for word totals: a quarter, and up to three quarters
+        for few documents. See `dplda.plan`.
     ledger : Ledger, str, path-like or None, default=None
         Where the fit is charged: a budget over many fits. A path names an SQLite file, which also
         counts the fits of other processes.
@@ -119,10 +104,6 @@ class SubLDA(DocumentLDA):
         Share of the private tokens whose words are within a factor of 2 of their frequencies in
         `prior_components`, estimated from the noisy word totals: how far the public texts are
         believed. None without them, and if they have less than a quarter of the words.
-    prior_discrepancy_ : float or None
-        Total variation distance of private and public word frequencies, in [0, 1].
-    prior_match_ : {"well", "partly", "hardly"} or None
-        `prior_trust_` in words: at least 0.5, at least 0.1, and below.
     epsilon_ : float
         Epsilon of a document, or of a user, for everything released since `fit`.
     delta_ : float
@@ -177,9 +158,9 @@ class SubLDA(DocumentLDA):
     4.0
     """
 
+    _keep_weights = True  # of the last round; from scratch, a round takes 15 steps in place of 5
     _parameter_constraints = {
         **DocumentLDA._parameter_constraints,
-        "keep_weights": ["boolean"],
         "boost": [Interval(Real, 1, 1e9, closed="both")],
     }
 
@@ -195,9 +176,6 @@ class SubLDA(DocumentLDA):
         max_iter=None,
         doc_topic_prior=0.1,
         topic_word_prior=0.01,
-        contribution_norm=6.0,
-        keep_weights=True,
-        word_total_share=0.25,
         prior_components=None,
         expected_n_docs=None,
         ledger=None,
@@ -214,9 +192,6 @@ class SubLDA(DocumentLDA):
         self.max_iter = max_iter
         self.doc_topic_prior = doc_topic_prior
         self.topic_word_prior = topic_word_prior
-        self.contribution_norm = contribution_norm
-        self.keep_weights = keep_weights
-        self.word_total_share = word_total_share
         self.prior_components = prior_components
         self.expected_n_docs = expected_n_docs
         self.ledger = ledger
@@ -225,7 +200,7 @@ class SubLDA(DocumentLDA):
         self.verbose = verbose
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None, *, user_ids: Any = None) -> SubLDA:
+    def fit(self, X: Any, y: Any = None, *, user_ids: Any = None, earlier: Any = None) -> Self:
         """Train on private documents: `max_iter` rounds.
 
         Parameters
@@ -239,6 +214,11 @@ class SubLDA(DocumentLDA):
             The user that each row comes from: integers or strings. All rows with one id are one
             protected unit, for instance the texts of a person or the copies in a bootstrap sample.
             None protects each row alone. Private, and read after `X`.
+        earlier : SubLDA, PrivateSVILDA or None, default=None
+            Fitted model of other documents of the same source, such as those of yesterday, with the
+            same words and number of topics. Its noisy counts are added, and its topics go on: the
+            result is a model of both. It costs no budget, because no document is in both. Charge
+            both fits as disjoint parts of a ledger (`Ledger.part`).
 
         Returns
         -------
@@ -267,7 +247,7 @@ class SubLDA(DocumentLDA):
         PrivateDataWarning
             If most rows hold no word. Not for release.
         """
-        return self._train(X, user_ids, n_rounds=self._max_iter(), table=None)
+        return self._train(X, user_ids, self._max_iter(), earlier=earlier)
 
     def _highest_rate(self) -> float:
         return min(1.0, float(self.subsampling_ratio) * float(self.boost))
@@ -281,55 +261,29 @@ class SubLDA(DocumentLDA):
         streams: Streams,
         n_rounds: int,
         users: np.ndarray | None = None,
+        earlier: NoisyTable | None = None,
     ) -> NoisyTable:
         """The algorithm. Only results of `curator.release` leave the private `X` and `users`."""
-        norm, highest = float(self.contribution_norm), budget.subsampling_ratio  # public
-        table = copy.deepcopy(table)  # an interrupted call leaves the model unchanged
-        n_components, max_iter = int(self.n_components), self._max_iter()
-        documents = documents_of(
-            X, n_components, self.n_jobs, users, keep_weights=self.keep_weights
-        )  # private  # fmt: skip
-        if table is None:
-            public = self._prior(X.shape[1])  # public
-            released, weight = release_word_totals(
-                documents, budget.totals, curator, norm
-            )  # public  # fmt: skip
-            totals = estimate_totals(released, public)  # public
-            table = NoisyTable.from_totals(
-                totals, weight, n_components, streams,
-                norms=(norm,) * len(budget.totals), public=public,
-                n_examining=self._examining_rounds(public, totals, weight, budget),
-                first=self._live_table(documents, streams),
-            )  # public  # fmt: skip
-            self._share_out(table, released, budget)
-        else:
-            documents.rescale(table.weight, norm, exact=budget.totals[1].exact)  # private
-        table.n_jobs, phi, center = self.n_jobs, None, None  # tables of one round serve the next
-        for t in rounds(self, table.n_rounds + 1, table.n_rounds + n_rounds):
-            if table.begins_anew(t):
-                table.begin_after_examination(streams)  # public
+        documents, table = self._begin(
+            X, table, budget, curator, streams, users, earlier, keep_weights=self._keep_weights
+        )  # private, public
+        max_iter, highest = self._max_iter(), budget.subsampling_ratio  # public
+        phi = center = None  # tables of one round serve the next
+        for t in self._topic_rounds(documents, table, budget, curator, streams, n_rounds):
             mechanism = budget.mechanism(t)  # public
-            if table.is_for_totals(t) and not mechanism.exact:
-                noisy, scale = release_totals_again(
-                    documents, table.weight, mechanism, curator,
-                    norm=norm, ratio=highest, t=t, first=len(budget.totals),
-                    n_components=n_components, n_jobs=self.n_jobs,
-                )  # public  # fmt: skip
-                table.learn_totals(noisy, scale, norm=norm)  # public
-                continue
-            free = self.epsilon == np.inf
-            clip, power = document_schedule(*table.place(t, max_iter), exact=free)  # public
+            clip, power = table.schedule(t, max_iter)  # public
             rates = self._rates(documents, table, highest)  # private
-            upweight = None if self.boost == 1 else highest / rates  # private
             units = curator.sample(rates, round=t - 1)  # secret
             phi = table.word_probabilities(phi)  # public
-            own = (topic_sizes(table.table, self.n_jobs), self.topic_word_prior) if free else None
-            documents.infer(units, phi, self.doc_topic_prior_, own)  # private
-            bound, radius = documents.clipping_bound(mechanism, clip * norm)  # public
-            center = table.center(exact=mechanism.exact, out=center)  # public
+            others = table.others_counts(self.topic_word_prior)  # public
+            documents.infer(units, phi, self.doc_topic_prior_, others)  # private
+            norm = clip * self.contribution_norm  # public
+            bound, radius = documents.clipping_bound(mechanism, norm)  # public
+            center = table.center(center)  # public
             total = documents.sum_topics(
                 units, temper(phi, power, self.n_jobs), center,
-                weight=table.weights_of_round(t), norm=bound, radius=radius, upweight=upweight,
+                weight=table.weights_of_round(t), norm=bound, radius=radius,
+                upweight=None if self.boost == 1 else highest / rates,
             )  # private  # fmt: skip
             # One unit moves `total` by at most `radius` in L2: its contribution is clipped to
             # `radius` in integers. The contribution reads the documents of the unit, their own
@@ -339,13 +293,9 @@ class SubLDA(DocumentLDA):
                 sampling_probability=highest, overwrite_value=True, n_jobs=self.n_jobs,
             )  # public  # fmt: skip
             unit = bound / radius / highest
-            exact = mechanism.exact and highest == 1  # then there is nothing to average out
             table.update(
-                noisy, unit=unit, noise_scale=mechanism.scale * unit, norm=clip * norm,
-                share=1.0 if exact else growing_share(
-                    table.averaged_rounds(t), table.averaged_rounds(max_iter)
-                ),
-                topic_word_prior=self.topic_word_prior, exact=mechanism.exact,
+                noisy, unit=unit, noise_scale=mechanism.scale * unit, norm=norm,
+                share=table.share(t, max_iter, highest), topic_word_prior=self.topic_word_prior,
             )  # public  # fmt: skip
         return table
 

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import copy
-import math
-from numbers import Integral, Real
-from typing import Any
+from numbers import Real
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
 
-from dplda.core._corpus import shorten
-from dplda.core._variational import exp_dirichlet_expectation
-from dplda.document._document_budget import COUNTS, DocumentBudget
+from dplda.document._document_budget import COUNTS, DocumentBudget, growing_share
 from dplda.document._document_lda import DocumentLDA
-from dplda.document._documents import release_totals_again, release_word_totals
-from dplda.document._first_table import nearly_equal
-from dplda.document._noisy_table import NoisyTable
-from dplda.document._prior import estimate_totals
-from dplda.document._schedules import document_schedule, growing_share
-from dplda.document._shards import documents_of
-from dplda.document._table_passes import temper
+from dplda.document._noisy_table import NoisyTable, nearly_equal
+from dplda.document._table_estimate import temper
 from dplda.leaf._compat import Interval, _fit_context
-from dplda.leaf._progress import rounds
 from dplda.privacy._curator import Curator
 from dplda.privacy._streams import Streams
 
@@ -62,21 +52,8 @@ class PrivateSVILDA(DocumentLDA):
     topic_word_prior : float, default=0.01
         Dirichlet parameter of a topic's words (eta).
     learning_decay : float, default=0.8
-        Exponent of the learning rate, in (0.5, 1] (kappa).
-    learning_offset : float, default=1.0
-        Slows down the first rounds, at least 1 (tau_0). Round t enters the average with the rate
-        ``(learning_offset + t) ** -learning_decay``.
-    max_doc_tokens : int or None, default=None
-        Documents with more tokens are cut to this many, drawn at random once per fit (N in [1]_),
-        each document alone, also if one user has several.
-        The clipping bound limits what a document contributes with or without it.
-    contribution_norm : float, default=6.0
-        L2 norm that documents are scaled to. A short document is scaled up at most five times.
-        The clipping bound of a round is 0.15 to 0.4 of it. A public constant: never read it from
-        the data.
-    word_total_share : float or "auto", default=0.25
-        Share of the budget, in (0, 1), for word totals. "auto" is 0.25, and up to 0.75 if
-        `expected_n_docs` is small for the budget.
+        Exponent of the learning rate, in (0.5, 1] (kappa): round t enters the average with the rate
+        ``(1 + t) ** -learning_decay``.
     prior_components : array-like of shape (n_components, n_features_in_) or None, default=None
         Public pseudo-counts of words in topics, for instance of a model of public texts of the
         same kind: the prior of the estimate. Their scale says how many public tokens stand behind
@@ -87,7 +64,8 @@ class PrivateSVILDA(DocumentLDA):
         Expected number of documents, a public number: never count the private documents. With it,
         `fit` warns if `delta` is at least 1 / `expected_n_docs`, or if few
         topics can be expected to stand out of the noise.
-        It also sets ``word_total_share="auto"``, and changes nothing else. See `dplda.plan`.
+        It also sets the share of the budget for word totals: a quarter, and up to three quarters
+        for few documents. See `dplda.plan`.
     ledger : Ledger, str, path-like or None, default=None
         Where the fit is charged: a budget over many fits. A path names an SQLite file, which also
         counts the fits of other processes.
@@ -124,10 +102,6 @@ class PrivateSVILDA(DocumentLDA):
         Share of the private tokens whose words are within a factor of 2 of their frequencies in
         `prior_components`, estimated from the noisy word totals: how far the public texts are
         believed. None without them, and if they have less than a quarter of the words.
-    prior_discrepancy_ : float or None
-        Total variation distance of private and public word frequencies, in [0, 1].
-    prior_match_ : {"well", "partly", "hardly"} or None
-        `prior_trust_` in words: at least 0.5, at least 0.1, and below.
     epsilon_ : float
         Epsilon of a document, or of a user, for everything released since `fit`.
     delta_ : float
@@ -184,9 +158,7 @@ class PrivateSVILDA(DocumentLDA):
     _n_passes = 40  # the default rounds see a document this often, in fresh minibatches
     _parameter_constraints = {
         **DocumentLDA._parameter_constraints,
-        "max_doc_tokens": [None, Interval(Integral, 1, 10**7, closed="both")],
         "learning_decay": [Interval(Real, 0.5, 1, closed="right")],
-        "learning_offset": [Interval(Real, 1, 1e9, closed="both")],
     }
 
     def __init__(
@@ -201,10 +173,6 @@ class PrivateSVILDA(DocumentLDA):
         doc_topic_prior=0.1,
         topic_word_prior=0.01,
         learning_decay=0.8,
-        learning_offset=1.0,
-        max_doc_tokens=None,
-        contribution_norm=6.0,
-        word_total_share=0.25,
         prior_components=None,
         expected_n_docs=None,
         ledger=None,
@@ -221,10 +189,6 @@ class PrivateSVILDA(DocumentLDA):
         self.doc_topic_prior = doc_topic_prior
         self.topic_word_prior = topic_word_prior
         self.learning_decay = learning_decay
-        self.learning_offset = learning_offset
-        self.max_doc_tokens = max_doc_tokens
-        self.contribution_norm = contribution_norm
-        self.word_total_share = word_total_share
         self.prior_components = prior_components
         self.expected_n_docs = expected_n_docs
         self.ledger = ledger
@@ -233,7 +197,7 @@ class PrivateSVILDA(DocumentLDA):
         self.verbose = verbose
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None, *, user_ids: Any = None) -> PrivateSVILDA:
+    def fit(self, X: Any, y: Any = None, *, user_ids: Any = None, earlier: Any = None) -> Self:
         """Train on private documents: `max_iter` minibatches.
 
         Parameters
@@ -247,6 +211,11 @@ class PrivateSVILDA(DocumentLDA):
             The user that each row comes from: integers or strings. All rows with one id are one
             protected unit, for instance the texts of a person or the copies in a bootstrap sample.
             None protects each row alone. Private, and read after `X`.
+        earlier : SubLDA, PrivateSVILDA or None, default=None
+            Fitted model of other documents of the same source, such as those of yesterday, with the
+            same words and number of topics. Its noisy counts are added, and its topics go on: the
+            result is a model of both. It costs no budget, because no document is in both. Charge
+            both fits as disjoint parts of a ledger (`Ledger.part`).
 
         Returns
         -------
@@ -275,7 +244,7 @@ class PrivateSVILDA(DocumentLDA):
         PrivateDataWarning
             If most rows hold no word. Not for release.
         """
-        return self._train(X, user_ids, n_rounds=self._max_iter(), table=None)
+        return self._train(X, user_ids, self._max_iter(), earlier=earlier)
 
     def _rounds(
         self,
@@ -286,51 +255,25 @@ class PrivateSVILDA(DocumentLDA):
         streams: Streams,
         n_rounds: int,
         users: np.ndarray | None = None,
+        earlier: NoisyTable | None = None,
     ) -> NoisyTable:
         """The algorithm. Only results of `curator.release` leave the private `X` and `users`."""
-        norm, ratio = float(self.contribution_norm), budget.subsampling_ratio  # public
-        table = copy.deepcopy(table)  # an interrupted call leaves the model unchanged
-        n_components = int(self.n_components)
-        if self.max_doc_tokens is not None:
-            X = shorten(X, int(self.max_doc_tokens), streams)  # private
-        documents = documents_of(
-            X, n_components, self.n_jobs, users, keep_weights=False
-        )  # private  # fmt: skip
-        if table is None:
-            public = self._prior(X.shape[1])  # public
-            released, weight = release_word_totals(
-                documents, budget.totals, curator, norm
-            )  # public  # fmt: skip
-            totals = estimate_totals(released, public)  # public
-            table = NoisyTable.from_totals(
-                totals, weight, n_components, streams,
-                norms=(norm,) * len(budget.totals), public=public, ratios=nearly_equal,
-                n_examining=self._examining_rounds(public, totals, weight, budget),
-            )  # public  # fmt: skip
-            self._share_out(table, released, budget)
-        else:
-            documents.rescale(table.weight, norm, exact=budget.totals[1].exact)  # private
+        documents, table = self._begin(
+            X, table, budget, curator, streams, users, earlier, ratios=nearly_equal
+        )  # private, public
+        max_iter, ratio = self._max_iter(), budget.subsampling_ratio  # public
         rates = np.full(documents.n_units, ratio)  # public, except for the number of units
-        table.n_jobs, factor, center = self.n_jobs, None, None  # one round's serve the next
-        for t in rounds(self, table.n_rounds + 1, table.n_rounds + n_rounds):
-            if table.begins_anew(t):
-                table.begin_after_examination(streams, nearly_equal)  # public
+        factor = center = None  # tables of one round serve the next
+        for t in self._topic_rounds(
+            documents, table, budget, curator, streams, n_rounds, nearly_equal
+        ):
             mechanism = budget.mechanism(t)  # public
-            if table.is_for_totals(t) and not mechanism.exact:
-                noisy, scale = release_totals_again(
-                    documents, table.weight, mechanism, curator,
-                    norm=norm, ratio=ratio, t=t, first=len(budget.totals),
-                    n_components=n_components, n_jobs=self.n_jobs,
-                )  # public  # fmt: skip
-                table.learn_totals(noisy, scale, norm=norm)  # public
-                continue
             units = curator.sample(rates, round=t - 1)  # secret
-            factor, power = self._word_factor(table, t, factor)  # public
-            infer = documents.infer_anew if mechanism.exact else documents.infer_in_steps
-            infer(units, factor, self.doc_topic_prior_)  # private
-            clip = document_schedule(*table.place(t, self._max_iter()))[0] * norm  # public
-            bound, radius = documents.clipping_bound(mechanism, clip)  # public
-            center = table.center(exact=mechanism.exact, out=center)  # public
+            factor, power = table.expectation(t, max_iter, factor)  # public
+            table.infer(documents, units, factor, self.doc_topic_prior_)  # private
+            norm = table.schedule(t, max_iter)[0] * self.contribution_norm  # public
+            bound, radius = documents.clipping_bound(mechanism, norm)  # public
+            center = table.center(center)  # public
             total = documents.sum_topics(
                 units, temper(factor, power, self.n_jobs), center,
                 weight=table.weights_of_round(t), norm=bound, radius=radius,
@@ -344,32 +287,16 @@ class PrivateSVILDA(DocumentLDA):
             )  # public  # fmt: skip
             unit = bound / radius / ratio
             table.update(
-                noisy, unit=unit, noise_scale=mechanism.scale * unit, norm=clip,
-                share=self._share(table, t),
-                topic_word_prior=self.topic_word_prior, exact=mechanism.exact,
+                noisy, unit=unit, noise_scale=mechanism.scale * unit, norm=norm,
+                share=self._share(table, t), topic_word_prior=self.topic_word_prior,
             )  # public  # fmt: skip
         return table
 
     def _share(self, table: NoisyTable, t: int) -> float:
-        """Share of round t in the average: the learning rate.
+        """Share of round t in the average: the learning rate, (1 + t)**-learning_decay.
 
         The rounds that examine public topics are the whole of theirs: a slope shrinks with what is
         left of the first table, and a small one is that of made-up topics.
         """
         n = table.averaged_rounds(t)
-        if t <= table.n_examining:
-            return growing_share(n, n)
-        return float((self.learning_offset + n) ** -self.learning_decay)
-
-    def _word_factor(
-        self, table: NoisyTable, t: int, out: np.ndarray | None = None
-    ) -> tuple[np.ndarray, float]:
-        """exp(E[log beta]), (n_words, padded) float32, and its tempering power in round t.
-
-        With noise the table already is a posterior mean, and its logarithm replaces the
-        expectation: the digamma function would count the uncertainty of rare words twice.
-        """
-        if self.epsilon == math.inf:
-            return exp_dirichlet_expectation(table.table, np.float32, self.n_jobs), 1.0
-        power = document_schedule(*table.place(t, self._max_iter()))[1]
-        return table.word_probabilities(out), power
+        return growing_share(n, n) if t <= table.n_examining else (1 + n) ** -self.learning_decay

@@ -6,15 +6,17 @@ has no privacy cost.
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from dplda.core._fold_in import pad
 from dplda.document._prior import PublicPrior
-from dplda.document._table_passes import over_words, topic_sizes
 from dplda.kernels import _denoise
-from dplda.leaf._threads import n_threads
+from dplda.leaf._threads import in_threads, n_threads
 
 # A cell's count is its word's total times its topic's share times about one of these factors.
 FACTORS = np.array([0, 0.03, 0.1, 0.25, 0.5, 0.75, 1, 1.4, 2, 3, 4.5, 7, 11, 18], np.float32)
@@ -27,6 +29,7 @@ N_CLASSES = 6
 SAMPLE = 2**16  # cells of a class of words that its prior is learned from, about
 FIRST_STEPS, NEXT_STEPS, LAST_STEPS = 8, 2, 30
 STEP = 0.25  # of a cell's noise, to both sides, for the slope of its posterior mean
+PIECE = 2**14  # cells that a thread works on before it takes the next ones; enters results
 FLATTEST = 1e-6  # slope, below which a mean in single precision says nothing
 
 Public = np.ndarray | None
@@ -50,18 +53,22 @@ class TableEstimate:
     Parameters
     ----------
     totals : ndarray of shape (n_words,)
-        Word totals.
+        Word totals; None while there are releases that nobody has read.
     public : PublicPrior or None
         The public shares, and how far they are trusted at first.
+    n_jobs : int or None
+        Number of threads. It never changes a result.
     """
 
-    totals: np.ndarray
+    totals: np.ndarray | None
     public: PublicPrior | None = None
     prior: np.ndarray | None = None
+    n_jobs: int | None = None
     _classes: list[np.ndarray] = field(init=False, repr=False)
     _shares: np.ndarray | None = field(init=False, repr=False, default=None)
 
     def __post_init__(self) -> None:
+        assert self.totals is not None
         self._classes = word_classes(self.totals, self.public)
         if self.public is not None:
             self._shares = pad(self.public.shares)
@@ -74,7 +81,6 @@ class TableEstimate:
         last: bool = False,
         least: float = 0.0,
         out: np.ndarray | None = None,
-        n_jobs: int | None = None,
     ) -> np.ndarray:
         """Estimate the table (n_words, n_components), float32, from its noisy form.
 
@@ -87,45 +93,47 @@ class TableEstimate:
             np.maximum(noisy, 0.0, out=out, casting="same_kind")
             out += np.float32(least)
             return out
-        cells = standard_cells(noisy, self.totals, noise_scale, self._shares, n_jobs)
-        self.prior = self._improved_prior(cells, last, n_jobs)
-        return self._means(cells, least, out, n_jobs)
+        cells = self._cells(noisy, noise_scale)
+        self.prior = self._improved_prior(cells, last)
+        return self._means(cells, least, out)
 
-    def slopes(
-        self, noisy: np.ndarray, noise_scale: np.ndarray, n_jobs: int | None = None
-    ) -> np.ndarray:
+    def _cells(self, noisy: np.ndarray, noise_scale: np.ndarray) -> Cells:
+        assert self.totals is not None
+        return standard_cells(noisy, self.totals, noise_scale, self._shares, self.n_jobs)
+
+    def slopes(self, noisy: np.ndarray, noise_scale: np.ndarray) -> np.ndarray:
         """The slope of each posterior mean in its noisy cell, positive, (n_words, n_components).
 
         Times the variance of the noise, it is the posterior variance of the cell. The result is
         that times a factor of the word.
         """
-        cells = standard_cells(noisy, self.totals, noise_scale, self._shares, n_jobs)
+        cells = self._cells(noisy, noise_scale)
         step = STEP * noise_scale[:, None]
         less, more = (
-            self._means((moved, *cells[1:]), 0.0, np.empty(noisy.shape, np.float32), n_jobs)
+            self._means((moved, *cells[1:]), 0.0, np.empty(noisy.shape, np.float32))
             for moved in (noisy - step, noisy + step)
         )
         more -= less
         return np.maximum(more, FLATTEST * step, out=more, casting="same_kind")
 
-    def _means(self, cells: Cells, least: float, out: np.ndarray, n_jobs: int | None) -> np.ndarray:
+    def _means(self, cells: Cells, least: float, out: np.ndarray) -> np.ndarray:
         """Posterior means under the present prior, (n_words, n_components) float32."""
         assert self.prior is not None
         class_of = np.empty(len(out), np.uint8)
         for c, words in enumerate(self._classes):
             class_of[words] = c
         prior = self.prior.astype(np.float32)
-        _denoise.estimate(*cells, prior, class_of, least, out, n_threads(n_jobs))
+        _denoise.estimate(*cells, prior, class_of, least, out, n_threads(self.n_jobs))
         return out
 
-    def _improved_prior(self, cells: Cells, last: bool, n_jobs: int | None) -> np.ndarray:
+    def _improved_prior(self, cells: Cells, last: bool) -> np.ndarray:
         """The frequencies of the factors in each class, (n_classes, n_factors)."""
         prior, steps = self.prior, NEXT_STEPS
         if prior is None or last:
             prior = np.array([first_prior(self.public, words) for words in self._classes])
             steps = LAST_STEPS if last else FIRST_STEPS
-        likelihood, ptr = class_likelihood(cells, self._classes, n_jobs)
-        return improve_prior(prior, likelihood, ptr, steps, n_jobs)
+        likelihood, ptr = class_likelihood(cells, self._classes, self.n_jobs)
+        return improve_prior(prior, likelihood, ptr, steps, self.n_jobs)
 
 
 def word_classes(totals: np.ndarray, public: PublicPrior | None) -> list[np.ndarray]:
@@ -259,3 +267,29 @@ def add_up(
         cells[:] = np.where(kept, moved, 0)
 
     over_words(move, table.shape, n_jobs)
+
+
+def pieces_of(shape: tuple[int, ...]) -> list[tuple[int, int]]:
+    """First and last word of each piece of a table."""
+    size = max(1, PIECE // shape[1])
+    return list(itertools.pairwise([*range(0, shape[0], size), shape[0]]))
+
+
+def over_words(
+    kernel: Callable[[int, int], Any], shape: tuple[int, ...], n_jobs: int | None
+) -> list[Any]:
+    """Call `kernel` on pieces of the words of a table, in threads; results in their order."""
+    return in_threads(lambda piece: kernel(*piece), pieces_of(shape), n_jobs)
+
+
+def topic_sizes(table: np.ndarray, n_jobs: int | None) -> np.ndarray:
+    """The sum of each topic (n_components,): of fixed pieces, and of these in their order."""
+    return _denoise.topic_sums(table, n_threads(n_jobs)).sum(axis=0)
+
+
+def temper(factor: np.ndarray, power: float, n_jobs: int | None = None) -> np.ndarray:
+    """Raise a float32 table to a power between 0 and 1, in place."""
+    if power == 1:
+        return factor
+    _denoise.temper(factor, power, n_threads(n_jobs))
+    return factor

@@ -43,6 +43,11 @@ class WordTotals:
         mean = float(np.average([self.mean, noisy.mean()], weights=rates))
         return WordTotals(values, 1 / np.sqrt(precision), mean)
 
+    def and_documents(self, other: WordTotals) -> WordTotals:
+        """The totals of these documents and of others, at the same scale."""
+        noise_scale = np.hypot(self.noise_scale, other.noise_scale)
+        return WordTotals(self.noisy + other.noisy, noise_scale, self.mean + other.mean)
+
     def smooth(self) -> np.ndarray:
         """Estimated word totals, positive."""
         return smooth_totals(self.noisy, self.noise_scale)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dplda.core._private_fit import COLUMNS, TRUSTED
+from dplda.core._private_fit import COLUMNS, TRUSTED_PARTY
 from dplda.federated._merge import (
     FloatTable,
     TopWords,
@@ -504,6 +504,6 @@ def _stated_guarantee(stated: Mapping[tuple[str, str], tuple[float, float]]) -> 
             ),
         ),
         events=(ApproximateDP(epsilon, delta) if is_private else NonPrivate(),),
-        trusted=TRUSTED["federated"],
+        trusted=TRUSTED_PARTY,
         theorem="docs/federated.md",
     )

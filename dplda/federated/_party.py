@@ -13,7 +13,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from dplda.core._base import BaseLDA
 from dplda.core._corpus import Corpus, check_counts, check_topics
-from dplda.core._private_fit import PRIVACY_CONSTRAINTS, make_guarantee, publish, warn_if_seeded
+from dplda.core._private_fit import (
+    PRIVACY_CONSTRAINTS,
+    TRUSTED_PARTY,
+    PrivateEstimator,
+    Promise,
+    make_guarantee,
+    publish,
+    warn_if_seeded,
+)
 from dplda.federated._messages import LocalModel
 from dplda.federated._sampler import random_table, train_topics, word_weights
 from dplda.federated._sentences import SentenceCorpus, fold_in_sentences
@@ -39,7 +47,7 @@ TOKEN_ASSUMPTIONS = (
 )
 
 
-class IFTMParty(BaseLDA):
+class IFTMParty(PrivateEstimator, BaseLDA):
     """A party of federated topic modeling [1]_, with differential privacy for each token.
 
     The sound form of the party's algorithms. Every token becomes a noisy one-hot vector over the
@@ -157,6 +165,13 @@ class IFTMParty(BaseLDA):
     _batches: tuple[Tokens, ...]
 
     _attack = "token"
+    _promise = Promise(
+        unit="token",
+        relation=TOKEN_RELATION,
+        mechanism="noise on every token",
+        theorem="docs/proofs_local.md",
+        trusted=TRUSTED_PARTY,
+    )
     _parameter_constraints = {
         **BaseLDA._parameter_constraints,
         "token_epsilon": PRIVACY_CONSTRAINTS["epsilon"],

@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from dplda.core._base import BaseLDA
 from dplda.core._corpus import Corpus, check_counts
 from dplda.core._fold_in import pad
-from dplda.core._private_fit import exactly_one, publish
+from dplda.core._private_fit import PrivateEstimator, exactly_one, publish
 from dplda.kernels import _gibbs
 from dplda.leaf._compat import StrOptions, _fit_context
 from dplda.leaf._progress import rounds
@@ -60,10 +60,12 @@ class State:
     n_iter: int
 
 
-class LocalLDA(BaseLDA):
+class LocalLDA(PrivateEstimator, BaseLDA):
     """Gibbs sampling of batches of reports. A subclass says what one batch leaves to the next."""
 
     _attack = "report"
+    _charges_in_fit = False  # the owners of documents do, where they are
+    _promise = RandomizedResponse._promise
     _parameter_constraints = {
         **BaseLDA._parameter_constraints,
         **{name: RandomizedResponse._parameter_constraints[name] for name in CLIENT_PARAMETERS},

@@ -17,7 +17,15 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from dplda.core._corpus import check_counts
-from dplda.core._private_fit import COLUMNS, PRIVACY_CONSTRAINTS, exactly_one, publish
+from dplda.core._private_fit import (
+    COLUMNS,
+    PRIVACY_CONSTRAINTS,
+    TRUSTED_OWNER,
+    PrivateEstimator,
+    Promise,
+    exactly_one,
+    publish,
+)
 from dplda.leaf._compat import Interval, StrOptions, _fit_context, _get_output_config
 from dplda.leaf._warnings import warn_user
 from dplda.privacy import Guarantee, NonPrivate, SeededNoiseWarning, epsilon_of
@@ -39,7 +47,7 @@ ASSUMPTIONS = (
 )
 
 
-class RandomizedResponse(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+class RandomizedResponse(PrivateEstimator, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Local differential privacy for documents: randomized response on the presence of each word.
 
     The client's side of LP-LDA and OLP-LDA [1]_. A document becomes one bit for each word of the
@@ -136,6 +144,14 @@ class RandomizedResponse(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """
 
     _attack = "report"
+    _charges_in_fit = False  # `transform` charges
+    _promise = Promise(
+        unit="document",
+        relation="one document is replaced by any other",
+        mechanism="randomized response on the presence of each word",
+        theorem="docs/proofs_local.md",
+        trusted=TRUSTED_OWNER,
+    )
     _parameter_constraints = {
         "epsilon": PRIVACY_CONSTRAINTS["epsilon"],
         "bit_epsilon": PRIVACY_CONSTRAINTS["epsilon"],
@@ -215,10 +231,10 @@ class RandomizedResponse(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         events = (NonPrivate(),) if bits is None else bits.events(max_ones, n_words)
         guarantee = Guarantee(
             unit="document",
-            relation="one document is replaced by any other",
+            relation=self._promise.relation,
             epsilon=epsilon_of(events, self.delta, total_variation=TOTAL_VARIATION),
             delta=self.delta,
-            mechanism=f"randomized response on the presence of each of {n_words} words (a word is "
+            mechanism=f"{self._promise.mechanism} of {n_words} (a word is "
             f"reported with probability {one:.4g} if it is there, {zero:.4g} if not)",
             sensitivity=min(2 * max_ones, n_words),
             noise_scale=None,

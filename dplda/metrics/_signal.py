@@ -23,6 +23,7 @@ FEWEST_TOPICS = 0.5  # share of the topics that stand out, below which a fit war
 SMALLEST_SIGNAL = 0.3  # mean count of a cell over its noise, below which a fit warns
 TOP = 10  # words of a topic whose evidence is its evidence
 BEST_SHARE = 0.25  # of the topics, which the others are compared with
+MOSTLY = 0.5  # trust in public texts, from which a weak topic is mostly theirs
 WEAK = 2 / 3  # a topic with less than this share of the evidence of the best ones is weak
 
 
@@ -169,6 +170,6 @@ def _advice(estimator: Any, signal: float) -> tuple[str, str]:
     """What a model with this signal knows, and what helps most."""
     if signal >= SMALLEST_SIGNAL:
         return "the words of the others may be noise, or frequent words", ""
-    if getattr(estimator, "prior_match_", None) == "well":
+    if (getattr(estimator, "prior_trust_", None) or 0.0) >= MOSTLY:
         return "its topics are mostly those of prior_components", ""
     return "the model knows word frequencies, and little of topics", "public texts (public_prior), "

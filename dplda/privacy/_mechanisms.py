@@ -320,7 +320,7 @@ class DiscreteGaussian(Mechanism):
             raise ValueError(
                 f"noise_multiplier must be above 0 and at most {largest:.2f}, got "
                 f"{noise_multiplier}; more noise would leave no signal: raise epsilon, lower "
-                "max_iter, or leave each release a share of the budget (word_total_share)"
+                "max_iter"
             )
         return cls(min(radius, MAX_RADIUS))
 

@@ -23,6 +23,8 @@ from dplda.core._private_fit import (
     AES,
     PRIVACY_CONSTRAINTS,
     VOCABULARY,
+    PrivateEstimator,
+    Promise,
     exactly_one,
     make_guarantee,
     publish,
@@ -60,8 +62,8 @@ _SPLITTING = (
 
 
 # counts are sparse, which no data frame is made of: like CountVectorizer, without set_output
-class PrivateCountVectorizer(  # type: ignore[call-arg]
-    TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
+class PrivateCountVectorizer(
+    PrivateEstimator, TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
 ):
     r"""Word counts in a vocabulary that is chosen with differential privacy.
 
@@ -172,6 +174,12 @@ class PrivateCountVectorizer(  # type: ignore[call-arg]
     ['arm', 'fracture', 'healthy', 'heart', 'left']
     """
 
+    _promise = Promise(
+        unit="document",  # or "user", if `fit` gets `user_ids`
+        relation=RELATIONS["document"],
+        mechanism=MECHANISM,
+        theorem="docs/proofs_document.md",
+    )
     _parameter_constraints = {
         **PRIVACY_CONSTRAINTS,
         "candidates": [None, str, "array-like"],

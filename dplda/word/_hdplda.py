@@ -13,6 +13,8 @@ from dplda.core._corpus import Corpus, check_counts
 from dplda.core._private_fit import (
     EXPECTED_N_DOCS,
     PRIVACY_CONSTRAINTS,
+    PrivateEstimator,
+    Promise,
     check_paid,
     make_guarantee,
     publish,
@@ -49,7 +51,7 @@ RELATION = (
 )
 
 
-class HDPLDA(BaseLDA):
+class HDPLDA(PrivateEstimator, BaseLDA):
     """Word-level private LDA: hybrid private latent Dirichlet allocation.
 
     The sound form of HDP-LDA [1]_ (the H is not "hierarchical"). Single words are protected, even
@@ -178,6 +180,13 @@ class HDPLDA(BaseLDA):
     """
 
     _attack = "word"
+    _promise = Promise(
+        unit="word",
+        relation=RELATION,
+        mechanism="noise on every word-topic count, and topics drawn from the clipped noisy "
+        "counts, each sweep; the topics of all words may be seen as well",
+        theorem="docs/proofs_word.md",
+    )
     _parameter_constraints = {
         **BaseLDA._parameter_constraints,
         **PRIVACY_CONSTRAINTS,
@@ -437,8 +446,7 @@ class HDPLDA(BaseLDA):
             earlier=earlier,
             unit="word",
             relation=RELATION,
-            mechanism=f"{mechanisms.noise} noise on every word-topic count, and topics drawn from "
-            "the clipped noisy counts, each sweep; the topics of all words may be seen as well",
+            mechanism=f"{mechanisms.noise} {self._promise.mechanism}",
             sensitivity=mechanisms.sensitivity,
             noise_scale=scale,
             noise_multiplier=scale / mechanisms.sensitivity,
