@@ -51,9 +51,6 @@ SOUND = {
         SubLDA(2, epsilon=4.0, subsampling_ratio=0.3, boost=2.0, **ROUNDS), {}
     ),
     "SubLDA, epsilon 4, 10 topics": (SubLDA(10, epsilon=4.0, **ROUNDS), {}),
-    "SubLDA, all for word totals": (
-        SubLDA(2, epsilon=4.0, **ROUNDS), {}
-    ),
     "SubLDA, epsilon 4, users": (SubLDA(2, epsilon=4.0, **ROUNDS), USERS),
     "SubLDA, epsilon 4, partial_fit": (SubLDA(2, epsilon=4.0, **ROUNDS), CALLS),
     "PrivateSVILDA, epsilon 4": (PrivateSVILDA(2, epsilon=4.0, **ROUNDS), {}),

@@ -13,7 +13,7 @@ PRIVATE, TRUSTED, PUBLIC = "#F6D5C8", "#D9E4F2", "#D8EEDC"
 # x, y, width, height, color, lines of text
 BOXES = [
     (10, 130, 110, 70, PRIVATE, ("X, user_ids", "private")),
-    (160, 130, 150, 70, TRUSTED, ("_documents.py", "one unit at a time")),
+    (160, 130, 150, 70, TRUSTED, ("_contributions.py", "one unit at a time")),
     (350, 130, 150, 70, TRUSTED, ("_mechanisms.py", "clip in integers, noise")),
     (540, 130, 150, 70, TRUSTED, ("_curator.py", "only what was planned")),
     (730, 130, 120, 70, PUBLIC, ("table, model", "public")),

@@ -108,7 +108,7 @@ def figure_1(options) -> None:
 def sound(X, size, options) -> dplda.PrivateSVILDA:
     return dplda.PrivateSVILDA(
         K, epsilon=1.0, delta=DELTA, subsampling_ratio=size / options.docs,
-        max_iter=options.seen // size, max_doc_tokens=options.tokens, random_state=0,
+        max_iter=options.seen // size, random_state=0,
     ).fit(X)  # fmt: skip
 
 
