@@ -494,7 +494,9 @@ def test_a_stored_party_survives_its_process(tmp_path, corpus):
 
 @pytest.mark.parametrize("mechanism", ["rr", "laplace"])
 @pytest.mark.parametrize("model", ["lda", "sentence_lda"])
-def test_a_restarted_party_goes_on_as_if_it_had_not_stopped(tmp_path, corpus, mechanism, model):
+def test_a_restarted_party_goes_on_as_if_it_had_not_stopped(
+    tmp_path, corpus, mechanism, model, caplog
+):
     """To the last bit: with all that a party knows, and every kind of noisy vectors."""
     words = [row.indices.tolist() for row in corpus[:40]]
     X = SentenceCorpus.from_lists([[w[:3], w[3:]] for w in words], N_WORDS)
@@ -503,7 +505,9 @@ def test_a_restarted_party_goes_on_as_if_it_had_not_stopped(tmp_path, corpus, me
     two.name = one.name
     assert one.answer(request()) == two.answer(request())
     two.close()
-    again = stored(tmp_path / "y", lambda: X, **options)
+    with caplog.at_level("INFO"):
+        again = stored(tmp_path / "y", lambda: X, **options)
+    assert "model fitted" not in caplog.text
     for name in ("privacy_", "epsilon_", "n_iter_", "token_epsilon_", "document_epsilon_"):
         assert getattr(again._estimator, name) == getattr(one._estimator, name)
     message = request(1, 3)

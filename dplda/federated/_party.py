@@ -27,6 +27,7 @@ from dplda.federated._sampler import random_table, train_topics, word_weights
 from dplda.federated._sentences import SentenceCorpus, fold_in_sentences
 from dplda.federated._tokens import TokenMechanism, Tokens, check_size, privatize
 from dplda.leaf._compat import Interval, StrOptions, _fit_context
+from dplda.leaf._log import rehearsal
 from dplda.leaf._progress import rounds
 from dplda.privacy import Guarantee, NonPrivate, epsilon_of
 from dplda.privacy._curator import announce
@@ -420,7 +421,8 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         )
         components, guarantee = tables["components"], read_guarantee(values["guarantee"])
         self.n_features_in_ = components.shape[1]
-        self._publish(components, batches, guarantee, values["cap"], values["n_iter"])
+        with rehearsal():  # the fit was logged when it was made
+            self._publish(components, batches, guarantee, values["cap"], values["n_iter"])
 
     def _check_parameters(self) -> None:
         """Raise the errors that `fit` would raise because of a parameter."""
