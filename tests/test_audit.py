@@ -304,7 +304,7 @@ def test_scores_are_log_likelihood_ratios(X):
     """The mean of exp(-score) is 1 under coin 1, as for all likelihood ratios."""
     for name, method in [("SubLDA", "partial_fit"), ("HDPLDA", "partial_fit"), ("users", "fit")]:
         result = audit_epsilon(
-            SOUND[name][0], X, attack=SOUND[name][1], method=method, n_canaries=2000, n_runs=2,
+            SOUND[name][0], X, attack=SOUND[name][1], method=method, n_canaries=2000,
             random_state=1,
         )  # fmt: skip
         weights = np.exp(-result.scores[result.coins])
@@ -348,13 +348,13 @@ def test_the_worst_report_of_a_word_more_has_the_stated_ratio(bit_epsilon, max_d
 # faults are found
 
 FOUND = {
-    "half_the_gaussian_noise": SOUND["SubLDA"][0],
-    "documents_are_clipped_too_wide": PrivateSVILDA(2, epsilon=1.0, **CENTRAL),
+    "half_the_gaussian_noise": SubLDA(2, epsilon=4.0, delta=DELTA, max_iter=2),
+    "documents_are_clipped_too_wide": PrivateSVILDA(2, epsilon=2.0, delta=DELTA, max_iter=3),
     "topics_are_drawn_without_the_clip": HDPLDA(
         2, noise_epsilon=0.1, count_clip=0.05, topic_word_prior=0.05, max_iter=10
     ),
     "everybody_takes_part": PrivateSVILDA(
-        2, noise_multiplier=1.0, subsampling_ratio=0.01, max_iter=10, delta=DELTA
+        2, noise_multiplier=1.0, subsampling_ratio=0.01, max_iter=3, delta=DELTA
     ),
     "bits_flip_half_as_often": local(LPLDA, 0.5, 2),
     "a_party_reads_its_documents_in_each_round": IFTMParty(2, token_epsilon=1.0, max_iter=1),
@@ -367,7 +367,7 @@ def test_bounds_find_faults(fault, X, monkeypatch):
     seed = None if "party" in fault else 0  # with a seed, a party would draw the same noise again
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        result = audit_epsilon(FOUND[fault], X, n_canaries=5000, n_runs=2, random_state=seed)
+        result = audit_epsilon(FOUND[fault], X, n_canaries=4000, random_state=seed)
     assert max(result.lower_bound, result.declared_bound) > result.claim
     assert result.refuted
 
