@@ -18,7 +18,7 @@ from dplda.privacy.mechanisms import Curator, DiscreteGaussian, NoNoise, Streams
 SUMS = "sums of w w' and of x w'"
 
 
-class PrivateNMF(BaseTopicModel):
+class PrivateNMF(_private_fit.PrivateEstimator, BaseTopicModel):
     """Factorize counts into topics, ``X ~ W H``, with document-level privacy.
 
     Parameters
@@ -38,6 +38,12 @@ class PrivateNMF(BaseTopicModel):
     """
 
     _attack = "document"
+    _promise = _private_fit.Promise(
+        unit="document",
+        relation="one document is added, removed, or replaced by an empty one",
+        mechanism="discrete Gaussian noise on W'W and X'W in each round",
+        theorem="docs/extending.md",
+    )
     _parameter_constraints = {
         **BaseTopicModel._parameter_constraints,
         **_private_fit.PRIVACY_CONSTRAINTS,
@@ -74,8 +80,7 @@ class PrivateNMF(BaseTopicModel):
             topics = self._rounds(counts, None, mechanism, curator, streams, n_rounds)  # public
         guarantee = _private_fit.make_guarantee(
             curator.events, delta=self.delta, earlier=None, unit="document",
-            relation="one document is added, removed, or replaced by an empty one",
-            mechanism="discrete Gaussian noise on W'W and X'W in each round",
+            relation=self._promise.relation, mechanism=self._promise.mechanism,
             sensitivity=self.contribution_norm, noise_scale=None, noise_multiplier=None,
             seeded=streams.seeded,
         )  # fmt: skip

@@ -10,10 +10,13 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from private_lsa import PrivateLSA
+from private_lsa import contributions as lsa_contributions
 from private_nmf import PrivateNMF
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dplda.audit import audit_epsilon
+from dplda.core._private_fit import PrivateEstimator
 from dplda.datasets import make_topic_corpus
 from dplda.document._contributions import Documents
 from dplda.privacy import Gaussian, Ledger, _mechanisms
@@ -198,3 +201,32 @@ def test_its_audit_finds_a_sensitivity_that_is_too_large(corpus, monkeypatch):
     model = PrivateNMF(2, epsilon=2.0, max_iter=2, contribution_norm=0.02)
     result = audit_epsilon(model, corpus, n_canaries=1000, random_state=0)
     assert result.lower_bound > result.claim
+
+
+# ---- a second example, with components of both signs ----------------------------------------
+
+
+def test_private_lsa_finds_the_directions_and_has_a_complete_card():
+    X = make_topic_corpus(n_docs=400, n_words=30, n_components=3, random_state=0).data
+    private = PrivateLSA(3, epsilon=8.0, random_state=0).fit(X)
+    exact = PrivateLSA(3, epsilon=math.inf, random_state=0).fit(X)
+    overlap = np.linalg.svd(private.components_ @ exact.components_.T)[1]
+    assert overlap[0] > 0.9
+    assert (private.components_ < 0).any()
+    assert private.privacy_.theorem == "docs/extending.md"
+    assert private.privacy_.trusted
+    assert private.epsilon_ <= 8.0
+
+
+def test_a_private_estimator_without_a_card_fails_at_its_definition():
+    with pytest.raises(TypeError, match="Forgetful has no card"):
+        type("Forgetful", (PrivateEstimator,), {})
+
+
+@pytest.mark.parametrize("X", [np.eye(4) * 9, np.ones((5, 4))])
+def test_private_lsa_reads_documents_one_by_one(X):
+    basis = np.linalg.qr(np.random.default_rng(0).normal(size=(4, 2)))[0]
+    X = sp.csr_array(X)
+    rows = lsa_contributions(X, basis).toarray()
+    alone = [lsa_contributions(X[[d]], basis).toarray()[0] for d in range(X.shape[0])]
+    np.testing.assert_array_equal(rows, alone)

@@ -51,7 +51,7 @@ class BaseTopicModel(
         X : {array-like, sparse matrix} of shape (n_docs, n_words)
             Word counts.
         y : Ignored
-            Not used, present for API consistency by convention.
+            Ignored.
         **fit_params : dict
             Passed to `fit`.
 
@@ -195,7 +195,7 @@ class BaseLDA(BaseTopicModel):
         X : {array-like, sparse matrix, CountShards} of shape (n_docs, n_words)
             Word counts of documents that the model was not trained on.
         y : Ignored
-            Not used, present for API consistency by convention.
+            Ignored.
 
         Returns
         -------

@@ -99,7 +99,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             Word counts of all documents from which the round may draw. A minibatch chosen by the
             caller is not a secret sample; set ``subsampling_ratio=1`` to use all rows.
         y : Ignored
-            Not used, present for API consistency by convention.
+            Ignored.
         user_ids : array-like of shape (n_docs,) or None, default=None
             The user that each row comes from: integers or strings. All rows with one id are one
             protected unit. Give ids to every call or to none. Private, and read after `X`.
@@ -314,7 +314,8 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         if earlier is None:
             return None
         table = getattr(earlier, "_released", None)
-        if not isinstance(table, NoisyTable) or earlier.n_components != self.n_components:
+        same = isinstance(table, NoisyTable) and table.average.shape[1] == self.n_components
+        if not same:
             raise ValueError(
                 "earlier must be a fitted SubLDA or PrivateSVILDA with "
                 f"n_components={self.n_components}, got {type(earlier).__name__}; pass the model "

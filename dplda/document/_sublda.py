@@ -209,7 +209,7 @@ class SubLDA(DocumentLDA):
             Word counts, or weights such as shares, whose scale says nothing. One row is what the
             guarantee protects, or all rows of one user; columns are public.
         y : Ignored
-            Not used, present for API consistency by convention.
+            Ignored.
         user_ids : array-like of shape (n_docs,) or None, default=None
             The user that each row comes from: integers or strings. All rows with one id are one
             protected unit, for instance the texts of a person or the copies in a bootstrap sample.

@@ -227,7 +227,7 @@ class IFTMParty(PrivateEstimator, BaseLDA):
             Word counts, or documents with sentences, which "sentence_lda" needs. The columns are
             public.
         y : Ignored
-            Not used, present for API consistency by convention.
+            Ignored.
 
         Returns
         -------
@@ -254,7 +254,7 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         X : {array-like, sparse matrix} of shape (n_docs, n_words), or SentenceCorpus
             Documents that were not given before.
         y : Ignored
-            Not used, present for API consistency by convention.
+            Ignored.
 
         Returns
         -------

@@ -267,9 +267,9 @@ class SentenceVectorizer(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : Ignored
-            Not used, present for API consistency by convention.
+            Ignored.
         y : Ignored
-            Not used, present for API consistency by convention.
+            Ignored.
 
         Returns
         -------
@@ -353,7 +353,7 @@ class SentenceVectorizer(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         input_features : Ignored
-            Not used, present for API consistency by convention.
+            Ignored.
 
         Returns
         -------

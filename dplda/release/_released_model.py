@@ -137,9 +137,9 @@ class ReleasedModel(BaseLDA):
         Parameters
         ----------
         X : Ignored
-            Not used, present for API consistency by convention.
+            Ignored.
         y : Ignored
-            Not used, present for API consistency by convention.
+            Ignored.
 
         Returns
         -------

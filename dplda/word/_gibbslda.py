@@ -136,7 +136,7 @@ class GibbsLDA(BaseLDA):
         X : {array-like, sparse matrix} of shape (n_docs, n_words)
             Word counts.
         y : Ignored
-            Not used, present for API consistency by convention.
+            Ignored.
 
         Returns
         -------
@@ -154,7 +154,7 @@ class GibbsLDA(BaseLDA):
         X : {array-like, sparse matrix} of shape (n_docs, n_words)
             Word counts of documents that no earlier call has had.
         y : Ignored
-            Not used, present for API consistency by convention.
+            Ignored.
 
         Returns
         -------

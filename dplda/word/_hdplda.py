@@ -243,7 +243,7 @@ class HDPLDA(PrivateEstimator, BaseLDA):
         X : {array-like, sparse matrix} of shape (n_docs, n_words)
             Word counts; columns are public.
         y : Ignored
-            Not used, present for API consistency by convention.
+            Ignored.
 
         Returns
         -------
@@ -305,7 +305,7 @@ class HDPLDA(PrivateEstimator, BaseLDA):
         X : {array-like, sparse matrix} of shape (n_docs, n_words)
             Word counts.
         y : Ignored
-            Not used, present for API consistency by convention.
+            Ignored.
 
         Returns
         -------

@@ -1,0 +1,133 @@
+"""Private latent semantic analysis: components of both signs, by noisy power iteration."""
+
+import math
+from numbers import Real
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils.validation import check_is_fitted
+
+from dplda.core import _private_fit
+from dplda.core._base import BaseTopicModel
+from dplda.core._corpus import check_counts
+from dplda.leaf._compat import Interval, _fit_context
+from dplda.leaf._progress import rounds
+from dplda.privacy import calibrate, mechanisms
+from dplda.privacy.mechanisms import Curator, DiscreteGaussian, NoNoise, Purpose, Streams
+
+SUMS = "sums of x (x' Q)"
+
+
+class PrivateLSA(_private_fit.PrivateEstimator, BaseTopicModel):
+    """Right singular vectors of the documents, scaled to unit length, with document-level privacy.
+
+    Parameters
+    ----------
+    epsilon, noise_multiplier : float or None, default=None
+        Total epsilon of a document, or the noise of a round. Give exactly one.
+    contribution_norm : float, default=1.0
+        Clipping bound of a document's contribution, in L2. A public constant.
+    n_components, delta, max_iter, ledger, n_jobs, random_state, verbose
+        See `dplda.SubLDA`.
+
+    Notes
+    -----
+    **Privacy.** Unit: document. Relation: one document is added, removed, or replaced by an empty
+    one. Sensitivity: `contribution_norm`, in L2, enforced by `sum_clipped`. Event: one ``Gaussian``
+    a round.
+    """
+
+    _attack = "document"
+    _promise = _private_fit.Promise(
+        unit="document",
+        relation="one document is added, removed, or replaced by an empty one",
+        mechanism="discrete Gaussian noise on X'XQ in each round",
+        theorem="docs/extending.md",
+    )
+    _parameter_constraints = {
+        **BaseTopicModel._parameter_constraints,
+        **_private_fit.PRIVACY_CONSTRAINTS,
+        "contribution_norm": [Interval(Real, 1e-6, 1e6, closed="both")],
+    }
+
+    def __init__(
+        self, n_components=10, *, epsilon=None, noise_multiplier=None, delta=1e-6, max_iter=5,
+        contribution_norm=1.0, ledger=None, n_jobs=None, random_state=None, verbose=0,
+    ):  # fmt: skip
+        self.n_components = n_components
+        self.epsilon = epsilon
+        self.noise_multiplier = noise_multiplier
+        self.delta = delta
+        self.max_iter = max_iter
+        self.contribution_norm = contribution_norm
+        self.ledger = ledger
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y=None):
+        """Train on private documents: `max_iter` rounds."""
+        statements = {"epsilon": self.epsilon, "noise_multiplier": self.noise_multiplier}
+        _private_fit.exactly_one("PrivateLSA", **statements)
+        mechanism, n_rounds = self._budget(), int(self.max_iter)  # public
+        streams = Streams.from_random_state(self.random_state)  # secret
+        _private_fit.warn_if_seeded("PrivateLSA", streams.seeded and self.epsilon != math.inf)
+        plan = [(SUMS, mechanism.event)] * n_rounds  # public
+        entry = {"label": "PrivateLSA", "unit": "document", "ledger": self.ledger}
+        with Curator(plan, streams, **entry) as curator:
+            counts = check_counts(self, X, reset=True).astype(float)  # private
+            basis = self._rounds(counts, None, mechanism, curator, streams, n_rounds)  # public
+        guarantee = _private_fit.make_guarantee(
+            curator.events, delta=self.delta, earlier=None, unit="document",
+            relation=self._promise.relation, mechanism=self._promise.mechanism,
+            sensitivity=self.contribution_norm, noise_scale=None, noise_multiplier=None,
+            seeded=streams.seeded,
+        )  # fmt: skip
+        _private_fit.publish(self, guarantee, components_=basis, n_iter_=n_rounds)
+        return self
+
+    def transform(self, X):
+        """Coordinates of documents, (n_docs, n_components): private, like the documents."""
+        check_is_fitted(self)
+        X = check_counts(self, X, reset=False)
+        return (X @ self.components_.T).astype(X.dtype)
+
+    def _budget(self):
+        """The mechanism of a round."""
+        gaussian, statement = DiscreteGaussian.for_noise_multiplier, self.noise_multiplier
+        if self.epsilon == math.inf:
+            return NoNoise()
+        if statement is None:  # the least noise that meets epsilon over all rounds
+            events = lambda m: [gaussian(m).event] * int(self.max_iter)  # noqa: E731
+            distance = mechanisms.TOTAL_VARIATION
+            statement = calibrate(events, self.epsilon, self.delta, total_variation=distance)
+        return gaussian(float(statement))
+
+    def _rounds(self, X, table, mechanism, curator, streams, n_rounds):
+        """The algorithm. Nothing leaves the private `X` but what `curator.release` returns."""
+        n_components, n_words = min(int(self.n_components), X.shape[1]), X.shape[1]
+        words = streams.words(Purpose.INITIAL_TABLE, 0, 0, n_words * n_components)
+        start = mechanisms.uniform(words).reshape(n_words, n_components) - 0.5
+        basis = np.linalg.qr(start)[0]  # public
+        norm = 1e6 if mechanism.exact else float(self.contribution_norm)  # public
+        radius = 2**30 if mechanism.exact else mechanism.radius  # public
+        for t in rounds(self, 1, n_rounds):
+            sums = mechanisms.sum_clipped(contributions(X, basis), norm, radius)  # private
+            # One document moves `sums` by at most `radius` in L2, for any content: its row reads
+            # the document and the released basis only, and `sum_clipped` clips the row.
+            noisy = curator.release(sums, mechanism, label=SUMS, round=t)  # public
+            basis = np.linalg.qr(noisy.reshape(n_words, n_components) * (norm / radius))[0]
+        return basis.T
+
+
+def contributions(X, basis):
+    """One row for each document x of unit length: x (x' Q), word by word."""
+    X = sp.diags_array(1 / np.maximum(np.sqrt((X * X).sum(axis=1)), 1e-12)) @ X
+    n_components, scores = basis.shape[1], np.zeros((X.shape[0], basis.shape[1]))
+    for d, (start, end) in enumerate(zip(X.indptr, X.indptr[1:])):  # no sum over documents
+        scores[d] = (X.data[start:end, None] * basis[X.indices[start:end]]).sum(axis=0)
+    values = X.data[:, None] * np.repeat(scores, np.diff(X.indptr), axis=0)
+    cells = X.indices[:, None] * n_components + np.arange(n_components)
+    shape = X.shape[0], X.shape[1] * n_components
+    return sp.csr_array((values.ravel(), cells.ravel(), X.indptr * n_components), shape)
