@@ -12,6 +12,7 @@ from dplda.core._base import BaseTopicModel
 from dplda.core._corpus import check_counts
 from dplda.leaf._compat import Interval, _fit_context
 from dplda.leaf._progress import rounds
+from dplda.leaf._users import RELATIONS
 from dplda.privacy import calibrate, mechanisms
 from dplda.privacy.mechanisms import Curator, DiscreteGaussian, NoNoise, Streams
 
@@ -23,24 +24,21 @@ class PrivateNMF(_private_fit.PrivateEstimator, BaseTopicModel):
 
     Parameters
     ----------
-    epsilon, noise_multiplier : float or None, default=None
-        Total epsilon of a document, or the noise of a round. Give exactly one.
     contribution_norm : float, default=1.0
         Clipping bound of a document's contribution, in L2. A public constant.
-    n_components, delta, max_iter, ledger, n_jobs, random_state, verbose
+    n_components, epsilon, noise_multiplier, delta, max_iter, ledger, n_jobs, random_state, verbose
         See `dplda.SubLDA`.
 
     Notes
     -----
-    **Privacy.** Unit: document. Relation: one document is added, removed, or replaced by an empty
-    one. Sensitivity: `contribution_norm`, in L2, enforced by `sum_clipped`. Event: one ``Gaussian``
-    a round.
+    **Privacy.** Unit, relation and mechanism are in `_promise`. Sensitivity: `contribution_norm`,
+    in L2, enforced by `sum_clipped`. Event: one ``Gaussian`` a round.
     """
 
     _attack = "document"
     _promise = _private_fit.Promise(
         unit="document",
-        relation="one document is added, removed, or replaced by an empty one",
+        relation=RELATIONS["document"],
         mechanism="discrete Gaussian noise on W'W and X'W in each round",
         theorem="docs/extending.md",
     )
@@ -78,11 +76,10 @@ class PrivateNMF(_private_fit.PrivateEstimator, BaseTopicModel):
         with Curator(plan, streams, **entry) as curator:
             counts = check_counts(self, X, reset=True).astype(float)  # private
             topics = self._rounds(counts, None, mechanism, curator, streams, n_rounds)  # public
+        promise = {name: getattr(self._promise, name) for name in ("unit", "relation", "mechanism")}
         guarantee = _private_fit.make_guarantee(
-            curator.events, delta=self.delta, earlier=None, unit="document",
-            relation=self._promise.relation, mechanism=self._promise.mechanism,
-            sensitivity=self.contribution_norm, noise_scale=None, noise_multiplier=None,
-            seeded=streams.seeded,
+            curator.events, delta=self.delta, earlier=None, sensitivity=self.contribution_norm,
+            noise_scale=None, noise_multiplier=None, seeded=streams.seeded, **promise,
         )  # fmt: skip
         _private_fit.publish(self, guarantee, components_=topics, n_iter_=n_rounds)
         return self
@@ -107,8 +104,8 @@ class PrivateNMF(_private_fit.PrivateEstimator, BaseTopicModel):
     def _rounds(self, X, table, mechanism, curator, streams, n_rounds):
         """The algorithm. Nothing leaves the private `X` but what `curator.release` returns."""
         n_topics, n_words = int(self.n_components), X.shape[1]
-        words = streams.words(128, 0, 0, n_topics * n_words)
-        topics = normalized(mechanisms.uniform(words).reshape(n_topics, n_words) + 0.1)  # public
+        start = mechanisms.uniform(streams.words(128, 0, 0, n_topics * n_words))  # public
+        topics = normalized(start.reshape(n_topics, n_words) + 0.1)  # public
         norm = 1e6 if mechanism.exact else float(self.contribution_norm)  # public
         radius = 2**30 if mechanism.exact else mechanism.radius  # public
         for t in rounds(self, 1, n_rounds):

