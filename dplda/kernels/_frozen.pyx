@@ -1,7 +1,7 @@
 """One sweep of topic draws under a table that does not change, with exact probabilities.
 
-The law and its proof are in docs/proofs_word.md. Vectors of floats propose topics, and integers decide
-where rounding could matter: topics are the same on every instruction set.
+The law and its proof are in docs/proofs_word.md. Vectors of floats propose topics, and integers
+decide where rounding could matter: topics are the same on every instruction set.
 """
 
 import numpy as np
