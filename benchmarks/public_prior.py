@@ -287,17 +287,16 @@ def change(row: dict | None) -> str:
 def report(chosen, points: Points) -> None:
     """A row for each pair and epsilon, and the verdicts."""
     print("| private | documents | public | documents | epsilon | unigram | public alone "
-          "| private alone | with prior | difference | gap closed | trust | discrepancy |"
+          "| private alone | with prior | difference | gap closed | trust |"
     )  # fmt: skip
-    print("| --- " * 13 + "|")
+    print("| --- " * 12 + "|")
     rows = [row for pair in chosen for row in results(pair, points)]
     for row in rows:
         print(f"| {row['pair'].corpus} | {row['n_docs']} | {row['pair'].public} "
               f"| {row['pair'].n_public} | {row['epsilon']} | {row['unigram']:.0f} "
               f"| {row['public']:.0f} | {row['alone']:.0f} | {row['with']:.0f} "
               f"| {row['change']:+.1%}{spread(row['error'])} "
-              f"| {row['closed_alone']:.0%} → {row['closed']:.0%} | {row['trust']:.2f} "
-              f"| {row['discrepancy']:.2f} |")  # fmt: skip
+              f"| {row['closed_alone']:.0%} → {row['closed']:.0%} | {row['trust']:.2f} |")  # fmt: skip
     print(f"\n{len({str(row['pair']) for row in rows})} pairs, {len(rows)} cells")
     verdict("worse than without the prior by more than 1%, beyond 2 standard errors",
             [r for r in rows if r["change"] - 2 * r["error"] > 0.01])  # fmt: skip
