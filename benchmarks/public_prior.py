@@ -296,7 +296,8 @@ def report(chosen, points: Points) -> None:
               f"| {row['pair'].n_public} | {row['epsilon']} | {row['unigram']:.0f} "
               f"| {row['public']:.0f} | {row['alone']:.0f} | {row['with']:.0f} "
               f"| {row['change']:+.1%}{spread(row['error'])} "
-              f"| {row['closed_alone']:.0%} → {row['closed']:.0%} | {row['trust']:.2f} |")  # fmt: skip
+              f"| {row['closed_alone']:.0%} → {row['closed']:.0%} "
+              f"| {row['trust']:.2f} |")  # fmt: skip
     print(f"\n{len({str(row['pair']) for row in rows})} pairs, {len(rows)} cells")
     verdict("worse than without the prior by more than 1%, beyond 2 standard errors",
             [r for r in rows if r["change"] - 2 * r["error"] > 0.01])  # fmt: skip
