@@ -10,28 +10,21 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from oracle import Oracle
-from reference_accounting import dp_event, to_dp_event
 from scipy.special import logsumexp, ndtr
 from scipy.stats import binom
 
-from dplda.privacy import _bounds_on_epsilon as composition
+from dplda.privacy import _accountant as composition
+from dplda.privacy._accountant import grouped, pure_epsilon
 from dplda.privacy._accounting import (
     calibrate,
     delta_charge,
+    epsilon_bounds,
     epsilon_of,
     gaussian_mu,
     is_chargeable,
     is_within,
     split_epsilon,
 )
-from dplda.privacy._bounds_on_epsilon import (
-    bounded_range_divergence,
-    grouped,
-    pure_epsilon,
-    quick_renyi_epsilon,
-    renyi_epsilon,
-)
-from dplda.privacy._composed_losses import loss_distribution_epsilon, rounding_error
 from dplda.privacy._events import (
     BoundedRange,
     ErasedResponse,
@@ -45,6 +38,7 @@ from dplda.privacy._events import (
     from_record,
     to_record,
 )
+from dplda.privacy._renyi import ORDERS, divergences
 from dplda.published._calibration import vips_calibration
 from dplda.word._word_sweeps import inherent_epsilon
 
@@ -188,61 +182,6 @@ def test_only_events_can_be_priced():
 # ---- what the library does, so that a change of it is noticed -----------------------------
 
 
-def test_library_ignores_the_count_of_randomized_responses():
-    response = dp_event.RandomizedResponseDpEvent(0.5, 2)
-    ten = dp_event.SelfComposedDpEvent(response, 10)
-    written_out = dp_event.ComposedDpEvent([response] * 10)
-    assert printed(PLDAccountant(Relation.REPLACE_ONE).compose(ten).get_epsilon(1e-5), "1.0987")
-    assert printed(
-        PLDAccountant(Relation.REPLACE_ONE).compose(written_out).get_epsilon(1e-5), "10.9868"
-    )
-    rdp = RdpAccountant(neighboring_relation=Relation.REPLACE_ONE).compose(ten).get_epsilon(1e-5)
-    assert printed(rdp, "10.9868")
-    ours = to_dp_event(Repeated(RandomizedResponseEvent(0.5), 10))
-    assert printed(PLDAccountant(Relation.REPLACE_ONE).compose(ours).get_epsilon(1e-5), "10.9868")
-    twice = to_dp_event(Repeated(Repeated(RandomizedResponseEvent(0.5), 5), 2))
-    assert twice == ours
-
-
-def test_library_doubles_the_gaussian_under_replacement_in_one_accountant_only():
-    ten = dp_event.SelfComposedDpEvent(dp_event.GaussianDpEvent(2.0), 10)
-    assert printed(
-        PLDAccountant(Relation.ADD_OR_REMOVE_ONE).compose(ten).get_epsilon(1e-5), "7.5113"
-    )
-    assert printed(PLDAccountant(Relation.REPLACE_ONE).compose(ten).get_epsilon(1e-5), "17.8566")
-    for relation in (Relation.ADD_OR_REMOVE_ONE, Relation.REPLACE_ONE):
-        rdp = RdpAccountant(neighboring_relation=relation).compose(ten).get_epsilon(1e-5)
-        assert printed(rdp, "8.0794")
-    one = dp_event.GaussianDpEvent(4.0)
-    assert printed(
-        PLDAccountant(Relation.ADD_OR_REMOVE_ONE).compose(one).get_epsilon(1e-5), "0.9263"
-    )
-    assert printed(PLDAccountant(Relation.REPLACE_ONE).compose(one).get_epsilon(1e-5), "1.9931")
-    assert printed(RdpAccountant().compose(one).get_epsilon(1e-5), "1.0126")
-
-
-def test_zero_out_costs_what_add_or_remove_costs():
-    event = to_dp_event(sampled(0.1, 2.0, 100))
-    for relation in (Relation.ADD_OR_REMOVE_ONE, Relation.REPLACE_SPECIAL):
-        assert printed(PLDAccountant(relation).compose(event).get_epsilon(1e-5), "2.3374")
-    assert printed(epsilon_of(sampled(0.1, 2.0, 100), 1e-5), "2.3374")
-
-
-def test_renyi_accounting_is_very_loose_at_a_tiny_sampling_rate():
-    events = sampled(2.5e-5, 0.6, 16000)
-    assert printed(RdpAccountant().compose(to_dp_event(events)).get_epsilon(1e-4), "0.984")
-    assert printed(epsilon_of(events, 1e-4), "0.032")
-    coarse = PLDAccountant(value_discretization_interval=1e-3).compose(to_dp_event(events))
-    assert printed(coarse.get_epsilon(1e-4), "0.055")
-
-
-@pytest.mark.slow
-def test_a_finer_grid_gains_little_at_a_tiny_sampling_rate():
-    finer = PLDAccountant(value_discretization_interval=3e-5)
-    finer.compose(to_dp_event(sampled(2.5e-5, 0.6, 16000)))
-    assert printed(finer.get_epsilon(1e-4), "0.0309")
-
-
 # ---- Renyi divergences --------------------------------------------------------------------
 
 
@@ -262,10 +201,8 @@ def test_a_bounded_range_choice_costs_the_worst_two_point_law(epsilon, order, sh
     upper = np.linspace(1e-5, epsilon - 1e-5, 20001)
     worst = float(np.max(two_point_powers(epsilon, order, upper))) / (order - 1)
     assert worst == pytest.approx(sharp, abs=5.1e-5)
-    charged = float(bounded_range_divergence(epsilon, np.array([order]))[0])
+    charged = divergences(BoundedRange(epsilon))[ORDERS.index(order)]
     assert worst <= charged <= worst * (1 + 1e-6)
-    concentrated = RdpAccountant([order]).compose(to_dp_event(BoundedRange(epsilon))).rdp[0]
-    assert charged < concentrated == pytest.approx(order * epsilon**2 / 8)
 
 
 def bounded_range_in_decimals(epsilon, order):
@@ -280,17 +217,9 @@ def bounded_range_in_decimals(epsilon, order):
 
 @pytest.mark.parametrize("epsilon", [1e-9, 1e-3, 0.0976, 0.4463, 1.0, 2.0, 9.2302, 50.0, 300.0])
 def test_no_rounding_makes_a_bounded_range_choice_too_cheap(epsilon):
-    orders = np.array([1.1, 1.9, 2.0, 3.3, 10.0, 63.0, 1024.0])
-    for order, charged in zip(orders.tolist(), bounded_range_divergence(epsilon, orders).tolist()):
+    for order, charged in zip(ORDERS, divergences(BoundedRange(epsilon)).tolist()):
         exact = bounded_range_in_decimals(epsilon, order)
         assert exact <= Decimal(charged) <= exact * Decimal("1.000000002")
-
-
-@pytest.mark.parametrize("epsilon", [1e-300, 1e-160, 1e3, 1e160, 1e300])
-def test_a_bounded_range_choice_never_costs_more_than_its_range(epsilon):
-    divergences = bounded_range_divergence(epsilon, np.array([1.1, 2.0, 1024.0]))
-    assert ((divergences >= 0) & (divergences <= epsilon)).all()
-    assert epsilon < 1 or (divergences > 0.9 * epsilon).all()
 
 
 @pytest.mark.parametrize(("n", "epsilon"), [(1, 0.4463), (50, 0.4463), (50, 2.0), (20, 9.23)])
@@ -304,45 +233,21 @@ def test_no_composition_of_two_point_choices_costs_more_than_is_charged(n, epsil
         assert delta <= 1e-5
 
 
-@pytest.mark.parametrize(
-    "events",
-    [
-        [Repeated(Laplace(3.0), 40), Gaussian(4.0)],
-        ZeroConcentrated(2.0),
-        [Repeated(ZeroConcentrated(0.01), 9), Repeated(Gaussian(20.0), 9)],
-    ],
-    ids=repr,
-)
-def test_renyi_epsilon_is_the_librarys(events):
-    library = RdpAccountant()
-    for event in events if isinstance(events, list) else [events]:
-        library.compose(to_dp_event(event))
-    assert renyi_epsilon(grouped(events), 1e-6) == pytest.approx(library.get_epsilon(1e-6))
-
-
-@pytest.mark.parametrize(("q", "noise_multiplier"), [(0.05, 1.2), (0.3, 2.5), (0.9, 3.0)])
-def test_quick_bound_of_sampled_events_uses_whole_orders(q, noise_multiplier, caplog):
-    """Fractional orders gain little here, and the library complains of them at these rates."""
-    library = RdpAccountant().compose(to_dp_event(sampled(q, noise_multiplier, 100)))
-    caplog.clear()
-    groups = grouped(sampled(q, noise_multiplier, 100))
-    quick, whole = quick_renyi_epsilon(groups, 1e-6), renyi_epsilon(groups, 1e-6)
-    assert whole == pytest.approx(library.get_epsilon(1e-6))
-    assert whole <= quick * (1 + 1e-12)
-    assert quick < whole * 1.02
-    assert caplog.records == []
-
-
-def test_renyi_divergences_of_bits_and_others_add_up():
-    """Two accountants, since the library knows each kind under a relation of its own."""
-    bits, others = Repeated(RandomizedResponseEvent(0.9), 30), [Gaussian(5.0), BoundedRange(0.4)]
-    by_relation = [RdpAccountant([4.0], Relation.REPLACE_ONE).compose(to_dp_event(bits))]
-    by_relation += [RdpAccountant([4.0]).compose(to_dp_event(event)) for event in others]
-    at_order_4 = sum(accountant.rdp[0] for accountant in by_relation)
-    at_order_4 += math.log1p(-1 / 4) - math.log(4e-6) / 3
-    together = renyi_epsilon(grouped([bits, *others]), 1e-6)
-    assert max(renyi_epsilon(grouped(part), 1e-6) for part in (bits, others)) < together
-    assert together <= at_order_4 * (1 + 1e-12)
+@pytest.mark.parametrize(("q", "s"), [(0.01, 0.8), (0.3, 2.0), (0.999, 30.0), (1e-6, 0.5)])
+def test_divergences_of_sampled_steps_are_the_finite_sums(q, s):
+    """Mironov, Talwar and Zhang 2019, in 60 digits."""
+    charged = divergences(PoissonSampled(q, Gaussian(s)))
+    with localcontext(prec=60):
+        rate, noise = Decimal(q), Decimal(s)
+        for order in (2, 3, 17, 64, 256):
+            terms = [
+                math.comb(order, i) * (1 - rate) ** (order - i) * rate**i
+                * (Decimal(i * (i - 1)) / (2 * noise * noise)).exp()
+                for i in range(order + 1)
+            ]  # fmt: skip
+            exact = sum(terms).ln() / (order - 1)
+            found = Decimal(float(charged[ORDERS.index(order)]))
+            assert exact <= found <= exact * (1 + Decimal("3e-9")), order
 
 
 # ---- variational inference (Park et al.) --------------------------------------------------
@@ -405,50 +310,23 @@ def test_svi_calibration_is_false_for_a_large_delta_per_step(
     assert printed(epsilon_of(sampled(batch / 400_000, published, n_rounds), 1e-4), cost)
 
 
-# sigma for epsilon 0.5, 1, 4, 8 by Renyi accounting (privacy specification, section 2)
-RENYI_NOISE = {10: (0.7841, 0.5965, 0.3721, 0.3030), 400: (0.9736, 0.7444, 0.4601, 0.3667)}
-
-
-@pytest.mark.parametrize("batch", RENYI_NOISE)
-def test_renyi_accounting_asks_for_more_noise(batch):
-    n_rounds, rate = 160_000 // batch, batch / 400_000
-    needed = next(row[2] for row in BATCHES if row[0] == batch)
-    targets = zip((0.5, 1.0, 4.0, 8.0), RENYI_NOISE[batch], needed, strict=True)
-    for epsilon, expected, by_loss_distributions in targets:
-        noise = calibrate(lambda s: sampled(rate, s, n_rounds), epsilon, 1e-4, accountant="rdp")
-        assert noise == pytest.approx(expected, rel=0.01)
-        assert noise > 1.08 * by_loss_distributions
-        spent = epsilon_of(sampled(rate, noise, n_rounds), 1e-4, accountant="rdp")
-        assert 0.999 * epsilon <= spent <= epsilon
-
-
-@pytest.mark.parametrize("events", [Gaussian(2.0), sampled(0.01, 1.0, 100), Laplace(3.0)])
-def test_renyi_accounting_is_never_below_loss_distributions(events):
-    assert epsilon_of(events, 1e-5, accountant="rdp") >= epsilon_of(events, 1e-5)
-
-
-def test_accountant_must_be_known():
-    with pytest.raises(ValueError, match=r"one of \('pld', 'rdp'\), got 'gdp'"):
-        epsilon_of(Gaussian(1.0), 1e-5, accountant="gdp")
-
-
 # ---- HDP-LDA ------------------------------------------------------------------------------
 
 # Rounds, noise, R = C/beta + 1; inherent epsilon, pure epsilon, rho, epsilon at delta 1e-5. Topics
 # are drawn in all rounds but the last.
 TABLE_HDP = [
-    (50, ("laplace", 0.1), 1.05, "0.0976", "9.781", "0.1833", "2.635"),
-    (50, ("laplace", 0.1), 1.25, "0.4463", "26.868", "1.3449", "8.286"),
-    (50, ("laplace", 0.5), 2, "1.3863", "92.928", "14.8961", "37.632"),
-    (50, ("laplace", 1), 2, "1.3863", "117.928", "24.2711", "51.108"),
-    (50, ("laplace", 10), math.exp(5), "10", "990", "1862.5", "842.53"),
-    (100, ("laplace", 0.1), 1.05, "0.0976", "19.660", "0.3678", "3.920"),
-    (100, ("laplace", 0.5), 1.25, "0.4463", "94.182", "8.7148", "26.073"),
-    (100, ("laplace", 1), 101, "9.2302", "1013.79", "1079.32", "743.44"),
-    (50, ("gauss", 10), 1.05, "0.0976", None, "0.5583", "5.0374"),
-    (50, ("gauss", 10), 1.25, "0.4463", None, "1.7199", "9.6769"),
-    (100, ("gauss", 20), 1.1, "0.1906", None, "0.6997", "5.7210"),
-    (100, ("gauss", 5), 2, "1.3863", None, "27.78", "59.87"),
+    (50, ("laplace", 0.1), 1.05, "0.0976", "9.781", "0.1833", "2.444"),
+    (50, ("laplace", 0.1), 1.25, "0.4463", "26.868", "1.3449", "7.814"),
+    (50, ("laplace", 0.5), 2, "1.3863", "92.928", "14.8961", "36.083"),
+    (50, ("laplace", 1), 2, "1.3863", "117.928", "24.2711", "49.015"),
+    (50, ("laplace", 10), math.exp(5), "10", "990", "1862.5", "840.04"),
+    (100, ("laplace", 0.1), 1.05, "0.0976", "19.660", "0.3678", "3.637"),
+    (100, ("laplace", 0.5), 1.25, "0.4463", "94.182", "8.7148", "24.644"),
+    (100, ("laplace", 1), 101, "9.2302", "1013.79", "1079.32", "743.72"),
+    (50, ("gauss", 10), 1.05, "0.0976", None, "0.5583", "4.6711"),
+    (50, ("gauss", 10), 1.25, "0.4463", None, "1.7199", "9.1055"),
+    (100, ("gauss", 20), 1.1, "0.1906", None, "0.6997", "5.3316"),
+    (100, ("gauss", 5), 2, "1.3863", None, "27.78", "57.45"),
 ]
 
 
@@ -481,20 +359,22 @@ def test_two_cells_cost_less_than_one_of_double_sensitivity():
 
 
 def test_discrete_laplace_is_a_randomized_bit():
-    """A unit shift of the symmetric discrete Laplace, alone and with the topic draws."""
-    a = 0.25
-    bits = Repeated(RandomizedResponseEvent(2 / (1 + math.exp(a))), 100)
-    discrete = dp_event.SelfComposedDpEvent(dp_event.DiscreteLaplaceDpEvent(a, 1), 100)
-    exact = PLDAccountant().compose(discrete).get_epsilon(1e-5)  # 0.25 is on the grid
-    assert printed(exact, "12.833")
-    assert exact <= epsilon_of(bits, 1e-5) < exact * (1 + 1e-9)
-    choice = Repeated(BoundedRange(0.4463), 50)
-    assert printed(epsilon_of([bits, choice], 1e-5), "17.059")
+    """A unit shift of the symmetric discrete Laplace: a sum of binomial variables."""
+    a, n = 0.25, 100
+    loss = a * (2 * np.arange(n + 1) - n)
+    law = binom.pmf(np.arange(n + 1), n, 1 / (1 + math.exp(-a)))
+
+    def delta(epsilon):
+        return law @ -np.expm1(np.minimum(epsilon - loss, 0.0))
+
+    found = epsilon_of(Repeated(RandomizedResponseEvent(2 / (1 + math.exp(a))), n), 1e-5)
+    assert printed(found, "12.833")
+    assert delta(found) <= 1e-5 < delta(found * (1 - 1e-8))
 
 
 def test_floored_laplace_costs_what_laplace_costs():
     events = [Repeated(Laplace(4.0), 100), Repeated(BoundedRange(0.4463), 50)]
-    assert printed(epsilon_of(events, 1e-5), "16.502")
+    assert printed(epsilon_of(events, 1e-5), "15.569")
 
 
 @pytest.mark.parametrize(
@@ -535,7 +415,7 @@ def test_zcdp_conversion(rho, epsilon, older):
 
 def test_small_choices_compose_nearly_as_zcdp():
     choices = epsilon_of(Repeated(BoundedRange(0.1), 100), 1e-5)
-    assert printed(choices, "2.15")
+    assert printed(choices, "2.00")
     assert printed(epsilon_of(ZeroConcentrated(100 * 0.1**2 / 8), 1e-5), "2.17")
 
 
@@ -682,13 +562,6 @@ def test_different_multipliers_without_sampling():
     assert epsilon_of(events, 1e-5) == pytest.approx(1.000001, abs=1e-5)
 
 
-def test_different_multipliers_in_the_library():
-    accountant = PLDAccountant(value_discretization_interval=1e-3)
-    for event in centered_rounds(0.26805):
-        accountant.compose(to_dp_event(event.event if hasattr(event, "event") else event))
-    assert accountant.get_epsilon(1e-5) == pytest.approx(1.0, abs=2e-4)
-
-
 def test_different_multipliers_with_sampling():
     """Eighty-two different events."""
     assert printed(epsilon_of(centered_rounds(0.8, q=0.1), 1e-5), "1.4048")
@@ -775,18 +648,6 @@ def test_epsilon_of_many_bits(flip, count, pure, exact):
         assert (np.maximum(p - math.exp(epsilon) * q, 0).sum() <= 1e-5) is np.bool_(meets_delta)
 
 
-@pytest.mark.parametrize(("flip", "count"), [(0.9, 7), (0.3, 12), (0.02, 3)])
-@pytest.mark.parametrize("delta", [1e-3, 1e-6])
-def test_epsilon_of_bits_meets_delta(flip, count, delta):
-    epsilon = epsilon_of(Repeated(RandomizedResponseEvent(flip), count), delta)
-    n_true = np.arange(count + 1)
-    p = binom.pmf(n_true, count, 1 - flip / 2)
-    q = binom.pmf(n_true, count, flip / 2)
-    assert np.maximum(p - math.exp(epsilon) * q, 0).sum() <= delta
-    sharper = epsilon - count * 1e-3
-    assert np.maximum(p - math.exp(sharper) * q, 0).sum() > delta
-
-
 def test_epsilon_of_very_many_bits_is_finite():
     bits = Repeated(RandomizedResponseEvent(0.1), 20_000)
     assert 0.8 * 20_000 * 2.9444 < epsilon_of(bits, 1e-6) < 20_000 * 2.9445
@@ -816,16 +677,12 @@ def test_epsilon_falls_with_delta(event):
 
 @pytest.mark.parametrize("first", ONE_OF_EACH[:-1], ids=repr)
 def test_epsilon_of_mixtures(first):
-    """Every pair of events has a price, above each alone and, on the grid, below the sum."""
-    by_divergence = (BoundedRange, ZeroConcentrated)
+    """Every pair of events has a price, above each alone and below the sum."""
     for second in ONE_OF_EACH[:-1]:
         alone = [epsilon_of(event, 1e-6) for event in (first, second)]
         both = epsilon_of([first, second], 1e-6)
         assert max(alone) < both
-        if isinstance(first, by_divergence) or isinstance(second, by_divergence):
-            assert both <= renyi_epsilon(grouped([first, second]), 1e-6)
-        else:
-            assert both <= epsilon_of(first, 5e-7) + epsilon_of(second, 5e-7) + 1e-3
+        assert both <= epsilon_of(first, 5e-7) + epsilon_of(second, 5e-7) + 1e-3
 
 
 def test_no_protection():
@@ -857,12 +714,6 @@ def test_extreme_noise_gives_no_warnings():
     assert epsilon_of(Gaussian(1e9), 1e-6) == 0.0
     mixture = [sampled(0.1255, 0.11, 22), Gaussian(0.0493), Repeated(Laplace(0.307), 182)]
     assert 709 < epsilon_of(mixture, 1e-3) < 22 / 0.11**2 + 2 / 0.0493**2 + 182 / 0.307
-
-
-def test_tiny_delta_is_left_to_closed_forms():
-    events = [Repeated(Gaussian(10.0), 5), Repeated(Laplace(20.0), 3)]
-    assert epsilon_of(events, 1e-14) > epsilon_of(events, 1e-10)
-    assert epsilon_of(events, 1e-14) < epsilon_of(events[0], 1e-14) + 3 / 20 + 0.2
 
 
 @pytest.mark.parametrize("delta", [-1e-9, 1.0, math.nan])
@@ -975,44 +826,23 @@ def test_epsilon_of_very_many_rounds_is_not_too_small(noise_multiplier, n_rounds
     """At a rate of nearly 1 the closed form of unsampled noise holds, to 1e-5 of delta."""
     rounds = Repeated(PoissonSampled(1 - 1e-12, Gaussian(noise_multiplier)), n_rounds)
     assert epsilon_of(rounds, 1e-10) >= true * (1 - 1e-6)
-    groups = grouped(rounds)
-    assert loss_distribution_epsilon(groups, 1e-10, 1.1 * true) == math.inf
-    assert rounding_error(groups) == 1e-15 * n_rounds
 
 
 @pytest.mark.parametrize(
-    ("noise_multiplier", "true"), [(69.1747, 71.3908), (79.3937, 59.2059), (80.1798, 58.4281)]
+    ("noise_multiplier", "low", "high"),
+    [(69.1747, 71.3885, 71.3917), (79.3937, 59.2046, 59.2062), (80.1798, 58.4268, 58.4283)],
 )
-def test_epsilon_of_very_many_sampled_rounds_is_not_too_small(noise_multiplier, true):
-    """The true values come from exponentially tilted convolutions."""
+def test_epsilon_of_very_many_sampled_rounds_is_certified_from_both_sides(
+    noise_multiplier, low, high
+):
+    """The values are bounds from another program for the same mathematics."""
     rounds = Repeated(PoissonSampled(0.5, Gaussian(noise_multiplier)), 10**6)
-    assert epsilon_of(rounds, 1e-10) >= true
-
-
-@pytest.mark.parametrize("n_rounds", [80, 1000, 10**4])
-def test_the_rounding_error_is_charged_to_delta(n_rounds):
-    mu = gaussian_mu(8.0, 1e-9)
-    rounds = Repeated(PoissonSampled(1 - 1e-12, Gaussian(math.sqrt(n_rounds) / mu)), n_rounds)
-    found = loss_distribution_epsilon(grouped(rounds), 1e-9, 8.5)
-    assert 8.0 * (1 - 1e-8) <= found <= 8.0 * 1.001
-
-
-def test_small_deltas_are_not_left_to_renyi_divergences():
-    """PrivateSVILDA's defaults at epsilon 8 and delta 1e-10: its Renyi bound is 4.7% larger."""
-    events = [Repeated(PoissonSampled(0.2, Gaussian(1.0)), 200)]
-    renyi = epsilon_of(events, 1e-10, accountant="rdp")
-    assert epsilon_of(events, 1e-10) < 0.985 * renyi
+    below, above = epsilon_bounds(rounds, 1e-10)
+    assert low < below < above < high
+    assert above / below < 1 + 1e-4
 
 
 # ---- closed forms and grids next to independent values ------------------------------------
-
-
-@pytest.mark.parametrize("delta", [1e-300, 1e-14, 1e-6, 0.04, 0.7, 1 - 1e-12])
-@pytest.mark.parametrize("noise_multiplier", [1e-5, 0.003, 0.8, 1.0, 37.5, 1e4, 1e9])
-def test_the_root_of_the_closed_form_is_that_of_the_library(noise_multiplier, delta):
-    with np.errstate(divide="ignore"):
-        expected = get_epsilon_gaussian(noise_multiplier, delta)
-        assert composition._gaussian_root(noise_multiplier, delta) == expected
 
 
 @pytest.mark.parametrize("mu", [1e-8, 1e-4, 0.3, 5.0])
@@ -1023,16 +853,6 @@ def test_epsilon_is_zero_only_if_delta_pays_for_it(mu):
         delta = at_zero * (1.0 - gap)
         assert composition.epsilon_of_mu(mu, delta) >= 2.0 * (at_zero - delta) > 0.0
     assert composition.epsilon_of_mu(mu, min(1.0, at_zero * (1.0 + 1e-9))) == 0.0
-
-
-@pytest.mark.parametrize("noise_multiplier", [1e-3, 0.1, 1.0, 20.0, 300.0])
-@pytest.mark.parametrize("delta", [1e-100, 1e-10, 1e-3, 0.4])
-def test_no_other_method_is_better_for_gaussian_noise(noise_multiplier, delta):
-    """So that none of them is computed where the closed form is exact."""
-    groups = ((Gaussian(noise_multiplier), 3), (Gaussian(7.0), 1))
-    exact = composition.gaussian_epsilon(groups, delta)
-    assert exact <= composition.quick_renyi_epsilon(groups, delta)
-    assert composition.pure_epsilon(groups) == math.inf
 
 
 @pytest.mark.parametrize(

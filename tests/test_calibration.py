@@ -7,7 +7,6 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from oracle import Oracle
 
 from dplda import HDPLDA, SubLDA
 from dplda.document import _document_budget
@@ -22,60 +21,22 @@ from dplda.privacy import (
     Gaussian,
     PoissonSampled,
     Repeated,
+    _accountant,
     _accounting,
-    _bounds_on_epsilon,
     calibrate,
     epsilon_of,
 )
-from dplda.privacy._bounds_on_epsilon import grouped
-from dplda.privacy._composed_losses import rounding_error
+from dplda.privacy._accountant import grouped
 from dplda.privacy._curator import TOTAL_VARIATION
 from dplda.privacy._mechanisms import DiscreteGaussian
-from dplda.privacy._sampled_losses import hockey_stick, sampled_distribution
 from dplda.word._word_sweeps import SweepMechanisms
-
-pld = Oracle("dp_accounting.pld.privacy_loss_distribution")
-laws = Oracle("dp_accounting.pld.privacy_loss_mechanism")
-
-
-@pytest.mark.parametrize("change", ["REMOVE", "ADD"])
-@pytest.mark.parametrize("noise", [0.2, 1.0, 40.0])
-@pytest.mark.parametrize("q", [1e-6, 0.01, 0.5, 0.999])
-def test_deltas_of_a_sampled_step_are_the_librarys(q, noise, change):
-    adjacency = getattr(laws.AdjacencyType, change)
-    loss = laws.GaussianPrivacyLoss(noise, sampling_prob=q, adjacency_type=adjacency)
-    bounds = loss.connect_dots_bounds()
-    epsilons = np.linspace(bounds.epsilon_lower - 0.1, bounds.epsilon_upper + 0.1, 1001)
-    ends = [np.log1p(-q), -np.log1p(-q), 0.0, 1.0, 1.0 - 1e-12]
-    epsilons = np.sort([*epsilons, *(end + x for end in ends for x in (-1e-7, 0.0, 1e-7))])
-    found = hockey_stick(loss, epsilons, removed=change == "REMOVE")
-    np.testing.assert_allclose(found, loss.get_delta_for_epsilon(epsilons), rtol=0, atol=2e-15)
-
-
-@pytest.mark.parametrize(("q", "noise", "n"), [(0.1, 1.5, 80), (0.001, 0.7, 1000), (0.9, 3.0, 1)])
-def test_a_composition_of_sampled_steps_is_the_librarys_up_to_what_is_charged(q, noise, n):
-    grid, epsilons = {"value_discretization_interval": 1e-3}, [0.0, 0.1, 1.0, 3.0]
-    library = pld.from_gaussian_mechanism(noise, sampling_prob=q, **grid).self_compose(n)
-    composed = sampled_distribution(q, noise, 1e-3).self_compose(n)
-    error = rounding_error(grouped(Repeated(PoissonSampled(q, Gaussian(noise)), n)))
-    np.testing.assert_allclose(
-        composed.get_delta_for_epsilon(epsilons),
-        library.get_delta_for_epsilon(epsilons),
-        rtol=0,
-        atol=error,
-    )
 
 
 @pytest.mark.parametrize(
     ("epsilon", "delta", "n", "q"),
-    [
-        (4.0, 1e-6, 80, 0.1),
-        pytest.param(0.1, 1e-9, 10_000, 0.1, marks=pytest.mark.slow),
-        pytest.param(1.0, 1e-6, 80, 0.01, marks=pytest.mark.slow),
-        pytest.param(100.0, 1e-3, 10, 0.5, marks=pytest.mark.slow),
-    ],
+    [(1.0, 1e-5, 80, 0.1), (0.05, 1e-6, 200, 0.5), (8.0, 1e-5, 1000, 0.01), (4.0, 1e-9, 20, 0.9)],
 )
-def test_a_calibration_composes_few_loss_distributions(monkeypatch, epsilon, delta, n, q):
+def test_a_calibration_composes_few_laws(monkeypatch, epsilon, delta, n, q):
     check_calibration(monkeypatch, Gaussian, epsilon, delta, n, q)
 
 
@@ -91,20 +52,19 @@ def test_noise_that_is_rounded_to_a_grid_is_found_as_fast(monkeypatch):
 
 def check_calibration(monkeypatch, make_event, epsilon, delta, n, q):
     composed = []
-    count = _accounting._epsilon.__wrapped__
+    bound = _accounting.upper_epsilon
 
-    def counted(groups, delta, coarseness=1.0):
-        composed.append(coarseness)
-        return count(groups, delta, coarseness)
+    def counted(groups, delta):
+        composed.append(groups)
+        return bound(groups, delta)
 
     def step(noise):
         return Repeated(PoissonSampled(q, make_event(noise)), n)
 
-    monkeypatch.setattr(_accounting, "_epsilon", counted)
+    monkeypatch.setattr(_accounting, "upper_epsilon", counted)
     noise = calibrate(step, epsilon, delta)
     monkeypatch.undo()
-    assert composed.count(1.0) <= 4
-    assert len(composed) <= 12
+    assert 0 < len(composed) <= 12
     less = step(noise * (1 - 1.1e-4))
     assert epsilon_of(step(noise), delta) <= epsilon < epsilon_of(less, delta)
 
@@ -143,10 +103,8 @@ def test_less_noise_does_not_do_where_most_of_the_cost_does_not_depend_on_it(sha
 
 def test_grouping_more_events_counts_only_these(monkeypatch):
     counted = []
-    add = _bounds_on_epsilon._add
-    monkeypatch.setattr(
-        _bounds_on_epsilon, "_add", lambda *given: (counted.append(given[0]), add(*given))
-    )
+    add = _accountant._add
+    monkeypatch.setattr(_accountant, "_add", lambda *given: (counted.append(given[0]), add(*given)))
     events = [Gaussian(1.0 + t % 7) for t in range(40)]
     events += [Repeated(PoissonSampled(0.1, Gaussian(2.0 + t % 3)), 2) for t in range(40)]
     for n in range(len(events) + 1):

@@ -129,6 +129,5 @@ def test_data_of_others_are_in_the_distributions_with_their_licenses():
     patterns = METADATA["tool"]["setuptools"]["package-data"]["dplda.datasets"]
     assert data == {path for pattern in patterns for path in folder.glob(pattern)}
     licenses = {f"dplda/datasets/{path.parent.name}/LICENSE" for path in data}
-    licenses |= {"dplda/privacy/LICENSE-dp-accounting"}  # of code that follows another project's
     assert licenses | {"LICENSE"} == set(PROJECT["license-files"])
     assert PROJECT["license"].count(" AND ") == len(licenses)

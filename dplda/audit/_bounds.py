@@ -18,8 +18,7 @@ from dplda.privacy import (
     Repeated,
     epsilon_of,
 )
-from dplda.privacy import _bounds_on_epsilon as composition
-from dplda.privacy._composed_losses import loss_distribution_deltas
+from dplda.privacy import _accountant as composition
 from dplda.privacy._events import BoundedRange, ErasedResponse, Event
 
 # Shares of the canaries that are guessed; the bounds divide the error among them.
@@ -130,7 +129,7 @@ def total_variation(events: tuple[Event, ...]) -> float:
     groups = tuple((_with_losses(event), count) for event, count in composition.grouped(events))
     if composition.all_gaussian(groups):
         return 2.0 * float(norm.cdf(composition.gaussian_mu_of(groups) / 2.0)) - 1.0
-    return float(loss_distribution_deltas(groups, np.zeros(1))[0])
+    return float(composition.upper_deltas(groups, np.zeros(1))[0])
 
 
 def _with_losses(event: Event) -> Event:

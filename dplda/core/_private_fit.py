@@ -16,7 +16,6 @@ from dplda.leaf._compat import Interval, Options
 from dplda.leaf._log import WARNING, log_event
 from dplda.leaf._warnings import warn_user
 from dplda.privacy import (
-    ApproximateDP,
     BudgetError,
     Guarantee,
     Ledger,
@@ -25,11 +24,9 @@ from dplda.privacy import (
     SeededNoiseWarning,
     epsilon_of,
 )
-from dplda.privacy._bounds_on_epsilon import all_gaussian, grouped
 from dplda.privacy._curator import TOTAL_VARIATION
 from dplda.privacy._events import Event
 from dplda.privacy._ledger import as_ledger
-from dplda.privacy._totals import total_of
 
 SMALLEST_DELTA = 1e-14
 PRIVACY_CONSTRAINTS = {
@@ -368,7 +365,7 @@ def _ledger_total(estimator: BaseEstimator) -> str:
     if ledger.composition == "adaptive":
         total, when = ledger.epsilon, "their budget"
     else:
-        total, when = _quick_total(ledger), "up to the end of this fit; later fits add to it"
+        total, when = ledger.epsilon_spent, "up to the end of this fit; later fits add to it"
     upper = total if total == math.inf else math.ceil(1e3 * total) / 1e3
     return (
         f"the fits counted in ledger {ledger.id[:8]} cost together at most epsilon = {upper:g} "
@@ -388,13 +385,3 @@ def _ledger_of(estimator: BaseEstimator) -> Ledger | None:
         return None
     ledger = getattr(estimator, "ledger", None)
     return None if ledger is None else as_ledger(ledger)
-
-
-def _quick_total(ledger: Ledger) -> float:
-    """The total; by Renyi divergences, in milliseconds, where the smallest one takes a second."""
-    counted = [entry for entry in ledger.entries() if entry.counts]
-    groups = grouped([event for entry in counted for event in entry.events])
-    # statements of (epsilon, delta) are added to the rest, whatever its method
-    rest = tuple(group for group in groups if not isinstance(group[0], ApproximateDP))
-    accountant = "pld" if len(counted) == 1 or all_gaussian(rest) else "rdp"
-    return total_of(counted, ledger.delta, accountant)

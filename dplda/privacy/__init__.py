@@ -6,7 +6,7 @@ the noise for a given cost. Authors of estimators find mechanisms and random str
 `dplda.privacy.mechanisms`.
 """
 
-from dplda.privacy._accounting import calibrate, epsilon_of, split_epsilon
+from dplda.privacy._accounting import calibrate, epsilon_bounds, epsilon_of, split_epsilon
 from dplda.privacy._errors import (
     BudgetError,
     LowSignalWarning,
@@ -45,6 +45,7 @@ __all__ = [
     "SeededNoiseWarning",
     "ZeroConcentrated",
     "calibrate",
+    "epsilon_bounds",
     "epsilon_of",
     "limit_rows",
     "split_epsilon",

@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from functools import lru_cache
 from typing import TypeAlias
 
-import numpy as np
-
 from dplda.leaf._checks import check_number, check_probability
-from dplda.privacy import _bounds_on_epsilon as composition
-from dplda.privacy._bounds_on_epsilon import (
-    ROOT_MARGIN,
-    ROOT_TOLERANCE,
-    Groups,
-    gaussian_multiplier,
+from dplda.privacy._accountant import (
+    SMALLEST_DELTA,
+    all_gaussian,
+    epsilon_of_mu,
+    gaussian_mu_of,
     grouped,
+    largest_mu,
+    lower_epsilon,
+    quick_epsilon,
+    upper_epsilon,
+    without_statements,
 )
-from dplda.privacy._composed_losses import deviation_of, loss_distribution_epsilon
+from dplda.privacy._composition import Groups
 from dplda.privacy._events import Event, NonPrivate, Repeated
 
 __all__ = [
     "calibrate",
     "delta_charge",
+    "epsilon_bounds",
     "epsilon_of",
     "gaussian_mu",
     "is_chargeable",
@@ -36,60 +38,47 @@ _CHARGEABLE_SHARE = 1e-3
 # Logarithm of a cost over its target, as a function of the logarithm of the noise. It is positive
 # where the noise is too small, and it decreases.
 Excess: TypeAlias = Callable[[float], float]
-# A valid epsilon of grouped events at a delta.
-Method: TypeAlias = Callable[[Groups, float], float]
-ACCOUNTANTS = ("pld", "rdp")
 # Share of delta that pays for the thresholds of a vocabulary. From 0.02 to 0.5 it hardly matters.
 THRESHOLD_SHARE = 0.1
-_COARSE = 10.0  # a calibration first searches on a grid with intervals so many times as long
-_USUAL_SLOPE = 2.5  # of a sampled fit's log epsilon by the logarithm of its effect, at first
 _LARGEST, _SMALLEST, _OCTAVE = math.log(1e9), math.log(1e-6), math.log(2.0)
 
 
 def epsilon_of(
-    events: Event | Iterable[Event],
-    delta: float,
-    *,
-    total_variation: float = 0.0,
-    accountant: str = "pld",
+    events: Event | Iterable[Event], delta: float, *, total_variation: float = 0.0
 ) -> float:
     """Compute the epsilon of an adaptive composition of events.
 
-    The composition is (epsilon, delta)-differentially private. Every method is an upper bound on
-    epsilon, so that the smallest result of several methods is valid.
+    The composition is (epsilon, delta)-differentially private. The result is a certified upper
+    bound: every rounding is in its proof.
 
     Parameters
     ----------
     events : Event or iterable of Event
         Events of the composition, in any order.
     delta : float
-        The delta of (epsilon, delta)-differential privacy, in [0, 1). With ``delta=0`` only the
-        sum of pure epsilons counts, which "rdp" does not use.
+        The delta of (epsilon, delta)-differential privacy: 0, or from 1e-200 to below 1. With
+        ``delta=0`` only the sum of pure epsilons counts.
     total_variation : float, default=0.0
         Distance between the noise that runs and its ideal law, over the whole composition. The
         charge ``(1 + exp(epsilon)) * total_variation`` is subtracted from delta if it is at most
         a thousandth of delta (`dplda.privacy.mechanisms.is_chargeable`). Otherwise it is left
         out, and the result is the epsilon of the ideal mechanism.
-    accountant : {"pld", "rdp"}, default="pld"
-        "pld" takes the smallest of all valid results: the sum of pure epsilons, Renyi divergences
-        (also for bounded-range and zCDP events), privacy loss distributions on a grid, and the
-        exact closed form for Gaussian events without sampling. "rdp" takes Renyi divergences
-        alone, which is valid too and usually larger; many other libraries report it.
 
     Returns
     -------
     float
-        Zero or more; infinite if some event is not private.
+        Zero or more; infinite if some event is not private, or no bound can be computed.
 
     Raises
     ------
     TypeError
         If `events` holds anything other than privacy events.
     ValueError
-        If a number is out of range or the accountant is unknown.
+        If a number is out of range, or there are more than 2**36 steps.
 
     See Also
     --------
+    epsilon_bounds : How far the result is from the smallest possible one.
     calibrate : Finds the noise for a given epsilon.
 
     Examples
@@ -98,57 +87,66 @@ def epsilon_of(
     >>> round(epsilon_of(Repeated(Gaussian(30.0), 40), delta=1e-6), 2)
     0.88
     """
-    delta = check_probability("delta", delta)
+    delta = _check_delta(delta)
     distance = check_probability("total_variation", total_variation)
-    groups, lost, shift = composition.without_statements(grouped(events))
+    groups, lost, shift = without_statements(grouped(events))
     if lost > delta or any(isinstance(event, NonPrivate) for event, _ in groups):
         return math.inf
-    return shift + _charged_epsilon(groups, delta - lost, distance, _method(accountant))
+    return shift + _charged_epsilon(groups, delta - lost, distance)
 
 
-def _method(accountant: str) -> Method:
-    if accountant not in ACCOUNTANTS:
-        raise ValueError(f"accountant must be one of {ACCOUNTANTS}, got {accountant!r}")
-    return _epsilon if accountant == "pld" else composition.renyi_epsilon
+def epsilon_bounds(
+    events: Event | Iterable[Event], delta: float, *, total_variation: float = 0.0
+) -> tuple[float, float]:
+    """Bound the smallest epsilon of a composition from both sides.
+
+    Parameters
+    ----------
+    events : Event or iterable of Event
+        Events of the composition.
+    delta : float
+        The delta of (epsilon, delta)-differential privacy: 0, or from 1e-200 to below 1.
+    total_variation : float, default=0.0
+        As for `epsilon_of`. It counts in the upper bound alone.
+
+    Returns
+    -------
+    lower, upper : float
+        Some steps with these events need an epsilon of at least `lower`, and `upper` is what
+        `epsilon_of` gives. The bounds are close for Gaussian noise, sampled or not. They are
+        farther apart for bounded-range choices, and where discrete events are mixed with others.
+        At delta 0 the lower bound is 0.
+    """
+    upper = epsilon_of(events, delta, total_variation=total_variation)
+    groups, _, _ = without_statements(grouped(events))
+    return min(lower_epsilon(groups, float(delta)), upper), upper
 
 
-def _charged_epsilon(groups: Groups, delta: float, total_variation: float, method: Method) -> float:
+def _check_delta(delta: float) -> float:
+    delta = check_probability("delta", delta)
+    if 0.0 < delta < SMALLEST_DELTA:
+        raise ValueError(
+            f"delta must be 0, or from {SMALLEST_DELTA:g} to below 1, got {delta:g}; "
+            "0 asks for the pure epsilon"
+        )
+    return delta
+
+
+def _charged_epsilon(groups: Groups, delta: float, total_variation: float) -> float:
     """Epsilon at a delta that is reduced by the charge, with a margin of two on the charge."""
-    epsilon, charge = method(groups, delta), 0.0
+    epsilon, charge = _epsilon(groups, delta), 0.0
     if not is_chargeable(total_variation, epsilon, delta):
         return epsilon
     while delta_charge(total_variation, epsilon) > charge:
         charge = 2.0 * delta_charge(total_variation, epsilon)
         if charge >= delta:
             return math.inf
-        epsilon = method(groups, min(delta - charge, math.nextafter(delta, 0.0)))
+        epsilon = _epsilon(groups, min(delta - charge, math.nextafter(delta, 0.0)))
     return epsilon
 
 
-@lru_cache(maxsize=1024)
-def _epsilon(groups: Groups, delta: float, coarseness: float = 1.0) -> float:
-    known = _quick_epsilon(groups, delta)
-    if known in (0.0, math.inf) or delta == 0.0 or composition.all_gaussian(groups):
-        return known
-    exact = composition.exact_response_epsilon(groups, delta)
-    if exact < math.inf:
-        return min(known, exact)
-    on_grid = loss_distribution_epsilon(groups, delta, known, coarseness)
-    if on_grid == math.inf:  # some event has no such distribution
-        on_grid = composition.renyi_epsilon(groups, delta)
-    return min(known, on_grid)
-
-
-@lru_cache(maxsize=1024)
-def _quick_epsilon(groups: Groups, delta: float) -> float:
-    """A valid epsilon in milliseconds, at most about ten percent above `_epsilon`."""
-    if composition.all_gaussian(groups):
-        return composition.gaussian_epsilon(groups, delta)  # exact: the others are larger
-    return min(
-        composition.pure_epsilon(groups),
-        composition.gaussian_epsilon(groups, delta),
-        composition.quick_renyi_epsilon(groups, delta),
-    )
+def _epsilon(groups: Groups, delta: float) -> float:
+    return upper_epsilon(groups, delta if delta >= SMALLEST_DELTA else 0.0)
 
 
 def is_within(
@@ -173,12 +171,11 @@ def is_within(
     """
     if epsilon == math.inf:
         return True
-    events = [events] if isinstance(events, Event) else list(events)
-    groups, lost, shift = composition.without_statements(grouped(events))
-    charge = delta_charge(total_variation, epsilon)
-    if is_chargeable(total_variation, epsilon, delta):
-        quick = shift + _quick_epsilon(groups, max(delta - lost - 2.0 * charge, 0.0))
-        if quick <= epsilon and lost <= delta:
+    groups, lost, shift = without_statements(grouped(events))
+    left = delta - lost - 2.0 * delta_charge(total_variation, epsilon)
+    if is_chargeable(total_variation, epsilon, delta) and left >= SMALLEST_DELTA:
+        private = not any(isinstance(event, NonPrivate) for event, _ in groups)
+        if private and shift + quick_epsilon(groups, left) <= epsilon:
             return True
     return epsilon_of(events, delta, total_variation=total_variation) <= epsilon
 
@@ -241,7 +238,6 @@ def calibrate(
     delta: float,
     *,
     total_variation: float = 0.0,
-    accountant: str = "pld",
 ) -> float:
     """Find the smallest noise multiplier that meets (epsilon, delta).
 
@@ -253,13 +249,10 @@ def calibrate(
     epsilon : float
         The epsilon to spend, in (0, 1e9].
     delta : float
-        The delta of (epsilon, delta)-differential privacy, in (0, 1).
+        The delta of (epsilon, delta)-differential privacy, from 1e-200 to below 1.
     total_variation : float, default=0.0
         Distance between the noise that runs and its ideal law, over the whole composition; it is
         charged to delta.
-    accountant : {"pld", "rdp"}, default="pld"
-        Method of composition: "pld" takes the smallest valid epsilon, "rdp" takes Renyi
-        divergences alone.
 
     Returns
     -------
@@ -289,12 +282,12 @@ def calibrate(
             "make_events must be a function of the noise multiplier that returns events, such as "
             f"lambda m: Gaussian(m), got an object of class {type(make_events).__name__}"
         )
-    _, lost, shift = composition.without_statements(grouped(make_events(1.0)))
+    groups, lost, shift = without_statements(grouped(make_events(1.0)))
     if lost or shift:
         return _calibrate_beside_statements(
-            make_events, epsilon - shift, delta - lost, total_variation, accountant
+            make_events, epsilon - shift, delta - lost, total_variation
         )
-    mu = gaussian_mu(epsilon, delta)
+    mu, delta = gaussian_mu(epsilon, delta), float(delta)
 
     def excess_of(cost: Callable[[Groups], float]) -> Excess:
         def excess(log_noise: float) -> float:
@@ -303,38 +296,16 @@ def calibrate(
 
         return excess
 
-    def effect(log_noise: float) -> float:  # or, if some loss has no such deviation, the noise
-        spread = deviation_of(grouped(make_events(math.exp(log_noise))))
-        return math.log(spread) if 0.0 < spread < math.inf else -log_noise
-
-    method = _method(accountant)
-    exact = excess_of(
-        lambda groups: _charged_epsilon(groups, float(delta), total_variation, method)
-    )
-    if accountant == "rdp":
-        start, step = _least(exact, 0.0, step=_OCTAVE, tolerance=1e-3), 5e-5
-    elif composition.all_gaussian(grouped(make_events(1.0))):
-        closed = excess_of(lambda groups: epsilon / mu * composition.gaussian_mu_of(groups))
-        start, step = _least(closed, 0.0, step=_OCTAVE, tolerance=1e-9), 5e-8
-    else:
-        # The quick bound comes first, because very small noise would take a huge grid.
-        quick = excess_of(lambda groups: _quick_epsilon(groups, float(delta)))
-
-        def on_grid(coarseness: float) -> Excess:
-            return excess_of(lambda groups: _epsilon(groups, float(delta), coarseness))
-
-        coarse, half = on_grid(_COARSE), on_grid(_COARSE / 2.0)
-        start = _least(quick, 0.0, step=_OCTAVE, tolerance=0.1, smaller=coarse)
-        start, slope = _just_above(coarse, effect, start, coarse(start), _USUAL_SLOPE, 3e-3)
-        # The error of a grid grows with the square of its interval: this is that of the fine one.
-        share = (_COARSE**2 - 1.0) / (_COARSE**2 - (_COARSE / 2.0) ** 2)
-        estimate = coarse(start) - share * (coarse(start) - half(start))
-        start, _ = _just_above(exact, effect, start, estimate, slope, 1e-4)
-        step = 5e-5
-        # The secants only estimate: less noise may be enough where the noise or the grid jumps.
-        if exact(start) <= 0.0 < exact(start - 1e-4):
-            return math.exp(start)
-    return math.exp(_least(exact, start, step=step, tolerance=2.0 * step))
+    exact = excess_of(lambda groups: _charged_epsilon(groups, delta, total_variation))
+    if all_gaussian(groups):  # in closed form first: the search then takes two steps
+        closed = excess_of(lambda groups: epsilon / mu * gaussian_mu_of(groups))
+        return math.exp(_least(exact, _least(closed, 0.0, _OCTAVE, 1e-9), 5e-8, 1e-7))
+    quick = excess_of(lambda groups: quick_epsilon(groups, delta))
+    try:
+        start = _least(quick, 0.0, _OCTAVE, 0.02)
+    except ValueError:  # a bound that is never small enough, where the better one may be
+        start = 0.0
+    return math.exp(_least(exact, start, 1e-3, 1e-4))
 
 
 def _calibrate_beside_statements(
@@ -342,7 +313,6 @@ def _calibrate_beside_statements(
     epsilon: float,
     delta: float,
     total_variation: float,
-    accountant: str,
 ) -> float:
     """Calibrate the other events at the budget that `ApproximateDP` events leave."""
     if epsilon <= 0.0 or delta <= 0.0:
@@ -352,76 +322,54 @@ def _calibrate_beside_statements(
         )
 
     def others(noise: float) -> list[Event]:
-        groups, _, _ = composition.without_statements(grouped(make_events(noise)))
+        groups, _, _ = without_statements(grouped(make_events(noise)))
         return [Repeated(event, count) for event, count in groups]
 
-    return calibrate(others, epsilon, delta, total_variation=total_variation, accountant=accountant)
+    return calibrate(others, epsilon, delta, total_variation=total_variation)
 
 
-def _just_above(
-    excess: Excess, effect: Excess, x: float, value: float, slope: float, width: float
-) -> tuple[float, float]:
-    """Search the end of the interval `width` above the root of a slow excess, by secants.
+def _least(excess: Excess, start: float, step: float, tolerance: float) -> float:
+    """A point at which an excess is at most 0, at most `tolerance` above one where it is not.
 
-    The secants are those of the excess as a function of `effect`, a fast function that decreases in
-    the logarithm of the noise, and jumps where the excess does: noise may be rounded to a grid.
-    `value` is the excess at `x`, or an estimate of it. Returns a point and the slope of the excess
-    there. After eight steps the point may be anywhere: the caller checks it.
+    The point is bracketed in growing steps from `start`. Then the ends of the bracket move by
+    the secant, which lands a little above the root, and by halving where it does not help.
     """
-    known = effect(x)
-    for _ in range(8):
-        wanted = known - value / slope - 0.3 * width
-        low, high = (x, x + _OCTAVE) if wanted < known else (x - _OCTAVE, x)
-        x = _least_within(effect, wanted, low, high, 0.1 * width)
-        last, last_value = known, value
-        known, value = effect(x), excess(x)
-        if abs(known - last) > 1e-3:
-            slope = max(0.05, (value - last_value) / (known - last))
-        if value <= 0.0 <= value + slope * (effect(x - width) - known):
-            break
-    return x, slope
-
-
-def _least_within(effect: Excess, most: float, low: float, high: float, tolerance: float) -> float:
-    """The least point of an interval at which the effect is at most `most`, or its upper end."""
-    while high - low > tolerance:
-        middle = 0.5 * (low + high)
-        low, high = (low, middle) if effect(middle) <= most else (middle, high)
-    return high
-
-
-def _least(
-    excess: Excess, start: float, *, step: float, tolerance: float, smaller: Excess | None = None
-) -> float:
-    """Find the point at which an excess drops to zero, in growing steps from `start`.
-
-    At the result the excess is zero or less. The result is above the root by at most `tolerance`.
-    If the excess has no root, `smaller` takes its place, a slower function that may have one.
-    """
-    low = high = start
-    while excess(high) > 0.0:
-        low, high, step = high, high + step, min(2.0 * step, _OCTAVE)
-        if high > _LARGEST:
-            if smaller is not None:
-                return _least(smaller, start, step=_OCTAVE, tolerance=tolerance)
+    x, value = start, excess(start)
+    low = high = None
+    while low is None or high is None:
+        if value > 0.0:
+            low = (x, value)
+            x += max(step, min(value, _OCTAVE)) if high is None else 0.0
+        else:
+            high = (x, value)
+            x -= max(step, min(-value, _OCTAVE)) if low is None else 0.0
+        if x > _LARGEST:
             raise ValueError(
                 "no noise meets this target: some events do not depend on the noise and cost "
                 "too much; raise epsilon, or use fewer or less expensive steps"
             )
-    while excess(low) <= 0.0:
-        low, high, step = low - step, low, min(2.0 * step, _OCTAVE)
-        if low < _SMALLEST:
+        if x < _SMALLEST:
             raise ValueError(
                 "any noise, however small, meets this target; lower epsilon, or give epsilon=inf "
                 "for no privacy"
             )
-    if high - low <= tolerance:
-        return high
-    from scipy.optimize import brentq  # takes a third of a second to import
-
-    root = float(brentq(excess, low, high, xtol=0.5 * tolerance))  # and a rounding error
-    nearby = (root + share * tolerance for share in (0.0, 0.5, 0.6))
-    return next(x for x in (*nearby, high) if excess(x) <= 0.0)
+        if low is None or high is None:
+            value, step = excess(x), min(2.0 * step, _OCTAVE)
+    for halving in range(200):
+        (a, above), (b, below) = low, high
+        if b - a <= tolerance or not a < 0.5 * (a + b) < b:
+            break
+        x = a + (b - a) * above / (above - below) + 0.3 * tolerance
+        if halving % 3 == 2 or not a < x < b:
+            x = 0.5 * (a + b)
+        value = excess(x)
+        low, high = ((x, value), high) if value > 0.0 else (low, (x, value))
+        if value <= 0.0 and x - a > tolerance:  # how far the root is below, by one look
+            y = x - tolerance
+            if (value := excess(y)) > 0.0:
+                return x
+            high = (y, value)
+    return high[0]
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
@@ -432,19 +380,17 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     epsilon : float
         In (0, 1e9].
     delta : float
-        The delta of (epsilon, delta)-differential privacy, in (0, 1).
+        The delta of (epsilon, delta)-differential privacy, from 1e-200 to below 1.
 
     Returns
     -------
     float
         Gaussian events fit the budget if the sum of ``1 / noise_multiplier**2`` is at most
-        ``mu**2``. It is slightly below the root that was found in floating point.
+        ``mu**2``. It is below the exact root by a relative 1e-13 or less.
     """
     epsilon = check_number("epsilon", epsilon, 0.0, 1e9, closed="right")
-    delta = check_number("delta", delta, 0.0, 1.0, closed="neither")
-    with np.errstate(divide="ignore", invalid="ignore"):  # at huge epsilons, in the library
-        reached = max((epsilon - ROOT_TOLERANCE) / (1.0 + ROOT_MARGIN), 0.0)
-        return 1.0 / (gaussian_multiplier(reached, delta) + ROOT_TOLERANCE)
+    delta = _check_delta(check_number("delta", delta, 0.0, 1.0, closed="neither"))
+    return largest_mu(epsilon, delta)
 
 
 def split_epsilon(
@@ -495,6 +441,4 @@ def split_epsilon(
     delta = check_number("delta", delta, 0.0, 1.0, closed="neither")
     # what is kept covers the threshold, and the distance of the noise from its ideal law
     mu = gaussian_mu(epsilon, (1.0 - THRESHOLD_SHARE - 1e-3) * delta)
-    return tuple(
-        composition.epsilon_of_mu(mu * math.sqrt(part / sum(parts)), delta) for part in parts
-    )
+    return tuple(epsilon_of_mu(mu * math.sqrt(part / sum(parts)), delta) for part in parts)

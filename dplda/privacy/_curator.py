@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplda.leaf._warnings import warn_user
-from dplda.privacy._bounds_on_epsilon import grouped
+from dplda.privacy._accountant import grouped
 from dplda.privacy._events import Event, NonPrivate, PoissonSampled, Repeated
 from dplda.privacy._ledger import Ledger, as_ledger
 from dplda.privacy._mechanisms import WORD_VARIATION, Cells, Mechanism

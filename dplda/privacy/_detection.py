@@ -11,9 +11,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from dplda.privacy import _bounds_on_epsilon as bounds
-from dplda.privacy._bounds_on_epsilon import Groups
-from dplda.privacy._composed_losses import loss_distribution_deltas
+from dplda.privacy import _accountant as bounds
+from dplda.privacy._composition import Groups
 
 # Any grid gives a valid bound. This one is within a relative 1e-3 of the best for usual noise.
 _EPSILONS = np.concatenate([np.arange(0.0, 1.0, 0.02), np.arange(1.0, 8.0, 0.1), np.arange(8, 51)])
@@ -63,10 +62,6 @@ def _curve(groups: Groups) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         epsilons, deltas = [np.array([pure])], [np.zeros(1)]
     else:
         epsilons, deltas = [], []
-    if not any(bounds.is_too_often(*group) for group in groups):
-        epsilons.append(_EPSILONS)  # all deltas are 1 if some event has no such distribution
-        deltas.append(loss_distribution_deltas(groups, _EPSILONS))
-    if not deltas or (deltas[-1] == 1.0).all():
-        epsilons.append(np.array([bounds.quick_renyi_epsilon(groups, d) for d in _DELTAS.tolist()]))
-        deltas.append(_DELTAS)
+    epsilons += [_EPSILONS, np.array([bounds.quick_epsilon(groups, d) for d in _DELTAS.tolist()])]
+    deltas += [bounds.upper_deltas(groups, _EPSILONS), _DELTAS]
     return np.concatenate(epsilons), np.concatenate(deltas)

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, get_args
 from dplda.leaf._checks import check_integer, check_number
 
 SMALLEST_FLIP = 1e-290  # of a bucket; Renyi divergences of far smaller ones underflow to 0
-MAX_COUNT = 2**63  # of repetitions; far more would overflow a float
+MAX_COUNT = 2**36  # of steps; the rounding errors of more could not be bounded
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,7 @@ class Repeated:
     event : Event
         The event that is repeated.
     count : int
-        Number of repetitions, from 1 to 2**63.
+        Number of repetitions, from 1 to 2**36.
     """
 
     event: Event

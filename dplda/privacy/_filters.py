@@ -18,10 +18,12 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dplda.privacy import _bounds_on_epsilon as composition
+from dplda.privacy import _accountant as composition
+from dplda.privacy._accountant import grouped
 from dplda.privacy._accounting import delta_charge, gaussian_mu, is_within
-from dplda.privacy._bounds_on_epsilon import INTEGER_ORDERS, Groups, grouped
+from dplda.privacy._composition import Groups
 from dplda.privacy._events import MAX_COUNT, Event, Gaussian, Repeated, from_record, to_record
+from dplda.privacy._renyi import ORDERS, divergences
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
@@ -96,7 +98,8 @@ class Renyi:
         return cls(**record)
 
     def cost(self, groups: Groups) -> list[float]:
-        costs = (n * float(composition.divergence(e, (self.order,))[0]) for e, n in groups)
+        at = ORDERS.index(self.order)
+        costs = (n * float(divergences(event)[at]) for event, n in groups)
         return [math.fsum(costs) * _UP]
 
 
@@ -266,4 +269,4 @@ def _renyi(groups: Groups, epsilon: float, delta: float) -> Renyi:
         (spent,) = one.cost(groups)
         return one.divergence / spent if spent > 0.0 else 0.0
 
-    return max(map(filter_of, INTEGER_ORDERS), key=n_copies)
+    return max(map(filter_of, ORDERS), key=n_copies)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 
+from dplda.privacy._accountant import all_gaussian
 from dplda.privacy._accounting import delta_charge, epsilon_of, is_chargeable
-from dplda.privacy._bounds_on_epsilon import Groups, all_gaussian
+from dplda.privacy._composition import Groups
 from dplda.privacy._events import (
     ApproximateDP,
     Event,

@@ -16,9 +16,9 @@ from urllib.parse import quote
 import numpy as np
 
 from dplda.leaf._checks import check_integer, check_number
-from dplda.privacy import _bounds_on_epsilon as bounds
+from dplda.privacy import _accountant as bounds
 from dplda.privacy import _detection
-from dplda.privacy._accounting import epsilon_of, is_chargeable
+from dplda.privacy._accounting import epsilon_bounds, epsilon_of, is_chargeable
 from dplda.privacy._events import ApproximateDP, Event, NonPrivate, PoissonSampled, to_record
 from dplda.privacy._groups import group_events
 
@@ -163,26 +163,37 @@ class Guarantee:
                 f"{self.delta}; state at least {proved}"
             )
 
-    def epsilon_at(self, delta: float, *, accountant: str = "pld") -> float:
+    def epsilon_at(self, delta: float) -> float:
         """Compute epsilon of the same events at another delta.
 
         Parameters
         ----------
         delta : float
             In [0, 1).
-        accountant : {"pld", "rdp"}, default="pld"
-            Method of composition, see `epsilon_of`. "pld" takes the smallest valid epsilon.
-            "rdp" takes Renyi divergences alone, which is usually larger; many other libraries
-            report it.
 
         Returns
         -------
         float
             Zero or more; infinite if some event is not private.
         """
-        return epsilon_of(
-            self.events, delta, total_variation=self.total_variation, accountant=accountant
-        )
+        return epsilon_of(self.events, delta, total_variation=self.total_variation)
+
+    def epsilon_bounds(self, delta: float | None = None) -> tuple[float, float]:
+        """Bound the smallest epsilon of the same events from both sides.
+
+        Parameters
+        ----------
+        delta : float, default=None
+            In [0, 1). None takes `delta` of the guarantee.
+
+        Returns
+        -------
+        lower, upper : float
+            Some steps with these events need an epsilon of at least `lower`. `upper` is
+            `epsilon_at`. See `dplda.privacy.epsilon_bounds`.
+        """
+        delta = self.delta if delta is None else delta
+        return epsilon_bounds(self.events, delta, total_variation=self.total_variation)
 
     @property
     def gaussian_mu(self) -> float | None:

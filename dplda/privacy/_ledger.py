@@ -13,12 +13,11 @@ from typing import Any
 from dplda.leaf._checks import check_integer, check_number, check_probability
 from dplda.leaf._log import INFO, WARNING, is_logged, log_event
 from dplda.privacy._accounting import epsilon_of
-from dplda.privacy._budget_checks import check_affordable, epsilon_used
+from dplda.privacy._charges import check_affordable, epsilon_used, total_of, why_infinite
 from dplda.privacy._entries import Budget, Composition, Entry, State, Status, name_of_part
 from dplda.privacy._errors import BudgetError
 from dplda.privacy._events import Event
 from dplda.privacy._store import MemoryStore, Page, Store, open_file
-from dplda.privacy._totals import total_of, why_infinite
 
 __all__ = ["Ledger"]
 
@@ -180,15 +179,13 @@ class Ledger:
         """Why the total is infinite though every entry has a finite cost; None otherwise."""
         return why_infinite(self._counted(), self.delta)
 
-    def epsilon_at(self, delta: float, *, accountant: str = "pld") -> float:
+    def epsilon_at(self, delta: float) -> float:
         """Compute epsilon of all entries that count at another delta.
 
         Parameters
         ----------
         delta : float
             In [0, 1).
-        accountant : {"pld", "rdp"}, default="pld"
-            Method of composition, see `epsilon_of`. The budget is always compared with "pld".
 
         Returns
         -------
@@ -198,7 +195,7 @@ class Ledger:
         """
         counted = self._counted()
         if self.composition == "planned" or not counted:
-            return total_of(counted, delta, accountant)
+            return total_of(counted, delta)
         return self.epsilon if check_probability("delta", delta) >= self.delta else math.inf
 
     def part(self, name: Any, *, of: int | None = None) -> Ledger:

@@ -1,4 +1,4 @@
-"""Whether the budget of a ledger has room for one more charge.
+"""What the entries of a ledger cost together, and whether its budget has room for one more.
 
 With planned composition the total of all entries is compared with the budget. With adaptive
 composition the filters decide that the first entry has chosen.
@@ -7,20 +7,53 @@ composition the filters decide that the first entry has chosen.
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 
-from dplda.privacy._accounting import gaussian_mu, is_within
-from dplda.privacy._bounds_on_epsilon import epsilon_of_mu
+import numpy as np
+
+from dplda.privacy._accountant import epsilon_of_mu
+from dplda.privacy._accounting import epsilon_of, gaussian_mu, is_within
 from dplda.privacy._entries import Budget, Entry, State, number_of_user_parts
 from dplda.privacy._errors import BudgetError
+from dplda.privacy._events import Event
 from dplda.privacy._filters import Filters, choose_filters
-from dplda.privacy._running_costs import (
-    QUICK_SIZE,
-    RunningCosts,
-    is_surely_within,
-    quick_cost,
-)
-from dplda.privacy._totals import paid_by, summed, total_of, why_infinite
+
+
+def paid_by(part: str | None, entries: list[Entry]) -> list[Entry]:
+    """The entries that count for a part: its own, and those that every part pays."""
+    return [entry for entry in entries if entry.charged_part in (None, part)]
+
+
+def _parts(entries: list[Entry]) -> set[str | None]:
+    return {entry.charged_part for entry in entries} or {None}
+
+
+def _summed(entries: list[Entry]) -> tuple[list[Event], float]:
+    """All events of the entries, and the sum of their distances from ideal noise."""
+    events = [event for entry in entries for event in entry.events]
+    return events, math.fsum(entry.total_variation for entry in entries)
+
+
+def why_infinite(entries: list[Entry], delta: float) -> str | None:
+    """Why the entries have no finite epsilon together, whatever their events cost; else None."""
+    if sum(entry.seeded for entry in entries) > 1:
+        return (
+            "two entries drew their noise from a given seed; if the seeds are equal, their noise "
+            "cancels; leave random_state=None, or use a ledger without a budget for public data"
+        )
+    if delta == 0.0 and any(entry.total_variation > 0.0 for entry in entries):
+        return "the noise has no finite epsilon at delta 0; use a ledger with delta above 0"
+    return None
+
+
+def total_of(entries: list[Entry], delta: float) -> float:
+    """Epsilon of all entries: the largest among the parts of the data."""
+    if why_infinite(entries, delta):
+        return math.inf
+    totals = []
+    for part in _parts(entries):
+        events, distance = _summed(paid_by(part, entries))
+        totals.append(epsilon_of(events, delta, total_variation=distance))
+    return max(totals)
 
 
 def check_affordable(new: Entry, state: State) -> str:
@@ -55,14 +88,11 @@ def _check_same_kind_of_parts(new: Entry, counted: list[Entry]) -> None:
 
 def _check_plan(new: Entry, state: State) -> None:
     (epsilon, delta, *_), counted = state.budget, state.counted
-    costs = _running_costs(state.ledger_id, "")
-    after = costs.after(new, costs.of(state.entries))
-    if all(is_surely_within(total, epsilon, delta) for total in after.values()):
-        return
-    for part in after:
-        events, distance = summed(paid_by(part, [*counted, new]))
+    entries, own = [*counted, new], new.charged_part
+    for part in _parts(entries) if own is None else {own}:
+        events, distance = _summed(paid_by(part, entries))
         if not is_within(events, epsilon, delta, total_variation=distance):
-            total, before = (total_of(e, delta) for e in ([*counted, new], counted))
+            total, before = total_of(entries, delta), total_of(counted, delta)
             raise BudgetError(
                 f"{new.label!r} would spend epsilon {total:.6g} of {epsilon:g} (delta "
                 f"{delta:g}), {before:.4g} of it spent before; lower epsilon or "
@@ -78,12 +108,25 @@ def _check_filters(new: Entry, state: State) -> str:
         if chosen is not None:
             return chosen.to_text()
         raise _refused(new, budget, 0.0)
-    filters, costs = Filters.from_text(text), _running_costs(state.ledger_id, text)
-    before = costs.of(state.entries)
-    for part, total in costs.after(new, before).items():
-        if filters.used(total) > 1.0:
-            raise _refused(new, budget, filters.used(before.get(part, before[None])))
+    filters, own = Filters.from_text(text), new.charged_part
+    entries = [*state.counted, new]
+    for part in _parts(entries) if own is None else {own}:
+        if _used(filters, paid_by(part, entries)) > 1.0:
+            raise _refused(new, budget, _used(filters, paid_by(part, state.counted)))
     return text
+
+
+def _used(filters: Filters, entries: list[Entry]) -> float:
+    """Used share of the filters. Costs are added with the sum rounded up, in the entries' order.
+
+    Zero plus a number is exact, so that a first plan may take all of a budget.
+    """
+    total = np.zeros(len(filters.limits))
+    for entry in entries:
+        cost = filters.cost(entry.events, entry.total_variation)
+        exact = (total == 0.0) | (cost == 0.0)
+        total = np.where(exact, total + cost, np.nextafter(total + cost, math.inf))
+    return filters.used(total)
 
 
 def _refused(new: Entry, budget: Budget, used: float) -> BudgetError:
@@ -98,8 +141,8 @@ def epsilon_used(state: State) -> float:
     """How much of an adaptive budget is used up, as the epsilon of Gaussian noise."""
     if not state.filters:
         return 0.0
-    sums = _running_costs(state.ledger_id, state.filters).of(state.entries)
-    used = max(map(Filters.from_text(state.filters).used, sums.values()))
+    filters, counted = Filters.from_text(state.filters), state.counted
+    used = max(_used(filters, paid_by(part, counted)) for part in _parts(counted))
     return _epsilon_of_share(used, state.budget)
 
 
@@ -107,13 +150,3 @@ def _epsilon_of_share(share: float, budget: Budget) -> float:
     """Epsilon of Gaussian noise that uses this share of the squared mu of the budget."""
     mu = math.sqrt(share) * gaussian_mu(budget.epsilon, budget.delta)
     return epsilon_of_mu(mu, budget.delta)
-
-
-@lru_cache(maxsize=16)  # for each ledger of this process, also if each fit opens it by path
-def _running_costs(ledger_id: str, filters: str) -> RunningCosts:
-    if not filters:
-        return RunningCosts(quick_cost, QUICK_SIZE)
-    some = Filters.from_text(filters)
-    return RunningCosts(
-        lambda entry: some.cost(entry.events, entry.total_variation), len(some.limits)
-    )

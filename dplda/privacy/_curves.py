@@ -1,0 +1,352 @@
+"""Privacy curves of single steps, in closed form, with bounds on their rounding errors.
+
+The curve of a pair of laws (P, Q) is delta(t) = E_Q (dP/dQ - t)_+ at t = exp(epsilon). It is convex
+and falls in t. docs/accounting.md derives each formula and each error.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dplda.privacy._events import (
+    BoundedRange,
+    ErasedResponse,
+    Event,
+    Gaussian,
+    Laplace,
+    PoissonSampled,
+    RandomizedResponseEvent,
+    ZeroConcentrated,
+)
+
+FloatArray: TypeAlias = NDArray[np.float64]
+
+U = 2.0**-53  # unit roundoff
+# Assumed relative errors, which the tests compare with 40 digits: of exp, log and their relatives,
+# and of ndtr and erfcx at the arguments that occur here.
+ELEMENTARY, SPECIAL = 8.0 * U, 64.0 * U
+_MOST_WORK = 1e8  # of knots, choices and places of a range: about a second
+TINY = 1e-300  # above everything that underflows
+LARGEST_LOSS = 600.0  # exp of it, and products of such numbers with probabilities, are floats
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A convex curve delta(exp(epsilon)) that dominates every such step.
+
+    Parameters
+    ----------
+    at : callable
+        Maps increasing epsilons to delta, a bound on its absolute error, and the mass
+        ``Q[dP/dQ > t]``, which is the negative slope in t.
+    span : callable
+        Maps a probability to two losses, above the second of which delta is at most that
+        probability. Below the first one there is hardly any mass.
+    """
+
+    at: Callable[[FloatArray], tuple[FloatArray, FloatArray, FloatArray]]
+    span: Callable[[float], tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Atoms:
+    """A pair of discrete laws: losses, and their probabilities under P."""
+
+    losses: tuple[float, ...]
+    masses: tuple[float, ...]
+
+
+def pair_of(event: Event | BoundedRanges, *, added: bool, upper: bool) -> Curve | Atoms | None:
+    """The pair that dominates a step, or that some such step attains; None if there is none.
+
+    Parameters
+    ----------
+    event : Event
+        A single step.
+    added : bool
+        Whether the unit is added or removed. Only sampled steps differ.
+    upper : bool
+        Whether the pair dominates all such steps, or one of them has a curve at least as large.
+    """
+    match event:
+        case Gaussian(s):
+            return _gaussian_curve(s)
+        case PoissonSampled(q, Gaussian(s)):
+            return _added_curve(q, s) if added else _removed_curve(q, s)
+        case Laplace(scale):
+            return _laplace_curve(1.0 / scale)
+        case BoundedRange(epsilon):
+            return _bounded_range_atoms(epsilon)
+        case BoundedRanges(epsilon, count):
+            return _bounded_ranges_curve(epsilon, count)
+        case ZeroConcentrated(rho):
+            return _concentrated_curve(rho) if upper else _gaussian_curve(math.sqrt(0.5 / rho))
+        case RandomizedResponseEvent(_, k):
+            e = response_loss(event, upper=upper)
+            right = 1.0 / (1.0 + (k - 1.0) * math.exp(-e))
+            wrong = math.exp(-e) * right
+            return Atoms((-e, 0.0, e), (wrong, (k - 2.0) * wrong, right))
+        case ErasedResponse():
+            e = response_loss(event, upper=upper)
+            right = 0.5 / (1.0 + math.exp(-e))
+            return Atoms((-e, 0.0, e), (math.exp(-e) * right, 0.5, right))
+        case _:
+            return None
+
+
+def response_loss(event: RandomizedResponseEvent | ErasedResponse, *, upper: bool) -> float:
+    """Largest loss of a randomized response, rounded up or down."""
+    k = event.n_buckets if isinstance(event, RandomizedResponseEvent) else 2
+    e = math.log1p(k * (1.0 - event.flip_mixture) / event.flip_mixture)
+    return e * (1.0 + 2.0 * ELEMENTARY if upper else 1.0 - 2.0 * ELEMENTARY)
+
+
+# ---- Gaussian noise -----------------------------------------------------------------------
+
+
+def gaussian(
+    epsilons: FloatArray, s: float | FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Delta of Gaussian noise of multiplier s, ``t * Q[dP/dQ > t]``, and the error of both.
+
+    Balle and Wang (2018), theorem 8. With a common factor of both terms, no digits of the tail are
+    lost. Below epsilon 0, the symmetry of the pair is used.
+    """
+    from scipy.special import erf, erfcx, ndtr
+
+    x = np.abs(epsilons)
+    far, near = np.minimum(x, 1e150) * np.minimum(s, 1e150), np.minimum(0.5 / s, 1e300)
+    a, shift = near - far, 4.0 * U * (near + far)  # shift: the error of a
+    with np.errstate(under="ignore", over="ignore", invalid="ignore"):  # far out, delta is 0
+        factor = 0.5 * np.exp(-0.5 * a * a)
+        scaled = erfcx(np.maximum(-a, 0.0) / math.sqrt(2.0))
+        other = erfcx((near + far) / math.sqrt(2.0))
+        tail = a <= 0.0
+        first = np.where(tail, factor * scaled, ndtr(a))
+        second = factor * other
+        delta = np.where(tail, factor * (scaled - other), first - second)
+        slant = np.abs(a) * shift + a * a * U + ELEMENTARY  # relative error of the factor
+        slant = np.minimum(slant, 1e300)
+        error = (SPECIAL + ELEMENTARY + shift) * (first + second)
+        error += slant * np.where(tail, delta, second) + TINY
+        middle = np.broadcast_to(erf(near / math.sqrt(2.0)), delta.shape)  # at epsilon 0
+        delta = np.where(x == 0.0, middle, delta)
+        error = np.where(x == 0.0, 2.0 * SPECIAL * middle, error)
+        below = epsilons < 0.0
+        if below.any():
+            t = np.exp(-x)
+            mirrored = -np.expm1(-x) + t * delta
+            error = np.where(below, t * error + 2.0 * ELEMENTARY * mirrored, error)
+            delta = np.where(below, mirrored, delta)
+            second = np.where(below, t * (1.0 - first), second)
+    return np.maximum(delta, 0.0), second, error
+
+
+def _gaussian_curve(s: float) -> Curve:
+    def at(epsilons: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        delta, second, error = gaussian(epsilons, s)
+        return delta, error, second * np.exp(-epsilons)
+
+    def span(tail: float) -> tuple[float, float]:
+        z = _quantile(tail)
+        return (0.5 / s - z) / s, (0.5 / s + z) / s
+
+    return Curve(at, span)
+
+
+def _removed_curve(q: float, s: float) -> Curve:
+    """P = (1 - q) N(0, s^2) + q N(1, s^2) and Q = N(0, s^2): q G(1 + (t - 1) / q)."""
+
+    def at(epsilons: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        growth = np.expm1(epsilons)
+        ratio = growth / q
+        inside = ratio > -1.0 + 1e-12  # elsewhere delta is 1 - t, up to q * 1e-12
+        ratio = np.where(inside, ratio, 0.0)
+        r = np.log1p(ratio)
+        delta, second, error = gaussian(r, s)
+        moved = ELEMENTARY * np.abs(r) + 2.0 * ELEMENTARY * np.abs(ratio) / (1.0 + ratio)
+        error = q * (error + second * moved + 2.0 * U * delta)
+        least = ELEMENTARY * np.abs(growth) + q * 1e-12 * (growth > -q * (1.0 + 1e-11))
+        slope = second * np.exp(-r)
+        return (
+            np.where(inside, q * delta, -growth),
+            np.where(inside, error, least),
+            np.where(inside, slope, 1.0),
+        )
+
+    def span(tail: float) -> tuple[float, float]:
+        z = _quantile(tail)
+        return _mixture_loss(-z * s, q, s), _mixture_loss(1.0 + z * s, q, s)
+
+    return Curve(at, span)
+
+
+def _added_curve(q: float, s: float) -> Curve:
+    """P = N(0, s^2) and Q = (1 - q) N(0, s^2) + q N(1, s^2): a G(q t / a), a = 1 - (1 - q) t."""
+
+    def at(epsilons: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        growth = np.expm1(epsilons)
+        a = q - (1.0 - q) * growth
+        rounding = 2.0 * ELEMENTARY * (q + (1.0 - q) * np.abs(growth))
+        inside = a > 4.0 * rounding  # elsewhere delta is at most a
+        a = np.where(inside, a, 1.0)
+        log_a = np.log(a)
+        r = np.where(inside, math.log(q) + epsilons - log_a, 0.0)
+        delta, second, error = gaussian(r, s)
+        moved = ELEMENTARY * (1.0 - math.log(q) + np.abs(epsilons) + np.abs(log_a))
+        error = a * (error + second * moved + 2.0 * U * delta) + (delta + second) * rounding
+        slope = (1.0 - q) * (delta + second) + q * second * np.exp(-r)
+        outside = q - (1.0 - q) * growth + rounding
+        return (
+            np.where(inside, a * delta, 0.0),
+            np.where(inside, error, np.maximum(outside, 0.0)),
+            np.where(inside, slope, 0.0),
+        )
+
+    def span(tail: float) -> tuple[float, float]:
+        z, most = _quantile(tail), -math.log1p(-q) * (1.0 + 1e-12) + 1e-15  # no loss is above
+        high = -_mixture_loss(-z * s, q, s)
+        high = most if high > most * (1.0 - 1e-9) else high
+        return min(-_mixture_loss(z * s, q, s), 0.5 * high), high
+
+    return Curve(at, span)
+
+
+def _mixture_loss(x: float, q: float, s: float) -> float:
+    """log(1 - q + q exp((2 x - 1) / (2 s^2)))."""
+    if q == 1.0:
+        return (x - 0.5) / s / s
+    return float(np.logaddexp(math.log1p(-q), math.log(q) + (x - 0.5) / s / s))
+
+
+def _quantile(tail: float) -> float:
+    from scipy.special import ndtri
+
+    return max(1.0, -float(ndtri(tail)))
+
+
+# ---- other steps --------------------------------------------------------------------------
+
+
+def _laplace_curve(e: float) -> Curve:
+    """1 - exp((epsilon - e) / 2) between -e and e, the range of the loss."""
+
+    def at(epsilons: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        inner = np.clip(epsilons, -e, e)
+        delta = np.where(epsilons < -e, -np.expm1(epsilons), -np.expm1(0.5 * (inner - e)))
+        slope = np.where(epsilons < -e, 1.0, 0.5 * np.exp(-0.5 * (inner + e)))
+        beyond = epsilons > e * (1.0 + 4.0 * U)
+        error = np.where(beyond, 0.0, 2.0 * ELEMENTARY * delta + 2.0 * U * e)
+        return delta, error, np.where(epsilons >= e, 0.0, slope)
+
+    return Curve(at, lambda tail: (-e, e))
+
+
+@dataclass(frozen=True)
+class BoundedRanges:
+    """All bounded-range choices of one kind, as a single event: the best attack is adaptive."""
+
+    epsilon: float
+    count: int
+
+
+def _bounded_ranges_curve(e: float, count: int) -> Curve | None:
+    """Delta of `count` choices, each with the range that is worst after the earlier outcomes.
+
+    docs/accounting.md proves the recursion. None if it would take more than seconds.
+    """
+    found = _bounded_ranges(e, count)
+    if found is None:
+        return None
+    knots, values = found
+    t_values, values = np.append(0.0, np.exp(knots)), np.append(1.0, values)
+
+    def at(epsilons: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        t = np.exp(epsilons) * (1.0 - 2.0 * ELEMENTARY - 4.0 * U * np.abs(epsilons))
+        delta = np.interp(t, t_values, values)
+        delta = np.where(epsilons > knots[-1] * (1.0 + 8.0 * U), 0.0, delta)
+        return delta, 1e-12 * delta, np.zeros(len(delta))
+
+    return Curve(at, lambda tail: (float(knots[0]), float(knots[-1])))
+
+
+@lru_cache(maxsize=64)
+def _bounded_ranges(e: float, count: int) -> tuple[FloatArray, FloatArray] | None:
+    """Knots with a distance of e / m, and upper bounds of delta there, after `count` choices.
+
+    Let V be delta of the remaining choices. A choice between losses a and a - e multiplies it to
+    p V(t / u) + (1 - p) V(t exp(e) / u), with u = exp(a) and p = (1 - u exp(-e)) / (1 - exp(-e)).
+    Between two knots, V is at most its chord, and the best u has a closed form.
+    """
+    below = math.ceil(16.0 * math.sqrt(count)) + 2  # more steps down are improbable
+    m = min(16, int(math.sqrt(_MOST_WORK / count / (count + below))))
+    if m < 4 or count * e > LARGEST_LOSS:
+        return None
+    g, first, last = e / m, -m * min(count, below), m * count
+    n = last - first + 1
+    values: FloatArray = np.maximum(-np.expm1(np.arange(first, last + 1) * g), 0.0)
+    q, shrink = math.exp(-e), -math.expm1(-g)
+    # Below the first knot, delta is 1 - t, or more by t times delta of the opposite epsilon, which
+    # has a bound because the choices are (count e^2 / 8)-zCDP.
+    lowest, rho = np.arange(first - m - 1, first) * g, count * e * e / 8.0
+    more = np.exp(lowest - np.maximum(-lowest - rho, 0.0) ** 2 / (4.0 * rho))
+    padding = -np.expm1(lowest) + (more if count > below else 0.0), np.zeros(m)
+    for _ in range(count):
+        every = np.concatenate([padding[0], values, padding[1]])
+        drops = np.maximum(np.append(0.0, every[:-1] - every[1:]), 0.0) / shrink
+        best = np.zeros(n)
+        for i in range(m):  # a from i g to (i + 1) g
+            one, two = slice(m + 1 - i, m + 1 - i + n), slice(2 * m + 1 - i, 2 * m + 1 - i + n)
+            gap = drops[one] * math.exp(i * g) - drops[two] * math.exp((i - m) * g)
+            slant = q * (every[one] + drops[one] - every[two] - drops[two])
+            with np.errstate(divide="ignore", invalid="ignore"):
+                u = np.sqrt(gap / slant)
+            least = math.exp(i * g)
+            u = np.clip(np.nan_to_num(u, nan=least), least, math.exp((i + 1) * g))
+            share = np.maximum(1.0 - least / u, 0.0)
+            high, low = every[one] + drops[one] * share, every[two] + drops[two] * share
+            p = np.clip((1.0 - u * q) / (1.0 - q), 0.0, 1.0)
+            best = np.maximum(best, p * high + (1.0 - p) * low)
+        values = np.minimum(best * (1.0 + 1e-13), 1.0)
+    knots = np.arange(first, last + 1, dtype=np.float64) * g
+    return knots, values
+
+
+def _bounded_range_atoms(e: float) -> Atoms:
+    """The choice between two values with the largest Kullback-Leibler divergence."""
+    high = 1.0 / -math.expm1(-e) - 1.0 / e if e > 1e-3 else 0.5 + e / 12.0 - e**3 / 720.0
+    loss = (e + math.log(-math.expm1(-e) / e)) if e > 1e-3 else e / 2.0 + e * e / 24.0
+    margin = 1e-12 * (1.0 + e)  # on both roundings and the series: a smaller loss costs less
+    return Atoms((loss - e - margin, loss - margin), ((1.0 - high) * (1 - 1e-12), high - 1e-12))
+
+
+def _concentrated_curve(rho: float) -> Curve:
+    """The smallest delta that the divergences rho * order prove (Canonne et al. 2020, prop. 12)."""
+
+    def half(x: FloatArray) -> FloatArray:
+        best = np.full(len(x), math.sqrt(-math.expm1(-rho)))  # total variation, by rho >= KL
+        start = np.maximum(x / rho - 1.0, 0.0) / 2.0 + math.sqrt(0.5 / rho)
+        for k in range(-24, 9):
+            a = 1.0 + start * 2.0 ** (k / 8.0)
+            log_delta = (a - 1.0) * (rho * a - x) + a * np.log1p(-1.0 / a) - np.log(a - 1.0)
+            best = np.minimum(best, np.exp(np.minimum(log_delta, 0.0)))
+        return best
+
+    def at(epsilons: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        delta = half(np.abs(epsilons))
+        t = np.exp(np.minimum(epsilons, 0.0))
+        delta = np.where(epsilons < 0.0, 1.0 - t + t * delta, delta)
+        return delta, 1e-9 * delta + TINY, np.zeros(len(delta))
+
+    def span(tail: float) -> tuple[float, float]:
+        reach = 2.0 * math.sqrt(rho * -math.log(tail))
+        return rho - reach, rho + reach
+
+    return Curve(at, span)
