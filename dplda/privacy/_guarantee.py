@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from numbers import Real
 from typing import Any, TypeAlias
 from urllib.parse import quote
@@ -393,6 +394,13 @@ class Guarantee:
             f"{self.relation}.",
         )
         yield "strength", self._strength()
+        if self._is_of_events():
+            low, high = self.epsilon_bounds()
+            yield (
+                "strength",
+                f"The smallest epsilon of these releases is between {_rounded(low, down=True)} "
+                f"and {_rounded(high)}.",
+            )
         found = min(100.0, upward(100.0 * self.detection_rate(_FALSE_ALARMS)))
         yield (
             "detection",
@@ -476,6 +484,12 @@ def _divided(value: PerRound, size: int) -> PerRound:
     if isinstance(value, tuple):
         return tuple(number / size for number in value)
     return None if value is None else value / size
+
+
+def _rounded(number: float, *, down: bool = False) -> str:
+    """Five digits, never too small or never too large; at least zero."""
+    mode = ROUND_FLOOR if down else ROUND_CEILING
+    return f"{Decimal(number).normalize(Context(prec=5, rounding=mode)):f}"
 
 
 def upward(value: float) -> float:
