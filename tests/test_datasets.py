@@ -1,10 +1,12 @@
 """Tests of dplda.datasets."""
 
+import gc
 import gzip
 import hashlib
 import re
 import sys
 import threading
+import warnings
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -323,6 +325,9 @@ def served(folder, n_refused=0):
             yield server
         finally:
             server.shutdown()
+            with warnings.catch_warnings():  # scikit-learn leaves the answer to an error open
+                warnings.simplefilter("ignore", ResourceWarning)
+                gc.collect()
             thread.join()
 
 

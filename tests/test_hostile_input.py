@@ -561,10 +561,10 @@ def test_damaged_reports_are_refused(damage, tmp_path):
 
 
 def test_huge_repetitions_are_refused():
-    with pytest.raises(ValueError, match=r"count must be an integer from 1 to 9223372036854775808"):
+    with pytest.raises(ValueError, match=r"count must be an integer from 1 to 68719476736"):
         Repeated(Laplace(1.0), 10**400)
-    with pytest.raises(ValueError, match="at most 9223372036854775808 times in all"):
-        epsilon_of(Repeated(Repeated(Laplace(1.0), 2**62), 2**62), 1e-5)
+    with pytest.raises(ValueError, match=r"at most 2\*\*36"):
+        epsilon_of(Repeated(Repeated(Laplace(1.0), 2**30), 2**30), 1e-5)
 
 
 def test_too_many_random_words_are_refused_before_the_first_of_them():

@@ -42,6 +42,7 @@ from dplda.privacy._events import (
 from dplda.privacy._renyi import ORDERS, divergences, renyi_epsilon
 
 SMALLEST_DELTA = 1e-200  # besides 0
+_LARGEST_EPSILON = 1e4  # above it, the Renyi bounds are precise enough
 _UP = 1.0 + 2.0**-46  # margin on the rounding errors of a few steps together
 _PRECISE = 1e-7  # relative precision of delta in the search for an epsilon
 _STEP_TAIL = 1e-7  # share of delta that may be an infinite loss, of all steps together
@@ -184,10 +185,12 @@ def _side(groups: Groups, delta: float, *, added: bool, upper: bool) -> float:
         return math.inf if upper else 0.0
     best = int(np.flatnonzero(each <= each.min() + 1e-5 * abs(each.min()))[0])
     start = max(0.0, float(each[best]))
+    known = start * _UP if lost <= delta / 2.0 else math.inf
+    if start > _LARGEST_EPSILON:
+        return known if upper else 0.0
     composed = _composition(groups, delta, best, logs, added=added, upper=upper)
     if not upper:
         return _largest_epsilon(composed.below, delta, start)
-    known = start * _UP if lost <= delta / 2.0 else math.inf
     return min(known, _least_epsilon(composed.above, delta, start, composed.tilt))
 
 
@@ -223,7 +226,7 @@ def _least_epsilon(above: Callable[[float], float], delta: float, x: float, tilt
         value = above(x)
         before, excess = excess, math.log(value / delta) if value > 0.0 else -math.inf
         bad, good = (x, good) if excess > 0.0 else (bad, min(x, good))
-        if -_PRECISE <= excess <= 0.0 or good - bad <= 1e-12 * good or bad > 1e4:
+        if -_PRECISE <= excess <= 0.0 or good - bad <= 1e-12 * good or bad > _LARGEST_EPSILON:
             break
         if math.isfinite(before) and math.isfinite(excess) and x != last:
             slope = max((before - excess) / (x - last), 0.1 * tilt)

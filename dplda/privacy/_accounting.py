@@ -282,8 +282,9 @@ def calibrate(
             "make_events must be a function of the noise multiplier that returns events, such as "
             f"lambda m: Gaussian(m), got an object of class {type(make_events).__name__}"
         )
-    groups, lost, shift = without_statements(grouped(make_events(1.0)))
-    if lost or shift:
+    every = grouped(make_events(1.0))
+    groups, lost, shift = without_statements(every)
+    if len(groups) < len(every):
         return _calibrate_beside_statements(
             make_events, epsilon - shift, delta - lost, total_variation
         )

@@ -233,7 +233,7 @@ class Composition:
             pair, (low, high) = _reach(event, added, upper, tail)
             if pair is None or not -LARGEST_LOSS < low < high < LARGEST_LOSS:
                 return
-            while (high - low) / self.h > _MOST_KNOTS:
+            while max((high - low) / _MOST_KNOTS, 20.0 * spread / _MOST_CELLS) > self.h:
                 self.h *= 2.0
         n = 1 << max(4, math.ceil(math.log2(20.0 * spread / self.h + 1.0)))
         longest = max(self.h, spread)

@@ -34,7 +34,7 @@ from dplda.datasets import load_public_vocabulary
 from dplda.leaf._compat import Interval, StrOptions, _fit_context
 from dplda.leaf._users import RELATIONS, ROWS_OF_A_UNIT, number_users, protected_unit
 from dplda.leaf._warnings import warn_user
-from dplda.privacy import NonPrivate, calibrate
+from dplda.privacy import ApproximateDP, NonPrivate, calibrate
 from dplda.privacy._accounting import THRESHOLD_SHARE
 from dplda.privacy._curator import TOTAL_VARIATION, Curator
 from dplda.privacy._events import Event
@@ -426,7 +426,9 @@ class PrivateCountVectorizer(
                 "would need far more documents than words do"
             )
         shares = (1.0,) if self.ngram_range == (1, 1) else (1.0 - PAIR_SHARE, PAIR_SHARE)
-        failure = failure_event(THRESHOLD_SHARE * self.delta / len(shares))
+        failure: Event = ApproximateDP(0.0, 0.0)  # without a threshold, nothing can fail
+        if self.discover:
+            failure = failure_event(THRESHOLD_SHARE * self.delta / len(shares))
 
         def split(multiplier: float) -> list[Selection]:
             return [
