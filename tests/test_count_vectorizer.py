@@ -240,6 +240,16 @@ def test_the_result_does_not_tell_which_other_terms_there_were():
     assert fitted[0].get_feature_names_out().tolist() == fitted[1].get_feature_names_out().tolist()
 
 
+def test_a_vocabulary_without_discovery_costs_its_noise_alone():
+    """There is no threshold that could fail."""
+    words = {"noise_multiplier": 3.0, "candidates": ["common", "rare"], "delta": 1e-6}
+    listed = PrivateCountVectorizer(**words, discover=False).fit(["common rare"] * 9)
+    found = PrivateCountVectorizer(**words).fit(["common rare"] * 9)
+    noise = [e for e in listed.privacy_.events if isinstance(e, Gaussian)]
+    assert listed.epsilon_ == pytest.approx(epsilon_of(noise, 1e-6), rel=1e-9)
+    assert found.epsilon_ > listed.epsilon_
+
+
 def test_frequent_words_are_discovered_and_rare_ones_are_not():
     texts = ["common words here"] * 2000 + ["rare"] * 3
     found = PrivateCountVectorizer(epsilon=1.0, candidates=None).fit(texts).vocabulary_
