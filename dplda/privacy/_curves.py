@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -81,7 +82,10 @@ def pair_of(event: Event | BoundedRanges, *, added: bool, upper: bool) -> Curve 
         case PoissonSampled(q, Gaussian(s)):
             return _added_curve(q, s) if added else _removed_curve(q, s)
         case Laplace(scale):
-            return _laplace_curve(1.0 / scale)
+            e = 1.0 / scale
+            if not upper and Fraction(e) * Fraction(scale) > 1:
+                e = math.nextafter(e, 0.0)
+            return _laplace_curve(e)
         case BoundedRange(epsilon):
             return _bounded_range_atoms(epsilon)
         case BoundedRanges(epsilon, count):
@@ -244,7 +248,7 @@ def _laplace_curve(e: float) -> Curve:
         slope = np.where(epsilons < -e, 1.0, 0.5 * np.exp(-0.5 * (inner + e)))
         beyond = epsilons > e * (1.0 + 4.0 * U)
         error = np.where(beyond, 0.0, 2.0 * ELEMENTARY * delta + 2.0 * U * e)
-        return delta, error, np.where(epsilons >= e, 0.0, slope)
+        return delta, error, np.where(epsilons > e, 0.0, slope)
 
     return Curve(at, lambda tail: (-e, e))
 

@@ -81,8 +81,12 @@ def law_below(pair: Curve | Atoms, knots: FloatArray) -> FloatArray:
     )
     lowered = d - e - np.maximum(np.append(excess, 0.0), np.append(0.0, excess)) - TINY
     lowered = lowered * (1.0 - 8.0 * len(knots) * U)
-    # from the knot before the first that is not above 0, so that no chord is raised
-    lowered[max(0, int((np.append(lowered[:-1], 0.0) <= 0.0).argmax()) - 1) :] = 0.0
+    # The curve is also above its tangent at the first knot whose value is not above 0, which is
+    # moved down to 0 there: the last chord stays below this line.
+    end = int((np.append(lowered[:-1], 0.0) <= 0.0).argmax())
+    lowered[end:] = 0.0
+    if end > 0:
+        lowered[end - 1] = min(lowered[end - 1], q[end] * width[end - 1] * (1.0 - _CONSTANT))
     falls = -isotonic_regression(np.diff(lowered) / width, weights=width).x
     bound = q[0] * (1.0 - _CONSTANT)  # the curve's own slope at the first knot
     falls = np.clip(falls, 0.0, bound)
