@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from decimal import Decimal, localcontext
+from decimal import MAX_EMAX, MIN_EMIN, Decimal, localcontext
 from fractions import Fraction
 
 import numpy as np
@@ -38,7 +38,7 @@ from dplda.privacy._events import (
     from_record,
     to_record,
 )
-from dplda.privacy._renyi import ORDERS, divergences
+from dplda.privacy._renyi import ORDERS, bounded_range_divergence, divergences
 from dplda.published._calibration import vips_calibration
 from dplda.word._word_sweeps import inherent_epsilon
 
@@ -207,7 +207,7 @@ def test_a_bounded_range_choice_costs_the_worst_two_point_law(epsilon, order, sh
 
 def bounded_range_in_decimals(epsilon, order):
     """The maximum over u of A u**(a - 1) - B u**a, at 60 digits."""
-    with localcontext(prec=60):
+    with localcontext(prec=60, Emax=MAX_EMAX, Emin=MIN_EMIN):
         e, a = Decimal(epsilon), Decimal(order)
         once, often = (-e).exp(), (-a * e).exp()
         high, low = (1 - often) / (1 - once), (once - often) / (1 - once)
@@ -908,3 +908,11 @@ def test_arguments_of_another_kind_are_refused_with_what_to_pass():
         calibrate(Gaussian(1.0), epsilon=1.0, delta=1e-6)
     with pytest.raises(TypeError, match=r"one for each fit, such as .* got int"):
         split_epsilon(4.0, 2)
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 0.5, 3.0, 50.0])
+def test_no_rounding_makes_a_range_too_cheap_at_orders_between_and_beyond(epsilon):
+    """The accountant tilts by far more than the orders of filters."""
+    for order in (1.0 + 2.0**-8, 1.5, 2.0**12 + 1.0, 2.0**20 + 1.0, 2.0**26 + 1.0, 2.0**32 + 1.0):
+        charged = float(bounded_range_divergence(epsilon, np.array([order]))[0])
+        assert Decimal(charged) >= bounded_range_in_decimals(epsilon, order)

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from dplda.privacy._curves import FloatArray, response_loss
+from dplda.privacy._curves import FloatArray, U, response_loss
 from dplda.privacy._events import (
     BoundedRange,
     ErasedResponse,
@@ -79,11 +79,11 @@ def _sampled(q: float, s: float, order: int) -> float:
 def bounded_range_divergence(e: float, a: FloatArray) -> FloatArray:
     """The largest divergence of orders a of any choice whose log ratios span at most e.
 
-    The terms of the closed form nearly cancel at small and at large orders, where other bounds
-    take its place.
+    The terms of the closed form are of the size of a e, and nearly cancel at large orders: what
+    rounding may take from them is added.
     """
     sharp = (a * _log_sinhc(a * e) - _log_sinhc(np.array(e))) / (a - 1.0)
-    sharp = sharp - _log_sinhc((a - 1.0) * e)
+    sharp = sharp - _log_sinhc((a - 1.0) * e) + 64.0 * U * e * np.where(a > 1024.0, a, 0.0)
     values: FloatArray = np.minimum(sharp * _MARGIN, np.minimum(a * e * e / 8.0 * _MARGIN, e))
     return values
 
