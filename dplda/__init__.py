@@ -15,6 +15,10 @@ _load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 
 def __getattr__(name: str) -> _Any:
+    if name in __all__:
+        # Whole, before any of its modules: a thread that imports a module of it waits for the
+        # package, the package for the module, and Python resolves this with a half module.
+        import sklearn  # noqa: F401
     if name in __all__ or name.startswith("_"):
         return _load(name)
     spelled = {known.lower(): known for known in __all__}
