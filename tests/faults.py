@@ -574,19 +574,19 @@ def ledger() -> Any:
 
 @found_by(*LEDGER)
 def a_spent_entry_does_not_count(patch):
-    wrap_property(patch, module("privacy._entries").Entry, "counts",
+    wrap_property(patch, module("privacy._store").Entry, "counts",
                   lambda original, self: self.status == "reserved")  # fmt: skip
 
 
 @found_by(*LEDGER)
 def an_unconfirmed_entry_does_not_count(patch):
-    wrap_property(patch, module("privacy._entries").Entry, "counts",
+    wrap_property(patch, module("privacy._store").Entry, "counts",
                   lambda original, self: self.status == "confirmed")  # fmt: skip
 
 
 @found_by(*LEDGER)
 def a_canceled_entry_counts(patch):
-    wrap_property(patch, module("privacy._entries").Entry, "counts", lambda original, self: True)
+    wrap_property(patch, module("privacy._store").Entry, "counts", lambda original, self: True)
 
 
 @found_by(*LEDGER)
@@ -649,7 +649,7 @@ def a_part_has_a_budget_of_its_own(patch):
 @found_by("tests/test_ledger_parts.py", *LEDGER)
 def a_part_pays_for_all(patch):
     """The entry of a part counts for all data, so that disjoint parts do not add up in parallel."""
-    entry = module("privacy._entries").Entry
+    entry = module("privacy._store").Entry
     wrap_property(patch, entry, "charged_part", lambda original, self: None)
 
 

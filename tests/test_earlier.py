@@ -26,7 +26,7 @@ def X():
 def test_each_part_pays_once(kind, X):
     ledger, model = Ledger(epsilon=1.0, delta=1e-5), None
     for day, rows in enumerate(np.array_split(np.arange(60), 3)):
-        part = ledger.part(f"day {day}")
+        part = ledger.part(str(day), by="day")
         model = kind(epsilon=1.0, ledger=part, **OPTIONS).fit(X[rows], earlier=model)
     assert model.epsilon_ <= 1.0
     assert ledger.epsilon_spent <= 1.0

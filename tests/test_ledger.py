@@ -28,7 +28,6 @@ from dplda.audit import observe_releases
 from dplda.datasets import make_topic_corpus
 from dplda.privacy import _store
 from dplda.privacy._accounting import epsilon_of
-from dplda.privacy._entries import Budget, Entry
 from dplda.privacy._errors import BudgetError, SeededNoiseWarning
 from dplda.privacy._events import (
     BoundedRange,
@@ -40,6 +39,7 @@ from dplda.privacy._events import (
     Repeated,
 )
 from dplda.privacy._ledger import Ledger
+from dplda.privacy._store import Budget, Entry
 
 # At noise 20 and delta 1e-6, twenty of these fit into epsilon 1.1 and not into 1.
 STEP = Gaussian(20.0)
@@ -453,8 +453,8 @@ def test_reopening_with_another_budget_is_refused(path, other, message):
 
 def test_a_ledger_is_for_the_data_that_it_names(make_ledger, path):
     ledger = make_ledger(data="notes 2024")
-    assert ledger.data == ledger.part("a").data == "notes 2024"
-    assert ", data 'notes 2024', part 'a': epsilon 0 of" in repr(ledger.part("a"))
+    assert ledger.data == ledger.part("a", by="day").data == "notes 2024"
+    assert ", data 'notes 2024', part 'day=a': epsilon 0 of" in repr(ledger.part("a", by="day"))
     Ledger(path, data="notes 2024")
     assert pickle.loads(pickle.dumps(Ledger(path))).data == "notes 2024"
     with pytest.raises(ValueError, match="data notes 2024, not notes 2025; leave data out"):
@@ -706,6 +706,8 @@ def test_noise_of_two_given_seeds_may_cancel():
     budget.cancel(first)
     budget.reserve("fit", "document", Gaussian(5.0), seeded=True)
     budget.reserve("fit", "document", Gaussian(5.0))
+    assert "entry 2 drew its noise from a given seed" in budget.caveat
+    budget.cancel(2)
     assert budget.caveat is None
 
 

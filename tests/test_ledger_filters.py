@@ -311,10 +311,10 @@ def test_the_guarantee_is_the_budget(make_ledger):
 def test_filters_are_fixed_by_the_first_reservation(make_ledger):
     ledger = make_ledger()
     first = ledger.reserve("a", "document", Repeated(PoissonSampled(0.1, Gaussian(3.0)), 9))
-    filters = ledger._state().filters
+    filters = ledger._read().filters
     ledger.cancel(first)
     ledger.reserve("b", "document", Gaussian(9.0))
-    assert ledger._state().filters == filters != ""
+    assert ledger._read().filters == filters != ""
 
 
 def test_a_first_plan_above_the_budget_fixes_nothing(make_ledger):
@@ -322,7 +322,7 @@ def test_a_first_plan_above_the_budget_fixes_nothing(make_ledger):
     for events in (Gaussian(0.1), NonPrivate(), PoissonSampled(0.5, Gaussian(0.1))):
         with pytest.raises(BudgetError, match="does not fit"):
             ledger.reserve("a", "document", events)
-    assert ledger._state().filters == ""
+    assert ledger._read().filters == ""
     assert ledger.entries() == []
 
 
@@ -338,7 +338,7 @@ def test_a_second_given_seed_is_refused(make_ledger):
     ledger = make_ledger()
     ledger.reserve("a", "document", Gaussian(50.0), seeded=True)
     with pytest.raises(BudgetError, match="given seed"):
-        ledger.part("other").reserve("a", "document", Gaussian(50.0), seeded=True)
+        ledger.part("other", by="day").reserve("a", "document", Gaussian(50.0), seeded=True)
 
 
 @pytest.mark.parametrize("budget", [{}, {"epsilon": math.inf}, {"epsilon": 1.0, "delta": 0.0}])

@@ -25,7 +25,7 @@ def planned():
 
 
 def test_disjoint_parts_cost_the_largest_of_them(planned):
-    train, test = planned.part("train"), planned.part("test")
+    train, test = planned.part("train", by="set"), planned.part("test", by="set")
     train.reserve("a", "document", [STEP, STEP])
     test.reserve("b", "document", STEP)
     assert planned.epsilon_spent == epsilon_of([STEP] * 2, 1e-6)
@@ -33,15 +33,15 @@ def test_disjoint_parts_cost_the_largest_of_them(planned):
     test.reserve("c", "document", [STEP, STEP])
     assert planned.epsilon_spent == epsilon_of([STEP] * 3, 1e-6)
     assert planned.epsilon_at(1e-9) == epsilon_of([STEP] * 3, 1e-9)
-    assert [entry.part for entry in planned.entries()] == ["train", "test", "test"]
+    assert [entry.part for entry in planned.entries()] == ["set=train", "set=test", "set=test"]
 
 
 def test_what_reads_all_of_the_data_is_charged_to_every_part(planned):
-    planned.part("train").reserve("a", "document", [STEP, STEP])
+    planned.part("train", by="set").reserve("a", "document", [STEP, STEP])
     planned.reserve("b", "document", STEP)
-    planned.part("test").reserve("c", "document", STEP)
+    planned.part("test", by="set").reserve("c", "document", STEP)
     assert planned.epsilon_spent == epsilon_of([STEP] * 3, 1e-6)
-    planned.part("test").reserve("d", "document", Gaussian(1.9))
+    planned.part("test", by="set").reserve("d", "document", Gaussian(1.9))
     assert planned.epsilon_spent == epsilon_of([STEP] * 2 + [Gaussian(1.9)], 1e-6)
 
 
@@ -50,33 +50,33 @@ def test_each_part_has_the_whole_budget(ledger):
     X = np.random.RandomState(0).poisson(1.0, (12, 6))
     model = SubLDA(2, epsilon=4.0, max_iter=4)
     for part, rows in (("even", X[::2]), ("odd", X[1::2])):
-        clone(model).set_params(ledger=ledger.part(part)).fit(rows)
+        clone(model).set_params(ledger=ledger.part(part, by="set")).fit(rows)
     assert 3.99 < ledger.epsilon_spent <= 4.0
-    for again in (ledger, ledger.part("even"), ledger.part("odd")):
+    for again in (ledger, ledger.part("even", by="set"), ledger.part("odd", by="set")):
         with pytest.raises(BudgetError):
             again.reserve("a", "document", Gaussian(50.0))
-    ledger.part("a third").reserve("a", "document", Gaussian(50.0))
+    ledger.part("a third", by="set").reserve("a", "document", Gaussian(50.0))
 
 
 def test_a_charge_to_all_of_the_data_needs_room_in_every_part(ledger):
-    ledger.part("train").reserve("a", "document", Gaussian(1.4))
+    ledger.part("train", by="set").reserve("a", "document", Gaussian(1.4))
     ledger.reserve("b", "document", Gaussian(20.0))
     with pytest.raises(BudgetError):
         ledger.reserve("c", "document", Gaussian(1.4))
-    ledger.part("test").reserve("c", "document", Gaussian(1.4))
+    ledger.part("test", by="set").reserve("c", "document", Gaussian(1.4))
 
 
 def test_two_seeded_entries_have_no_total_in_any_parts(planned):
     """The noise of one part can be subtracted from the other's."""
-    planned.part("train").reserve("a", "document", STEP, seeded=True)
+    planned.part("train", by="set").reserve("a", "document", STEP, seeded=True)
     with pytest.raises(BudgetError, match="given seed"):
-        planned.part("test").reserve("b", "document", STEP, seeded=True)
+        planned.part("test", by="set").reserve("b", "document", STEP, seeded=True)
 
 
 @pytest.mark.parametrize("unit", ["user", "word", "token", "bit"])
 def test_sets_of_rows_are_disjoint_for_documents_only(unit, planned):
-    planned.part("train").reserve("a", unit, STEP)
-    planned.part("test").reserve("b", unit, STEP)
+    planned.part("train", by="set").reserve("a", unit, STEP)
+    planned.part("test", by="set").reserve("b", unit, STEP)
     assert planned.epsilon_spent == epsilon_of([STEP] * 2, 1e-6)
 
 
@@ -85,39 +85,49 @@ def test_parts_of_users_are_disjoint(unit, ledger):
     for k in range(3):
         ledger.part(k, of=3).reserve("a", unit, Gaussian(1.5))
     assert ledger.epsilon_spent == pytest.approx(epsilon_of(Gaussian(1.5), 1e-6), rel=1e-4)
-    assert [entry.part for entry in ledger.entries()] == ["users 0/3", "users 1/3", "users 2/3"]
+    assert [entry.part for entry in ledger.entries()] == ["users/3=0", "users/3=1", "users/3=2"]
 
 
-@pytest.mark.parametrize("other", [("train", None), (0, 2)])
+@pytest.mark.parametrize("other", [("train", "set", None), (0, None, 2)])
 def test_two_divisions_of_the_data_may_overlap(other, ledger):
     ledger.part(0, of=3).reserve("a", "document", Gaussian(9.0))
-    name, of = other
-    with pytest.raises(ValueError, match="may overlap with 'users 0/3'"):
-        ledger.part(name, of=of).reserve("b", "document", Gaussian(9.0))
+    name, by, of = other
+    with pytest.raises(ValueError, match="may overlap with 'users/3=0'"):
+        ledger.part(name, by=by, of=of).reserve("b", "document", Gaussian(9.0))
     ledger.reserve("c", "document", Gaussian(9.0))
 
 
+def test_a_second_way_to_divide_the_documents_is_refused(ledger):
+    """A document of 2026 and of clinic A would pay for one of them only."""
+    ledger.part("2026", by="year").reserve("a", "document", Gaussian(1.4))
+    with pytest.raises(ValueError, match="'clinic=A' may overlap with 'year=2026'"):
+        ledger.part("A", by="clinic").reserve("b", "document", Gaussian(1.4))
+    ledger.part("2027", by="year").reserve("b", "document", Gaussian(1.4))
+
+
 @pytest.mark.parametrize(
-    ("name", "of"),
-    [("", None), (3, None), ("users 0/3", None), (3, 3), (-1, 3), ("train", 3), (0, 0)],
-)
-def test_bad_parts(name, of, planned):
+    ("name", "by", "of"),
+    [("", "set", None), (3, "set", None), ("a", None, None), ("0", "users/3", None), ("a", "b", 3),
+     ("a", "b=c", None), ("a", "", None), (3, None, 3), (-1, None, 3), ("train", None, 3),
+     (0, None, 0)],
+)  # fmt: skip
+def test_bad_parts(name, by, of, planned):
     with pytest.raises((ValueError, TypeError)):
-        planned.part(name, of=of)
+        planned.part(name, by=by, of=of)
 
 
 def test_a_part_has_no_parts(planned):
     with pytest.raises(ValueError, match="a part has no parts"):
-        planned.part("train").part("first half")
+        planned.part("train", by="set").part("first half", by="set")
 
 
 def test_copies_of_a_part_are_the_part(tmp_path):
-    train = Ledger(tmp_path / "privacy.sqlite", epsilon=9.0).part("train")
+    train = Ledger(tmp_path / "privacy.sqlite", epsilon=9.0).part("train", by="set")
     assert clone(SubLDA(ledger=train)).ledger is train
     again = pickle.loads(pickle.dumps(train))
     again.reserve("a", "document", STEP)
-    assert train.entries()[0].part == "train"
-    assert "part 'train'" in repr(again)
+    assert train.entries()[0].part == "set=train"
+    assert "part 'set=train'" in repr(again)
     assert Ledger(train.path).entries() == train.entries()
 
 

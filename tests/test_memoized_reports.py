@@ -123,15 +123,15 @@ def test_each_part_pays_for_its_reports(corpus):
     client = RandomizedResponse(bit_epsilon=1.0).fit(corpus)
     memo = MemoizedReports(client)
     for row, part in enumerate(["train", "test", "train"]):
-        client.set_params(ledger=ledger.part(part))
+        client.set_params(ledger=ledger.part(part, by="set"))
         memo.reports([row], corpus[[row]])
-    assert [entry.part for entry in ledger.entries()] == ["train", "test"]
+    assert [entry.part for entry in ledger.entries()] == ["set=train", "set=test"]
     client.set_params(ledger=ledger)
     for row in (3, 4):
         memo.reports([row], corpus[[row]])
-    client.set_params(ledger=ledger.part("train"))
+    client.set_params(ledger=ledger.part("train", by="set"))
     memo.reports([5], corpus[[5]])
-    assert [entry.part for entry in ledger.entries()] == ["train", "test", None]
+    assert [entry.part for entry in ledger.entries()] == ["set=train", "set=test", None]
 
 
 def test_a_canceled_entry_does_not_pay(corpus, monkeypatch):

@@ -135,7 +135,7 @@ def test_rows_that_are_too_long_are_clipped():
     rows = np.array([[3.0, 4.0], [0.3, 0.4], [np.nan, 1.0], [0.0, 1e300]])
     total, _ = release_sum(
         lambda: rows, name="sum", step="sum", norm=2.0, epsilon=math.inf, delta=1e-6,
-        unit="document", relation="", assumptions=(), ledger=None, part=None,
+        unit="document", relation="", assumptions=(), ledger=None,
         random_state=None,
     )  # fmt: skip
     assert_allclose(total, [1.2 + 0.3, 1.6 + 0.4], rtol=1e-6)
@@ -206,14 +206,12 @@ def test_a_ledger_is_charged_for_the_unit(unit, model, X, ids):
 
 
 def test_counts_of_disjoint_parts_cost_the_larger_of_both(tmp_path, model, X):
-    path = tmp_path / "ledger.sqlite"
-    for part, rows in (("early", X[:30]), ("late", X[30:])):
-        private_topic_counts(model, rows, epsilon=1.0, ledger=path, part=part)
-    ledger = Ledger(path)
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    for half, rows in (("early", X[:30]), ("late", X[30:])):
+        part = ledger.part(half, by="half")
+        private_topic_counts(model, rows, epsilon=1.0, ledger=part)
     assert ledger.epsilon_spent == pytest.approx(1.0, abs=1e-3)
-    assert [entry.part for entry in ledger.entries()] == ["early", "late"]
-    with pytest.raises(ValueError, match="pass a ledger"):
-        private_topic_counts(model, X, epsilon=1.0, part="early")
+    assert [entry.part for entry in ledger.entries()] == ["half=early", "half=late"]
 
 
 def test_nothing_is_read_before_it_is_paid_for(model):

@@ -42,7 +42,7 @@ train, validation = private[:3500], private[3500:]
 reference = np.asarray(public.sum(axis=0)).ravel() + 1
 scores, spent = {}, []
 for k in (3, 5, 10):
-    model = SubLDA(k, epsilon=2.0, max_iter=20, ledger=ledger.part("train")).fit(train)
+    model = SubLDA(k, epsilon=2.0, max_iter=20, ledger=ledger.part("train", by="set")).fit(train)
     options = {"public_unigram": reference, "ledger": ledger, "part": "validation"}
     scores[k] = noisy_score(model, validation, epsilon=1.0, **options)
     spent.append(ledger.epsilon_spent)
@@ -60,7 +60,7 @@ axes[1].set(xlabel="fits and scores", ylabel="epsilon spent", title="the ledger"
 # A fourth fit does not fit into the budget. It is refused before it reads a text.
 
 try:
-    SubLDA(40, epsilon=3.0, ledger=ledger.part("train")).fit(train)
+    SubLDA(40, epsilon=3.0, ledger=ledger.part("train", by="set")).fit(train)
 except BudgetError as error:
     print(error)
 

@@ -178,7 +178,7 @@ def _show(options: argparse.Namespace) -> None:
             print(f"{name:10} {value}")
 
 
-def _described(entry: dplda.privacy._entries.Entry, delta: float) -> dict[str, Any]:
+def _described(entry: dplda.privacy._store.Entry, delta: float) -> dict[str, Any]:
     alone = dplda.privacy.epsilon_of(entry.events, delta, total_variation=entry.total_variation)
     values = (
         entry.id, entry.created, entry.label, entry.unit, entry.status, alone, entry.seeded,

@@ -24,7 +24,6 @@ from dplda.core._private_fit import (
 from dplda.leaf._checks import check_number
 from dplda.privacy import Guarantee, calibrate
 from dplda.privacy._curator import TOTAL_VARIATION, Curator
-from dplda.privacy._ledger import as_ledger
 from dplda.privacy._mechanisms import MAX_RADIUS, DiscreteGaussian, NoNoise, sum_clipped
 from dplda.privacy._streams import Streams
 
@@ -41,7 +40,6 @@ def release_sum(
     relation: str,
     assumptions: tuple[str, ...],
     ledger: Any,
-    part: str | None,
     random_state: Any,
     theorem: str = "",
 ) -> tuple[np.ndarray, Guarantee]:
@@ -69,8 +67,6 @@ def release_sum(
         What the guarantee rests on besides the cipher and the public vocabulary.
     ledger : Ledger, str, path-like or None
         Where the release is charged.
-    part : str or None
-        The part of the data that `read` reads, as in `Ledger.part`.
     random_state : int, RandomState instance or None
         None draws the noise from a secret key.
     theorem : str, default=""
@@ -84,7 +80,6 @@ def release_sum(
         Its `noise_scale` is the standard deviation of the noise in `total`.
     """
     mechanism = _mechanism(epsilon, delta)  # public
-    ledger = _part_of(ledger, part)  # public
     radius = MAX_RADIUS if mechanism.exact else mechanism.radius  # public
     streams = Streams.from_random_state(random_state)  # secret
     warn_if_seeded(name, streams.seeded and not mechanism.exact)
@@ -125,13 +120,3 @@ def _mechanism(epsilon: float, delta: float) -> Any:
         float(epsilon), delta, total_variation=TOTAL_VARIATION,
     )  # fmt: skip
     return DiscreteGaussian.for_noise_multiplier(multiplier)
-
-
-def _part_of(ledger: Any, part: str | None) -> Any:
-    """The ledger, or the part of it that is read."""
-    if part is None:
-        return ledger
-    whole = None if ledger is None else as_ledger(ledger)
-    if whole is None:
-        raise ValueError(f"part={part!r} names a part of a ledger; pass a ledger too")
-    return whole.part(part)

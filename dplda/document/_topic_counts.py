@@ -34,7 +34,6 @@ def private_topic_counts(
     soft: bool = False,
     user_ids: Any = None,
     ledger: Any = None,
-    part: str | None = None,
     random_state: Any = None,
 ) -> tuple[np.ndarray, Guarantee]:
     """Release how many private documents each topic has, with noise.
@@ -59,8 +58,6 @@ def private_topic_counts(
     ledger : Ledger, str, path-like or None, default=None
         Where the release is charged: the one that the training was charged to, if the documents
         are the same.
-    part : str, default=None
-        The part of the data that `X` is, as in `Ledger.part`.
     random_state : int, RandomState instance or None, default=None
         None draws the noise from a secret key. Anything else makes the result reproducible, and
         voids the guarantee against anyone who knows it (`SeededNoiseWarning`).
@@ -81,8 +78,7 @@ def private_topic_counts(
         If `model` is not a topic model of dplda with a `doc_topic_prior`, or if `epsilon` or
         `delta` is not a number.
     ValueError
-        If `epsilon` or `delta` is out of range, if `X` or `user_ids` do not fit, or if `part` is
-        given without a ledger.
+        If `epsilon` or `delta` is out of range, or if `X` or `user_ids` do not fit.
 
     Warns
     -----
@@ -131,7 +127,7 @@ def private_topic_counts(
         read, name=f"private_topic_counts of {type(model).__name__}", step=COUNTS, norm=1.0,
         epsilon=epsilon, delta=delta,
         unit=unit, relation=RELATIONS[unit], assumptions=(PUBLIC_MODEL, ROWS_OF_A_UNIT[unit]),
-        ledger=ledger, part=part, random_state=random_state, theorem="docs/proofs_document.md",
+        ledger=ledger, random_state=random_state, theorem="docs/proofs_document.md",
     )  # fmt: skip
 
 

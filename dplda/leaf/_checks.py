@@ -6,6 +6,10 @@ import math
 from numbers import Integral, Real
 from typing import Any
 
+# A mechanism that publishes each unit with probability delta satisfies it: one in a hundred is no
+# protection.
+LARGEST_DELTA = 0.01
+
 
 def check_number(
     name: str, value: Any, low: float, high: float, *, closed: str = "both", unit: str = ""
@@ -76,3 +80,8 @@ def check_integer(name: str, value: Any, low: int, high: int) -> int:
 def check_probability(name: str, value: Any) -> float:
     """Return `value` as a float in [0, 1)."""
     return check_number(name, value, 0.0, 1.0, closed="left")
+
+
+def check_delta(value: Any, least: float = 0.0) -> float:
+    """Return a delta of a budget as a float."""
+    return check_number("delta", value, least, LARGEST_DELTA)

@@ -59,7 +59,6 @@ def noisy_score(
     clip: float = 1.5,
     user_ids: Any = None,
     ledger: Any = None,
-    part: str | None = None,
     random_state: Any = None,
 ) -> NoisyScore:
     """Score a topic model on private documents, with differential privacy for each unit.
@@ -90,8 +89,6 @@ def noisy_score(
         document.
     ledger : Ledger, str or path-like, default=None
         Where the score is charged.
-    part : str, default=None
-        The part of the data that `X` is, as in `Ledger.part`.
     random_state : int, RandomState instance or None, default=None
         None draws the noise from a secret key. Anything else voids the guarantee against anyone
         who knows it.
@@ -166,7 +163,7 @@ def noisy_score(
         read, name=f"noisy_score of {type(model).__name__}", step=SCORE, norm=NORM * max_tokens,
         epsilon=epsilon, delta=delta,
         unit=unit, relation=RELATIONS[unit], assumptions=(PUBLIC_MODEL, ROWS_OF_A_UNIT[unit]),
-        ledger=ledger, part=part, random_state=random_state, theorem="docs/proofs_document.md",
+        ledger=ledger, random_state=random_state, theorem="docs/proofs_document.md",
     )  # fmt: skip
     gain, error = _ratio(noisy, guarantee.noise_scale)  # type: ignore[arg-type]
     entropy = -float(reference @ np.log(reference))

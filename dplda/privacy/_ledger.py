@@ -10,14 +10,27 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from dplda.leaf._checks import check_integer, check_number, check_probability
+import numpy as np
+
+from dplda.leaf._checks import check_delta, check_integer, check_number, check_probability
 from dplda.leaf._log import INFO, WARNING, is_logged, log_event
-from dplda.privacy._accounting import epsilon_of
-from dplda.privacy._charges import check_affordable, epsilon_used, total_of, why_infinite
-from dplda.privacy._entries import Budget, Composition, Entry, State, Status, name_of_part
+from dplda.privacy._accountant import epsilon_of_mu
+from dplda.privacy._accounting import epsilon_of, gaussian_mu, is_within
 from dplda.privacy._errors import BudgetError
 from dplda.privacy._events import Event
-from dplda.privacy._store import MemoryStore, Page, Store, open_file
+from dplda.privacy._filters import Filters, choose_filters
+from dplda.privacy._store import (
+    USERS,
+    Budget,
+    Composition,
+    Entry,
+    MemoryStore,
+    Page,
+    Status,
+    Store,
+    is_of_users,
+    open_file,
+)
 
 __all__ = ["Ledger"]
 
@@ -40,7 +53,7 @@ class Ledger:
     epsilon : float, default=None
         The budget, above 0. None takes that of the file, or no limit for a new ledger.
     delta : float, default=None
-        The delta of (epsilon, delta)-differential privacy, in [0, 1). None takes that of the
+        The delta of (epsilon, delta)-differential privacy, from 0 to 0.01. None takes that of the
         file, or 1e-6.
     composition : {"planned", "adaptive"}, default=None
         Whether noise and number of charges are fixed in advance, or may depend on earlier
@@ -67,14 +80,12 @@ class Ledger:
     their noise do not depend on earlier releases. What a mechanism computes may depend on them.
     With adaptive composition, all of it may depend on releases, and the guarantee is the budget:
     everything together is (`epsilon`, `delta`)-differentially private. Nothing may depend on
-    private values that were not released, such as a score on private documents. The total holds
-    for the relation that all entries share. If some entries replace a unit by any other
-    (`RandomizedResponseEvent`) and some add or remove one, it holds for a unit that is replaced by
-    an empty one. An entry counts as soon as it is reserved.
+    private values that were not released, such as a score on private documents. An entry counts as
+    soon as it is reserved. `relation` says for which two data sets the total holds.
 
     No unit may occur twice in the data of an entry, as in a bootstrap sample: pass `user_ids` to
-    `fit`. The total is infinite as soon as two entries drew their noise from given seeds, because
-    the noise of equal seeds cancels. `sklearn.ensemble.BaggingClassifier` gives a seed to each fit.
+    `fit`, and the same ids to all fits of a ledger. The total is infinite as soon as two entries
+    drew their noise from given seeds, because the noise of equal seeds cancels.
 
     A ledger cannot detect that its file was replaced by an older copy, but a `receipt` can.
 
@@ -103,10 +114,11 @@ class Ledger:
         if epsilon is not None:
             epsilon = check_number("epsilon", epsilon, 0.0, math.inf, closed="right")
         if delta is not None:
-            delta = check_probability("delta", delta)
+            delta = check_delta(delta)
         if composition not in (None, "planned", "adaptive"):
             raise ValueError(f"composition must be 'planned' or 'adaptive', got {composition!r}")
-        _check_name(data)
+        if data is not None:
+            _check_name("data", data)
         given = Budget(epsilon, delta, composition, data)  # type: ignore[arg-type]
         unlimited = Budget(math.inf, 1e-6, "planned", None)
         new = Budget(*(b if a is None else a for a, b in zip(given, unlimited)))  # type: ignore
@@ -152,7 +164,25 @@ class Ledger:
     @property
     def unit(self) -> str | None:
         """The protected unit; None before the first entry."""
-        return next((entry.unit for entry in self._counted()), None)
+        return next((entry.unit for entry in self._read().counted()), None)
+
+    @property
+    def relation(self) -> str | None:
+        """For which two data sets the total holds; None before the first entry.
+
+        Rows that are chosen by number, as the folds of a search, shift if a document is removed:
+        the total then holds for a document that becomes empty. Parts of `user_part` do not shift.
+        """
+        counted = self._read().counted()
+        if not counted:
+            return None
+        unit, stated = counted[0].unit, "changes as the guarantee of each entry states"
+        if unit not in ("document", "user") or all(is_of_users(entry.part) for entry in counted):
+            return f"one {unit} {stated}"
+        return (
+            f"one {unit} becomes empty, and its rows stay; or {stated}, if no fit got rows that "
+            "were chosen by their numbers"
+        )
 
     @property
     def epsilon_spent(self) -> float:
@@ -161,10 +191,14 @@ class Ledger:
         With adaptive composition, how much of the budget is used up: the epsilon of Gaussian noise
         that uses the same share of it. The guarantee is then `epsilon`, whatever was spent.
         """
-        state = self._state()
+        page = self._read()
         if self.composition == "planned":
-            return total_of(state.counted, self.delta)
-        return epsilon_used(state)
+            return _total(page.counted(), self.delta)
+        if not page.filters:
+            return 0.0
+        filters, entries = Filters.from_text(page.filters), page.counted()
+        used = max(_used(filters, _paid_by(part, entries)) for part in _parts(entries))
+        return _epsilon_of_share(used, self._store.budget)
 
     @property
     def remaining(self) -> float:
@@ -176,8 +210,16 @@ class Ledger:
 
     @property
     def caveat(self) -> str | None:
-        """Why the total is infinite though every entry has a finite cost; None otherwise."""
-        return why_infinite(self._counted(), self.delta)
+        """What the total leaves out, or why it is infinite; None if there is nothing to say."""
+        counted = self._read().counted()
+        seeded = next((entry.id for entry in counted if entry.seeded), None)
+        reason = _why_infinite(counted, self.delta)
+        if reason is None and seeded is not None:
+            reason = (
+                f"entry {seeded} drew its noise from a given seed: the total does not hold against "
+                "anyone who knows or guesses the seed; leave random_state=None"
+            )
+        return reason
 
     def epsilon_at(self, delta: float) -> float:
         """Compute epsilon of all entries that count at another delta.
@@ -193,12 +235,12 @@ class Ledger:
             Zero or more; infinite if some event is not private. With adaptive composition, the
             budget at its own delta or a larger one, and infinite at a smaller one.
         """
-        counted = self._counted()
+        counted = self._read().counted()
         if self.composition == "planned" or not counted:
-            return total_of(counted, delta)
+            return _total(counted, delta)
         return self.epsilon if check_probability("delta", delta) >= self.delta else math.inf
 
-    def part(self, name: Any, *, of: int | None = None) -> Ledger:
+    def part(self, name: Any, *, by: str | None = None, of: int | None = None) -> Ledger:
         """Charge one part of the data, disjoint from all other parts.
 
         The returned ledger is this one, except that what it reserves is charged to the part. A unit
@@ -209,9 +251,11 @@ class Ledger:
         ----------
         name : str or int
             Name of the part. With `of`, the number that `user_part` gives to its users.
+        by : str, default=None
+            What divides the documents, such as "day". A ledger has one such rule: parts by another
+            one may overlap with it, and are refused.
         of : int, default=None
-            Number of parts into which `user_part` divides the users. None for parts that are sets
-            of documents.
+            Instead of `by`: the number of parts into which `user_part` divides the users.
 
         Returns
         -------
@@ -221,15 +265,14 @@ class Ledger:
         Raises
         ------
         ValueError
-            If the name is empty or looks like a part of users, or if this is a part already.
+            If a name is not a printable text, or if this is a part already.
 
         Notes
         -----
         **Privacy.** Nothing can check which rows are passed to a fit. The total assumes that no
         unit is in two parts, and that the rule that chooses the rows of a part reads no private
-        data. A function of row numbers is such a rule if every document is in one row. The total
-        is for neighbors that differ in one unit that is emptied: a document that is removed would
-        shift the numbers of the others.
+        data. A function of row numbers is such a rule if every document is in one row, for the
+        neighbors of `relation`.
 
         A part that is a set of rows has entries of its own for the unit "document" only. For other
         units such an entry is charged to all parts, unless the part comes from `user_part`.
@@ -238,15 +281,26 @@ class Ledger:
         --------
         >>> from dplda.privacy import Gaussian, Ledger, epsilon_of
         >>> ledger = Ledger(epsilon=4.0)
-        >>> entry = ledger.part("2026-11-23").reserve("fit", "document", Gaussian(2.0))
-        >>> entry = ledger.part("2026-11-24").reserve("fit", "document", Gaussian(2.0))
+        >>> for day in ("2026-11-23", "2026-11-24"):
+        ...     entry = ledger.part(day, by="day").reserve("fit", "document", Gaussian(2.0))
         >>> ledger.epsilon_spent == epsilon_of(Gaussian(2.0), ledger.delta)
         True
         """
         if self._part is not None:
             raise ValueError(f"this ledger is the part {self._part!r}, and a part has no parts")
+        if (by is None) == (of is None):
+            raise ValueError(
+                "part needs by=..., what divides the documents, such as 'day', or of=..., the "
+                f"number of parts of user_part; got by={by!r} and of={of!r}"
+            )
+        if of is not None:
+            by, name = f"{USERS}{check_integer('of', of, 1, 2**31)}", str(
+                check_integer("name", name, 0, of - 1)
+            )  # fmt: skip
+        elif "=" in _check_name("by", by) or by.startswith(USERS):  # type: ignore[union-attr]
+            raise ValueError(f"by must be a word such as 'day', got {by!r}")
         part = Ledger.__new__(Ledger)
-        part.__dict__ |= self.__dict__ | {"_part": name_of_part(name, of)}
+        part.__dict__ |= self.__dict__ | {"_part": f"{by}={_check_name('name', name)}"}
         return part
 
     def entries(self) -> list[Entry]:
@@ -257,8 +311,7 @@ class Ledger:
         list of Entry
             Oldest first, canceled ones included.
         """
-        with self._store.transaction(write=False) as page:
-            return list(page.entries())
+        return list(self._read().entries())
 
     @property
     def receipt(self) -> str:
@@ -267,8 +320,7 @@ class Ledger:
         It is the first part of the id, the number of entries, and a digest of their records. A
         copy of the ledger that is older than the receipt does not have it (`has`).
         """
-        with self._store.transaction(write=False) as page:
-            return page.receipt(len(page.entries()))
+        return self._read().receipt()
 
     def has(self, receipt: str) -> bool:
         """Whether this ledger has all entries that a receipt stands for.
@@ -300,16 +352,12 @@ class Ledger:
                 f"{receipt[:80]!r} is no receipt of a ledger; take it from Ledger.receipt, from "
                 "privacy_.receipt of a model, or from `dplda ledger show`"
             )
-        with self._store.transaction(write=False) as page:
-            n_entries, n = len(page.entries()), int(match[1])
-            return n <= n_entries and page.receipt(n) == receipt
+        page, n = self._read(), int(match[1])
+        return n <= len(page.entries()) and page.receipt(n) == receipt
 
-    def _counted(self) -> list[Entry]:
-        return self._state().counted
-
-    def _state(self) -> State:
+    def _read(self) -> Page:
         with self._store.transaction(write=False) as page:
-            return page.state()
+            return page
 
     def reserve(
         self,
@@ -368,7 +416,7 @@ class Ledger:
         )
         try:
             with self._store.transaction(write=True) as page:
-                page.set_filters(check_affordable(entry, page.state()))
+                page.set_filters(_check_affordable(entry, page))
                 number = page.add(entry)
                 receipt = page.receipt(number)
         except BudgetError:
@@ -429,8 +477,12 @@ class Ledger:
         self._settle(entry_id, "canceled", ("reserved", "canceled"))
 
     def _settle(self, entry_id: int, status: Status, allowed: tuple[Status, ...]) -> None:
+        check_integer("entry_id", entry_id, 1, 10**18)
         with self._store.transaction(write=True) as page:
-            entry = _find(page, entry_id)
+            entries = page.entries()
+            if entry_id > len(entries):
+                raise ValueError(f"this ledger has no entry {entry_id}")
+            entry = entries[entry_id - 1]
             if entry.status not in allowed:
                 raise ValueError(
                     f"entry {entry_id} of the ledger is {entry.status}, and cannot become {status}"
@@ -450,11 +502,10 @@ class Ledger:
                 epsilon=alone, delta=self.delta, budget=self.epsilon,
             )  # fmt: skip
 
-    def __sklearn_clone__(self) -> Ledger:
-        return self
-
     def __copy__(self) -> Ledger:
         return self
+
+    __sklearn_clone__ = __copy__
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Ledger:
         return self
@@ -474,7 +525,7 @@ class Ledger:
         if self._part is not None:
             where += f", part {self._part!r}"
         try:
-            spent, n_entries = self.epsilon_spent, len(self._counted())
+            spent, n_entries = self.epsilon_spent, len(self._read().counted())
         except (OSError, ValueError, RuntimeError):
             return f"<Ledger {where}: unreadable>"
         used = "spent" if self.composition == "planned" else "used up"
@@ -496,19 +547,130 @@ def _attach(path: str, budget: Budget, ledger_id: str, part: str | None) -> Ledg
     return ledger
 
 
-def _check_name(data: str | None) -> None:
-    if data is not None and not isinstance(data, str):
-        raise TypeError(f"data must be a text that names the data, got {type(data).__name__}")
-    if data is not None and not (data.strip() and data.isprintable()):
-        raise ValueError(
-            f"data must be a printable text that is not empty, got {data!r}; for instance "
-            "'notes 2024'"
+def _check_name(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be a text, got {type(value).__name__}")
+    if not (value.strip() and value.isprintable()):
+        raise ValueError(f"{name} must be a printable text that is not empty, got {value!r}")
+    return value
+
+
+# ---- parts --------------------------------------------------------------------------------
+
+
+def _paid_by(part: str | None, entries: list[Entry]) -> list[Entry]:
+    """The entries that count for a part: its own, and those that every part pays."""
+    return [entry for entry in entries if entry.charged_part in (None, part)]
+
+
+def _parts(entries: list[Entry]) -> set[str | None]:
+    return {entry.charged_part for entry in entries} or {None}
+
+
+# ---- what entries cost together -----------------------------------------------------------
+
+
+def _summed(entries: list[Entry]) -> tuple[list[Event], float]:
+    """All events of the entries, and the sum of their distances from ideal noise."""
+    events = [event for entry in entries for event in entry.events]
+    return events, math.fsum(entry.total_variation for entry in entries)
+
+
+def _why_infinite(entries: list[Entry], delta: float) -> str | None:
+    """Why the entries have no finite epsilon together, whatever their events cost; else None."""
+    if sum(entry.seeded for entry in entries) > 1:
+        return (
+            "two entries drew their noise from a given seed; if the seeds are equal, their noise "
+            "cancels; leave random_state=None, or use a ledger without a budget for public data"
         )
+    if delta == 0.0 and any(entry.total_variation > 0.0 for entry in entries):
+        return "the noise has no finite epsilon at delta 0; use a ledger with delta above 0"
+    return None
 
 
-def _find(page: Page, entry_id: int) -> Entry:
-    check_integer("entry_id", entry_id, 1, 10**18)
-    for entry in page.entries():
-        if entry.id == entry_id:
-            return entry
-    raise ValueError(f"this ledger has no entry {entry_id}")
+def _total(entries: list[Entry], delta: float) -> float:
+    """Epsilon of all entries: the largest among the parts of the data."""
+    if _why_infinite(entries, delta):
+        return math.inf
+    totals = []
+    for part in _parts(entries):
+        events, distance = _summed(_paid_by(part, entries))
+        totals.append(epsilon_of(events, delta, total_variation=distance))
+    return max(totals)
+
+
+def _check_affordable(new: Entry, page: Page) -> str:
+    """Refuse an entry that the budget does not allow. Returns the filters to write down.
+
+    With adaptive composition, the filters decide that the first entry has chosen:
+    docs/accounting.md has the theorem.
+    """
+    budget, counted = page.budget, page.counted()
+    if counted and counted[0].unit != new.unit:
+        raise ValueError(
+            f"this ledger protects one {counted[0].unit}, and {new.label!r} protects one "
+            f"{new.unit}; their epsilons do not add up: use a ledger for each unit"
+        )
+    for part in {entry.part for entry in counted} - {None} if new.part is not None else ():
+        if part.partition("=")[0] != new.part.partition("=")[0]:  # type: ignore[union-attr]
+            raise ValueError(
+                f"{new.part!r} may overlap with {part!r}, which was charged before; divide the "
+                "data in one way, or charge this to the whole ledger"
+            )
+    if budget.epsilon == math.inf:
+        return ""
+    reason = _why_infinite([*counted, new], budget.delta)
+    if reason:
+        raise BudgetError(f"{new.label!r} has no finite epsilon in this ledger: {reason}")
+    (epsilon, delta, *_), own, entries = budget, new.charged_part, [*counted, new]
+    parts = _parts(entries) if own is None else {own}
+    if budget.composition == "planned":
+        for part in parts:
+            events, distance = _summed(_paid_by(part, entries))
+            if not is_within(events, epsilon, delta, total_variation=distance):
+                total, before = _total(entries, delta), _total(counted, delta)
+                raise BudgetError(
+                    f"{new.label!r} would spend epsilon {total:.6g} of {epsilon:g} (delta "
+                    f"{delta:g}), {before:.4g} of it spent before; {_ADVICE}"
+                )
+        return ""
+    if not page.filters:  # the first entry, before any release
+        chosen = choose_filters(new.events, new.total_variation, epsilon, delta)
+        if chosen is None:
+            raise _refused(new, budget, 0.0)
+        return chosen.to_text()
+    filters = Filters.from_text(page.filters)
+    for part in parts:
+        if _used(filters, _paid_by(part, entries)) > 1.0:
+            raise _refused(new, budget, _used(filters, _paid_by(part, counted)))
+    return page.filters
+
+
+_ADVICE = "lower epsilon or max_iter, raise noise_multiplier, or use a ledger with a larger budget"
+
+
+def _used(filters: Filters, entries: list[Entry]) -> float:
+    """Used share of the filters. Costs are added with the sum rounded up, in the entries' order.
+
+    Zero plus a number is exact, so that a first plan may take all of a budget.
+    """
+    total = np.zeros(len(filters.limits))
+    for entry in entries:
+        cost = filters.cost(entry.events, entry.total_variation)
+        exact = (total == 0.0) | (cost == 0.0)
+        total = np.where(exact, total + cost, np.nextafter(total + cost, math.inf))
+    return filters.used(total)
+
+
+def _refused(new: Entry, budget: Budget, used: float) -> BudgetError:
+    return BudgetError(
+        f"{new.label!r} does not fit into what is left of epsilon {budget.epsilon:g} (delta "
+        f"{budget.delta:g}), of which {_epsilon_of_share(used, budget):.4g} was used up before; "
+        f"{_ADVICE}"
+    )
+
+
+def _epsilon_of_share(share: float, budget: Budget) -> float:
+    """Epsilon of Gaussian noise that uses this share of the squared mu of the budget."""
+    mu = math.sqrt(share) * gaussian_mu(budget.epsilon, budget.delta)
+    return epsilon_of_mu(mu, budget.delta)

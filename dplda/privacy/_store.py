@@ -11,23 +11,26 @@ import json
 import os
 import sqlite3
 import threading
-import time
 import uuid
 import weakref
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from dplda.leaf._files import check_locks, create_whole, explained_sqlite_errors
-from dplda.privacy._entries import Budget, Entry, State, Status
-from dplda.privacy._events import from_record, to_record
+from dplda.privacy._events import Event, from_record, to_record
 
+Status: TypeAlias = Literal["reserved", "releasing", "confirmed", "canceled"]
+Composition: TypeAlias = Literal["planned", "adaptive"]
+
+USERS = "users/"  # the rule of parts of users begins so, and ends with their number
 _BUSY_SECONDS = 600.0
 # Written into the header of the file, so that no other database is taken for a ledger.
 _APPLICATION_ID = 0x64706C64
-_SCHEMA = 6
+_SCHEMA = 7
 _TABLES = (
     "CREATE TABLE budget (epsilon REAL NOT NULL, delta REAL NOT NULL, composition TEXT NOT NULL, "
     "data TEXT, ledger TEXT NOT NULL, filters TEXT NOT NULL, digest TEXT NOT NULL)",
@@ -49,8 +52,56 @@ if hasattr(os, "register_at_fork"):
     )
 
 
+class Budget(NamedTuple):
+    """What a ledger allows, and for which data. It never changes."""
+
+    epsilon: float
+    delta: float
+    composition: Composition = "planned"
+    data: str | None = None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One charge to a ledger.
+
+    An entry is reserved before data are read, marked as releasing before the first release, and
+    confirmed after the last one. These three count in full. A canceled entry released nothing.
+    """
+
+    id: int
+    label: str
+    unit: str
+    events: tuple[Event, ...]
+    total_variation: float
+    seeded: bool
+    status: Status
+    created: str  # UTC, ISO 8601
+    process: int
+    part: str | None = None  # rule and name, see `Ledger.part`; None is all of the data
+
+    @property
+    def counts(self) -> bool:
+        """Whether the entry counts as spent."""
+        return self.status != "canceled"
+
+    @property
+    def charged_part(self) -> str | None:
+        """The part that pays for the entry; None if every part pays.
+
+        Rows are disjoint sets of documents. They are disjoint sets of users only if the rule that
+        chooses them is a function of the user, as `user_part` is.
+        """
+        return self.part if self.unit == "document" or is_of_users(self.part) else None
+
+
+def is_of_users(part: str | None) -> bool:
+    """Whether `user_part` makes the part."""
+    return part is not None and part.startswith(USERS)
+
+
 class Page:
-    """A ledger during one transaction.
+    """A ledger during one transaction, and what it was afterwards.
 
     Raises
     ------
@@ -70,17 +121,19 @@ class Page:
         budgets = connection.execute("SELECT * FROM budget").fetchall()
         self._rows = _rows(connection)
         self._n_before = len(self._rows)
+        digest = None
         if len(budgets) == 1:
-            *budget, self.ledger_id, self.filters, self._digest = budgets[0]
+            self.filters: str
+            *budget, self.ledger_id, self.filters, digest = budgets[0]
             self.budget = Budget(*budget)
-        if len(budgets) != 1 or self._digest_now() != self._digest:
+        if digest is None or self._digest() != digest:
             raise ValueError(
                 f"the ledger {path} is damaged: its entries are not those that were written; "
                 "restore the file, or count what was spent on the data by hand and start a new "
                 "ledger"
             )
 
-    def _digest_now(self) -> str:
+    def _digest(self) -> str:
         return _digest(self.budget, self.ledger_id, self.filters, self._rows)
 
     def entries(self) -> tuple[Entry, ...]:
@@ -93,15 +146,16 @@ class Page:
                 "charged to it; restore the file or start a new ledger"
             ) from error
 
-    def state(self) -> State:
-        """The ledger before all changes of this transaction."""
-        return State(self.budget, self.ledger_id, self._digest, self.filters, self.entries())
+    def counted(self) -> list[Entry]:
+        """The entries that count as spent."""
+        return [entry for entry in self.entries() if entry.counts]
 
-    def receipt(self, n: int) -> str:
+    def receipt(self, n: int | None = None) -> str:
         """A text that stands for the first `n` records. It is public, and shows none of them.
 
         The digest includes the id, most of which is secret: nobody can try out what records say.
         """
+        n = len(self._rows) if n is None else n
         content = self.ledger_id, [row[:2] for row in self._rows[:n]]
         digest = hashlib.sha256(repr(content).encode()).hexdigest()
         return f"{self.ledger_id[:8]}-{n}-{digest[:16]}"
@@ -131,7 +185,7 @@ class Page:
 
     def seal(self) -> None:
         """Write the digest of what the ledger holds now."""
-        self._connection.execute("UPDATE budget SET digest = ?", (self._digest_now(),))
+        self._connection.execute("UPDATE budget SET digest = ?", (self._digest(),))
 
     def check_written(self) -> None:
         """Read new entries back. Without working file locks, another process may overwrite them."""
@@ -189,10 +243,7 @@ class Store:
     def transaction(self, *, write: bool) -> Iterator[Page]:
         """Read a consistent state; with `write`, as the only writer of all processes."""
         with self._connected() as connection:
-            if write:
-                _begin_writing(connection)
-            else:
-                connection.execute("BEGIN")
+            connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
             try:
                 page = Page(connection, self.path)
                 self._check_same(page)
@@ -344,21 +395,6 @@ def _connection(path: str) -> Iterator[sqlite3.Connection]:
         connection.execute("PRAGMA synchronous = EXTRA")
         connection.execute("PRAGMA fullfsync = ON")
         yield connection
-
-
-def _begin_writing(connection: sqlite3.Connection) -> None:
-    """Wait for the write lock. SQLite would wait ever longer between its tries, and starve some."""
-    end = time.monotonic() + _BUSY_SECONDS
-    connection.execute("PRAGMA busy_timeout = 0")
-    while True:
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-            break
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > end:
-                raise
-        time.sleep(0.002)
-    connection.execute(f"PRAGMA busy_timeout = {int(1000 * _BUSY_SECONDS)}")
 
 
 def _journal_mode(connection: sqlite3.Connection) -> str:
