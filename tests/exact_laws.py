@@ -34,7 +34,7 @@ from dplda.privacy import LowSignalWarning, SeededNoiseWarning
 from dplda.privacy._local_mechanisms import RandomizedBits
 from dplda.privacy._streams import Purpose
 from dplda.privacy.mechanisms import Curator
-from dplda.word._half_table import HalfTable
+from dplda.word._frozen_table import HalfTable
 
 TOTAL = 2**149  # of the weights of a table
 # Relative error of any float below: sums of at most 2e7 positive terms, a hundred of them in turn.

@@ -166,7 +166,7 @@ def gaussian_noise_for_another_multiplier(patch):
 @found_by(RESIDUALS)
 def a_replaced_word_moves_one_cell(patch):
     laplace = mechanisms().FlooredLaplace
-    sweeps = module("word._word_sweeps")
+    sweeps = module("word._sweep_mechanisms")
     patch.setattr(sweeps, "FlooredLaplace", lambda scale, *_, **__: laplace(scale))
 
 
@@ -249,21 +249,21 @@ def a_user_is_a_run_of_rows(patch):
 
 @found_by(RESIDUALS)
 def words_count_twice(patch):
-    wrap(patch, module("word._word_sweeps").TokensByWord, "count",
+    wrap(patch, module("word._frozen_table").TokensByWord, "count",
          lambda original, self, topics, unit, *more, **options:
          original(self, topics, 2 * unit, *more, **options))  # fmt: skip
 
 
 @found_by("tests/test_hdplda.py", "tests/test_audit.py")
 def topics_are_drawn_without_the_clip(patch):
-    wrap(patch, module("word._half_table").HalfTable, "from_counts",
+    wrap(patch, module("word._frozen_table").HalfTable, "from_counts",
          lambda original, cls, counts, clip, *more, **options:
          original(cls, counts, 1e4 * clip, *more, **options))  # fmt: skip
 
 
 @found_by("tests/test_hdplda.py")
 def drawn_topics_cost_half(patch):
-    wrap(patch, module("word._word_sweeps"), "inherent_epsilon",
+    wrap(patch, module("word._sweep_mechanisms"), "inherent_epsilon",
          lambda original, *args: original(*args) / 2)  # fmt: skip
 
 

@@ -40,7 +40,7 @@ from dplda.privacy._events import (
 )
 from dplda.privacy._renyi import ORDERS, bounded_range_divergence, divergences
 from dplda.published._calibration import vips_calibration
-from dplda.word._word_sweeps import inherent_epsilon
+from dplda.word._sweep_mechanisms import inherent_epsilon
 
 PLDAccountant = Oracle("dp_accounting.pld", "PLDAccountant")
 RdpAccountant = Oracle("dp_accounting.rdp", "RdpAccountant")

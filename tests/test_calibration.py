@@ -29,7 +29,7 @@ from dplda.privacy import (
 from dplda.privacy._accountant import grouped
 from dplda.privacy._curator import TOTAL_VARIATION
 from dplda.privacy._mechanisms import DiscreteGaussian
-from dplda.word._word_sweeps import SweepMechanisms
+from dplda.word._sweep_mechanisms import SweepMechanisms
 
 
 @pytest.mark.parametrize(
@@ -165,12 +165,10 @@ def test_an_epsilon_that_pays_for_no_round_is_refused_before_the_fit(make):
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 def test_many_sweeps_of_hdplda_are_possible_up_to_the_largest_noise(noise):
     def mechanisms(max_iter):
-        return SweepMechanisms.from_statement(
-            noise, epsilon=0.05, noise_epsilon=None, noise_multiplier=None, count_clip=None,
-            delta=1e-9, max_iter=max_iter, topic_word_prior=0.01,
-        )  # fmt: skip
+        return SweepMechanisms.from_total(noise, 0.05, 1e-9, max_iter, 0.01)
 
-    plan = (mechanisms(3000).sweep_events * 3000)[:-1]
+    sweep = mechanisms(3000)
+    plan = ([sweep.mechanism.event, sweep.topic_event] * 3000)[:-1]
     assert 0.049 < epsilon_of(plan, 1e-9, total_variation=TOTAL_VARIATION) <= 0.05
     with pytest.raises(ValueError, match="raise epsilon, or use fewer"):
         mechanisms(10**8)

@@ -23,7 +23,7 @@ from dplda.privacy._accountant import grouped
 from dplda.privacy._curator import MAX_WORDS, TOTAL_VARIATION, Curator, observe_releases, sampled
 from dplda.privacy._mechanisms import WORD_VARIATION, DiscreteGaussian, FlooredLaplace
 from dplda.privacy._streams import Purpose, Streams, keystream_total_variation
-from dplda.word._gibbs import MAX_COMPONENTS
+from dplda.word._frozen_table import MAX_COMPONENTS
 
 GAUSSIAN = DiscreteGaussian.for_noise_multiplier(2.0)
 VALUES = [

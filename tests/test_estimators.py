@@ -49,7 +49,7 @@ def fit_seeded(estimator, X, **parameters):
 
 @every
 def test_same_seed_same_model_whatever_the_number_of_jobs(estimator, corpus, monkeypatch):
-    monkeypatch.setattr("dplda.word._gibbs.BLOCK_TOKENS", 500)  # several blocks of documents
+    monkeypatch.setattr("dplda.word._frozen_table.BLOCK_TOKENS", 500)  # several blocks of documents
     monkeypatch.setattr("dplda.federated._tokens.BLOCK_TOKENS", 500)
     one, two = (fit_seeded(estimator, corpus, n_jobs=n) for n in (1, 2))
     np.testing.assert_array_equal(one.components_, two.components_)

@@ -28,7 +28,7 @@ from dplda.privacy._curator import observe_releases
 from dplda.privacy._local_mechanisms import ThresholdedLaplace
 from dplda.privacy.mechanisms import DiscreteGaussian
 from dplda.published import PublishedPrivateSVILDA
-from dplda.word._half_table import HalfTable
+from dplda.word._frozen_table import HalfTable
 
 # Intervals of the grid in the stated epsilon, and what rounding to it adds to an upper bound at
 # most. The addition falls with the square of the interval: the slow tests have a finer grid.

@@ -10,12 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-import dplda.word._gibbs as gibbs
+import dplda.word._frozen_table as gibbs
 from dplda.core._corpus import Corpus
 from dplda.kernels import _frozen, _sets
 from dplda.privacy._streams import Purpose, Streams
-from dplda.word._gibbs import NO_WORDS, draw_topics
-from dplda.word._half_table import LARGEST_CLIP, HalfTable
+from dplda.word._frozen_table import LARGEST_CLIP, NO_WORDS, HalfTable, draw_topics
 
 N_WORDS = 11
 LAST = 2**64 - 1

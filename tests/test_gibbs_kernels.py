@@ -8,7 +8,7 @@ from numpy.testing import assert_array_equal
 from dplda.core._corpus import Corpus
 from dplda.core._fold_in import pad
 from dplda.kernels import _gibbs
-from dplda.word._gibbs import count_words
+from dplda.word._frozen_table import count_words
 
 SIZES = [1, 2, 7, 8, 9, 20, 33]
 N_WORDS = 11

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-import dplda.word._gibbs_sweeps as module
+import dplda.word._gibbslda as module
 from dplda import GibbsLDA
 from dplda.datasets import make_topic_corpus
 from dplda.privacy._streams import Streams
-from dplda.word._gibbs import MAX_COMPONENTS
+from dplda.word._frozen_table import MAX_COMPONENTS
 
 K = 4
 

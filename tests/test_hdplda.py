@@ -12,22 +12,17 @@ from scipy.stats import chisquare
 from sklearn.base import clone
 
 import dplda.word._hdplda as module
-from dplda import HDPLDA, GibbsLDA, SubLDA
+from dplda import HDPLDA, GibbsLDA
 from dplda.core._corpus import Corpus
 from dplda.datasets import make_topic_corpus
 from dplda.metrics import unigram_perplexity
-from dplda.privacy import BudgetError, Gaussian, Laplace, Repeated, SeededNoiseWarning, epsilon_of
+from dplda.privacy import BudgetError, Laplace, Repeated, SeededNoiseWarning, epsilon_of
 from dplda.privacy._curator import observe_releases
 from dplda.privacy._events import BoundedRange
 from dplda.privacy._streams import Streams
 from dplda.privacy.mechanisms import Curator
-from dplda.word._word_sweeps import (
-    NoisyCounts,
-    SweepMechanisms,
-    TokensByWord,
-    shuffled_tokens,
-    uniform_topics,
-)
+from dplda.word._frozen_table import TokensByWord, uniform_topics
+from dplda.word._sweep_mechanisms import NoisyCounts, SweepMechanisms
 
 K = 3
 
@@ -179,8 +174,8 @@ def test_counts_are_exact_for_any_number_of_threads(dtype, unit):
 def test_noisy_counts_are_averaged_in_tokens_whatever_the_noise():
     """Releases of one unit are added as integers; another unit makes them floats."""
     rng = np.random.default_rng(0)
-    laplace = SweepMechanisms.from_noise("laplace", 1.0, None, 1.0, 1.0)
-    gaussian = SweepMechanisms.from_noise("gaussian", None, 5.0, 1.0, 1.0)
+    laplace = SweepMechanisms.from_noise("laplace", 1.0, 1.0, 1.0)
+    gaussian = SweepMechanisms.from_noise("gaussian", 5.0, 1.0, 1.0)
     average, expected = NoisyCounts(np.zeros((70, 3), np.int32)), []
     for mechanisms in (laplace, laplace, gaussian, gaussian, laplace):
         noisy = rng.integers(-100, 100, (70, 3)) * mechanisms.unit
@@ -196,8 +191,8 @@ def test_noisy_counts_are_averaged_in_tokens_whatever_the_noise():
 
 
 def test_integers_hold_all_releases_of_a_fit():
-    laplace = SweepMechanisms.from_noise("laplace", 1.0, None, 1.0, 1.0)
-    gaussian = SweepMechanisms.from_noise("gaussian", None, 5.0, 1.0, 1.0)
+    laplace = SweepMechanisms.from_noise("laplace", 1.0, 1.0, 1.0)
+    gaussian = SweepMechanisms.from_noise("gaussian", 5.0, 1.0, 1.0)
     assert laplace.integers(10**6, 50) == np.int32
     assert laplace.integers(10**6, 500) == np.int64
     assert laplace.integers(2**31 - 1, 1) == np.int64
@@ -286,12 +281,12 @@ def test_the_order_of_tokens_tells_nothing_of_their_words():
     """In a row sorted by word, replacing one word would move the others."""
     X = np.tile([[1, 1, 1, 0]], (6000, 1))
     streams = Streams.from_random_state(0)
-    orders = shuffled_tokens(sp.csr_array(X), streams, 1).word.reshape(-1, 3)
+    orders = Corpus.from_counts(sp.csr_array(X)).shuffled(streams, 1).word.reshape(-1, 3)
     _, counts = np.unique(orders, axis=0, return_counts=True)
     assert chisquare(counts).pvalue > 1e-6
     assert len(counts) == 6
     # the same keys put any three words into the same order of places
-    other = shuffled_tokens(sp.csr_array(X[:, ::-1]), Streams.from_random_state(0), 1)
+    other = Corpus.from_counts(sp.csr_array(X[:, ::-1])).shuffled(Streams.from_random_state(0), 1)
     np.testing.assert_array_equal(other.word.reshape(-1, 3), orders + 1)
 
 
@@ -325,15 +320,6 @@ def test_weak_privacy_learns_and_strong_privacy_does_not():
     assert weak.perplexity(test) < gibbs + 0.3 * (unigram - gibbs)
     strong = HDPLDA(5, epsilon=1.0, max_iter=60, random_state=0).fit(train)
     assert strong.perplexity(test) > gibbs + 0.8 * (unigram - gibbs)
-
-
-def test_documents_are_protected_by_another_estimator(corpus):
-    for call in ("fit", "partial_fit"):
-        with pytest.raises(ValueError, match=r"use SubLDA\(subsampling_ratio=1\)"):
-            getattr(HDPLDA(K, privacy_unit="document", epsilon=2.0), call)(corpus)
-    model = SubLDA(K, epsilon=2.0, max_iter=5).fit(corpus)
-    assert len(model.privacy_.events) == 7
-    assert all(isinstance(event, Gaussian) for event in model.privacy_.events)
 
 
 def test_partial_fit_stops_where_epsilon_does(corpus):

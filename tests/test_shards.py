@@ -28,7 +28,7 @@ from dplda.document._dask import DaskEngine, Sealed, _aligned
 from dplda.document._shard_visits import InProcess, Step
 from dplda.metrics import noisy_score, perplexity_bound
 from dplda.privacy import Ledger, PrivateDataWarning
-from dplda.word import _gibbs_sweeps
+from dplda.word import _gibbslda
 
 K = 4
 pytestmark = pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
@@ -321,7 +321,7 @@ def test_a_live_start_reads_shard_after_shard(engine, corpus, shards, monkeypatc
     kind = SubLDA if engine is None else ForgetfulSubLDA
     model = kind(K, epsilon=math.inf, max_iter=1, random_state=1)
     expected = model.fit(corpus).components_
-    monkeypatch.setattr(_gibbs_sweeps, "PIECE_TOKENS", 100)
+    monkeypatch.setattr(_gibbslda, "PIECE_TOKENS", 100)
     for X in (corpus, *(X if engine is None else X.on(engine) for X in shards.values())):
         assert_array_equal(model.fit(X).components_, expected)
 

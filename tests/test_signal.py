@@ -16,7 +16,7 @@ from dplda.displays import top_words
 from dplda.document._document_budget import DocumentBudget
 from dplda.metrics._signal import FALSE_POSITIVES, evidence, standing_words, weak_topics
 from dplda.privacy import Ledger, LowSignalWarning, PrivacyLeakWarning, SeededNoiseWarning
-from dplda.word._word_sweeps import SweepMechanisms
+from dplda.word._sweep_mechanisms import SweepMechanisms
 
 V, K = 400, 8
 rng = np.random.default_rng(0)
@@ -156,10 +156,10 @@ def test_noise_of_a_cell_is_what_repeated_fits_without_words_show(estimator, rat
 
 @pytest.mark.parametrize("epsilon", [0.1, 2.0, 20.0])
 def test_noise_of_word_level_counts(epsilon):
-    sweep = SweepMechanisms.from_noise("laplace", epsilon, None, 1.0, 0.01)
+    sweep = SweepMechanisms.from_noise("laplace", epsilon, 1.0, 0.01)
     draws = np.floor(rng.laplace(0, 2 / epsilon, 10**5))
     assert sweep.noise_std == pytest.approx(draws.std(), rel=0.02)
-    sweep = SweepMechanisms.from_noise("gaussian", None, epsilon, 1.0, 0.01)
+    sweep = SweepMechanisms.from_noise("gaussian", epsilon, 1.0, 0.01)
     # the scale is stated over a sensitivity of sqrt(2), rounded up in integers
     assert sweep.noise_std == pytest.approx(math.sqrt(2) * epsilon, rel=0.01)
 
@@ -345,7 +345,7 @@ def test_the_number_of_private_documents_is_never_counted(corpus):
         HDPLDA(3, epsilon=1.0, delta=0.5, max_iter=2).fit(corpus)
     assert not any("1 / " in str(w.message) for w in caught)
     with pytest.warns(UserWarning, match="at least 1 / 400"):
-        HDPLDA(3, epsilon=1.0, delta=0.5, max_iter=2, expected_n_docs=400).fit(corpus)
+        SubLDA(3, epsilon=1.0, delta=0.5, max_iter=2, expected_n_docs=400).fit(corpus)
 
 
 def test_an_epsilon_above_20_warns(corpus):

@@ -229,8 +229,8 @@ def test_keystream_total_variation():
 def addresses(monkeypatch):
     """Every stream that is begun, as (key, address); blocks and pieces are small."""
     monkeypatch.setattr("dplda.local._randomized_response.BLOCK_BITS", 400)
-    monkeypatch.setattr("dplda.word._gibbs.BLOCK_TOKENS", 300)
-    monkeypatch.setattr("dplda.word._gibbs.PIECE_TOKENS", 120)
+    monkeypatch.setattr("dplda.word._frozen_table.BLOCK_TOKENS", 300)
+    monkeypatch.setattr("dplda.word._frozen_table.PIECE_TOKENS", 120)
     monkeypatch.setattr("dplda.federated._tokens.BLOCK_BITS", 400)
     monkeypatch.setattr("dplda.federated._tokens.BLOCK_TOKENS", 300)
     monkeypatch.setattr("dplda.federated._tokens.PIECE_SURVIVORS", 1000)

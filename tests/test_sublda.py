@@ -28,7 +28,7 @@ from dplda.privacy import (
 from dplda.privacy._curator import Curator, membership_threshold, sampled
 from dplda.privacy._mechanisms import DiscreteGaussian
 from dplda.privacy._streams import Streams
-from dplda.word import _gibbs_sweeps
+from dplda.word import _gibbslda
 
 MADE = make_topic_corpus(400, 50, 4, doc_length=40, random_state=0)
 TABLE = MADE.components.T * 1000 + 1e-3
@@ -257,7 +257,7 @@ def test_epsilon_pays_for_max_iter_calls_or_all_but_the_last(corpus, epsilon, de
 
 def test_many_topics_without_noise_start_from_a_live_sweep(corpus, monkeypatch):
     """The first table holds its counts, which `GibbsLDA` begins with, and the prior."""
-    for module in (_gibbs_sweeps, _sublda):
+    for module in (_gibbslda, _sublda):
         monkeypatch.setattr(module, "LIVE_START", 4)
     made = []
     monkeypatch.setattr(
@@ -267,7 +267,7 @@ def test_many_topics_without_noise_start_from_a_live_sweep(corpus, monkeypatch):
     with pytest.raises(ZeroDivisionError):
         SubLDA(4, epsilon=math.inf, max_iter=1, random_state=seeds[0]).fit(corpus)
     tokens = Corpus.from_counts(corpus.astype(float))
-    topics = _gibbs_sweeps.first_topics(
+    topics = _gibbslda.first_topics(
         tokens, 4, Streams.from_random_state(seeds[1]), doc_topic_prior=0.1, topic_word_prior=0.01
     )
     counts = np.zeros((50, 4))
@@ -281,7 +281,7 @@ def test_a_live_start_takes_weights_and_users(corpus, monkeypatch):
     counts = model.fit(corpus).components_
     np.testing.assert_array_equal(model.set_params(n_jobs=2).fit(corpus).components_, counts)
     assert np.isfinite(model.fit(np.sqrt(corpus.toarray())).components_).all()
-    counts = _gibbs_sweeps.live_counts(
+    counts = _gibbslda.live_counts(
         [sp.csr_array(0.3 * corpus)], 50, 4, Streams.from_random_state(0),
         doc_topic_prior=0.1, topic_word_prior=0.01,
     )  # fmt: skip

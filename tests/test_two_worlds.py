@@ -19,7 +19,7 @@ from dplda.federated import _party
 from dplda.privacy import SeededNoiseWarning
 from dplda.privacy.mechanisms import Curator
 from dplda.word import _hdplda
-from dplda.word._half_table import HalfTable
+from dplda.word._frozen_table import HalfTable
 
 
 @pytest.mark.parametrize("parameters", [{}, {"n_jobs": 2}, {"subsampling_ratio": 0.5}], ids=str)

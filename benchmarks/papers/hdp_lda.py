@@ -38,7 +38,6 @@ from dplda.metrics import unigram_perplexity
 from dplda.privacy import PrivacyLeakWarning, SeededNoiseWarning
 from dplda.privacy._streams import Streams
 from dplda.published import CDPLDA, PublishedHDPLDA
-from dplda.word._word_sweeps import shuffled_tokens
 
 K, ALPHA, BETA = 50, 1.0, 0.01
 INHERENT = 10.0
@@ -96,7 +95,7 @@ def attack_table(options) -> None:
 def last_tokens(X, seed) -> np.ndarray:
     """Documents with the same last word in the corpus and as `dplda.HDPLDA` shuffles them."""
     plain = Corpus.from_counts(X)
-    shuffled = shuffled_tokens(X, Streams.from_random_state(seed), 1)
+    shuffled = Corpus.from_counts(X).shuffled(Streams.from_random_state(seed), 1)
     last = plain.doc_ptr[1:] - 1
     return np.flatnonzero(plain.word[last] == shuffled.word[last])
 

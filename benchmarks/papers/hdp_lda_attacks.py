@@ -25,7 +25,7 @@ from dplda.leaf._checks import check_integer
 from dplda.privacy import PrivacyLeakWarning, SeededNoiseWarning
 from dplda.privacy._curator import Release
 from dplda.published import PublishedHDPLDA
-from dplda.word._half_table import HalfTable
+from dplda.word._frozen_table import HalfTable
 
 # Figure 4
 

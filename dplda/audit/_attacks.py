@@ -22,8 +22,8 @@ from dplda.privacy._events import Event
 from dplda.privacy._mechanisms import Mechanism
 from dplda.privacy._streams import Purpose
 from dplda.privacy.mechanisms import FlooredLaplace, Streams, uniform
-from dplda.word._half_table import HalfTable
-from dplda.word._word_sweeps import SweepMechanisms
+from dplda.word._frozen_table import HalfTable
+from dplda.word._sweep_mechanisms import SweepMechanisms
 
 Releases: TypeAlias = list[Release]
 

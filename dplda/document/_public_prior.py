@@ -25,8 +25,8 @@ from dplda.leaf._warnings import warn_user
 from dplda.privacy import PrivateDataWarning
 from dplda.privacy._mechanisms import add_duplicates, unsummed
 from dplda.privacy._streams import Streams
-from dplda.word._gibbs import MAX_COMPONENTS
-from dplda.word._gibbs_sweeps import average_counts
+from dplda.word._frozen_table import MAX_COMPONENTS
+from dplda.word._gibbslda import average_counts
 
 DOC_TOPIC_PRIOR, TOPIC_WORD_PRIOR = 0.1, 0.1
 TOKENS = (

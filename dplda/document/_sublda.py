@@ -16,7 +16,7 @@ from dplda.document._table_estimate import temper
 from dplda.leaf._compat import Interval, _fit_context
 from dplda.privacy._curator import Curator
 from dplda.privacy._streams import Streams
-from dplda.word._gibbs_sweeps import LIVE_START, live_counts
+from dplda.word._gibbslda import LIVE_START, live_counts
 
 
 class SubLDA(DocumentLDA):

@@ -16,8 +16,8 @@ from dplda.leaf._progress import rounds
 from dplda.privacy._curator import announce
 from dplda.privacy._streams import Purpose, Streams
 from dplda.published._base import COUNTS, TOPICS, PublishedLDA, laplace, noise_range
-from dplda.word._gibbs import count_words
-from dplda.word._word_sweeps import inherent_epsilon, uniform_topics
+from dplda.word._frozen_table import count_words, uniform_topics
+from dplda.word._sweep_mechanisms import inherent_epsilon
 
 SMALLEST_EPSILON, LARGEST_EPSILON = 0.006, 10000.0  # the noise tables reach 2 GRID / epsilon
 

@@ -20,8 +20,7 @@ from dplda.privacy._streams import Purpose, Reader, Streams
 from dplda.privacy.mechanisms import DiscreteGaussian
 from dplda.published._base import COUNTS, PublishedLDA, noise_range
 from dplda.published._calibration import iteration_epsilon
-from dplda.word._gibbs import count_words
-from dplda.word._word_sweeps import uniform_topics
+from dplda.word._frozen_table import count_words, uniform_topics
 
 SMALLEST_EPSILON = 1e-100  # a smaller one makes the noise infinite
 NOISE_CELLS = 1 << 22  # drawn at a time, at most: 32 MB

@@ -6,17 +6,30 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from dplda.core._base import BaseLDA
-from dplda.core._corpus import Corpus, check_counts
+from dplda.core._corpus import Corpus, check_counts, row_blocks
 from dplda.core._fold_in import pad
 from dplda.core._private_fit import no_guarantee
+from dplda.kernels import _gibbs
 from dplda.leaf._compat import _fit_context
 from dplda.leaf._progress import rounds
-from dplda.privacy._streams import Purpose, Streams
-from dplda.word._gibbs import MAX_COMPONENTS
-from dplda.word._gibbs_sweeps import average_counts, live_sweep
+from dplda.privacy._streams import Purpose, Reader, Streams
+from dplda.word._frozen_table import (
+    MAX_COMPONENTS,
+    TOPIC,
+    HalfTable,
+    TokensByWord,
+    add_rows,
+    draw_topics,
+    uniform_topics,
+)
 
+# With uniform topics, a cell of a table of this many holds next to nothing, and long documents
+# hardly leave the topics that they begin with. With fewer topics, a uniform start ends better.
+LIVE_START = 256
+PIECE_TOKENS = 1 << 16  # whose random words are drawn at a time; changes no result
 NO_GUARANTEE = no_guarantee(
     "document", "one document is added or removed", "exact word-topic counts"
 )
@@ -178,56 +191,142 @@ class GibbsLDA(BaseLDA):
 
     def _train(self, X: Any, before: np.ndarray | None, *, first: int) -> GibbsLDA:
         """Sweep over `X`, on top of the counts (n_words, n_components) of earlier documents."""
-        corpus = Corpus.from_counts(X)
-        streams = Streams.from_random_state(self.random_state)
-        sweeps = rounds(self, first, first + self.max_iter - 1)
-        train = self._exact_sweeps if self.exact else self._sweeps
-        counts = train(corpus, before, streams, sweeps)
-        self._fitted_prior = float(self.topic_word_prior)
-        self.components_ = counts.T + self._fitted_prior
-        self.n_iter_ = first + self.max_iter - 1
-        self.privacy_ = NO_GUARANTEE
-        self.epsilon_, self.delta_ = self.privacy_.epsilon, self.privacy_.delta
-        return self
-
-    def _sweeps(
-        self,
-        corpus: Corpus,
-        before: np.ndarray | None,
-        streams: Streams,
-        sweeps: Iterable[int],
-    ) -> np.ndarray:
-        """Counts (n_words, n_components), averaged over the last quarter of the sweeps."""
-        n_components = int(self.n_components)
-        if n_components > MAX_COMPONENTS:
+        n_components, max_iter = int(self.n_components), int(self.max_iter)
+        if n_components > MAX_COMPONENTS and not self.exact:
             raise ValueError(
                 f"n_components must be at most {MAX_COMPONENTS} for GibbsLDA with exact=False, got "
                 f"{n_components}; set exact=True"
             )
-        mean = average_counts(
-            corpus, n_components, before, streams, sweeps, int(self.max_iter),
-            doc_topic_prior=self.doc_topic_prior_, topic_word_prior=self.topic_word_prior,
-            n_jobs=self.n_jobs,
-        )  # fmt: skip
-        return mean if before is None else before + mean
-
-    def _exact_sweeps(
-        self,
-        corpus: Corpus,
-        before: np.ndarray | None,
-        streams: Streams,
-        sweeps: Iterable[int],
-    ) -> np.ndarray:
-        """Counts (n_words, n_components) of the last sweep of collapsed Gibbs sampling."""
-        n_components = int(self.n_components)
-        if before is None:
-            before = np.zeros((corpus.n_words, n_components))
-        counts = pad(np.rint(before), np.int32)
-        totals = counts[:, :n_components].sum(axis=0, dtype=np.int64)
-        topics = np.full(corpus.n_tokens, -1, np.int32)
-        for t in sweeps:
-            live_sweep(
-                corpus, topics, counts, totals, streams.reader(Purpose.TOPICS, t),
-                doc_topic_prior=self.doc_topic_prior_, topic_word_prior=self.topic_word_prior,
+        corpus = Corpus.from_counts(X)
+        streams = Streams.from_random_state(self.random_state)
+        sweeps = rounds(self, first, first + max_iter - 1)
+        priors = {
+            "doc_topic_prior": self.doc_topic_prior_, "topic_word_prior": self.topic_word_prior,
+        }  # fmt: skip
+        if self.exact:
+            start = np.zeros((corpus.n_words, n_components)) if before is None else before
+            live = pad(np.rint(start), np.int32)
+            totals = live[:, :n_components].sum(axis=0, dtype=np.int64)
+            topics = np.full(corpus.n_tokens, -1, np.int32)
+            for t in sweeps:
+                reader = streams.reader(Purpose.TOPICS, t)
+                live_sweep(corpus, topics, live, totals, reader, **priors)
+            counts = live[:, :n_components]
+        else:
+            counts = average_counts(
+                corpus, n_components, before, streams, sweeps, max_iter, n_jobs=self.n_jobs,
+                **priors,
             )  # fmt: skip
-        return counts[:, :n_components]
+            counts = counts if before is None else before + counts
+        self._fitted_prior = float(self.topic_word_prior)
+        self.components_ = counts.T + self._fitted_prior
+        self.n_iter_ = first + max_iter - 1
+        self.privacy_ = NO_GUARANTEE
+        self.epsilon_, self.delta_ = self.privacy_.epsilon, self.privacy_.delta
+        return self
+
+
+def average_counts(
+    corpus: Corpus,
+    n_components: int,
+    before: np.ndarray | None,
+    streams: Streams,
+    sweeps: Iterable[int],
+    max_iter: int,
+    *,
+    doc_topic_prior: float,
+    topic_word_prior: float,
+    n_jobs: int | None = None,
+) -> np.ndarray:
+    """Word-topic counts (n_words, n_components), averaged over the last quarter of the sweeps.
+
+    Every draw reads the counts `before` in addition, which are those of earlier documents or seeds,
+    and not in the result. They also draw the first topics; without them `first_topics` does.
+    `sweeps` has the numbers of `max_iter` sweeps.
+    """
+    by_word = TokensByWord.from_corpus(corpus)
+    counts = np.zeros((corpus.n_words, n_components), np.int32)
+    frequencies = np.diff(by_word.ptr)
+    if before is None:
+        topics = first_topics(
+            corpus, n_components, streams,
+            doc_topic_prior=doc_topic_prior, topic_word_prior=topic_word_prior,
+        )  # fmt: skip
+        by_word.count(topics, 1, counts, n_jobs)
+    else:
+        topics = np.full(corpus.n_tokens, -1, TOPIC)
+        frequencies = frequencies + before.sum(axis=1)
+    largest = max(1.0, float(frequencies.max(initial=0)))
+    total, n_averaged = np.zeros_like(counts, np.int64), -(-max_iter // 4)
+    for t, n_left in zip(sweeps, range(max_iter - 1, -1, -1)):
+        table = HalfTable.from_counts(
+            counts if before is None else before + counts, largest, topic_word_prior, n_jobs=n_jobs
+        )
+        topics = draw_topics(
+            corpus, topics, table,
+            doc_topic_prior=doc_topic_prior, streams=streams, t=t, n_jobs=n_jobs,
+        )  # fmt: skip
+        by_word.count(topics, 1, counts, n_jobs)
+        if n_left < n_averaged:
+            add_rows(total, counts, n_jobs)
+    return total / n_averaged
+
+
+def first_topics(
+    corpus: Corpus, n_components: int, streams: Streams, **priors: float
+) -> np.ndarray:
+    """Topics to begin with, (n_tokens,): uniform, or of a live sweep if there are many topics."""
+    if n_components < LIVE_START:
+        return uniform_topics(corpus, n_components, streams)
+    topics = np.full(corpus.n_tokens, -1, np.int32)
+    counts = pad(np.broadcast_to(np.int32(0), (corpus.n_words, n_components)), np.int32)
+    totals, reader = np.zeros(n_components, np.int64), streams.reader(Purpose.TOPICS, 0)
+    live_sweep(corpus, topics, counts, totals, reader, **priors)
+    return topics.astype(TOPIC)
+
+
+def live_counts(
+    matrices: Iterable[sp.csr_array],
+    n_words: int,
+    n_components: int,
+    streams: Streams,
+    **priors: float,
+) -> np.ndarray:
+    """Counts (n_words, n_components) of one live sweep over the documents of some matrices.
+
+    They are exact, and for fits without noise. How the documents are divided changes no result. A
+    weight counts as the next whole number: no word that occurs is left out.
+    """
+    counts = pad(np.broadcast_to(np.int32(0), (n_words, n_components)), np.int32)
+    totals, reader = np.zeros(n_components, np.int64), streams.reader(Purpose.TOPICS, 0)
+    for X in matrices:
+        for rows in row_blocks(X.indptr):  # the tokens of a block are in memory
+            corpus = Corpus.from_counts(X[rows].ceil())
+            topics = np.full(corpus.n_tokens, -1, np.int32)
+            live_sweep(corpus, topics, counts, totals, reader, **priors)
+    return counts[:, :n_components]
+
+
+def live_sweep(
+    corpus: Corpus,
+    topics: np.ndarray,
+    counts: np.ndarray,
+    totals: np.ndarray,
+    reader: Reader,
+    *,
+    doc_topic_prior: float,
+    topic_word_prior: float,
+) -> None:
+    """One sweep of collapsed Gibbs sampling: each draw reads the counts of all other tokens.
+
+    It changes `topics` (n_tokens,), which are -1 before a token has one, the padded `counts`
+    (n_words, n_padded) and their sums `totals` (n_components,).
+    """
+    scratch = np.empty((4, counts.shape[1]), np.float32)
+    end = 0
+    for block in corpus.blocks(PIECE_TOKENS):
+        start, end = end, end + block.n_tokens
+        _gibbs.collapsed_sweep(
+            block.word, block.doc_ptr, topics[start:end], counts, totals,
+            doc_topic_prior, topic_word_prior, reader.words(block.n_tokens), scratch,
+        )  # fmt: skip

@@ -11,36 +11,36 @@ import numpy as np
 from dplda.core._base import BaseLDA
 from dplda.core._corpus import Corpus, check_counts
 from dplda.core._private_fit import (
-    EXPECTED_N_DOCS,
     PRIVACY_CONSTRAINTS,
     PrivateEstimator,
     Promise,
     check_paid,
+    exactly_one,
     make_guarantee,
     publish,
     released_so_far,
     warn_if_seeded,
-    warn_of_delta,
 )
 from dplda.leaf._compat import Interval, StrOptions, _fit_context
 from dplda.leaf._progress import rounds
 from dplda.metrics._signal import warn_if_noise, with_signal
 from dplda.privacy import Guarantee
 from dplda.privacy._curator import Curator, announce
-from dplda.privacy._events import Event
 from dplda.privacy._streams import Streams
-from dplda.word._gibbs import draw_topics
-from dplda.word._half_table import HalfTable
-from dplda.word._word_sweeps import (
+from dplda.word._frozen_table import (
+    LARGEST_CLIP,
+    MAX_COMPONENTS,
+    TOPIC,
+    HalfTable,
+    TokensByWord,
+    draw_topics,
+    uniform_topics,
+)
+from dplda.word._sweep_mechanisms import (
     LARGEST_EPSILON,
     SMALLEST_EPSILON,
-    TOPIC,
     NoisyCounts,
     SweepMechanisms,
-    TokensByWord,
-    check_word_level,
-    shuffled_tokens,
-    uniform_topics,
 )
 
 COUNTS = "word-topic counts"
@@ -76,9 +76,6 @@ class HDPLDA(PrivateEstimator, BaseLDA):
     delta : float, default=1e-6
         The delta of (epsilon, delta)-differential privacy, in (0, 1). Choose it well below
         1 / n_tokens.
-    privacy_unit : {"word"}, default="word"
-        The protected unit, one word of one document. Documents are protected by
-        ``SubLDA(subsampling_ratio=1)``.
     noise : {"laplace", "gaussian"}, default="laplace"
         Distribution of the noise on the counts.
     count_clip : float or None, default=None
@@ -91,10 +88,6 @@ class HDPLDA(PrivateEstimator, BaseLDA):
         Dirichlet parameter of a document's topics (alpha); None is 1 / n_components.
     topic_word_prior : float, default=0.01
         Dirichlet parameter of a topic's words (beta).
-    expected_n_docs : int or None, default=None
-        Expected number of documents, a public number: never count the private documents. With it,
-        `fit` warns if `delta` is at least 1 / `expected_n_docs`.
-        It changes nothing else. See `dplda.plan`.
     ledger : Ledger, str, path-like or None, default=None
         Where the fit is charged: a budget over many fits. A path names an SQLite file, which also
         counts the fits of other processes.
@@ -102,7 +95,7 @@ class HDPLDA(PrivateEstimator, BaseLDA):
         Number of threads. It never changes a result.
     random_state : int, RandomState instance or None, default=None
         None draws the noise from a secret key. Anything else makes the fit reproducible, and voids
-        the guarantee against anyone who knows it or sees two results of it
+        the guarantee against anyone who knows or guesses it; one result is enough to try guesses
         (`SeededNoiseWarning`).
     verbose : int, default=0
         Progress: a bar where tqdm is installed, otherwise lines.
@@ -190,11 +183,9 @@ class HDPLDA(PrivateEstimator, BaseLDA):
     _parameter_constraints = {
         **BaseLDA._parameter_constraints,
         **PRIVACY_CONSTRAINTS,
-        "privacy_unit": [StrOptions({"word", "document"})],  # "document" gets an error of its own
         "noise": [StrOptions({"laplace", "gaussian"})],
         "noise_epsilon": [None, Interval(Real, SMALLEST_EPSILON, LARGEST_EPSILON, closed="both")],
         "count_clip": [None, Interval(Real, 0, 1e18, closed="right")],
-        "expected_n_docs": EXPECTED_N_DOCS,
     }
 
     def __init__(
@@ -205,13 +196,11 @@ class HDPLDA(PrivateEstimator, BaseLDA):
         noise_epsilon=None,
         noise_multiplier=None,
         delta=1e-6,
-        privacy_unit="word",
         noise="laplace",
         count_clip=None,
         max_iter=50,
         doc_topic_prior=0.1,
         topic_word_prior=0.01,
-        expected_n_docs=None,
         ledger=None,
         n_jobs=None,
         random_state=None,
@@ -222,13 +211,11 @@ class HDPLDA(PrivateEstimator, BaseLDA):
         self.noise_epsilon = noise_epsilon
         self.noise_multiplier = noise_multiplier
         self.delta = delta
-        self.privacy_unit = privacy_unit
         self.noise = noise
         self.count_clip = count_clip
         self.max_iter = max_iter
         self.doc_topic_prior = doc_topic_prior
         self.topic_word_prior = topic_word_prior
-        self.expected_n_docs = expected_n_docs
         self.ledger = ledger
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -256,24 +243,23 @@ class HDPLDA(PrivateEstimator, BaseLDA):
             If the budget of the ledger is too small. No data have been read then.
         ValueError
             If the budget is stated more than once or not at all, or if `count_clip` does not fit
-            the statement. If `privacy_unit` is "document": use ``SubLDA(subsampling_ratio=1)``.
+            the statement.
 
         Warns
         -----
         SeededNoiseWarning
-            If noise is drawn from a given `random_state`. The guarantee is void against anyone who
-            knows it.
+            If noise is drawn from a given `random_state`.
         LowSignalWarning
-            If fewer than half of the topics stand out of the noise after `max_iter` rounds.
+            If few topics stand out of the noise after `max_iter` sweeps.
         """
         mechanisms = self._mechanisms()  # public
         streams = self._streams()  # secret
         n_components, max_iter = int(self.n_components), int(self.max_iter)
         one_sweep = [(COUNTS, mechanisms.mechanism.event), (TOPICS, mechanisms.topic_event)]
         plan = (one_sweep * max_iter)[:-1]  # nothing reads topics after the last release
-        with self._curator(plan, streams) as curator:
+        with Curator(plan, streams, label="HDPLDA", unit="word", ledger=self.ledger) as curator:
             X = check_counts(self, X, reset=True)  # private
-            tokens = shuffled_tokens(X, streams, 1, self.n_jobs)  # private
+            tokens = Corpus.from_counts(X).shuffled(streams, 1, self.n_jobs)  # private
             by_word = TokensByWord.from_corpus(tokens)  # private
             topics = uniform_topics(tokens, n_components, streams)  # public
             shape, lengths = (tokens.n_words, n_components), tokens.n_tokens  # public
@@ -288,11 +274,11 @@ class HDPLDA(PrivateEstimator, BaseLDA):
                     topics = self._draw(
                         tokens, topics, noisy, mechanisms, curator, streams, t
                     )  # public
-        return self._publish(average, mechanisms, curator.events, None, streams.seeded, t)
+        return self._publish(average, mechanisms, curator, None, streams.seeded, t)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: Any, y: Any = None) -> HDPLDA:
-        """Run one more private sweep on the given documents.
+        """Run one more private sweep on the given documents; raises and warns as `fit` does.
 
         The privacy costs of all calls add up in `epsilon_`; `epsilon` pays for at most `max_iter`
         calls. The first call draws topics uniformly. A later call draws them under the released
@@ -319,31 +305,22 @@ class HDPLDA(PrivateEstimator, BaseLDA):
             then.
         ValueError
             If `n_components` or the width of `X` changed since the first call.
-
-        Warns
-        -----
-        SeededNoiseWarning
-            If noise is drawn from a given `random_state`. The guarantee is void against anyone who
-            knows it.
-        LowSignalWarning
-            If fewer than half of the topics stand out of the noise after `max_iter` rounds.
         """
         average = released_so_far(self, "word")  # public
-        first, earlier = average is None, getattr(self, "privacy_", None)
+        first = average is None
+        earlier = None if first else self.privacy_
         mechanisms = self._mechanisms()  # public
         one_sweep = [(TOPICS, mechanisms.topic_event), (COUNTS, mechanisms.mechanism.event)]
         plan = one_sweep[first:]  # the first topics are uniform, and cost nothing
-        if not first:
-            check_paid(
-                "HDPLDA", [event for _, event in plan],
-                epsilon=self.epsilon, delta=self.delta, earlier=earlier, max_iter=self.max_iter,
-            )  # fmt: skip
+        check_paid(
+            "HDPLDA", [event for _, event in plan],
+            epsilon=self.epsilon, delta=self.delta, earlier=earlier, max_iter=self.max_iter,
+        )  # fmt: skip
         streams = self._streams()  # secret
-        n_components = int(self.n_components)
-        t = 1 if first else self.n_iter_ + 1
-        with self._curator(plan, streams) as curator:
+        n_components, t = int(self.n_components), 1 if first else self.n_iter_ + 1
+        with Curator(plan, streams, label="HDPLDA", unit="word", ledger=self.ledger) as curator:
             X = check_counts(self, X, reset=first)  # private
-            tokens = shuffled_tokens(X, streams, t, self.n_jobs)  # private
+            tokens = Corpus.from_counts(X).shuffled(streams, t, self.n_jobs)  # private
             shape = tokens.n_words, n_components  # public
             if first:
                 topics = uniform_topics(tokens, n_components, streams)  # public
@@ -360,8 +337,7 @@ class HDPLDA(PrivateEstimator, BaseLDA):
             )  # private
             noisy = self._release(counts, mechanisms, curator, t)  # public
             average = average.add(noisy, self.n_jobs)  # public
-        earlier = None if first else earlier
-        return self._publish(average, mechanisms, curator.events, earlier, streams.seeded, t)
+        return self._publish(average, mechanisms, curator, earlier, streams.seeded, t)
 
     def _release(
         self, counts: np.ndarray, mechanisms: SweepMechanisms, curator: Curator, t: int
@@ -402,46 +378,56 @@ class HDPLDA(PrivateEstimator, BaseLDA):
         return topics
 
     def _mechanisms(self) -> SweepMechanisms:
-        """The mechanisms of a sweep, from checked parameters."""
-        if self.privacy_unit == "document":
+        """The mechanisms of a sweep, unless their statements are contradictory or missing."""
+        exactly_one(
+            "HDPLDA", epsilon=self.epsilon, noise_epsilon=self.noise_epsilon,
+            noise_multiplier=self.noise_multiplier,
+        )  # fmt: skip
+        name = "noise_epsilon" if self.noise == "laplace" else "noise_multiplier"
+        level, clip, prior = getattr(self, name), self.count_clip, self.topic_word_prior
+        if self.epsilon is None and level is None:
             raise ValueError(
-                "HDPLDA protects words; to protect documents use SubLDA(subsampling_ratio=1), "
-                "which takes the same epsilon, delta and priors"
+                f"with noise={self.noise!r} give epsilon, or {name} and count_clip "
+                "(noise_epsilon belongs to Laplace noise, noise_multiplier to Gaussian noise)"
             )
-        check_word_level(
-            self.noise, epsilon=self.epsilon, noise_epsilon=self.noise_epsilon,
-            noise_multiplier=self.noise_multiplier, count_clip=self.count_clip,
-            n_components=self.n_components, topic_word_prior=self.topic_word_prior,
-        )  # fmt: skip
-        return SweepMechanisms.from_statement(
-            self.noise, epsilon=self.epsilon, noise_epsilon=self.noise_epsilon,
-            noise_multiplier=self.noise_multiplier, count_clip=self.count_clip,
-            delta=self.delta, max_iter=int(self.max_iter), topic_word_prior=self.topic_word_prior,
-        )  # fmt: skip
+        if (self.epsilon is None) == (clip is None):
+            raise ValueError(
+                f"give count_clip together with {name}, and not with epsilon (which is split "
+                f"between noise and topic sampling); got epsilon={self.epsilon}, count_clip={clip}"
+            )
+        if self.n_components > MAX_COMPONENTS:
+            raise ValueError(
+                f"n_components must be at most {MAX_COMPONENTS} for HDPLDA, got {self.n_components}"
+            )
+        if clip is None:
+            total = float(self.epsilon), float(self.delta), int(self.max_iter)
+            return SweepMechanisms.from_total(self.noise, *total, prior)
+        if clip > prior * LARGEST_CLIP:
+            raise ValueError(
+                f"count_clip may be at most {LARGEST_CLIP} times topic_word_prior ({prior}), got "
+                f"{clip}; such a clip protects nothing"
+            )
+        return SweepMechanisms.from_noise(self.noise, level, clip, prior)
 
     def _streams(self) -> Streams:
         streams = Streams.from_random_state(self.random_state)
         warn_if_seeded("HDPLDA", streams.seeded and self.epsilon != math.inf)
-        if self.expected_n_docs is not None:
-            warn_of_delta(self.delta, self.expected_n_docs)
         return streams
-
-    def _curator(self, plan: list[tuple[str, Event]], streams: Streams) -> Curator:
-        return Curator(plan, streams, label="HDPLDA", unit="word", ledger=self.ledger)
 
     def _publish(
         self,
         average: NoisyCounts,
         mechanisms: SweepMechanisms,
-        events: tuple[Event, ...],
+        curator: Curator,
         earlier: Guarantee | None,
         seeded: bool,
         n_iter: int,
     ) -> HDPLDA:
         """Set the fitted attributes: functions of released values only."""
         scale = mechanisms.mechanism.scale / mechanisms.unit
+        multiplier = scale / mechanisms.sensitivity
         guarantee = make_guarantee(
-            events,
+            curator.events,
             delta=self.delta,
             earlier=earlier,
             unit="word",
@@ -449,7 +435,7 @@ class HDPLDA(PrivateEstimator, BaseLDA):
             mechanism=f"{mechanisms.noise} {self._promise.mechanism}",
             sensitivity=mechanisms.sensitivity,
             noise_scale=scale,
-            noise_multiplier=scale / mechanisms.sensitivity,
+            noise_multiplier=multiplier,
             seeded=seeded,
         )
         components = average.mean(self.n_jobs).T
@@ -464,7 +450,7 @@ class HDPLDA(PrivateEstimator, BaseLDA):
             noise_epsilon_=mechanisms.noise_epsilon,
             sampling_epsilon_=mechanisms.sampling_epsilon,
             count_clip_=mechanisms.count_clip,
-            noise_multiplier_=scale / mechanisms.sensitivity,
+            noise_multiplier_=multiplier,
             _released=average,
         )
         warn_if_noise(self, self.max_iter)

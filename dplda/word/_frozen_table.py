@@ -1,0 +1,244 @@
+"""Topic draws under a word-topic table that stands still: the table, the tokens and the sweep.
+
+The table holds IEEE halves, with an exact bound on the ratio of two of a topic. Draws have exactly
+the stated probabilities. docs/proofs_word.md has the proofs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+import joblib
+import numpy as np
+import numpy.typing as npt
+
+from dplda.core._corpus import Corpus
+from dplda.kernels import _frozen, _gibbs, _release
+from dplda.leaf._threads import in_threads, n_threads
+from dplda.privacy._streams import Purpose, Streams, uniform_integers
+
+BLOCK_TOKENS = 1 << 17  # tokens that share a random stream; enters seeded results
+PIECE_TOKENS = 1 << 15  # tokens that a thread takes at a time when few are left
+MAX_COMPONENTS = 2048
+TOPIC = np.int16  # of a token; -1 for none yet
+NO_WORDS = np.empty(0, np.uint64)
+WIDTH = 16  # topics in a vector of the kernels
+PIECE_CELLS = 1 << 16  # cells whose sizes are added up in single precision; enters results
+PIECE_WORDS = 1 << 16  # random words at a time
+CACHE_LINE = 64  # bytes
+SMALLEST, LARGEST = 2.0**-14, 65504.0  # of the normal halves
+BITS_OF_LARGEST = 0x7BFF
+FRACTION = 1023  # mask of the last ten bits of a half
+LARGEST_CLIP = 1 << 22  # in units of the prior; halves have 30 binary orders of magnitude
+SMALLEST_PRIOR = 2.0**-60  # in units of a count
+
+
+@dataclass(frozen=True, eq=False)
+class HalfTable:
+    """A word-topic table of positive halves, with an exact bound on the ratio of two of a topic.
+
+    Attributes
+    ----------
+    half : ndarray of shape (n_words, padded), uint16
+        Bits of normal IEEE halves, in proportion to clip(counts, 0, count_clip) + prior, divided by
+        the size of the topic. It is 0 on the padding to a multiple of 16 topics.
+    n_components : int
+        Number of topics.
+    """
+
+    half: npt.NDArray[np.uint16]
+    n_components: int
+
+    @classmethod
+    def from_counts(
+        cls,
+        counts: npt.NDArray[Any],
+        count_clip: float,
+        prior: float,
+        *,
+        mean: float = 0.0,
+        unit: float = 1.0,
+        n_jobs: int | None = None,
+    ) -> HalfTable:
+        """Clip public counts to [0, count_clip], add the prior, and divide by the topics' sizes.
+
+        A count is (counts - mean) / unit. Two halves of one topic differ by at most the factor
+        count_clip / prior + 1. This bound is exact, whatever was rounded: docs/proofs_word.md,
+        lemma on halves. The number of threads never changes a result.
+        """
+        n_words, n_components = counts.shape
+        padded = -(-n_components // WIDTH) * WIDTH
+        threads = n_threads(n_jobs)
+        factor = 1.0 / max(unit * prior, SMALLEST_PRIOR)  # weights are in units of the prior
+        weight = factor, -mean * factor, min(count_clip / prior, 1e30)
+
+        pieces = row_pieces(n_words, n_components)
+        sums, largest = np.zeros((2, len(pieces), padded), np.float32)
+        largest += 1
+        _release.add_weights(counts, *weight, _n_rows(n_components), sums, largest, threads)
+        sizes = sum(sums.astype(np.float64), np.zeros(padded))  # row after row
+        columns = np.zeros((3, padded), np.float32)
+        columns[:, :n_components] = _bounds(
+            sizes[:n_components], largest.max(axis=0)[:n_components], count_clip, prior
+        )
+        low, high, scale = columns
+        # rows begin with a line of the cache: they are in as few lines as possible
+        cells = np.zeros(n_words * padded + CACHE_LINE // 2, np.uint16)
+        first = -cells.ctypes.data % CACHE_LINE // 2
+        half = cells[first : first + n_words * padded].reshape(n_words, padded)
+        _release.write_halves(counts, *weight, scale, low, high, half, threads)
+        return cls(half, n_components)
+
+    @property
+    def values(self) -> npt.NDArray[np.float64]:
+        """The halves (n_words, n_components) as float64, exactly."""
+        return self.half.view(np.float16)[:, : self.n_components].astype(np.float64)
+
+
+def _bounds(sizes: Any, largest: Any, count_clip: float, prior: float) -> tuple[Any, Any, Any]:
+    """Smallest and largest half of each topic, and what a weight of 1 becomes."""
+    scale = LARGEST / (largest / sizes).max() / sizes
+    low = np.maximum(scale, SMALLEST).astype(np.float16)
+    bits = low.view(np.uint16).astype(np.int64)
+    high = np.minimum(bits + _steps(count_clip, prior)[bits & FRACTION], BITS_OF_LARGEST)
+    return low, high.astype(np.uint16).view(np.float16), scale
+
+
+@lru_cache(maxsize=16)
+def _steps(count_clip: float, prior: float) -> npt.NDArray[np.int64]:
+    """How many halves a topic may have above its smallest one, by the last bits of the smallest.
+
+    Halves with m = 1024, ..., 2047 are m 2**e. The largest of them that is at most
+    (count_clip / prior + 1) m 2**e is found in integers. Bits of halves are in the halves' order.
+    """
+    ratio = Fraction(float(count_clip)) / Fraction(float(prior)) + 1
+    steps = []
+    for m in range(FRACTION + 1, 2 * FRACTION + 2):
+        product = ratio.numerator * m // ratio.denominator
+        exponent = product.bit_length() - 11
+        steps.append(min((exponent << 10) + (product >> exponent) - m, 1 << 15))
+    return np.array(steps, np.int64)
+
+
+def _n_rows(n_components: int) -> int:
+    return max(1, PIECE_CELLS // n_components)
+
+
+def row_pieces(n_words: int, n_components: int) -> list[slice]:
+    """Fixed pieces of rows, for threads."""
+    size = _n_rows(n_components)
+    return [slice(i, min(i + size, n_words)) for i in range(0, n_words, size)]
+
+
+def add_rows(total: np.ndarray, table: np.ndarray, n_jobs: int | None) -> None:
+    """Add a table to `total`, in place."""
+    in_threads(
+        lambda rows: np.add(total[rows], table[rows], out=total[rows]),
+        row_pieces(*total.shape), n_jobs,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class TokensByWord:
+    """The private tokens word by word, so that threads count disjoint words.
+
+    Attributes
+    ----------
+    ptr : ndarray of shape (n_words + 1,), int64
+        Where each word's tokens begin in `token`.
+    token : ndarray of shape (n_tokens,), int32
+        Position of each token in the corpus.
+    """
+
+    ptr: np.ndarray
+    token: np.ndarray
+
+    @classmethod
+    def from_corpus(cls, corpus: Corpus) -> TokensByWord:
+        ptr, token = np.empty(corpus.n_words + 1, np.int64), np.empty(corpus.n_tokens, np.int32)
+        _release.list_by_word(corpus.word, ptr, token)
+        return cls(ptr, token)
+
+    def count(
+        self, topics: np.ndarray, unit: int, counts: np.ndarray, n_jobs: int | None
+    ) -> np.ndarray:
+        """Write the exact word-topic counts, times `unit`, over `counts`; private."""
+        _release.count_topics(self.ptr, self.token, topics, unit, counts, n_threads(n_jobs))
+        return counts
+
+
+def count_words(corpus: Corpus, topics: np.ndarray, n_components: int) -> np.ndarray:
+    """Exact word-topic counts (n_words, n_components), int64; private."""
+    counts = np.zeros((corpus.n_words, n_components), np.int64)
+    _gibbs.count_words(corpus.word, topics, counts)
+    return counts
+
+
+def uniform_topics(corpus: Corpus, n_components: int, streams: Streams) -> np.ndarray:
+    """First topics, (n_tokens,): uniform, and independent of the words."""
+    reader = streams.reader(Purpose.TOPICS, 0)
+    topics = np.empty(corpus.n_tokens, TOPIC)
+    for start in range(0, len(topics), PIECE_WORDS):
+        part = topics[start : start + PIECE_WORDS]
+        part[:] = uniform_integers(reader.words(len(part)), n_components)
+    return topics
+
+
+def draw_topics(
+    corpus: Corpus,
+    topics: np.ndarray,
+    table: HalfTable,
+    *,
+    doc_topic_prior: float,
+    streams: Streams,
+    t: int,
+    n_jobs: int | None = None,
+) -> np.ndarray:
+    """Draw the topic of every token under a table that does not change, over `topics` (n_tokens,).
+
+    Each block of documents has its own random stream, and the place of a token in the block says
+    which words are its own, so that the result does not depend on `n_jobs`.
+    """
+
+    def run(piece: tuple[Corpus, int, int, int]) -> None:
+        documents, start, stream, skip = piece
+        n = documents.n_tokens
+        part = topics[start : start + n]
+        before = part.copy()
+        # Documents of about one length are swept side by side: none is left over at the end.
+        order = np.argsort(-np.diff(documents.doc_ptr), kind="stable")
+        bits = streams.words(Purpose.TOPICS, t, stream, n, skip=skip)
+        refinement = NO_WORDS
+        while True:
+            n_exact = _frozen.sweep(
+                documents.word, documents.doc_ptr, order, part, table.half, doc_topic_prior, bits,
+                refinement, _frozen.tolerance(table.half.shape[1]),
+            )  # fmt: skip
+            if n_exact >= 0:
+                return
+            # One draw in some 2**53 needs more than 64 bits: the piece again, with 128 for each.
+            refinement = streams.words(Purpose.TOPICS, t, stream, n, spare=True, skip=skip)
+            part[:] = before
+
+    in_threads(run, list(_pieces(corpus, n_jobs)), n_jobs)
+    return topics
+
+
+def _pieces(corpus: Corpus, n_jobs: int | None) -> Iterator[tuple[Corpus, int, int, int]]:
+    """Documents that a thread sweeps at a time: blocks with a stream each, the last ones in parts.
+
+    With each piece: its first token in the corpus, the number of its stream, and how many words of
+    the stream belong to earlier documents. Small pieces keep all threads busy to the end, and are
+    slower, because fewer documents are swept side by side.
+    """
+    blocks, start = corpus.blocks(BLOCK_TOKENS), 0
+    n_whole = len(blocks) - joblib.effective_n_jobs(n_jobs)
+    for stream, block in enumerate(blocks):
+        first = start
+        for documents in [block] if stream < n_whole else block.blocks(PIECE_TOKENS):
+            yield documents, start, stream, start - first
+            start += documents.n_tokens

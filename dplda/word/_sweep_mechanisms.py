@@ -1,0 +1,178 @@
+"""The mechanisms of a sweep of HDP-LDA, and the mean of what it releases: public values only."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from dplda.leaf._checks import check_number
+from dplda.leaf._threads import in_threads
+from dplda.privacy import NonPrivate, Repeated, calibrate
+from dplda.privacy._accounting import is_chargeable
+from dplda.privacy._curator import TOTAL_VARIATION
+from dplda.privacy._events import BoundedRange, Event
+from dplda.privacy._mechanisms import DiscreteGaussian, FlooredLaplace, NoNoise, count_unit
+from dplda.word._frozen_table import add_rows, row_pieces
+
+# Range of the noise tables: scales 2 / epsilon from 0.05 to 80000.
+SMALLEST_EPSILON, LARGEST_EPSILON = 2.5e-5, 40.0
+LARGEST_DRAW = 2**24  # bound of a draw of Laplace noise; that of Gaussian noise is smaller
+LARGEST_NOISE = 9601.0  # Gaussian noise multiplier
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyCounts:
+    """Mean of one or more released tables (n_words, n_components), kept as their sum.
+
+    Attributes
+    ----------
+    total : ndarray of shape (n_words, n_components), int32, int64 or float64
+        Public. Sum of the releases.
+    n : int
+        Number of releases.
+    noise_mean, unit : float
+        What the sum stands for: the mean of the counts is (total - noise_mean) / unit, unbiased.
+    """
+
+    total: np.ndarray
+    n: int = 0
+    noise_mean: float = 0.0
+    unit: float = 0.0
+
+    def add(self, other: NoisyCounts, n_jobs: int | None = None) -> NoisyCounts:
+        """The mean of the releases of both; `total` is added to in place where it can be."""
+        if self.unit * other.n != self.n * other.unit:  # a call of `partial_fit` with other noise
+            return self._in_tokens().add(other._in_tokens())
+        add_rows(self.total, other.total, n_jobs)
+        mean, unit = self.noise_mean + other.noise_mean, self.unit + other.unit
+        return NoisyCounts(self.total, self.n + other.n, mean, unit)
+
+    def copy(self) -> NoisyCounts:
+        """A copy with room for more releases."""
+        return replace(self, total=self.total.astype(np.result_type(self.total, np.int64)))
+
+    def mean(self, n_jobs: int | None = None) -> np.ndarray:
+        """The mean of the unbiased counts, float64."""
+        mean = np.empty(self.total.shape)
+
+        def divide(rows: slice) -> None:
+            np.subtract(self.total[rows], self.noise_mean, out=mean[rows])
+            mean[rows] /= self.unit
+
+        in_threads(divide, row_pieces(*self.total.shape), n_jobs)
+        return mean
+
+    def _in_tokens(self) -> NoisyCounts:
+        return NoisyCounts(self.n * self.mean(), self.n, 0.0, float(self.n))
+
+
+def inherent_epsilon(count_clip: float, topic_word_prior: float) -> float:
+    """Range of one topic draw from clipped counts, ``2 log(C / beta + 1)``, as in HDP-LDA.
+
+    It is the epsilon of a `BoundedRange` event: one draw of a sweep depends on the protected word.
+    """
+    clip = check_number("count_clip", count_clip, 0.0, 1e300, closed="right")
+    prior = check_number("topic_word_prior", topic_word_prior, 0.0, 1e300, closed="right")
+    return 2.0 * math.log1p(clip / prior)
+
+
+@dataclass(frozen=True)
+class SweepMechanisms:
+    """The mechanisms of one sweep.
+
+    Attributes
+    ----------
+    mechanism : mechanism
+        Noise of the counts, in units of 1 / `unit`.
+    unit : int
+        Integer by which counts are multiplied before the noise.
+    topic_event : Event
+        Privacy cost of the draw of one token's topic.
+    count_clip : float
+        Upper end of the clip.
+    noise_epsilon, sampling_epsilon : float
+        Pure epsilon of the noise and of the topic draws.
+    sensitivity : float
+        Sensitivity of the counts: 2 in L1 for Laplace noise, sqrt(2) in L2 for Gaussian noise.
+    noise : str
+        Name of the noise.
+    """
+
+    mechanism: Any
+    unit: int
+    topic_event: Event
+    count_clip: float
+    noise_epsilon: float
+    sampling_epsilon: float
+    sensitivity: float
+    noise: str
+
+    @classmethod
+    def from_total(
+        cls, noise: str, epsilon: float, delta: float, max_iter: int, topic_word_prior: float
+    ) -> SweepMechanisms:
+        """Split a total epsilon evenly between the noise and the draws of all sweeps, in zCDP."""
+        if math.isinf(epsilon):  # no noise, and a clip that few counts reach
+            return cls(NoNoise(), 1, NonPrivate(), 1e5, math.inf, math.inf, 2.0, "no")
+
+        def even_split(scale: float) -> SweepMechanisms:
+            """Noise and draw at 1 / (2 scale**2)-zCDP each, per sweep."""
+            clip = float(topic_word_prior) * math.expm1(min(1 / scale, 12.0))
+            level = min(scale, LARGEST_NOISE)  # the draws alone cost less beyond
+            if noise == "laplace":
+                level = min(max(math.sqrt(2) / scale, SMALLEST_EPSILON), LARGEST_EPSILON)
+            return cls.from_noise(noise, level, clip, topic_word_prior)
+
+        def planned(mechanisms: SweepMechanisms) -> list[Event]:
+            """The plan of `fit`: nothing reads topics after the last release."""
+            draws = [Repeated(mechanisms.topic_event, max_iter - 1)] if max_iter > 1 else []
+            return [Repeated(mechanisms.mechanism.event, max_iter), *draws]
+
+        # `max_iter` calls of `partial_fit` release what `fit` does, but each of them adds to the
+        # distance from ideal noise. Where their sum can be charged to delta, it covers both.
+        distance = max_iter * TOTAL_VARIATION
+        if not is_chargeable(distance, epsilon, delta):
+            distance = TOTAL_VARIATION
+        return even_split(
+            calibrate(
+                lambda scale: planned(even_split(scale)), epsilon, delta, total_variation=distance
+            )
+        )
+
+    @classmethod
+    def from_noise(
+        cls, noise: str, level: float, count_clip: float, topic_word_prior: float
+    ) -> SweepMechanisms:
+        """Laplace noise of an epsilon, or Gaussian noise of a multiplier, and the clip."""
+        sampling_epsilon = inherent_epsilon(count_clip, topic_word_prior)
+        draw = BoundedRange(sampling_epsilon), count_clip
+        if noise == "gaussian":
+            gaussian = DiscreteGaussian.for_noise_multiplier(float(level))
+            # A replaced word moves two counts by one each: sqrt(2) units in L2, at most `radius`
+            # in integers.
+            unit, name = count_unit(gaussian.radius, n_moved=2), "discrete Gaussian"
+            return cls(gaussian, unit, *draw, math.inf, sampling_epsilon, math.sqrt(2), name)
+        # A replaced word moves two counts by one each: 2 in L1.
+        laplace = FlooredLaplace(2 / float(level), n_cells=2)
+        return cls(laplace, 1, *draw, level, sampling_epsilon, 2.0, "floored Laplace")
+
+    @property
+    def noise_std(self) -> float:
+        """Standard deviation of the noise of a count."""
+        if isinstance(self.mechanism, (DiscreteGaussian, NoNoise)):
+            return self.mechanism.scale / self.unit
+        # floor(L) + 1/2 is symmetric, and geometric to either side of zero
+        q = math.exp(-1 / self.mechanism.scale)
+        return math.sqrt(q / (1 - q) ** 2 + ((1 + q) / (1 - q) / 2) ** 2) / self.unit
+
+    def integers(self, n_tokens: int, n_releases: int) -> type[np.signedinteger]:
+        """The integer type that holds the sum of some releases of at most `n_tokens` counts."""
+        largest = n_releases * (self.unit * n_tokens + LARGEST_DRAW)
+        return np.int32 if largest < 2**31 else np.int64
+
+    def unbiased(self, noisy: np.ndarray) -> np.ndarray:
+        """Released integers as unbiased counts, float64."""
+        return (noisy - self.mechanism.mean) / self.unit
