@@ -124,6 +124,8 @@ LOCAL = [case for case in MODELS if case.room == "local"]
 # the papers to the letter keep fewer promises, and have tests of their own
 LITERAL = [case for case in MODELS if case.room == "published"]
 SOUND = [case for case in MODELS if case not in LITERAL]
+# a party refines its noisy vectors, and reads no more documents
+ONLINE = [case for case in SOUND if hasattr(case.estimator, "partial_fit")]
 
 
 # the parameters that state a budget: the first of them that a class has is the total, inf for none

@@ -8,7 +8,7 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from estimators import CASES, LOCAL, PRIVATE, SOUND, K, each, without_noise
+from estimators import CASES, LOCAL, ONLINE, PRIVATE, SOUND, K, each, without_noise
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import CountVectorizer
@@ -122,7 +122,7 @@ def arrays_in(value, seen):
 @every
 def test_nothing_of_the_fitted_model_has_the_size_of_the_data(estimator, corpus):
     model = pickle.loads(pickle.dumps(clone(estimator).fit(corpus)))
-    model.__dict__.pop("_batches", None)  # noisy vectors of tokens, whose number is public
+    model.__dict__.pop("_tokens", None)  # noisy vectors of tokens, whose number is public
     private = {corpus.shape[0], corpus.shape[0] + 1, int(corpus.sum()), corpus.nnz}
     found = list(arrays_in(model.__dict__, set()))
     assert any(array.shape == (K, 40) for array in found)
@@ -137,7 +137,7 @@ def test_pickle_transforms_alike(estimator, corpus):
     assert again.privacy_ == model.privacy_
 
 
-@every
+@each(ONLINE)
 def test_partial_fit_goes_on(estimator, corpus):
     model = clone(estimator).partial_fit(corpus)
     epsilon, n_iter, table = model.epsilon_, model.n_iter_, model.components_
@@ -153,7 +153,7 @@ def test_partial_fit_goes_on(estimator, corpus):
         model.partial_fit(corpus[:, :30])
 
 
-@every
+@each(ONLINE)
 def test_partial_fit_refuses_another_shape_of_model(estimator, corpus):
     model = clone(estimator).partial_fit(corpus).set_params(n_components=K + 1)
     with pytest.raises(ValueError, match=rf"n_components.*\b{K}\b.*call fit"):
@@ -334,7 +334,7 @@ def test_the_budget_comes_before_the_data_of_later_calls(estimator, corpus):
             model.partial_fit(X)
 
 
-@every_private
+@each(case for case in ONLINE if case in PRIVATE)
 def test_ledger_counts_every_fit(estimator, corpus):
     ledger = Ledger(epsilon=200.0, delta=estimator.delta)
     model = clone(estimator).set_params(ledger=ledger)
@@ -479,7 +479,7 @@ def test_input_is_left_alone(estimator, corpus):
         np.testing.assert_array_equal(old, new)
 
 
-@every_private
+@each(case for case in ONLINE if case in PRIVATE)
 def test_an_interrupted_call_leaves_the_model_and_its_epsilon_together(
     estimator, corpus, monkeypatch
 ):
@@ -503,7 +503,7 @@ def test_an_interrupted_call_leaves_the_model_and_its_epsilon_together(
     assert model.n_iter_ == fresh.n_iter_
 
 
-@every_private
+@each(case for case in ONLINE if case in PRIVATE)
 def test_a_seed_is_not_forgotten(estimator, corpus):
     model = clone(estimator).set_params(random_state=3)
     with pytest.warns(SeededNoiseWarning):
@@ -512,7 +512,7 @@ def test_a_seed_is_not_forgotten(estimator, corpus):
     assert model.privacy_.seeded
 
 
-@every_private
+@each(case for case in ONLINE if case in PRIVATE)
 def test_every_call_pays_for_its_random_bits(estimator, corpus):
     model = clone(estimator).partial_fit(corpus)
     once = model.privacy_.total_variation
@@ -539,7 +539,7 @@ def test_the_record_tells_the_rounds_that_ran(corpus):
     assert "some or all of them exact" in str(model.privacy_)
 
 
-@every
+@each(ONLINE)
 def test_a_failed_refit_does_not_change_the_width(estimator, corpus):
     model = clone(estimator).partial_fit(corpus)
     wide = np.ones((3, 4000))

@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import pickle
 
 import numpy as np
 import pandas as pd
@@ -33,17 +32,21 @@ def next_model(**changes):
 
 @pytest.mark.parametrize(
     "message",
-    [local(), local(epsilon=math.inf, weight=0), next_model(), next_model(table=TABLE[:0])],
-)
-def test_bytes_and_back(message):
+    [
+        local(), local(weight=0), local(party="inf", epsilon=math.inf), next_model(),
+        next_model(table=TABLE[:0]),
+        *(local(epsilon=x) for x in (0.1, 5e-324, 1.7976931348623157e308, 2**53 + 2)),
+    ],
+)  # fmt: skip
+def test_bytes_and_back_to_the_last_bit(message):
     data = message.to_bytes()
     again = type(message).from_bytes(data)
     assert again == message
     assert again.to_bytes() == data
-    assert hash(again) == hash(message)
     assert again.table.dtype == np.float32
-    assert again.table.flags.c_contiguous
-    assert pickle.loads(pickle.dumps(again)) == message
+    for name, value in vars(message).items():
+        if name != "table":
+            assert (type(getattr(again, name)), getattr(again, name)) == (type(value), value)
 
 
 def test_a_message_cannot_be_changed():
@@ -65,14 +68,6 @@ def test_messages_differ_in_every_field():
     ]  # fmt: skip
     assert len({message.to_bytes() for message in [local(), *others]}) == 10
     assert all(message != local() for message in others)
-    assert next_model() != local()
-
-
-@pytest.mark.parametrize("number", [math.inf, 0.1, 5e-324, 1.7976931348623157e308, 2**53 + 2])
-def test_numbers_arrive_to_the_last_bit(number):
-    again = LocalModel.from_bytes(local(epsilon=number, party="inf").to_bytes())
-    assert (again.epsilon, again.party) == (number, "inf")
-    assert isinstance(again.epsilon, float)
 
 
 NAN, INFINITE = TABLE.copy(), TABLE.copy()
@@ -82,35 +77,26 @@ NAN[1, 1], INFINITE[1, 1] = np.nan, np.inf
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        (dict(party=""), "1 to 64 printable"),
-        (dict(party="x" * 65), "1 to 64 printable"),
-        (dict(party="a\nb"), "printable"),
-        (dict(party=b"north"), "party must be"),
-        (dict(round=-1), "round must be an integer from 0"),
-        (dict(round=2**31), "round must be"),
-        (dict(round=1.0), "round must be"),
-        (dict(round=True), "round must be"),
-        (dict(vocabulary="kos"), "vocabulary_hash"),
-        (dict(vocabulary=None), "vocabulary_hash"),
-        (dict(table=NAN), "NaN"),
-        (dict(table=INFINITE), "infinite"),
+        (dict(party=""), "1 to 64 printable"), (dict(party="x" * 65), "1 to 64 printable"),
+        (dict(party="a\nb"), "printable"), (dict(party=b"north"), "party must be"),
+        (dict(round=-1), "round must be an integer from 0"), (dict(round=2**31), "round must be"),
+        (dict(round=1.0), "round must be"), (dict(round=True), "round must be"),
+        (dict(vocabulary="kos"), "vocabulary_hash"), (dict(vocabulary=None), "vocabulary_hash"),
+        (dict(table=NAN), "NaN"), (dict(table=INFINITE), "infinite"),
         (dict(table=TABLE - [[0.5, -0.5, 0, 0]]), "got negative"),
         (dict(table=2 * TABLE), "sum to 1 within 0.0001, got an error of 1"),
-        (dict(table=0 * TABLE), "sum to 1"),
         (dict(table=TABLE[0]), r"shape \(n_topics, n_words\).*got \(4,\)"),
-        (dict(table=TABLE[:0]), r"got \(0, 4\)"),
+        (dict(table=TABLE[:0]), "at least one topic"),
         (dict(table=[["a", "b"]]), "array of numbers"),
         (dict(table=[[1.0], [0.5, 0.5]]), "array of numbers"),
         (dict(weight=-1), r"weight must be a number in \[0, "),
-        (dict(weight=math.inf), "weight must be"),
-        (dict(weight=math.nan), "weight must be"),
-        (dict(weight="many"), "weight must be"),
-        (dict(epsilon=math.nan), "epsilon must be"),
-        (dict(epsilon=-0.1), "epsilon must be"),
+        (dict(weight=math.inf), "weight must be"), (dict(weight=math.nan), "weight must be"),
+        (dict(weight="many"), "weight must be"), (dict(weight=10**5000), "got inf"),
+        (dict(epsilon=math.nan), "epsilon must be"), (dict(epsilon=-0.1), "epsilon must be"),
         (dict(delta=1.5), r"delta must be a number in \[0, 1\]"),
         (dict(unit="company"), "unit must be one of"),
     ],
-)
+)  # fmt: skip
 def test_invalid_messages_do_not_exist(changes, text):
     with pytest.raises(MessageError, match=text):
         local(**changes)
@@ -149,18 +135,13 @@ def test_the_forger_could_write_a_valid_message():
 @pytest.mark.parametrize(
     ("data", "text"),
     [
-        (b"", "no file of dplda"),
-        (b"hello" * 100, "its header has"),
-        (b"cos\nsystem\n(S'true'\ntR.", "its header has"),
-        ("text", "is bytes, got str"),
-        (SOUND[:-1], "no file of dplda"),
-        (SOUND + b"x", "no file of dplda"),
-        (SOUND[:-1] + b"x", "checksum"),
-        (local().to_bytes(), "it is a 'dplda-local-model'"),
+        (b"", "no file of dplda"), (b"hello" * 100, "its header has"),
+        (b"cos\nsystem\n(S'true'\ntR.", "its header has"), ("text", "is bytes, got str"),
+        (SOUND[:-1], "no file of dplda"), (SOUND + b"x", "no file of dplda"),
+        (SOUND[:-1] + b"x", "checksum"), (local().to_bytes(), "it is a 'dplda-local-model'"),
         (forged(kind="dplda-release"), "it is a 'dplda-release'"),
         (forged({**FIELDS, "padding": "x" * 5000}), "its header has"),
-        (forged({**FIELDS, "extra": 1}), "wrong fields"),
-        (forged({"round": 4}), "wrong fields"),
+        (forged({**FIELDS, "extra": 1}), "wrong fields"), (forged({"round": 4}), "wrong fields"),
         (forged(tables={}), "wrong fields"),
         (forged(tables={**TABLES, "more": TABLE}), "wrong fields"),
         (forged(tables={"table": TABLE}), "or another table"),
@@ -176,14 +157,13 @@ def test_the_forger_could_write_a_valid_message():
         (resealed(b'"shape":[2,4]', b'"shape":[1099511627776,1099511627776]'), "no file of dplda"),
         (resealed(b'"shape":[2,4]', b'"shape":[-2,-4]'), "no file of dplda"),
         (resealed(b'"data_offsets":[0,32]', b'"data_offsets":[0,31]'), "no file of dplda"),
-        (resealed(b'"F32"', b'"I32"'), "checksum"),
-        (resealed(b'"table"', b'"tables"'), "checksum"),
+        (resealed(b'"F32"', b'"I32"'), "checksum"), (resealed(b'"table"', b'"tables"'), "checksum"),
         (resealed(b"round", b"sound"), "checksum"),
         (resealed(b'{"dplda"', b'{"other"'), "no file of dplda"),
         (resealed(b'"__metadata__":{', b'"__metadata__":' + b"[" * 2000), "no file of dplda"),
     ],
     ids=range(32),
-)
+)  # fmt: skip
 def test_hostile_bytes_are_refused(data, text):
     with pytest.raises(MessageError, match=text):
         NextModel.from_bytes(data)
@@ -242,10 +222,8 @@ def test_what_is_no_vocabulary(words):
         vocabulary_hash(words)
 
 
-@pytest.mark.parametrize("field", ["weight", "epsilon", "delta", "round"])
-def test_huge_integers_are_refused(field):
-    with pytest.raises(MessageError, match=r"a huge integer|more than 30 digits|got inf"):
-        dataclasses.replace(local(), **{field: 10**5000})
+def test_an_epsilon_beyond_all_floats_is_infinite():
+    assert local(epsilon=10**5000).epsilon == math.inf
 
 
 @pytest.mark.parametrize("kind", ["memory", "file"])

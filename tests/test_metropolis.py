@@ -236,7 +236,7 @@ def test_the_stationary_law_is_the_target(name, sentences):
     streams = Streams(bytes(31) + b"\7", seeded=True)
     for t in range(40):
         counts = sweep_tokens(
-            [many], [topics], table, np.ones(5), doc_topic_prior=alpha, streams=streams, t=t
+            many, topics, table, np.ones(5), doc_topic_prior=alpha, streams=streams, t=t
         )
     states = topics.reshape(n, -1) @ 3 ** np.arange(tokens.n_units)[::-1]
     observed = np.bincount(states, minlength=3**tokens.n_units)
@@ -255,7 +255,7 @@ def test_the_stationary_law_is_the_target(name, sentences):
 
 def test_random_table_and_weights_are_positive():
     tokens = privatize(make_corpus(), MECHANISMS["rr"], Streams(bytes(32), seeded=True))
-    weights = word_weights([tokens])
+    weights = word_weights(tokens)
     table = random_table(weights, 4, Streams(bytes(32), seeded=True))
     assert (weights > 0).all()
     assert (table > 0).all()
@@ -267,7 +267,7 @@ def test_an_empty_corpus_gives_no_counts():
     for mechanism in MECHANISMS.values():
         tokens = privatize(empty, mechanism, Streams(bytes(32), seeded=True))
         counts = train_topics(
-            [tokens], np.ones((2, 4)), range(1, 3), n_averaged=1, doc_topic_prior=0.1,
+            tokens, np.ones((2, 4)), range(1, 3), n_averaged=1, doc_topic_prior=0.1,
             topic_word_prior=0.01, streams=Streams(bytes(32), seeded=True),
         )  # fmt: skip
         assert_array_equal(counts, np.zeros((2, 4)))

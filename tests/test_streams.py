@@ -253,12 +253,11 @@ def test_no_address_is_read_twice_under_one_seed(estimator, addresses):
     model = clone(estimator).set_params(random_state=0)
     if "max_doc_words" in model.get_params():
         model.set_params(max_doc_words=9)
-    calls = []
-    for _ in range(2):
+    calls, learn = [], getattr(model, "partial_fit", model.fit)
+    for again in (learn, learn if hasattr(model, "partial_fit") else model.refine):
         addresses.clear()
-        model.partial_fit(X)
-        # the noise of a piece of tokens is drawn again when it is needed: see the next test
-        calls.append(Counter(read for read in addresses if read[1].purpose != Purpose.SURVIVORS))
+        again(X if again == learn else model.components_)
+        calls.append(Counter(addresses))
         assert max(calls[-1].values()) == 1
     both = {address.purpose for _, address, _ in calls[0].keys() & calls[1].keys()}
     # Documents may be cut alike in both calls; the clip bounds them after the cut.
@@ -269,10 +268,9 @@ def test_no_address_is_read_twice_under_one_seed(estimator, addresses):
 def test_each_piece_of_tokens_has_an_address(addresses):
     X = make_topic_corpus(40, 30, 4, doc_length=50, random_state=0).data
     party = IFTMParty(4, token_epsilon=3.0, token_mechanism="laplace", max_iter=2, random_state=0)
-    party.partial_fit(X).partial_fit(X)
-    n_pieces = [sum(map(len, tokens.pieces)) for tokens in party._batches]
-    assert min(n_pieces) > 3
-    read = {(a.round, a.block) for _, a, _ in addresses if a.purpose == Purpose.SURVIVORS}
-    assert read == {(batch, piece) for batch, n in enumerate(n_pieces) for piece in range(n)}
-    own = [a.round for _, a, _ in addresses if a.purpose == Purpose.OWN_WORDS and not a.spare]
-    assert own == [0, 1]
+    n_pieces = sum(map(len, party.fit(X)._tokens.pieces))
+    assert n_pieces > 3
+    read = {a.block for _, a, _ in addresses if a.purpose == Purpose.SURVIVORS}
+    assert read == {*range(n_pieces)}
+    own = [a for _, a, _ in addresses if a.purpose == Purpose.OWN_WORDS and not a.spare]
+    assert len(own) == 1

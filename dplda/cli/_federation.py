@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import dplda.federated  # loads a name at its first use: options and --help need nothing of it
+from dplda.cli._options import add_texts, texts_of
 from dplda.leaf._checks import check_integer, check_number
-from dplda.leaf._files import check_writable, write_atomically
+from dplda.leaf._files import check_kept_secret, check_writable, write_atomically
 
 log = logging.getLogger("dplda.federated")
 
@@ -53,8 +54,7 @@ def add_commands(subparsers: Any) -> None:
     add("--name", required=True, help="name of the party")
     add("--coordinator", required=True, metavar="HOST:PORT", help="where the coordinator listens")
     add("--coordinator-certificate", type=Path, help="its certificate, or its authority's (PEM)")
-    add("--data", type=Path, required=True, help="texts, as of dplda fit, or sparse counts (.npz)")
-    add("--text-column", default="text", metavar="COLUMN", help="column of the texts")
+    add_texts(party, None)
     add("--epsilon", type=float, required=True, help="epsilon of a token; inf: no privacy")
     add("--delta", type=float, default=1e-6, help="delta at which epsilon is stated")
     add("--ledger", type=Path, required=True, help="file of the budget that the fit is charged to")
@@ -65,7 +65,11 @@ def add_commands(subparsers: Any) -> None:
     add("--max-doc-tokens", type=int, help="tokens of a document that are used; default: all")
     add("--max-iter", type=int, default=50, help="sweeps per round")
     add("--n-jobs", type=int, help="threads")
-    add("--random-state", type=int, help="reproducible, not private to anyone who knows it")
+    add(
+        "--random-state",
+        type=int,
+        help="reproducible; no privacy from anyone who knows or guesses it",
+    )
 
 
 def _named_file(text: str) -> tuple[str, Path]:
@@ -96,12 +100,17 @@ def coordinate(options: argparse.Namespace) -> int:
     if names and options.min_parties > len(names):
         raise ValueError(f"--min-parties is {options.min_parties}, and {len(names)} can join")
     tls = _tls(options, ssl.PROTOCOL_TLS_SERVER, [path for _, path in options.party])
-    master = _master(options, [*names.values()])
+    master = dplda.federated.IFTMMaster(
+        _words(options.vocabulary), similarity_threshold=options.similarity_threshold,
+        max_topics=options.max_topics, min_parties=options.min_parties,
+        max_weight=options.max_weight, parties=[*names.values()] or None,
+    )  # fmt: skip
     check_writable(options.out)
     options.home.mkdir(parents=True, exist_ok=True)
     state = options.home / STATE
     check_writable(state)
     if state.exists():
+        check_kept_secret(state, "state")
         master.restore(state.read_bytes())
         if master.round_ > options.rounds:
             raise ValueError(f"{state} is after round {master.round_}: remove it, or give --rounds")
@@ -134,17 +143,6 @@ def coordinate(options: argparse.Namespace) -> int:
     return 0
 
 
-def _master(options: argparse.Namespace, names: list[str]) -> dplda.federated.IFTMMaster:
-    return dplda.federated.IFTMMaster(
-        _words(options.vocabulary),
-        similarity_threshold=options.similarity_threshold,
-        max_topics=options.max_topics,
-        min_parties=options.min_parties,
-        max_weight=options.max_weight,
-        parties=names or None,
-    )
-
-
 def take_part(options: argparse.Namespace) -> None:
     """Answer the coordinator's requests until the federation is over.
 
@@ -155,16 +153,14 @@ def take_part(options: argparse.Namespace) -> None:
 
     tls = _tls(options, ssl.PROTOCOL_TLS_CLIENT, [options.coordinator_certificate])
     words = _words(options.vocabulary)
-    estimator = dplda.federated.IFTMParty(
-        options.n_components,
-        token_epsilon=options.epsilon,
-        ledger=options.ledger,
-        **{name: getattr(options, name) for name in (
-            "delta", "model", "token_mechanism", "max_doc_tokens", "max_iter", "n_jobs",
-            "random_state",
-        )},
+    names = (
+        "n_components", "delta", "model", "token_mechanism", "max_doc_tokens", "max_iter",
+        "ledger", "n_jobs", "random_state",
     )  # fmt: skip
-    estimator._check_parameters()
+    given = {name: getattr(options, name) for name in names}
+    estimator = dplda.federated.IFTMParty(token_epsilon=options.epsilon, **given)
+    estimator._validate_params()
+    estimator._mechanism()
     if options.ledger.exists():
         dplda.privacy.Ledger(options.ledger)  # read, and checked
     else:
@@ -184,18 +180,16 @@ def take_part(options: argparse.Namespace) -> None:
 
 
 def _load(options: argparse.Namespace, words: list[str]) -> Any:
-    """The party's own documents."""
+    """The party's own documents: texts, as `dplda fit` reads them, or sparse counts (.npz)."""
     import scipy.sparse as sp
     from sklearn.feature_extraction.text import CountVectorizer
 
-    from dplda.text._text_files import read_texts
-
-    if options.data.suffix == ".npz":
+    if options.texts.suffix == ".npz":
         try:
-            return sp.csr_array(sp.load_npz(options.data))
+            return sp.csr_array(sp.load_npz(options.texts))
         except ValueError as error:
-            raise ValueError(f"--data {options.data} holds no sparse counts") from error
-    texts = read_texts(options.data, text_column=options.text_column).texts
+            raise ValueError(f"{options.texts} holds no sparse counts") from error
+    texts = texts_of(options).texts
     if options.model == "sentence_lda":
         return dplda.federated.SentenceVectorizer(words).fit_transform(texts)
     return CountVectorizer(vocabulary=words).transform(texts)

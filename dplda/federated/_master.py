@@ -9,13 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dplda.core._private_fit import COLUMNS, TRUSTED_PARTY
-from dplda.federated._merge import (
-    FloatTable,
-    TopWords,
-    compose_model,
-    merge_topics,
-    redundant_topics,
-)
+from dplda.federated._merge import TopWords, compose_model, merge_topics, redundant_topics
 from dplda.federated._messages import (
     MAX_BYTES,
     MAX_OVERHEAD,
@@ -106,10 +100,8 @@ class IFTMMaster:
         (None if it is unknown) and `reason`.
     round_ : int
         The round that the master waits for, from 0.
-    n_words : int
-        Size of the vocabulary.
-    vocabulary_hash : str
-        `vocabulary_hash` of `vocabulary`. Messages with a different hash are refused.
+    n_words, vocabulary_hash : int and str
+        Size and `vocabulary_hash` of `vocabulary`.
 
     See Also
     --------
@@ -251,8 +243,21 @@ class IFTMMaster:
                 + (f", the first because {self.refused_[0].reason}" if refused else "")
             )
         self._make_round(latest)
-        self._note_statements(models.values())
-        self.history_.append(self._record(models))
+        for model in models.values():
+            epsilon, delta = self._stated.get((model.party, model.unit), (0.0, 0.0))
+            largest = max(epsilon, model.epsilon), max(delta, model.delta)
+            self._stated[model.party, model.unit] = largest
+        self.history_.append(
+            RoundRecord(
+                round=self.round_ - 1,
+                parties=tuple(sorted(models)),
+                remembered=tuple(party for party in self._latest if party not in models),
+                refused=self.refused_,
+                n_topics=len(self.components_),
+                bytes_received=sum(len(model.to_bytes()) for model in models.values()),
+                bytes_sent=sum(len(model.to_bytes()) for model in self.next_models_.values()),
+            )
+        )
         return dict(self.next_models_)
 
     def _remembered(self) -> dict[str, LocalModel]:
@@ -262,18 +267,6 @@ class IFTMMaster:
             for party, model in self._latest.items()
             if self.round_ - model.round <= self.max_age
         }
-
-    def _record(self, models: Mapping[str, LocalModel]) -> RoundRecord:
-        """The record of the round that was just made from these models."""
-        return RoundRecord(
-            round=self.round_ - 1,
-            parties=tuple(sorted(models)),
-            remembered=tuple(party for party in self._latest if party not in models),
-            refused=self.refused_,
-            n_topics=len(self.components_),
-            bytes_received=sum(len(model.to_bytes()) for model in models.values()),
-            bytes_sent=sum(len(model.to_bytes()) for model in self.next_models_.values()),
-        )
 
     def released_model(self, *, doc_topic_prior: float = 0.1) -> ReleasedModel:
         """The global model as an ordinary released model, which `save_release` writes.
@@ -361,24 +354,29 @@ class IFTMMaster:
         self._make_round({model.party: model for model in models})
         self._stated = {(party, unit): (e, d) for party, unit, e, d in content["stated"]}
 
-    def _note_statements(self, models: Iterable[LocalModel]) -> None:
-        for model in models:
-            epsilon, delta = self._stated.get((model.party, model.unit), (0.0, 0.0))
-            largest = max(epsilon, model.epsilon), max(delta, model.delta)
-            self._stated[model.party, model.unit] = largest
-
     def _make_round(self, latest: Mapping[str, LocalModel]) -> None:
         """Merge, compose, and go to the next round."""
         latest = dict(sorted(latest.items()))
-        table, weights = self._merge(list(latest.values()))
+        models = list(latest.values())
+        table = np.concatenate([model.table for model in models]).astype(np.float64)
+        n_topics = [model.n_topics for model in models]
+        weights = np.repeat([min(model.weight, self.max_weight) for model in models], n_topics)
+        labels = redundant_topics(
+            TopWords.from_table(table, self.n_top_words),
+            self.similarity_threshold,
+            np.repeat(np.arange(len(models)), n_topics),
+        )
+        table, weights = merge_topics(table, weights, labels)
         words = TopWords.from_table(table, self.n_top_words)
-        next_models = {
-            party: self._next(table, model.table, words) for party, model in latest.items()
+        self.next_models_ = {
+            party: self._message(
+                compose_model(table, model.table, self.similarity_threshold, words), self.round_ + 1
+            )
+            for party, model in latest.items()
         }
         self._latest = latest
         self.components_, self.topic_weights_ = table, weights
         self.global_model_ = self._message(table, self.round_)
-        self.next_models_ = next_models
         self.round_ += 1
 
     def _mergeable(self, models: Mapping[str, LocalModel]) -> set[str]:
@@ -448,28 +446,8 @@ class IFTMMaster:
                 )
         return model
 
-    def _merge(self, models: list[LocalModel]) -> tuple[FloatTable, FloatTable]:
-        table = np.concatenate([model.table for model in models]).astype(np.float64)
-        n_topics = [model.n_topics for model in models]
-        weights = np.repeat([min(model.weight, self.max_weight) for model in models], n_topics)
-        top_words = TopWords.from_table(table, self.n_top_words)
-        owners = np.repeat(np.arange(len(models)), n_topics)
-        labels = redundant_topics(top_words, self.similarity_threshold, owners)
-        return merge_topics(table, weights, labels)
-
-    def _next(self, global_table: FloatTable, table: Any, global_words: TopWords) -> NextModel:
-        composed = compose_model(
-            global_table,
-            table,
-            similarity_threshold=self.similarity_threshold,
-            n_top_words=self.n_top_words,
-            global_words=global_words,
-        )
-        return self._message(composed, self.round_ + 1)
-
-    def _message(self, table: FloatTable, round_number: int) -> NextModel:
-        table32 = table.astype(np.float32)
-        return NextModel(round=round_number, vocabulary=self.vocabulary_hash, table=table32)
+    def _message(self, table: Any, round_number: int) -> NextModel:
+        return NextModel(round=round_number, vocabulary=self.vocabulary_hash, table=table)
 
 
 def _stated_guarantee(stated: Mapping[tuple[str, str], tuple[float, float]]) -> Guarantee:

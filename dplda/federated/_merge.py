@@ -19,14 +19,8 @@ Indices = npt.NDArray[np.intp]
 class TopWords:
     """The most probable words of each topic. Similarity reads nothing else.
 
-    Attributes
-    ----------
-    words : ndarray of shape (n_topics, n_top_words)
-        Columns of the table, the most probable first; ties are broken by the column.
-    probabilities : ndarray of shape (n_topics, n_top_words)
-        Probabilities of these words, not normalized again.
-    n_words : int
-        Size of the vocabulary.
+    `words` (n_topics, n_top_words) are columns, the most probable first, ties by the column, and
+    `probabilities` theirs, not normalized again.
     """
 
     words: Indices
@@ -125,10 +119,8 @@ def merge_topics(
 def compose_model(
     global_table: FloatTable,
     table: npt.ArrayLike,
-    *,
     similarity_threshold: float,
-    n_top_words: int,
-    global_words: TopWords | None = None,
+    global_words: TopWords,
 ) -> FloatTable:
     """A party's next model: its topics, replaced by global ones where they match (Algorithm 4).
 
@@ -142,13 +134,10 @@ def compose_model(
     * A topic without a match is kept, so that the party keeps its number of topics and everything
       that it has learned.
 
-    `global_words` are the top words of `global_table`, which are the same for all parties; None
-    computes them.
+    `global_words` are the top words of `global_table`, which are the same for all parties.
     """
     composed = np.array(table, np.float64)
-    if global_words is None:
-        global_words = TopWords.from_table(global_table, n_top_words)
-    rho = similarity(TopWords.from_table(composed, n_top_words), global_words)
+    rho = similarity(TopWords.from_table(composed, global_words.words.shape[1]), global_words)
     topics, candidates = np.nonzero(rho >= similarity_threshold)
     replaced: set[int] = set()
     used: set[int] = set()

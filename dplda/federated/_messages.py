@@ -10,14 +10,14 @@ from __future__ import annotations
 import hashlib
 import math
 import reprlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from dplda.leaf import _checks
+from dplda.leaf._checks import check_integer, check_number
 from dplda.leaf._vocabulary import check_model, hash_words
 from dplda.leaf._warnings import warn_user
 from dplda.privacy import Guarantee, Ledger, PrivacyLeakWarning
@@ -45,20 +45,18 @@ class _Message:
     """Common part of both messages: a round, a vocabulary, a topic-word table, and the bytes."""
 
     kind: ClassVar[str]
-    min_topics: ClassVar[int] = 1
 
     round: int
     vocabulary: str
     table: npt.NDArray[np.float32]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "round", check_integer("round", self.round, 0, MAX_ROUND))
-        if not (isinstance(self.vocabulary, str) and _is_hash(self.vocabulary)):
-            raise MessageError(
-                "vocabulary must be the 64 hexadecimal digits that vocabulary_hash returns, got "
-                f"{_shown(self.vocabulary)}"
-            )
-        object.__setattr__(self, "table", _checked_table(self.table, self.min_topics))
+        for field in fields(self):
+            try:
+                value = _CHECKED[field.name](getattr(self, field.name))
+            except (TypeError, ValueError) as error:
+                raise MessageError(str(error)) from None
+            object.__setattr__(self, field.name, value)
 
     @property
     def n_topics(self) -> int:
@@ -121,9 +119,6 @@ class _Message:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Message) and self.to_bytes() == other.to_bytes()
 
-    def __hash__(self) -> int:
-        return hash(self.to_bytes())
-
 
 @dataclass(frozen=True, eq=False)
 class NextModel(_Message):
@@ -154,7 +149,6 @@ class NextModel(_Message):
     """
 
     kind = "dplda-next-model"
-    min_topics = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,16 +194,13 @@ class LocalModel(_Message):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_name(self.party)
-        for name, most in [("weight", MAX_WEIGHT), ("epsilon", math.inf), ("delta", 1.0)]:
-            object.__setattr__(self, name, _checked_number(name, getattr(self, name), most))
-        if self.unit not in UNITS:
-            raise MessageError(f"unit must be one of {UNITS}, got {_shown(self.unit)}")
+        if not self.n_topics:
+            raise MessageError(f"table must have at least one topic, got shape {self.table.shape}")
 
     @classmethod
     def from_estimator(
         cls,
-        model: PrivateModel,
+        model: Any,
         party: str,
         round_number: int,
         vocabulary: str,
@@ -274,7 +265,15 @@ class LocalModel(_Message):
         """
         check_model(model)
         guarantee = model.privacy_
-        _warn_without_guarantee(model)
+        if guarantee.epsilon == math.inf or guarantee.seeded:
+            reason = "has no privacy guarantee (its epsilon is infinite)"
+            if guarantee.epsilon < math.inf:
+                reason = "drew its noise from a random_state, which others may know or guess"
+            warn_user(
+                f"this {type(model).__name__} {reason}; its topics reach the master and the other "
+                "parties: fit it with a finite epsilon and random_state=None",
+                PrivacyLeakWarning,
+            )
         components = np.asarray(model.components_, np.float64)  # public
         totals = components.sum(axis=1, keepdims=True)
         if components.min() < 0 or totals.min() <= 0:
@@ -319,26 +318,6 @@ def _epsilon_of_all(guarantee: Guarantee, ledger: Ledger | None) -> float:
             f"{guarantee.unit}; give the ledger that the model was charged to"
         )
     return max(guarantee.epsilon, ledger.epsilon_at(guarantee.delta))
-
-
-def _warn_without_guarantee(model: PrivateModel) -> None:
-    guarantee = model.privacy_
-    if guarantee.epsilon == math.inf or guarantee.seeded:
-        reason = "has no privacy guarantee (its epsilon is infinite)"
-        if guarantee.epsilon < math.inf:
-            reason = "drew its noise from a random_state: anyone who knows it can remove it"
-        warn_user(
-            f"this {type(model).__name__} {reason}; its topics reach the master and the other "
-            "parties: fit it with a finite epsilon and random_state=None",
-            PrivacyLeakWarning,
-        )
-
-
-class PrivateModel(Protocol):
-    """A fitted model that was released: topics and their guarantee."""
-
-    components_: Any
-    privacy_: Guarantee
 
 
 def vocabulary_hash(words: Sequence[str] | int) -> str:
@@ -386,7 +365,7 @@ def vocabulary_size(words: Sequence[str] | int) -> int:
     return int(words) if isinstance(words, (int, np.integer)) else len(words)
 
 
-def _checked_table(table: Any, min_topics: int) -> npt.NDArray[np.float32]:
+def _table(table: Any) -> npt.NDArray[np.float32]:
     """A read-only copy in float32 whose rows are probabilities."""
     try:
         if np.iscomplexobj(table):
@@ -394,16 +373,14 @@ def _checked_table(table: Any, min_topics: int) -> npt.NDArray[np.float32]:
         with np.errstate(over="ignore"):  # an overflow becomes infinite, and is refused
             array = np.array(table, dtype=np.float32, order="C")
     except (TypeError, ValueError, OverflowError):
-        raise MessageError("table must be an array of numbers") from None
-    if array.ndim != 2 or array.shape[0] < min_topics or array.shape[1] < 1:
-        raise MessageError(
-            f"table must have shape (n_topics, n_words), both at least 1, got {array.shape}"
-        )
+        raise ValueError("table must be an array of numbers") from None
+    if array.ndim != 2 or array.shape[1] < 1:
+        raise ValueError(f"table must have shape (n_topics, n_words), got {array.shape}")
     if not (np.isfinite(array).all() and (array >= 0).all()):
-        raise MessageError("table must hold probabilities, got negative, infinite or NaN entries")
+        raise ValueError("table must hold probabilities, got negative, infinite or NaN entries")
     error = np.abs(array.sum(axis=1, dtype=np.float64) - 1).max(initial=0.0)
     if error > ROW_SUM_TOLERANCE:
-        raise MessageError(
+        raise ValueError(
             f"rows of table must sum to 1 within {ROW_SUM_TOLERANCE:g}, got an error of "
             f"{error:.3g}; divide each topic by its sum"
         )
@@ -411,36 +388,31 @@ def _checked_table(table: Any, min_topics: int) -> npt.NDArray[np.float32]:
     return array
 
 
-def check_name(party: Any) -> None:
-    """Refuse what is no name of a party."""
-    if not (isinstance(party, str) and 1 <= len(party) <= MAX_NAME and party.isprintable()):
-        raise MessageError(
-            f"party must be a name of 1 to {MAX_NAME} printable characters, got {_shown(party)}"
-        )
+def _text(name: str, allowed: str, is_allowed: Callable[[str], bool]) -> Callable[[Any], str]:
+    def check(value: Any) -> str:
+        if isinstance(value, str) and is_allowed(value):
+            return value
+        # a text of unknown origin is cut
+        shown = reprlib.repr(value) if isinstance(value, str) else type(value).__name__
+        raise MessageError(f"{name} must be {allowed}, got {shown}")
+
+    return check
 
 
-def check_integer(name: str, value: Any, low: int, high: int) -> int:
-    """Do the check of `dplda.leaf._checks.check_integer`, with the error of a message."""
-    try:
-        return _checks.check_integer(name, value, low, high)
-    except (TypeError, ValueError) as error:
-        raise MessageError(str(error)) from None
-
-
-def _checked_number(name: str, value: Any, high: float) -> float:
-    try:
-        number = _checks.check_number(name, value, 0.0, high)
-    except (TypeError, ValueError) as error:
-        raise MessageError(str(error)) from None
-    if number == math.inf != value:  # an integer beyond the largest float
-        raise MessageError(f"{name} must be infinite or a float, got a huge integer")
-    return number
-
-
-def _is_hash(text: str) -> bool:
-    return len(text) == 64 and set(text) <= set("0123456789abcdef")
-
-
-def _shown(value: Any) -> str:
-    """A value as an error may show it: a text of unknown origin is cut."""
-    return reprlib.repr(value) if isinstance(value, str) else type(value).__name__
+check_name = _text(
+    "party", f"a name of 1 to {MAX_NAME} printable characters",
+    lambda name: 1 <= len(name) <= MAX_NAME and name.isprintable(),
+)  # fmt: skip
+_CHECKED: dict[str, Callable[[Any], Any]] = {
+    "round": lambda value: check_integer("round", value, 0, MAX_ROUND),
+    "vocabulary": _text(
+        "vocabulary", "the 64 hexadecimal digits that vocabulary_hash returns",
+        lambda text: len(text) == 64 and set(text) <= set("0123456789abcdef"),
+    ),
+    "table": _table,
+    "party": check_name,
+    "weight": lambda value: check_number("weight", value, 0.0, MAX_WEIGHT),
+    "epsilon": lambda value: check_number("epsilon", value, 0.0, math.inf),
+    "delta": lambda value: check_number("delta", value, 0.0, 1.0),
+    "unit": _text("unit", f"one of {UNITS}", UNITS.__contains__),
+}  # fmt: skip

@@ -16,7 +16,6 @@ import asyncio
 import logging
 import re
 import ssl
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -45,14 +44,9 @@ PARTY = "Dplda-Party"
 class Coordinator:
     """The coordinator's side: it asks all parties, and takes one answer of each.
 
-    Parameters
-    ----------
-    names : mapping of bytes to str
-        Names of the parties by their certificates; others are refused. Empty: each caller is whom
-        it says it is.
-    max_bytes : int
-        Size of the largest answer. The connection of a party that announces more is closed before
-        the answer is read.
+    `names` are the parties by their certificates, and no others are admitted; without any, each
+    caller is whom it says it is. The connection of a party that announces an answer of more than
+    `max_bytes` is closed before the answer is read.
     """
 
     def __init__(self, names: Mapping[bytes, str], max_bytes: int) -> None:
@@ -222,18 +216,8 @@ async def take_part(
 ) -> None:
     """Answer the coordinator at ``host:port`` until it says that the federation is over.
 
-    Parameters
-    ----------
-    name : str
-        Name of the party.
-    address : str
-        ``host:port`` of the coordinator.
-    answer : callable
-        ``answer(request)``, called in another thread; one call at a time.
-    max_bytes : int
-        Size of the largest request.
-    tls : ssl.SSLContext or None
-        None: no TLS.
+    ``answer(request)`` is called in another thread, one call at a time. What it has begun is
+    finished, because a party has paid for it.
     """
     url = f"{'http' if tls is None else 'https'}://{address}/"
     limits = aiohttp.ClientTimeout(total=None, sock_connect=HANDSHAKE_SECONDS)
@@ -271,12 +255,14 @@ async def _answer_all(
     async def work() -> None:
         while True:
             message = await newest.get()
-            reply = await _in_a_thread(answer, message[NUMBER:])
-            if isinstance(reply, bytes):
-                await _quietly(socket.send_bytes(message[:NUMBER] + reply))
-            else:
+            try:
+                reply = await asyncio.to_thread(answer, message[NUMBER:])
+            except Exception as error:
+                log.exception("this party does not take part in the round")
                 number = int.from_bytes(message[:NUMBER], "big")
-                await _quietly(socket.send_str(f"{number} {type(reply).__name__}"))
+                await _quietly(socket.send_str(f"{number} {type(error).__name__}"))
+            else:
+                await _quietly(socket.send_bytes(message[:NUMBER] + reply))
 
     worker = asyncio.create_task(work())
     try:
@@ -291,39 +277,11 @@ async def _answer_all(
     return False
 
 
-async def _in_a_thread(answer: Callable[[bytes], bytes], request: bytes) -> bytes | Exception:
-    """An answer, or the error; the process may end while the thread is at work."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[bytes | Exception] = loop.create_future()
-
-    def deliver(result: bytes | Exception) -> None:
-        if not done.done():
-            done.set_result(result)
-
-    def work() -> None:
-        try:
-            result: bytes | Exception = answer(request)
-        except Exception as error:
-            log.exception("this party does not take part in the round")
-            result = error
-        with suppress(RuntimeError):  # the federation is over
-            loop.call_soon_threadsafe(deliver, result)
-
-    threading.Thread(target=work, daemon=True).start()
-    return await done
-
-
 # ---------------------------------------------------------------- TLS
 
 
 def certificate_of(path: Path) -> bytes:
-    """The first certificate of a PEM file, in binary form.
-
-    Raises
-    ------
-    ValueError
-        If there is none.
-    """
+    """The first certificate of a PEM file, in binary form."""
     pem = re.search(
         rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", path.read_bytes(), re.DOTALL
     )

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
 from dplda.core._base import BaseLDA
@@ -25,13 +23,13 @@ from dplda.core._private_fit import (
 from dplda.federated._messages import LocalModel
 from dplda.federated._sampler import random_table, train_topics, word_weights
 from dplda.federated._sentences import SentenceCorpus, fold_in_sentences
-from dplda.federated._tokens import TokenMechanism, Tokens, check_size, privatize
+from dplda.federated._tokens import TokenMechanism, Tokens, assemble, check_size, privatize
 from dplda.leaf._compat import Interval, StrOptions, _fit_context
 from dplda.leaf._log import rehearsal
 from dplda.leaf._progress import rounds
-from dplda.privacy import Guarantee, NonPrivate, epsilon_of
+from dplda.privacy import epsilon_of
 from dplda.privacy._curator import announce
-from dplda.privacy._events import Event
+from dplda.privacy._local_mechanisms import Survivors
 from dplda.privacy._streams import Purpose, Streams
 from dplda.privacy.mechanisms import Curator
 from dplda.release._release import guarantee_record, read_guarantee
@@ -81,22 +79,9 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         Largest number of tokens of a document that are used, chosen at random. It bounds the
         privacy cost of a whole document (`document_epsilon_`). None uses all tokens.
     max_iter : int, default=50
-        Number of sweeps of `fit`, and of each `partial_fit` and `refine`.
-    doc_topic_prior : float or None, default=0.1
-        Dirichlet parameter of a document's topics (alpha); None is 1 / n_components.
-    topic_word_prior : float, default=0.01
-        Dirichlet parameter of a topic's words (beta).
-    ledger : Ledger, str, path-like or None, default=None
-        Where the fit is charged: a budget over many fits. A path names an SQLite file, which also
-        counts the fits of other processes.
-    n_jobs : int or None, default=None
-        Number of threads. It never changes a result.
-    random_state : int, RandomState instance or None, default=None
-        None draws the noise from a secret key. Anything else makes the fit reproducible, and voids
-        the guarantee against anyone who knows it or sees two results of it
-        (`SeededNoiseWarning`).
-    verbose : int, default=0
-        Progress: a bar where tqdm is installed, otherwise lines.
+        Number of sweeps of `fit`, and of each `refine`.
+    doc_topic_prior, topic_word_prior, ledger, n_jobs, random_state, verbose : optional
+        As in :class:`dplda.SubLDA`.
 
     Attributes
     ----------
@@ -104,7 +89,7 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         Pseudo-counts of words in topics, computed from noisy vectors; not normalized. After
         `refine` it has as many rows as the given table.
     epsilon_, delta_ : float
-        Privacy cost of one token that is blanked, at `delta`: the largest of all calls.
+        Privacy cost of one token that is blanked, at `delta`.
     privacy_ : Guarantee
         The guarantee: unit, relation, mechanism, assumptions. `print` shows it in words.
     token_epsilon_ : float
@@ -114,15 +99,13 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         that bound. ``privacy_.for_groups(n)`` states what n tokens cost at `delta`.
     n_iter_ : int
         Number of sweeps so far.
-    doc_topic_prior_ : float
-        `doc_topic_prior`, or 1 / n_components for None.
     n_features_in_ : int
         Size of the vocabulary.
 
     Warns
     -----
     SeededNoiseWarning
-        In `fit` and `partial_fit`, if the noise comes from a given `random_state`.
+        In `fit`, if the noise comes from a given `random_state`.
 
     See Also
     --------
@@ -143,7 +126,9 @@ class IFTMParty(PrivateEstimator, BaseLDA):
     `SubLDA`, and sends ``LocalModel.from_estimator(model, party, round_number, vocabulary)``.
 
     A fitted party holds the noisy vectors and no words. With "laplace" and a low threshold they
-    take several kilobytes for each token.
+    take several kilobytes for each token. `transform` gives each sentence of a `SentenceCorpus` one
+    topic with "sentence_lda"; in word counts (``corpus.counts()``) each word has its own, which
+    often gives better features.
 
     References
     ----------
@@ -162,8 +147,7 @@ class IFTMParty(PrivateEstimator, BaseLDA):
     (3, 30)
     """
 
-    _largest_cap: float  # largest number of privatized tokens of a document
-    _batches: tuple[Tokens, ...]
+    _tokens: Tokens
 
     _attack = "token"
     _promise = Promise(
@@ -239,41 +223,51 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         BudgetError
             If the budget of the ledger is too small. No data have been read then.
         """
-        return self._train(X, batches=(), table=None)
-
-    @_fit_context(prefer_skip_nested_validation=True)
-    def partial_fit(self, X: Any, y: Any = None) -> IFTMParty:
-        """Add new documents, and run `max_iter` more sweeps over all noisy vectors so far.
-
-        The new tokens are privatized as in `fit`. They differ from the tokens of earlier calls, so
-        that `epsilon_` is the largest of the calls (parallel composition). The ledger cannot know
-        this and adds the calls up.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_docs, n_words), or SentenceCorpus
-            Documents that were not given before.
-        y : Ignored
-            Ignored.
-
-        Returns
-        -------
-        self : object
-            The fitted party.
-
-        Raises
-        ------
-        BudgetError
-            If the budget of the ledger is too small. No data have been read then.
-        """
-        if not hasattr(self, "components_"):
-            return self._train(X, batches=(), table=None)
-        if self._n_components != self.n_components:
-            raise ValueError(
-                f"partial_fit needs the n_components of fit, {self._n_components}, got "
-                f"{self.n_components}; give the same, or call fit to start from scratch"
-            )
-        return self._train(X, batches=self._batches, table=self.components_)
+        self._check_sentences(X)
+        mechanism = self._mechanism()
+        streams = Streams.from_random_state(self.random_state)  # secret
+        warn_if_seeded("IFTMParty", streams.seeded and mechanism.noise is not None)
+        plan = [(NOISY_TOKENS, event) for event in mechanism.events]  # public
+        name = type(self).__name__
+        with Curator(plan, streams, label=name, unit="token", ledger=self.ledger) as curator:
+            counts = check_counts(self, X, reset=True)  # private
+            corpus = self._units(X, counts, streams)  # private
+            check_size(corpus, mechanism)  # public: the number of tokens
+            for label, event in plan:
+                curator.account(event, label=label)
+            # One blanked token changes one coordinate of one one-hot vector by 1: the positions of
+            # all tokens depend on lengths and coins only. Each coordinate of each token has noise
+            # of that sensitivity, so that the event of one coordinate is the cost of the token.
+            tokens = privatize(corpus, mechanism, streams)  # public
+            announce(NOISY_TOKENS, 0, tokens, mechanism)
+        del corpus, counts, X  # everything below is post-processing
+        guarantee = make_guarantee(
+            mechanism.events,
+            delta=self.delta,
+            earlier=None,
+            unit="token",
+            relation=TOKEN_RELATION,
+            mechanism=mechanism.describe(tokens.n_words),
+            sensitivity=math.inf if mechanism.noise is None else 1.0,
+            noise_scale=mechanism.scale,
+            noise_multiplier=mechanism.scale,
+            seeded=streams.seeded,
+            assumptions=TOKEN_ASSUMPTIONS,
+        )
+        table = random_table(word_weights(tokens), int(self.n_components), streams)  # public
+        n_split = int(self.max_iter) // 2 if self.model == "sentence_lda" else 0
+        components = self._learn(tokens, table, streams, self.max_iter, n_split)  # public
+        epsilon = epsilon_of(guarantee.events, 0.0)
+        publish(
+            self,
+            guarantee,
+            components_=components,
+            n_iter_=self.max_iter,
+            token_epsilon_=epsilon,
+            document_epsilon_=epsilon * (self.max_doc_tokens or math.inf),
+            _tokens=tokens,
+        )
+        return self
 
     @_fit_context(prefer_skip_nested_validation=True)
     def refine(self, table: Any) -> IFTMParty:
@@ -299,12 +293,12 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         table = check_topics(table, self.components_.shape[1])  # public
         streams = Streams.from_random_state(self.random_state)
         n_iter = self.n_iter_ + self.max_iter
-        counts = self._learn(self._batches, table, streams, n_iter)  # public
-        components = counts + self.topic_word_prior
-        return self._publish(components, self._batches, self.privacy_, self._largest_cap, n_iter)
+        components = self._learn(self._tokens, table, streams, n_iter)  # public
+        publish(self, self.privacy_, components_=components, n_iter_=n_iter)
+        return self
 
     def local_model(self, party: str, round_number: int, vocabulary: str) -> LocalModel:
-        """The party's message to the master.
+        """The party's message to the master, ``LocalModel.from_estimator`` of this party.
 
         Parameters
         ----------
@@ -318,39 +312,12 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         Returns
         -------
         message : LocalModel
-            ``LocalModel.from_estimator`` of this party. Its weight is the public number of tokens
-            that were privatized, plus the prior.
-
-        Warns
-        -----
-        PrivacyLeakWarning
-            If the party has no guarantee (infinite epsilon) or drew its noise from a given seed.
+            The message. Its weight is the public number of tokens that were privatized, plus the
+            prior.
         """
         return LocalModel.from_estimator(self, party, round_number, vocabulary)
 
     def transform(self, X: Any, *, normalize: bool = True) -> np.ndarray:
-        """Topic weights of documents, by fold-in.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_docs, n_words), or SentenceCorpus
-            Documents. With "sentence_lda" each sentence of a SentenceCorpus has one topic. In word
-            counts (``corpus.counts()``) each word has its own, which often gives better features.
-        normalize : bool, default=True
-            If False, return the parameters of each document's Dirichlet posterior instead: the
-            expected number of tokens, or of sentences, of each topic, plus `doc_topic_prior`.
-
-        Returns
-        -------
-        theta : ndarray of shape (n_docs, n_topics)
-            Rows sum to 1. A row depends on that document and on the model only; an empty document
-            gets equal weights.
-
-        Notes
-        -----
-        **Privacy.** A row is a function of that document's words. Anyone who sees it learns about
-        that document.
-        """
         if self.model == "lda" or not isinstance(X, SentenceCorpus):
             return super().transform(X, normalize=normalize)
         check_is_fitted(self)
@@ -360,74 +327,48 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         n_sentences = np.diff(X.document_ptr).astype(float)
         return theta if normalize else theta * self._posterior_size(n_sentences)
 
-    def _train(self, X: Any, *, batches: tuple[Tokens, ...], table: np.ndarray | None) -> IFTMParty:
-        """Privatize `X`, which no other step reads, and learn from the noisy vectors."""
-        self._check_sentences(X)
-        mechanism = self._mechanism(self.privacy_.events if batches else ())
-        streams = Streams.from_random_state(self.random_state)  # secret
-        warn_if_seeded("IFTMParty", streams.seeded and mechanism.noise is not None)
-        plan = [(NOISY_TOKENS, event) for event in mechanism.events]  # public
-        name = type(self).__name__
-        with Curator(plan, streams, label=name, unit="token", ledger=self.ledger) as curator:
-            counts = check_counts(self, X, reset=not batches)  # private
-            corpus = self._units(X, counts, streams, batch=len(batches))  # private
-            check_size(corpus, mechanism)  # public: the number of tokens
-            for label, event in plan:
-                curator.account(event, label=label)
-            # One blanked token changes one coordinate of one one-hot vector by 1: the positions of
-            # all tokens depend on lengths and coins only. Each coordinate of each token has noise
-            # of that sensitivity, so that the event of one coordinate is the cost of the token.
-            tokens = privatize(corpus, mechanism, streams, batch=len(batches))  # public
-            announce(NOISY_TOKENS, len(batches), tokens, mechanism)
-        del corpus, counts, X  # everything below is post-processing
-        earlier = self.privacy_ if batches else None
-        guarantee = self._guarantee(mechanism, tokens.n_words, earlier, streams.seeded)
-        cap = math.inf if self.max_doc_tokens is None else float(self.max_doc_tokens)
-        if batches:
-            cap = max(cap, self._largest_cap)
-        n_split = 0
-        if table is None:
-            table = random_table(word_weights([tokens]), int(self.n_components), streams)  # public
-            n_split = int(self.max_iter) // 2 if self.model == "sentence_lda" else 0
-        n_iter = self.max_iter + (self.n_iter_ if batches else 0)
-        batches = (*batches, tokens)
-        counts = self._learn(batches, table, streams, n_iter, n_split)  # public
-        return self._publish(counts + self.topic_word_prior, batches, guarantee, cap, n_iter)
-
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """What `refine` of another process needs: values and arrays, all of them released."""
+        tokens = self._tokens
         values = {
             "guarantee": guarantee_record(self.privacy_),
-            "cap": self._largest_cap,
+            "document_epsilon": self.document_epsilon_,
             "n_iter": int(self.n_iter_),
-            "n_batches": len(self._batches),
         }
-        tables = {"components": self.components_}
-        for number, tokens in enumerate(self._batches):
-            tables |= {f"{number} {name}": table for name, table in tokens.tables().items()}
-        return values, tables
+        return values, {
+            "components": self.components_,
+            "document_ptr": tokens.document_ptr, "unit_ptr": tokens.unit_ptr,
+            **vars(tokens.survivors),
+        }  # fmt: skip
+
+    def _state_size(self, X: Any) -> int:
+        """Most bytes that the state after a fit needs, but for a chance of 1e-9."""
+        counts = check_counts(self, X, reset=True)  # private, as the size of the file
+        lengths = np.minimum(counts.sum(axis=1), self.max_doc_tokens or math.inf)
+        n_tokens, n_words = float(lengths.sum()), counts.shape[1]
+        noise = n_tokens * n_words * self._mechanism().survival
+        survivors = n_tokens + noise + 6 * math.sqrt(noise)
+        pointers = len(lengths) + 2 * n_tokens
+        return int(8 * (pointers + self.n_components * n_words) + 6 * survivors) + 2**16
 
     def _restore(self, values: dict[str, Any], tables: dict[str, np.ndarray]) -> None:
-        """Continue where the party was that returned a state."""
-        batches = tuple(
-            Tokens.from_tables(
-                {
-                    name.removeprefix(f"{number} "): table
-                    for name, table in tables.items()
-                    if name.startswith(f"{number} ")
-                }
-            )
-            for number in range(values["n_batches"])
-        )
+        """Continue where the party of the same parameters was that returned a state."""
         components, guarantee = tables["components"], read_guarantee(values["guarantee"])
+        survivors = Survivors(tables["ptr"], tables["word"], tables["level"])
         self.n_features_in_ = components.shape[1]
         with rehearsal():  # the fit was logged when it was made
-            self._publish(components, batches, guarantee, values["cap"], values["n_iter"])
-
-    def _check_parameters(self) -> None:
-        """Raise the errors that `fit` would raise because of a parameter."""
-        self._validate_params()
-        self._mechanism(())
+            publish(
+                self,
+                guarantee,
+                components_=components,
+                n_iter_=values["n_iter"],
+                token_epsilon_=epsilon_of(guarantee.events, 0.0),
+                document_epsilon_=values["document_epsilon"],
+                _tokens=assemble(
+                    tables["document_ptr"], tables["unit_ptr"], components.shape[1],
+                    self._mechanism(), survivors,
+                ),
+            )  # fmt: skip
 
     def _check_sentences(self, X: Any) -> None:
         if self.model == "sentence_lda" and not isinstance(X, SentenceCorpus):
@@ -437,63 +378,49 @@ class IFTMParty(PrivateEstimator, BaseLDA):
                 "or choose model='lda' for word counts"
             )
 
-    def _mechanism(self, earlier_events: tuple[Event, ...]) -> TokenMechanism:
-        """The mechanism that the parameters state, of the same kind as in earlier calls."""
+    def _mechanism(self) -> TokenMechanism:
+        """The mechanism that the parameters state."""
         if self.token_epsilon is None:
             raise ValueError(
                 "IFTMParty needs token_epsilon, the epsilon of one token (for instance 8.0); inf "
                 "for no privacy"
             )
-        mechanism = TokenMechanism.from_name(
+        return TokenMechanism.from_name(
             self.token_mechanism, float(self.token_epsilon), float(self.noise_threshold)
         )
-        kinds = {type(event) for event in (*earlier_events, *mechanism.events)} - {NonPrivate}
-        if len(kinds) > 1:  # neither kind is the more expensive one at every delta
-            raise ValueError(
-                f"partial_fit needs the token_mechanism of fit, got {self.token_mechanism!r}; give "
-                "the same, or call fit to start from scratch"
-            )
-        return mechanism
 
-    def _units(
-        self, X: Any, counts: sp.csr_array, streams: Streams, *, batch: int
-    ) -> SentenceCorpus:
+    def _units(self, X: Any, counts: Any, streams: Streams) -> SentenceCorpus:
         """The tokens to privatize, in an order that is independent of their words."""
         if isinstance(X, SentenceCorpus):
             corpus = X
         else:
             # in the order of the columns, one changed word would move the tokens of other words
-            tokens = Corpus.from_counts(counts).shuffled(streams, batch)
+            tokens = Corpus.from_counts(counts).shuffled(streams, 0)
             pointers = np.arange(tokens.n_tokens + 1)
             corpus = SentenceCorpus(tokens.word, pointers, tokens.doc_ptr, tokens.n_words)
         if self.max_doc_tokens is not None:
             # At most max_doc_tokens tokens of a document are privatized, chosen by keys that do not
             # depend on words. A document that is blanked changes at most this many tokens, and
             # costs at most max_doc_tokens times the epsilon of one token.
-            corpus = corpus._keep(self._kept_tokens(corpus.token_ptr, streams, batch))
+            corpus = corpus._keep(self._kept_tokens(corpus.token_ptr, streams))
         return corpus._split() if self.model == "lda" else corpus
 
-    def _kept_tokens(self, token_ptr: np.ndarray, streams: Streams, batch: int) -> np.ndarray:
+    def _kept_tokens(self, token_ptr: np.ndarray, streams: Streams) -> np.ndarray:
         """Mask of at most `max_doc_tokens` tokens of each document, all choices equally likely."""
         mask = np.ones(token_ptr[-1], np.bool_)
         largest = int(self.max_doc_tokens)
         for d in np.flatnonzero(np.diff(token_ptr) > largest):
             first, last = token_ptr[d : d + 2]
-            keys = streams.words(Purpose.KEPT_TOKENS, batch, int(d), int(last - first))  # secret
+            keys = streams.words(Purpose.KEPT_TOKENS, 0, int(d), int(last - first))  # secret
             mask[first + np.argpartition(keys, largest)[largest:]] = False
         return mask
 
     def _learn(
-        self,
-        batches: tuple[Tokens, ...],
-        table: np.ndarray,
-        streams: Streams,
-        n_iter: int,
-        n_split: int = 0,
+        self, tokens: Tokens, table: np.ndarray, streams: Streams, n_iter: int, n_split: int = 0
     ) -> np.ndarray:
-        """Counts of words in topics, from sweeps over the noisy vectors up to number `n_iter`."""
-        return train_topics(
-            batches,
+        """Pseudo-counts of words in topics, by sweeps over noisy vectors up to number `n_iter`."""
+        counts = train_topics(
+            tokens,
             table,
             rounds(self, n_iter - self.max_iter + 1, n_iter),
             n_averaged=max(1, self.max_iter // AVERAGED),
@@ -503,49 +430,4 @@ class IFTMParty(PrivateEstimator, BaseLDA):
             streams=streams,
             n_jobs=self.n_jobs,
         )
-
-    def _publish(
-        self,
-        components: np.ndarray,
-        batches: tuple[Tokens, ...],
-        guarantee: Guarantee,
-        cap: float,
-        n_iter: int,
-    ) -> IFTMParty:
-        """Set the fitted attributes: functions of the noisy vectors and of public constants."""
-        epsilon = epsilon_of(guarantee.events, 0.0)
-        publish(
-            self,
-            guarantee,
-            components_=components,
-            n_iter_=n_iter,
-            token_epsilon_=epsilon,
-            document_epsilon_=cap * epsilon,
-            _largest_cap=cap,
-            _batches=batches,
-            _n_components=int(self.n_components),
-        )
-        return self
-
-    def _guarantee(
-        self, mechanism: TokenMechanism, n_words: int, earlier: Guarantee | None, seeded: bool
-    ) -> Guarantee:
-        """The guarantee of all tokens so far: each was privatized once, and the largest holds."""
-        events: tuple[Event, ...] = mechanism.events
-        if earlier is not None:
-            if epsilon_of(earlier.events, 0.0) > epsilon_of(events, 0.0):
-                events = earlier.events
-            earlier = dataclasses.replace(earlier, events=())
-        return make_guarantee(
-            events,
-            delta=self.delta,
-            earlier=earlier,
-            unit="token",
-            relation=TOKEN_RELATION,
-            mechanism=mechanism.describe(n_words),
-            sensitivity=math.inf if mechanism.noise is None else 1.0,
-            noise_scale=mechanism.scale,
-            noise_multiplier=mechanism.scale,
-            seeded=seeded,
-            assumptions=TOKEN_ASSUMPTIONS,
-        )
+        return counts + self.topic_word_prior

@@ -11,10 +11,9 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from dplda.federated._master import IFTMMaster, RoundError
 from dplda.federated._messages import (
@@ -28,7 +27,14 @@ from dplda.federated._messages import (
     vocabulary_size,
 )
 from dplda.leaf._checks import check_integer
-from dplda.leaf._files import ExclusiveLock, check_kept_secret, check_writable, write_atomically
+from dplda.leaf._files import (
+    ExclusiveLock,
+    check_kept_secret,
+    check_writable,
+    reserved,
+    write_atomically,
+    write_elsewhere,
+)
 from dplda.leaf._warnings import warn_user
 from dplda.privacy import Ledger
 from dplda.release._container import pack, unpack
@@ -42,41 +48,28 @@ STATE, MAX_HEADER = "dplda-party", 2**24
 NOT_THE_MODEL = {"ledger", "n_jobs", "verbose"}  # parameters that do not define the model
 
 
-@runtime_checkable
-class Party(Protocol):
-    """An estimator whose rounds after `fit` read no documents and cost no privacy."""
-
-    def fit(self, X: Any) -> Any: ...
-    def refine(self, table: npt.NDArray[np.float32]) -> Any: ...
-    def local_model(self, party: str, round_number: int, vocabulary: str) -> LocalModel: ...
-
-
-def take_part(estimator: Party, X: Any, party: str, request: NextModel) -> LocalModel:
+def take_part(estimator: Any, X: Any, party: str, request: NextModel) -> LocalModel:
     """Make one round of a party: fit, or refine what the master sent, and answer."""
     if not hasattr(estimator, "components_"):
         estimator.fit(X)  # a party that joins late answers with its own first model
     elif request.n_topics:
         estimator.refine(request.table)
-    return estimator.local_model(party, request.round, request.vocabulary)
+    message: LocalModel = estimator.local_model(party, request.round, request.vocabulary)
+    return message
 
 
-def check_party(name: str, estimator: object) -> None:
+def check_party(name: str, estimator: object, needed: str = "refine") -> None:
     """Refuse an estimator that would need another fit, at full cost, in every round."""
-    if not hasattr(estimator, "fit"):
+    if not hasattr(estimator, needed):
         raise TypeError(
             f"party {name!r} must have an IFTMParty, before its documents, got "
-            f"{type(estimator).__name__}"
-        )
-    if not isinstance(estimator, Party):
-        raise TypeError(
-            f"party {name!r}: a {type(estimator).__name__} cannot refine a table without reading "
-            "the documents, so that each round would be another fit; use an IFTMParty, or fit the "
-            "model yourself and send LocalModel.from_estimator(...) to IFTMMaster.update"
+            f"{type(estimator).__name__}; any other private model would read its documents and pay "
+            "for them in each round: send LocalModel.from_estimator(...) to IFTMMaster.update"
         )
 
 
 def run_rounds(
-    master: IFTMMaster, parties: Mapping[str, tuple[Party, Any]], n_rounds: int
+    master: IFTMMaster, parties: Mapping[str, tuple[Any, Any]], n_rounds: int
 ) -> IFTMMaster:
     """Run a federation in one process, for experiments.
 
@@ -120,15 +113,14 @@ def run_rounds(
     >>> master.components_.shape[1], len(master.history_)
     (30, 2)
     """
-    if not isinstance(parties, Mapping):
-        raise TypeError(
-            f"parties must be a mapping of names to (IFTMParty, X), got {type(parties).__name__}"
-        )
     check_integer("n_rounds", n_rounds, 1, MAX_ROUND)
+    if not isinstance(parties, Mapping):
+        parties = {"parties": parties}
     for name, pair in parties.items():
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise TypeError(
-                f"party {name!r} must be a pair (IFTMParty, X), got {type(pair).__name__}"
+                f"party {name!r} must be a pair (IFTMParty, X) in a mapping of names, got "
+                f"{type(pair).__name__}"
             )
         check_party(name, pair[0])
     for _ in range(n_rounds):
@@ -266,14 +258,11 @@ class StoredParty:
         path: str | os.PathLike[str],
     ) -> None:
         check_name(name)
-        check_party(name, estimator)
-        if not hasattr(estimator, "_state"):
-            raise TypeError(f"estimator must be an IFTMParty, got {type(estimator).__name__}")
+        check_party(name, estimator, "_state")
         parameters = estimator.get_params()
-        seed = parameters["random_state"]
+        seed, ledger = parameters["random_state"], parameters["ledger"]
         if not (seed is None or isinstance(seed, Integral)):
             raise ValueError(f"random_state must be None or an integer, got {type(seed).__name__}")
-        ledger = parameters["ledger"]
         if isinstance(ledger, Ledger) and ledger.path is None:  # found out after the charge
             raise ValueError(
                 "a ledger in memory cannot be kept in a file; give the estimator a ledger with a "
@@ -353,32 +342,43 @@ class StoredParty:
         BudgetError
             If the party's ledger does not allow the fit.
         OSError
-            If the file cannot be written. Before a fit this is found out before anything is
-            charged.
+            If the file cannot be written. The room on the disk is reserved before a fit is charged.
+            If a fit cannot be stored all the same, the error says what it cost and where it is.
         RuntimeError
             If the object is closed, or this process is a copy of the one that created it.
         """
         with self._turn:  # two threads would fit twice
             self._lock.check()
-            return self._answer_once(request)
-
-    def _answer_once(self, data: bytes) -> bytes:
-        request = NextModel.from_bytes(data, max_bytes=self.max_bytes)
-        if (request.vocabulary, request.n_words) != (self.vocabulary, self.n_words):
-            raise MessageError("the master has another vocabulary than this party")
-        digest = hashlib.sha256(data).hexdigest()
-        if digest == self._request:
+            next_model = NextModel.from_bytes(request, max_bytes=self.max_bytes)
+            if (next_model.vocabulary, next_model.n_words) != (self.vocabulary, self.n_words):
+                raise MessageError("the master has another vocabulary than this party")
+            digest = hashlib.sha256(request).hexdigest()
+            if digest != self._request:
+                self._answer_first(next_model, digest)
             return self._answer
-        X = None
+
+    def _answer_first(self, request: NextModel, digest: str) -> None:
         if not self.is_fitted:
-            X = self._documents()
-            check_writable(self.path)
-            self._estimator.fit(X)
-            self._store("", b"")  # it is paid for once, whatever follows
+            self._fit()
             request = NextModel(request.round, request.vocabulary, request.table[:0])
         answer = take_part(self._estimator, None, self.name, request).to_bytes()
-        self._store(digest, answer)
-        return answer
+        write_atomically(self.path, self._state(digest, answer))
+        self._request, self._answer = digest, answer  # only what is on the disk may be sent
+
+    def _fit(self) -> None:
+        """Fit, and store what is paid for, whatever follows."""
+        X = self._documents()
+        with reserved(self.path, self._estimator._state_size(X)) as write:
+            self._estimator.fit(X)
+            try:
+                write(self._state("", b""))
+            except OSError as error:
+                other = write_elsewhere(self.path, self._state("", b""))
+                raise OSError(
+                    f"{self.path} cannot be written: {error.strerror or error}. The fit has cost "
+                    f"epsilon {self._estimator.epsilon_:.4g}, and its result is {other}: make "
+                    f"room, and move that file to {self.path} before this party is started again"
+                ) from error
 
     def _documents(self) -> Any:
         """The documents. They are checked before anything is charged."""
@@ -391,16 +391,15 @@ class StoredParty:
             )
         return X
 
-    def _store(self, request: str, answer: bytes) -> None:
-        """Write the file; only what is in the file, on the disk, may be sent."""
+    def _state(self, request: str, answer: bytes) -> bytes:
+        """The content of the file after a request was answered."""
         values, tables = self._estimator._state()
         values |= {"identity": self._identity, "request": request}
         tables["answer"] = np.frombuffer(answer, np.uint8)
-        write_atomically(self.path, pack(STATE, values, tables, max_header=MAX_HEADER))
-        self._request, self._answer = request, answer
+        return pack(STATE, values, tables, max_header=MAX_HEADER)
 
     def _restore(self) -> None:
-        check_kept_secret(self.path)
+        check_kept_secret(self.path, "state")
         again = "another path: that party starts from scratch, and its fit is charged again"
         try:
             values, tables = unpack(STATE, self.path.read_bytes(), max_header=MAX_HEADER)

@@ -5,7 +5,7 @@ Everything here is a function of `Tokens` and so post-processing; see docs/proof
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import joblib
@@ -22,14 +22,10 @@ SMALLEST = 1e-30  # a probability that float32 can hold
 
 @dataclass(frozen=True, eq=False)
 class Topics:
-    """Word probabilities of the topics in a sweep, and the alias tables of the words.
+    """Word probabilities of the topics in a sweep, and alias tables.
 
-    Attributes
-    ----------
-    phi : ndarray of shape (n_components, n_words), float32
-        Rows sum to 1.
-    threshold, alias : ndarray of shape (n_words, n_components)
-        A topic for each word, with probability proportional to phi.
+    `phi` is (n_components, n_words), rows sum to 1. `threshold` and `alias` (n_words, n_components)
+    draw a topic for each word, with probability proportional to phi.
     """
 
     phi: NDArray[np.float32]
@@ -48,8 +44,8 @@ class Topics:
 
 
 def sweep_tokens(
-    batches: Sequence[Tokens],
-    topics: Sequence[NDArray[np.int32]],
+    tokens: Tokens,
+    topics: NDArray[np.int32],
     table: NDArray[np.float64],
     word_prior: NDArray[np.float64],
     *,
@@ -58,33 +54,26 @@ def sweep_tokens(
     t: int,
     n_jobs: int | None = None,
 ) -> NDArray[np.int64]:
-    """Draw the topic of each unit, in place, and the word of each token.
+    """Draw the topic of each unit, in place, and the word of each token, with `table` fixed.
 
-    `topics` (n_units,) of each batch holds -1 for a unit without a topic. `table` (n_components,
-    n_words) is fixed during the sweep. `word_prior` (n_words,) weighs candidate words among a
-    token's survivors. `t` addresses the random words. Each block of documents has a random stream
-    of its own, so that `n_jobs` changes no result.
-
-    Returns the number of times that each word was drawn with each topic, (n_components, n_words).
+    `topics` (n_units,) holds -1 for a unit without a topic. `word_prior` (n_words,) weighs
+    candidate words among a token's survivors. Each block of documents has a random stream of its
+    own at `t`, so that `n_jobs` changes no result. Returns the number of times that each word was
+    drawn with each topic, (n_components, n_words).
     """
     model = Topics.from_weights(table)
     prior = np.maximum(word_prior / word_prior.sum(), SMALLEST).astype(np.float32)
-    blocks = [(b, block) for b, tokens in enumerate(batches) for block in range(len(tokens.pieces))]
-    shares = np.array_split(
-        np.arange(len(blocks)), max(1, min(len(blocks), joblib.effective_n_jobs(n_jobs)))
-    )
+    n_blocks = len(tokens.pieces)
+    n_shares = max(1, min(n_blocks, joblib.effective_n_jobs(n_jobs)))
 
-    def run(share: NDArray[np.int64]) -> NDArray[np.int32]:
+    def run(blocks: NDArray[np.int64]) -> NDArray[np.int32]:
         counts = np.zeros(table.shape, np.int32)
-        for number in share:
-            batch, block = blocks[number]
-            reader = streams.reader(Purpose.PROPOSALS, t, int(number))
-            _sweep_block(
-                batches[batch], topics[batch], block, model, prior, doc_topic_prior, reader, counts
-            )
+        for block in map(int, blocks):
+            reader = streams.reader(Purpose.PROPOSALS, t, block)
+            _sweep_block(tokens, topics, block, model, prior, doc_topic_prior, reader, counts)
         return counts
 
-    parts = in_threads(run, shares, n_jobs)
+    parts = in_threads(run, np.array_split(np.arange(n_blocks), n_shares), n_jobs)
     # integer sums do not depend on the order
     return sum((part.astype(np.int64) for part in parts), np.zeros(table.shape, np.int64))
 
@@ -100,25 +89,22 @@ def _sweep_block(
     counts: NDArray[np.int32],
 ) -> None:
     """Sweep one block; `topics` (n_units,) and `counts` are changed in place."""
-    n_components = len(model.phi)
-    scratch = (
-        np.empty(n_components, np.int32), np.empty(n_components), np.empty(n_components, np.int64)
-    )  # fmt: skip
-    likelihood = tokens.likelihood
+    n = len(model.phi)
+    scratch = np.empty(n, np.int32), np.empty(n), np.empty(n, np.int64)
     document_ptr = tokens.block_documents(block)
     for index, (first, last) in enumerate(tokens.pieces[block]):
         survivors = tokens.read(block, index)
         n_tokens = int(tokens.unit_ptr[last] - tokens.unit_ptr[first])
         _metropolis.sweep(
-            document_ptr, tokens.unit_ptr, first, last, topics,
-            survivors.ptr, survivors.word, survivors.level, likelihood.base, likelihood.gain,
+            document_ptr, tokens.unit_ptr, first, last, topics, survivors.ptr, survivors.word,
+            survivors.level, tokens.likelihood.base, tokens.likelihood.gain,
             model.phi, model.threshold, model.alias, prior, doc_topic_prior,
             reader.words(2 * (last - first)), reader.words(4 * n_tokens), counts, *scratch,
         )  # fmt: skip
 
 
 def train_topics(
-    batches: Sequence[Tokens],
+    tokens: Tokens,
     table: NDArray[np.float64],
     sweeps: Iterable[int],
     *,
@@ -134,34 +120,29 @@ def train_topics(
     `sweeps` are the numbers of the sweeps, which address the random words. The counts of the last
     `n_averaged` are averaged. In the first `n_split` each token has a topic of its own: whole
     sentences hardly change their topic while the topics are random, and starting with tokens saves
-    most sweeps.
-
-    Returns the mean number of tokens of each word in each topic, (n_components, n_words).
+    most sweeps. Returns the mean number of tokens of each word in each topic.
     """
-    table = np.asarray(table, dtype=np.float64)
-    word_prior = word_weights(batches)
-    units = [tokens.split() for tokens in batches] if n_split else batches
-    topics = [np.full(tokens.n_units, -1, np.int32) for tokens in units]
+    word_prior = word_weights(tokens)
+    units = tokens.split() if n_split else tokens
+    topics = np.full(units.n_units, -1, np.int32)
     last: list[NDArray[np.int64]] = []
     for number, t in enumerate(sweeps):
         if number == n_split > 0:
-            units = batches
-            topics = [np.full(tokens.n_units, -1, np.int32) for tokens in units]
+            units, topics = tokens, np.full(tokens.n_units, -1, np.int32)
         counts = sweep_tokens(
             units, topics, table, word_prior,
             doc_topic_prior=doc_topic_prior, streams=streams, t=t, n_jobs=n_jobs,
         )  # fmt: skip
         table = np.add(counts, topic_word_prior, dtype=np.float64)
-        last = [*last[-(n_averaged - 1) :], counts] if n_averaged > 1 else [counts]
+        last = [*last, counts][-n_averaged:]
     return np.asarray(np.mean(last, axis=0), dtype=np.float64)
 
 
-def word_weights(batches: Sequence[Tokens]) -> NDArray[np.float64]:
+def word_weights(tokens: Tokens) -> NDArray[np.float64]:
     """Estimated frequency of each word, (n_words,): unbiased estimates with a positive floor."""
-    counts = np.sum([tokens.word_scores() for tokens in batches], axis=0)
     # words whose estimate is lost in the noise can still be proposed
-    noise = sum(tokens.n_tokens * tokens.likelihood.variance for tokens in batches)
-    return np.maximum(counts, max(1.0, 0.5 * noise**0.5))
+    noise = tokens.n_tokens * tokens.likelihood.variance
+    return np.maximum(tokens.word_scores(), max(1.0, 0.5 * noise**0.5))
 
 
 def random_table(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dplda.core._corpus import warn_of_coverage
 from dplda.core._fold_in import MAX_STEPS, TOLERANCE, pad, uniform_theta, update_theta
+from dplda.core._texts import texts_in
 from dplda.leaf._checks import check_integer
 from dplda.leaf._compat import _fit_context
 
@@ -42,14 +43,8 @@ class SentenceCorpus:
 
     Attributes
     ----------
-    word : ndarray of shape (n_tokens,), int32
+    word, sentence_ptr, document_ptr, n_words : ndarray and int
         As given.
-    sentence_ptr : ndarray of shape (n_sentences + 1,), int64
-        As given.
-    document_ptr : ndarray of shape (n_docs + 1,), int64
-        As given.
-    n_words : int
-        Size of the vocabulary.
     shape : tuple of int
         (n_docs, n_words).
 
@@ -120,12 +115,8 @@ class SentenceCorpus:
             words = np.array([w for sentence in sentences for w in sentence], dtype=np.int64)
         except (ValueError, TypeError, OverflowError):
             raise ValueError("documents must be lists of lists of columns (integers)") from None
-        return cls(
-            words,
-            np.cumsum([0, *map(len, sentences)]),
-            np.cumsum([0, *map(len, full)]),
-            n_words,
-        )
+        sentence_ptr, document_ptr = (np.cumsum([0, *map(len, x)]) for x in (sentences, full))
+        return cls(words, sentence_ptr, document_ptr, n_words)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -185,16 +176,6 @@ class SentenceCorpus:
         sentences, document_ptr = _ranges(self.document_ptr, rows)
         tokens, sentence_ptr = _ranges(self.sentence_ptr, sentences)
         return SentenceCorpus(self.word[tokens], sentence_ptr, document_ptr, self.n_words)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, SentenceCorpus):
-            return NotImplemented
-        return self.n_words == other.n_words and all(
-            np.array_equal(getattr(self, name), getattr(other, name))
-            for name in ("word", "sentence_ptr", "document_ptr")
-        )
-
-    __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         n_docs, n_words = self.shape
@@ -283,20 +264,19 @@ class SentenceVectorizer(TransformerMixin, BaseEstimator):
             )
         counter = self._counter()
         counter._validate_vocabulary()
-        if isinstance(self.splitter, str):
-            try:
-                re.compile(self.splitter)
-            except re.error as error:
-                raise ValueError(f"splitter is not a regular expression: {error}") from None
+        try:
+            re.compile(self.splitter if isinstance(self.splitter, str) else "")
+        except re.error as error:
+            raise ValueError(f"splitter is not a regular expression: {error}") from None
         self.vocabulary_ = dict(counter.vocabulary_)
         return self
 
-    def transform(self, texts: Iterable[str]) -> SentenceCorpus:
+    def transform(self, texts: Any) -> SentenceCorpus:
         """Split texts into sentences and words.
 
         Parameters
         ----------
-        texts : iterable of str
+        texts : list or column of str
             One text per document.
 
         Returns
@@ -311,23 +291,20 @@ class SentenceVectorizer(TransformerMixin, BaseEstimator):
             Not for release.
         """
         check_is_fitted(self)
-        column_of_texts = isinstance(texts, Iterable) and getattr(texts, "ndim", 1) == 1
-        if not column_of_texts or isinstance(texts, (str, bytes, Mapping)):
+        documents, n_tokens = texts_in(texts), 0
+        if documents is None:
             raise ValueError(
                 f"texts must be a list or a column of texts, got {type(texts).__name__}; pass "
-                "[text] for one text, and df['column'] for a table"
+                "df['column'] for a table"
             )
-        words_of = self._counter().build_analyzer()
-        column = self.vocabulary_.get
-        documents, n_tokens = [], 0
-        for text in texts:
-            if not isinstance(text, str):
-                raise ValueError(f"texts must be str, and one is a {type(text).__name__}")
+        words_of, column = self._counter().build_analyzer(), self.vocabulary_.get
+        found = []
+        for text in documents:
             sentences = [[column(w) for w in words_of(s)] for s in self._sentences(text)]
             n_tokens += sum(map(len, sentences))
-            documents.append([[w for w in words if w is not None] for words in sentences])
-        warn_of_coverage(np.array([sum(map(len, d)) for d in documents]), n_tokens)
-        return SentenceCorpus.from_lists(documents, len(self.vocabulary_))
+            found.append([[w for w in words if w is not None] for words in sentences])
+        warn_of_coverage(np.array([sum(map(len, document)) for document in found]), n_tokens)
+        return SentenceCorpus.from_lists(found, len(self.vocabulary_))
 
     def _counter(self) -> CountVectorizer:
         return CountVectorizer(
@@ -341,11 +318,8 @@ class SentenceVectorizer(TransformerMixin, BaseEstimator):
             return [part for part in re.split(self.splitter, text) if part]
         sentences = self.splitter(text)
         if isinstance(sentences, str) or not all(isinstance(s, str) for s in sentences):
-            raise ValueError(
-                "splitter(text) must return a list of sentences, each a str; it returned "
-                + ("one str" if isinstance(sentences, str) else "something else")
-            )
-        return list(sentences)
+            raise ValueError("splitter(text) must return a list of sentences, each a str")
+        return sentences
 
     def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
         """The words in the order of the columns.
@@ -417,20 +391,17 @@ def fold_in_sentences(
     if len(log_likelihood):
         log_likelihood -= log_likelihood.max(axis=1, keepdims=True)
     likelihood = pad(np.exp(log_likelihood))
-    n_sentences = len(likelihood)
+    n_sentences, rows = len(likelihood), np.arange(len(corpus))
+    columns = np.arange(n_sentences, dtype=np.int32)
     documents = sp.csr_array(
-        (
-            np.ones(n_sentences, np.float32),
-            np.arange(n_sentences, dtype=np.int32),
-            corpus.document_ptr.astype(np.int32),
-        ),
+        (np.ones(n_sentences, np.float32), columns, corpus.document_ptr.astype(np.int32)),
         shape=(len(corpus), max(1, n_sentences)),
     )
     theta = uniform_theta(len(corpus), n_components, likelihood.shape[1])
     update_theta(
-        documents, theta, likelihood, np.arange(len(corpus)),
-        n_components=n_components, doc_topic_prior=doc_topic_prior,
-        max_steps=MAX_STEPS, tolerance=TOLERANCE, accelerated=True, n_jobs=n_jobs,
+        documents, theta, likelihood, rows, n_components=n_components,
+        doc_topic_prior=doc_topic_prior, max_steps=MAX_STEPS, tolerance=TOLERANCE,
+        accelerated=True, n_jobs=n_jobs,
     )  # fmt: skip
     theta = theta[:, :n_components].astype(np.float64)
     return theta / theta.sum(axis=1, keepdims=True)

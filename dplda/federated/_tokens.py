@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,22 +36,11 @@ BLOCK_BITS = 2**20  # bits that are randomized at a time: whole tokens
 
 @dataclass(frozen=True, eq=False)
 class Likelihood:
-    """Likelihood ratios of a noisy coordinate: the token's word against any other word.
+    """Ratios e^g of a noisy coordinate, the token's word against another, over the largest one.
 
-    The ratio is e^g. All ratios are divided by the largest one, so that no epsilon overflows.
-
-    Attributes
-    ----------
-    gain : ndarray of shape (n_levels,)
-        Ratio of a coordinate that was reported with that level.
-    base : float
-        Ratio of a coordinate that was not reported.
-    score : ndarray of shape (n_levels,)
-        Contribution of a reported coordinate to the unbiased count of its word, (e^g - 1) / I.
-    base_score : float
-        Contribution of a coordinate that was not reported.
-    variance : float
-        1 / I: contribution of each token of another word to the variance of a count.
+    `gain` (n_levels,) is that of a coordinate reported with a level, `base` that of one that was
+    not reported. `score` and `base_score`, (e^g - 1) / I, add up to the unbiased count of a word,
+    to whose variance each token of another word contributes `variance`, 1 / I.
     """
 
     gain: NDArray[np.float64]
@@ -65,10 +53,9 @@ class Likelihood:
     def from_levels(
         cls, null: NDArray[np.float64], ratio: NDArray[np.float64], epsilon: float
     ) -> Likelihood:
-        """Make the likelihood from the law of the levels under another word, and from e^g.
+        """Of the probabilities of the levels under another word, and of e^(g - epsilon).
 
-        `null` holds the probability of each level, `ratio` its e^(g - epsilon). The last entry of
-        both belongs to a coordinate that is not reported.
+        The last entries belong to a coordinate that is not reported.
         """
         even = math.exp(-epsilon)  # e^(g - epsilon) of an uninformative observation
         information = float(null @ (ratio - even) ** 2)
@@ -87,13 +74,7 @@ EXACT = Likelihood(np.ones(1), 0.0, np.ones(1), 0.0, 0.0)
 
 @dataclass(frozen=True)
 class TokenMechanism:
-    """The noise on a token's one-hot vector: randomized response, thresholded Laplace, or none.
-
-    Attributes
-    ----------
-    noise : RandomizedBits, ThresholdedLaplace or None
-        The mechanism; None for no noise.
-    """
+    """The noise on a token's one-hot vector: randomized response, thresholded Laplace, or none."""
 
     noise: RandomizedBits | ThresholdedLaplace | None
 
@@ -123,22 +104,11 @@ class TokenMechanism:
         return self.noise.events(1, 1)
 
     @property
-    def epsilon(self) -> float:
-        """Pure epsilon of a token."""
-        if self.noise is None:
-            return math.inf
-        if isinstance(self.noise, ThresholdedLaplace):
-            return 1.0 / self.noise.scale
-        return self.noise.epsilon
-
-    @property
     def survival(self) -> float:
         """Probability that a coordinate without a token is reported."""
-        if self.noise is None:
-            return 0.0
         if isinstance(self.noise, ThresholdedLaplace):
             return self.noise.survival
-        return self.noise.probability
+        return 0.0 if self.noise is None else self.noise.probability
 
     @property
     def scale(self) -> float | None:
@@ -151,12 +121,12 @@ class TokenMechanism:
         """Likelihood ratios of the coordinates (section "What a noisy vector says")."""
         if self.noise is None:
             return EXACT
-        epsilon = self.epsilon
         if isinstance(self.noise, RandomizedBits):
-            q = self.noise.probability
+            q, epsilon = self.noise.probability, self.noise.epsilon
             return Likelihood.from_levels(
                 np.array([q, 1 - q]), np.exp([0.0, -2.0 * epsilon]), epsilon
             )
+        epsilon = 1.0 / self.noise.scale
         # the ratio of the cell [m, m + 1) is that of its middle; beyond 1 all ratios are equal
         step, first = self.noise.STEP, self.noise.threshold_steps
         cell = first + np.arange(self.noise.MAX_LEVEL + 1)
@@ -188,20 +158,9 @@ class TokenMechanism:
 class Tokens:
     """Privatized tokens of some documents: public boundaries and noisy vectors, without words.
 
-    Attributes
-    ----------
-    document_ptr : ndarray of shape (n_docs + 1,), int64
-        Start of each document's units.
-    unit_ptr : ndarray of shape (n_units + 1,), int64
-        Start of each unit's tokens. A unit has one topic.
-    n_words : int
-        Size of the vocabulary.
-    likelihood : Likelihood
-        Likelihood ratios of the coordinates.
-    survivors : Survivors
-        The noisy vectors; without levels if there is one level only.
-    pieces : tuple of tuple of (first unit, last unit)
-        For each block of documents, the ranges of units that are swept together.
+    Documents begin at `document_ptr` (n_docs + 1,) in the units, and units, which have one topic
+    each, at `unit_ptr` (n_units + 1,) in the tokens. `pieces` holds the ranges of units that are
+    swept together, for each block of documents. `survivors` has no levels if there is only one.
     """
 
     document_ptr: Pointers
@@ -260,30 +219,18 @@ class Tokens:
         document_ptr, unit_ptr = self.unit_ptr[self.document_ptr], np.arange(self.n_tokens + 1)
         return replace(self, document_ptr=document_ptr, unit_ptr=unit_ptr, pieces=pieces)
 
-    def tables(self) -> dict[str, NDArray[Any]]:
-        """All of it as arrays, from which `from_tables` makes the same tokens."""
-        likelihood, survivors = self.likelihood, self.survivors
-        numbers = [self.n_words, likelihood.base, likelihood.base_score, likelihood.variance]
-        rows = [(b, *piece) for b, pieces in enumerate(self.pieces) for piece in pieces]
-        return {
-            "document_ptr": self.document_ptr, "unit_ptr": self.unit_ptr,
-            "gain": likelihood.gain, "score": likelihood.score, "numbers": np.array(numbers),
-            "ptr": survivors.ptr, "word": survivors.word, "level": survivors.level,
-            "pieces": np.array(rows, np.int64).reshape(-1, 3),
-        }  # fmt: skip
 
-    @classmethod
-    def from_tables(cls, tables: Mapping[str, NDArray[Any]]) -> Tokens:
-        """The tokens whose `tables` these are."""
-        n_words, base, base_score, variance = tables["numbers"].tolist()
-        rows = tables["pieces"].tolist()
-        blocks = itertools.groupby(rows, key=lambda row: row[0])
-        return cls(
-            tables["document_ptr"], tables["unit_ptr"], int(n_words),
-            Likelihood(tables["gain"], base, tables["score"], base_score, variance),
-            Survivors(tables["ptr"], tables["word"], tables["level"]),
-            tuple(tuple((first, last) for _, first, last in block) for _, block in blocks),
-        )  # fmt: skip
+def assemble(
+    document_ptr: Pointers,
+    unit_ptr: Pointers,
+    n_words: int,
+    mechanism: TokenMechanism,
+    survivors: Survivors,
+) -> Tokens:
+    """The tokens of noisy vectors that `mechanism` made: all else is a function of boundaries."""
+    pieces = _pieces(document_ptr, unit_ptr, _piece_size(n_words, mechanism))
+    likelihood = mechanism.likelihood()
+    return Tokens(document_ptr, unit_ptr, n_words, likelihood, survivors, pieces)
 
 
 def check_size(corpus: SentenceCorpus, mechanism: TokenMechanism) -> None:
@@ -296,48 +243,39 @@ def check_size(corpus: SentenceCorpus, mechanism: TokenMechanism) -> None:
         )
 
 
-def privatize(
-    corpus: SentenceCorpus, mechanism: TokenMechanism, streams: Streams, *, batch: int = 0
-) -> Tokens:
+def privatize(corpus: SentenceCorpus, mechanism: TokenMechanism, streams: Streams) -> Tokens:
     """Noisy vectors of all tokens of a private corpus, whose sentences become the units.
 
-    Only the corpus's boundaries are kept; they are public. `batch` is the address of the noise in
-    the streams: two calls with one seed need different addresses.
+    Only the corpus's boundaries are kept; they are public.
     """
     # One blanked token changes one coordinate of its own one-hot vector by 1, and no coordinate of
     # another token, because the order and the number of tokens do not depend on words. Every
     # coordinate of every token gets independent noise, so that this costs the mechanism's epsilon.
-    n_words, n_tokens = corpus.n_words, len(corpus.word)
-    noise, size = mechanism.noise, n_tokens
-    if isinstance(noise, ThresholdedLaplace):
-        size = int(PIECE_SURVIVORS / max(1.0, n_words * mechanism.survival))
-    pieces = _pieces(corpus.document_ptr, corpus.sentence_ptr, size)
+    word, n_words, noise = corpus.word, corpus.n_words, mechanism.noise
+    document_ptr, unit_ptr = corpus.document_ptr.copy(), corpus.sentence_ptr.copy()
     if noise is None:
-        survivors = Survivors(np.arange(n_tokens + 1), corpus.word.copy(), np.zeros(0, np.uint16))
+        survivors = Survivors(np.arange(len(word) + 1), word.copy(), np.zeros(0, np.uint16))
     elif isinstance(noise, ThresholdedLaplace):
-        tokens = [[corpus.sentence_ptr[unit] for unit in piece] for b in pieces for piece in b]
-        survivors = _add_laplace(corpus.word, n_words, noise, tokens, streams, batch)
+        pieces = _pieces(document_ptr, unit_ptr, _piece_size(n_words, mechanism))
+        tokens = [unit_ptr[list(piece)] for block in pieces for piece in block]
+        survivors = _add_laplace(word, n_words, noise, tokens, streams)
     else:
-        survivors = _respond(corpus.word, n_words, noise, streams, batch)
-    return Tokens(
-        corpus.document_ptr.copy(), corpus.sentence_ptr.copy(), n_words, mechanism.likelihood(),
-        survivors, pieces,
-    )  # fmt: skip
+        survivors = _respond(word, n_words, noise, streams)
+    return assemble(document_ptr, unit_ptr, n_words, mechanism, survivors)
 
 
 def _add_laplace(
     word: NDArray[np.int32],
     n_words: int,
     noise: ThresholdedLaplace,
-    pieces: Sequence[Sequence[int]],
+    pieces: Sequence[Pointers],
     streams: Streams,
-    batch: int,
 ) -> Survivors:
     """Thresholded Laplace noise on the one-hot vectors, in pieces of tokens."""
-    level = noise.own_levels(len(word), streams.reader(Purpose.OWN_WORDS, batch))
+    level = noise.own_levels(len(word), streams.reader(Purpose.OWN_WORDS, 0))
     parts = []
     for number, (first, last) in enumerate(pieces):
-        reader = streams.reader(Purpose.SURVIVORS, batch, number)
+        reader = streams.reader(Purpose.SURVIVORS, 0, number)
         own = slice(first, last)
         parts.append(noise.survivors(word[own], level[own], n_words, reader))
     return Survivors(
@@ -348,7 +286,7 @@ def _add_laplace(
 
 
 def _respond(
-    word: NDArray[np.int32], n_words: int, bits: RandomizedBits, streams: Streams, batch: int
+    word: NDArray[np.int32], n_words: int, bits: RandomizedBits, streams: Streams
 ) -> Survivors:
     """Randomized response on the one-hot vectors, in blocks of whole tokens."""
     n = max(1, BLOCK_BITS // n_words)
@@ -356,8 +294,8 @@ def _respond(
     for block, first in enumerate(range(0, len(word), n)):
         own = word[first : first + n].astype(np.int64)
         start = np.arange(len(own) + 1, dtype=np.int64) * n_words
-        flips = streams.reader(Purpose.BIT_FLIPS, batch, block)
-        coins = streams.reader(Purpose.COINS, batch, block)
+        flips = streams.reader(Purpose.BIT_FLIPS, 0, block)
+        coins = streams.reader(Purpose.COINS, 0, block)
         positions = bits(start[:-1] + own, int(start[-1]), flips, coins)
         lengths.append(np.diff(np.searchsorted(positions, start)))
         ones.append((positions - np.repeat(start[:-1], lengths[-1])).astype(np.int32))
@@ -366,8 +304,15 @@ def _respond(
     )
 
 
+def _piece_size(n_words: int, mechanism: TokenMechanism) -> float:
+    """Tokens of a piece: with "laplace", the survivors of a piece are drawn at a time."""
+    if not isinstance(mechanism.noise, ThresholdedLaplace):
+        return math.inf
+    return PIECE_SURVIVORS // max(1.0, n_words * mechanism.survival)
+
+
 def _pieces(
-    document_ptr: Pointers, unit_ptr: Pointers, n_tokens: int
+    document_ptr: Pointers, unit_ptr: Pointers, n_tokens: float
 ) -> tuple[tuple[tuple[int, int], ...], ...]:
     """Blocks of whole documents, cut into pieces of whole units of about `n_tokens` tokens."""
     token_ptr = unit_ptr[document_ptr]
@@ -375,7 +320,8 @@ def _pieces(
     edges = np.unique(document_ptr[np.concatenate([starts, [len(token_ptr) - 1]])])
     blocks = []
     for first, last in itertools.pairwise(edges):
-        tokens = np.arange(unit_ptr[first], unit_ptr[last], max(1, n_tokens))
+        size = int(max(1, min(n_tokens, token_ptr[-1])))
+        tokens = np.arange(unit_ptr[first], unit_ptr[last], size)
         cuts = np.searchsorted(unit_ptr, tokens)
         cuts = np.unique(np.concatenate([cuts, [first, last]]))
         blocks.append(tuple((int(a), int(b)) for a, b in itertools.pairwise(cuts)))

@@ -12,7 +12,7 @@ import tempfile
 import uuid
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 OWNER_ONLY = 0o600
@@ -38,8 +38,51 @@ def write_atomically(
     """
     path = Path(path)
     with _drafted(path, data, permissions) as draft:
-        os.replace(draft, path)
-        _sync_folder(path.absolute().parent)
+        _put(draft, path)
+
+
+@contextmanager
+def reserved(
+    path: str | os.PathLike[str], size: int, *, permissions: int = OWNER_ONLY
+) -> Iterator[Callable[[bytes], None]]:
+    """Reserve room on the disk for a file whose content costs privacy, before that is paid.
+
+    Gives ``write(data)``, which replaces the file as `write_atomically` does. Up to `size` bytes
+    are then on the disk already, where the file system keeps what it was given.
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder; give the path of a file")
+    with ExitStack() as stack:
+        try:
+            draft = stack.enter_context(_drafted(path, bytes(size), permissions))
+        except OSError as error:
+            raise OSError(
+                f"{path} cannot be written: {error.strerror or error}; give a path in a folder "
+                f"that exists, can be written, and has room for {size} bytes"
+            ) from error
+
+        def write(data: bytes) -> None:
+            with draft.open("r+b") as file:
+                file.write(data)
+                file.truncate()
+                file.flush()
+                os.fsync(file.fileno())
+            _put(draft, path)
+
+        yield write
+
+
+def _put(draft: Path, path: Path) -> None:
+    os.replace(draft, path)
+    _sync_folder(path.absolute().parent)
+
+
+def write_elsewhere(path: str | os.PathLike[str], data: bytes) -> Path:
+    """Keep what was paid for and cannot be written to `path`: among temporary files."""
+    other = Path(tempfile.mkdtemp(prefix="dplda-"), Path(path).name)
+    write_atomically(other, data)
+    return other
 
 
 @contextmanager
@@ -66,21 +109,12 @@ def check_writable(path: str | os.PathLike[str]) -> None:
 
     The file is not changed, and is not created.
     """
-    path = Path(path)
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder; give the path of a file")
-    try:
-        with _drafted(path, b"\0"):
-            pass
-    except OSError as error:
-        raise OSError(
-            f"{path} cannot be written: {error.strerror or error}; give a path in a folder that "
-            "exists and can be written"
-        ) from error
+    with reserved(path, 1):
+        pass
 
 
-def check_kept_secret(path: str | os.PathLike[str]) -> None:
-    """Refuse a private key that other users of this machine can read or write, as ssh does.
+def check_kept_secret(path: str | os.PathLike[str], noun: str = "private key") -> None:
+    """Refuse a secret file that other users of this machine can read or write, as ssh does.
 
     A key that belongs to somebody else, such as the administrator, is theirs to share. On Windows
     this does nothing: there, access lists decide, which Python does not read.
@@ -92,8 +126,8 @@ def check_kept_secret(path: str | os.PathLike[str]) -> None:
     if found.st_uid == os.getuid() and rights & 0o077:
         name = shlex.quote(os.fspath(path))
         raise PermissionError(
-            f"the private key {path} is open to other users of this machine (permissions "
-            f"{rights:04o}); run: chmod 600 {name}, and make a new key if others may have read it"
+            f"the {noun} {path} is open to other users of this machine (permissions {rights:04o}); "
+            f"run: chmod 600 {name}, and make a new one if others may have read or changed it"
         )
 
 

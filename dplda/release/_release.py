@@ -211,36 +211,28 @@ def _log(event: str, path: str | os.PathLike[str], guarantee: Guarantee, model: 
 def _parts(model: Any) -> tuple[Any, Any, Guarantee]:
     """The vectorizer, if there is one, the topic model, and the guarantee of both."""
     model = thawed(model)
-    if isinstance(model, Pipeline):
-        return _parts_of_pipeline(model)
-    if not isinstance(getattr(model, "privacy_", None), Guarantee):
-        raise TypeError(
-            f"a release states a guarantee, and {type(model).__name__} has no privacy_; save a "
-            "model of dplda"
-        )
-    return _own_vectorizer(model), model, model.privacy_
-
-
-def _own_vectorizer(model: Any) -> Any:
-    return model.vectorizer_ if isinstance(model, ReleasedModel) else None
-
-
-def _parts_of_pipeline(pipeline: Pipeline) -> tuple[Any, Any, Guarantee]:
-    steps = list(flat_steps(pipeline))
-    name, model = steps[-1]
-    if not (hasattr(model, "components_") and hasattr(model, "privacy_")):
+    steps = list(flat_steps(model)) if isinstance(model, Pipeline) else [("", model)]
+    (name, last), before = steps[-1], steps[:-1]
+    is_private = isinstance(getattr(last, "privacy_", None), Guarantee)
+    if not (is_private and hasattr(last, "components_")):
+        if not before:
+            raise TypeError(
+                f"a release states a guarantee, and {type(last).__name__} has no privacy_; save a "
+                "model of dplda"
+            )
         raise TypeError(
             f"a release ends with a topic model, and cannot hold the step {name!r}, whose training "
             "is not private; save_release(pipeline[:-1], path) leaves the last step out"
         )
-    if len(steps) > 2:
+    if len(before) > 1:
         raise TypeError(
             "a release holds a vectorizer and a topic model, got the steps "
             f"{', '.join(name for name, _ in steps)}; change texts before the pipeline, and for "
             "presence instead of counts use CountVectorizer(binary=True)"
         )
-    vectorizer = steps[0][1] if len(steps) == 2 else _own_vectorizer(model)
-    return vectorizer, model, pipeline_guarantee(pipeline)
+    vectorizer = last.vectorizer_ if isinstance(last, ReleasedModel) else None
+    guarantee = pipeline_guarantee(model) if isinstance(model, Pipeline) else last.privacy_
+    return before[0][1] if before else vectorizer, last, guarantee
 
 
 def _given(model: Any) -> dict[str, Any]:
@@ -304,7 +296,7 @@ def _warn_of_leaks(name: str, guarantee: Guarantee) -> None:
         if "not private" in origin:
             reason += f"; its vocabulary: {origin}"
     elif guarantee.seeded:
-        reason = "drew its noise from a given random_state; anyone who knows it removes the noise"
+        reason = "drew its noise from a random_state: who knows or guesses it removes the noise"
     else:
         return
     warn_user(
@@ -433,10 +425,7 @@ def _text(name: str, value: Any) -> str:
 
 
 def _number(name: str, value: Any) -> float:
-    number = check_number(name, value, 0.0, math.inf)
-    if number == math.inf != value:  # an integer beyond the largest float
-        raise ValueError(f"{name} is too large")
-    return number
+    return check_number(name, value, 0.0, math.inf)
 
 
 def _distance(name: str, value: Any) -> float:
@@ -456,16 +445,20 @@ def _flag(name: str, value: Any) -> bool:
     return value
 
 
-def _texts(name: str, values: Any) -> tuple[str, ...]:
-    if not isinstance(values, list):
-        raise ValueError(f"{name} must be a list")
-    return tuple(_text(name, text) for text in values)
+def _list_of(read: Callable[[str, Any], Any]) -> Callable[[str, Any], tuple[Any, ...]]:
+    def read_list(name: str, values: Any) -> tuple[Any, ...]:
+        if not isinstance(values, list):
+            raise ValueError(f"{name} must be a list")
+        return tuple(read(name, value) for value in values)
+
+    return read_list
 
 
-def _pairs(name: str, values: Any) -> tuple[tuple[str, str], ...]:
-    if not (isinstance(values, list) and all(isinstance(v, list) and len(v) == 2 for v in values)):
+def _pair(name: str, value: Any) -> tuple[str, ...]:
+    pair = _list_of(_text)(name, value)
+    if len(pair) != 2:
         raise ValueError(f"{name} must be a list of pairs")
-    return tuple((_text(name, first), _text(name, second)) for first, second in values)
+    return pair
 
 
 def _events(name: str, records: Any) -> tuple[Any, ...]:
@@ -486,8 +479,8 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {
     "unit": _text, "relation": _text, "mechanism": _text,
     "epsilon": _number, "delta": _number, "sensitivity": _number, "total_variation": _distance,
     "noise_scale": _per_round, "noise_multiplier": _per_round, "seeded": _flag,
-    "assumptions": _texts, "events": _events, "trusted": _text, "provenance": _pairs,
-    "ledger": _text, "receipt": _text, "theorem": _text,
+    "assumptions": _list_of(_text), "events": _events, "trusted": _text,
+    "provenance": _list_of(_pair), "ledger": _text, "receipt": _text, "theorem": _text,
 }  # fmt: skip
 
 
