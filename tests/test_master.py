@@ -2,6 +2,7 @@
 
 import math
 import os
+import pickle
 import stat
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_array_equal
-from sklearn.base import BaseEstimator
+from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from dplda import SubLDA, load_release, save_release
@@ -30,7 +31,7 @@ from dplda.federated import (
     vocabulary_hash,
 )
 from dplda.metrics import held_out_perplexity, unigram_perplexity
-from dplda.privacy import BudgetError, Ledger, PrivacyLeakWarning
+from dplda.privacy import Ledger, PrivacyLeakWarning
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::dplda.privacy.SeededNoiseWarning", "ignore::dplda.privacy.PrivacyLeakWarning"
@@ -40,44 +41,10 @@ N_WORDS = 40
 HASH = vocabulary_hash(N_WORDS)
 
 
-class EMParty(BaseEstimator):
-    """What a federation needs of a party: a deterministic topic model without privacy."""
-
-    def __init__(self, n_components=4, *, random_state=0, fail=None):
-        self.n_components = n_components
-        self.random_state = random_state
-        self.fail = fail
-
-    def fit(self, X, y=None):
-        if self.fail is not None:
-            raise self.fail
-        self.n_fits_ = getattr(self, "n_fits_", 0) + 1
-        self._X = sp.csr_array(X).astype(float)
-        start = np.random.default_rng(self.random_state).dirichlet(np.ones(N_WORDS), 50)
-        self.components_ = self._sweeps(start[: self.n_components])
-        return self
-
-    def refine(self, table):
-        self.components_ = self._sweeps(np.asarray(table, float))
-        return self
-
-    def _sweeps(self, phi):
-        row, word = self._X.nonzero()
-        theta = np.full((self._X.shape[0], len(phi)), 1.0)
-        for _ in range(10):
-            share = theta[row] * phi.T[word] + 1e-12
-            share *= (self._X.data / share.sum(axis=1))[:, None]
-            theta, counts = np.full(theta.shape, 0.1), np.full(phi.T.shape, 0.01)
-            np.add.at(theta, row, share)
-            np.add.at(counts, word, share)
-            phi = (counts / counts.sum(axis=0)).T
-        return phi
-
-    def local_model(self, party, round_number, vocabulary):
-        return LocalModel(
-            party=party, round=round_number, vocabulary=vocabulary, table=self.components_,
-            weight=float(self._X.sum()), epsilon=np.inf, delta=0.0, unit="token",
-        )  # fmt: skip
+def exact(n_components, random_state=0, **options):
+    """A party without noise: the best topics that its documents give."""
+    options = {"token_epsilon": math.inf, "max_iter": 10} | options
+    return IFTMParty(n_components, random_state=random_state, **options)
 
 
 @pytest.fixture(scope="module")
@@ -89,9 +56,9 @@ def corpus():
 @pytest.fixture
 def parties(corpus):
     return {
-        "a": (EMParty(6), corpus[:200]),
-        "b": (EMParty(4, random_state=1), corpus[200:300]),
-        "c": (EMParty(5, random_state=2), corpus[300:380]),
+        "a": (exact(6), corpus[:200]),
+        "b": (exact(4, 1), corpus[200:300]),
+        "c": (exact(5, 2), corpus[300:380]),
     }
 
 
@@ -133,14 +100,15 @@ def test_weights_are_amounts_of_data():
 
 def test_the_order_of_messages_changes_nothing():
     messages = [say(name, seed=seed, n_topics=seed + 2) for seed, name in enumerate("abcd")]
+    given = (
+        [message.to_bytes() for message in messages], [messages[i] for i in (3, 1, 0, 2)],
+        {message.party: message for message in messages},
+    )  # fmt: skip
     results = []
-    for order in ([0, 1, 2, 3], [3, 1, 0, 2]):
+    for arrived in given:
         master = IFTMMaster(N_WORDS, similarity_threshold=0.1)
-        next_models = master.update([messages[i].to_bytes() for i in order])
-        results.append((master.global_model_, next_models, master.history_))
-    assert results[0] == results[1]
-    master = IFTMMaster(N_WORDS, similarity_threshold=0.1)
-    assert master.update({m.party: m for m in messages}) == results[0][1]
+        results.append((master.update(arrived), master.global_model_, master.history_))
+    assert results[0] == results[1] == results[2]
 
 
 def mixtures(table, n_steps):
@@ -268,22 +236,36 @@ def test_an_absent_party_is_remembered_for_a_while():
 
 def test_a_state_continues_in_another_process():
     master = IFTMMaster(N_WORDS)
-    master.update([say("a", seed=1), say("b", seed=2)])
-    master.update([say("a", seed=3, round=1)])
+    master.update([say("a", seed=1, epsilon=6.0), say("b", seed=2)])
+    master.update([say("a", seed=3, round=1, epsilon=1.0)])
     again = IFTMMaster(N_WORDS)
     again.restore(master.state())
     assert (again.round_, again.global_model_) == (2, master.global_model_)
     assert again.next_models_ == master.next_models_
+    assert again.released_model().epsilon_ == master.released_model().epsilon_ == 6.0
     messages = [say("a", seed=5, round=2), say("c", seed=6, round=2)]
     assert master.update(messages) == again.update(messages)
     assert master.history_[-1] == again.history_[-1]
     with pytest.raises(ValueError, match="another vocabulary"):
         IFTMMaster(N_WORDS + 1).restore(master.state())
-    flipped = master.state()[:-1] + b"\xff"
-    for damaged in (b"", b"1", master.state()[:-9], flipped, IFTMMaster(N_WORDS).state()):
-        with pytest.raises(ValueError, match=r"no state of a master|made no round"):
-            again.restore(damaged)
-    assert again.global_model_ == master.global_model_
+    with pytest.raises(ValueError, match="made no round"):
+        again.restore(IFTMMaster(N_WORDS).state())
+
+
+def test_no_flipped_bit_of_a_state_is_read():
+    """Two of them could lower the stated epsilon."""
+    master = IFTMMaster(3)
+    table = [[0.5, 0.25, 0.25]]
+    master.update([say("a", n_topics=1, table=table, vocabulary=vocabulary_hash(3))])
+    state, again = master.state(), IFTMMaster(3)
+    for position in range(len(state)):
+        for bit in range(8):
+            damaged = bytearray(state)
+            damaged[position] ^= 1 << bit
+            with pytest.raises(ValueError, match="no state of a master"):
+                again.restore(bytes(damaged))
+    again.restore(state)
+    assert again.released_model().epsilon_ == 4.0
 
 
 # ---------------------------------------------------------------- the global model as a release
@@ -304,9 +286,7 @@ def test_the_global_model_is_a_release_like_others(corpus, parties, tmp_path):
     assert (model.estimator_name_, model.n_iter_) == ("IFTMMaster", 2)
     assert top_words(model) == top_words(model, words)
     held_out = corpus[380:]
-    assert_array_equal(model.transform(held_out).shape, (40, len(topics)))
     assert model.perplexity(held_out) < 0.8 * unigram_perplexity(corpus[:380], held_out)
-    assert math.log(model.perplexity(held_out)) == pytest.approx(-model.score(held_out))
     assert model.privacy_.epsilon == math.inf
 
 
@@ -336,20 +316,11 @@ def test_the_guarantee_is_what_the_parties_state(tmp_path):
     assert (guarantee.unit, guarantee.epsilon, guarantee.delta) == ("document", 6.5, 1e-6)
     assert guarantee.epsilon_at(1e-6) == 6.5
     assert guarantee.epsilon_at(9e-7) == math.inf  # nobody has stated more
-    for sentence in (
-        "the statement of party 'a', which nobody else can check, is true: epsilon 5 at delta 1e-06"
-        " for one document",
-        "party 'b', which nobody else can check, is true: epsilon 6.5 at delta 1e-07",
-        "each document is with one party",
-    ):
-        assert sentence in str(guarantee)
-    for words in ("secret key that was not kept", "inf", "noise has scale", "'d'"):
-        assert words not in str(guarantee)
+    for statement in ("party 'a'", "epsilon 5 at delta 1e-06", "epsilon 6.5 at delta 1e-07"):
+        assert statement in str(guarantee)
+    assert "'d'" not in str(guarantee)
     save_release(master.released_model(), tmp_path / "global.dplda")
     assert load_release(tmp_path / "global.dplda").privacy_ == guarantee
-    again = IFTMMaster(N_WORDS, max_age=0)
-    again.restore(master.state())
-    assert again.released_model().privacy_ == guarantee
 
 
 def test_parties_with_different_units():
@@ -402,30 +373,24 @@ def test_rounds_in_process(parties, corpus):
     master = run_rounds(IFTMMaster(N_WORDS, min_parties=3), parties, 3)
     assert [record.parties for record in master.history_] == [("a", "b", "c")] * 3
     assert [len(parties[name][0].components_) for name in "abc"] == [6, 4, 5]
-    assert all(estimator.n_fits_ == 1 for estimator, _ in parties.values())
+    assert {estimator.n_iter_ for estimator, _ in parties.values()} == {30}
     together = held_out_perplexity(master.components_, held_out)
-    alone = held_out_perplexity(
-        EMParty(4, random_state=1).fit(corpus[200:300]).components_, held_out
-    )
+    alone = held_out_perplexity(exact(4, 1).fit(corpus[200:300]).components_, held_out)
     assert together < alone < unigram_perplexity(corpus[:380], held_out)
-
-
-def test_rounds_may_be_made_one_by_one(parties, corpus):
-    together = run_rounds(IFTMMaster(N_WORDS), parties, 3)
-    again = {name: (EMParty(**e.get_params()), X) for name, (e, X) in parties.items()}
-    master = IFTMMaster(N_WORDS)
+    again = {name: (clone(e), X) for name, (e, X) in reversed(parties.items())}
+    one_by_one = IFTMMaster(N_WORDS)
     for _ in range(3):
-        run_rounds(master, dict(reversed(again.items())), 1)
-    assert master.global_model_ == together.global_model_
+        run_rounds(one_by_one, again, 1)
+    assert one_by_one.global_model_ == master.global_model_
 
 
-def test_a_party_that_fails_leaves_the_round(parties, corpus):
-    parties["b"][0].fail = BudgetError("too little left")
+def test_a_party_that_fails_leaves_the_round(parties):
+    parties["b"][0].set_params(token_epsilon=5.0, ledger=Ledger(epsilon=4.0))
     master = IFTMMaster(N_WORDS, min_parties=2)
     with pytest.warns(UserWarning, match=r"'b' failed in round 0 \(BudgetError\)"):
         run_rounds(master, parties, 1)
     assert master.history_[0].parties == ("a", "c")
-    parties["b"][0].fail = None  # and joins later, with its own first model
+    parties["b"][0].set_params(ledger=None)  # and joins later, with its own first model
     run_rounds(master, parties, 1)
     assert master.history_[1].parties == ("a", "b", "c")
     strict = IFTMMaster(N_WORDS, min_parties=4)
@@ -433,23 +398,21 @@ def test_a_party_that_fails_leaves_the_round(parties, corpus):
         run_rounds(strict, parties, 1)
 
 
-@pytest.mark.parametrize("n_rounds", [0, -1, 1.5, "3", True])
-def test_bad_number_of_rounds(parties, n_rounds):
-    with pytest.raises((TypeError, ValueError), match="n_rounds must be an integer"):
-        run_rounds(IFTMMaster(N_WORDS), parties, n_rounds)
-
-
 def test_an_estimator_that_pays_for_every_round_is_refused(corpus, tmp_path):
     """Before it is fitted: the round would fail, and its fit would be charged."""
-    ledger = Ledger(epsilon=10.0)
+    ledger, party = Ledger(epsilon=10.0), exact(3)
     model = SubLDA(3, epsilon=4.0, ledger=ledger)
-    parties = {"a": (EMParty(), corpus[:60]), "b": (model, corpus[60:])}
-    with pytest.raises(TypeError, match=r"'b': a SubLDA cannot refine.*LocalModel.from_estimator"):
-        run_rounds(IFTMMaster(N_WORDS), parties, 1)
-    assert not hasattr(parties["a"][0], "components_")
-    with pytest.raises(TypeError, match="a SubLDA cannot refine"):
+    with pytest.raises(TypeError, match=r"'b' must .*got SubLDA; .*LocalModel.from_estimator"):
+        run_rounds(IFTMMaster(N_WORDS), {"a": (party, corpus), "b": (model, corpus)}, 1)
+    assert not hasattr(party, "components_")
+    with pytest.raises(TypeError, match="got SubLDA"):
         StoredParty("b", model, None, vocabulary=N_WORDS, path=tmp_path / "b")
     assert ledger.entries() == []
+    for given in ({"a": corpus}, corpus):
+        with pytest.raises(TypeError, match=r"must be a pair \(IFTMParty, X\) .*, got csr_array"):
+            run_rounds(IFTMMaster(N_WORDS), given, n_rounds=1)
+    with pytest.raises(TypeError, match="an IFTMParty, before its documents, got csr_array"):
+        run_rounds(IFTMMaster(N_WORDS), {"a": (corpus, party)}, n_rounds=1)
 
 
 class Loader:
@@ -465,8 +428,7 @@ class Loader:
 
 def stored(path, load, name="a", **parameters):
     """A party without noise: its answers are equal in all runs."""
-    given = {"n_components": 3, "token_epsilon": math.inf, "max_iter": 3, "random_state": 0}
-    estimator = IFTMParty(**given | parameters)
+    estimator = exact(**{"n_components": 3, "max_iter": 3} | parameters)
     return StoredParty(name, estimator, load, vocabulary=N_WORDS, path=path)
 
 
@@ -533,23 +495,25 @@ def test_a_stored_party_refuses(tmp_path, corpus):
     for changed in (dict(name="b"), dict(n_components=7), dict(random_state=9)):
         with pytest.raises(ValueError, match="another name, vocabulary or parameters"):
             stored(tmp_path / "a.state", load, **changed)
-    with pytest.raises(TypeError, match="must be an IFTMParty, got EMParty"):
-        StoredParty("a", EMParty(), load, vocabulary=N_WORDS, path=tmp_path / "b")
 
 
 def test_a_state_that_was_changed_or_is_open_to_others_is_refused(tmp_path, corpus):
+    """No byte of it is read as code."""
     load, path = Loader(corpus[:60]), tmp_path / "a.state"
     with stored(path, load) as party:
         party.answer(request())
     content = path.read_bytes()
-    for data in (content[:-1], content[:-1] + b"\xff", b"\x80\x04.", b"cos\nsystem\n", b""):
+    flipped = [bytearray(content) for _ in range(50)]
+    for data, position in zip(flipped, np.linspace(0, len(content) - 1, 50, dtype=int)):
+        data[position] ^= 1
+    for data in (content[:-1], pickle.dumps(party.name), b"", *flipped):
         path.write_bytes(data)
         with pytest.raises(ValueError, match="is no state of a party"):
             stored(path, load)
     path.write_bytes(content)
     if os.name == "posix":
         path.chmod(0o660)
-        with pytest.raises(PermissionError, match="open to other users"):
+        with pytest.raises(PermissionError, match=r"the state .* is open to other users"):
             stored(path, load)
 
 
@@ -744,12 +708,3 @@ def test_what_cannot_be_stored_or_fitted_costs_nothing(tmp_path, corpus, monkeyp
             party.answer(request())
     assert ledger.entries() == []
     assert party.answer(request())
-
-
-def test_parties_that_are_no_pairs_are_refused():
-    X = np.ones((3, N_WORDS))
-    party = IFTMParty(2, token_epsilon=8.0, max_iter=1)
-    with pytest.raises(TypeError, match=r"party 'a' must be a pair \(IFTMParty, X\), got ndarray"):
-        run_rounds(IFTMMaster(N_WORDS), {"a": X}, n_rounds=1)
-    with pytest.raises(TypeError, match="an IFTMParty, before its documents, got ndarray"):
-        run_rounds(IFTMMaster(N_WORDS), {"a": (X, party)}, n_rounds=1)
