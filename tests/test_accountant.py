@@ -30,7 +30,7 @@ from dplda.privacy._curves import (
     gaussian,
     pair_of,
 )
-from dplda.privacy._detection import detection_rate
+from dplda.privacy._tradeoffs import detection_rate
 from dplda.privacy._events import BoundedRange, ErasedResponse
 from dplda.privacy._grid_laws import law_above, law_below
 

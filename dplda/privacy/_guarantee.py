@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import html
-import json
 import math
 import re
 from collections.abc import Iterator
@@ -18,10 +17,17 @@ import numpy as np
 
 from dplda.leaf._checks import check_integer, check_number
 from dplda.privacy import _accountant as bounds
-from dplda.privacy import _detection
 from dplda.privacy._accounting import epsilon_bounds, epsilon_of, is_chargeable
-from dplda.privacy._events import ApproximateDP, Event, NonPrivate, PoissonSampled, to_record
-from dplda.privacy._groups import group_events
+from dplda.privacy._events import (
+    ApproximateDP,
+    ErasedResponse,
+    Event,
+    NonPrivate,
+    PoissonSampled,
+    RandomizedResponseEvent,
+    to_record,
+)
+from dplda.privacy._tradeoffs import detection_rate, group_events, rate_from_pairs
 
 # One number for all rounds, or one for each.
 PerRound: TypeAlias = float | tuple[float, ...] | None
@@ -36,6 +42,7 @@ _GRADES = (
 )
 _SCALE = "epsilon up to 1 is strong, 3 reasonable, 8 weak, 20 very weak, above nominal"
 _LARGEST_DELTA = 1e-3  # of a grade better than nominal
+_WITHOUT_PARTS = ("word", "token", "bit")
 _FALSE_ALARMS = 0.01
 NOT_COVERED = (
     "the texts themselves; scores, perplexities and transforms of private documents; other results "
@@ -86,7 +93,7 @@ class Guarantee:
         Scale divided by sensitivity. A tuple if it differs between rounds.
     seeded : bool
         Whether the noise came from a given seed. The guarantee is void against anyone who knows
-        that seed.
+        or guesses that seed.
     assumptions : tuple of str, default=()
         Conditions of the guarantee that the program cannot check.
     events : tuple of Event, default=()
@@ -149,8 +156,7 @@ class Guarantee:
             object.__setattr__(self, name, _plain(getattr(self, name)))
         for name in ("assumptions", "events"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
-        provenance = tuple((str(name), str(origin)) for name, origin in self.provenance)
-        object.__setattr__(self, "provenance", provenance)
+        object.__setattr__(self, "provenance", tuple(map(tuple, self.provenance)))
         object.__setattr__(self, "seeded", bool(self.seeded))
         if not 0.0 <= self.total_variation <= LARGEST_VARIATION:
             raise ValueError(
@@ -243,10 +249,10 @@ class Guarantee:
         if not is_chargeable(self.total_variation, self.epsilon, self.delta):
             distance = self.total_variation  # of each of the two laws from its ideal form
         stated = (np.array([self.epsilon]), np.array([self.delta]))
-        rate = _detection.from_pairs(*stated, min(1.0, alarms + distance)) + distance
+        rate = rate_from_pairs(*stated, min(1.0, alarms + distance)) + distance
         if self._is_of_events():
             groups = bounds.grouped(self.events)
-            rate = min(rate, _detection.detection_rate(groups, alarms, self.total_variation))
+            rate = min(rate, detection_rate(groups, alarms, self.total_variation))
         return min(1.0, rate)
 
     def for_groups(self, size: int) -> Guarantee:
@@ -282,27 +288,71 @@ class Guarantee:
         size = check_integer("size", size, 1, _MAX_GROUP)
         if size == 1:
             return self
+        relation = f"up to {size} {self.unit}s change, each in this way: {self.relation}"
+        group, events = self._steps(size, whole=True)
+        if any(isinstance(e, PoissonSampled) for e, _ in bounds.grouped(events)):
+            # a secret sample hides a group that comes or goes as a whole: docs/proofs_document.md
+            relation += "; all of them are there in one of the two data sets, and none in the other"
+        return dataclasses.replace(
+            group,
+            unit=f"group of {size} {self.unit}s",
+            relation=relation,
+            assumptions=(*self.assumptions, f"a group has at most {size} {self.unit}s"),
+        )
+
+    def for_part_of_unit(self) -> Guarantee:
+        """State what the same releases guarantee for a part of a unit, whose other parts stay.
+
+        Such a part is one text of a user who has others, or one member of a team whose texts have
+        one id. The clipped sum of a unit with the part and without it are two vectors: one unit is
+        taken away, and another one is added.
+
+        Returns
+        -------
+        guarantee : Guarantee
+            At the same delta: that of two units, or of one if the relation replaces a unit by any
+            other.
+
+        Raises
+        ------
+        ValueError
+            If the unit is a word, a token or a bit, which has no parts.
+
+        Examples
+        --------
+        >>> from dplda import SubLDA
+        >>> guarantee = SubLDA(2, epsilon=1.0).fit([[2, 0, 1], [0, 3, 0]]).privacy_
+        >>> round(guarantee.for_part_of_unit().epsilon, 1)
+        2.1
+        """
+        if self.unit in _WITHOUT_PARTS:
+            raise ValueError(f"a {self.unit} has no parts; this guarantee is for one {self.unit}")
+        responses = (RandomizedResponseEvent, ErasedResponse)
+        replaces = all(isinstance(event, responses) for event, _ in bounds.grouped(self.events))
+        part = self if self.events and replaces else self._steps(2, whole=False)[0]
+        return dataclasses.replace(
+            part,
+            unit=f"part of a {self.unit}",
+            relation=f"a part of one {self.unit} is added, removed or changed, and the rest stays",
+        )
+
+    def _steps(self, size: int, *, whole: bool) -> tuple[Guarantee, tuple[Event, ...]]:
+        """What holds along a chain of so many neighbors, and its events."""
         own: tuple[Event, ...] = self.events
         if not self._is_of_events():  # the statement says more than the events
             is_stated = self.epsilon < math.inf
             own = (ApproximateDP(self.epsilon, self.delta) if is_stated else NonPrivate(),)
-        events = group_events(bounds.grouped(own), size, self.delta, self.total_variation)
-        relation = f"up to {size} {self.unit}s change, each in this way: {self.relation}"
-        steps = [event for event, _ in bounds.grouped(events)]
-        if any(isinstance(e, PoissonSampled) and e.sampling_probability < 1 for e in steps):
-            # a secret sample hides a group that comes or goes as a whole: docs/proofs_document.md
-            relation += "; all of them are there in one of the two data sets, and none in the other"
-        return dataclasses.replace(
+        distance = self.total_variation
+        events = group_events(bounds.grouped(own), size, self.delta, distance, whole=whole)
+        chain = dataclasses.replace(
             self,
-            unit=f"group of {size} {self.unit}s",
-            relation=relation,
-            epsilon=epsilon_of(events, self.delta, total_variation=self.total_variation),
+            epsilon=epsilon_of(events, self.delta, total_variation=distance),
             sensitivity=size * self.sensitivity,
             noise_multiplier=_divided(self.noise_multiplier, size),
-            assumptions=(*self.assumptions, f"a group has at most {size} {self.unit}s"),
             events=events,
             theorem="docs/proofs_document.md",
         )
+        return chain, events
 
     def to_dict(self) -> dict[str, Any]:
         """Give all fields as plain values that JSON can hold.
@@ -319,23 +369,12 @@ class Guarantee:
         record["gaussian_mu"] = self.gaussian_mu
         return {name: _jsonable(value) for name, value in record.items()}
 
-    def to_json(self) -> str:
-        """Write `to_dict` as JSON.
-
-        Returns
-        -------
-        str
-            One object, indented.
-        """
-        return json.dumps(self.to_dict(), indent=2, allow_nan=False)
-
     def to_markdown(self) -> str:
         """Write the card as a Markdown table.
 
         Returns
         -------
         str
-            One row for each line of the card.
         """
         lines = ["| | |", "| --- | --- |"]
         for label, text in self._rows():
@@ -401,6 +440,14 @@ class Guarantee:
                 f"The smallest epsilon of these releases is between {_rounded(low, down=True)} "
                 f"and {_rounded(high)}.",
             )
+        if self.unit not in _WITHOUT_PARTS and not self.unit.startswith(("part", "group")):
+            part = self.for_part_of_unit().epsilon
+            bound = f"epsilon = {_rounded(part)}" if part < math.inf else "no epsilon that is proved"
+            yield (
+                "a part",
+                f"of one {self.unit}, such as one of several texts or persons in it, is protected "
+                f"with {bound} while the rest of the {self.unit} stays.",
+            )
         found = min(100.0, upward(100.0 * self.detection_rate(_FALSE_ALARMS)))
         yield (
             "detection",
@@ -417,7 +464,7 @@ class Guarantee:
             yield (
                 "key",
                 "The noise was drawn from a given seed: none of this holds against anyone who "
-                "knows or guesses the seed, or sees another result drawn with it.",
+                "knows or guesses it, and one release is enough to check a guess.",
             )
         elif is_own:
             yield "key", "The noise was drawn from a secret key that was not kept."
