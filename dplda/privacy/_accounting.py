@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
-from dplda.leaf._checks import check_number, check_probability
+from dplda.leaf._checks import check_delta, check_number, check_probability
 from dplda.privacy._accountant import (
     SMALLEST_DELTA,
     all_gaussian,
@@ -20,7 +20,7 @@ from dplda.privacy._accountant import (
     without_statements,
 )
 from dplda.privacy._composition import Groups
-from dplda.privacy._events import Event, NonPrivate, Repeated
+from dplda.privacy._events import Event, NonPrivate
 
 __all__ = [
     "calibrate",
@@ -61,8 +61,8 @@ def epsilon_of(
     total_variation : float, default=0.0
         Distance between the noise that runs and its ideal law, over the whole composition. The
         charge ``(1 + exp(epsilon)) * total_variation`` is subtracted from delta if it is at most
-        a thousandth of delta (`dplda.privacy.mechanisms.is_chargeable`). Otherwise it is left
-        out, and the result is the epsilon of the ideal mechanism.
+        a thousandth of delta. Otherwise it is left out, and the result is the epsilon of the ideal
+        mechanism.
 
     Returns
     -------
@@ -152,23 +152,7 @@ def _epsilon(groups: Groups, delta: float) -> float:
 def is_within(
     events: Event | Iterable[Event], epsilon: float, delta: float, *, total_variation: float = 0.0
 ) -> bool:
-    """Whether ``epsilon_of(events, delta) <= epsilon``, without the slow method where possible.
-
-    Parameters
-    ----------
-    events : Event or iterable of Event
-        Events of the composition.
-    epsilon : float
-        Epsilon of the budget.
-    delta : float
-        Delta of the budget, in [0, 1).
-    total_variation : float, default=0.0
-        Distance between the noise that runs and its ideal law.
-
-    Returns
-    -------
-    bool
-    """
+    """Whether ``epsilon_of(events, delta) <= epsilon``, without the slow method where possible."""
     if epsilon == math.inf:
         return True
     groups, lost, shift = without_statements(grouped(events))
@@ -181,21 +165,7 @@ def is_within(
 
 
 def delta_charge(total_variation: float, epsilon: float) -> float:
-    """Compute what a distance from the ideal law adds to delta.
-
-    Parameters
-    ----------
-    total_variation : float
-        Bound, in [0, 1), on the distance between the real and the ideal law of all outputs, for
-        any data.
-    epsilon : float
-        Epsilon of the ideal mechanism.
-
-    Returns
-    -------
-    float
-        ``(1 + exp(epsilon)) * total_variation``; infinite if it is too large for a float.
-    """
+    """What a distance from the ideal law adds to delta: (1 + exp(epsilon)) * total_variation."""
     total_variation = check_probability("total_variation", total_variation)
     if total_variation == 0.0:
         return 0.0
@@ -207,26 +177,10 @@ def delta_charge(total_variation: float, epsilon: float) -> float:
 
 
 def is_chargeable(total_variation: float, epsilon: float, delta: float) -> bool:
-    """Tell whether the distance from the ideal law is small enough to be charged to delta.
+    """Whether the distance from the ideal law is charged to delta: up to a thousandth of delta.
 
-    Parameters
-    ----------
-    total_variation : float
-        Bound, in [0, 1), on the distance between the real and the ideal law of all outputs.
-    epsilon : float
-        Epsilon of the ideal mechanism.
-    delta : float
-        The delta of (epsilon, delta)-differential privacy, in [0, 1).
-
-    Returns
-    -------
-    bool
-        True if the charge is at most a thousandth of delta. If False, the guarantee is stated
-        differently: the release is within this total variation of an (epsilon, delta)-DP one.
-
-    See Also
-    --------
-    delta_charge : The charge.
+    Otherwise the guarantee is stated differently: the release is within this total variation of an
+    (epsilon, delta)-DP one.
     """
     check_probability("delta", delta)
     return delta_charge(total_variation, epsilon) <= _CHARGEABLE_SHARE * delta
@@ -249,7 +203,7 @@ def calibrate(
     epsilon : float
         The epsilon to spend, in (0, 1e9].
     delta : float
-        The delta of (epsilon, delta)-differential privacy, from 1e-200 to below 1.
+        The delta of (epsilon, delta)-differential privacy, from 1e-200 to 0.01.
     total_variation : float, default=0.0
         Distance between the noise that runs and its ideal law, over the whole composition; it is
         charged to delta.
@@ -282,17 +236,20 @@ def calibrate(
             "make_events must be a function of the noise multiplier that returns events, such as "
             f"lambda m: Gaussian(m), got an object of class {type(make_events).__name__}"
         )
-    every = grouped(make_events(1.0))
-    groups, lost, shift = without_statements(every)
-    if len(groups) < len(every):
-        return _calibrate_beside_statements(
-            make_events, epsilon - shift, delta - lost, total_variation
+    epsilon = check_number("epsilon", epsilon, 0.0, 1e9, closed="right")
+    delta = check_delta(delta, SMALLEST_DELTA)
+    groups, lost, shift = without_statements(grouped(make_events(1.0)))
+    epsilon, delta = epsilon - shift, delta - lost
+    if (lost or shift) and (epsilon <= 0.0 or delta <= 0.0):
+        raise ValueError(
+            "no noise meets this target: the ApproximateDP events alone cost all of epsilon or "
+            "delta; raise the target, or use fewer of them"
         )
-    mu, delta = gaussian_mu(epsilon, delta), float(delta)
+    mu = gaussian_mu(epsilon, delta)
 
     def excess_of(cost: Callable[[Groups], float]) -> Excess:
         def excess(log_noise: float) -> float:
-            spent = cost(grouped(make_events(math.exp(log_noise))))
+            spent = cost(without_statements(grouped(make_events(math.exp(log_noise))))[0])
             return math.log(min(max(spent / epsilon, 1e-3), 1e3))
 
         return excess
@@ -307,26 +264,6 @@ def calibrate(
     except ValueError:  # a bound that is never small enough, where the better one may be
         start = 0.0
     return math.exp(_least(exact, start, 1e-3, 1e-4))
-
-
-def _calibrate_beside_statements(
-    make_events: Callable[[float], Event | Iterable[Event]],
-    epsilon: float,
-    delta: float,
-    total_variation: float,
-) -> float:
-    """Calibrate the other events at the budget that `ApproximateDP` events leave."""
-    if epsilon <= 0.0 or delta <= 0.0:
-        raise ValueError(
-            "no noise meets this target: the ApproximateDP events alone cost all of epsilon or "
-            "delta; raise the target, or use fewer of them"
-        )
-
-    def others(noise: float) -> list[Event]:
-        groups, _, _ = without_statements(grouped(make_events(noise)))
-        return [Repeated(event, count) for event, count in groups]
-
-    return calibrate(others, epsilon, delta, total_variation=total_variation)
 
 
 def _least(excess: Excess, start: float, step: float, tolerance: float) -> float:
@@ -374,20 +311,10 @@ def _least(excess: Excess, start: float, step: float, tolerance: float) -> float
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
-    """Compute the largest mu of Gaussian differential privacy that is (epsilon, delta)-DP.
+    """The largest mu of Gaussian differential privacy that is (epsilon, delta)-DP.
 
-    Parameters
-    ----------
-    epsilon : float
-        In (0, 1e9].
-    delta : float
-        The delta of (epsilon, delta)-differential privacy, from 1e-200 to below 1.
-
-    Returns
-    -------
-    float
-        Gaussian events fit the budget if the sum of ``1 / noise_multiplier**2`` is at most
-        ``mu**2``. It is below the exact root by a relative 1e-13 or less.
+    Gaussian events fit the budget if the sum of ``1 / noise_multiplier**2`` is at most ``mu**2``.
+    It is below the exact root by a relative 1e-13 or less.
     """
     epsilon = check_number("epsilon", epsilon, 0.0, 1e9, closed="right")
     delta = _check_delta(check_number("delta", delta, 0.0, 1.0, closed="neither"))
@@ -409,7 +336,7 @@ def split_epsilon(
         Share of each fit in the budget, measured in ``1 / noise_multiplier**2``. Only their
         ratios count. A share of 8% buys about a quarter of the total epsilon.
     delta : float, default=1e-6
-        The delta of the total and of each fit.
+        The delta of the total and of each fit, up to 0.01.
 
     Returns
     -------
@@ -439,7 +366,7 @@ def split_epsilon(
             f"{type(shares).__name__}"
         )
     parts = [check_number("shares", share, 0.0, math.inf, closed="neither") for share in shares]
-    delta = check_number("delta", delta, 0.0, 1.0, closed="neither")
+    delta = check_delta(delta, SMALLEST_DELTA)
     # what is kept covers the threshold, and the distance of the noise from its ideal law
     mu = gaussian_mu(epsilon, (1.0 - THRESHOLD_SHARE - 1e-3) * delta)
     return tuple(epsilon_of_mu(mu * math.sqrt(part / sum(parts)), delta) for part in parts)

@@ -211,16 +211,7 @@ def _raised(values: NDArray[np.complex128], count: int) -> NDArray[np.complex128
 class Composition:
     """Delta of a composition in one direction, from one side, near the tilt's own epsilon.
 
-    Parameters
-    ----------
-    groups : tuple of (Event, int)
-        Kinds of events and their counts.
-    added, upper : bool
-        Direction, and whether results are never too small or never too large.
-    epsilon, tilt : float
-        An estimate of the epsilon that will be asked for, and the tilt for it.
-    tail : float
-        Mass of one step that may count as an infinite loss.
+    `tail` is the mass of one step that may count as an infinite loss.
     """
 
     def __init__(

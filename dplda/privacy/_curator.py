@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from dplda.leaf._warnings import warn_user
 from dplda.privacy._accountant import grouped
+from dplda.privacy._accounting import epsilon_of
 from dplda.privacy._events import Event, NonPrivate, PoissonSampled, Repeated
 from dplda.privacy._ledger import Ledger, as_ledger
 from dplda.privacy._mechanisms import WORD_VARIATION, Cells, Mechanism
@@ -41,7 +42,7 @@ Step: TypeAlias = tuple[str, Event]
 
 
 def sampled(event: Event, sampling_probability: float) -> Event:
-    """State the event of a mechanism on a secret Poisson sample.
+    """The event of a mechanism on a secret Poisson sample.
 
     Parameters
     ----------
@@ -131,7 +132,6 @@ class Curator:
         self._n_released = 0
         self._checked: set[str] = set()  # labels whose number of words is known to be allowed
         self._has_sample = False  # for the plan's next step
-        self._used: set[tuple[int, int]] = set()  # purpose and round of streams
         # Two threads that check the plan at once would take one step, or one stream, twice.
         self._alone = Lock()
         self._ledger: Ledger | None = None
@@ -169,8 +169,7 @@ class Curator:
             Label of the step in the plan.
         round : int
             Number of the noise streams. Two releases with one number would carry the same noise,
-            which their difference removes: a number is refused the second time. Under one seed,
-            the fits of `partial_fit` must not repeat numbers either.
+            which their difference removes: a number is refused the second time, by the streams.
         sampling_probability : float, default=1.0
             Rate of the Poisson sample that `value` is computed from.
         overwrite_value : bool, default=False
@@ -229,14 +228,12 @@ class Curator:
         mechanism : mechanism
             Draws the noise.
         threshold : float
-            Least noisy value of any other cell that is released. Cells that only one unit has
-            reach it together with at most the probability of `failure`.
+            Least noisy value of any other cell that is released.
         failure : Event
-            An `ApproximateDP`, or `NonPrivate` for a mechanism without noise.
-        label : str
-            Label of both steps in the plan.
-        round : int
-            Number of the noise stream, as in `release`.
+            Bounds the probability that a cell of one unit reaches the threshold: `ApproximateDP`,
+            or `NonPrivate` without noise.
+        label, round : str, int
+            As in `release`.
 
         Returns
         -------
@@ -244,11 +241,6 @@ class Curator:
             Public. Increasing indices of the cells that are released.
         noisy : ndarray of int64
             Public. Their noisy values.
-
-        Raises
-        ------
-        RuntimeError
-            If the plan has other steps next, or if `round` repeats.
         """
         with self._alone:
             self._take(label, mechanism.event)
@@ -296,7 +288,7 @@ class Curator:
                 )
             if self._has_sample:
                 raise RuntimeError("the plan's next step has a sample already; release it first")
-            self._use(Purpose.MEMBERSHIP, round)
+            self._streams.take(Purpose.MEMBERSHIP, round)
             self._has_sample = True
             if (rates >= 1).all():
                 return np.arange(len(rates))
@@ -312,11 +304,6 @@ class Curator:
             Privacy cost of the step.
         label : str
             Label of the step in the plan.
-
-        Raises
-        ------
-        RuntimeError
-            If this is not the next step of the plan.
         """
         with self._alone:
             self._take(label, event)
@@ -343,17 +330,12 @@ class Curator:
         self, value: Cells, mechanism: Mechanism, round: int, n_jobs: int | None
     ) -> None:
         """Add noise to every cell, in place; each block has its own stream."""
-        self._use(Purpose.NOISE, round)
+        self._streams.take(Purpose.NOISE, round)
         cells = value.reshape(-1)
         for block in range(-(-cells.size // BLOCK_CELLS)):
             part = cells[block * BLOCK_CELLS : (block + 1) * BLOCK_CELLS]
             mechanism.add_to(part, self._streams.reader(Purpose.NOISE, round, block), n_jobs)
         self._check_limit()
-
-    def _use(self, purpose: int, round: int) -> None:
-        if (purpose, round) in self._used:
-            raise RuntimeError(f"round={round} was used before: it would give the same randomness")
-        self._used.add((purpose, round))
 
     def _check_planned(self, label: str, n_cells: int, event: Event) -> None:
         """Refuse a plan that would draw too many random words, before its first release.
@@ -382,16 +364,17 @@ class Curator:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if kind is None:
+        if error is None:
             self._check_limit()  # the last step may have drawn words after the last release
-        if self._ledger is None:
-            return
-        if kind is None:
+        canceled = error is not None and self._n_released == 0
+        if self._ledger is not None and error is None:
             left = "costs the same, and the fit is complete"
             self._settle(self._ledger.confirm, "confirmed", left, OSError)
-        elif self._n_released == 0:
+        elif self._ledger is not None and canceled:
             left = "counts until it is canceled; nothing was released"
             self._settle(self._ledger.cancel, "canceled", left, OSError, ValueError)
+        if error is not None:
+            error.add_note("nothing was released" if canceled else self._spent())
 
     def _settle(
         self, change: Callable[[int], None], status: str, left: str, *errors: type[Exception]
@@ -404,25 +387,25 @@ class Curator:
                 f"entry {self._entry} of the ledger could not be {status} ({error}); it {left}"
             )
 
+    def _spent(self) -> str:
+        """What the releases cost that were made before an error or an interrupt."""
+        made, delta = f"{self._n_released} of {len(self.events)} releases were made", 1e-6
+        try:
+            if self._ledger is not None:
+                delta = self._ledger.delta
+            spent = epsilon_of(self.events, delta, total_variation=TOTAL_VARIATION)
+            made += f", and epsilon {spent:.4g} of this fit is spent (delta {delta:g})"
+            return made if self._ledger is None else f"{made}: {self._ledger}"
+        except (OSError, ValueError, RuntimeError):
+            return f"{made}, and their cost is spent"
+
 
 # ---- what the adversary of the theorems sees: for audits ---------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class Release:
-    """One value that became public.
-
-    Parameters
-    ----------
-    label : str
-        Name of the value, as in the plan of the fit.
-    round : int
-        Number of the round or sweep.
-    value : object
-        The noisy value, usually an array in the units of the mechanism.
-    mechanism : Mechanism or None, default=None
-        Source of the noise; None for a value that is public for another reason.
-    """
+    """One value that became public; `mechanism` is None if it is public for another reason."""
 
     label: str
     round: int
@@ -435,7 +418,7 @@ _SEEN: ContextVar[list[Release] | None] = ContextVar("_SEEN", default=None)
 
 @contextmanager
 def observe_releases() -> Iterator[list[Release]]:
-    """Collect what this thread releases inside of the ``with`` block.
+    """Collect what this thread releases inside of the ``with`` block, oldest first.
 
     Threads that the block starts are observed too where threads inherit context variables
     (``sys.flags.thread_inherit_context``), as they do by default without a global interpreter lock.
@@ -443,7 +426,7 @@ def observe_releases() -> Iterator[list[Release]]:
     Yields
     ------
     releases : list of Release
-        Grows with each release, oldest first.
+        Grows with each release.
     """
     seen: list[Release] = []
     token = _SEEN.set(seen)

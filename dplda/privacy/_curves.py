@@ -42,14 +42,9 @@ LARGEST_LOSS = 600.0  # exp of it, and products of such numbers with probabiliti
 class Curve:
     """A convex curve delta(exp(epsilon)) that dominates every such step.
 
-    Parameters
-    ----------
-    at : callable
-        Maps increasing epsilons to delta, a bound on its absolute error, and the mass
-        ``Q[dP/dQ > t]``, which is the negative slope in t.
-    span : callable
-        Maps a probability to two losses, above the second of which delta is at most that
-        probability. Below the first one there is hardly any mass.
+    `at` maps increasing epsilons to delta, a bound on its absolute error, and the mass ``Q[dP/dQ >
+    t]``, which is the negative slope in t. `span` maps a probability to two losses, above the
+    second of which delta is at most that probability; below the first there is hardly any mass.
     """
 
     at: Callable[[FloatArray], tuple[FloatArray, FloatArray, FloatArray]]
@@ -65,16 +60,9 @@ class Atoms:
 
 
 def pair_of(event: Event | BoundedRanges, *, added: bool, upper: bool) -> Curve | Atoms | None:
-    """The pair that dominates a step, or that some such step attains; None if there is none.
+    """The pair that dominates a step, or with ``upper=False`` one that some such step attains.
 
-    Parameters
-    ----------
-    event : Event
-        A single step.
-    added : bool
-        Whether the unit is added or removed. Only sampled steps differ.
-    upper : bool
-        Whether the pair dominates all such steps, or one of them has a curve at least as large.
+    None if there is none. `added`: whether the unit is added or removed; only sampled steps differ.
     """
     match event:
         case Gaussian(s):

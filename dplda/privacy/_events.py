@@ -234,13 +234,7 @@ def to_record(event: Event) -> dict[str, Any]:
 
 
 def from_record(record: Mapping[str, Any]) -> Event:
-    """Read an event back from what `to_record` wrote; equal to the last bit.
-
-    Raises
-    ------
-    ValueError
-        If the record names no known event or lacks a field.
-    """
+    """Read an event back from what `to_record` wrote; equal to the last bit."""
     values = dict(record)
     name = values.pop("event", None)
     if name not in _BY_NAME:

@@ -40,13 +40,8 @@ _UP = 1.0 + 1e-12
 class FixedSteps:
     """The steps of one composition, in any order; Gaussian steps can be divided.
 
-    Parameters
-    ----------
-    squared_mu : float
-        Sum of ``1 / noise_multiplier**2`` that is allowed to Gaussian steps, and to all steps that
-        a Gaussian step dominates.
-    counts : tuple of (Event, int)
-        Other events, and how often each is allowed.
+    `squared_mu` is the sum of ``1 / noise_multiplier**2`` that is allowed to Gaussian steps, and to
+    all steps that a Gaussian step dominates; `counts` is how often each other event is allowed.
     """
 
     squared_mu: float
@@ -124,12 +119,8 @@ def squared_mu(event: Event) -> float:
 class Filters:
     """The filters of one ledger, in the order in which shares of delta were given to them.
 
-    Parameters
-    ----------
-    reserved : tuple of float
-        Allowed sums of distances from ideal noise, and of the deltas and epsilons of statements
-        (`ApproximateDP`). The budget has paid for them before the filters.
-    filters : tuple of Filter
+    `reserved` are the allowed sums of distances from ideal noise, and of the deltas and epsilons of
+    statements (`ApproximateDP`). The budget has paid for them before the filters.
     """
 
     reserved: tuple[float, float, float]
@@ -179,22 +170,8 @@ def choose_filters(
 ) -> Filters | None:
     """Choose filters by the first plan of a ledger, which is public and precedes all releases.
 
-    Filters that leave room for other plans have the precedence. A plan that takes all of the
-    budget gets all of delta.
-
-    Parameters
-    ----------
-    events : tuple of Event
-        Events of the first plan.
-    total_variation : float
-        Distance of the plan's noise from its ideal law.
-    epsilon, delta : float
-        The budget.
-
-    Returns
-    -------
-    Filters or None
-        None if the plan exceeds the budget.
+    Filters that leave room for other plans have the precedence. A plan that takes all of the budget
+    gets all of delta. None if the plan exceeds the budget.
     """
     groups, lost, shift = composition.without_statements(grouped(events))
     per_distance = delta_charge(0.5, epsilon) / 0.5

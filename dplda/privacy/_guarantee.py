@@ -196,8 +196,7 @@ class Guarantee:
         Returns
         -------
         lower, upper : float
-            Some steps with these events need an epsilon of at least `lower`. `upper` is
-            `epsilon_at`. See `dplda.privacy.epsilon_bounds`.
+            See `dplda.privacy.epsilon_bounds`.
         """
         delta = self.delta if delta is None else delta
         return epsilon_bounds(self.events, delta, total_variation=self.total_variation)
@@ -360,8 +359,8 @@ class Guarantee:
         Returns
         -------
         dict
-            The fields under their own names, events as records, and ``"detection_rate"`` at one
-            false alarm in 100 and ``"gaussian_mu"``. Infinite numbers are the string "inf".
+            Events as records, and also ``"detection_rate"`` at one false alarm in 100 and
+            ``"gaussian_mu"``. Infinite numbers are the string "inf".
         """
         record = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         record["events"] = [to_record(event) for event in self.events]
@@ -375,6 +374,7 @@ class Guarantee:
         Returns
         -------
         str
+            One row for each line of the card.
         """
         lines = ["| | |", "| --- | --- |"]
         for label, text in self._rows():
@@ -442,7 +442,7 @@ class Guarantee:
             )
         if self.unit not in _WITHOUT_PARTS and not self.unit.startswith(("part", "group")):
             part = self.for_part_of_unit().epsilon
-            bound = f"epsilon = {_rounded(part)}" if part < math.inf else "no epsilon that is proved"
+            bound = f"epsilon = {_rounded(part)}" if part < math.inf else "no proved epsilon"
             yield (
                 "a part",
                 f"of one {self.unit}, such as one of several texts or persons in it, is protected "

@@ -232,8 +232,7 @@ class Ledger:
         Returns
         -------
         float
-            Zero or more; infinite if some event is not private. With adaptive composition, the
-            budget at its own delta or a larger one, and infinite at a smaller one.
+            With adaptive composition, the budget at its own delta or a larger one, else infinity.
         """
         counted = self._read().counted()
         if self.composition == "planned" or not counted:
@@ -304,12 +303,13 @@ class Ledger:
         return part
 
     def entries(self) -> list[Entry]:
-        """List all entries.
+        """List all entries, oldest first, canceled ones included.
 
         Returns
         -------
         list of Entry
-            Oldest first, canceled ones included.
+            Each has `id`, `label`, `unit`, `events`, `total_variation`, `seeded`, `status`,
+            `created`, `process` and `part`.
         """
         return list(self._read().entries())
 
@@ -334,17 +334,8 @@ class Ledger:
         -------
         bool
             False if the receipt is that of another ledger, or the file was replaced by a copy from
-            before the receipt, whatever was charged to the copy since.
-
-        Raises
-        ------
-        ValueError
-            If the text is no receipt.
-
-        Notes
-        -----
-        The status of entries is no part of a receipt: it may change, and a copy may be older than
-        a change of status. Cancel no entry of a copy that was restored.
+            before the receipt, whatever was charged to the copy since. The status of entries is no
+            part of a receipt: cancel no entry of a copy that was restored.
         """
         match = _RECEIPT.fullmatch(receipt)
         if match is None:
@@ -428,9 +419,6 @@ class Ledger:
     def begin_release(self, entry_id: int) -> None:
         """Note that releases of a reserved entry begin. From now on it cannot be canceled.
 
-        Call it before the first release. Until then, anybody may cancel the entry, for instance
-        because its process was killed.
-
         Parameters
         ----------
         entry_id : int
@@ -450,11 +438,6 @@ class Ledger:
         ----------
         entry_id : int
             Number that `reserve` returned.
-
-        Raises
-        ------
-        ValueError
-            If there is no such entry, or it was canceled.
         """
         self._settle(entry_id, "confirmed", ("reserved", "releasing", "confirmed"))
 

@@ -22,9 +22,9 @@ from dplda.privacy._mechanisms import (
     SPARE_PIECE,
     FlooredLaplace,
     Integers,
-    WordReader,
     repeated,
 )
+from dplda.privacy._streams import Reader
 from dplda.privacy._tables import N_COLUMNS, survivor_tables
 
 # Probability of a flip: the scale is at most MAX_SCALE, and rounding does not exceed one half.
@@ -36,16 +36,10 @@ MAX_FLIP = 0.4999999
 class RandomizedBits:
     """Randomized response on independent bits, in time proportional to the number of ones.
 
-    A bit 0 is reported as 1 with `probability`. A bit 1 is reported as 0 with the same probability
-    or, with `fair_ones`, with probability 1/2 (optimized unary encoding). Geometric skips lead from
-    one flip to the next. A skip is floored Laplace noise without its sign.
-
-    Parameters
-    ----------
-    probability : float
-        Probability that a bit 0 is reported as 1, from 1.2e-5 to 0.4999999.
-    fair_ones : bool, default=False
-        Whether a fair coin decides the report of a bit 1.
+    A bit 0 is reported as 1 with `probability`, from 1.2e-5 to 0.4999999. A bit 1 is reported as 0
+    with the same probability or, with `fair_ones`, with probability 1/2 (optimized unary encoding).
+    Geometric skips lead from one flip to the next. A skip is floored Laplace noise without its
+    sign.
 
     Notes
     -----
@@ -116,33 +110,17 @@ class RandomizedBits:
         counted = ((pair, n_pairs), (single, n_ones - n_pairs))
         return tuple(repeated(event, n) for event, n in counted if n)
 
-    def __call__(
-        self, ones: Integers, n_bits: int, flips: WordReader, coins: WordReader
-    ) -> Integers:
-        """Randomize a run of bits.
+    def __call__(self, ones: Integers, n_bits: int, flips: Reader, coins: Reader) -> Integers:
+        """Increasing positions of the ones of the report of `n_bits` bits, from those of the bits.
 
-        Parameters
-        ----------
-        ones : ndarray of shape (n_ones,), int64
-            Increasing positions of the ones.
-        n_bits : int
-            Length of the run.
-        flips : WordReader
-            Words of the flips. The response to a bit depends on its position and the words only:
-            a shorter run with the same words has the same responses.
-        coins : WordReader
-            Words of the fair coins, read with `fair_ones` only.
-
-        Returns
-        -------
-        reported : ndarray of shape (n_reported,), int64
-            Increasing positions of the ones of the report.
+        The response to a bit depends on its position and the words only: a shorter run with the
+        same words has the same responses. The words of fair coins are read with `fair_ones` only.
         """
         if self.fair_ones:  # a coin stays fair, flipped or not
             ones = ones[_coins(ones, n_bits, coins)]
         return _in_one_only(ones, self._flipped(n_bits, flips))
 
-    def _flipped(self, n_bits: int, reader: WordReader) -> Integers:
+    def _flipped(self, n_bits: int, reader: Reader) -> Integers:
         """Increasing positions of the flips: each bit is flipped with the same probability."""
         pieces, last = [], -1
         noise, zeros = FlooredLaplace(self.scale), np.zeros(PIECE, np.int64)
@@ -159,17 +137,7 @@ class RandomizedBits:
 
 @dataclass(frozen=True, eq=False)
 class Survivors:
-    """The coordinates of noisy one-hot vectors that are above the threshold, token by token.
-
-    Parameters
-    ----------
-    ptr : ndarray of shape (n_tokens + 1,), int64
-        Start of each token's survivors.
-    word : ndarray of shape (n_survivors,), int32
-        Coordinates, increasing within a token.
-    level : ndarray of shape (n_survivors,), uint16
-        Steps by which the value exceeds the threshold, at most 4095.
-    """
+    """The coordinates of noisy one-hot vectors that are above the threshold, token by token."""
 
     ptr: Integers
     word: NDArray[np.int32]
@@ -182,24 +150,8 @@ class ThresholdedLaplace:
 
     A token of word w is the vector that is 1 at w and 0 elsewhere. Every coordinate gets Laplace
     noise of scale 1 / epsilon. A noisy coordinate y that is at least the threshold is reported as
-    floor(y / STEP); the others are not reported.
-
-    Parameters
-    ----------
-    epsilon : float
-        Privacy cost of blanking a token, from 0.0114 to 100.
-    threshold : float
-        Smallest value that is reported, from 2**-10 to 1 - 2**-10. It is rounded to a multiple of
-        the step.
-
-    Attributes
-    ----------
-    STEP : float
-        Grid of the reported values, 2**-10.
-    MAX_LEVEL : int
-        Largest number of steps above the threshold that is reported, 4095.
-    MAX_EPSILON : float
-        Largest epsilon, 100.
+    floor(y / STEP); the others are not reported. `epsilon` is the cost of blanking a token, from
+    0.0114 to 100; `threshold`, from 2**-10 to 1 - 2**-10, is rounded to a multiple of the step.
 
     Notes
     -----
@@ -260,7 +212,7 @@ class ThresholdedLaplace:
         """Privacy cost of blanking one token: a `Laplace` event."""
         return Laplace(self.scale)
 
-    def own_levels(self, n_tokens: int, reader: WordReader) -> NDArray[np.int32]:
+    def own_levels(self, n_tokens: int, reader: Reader) -> NDArray[np.int32]:
         """Draw the level of each token's own coordinate, (n_tokens,); the same law for every word.
 
         A level counts the steps above the threshold; -1 if the coordinate does not survive.
@@ -274,27 +226,13 @@ class ThresholdedLaplace:
         own_word: NDArray[np.int32],
         own_level: NDArray[np.int32],
         n_words: int,
-        reader: WordReader,
+        reader: Reader,
     ) -> Survivors:
         """Draw the survivors among all coordinates of some tokens.
 
-        The same reader from its beginning gives the same survivors.
-
-        Parameters
-        ----------
-        own_word : ndarray of shape (n_tokens,), int32
-            Word of each token, -1 for a blank token.
-        own_level : ndarray of shape (n_tokens,), int32
-            Level of that coordinate, as `own_levels` drew it.
-        n_words : int
-            Number of coordinates of a token.
-        reader : WordReader
-            Source of the random words.
-
-        Returns
-        -------
-        Survivors
-            Coordinates and levels, token by token.
+        `own_word` is the word of each token, -1 for a blank one, and `own_level` the level of that
+        coordinate, as `own_levels` drew it. The same reader from its beginning gives the same
+        survivors.
         """
         n_tokens = len(own_word)
         tables, wide = survivor_tables(self.scale_steps, self.threshold_steps)
@@ -322,7 +260,7 @@ class ThresholdedLaplace:
         return Survivors(ptr, word[: ptr[-1]], level[: ptr[-1]])
 
 
-def _coins(positions: Integers, n_bits: int, reader: WordReader) -> NDArray[np.bool_]:
+def _coins(positions: Integers, n_bits: int, reader: Reader) -> NDArray[np.bool_]:
     """A fair coin for each of some positions: a bit of the stream at that position."""
     words = reader.words(-(-n_bits // 64))
     shifts = (positions & 63).astype(np.uint64)

@@ -19,7 +19,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -29,11 +29,11 @@ from dplda.kernels._noise import add_gaussian, add_laplace, add_tied_gaussian, a
 from dplda.leaf._checks import check_integer, check_number
 from dplda.leaf._threads import n_threads
 from dplda.privacy._events import MAX_COUNT, Event, Gaussian, Laplace, NonPrivate, Repeated
+from dplda.privacy._streams import Reader, Words
 from dplda.privacy._tables import LEVEL_WIDTH, AliasTables, gaussian_tables, geometric_tables
 
 Integers: TypeAlias = NDArray[np.int64]
 Cells: TypeAlias = NDArray[np.int32] | NDArray[np.int64]
-Words: TypeAlias = NDArray[np.uint64]
 Fast: TypeAlias = NDArray[np.uint32]
 Draw: TypeAlias = Callable[[Words, Fast, Cells, int], Integers]
 DrawTied: TypeAlias = Callable[[Words, Words, Fast, Words, Cells, Integers], tuple[int, int]]
@@ -172,13 +172,6 @@ def _exact_row_sums(values: NDArray[np.int64], indptr: NDArray[Any]) -> NDArray[
 # ---- noise ---------------------------------------------------------------------------------
 
 
-class WordReader(Protocol):
-    """A source of successive random words without repetition, such as `Streams.reader`."""
-
-    def words(self, n: int, *, spare: bool = False) -> Words:
-        """Return the next `n` words of the stream or of its spare stream, shape (n,), uint64."""
-
-
 class Mechanism(ABC):
     """Noise on integers with its privacy cost, as `Curator.release` takes it.
 
@@ -210,14 +203,14 @@ class Mechanism(ABC):
     def _kernels(self) -> tuple[Draw, DrawTied, AliasTables] | None:
         """What draws the noise: for most cells, for cells with a tie, and their tables."""
 
-    def __call__(self, value: Integers, reader: WordReader) -> Integers:
+    def __call__(self, value: Integers, reader: Reader) -> Integers:
         """Add one draw to each cell of a copy.
 
         Parameters
         ----------
         value : ndarray, int64
             The exact integers, of any shape.
-        reader : WordReader
+        reader : Reader
             Source of the random words.
 
         Returns
@@ -229,15 +222,15 @@ class Mechanism(ABC):
         self.add_to(noisy.reshape(-1), reader)
         return noisy
 
-    def add_to(self, cells: Cells, reader: WordReader, n_jobs: int | None = 1) -> None:
+    def add_to(self, cells: Cells, reader: Reader, n_jobs: int | None = 1) -> None:
         """Add one draw to each cell, in place; cells with a tie take spare words, in their order.
 
         Parameters
         ----------
         cells : ndarray of shape (n_cells,), int32 or int64
-            The exact integers; afterwards the noisy ones. They must leave room for the noise, which
-            is below 2**24 for every mechanism.
-        reader : WordReader
+            The exact integers; afterwards the noisy ones. They leave room for the noise, which is
+            below 2**24.
+        reader : Reader
             Source of the random words.
         n_jobs : int or None, default=1
             Number of threads. It never changes a result.
@@ -270,15 +263,6 @@ class DiscreteGaussian(Mechanism):
     radius : int
         L2 sensitivity of the integers, from 64 to 2**30.
 
-    Attributes
-    ----------
-    scale : float
-        Standard deviation of the noise, about 614475 for every radius.
-    mean : float
-        Mean of the noise, 0.
-    exact : bool
-        False.
-
     Notes
     -----
     **Privacy.** Unit and relation: those of the value. Sensitivity: `radius`, in L2, which the
@@ -306,11 +290,6 @@ class DiscreteGaussian(Mechanism):
         -------
         DiscreteGaussian
             Its `noise_multiplier` is at least the given one.
-
-        Raises
-        ------
-        ValueError
-            If the noise multiplier is out of range.
         """
         radius = 0
         if 0 < noise_multiplier < math.inf:
@@ -357,15 +336,6 @@ class FlooredLaplace(Mechanism):
     n_cells : int, default=1
         Number of cells that one protected unit changes.
 
-    Attributes
-    ----------
-    sensitivity : float
-        Largest change of one cell, 1.
-    mean : float
-        Mean of the noise, -1/2.
-    exact : bool
-        False.
-
     Notes
     -----
     **Privacy.** Unit and relation: those of the value. Sensitivity: `n_cells` cells by one each.
@@ -394,19 +364,7 @@ class FlooredLaplace(Mechanism):
 
 @dataclass(frozen=True)
 class NoNoise(Mechanism):
-    """No noise and no privacy, for an infinite epsilon.
-
-    Attributes
-    ----------
-    scale : float
-        Scale of the noise, 0.
-    sensitivity : float
-        Infinite: a value may change by any amount.
-    mean : float
-        Mean of the noise, 0.
-    exact : bool
-        True.
-    """
+    """No noise and no privacy, for an infinite epsilon."""
 
     exact = True
     scale = 0.0

@@ -101,15 +101,7 @@ def is_of_users(part: str | None) -> bool:
 
 
 class Page:
-    """A ledger during one transaction, and what it was afterwards.
-
-    Raises
-    ------
-    ValueError
-        If the ledger is not what was written.
-    OSError
-        If another program has changed how SQLite keeps the file.
-    """
+    """A ledger during one transaction, and what it was afterwards. A changed one is refused."""
 
     def __init__(self, connection: sqlite3.Connection, path: str | None) -> None:
         self._connection, self._path = connection, path
@@ -226,14 +218,7 @@ def _entry(number: int, record: bytes, status: bytes) -> Entry:
 class Store:
     """Entries in a file. Every transaction opens its own connection: safe to fork and thread.
 
-    Parameters
-    ----------
-    path : str or None
-        Absolute; None in memory.
-    budget : Budget
-        The budget that was written; see `open_file`.
-    ledger_id : str
-        Identity of the ledger. Another file that takes its path later has another one.
+    Another file that takes the path later has another `ledger_id`.
     """
 
     def __init__(self, path: str | None, budget: Budget, ledger_id: str) -> None:

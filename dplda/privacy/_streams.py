@@ -61,14 +61,14 @@ class Streams:
     """The random streams of one fit.
 
     Several threads may use the same streams. The key is neither shown nor pickled. A copy made by
-    a fork shares no cipher state, because each stream starts its own cipher.
+    a fork is refused.
 
     Parameters
     ----------
     key : bytes of length 32
         The secret key. `from_random_state` is the usual way to make streams.
     seeded : bool
-        Whether someone may know the key. No privacy guarantee holds in that case.
+        Whether someone may know or guess the key. No privacy guarantee holds in that case.
 
     Attributes
     ----------
@@ -80,15 +80,14 @@ class Streams:
         if len(key) != KEY_BYTES:
             raise ValueError(f"the key must have {KEY_BYTES} bytes, got {len(key)}")
         self._algorithm = algorithms.AES(key)
-        self._lock = threading.Lock()
+        self._lock, self._process = threading.Lock(), os.getpid()
+        self._used: set[tuple[int, int]] = set()
         self.n_words = 0
         self.seeded = seeded
 
     @classmethod
     def from_random_state(cls, random_state: Any) -> Streams:
-        """Make secret streams from None, and reproducible ones from anything else.
-
-        Reproducible streams are not private.
+        """Make secret streams from None, and reproducible ones, which are not private, from others.
 
         Parameters
         ----------
@@ -103,6 +102,27 @@ class Streams:
         if random_state is None:
             return cls(os.urandom(KEY_BYTES), seeded=False)
         return cls(check_random_state(random_state).bytes(KEY_BYTES), seeded=True)
+
+    def take(self, purpose: int, round: int) -> None:
+        """Take the streams of a round for noise or a sample, once only.
+
+        Parameters
+        ----------
+        purpose, round : int
+            Address of the streams, as in `words`.
+
+        Raises
+        ------
+        RuntimeError
+            If they were taken before: the same randomness twice removes noise.
+        """
+        with self._lock:
+            if (purpose, round) in self._used:
+                raise RuntimeError(
+                    f"round={round} was used before: it would give the same randomness; take "
+                    "another round, or new Streams for another fit"
+                )
+            self._used.add((purpose, round))
 
     def words(
         self, purpose: int, round: int, block: int, n: int, *, spare: bool = False, skip: int = 0
@@ -183,6 +203,11 @@ class Reader:
 
     def words(self, n: int, *, spare: bool = False) -> Words:
         """Return the next `n` words, shape (n,), uint64."""
+        if os.getpid() != self._streams._process:
+            raise RuntimeError(
+                "these Streams were made before a fork, whose processes would draw the same "
+                "randomness; make new ones in each process"
+            )
         if spare not in self._running:
             self._begin(spare)
         cipher, position = self._running[spare]

@@ -26,14 +26,10 @@ DIGITS = Context(prec=90)
 
 @dataclass(frozen=True, eq=False)
 class AliasTables:
-    """One or more tables, one after the other, as the kernel reads them.
+    """One or more tables of 4096 columns, one after the other, as the kernel reads them.
 
-    Attributes
-    ----------
-    fast : ndarray of shape (n_tables * 4096,), uint32
-        The first 9 bits of the threshold, shifted by 12, and the alias.
-    slow : ndarray of shape (n_tables * 4096, 2), uint64
-        The other 128 bits of the threshold, high word first; rarely read.
+    `fast` has the first 9 bits of the threshold, shifted by 12, and the alias. `slow`, of two
+    columns, has the other 128 bits of the threshold, high word first; it is rarely read.
     """
 
     fast: NDArray[np.uint32]
