@@ -30,9 +30,9 @@ from dplda.privacy._curves import (
     gaussian,
     pair_of,
 )
-from dplda.privacy._tradeoffs import detection_rate
 from dplda.privacy._events import BoundedRange, ErasedResponse
 from dplda.privacy._grid_laws import law_above, law_below
+from dplda.privacy._tradeoffs import detection_rate
 
 PLDAccountant = Oracle("dp_accounting.pld", "PLDAccountant")
 RdpAccountant = Oracle("dp_accounting.rdp", "RdpAccountant")

@@ -2,13 +2,11 @@
 
 import itertools
 import re
-from dataclasses import replace
-from unittest import mock
 
 import numpy as np
 import pytest
 
-from dplda import HDPLDA, SubLDA
+from dplda import SubLDA
 from dplda.document import _document_budget
 from dplda.document._document_budget import (
     LARGEST_NOISE,
@@ -21,15 +19,12 @@ from dplda.privacy import (
     Gaussian,
     PoissonSampled,
     Repeated,
-    _accountant,
     _accounting,
     calibrate,
     epsilon_of,
 )
-from dplda.privacy._accountant import grouped
 from dplda.privacy._curator import TOTAL_VARIATION
 from dplda.privacy._mechanisms import DiscreteGaussian
-from dplda.word._sweep_mechanisms import SweepMechanisms
 
 
 @pytest.mark.parametrize(
@@ -69,24 +64,6 @@ def check_calibration(monkeypatch, make_event, epsilon, delta, n, q):
     assert epsilon_of(step(noise), delta) <= epsilon < epsilon_of(less, delta)
 
 
-@pytest.mark.parametrize(
-    ("q", "n", "epsilon", "delta"),
-    [(0.0013325776689652115, 5, 1.1113744701760753, 2.7570120556543567e-05),
-     (0.8646591506672571, 23, 0.390013949176049, 2.7707022239665915e-10),
-     (0.01260029213, 1639, 0.034731252538, 3.585341916664e-08)],
-)  # fmt: skip
-def test_less_noise_does_not_do_where_the_noise_jumps(q, n, epsilon, delta):
-    """Noise that is rounded up to a power of exp(0.05)."""
-
-    def events(noise):
-        noise = np.exp(np.ceil(np.log(noise) / 0.05) * 0.05)
-        return [Repeated(PoissonSampled(q, Gaussian(noise)), n), Repeated(Gaussian(3 * noise), 2)]
-
-    noise = calibrate(events, epsilon, delta)
-    assert epsilon_of(events(noise), delta) <= epsilon
-    assert epsilon_of(events(noise * (1 - 1.01e-4)), delta) > epsilon
-
-
 @pytest.mark.parametrize("share", [1.02, 1.11, 1.2])
 def test_less_noise_does_not_do_where_most_of_the_cost_does_not_depend_on_it(share):
     """An epsilon within 1e-4 of the target may be that of far more than 1e-4 too much noise."""
@@ -99,25 +76,6 @@ def test_less_noise_does_not_do_where_most_of_the_cost_does_not_depend_on_it(sha
     noise = calibrate(events, epsilon, 1e-6)
     assert epsilon_of(events(noise), 1e-6) <= epsilon
     assert epsilon_of(events(noise * (1 - 1.01e-4)), 1e-6) > epsilon
-
-
-def test_grouping_more_events_counts_only_these(monkeypatch):
-    counted = []
-    add = _accountant._add
-    monkeypatch.setattr(_accountant, "_add", lambda *given: (counted.append(given[0]), add(*given)))
-    events = [Gaussian(1.0 + t % 7) for t in range(40)]
-    events += [Repeated(PoissonSampled(0.1, Gaussian(2.0 + t % 3)), 2) for t in range(40)]
-    for n in range(len(events) + 1):
-        groups = grouped(tuple(events[:n]))
-        assert grouped(events[:n]) == groups
-        assert len(counted) <= n + sum(isinstance(event, Repeated) for event in events[:n])
-    fresh = [replace(event) for event in reversed(events)]  # equal, but not the same
-    assert grouped(fresh) == groups
-    assert grouped(events[:40]) != grouped(events[1:41])
-    with pytest.raises(TypeError):
-        grouped([*events, mock.ANY])
-    with pytest.raises(TypeError):
-        grouped([mock.ANY, *events[1:]])
 
 
 def test_the_share_of_a_round_in_the_average_is_that_of_its_weight():
@@ -154,24 +112,6 @@ def test_a_plan_meets_epsilon_or_the_error_names_a_number_of_rounds_that_does(ra
                 plan_of(epsilon, delta, max_iter + max_iter // 50 + 2, ratio)
         assert len(plan) == max_iter + 2
         assert epsilon_of(plan, delta, total_variation=TOTAL_VARIATION) <= epsilon
-
-
-@pytest.mark.parametrize("make", [SubLDA, HDPLDA])
-def test_an_epsilon_that_pays_for_no_round_is_refused_before_the_fit(make):
-    with pytest.raises(ValueError, match="raise epsilon"):
-        make(2, epsilon=1e-7, delta=1e-9, max_iter=3).fit([[1, 1]])
-
-
-@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
-def test_many_sweeps_of_hdplda_are_possible_up_to_the_largest_noise(noise):
-    def mechanisms(max_iter):
-        return SweepMechanisms.from_total(noise, 0.05, 1e-9, max_iter, 0.01)
-
-    sweep = mechanisms(3000)
-    plan = ([sweep.mechanism.event, sweep.topic_event] * 3000)[:-1]
-    assert 0.049 < epsilon_of(plan, 1e-9, total_variation=TOTAL_VARIATION) <= 0.05
-    with pytest.raises(ValueError, match="raise epsilon, or use fewer"):
-        mechanisms(10**8)
 
 
 def test_rounds_that_get_more_than_their_share_are_paid_by_the_others():

@@ -204,21 +204,6 @@ def test_a_kill_in_the_middle_of_a_transaction_is_undone(tmp_path):
     assert ledger.reserve("b", "document", Gaussian(20.0)) == 61
 
 
-def test_a_half_written_ledger_without_its_journal_is_refused(tmp_path):
-    path = tmp_path / "privacy.sqlite"
-    ledger = Ledger(path)
-    for _ in range(60):
-        ledger.reserve("a" * 500, "document", Gaussian(20.0))
-    with pytest.raises(AssertionError):
-        run(IN_TRANSACTION, path)
-    Path(f"{path}-journal").unlink()
-    with pytest.raises(ValueError, match="damaged"):
-        ledger.entries()
-
-
-# ---- several processes --------------------------------------------------------------------
-
-
 # ---- a fit that cannot be charged reads nothing -------------------------------------------
 
 

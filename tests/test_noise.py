@@ -231,17 +231,6 @@ def test_extreme_words(kernel, instruction_set):
         assert_array_equal(cells + 2**62, twin(bits, spare, tables))
 
 
-@pytest.mark.parametrize("buffer", [6, 7, 8, 20])
-@pytest.mark.parametrize("share", [0.0, 0.3], ids="{:.0%} tied".format)
-def test_tiny_spare_buffer_changes_nothing(kernel, kernel_name, instruction_set, share, buffer):
-    add, tables, _ = kernel
-    bits, spare, expected = tied_draws(kernel_name, 5003, share=share)
-    cells, n_used, n_calls = add_all(add, tables, bits, spare, buffer=buffer)
-    assert n_calls > (200 if share else 0)
-    assert n_used % 2 == 0
-    assert_array_equal(cells, expected)
-
-
 def test_cells_with_a_tie_are_left_as_they_are(kernel, instruction_set):
     """Both kernels together draw for each cell once; too few spare words change nothing."""
     (draw, draw_tied), tables, twin = kernel
@@ -293,20 +282,6 @@ def test_a_tie_is_decided_by_the_last_bit():
         cells, bits = np.zeros(1, dtype=np.int64), np.array([word], dtype=np.uint64)
         assert add_all(LAPLACE, tables, bits, spare, cells)[1:] == (2, 1)
         assert cells[0] == expected
-
-
-def test_kernel_rejects_wrong_shapes(kernel):
-    (draw, draw_tied), tables, _ = kernel
-    cells, left = np.zeros(9, dtype=np.int64), np.array([3])
-    with pytest.raises(ValueError, match="9 cells need as many words, got 8"):
-        draw(words(8), tables.fast, cells, 1)
-    with pytest.raises(ValueError, match="tables must have"):
-        draw(words(9), tables.fast[1:], cells, 1)
-    with pytest.raises(ValueError, match="tables must have"):
-        draw_tied(words(9), words(8), tables.fast, tables.slow[1:], cells, left)
-    for wrong in (-1, 9):
-        with pytest.raises(ValueError, match="among 9"):
-            draw_tied(words(9), words(8), tables.fast, tables.slow, cells, np.array([wrong]))
 
 
 # ---------------------------------------------------------------- mechanisms
@@ -484,15 +459,6 @@ def test_floored_laplace_law(instruction_set, scale, n):
     groups = [(1, 4096)] if scale < 100 else [(400, 64), (1, 4096)]
     for n_bins, modulus in groups:
         assert p_value(*observed, values, law, n_bins=n_bins, modulus=modulus) > 1e-6
-
-
-def test_the_chi_square_sees_wrong_laws():
-    values, wrong_scale = floored_laplace_law(4.02)
-    observed = frequencies(drawn(FlooredLaplace(4.0), N_QUICK), values)
-    assert p_value(*observed, values, wrong_scale, n_bins=1, modulus=4096) < 1e-6
-    symmetric = np.exp(-np.abs(values) / 4.0)
-    symmetric /= symmetric.sum()
-    assert p_value(*observed, values, symmetric, n_bins=1, modulus=4096) < 1e-6
 
 
 @pytest.mark.parametrize("scale", [0.3, 4.0, 1000.5])
