@@ -91,7 +91,7 @@ CASES = [
     Case(
         "olplda-background",
         # three batches of two sweeps
-        OLPLDA(K, flip_mixture=0.2, reconstruction="background", batch_size=60, max_iter=2),
+        OLPLDA(K, bit_epsilon=2.2, reconstruction="background", batch_size=60, max_iter=2),
         "document",
     ),
     Case("randomized-response", RandomizedResponse(epsilon=9.0, max_doc_words=9), "document"),

@@ -556,7 +556,7 @@ def test_damaged_reports_are_refused(damage, tmp_path):
     with sqlite3.connect(path) as connection:
         connection.execute(damage)
     connection.close()
-    with pytest.raises(ValueError, match="is not a file of reports, or is damaged"):
+    with pytest.raises(ValueError, match="damaged"):
         MemoizedReports(CLIENT, path).reports([1, 2, 3], COUNTS)
 
 

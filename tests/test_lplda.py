@@ -1,10 +1,8 @@
 """LP-LDA: reports are trusted for what they are, their guarantee is carried, and noise costs."""
 
-import copy
 import doctest
 import math
 import os
-import pickle
 import re
 import subprocess
 import sys
@@ -17,7 +15,7 @@ import pytest
 import scipy.sparse as sp
 
 import dplda
-import dplda.local._local_lda as module
+import dplda.local._lplda as module
 from dplda import LPLDA, OLPLDA, GibbsLDA, RandomizedResponse
 from dplda.datasets import make_topic_corpus
 from dplda.metrics import unigram_perplexity
@@ -64,46 +62,47 @@ def test_documents_and_their_reports_give_the_same_model(
 
 @both
 @pytest.mark.parametrize("mechanism", ["symmetric", "oue"])
-def test_the_guarantee_is_that_of_the_clients(estimator, mechanism, corpus):
-    client = {"bit_epsilon": 0.5, "mechanism": mechanism, "max_doc_words": 4, "delta": 1e-4}
-    randomizer = RandomizedResponse(**client).fit(corpus)
-    made = randomizer.transform(corpus)
-    for model in (
-        estimator(K, max_iter=2, **client).fit(corpus),
-        estimator(K, max_iter=2, randomized=True, **client).fit(made),
-    ):
-        for name in (
-            "bit_epsilon_", "document_epsilon_", "epsilon_", "delta_", "one_probability_",
-        ):  # fmt: skip
-            assert getattr(model, name) == getattr(randomizer, name)
-        assert model.privacy_.events == randomizer.privacy_.events
-        assert model.epsilon_ == model.privacy_.epsilon == model.epsilon_at(1e-4)
-        carried = any("made by RandomizedResponse" in a for a in model.privacy_.assumptions)
-        assert carried == model.randomized
-        added = set(model.privacy_.assumptions) - set(randomizer.privacy_.assumptions)
-        assert len(added) == carried
-        assert len(model.privacy_.assumptions) == len(randomizer.privacy_.assumptions) + carried
-        assert any("reported once" in a for a in model.privacy_.assumptions)
-        assert not model.privacy_.seeded
-
-
-@both
-@pytest.mark.parametrize("mechanism", ["symmetric", "oue"])
-@pytest.mark.parametrize("epsilon", [1.0, 30.0])
-def test_epsilon_is_the_total_of_a_document_in_every_call(estimator, mechanism, epsilon, corpus):
-    client = {"epsilon": epsilon, "mechanism": mechanism, "max_doc_words": 9}
+@pytest.mark.parametrize("budget", [{"bit_epsilon": 0.5}, {"epsilon": 15.0}])
+def test_the_guarantee_is_that_of_the_clients_in_every_call(estimator, mechanism, budget, corpus):
+    client = budget | {"mechanism": mechanism, "max_doc_words": 4, "delta": 1e-4}
     randomizer = RandomizedResponse(**client).fit(corpus)
     ours = estimator(K, max_iter=2, **client)
     theirs = estimator(K, max_iter=2, randomized=True, **client)
     for part in (corpus[:100], corpus[100:]):
-        ours.partial_fit(part)
-        theirs.partial_fit(randomizer.transform(part))
-        for model in (ours, theirs):
-            assert 0.95 * epsilon <= model.epsilon_ <= epsilon
-            assert model.privacy_.unit == "document"
+        for model, X in ((ours, part), (theirs, randomizer.transform(part))):
+            model.partial_fit(X)
+            for name in ("bit", "word", "document"):
+                assert getattr(model, f"{name}_epsilon_") == getattr(randomizer, f"{name}_epsilon_")
+            assert model.one_probability_ == randomizer.one_probability_
             assert model.privacy_.events == randomizer.privacy_.events
-    with pytest.raises(ValueError, match=r"same randomizer.*delta.*call fit"):
-        ours.set_params(delta=1e-3).partial_fit(corpus)  # has another flip probability
+            assert model.epsilon_ == randomizer.epsilon_ == model.epsilon_at(1e-4)
+            assert model.epsilon_ <= budget.get("epsilon", math.inf)
+            added = {*model.privacy_.assumptions} - {*randomizer.privacy_.assumptions}
+            assert ["made by RandomizedResponse" in a for a in added] == [True] * model.randomized
+            assert not model.privacy_.seeded
+
+
+@both
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"bit_epsilon": 1.0}, {"max_doc_words": 3}, {"max_doc_words": None}, {"mechanism": "oue"},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_partial_fit_is_for_reports_of_the_same_randomizer(estimator, changed):
+    """At delta 0, seven of ten words cost as much as ten; one word more or less costs more."""
+    X = (np.random.default_rng(0).random((40, 10)) < 0.6).astype(int)
+    model = estimator(K, bit_epsilon=2.0, delta=0.0, max_doc_words=7, max_iter=2).fit(X[:20])
+    before = model.epsilon_, model.word_epsilon_
+    assert before[1] == pytest.approx(math.log(1 / 8 + 7 / 8 * math.exp(4.0)))
+    model.partial_fit(X[20:])  # other documents
+    assert (model.epsilon_, model.word_epsilon_) == before
+    assert model.n_iter_ == 4
+    components = model.components_
+    with pytest.raises(ValueError, match=r"same randomizer.*call fit"):
+        model.set_params(**changed).partial_fit(X[20:])
+    assert model.components_ is components
 
 
 @both
@@ -136,6 +135,23 @@ def test_a_seed_matters_where_reports_are_made(estimator, corpus, reports):
 
 
 @both
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"bit_epsilon": None}, "LP?LDA needs exactly one of epsilon or bit_epsilon, got neither"),
+        ({"epsilon": 0.5}, "got epsilon and bit_epsilon"),
+        ({"bit_epsilon": 30.0}, "bit_epsilon must be from"),
+        ({"max_doc_words": 0}, "max_doc_words"),
+        ({"randomized": "yes"}, "randomized"),
+        ({"reconstruction": "weights"}, "reconstruction"),
+    ],
+)
+def test_bad_parameters(estimator, parameters, message, reports):
+    with pytest.raises(ValueError, match=message):
+        server(estimator, **parameters).fit(reports)
+
+
+@both
 @pytest.mark.parametrize("value", [2.0, 0.5, 1.5])
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
 def test_reports_are_zeros_and_ones(estimator, value, form, reports):
@@ -151,43 +167,7 @@ def test_reports_are_zeros_and_ones(estimator, value, form, reports):
 
 
 @both
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        (
-            {"bit_epsilon": None},
-            "LP?LDA needs exactly one of epsilon or bit_epsilon or flip_mixture, got none",
-        ),
-        ({"flip_mixture": 0.5}, "got bit_epsilon and flip_mixture"),
-        ({"epsilon": 0.5}, "got epsilon and bit_epsilon"),
-        ({"bit_epsilon": 0.0}, "bit_epsilon"),
-        ({"bit_epsilon": 30.0}, "bit_epsilon must be from"),
-        ({"bit_epsilon": None, "epsilon": 1e6}, "epsilon must be from about"),
-        ({"bit_epsilon": None, "flip_mixture": 1.0}, "flip_mixture"),
-        ({"bit_epsilon": None, "flip_mixture": 0.1, "mechanism": "oue"}, "belongs to"),
-        ({"mechanism": "laplace"}, "mechanism"),
-        ({"max_doc_words": 0}, "max_doc_words"),
-        ({"delta": 1.0}, "delta"),
-        ({"randomized": "yes"}, "randomized"),
-        ({"reconstruction": "weights"}, "reconstruction"),
-    ],
-)
-def test_bad_parameters(estimator, parameters, message, reports):
-    with pytest.raises(ValueError, match=message):
-        server(estimator, **parameters).fit(reports)
-
-
-@both
-def test_partial_fit_is_for_reports_of_the_same_randomizer(estimator, reports):
-    model = server(estimator).fit(reports[:100])
-    before = model.epsilon_, model.components_.sum()
-    model.partial_fit(reports[100:])
-    assert model.epsilon_ == before[0]  # other documents
-    assert model.components_.sum() > before[1]
-    assert model.n_iter_ == 10
-    for changed in ({"bit_epsilon": 2.0}, {"max_doc_words": 3}, {"mechanism": "oue"}):
-        with pytest.raises(ValueError, match=r"same randomizer.*call fit"):
-            copy.deepcopy(model).set_params(**changed).partial_fit(reports)
+def test_the_first_batch_may_come_by_either_call(estimator, reports):
     first = server(estimator, random_state=0).partial_fit(reports)
     whole = server(estimator, random_state=0, **BATCH[estimator]).fit(reports)
     np.testing.assert_array_equal(first.components_, whole.components_)
@@ -263,26 +243,6 @@ def test_bits_make_the_estimated_counts(reports, monkeypatch):
     assert not nothing.any()
     np.testing.assert_array_equal(same.toarray(), reports.toarray())
     np.testing.assert_allclose(background * 200, np.maximum(n - p * expected, 0), rtol=1e-6)
-
-
-@both
-def test_pickle_holds_no_document(estimator):
-    rng = np.random.default_rng(0)
-    X = sp.csr_array(rng.poisson(0.5, (300, 40)))
-    model = estimator(K, bit_epsilon=1.0, max_iter=3).fit(X)
-    again = pickle.loads(pickle.dumps(model))
-    np.testing.assert_array_equal(again.components_, model.components_)
-    attributes = vars(again) | vars(vars(again).get("_state") or Empty())
-    arrays = [value for value in attributes.values() if isinstance(value, np.ndarray)]
-    assert len(arrays) >= 2
-    exact = {tuple(X.toarray().sum(axis=0)), tuple((X.toarray() > 0).sum(axis=0))}
-    for array in arrays:
-        assert set(array.shape) <= {K, 40}
-        assert tuple(array.sum(axis=array.shape.index(K)) if array.ndim > 1 else array) not in exact
-
-
-class Empty:
-    """Without attributes."""
 
 
 @both

@@ -5,7 +5,7 @@ import os
 import sqlite3
 import stat
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 
 import numpy as np
 import pytest
@@ -47,7 +47,7 @@ def test_a_document_is_reported_once(corpus, path):
 
 def test_reports_have_the_law_of_the_randomizer(path):
     X = documents(400, 300, 0.2)
-    client = RandomizedResponse(flip_mixture=0.5, max_doc_words=None).fit(X)
+    client = RandomizedResponse(bit_epsilon=math.log(3), max_doc_words=None).fit(X)
     reported = MemoizedReports(client, path).reports(range(400), X).toarray()
     there = X.toarray() > 0
     assert_rate(int(reported[there].sum()), int(there.sum()), 0.75)
@@ -242,6 +242,41 @@ def test_a_file_that_lost_its_content_is_not_begun_again(reported, corpus):
         MemoizedReports(memo.randomizer, path)
     with pytest.raises(FileNotFoundError, match="its folder does not exist"):
         MemoizedReports(memo.randomizer, path / "reports")
+
+
+@pytest.mark.parametrize("step", [13, pytest.param(1, marks=pytest.mark.slow)])
+def test_no_flipped_bit_of_a_file_makes_a_second_report(step, tmp_path):
+    """A file of 512-byte pages has few bits: each of them is flipped, or each 13th."""
+    X, ids, path = documents(2, 8, 0.5), ["a", 7], tmp_path / "reports"
+    client = RandomizedResponse(bit_epsilon=1.0, ledger=Ledger()).fit(X)
+    first = MemoizedReports(client, path).reports(ids, X)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA page_size = 512")
+        connection.execute("VACUUM")
+    content, refused = path.read_bytes(), 0
+    for bit in range(0, 8 * len(content), step):
+        flipped = bytearray(content)
+        flipped[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(flipped)
+        try:
+            assert same(MemoizedReports(client, path, changed="keep").reports(ids, X), first)
+        except (ValueError, OSError):
+            refused += 1
+        for journal in tmp_path.glob("reports-*"):
+            journal.unlink()
+    assert len(client.ledger.entries()) == 1
+    assert 0.2 < refused * step / bit < 0.9
+
+
+def test_a_bit_that_flips_under_a_client_makes_no_second_report(reported, corpus):
+    """Each call checks the reports that it returns."""
+    memo, path, _ = reported
+    content, first = path.read_bytes(), memo.reports(range(3), corpus[:3])
+    for byte in np.flatnonzero(np.frombuffer(content, np.uint8))[::3].tolist():
+        path.write_bytes(content[:byte] + bytes([content[byte] ^ 1]) + content[byte + 1 :])
+        with suppress(ValueError, OSError):
+            assert same(memo.reports(range(3), corpus[:3]), first)
+    assert len(memo.randomizer.ledger.entries()) == 1
 
 
 @pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")

@@ -7,7 +7,7 @@ import pytest
 
 from dplda import OLPLDA, RandomizedResponse
 from dplda.datasets import make_topic_corpus
-from dplda.local import _local_lda, _olplda
+from dplda.local import _lplda, _olplda
 from dplda.local._estimates import estimate_counts, weight_of_prior
 from dplda.metrics import unigram_perplexity
 from dplda.privacy import Ledger
@@ -30,14 +30,14 @@ def reports(corpus):
 def batches(monkeypatch):
     """What each batch was trained on: documents, prior, background and counts."""
     seen = []
-    original = _local_lda.topic_counts
+    original = _lplda.topic_counts
 
     def spy(documents, prior, background, **rest):
         seen.append([documents, prior, background])
         seen[-1].append(original(documents, prior, background, **rest))
         return seen[-1][-1]
 
-    for module in (_local_lda, _olplda):
+    for module in (_lplda, _olplda):
         monkeypatch.setattr(module, "topic_counts", spy)
     return seen
 

@@ -27,9 +27,8 @@ from dplda.privacy._streams import Purpose, Streams
 
 SURE = 1e-6  # chance of a false alarm, were the seeds not fixed
 MECHANISMS = [
-    RandomizedResponse(flip_mixture=0.1),
-    RandomizedResponse(flip_mixture=0.9),
-    RandomizedResponse(bit_epsilon=1.0),
+    RandomizedResponse(bit_epsilon=3.0),
+    RandomizedResponse(bit_epsilon=0.2),
     RandomizedResponse(bit_epsilon=1.0, mechanism="oue"),
     RandomizedResponse(bit_epsilon=3.0, mechanism="oue"),
 ]
@@ -160,12 +159,12 @@ def exact_epsilon(flip_mixture, n, delta):
     ("flip_mixture", "bit_epsilon"), [(0.1, 2.9444), (0.2, 2.1972), (0.5, 1.0986), (0.9, 0.2007)]
 )
 def test_epsilon_of_a_bit(flip_mixture, bit_epsilon):
+    """Of the paper's f, the probability that a fair coin replaces the bit."""
     X = np.ones((1, 300))
-    by_flip = RandomizedResponse(flip_mixture=flip_mixture).fit(X)
-    assert by_flip.bit_epsilon_ == pytest.approx(bit_epsilon, abs=5e-5)
-    by_epsilon = RandomizedResponse(bit_epsilon=by_flip.bit_epsilon_).fit(X)
-    assert by_epsilon.flip_mixture_ == pytest.approx(flip_mixture)
-    assert by_epsilon.one_probability_ == pytest.approx((flip_mixture / 2, 1 - flip_mixture / 2))
+    client = RandomizedResponse(bit_epsilon=bit_epsilon).fit(X)
+    assert client.bit_epsilon_ == pytest.approx(bit_epsilon)
+    zero, one = client.one_probability_
+    assert (zero, one) == pytest.approx((flip_mixture / 2, 1 - flip_mixture / 2), abs=1e-5)
     fair = RandomizedResponse(bit_epsilon=bit_epsilon, mechanism="oue").fit(X)
     assert fair.one_probability_ == pytest.approx((1 / (math.exp(2 * bit_epsilon) + 1), 0.5))
 
@@ -177,7 +176,8 @@ def test_epsilon_of_a_bit(flip_mixture, bit_epsilon):
 )  # fmt: skip
 def test_epsilon_of_a_document(flip_mixture, n_bits, exact, pure):
     X = np.ones((1, 1000))
-    client = RandomizedResponse(flip_mixture=flip_mixture, max_doc_words=n_bits // 2, delta=1e-5)
+    bit_epsilon = math.log(2 / flip_mixture - 1)
+    client = RandomizedResponse(bit_epsilon=bit_epsilon, max_doc_words=n_bits // 2, delta=1e-5)
     client.fit(X)
     assert exact_epsilon(flip_mixture, n_bits, 1e-5) == pytest.approx(exact, abs=1e-3)
     assert client.document_epsilon_ == pytest.approx(pure, abs=1e-3)
@@ -218,7 +218,7 @@ def test_epsilon_is_the_total_of_a_document(mechanism, cap, delta):
         assert client.epsilon_ >= epsilon * (1 - 1e-5)
         if mechanism == "symmetric" and delta > 0:
             n_bits = min(2 * (cap or WORDS), WORDS)
-            assert exact_epsilon(client.flip_mixture_, n_bits, delta) < epsilon * (1 + 1e-9)
+            assert exact_epsilon(2 * flips[-1], n_bits, delta) < epsilon * (1 + 1e-9)
     assert len(flips) >= 2
     assert flips == sorted(flips, reverse=True)
 
@@ -411,10 +411,8 @@ def test_pipeline_and_names():
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({}, "exactly one of epsilon or bit_epsilon or flip_mixture, got none"),
-        ({"bit_epsilon": 1.0, "flip_mixture": 0.5}, "got bit_epsilon and flip_mixture"),
+        ({}, "exactly one of epsilon or bit_epsilon, got neither"),
         ({"epsilon": 1.0, "bit_epsilon": 1.0}, "got epsilon and bit_epsilon"),
-        ({"epsilon": 1.0, "flip_mixture": 0.5}, "got epsilon and flip_mixture"),
         ({"epsilon": math.inf, "bit_epsilon": math.inf}, "got epsilon and bit_epsilon"),
         ({"epsilon": 0.0}, "'epsilon'"),
         ({"epsilon": float("nan")}, "'epsilon'"),
@@ -432,11 +430,6 @@ def test_pipeline_and_names():
         ({"bit_epsilon": 12.0}, r"11\.33059 .* or inf for no privacy, got 12"),
         ({"bit_epsilon": 1e5}, "got 100000"),
         ({"bit_epsilon": 6.0, "mechanism": "oue"}, r"from 2e-07 to 5\.66\d* .*'oue'.*got 6"),
-        ({"flip_mixture": 0.0}, "flip_mixture"),
-        ({"flip_mixture": 1.0}, "flip_mixture"),
-        ({"flip_mixture": 1e-5}, r"flip_mixture must be from 2\.4e-05 to 0\.9999998 .*got 1e-05"),
-        ({"flip_mixture": 0.5, "mechanism": "oue"}, "flip_mixture belongs to"),
-        ({"epsilon": 1.0, "flip_mixture": 0.5, "mechanism": "oue"}, "got epsilon and flip_mixture"),
         ({"bit_epsilon": 1.0, "mechanism": "rappor"}, "mechanism"),
         ({"bit_epsilon": 1.0, "max_doc_words": 0}, "max_doc_words"),
         ({"bit_epsilon": 1.0, "delta": 1.0}, "delta"),
@@ -558,7 +551,7 @@ def test_a_client_loads_nothing_of_the_server():
     folders = {name.split(".")[1] for name in loaded if "." in name}
     assert "dplda.local._randomized_response" in loaded
     assert folders == {"_version", "core", "kernels", "leaf", "local", "privacy"}
-    assert not {"dplda.local._local_lda", "dplda.local._estimates", "dplda.core._base"} & {*loaded}
+    assert not {"dplda.local._lplda", "dplda.local._estimates", "dplda.core._base"} & {*loaded}
 
 
 # size
@@ -582,7 +575,7 @@ def sparse_documents(n_docs, n_words, n_ones):
 def test_memory_is_that_of_the_result():
     """A vocabulary so large that any dense row of numbers would show."""
     X = sparse_documents(300, 100_000, 50)
-    client = RandomizedResponse(flip_mixture=0.002).fit(X)
+    client = RandomizedResponse(bit_epsilon=6.9).fit(X)
     client.transform(X[:2])  # tables and imports
     reported, peak = peak_memory(client.transform, X)
     size = reported.data.nbytes + reported.indices.nbytes

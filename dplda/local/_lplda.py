@@ -1,15 +1,71 @@
-"""LP-LDA: a topic model of documents that were randomized before they left their owners."""
+"""LP-LDA: a topic model of documents that were randomized before they left their owners.
+
+`LPLDA._collect` randomizes documents on behalf of clients. Everything else reads reports (or
+validates them), public numbers and the server's own randomness, and costs no privacy.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterable
+from functools import partial
+from numbers import Integral
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
-from dplda.local._local_lda import LocalLDA, State
+from dplda.core._base import BaseLDA
+from dplda.core._corpus import Corpus, check_counts
+from dplda.core._fold_in import pad
+from dplda.core._private_fit import PrivateEstimator, exactly_one, publish
+from dplda.kernels import _gibbs
+from dplda.leaf._compat import StrOptions, _fit_context
+from dplda.leaf._progress import rounds
+from dplda.local._estimates import estimate_counts, false_ones, set_and_clear, weight_of_prior
+from dplda.local._randomized_response import BUDGETS, RandomizedResponse
+from dplda.privacy import Guarantee
+from dplda.privacy._curator import announce
+from dplda.privacy._streams import Purpose, Streams, uniform_integers
+
+CLIENT_PARAMETERS = (*BUDGETS, "delta", "max_doc_words", "mechanism", "ledger")
+MADE_BY_CLIENTS = (
+    "the rows of X were made by RandomizedResponse, or by a program that does the same, with the "
+    "parameters of this estimator and with secret randomness"
+)
+PUBLIC_PRIOR = (
+    "the corpus that fit_prior was given is public: it is used as it is, without any protection"
+)
+REPORTS = "reports"
 
 
-class LPLDA(LocalLDA):
+@dataclasses.dataclass(frozen=True, eq=False)
+class State:
+    """What batches leave behind: functions of reports and of a public corpus, and public as well.
+
+    Attributes
+    ----------
+    prior, counts : ndarray of shape (n_words, n_components)
+        Dirichlet parameters of the topics, and word-topic counts on top of them.
+    mean, estimate : ndarray of shape (n_words,)
+        Expected number of documents of the last batch with each word, before its reports were seen
+        (mu) and after (eta).
+    n_docs, n_iter, n_batches : int
+        Number of documents of the last batch (0 if there is none), and of sweeps and batches of
+        reports so far.
+    """
+
+    prior: np.ndarray
+    counts: np.ndarray
+    mean: np.ndarray
+    estimate: np.ndarray
+    n_docs: int
+    n_iter: int
+    n_batches: int
+
+
+class LPLDA(PrivateEstimator, BaseLDA):
     """Local differential privacy: collapsed Gibbs sampling on randomized reports of documents.
 
     LP-LDA [1]_. The owner of a document reports which words it contains, with some bits wrong
@@ -20,12 +76,12 @@ class LPLDA(LocalLDA):
     ----------
     n_components : int, default=10
         Number of topics.
-    epsilon, bit_epsilon, flip_mixture, delta, max_doc_words, mechanism : optional
+    epsilon, bit_epsilon, delta, max_doc_words, mechanism : optional
         The randomizer of the clients, as in :class:`RandomizedResponse`. Give exactly one of the
-        first three. After `fit`, ``epsilon_ <= epsilon``; ``inf`` trains on the presence of words
-        as it is, without privacy.
+        first two. After `fit`, ``epsilon_ <= epsilon``; ``inf`` trains on the presence of words as
+        it is, without privacy.
     randomized : bool, default=False
-        Whether the rows of `X` are reports that clients made with the six parameters above. If so,
+        Whether the rows of `X` are reports that clients made with the five parameters above. If so,
         the estimator randomizes nothing and spends no privacy.
     reconstruction : {"background", "bits"}, default="background"
         Treatment of false ones. "bits" is the method of the paper: bits of random documents are
@@ -42,8 +98,8 @@ class LPLDA(LocalLDA):
         name. Not used with ``randomized=True``.
     n_jobs, random_state, verbose : optional
         As in :class:`GibbsLDA`. A seed also draws the reports, and voids the guarantee against
-        anyone who knows it or sees two results of it (`SeededNoiseWarning`); with
-        ``randomized=True`` it seeds the training only, and the guarantee holds.
+        anyone who knows or guesses it (`SeededNoiseWarning`); with ``randomized=True`` it seeds
+        the training only, and the guarantee holds.
 
     Attributes
     ----------
@@ -66,12 +122,9 @@ class LPLDA(LocalLDA):
     -----
     **Privacy.** Unit: document (a row of `X`); `word_epsilon_` states the guarantee of a
     word. Relation: one document is replaced by any other. Trust: the owner of the document only.
-    Sensitivity: at most ``2 * max_doc_words`` bits differ, and never more than the number of
-    columns. Mechanism: randomized response on each bit (:class:`RandomizedResponse`). Events: one
-    ``RandomizedResponseEvent(flip_mixture)`` for each bit that differs, with "oue" an
-    ``ErasedResponse`` for each pair of them; everything else reads reports only. With
-    ``randomized=True`` the model carries the clients' guarantee, and `privacy_.assumptions` states
-    its conditions.
+    Sensitivity, mechanism and events are those of :class:`RandomizedResponse`; everything else
+    reads reports only. With ``randomized=True`` the model carries the clients' guarantee, and
+    `privacy_.assumptions` states its conditions.
 
     Reports state which words are present, not how often. The estimated counts refer to the
     documents after the cap of `max_doc_words`.
@@ -93,26 +146,326 @@ class LPLDA(LocalLDA):
     (40.0, 2.0)
     """
 
+    _attack = "report"
+    _charges_in_fit = False  # the owners of documents do, where they are
+    _promise = RandomizedResponse._promise
+    _parameter_constraints = {
+        **BaseLDA._parameter_constraints,
+        **{name: RandomizedResponse._parameter_constraints[name] for name in CLIENT_PARAMETERS},
+        "randomized": ["boolean"],
+        "reconstruction": [StrOptions({"background", "bits"})],
+    }
     # a call is one batch, whose estimate reads no earlier ones
     prior_weight, prior_variance = 0.0, None
 
     def __init__(
-        self, n_components=10, *, epsilon=None, bit_epsilon=None, flip_mixture=None, delta=1e-6,
-        max_doc_words=100, mechanism="symmetric", randomized=False, reconstruction="background",
-        max_iter=100, doc_topic_prior=0.1, topic_word_prior=0.01, ledger=None, n_jobs=None,
-        random_state=None, verbose=0,
+        self, n_components=10, *, epsilon=None, bit_epsilon=None, delta=1e-6, max_doc_words=100,
+        mechanism="symmetric", randomized=False, reconstruction="background", max_iter=100,
+        doc_topic_prior=0.1, topic_word_prior=0.01, ledger=None, n_jobs=None, random_state=None,
+        verbose=0,
     ):  # fmt: skip
-        super().__init__(
-            n_components=n_components, epsilon=epsilon, bit_epsilon=bit_epsilon, delta=delta,
-            flip_mixture=flip_mixture, max_doc_words=max_doc_words, mechanism=mechanism,
-            randomized=randomized, reconstruction=reconstruction, max_iter=max_iter, ledger=ledger,
-            doc_topic_prior=doc_topic_prior, topic_word_prior=topic_word_prior, n_jobs=n_jobs,
-            random_state=random_state, verbose=verbose,
+        self.n_components = n_components
+        self.epsilon = epsilon
+        self.bit_epsilon = bit_epsilon
+        self.delta = delta
+        self.max_doc_words = max_doc_words
+        self.mechanism = mechanism
+        self.randomized = randomized
+        self.reconstruction = reconstruction
+        self.max_iter = max_iter
+        self.doc_topic_prior = doc_topic_prior
+        self.topic_word_prior = topic_word_prior
+        self.ledger = ledger
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None) -> LPLDA:
+        """Train on documents, which are randomized first, or on reports.
+
+        An :class:`~dplda.OLPLDA` starts from the public corpus of its `fit_prior`, if there is one,
+        and takes the rows in order, in batches of `batch_size`.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_docs, n_words)
+            Word counts; with ``randomized=True``, reports: zeros and ones.
+        y : Ignored
+            Ignored.
+
+        Returns
+        -------
+        self : object
+            The fitted model.
+
+        Raises
+        ------
+        ValueError
+            If reports hold other numbers than zeros and ones, if the budget or another parameter of
+            the randomizer is out of range, or if `fit_prior` had another vocabulary or number of
+            topics.
+        BudgetError
+            If the budget of the ledger is too small. No document has been randomized then.
+
+        Warns
+        -----
+        SeededNoiseWarning
+            If `random_state` is given and documents are randomized.
+        """
+        return self._train(X, getattr(self, "_public", None), getattr(self, "batch_size", None))
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(self, X: Any, y: Any = None) -> LPLDA:
+        """Continue with one more batch: documents, which are randomized first, or reports.
+
+        Raises and warns as `fit` does, and refuses another randomizer or number of topics.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_docs, n_words)
+            Word counts, or reports, of documents that no earlier call has seen.
+        y : Ignored
+            Ignored.
+
+        Returns
+        -------
+        self : object
+            The fitted model.
+
+        Notes
+        -----
+        **Privacy.** Each document appears in exactly one call, so `epsilon_` remains the cost of a
+        single report and never exceeds `epsilon`. A document that is reported in two calls costs
+        twice as much, which `epsilon_` does not count. A ledger cannot tell documents apart, and
+        each call charges it.
+        """
+        return self._train(X, getattr(self, "_state", None), None)
+
+    def _train(self, X: Any, state: State | None, batch_size: int | None) -> LPLDA:
+        """Learn from documents or reports, on top of the state so far; None starts from scratch.
+
+        Without a batch size, all rows are a batch.
+        """
+        self._check_parameters()
+        n_components = int(self.n_components)
+        n_batches = state.n_batches if state is not None else 0
+        if state is not None and state.counts.shape[1] != n_components:
+            origin = "fit" if n_batches else "fit_prior"
+            raise ValueError(
+                f"{origin} had n_components={state.counts.shape[1]}, got {n_components}; call "
+                f"{origin} to start from scratch"
+            )
+        earlier = self.privacy_ if n_batches else None
+        client, reports = self._collect(X, state)
+        # from here on everything reads reports, and the guarantee does not depend on the streams
+        streams = Streams.from_random_state(self.random_state)
+        n_docs, n_words = reports.shape
+        if state is None:
+            empty, zeros = np.zeros((n_words, n_components)), np.zeros(n_words)
+            state = State(empty + float(self.topic_word_prior), empty, zeros, zeros, 0, 0, 0)
+        step = int(batch_size or n_docs)
+        batches = [reports[i : i + step] for i in range(0, n_docs, step)]  # public
+        first = state.n_iter + 1
+        sweeps = rounds(self, first, state.n_iter + len(batches) * self.max_iter)
+        for number, own_sweeps in itertools.groupby(sweeps, lambda t: (t - first) // self.max_iter):
+            state = self._learn(
+                state, batches[number], client.one_probability_, streams, own_sweeps
+            )
+        self._publish(client, state, earlier)
+        return self
+
+    def _collect(self, X: Any, state: State | None) -> tuple[RandomizedResponse, sp.csr_array]:
+        """The fitted randomizer of the clients, and reports: theirs, or of documents at once."""
+        width = None if state is None else len(state.counts)
+        n_earlier = self._n_earlier(state)
+        check = _check_reports if self.randomized else check_counts
+        read = partial(check, self, X, reset=width is None)  # private, unless X holds reports
+        client = self._client(_n_columns(self, X, read, width), n_earlier)  # public
+        if n_earlier and client._law != self._law:
+            raise ValueError(
+                "partial_fit continues with reports of the same randomizer, and epsilon, "
+                "bit_epsilon, delta, max_doc_words or mechanism have changed; call fit to start "
+                "from scratch"
+            )
+        if self.randomized:
+            return client, read()  # public
+        # The release. One document is one row, and its report depends on this row and on its own
+        # coins only. Replacing the document changes at most 2 * max_doc_words bits of that row,
+        # which `client.privacy_` charges. The ledger is charged before `read` looks at a document.
+        reports = client._report(read, client.ledger)  # public
+        announce(REPORTS, n_earlier, reports)
+        return client, reports
+
+    def _client(self, n_words: int, n_earlier: int | None) -> RandomizedResponse:
+        """The randomizer of the clients; None: it draws nothing, whatever the seed.
+
+        A later call with an integer seed flips other bits.
+        """
+        seed = None if self.randomized or n_earlier is None else self.random_state
+        if n_earlier and isinstance(seed, Integral):
+            streams = Streams.from_random_state(seed)
+            seed = int(streams.words(Purpose.CLIENT_SEED, n_earlier, 0, 1)[0] >> 32)
+        own = {name: getattr(self, name) for name in CLIENT_PARAMETERS}
+        columns = sp.csr_array((1, n_words))  # the guarantee depends on their number only
+        return RandomizedResponse(**own, random_state=seed).fit(columns)
+
+    def _learn(
+        self,
+        state: State,
+        reports: sp.csr_array,
+        one_probability: tuple[float, float],
+        streams: Streams,
+        sweeps: Iterable[int],
+    ) -> State:
+        """One batch. All public."""
+        n_docs, n_words = reports.shape
+        n_reported = np.bincount(reports.indices, minlength=n_words)
+        estimate = estimate_counts(n_reported, n_docs, one_probability)  # equation 8
+        mean = estimate
+        if state.n_docs:
+            mean = 0.5 * (state.mean + state.estimate) * (n_docs / state.n_docs)  # equation 21
+            mean = np.minimum(mean, n_docs)
+            weight: Any = self.prior_weight
+            if one_probability == (0.0, 1.0):
+                weight = 0.0  # counts without noise need no prior
+            elif self.prior_variance is not None:  # Theorem 6
+                variance = float(self.prior_variance)
+                weight = weight_of_prior(estimate, n_docs, one_probability, variance)
+            estimate = weight * mean + (1.0 - weight) * estimate  # equation 19
+        documents, background = reports, np.zeros(n_words)
+        if self.reconstruction == "bits":
+            reader = streams.reader(Purpose.RECONSTRUCTION, state.n_iter + 1)
+            documents = set_and_clear(reports, estimate, reader)
+        else:
+            background = false_ones(n_reported, estimate, n_docs, one_probability)
+        prior, kept = self._left_by(state)
+        counts = topic_counts(
+            documents, prior + kept, background, doc_topic_prior=self.doc_topic_prior_,
+            streams=streams, sweeps=sweeps, first_round=state.n_iter + 1,
+            from_prior=state.n_docs > 0,
         )  # fmt: skip
+        n_iter = state.n_iter + int(self.max_iter)
+        return State(prior, kept + counts, mean, estimate, n_docs, n_iter, state.n_batches + 1)
 
     def _left_by(self, state: State) -> tuple[np.ndarray, Any]:
+        """Dirichlet parameters and counts that earlier batches leave to the next one."""
         return np.full(state.counts.shape, float(self.topic_word_prior)), state.counts
 
-    @property
-    def _n_earlier(self) -> int:
-        return getattr(self, "n_iter_", 0)
+    def _n_earlier(self, state: State | None) -> int:
+        """What came before this call, as a number in the addresses of its random numbers."""
+        return 0 if state is None else state.n_iter
+
+    def _check_parameters(self) -> None:
+        exactly_one(type(self).__name__, **{name: getattr(self, name) for name in BUDGETS})
+
+    def _publish(
+        self, client: RandomizedResponse, state: State, earlier: Guarantee | None, **attributes: Any
+    ) -> None:
+        """Set the fitted attributes, with the guarantee of one report.
+
+        It does not depend on the number of documents, because each appears in one call only.
+        """
+        clients = client.privacy_
+        seeded, assumptions = clients.seeded, clients.assumptions
+        if attributes.get("_public") is not None:
+            assumptions += (PUBLIC_PRIOR,)
+        if self.randomized:
+            assumptions += (MADE_BY_CLIENTS,)
+        if earlier is not None:
+            seeded = seeded or earlier.seeded
+            assumptions += tuple(a for a in earlier.assumptions if a not in assumptions)
+        publish(
+            self,
+            dataclasses.replace(clients, assumptions=assumptions, seeded=seeded),
+            components_=(state.prior + state.counts).T,
+            n_iter_=state.n_iter,
+            bit_epsilon_=client.bit_epsilon_,
+            word_epsilon_=client.word_epsilon_,
+            document_epsilon_=client.document_epsilon_,
+            one_probability_=client.one_probability_,
+            _law=client._law,
+            _state=state,
+            **attributes,
+        )
+
+
+def _n_columns(
+    model: BaseLDA, X: Any, read: Callable[[], sp.csr_array], expected: int | None
+) -> int:
+    """Size of the vocabulary of documents that are not read yet; it is public, and enters the cost.
+
+    Only the shape of `X` is used. If it is no matrix, `read` validates it, and explains why not.
+    """
+    try:
+        shape = X.shape if hasattr(X, "shape") else np.asarray(X).shape
+    except ValueError:  # rows of different lengths
+        shape = ()
+    n_words = int(shape[1]) if len(shape) == 2 and shape[1] else read().shape[1]
+    if n_words != (expected or n_words):
+        raise ValueError(
+            f"X has {n_words} features, but {type(model).__name__} is expecting {expected} "
+            "features as input"
+        )
+    return n_words
+
+
+def _check_reports(model: BaseLDA, X: Any, *, reset: bool) -> sp.csr_array:
+    """Validate reports with `check_counts`; they may hold zeros and ones only."""
+    reports = check_counts(model, X, reset=reset, whole=False)  # an error follows below
+    unrounded = X.data if sp.issparse(X) else np.asarray(X)
+    if (reports.data != 1).any() or (np.rint(unrounded) != unrounded).any():
+        raise ValueError(
+            f"{type(model).__name__} with randomized=True takes reports, which hold zeros and "
+            "ones only, and X holds other numbers; pass the result of "
+            "RandomizedResponse.transform, or word counts with randomized=False"
+        )
+    return reports
+
+
+def topic_counts(
+    documents: sp.csr_array,
+    word_prior: np.ndarray,
+    background: np.ndarray,
+    *,
+    doc_topic_prior: float,
+    streams: Streams,
+    sweeps: Iterable[int],
+    first_round: int,
+    from_prior: bool,
+) -> np.ndarray:
+    """Word-topic counts, by collapsed Gibbs sampling of documents with a background topic.
+
+    Counts and `word_prior` have shape (n_words, n_components). The prior holds Dirichlet
+    parameters, such as counts of earlier documents plus a constant. `background` (n_words,) is the
+    expected number of tokens of a document that belong to no topic; they are not counted. With
+    `from_prior` the first sweep draws topics from the prior and the tokens sampled before.
+    Otherwise all topics are equally likely at the start, and the background has the probability of
+    its rate.
+    """
+    corpus = Corpus.from_counts(documents)
+    n_words, n_components = word_prior.shape
+    shape = (n_words, n_components + 1)  # the background's column is the last
+    prior, counts = (pad(np.zeros(shape), dtype) for dtype in (np.float32, np.int32))
+    prior[:, :n_components] = word_prior
+    topics = np.full(corpus.n_tokens, -1, np.int32)
+    if not from_prior:
+        words = streams.words(Purpose.FIRST_TOPICS, first_round, 0, corpus.n_tokens)
+        n_tokens = np.bincount(corpus.word, minlength=n_words)
+        share = background * documents.shape[0] / np.maximum(n_tokens, 1)
+        # the low half of a random word decides for the background, the high half for the topic
+        low, uniform = words & np.uint64(0xFFFFFFFF), uniform_integers(words, n_components)
+        topics[:] = np.where(low * 2.0**-32 < share[corpus.word], n_components, uniform)
+        tokens = (np.ones(corpus.n_tokens, np.int32), (corpus.word, topics))
+        counts[:, : n_components + 1] = sp.coo_array(tokens, shape=shape).toarray()
+    totals = counts[:, :n_components].sum(axis=0, dtype=np.int64)
+    sizes = word_prior.sum(axis=0, dtype=np.float64)
+    rates = background.astype(np.float32)
+    scratch = np.empty((4, counts.shape[1]), np.float32)
+    for t in sweeps:
+        bits = streams.words(Purpose.TOPICS, t, 0, corpus.n_tokens)
+        _gibbs.background_sweep(
+            corpus.word, corpus.doc_ptr, topics, counts, totals, prior, sizes, rates,
+            doc_topic_prior, bits, scratch,
+        )  # fmt: skip
+    return counts[:, :n_components].astype(np.int64)

@@ -11,7 +11,7 @@ import sqlite3
 import threading
 import weakref
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +32,9 @@ _KEY_BYTES = 32
 _CHARGED = ("releasing", "confirmed")  # an entry that is only reserved may be canceled
 _TABLES = (
     f"PRAGMA application_id = {_APPLICATION_ID}",
-    "CREATE TABLE settings (response TEXT NOT NULL, key BLOB NOT NULL)",
-    "CREATE TABLE reports (id BLOB PRIMARY KEY, document BLOB NOT NULL, report BLOB NOT NULL)",
+    "CREATE TABLE settings (response TEXT, key BLOB, state BLOB)",
+    "CREATE TABLE reports (number INTEGER PRIMARY KEY, id BLOB, document BLOB, report BLOB, "
+    "digest BLOB)",
 )
 
 
@@ -73,9 +74,10 @@ class MemoizedReports:
     two calls have the same flips, and each call gets an entry.
 
     An id belongs to a document, not to its place: its owner gives it, and the document keeps it on
-    another line or in another file. If the file is deleted, or replaced by another one or by an
-    older copy, later calls of this object are refused: the documents would be reported a second
-    time. A new object cannot know that there was a file, or that a copy is older.
+    another line or in another file. Keyed digests cover each stored report and all of them
+    together: a damaged file is refused, because a lost report would be drawn a second time. If the
+    file is deleted, or replaced by another one or by an older copy, later calls of this object are
+    refused. A new object cannot know that there was a file, or that a copy is older.
 
     The file stays with the client. Besides the reports it holds a key, and hashes under this key of
     the ids and of the sets of words. Anyone with the file can check a guess of a document.
@@ -106,8 +108,10 @@ class MemoizedReports:
         self._path = None if path is None else os.path.abspath(os.fspath(path))
         self._memory = None
         self._owner = (os.getpid(), threading.get_ident())
-        self._identity = b""
-        self._n_stored = 0  # reports that were in the file when this object last saw it
+        # What this object has seen: number and document of each id, and the state of the file with
+        # this report. Two threads add the same.
+        self._key = b""
+        self._known: dict[bytes, tuple[int, bytes, bytes]] = {}
         if self._path is None:
             self._memory = sqlite3.connect(":memory:", isolation_level=None)
             weakref.finalize(self, self._memory.close)
@@ -136,8 +140,7 @@ class MemoizedReports:
         ------
         ValueError
             If documents changed and ``changed="error"``; nothing is reported then. If the file is
-            damaged, holds the reports of another randomizer, or is not the file that this object
-            opened.
+            damaged, or is not the file that this object opened.
         OSError
             If the file is gone, or cannot be read or written.
         BudgetError
@@ -154,38 +157,54 @@ class MemoizedReports:
         labels = [_id_bytes(document_id) for document_id in ids]
         if len(labels) != X.shape[0]:
             raise ValueError(f"X has {X.shape[0]} rows and needs as many ids, got {len(labels)}")
-        with self._transaction() as (connection, key):
-            names = [_digest(label, key) for label in labels]
-            documents = [_digest(words.astype("<i4").tobytes(), key) for words in _rows(X)]
-            first_documents, new_rows = _look_up(connection, names, documents)
-            if self.changed == "error":
-                self._check_unchanged([first_documents[name] for name in names], documents)
+        with self._transaction() as (connection, state):
+            names = [self._digest(label) for label in labels]
+            documents = [self._digest(words.astype("<i4").tobytes()) for words in _rows(X)]
+            first: dict[bytes, bytes] = {}  # the document that each id stood for first
+            new_rows = {}
+            for row, name in enumerate(names):
+                if name not in first:
+                    first[name] = self._known.get(name, (0, documents[row]))[1]
+                    if name not in self._known:
+                        new_rows[name] = row
+            n_changed = sum(first[name] != now for name, now in zip(names, documents))
+            if n_changed and self.changed == "error":
+                raise ValueError(
+                    f"{n_changed} of {len(names)} documents differ from what was reported under "
+                    "their ids; MemoizedReports(..., changed='keep') gives the stored reports, at "
+                    "no cost; or check that each document has its own id and keeps it. Under a new "
+                    "id a document is reported again, and its privacy cost doubles"
+                )
+            new = {}
             if new_rows:
                 # The release: one report for each document without a stored one. Returning a
                 # stored report is post-processing.
                 reports = self.randomizer._report(  # public
-                    lambda: X[list(new_rows.values())],
-                    self._ledger_to_charge(),
-                    label=self._label,
+                    lambda: X[list(new_rows.values())], self._ledger_to_charge(), label=self._label
                 )
-                drawn = [report.astype("<i4").tobytes() for report in _rows(reports)]
-                connection.executemany(
-                    "INSERT INTO reports VALUES (?, ?, ?)",
-                    [(name, first_documents[name], row) for name, row in zip(new_rows, drawn)],
-                )
-                self._n_stored = _n_stored(connection)
-            query = "SELECT report FROM reports WHERE id = ?"
+                for number, (name, report) in enumerate(
+                    zip(new_rows, _rows(reports)), len(self._known)
+                ):
+                    cells = number, name, first[name], report.astype("<i4").tobytes()
+                    digest = _row_digest(self._key, *cells)
+                    connection.execute(
+                        "INSERT INTO reports VALUES (?, ?, ?, ?, ?)", (*cells, digest)
+                    )
+                    state = self._digest(state + digest)
+                    new[name] = number, first[name], state
+                connection.execute("UPDATE settings SET state = ?", (state,))
             rows = [  # public
-                _columns(connection.execute(query, (name,)).fetchone()[0], X.shape[1])
+                self._read(connection, (self._known.get(name) or new[name])[0], name)
                 for name in names
             ]
+        self._known |= new  # now they are in the file
         indices, indptr = np.concatenate(rows), np.cumsum([0, *map(len, rows)])
         return sp.csr_array((np.ones(len(indices), X.dtype), indices, indptr), shape=X.shape)
 
     @property
     def _label(self) -> str:
         """Name of the entry of these reports in a ledger: another store has another one."""
-        return f"MemoizedReports {self._identity[:16].hex()}"
+        return f"MemoizedReports {self._digest(b'identity')[:16].hex()}"
 
     def _ledger_to_charge(self) -> Ledger | None:
         """The ledger of the randomizer, unless it has an entry of these reports for its part.
@@ -205,17 +224,6 @@ class MemoizedReports:
         )
         return None if is_charged else ledger
 
-    @staticmethod
-    def _check_unchanged(before: list[bytes], now: list[bytes]) -> None:
-        n_changed = sum(a != b for a, b in zip(before, now))
-        if n_changed:
-            raise ValueError(
-                f"{n_changed} of {len(now)} documents differ from what was reported under their "
-                "ids; MemoizedReports(..., changed='keep') gives the stored reports, at no cost; "
-                "or check that each document has its own id and keeps it. Under a new id a "
-                "document is reported again, and its privacy cost doubles"
-            )
-
     @contextmanager
     def _transaction(self) -> Iterator[tuple[sqlite3.Connection, bytes]]:
         """Hold the write lock of all processes, so that no two of them report one document."""
@@ -229,11 +237,13 @@ class MemoizedReports:
                 f"the file of reports {self._path} is gone, and what it held was reported; restore "
                 "it: without it the documents would be reported a second time"
             )
-        with _explained_errors(self._path):
+        with explained_sqlite_errors(
+            str(self._path), "reports", "file of reports", busy_seconds=_BUSY_SECONDS
+        ):
             connection = self._memory or _connect(str(self._path))
             try:
                 connection.execute("BEGIN IMMEDIATE")
-                yield connection, self._open(connection)
+                yield connection, self._check(connection)
                 connection.execute("COMMIT")
             finally:
                 if connection.in_transaction:
@@ -249,6 +259,10 @@ class MemoizedReports:
                     f"the file of reports {path} is gone, but its journal {journal} is there; "
                     "restore the file, or remove the journal if nothing was reported"
                 )
+        if not os.path.isdir(os.path.dirname(path)):
+            raise FileNotFoundError(
+                f"the file of reports {path} cannot be created: its folder does not exist"
+            )
 
         def fill(draft: str) -> None:
             with closing(_connect(draft)) as connection:
@@ -256,13 +270,10 @@ class MemoizedReports:
                 self._fill(connection)
                 connection.execute("COMMIT")
 
-        try:
-            with _explained_errors(self._path):
-                create_whole(path, fill)
-        except FileNotFoundError as error:
-            raise FileNotFoundError(
-                f"the file of reports {path} cannot be created: its folder does not exist"
-            ) from error
+        with explained_sqlite_errors(
+            path, "reports", "file of reports", busy_seconds=_BUSY_SECONDS
+        ):
+            create_whole(path, fill)
 
     def _fill(self, connection: sqlite3.Connection) -> None:
         """Create the tables, with a new key."""
@@ -270,45 +281,74 @@ class MemoizedReports:
             connection.execute(statement)
         streams = Streams.from_random_state(None)
         key = streams.words(Purpose.HASH_KEY, 0, 0, _KEY_BYTES // 8).tobytes()
-        connection.execute("INSERT INTO settings VALUES (?, ?)", (self._response(), key))
+        response = json.dumps(self.randomizer._law)
+        state = _digest(key, response.encode())
+        connection.execute("INSERT INTO settings VALUES (?, ?, ?)", (response, key, state))
 
-    def _response(self) -> str:
-        fitted = self.randomizer
-        return json.dumps([fitted._n_words, fitted._max_ones, *fitted.one_probability_])
+    def _check(self, connection: sqlite3.Connection) -> bytes:
+        """Read the reports that this object has not seen, and check that none is lost or changed.
 
-    def _open(self, connection: sqlite3.Connection) -> bytes:
-        """Return the key of the hashes, after a check that this is the file that was opened."""
+        Each report has a digest under the key. The state after a report is the digest of the state
+        before it and of this digest: a file that lost a report, or another file, has another state.
+        """
         if connection.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION_ID:
             raise ValueError(
                 f"{self._path} is a database without reports, or one that lost them; restore it, "
                 "or choose another path"
             )
-        settings = connection.execute("SELECT response, key FROM settings").fetchall()
-        if len(settings) != 1:
-            raise sqlite3.DatabaseError("reports have one key")
-        stored_response, key = settings[0]
-        if not isinstance(key, bytes) or len(key) != _KEY_BYTES:
-            raise sqlite3.DatabaseError("the key is damaged")
-        if stored_response != self._response():
+        settings = connection.execute("SELECT * FROM settings").fetchone() or ("", b"", b"")
+        response, key, stored = settings
+        if response != json.dumps(self.randomizer._law):
             raise ValueError(
                 "the stored reports come from a randomizer with other parameters or another "
-                "vocabulary; use the same randomizer, or another path"
+                "vocabulary, or are damaged; use the same randomizer, or another path"
             )
-        identity = _digest(b"identity", key)  # the key is random: no two files have the same
-        n_stored = _n_stored(connection)
-        if self._identity and (identity != self._identity or n_stored < self._n_stored):
+        new = {}
+        rows = connection.execute(
+            "SELECT * FROM reports WHERE number >= ? ORDER BY number", (len(self._known),)
+        )
+        try:
+            state = _digest(key, response.encode())
+            if self._known:
+                *_, state = next(reversed(self._known.values()))
+            for expected, (number, *row, digest) in enumerate(rows, len(self._known)):
+                if number != expected or digest != _row_digest(key, number, *row):
+                    raise ValueError("a report is damaged")
+                state = _digest(key, state + digest)
+                new[row[0]] = number, row[1], state
+            if (key, state) != (self._key or key, stored):
+                raise ValueError("a report is lost")
+        except (TypeError, ValueError) as error:  # a damaged value may have another type
             raise ValueError(
-                f"{self._path} is another file of reports than the one that was opened, or an "
-                "older copy, and what that one held was reported; restore the newest file"
-            )
-        self._identity, self._n_stored = identity, n_stored
-        return key
+                f"{self._path} is damaged, or is another file of reports than the one that was "
+                "opened, or an older copy; what that one held was reported: restore the newest file"
+            ) from error
+        self._key = key
+        self._known |= new
+        return bytes(state)
+
+    def _read(self, connection: sqlite3.Connection, number: int, name: bytes) -> np.ndarray:
+        """Column numbers of a stored report."""
+        found = connection.execute("SELECT * FROM reports WHERE number = ?", (number,)).fetchone()
+        try:
+            _, *row, digest = found
+            if row[0] == name and digest == _row_digest(self._key, number, *row):
+                return np.frombuffer(row[2], "<i4")
+        except TypeError:  # no row, or a damaged value of another type
+            pass
+        raise ValueError(f"a report in {self._path} is damaged; restore the newest file")
+
+    def _digest(self, message: bytes) -> bytes:
+        return _digest(self._key, message)
 
 
-def _explained_errors(path: str | None) -> AbstractContextManager[None]:
-    return explained_sqlite_errors(
-        str(path), "reports", "file of reports", busy_seconds=_BUSY_SECONDS
-    )
+def _digest(key: bytes, message: bytes) -> bytes:
+    return hashlib.blake2b(message, key=key, digest_size=32).digest()
+
+
+def _row_digest(key: bytes, number: int, name: bytes, document: bytes, report: bytes) -> bytes:
+    """Digest of a report; names and documents are digests of one length."""
+    return _digest(key, b"".join([number.to_bytes(8, "big"), name, document, report]))
 
 
 def _connect(path: str) -> sqlite3.Connection:
@@ -327,37 +367,6 @@ def _connect(path: str) -> sqlite3.Connection:
     return connection
 
 
-def _look_up(
-    connection: sqlite3.Connection, names: list[bytes], documents: list[bytes]
-) -> tuple[dict[bytes, bytes], dict[bytes, int]]:
-    """The document that each name stood for first, and the rows of names without a report."""
-    first_documents: dict[bytes, bytes] = {}
-    new_rows: dict[bytes, int] = {}
-    for row, name in enumerate(names):
-        if name not in first_documents:
-            query = "SELECT document FROM reports WHERE id = ?"
-            stored = connection.execute(query, (name,)).fetchone()
-            first_documents[name] = documents[row] if stored is None else stored[0]
-            if stored is None:
-                new_rows[name] = row
-    return first_documents, new_rows
-
-
-def _n_stored(connection: sqlite3.Connection) -> int:
-    """Number of stored reports; none is ever removed."""
-    n_stored: int | None = connection.execute("SELECT max(rowid) FROM reports").fetchone()[0]
-    return n_stored or 0
-
-
-def _columns(report: Any, n_words: int) -> np.ndarray:
-    """Column numbers of a stored report; a number outside of the matrix is an error."""
-    if isinstance(report, bytes) and len(report) % 4 == 0:
-        columns = np.frombuffer(report, "<i4")
-        if ((columns >= 0) & (columns < n_words)).all():
-            return columns
-    raise sqlite3.DatabaseError("a stored report is damaged")
-
-
 def _rows(X: sp.csr_array) -> list[np.ndarray]:
     """Column numbers of each row."""
     return [X.indices[start:end] for start, end in itertools.pairwise(X.indptr)]
@@ -374,7 +383,3 @@ def _id_bytes(document_id: str | int) -> bytes:
     except TypeError:
         message = f"an id must be a str or an int, got {type(document_id).__name__}"
         raise TypeError(message) from None
-
-
-def _digest(message: bytes, key: bytes) -> bytes:
-    return hashlib.blake2b(message, key=key, digest_size=32).digest()

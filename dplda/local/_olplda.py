@@ -10,17 +10,13 @@ import numpy as np
 from dplda.core._corpus import check_counts
 from dplda.leaf._compat import Interval, _fit_context
 from dplda.leaf._progress import rounds
-from dplda.local._local_lda import LocalLDA, State, topic_counts
+from dplda.local._lplda import LPLDA, State, topic_counts
 from dplda.local._randomized_response import RandomizedResponse
 from dplda.privacy import Guarantee
 from dplda.privacy._streams import Streams
 
-PUBLIC_PRIOR = (
-    "the corpus that fit_prior was given is public: it is used as it is, without any protection"
-)
 
-
-class OLPLDA(LocalLDA):
+class OLPLDA(LPLDA):
     """Local differential privacy, online: Gibbs sampling on batches of randomized reports.
 
     OLP-LDA [1]_. Each batch starts where the previous one ended. Its topics are the prior of the
@@ -31,7 +27,7 @@ class OLPLDA(LocalLDA):
     ----------
     n_components : int, default=10
         Number of topics.
-    epsilon, bit_epsilon, flip_mixture, delta, max_doc_words, mechanism : optional
+    epsilon, bit_epsilon, delta, max_doc_words, mechanism : optional
         The randomizer of the clients, as in :class:`RandomizedResponse`; see :class:`LPLDA`.
     randomized : bool, default=False
         Whether the rows of `X` are reports, as in :class:`LPLDA`.
@@ -79,17 +75,10 @@ class OLPLDA(LocalLDA):
     Batches hold different documents. All batches together therefore cost a document the epsilon of
     its single report. The corpus of `fit_prior` is not protected.
 
-    Algorithm 2 of [1]_ contradicts the equations of its text, which are implemented here:
-
-    - The mean of a batch is that of equation 21. Line 13 replaces it by the last estimate and
-      ignores the sizes of the batches.
-    - The estimate of equation 19 is computed before it is used. Line 14 computes it afterwards.
-    - The mean starts from the number of public documents with each word, since reports count
-      documents. Line 3 counts tokens.
-
-    Means are clipped to the size of the batch. Without `fit_prior` the first batch has a flat prior
-    and the unbiased estimate. ``epsilon=inf`` has exact counts and estimates nothing: O-LDA [2]_ on
-    the presence of words.
+    Algorithm 2 of [1]_ contradicts the equations of its text in three lines; the text is
+    implemented (``docs/proofs_local.md``). Means are clipped to the size of the batch. Without
+    `fit_prior` the first batch has a flat prior and the unbiased estimate. ``epsilon=inf`` has
+    exact counts and estimates nothing: O-LDA [2]_ on the presence of words.
 
     References
     ----------
@@ -112,7 +101,7 @@ class OLPLDA(LocalLDA):
     """
 
     _parameter_constraints = {
-        **LocalLDA._parameter_constraints,
+        **LPLDA._parameter_constraints,
         "correlation": [Interval(Real, 0, 1, closed="both")],
         "prior_weight": [None, Interval(Real, 0, 1, closed="both")],
         "prior_variance": [None, Interval(Real, 0, 1e18, closed="right")],
@@ -120,20 +109,22 @@ class OLPLDA(LocalLDA):
     }
 
     def __init__(
-        self, n_components=10, *, epsilon=None, bit_epsilon=None, flip_mixture=None, delta=1e-6,
-        max_doc_words=100, mechanism="symmetric", randomized=False, reconstruction="bits",
-        correlation=0.5, prior_weight=0.4, prior_variance=None, batch_size=160, max_iter=50,
-        doc_topic_prior=0.1, topic_word_prior=0.01, ledger=None, n_jobs=None, random_state=None,
-        verbose=0,
+        self, n_components=10, *, epsilon=None, bit_epsilon=None, delta=1e-6, max_doc_words=100,
+        mechanism="symmetric", randomized=False, reconstruction="bits", correlation=0.5,
+        prior_weight=0.4, prior_variance=None, batch_size=160, max_iter=50, doc_topic_prior=0.1,
+        topic_word_prior=0.01, ledger=None, n_jobs=None, random_state=None, verbose=0,
     ):  # fmt: skip
         super().__init__(
-            n_components=n_components, epsilon=epsilon, bit_epsilon=bit_epsilon, delta=delta,
-            flip_mixture=flip_mixture, max_doc_words=max_doc_words, mechanism=mechanism,
-            randomized=randomized, reconstruction=reconstruction, max_iter=max_iter, ledger=ledger,
-            doc_topic_prior=doc_topic_prior, topic_word_prior=topic_word_prior, n_jobs=n_jobs,
-            random_state=random_state, verbose=verbose, correlation=correlation,
-            prior_weight=prior_weight, prior_variance=prior_variance, batch_size=batch_size,
+            n_components, epsilon=epsilon, bit_epsilon=bit_epsilon, delta=delta, ledger=ledger,
+            max_doc_words=max_doc_words, mechanism=mechanism, randomized=randomized,
+            reconstruction=reconstruction, max_iter=max_iter, doc_topic_prior=doc_topic_prior,
+            topic_word_prior=topic_word_prior, n_jobs=n_jobs, random_state=random_state,
+            verbose=verbose,
         )  # fmt: skip
+        self.correlation = correlation
+        self.prior_weight = prior_weight
+        self.prior_variance = prior_variance
+        self.batch_size = batch_size
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit_prior(self, X_public: Any, y: Any = None) -> OLPLDA:
@@ -156,8 +147,8 @@ class OLPLDA(LocalLDA):
         Raises
         ------
         ValueError
-            If not exactly one of `epsilon`, `bit_epsilon` and `flip_mixture`, or of `prior_weight`
-            and `prior_variance`, is given.
+            If not exactly one of `epsilon` and `bit_epsilon`, or of `prior_weight` and
+            `prior_variance`, is given.
 
         Notes
         -----
@@ -174,16 +165,15 @@ class OLPLDA(LocalLDA):
             sweeps=rounds(self, 1, self.max_iter), first_round=1, from_prior=False,
         )  # fmt: skip
         n_docs_with = np.bincount(X.indices, minlength=n_words).astype(float)
-        state = State(prior, counts, n_docs_with, n_docs_with, n_docs, int(self.max_iter))
-        self._publish(self._client(n_words, None), state, None, 0, _public=state)
+        state = State(prior, counts, n_docs_with, n_docs_with, n_docs, int(self.max_iter), 0)
+        self._publish(self._client(n_words, None), state, None, _public=state)
         return self
 
     def _left_by(self, state: State) -> tuple[np.ndarray, Any]:
         return state.prior + float(self.correlation) * state.counts, 0  # equation 10
 
-    @property
-    def _n_earlier(self) -> int:
-        return getattr(self, "n_batches_", 0)
+    def _n_earlier(self, state: State | None) -> int:
+        return 0 if state is None else state.n_batches
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -195,12 +185,7 @@ class OLPLDA(LocalLDA):
             )
 
     def _publish(
-        self, client: RandomizedResponse, state: State, earlier: Guarantee | None, n_batches: int,
-        assumptions: tuple[str, ...] = (), **attributes: Any,
-    ) -> None:  # fmt: skip
-        public = attributes.setdefault("_public", getattr(self, "_public", None))
-        if public is not None:
-            assumptions += (PUBLIC_PRIOR,)
-        n_batches += 0 if earlier is None else self.n_batches_
-        attributes["n_batches_"] = n_batches
-        super()._publish(client, state, earlier, n_batches, assumptions, **attributes)
+        self, client: RandomizedResponse, state: State, earlier: Guarantee | None, **attributes: Any
+    ) -> None:
+        public = {"_public": getattr(self, "_public", None)} | attributes
+        super()._publish(client, state, earlier, n_batches_=state.n_batches, **public)

@@ -36,7 +36,8 @@ from dplda.privacy._local_mechanisms import MAX_FLIP, MIN_FLIP, RandomizedBits
 from dplda.privacy._streams import Purpose, Streams
 
 BLOCK_BITS = 2**20  # whole rows at a time; the number enters every seeded result
-BUDGETS = ("epsilon", "bit_epsilon", "flip_mixture")  # exactly one of them is given
+BUDGETS = ("epsilon", "bit_epsilon")  # exactly one of them is given
+LEAST_ODDS, MOST_ODDS = (math.log(1.0 / flip - 1.0) for flip in (MAX_FLIP, MIN_FLIP))
 N_HALVINGS = 28  # of the search for a flip probability: 6e-8 of its log-odds remain
 MAX_FLIPS = 2**28  # expected false ones of a call: reports of 3 GB
 
@@ -61,14 +62,11 @@ class RandomizedResponse(PrivateEstimator, OneToOneFeatureMixin, TransformerMixi
         Total epsilon of one report of a document, at `delta`. The flip probability is the smallest
         one for which ``epsilon_ <= epsilon``. It depends on `max_doc_words` and on the number
         of columns. ``inf`` reports the bits as they are, without privacy. Give exactly one of
-        `epsilon`, `bit_epsilon` and `flip_mixture`.
+        `epsilon` and `bit_epsilon`.
     bit_epsilon : float or None, default=None
         Epsilon of one bit, from 1e-6 to 11.3; with "oue", half the epsilon of a pair of bits, at
-        most 5.6. Replacing one word by another costs twice `bit_epsilon` with either mechanism.
-        ``inf`` reports the bits as they are, without privacy.
-    flip_mixture : float or None, default=None
-        Probability, in (0, 1), that a bit is replaced by a fair coin (f in [1]_). It gives
-        ``bit_epsilon = log(2 / flip_mixture - 1)``. With ``mechanism="symmetric"`` only.
+        most 5.6. Replacing one word by another costs twice `bit_epsilon` with either mechanism. A
+        bit that a fair coin replaces with probability f, as in [1]_, has ``log(2 / f - 1)``.
     delta : float, default=1e-6
         The delta of (epsilon, delta)-differential privacy, in [0, 1). Choose it well below
         1 / n_docs. 0 asks for pure epsilon.
@@ -77,18 +75,18 @@ class RandomizedResponse(PrivateEstimator, OneToOneFeatureMixin, TransformerMixi
         this many, chosen uniformly at random. The pure epsilon of a document is proportional to it.
         None keeps all words; then the number of columns bounds the number of bits that differ.
     mechanism : {"symmetric", "oue"}, default="symmetric"
-        "symmetric" is the paper's: both values of a bit are reported wrongly with probability
-        ``flip_mixture / 2``. "oue", optimized unary encoding [2]_, keeps a one with probability
-        1/2 and turns a zero into a one with probability ``1 / (1 + exp(2 * bit_epsilon))``. Counts
-        of rare words have less variance; a single bit costs more than `bit_epsilon`
-        (`bit_epsilon_`).
+        "symmetric" is the paper's: both values of a bit are reported wrongly with the same
+        probability, ``1 / (1 + exp(bit_epsilon))``. "oue", optimized unary encoding [2]_, keeps a
+        one with probability 1/2 and turns a zero into a one with probability
+        ``1 / (1 + exp(2 * bit_epsilon))``. Counts of rare words have less variance; a single bit
+        costs more than `bit_epsilon` (`bit_epsilon_`).
     ledger : Ledger, str, path-like or None, default=None
         Ledger that each call of `transform` charges, with a budget over many calls. A path names an
         SQLite file, which also counts calls of other processes.
     random_state : int, RandomState instance or None, default=None
         None draws the noise from a new secret key in each call of `transform`. Anything else makes
-        the reports reproducible, and voids the guarantee against anyone who knows it or sees the
-        reports of two calls, which have the same flips (`SeededNoiseWarning`).
+        the reports reproducible, and voids the guarantee against anyone who knows or guesses it;
+        one report is enough to try guesses (`SeededNoiseWarning`).
 
     Attributes
     ----------
@@ -105,8 +103,6 @@ class RandomizedResponse(PrivateEstimator, OneToOneFeatureMixin, TransformerMixi
         Pure epsilon (delta = 0) of a document.
     one_probability_ : tuple of two floats
         Probability of a one in the report where the document has a zero, and where it has a one.
-    flip_mixture_ : float or None
-        The f of [1]_, 0 without privacy; None with "oue".
 
     See Also
     --------
@@ -118,8 +114,8 @@ class RandomizedResponse(PrivateEstimator, OneToOneFeatureMixin, TransformerMixi
     Relation: one document is replaced by any other. Trust: the owner of the document only.
     Sensitivity: at most ``2 * max_doc_words`` bits differ, and never more than the number of
     columns. Mechanism: randomized response on each bit. Events: one
-    ``RandomizedResponseEvent(flip_mixture)`` for each bit that differs; with "oue", an
-    ``ErasedResponse`` of epsilon ``2 * bit_epsilon`` for each pair of them. Theorem 4 of [1]_
+    ``RandomizedResponseEvent`` for each bit that differs; with "oue", an ``ErasedResponse`` of
+    epsilon ``2 * bit_epsilon`` for each pair of them. Theorem 4 of [1]_
     charges the whole vocabulary. `max_doc_words` lowers the cost of a document.
 
     **Each call of** `transform` **draws fresh randomness.** Two reports of the same document cost
@@ -155,7 +151,6 @@ class RandomizedResponse(PrivateEstimator, OneToOneFeatureMixin, TransformerMixi
     _parameter_constraints = {
         "epsilon": PRIVACY_CONSTRAINTS["epsilon"],
         "bit_epsilon": PRIVACY_CONSTRAINTS["epsilon"],
-        "flip_mixture": [None, Interval(Real, 0, 1, closed="neither")],
         "delta": [Interval(Real, 0, 1, closed="left")],
         "max_doc_words": [None, Interval(Integral, 1, None, closed="left")],
         "mechanism": [StrOptions({"symmetric", "oue"})],
@@ -168,7 +163,6 @@ class RandomizedResponse(PrivateEstimator, OneToOneFeatureMixin, TransformerMixi
         *,
         epsilon=None,
         bit_epsilon=None,
-        flip_mixture=None,
         delta=1e-6,
         max_doc_words=100,
         mechanism="symmetric",
@@ -177,7 +171,6 @@ class RandomizedResponse(PrivateEstimator, OneToOneFeatureMixin, TransformerMixi
     ):
         self.epsilon = epsilon
         self.bit_epsilon = bit_epsilon
-        self.flip_mixture = flip_mixture
         self.delta = delta
         self.max_doc_words = max_doc_words
         self.mechanism = mechanism
@@ -205,22 +198,17 @@ class RandomizedResponse(PrivateEstimator, OneToOneFeatureMixin, TransformerMixi
         Raises
         ------
         ValueError
-            If not exactly one of `epsilon`, `bit_epsilon` and `flip_mixture` is given, or if it is
-            out of the range of the mechanism.
+            If not exactly one of `epsilon` and `bit_epsilon` is given, or if it is out of the range
+            of the mechanism.
         """
         exactly_one(type(self).__name__, **{name: getattr(self, name) for name in BUDGETS})
         fair_ones = self.mechanism == "oue"
-        if fair_ones and self.flip_mixture is not None:
-            raise ValueError(
-                "flip_mixture belongs to mechanism='symmetric'; give epsilon or bit_epsilon with "
-                "mechanism='oue'"
-            )
         n_words = check_counts(self, X, reset=True).shape[1]  # public
         max_ones = n_words if self.max_doc_words is None else min(int(self.max_doc_words), n_words)
         bits = None  # no privacy
         if math.inf not in (self.epsilon, self.bit_epsilon):
             if self.epsilon is None:
-                bits = _stated_bits(self.bit_epsilon, self.flip_mixture, fair_ones)
+                bits = _stated_bits(float(self.bit_epsilon), fair_ones)
             else:
                 epsilon, delta = float(self.epsilon), float(self.delta)
                 bits = calibrated_bits(epsilon, delta, max_ones, n_words, fair_ones)
@@ -251,10 +239,8 @@ class RandomizedResponse(PrivateEstimator, OneToOneFeatureMixin, TransformerMixi
             word_epsilon_=math.inf if bits is None else bits.element_epsilon(max_ones, n_words),
             document_epsilon_=epsilon_of(events, 0.0),
             one_probability_=(zero, one),
-            flip_mixture_=None if bits is not None and bits.fair_ones else 2.0 * zero,
             _bits=bits,
-            _n_words=n_words,
-            _max_ones=max_ones,
+            _law=(n_words, max_ones, zero, one),  # of a report, as far as a document decides
             _random_state=self.random_state,
         )
         return self
@@ -306,24 +292,31 @@ class RandomizedResponse(PrivateEstimator, OneToOneFeatureMixin, TransformerMixi
         streams = Streams.from_random_state(self._random_state)
         if streams.seeded and self._bits is not None:
             warn_user(
-                "RandomizedResponse draws from random_state: anyone who knows the seed, or sees "
-                "two calls with it, can remove the noise from the reports; leave "
-                "random_state=None for reports of real documents",
+                "RandomizedResponse draws from random_state: anyone who knows or guesses the seed "
+                "can remove the noise from the reports; leave random_state=None for reports of "
+                "real documents",
                 SeededNoiseWarning,
             )
         plan = [("reports", event) for event in self.privacy_.events]  # public
         label = label or type(self).__name__
         with Curator(plan, streams, label=label, unit="document", ledger=ledger) as curator:
             X = read()  # private
-            if X.shape[1] != self._n_words:  # a failed fit may have left another width behind
+            n_words, max_ones, zero, _ = self._law
+            if X.shape[1] != n_words:  # a failed fit may have left another width behind
                 raise ValueError(
-                    f"X has {X.shape[1]} features, but RandomizedResponse is expecting "
-                    f"{self._n_words} features as input"
+                    f"X has {X.shape[1]} features, but RandomizedResponse is expecting {n_words} "
+                    "features as input"
                 )
-            check_size(X.shape, self._bits)  # public: the shape
+            n_flips = X.shape[0] * n_words * zero  # public: the shape
+            if n_flips > MAX_FLIPS:
+                raise ValueError(
+                    f"reports of {X.shape[0]} documents with {n_words} columns would hold about "
+                    f"{n_flips:.3g} false ones, and a call draws at most {MAX_FLIPS}; report fewer "
+                    "documents in a call, use a smaller vocabulary, or raise epsilon"
+                )
             for step, event in plan:
                 curator.account(event, label=step)
-            return randomize(X, self._bits, self._max_ones, streams)  # public
+            return randomize(X, self._bits, max_ones, streams)  # public
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "privacy_")  # a fit that failed leaves n_features_in_ behind
@@ -337,32 +330,16 @@ class RandomizedResponse(PrivateEstimator, OneToOneFeatureMixin, TransformerMixi
         return tags
 
 
-def _log_odds(flip: float) -> float:
-    """Epsilon of a binary randomized response with this flip probability."""
-    return math.log(1.0 / flip - 1.0)
-
-
-def _stated_bits(
-    bit_epsilon: float | None, flip_mixture: float | None, fair_ones: bool
-) -> RandomizedBits:
-    """The mechanism with a given epsilon of a bit (of half a pair with fair ones), or mixture."""
+def _stated_bits(bit_epsilon: float, fair_ones: bool) -> RandomizedBits:
+    """The mechanism with a given epsilon of a bit, or of half a pair with fair ones."""
     n_bits = 2 if fair_ones else 1  # one flip has the epsilon of this many bits
-    if flip_mixture is not None:
-        flip = 0.5 * float(flip_mixture)
-        allowed = (
-            f"flip_mixture must be from {2.0 * MIN_FLIP:.3g} to {2.0 * MAX_FLIP:.7g} (or "
-            f"epsilon=inf for no privacy), got {flip_mixture:g}"
-        )
-    else:
-        assert bit_epsilon is not None  # `exactly_one` has refused it
-        flip = 1.0 / (1.0 + math.exp(min(n_bits * float(bit_epsilon), 700.0)))
-        low, high = (_log_odds(limit) / n_bits for limit in (MAX_FLIP, MIN_FLIP))
-        allowed = (
-            f"bit_epsilon must be from {low:.3g} to {high:.7g} with mechanism="
-            f"{'oue' if fair_ones else 'symmetric'!r}, or inf for no privacy, got {bit_epsilon:g}"
-        )
+    flip = 1.0 / (1.0 + math.exp(min(n_bits * bit_epsilon, 700.0)))
     if not MIN_FLIP <= flip <= MAX_FLIP:
-        raise ValueError(allowed)
+        raise ValueError(
+            f"bit_epsilon must be from {LEAST_ODDS / n_bits:.3g} to {MOST_ODDS / n_bits:.7g} with "
+            f"mechanism={'oue' if fair_ones else 'symmetric'!r}, or inf for no privacy, got "
+            f"{bit_epsilon:g}"
+        )
     return RandomizedBits(flip, fair_ones)
 
 
@@ -372,9 +349,8 @@ def calibrated_bits(
 ) -> RandomizedBits:
     """The smallest flip probability for which a report costs at most (epsilon, delta).
 
-    The search halves a fixed interval of log-odds. A larger `epsilon` therefore never gets a larger
-    flip probability, even where the accountant's rounding makes the cost uneven. Client and server
-    find the same number.
+    The search halves a fixed interval of log-odds: a larger `epsilon` never gets a larger flip
+    probability, and client and server find the same number.
     """
 
     def events(flip: float) -> tuple[Event, ...]:
@@ -392,8 +368,7 @@ def calibrated_bits(
             f"{n_words} words in a document, got {epsilon:g}; choose an epsilon in this range, or "
             f"{advice}"
         )
-    low, high = _log_odds(MAX_FLIP), _log_odds(MIN_FLIP)
-    flip = MAX_FLIP
+    low, high, flip = LEAST_ODDS, MOST_ODDS, MAX_FLIP
     for _ in range(N_HALVINGS):
         middle = math.sqrt(low * high)
         candidate = 1.0 / (1.0 + math.exp(middle))
@@ -402,18 +377,6 @@ def calibrated_bits(
         else:
             high = middle
     return RandomizedBits(flip, fair_ones)
-
-
-def check_size(shape: tuple[int, int], bits: RandomizedBits | None) -> None:
-    """Refuse documents whose reports would take more memory and time than anyone expects."""
-    n_docs, n_words = shape
-    n_flips = 0.0 if bits is None else n_docs * n_words * bits.one_probability[0]
-    if n_flips > MAX_FLIPS:
-        raise ValueError(
-            f"reports of {n_docs} documents with {n_words} columns would hold about {n_flips:.3g} "
-            f"false ones, and a call draws at most {MAX_FLIPS}; report fewer documents in a call, "
-            "use a smaller vocabulary, or raise epsilon"
-        )
 
 
 def randomize(
