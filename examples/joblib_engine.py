@@ -1,13 +1,15 @@
 """Shards on processes of this machine, by joblib: the worked example of docs/scaling.md."""
 
-from functools import reduce
-from operator import iadd
-
 from joblib import Parallel, delayed
 
 
+def visit(worker, method, message, part):
+    """What a process does: the result of a shard, and the worker with its new topic weights."""
+    return getattr(worker, method)(*message, *part), worker
+
+
 class JoblibEngine:
-    """Visits each shard in a process of joblib, which keeps nothing for the next visit.
+    """Visits each shard in a process of joblib; topic weights travel with the tasks.
 
     Parameters
     ----------
@@ -20,14 +22,12 @@ class JoblibEngine:
     >>> model.fit(CountShards("corpus/").on(JoblibEngine(4)))  # doctest: +SKIP
     """
 
-    keeps_weights = False  # a shard meets a fresh worker in every round
-
     def __init__(self, n_processes):
         self.n_processes = n_processes
 
     def start(self, workers):
         """Begin a fit with fresh workers, one for each shard."""
-        self.workers = workers
+        self.workers = list(workers)
 
     def gather(self, method, message):
         """The result of each shard, in order."""
@@ -35,13 +35,16 @@ class JoblibEngine:
 
     def sum(self, method, message, parts=None):
         """The sum of the integer arrays that the shards return, each shard exactly once."""
-        return reduce(iadd, self._visits(method, message, parts))
+        return sum(self._visits(method, message, parts))
 
     def _visits(self, method, message, parts):
         own = parts or [()] * len(self.workers)
         # max_nbytes=None: joblib would write large arguments, samples among them, to the disk
         run = Parallel(self.n_processes, return_as="generator", max_nbytes=None)
-        return run(
-            delayed(getattr(worker, method))(*message, *part)
-            for worker, part in zip(self.workers, own)
+        visits = run(
+            delayed(visit)(worker, method, message, part)
+            for worker, part in zip(list(self.workers), own)
         )
+        for i, (result, worker) in enumerate(visits):
+            self.workers[i] = worker
+            yield result

@@ -42,12 +42,6 @@ PACKAGES = (
 )
 
 
-class ForgetfulSubLDA(SubLDA):
-    """Infers topic weights from scratch in each round, as on processes that may be lost."""
-
-    _keep_weights = False
-
-
 @dataclass(frozen=True)
 class Case:
     """A configuration that fits 137 documents in milliseconds and six rounds.

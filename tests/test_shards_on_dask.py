@@ -10,14 +10,13 @@ import joblib
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from estimators import ForgetfulSubLDA
 from numpy.testing import assert_array_equal
 
-from dplda import PrivateSVILDA
+from dplda import PrivateSVILDA, SubLDA
 from dplda.datasets import make_topic_corpus, write_shards
 from dplda.document import _dask
 from dplda.document._dask import DaskEngine, Sealed, visit
-from dplda.document._shard_visits import Step
+from dplda.document._shards import Step
 from dplda.privacy import Ledger
 
 distributed = pytest.importorskip(
@@ -57,9 +56,9 @@ def client():
 
 
 MODELS = [
-    ForgetfulSubLDA(K, noise_multiplier=5.0, max_iter=5),
-    ForgetfulSubLDA(K, noise_multiplier=5.0, max_iter=5, subsampling_ratio=0.3, boost=2),
-    ForgetfulSubLDA(K, epsilon=np.inf, max_iter=5),
+    SubLDA(K, noise_multiplier=5.0, max_iter=5),
+    SubLDA(K, noise_multiplier=5.0, max_iter=5, subsampling_ratio=0.3, boost=2),
+    SubLDA(K, epsilon=np.inf, max_iter=5),
     PrivateSVILDA(K, noise_multiplier=5.0, max_iter=5),
 ]
 
@@ -72,9 +71,20 @@ def test_a_cluster_trains_the_model_of_the_matrix(model, corpus, shards, client)
     assert_array_equal(model.fit(shards.on(client)).components_, expected)
 
 
+class ThreadsOfTheWorker:
+    n_steps = 0
+
+    def catch_up(self, past):
+        assert past == []
+
+    def threads(self, n_jobs):
+        return joblib.effective_n_jobs(n_jobs)
+
+
 def test_a_task_runs_in_threads(client):
     """A worker is a daemon process, in which joblib counts one job by default."""
-    task = Sealed(("fit", [(0, joblib, (3,))], "effective_n_jobs", (), False))
+    worker = ThreadsOfTheWorker()
+    task = Sealed(("fit", [(0, worker, (3,), [])], "threads", (), False, 0))
     assert client.submit(visit, task, pure=False).result().value == [3]
 
 
@@ -108,7 +118,7 @@ class Kills(DaskEngine):
 def test_the_tables_of_a_round_go_with_it(shards, client, monkeypatch):
     """Nothing keeps a message until the garbage collector comes: tables are large."""
     monkeypatch.setattr(_dask, "POLL", 1e-6)  # as in rounds that last longer than it
-    model = ForgetfulSubLDA(K, noise_multiplier=5.0, max_iter=3)
+    model = SubLDA(K, noise_multiplier=5.0, max_iter=3)
     gc.collect()
     gc.disable()
     try:
@@ -122,7 +132,7 @@ def test_the_tables_of_a_round_go_with_it(shards, client, monkeypatch):
 @pytest.mark.parametrize(("calls", "n_workers"), [([4], 1), ([3, 5], 1), ([5], 2)])
 def test_workers_are_killed_in_mid_round(calls, n_workers, corpus, shards, client):
     """One worker, its replacement too, and all workers at once."""
-    model = ForgetfulSubLDA(
+    model = SubLDA(
         K, noise_multiplier=5.0, max_iter=5, subsampling_ratio=0.5,
         random_state=1,
     )  # fmt: skip
@@ -152,7 +162,7 @@ class KillsBefore(DaskEngine):
 
 
 def test_a_worker_is_killed_before_its_task_reaches_it(corpus, shards, client):
-    model = ForgetfulSubLDA(K, noise_multiplier=5.0, max_iter=2, random_state=1)
+    model = SubLDA(K, noise_multiplier=5.0, max_iter=2, random_state=1)
     expected = model.fit(corpus).components_
     assert_array_equal(model.fit(shards.on(KillsBefore(client))).components_, expected)
 
@@ -161,7 +171,7 @@ def test_a_result_may_take_longer_than_any_timeout(corpus, shards, client, monke
     """As a large table does on a slow network."""
     monkeypatch.setattr(_dask, "POLL", 1e-6)
     monkeypatch.setattr(_dask, "SCATTER", 1e-6)
-    model = ForgetfulSubLDA(K, noise_multiplier=5.0, max_iter=2, random_state=1)
+    model = SubLDA(K, noise_multiplier=5.0, max_iter=2, random_state=1)
     expected = model.fit(corpus).components_
     engine = Kills(client, [], 0)
     assert_array_equal(model.fit(shards.on(engine)).components_, expected)
@@ -170,10 +180,10 @@ def test_a_result_may_take_longer_than_any_timeout(corpus, shards, client, monke
 
 def test_a_damaged_shard_is_named_before_anything_is_charged(corpus, client, tmp_path):
     written = write_shards(corpus[:100], tmp_path / "x", rows_per_shard=50)
-    path = tmp_path / "x" / "000001.data.npy"
+    path = tmp_path / "x" / "000001.counts"
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     ledger = Ledger(epsilon=1.0, delta=1e-6)
-    model = ForgetfulSubLDA(K, epsilon=1.0, ledger=ledger)
+    model = SubLDA(K, epsilon=1.0, ledger=ledger)
     with pytest.raises(ValueError, match=r"shard 000001 .*SHA-256"):
         model.fit(written.on(client))
     assert ledger.epsilon_spent == 0
@@ -193,7 +203,7 @@ def test_a_worker_with_another_version_is_named_before_anything_is_charged(
     worker = max(client.scheduler_info(n_workers=-1)["workers"])
     client.run(exec, change, workers=[worker])
     ledger = Ledger(epsilon=1.0, delta=1e-6)
-    model = ForgetfulSubLDA(K, epsilon=1.0, ledger=ledger)
+    model = SubLDA(K, epsilon=1.0, ledger=ledger)
     try:
         with pytest.raises(RuntimeError, match=f"worker {worker} has {found}"):
             model.fit(shards.on(client))
@@ -205,8 +215,8 @@ def test_a_worker_with_another_version_is_named_before_anything_is_charged(
 def test_the_logs_of_a_task_that_fails_hold_no_arguments(shards, client):
     engine = DaskEngine(client)
     engine.start([])
-    rows = np.arange(987654321, 987654325)
-    task = Sealed((engine._fit, [(0, None, (rows,))], "no_such_method", (), True))
+    rows, worker = np.arange(987654321, 987654325), ThreadsOfTheWorker()
+    task = Sealed((engine._fit, [(0, worker, (rows,), [])], "no_such_method", (), True, 0))
     future = client.submit(visit, task, pure=False)
     with pytest.raises(AttributeError):
         future.result()

@@ -1,9 +1,10 @@
-"""Writes shards from matrices, blocks of rows, docword files, Parquet or dask arrays."""
+"""Writes shards from matrices, blocks of rows, or docword files."""
 
 from __future__ import annotations
 
 import itertools
 import os
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,14 +25,12 @@ from dplda.core._corpus import (
     form_of,
 )
 from dplda.core._fold_in import single_precision
-from dplda.datasets._docword import docword_triples
-from dplda.datasets._shards import CountShards, Shard, write_manifest, write_shard
+from dplda.datasets._shards import UNITS, CountShards, Shard, write_manifest, write_shard
+from dplda.datasets._uci import docword_entries
 from dplda.leaf._checks import check_integer
+from dplda.leaf._users import number_users
 from dplda.privacy._mechanisms import unsummed
 
-Triples = tuple[npt.NDArray[Any], ...]  # documents, words and counts of entries
-COLUMNS = ("document", "word", "count")
-BATCH = 1 << 20  # rows of Parquet that are read at a time
 ROWS = 10_000  # of a matrix that are checked at a time
 TEXTS = (
     "source holds texts or paths, and shards hold word counts; count them, as in "
@@ -46,6 +45,7 @@ def write_shards(
     source: Any,
     folder: str | os.PathLike[str],
     *,
+    user_ids: Any = None,
     rows_per_shard: int = 10_000,
     n_words: int | None = None,
     feature_names: Sequence[str] | None = None,
@@ -63,18 +63,17 @@ def write_shards(
         - a matrix as `fit` takes it;
         - an iterable of such matrices, blocks of consecutive rows;
         - the path of a docword file (see `read_uci_bow`), whose entries are in the order of
-          documents;
-        - the path of a Parquet file (``.parquet``) with whole numbers in the columns ``document``,
-          ``word`` (both from 0) and ``count``, in the order of documents. It needs `n_words` and
-          pyarrow. Documents without an entry are rows without a word;
-        - a `dask.array` of dense or sparse blocks, each of which holds whole rows.
+          documents.
     folder : str or path-like
         A folder that does not exist, or is empty. Only its owner can read the files.
+    user_ids : array-like of shape (n_docs,) or None, default=None
+        The user that each document comes from: integers or strings. The documents of a user stay
+        together, and fits and scores protect users, as with `user_ids` in `fit`. Private.
     rows_per_shard : int, default=10000
-        Number of documents of a shard. A fit needs about 12 bytes for each stored count of a
-        shard. It never changes a result.
+        Number of documents of a shard; with users about as many. A fit needs about 12 bytes for
+        each stored count of a shard. It never changes a result.
     n_words : int or None, default=None
-        Size of the vocabulary. Needed for Parquet; otherwise it is checked if it is given.
+        Size of the vocabulary, which is checked if it is given.
     feature_names : sequence of str or None, default=None
         The words of the columns, all different. A model that is fitted on the shards then knows
         them. None takes the names of the columns of tables, which must be the same in all blocks.
@@ -88,7 +87,8 @@ def write_shards(
     ------
     ValueError
         If the source does not hold word counts, its blocks have different widths, its entries are
-        not in the order of documents, or the folder is not empty. The folder is no corpus then.
+        not in the order of documents, there is not one id for each document, or the folder is not
+        empty. The folder is no corpus then.
     OSError
         If a file cannot be read or written.
 
@@ -110,78 +110,85 @@ def write_shards(
     ...     write_shards(blocks, f"{folder}/corpus", rows_per_shard=250).n_shards
     2
     """
-    rows = check_integer("rows_per_shard", rows_per_shard, 1, MAX_TOKENS)
+    size = check_integer("rows_per_shard", rows_per_shard, 1, MAX_TOKENS)
     width = None if n_words is None else check_integer("n_words", n_words, 1, MAX_TOKENS)
-    names = _Names(feature_names)
+    if isinstance(feature_names, str):
+        raise TypeError("feature_names must be a list of words, got a single str")
+    names = [] if feature_names is None else [_different(map(str, feature_names))]
     place = Path(os.path.abspath(os.fspath(folder)))
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     if any(place.iterdir()):
         raise ValueError(f"{place} is not empty; give a new folder, or delete what is in it")
-    shards: list[Shard] = []
+
+    def written(into: Path) -> list[Shard]:
+        blocks = _in_shards(_blocks(source, names), size, width)
+        return [write_shard(into, index, X) for index, X in enumerate(blocks)]
+
     try:
-        for X in _in_shards(_blocks(source, width, names), rows):
-            width = _check_width(X, width)
-            shards.append(write_shard(place, len(shards), X))
+        if user_ids is None:
+            shards = written(place)
+        else:
+            with tempfile.TemporaryDirectory(dir=place) as unsorted:
+                parts = _by_user(written(Path(unsorted)), user_ids, size)
+                shards = [write_shard(place, index, *part) for index, part in enumerate(parts)]
     except ValueError as error:
         if str(error) in (A_TEXT_OR_PATH, NOT_COUNTS, TOKEN_LISTS):
             raise ValueError(TEXTS) from None
         raise
-    if width is None or not shards:
+    if not shards:
         raise ValueError("source holds no block of documents; give at least one matrix")
-    if names.words is not None and len(names.words) != width:
-        raise ValueError(f"feature_names must have {width} words, got {len(names.words)}")
-    write_manifest(place, width, names.words, shards)
+    width, words = shards[0].shape[1], names[0] if names else None
+    if words is not None and len(words) != width:
+        raise ValueError(f"feature_names must have {width} words, got {len(words)}")
+    write_manifest(place, UNITS[user_ids is not None], width, words, shards)
     return CountShards(place)
 
 
-class _Names:
-    """The words of the columns: those that are given, or those of tables with names.
-
-    They must be different; a release file could not hold them otherwise.
-    """
-
-    def __init__(self, given: Sequence[str] | None) -> None:
-        if isinstance(given, str):
-            raise TypeError("feature_names must be a list of words, got a single str")
-        self.words = None if given is None else [str(name) for name in given]
-        self._check()
-
-    def note(self, X: Any) -> None:
-        """Take the names of a table, or refuse those of another one."""
-        names = getattr(X, "columns", None)
-        if names is None or not all(isinstance(name, str) for name in names):
-            return
-        if self.words is not None and list(names) != self.words:
-            raise ValueError(
-                "the columns of a table are other words, or have another order, than feature_names "
-                "or the tables before; select the same columns of all tables"
-            )
-        self.words = list(names)
-        self._check()
-
-    def _check(self) -> None:
-        if self.words is not None and len(set(self.words)) < len(self.words):
-            raise ValueError(
-                f"the names of the columns must be different words, got {len(self.words)}, "
-                f"{len(set(self.words))} of them different"
-            )
-
-
-def _check_width(X: sp.csr_array, width: int | None) -> int:
-    if width is not None and X.shape[1] != width:
+def _different(names: Iterable[str]) -> list[str]:
+    """The names of the columns, all different: a release file could not hold them otherwise."""
+    words = list(names)
+    if len(set(words)) < len(words):
         raise ValueError(
-            f"all documents must have one vocabulary, got {X.shape[1]} words after {width}; count "
-            "them with the same vectorizer, or correct n_words"
+            f"the names of the columns must be different words, got {len(words)}, "
+            f"{len(set(words))} of them different"
         )
-    return int(X.shape[1])
+    return words
 
 
-def _in_shards(blocks: Iterable[Any], size: int) -> Iterator[sp.csr_array]:
+def _by_user(
+    parts: list[Shard], user_ids: Any, size: int
+) -> Iterator[tuple[sp.csr_array, npt.NDArray[Any]]]:
+    """Rows of whole users, in the order in which users occur, and the first row of each user."""
+    edges = np.cumsum([0, *(part.shape[0] for part in parts)])
+    users = number_users(user_ids, int(edges[-1]))
+    assert users is not None
+    order, ends = np.argsort(users, kind="stable"), np.cumsum(np.bincount(users))
+    begin = first = 0
+    while begin < len(order):
+        last = max(first + 1, int(np.searchsorted(ends, begin + size, side="right")))
+        rows = order[begin : ends[last - 1]]
+        sorted_rows = np.sort(rows)
+        cuts = np.searchsorted(sorted_rows, edges)
+        found = [
+            part.counts()[sorted_rows[a:b] - edge]
+            for part, edge, a, b in zip(parts, edges, cuts, cuts[1:])
+            if b > a
+        ]
+        X = sp.vstack(found, format="csr")[np.searchsorted(sorted_rows, rows)]
+        yield _kernel_form(X), np.append(0, ends[first:last] - begin)
+        begin, first = int(ends[last - 1]), last
+
+
+def _in_shards(blocks: Iterable[Any], size: int, width: int | None) -> Iterator[sp.csr_array]:
     """Checked rows in shards of `size` documents, the last one smaller."""
     waiting: list[sp.csr_array] = []
-    width = None
     for X in map(_checked, blocks):
-        width = _check_width(X, width)
+        if width not in (None, X.shape[1]):
+            raise ValueError(
+                f"all documents must have one vocabulary, got {X.shape[1]} words after {width}; "
+                "count them with the same vectorizer, or correct n_words"
+            )
+        width = X.shape[1]
         waiting.append(X)
         n_rows = sum(block.shape[0] for block in waiting)
         if n_rows < size:
@@ -209,38 +216,33 @@ def _checked(X: Any) -> sp.csr_array:
     return as_counts(X, "write_shards")
 
 
-def _blocks(source: Any, n_words: int | None, names: _Names) -> Iterable[Any]:
-    """Blocks of rows of whatever holds the documents."""
+def _blocks(source: Any, names: list[list[str]]) -> Iterable[Any]:
+    """Blocks of rows of whatever holds the documents; `names` gets those of tables."""
     if isinstance(source, (str, os.PathLike)):
         path = Path(source)
-        if path.suffix.lower() in (".parquet", ".pq"):
-            if n_words is None:
-                raise ValueError(
-                    "a Parquet file does not say how many words the vocabulary has; give n_words, "
-                    "a public number"
-                )
-            return _rows_of(_parquet_triples(path, n_words), None, n_words)
         if path.is_dir():
             raise IsADirectoryError(
                 f"{path} is a folder; if write_shards has filled it, it is a corpus already: pass "
                 "CountShards(folder) to fit. Texts in files have to be read and counted first"
             )
-        n_docs, width, triples = docword_triples(path)
-        return _rows_of(triples, n_docs, width)
-    if hasattr(source, "dask") and hasattr(source, "to_delayed"):
-        return _dask_blocks(source)
+        return _rows_of(*docword_entries(path))
     if hasattr(source, "shape"):
         return _slices(source, names)
     if isinstance(source, Iterable):
         return itertools.chain.from_iterable(_slices(X, names) for X in source)
-    raise ValueError(
-        f"source must be a matrix, matrices, a path or a dask.array, got {type(source).__name__}"
-    )
+    raise ValueError(f"source must be a matrix, matrices or a path, got {type(source).__name__}")
 
 
-def _slices(X: Any, names: _Names) -> Iterator[Any]:
+def _slices(X: Any, names: list[list[str]]) -> Iterator[Any]:
     """Some rows of a matrix at a time: the checks may copy what they are given."""
-    names.note(X)
+    columns = getattr(X, "columns", None)
+    if columns is not None and all(isinstance(name, str) for name in columns):
+        if names and list(columns) != names[0]:
+            raise ValueError(
+                "the columns of a table are other words, or have another order, than feature_names "
+                "or the tables before; select the same columns of all tables"
+            )
+        names[:] = [_different(columns)]
     with check_quoting_nothing(X):
         if sp.issparse(X):
             X = unsummed(X).tocsr()
@@ -252,76 +254,31 @@ def _slices(X: Any, names: _Names) -> Iterator[Any]:
     return (X[begin : begin + ROWS] for begin in range(0, X.shape[0], ROWS))
 
 
-def _dask_blocks(array: Any) -> Iterator[Any]:
-    """The blocks of a dask.array, computed one after the other."""
-    if array.ndim != 2 or array.numblocks[1] != 1:
-        raise ValueError(
-            "each block of the dask.array must hold whole rows of a matrix; call "
-            "rechunk({1: -1}) before"
-        )
-    return (block[0].compute() for block in array.to_delayed())
-
-
 def _rows_of(
-    triples: Iterable[Triples], n_docs: int | None, n_words: int
+    n_docs: int, n_words: int, pieces: Iterable[npt.NDArray[np.int64]]
 ) -> Iterator[sp.csr_array]:
-    """Rows of entries (document, word, count) in the order of documents, ids from 0.
+    """Rows of the entries of a docword file, which are in the order of documents.
 
     The entries of one document may lie in several pieces: the last document of a piece waits.
     """
-    rest: Triples = (np.empty(0, np.int64),) * 3
-    begin = 0
-    for piece in triples:
-        docs, words, counts = (np.concatenate(both) for both in zip(rest, piece))
-        if (np.diff(docs) < 0).any() or (len(docs) and docs[0] < begin):
+    rest, begin = np.empty((0, 3), np.int64), 0
+    for piece in pieces:
+        entries = np.concatenate([rest, piece])
+        if (np.diff(entries[:, 0]) < 0).any() or entries[0, 0] < begin:
             raise ValueError(
                 "the entries must be in the order of documents; sort the file by document, or read "
                 "it into memory and pass the matrix"
             )
-        if not len(docs):
-            continue
-        end, cut = int(docs[-1]), int(np.searchsorted(docs, docs[-1]))
+        end = int(entries[-1, 0])
+        cut = int(np.searchsorted(entries[:, 0], end))
         if end > begin:
-            yield _matrix(docs[:cut] - begin, words[:cut], counts[:cut], (end - begin, n_words))
-        begin, rest = end, (docs[cut:], words[cut:], counts[cut:])
-    docs, words, counts = rest
-    end = begin + bool(len(docs)) if n_docs is None else n_docs
-    yield _matrix(docs - begin, words, counts, (end - begin, n_words))
+            yield _matrix(entries[:cut], begin, end, n_words)
+        begin, rest = end, entries[cut:]
+    yield _matrix(rest, begin, n_docs, n_words)
 
 
-def _matrix(docs: Any, words: Any, counts: Any, shape: tuple[int, int]) -> sp.csr_array:
-    starts = np.searchsorted(docs, np.arange(shape[0] + 1))
-    return sp.csr_array((counts.astype(np.float64), words, starts), shape=shape)
-
-
-def _parquet_triples(path: Path, n_words: int) -> Iterator[Triples]:
-    """Entries of a Parquet file, in batches."""
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise ImportError("Parquet needs pyarrow (dplda's extra 'files')") from None
-    try:
-        file = pq.ParquetFile(path)
-    except pa.ArrowInvalid:
-        raise ValueError(f"{path} is not a Parquet file, or is damaged") from None
-    with file:
-        if not set(COLUMNS) <= set(file.schema_arrow.names):
-            raise ValueError(f"{path} must have the columns {', '.join(COLUMNS)}")
-        for batch in file.iter_batches(batch_size=BATCH, columns=list(COLUMNS)):
-            columns = [batch.column(name) for name in COLUMNS]
-            if not all(pa.types.is_integer(column.type) for column in columns) or any(
-                column.null_count for column in columns
-            ):
-                raise ValueError(
-                    f"the columns {', '.join(COLUMNS)} of {path} must be integers, none missing"
-                )
-            docs, words, counts = (column.to_numpy().astype(np.int64) for column in columns)
-            if min(docs.min(initial=0), words.min(initial=0), MAX_TOKENS - docs.max(initial=0)) < 0:
-                raise ValueError(
-                    f"documents and words of {path} must be numbered from 0, documents up to "
-                    f"{MAX_TOKENS}"
-                )
-            if words.max(initial=0) >= n_words:
-                raise ValueError(f"{path} has a word that is not below n_words={n_words}")
-            yield docs, words, counts
+def _matrix(entries: npt.NDArray[Any], begin: int, end: int, n_words: int) -> sp.csr_array:
+    """The rows from `begin` to `end`."""
+    docs, words, counts = entries.T
+    starts = np.searchsorted(docs, np.arange(begin, end + 1))
+    return sp.csr_array((counts.astype(np.float64), words, starts), shape=(end - begin, n_words))

@@ -6,7 +6,6 @@ import copy
 import hashlib
 import json
 import os
-import re
 import uuid
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -22,59 +21,54 @@ from dplda.leaf._files import OWNER_ONLY, write_atomically
 
 FORMAT = "dplda count shards"
 MANIFEST = "shards.json"
-PARTS = {"data": np.float32, "indices": np.int32, "indptr": np.int32}
+UNITS = ("document", "user")
 _CHECKED = 1 << 20  # entries that are checked at a time
-_NAME = re.compile("[0-9]{6,}")  # a file of the folder has one such name: none counts twice
 
 
 @dataclass(frozen=True)
 class Shard:
-    """The files of some consecutive documents. Private.
+    """The file of some consecutive documents. Private.
+
+    It holds counts (float32), words, ends of rows and ends of units (int32): numbers of 4 bytes
+    without a header, whose sizes are in the list of shards.
 
     Parameters
     ----------
-    folder : str
-        Folder of the corpus.
-    name : str
-        Beginning of the names of its three files.
+    path : str
+        The file.
     shape : tuple of int
         Number of documents, and of words.
+    n_units : int
+        Number of protected units: documents, or users with all their documents.
     n_entries : int
         Number of stored counts.
     sha256 : str
-        SHA-256 of the content of its files, one after the other.
+        SHA-256 of the file.
     """
 
-    folder: str
-    name: str
+    path: str
     shape: tuple[int, int]
+    n_units: int
     n_entries: int
     sha256: str
 
-    def path(self, part: str) -> Path:
-        """The file of "data", "indices" or "indptr"."""
-        return Path(self.folder, f"{self.name}.{part}.npy")
-
-    def fail(self, what: str) -> ValueError:
-        """An error about this shard. It quotes nothing of the documents."""
-        return ValueError(
-            f"shard {self.name} of {self.folder} {what}; write the shards again with write_shards, "
-            "or restore the file from a copy"
-        )
-
-    def unreadable(self, part: str, error: OSError) -> Exception:
-        """The error of a process that could not read one of the files."""
-        if isinstance(error, FileNotFoundError) and os.path.isdir(self.folder):
-            return self.fail(f"is missing its file {self.path(part).name}")
-        return OSError(
-            f"shard {self.name} of {self.folder} cannot be read ({error.strerror or error}); every "
-            "machine that visits shards must be able to read this folder under this name"
-        )
+    @property
+    def name(self) -> str:
+        """Its number, with zeros."""
+        return Path(self.path).stem
 
     def counts(self) -> sp.csr_array:
         """The counts, CSR of float32 and int32, on arrays that are mapped and read-only."""
-        arrays = tuple(self._array(part, dtype) for part, dtype in PARTS.items())
-        return sp.csr_array(arrays, shape=self.shape)
+        data, words, ends, _ = self._arrays()
+        return sp.csr_array((data, words, ends), shape=self.shape)
+
+    def unit_ptr(self) -> npt.NDArray[np.int64]:
+        """First document of each unit, and the number of documents."""
+        return self._arrays()[3].astype(np.int64)
+
+    def users(self) -> npt.NDArray[np.int64]:
+        """Number of the unit of each document."""
+        return np.repeat(np.arange(self.n_units), np.diff(self.unit_ptr()))
 
     def check(self) -> int:
         """Read all of the shard once: it is what was written, and fits its shape.
@@ -89,13 +83,15 @@ class Shard:
         ValueError
             If the shard is damaged.
         OSError
-            If a file cannot be read.
+            If the file cannot be read.
         """
-        if self._digest() != self.sha256:
-            raise self.fail("is damaged: its SHA-256 is not the one of the manifest")
-        data, words, ends = (self._array(part, dtype) for part, dtype in PARTS.items())
-        in_order = (ends[1:] >= ends[:-1]).all()  # a difference of int32 could wrap around
-        if not (in_order and ends[0] == 0 and ends[-1] == self.n_entries):
+        data, words, ends, units = self._arrays()
+        if self.digest() != self.sha256:
+            raise self.fail("is damaged: its SHA-256 is not the one of the list")
+        # comparisons, because a difference of int32 could wrap around
+        rows_fit = (ends[1:] >= ends[:-1]).all() and ends[0] == 0 and ends[-1] == self.n_entries
+        units_fit = (units[1:] > units[:-1]).all() and units[0] == 0 and units[-1] == self.shape[0]
+        if not (rows_fit and units_fit):
             raise self.fail("is damaged: its rows do not fit its entries")
         first_of_row = np.zeros(self.n_entries + 1, bool)
         first_of_row[ends] = True
@@ -111,38 +107,56 @@ class Shard:
                 raise self.fail("is damaged: it holds numbers that are not counts")
         return int(np.count_nonzero(ends[1:] == ends[:-1]))
 
-    def state(self) -> tuple[tuple[int, ...], ...]:
-        """What changes if a file is replaced or written to."""
-        found = []
-        for part in PARTS:
-            try:
-                found.append(os.stat(self.path(part)))
-            except OSError as error:
-                raise self.unreadable(part, error) from None
-        return tuple((f.st_dev, f.st_ino, f.st_size, f.st_mtime_ns) for f in found)
-
-    def _array(self, part: str, dtype: Any) -> npt.NDArray[Any]:
-        length = self.shape[0] + 1 if part == "indptr" else self.n_entries
+    def state(self) -> tuple[int, ...]:
+        """What changes if the file is replaced or written to."""
         try:
-            array = np.load(self.path(part), mmap_mode="r" if length else None, allow_pickle=False)
+            found = os.stat(self.path)
         except OSError as error:
-            raise self.unreadable(part, error) from None
-        except (ValueError, EOFError):
-            raise self.fail(f"is damaged: {self.path(part).name} cannot be read") from None
-        if not isinstance(array, np.ndarray) or (array.dtype, array.shape) != (dtype, (length,)):
-            raise self.fail("is damaged: a file does not have the size of the manifest")
-        return np.asarray(array)
+            raise self._unreadable(error) from None
+        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
-    def _digest(self) -> str:
-        digest = hashlib.sha256()
-        for part in PARTS:
-            try:
-                with open(self.path(part), "rb") as file:
-                    while block := file.read(1 << 20):
-                        digest.update(block)
-            except OSError as error:
-                raise self.unreadable(part, error) from None
-        return digest.hexdigest()
+    def digest(self) -> str:
+        """SHA-256 of the file."""
+        try:
+            with open(self.path, "rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            raise self._unreadable(error) from None
+
+    def fail(self, what: str) -> ValueError:
+        """An error about this shard. It quotes nothing of the documents."""
+        return ValueError(
+            f"shard {self.name} of {os.path.dirname(self.path)} {what}; write the shards again "
+            "with write_shards, or restore the file from a copy"
+        )
+
+    def _unreadable(self, error: OSError) -> Exception:
+        folder = os.path.dirname(self.path)
+        if isinstance(error, FileNotFoundError) and os.path.isdir(folder):
+            return self.fail("has no file")
+        return OSError(
+            f"shard {self.name} of {folder} cannot be read ({error.strerror or error}); every "
+            "machine that visits shards must be able to read this folder under this name"
+        )
+
+    def _arrays(self) -> list[npt.NDArray[Any]]:
+        """Counts, words, ends of rows and ends of units."""
+        lengths = [self.n_entries, self.n_entries, self.shape[0] + 1, self.n_units + 1]
+        if self.state()[2] != 4 * sum(lengths):
+            raise self.fail("is damaged: its file does not have the size of the list")
+        ends = np.cumsum([0, *lengths])
+        try:
+            # one map for each: SciPy would copy a part of a larger array
+            return [
+                np.asarray(np.memmap(self.path, dtype, "r", 4 * begin, (end - begin,)))
+                if end > begin
+                else np.empty(0, dtype)
+                for dtype, begin, end in zip(("<f4", "<i4", "<i4", "<i4"), ends, ends[1:])
+            ]
+        except OSError as error:
+            raise self._unreadable(error) from None
+        except ValueError:  # it became shorter
+            raise self.fail("is damaged: its file does not have the size of the list") from None
 
 
 class CountShards:
@@ -169,6 +183,8 @@ class CountShards:
         Number of stored counts.
     n_shards : int
         Number of shards.
+    unit : {"document", "user"}
+        What fits and scores protect: users if `write_shards` was given their ids.
     feature_names : ndarray of shape (n_words,), object, or None
         The words of the columns, if `write_shards` was given them.
 
@@ -198,7 +214,7 @@ class CountShards:
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = os.path.abspath(os.fspath(folder))
-        n_words, words, shards = _read_manifest(Path(self.folder))
+        self.unit, n_words, words, shards = _read_manifest(Path(self.folder))
         self.feature_names = None if words is None else np.array(words, dtype=object)
         self.engine: Any = None
         self._hold(shards, n_words)
@@ -262,8 +278,7 @@ class CountShards:
         Returns
         -------
         corpus : CountShards
-            A new object on the same files. There `SubLDA` infers topic weights from
-            scratch in each round, because a process that may be lost would lose them.
+            A new object on the same files.
         """
         corpus = copy.copy(self)
         corpus.engine = client
@@ -279,52 +294,55 @@ class CountShards:
 
 
 def write_manifest(
-    folder: Path, n_words: int, words: list[str] | None, shards: list[Shard]
+    folder: Path, unit: str, n_words: int, words: list[str] | None, shards: list[Shard]
 ) -> None:
     """Write the list of the shards. Without it the folder is no corpus."""
-    records = [asdict(shard) for shard in shards]
-    for record in records:
-        del record["folder"]
     content = {
-        "format": FORMAT, "n_words": n_words, "words": words,
+        "format": FORMAT, "unit": unit, "n_words": n_words, "words": words,
         # a digest of this file shows nothing of the documents
-        "salt": uuid.uuid4().hex, "shards": records,
+        "salt": uuid.uuid4().hex,
+        "shards": [
+            {"n_docs": shard.shape[0]}
+            | {name: asdict(shard)[name] for name in ("n_units", "n_entries", "sha256")}
+            for shard in shards
+        ],
     }  # fmt: skip
     write_atomically(folder / MANIFEST, json.dumps(content).encode())
 
 
-def write_shard(folder: Path, index: int, X: sp.csr_array) -> Shard:
-    """Write counts in the form of the kernels to three files that only the owner can read."""
-    shard = Shard(str(folder), f"{index:06d}", X.shape, X.nnz, "")
-    for part, dtype in PARTS.items():
-        descriptor = os.open(shard.path(part), os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_ONLY)
-        with open(descriptor, "wb") as file:
-            np.save(file, np.asarray(getattr(X, part), dtype), allow_pickle=False)
-            file.flush()
-            os.fsync(file.fileno())
-    return Shard(shard.folder, shard.name, shard.shape, shard.n_entries, shard._digest())
+def write_shard(
+    folder: Path, index: int, X: sp.csr_array, unit_ptr: npt.NDArray[Any] | None = None
+) -> Shard:
+    """Write counts in the form of the kernels to a file that only the owner can read."""
+    path = str(folder / f"{index:06d}.counts")
+    unit_ptr = np.arange(X.shape[0] + 1) if unit_ptr is None else unit_ptr
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_ONLY)
+    with open(descriptor, "wb") as file:
+        file.write(np.ascontiguousarray(X.data, "<f4").data)
+        for array in (X.indices, X.indptr, unit_ptr):
+            file.write(np.ascontiguousarray(array, "<i4").data)
+        file.flush()
+        os.fsync(file.fileno())
+    shard = Shard(path, X.shape, len(unit_ptr) - 1, X.nnz, "")
+    return Shard(path, shard.shape, shard.n_units, shard.n_entries, shard.digest())
 
 
-def _read_manifest(folder: Path) -> tuple[int, list[str] | None, list[Shard]]:
+def _read_manifest(folder: Path) -> tuple[str, int, list[str] | None, list[Shard]]:
     path = folder / MANIFEST
     try:
         content = json.loads(path.read_bytes())
-        n_words, words = int(content["n_words"]), content["words"]
-        shards = [
-            Shard(
-                str(folder), str(record["name"]),
-                (int(record["shape"][0]), int(record["shape"][1])),
-                int(record["n_entries"]), str(record["sha256"]),
-            )
+        unit, n_words, words = content["unit"], int(content["n_words"]), content["words"]
+        numbers = [
+            (int(record["n_docs"]), int(record["n_units"]), int(record["n_entries"]))
             for record in content["shards"]
-        ]  # fmt: skip
-        is_valid = content["format"] == FORMAT and shards and all(
-            _NAME.fullmatch(s.name) and s.shape[0] >= 0 and s.n_entries >= 0 for s in shards
+        ]
+        digests = [str(record["sha256"]) for record in content["shards"]]
+        is_valid = (
+            content["format"] == FORMAT and unit in UNITS and bool(numbers)
+            and min([n_words, *map(min, numbers)]) >= 0
+            and (words is None or (type(words) is list and len(words) == n_words))
+            and all(type(word) is str for word in words or [])
         )  # fmt: skip
-        if words is not None and not (
-            isinstance(words, list) and all(type(w) is str for w in words) and len(words) == n_words
-        ):
-            is_valid = False
     except FileNotFoundError:
         raise FileNotFoundError(
             f"{folder} holds no corpus: it has no file {MANIFEST}, which write_shards writes last; "
@@ -332,31 +350,21 @@ def _read_manifest(folder: Path) -> tuple[int, list[str] | None, list[Shard]]:
         ) from None
     except OSError as error:
         raise OSError(f"{path} cannot be read: {error.strerror or error}") from error
-    except (KeyError, TypeError, ValueError, IndexError, OverflowError):
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
         is_valid = False
     if not is_valid:
         raise ValueError(f"{path} was not written by write_shards, or is damaged")
-    _check_list(shards, n_words)
-    return n_words, words, shards
-
-
-def _check_list(shards: list[Shard], n_words: int) -> None:
-    """Refuse a list that would count documents twice, or mix vocabularies, and missing files."""
-    names, contents = set(), set()
+    shards = [
+        Shard(str(folder / f"{i:06d}.counts"), (n_docs, n_words), n_units, n_entries, digest)
+        for i, ((n_docs, n_units, n_entries), digest) in enumerate(zip(numbers, digests))
+    ]
+    seen = set()
     for shard in shards:
-        if shard.name in names:
-            raise shard.fail("is listed twice: a document would count twice")
-        if shard.sha256 in contents and shard.shape[0] > 1 and shard.n_entries:
+        if shard.sha256 in seen and shard.shape[0] > 1 and shard.n_entries:
             raise shard.fail(
                 "holds the same documents as another shard, which would count twice (if the corpus "
                 "does repeat documents, choose another rows_per_shard)"
             )
-        if shard.shape[1] != n_words:
-            raise shard.fail(
-                f"has a vocabulary of {shard.shape[1]} words, and the corpus one of {n_words}"
-            )
-        for part in PARTS:
-            if not shard.path(part).exists():
-                raise FileNotFoundError(str(shard.fail(f"has no file {shard.path(part).name}")))
-        names.add(shard.name)
-        contents.add(shard.sha256)
+        seen.add(shard.sha256)
+        shard.state()  # an error if the file is missing
+    return unit, n_words, words, shards

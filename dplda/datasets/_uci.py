@@ -1,120 +1,191 @@
-"""The bags of words of the UCI archive."""
+"""Bags of words in the format of the UCI archive: D, W, NNZ, then lines `doc word count`."""
 
 from __future__ import annotations
 
-import gzip
-import hashlib
 import os
+import re
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
+import numpy as np
+import scipy.sparse as sp
 from sklearn.datasets import fetch_file
 from sklearn.utils import Bunch
 
-from ._docword import read_uci_bow
+from dplda.leaf._files import opened
 
 _ARCHIVE = "https://archive.ics.uci.edu/ml/machine-learning-databases/bag-of-words/"
+_CORPORA = {  # title, documents, words
+    "kos": ("KOS blog entries (dailykos.com)", 3430, 6906),
+    "nips": ("NIPS full papers (books.nips.cc)", 1500, 12419),
+    "enron": ("Enron e-mails (www.cs.cmu.edu/~enron)", 39861, 28102),
+    "nytimes": ("New York Times news articles (ldc.upenn.edu)", 300000, 102660),
+    "pubmed": ("PubMed abstracts (www.pubmed.gov)", 8200000, 141043),
+}
+BLOCK = 1 << 20  # bytes that are read at a time, and the rest of a line
+_LARGEST = 2**31 - 1
+_FREE_DOCS, _MAX_DOCS_PER_ENTRY = 1 << 20, 64  # documents that a header may name, beyond any corpus
+_INTEGER = re.compile(rb"[0-9]{1,18}")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
-@dataclass(frozen=True)
-class _Corpus:
-    """Known facts about a corpus of the archive.
+def _fail(path: Path, line: int, message: str) -> NoReturn:
+    raise ValueError(f"{path}, line {line}: {message}.")
 
-    `text_bytes` is the size of the unpacked docword file. `git_blob` is its SHA-1 as a git blob, if
-    it has been published.
+
+def docword_entries(path: Path) -> tuple[int, int, Iterator[np.ndarray]]:
+    """Number of documents and of words, and the entries in pieces (n, 3), int64, ids from 0.
+
+    Errors name a line and quote nothing.
     """
-
-    title: str
-    n_docs: int
-    n_words: int
-    text_bytes: int = 0
-    git_blob: str = ""
+    pieces = _header_and_pieces(path)
+    n_docs, n_words, _ = next(pieces).tolist()
+    return n_docs, n_words, pieces
 
 
-_CORPORA = {
-    "kos": _Corpus(
-        "KOS blog entries (dailykos.com)", 3430, 6906,
-        4_075_212, "4f299dadd2594fba8b19eeb1784c8fd0e9cd57e4",
-    ),
-    "nips": _Corpus(
-        "NIPS full papers (books.nips.cc)", 1500, 12419,
-        8_509_211, "d0e0e128a267b4045c9c371fc84d6bb2a8d84f70",
-    ),
-    "enron": _Corpus("Enron e-mails (www.cs.cmu.edu/~enron)", 39861, 28102),
-    "nytimes": _Corpus("New York Times news articles (ldc.upenn.edu)", 300000, 102660),
-    "pubmed": _Corpus("PubMed abstracts (www.pubmed.gov)", 8200000, 141043),
-}  # fmt: skip
+def _header_and_pieces(path: Path) -> Iterator[np.ndarray]:
+    with opened(path) as file:
+        header = []
+        for number, name in enumerate(("documents D", "words W", "entries NNZ"), start=1):
+            line = file.readline(BLOCK).strip()
+            largest = 10**18 if number == 3 else _LARGEST
+            if not _INTEGER.fullmatch(line) or int(line) > largest:
+                _fail(path, number, f"expected the number of {name}, an integer up to {largest}")
+            header.append(int(line))
+        n_docs, n_words, n_entries = header
+        # every document takes memory, even an empty one
+        if n_docs > (most := max(_FREE_DOCS, _MAX_DOCS_PER_ENTRY * n_entries)):
+            _fail(path, 1, f"D may be at most {most} with the NNZ of line 3")
+        yield np.array(header)
+        n_found, limits = 0, np.array([n_docs, n_words, _LARGEST])
+        while text := file.read(BLOCK) + file.readline(BLOCK):
+            rows = _parsed(path, text.replace(b"\r\n", b"\n"), n_found + 4)
+            invalid = ((rows < 1) | (rows > limits)).any(axis=1)
+            if invalid.any():
+                _fail(
+                    path, n_found + 4 + int(invalid.argmax()),
+                    f"document, word and count must be in 1 to {n_docs}, {n_words} and {_LARGEST}",
+                )  # fmt: skip
+            n_found += len(rows)
+            if n_found > n_entries:
+                _fail(path, n_entries + 4, f"more entries than NNZ = {n_entries} of the header")
+            yield rows - np.array([1, 1, 0])
+        if n_found < n_entries:
+            _fail(path, n_found + 4, f"the file ends, and the header says {n_entries} entries")
 
 
-def _find(folders: tuple[Path, ...], *names: str) -> Path | None:
-    candidates = (folder / name for folder in folders for name in names)
-    return next((path for path in candidates if path.is_file()), None)
+def _parsed(path: Path, text: bytes, first: int) -> np.ndarray:
+    """The numbers of whole lines, int64 of shape (n_lines, 3); `first` is the number of the first.
+
+    All lines are valid if each has digits, two blanks and three numbers. A line beyond the end of
+    the block is cut, and has none.
+    """
+    lines = text.removesuffix(b"\n").split(b"\n")
+    if text.translate(None, b"0123456789").removesuffix(b"\n") == b"\n".join([b"  "] * len(lines)):
+        values = np.fromstring(text, dtype=np.int64, sep=" ")
+        if values.size == 3 * len(lines):
+            return values.reshape(-1, 3)
+    rows = [line.split() for line in lines]  # finds the invalid line, and accepts any blanks
+    for number, fields in enumerate(rows, start=first):
+        if len(fields) != 3 or not all(map(_INTEGER.fullmatch, fields)):
+            _fail(path, number, "expected 3 integers of at most 18 digits, 'doc word count'")
+    return np.array(rows, dtype=np.int64)
 
 
-def _load(name: str, home: Path, archive: str | None, n_retries: int, delay: float) -> Bunch:
-    """Load a corpus from files below `home` or, unless it is None, from the archive."""
-    folder = home / "uci_bow"
-    docword = _find((home, folder), f"docword.{name}.txt", f"docword.{name}.txt.gz")
-    vocab = _find((home, folder), f"vocab.{name}.txt")
-    if docword and vocab:
-        return read_uci_bow(docword, vocab)
-    advice = (
-        f"Download docword.{name}.txt.gz and vocab.{name}.txt from {_ARCHIVE} on a machine that"
-        f" is connected, and put both, as they are, into {folder}."
-    )
-    if archive is None:
-        missing = " and ".join([*["docword"] * (not docword), *["vocab"] * (not vocab)])
-        raise OSError(
-            f"UCI corpus {name!r}: no {missing} file in {home} or {folder}, and"
-            f" download_if_missing=False. {advice}"
+def read_docword(path: Path) -> sp.csr_matrix:
+    """Read a docword file to a CSR int32 matrix."""
+    n_docs, n_words, pieces = docword_entries(path)
+    # pieces: a header with a false NNZ does not exhaust the memory
+    entries = [np.empty((3, 0), np.int32), *(piece.T.astype(np.int32) for piece in pieces)]
+    docs, words, counts = np.concatenate(entries, axis=1)
+    # a sum of one cell may not fit in 32 bits
+    counts = counts.astype(np.int64) if counts.sum(dtype=np.int64) > _LARGEST else counts
+    matrix = sp.coo_matrix((counts, (docs, words)), shape=(n_docs, n_words)).tocsr()
+    if matrix.data.max(initial=0) > _LARGEST:
+        raise ValueError(
+            f"{path}: the counts of a document and word add up to more than {_LARGEST}"
         )
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f"{name}.part_", dir=folder) as scratch:
-
-        def fetched(file: str) -> Path:
-            try:
-                url = archive + file
-                return Path(fetch_file(url, folder=scratch, n_retries=n_retries, delay=delay))
-            except OSError as error:
-                raise OSError(
-                    f"UCI corpus {name!r}: {url} could not be downloaded ({error}). {advice}"
-                ) from error
-
-        is_new = docword is None
-        docword = docword or fetched(f"docword.{name}.txt.gz")
-        corpus = _checked(name, docword, vocab or fetched(f"vocab.{name}.txt"), is_new)
-        for path in Path(scratch).iterdir():
-            os.replace(path, folder / path.name)
-    return corpus
+    return matrix.astype(np.int32, copy=False)
 
 
-def _checked(name: str, docword: Path, vocab: Path, is_new: bool) -> Bunch:
-    """Read both files, and refuse other content. Only new files are compared with the checksum."""
-    known = _CORPORA[name]
-    try:
-        corpus = read_uci_bow(docword, vocab)
-        if corpus.data.shape != (known.n_docs, known.n_words):
-            raise ValueError(
-                f"Its numbers of documents and words must be {known.n_docs} and {known.n_words},"
-                f" but are {corpus.data.shape[0]} and {corpus.data.shape[1]}."
-            )
-        if is_new and known.git_blob and (found := _git_blob(docword, known)) != known.git_blob:
-            raise ValueError(
-                f"The SHA-1 (as a git blob) of the unpacked text must be {known.git_blob}, but is"
-                f" {found}."
-            )
-    except ValueError as error:
-        raise OSError(f"UCI corpus {name!r}: nothing of this download is kept. {error}") from error
-    return corpus
+def read_vocabulary(path: Path, n_words: int) -> np.ndarray:
+    """Read a file of one word a line to an object array of str, and check its length."""
+    with opened(path) as file:
+        try:
+            text = file.read().decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            _fail(path, error.object.count(b"\n", 0, error.start) + 1, "no word of UTF-8")
+    words = [word.strip() for word in text.removesuffix("\n").split("\n")]
+    for number, word in enumerate(words, start=1):
+        if not word or _CONTROL.search(word):
+            _fail(path, number, "expected a word, without tabs and other control characters")
+    if len(words) != n_words:
+        _fail(path, len(words), f"the docword file has {n_words} words, the list {len(words)}")
+    return np.array(words, dtype=object)
 
 
-def _git_blob(docword: Path, known: _Corpus) -> str:
-    digest = hashlib.sha1(b"blob %d\0" % known.text_bytes, usedforsecurity=False)
-    with gzip.open(docword) as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
+def read_uci_bow(
+    docword_path: str | os.PathLike[str], vocab_path: str | os.PathLike[str] | None = None
+) -> Bunch:
+    """Read a corpus in the format of the UCI bags of words.
+
+    Parameters
+    ----------
+    docword_path : str or path-like
+        A text file, plain or compressed by gzip. Its first three lines are the number of
+        documents D, of words W and of entries NNZ. NNZ lines ``doc word count`` follow; ids start
+        at 1. The order of the entries does not matter. Counts of the same document and word are
+        added.
+    vocab_path : str or path-like, default=None
+        A UTF-8 text file of W lines, one word in each.
+
+    Returns
+    -------
+    corpus : :class:`~sklearn.utils.Bunch`
+        Dictionary-like object with the attributes
+
+        data : sparse matrix of shape (n_docs, n_words), CSR, int32
+            How often each word occurs in each document. Documents without an entry are rows
+            without a count.
+        feature_names : ndarray of shape (n_words,), object, or None
+            The words of the columns; None without `vocab_path`.
+
+    Raises
+    ------
+    ValueError
+        If a file is not in this format. The message states the path, the line (from 1) and the
+        error, but quotes no text of the file. A file that would exhaust the memory is also
+        refused: its header names more than a million documents and more than 64 for each entry, or
+        it is compressed and has more than 16 MB of text and more than 100 times its own size.
+    OSError
+        If a file cannot be read.
+
+    See Also
+    --------
+    load_uci_bow : Loads one of the five corpora of the archive.
+
+    Notes
+    -----
+    The text is parsed in pieces of a megabyte. The matrix needs 8 bytes for each entry, and
+    reading it needs 4 more.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> from pathlib import Path
+    >>> from dplda.datasets import read_uci_bow
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "docword.txt")
+    ...     _ = path.write_text("2\\n3\\n2\\n1 2 4\\n2 3 1\\n")
+    ...     read_uci_bow(path).data.toarray()
+    array([[0, 4, 0],
+           [0, 0, 1]], dtype=int32)
+    """
+    matrix = read_docword(Path(docword_path))
+    words = None if vocab_path is None else read_vocabulary(Path(vocab_path), matrix.shape[1])
+    return Bunch(data=matrix, feature_names=words)
 
 
 def load_uci_bow(
@@ -179,11 +250,10 @@ def load_uci_bow(
 
     Notes
     -----
-    A download is checked before it is kept. For all corpora, the file must have as many entries
-    as its header says, and header and vocabulary must have the sizes in the table. For kos and
-    nips the docword file must also have a known checksum. No checksum is known for enron, nytimes,
-    pubmed and the vocabularies, so an altered file of the right size is not noticed. Existing
-    files are only checked for their format.
+    A download is checked before it is kept: it must have as many entries as its header says, and
+    header and vocabulary must have the sizes in the table. The archive states no checksums, so that
+    an altered file of the right size is not noticed. Existing files are only checked for their
+    format.
 
     Every call parses the corpus again, at a few million entries a second: 0.1 s for nips, some
     minutes for the 483 million entries of pubmed, which need 6 GB of memory.
@@ -202,13 +272,43 @@ def load_uci_bow(
     """
     if name not in _CORPORA:
         raise ValueError(f"name must be one of {', '.join(map(repr, _CORPORA))}, got {name!r}.")
+    title, n_docs, n_words = _CORPORA[name]
     # as get_data_home of scikit-learn, which would also make the folder
     home = Path(data_home or os.environ.get("SCIKIT_LEARN_DATA", "~/scikit_learn_data"))
-    home = home.expanduser()
-    corpus = _load(name, home, _ARCHIVE if download_if_missing else None, n_retries, delay)
-    n_docs, n_words = corpus.data.shape
+    folder = home.expanduser() / "uci_bow"
+    files = f"docword.{name}.txt.gz", f"vocab.{name}.txt"
+    found = [
+        next(filter(Path.is_file, (at / f for at in (folder.parent, folder) for f in names)), None)
+        for names in ((files[0].removesuffix(".gz"), files[0]), files[1:])
+    ]
+    paths = [path for path in found if path]
+    if len(paths) == 2:
+        corpus = read_uci_bow(*paths)
+    else:
+        advice = (
+            f"Download {files[0]} and {files[1]} from {_ARCHIVE} on a machine that is connected, "
+            f"and put both, as they are, into {folder}."
+        )
+        if not download_if_missing:
+            raise OSError(f"UCI corpus {name!r}: files are missing in {folder}. {advice}")
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f"{name}.part_", dir=folder) as scratch:
+            try:
+                paths = [
+                    path or fetch_file(_ARCHIVE + file, scratch, n_retries=n_retries, delay=delay)
+                    for path, file in zip(found, files)
+                ]
+                corpus = read_uci_bow(*paths)
+                if corpus.data.shape != (n_docs, n_words):
+                    raise ValueError(f"it must have {n_docs} documents and {n_words} words")
+            except (OSError, ValueError) as error:
+                raise OSError(
+                    f"UCI corpus {name!r}: no download is kept ({error}). {advice}"
+                ) from error
+            for path in Path(scratch).iterdir():
+                os.replace(path, folder / path.name)
     corpus.DESCR = (
-        f"{_CORPORA[name].title}: {n_docs} documents, {n_words} words. UCI Machine Learning"
-        " Repository, Bag of Words (D. Newman, 2008), https://doi.org/10.24432/C5ZG6P."
+        f"{title}: {n_docs} documents, {n_words} words. UCI Machine Learning Repository, Bag of "
+        "Words (D. Newman, 2008), https://doi.org/10.24432/C5ZG6P."
     )
     return corpus

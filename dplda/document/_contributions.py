@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Lock
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -54,85 +54,12 @@ STEPS_ANEW = 15  # accelerated, from equal weights
 N_PIECES = 16  # of the words, which threads share; a public constant
 
 
-class PrivateSide(Protocol):
-    """What the rounds of a fit ask of the private documents: integer sums, and nothing else.
-
-    Only sums are released. Rates stay with the curator. All methods but `sum_words`, `sum_topics`,
-    `share_of` and those for fits without noise return public values or nothing.
-    """
-
-    @property
-    def n_units(self) -> int:
-        """Number of units. Private."""
-
-    @property
-    def n_words(self) -> int:
-        """Size of the vocabulary."""
-
-    def rescale(self, weight: np.ndarray, norm: float, *, exact: bool) -> None:
-        """Scale each unit to norm `norm` at most, by its own length."""
-
-    def share_of(self, words: np.ndarray) -> np.ndarray:
-        """Share of the tokens of each unit (n_units,) that are in the mask `words` (n_words,)."""
-
-    def longest_square(self) -> np.floating:
-        """Largest squared length of a unit. Private: for fits without noise."""
-
-    def matrices(self) -> Iterator[sp.csr_array]:
-        """The word counts of all documents, in order. Private: for fits without noise."""
-
-    def infer(
-        self,
-        units: np.ndarray,
-        phi: np.ndarray,
-        doc_topic_prior: float,
-        own: tuple[np.ndarray, float] | None = None,
-    ) -> None:
-        """Improve the topic weights of `units` under word probabilities `phi` (n_words, padded).
-
-        With `own`, see `update_theta`, a document reads what the others have added to the table.
-        """
-
-    def infer_anew(self, units: np.ndarray, factor: np.ndarray, doc_topic_prior: float) -> None:
-        """Infer the topic weights of `units` from scratch: exp(E[log theta])."""
-
-    def infer_in_steps(self, units: np.ndarray, factor: np.ndarray, doc_topic_prior: float) -> None:
-        """Infer what `infer_anew` does, in a few steps."""
-
-    def sum_words(
-        self, weight: np.ndarray, norm: float, radius: int, units: np.ndarray | None = None
-    ) -> np.ndarray:
-        """Integer word totals (n_words,) of `units` (None: all), each of norm at most `radius`."""
-
-    def sum_topics(
-        self,
-        units: np.ndarray,
-        factor: np.ndarray,
-        center: np.ndarray,
-        *,
-        weight: np.ndarray,
-        norm: float,
-        radius: int,
-        upweight: np.ndarray | None = None,
-    ) -> np.ndarray:
-        """Integer sum over `units` of contributions, each of L2 norm at most `radius`."""
-
-    def clipping_bound(self, mechanism: Any, norm: float) -> tuple[float, int]:
-        """The clipping bound of a release: an L2 norm and the integer radius that stands for it.
-
-        With noise both are public constants. Without noise, where nothing is protected, the bound
-        is one that no unit reaches.
-        """
-        if not mechanism.exact:
-            return norm, mechanism.radius
-        return 1.0 + float(np.sqrt(self.longest_square())), 2**30
-
-
 @dataclass
-class Documents(PrivateSide):
-    """Private documents in training.
+class Documents:
+    """Private documents in training: what the rounds of a fit ask of them.
 
-    Every attribute is private. A row of each is a function of that unit and of past releases.
+    Every attribute is private. A row of each is a function of that unit and of past releases. Only
+    integer sums are released; rates stay with the curator.
 
     Attributes
     ----------
@@ -148,8 +75,6 @@ class Documents(PrivateSide):
         Number of topics, without the padding.
     n_jobs : int or None
         Number of threads. It never changes a result.
-    keep_weights : bool
-        Whether `infer` starts from the topic weights of the last round, or from equal ones.
     """
 
     X: sp.csr_array
@@ -158,7 +83,6 @@ class Documents(PrivateSide):
     scale: np.ndarray
     n_components: int
     n_jobs: int | None = None
-    keep_weights: bool = True
     _all_columns: sp.csc_array | None = field(default=None, repr=False)
 
     @classmethod
@@ -168,7 +92,6 @@ class Documents(PrivateSide):
         n_components: int,
         n_jobs: int | None,
         users: np.ndarray | None = None,
-        keep_weights: bool = True,
     ) -> Documents:
         """Documents with equal topic weights, at their own lengths.
 
@@ -181,7 +104,7 @@ class Documents(PrivateSide):
             X = X[np.argsort(users, kind="stable")]
             ptr = np.append(0, np.cumsum(np.bincount(users)))
         X, ptr = single_precision(X), ptr.astype(np.int64)
-        return cls(X, theta, ptr, np.ones(len(ptr) - 1), n_components, n_jobs, keep_weights)
+        return cls(X, theta, ptr, np.ones(len(ptr) - 1), n_components, n_jobs)
 
     @property
     def n_units(self) -> int:
@@ -250,14 +173,15 @@ class Documents(PrivateSide):
         doc_topic_prior: float,
         own: tuple[np.ndarray, float] | None = None,
     ) -> None:
-        """Improve the topic weights of `units` under word probabilities `phi` (n_words, padded)."""
-        rows = self.rows_of(units)
-        if not self.keep_weights:
-            self.theta[rows, : self.n_components] = 1.0 / self.n_components
+        """Improve the topic weights of `units` under word probabilities `phi` (n_words, padded).
+
+        They begin with those of the last call. With `own`, see `update_theta`, a document reads
+        what the others have added to the table.
+        """
         update_theta(
-            self.X, self.theta, packed(phi, self.n_jobs), rows, n_components=self.n_components,
-            doc_topic_prior=doc_topic_prior,
-            max_steps=INNER_STEPS if self.keep_weights else STEPS_ANEW, tolerance=INNER_TOLERANCE,
+            self.X, self.theta, packed(phi, self.n_jobs), self.rows_of(units),
+            n_components=self.n_components, doc_topic_prior=doc_topic_prior,
+            max_steps=INNER_STEPS, tolerance=INNER_TOLERANCE,
             accelerated=True, in_pairs=True, own=own, n_jobs=self.n_jobs,
         )  # fmt: skip
 
@@ -292,6 +216,16 @@ class Documents(PrivateSide):
     def matrices(self) -> Iterator[sp.csr_array]:
         """The word counts of all documents, in order. Private: for fits without noise."""
         yield self.X
+
+    def clipping_bound(self, mechanism: Any, norm: float) -> tuple[float, int]:
+        """The clipping bound of a release: an L2 norm and the integer radius that stands for it.
+
+        With noise both are public constants. Without noise, where nothing is protected, the bound
+        is one that no unit reaches.
+        """
+        if not mechanism.exact:
+            return norm, mechanism.radius
+        return 1.0 + float(np.sqrt(self.longest_square())), 2**30
 
     def sum_words(
         self, weight: np.ndarray, norm: float, radius: int, units: np.ndarray | None = None
@@ -433,7 +367,7 @@ def _distinct(columns: sp.csc_array) -> sp.csc_array:
 
 
 def release_word_totals(
-    documents: PrivateSide,
+    documents: Documents,
     mechanisms: Sequence[Any],
     curator: Curator,
     norm: float,
@@ -460,7 +394,7 @@ def release_word_totals(
 
 
 def release_totals_again(
-    documents: PrivateSide,
+    documents: Documents,
     weight: np.ndarray,
     mechanism: Any,
     curator: Curator,

@@ -1,9 +1,9 @@
 """Visits shards on the workers of a dask.distributed cluster.
 
-A task names shards, a method and its message, and returns an integer sum. It keeps nothing that
-another task needs, so that the scheduler may run it twice, and a worker may be lost at any time:
-the shards of a task without a result go to other workers. The coordinator adds the result of a
-shard exactly once.
+A task names shards, a method and its message, and returns an integer sum. Topic weights stay where
+they are. A worker may be lost at any time: the shards of a task without a result go to other
+workers, which infer the weights of all earlier rounds once more. The coordinator adds the result of
+a shard exactly once.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError, wait
 from dataclasses import dataclass
-from threading import Event
+from threading import Event, Lock
 from typing import Any
 
 import joblib
@@ -23,7 +23,6 @@ import numpy as np
 
 from dplda._version import __version__
 from dplda.core._fold_in import LINE, aligned_zeros
-from dplda.document._shard_visits import Part, ShardWorker, summed
 from dplda.leaf._warnings import warn_user
 from dplda.privacy._errors import PrivateDataWarning
 
@@ -49,22 +48,35 @@ class Sealed:
         return "<private>"
 
 
-_workers: dict[str, dict[int, ShardWorker]] = {}  # of a worker process: the fit that it works for
+_workers: dict[str, dict[int, Any]] = {}  # of a worker process: the fit that it works for
+_one_at_a_time = Lock()  # a task that was taken for lost may still run
 
 
-def visit(task: Sealed) -> Sealed:
-    """Run a task on a worker: the results of some shards, added if `adds`."""
-    fit, shards, method, message, adds = task.value
-    mine = _workers.setdefault(fit, {})
-    for other in [name for name in list(_workers) if name != fit]:
-        _workers.pop(other, None)
+def visit(task: Sealed) -> Sealed | None:
+    """Run a task on a worker: the results of some shards, added if `adds`.
+
+    None if the topic weights of a shard are not here, so that its past is needed.
+    """
+    fit, shards, method, message, adds, number = task.value
     message = tuple(_aligned(value) for value in message)
-    # its scale is known after one round
-    visits = [(mine.setdefault(index, fresh), part) for index, fresh, part in shards]
-    with joblib.parallel_config("threading"):  # else n_jobs counts as 1 in a child of a nanny
-        if adds:
-            return Sealed([summed(visits, method, message)])
-        return Sealed([getattr(worker, method)(*message, *part) for worker, part in visits])
+    results: list[Any] = []
+    # threads: else n_jobs counts as 1 in a child of a nanny
+    with _one_at_a_time, joblib.parallel_config("threading"):
+        mine = _workers.setdefault(fit, {})
+        for other in [name for name in _workers if name != fit]:
+            del _workers[other]
+        for index, fresh, part, past in shards:
+            worker = mine.pop(index, fresh)  # an error loses what it has done in part
+            worker.catch_up([_aligned(step) for step in past])
+            if worker.n_steps < number - 1:
+                return None
+            if adds:
+                total = results[0] if results else None
+                results = [getattr(worker, method)(*message, *part, out=total)]
+            else:
+                results.append(getattr(worker, method)(*message, *part))
+            mine[index] = worker  # its scale and its topic weights are known from now on
+    return Sealed(results)
 
 
 def _aligned(value: Any) -> Any:
@@ -92,17 +104,18 @@ class DaskEngine:
         Client of the cluster.
     """
 
-    keeps_weights = False
-
     def __init__(self, client: Any) -> None:
         self._client = client
         self._known: set[str] = set()  # workers with this version of dplda
 
-    def start(self, workers: Sequence[ShardWorker]) -> None:
+    def start(self, workers: Sequence[Any]) -> None:
         """Begin a fit."""
         self._shards = list(workers)
         self._fit = uuid.uuid4().hex
         self._address: dict[int, str] = {}  # worker of each shard
+        self._lost = set(range(len(workers)))  # shards whose topic weights may be nowhere
+        # inference of each round that begins with the weights of the last, and units of each shard
+        self._past: list[tuple[Any, list[Any]]] = []
         if not all(address.startswith(LOCAL) for address in self._alive()):
             warn_user(
                 "the workers of this client do not use TLS, and exact sums of private documents "
@@ -111,14 +124,14 @@ class DaskEngine:
                 PrivateDataWarning,
             )
 
-    def gather(self, method: str, message: Part) -> list[Any]:
+    def gather(self, method: str, message: tuple[Any, ...]) -> list[Any]:
         """The result of each shard, in order."""
         found: dict[int, Any] = {}
         for indices, results in self._visits(method, message, None, adds=False):
             found.update(zip(indices, results))
         return [found[index] for index in range(len(self._shards))]
 
-    def sum(self, method: str, message: Part, parts: Sequence[Part] | None = None) -> np.ndarray:
+    def sum(self, method: str, message: tuple[Any, ...], parts: Any = None) -> np.ndarray:
         """The sum of what the shards return, each exactly once."""
         total: Any = None
         for _, (part,) in self._visits(method, message, parts, adds=True):
@@ -127,10 +140,13 @@ class DaskEngine:
                 total = np.require(part, requirements=["C", "A", "W"])
             else:
                 total += part
+        if n_steps := _number(method, message):
+            assert n_steps == len(self._past) + 1
+            self._past.append((message[1].inference, [units for units, _ in parts]))
         return total
 
     def _visits(
-        self, method: str, message: Part, parts: Sequence[Part] | None, *, adds: bool
+        self, method: str, message: tuple[Any, ...], parts: Any, *, adds: bool
     ) -> Iterator[tuple[list[int], list[Any]]]:
         """Results of all shards, in tasks: the shards of a task are in no other result."""
         left, n_losses = set(range(len(self._shards))), 0
@@ -147,13 +163,15 @@ class DaskEngine:
                 yield indices, result
 
     def _run(
-        self, left: list[int], method: str, message: Part, parts: Sequence[Part] | None, adds: bool
+        self, left: list[int], method: str, message: tuple[Any, ...], parts: Any, adds: bool
     ) -> Iterator[tuple[list[int], list[Any]]]:
         """Submit one task to each worker, and yield what comes back. Lost tasks are left out."""
         waiting, arrived = {}, Event()
         for address, indices in self._assigned(left).items():
-            shards = [(i, self._shards[i], parts[i] if parts else ()) for i in indices]
-            task = Sealed((self._fit, shards, method, message, adds))
+            shards = [
+                (i, self._shards[i], parts[i] if parts else (), self._past_of(i)) for i in indices
+            ]
+            task = Sealed((self._fit, shards, method, message, adds, _number(method, message)))
             try:
                 # To this worker alone: a broadcast waits for workers that are gone. The scheduler
                 # keeps the arguments of `submit` in its memory for long, so that nothing is there.
@@ -187,7 +205,10 @@ class DaskEngine:
                         raise _met_by(address, error) from error
                     # released at once: else the scheduler computes what was added once more
                     future.release()
-                    if result is not None:
+                    if result is None:
+                        self._lost.update(indices)
+                    else:
+                        self._lost.difference_update(indices)
                         yield indices, result
                 if waiting and not self._wait(arrived):
                     alive = self._alive()
@@ -195,8 +216,14 @@ class DaskEngine:
             for future in waiting:
                 future.cancel()
 
+    def _past_of(self, index: int) -> list[Any]:
+        """The inference of earlier rounds, for a worker that may not have seen them."""
+        if index not in self._lost:
+            return []
+        return [(inference, units[index]) for inference, units in self._past]
+
     def _result(self, future: Any) -> list[Any] | None:
-        """What a task returned; None if its worker was lost. Errors of the task are raised.
+        """What a task returned; None if its worker or its state was lost. It raises its errors.
 
         A large result on a slow network takes its time. A gather that is canceled on its way, as by
         a timeout, would spoil the next one of the client.
@@ -216,7 +243,7 @@ class DaskEngine:
             if not _is_loss(error):
                 raise
             return None
-        return sealed.take()
+        return None if sealed is None else sealed.take()
 
     def _wait(self, arrived: Event) -> bool:
         """Whether something arrived until it is time to look for workers that are gone.
@@ -264,6 +291,7 @@ class DaskEngine:
                 load[address] += 1
             else:
                 del self._address[index]
+                self._lost.add(index)
         tasks: dict[str, list[int]] = {}
         for index in left:
             if index not in self._address:
@@ -271,6 +299,11 @@ class DaskEngine:
                 load[self._address[index]] += 1
             tasks.setdefault(self._address[index], []).append(index)
         return tasks
+
+
+def _number(method: str, message: tuple[Any, ...]) -> int:
+    """The number of a step that begins with the topic weights of the step before; 0: no step."""
+    return message[1].number if method == "sum_topics" else 0
 
 
 def _met_by(address: str, error: Exception) -> Exception:

@@ -23,7 +23,7 @@ from dplda.core._private_fit import (
     warn_if_seeded,
 )
 from dplda.datasets._shards import CountShards
-from dplda.document._contributions import PrivateSide, release_totals_again, release_word_totals
+from dplda.document._contributions import Documents, release_totals_again, release_word_totals
 from dplda.document._document_budget import (
     DOCUMENT_CONSTRAINTS,
     N_PASSES,
@@ -34,12 +34,12 @@ from dplda.document._document_budget import (
 from dplda.document._noisy_table import NoisyTable, exponential
 from dplda.document._plan import warn_of_expectation
 from dplda.document._prior import PublicPrior, estimate_totals
-from dplda.document._shards import documents_of, refuse_in_shards
+from dplda.document._shards import documents_of, unit_of
 from dplda.document._without_noise import ExactTable
 from dplda.document._word_totals import share_of_rounds
 from dplda.leaf._compat import _fit_context
 from dplda.leaf._progress import rounds
-from dplda.leaf._users import RELATIONS, number_users, protected_unit
+from dplda.leaf._users import RELATIONS, number_users
 from dplda.metrics._signal import warn_if_noise, with_signal
 from dplda.privacy import Guarantee
 from dplda.privacy._curator import Curator
@@ -131,7 +131,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         PrivateDataWarning
             If most rows of the first call hold no word. Not for release.
         """
-        return self._train(X, user_ids, 1, table=released_so_far(self, protected_unit(user_ids)))
+        return self._train(X, user_ids, 1, table=released_so_far(self, unit_of(X, user_ids)))
 
     def _train(
         self,
@@ -145,8 +145,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         """Charge `n_rounds` rounds, run them, and publish the model."""
         name = type(self).__name__
         exactly_one(name, epsilon=self.epsilon, noise_multiplier=self.noise_multiplier)
-        refuse_in_shards(X, user_ids=user_ids)
-        unit, budget = protected_unit(user_ids), self._budget()  # public
+        unit, budget = unit_of(X, user_ids), self._budget()  # public
         plan = budget.plan(0 if table is None else table.n_rounds, n_rounds)  # public
         before = None if table is None else self.privacy_
         check_paid(
@@ -190,14 +189,11 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         users: np.ndarray | None,
         earlier: NoisyTable | None,
         *,
-        keep_weights: bool = False,
         ratios: Callable[[np.ndarray], np.ndarray] = exponential,
-    ) -> tuple[PrivateSide, NoisyTable]:
+    ) -> tuple[Documents, NoisyTable]:
         """The private documents, and the table before the next round, from two word totals."""
         norm, n_components = self.contribution_norm, int(self.n_components)
-        documents = documents_of(
-            X, n_components, self.n_jobs, users, keep_weights=keep_weights
-        )  # private  # fmt: skip
+        documents = documents_of(X, n_components, self.n_jobs, users)  # private
         kind = ExactTable if budget.exact else NoisyTable
         if table is not None:
             table = kind(**vars(copy.deepcopy(table)))  # an interrupted call changes no model
@@ -221,7 +217,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
 
     def _topic_rounds(
         self,
-        documents: PrivateSide,
+        documents: Documents,
         table: NoisyTable,
         budget: DocumentBudget,
         curator: Curator,
@@ -243,7 +239,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             )  # public  # fmt: skip
             table.learn_totals(noisy, scale, norm=self.contribution_norm)  # public
 
-    def _live_table(self, documents: PrivateSide, streams: Streams) -> np.ndarray | None:
+    def _live_table(self, documents: Documents, streams: Streams) -> np.ndarray | None:
         """The table that a fit without noise begins with; None: random topics."""
         return None
 

@@ -1,76 +1,229 @@
-"""The private side of a fit in shards: the twin of `Documents` for corpora larger than the memory.
+"""Corpora larger than the memory: documents in shards, which are visited one after the other.
 
-The documents of a shard are a `Documents` of their own, made when the shard is visited and dropped
-afterwards. Integer sums have no order. A document stands in one shard, and the result of a shard
-enters a sum once. The sums are therefore those of one `Documents` with all rows, to the last bit.
+A visit makes a `Documents` of the rows of a shard, and drops it afterwards. Integer sums have no
+order, a unit stands in one shard, and the result of a shard enters a sum once. The sums are
+therefore those of one `Documents` with all rows, to the last bit.
 
-Noise, samples and charges stay with the curator. ``docs/proofs_document.md`` has the proof.
+Whoever visits sees public messages, and sums without noise, which are private. Noise, samples and
+charges stay with the curator. ``docs/proofs_document.md`` has the proof.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from dplda.core._corpus import warn_of_empty_rows
-from dplda.datasets._shards import CountShards
-from dplda.document._contributions import Documents, PrivateSide
+from dplda.core._fold_in import pad, uniform_theta
+from dplda.datasets._shards import CountShards, Shard
+from dplda.document._contributions import Documents
 from dplda.document._dask import DaskEngine
-from dplda.document._shard_visits import InProcess, Part, Scaling, ShardWorker, Step
+from dplda.leaf._users import protected_unit
 
 
-class ShardedDocuments(PrivateSide):
-    """Private documents in shards, in training. Each document is a unit."""
+@dataclass(frozen=True)
+class Scaling:
+    """How units are scaled: public values. `number` counts the scalings of a fit."""
 
-    def __init__(
-        self, X: CountShards, n_components: int, n_jobs: int | None, keep_weights: bool
+    number: int
+    weight: np.ndarray
+    norm: float
+
+
+@dataclass(frozen=True)
+class Step:
+    """What all units of a round need: public values.
+
+    `inference` is the method of `Documents` that comes before the sum, with its arguments.
+    `number` counts those that begin with the topic weights of the step before; 0: this one does
+    not.
+    """
+
+    number: int
+    inference: tuple[Any, ...]
+    factor: np.ndarray
+    center: np.ndarray
+    weight: np.ndarray
+    norm: float
+    radius: int
+
+
+@dataclass
+class ShardWorker:
+    """One shard in one fit: its file, and the state of its units. Private.
+
+    The state is a function of the documents and of public messages. A visit reads it and changes
+    it: the next visit of the shard needs this object, or a copy. A visit that is repeated returns
+    the same bits, because `n_steps` says which step the topic weights have seen.
+    """
+
+    shard: Shard
+    n_components: int
+    n_jobs: int | None
+    theta: np.ndarray | None = None
+    n_steps: int = 0
+    scaled: tuple[int, np.ndarray] | None = None  # number of the scaling, and scale of each unit
+    checked: tuple[Any, int] | None = None  # state of the file when it was checked, and result
+
+    def check(self) -> int:
+        """Check the file, unless it is as before; return the number of empty documents.
+
+        Each visit calls it. A shard that moves to another machine may have another file there, and
+        a kernel must not meet words that were never checked.
+        """
+        state = self.shard.state()  # before the check: what changes during it is checked again
+        if self.checked is None or self.checked[0] != state:
+            self.checked = state, self.shard.check()
+        return self.checked[1]
+
+    def longest_square(self) -> np.floating:
+        """Largest squared length of a unit."""
+        return self._documents().longest_square()
+
+    def share_of(self, words: np.ndarray) -> np.ndarray:
+        """Share of the tokens of each unit that are in the mask `words`."""
+        return self._documents().share_of(words)
+
+    def sum_words(
+        self,
+        scaling: Scaling | None,
+        weight: np.ndarray,
+        norm: float,
+        radius: int,
+        units: np.ndarray | None = None,
+        *,
+        out: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """Integer word totals of `units` of the shard; None: of all. Added to `out` if given."""
+        totals = self._documents(scaling).sum_words(weight, norm, radius, units)
+        return totals if out is None else np.add(out, totals, out=out)
+
+    def sum_topics(
+        self,
+        scaling: Scaling | None,
+        step: Step,
+        units: np.ndarray | None,
+        upweight: np.ndarray | None,
+        *,
+        out: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """Infer the topic weights of `units` (None: all), and return the sum of contributions.
+
+        Added to `out` if given.
+        """
+        documents = self._documents(scaling)
+        units = np.arange(documents.n_units) if units is None else units
+        if not 0 < step.number == self.n_steps:
+            self._infer(documents, step.number, step.inference, units)
+        return documents.sum_topics(
+            units, step.factor, step.center,
+            weight=step.weight, norm=step.norm, radius=step.radius, upweight=upweight, out=out,
+        )  # fmt: skip
+
+    def catch_up(self, past: Sequence[tuple[tuple[Any, ...], np.ndarray | None]]) -> None:
+        """Infer what a lost worker of this shard had inferred: all earlier steps, in their order.
+
+        `past` holds the inference of each step, and the units that took part (None: all).
+        """
+        for number, (inference, units) in enumerate(past[self.n_steps :], start=self.n_steps + 1):
+            documents = self._documents()
+            units = np.arange(documents.n_units) if units is None else units
+            self._infer(documents, number, inference, units)
+
+    def _infer(
+        self, documents: Documents, number: int, inference: tuple[Any, ...], units: np.ndarray
     ) -> None:
+        method, *arguments = inference
+        if number and self.n_steps != number - 1:
+            raise RuntimeError(f"shard {self.shard.name} did not see the round before")
+        getattr(documents, method)(units, *arguments)
+        if number:
+            self.theta, self.n_steps = documents.theta, number
+
+    def _documents(self, scaling: Scaling | None = None) -> Documents:
+        self.check()
+        theta = self.theta
+        if theta is None:
+            padded = pad(np.zeros((0, self.n_components))).shape[1]
+            theta = uniform_theta(self.shard.shape[0], self.n_components, padded)
+        unit_ptr = self.shard.unit_ptr()
+        documents = Documents(
+            self.shard.counts(), theta, unit_ptr, np.ones(len(unit_ptr) - 1), self.n_components,
+            self.n_jobs,
+        )  # fmt: skip
+        if scaling is None:
+            return documents
+        if self.scaled is None or self.scaled[0] != scaling.number:
+            documents.rescale(scaling.weight, scaling.norm, exact=False)
+            self.scaled = scaling.number, documents.scale
+        documents.scale = self.scaled[1]
+        return documents
+
+
+class InProcess:
+    """Visits one shard after the other.
+
+    Whatever visits the shards of a fit, here or on other machines, has these methods. `method`
+    names a method of `ShardWorker`. It gets `message`, and after it the part of the shard in
+    `parts`, if there are any. The next visit of a shard gets the worker as the last one left it. A
+    visit may be repeated. Each shard enters a sum exactly once.
+    """
+
+    def start(self, workers: Sequence[ShardWorker]) -> None:
+        """Begin a fit with fresh workers, one for each shard."""
+        self._workers = workers
+
+    def gather(self, method: str, message: tuple[Any, ...]) -> list[Any]:
+        """The result of each shard, in order."""
+        return [getattr(worker, method)(*message) for worker in self._workers]
+
+    def sum(self, method: str, message: tuple[Any, ...], parts: Any = None) -> Any:
+        """The sum of the integer arrays that the shards return."""
+        total = None
+        for worker, part in zip(self._workers, parts or [()] * len(self._workers)):
+            total = getattr(worker, method)(*message, *part, out=total)
+        return total
+
+
+class ShardedDocuments(Documents):
+    """Private documents in shards, in training: each method asks all shards."""
+
+    def __init__(self, X: CountShards, n_components: int, n_jobs: int | None) -> None:
         self._shape, self._shards = X.shape, X.shards
-        self._edges = np.cumsum([0, *(shard.shape[0] for shard in X.shards)])
-        self._inference: tuple[Any, ...] | None = None
+        self._edges = np.cumsum([0, *(shard.n_units for shard in X.shards)])
+        self._inference: tuple[int, tuple[Any, ...]] | None = None
         self._n_steps = 0
         self._scaling: Scaling | None = None
         self._engine = engine_of(X)
-        # processes that may be lost lose topic weights: these are inferred from scratch then
-        keep_weights = keep_weights and self._engine.keeps_weights
-        self._engine.start(
-            [ShardWorker(shard, n_components, n_jobs, keep_weights) for shard in X.shards]
-        )
+        self._engine.start([ShardWorker(shard, n_components, n_jobs) for shard in X.shards])
         # an error here cancels the charge: nothing is released yet
-        self.n_empty = sum(self._engine.gather("check", ()))
+        warn_of_empty_rows(sum(self._engine.gather("check", ())), X.shape[0])
 
     @property
     def n_units(self) -> int:
-        """Number of documents. Private."""
-        return self._shape[0]
+        return int(self._edges[-1])
 
     @property
     def n_words(self) -> int:
-        """Size of the vocabulary."""
         return self._shape[1]
 
     def rescale(self, weight: np.ndarray, norm: float, *, exact: bool) -> None:
-        """Scale each document to norm `norm` at most. Without noise (`exact`) none is scaled."""
         if not exact:
             number = 1 if self._scaling is None else self._scaling.number + 1
             self._scaling = Scaling(number, weight, norm)
 
     def share_of(self, words: np.ndarray) -> np.ndarray:
-        """Share of the tokens of each document (n_docs,) that are in the mask `words`."""
         return np.concatenate(self._engine.gather("share_of", (words,)))
 
     def longest_square(self) -> np.floating:
-        """Largest squared length of a document. Private: for fits without noise."""
         return max(self._engine.gather("longest_square", ()))
 
     def matrices(self) -> Iterator[sp.csr_array]:
-        """The word counts of each shard, in order. Private: for fits without noise.
-
-        This process reads them, whatever the engine: who reads the next one needs the result.
-        """
+        # this process reads them, whatever the engine: who reads the next one needs the result
         for shard in self._shards:
             shard.check()  # a kernel must not meet words that were never checked
             yield shard.counts()
@@ -78,31 +231,20 @@ class ShardedDocuments(PrivateSide):
     def sum_words(
         self, weight: np.ndarray, norm: float, radius: int, units: np.ndarray | None = None
     ) -> np.ndarray:
-        """Integer word totals (n_words,) of `units` (None: all), each of norm at most `radius`."""
         parts = None if units is None else [(rows,) for rows, _ in self._parts(units, None)]
         return self._engine.sum("sum_words", (self._scaling, weight, norm, radius), parts)
 
-    def infer(
-        self,
-        units: np.ndarray,
-        phi: np.ndarray,
-        doc_topic_prior: float,
-        own: tuple[np.ndarray, float] | None = None,
-    ) -> None:
-        """Note the inference of `sum_topics`, which does both in one visit of each shard."""
-        self._note("infer", phi, doc_topic_prior, own)
+    def infer(self, units: np.ndarray, phi: np.ndarray, *options: Any) -> None:
+        # noted for `sum_topics`, which does both in one visit of each shard; a copy, because the
+        # caller tempers its table in place before the sum
+        self._n_steps += 1
+        self._inference = self._n_steps, ("infer", phi.copy(), *options)
 
     def infer_anew(self, units: np.ndarray, factor: np.ndarray, doc_topic_prior: float) -> None:
-        """Note the inference of `sum_topics`, which does both in one visit of each shard."""
-        self._note("infer_anew", factor, doc_topic_prior)
+        self._inference = 0, ("infer_anew", factor.copy(), doc_topic_prior)
 
     def infer_in_steps(self, units: np.ndarray, factor: np.ndarray, doc_topic_prior: float) -> None:
-        """Note the inference of `sum_topics`, which does both in one visit of each shard."""
-        self._note("infer_in_steps", factor, doc_topic_prior)
-
-    def _note(self, method: str, table: np.ndarray, *options: Any) -> None:
-        # a copy: the caller tempers its table in place before the sum
-        self._inference = (method, table.copy(), *options)
+        self._inference = 0, ("infer_in_steps", factor.copy(), doc_topic_prior)
 
     def sum_topics(
         self,
@@ -114,21 +256,18 @@ class ShardedDocuments(PrivateSide):
         norm: float,
         radius: int,
         upweight: np.ndarray | None = None,
+        out: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Integer sum over `units`, increasing rows, of their contributions.
-
-        Their topic weights are inferred first, as noted by the call before.
-        """
         assert self._inference is not None
-        self._n_steps += 1
-        step = Step(self._n_steps, self._inference, factor, center, weight, norm, radius)
+        number, inference = self._inference
+        step = Step(number, inference, factor, center, weight, norm, radius)
         self._inference = None
         return self._engine.sum(
             "sum_topics", (self._scaling, step), self._parts(units, upweight)
         )  # fmt: skip
 
-    def _parts(self, units: np.ndarray, upweight: np.ndarray | None) -> list[Part]:
-        """For each shard its rows among `units`, counted from its first one, and their weights."""
+    def _parts(self, units: np.ndarray, upweight: np.ndarray | None) -> list[tuple[Any, Any]]:
+        """For each shard its units among `units`, counted from its first, and their weights."""
         cuts = np.searchsorted(units, self._edges)
         parts = []
         for i, (begin, end) in enumerate(zip(self._edges, self._edges[1:])):
@@ -150,37 +289,21 @@ def engine_of(X: CountShards) -> Any:
 
 
 def documents_of(
-    X: Any,
-    n_components: int,
-    n_jobs: int | None,
-    users: np.ndarray | None = None,
-    *,
-    keep_weights: bool,
-) -> PrivateSide:
-    """The documents of a matrix or of shards, in training.
+    X: Any, n_components: int, n_jobs: int | None, users: np.ndarray | None = None
+) -> Documents:
+    """The documents of a matrix or of shards, in training; an error if a shard is damaged."""
+    if issubclass(type(X), CountShards):
+        return ShardedDocuments(X, n_components, n_jobs)
+    return Documents.from_counts(X, n_components, n_jobs, users)
 
-    Raises
-    ------
-    ValueError
-        If a shard is damaged.
-    """
+
+def unit_of(X: Any, user_ids: Any) -> str:
+    """What is protected: shards know it. Nothing of `X` is touched if it is something else."""
     if not issubclass(type(X), CountShards):
-        return Documents.from_counts(X, n_components, n_jobs, users, keep_weights)
-    documents = ShardedDocuments(X, n_components, n_jobs, keep_weights)
-    warn_of_empty_rows(documents.n_empty, documents.n_units)
-    return documents
-
-
-def refuse_in_shards(X: Any, **options: Any) -> None:
-    """Raise an error if shards come with an option that needs all rows at once."""
-    given = [name for name, value in options.items() if value is not None]
-    if issubclass(type(X), CountShards) and given:  # touches nothing of X, unlike isinstance
+        return protected_unit(user_ids)
+    if user_ids is not None:
         raise ValueError(
-            f"{given[0]} needs all rows at once, and a CountShards gives them shard by shard; "
-            f"{_INSTEAD[given[0]]}"
+            "a CountShards holds the users of its documents: pass user_ids to write_shards, which "
+            "keeps the documents of a user together, and none here"
         )
-
-
-_INSTEAD = {
-    "user_ids": "merge the rows of each user before write_shards, which protects users as well",
-}
+    return X.unit

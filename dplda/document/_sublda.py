@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 
-from dplda.document._contributions import PrivateSide
+from dplda.document._contributions import Documents
 from dplda.document._document_budget import COUNTS, DocumentBudget
 from dplda.document._document_lda import DocumentLDA
 from dplda.document._noisy_table import NoisyTable
@@ -158,7 +158,6 @@ class SubLDA(DocumentLDA):
     4.0
     """
 
-    _keep_weights = True  # of the last round; from scratch, a round takes 15 steps in place of 5
     _parameter_constraints = {
         **DocumentLDA._parameter_constraints,
         "boost": [Interval(Real, 1, 1e9, closed="both")],
@@ -265,8 +264,8 @@ class SubLDA(DocumentLDA):
     ) -> NoisyTable:
         """The algorithm. Only results of `curator.release` leave the private `X` and `users`."""
         documents, table = self._begin(
-            X, table, budget, curator, streams, users, earlier, keep_weights=self._keep_weights
-        )  # private, public
+            X, table, budget, curator, streams, users, earlier
+        )  # private, public  # fmt: skip
         max_iter, highest = self._max_iter(), budget.subsampling_ratio  # public
         phi = center = None  # tables of one round serve the next
         for t in self._topic_rounds(documents, table, budget, curator, streams, n_rounds):
@@ -299,7 +298,7 @@ class SubLDA(DocumentLDA):
             )  # public  # fmt: skip
         return table
 
-    def _live_table(self, documents: PrivateSide, streams: Streams) -> np.ndarray | None:
+    def _live_table(self, documents: Documents, streams: Streams) -> np.ndarray | None:
         """Counts of a live sweep: where many topics begin if nothing is protected; else None.
 
         Each of many random topics is near the word frequencies. Rounds that begin with them give
@@ -313,7 +312,7 @@ class SubLDA(DocumentLDA):
             doc_topic_prior=self.doc_topic_prior_, topic_word_prior=beta,
         )  # without privacy  # fmt: skip
 
-    def _rates(self, documents: PrivateSide, table: NoisyTable, highest: float) -> np.ndarray:
+    def _rates(self, documents: Documents, table: NoisyTable, highest: float) -> np.ndarray:
         """Each unit's probability of taking part in a round, (n_units,), at most `highest`.
 
         A word is frequent if it is among the words that make up the first 1 / `boost` of a topic

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import os
 import shlex
 import sqlite3
@@ -11,12 +12,18 @@ import sys
 import tempfile
 import uuid
 import weakref
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 OWNER_ONLY = 0o600
 PUBLIC = 0o666  # less what the umask removes
+
+# Limits against files made to exhaust the memory: real texts shrink by a factor of 3 to 10.
+FREE_SIZE = 1 << 24  # bytes that any file may unpack to
+MAX_EXPANSION = 100  # times the size of a larger file
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)  # follows no link
 _HELD = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
@@ -102,6 +109,40 @@ def _drafted(path: Path, data: bytes, permissions: int = OWNER_ONLY) -> Iterator
     finally:
         with suppress(OSError):
             draft.unlink()
+
+
+@contextmanager
+def opened(path: str | os.PathLike[str], name: str | None = None) -> Iterator[Any]:
+    """The bytes of a plain or gzip file. Errors call it by `name` and quote nothing of it.
+
+    A gzip file is unpacked once before: what is damaged or exhausts the memory is an error here.
+    """
+    with open(path, "rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+        if packed:
+            _check_unpacked(path, name or str(path))
+        file.seek(0)
+        yield gzip.GzipFile(fileobj=file) if packed else file
+
+
+def _check_unpacked(path: str | os.PathLike[str], name: str) -> None:
+    left = largest_size(path)
+    try:
+        with gzip.open(path) as unpacked:
+            while block := unpacked.read(1 << 20):
+                left -= len(block)
+                if left < 0:
+                    raise ValueError(
+                        f"{name} unpacks to more than {MAX_EXPANSION} times its size; if you trust "
+                        "it, unpack it first"
+                    )
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        raise ValueError(f"{name} is not a whole gzip file; get it again") from None
+
+
+def largest_size(path: str | os.PathLike[str]) -> int:
+    """Bytes that the content of a compressed file may have."""
+    return max(FREE_SIZE, MAX_EXPANSION * os.path.getsize(path))
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:

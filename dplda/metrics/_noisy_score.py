@@ -86,7 +86,7 @@ def noisy_score(
         public constant.
     user_ids : array-like of shape (n_docs,), default=None
         The user that each document belongs to. All documents of a user together then count as one
-        document.
+        document. A CountShards has its own.
     ledger : Ledger, str or path-like, default=None
         Where the score is charged.
     random_state : int, RandomState instance or None, default=None
@@ -143,19 +143,18 @@ def noisy_score(
     prior = check_number("doc_topic_prior", prior, 0, LARGEST_PRIOR, closed="right")
     clip = check_number("clip", clip, 1e-3, 1e3)
     max_tokens = check_integer("max_tokens", max_tokens, 1, LARGEST_LENGTH)
-    unit = protected_unit(user_ids)  # public
+    unit = X.unit if are_shards(X) else protected_unit(user_ids)  # public
     if user_ids is not None and are_shards(X):
-        raise ValueError(
-            "user_ids needs all rows at once, and a CountShards gives them shard by shard; merge "
-            "the rows of each user before write_shards, which protects users as well"
-        )
+        raise ValueError("a CountShards holds the users of its documents: pass no user_ids here")
 
     def read() -> np.ndarray:
         _, blocks = check_blocks(components, X)  # private
         public = (components, reference, prior, clip, max_tokens)
         rows = []  # private
-        for counts in blocks:
-            users = number_users(user_ids, counts.shape[0])  # private
+        for i, counts in enumerate(blocks):
+            users = (
+                X.shards[i].users() if are_shards(X) else number_users(user_ids, counts.shape[0])
+            )  # private
             rows.append(contributions(counts, *public, users=users))  # private
         return np.concatenate(rows)  # private
 
