@@ -16,7 +16,7 @@ from dplda.datasets import make_topic_corpus
 from dplda.federated import IFTMParty
 
 DELTA, ROUNDS = 1e-5, {"delta": 1e-5, "max_iter": 10}
-CALLS, USERS = {"method": "partial_fit"}, {"attack": "user"}
+USERS = {"attack": "user"}
 
 
 def response(bit_epsilon: float, max_doc_words: int, **options) -> RandomizedResponse:
@@ -52,7 +52,6 @@ SOUND = {
     ),
     "SubLDA, epsilon 4, 10 topics": (SubLDA(10, epsilon=4.0, **ROUNDS), {}),
     "SubLDA, epsilon 4, users": (SubLDA(2, epsilon=4.0, **ROUNDS), USERS),
-    "SubLDA, epsilon 4, partial_fit": (SubLDA(2, epsilon=4.0, **ROUNDS), CALLS),
     "PrivateSVILDA, epsilon 4": (PrivateSVILDA(2, epsilon=4.0, **ROUNDS), {}),
     "PrivateSVILDA, epsilon 8, ratio 1": (
         PrivateSVILDA(2, epsilon=8.0, subsampling_ratio=1.0, **ROUNDS), {}
@@ -61,7 +60,6 @@ SOUND = {
         PrivateSVILDA(2, epsilon=4.0, subsampling_ratio=1.0, **ROUNDS), USERS
     ),
     "HDPLDA, epsilon 2": (HDPLDA(2, epsilon=2.0, **ROUNDS), {}),
-    "HDPLDA, epsilon 2, partial_fit": (HDPLDA(2, epsilon=2.0, **ROUNDS), CALLS),
     "HDPLDA, Gaussian, epsilon 4": (HDPLDA(2, epsilon=4.0, noise="gaussian", **ROUNDS), {}),
     "HDPLDA, 4 + 1.39, one sweep": (words(4.0, 1.0, max_iter=1), {}),
     "RandomizedResponse, bit 0.7, 2 words": (response(0.7, 2), {}),
@@ -70,9 +68,7 @@ SOUND = {
     "MemoizedReports, bit 0.7, 2 words": (response(0.7, 2), {"attack": "requested report"}),
     "LPLDA, oue, pair 1, 2 words": (server(LPLDA, 1.0, 2, mechanism="oue"), {}),
     "OLPLDA, bit 0.3, 5 words": (server(OLPLDA, 0.3, 5), {}),
-    "OLPLDA, bit 1, 1 word, partial_fit": (server(OLPLDA, 1.0, 1), CALLS),
     "IFTMParty, token 2": (IFTMParty(2, token_epsilon=2.0, max_iter=1), {}),
-    "IFTMParty, token 2, partial_fit": (IFTMParty(2, token_epsilon=2.0, max_iter=1), CALLS),
     "IFTMParty, Laplace 2": (
         IFTMParty(2, token_epsilon=2.0, token_mechanism="laplace", max_iter=1), {}
     ),

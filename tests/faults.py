@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import functools
 import importlib
+import itertools
 import os
 import subprocess
 import sys
@@ -352,6 +353,82 @@ def a_reader_repeats_its_words(patch):
 @found_by("tests/test_streams.py")
 def keys_are_pickled(patch):
     patch.setattr(streams(), "__reduce__", lambda self: (streams(), (b"0" * 32,)))
+
+
+def noise_reader(patch, reader):
+    """``reader(original, streams, round, block)`` in the place of the readers of the noise."""
+    noise = module("privacy._streams").Purpose.NOISE
+
+    def read(original, self, purpose, round, block=0):
+        if purpose != noise:
+            return original(self, purpose, round, block)
+        return reader(functools.partial(original, self, noise), round, block)
+
+    wrap(patch, streams(), "reader", read)
+
+
+def skipped(reader, n):
+    reader.words(n)
+    return reader
+
+
+@found_by(RESIDUALS)
+def rounds_begin_in_the_stream_of_the_first(patch):
+    """The stream of each round begins 7 words after that of the round before."""
+    noise_reader(patch, lambda read, round, block: skipped(read(0, block), 7 * round))
+
+
+@found_by(RESIDUALS)
+def pairs_of_rounds_share_a_stream(patch):
+    """101 words apart."""
+    noise_reader(
+        patch, lambda read, round, block: skipped(read(round // 2, block), 101 * (round % 2))
+    )
+
+
+@found_by(RESIDUALS)
+def every_tenth_round_repeats_its_noise(patch):
+    noise_reader(patch, lambda read, round, block: read(round % 10, block))
+
+
+@found_by(RESIDUALS)
+def the_last_cells_repeat_earlier_noise(patch):
+    """The last hundredth of the cells of a release."""
+    earlier = np.zeros(0, np.int64)
+
+    def repeated(noise, cells):
+        nonlocal earlier
+        n = len(noise) // 100
+        if 10 < n <= len(earlier):
+            noise = np.append(noise[:-n], earlier[-n:])
+        earlier = noise.copy()
+        return noise
+
+    change_noise(patch, repeated)
+
+
+@found_by(RESIDUALS)
+def a_bare_cell_in_every_fifth_release(patch):
+    n_drawn = itertools.count(1)
+    change_noise(
+        patch,
+        lambda noise, cells: noise * ((next(n_drawn) % 5 > 0) | (np.arange(len(noise)) > 0)),
+    )
+
+
+@found_by(RESIDUALS)
+def one_unit_is_clipped_too_wide(patch):
+    """The clip of the seventh unit is ten times too wide."""
+
+    def sum_topics(original, self, units, *args, **options):
+        total, seventh = original(self, units, *args, **options), units[units == 7]
+        if seventh.size:
+            none = original(self, units[:0], *args, **options | {"out": None})
+            alone = original(self, seventh, *args, **options | {"out": None})
+            total = total + 9 * (alone - none)
+        return total
+
+    wrap(patch, documents(), "sum_topics", sum_topics)
 
 
 # curator
@@ -883,7 +960,7 @@ def audits_find_nothing(patch):
 @found_by("tests/test_residuals.py::test_planted_faults_are_found")
 def residual_checks_always_pass(patch):
     module("audit")
-    patch.setattr(module("audit._residual_tests").ResidualTest, "passed", True)
+    patch.setattr(module("audit._residuals").ResidualTest, "passed", True)
 
 
 # inference

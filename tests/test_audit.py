@@ -26,7 +26,14 @@ from dplda import (
     published,
 )
 from dplda.audit import Attack, audit_epsilon, observe_releases
-from dplda.audit._attacks import WORD, Target, word_count_scores, word_topic_scores
+from dplda.audit._attacks import (
+    REPORTED_WORD,
+    WORD,
+    Target,
+    ratios_of_added_word,
+    word_count_scores,
+    word_topic_scores,
+)
 from dplda.audit._bounds import (
     bound_of_guesses,
     independent_lower_bound,
@@ -34,7 +41,6 @@ from dplda.audit._bounds import (
     total_variation,
     with_noise,
 )
-from dplda.audit._local_attacks import REPORTED_WORD, ratios_of_added_word
 from dplda.datasets import make_topic_corpus
 from dplda.federated import IFTMParty
 from dplda.privacy import (
@@ -259,19 +265,6 @@ def test_audits_find_some_of_what_is_spent_and_no_more(name, X):
     assert share * result.claim <= max(result.lower_bound, result.declared_bound) <= result.claim
 
 
-PARTIAL = ["SubLDA", "SubLDA, sampled", "users", "HDPLDA", "LPLDA", "OLPLDA", "IFTMParty"]
-
-
-@pytest.mark.parametrize("name", PARTIAL)
-def test_calls_of_partial_fit_spend_what_they_claim(name, X):
-    model, attack, share = SOUND[name]
-    result = audit_epsilon(
-        model, X, attack=attack, method="partial_fit", n_canaries=2000, random_state=0
-    )
-    assert not result.refuted, str(result)
-    assert 0.7 * share * result.claim <= max(result.lower_bound, result.declared_bound)
-
-
 @pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in CASES])
 def test_each_estimator_is_audited_or_refused_with_a_reason(case, X):
     name = type(case.estimator).__name__
@@ -302,11 +295,10 @@ def test_sound_estimators_hold_for_many_seeds(name, X):
 
 def test_scores_are_log_likelihood_ratios(X):
     """The mean of exp(-score) is 1 under coin 1, as for all likelihood ratios."""
-    for name, method in [("SubLDA", "partial_fit"), ("HDPLDA", "partial_fit"), ("users", "fit")]:
+    for name in ("SubLDA", "HDPLDA", "users"):
         result = audit_epsilon(
-            SOUND[name][0], X, attack=SOUND[name][1], method=method, n_canaries=2000,
-            random_state=1,
-        )  # fmt: skip
+            SOUND[name][0], X, attack=SOUND[name][1], n_canaries=2000, random_state=1
+        )
         weights = np.exp(-result.scores[result.coins])
         assert abs(weights.mean() - 1) < 5 * weights.std() / math.sqrt(len(weights))
 
@@ -316,7 +308,7 @@ def test_no_sweep_shows_more_of_a_word_than_its_price(noise_epsilon, X):
     """The likelihood ratio of each sweep, noise and topic, is at most epsilon_L + epsilon_I."""
     model = HDPLDA(3, noise_epsilon=noise_epsilon, count_clip=1.0, topic_word_prior=0.2,
                    max_iter=6, random_state=0)  # fmt: skip
-    target = Target(model, WORD, X.shape[1], 500, Streams.from_random_state(0), "fit")
+    target = Target(model, WORD, X.shape[1], 500, Streams.from_random_state(0))
     with observe_releases() as releases:
         model.fit(**WORD.plant(target, X, np.arange(500) % 2))
     prices, before = model._mechanisms(), None
@@ -335,7 +327,7 @@ def test_no_sweep_shows_more_of_a_word_than_its_price(noise_epsilon, X):
 def test_the_worst_report_of_a_word_more_has_the_stated_ratio(bit_epsilon, max_doc_words, expected):
     model = RandomizedResponse(bit_epsilon=bit_epsilon, max_doc_words=max_doc_words)
     model.fit(np.ones((1, 10 + max_doc_words + 1)))
-    target = Target(model, REPORTED_WORD, 10, 1, Streams.from_random_state(0), "fit")
+    target = Target(model, REPORTED_WORD, 10, 1, Streams.from_random_state(0))
     worst = np.zeros((1, max_doc_words + 1), bool)
     worst[0, -1] = True
     ratio = ratios_of_added_word(target, model, worst)[0]
@@ -377,17 +369,6 @@ def test_a_clip_of_each_document_in_place_of_each_user_is_found(X, monkeypatch):
     result = audit_epsilon(SOUND["users"][0], X, attack="user", random_state=0)
     assert result.claim == pytest.approx(4.0, rel=1e-3)
     assert result.declared_bound > 2 * result.claim
-
-
-@pytest.mark.parametrize("name", ["SubLDA", "users"])
-def test_calls_that_forget_what_earlier_ones_cost_are_found(name, X, monkeypatch):
-    FAULTS["earlier_calls_are_forgotten"].plant(monkeypatch)
-    model, attack, _ = SOUND[name]
-    result = audit_epsilon(
-        model, X, attack=attack, method="partial_fit", n_canaries=3000, random_state=0
-    )
-    assert result.claim < 2.5
-    assert result.refuted
 
 
 def test_the_epsilon_of_a_bit_is_not_that_of_a_word(X, monkeypatch):
@@ -523,7 +504,7 @@ def test_an_audit_charges_each_fit_and_leaves_the_estimator_alone(tmp_path, X):
     ledger, table = Ledger(tmp_path / "audit.sqlite", delta=1e-6), np.ones((2, X.shape[1]))
     model = SubLDA(2, epsilon=1.0, max_iter=2, ledger=ledger, prior_components=table)
     audit_epsilon(model, X, n_canaries=20, n_runs=3, random_state=0)
-    assert len(ledger.entries()) == 3
+    assert len(ledger.entries()) == 4  # with the residual check
     assert model.prior_components is table
     assert not hasattr(model, "components_")
 
@@ -535,7 +516,6 @@ def test_an_audit_charges_each_fit_and_leaves_the_estimator_alone(tmp_path, X):
         ({"n_runs": 0}, "n_runs must be an integer from 1"),
         ({"confidence": 2}, r"confidence must be a number in \(0, 1\), got 2"),
         ({"delta": 2}, r"delta must be a number in \[0, 1\), got 2"),
-        ({"method": "train"}, "'fit' or 'partial_fit', got 'train'"),
         ({"attack": "sentence"}, "attack must be an Attack or one of 'document', 'user'"),
         ({"attack": "requested report"}, "come from a RandomizedResponse, got SubLDA"),
     ],
@@ -552,8 +532,6 @@ def test_wrong_options_are_refused_before_anything_is_spent(options, message, X)
     [
         (GibbsLDA(2), {}, "GibbsLDA names no attack; pass attack="),
         (SubLDA(2, epsilon=math.inf), {}, "SubLDA claims an infinite epsilon"),
-        (RandomizedResponse(epsilon=4.0, max_doc_words=1), {"method": "partial_fit"},
-         "a report of RandomizedResponse has no method='partial_fit'"),
         (LPLDA(2, epsilon=4.0, max_doc_words=1, randomized=True), {}, "reads reports and releases"),
         (published.PublishedPrivateSVILDA(2, published_epsilon=1.0), {"delta": DELTA},
          "stated at delta 0.0001 and says nothing at 1e-05"),
@@ -590,7 +568,7 @@ def test_a_result_says_what_it_cannot_see(options, ceiling, X):
 def test_plot_shows_both_worlds(X):
     pytest.importorskip("matplotlib").use("Agg")
     model = published.PublishedIFTMParty(2, published_epsilon=1.0, max_iter=1)
-    result = audit_epsilon(model, X, random_state=0, verbose=1)
+    result = audit_epsilon(model, X, random_state=0)
     ax = result.plot()
     assert ax.get_title().startswith(r"IFTMParty as published: epsilon $\geq$ ")
     assert len(ax.get_legend().get_texts()) == 2

@@ -91,9 +91,9 @@ def sums(monkeypatch):
     seen = []
     release = Curator.release_selected
 
-    def record(self, value, asked, mechanism, **kwargs):
+    def record(self, names, value, asked, mechanism, **kwargs):
         seen.append((value.copy(), asked.copy(), mechanism))
-        return release(self, value, asked, mechanism, **kwargs)
+        return release(self, names, value, asked, mechanism, **kwargs)
 
     monkeypatch.setattr(Curator, "release_selected", record)
     return seen

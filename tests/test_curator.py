@@ -111,11 +111,12 @@ def test_a_selection_is_noisy_values_and_those_that_reach_the_threshold(threshol
     value, asked = np.arange(60) % 20, np.arange(60) < 20
     failure = ApproximateDP(0.0, 1e-9)
     passing, noisy = curator([("words", GAUSSIAN.event), ("words", failure)]).release_selected(
-        value, asked, GAUSSIAN, threshold=threshold, failure=failure, label="words", round=3
-    )
+        np.arange(60).astype(object), value, asked, GAUSSIAN,
+        threshold=threshold, failure=failure, label="words", round=3,
+    )  # fmt: skip
     noise = GAUSSIAN(np.zeros_like(value), Streams.from_random_state(0).reader(Purpose.NOISE, 3))
     expected = np.flatnonzero(asked | (value + noise >= threshold))
-    assert_array_equal(passing, expected)
+    assert_array_equal(passing.astype(int), expected)
     assert_array_equal(noisy, (value + noise)[expected])
     assert noise.any()
 

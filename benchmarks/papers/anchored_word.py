@@ -19,7 +19,7 @@ from lower_bounds import Line, show
 
 from dplda.audit import Attack, audit_epsilon
 from dplda.audit._attacks import count_matrix
-from dplda.audit._published_attacks import epsilon_of_counts
+from dplda.audit._published_attacks import cost_of_counts
 from dplda.published import PublishedSubLDA
 
 N_NEUTRAL, N_SUPPORT, N_TOPIC_WORDS, DOC_LENGTH, DOC_SUPPORT = 4, 100, 10, 100, 10
@@ -50,9 +50,9 @@ def plant(target, X, coins):
     return {"X": sp.csr_array(sp.vstack([*blocks, own + anchor]))}
 
 
-def scores(target, model, releases):
+def scores(target, model, tape):
     # the counts of the canaries in both topics, late in the fit
-    late = np.mean([r.value for r in releases[-len(releases) // 3 :]], axis=0)
+    late = np.mean([r.value for r in tape.releases[-len(tape.releases) // 3 :]], axis=0)
     anchors = late[target.n_words : target.n_words + N_TOPIC_WORDS].sum(axis=0)
     order = np.argsort(-anchors)[:2]
     rows = late[-target.n_canaries :, order]
@@ -61,22 +61,22 @@ def scores(target, model, releases):
     return np.where(difference < 0, difference, 1e-3 * difference)
 
 
-def claim(target, model, delta):
+def cost(target, model, delta):
     """Of the sound form, a replaced document: an empty one takes its place, and the other that."""
     if hasattr(model, "published_epsilon_"):
-        return epsilon_of_counts(target, model, delta)
+        return cost_of_counts(target, model, delta)
     part = delta / 2
     while part >= 1e-12:
         epsilon = model.privacy_.epsilon_at(part)
         if part * (1 + math.exp(epsilon)) <= delta:
-            return 2 * epsilon
+            return 2 * epsilon, ()
         part = 0.9 * delta / (1 + math.exp(epsilon))
-    return math.inf
+    return math.inf, ()
 
 
 ANCHORED_WORD = Attack(
     "anchored word", "a document has one word more or less", plant, scores,
-    claim=claim, events=lambda target, model: (), methods=("fit",),
+    cost=cost,
 )  # fmt: skip
 
 

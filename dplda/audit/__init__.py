@@ -3,20 +3,22 @@
 `audit_epsilon` hides canaries by fair coins. An attack sees all releases and guesses the coins. The
 number of right guesses gives a bound. A bound above the claimed epsilon refutes the claim.
 `residual_check` compares the noise of a fit, and everything else that its guarantee rests on, with
-what is declared.
+what is declared. `replay` fits neighboring data with one history, and compares what is released.
 """
 
 from dplda.audit._attacks import Attack
-from dplda.audit._audit import audit_epsilon
-from dplda.audit._audit_result import AuditResult
+from dplda.audit._audit import AuditResult, audit_epsilon
+from dplda.audit._replay import ReplayResult, replay
 from dplda.audit._residuals import ResidualResult, residual_check
 from dplda.privacy._curator import observe_releases
 
 __all__ = [
     "Attack",
     "AuditResult",
+    "ReplayResult",
     "ResidualResult",
     "audit_epsilon",
     "observe_releases",
+    "replay",
     "residual_check",
 ]

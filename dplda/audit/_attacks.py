@@ -1,4 +1,4 @@
-"""Attacks on the central models: a document, a user or a word is one way or another.
+"""Attacks: a document, a user, a word, a report or a token is one way or another.
 
 An attack knows the whole program except the coins, the secret noise and the secret samples. The
 bound is valid for any scores. Better scores give a larger bound.
@@ -7,17 +7,20 @@ bound is valid for any scores. Better scores give a larger bound.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
-from dplda.audit._watch import Answers, Call, run_again
-from dplda.privacy import Repeated, epsilon_of
-from dplda.privacy._curator import Release
+from dplda.audit._tape import Tape, fit_watched
+from dplda.federated import SentenceCorpus
+from dplda.local._memoized_reports import MemoizedReports
+from dplda.local._randomized_response import RandomizedResponse
+from dplda.privacy import RandomizedResponseEvent, Repeated, epsilon_of
+from dplda.privacy._curator import announce
 from dplda.privacy._events import Event
 from dplda.privacy._mechanisms import Mechanism
 from dplda.privacy._streams import Purpose
@@ -25,11 +28,15 @@ from dplda.privacy.mechanisms import FlooredLaplace, Streams, uniform
 from dplda.word._frozen_table import HalfTable
 from dplda.word._sweep_mechanisms import SweepMechanisms
 
-Releases: TypeAlias = list[Release]
-
 TOKENS_OVER_NORM = 16  # of a canary: with many tokens, its topics hardly depend on the prior
 FAVOR = 1.3  # weight of the topic that a canary's word favors in the first table; others have 1
 DOCUMENTS_OF_USER = 3
+UNCAPPED_WORDS = 50  # of a canary where no cap says how many words are reported
+MAX_CANARY_WORDS = 1000  # of a canary whose cap is larger
+N_REQUESTS = 5
+
+# What a coin is claimed to cost: epsilon, and its events if the claim is their sum.
+Cost: TypeAlias = tuple[float, tuple[Event, ...]]
 
 
 @dataclass
@@ -48,8 +55,6 @@ class Target:
         Number of canaries in a fit.
     streams : Streams
         Random words of the audit, for canaries and tables.
-    method : {"fit", "partial_fit"}
-        How the estimator is trained.
     """
 
     estimator: BaseEstimator
@@ -57,9 +62,6 @@ class Target:
     n_words: int
     n_canaries: int
     streams: Streams
-    method: str
-    n_rows: int = 0  # of the fit, with the canaries
-    calls: Sequence[Call] = field(default_factory=list)  # of `_rounds`, in the last fit
 
     def planted(
         self, X: sp.csr_array, words: np.ndarray, counts: np.ndarray, n_more: int
@@ -82,21 +84,16 @@ class Target:
         return self.planted(X, words, np.full_like(words, n_tokens), 2 * self.n_canaries)
 
 
-def train_on_all(target: Target, model: BaseEstimator, data: dict[str, Any]) -> None:
-    """Call `fit`, or `partial_fit` as often as it releases what `fit` releases."""
-    for _ in range(1 if target.method == "fit" else n_rounds_of(model)):
-        getattr(model, target.method)(**data)
+def fit_once(model: BaseEstimator, data: dict[str, Any]) -> None:
+    """Call `fit`."""
+    model.fit(**data)
 
 
-def declared_events(target: Target, model: BaseEstimator) -> tuple[Event, ...]:
-    """What one coin costs, as the model declares it."""
-    return tuple(Repeated(event, target.attack.n_units) for event in model.privacy_.events)
-
-
-def declared_epsilon(target: Target, model: BaseEstimator, delta: float) -> float:
-    """Epsilon of the model's own guarantee at `delta`, for one coin."""
-    distance = target.attack.n_units * model.privacy_.total_variation
-    return epsilon_of(declared_events(target, model), delta, total_variation=distance)
+def declared_cost(target: Target, model: BaseEstimator, delta: float) -> Cost:
+    """Epsilon of the model's own guarantee at `delta`, for one coin, and its events."""
+    n = target.attack.n_units
+    events = tuple(Repeated(event, n) for event in model.privacy_.events)
+    return epsilon_of(events, delta, total_variation=n * model.privacy_.total_variation), events
 
 
 @dataclass(frozen=True)
@@ -104,7 +101,7 @@ class Attack:
     """How an audit attacks one unit of privacy.
 
     The package has an attack for each unit; `audit_epsilon` takes its name. An attack of your own
-    needs `plant` and `scores`. All functions get the `Target` first: the copy of the estimator
+    needs `plant` and `scores`. The functions get the `Target` first: the copy of the estimator
     (``target.estimator``), and the sizes ``target.n_words`` and ``target.n_canaries``.
 
     Parameters
@@ -117,33 +114,29 @@ class Attack:
         ``plant(target, X, coins)`` hides the canaries among the documents and returns the arguments
         of `fit`: a dict with "X" and perhaps "user_ids". ``coins`` has one 0 or 1 for each canary.
     scores : callable
-        ``scores(target, model, releases)`` guesses the coins from all that a fit released. It
-        returns one number for each canary: positive for coin 1 and negative for coin 0. The
-        magnitude is the certainty. The best scores are log-likelihood ratios in favor of coin 1.
+        ``scores(target, model, tape)`` guesses the coins from what a fit released,
+        ``tape.releases``. It returns one number for each canary: positive for coin 1 and negative
+        for coin 0. The magnitude is the certainty. The best scores are log-likelihood ratios in
+        favor of coin 1.
     prepare : callable, default=None
         ``prepare(target)`` sets parameters of the copy, or refuses it, before anything is spent.
-    train : callable, default=`train_on_all`
-        ``train(target, model, data)`` calls `fit` or `partial_fit` with what `plant` returned.
-    claim : callable, default=`declared_epsilon`
-        ``claim(target, model, delta)`` is the epsilon that is claimed for one coin.
-    events : callable, default=`declared_events`
-        ``events(target, model)``: what one coin costs; empty if the claim is no sum of events.
+    train : callable, default=`fit_once`
+        ``train(model, data)`` calls `fit` with what `plant` returned.
+    cost : callable, default=`declared_cost`
+        ``cost(target, model, delta)`` is the epsilon that is claimed for one coin, and the events
+        whose sum it is; empty if it is none.
     n_units : int, default=1
         Steps of the guarantee's relation between the two worlds of a coin.
-    methods : tuple of str, default=("fit", "partial_fit")
-        Ways to train that the scores understand.
     """
 
     unit: str
     relation: str
     plant: Callable[[Target, sp.csr_array, np.ndarray], dict[str, Any]]
-    scores: Callable[[Target, BaseEstimator, Releases], np.ndarray]
+    scores: Callable[[Target, BaseEstimator, Tape], np.ndarray]
     prepare: Callable[[Target], None] | None = None
-    train: Callable[[Target, BaseEstimator, dict[str, Any]], None] = train_on_all
-    claim: Callable[[Target, BaseEstimator, float], float] = declared_epsilon
-    events: Callable[[Target, BaseEstimator], tuple[Event, ...]] = declared_events
+    train: Callable[[BaseEstimator, dict[str, Any]], None] = fit_once
+    cost: Callable[[Target, BaseEstimator, float], Cost] = declared_cost
     n_units: int = 1
-    methods: tuple[str, ...] = ("fit", "partial_fit")
 
 
 # a document, or a user with several, is there or not
@@ -151,7 +144,7 @@ class Attack:
 
 def _prepare_documents(target: Target) -> None:
     """Set the first table, which the attack must know, or refuse what draws a secret one."""
-    model, others = target.estimator, None
+    model = target.estimator
     if "prior_components" not in model.get_params():
         if not target.streams.seeded:
             raise ValueError(
@@ -172,7 +165,7 @@ def _prepare_documents(target: Target) -> None:
     model.set_params(prior_components=np.hstack([others, own * np.mean(others)]))
 
 
-def _document_canaries(target: Target, n_each: int) -> tuple[sp.csr_array, np.ndarray]:
+def _documents(target: Target, n_each: int = 1) -> tuple[sp.csr_array, np.ndarray]:
     """All documents of canaries, each with one word of the canary's own, and their owners."""
     n_tokens = math.ceil(TOKENS_OVER_NORM * float(target.estimator.contribution_norm))
     if getattr(target.estimator, "max_doc_tokens", None) is not None:
@@ -184,59 +177,49 @@ def _document_canaries(target: Target, n_each: int) -> tuple[sp.csr_array, np.nd
 
 
 def _plant_documents(target: Target, X: sp.csr_array, coins: np.ndarray) -> dict[str, Any]:
-    canaries, _ = _document_canaries(target, 1)
+    canaries, _ = _documents(target)
     return {"X": sp.csr_array(sp.vstack([widened(X, target.n_canaries), canaries[coins == 1]]))}
 
 
 def _plant_users(target: Target, X: sp.csr_array, coins: np.ndarray) -> dict[str, Any]:
     """Each present canary is a user; every other document belongs to a user of its own."""
-    canaries, owners = _document_canaries(target, DOCUMENTS_OF_USER)
+    canaries, owners = _documents(target, DOCUMENTS_OF_USER)
     present = coins[owners] == 1
     ids = np.append(np.arange(X.shape[0]), X.shape[0] + owners[present])
     X = sp.csr_array(sp.vstack([widened(X, target.n_canaries), canaries[present]]))
     return {"X": X, "user_ids": ids}
 
 
-def _document_scores(target: Target, model: BaseEstimator, releases: Releases) -> np.ndarray:
-    canaries, _ = _document_canaries(target, 1)
-    return _scores_of_sums(target, model, releases, canaries, None)
+def _document_scores(target: Target, model: BaseEstimator, tape: Tape) -> np.ndarray:
+    return _scores_of_sums(target, model, tape, {"X": _documents(target)[0]})
 
 
-def _user_scores(target: Target, model: BaseEstimator, releases: Releases) -> np.ndarray:
-    canaries, owners = _document_canaries(target, DOCUMENTS_OF_USER)
-    return _scores_of_sums(target, model, releases, canaries, owners)
+def _user_scores(target: Target, model: BaseEstimator, tape: Tape) -> np.ndarray:
+    canaries, owners = _documents(target, DOCUMENTS_OF_USER)
+    return _scores_of_sums(target, model, tape, {"X": canaries, "user_ids": owners})
 
 
 def _scores_of_sums(
-    target: Target,
-    model: BaseEstimator,
-    releases: Releases,
-    canaries: sp.csr_array,
-    users: np.ndarray | None,
+    target: Target, model: BaseEstimator, tape: Tape, canaries: dict[str, Any]
 ) -> np.ndarray:
     """Exact log-likelihood ratios of all noisy sums.
 
-    The contributions of a canary depend on past releases only. A second run of the rounds computes
-    them, with the canaries alone and with the released sums.
+    The contributions of a canary depend on past releases only. A second fit, to the canaries alone
+    and with the released sums, computes them.
     """
-    n, n_all = target.n_canaries, canaries.shape[1]
-    answers, table = Answers([release.value for release in releases]), None
-    public = Streams.from_random_state(model.random_state)  # for a random first table
-    for call in target.calls:
-        changes = {"table": table, "streams": public, "users": users}
-        table = run_again(model, call, canaries.astype(np.float64), answers, **changes)
-    total = np.zeros(n)
-    for release, value, rates in zip(releases, answers.values, answers.rates):
+    n, total = target.n_canaries, np.zeros(target.n_canaries)
+    _, own = fit_watched(model, canaries, model.random_state, tape, lambda i, rates: np.arange(n))
+    for step, first in zip(own.steps, tape.steps):
         # the canaries' words are the last ones in every release
-        cells = value.size // n_all * n
-        value = value.reshape(-1)[-cells:].reshape(n, -1).astype(float)
-        noisy = release.value.reshape(-1)[-cells:].reshape(n, -1)
-        ratio = ((noisy - value / 2) * value).sum(axis=1) / release.mechanism.scale**2
-        rates = np.ones(n) if rates is None else rates
-        sampled = rates < 1  # the sample is secret: a mixture of both cases
-        rate = rates[sampled]
-        ratio[sampled] = np.logaddexp(np.log1p(-rate), np.log(rate) + ratio[sampled])
-        total += ratio
+        cells = step.value.size // canaries["X"].shape[1] * n
+        value, noisy = (
+            part.reshape(-1)[-cells:].reshape(n, -1).astype(float)
+            for part in (step.value, first.noisy)
+        )
+        ratio = ((noisy - value / 2) * value).sum(axis=1) / step.mechanism.scale**2
+        rates = np.ones(n) if step.sample is None else own.samples[step.sample][0][:n]
+        with np.errstate(divide="ignore"):  # the sample is secret: a mixture of both cases
+            total += np.logaddexp(np.log1p(-rates), np.log(rates) + ratio)
     return total
 
 
@@ -255,22 +238,21 @@ USER = Attack(
 # the word of a one-token document is one or another
 
 
-def _word_scores(target: Target, model: BaseEstimator, releases: Releases) -> np.ndarray:
+def _word_scores(target: Target, model: BaseEstimator, tape: Tape) -> np.ndarray:
     """Exact log-likelihood ratios of the canaries' topics and of the noisy counts of both words.
 
     This is the topic-based attack of HDP-LDA in its strongest form.
     """
     mechanisms = model._mechanisms()
-    total, before, tables = np.zeros(target.n_canaries), None, []
-    for release in releases:
+    total, topics = np.zeros(target.n_canaries), None
+    table = np.zeros(0)
+    for release in tape.releases:
         if release.mechanism is not None:
-            tables.append(release.value)
-            total += word_count_scores(target, release.value, mechanisms, before)
-            continue
-        before = release.value[: target.n_canaries]
-        # `partial_fit` draws topics from the mean of all counts so far, and `fit` from the last
-        table = np.mean(tables, axis=0) if target.method == "partial_fit" else tables[-1]
-        total += word_topic_scores(target, model, table, mechanisms, before)
+            table = release.value
+            total += word_count_scores(target, table, mechanisms, topics)
+        else:
+            topics = release.value[: target.n_canaries]
+            total += word_topic_scores(target, model, table, mechanisms, topics)
     return total
 
 
@@ -288,8 +270,10 @@ def word_topic_scores(
     drawn: np.ndarray,
 ) -> np.ndarray:
     """Log-ratio of the probabilities of the drawn topics."""
-    counts = mechanisms.unbiased(noisy)
-    table = HalfTable.from_counts(counts, mechanisms.count_clip, model.topic_word_prior)
+    table = HalfTable.from_counts(
+        noisy, mechanisms.count_clip, model.topic_word_prior,
+        mean=mechanisms.mechanism.mean, unit=mechanisms.unit,
+    )  # fmt: skip
     chosen = np.arange(target.n_canaries), drawn
     one, zero = (rows[chosen] / rows.sum(axis=1) for rows in _pairs(target, table.values))
     return np.log(one / zero)
@@ -318,6 +302,176 @@ def _log_noise(x: np.ndarray, mechanism: Mechanism) -> np.ndarray:
 
 
 WORD = Attack("word", "a word is one or another", Target.planted_words, _word_scores)
+
+
+# reports and tokens: each row is randomized by itself
+
+
+def fit_to_reports(model: BaseEstimator, data: dict[str, Any]) -> None:
+    """Call `fit`; a randomizer releases what it returns."""
+    model.fit(**data)
+    if not hasattr(model, "components_"):
+        announce("reports", 0, model.transform(**data))
+
+
+def _scores_of_rows(
+    ratios: Callable[[Target, BaseEstimator, Any], np.ndarray],
+) -> Callable[[Target, BaseEstimator, Tape], np.ndarray]:
+    """Scores of the first rows, which are the canaries: all that was released of one adds up."""
+    return lambda target, model, tape: np.sum(
+        [ratios(target, model, release.value) for release in tape.releases], axis=0
+    )
+
+
+def _refuse_server(target: Target) -> None:
+    if getattr(target.estimator, "randomized", False):
+        raise ValueError(
+            f"{type(target.estimator).__name__}(randomized=True) reads reports and releases "
+            "nothing of a document; audit the RandomizedResponse of the clients, or "
+            "randomized=False"
+        )
+
+
+def _refuse_all_but_clients(target: Target) -> None:
+    if not isinstance(target.estimator, RandomizedResponse):
+        raise ValueError(
+            "memoized reports come from a RandomizedResponse, got "
+            f"{type(target.estimator).__name__}; give the randomizer of the client"
+        )
+
+
+def _n_ones(target: Target) -> int:
+    return min(int(target.estimator.max_doc_words or UNCAPPED_WORDS), MAX_CANARY_WORDS)
+
+
+def _plant_sets(target: Target, X: sp.csr_array, coins: np.ndarray) -> dict[str, Any]:
+    n = _n_ones(target)
+    words = (target.n_words + n * (1 - coins))[:, None] + np.arange(n)
+    return target.planted(X, words, np.ones_like(words), 2 * n)
+
+
+def _ratios_of_bits(model: BaseEstimator, bits: np.ndarray) -> np.ndarray:
+    """Log-likelihood ratio of each reported bit: the word is there, against it is not."""
+    zero, one = model.one_probability_
+    return np.where(bits, math.log(one / zero), math.log((1 - one) / (1 - zero)))
+
+
+def _reported_bits(target: Target, reports: Any) -> np.ndarray:
+    return sp.csr_array(reports)[: target.n_canaries, target.n_words :].toarray() > 0
+
+
+def _set_ratios(target: Target, model: BaseEstimator, reports: Any) -> np.ndarray:
+    """Both sets of words have as many as a document reports."""
+    present, half = _ratios_of_bits(model, _reported_bits(target, reports)), _n_ones(target)
+    return present[:, :half].sum(axis=1) - present[:, half:].sum(axis=1)
+
+
+def _request_reports(model: BaseEstimator, data: dict[str, Any]) -> None:
+    """Fit the randomizer, and request all documents, in this order and in the other one."""
+    X = data["X"]
+    client, ids = MemoizedReports(model.fit(X)), np.arange(X.shape[0])
+    for request in range(N_REQUESTS):
+        order = ids if request % 2 == 0 else ids[::-1]
+        reports = client.reports(order.tolist(), X[order])
+        announce("reports", request, reports[order])
+
+
+REPORT = Attack(
+    "report", "a document is one or another", _plant_sets, _scores_of_rows(_set_ratios),
+    prepare=_refuse_server, train=fit_to_reports,
+)  # fmt: skip
+REQUEST = Attack(
+    "requested report", "a document that is asked for five times is one or another",
+    _plant_sets, _scores_of_rows(_set_ratios),
+    prepare=_refuse_all_but_clients, train=_request_reports,
+)  # fmt: skip
+
+
+# a word more in a report, against `word_epsilon_`
+
+
+def _plant_one_more(target: Target, X: sp.csr_array, coins: np.ndarray) -> dict[str, Any]:
+    """A canary has as many words as are reported; the coin adds one more."""
+    n = _n_ones(target)
+    words = np.tile(target.n_words + np.arange(n + 1), (target.n_canaries, 1))
+    counts = np.ones_like(words)
+    counts[:, -1] = coins
+    return target.planted(X, words, counts, n + 1)
+
+
+def _added_word_ratios(target: Target, model: BaseEstimator, reports: Any) -> np.ndarray:
+    return ratios_of_added_word(target, model, _reported_bits(target, reports))
+
+
+def ratios_of_added_word(target: Target, model: BaseEstimator, bits: np.ndarray) -> np.ndarray:
+    """Log-likelihood ratios of reports of the canary's words, (n, n_ones + 1).
+
+    They are exact over all choices of the words that are kept. The report that shows the one more
+    word and none of the others is the most likely under coin 1; it is rare for more than a few.
+    """
+    present, n = _ratios_of_bits(model, bits), _n_ones(target)
+    added = present[:, -1]
+    if n != model.max_doc_words:  # the cap does not bind: nothing is pushed out
+        return added
+    # one of the words is left out, each with the same probability; the last: nothing changes
+    swapped = np.hstack([added[:, None] - present[:, :-1], np.zeros((len(bits), 1))])
+    return np.logaddexp.reduce(swapped, axis=1) - math.log(n + 1)
+
+
+def _cost_of_word(target: Target, model: BaseEstimator, delta: float) -> Cost:
+    """`word_epsilon_`, which is pure, and the randomized response that it is made of."""
+    epsilon = float(model.word_epsilon_)
+    return epsilon, (RandomizedResponseEvent(2.0 / (math.exp(min(epsilon, 500.0)) + 1)),)
+
+
+REPORTED_WORD = Attack(
+    "reported word", "a document has one word more or less",
+    _plant_one_more, _scores_of_rows(_added_word_ratios),
+    prepare=_refuse_server, train=fit_to_reports, cost=_cost_of_word,
+)  # fmt: skip
+
+
+# a token of a party
+
+
+def _plant_tokens(target: Target, X: sp.csr_array, coins: np.ndarray) -> dict[str, Any]:
+    words = (target.n_words + 1 - coins)[:, None]
+    data = target.planted(X, words, np.ones_like(words), 2)
+    if target.estimator.model == "sentence_lda":
+        return {"X": _one_sentence_each(data["X"])}
+    return data
+
+
+def _train_party(model: BaseEstimator, data: dict[str, Any]) -> None:
+    """Train the party, and take part in one more round, which must release nothing new."""
+    model.fit(**data)
+    model.refine(model.components_)
+
+
+def _token_ratios(target: Target, model: BaseEstimator, tokens: Any) -> np.ndarray:
+    n = target.n_canaries
+    survivors = tokens.span(0, n)
+    token = np.repeat(np.arange(n), np.diff(survivors.ptr))
+    planted = survivors.word >= target.n_words
+    gain = np.full((n, 2), tokens.likelihood.base)
+    cells = token[planted], survivors.word[planted] - target.n_words
+    gain[cells] = tokens.likelihood.gain[survivors.level[planted]]
+    return np.log(gain[:, 0] / gain[:, 1])
+
+
+def _one_sentence_each(X: sp.csr_array) -> SentenceCorpus:
+    """Documents of one sentence; an empty document has none."""
+    lengths = np.asarray(X.sum(axis=1)).reshape(-1).astype(np.int64)
+    words = np.repeat(X.indices, X.data.astype(np.int64))
+    sentences = np.concatenate([[0], np.cumsum(lengths[lengths > 0])])
+    return SentenceCorpus(words, sentences, np.append(0, np.cumsum(lengths > 0)), X.shape[1])
+
+
+# The estimator claims the cost of blanking a token. Replacing it by another word costs twice that.
+TOKEN = Attack(
+    "token", "a token's word is one or another", _plant_tokens, _scores_of_rows(_token_ratios),
+    train=_train_party, n_units=2,
+)  # fmt: skip
 
 
 def n_rounds_of(model: BaseEstimator) -> int:

@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 import math
-from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 
-from dplda.audit._attacks import DOCUMENT, USER, WORD, Attack, Target
-from dplda.audit._audit_result import AuditResult
+from dplda.audit._attacks import (
+    DOCUMENT,
+    REPORT,
+    REPORTED_WORD,
+    REQUEST,
+    TOKEN,
+    USER,
+    WORD,
+    Attack,
+    Target,
+)
 from dplda.audit._bounds import (
     VERDICT_SHARE,
     bound_of_guesses,
     has_noise,
     independent_lower_bound,
 )
-from dplda.audit._local_attacks import REPORT, REPORTED_WORD, REQUEST, TOKEN
 from dplda.audit._published_attacks import PUBLISHED
-from dplda.audit._residuals import check_record
-from dplda.audit._watch import Record, can_be_watched, watched, without_warnings
+from dplda.audit._residuals import ResidualResult, can_be_watched, residual_check
+from dplda.audit._tape import watched
 from dplda.core._corpus import check_counts
+from dplda.displays._style import COLORS, GRAY, import_pyplot
 from dplda.leaf._checks import check_integer, check_number, check_probability
-from dplda.leaf._progress import with_bar
-from dplda.privacy._curator import Release, observe_releases
 from dplda.privacy._streams import Purpose, Streams
 
 # More would not fit in memory.
@@ -36,6 +43,140 @@ ATTACKS = {
 }
 
 
+@dataclass(frozen=True, eq=False)
+class AuditResult:
+    """Result of an audit.
+
+    Parameters
+    ----------
+    name : str
+        Class of the estimator.
+    relation : str
+        Event that a coin decided, such as "a document is there or not".
+    lower_bound : float
+        Lower bound on the epsilon that was spent, with probability `confidence`. It assumes
+        nothing of the mechanism.
+    declared_bound : float or None
+        A stronger bound, with the same probability. It assumes the declared events, with all noise
+        times one factor, and that each canary has noise of its own. None if the claim is no sum of
+        such events.
+    confidence : float
+        Probability with which each bound holds.
+    claim : float
+        The claimed epsilon.
+    delta : float
+        The delta of (epsilon, delta)-differential privacy of the bounds and of the claim.
+    scores : ndarray of shape (n_coins,)
+        Score of each coin; a large score means a guess of 1.
+    coins : ndarray of shape (n_coins,), bool
+        The coins.
+    n_runs : int
+        Number of fits.
+    ceiling : float
+        The largest `lower_bound` that the coins can give, if all guesses are right.
+    residuals : ResidualResult or None
+        Residual check of the estimator; None without a curator that can be watched.
+    mechanism_refuted : bool
+        Whether `declared_bound` exceeds the claim at a fiftieth of the error. This refutes the
+        claim, which rests on what the bound assumes.
+    """
+
+    name: str
+    relation: str
+    lower_bound: float
+    declared_bound: float | None
+    confidence: float
+    claim: float
+    delta: float
+    scores: np.ndarray
+    coins: np.ndarray
+    n_runs: int
+    ceiling: float
+    residuals: ResidualResult | None
+    mechanism_refuted: bool
+
+    @property
+    def exceeds_claim(self) -> bool:
+        """Whether the bound without assumptions refutes the claim, at the stated confidence."""
+        return self.lower_bound > self.claim
+
+    @property
+    def refuted(self) -> bool:
+        """Whether a bound or the residual check speaks against the claim.
+
+        A sound fit is refuted with probability at most 1.02 times ``1 - confidence``, plus 1e-6.
+        """
+        residuals_failed = self.residuals is not None and not self.residuals.passed
+        return self.exceeds_claim or self.mechanism_refuted or residuals_failed
+
+    @property
+    def verdict(self) -> str:
+        """The result in one sentence; it says how much the design can show."""
+        declared = self.declared_bound
+        beside = "" if declared is None else f" ({declared:.3g} for the declared noise)"
+        n_canaries = len(self.coins) // self.n_runs
+        found = (
+            f"{self.name} spends an epsilon of at least {self.lower_bound:.3g}{beside} and claims "
+            f"{self.claim:.4g}, where {self.relation} (delta {self.delta:g}, confidence "
+            f"{self.confidence:g}, {self.n_runs} {'fit' if self.n_runs == 1 else 'fits'} with "
+            f"{n_canaries} {'canary' if n_canaries == 1 else 'canaries'} each): "
+        )
+        if self.exceeds_claim:
+            return found + "the claim is false."
+        if self.residuals is not None and not self.residuals.passed:
+            names = "; ".join(test.name for test in self.residuals.failures)
+            return found + f"the fit is not what the claim rests on, in: {names}."
+        if self.mechanism_refuted:
+            return found + "the mechanism that ran is not the one that is claimed."
+        if self.claim > self.ceiling:
+            checked = "; noise, samples and model are as declared" if self.residuals else ""
+            return found + f"this audit cannot see more than {self.ceiling:.3g}{checked}."
+        return found + f"nothing speaks against the claim (at most {self.ceiling:.3g} can be seen)."
+
+    def __repr__(self) -> str:
+        return (
+            f"<AuditResult: {self.name}, epsilon at least {self.lower_bound:.3g}, "
+            f"claimed {self.claim:.4g}>"
+        )
+
+    def __str__(self) -> str:
+        return self.verdict
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw histograms of the scores in both worlds.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Axes to draw into. None makes a figure.
+
+        Returns
+        -------
+        matplotlib Axes
+            The Axes with the histograms.
+        """
+        plt = import_pyplot("AuditResult.plot")
+        if ax is None:
+            _, ax = plt.subplots(figsize=(6, 3.5), layout="constrained")
+        low, high = np.quantile(self.scores, [0.002, 0.998]).tolist()
+        bins = np.linspace(low, high, 41) if low < high else np.linspace(low - 1, low + 1, 41)
+        for coin, color in zip((0, 1), COLORS):
+            scores = self.scores[self.coins == coin]
+            inside = np.clip(scores, bins[0], bins[-1])
+            ax.hist(inside, bins, alpha=0.6, color=color, label=f"coin {coin} ({len(scores)})")
+        ax.axvline(0, color=GRAY, linewidth=1, linestyle=":")
+        ax.set_xlabel("attack score (log-likelihood ratio in favor of coin 1)")
+        ax.set_ylabel("canaries")
+        # a published class shows under the name of its sound form
+        name = self.name.removeprefix("Published")
+        subject = name if name == self.name else f"{name} as published"
+        bound, claim = f"{self.lower_bound:.3g}", f"{self.claim:.3g}"
+        ax.set_title(rf"{subject}: epsilon $\geq$ {bound}, claimed {claim}")
+        place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.18), "ncols": 2}
+        ax.legend(title=self.relation, frameon=False, **place)
+        return ax
+
+
 def audit_epsilon(
     estimator: BaseEstimator,
     X: Any,
@@ -45,9 +186,7 @@ def audit_epsilon(
     n_runs: int = 1,
     delta: float | None = None,
     confidence: float = 0.95,
-    method: str = "fit",
     random_state: Any = None,
-    verbose: int = 0,
 ) -> AuditResult:
     """Attack fits of an estimator, and compute a lower bound on the epsilon that they spend.
 
@@ -76,18 +215,13 @@ def audit_epsilon(
         estimator, or 1e-5.
     confidence : float, default=0.95
         Probability with which the bound holds, in (0, 1).
-    method : {"fit", "partial_fit"}, default="fit"
-        How the estimator is trained. "partial_fit" of a central estimator gives all documents to
-        each of `max_iter` calls, and of another one each half of them to one call.
     random_state : int, RandomState instance or None, default=None
         Seed of the coins and of the fits. None draws both from the operating system.
-    verbose : int, default=0
-        Whether to show a progress bar.
 
     Returns
     -------
     AuditResult
-        The bounds, the claim, the scores of all coins, and the residual check of the first fit.
+        The bounds, the claim, the scores of all coins, and a residual check of the estimator.
 
     Raises
     ------
@@ -95,12 +229,11 @@ def audit_epsilon(
         If a number of canaries or fits is not an integer.
     ValueError
         If there is no attack on the estimator, its claim is infinite, or a parameter is invalid.
-        If the attack or the estimator has no `partial_fit`.
 
     See Also
     --------
     observe_releases : Collects the releases that an attack sees.
-    residual_check : The second verdict, alone, on more documents.
+    residual_check : The second verdict alone.
 
     Notes
     -----
@@ -115,9 +248,8 @@ def audit_epsilon(
     the claim. No bound can exceed `AuditResult.ceiling`, which grows with the number of canaries
     and fits.
 
-    The first fit of an estimator with a curator is watched from inside (`residual_check`). Its
-    noise, samples, contributions and fitted attributes are compared with the declared ones. This
-    finds faults that the guesses are too weak for; false alarms are rarer than 1e-6.
+    One more fit of an estimator with a curator is watched from inside (`residual_check`). It finds
+    faults that the guesses are too weak for; false alarms are rarer than 1e-6.
 
     References
     ----------
@@ -141,28 +273,27 @@ def audit_epsilon(
     delta = getattr(estimator, "delta", 1e-5) if delta is None else delta
     check_probability("delta", delta)
     check_number("confidence", confidence, 0.0, 1.0, closed="neither")
-    _check_method(attack, estimator, method)
     _check_claim(estimator, getattr(estimator, "epsilon", None))
     X = check_counts(clone(estimator), X, reset=True)
     streams = Streams.from_random_state(random_state)
-    target = Target(clone(estimator), attack, X.shape[1], n_canaries, streams, method)
+    target = Target(clone(estimator), attack, X.shape[1], n_canaries, streams)
     if attack.prepare is not None:
         attack.prepare(target)
-    all_coins, all_scores, residuals, runs = [], [], None, range(n_runs)
-    for run in with_bar("audit", runs) if verbose else runs:
+    all_coins, all_scores = [], []
+    for run in range(n_runs):
         words = streams.words(Purpose.AUDIT, 0, run, n_canaries + 1)
         coins = (words[1:] >> np.uint64(63)).astype(np.int64)
-        data = attack.plant(target, X, coins)
-        seed = None if random_state is None else int(words[0] >> np.uint64(33))
-        model, releases, record = watched_fit(target, data, seed)
-        claim = attack.claim(target, model, float(delta))
+        data, model = attack.plant(target, X, coins), clone(target.estimator)
+        if "random_state" in model.get_params():
+            model.set_params(random_state=None if random_state is None else int(words[0] >> 33))
+        with watched() as tape:
+            attack.train(model, data)
+        claim, events = attack.cost(target, model, float(delta))
         _check_claim(estimator, claim)
-        if record is not None and run == 0 and method == "fit":
-            residuals = check_record(model, record, streams)
         all_coins.append(coins == 1)
-        all_scores.append(attack.scores(target, model, releases))
+        all_scores.append(attack.scores(target, model, tape))
     coins, scores = np.concatenate(all_coins), np.concatenate(all_scores)
-    events, n_right = attack.events(target, model), int(((scores > 0) == coins).sum())
+    n_right = int(((scores > 0) == coins).sum())
     declared, refuted = None, False
     if events and all(map(has_noise, events)):
         declared, surer = (
@@ -170,6 +301,7 @@ def audit_epsilon(
             for c in (confidence, 1.0 - VERDICT_SHARE * (1.0 - confidence))
         )
         refuted = surer > claim
+    seed = None if random_state is None else int(streams.words(Purpose.AUDIT, 5, 0, 1)[0] >> 33)
     sure = np.where(coins, 1.0, -1.0)  # of all guesses, which are right
     return AuditResult(
         name=type(estimator).__name__,
@@ -183,24 +315,11 @@ def audit_epsilon(
         coins=coins,
         n_runs=n_runs,
         ceiling=bound_of_guesses(sure, coins, delta, confidence),
-        residuals=residuals,
+        residuals=residual_check(estimator, X, random_state=seed)
+        if can_be_watched(estimator)
+        else None,
         mechanism_refuted=refuted,
     )
-
-
-def watched_fit(
-    target: Target, data: dict[str, Any], random_state: Any
-) -> tuple[BaseEstimator, list[Release], Record | None]:
-    """Train a copy, and collect everything that it releases and gives to its curator."""
-    model = clone(target.estimator)
-    if "random_state" in model.get_params():
-        model.set_params(random_state=random_state)
-    record = Record(data["X"]) if can_be_watched(model) else None
-    watch = nullcontext() if record is None else watched(model, record)
-    with without_warnings(), watch, observe_releases() as releases:
-        target.attack.train(target, model, data)
-    target.calls = [] if record is None else record.calls
-    return model, releases, record
 
 
 def _attack_on(estimator: BaseEstimator, attack: str | Attack | None) -> Attack:
@@ -218,17 +337,6 @@ def _attack_on(estimator: BaseEstimator, attack: str | Attack | None) -> Attack:
     if not isinstance(attack, str) or attack not in ATTACKS:
         raise ValueError(f"attack must be an Attack or one of {names}, got {attack!r}")
     return ATTACKS[attack]
-
-
-def _check_method(attack: Attack, estimator: BaseEstimator, method: str) -> None:
-    """Refuse a method that is unknown, or that the attack does not understand."""
-    if method not in ("fit", "partial_fit"):
-        raise ValueError(f"method must be 'fit' or 'partial_fit', got {method!r}")
-    if method not in attack.methods or not hasattr(estimator, method):
-        raise ValueError(
-            f"the attack on a {attack.unit} of {type(estimator).__name__} has no "
-            f"method={method!r}; leave it out, to audit fit"
-        )
 
 
 def _check_claim(estimator: BaseEstimator, claim: float | None) -> None:

@@ -12,17 +12,13 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
-from dplda.audit._attacks import Attack, Releases, Target, count_matrix, widened
-from dplda.privacy._events import Event
+from dplda.audit._attacks import Attack, Cost, Target, count_matrix, widened
+from dplda.audit._tape import Tape
 from dplda.published import recover_counts
 
 
-def _no_events(target: Target, model: BaseEstimator) -> tuple[Event, ...]:
-    return ()
-
-
-def _published_epsilon(target: Target, model: BaseEstimator, delta: float) -> float:
-    return target.attack.n_units * float(model.published_epsilon_)
+def _published_cost(target: Target, model: BaseEstimator, delta: float) -> Cost:
+    return target.attack.n_units * float(model.published_epsilon_), ()
 
 
 def _difference(target: Target, table: np.ndarray) -> np.ndarray:
@@ -34,8 +30,8 @@ def _difference(target: Target, table: np.ndarray) -> np.ndarray:
 # HDP-LDA: the model minus the last noisy counts shows the moved topics without noise
 
 
-def _scores_of_moves(target: Target, model: BaseEstimator, releases: Releases) -> np.ndarray:
-    last = next(r.value for r in reversed(releases) if r.label == "word-topic counts")
+def _scores_of_moves(target: Target, model: BaseEstimator, tape: Tape) -> np.ndarray:
+    last = next(r.value for r in reversed(tape.releases) if r.label == "word-topic counts")
     before = np.maximum(last, 0) + float(model.topic_word_prior)
     return _difference(target, np.abs(model.components_.T - before) > 0.5)
 
@@ -47,23 +43,23 @@ def _plant_long_documents(target: Target, X: sp.csr_array, coins: np.ndarray) ->
     return target.planted_words(X, coins, int(target.estimator.max_doc_tokens))
 
 
-def _scores_of_batches(target: Target, model: BaseEstimator, releases: Releases) -> np.ndarray:
-    return np.sum([_difference(target, r.value) for r in releases], axis=0)
+def _scores_of_batches(target: Target, model: BaseEstimator, tape: Tape) -> np.ndarray:
+    return np.sum([_difference(target, r.value) for r in tape.releases], axis=0)
 
 
-def _epsilon_of_batches(target: Target, model: BaseEstimator, delta: float) -> float:
+def _cost_of_batches(target: Target, model: BaseEstimator, delta: float) -> Cost:
     if delta < model.delta:
         raise ValueError(
             f"the published epsilon is stated at delta {model.delta} and says nothing at "
             f"{delta}; give delta={delta} to the estimator too"
         )
-    return float(model.published_epsilon_)
+    return float(model.published_epsilon_), ()
 
 
 # iFTM: exact word counts follow from the message
 
 
-def _scores_of_recovered(target: Target, model: BaseEstimator, releases: Releases) -> np.ndarray:
+def _scores_of_recovered(target: Target, model: BaseEstimator, tape: Tape) -> np.ndarray:
     sent = model.local_model("party", 1, "0" * 64).table
     counts = recover_counts(sent, topic_word_prior=float(model.topic_word_prior))
     return _difference(target, counts.T)
@@ -79,37 +75,35 @@ def _plant_one_word(target: Target, X: sp.csr_array, coins: np.ndarray) -> dict[
     return {"X": sp.csr_array(sp.vstack([widened(X, target.n_canaries), canaries]))}
 
 
-def _scores_of_counts(target: Target, model: BaseEstimator, releases: Releases) -> np.ndarray:
-    rows = [r.value[target.n_words :].reshape(target.n_canaries, -1) for r in releases]
+def _scores_of_counts(target: Target, model: BaseEstimator, tape: Tape) -> np.ndarray:
+    rows = [r.value[target.n_words :].reshape(target.n_canaries, -1) for r in tape.releases]
     return np.sum([row.sum(axis=1) - 0.5 for row in rows], axis=0)
 
 
-def epsilon_of_counts(target: Target, model: BaseEstimator, delta: float) -> float:
+def cost_of_counts(target: Target, model: BaseEstimator, delta: float) -> Cost:
     """Epsilon at delta of the paper's divergence or, for the sound form, of its guarantee."""
     if not hasattr(model, "published_epsilon_"):
-        return model.privacy_.epsilon_at(delta)
+        return model.privacy_.epsilon_at(delta), ()
     if delta == 0:
-        return math.inf
-    return float(model.published_epsilon_) - math.log(delta) / (int(model.rdp_order) - 1)
+        return math.inf, ()
+    return float(model.published_epsilon_) - math.log(delta) / (int(model.rdp_order) - 1), ()
 
 
 _WORD = "a document has one word or another"
 PUBLISHED = (
     Attack(
         "published SUB-LDA", "a document has one word more or less",
-        _plant_one_word, _scores_of_counts,
-        claim=epsilon_of_counts, events=_no_events, methods=("fit",),
+        _plant_one_word, _scores_of_counts, cost=cost_of_counts,
     ),
     Attack(
-        "published HDP-LDA", _WORD, Target.planted_words, _scores_of_moves,
-        claim=_published_epsilon, events=_no_events, methods=("fit",),
+        "published HDP-LDA", _WORD, Target.planted_words, _scores_of_moves, cost=_published_cost
     ),
     Attack(
         "published private SVI", _WORD, _plant_long_documents, _scores_of_batches,
-        claim=_epsilon_of_batches, events=_no_events, methods=("fit",),
+        cost=_cost_of_batches,
     ),
     Attack(  # replacing a word blanks one and writes one
         "published iFTM", _WORD, Target.planted_words, _scores_of_recovered,
-        claim=_published_epsilon, events=_no_events, n_units=2, methods=("fit",),
+        cost=_published_cost, n_units=2,
     ),
 )  # fmt: skip

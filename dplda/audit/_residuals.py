@@ -1,48 +1,146 @@
 """Residual checks: what a fit released minus what it computed is noise, and must look like it.
 
-An audit knows the documents, and so the exact sums behind every release. The tests compare the
-noise, the samples, the contributions and the fitted attributes with what the guarantee says. They
-find faults that the guesses of coins are too weak for.
+An audit knows the documents, and so the exact sums behind every release. The tests compare noise,
+samples, contributions and fitted attributes with what the guarantee says. They find faults that the
+guesses of coins are too weak for.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import scipy.fft
 import scipy.sparse as sp
+from scipy.stats import binom, chi2, laplace, norm
 from sklearn.base import BaseEstimator, clone
 
 from dplda.audit._attacks import n_rounds_of, widened
-from dplda.audit._residual_tests import (
-    N_LOUD,
-    ResidualResult,
-    contribution_tests,
-    event_test,
-    noise_tests,
-    normal_scores,
-    public_test,
-    sample_tests,
-)
-from dplda.audit._watch import Record, can_be_watched, watched, without_warnings
+from dplda.audit._replay import compared, differing_attributes, distance
+from dplda.audit._tape import Step, Tape, fit_watched
 from dplda.core._corpus import check_counts
-from dplda.privacy._curator import observe_releases
+from dplda.privacy import Gaussian, Laplace, PoissonSampled, Repeated
+from dplda.privacy._events import Event
 from dplda.privacy._streams import Purpose, uniform_integers
-from dplda.privacy.mechanisms import Streams, uniform
+from dplda.privacy.mechanisms import DiscreteGaussian, FlooredLaplace, Streams, uniform
 
-__all__ = ["ResidualResult", "check_record", "residual_check"]
+FALSE_ALARM = 1e-6  # of all checks of a fit together
+N_STATISTICAL = 9  # checks that can fail by chance; each gets an equal part of FALSE_ALARM
+LEVEL = FALSE_ALARM / N_STATISTICAL
+ROUNDING = 1e-9  # of a ratio of two norms
 
 N_EMPTY = 500  # empty documents: a sample takes them like all others
 N_CELLS = 60_000  # of noise: a noise 3% too small is then 9 standard deviations away
 MAX_MORE_WORDS = 6000
+N_LOUD = 20  # invented documents whose contributions reach the clipping bound
+N_LEFT_OUT = 6  # documents that are left out, one after the other
+MOST_FITS = 12  # to show what each unit adds alone: all of 480 units in 40 rounds
+REACHED = 0.99  # of the sensitivity: less than this shows nothing about the clip
+NOT_REACHED = (
+    "no document came near the bound in {} of {} releases, so that a bound too wide would not be "
+    "seen there"
+)
+
+
+@dataclass(frozen=True)
+class ResidualTest:
+    """One line of a residual check.
+
+    Parameters
+    ----------
+    name : str
+        What is compared.
+    statistic : float
+        What was found.
+    low, high : float
+        Expected range of the statistic, ends included.
+    note : str, default=""
+        What the test could not see.
+    """
+
+    name: str
+    statistic: float
+    low: float
+    high: float
+    note: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Whether the statistic is in the expected range."""
+        return self.low <= self.statistic <= self.high
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name}: {self.statistic:.4g}, expected {self.low:.4g} to {self.high:.4g}: "
+            f"{'passed' if self.passed else 'FAILED'}{self.note and f' ({self.note})'}"
+        )
+
+
+@dataclass(frozen=True)
+class ResidualResult:
+    """What a residual check found.
+
+    Parameters
+    ----------
+    name : str
+        Class of the estimator.
+    tests : tuple of ResidualTest
+        All lines of the check.
+    n_releases : int
+        Number of noisy releases.
+    n_cells : int
+        Number of noisy cells in all releases.
+    false_alarm : float
+        Probability, at most, with which a sound fit fails any of the tests.
+    """
+
+    name: str
+    tests: tuple[ResidualTest, ...]
+    n_releases: int
+    n_cells: int
+    false_alarm: float = FALSE_ALARM
+
+    @property
+    def passed(self) -> bool:
+        """Whether all tests passed."""
+        return not self.failures
+
+    @property
+    def failures(self) -> tuple[ResidualTest, ...]:
+        """The tests that did not pass."""
+        return tuple(test for test in self.tests if not test.passed)
+
+    @property
+    def verdict(self) -> str:
+        """The result in one sentence."""
+        found = (
+            f"{self.name} released {self.n_cells} noisy cells in {self.n_releases} "
+            f"{'release' if self.n_releases == 1 else 'releases'} "
+            f"({len(self.tests)} tests, false alarms at most {self.false_alarm:g}): "
+        )
+        if self.passed:
+            return found + "noise, samples, contributions and model are as declared."
+        return found + "not as declared: " + "; ".join(test.name for test in self.failures) + "."
+
+    def __str__(self) -> str:
+        return "\n".join([self.verdict, *(f"* {test}" for test in self.tests)])
+
+
+def can_be_watched(estimator: BaseEstimator) -> bool:
+    """Whether all releases of an estimator pass a curator that a check can watch."""
+    return getattr(estimator, "_attack", None) in {"document", "word"}
 
 
 def residual_check(estimator: BaseEstimator, X: Any, *, random_state: Any = None) -> ResidualResult:
     """Compare the noise of a fit, and all else that its guarantee rests on, with what it declares.
 
     One fit is watched from inside. What was released minus what was computed is the noise. Some
-    loud and empty documents, and words that no document has, are added to `X`.
+    loud and empty documents, and words that no document has, are added to `X`. The fit is replayed
+    on neighbors of these documents.
 
     Parameters
     ----------
@@ -66,7 +164,8 @@ def residual_check(estimator: BaseEstimator, X: Any, *, random_state: Any = None
 
     See Also
     --------
-    audit_epsilon : Runs this check on the first of its fits, next to an attack.
+    audit_epsilon : Runs this check next to an attack.
+    replay : Compares a fit with that of one neighbor.
 
     Notes
     -----
@@ -95,16 +194,37 @@ def residual_check(estimator: BaseEstimator, X: Any, *, random_state: Any = None
             f"{type(estimator).__name__} adds no noise with epsilon=inf; give it a finite epsilon"
         )
     streams = Streams.from_random_state(random_state)
-    X = check_counts(clone(estimator), X, reset=True)
-    model, X = _with_more(estimator, X, streams)
-    seed = None
-    if random_state is not None:
-        seed = int(streams.words(Purpose.AUDIT, 4, 0, 1)[0] >> np.uint64(33))
-    record = Record(X)
-    model.set_params(random_state=seed)
-    with without_warnings(), watched(model, record), observe_releases():
-        model.fit(X)
-    return check_record(model, record, streams)
+    estimator, X = _with_more(estimator, check_counts(clone(estimator), X, reset=True), streams)
+    seed = int(streams.words(Purpose.AUDIT, 4, 0, 1)[0] >> np.uint64(33))
+    model, tape = fit_watched(estimator, {"X": X}, seed)
+    neutral = {"X": _neutral(model, X)}
+    public, _ = fit_watched(estimator, neutral, seed, tape)
+    others = [fit_watched(estimator, neutral, None, tape)[1] for _ in range(2)]
+    steps = tape.steps
+    scores = [
+        normal_scores(step, uniform(streams.words(Purpose.AUDIT, 3, i, step.value.size)))
+        for i, step in enumerate(steps)
+    ]
+    noisy = [step for one in (tape, *others) for step in one.steps]
+    is_word = model._attack == "word"
+    tests = [
+        *noise_tests(scores),
+        repeat_test(noisy),
+        bare_test(noisy),
+        *sample_tests(tape.samples),
+        *([_token_test(tape, X)] if is_word else _replay_tests(estimator, X, seed, tape)),
+        _event_test(model, tape),
+        _exactly(
+            "fitted attributes that the releases do not determine",
+            len(differing_attributes(model, public)),
+        ),
+    ]
+    n_cells = sum(len(score) for score in scores)
+    return ResidualResult(type(model).__name__, tuple(tests), len(steps), n_cells)
+
+
+def _exactly(name: str, n: float, high: float = 0.0, note: str = "") -> ResidualTest:
+    return ResidualTest(name, float(n), 0.0, high, note)
 
 
 def _with_more(
@@ -119,26 +239,315 @@ def _with_more(
         more = np.full((len(table), n_more), np.mean(table))
         model.set_params(prior_components=np.hstack([table, more]))
     words = streams.words(Purpose.AUDIT, 2, 0, N_LOUD * X.shape[1])
-    chosen = uniform_integers(words, 2).reshape(N_LOUD, X.shape[1])
-    loud = sp.csr_array(chosen * 20)
+    loud = sp.csr_array(uniform_integers(words, 2).reshape(N_LOUD, X.shape[1]) * 20)
     sampled = float(parameters.get("subsampling_ratio", 1.0)) < 1
     empty = sp.csr_array((N_EMPTY if sampled else 0, X.shape[1]), dtype=X.dtype)
     return model, widened(sp.csr_array(sp.vstack([X, empty, loud])), n_more)
 
 
-def check_record(model: BaseEstimator, record: Record, streams: Streams) -> ResidualResult:
-    """Test everything that was recorded of a fit."""
-    steps = record.steps
-    scores = [
-        normal_scores(step, uniform(streams.words(Purpose.AUDIT, 3, i, step.value.size)))
-        for i, step in enumerate(steps)
+def _neutral(model: BaseEstimator, X: sp.csr_array) -> sp.csr_array:
+    """Documents that say nothing: empty ones, or for word-level privacy all of the first word."""
+    if model._attack != "word":
+        return sp.csr_array(X.shape, dtype=X.dtype)
+    lengths = np.asarray(X.sum(axis=1)).reshape(-1)
+    first = (np.arange(X.shape[0]), np.zeros(X.shape[0], int))
+    return sp.csr_array(sp.coo_array((lengths, first), shape=X.shape))
+
+
+# noise
+
+
+N_BINS = 20
+
+
+def _law(mechanism: Any) -> tuple[Any, float]:
+    """The symmetric law whose rounding is the declared noise, and where the cell of 0 begins."""
+    if isinstance(mechanism, FlooredLaplace):
+        return laplace(scale=mechanism.scale), 0.0
+    if isinstance(mechanism, DiscreteGaussian):
+        return norm(scale=mechanism.scale), -0.5
+    raise ValueError(f"a residual check knows no law of the noise of {mechanism}")
+
+
+def _peak(mechanism: Any) -> float:
+    """Probability of the noise 0: no other integer is more likely."""
+    law, edge = _law(mechanism)
+    return float(law.cdf(edge + 1) - law.cdf(edge))
+
+
+def normal_scores(step: Step, draws: np.ndarray) -> np.ndarray:
+    """Noise of a release as independent standard normal numbers, if it has the declared law.
+
+    `draws` are uniform numbers, one for each cell. They spread each integer evenly over its
+    probability, so that the law of the scores is exact for discrete noise as well.
+    """
+    law, edge = _law(step.mechanism)
+    noise = step.noise.astype(np.float64)
+    # from the nearer tail, where probabilities keep their digits
+    below = noise < step.mechanism.mean
+    end, start = np.where(below, noise + 1, -noise), np.where(below, noise, -noise - 1)
+    side = np.where(below, edge, -edge)
+    low, high = law.cdf(start + side), law.cdf(end + side)
+    tail = np.clip(low + draws * (high - low), 1e-300, 1.0 - 2.0**-53)
+    return np.where(below, norm.ppf(tail), -norm.ppf(tail))
+
+
+def noise_tests(scores: list[np.ndarray]) -> list[ResidualTest]:
+    """Compare the normal scores of all releases with independent standard normal numbers."""
+    everything = np.concatenate(scores)
+    name = "variance of the noise over the declared one"
+    each = [_variance_test(f"{name}, in the least likely release", s, len(scores)) for s in scores]
+    parts = [p for s in scores for p in ((s[::2], s[1::2]), np.array_split(s, 2))]
+    return [
+        _variance_test(name, everything),
+        max(each, key=_distance),
+        _distribution_test(everything),
+        _correlation_test("correlation of two releases", list(itertools.combinations(scores, 2))),
+        _correlation_test("correlation of the cells of a release", parts),
     ]
+
+
+def _variance_test(name: str, scores: np.ndarray, n_tests: int = 1) -> ResidualTest:
+    n, level = len(scores), LEVEL / n_tests
+    low, high = float(chi2.ppf(level / 2, n)), float(chi2.isf(level / 2, n))
+    return ResidualTest(name, float((scores**2).mean()), low / n, high / n)
+
+
+def _distribution_test(scores: np.ndarray) -> ResidualTest:
+    """Chi-square of the declared law, in bins of equal probability."""
+    n_bins = max(2, min(N_BINS, len(scores) // 500))
+    edges = norm.ppf(np.arange(1, n_bins) / n_bins)
+    counts = np.bincount(np.searchsorted(edges, scores), minlength=n_bins)
+    expected = len(scores) / n_bins
+    statistic = float(((counts - expected) ** 2).sum() / expected)
+    name = f"chi-square of the noise against the declared law ({n_bins} bins)"
+    return _exactly(name, statistic, float(chi2.isf(LEVEL, n_bins - 1)))
+
+
+def _correlation_test(name: str, pairs: list[Any]) -> ResidualTest:
+    """Correlation of two vectors at the lag at which it is least likely, in standard deviations.
+
+    The scalar product with a given vector of length one is standard normal, for any vector that is
+    independent of the other one: no approximation is made.
+    """
+    worst, n = 0.0, sum(len(one) + len(two) - 1 for one, two in pairs if len(one) and len(two))
+    longest = max((len(one) + len(two) for one, two in pairs), default=1)
+    size = scipy.fft.next_fast_len(longest, real=True)
+    spectra: dict[int, np.ndarray] = {}
+    for one, two in pairs:
+        if not (len(one) and len(two)):
+            continue
+        a, b = (spectra.setdefault(id(v), scipy.fft.rfft(v, size)) for v in (one, two))
+        products = scipy.fft.irfft(a.conj() * b, size)
+        lags = np.arange(1 - len(one), len(two))
+        squares = np.append(0.0, np.cumsum(one**2))
+        # cells of `one` that meet a cell of `two` at this lag
+        ends = np.minimum(len(one), len(two) - lags), np.maximum(0, -lags)
+        lengths = np.sqrt(squares[ends[0]] - squares[ends[1]])
+        found = np.divide(products[lags], lengths, out=np.zeros(len(lags)), where=lengths > 0)
+        worst = max(worst, found.min(), found.max(), key=abs)
+    far = float(norm.isf(LEVEL / 2 / max(n, 1)))
+    return ResidualTest(f"{name}, at any lag", float(worst), -far, far)
+
+
+def repeat_test(steps: list[Step]) -> ResidualTest:
+    """Stretches of noise that occur twice, in this fit or in two others that have other keys.
+
+    Two stretches of m cells agree with probability p**m at most, where p is that of the most likely
+    noise. The union bound over all pairs of stretches chooses m.
+    """
+    n = sum(len(step.noise) for step in steps)
+    peak = max(_peak(step.mechanism) for step in steps)
+    length = max(1, math.ceil(math.log(n * n / 2 / LEVEL) / -math.log(peak)))
+    seen = [
+        hash(cells[8 * i : 8 * (i + length)])
+        for step in steps
+        for cells in (step.noise.astype(np.int64).tobytes(),)
+        for i in range(len(step.noise) - length + 1)
+    ]
+    name = f"stretches of {length} cells whose noise occurs twice"
+    return _exactly(name, len(seen) - len(set(seen)))
+
+
+def bare_test(steps: list[Step]) -> ResidualTest:
+    """The cell that most often has the noise 0, among releases of one size."""
+    sizes, tests = {len(step.noise) for step in steps}, []
+    for size in sorted(sizes):
+        same = [step for step in steps if len(step.noise) == size]
+        n_bare = np.sum([step.noise == 0 for step in same], axis=0)
+        peak = max(_peak(step.mechanism) for step in same)
+        most = binom.isf(LEVEL / len(sizes) / size, len(same), peak)
+        tests.append(_exactly("releases in which one cell has no noise", n_bare.max(), float(most)))
+    return max(tests, key=lambda test: test.statistic - test.high)
+
+
+# samples
+
+
+def sample_tests(samples: list[tuple[np.ndarray, np.ndarray]]) -> list[ResidualTest]:
+    """Rates of the secret samples, and how often a document is in two of them."""
+    drawn = [
+        (rates, np.isin(np.arange(len(rates)), rows))
+        for rates, rows in samples
+        if (rates < 1).any()
+    ]
+    if not drawn:
+        return []
+    rates, members = (np.concatenate(parts) for parts in zip(*drawn))
+    secret, name = rates < 1, "share of documents that a round samples"
+    tests = [_rate_test(name, rates[secret], members[secret], LEVEL)]
+    pairs = list(itertools.combinations(drawn, 2))
+    again = [_pair_test(one, two, LEVEL / len(pairs)) for one, two in pairs]
+    return tests + ([max(again, key=_distance)] if again else [])
+
+
+def _pair_test(one: Any, two: Any, level: float) -> ResidualTest:
+    """Members of a sample among those of another: given the other one, coins at their rates."""
+    rates, member = two
+    both = one[1] & (rates < 1)
+    name = "share of a round's sample that another round samples again"
+    return _rate_test(name, rates[both], member[both], level)
+
+
+def _distance(test: ResidualTest) -> float:
+    """How far a statistic is from the middle of its range, in half widths."""
+    half = (test.high - test.low) / 2
+    return abs(test.statistic - (test.high + test.low) / 2) / half if half > 0 else 0.0
+
+
+def _rate_test(name: str, rates: np.ndarray, member: np.ndarray, level: float) -> ResidualTest:
+    """Share of coins that show 1, with a Chernoff bound, which holds for unequal rates."""
+    n = len(rates)
+    if n == 0:
+        return ResidualTest(name, 0.0, 0.0, 1.0)
+    rate, most = float(rates.mean()), -math.log(level / 2) / n
+    shares = np.arange(n + 1) / n
+    with np.errstate(divide="ignore", invalid="ignore"):  # coins with these rates, to the rate
+        one = np.where(shares > 0, shares * np.log(shares / rate), 0.0)
+        zero = np.where(shares < 1, (1 - shares) * np.log((1 - shares) / (1 - rate)), 0.0)
+    inside = shares[one + zero <= most]
+    return ResidualTest(name, float(member.mean()), float(inside[0]), float(inside[-1]))
+
+
+# contributions
+
+
+def _token_test(tape: Tape, X: sp.csr_array) -> ResidualTest:
+    """What a replaced word moves: a token adds to a cell of its word's row, and to no other row."""
+    words, changes = np.asarray(X.sum(axis=0)).reshape(-1), []
+    for step in tape.steps:
+        mechanism, rows = step.mechanism, np.abs(step.value).sum(axis=1)
+        each = np.where(words > 0, rows / np.maximum(words, 1), np.where(rows > 0, np.inf, 0.0))
+        # each of two cells changes by this at most
+        if isinstance(mechanism, FlooredLaplace):  # `n_cells` cells are charged, by 1 each
+            allowed = mechanism.sensitivity * mechanism.n_cells / 2
+        else:
+            allowed = float(mechanism.sensitivity) / math.sqrt(2.0)
+        changes.append(float(each.max()) / allowed)
+    return _exactly("what a word changes, over the sensitivity", max(changes), 1.0 + ROUNDING)
+
+
+def _replay_tests(
+    estimator: BaseEstimator, X: sp.csr_array, seed: int, tape: Tape
+) -> list[ResidualTest]:
+    """What some documents change, each by a replay without it, and what each adds alone."""
+    found, violations = [[0.0] * len(tape.steps)], set()
+    for unit in _units_to_leave_out(X, tape):
+        kept = X.copy()
+        kept.data[X.indptr[unit] : X.indptr[unit + 1]] = 0
+        kept.eliminate_zeros()
+        again = fit_watched(estimator, {"X": kept}, seed, tape)[1]
+        distances, others = compared(tape, again, np.array([unit]))
+        violations |= others
+        found += [distances] if len(distances) == len(tape.steps) else []
+    largest = np.max(found, axis=0)
+    n_unseen = int(np.count_nonzero(largest < REACHED))
+    note = NOT_REACHED.format(n_unseen, len(largest)) if n_unseen else ""
     tests = [
-        *noise_tests(scores),
-        *sample_tests(record.samples),
-        *contribution_tests(model, record),
-        event_test(model, record),
-        public_test(model, record),
+        _exactly("what a document changes, over the sensitivity", largest.max(), 1.0, note),
+        _exactly("what a document must not change", len(violations), note="; ".join(violations)),
     ]
-    n_cells = sum(len(score) for score in scores)
-    return ResidualResult(type(model).__name__, tuple(tests), len(steps), n_cells)
+    if tape.samples:
+        alone = max(_lengths_alone(estimator, X, seed, tape), default=0.0)
+        tests.append(_exactly("what a document adds alone, over the sensitivity", alone, 1.0))
+    return tests
+
+
+def _lengths_alone(
+    estimator: BaseEstimator, X: sp.csr_array, seed: int, tape: Tape
+) -> Iterable[float]:
+    """Length of what each unit adds, over the sensitivity, where every document is a loud one.
+
+    A unit is the whole sample of a round: a replay of n rounds shows n units. The bound holds after
+    any releases: what is not sampled is released as if there were many documents, so that most
+    rounds are for topics.
+    """
+    many = [
+        replace(step, noisy=step.noisy + 1000 * int(step.mechanism.sensitivity))
+        for step in tape.steps
+        if step.sample is None
+    ]
+    units, n = np.flatnonzero(np.diff(X.indptr)), len(tape.samples)
+    n_shown = min(len(units), MOST_FITS * n)
+    units = units[np.linspace(0, len(units) - 1, n_shown).astype(int)]
+    loud = {"X": X[len(X.indptr) - 2 - np.arange(X.shape[0]) % N_LOUD]}
+    for start in range(0, n_shown, n):
+        chosen = np.resize(units[start : start + n], n)
+        members = lambda i, rates, chosen=chosen: chosen[i : i + 1]  # noqa: E731
+        for step in fit_watched(estimator, loud, seed, Tape(steps=many), members)[1].steps:
+            if step.sample is not None:
+                yield distance(step, replace(step, value=np.zeros_like(step.value)))
+
+
+def _units_to_leave_out(X: sp.csr_array, tape: Tape) -> list[int]:
+    """The last one, which the audit has added, the longest one, and others for the other releases.
+
+    Rounds differ: a fault may show in a single one, and only documents of its sample can show it.
+    So each further unit is that one of the longest and the last ones which took part in most of the
+    releases that none before it took part in.
+    """
+    order = np.argsort(-np.diff(X.indptr), kind="stable")
+    candidates = np.unique([*order[:N_LOUD], *np.arange(len(order))[-N_LOUD:]])
+    took_part = np.array([
+        np.ones(len(candidates), bool) if step.sample is None
+        else np.isin(candidates, tape.samples[step.sample][1])
+        for step in tape.steps
+    ])  # fmt: skip
+    chosen = {len(candidates) - 1, int(np.flatnonzero(candidates == order[0])[0])}
+    while len(chosen) < min(N_LEFT_OUT, len(candidates)):
+        left = [i for i in range(len(candidates)) if i not in chosen]
+        unseen = took_part[~took_part[:, sorted(chosen)].any(axis=1)]
+        chosen.add(left[int(np.argmax(unseen[:, left].sum(axis=0)))])
+    return candidates[sorted(chosen)].tolist()
+
+
+# the guarantee
+
+
+def _event_test(model: BaseEstimator, tape: Tape) -> ResidualTest:
+    """Releases that cost another event than the guarantee states, or have a higher rate."""
+    stated, missing = list(model.privacy_.events), 0
+    for step in tape.steps:
+        if step.event in stated and _is_honest(step, tape):
+            stated.remove(step.event)
+        else:
+            missing += 1
+    return _exactly("releases that the events of the guarantee do not cover", missing)
+
+
+def _is_honest(step: Step, tape: Tape) -> bool:
+    """Whether an event states no more noise than there is, and no lower rate than was drawn."""
+    charged = step.event.sampling_probability if isinstance(step.event, PoissonSampled) else 1.0
+    rates = np.ones(1) if step.sample is None else tape.samples[step.sample][0]
+    noise = step.mechanism.scale / step.mechanism.sensitivity
+    is_covered = np.max(rates, initial=0.0) <= charged or not rates.size
+    return is_covered and _noise_of(step.mechanism.event) <= noise * (1 + ROUNDING)
+
+
+def _noise_of(event: Event) -> float:
+    """Noise that an event states, over the sensitivity."""
+    if isinstance(event, Repeated):
+        return _noise_of(event.event)
+    if isinstance(event, Gaussian):
+        return event.noise_multiplier
+    return event.scale if isinstance(event, Laplace) else math.inf

@@ -28,7 +28,6 @@ from dplda.leaf._compat import Interval, StrOptions, _fit_context
 from dplda.leaf._log import rehearsal
 from dplda.leaf._progress import rounds
 from dplda.privacy import epsilon_of
-from dplda.privacy._curator import announce
 from dplda.privacy._local_mechanisms import Survivors
 from dplda.privacy._streams import Purpose, Streams
 from dplda.privacy.mechanisms import Curator
@@ -239,7 +238,7 @@ class IFTMParty(PrivateEstimator, BaseLDA):
             # all tokens depend on lengths and coins only. Each coordinate of each token has noise
             # of that sensitivity, so that the event of one coordinate is the cost of the token.
             tokens = privatize(corpus, mechanism, streams)  # public
-            announce(NOISY_TOKENS, 0, tokens, mechanism)
+            tokens = curator.publish(NOISY_TOKENS, 0, tokens)
         del corpus, counts, X  # everything below is post-processing
         guarantee = make_guarantee(
             mechanism.events,

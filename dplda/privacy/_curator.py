@@ -6,6 +6,7 @@ this plan at once. The curator then releases exactly what was planned, in the pl
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -117,6 +118,9 @@ class Curator:
     (1,)
     """
 
+    def __new__(cls, *args: Any, **options: Any) -> Curator:
+        return object.__new__(_STAND_IN.get() or cls)
+
     def __init__(
         self,
         plan: Sequence[Step],
@@ -204,6 +208,7 @@ class Curator:
 
     def release_selected(
         self,
+        names: NDArray[np.object_],
         value: NDArray[np.int64],
         asked: NDArray[np.bool_],
         mechanism: Mechanism,
@@ -212,7 +217,7 @@ class Curator:
         failure: Event,
         label: str,
         round: int,
-    ) -> tuple[NDArray[np.intp], Cells]:
+    ) -> tuple[NDArray[np.object_], Cells]:
         """Release some cells with noise: those asked for, and those that reach a threshold.
 
         The number of cells is private, because cells exist that only one unit has. Nothing of a
@@ -221,6 +226,8 @@ class Curator:
 
         Parameters
         ----------
+        names : ndarray of shape (n_cells,), object
+            Private. Names of the cells.
         value : ndarray of shape (n_cells,), int64
             Private. One unit moves it by at most ``mechanism.sensitivity``.
         asked : ndarray of shape (n_cells,), bool
@@ -237,8 +244,8 @@ class Curator:
 
         Returns
         -------
-        passing : ndarray of int
-            Public. Increasing indices of the cells that are released.
+        passing : ndarray of object
+            Public. Names of the cells that are released, in the order of `names`.
         noisy : ndarray of int64
             Public. Their noisy values.
         """
@@ -249,7 +256,7 @@ class Curator:
             self._add_noise(noisy, mechanism, round, None)
             passing = np.flatnonzero(asked | (noisy >= threshold))
             announce(label, round, noisy[passing], mechanism)
-            return passing, noisy[passing]
+            return names[passing], noisy[passing]
 
     def sample(self, rates: NDArray[np.float64], *, round: int) -> NDArray[np.int64]:
         """Draw a secret Poisson sample for the next planned release.
@@ -307,6 +314,11 @@ class Curator:
         """
         with self._alone:
             self._take(label, event)
+
+    def publish(self, label: str, round: int, value: Any) -> Any:
+        """Return a value that is public without more noise: `account` has charged what it cost."""
+        announce(label, round, lambda: copy.deepcopy(value))
+        return value
 
     def _take(self, label: str, event: Event) -> None:
         if not self._plan or self._plan[0] != (label, event):
@@ -414,6 +426,8 @@ class Release:
 
 
 _SEEN: ContextVar[list[Release] | None] = ContextVar("_SEEN", default=None)
+# The class of which an audit lets curators be made.
+_STAND_IN: ContextVar[type[Curator] | None] = ContextVar("_STAND_IN", default=None)
 
 
 @contextmanager
@@ -434,6 +448,16 @@ def observe_releases() -> Iterator[list[Release]]:
         yield seen
     finally:
         _SEEN.reset(token)
+
+
+@contextmanager
+def stand_in(kind: type[Curator]) -> Iterator[None]:
+    """Let this thread make curators of a subclass inside of the ``with`` block."""
+    token = _STAND_IN.set(kind)
+    try:
+        yield
+    finally:
+        _STAND_IN.reset(token)
 
 
 def announce(label: str, round: int, value: Any, mechanism: Any = None) -> None:

@@ -83,11 +83,11 @@ class Selection:
         terms = np.array(sorted(public.union(*kept)), dtype=object)
         total = self._weights(kept, {term: column for column, term in enumerate(terms)})
         passing, noisy = curator.release_selected(
-            total, np.array([term in public for term in terms], bool), self.mechanism,
+            terms, total, np.array([term in public for term in terms], bool), self.mechanism,
             threshold=self.threshold, failure=self.failure, label=self.label, round=self._round,
         )  # fmt: skip
         scale = np.full(len(passing), self.noise_multiplier)
-        return Selected(terms[passing], noisy / self.radius, scale)
+        return Selected(passing, noisy / self.radius, scale)
 
     @property
     def _round(self) -> int:

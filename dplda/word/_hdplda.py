@@ -25,7 +25,7 @@ from dplda.leaf._compat import Interval, StrOptions, _fit_context
 from dplda.leaf._progress import rounds
 from dplda.metrics._signal import warn_if_noise, with_signal
 from dplda.privacy import Guarantee
-from dplda.privacy._curator import Curator, announce
+from dplda.privacy._curator import Curator
 from dplda.privacy._streams import Streams
 from dplda.word._frozen_table import (
     LARGEST_CLIP,
@@ -374,8 +374,7 @@ class HDPLDA(PrivateEstimator, BaseLDA):
             tokens, topics, table,
             doc_topic_prior=self.doc_topic_prior_, streams=streams, t=t, n_jobs=self.n_jobs,
         )  # public  # fmt: skip
-        announce("topics", t, topics.copy)
-        return topics
+        return curator.publish("topics", t, topics)
 
     def _mechanisms(self) -> SweepMechanisms:
         """The mechanisms of a sweep, unless their statements are contradictory or missing."""

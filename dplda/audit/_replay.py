@@ -1,0 +1,202 @@
+"""Replay of a fit on a neighboring data set: what one unit moves, against what is charged.
+
+The first fit runs and is recorded. The second one gets its releases in place of new ones, so that
+both have one history. Then each release differs by what the unit changes in it, and by nothing
+else. This is Re:cord-play (arXiv 2602.17454).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import joblib
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator
+
+from dplda.audit._tape import Step, Tape, are_alike, fit_watched
+from dplda.leaf._users import number_users
+from dplda.privacy._streams import Purpose, Streams
+from dplda.privacy.mechanisms import FlooredLaplace
+
+
+@dataclass(frozen=True)
+class ReplayResult:
+    """What a replay found.
+
+    Parameters
+    ----------
+    name : str
+        Name of the estimator or of the function.
+    distances : tuple of float
+        For each release, the distance of the exact values over the declared sensitivity.
+    violations : tuple of str
+        What a neighbor must not change and has changed; empty for a sound fit.
+    """
+
+    name: str
+    distances: tuple[float, ...]
+    violations: tuple[str, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing is violated."""
+        return not self.violations
+
+    def __str__(self) -> str:
+        found = "; ".join(self.violations) or "nothing is violated"
+        largest = max(self.distances, default=0.0)
+        return (
+            f"{self.name} made {len(self.distances)} releases, moved by at most {largest:.4g} of "
+            f"the declared sensitivity: {found}."
+        )
+
+
+def replay(estimator: Any, X: Any, X_neighbour: Any, **fit_params: Any) -> ReplayResult:
+    """Fit an estimator to two neighboring data sets with one history, and compare what it releases.
+
+    The releases of the first fit are recorded, and the second fit gets them in place of its own.
+    Plans, shapes, mechanisms and fitted attributes must be the same. Each exact value may move by
+    the declared sensitivity, in the norm of its mechanism, and not at all in a round that does not
+    sample the changed unit.
+
+    Parameters
+    ----------
+    estimator : estimator or callable
+        An estimator, which is copied, or a function of the data that releases through a curator,
+        such as ``lambda X: noisy_score(model, X, epsilon=1.0, random_state=0)``.
+    X : {array-like, sparse matrix, list}
+        The data of the first fit: word counts or texts.
+    X_neighbour : {array-like, sparse matrix, list}
+        The data of the second fit: one unit's rows are empty in it. At word level, one word of a
+        document is another one, and no word of the document has an index between them.
+    **fit_params : dict
+        Other arguments of both fits, such as `user_ids`.
+
+    Returns
+    -------
+    ReplayResult
+        The distances and the violations. ``print`` shows them.
+
+    See Also
+    --------
+    residual_check : Replays its fit on many neighbors, and tests the noise.
+
+    Notes
+    -----
+    **Privacy.** The result is a function of the exact sums: it is not private. The first fit spends
+    the estimator's epsilon on `X`: use public or invented documents. Both fits have one seed, drawn
+    here if `random_state` is None. Noise is not compared. A pair that shows no violation proves
+    nothing of other pairs.
+
+    Examples
+    --------
+    >>> from dplda import SubLDA
+    >>> from dplda.audit import replay
+    >>> from dplda.datasets import make_topic_corpus
+    >>> X = make_topic_corpus(n_docs=20, n_words=30, n_components=2, random_state=0).data.toarray()
+    >>> Y = X.copy()
+    >>> Y[7] = 0
+    >>> replay(SubLDA(n_components=2, epsilon=4.0, max_iter=5), X, Y).passed
+    True
+    """
+    seed = getattr(estimator, "random_state", None)
+    if seed is None:
+        secret = Streams.from_random_state(None)
+        seed = int(secret.words(Purpose.AUDIT, 4, 0, 1)[0] >> np.uint64(33))
+    data, changed = {"X": X} | fit_params, _changed_units(X, X_neighbour, fit_params)
+    model, first = fit_watched(estimator, data, seed)
+    again, second = fit_watched(estimator, data | {"X": X_neighbour}, seed, first)
+    name = getattr(estimator, "__name__", type(estimator).__name__)
+    distances, found = compared(first, second, changed)
+    violations = sorted(found)
+    if max(distances, default=0.0) > 1.0:
+        n = sum(d > 1.0 for d in distances)
+        violations.append(f"{n} releases move by up to {max(distances):.6g} of the sensitivity")
+    differing = differing_attributes(model, again)
+    if differing:
+        violations.append(f"{', '.join(differing)}: not determined by the releases")
+    return ReplayResult(name, tuple(distances), tuple(violations))
+
+
+def compared(first: Tape, second: Tape, changed: np.ndarray | None) -> tuple[list[float], set[str]]:
+    """Distances of all releases of two tapes, over the sensitivity, and what must be the same.
+
+    `changed` are the numbers of the changed units, or None if they are not known.
+    """
+    violations: set[str] = set()
+    distances = []
+    if first.plans != second.plans:
+        violations.add("the plan depends on the data")
+    if len(first.steps) != len(second.steps) or len(first.published) != len(second.published):
+        violations.add("the number of releases depends on the data")
+    for one, other in zip(first.steps, second.steps):
+        where = f"{one.label}, round {one.round}"
+        if not are_alike(one, other):
+            violations.add(f"{where}: shape, noise or rate depends on the data")
+            continue
+        distances.append(distance(one, other))
+        samples = [tape.samples[s.sample] for tape, s in ((first, one), (second, other))
+                   if s.sample is not None]  # fmt: skip
+        if changed is None or len(samples) < 2:
+            continue
+        (rates, rows), (other_rates, other_rows) = samples
+        same = np.ones(max(len(rates), len(other_rates)), bool)
+        same[changed] = False
+        if len(rates) == len(other_rates) and (rates != other_rates)[same].any():
+            violations.add(f"{where}: the rate of a unit depends on another one")
+        sampled = np.union1d(rows, other_rows)
+        if distances[-1] > 0 and not np.isin(changed, sampled).any():
+            violations.add(f"{where}: moves by a unit outside of the sample")
+    return distances, violations
+
+
+def distance(one: Step, other: Step) -> float:
+    """Distance of two values in the norm of their mechanism, over the sensitivity.
+
+    It exceeds 1 if and only if the exact integers are further apart than what is charged.
+    """
+    mechanism, moved = one.mechanism, _difference(one, other)
+    if mechanism.exact:
+        return 0.0
+    if isinstance(mechanism, FlooredLaplace):  # `n_cells` cells are charged, by the unit each
+        n_moved = int(np.count_nonzero(moved))
+        return max(int(np.abs(moved).max(initial=0)), n_moved / mechanism.n_cells)
+    squares, radius = sum(int(m) ** 2 for m in moved[moved != 0]), int(mechanism.sensitivity)
+    ratio = math.sqrt(squares) / radius
+    return max(ratio, np.nextafter(1.0, 2.0)) if squares > radius**2 else min(ratio, 1.0)
+
+
+def _difference(one: Step, other: Step) -> np.ndarray:
+    """The moves of all cells, by their names if they have any."""
+    if one.names is None or other.names is None:
+        return (one.value - other.value).reshape(-1)
+    both = dict(zip(one.names, one.value))
+    for name, value in zip(other.names, other.value):
+        both[name] = both.get(name, 0) - value
+    return np.array(list(both.values()), np.int64)
+
+
+def differing_attributes(one: Any, other: Any) -> list[str]:
+    """Names of attributes that two fits with the same releases do not share."""
+    if not isinstance(one, BaseEstimator):
+        return [] if joblib.hash(one) == joblib.hash(other) else ["the result"]
+    parameters = one.get_params(deep=False).keys()
+    names = sorted((vars(one).keys() | vars(other).keys()) - parameters)
+    missing = object()
+    return [
+        name for name in names
+        if joblib.hash(getattr(one, name, missing)) != joblib.hash(getattr(other, name, missing))
+    ]  # fmt: skip
+
+
+def _changed_units(X: Any, other: Any, fit_params: dict[str, Any]) -> np.ndarray | None:
+    """Numbers of the units that differ; None if the data are no matrices of one shape."""
+    if isinstance(X, list) or not hasattr(X, "shape") or X.shape != np.shape(other):
+        return None
+    one, two = (sp.csr_array(np.asarray(m) if not sp.issparse(m) else m) for m in (X, other))
+    rows = np.flatnonzero(np.asarray(abs(one - two).sum(axis=1)).reshape(-1))
+    users = number_users(fit_params.get("user_ids"), X.shape[0])
+    return rows if users is None else np.unique(users[rows])
