@@ -30,7 +30,7 @@ from dplda.privacy import (
     calibrate,
     epsilon_of,
 )
-from dplda.published._calibration import vips_calibration
+from dplda.published._svilda import vips_calibration
 
 BATCH = 128
 SETTINGS = {  # of PrivateSVILDA

@@ -39,7 +39,7 @@ from dplda.privacy._events import (
     to_record,
 )
 from dplda.privacy._renyi import ORDERS, bounded_range_divergence, divergences
-from dplda.published._calibration import vips_calibration
+from dplda.published._svilda import vips_calibration
 from dplda.word._sweep_mechanisms import inherent_epsilon
 
 PLDAccountant = Oracle("dp_accounting.pld", "PLDAccountant")

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-import dplda.published._cdplda as module
+import dplda.published._hdplda as module
 from dplda import GibbsLDA
 from dplda.audit import observe_releases
 from dplda.datasets import make_topic_corpus

@@ -12,7 +12,8 @@ from scipy.optimize import minimize_scalar
 from sub_lda import efficiency_privacy, without_last_term
 
 from dplda.privacy import Gaussian, PoissonSampled, Repeated, epsilon_bounds, epsilon_of
-from dplda.published._calibration import iteration_epsilon, vips_calibration
+from dplda.published._sublda import iteration_epsilon
+from dplda.published._svilda import vips_calibration
 
 RdpAccountant = Oracle("dp_accounting.rdp", "RdpAccountant")
 

@@ -14,8 +14,7 @@ from dplda.datasets import make_topic_corpus
 from dplda.privacy import Gaussian, Repeated, epsilon_of
 from dplda.privacy._curator import observe_releases
 from dplda.published import PublishedSubLDA
-from dplda.published._calibration import iteration_epsilon
-from dplda.published._sublda import frequent_words
+from dplda.published._sublda import frequent_words, iteration_epsilon
 
 K = 4
 SIGMA = math.sqrt(3.5)  # of order 14 and divergence 2

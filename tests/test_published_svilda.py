@@ -15,8 +15,7 @@ from dplda.privacy import Gaussian, Repeated, epsilon_of
 from dplda.privacy._curator import observe_releases
 from dplda.privacy._streams import Streams
 from dplda.published import PublishedPrivateSVILDA
-from dplda.published._calibration import vips_calibration
-from dplda.published._svilda import first_table, uniform_sample
+from dplda.published._svilda import first_table, uniform_sample, vips_calibration
 
 K = 3
 pytestmark = pytest.mark.filterwarnings("ignore::dplda.privacy.PrivacyLeakWarning")

@@ -32,7 +32,7 @@ from corpora import data_folder
 from dplda.datasets import load_uci_bow
 from dplda.privacy import Gaussian, PoissonSampled, PrivacyLeakWarning, Repeated, epsilon_of
 from dplda.published import PublishedSubLDA
-from dplda.published._calibration import iteration_epsilon
+from dplda.published._sublda import iteration_epsilon
 
 ORDER, EPSILON, DELTA = 14, 2.0, 1e-5
 SIGMA = math.sqrt(ORDER / (2 * EPSILON))

@@ -1,45 +1,23 @@
+# fmt: off
 import numpy as np
 from numpy.typing import NDArray
 
+F32 = NDArray[np.float32]
+F64 = NDArray[np.float64]
+I32 = NDArray[np.int32]
+I64 = NDArray[np.int64]
+U64 = NDArray[np.uint64]
+
 def collapsed_sweep(
-    word: NDArray[np.int32],
-    doc_ptr: NDArray[np.int64],
-    topics: NDArray[np.int32],
-    counts: NDArray[np.int32],
-    totals: NDArray[np.int64],
-    doc_topic_prior: float,
-    topic_word_prior: float,
-    bits: NDArray[np.uint64],
-    scratch: NDArray[np.float32],
+    word: I32, doc_ptr: I64, topics: I32, counts: I32, totals: I64, doc_topic_prior: float,
+    topic_word_prior: float, bits: U64, scratch: F32,
 ) -> None: ...
 def background_sweep(
-    word: NDArray[np.int32],
-    doc_ptr: NDArray[np.int64],
-    topics: NDArray[np.int32],
-    counts: NDArray[np.int32],
-    totals: NDArray[np.int64],
-    word_prior: NDArray[np.float32],
-    prior_sizes: NDArray[np.float64],
-    background: NDArray[np.float32],
-    doc_topic_prior: float,
-    bits: NDArray[np.uint64],
-    scratch: NDArray[np.float32],
+    word: I32, doc_ptr: I64, topics: I32, counts: I32, totals: I64, word_prior: F32,
+    prior_sizes: F64, background: F32, doc_topic_prior: float, bits: U64, scratch: F32,
 ) -> None: ...
 def noisy_sweep(
-    word: NDArray[np.int32],
-    doc_ptr: NDArray[np.int64],
-    topics: NDArray[np.int32],
-    counts: NDArray[np.int32],
-    totals: NDArray[np.float64],
-    word_noise: NDArray[np.float32],
-    doc_noise: NDArray[np.float32],
-    doc_topic_prior: float,
-    topic_word_prior: float,
-    bits: NDArray[np.uint64],
-    scratch: NDArray[np.float32],
+    word: I32, doc_ptr: I64, topics: I32, counts: I32, totals: F64, word_noise: F32,
+    doc_noise: F32, doc_topic_prior: float, topic_word_prior: float, bits: U64, scratch: F32,
 ) -> None: ...
-def count_words(
-    word: NDArray[np.int32],
-    topics: NDArray[np.int32],
-    counts: NDArray[np.int64],
-) -> None: ...
+def count_words(word: I32, topics: I32, counts: I64) -> None: ...

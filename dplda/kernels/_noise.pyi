@@ -1,45 +1,22 @@
+# fmt: off
 import numpy as np
 from numpy.typing import NDArray
 
-def add_gaussian(
-    words: NDArray[np.uint64],
-    fast: NDArray[np.uint32],
-    cells: NDArray[np.int32] | NDArray[np.int64],
-    n_threads: int,
-) -> NDArray[np.int64]: ...
-def add_laplace(
-    words: NDArray[np.uint64],
-    fast: NDArray[np.uint32],
-    cells: NDArray[np.int32] | NDArray[np.int64],
-    n_threads: int,
-) -> NDArray[np.int64]: ...
+I32 = NDArray[np.int32]
+I64 = NDArray[np.int64]
+U16 = NDArray[np.uint16]
+U32 = NDArray[np.uint32]
+U64 = NDArray[np.uint64]
+
+def add_gaussian(words: U64, fast: U32, cells: I32 | I64, n_threads: int) -> I64: ...
+def add_laplace(words: U64, fast: U32, cells: I32 | I64, n_threads: int) -> I64: ...
 def add_tied_gaussian(
-    words: NDArray[np.uint64],
-    spare: NDArray[np.uint64],
-    fast: NDArray[np.uint32],
-    slow: NDArray[np.uint64],
-    cells: NDArray[np.int32] | NDArray[np.int64],
-    left: NDArray[np.int64],
+    words: U64, spare: U64, fast: U32, slow: U64, cells: I32 | I64, left: I64,
 ) -> tuple[int, int]: ...
 def add_tied_laplace(
-    words: NDArray[np.uint64],
-    spare: NDArray[np.uint64],
-    fast: NDArray[np.uint32],
-    slow: NDArray[np.uint64],
-    cells: NDArray[np.int32] | NDArray[np.int64],
-    left: NDArray[np.int64],
+    words: U64, spare: U64, fast: U32, slow: U64, cells: I32 | I64, left: I64,
 ) -> tuple[int, int]: ...
 def find_survivors(
-    words: NDArray[np.uint64],
-    spare: NDArray[np.uint64],
-    fast: NDArray[np.uint32],
-    slow: NDArray[np.uint64],
-    wide: bool,
-    n_words: int,
-    own_word: NDArray[np.int32],
-    own_level: NDArray[np.int32],
-    ptr: NDArray[np.int64],
-    word: NDArray[np.int32],
-    level: NDArray[np.uint16],
-    state: NDArray[np.int64],
+    words: U64, spare: U64, fast: U32, slow: U64, wide: bool, n_words: int, own_word: I32,
+    own_level: I32, ptr: I64, word: I32, level: U16, state: I64,
 ) -> tuple[int, int]: ...

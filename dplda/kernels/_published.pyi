@@ -1,24 +1,15 @@
+# fmt: off
 import numpy as np
 from numpy.typing import NDArray
 
+F64 = NDArray[np.float64]
+I32 = NDArray[np.int32]
+I64 = NDArray[np.int64]
+U64 = NDArray[np.uint64]
+
 def subsampled_sweep(
-    word: NDArray[np.int32],
-    document: NDArray[np.int32],
-    taken: NDArray[np.int64],
-    topics: NDArray[np.int32],
-    noisy: NDArray[np.float64],
-    sizes: NDArray[np.float64],
-    doc_counts: NDArray[np.int32],
-    row_noise: NDArray[np.float64],
-    count_clip: float,
-    doc_topic_prior: float,
-    topic_word_prior: float,
-    bits: NDArray[np.uint64],
-    scratch: NDArray[np.float64],
+    word: I32, document: I32, taken: I64, topics: I32, noisy: F64, sizes: F64, doc_counts: I32,
+    row_noise: F64, count_clip: float, doc_topic_prior: float, topic_word_prior: float, bits: U64,
+    scratch: F64,
 ) -> None: ...
-def log_likelihood(
-    word: NDArray[np.int32],
-    document: NDArray[np.int32],
-    phi: NDArray[np.float64],
-    theta: NDArray[np.float64],
-) -> float: ...
+def log_likelihood(word: I32, document: I32, phi: F64, theta: F64) -> float: ...

@@ -1,23 +1,15 @@
+# fmt: off
 import numpy as np
 from numpy.typing import NDArray
 
+F32 = NDArray[np.float32]
+F64 = NDArray[np.float64]
+I32 = NDArray[np.int32]
+I64 = NDArray[np.int64]
+U16 = NDArray[np.uint16]
+
 def accept_topics(
-    doc_ptr: NDArray[np.int64],
-    first: int,
-    last: int,
-    word: NDArray[np.int32],
-    topics: NDArray[np.int32],
-    initial: NDArray[np.int32],
-    by_doc: NDArray[np.int32],
-    by_word: NDArray[np.int32],
-    log_uniform: NDArray[np.float64],
-    ptr: NDArray[np.int64],
-    survivor: NDArray[np.int32],
-    level: NDArray[np.uint16],
-    value: NDArray[np.float64],
-    log_phi: NDArray[np.float32],
-    omega: NDArray[np.float32],
-    alpha: float,
-    live: NDArray[np.int32],
-    frozen: NDArray[np.int32],
+    doc_ptr: I64, first: int, last: int, word: I32, topics: I32, initial: I32, by_doc: I32,
+    by_word: I32, log_uniform: F64, ptr: I64, survivor: I32, level: U16, value: F64, log_phi: F32,
+    omega: F32, alpha: float, live: I32, frozen: I32,
 ) -> None: ...

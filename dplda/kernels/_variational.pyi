@@ -1,92 +1,34 @@
+# fmt: off
 import numpy as np
 from numpy.typing import NDArray
 
+F32 = NDArray[np.float32]
+F64 = NDArray[np.float64]
+I32 = NDArray[np.int32]
+I64 = NDArray[np.int64]
+
 def fold_in(
-    indptr: NDArray[np.int32],
-    indices: NDArray[np.int32],
-    data: NDArray[np.float32],
-    rows: NDArray[np.int64],
-    phi: NDArray[np.float32],
-    in_pairs: bool,
-    prior: float,
-    n_components: int,
-    max_iter: int,
-    tol: float,
-    accelerated: bool,
-    variational: bool,
-    theta: NDArray[np.float32],
-    scratch: NDArray[np.float32],
-    inverse_size: NDArray[np.float32],
-    least: float,
-    places: NDArray[np.int32],
-    others: NDArray[np.float32],
+    indptr: I32, indices: I32, data: F32, rows: I64, phi: F32, in_pairs: bool, prior: float,
+    n_components: int, max_iter: int, tol: float, accelerated: bool, variational: bool,
+    theta: F32, scratch: F32, inverse_size: F32, least: float, places: I32, others: F32,
 ) -> None: ...
-def pack(phi: NDArray[np.float32], pairs: NDArray[np.float32], n_threads: int) -> None: ...
+def pack(phi: F32, pairs: F32, n_threads: int) -> None: ...
 def measure_words(
-    indptr: NDArray[np.int32],
-    indices: NDArray[np.int32],
-    data: NDArray[np.float32],
-    theta: NDArray[np.float32],
-    factor: NDArray[np.float32],
-    center: NDArray[np.float32],
-    word_weight: NDArray[np.float32],
-    share: NDArray[np.float32],
-    length: NDArray[np.float64],
-    n_threads: int,
+    indptr: I32, indices: I32, data: F32, theta: F32, factor: F32, center: F32, word_weight: F32,
+    share: F32, length: F64, n_threads: int,
 ) -> None: ...
-def clip_scales(
-    square: NDArray[np.float64],
-    doc_scale: NDArray[np.float64],
-    norm: float,
-    radius: int,
-    scale: NDArray[np.float32],
-) -> None: ...
+def clip_scales(square: F64, doc_scale: F64, norm: float, radius: int, scale: F32) -> None: ...
 def add_words(
-    indptr: NDArray[np.int32],
-    indices: NDArray[np.int32],
-    data: NDArray[np.float32],
-    theta: NDArray[np.float32],
-    factor: NDArray[np.float32],
-    center: NDArray[np.float32],
-    word_weight: NDArray[np.float32],
-    share: NDArray[np.float32],
-    scale: NDArray[np.float32],
-    radius: int,
-    sign: int,
-    total: NDArray[np.int64],
-    part: NDArray[np.int32],
-    square: NDArray[np.int64],
+    indptr: I32, indices: I32, data: F32, theta: F32, factor: F32, center: F32, word_weight: F32,
+    share: F32, scale: F32, radius: int, sign: int, total: I64, part: I32, square: I64,
     n_threads: int,
 ) -> None: ...
 def add_word_totals(
-    indptr: NDArray[np.int32],
-    indices: NDArray[np.int32],
-    data: NDArray[np.float32],
-    units: NDArray[np.int64],
-    word_weight: NDArray[np.float32],
-    unit_scale: NDArray[np.float64],
-    norm: float,
-    radius: int,
-    total: NDArray[np.int64],
-    scratch: NDArray[np.float32],
-    rounded: NDArray[np.int32],
+    indptr: I32, indices: I32, data: F32, units: I64, word_weight: F32, unit_scale: F64,
+    norm: float, radius: int, total: I64, scratch: F32, rounded: I32,
 ) -> None: ...
 def add_contributions(
-    indptr: NDArray[np.int32],
-    indices: NDArray[np.int32],
-    data: NDArray[np.float32],
-    unit_ptr: NDArray[np.int64],
-    units: NDArray[np.int64],
-    theta: NDArray[np.float32],
-    factor: NDArray[np.float32],
-    center: NDArray[np.float32],
-    word_weight: NDArray[np.float32],
-    unit_scale: NDArray[np.float64],
-    norm: float,
-    radius: int,
-    total: NDArray[np.int64],
-    place: NDArray[np.int32],
-    known: NDArray[np.int32],
-    scratch: NDArray[np.float32],
-    rounded: NDArray[np.int32],
+    indptr: I32, indices: I32, data: F32, unit_ptr: I64, units: I64, theta: F32, factor: F32,
+    center: F32, word_weight: F32, unit_scale: F64, norm: float, radius: int, total: I64,
+    place: I32, known: I32, scratch: F32, rounded: I32,
 ) -> None: ...

@@ -135,13 +135,20 @@ class PublishedIFTMParty(PublishedLDA):
         """The first global iteration: the noise, then `max_iter` sweeps from random topics."""
         if self.published_epsilon != math.inf:
             self._warn()
-        mechanism = self._mechanism()
+        mechanism = TokenMechanism(None)
+        if self.published_epsilon != math.inf:  # equation (9)
+            epsilon, threshold = float(self.published_epsilon), float(self.noise_threshold)
+            mechanism = TokenMechanism(ThresholdedLaplace(epsilon, threshold))
         corpus = Corpus.from_counts(X)  # private
         tokens = _noisy_vectors(corpus, mechanism, streams)  # lines 2 to 6; private
+        noise = mechanism.noise  # what each level of a survivor stands for
+        value = np.ones(1)
+        if isinstance(noise, ThresholdedLaplace):
+            value = (noise.threshold_steps + np.arange(noise.MAX_LEVEL + 1.0)) * noise.STEP
         n_components = int(self.n_components)
         bits = streams.words(Purpose.FIRST_TOPICS, 1, 0, corpus.n_tokens)  # secret
         topics = (_uniform(bits) * n_components).astype(np.int32)  # line 7; secret
-        self._sweeps(corpus, tokens, _values(mechanism), topics, n_components, streams, first=1)
+        self._sweeps(corpus, tokens, value, topics, n_components, streams, first=1)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def refine(self, table: Any) -> PublishedIFTMParty:
@@ -261,13 +268,6 @@ class PublishedIFTMParty(PublishedLDA):
         private = ("_corpus", "_tokens", "_value")
         return {k: v for k, v in super().__getstate__().items() if k not in private}
 
-    def _mechanism(self) -> TokenMechanism:
-        """Noise of a token, equation (9)."""
-        if self.published_epsilon == math.inf:
-            return TokenMechanism(None)
-        epsilon, threshold = float(self.published_epsilon), float(self.noise_threshold)
-        return TokenMechanism(ThresholdedLaplace(epsilon, threshold))
-
 
 def recover_counts(sent_model: ArrayLike, *, topic_word_prior: float = 0.0) -> NDArray[np.int64]:
     """Compute the counts of words in topics from a model that was normalized topic by topic.
@@ -294,11 +294,6 @@ def recover_counts(sent_model: ArrayLike, *, topic_word_prior: float = 0.0) -> N
     ------
     ValueError
         If an entry is negative, a row is empty, or the prior is out of range.
-
-    Notes
-    -----
-    **Privacy.** For `PublishedIFTMParty` the sum over topics is the exact frequency of each word in
-    the party's documents; for the sound party it is that of imputed words.
 
     References
     ----------
@@ -342,17 +337,8 @@ def _noisy_vectors(corpus: Corpus, mechanism: TokenMechanism, streams: Streams) 
     return privatize(units, mechanism, streams)
 
 
-def _values(mechanism: TokenMechanism) -> NDArray[np.float64]:
-    """The noisy count that each level of a survivor represents."""
-    noise = mechanism.noise
-    if not isinstance(noise, ThresholdedLaplace):
-        return np.ones(1)
-    steps = noise.threshold_steps + np.arange(noise.MAX_LEVEL + 1, dtype=np.float64)
-    return steps * noise.STEP
-
-
 def _pieces(tokens: Tokens) -> Iterator[tuple[int, int, Survivors]]:
-    """Ranges of tokens, as first and last + 1, with their survivors: one piece at a time."""
+    """Ranges of tokens, as first and last + 1, with their survivors."""
     for block, pieces in enumerate(tokens.pieces):
         for index, (first, last) in enumerate(pieces):
             yield first, last, tokens.read(block, index)

@@ -7,6 +7,7 @@ from numbers import Integral, Real
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.special import gammaln
 
 from dplda.core._base import BaseLDA
 from dplda.core._corpus import Corpus
@@ -19,7 +20,6 @@ from dplda.privacy._mechanisms import MIN_RADIUS
 from dplda.privacy._streams import Purpose, Reader, Streams
 from dplda.privacy.mechanisms import DiscreteGaussian
 from dplda.published._base import COUNTS, PublishedLDA, noise_range
-from dplda.published._calibration import iteration_epsilon
 from dplda.word._frozen_table import count_words, uniform_topics
 
 SMALLEST_EPSILON = 1e-100  # a smaller one makes the noise infinite
@@ -94,15 +94,7 @@ class PublishedSubLDA(PublishedLDA):
     Sensitivity: unbounded, because the topics of other words change with that word; [1]_ claims 1.
     Event: ``NonPrivate()``. Mechanism: Gaussian noise in floating point, idealized.
 
-    What is wrong in [1]_:
-
-    1. Tokens that are not sampled are counted and released. An iteration therefore costs as much
-       as without sampling.
-    2. The topics are a hidden state. Through them a word changes the counts of other words.
-    3. With ``noise_placement="token"``, words that are not sampled get no noise.
-    4. Adaptive rates and the stopping rule read private counts.
-    5. The topic weights of training documents, which [1]_ outputs and `transform` returns, are
-       functions of their words.
+    What is wrong in [1]_ is in ``docs/papers.md``.
 
     This implementation reads [1]_ as follows. The loop ends at convergence or after `max_iter`
     iterations, as in the text; the printed condition never ends it before `max_iter`. A token is
@@ -285,3 +277,26 @@ def frequent_words(counts: np.ndarray, share: float) -> np.ndarray:
     frequent = np.zeros(counts.shape, bool)
     np.put_along_axis(frequent, order, before < share * counts.sum(axis=0), axis=0)
     return frequent
+
+
+def iteration_epsilon(subsampling_ratio: float, rdp_order: int, rdp_epsilon: float) -> float:
+    """The privacy cost of one iteration that SUB-LDA claims, equation (3) of Huang and Chen.
+
+    It is the exact Renyi divergence of order `rdp_order` of a Poisson-sampled Gaussian step whose
+    divergence without sampling is `rdp_epsilon`. It holds where a token that is not sampled leaves
+    no trace, which is not the case in SUB-LDA.
+    """
+    order, ratio = int(rdp_order), float(subsampling_ratio)
+    chosen = np.arange(2.0, order + 1.0)
+    exponent = (chosen - 1.0) * (float(rdp_epsilon) * chosen / order)
+    if ratio == 1.0:
+        return float(exponent[-1]) / (order - 1)
+    # The binomial weights sum to one. Each term leaves out its share of that one, so that
+    # exp(x) - 1 takes the place of exp(x): no cancellation occurs, even at small divergences.
+    with np.errstate(divide="ignore"):
+        log_growth = exponent + np.log(-np.expm1(-exponent))
+    left = order - chosen
+    log_ways = gammaln(order + 1.0) - gammaln(chosen + 1.0) - gammaln(left + 1.0)
+    log_weight = log_ways + chosen * math.log(ratio) + left * math.log1p(-ratio)
+    log_sum = np.logaddexp.reduce(log_weight + log_growth)
+    return float(np.logaddexp(0.0, log_sum)) / (order - 1)

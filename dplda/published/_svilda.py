@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.optimize import brentq
 
 from dplda.core._base import BaseLDA
 from dplda.core._corpus import shorten
@@ -22,8 +23,8 @@ from dplda.privacy._events import Event
 from dplda.privacy._streams import Purpose, Streams, uniform
 from dplda.privacy.mechanisms import DiscreteGaussian, NoNoise
 from dplda.published._base import PublishedLDA, noise_range
-from dplda.published._calibration import COMPOSITIONS, vips_calibration
 
+COMPOSITIONS = ("zcdp", "advanced", "linear")
 STATISTICS = "expected statistics"
 
 
@@ -90,16 +91,8 @@ class PublishedPrivateSVILDA(PublishedLDA):
     their number is public. Sensitivity: ``sqrt(2) * max_doc_tokens / batch_size``, in L2. Event:
     ``Gaussian(noise_multiplier_ * batch_size / n_docs / sqrt(2))`` in each round.
 
-    What is wrong in [1]_:
-
-    1. Equation (4) is the sensitivity of a mean over all D documents. Algorithm 1 releases a mean
-       over S of them, so its noise is too small by the factor D / S. Anyone can see a document in
-       each round in which it is drawn: at any moderate epsilon, delta is about
-       ``1 - (1 - S / D) ** J``.
-    2. The third line of (4) drops one of two documents. Replacing one document changes the mean
-       by up to ``sqrt(2)`` times more.
-    3. Equations (5) and (6) do not prove the claim: (epsilon, delta)-DP of a round does not imply
-       the zCDP of (5), and (3) is a theorem for small epsilon only.
+    What is wrong in [1]_ is in ``docs/papers.md``: equation (4) is the sensitivity of a mean over
+    all D documents, and Algorithm 1 releases a mean over S of them.
 
     This implementation reads [1]_ as follows. A minibatch is a uniformly random set of S documents,
     drawn independently in each round. No amplification by sampling is proved, because it would not
@@ -176,7 +169,8 @@ class PublishedPrivateSVILDA(PublishedLDA):
         # The statistics of a document have L2 norm at most N, its number of tokens. Replacing one
         # document changes the mean over S of them by up to sqrt(2) N / S. The noise is calibrated
         # for a change of N / D, because equation (4) is about the mean over all documents.
-        grid = _steps(mechanism) * n_docs / int(self.max_doc_tokens)
+        steps = getattr(mechanism, "radius", 2**30)  # many if there is no noise
+        grid = float(steps) * n_docs / int(self.max_doc_tokens)
         table = first_table((n_words, int(self.n_components)), streams)  # public
         for t in rounds(self, 1, self.max_iter):
             rows = uniform_sample(n_docs, int(self.batch_size), streams, t)  # secret
@@ -252,11 +246,6 @@ class PublishedPrivateSVILDA(PublishedLDA):
         )
 
 
-def _steps(mechanism: Any) -> float:
-    """Grid steps in the sensitivity of the calibration; many if there is no noise."""
-    return float(getattr(mechanism, "radius", 2**30))
-
-
 def first_table(shape: tuple[int, int], streams: Streams) -> np.ndarray:
     """Dirichlet parameters around 1, of standard deviation 0.1."""
     words = streams.words(Purpose.INITIAL_TABLE, 0, 0, shape[0] * shape[1])
@@ -267,3 +256,67 @@ def uniform_sample(n_docs: int, size: int, streams: Streams, t: int) -> np.ndarr
     """Increasing indices of `size` documents in round t; all sets are equally likely."""
     keys = streams.words(Purpose.MEMBERSHIP, t, 0, n_docs)
     return np.sort(np.argpartition(keys, size - 1)[:size])
+
+
+class VipsCalibration(NamedTuple):
+    """Budgets of a round on all documents, of its Gaussian mechanism on the sampled ones; noise.
+
+    `noise_multiplier` is the standard deviation over the sensitivity (sigma over Delta s).
+    """
+
+    epsilon_round: float
+    delta_round: float
+    epsilon_iter: float
+    delta_iter: float
+    noise_multiplier: float
+
+
+def vips_calibration(
+    epsilon: float,
+    delta: float,
+    *,
+    subsampling_ratio: float,
+    max_iter: int,
+    composition: str = "zcdp",
+    delta_round: float | None = None,
+) -> VipsCalibration:
+    """The noise of Park et al., "Private Topic Modeling", 2016: equations (5), (6) and (3).
+
+    `subsampling_ratio` is the share of the documents in a round (nu), `max_iter` the number of
+    rounds (J), and `delta_round` their delta', which the paper leaves open. **The equations are not
+    a proof.** (epsilon, delta)-DP of a round does not imply the zCDP of equation (5). Equation (3)
+    is a theorem for ``epsilon_iter <= 1`` only. If `delta_iter` is close to 1, the true epsilon of
+    the result, which :func:`dplda.privacy.epsilon_of` computes, is far above the stated one.
+    """
+    ratio = subsampling_ratio
+    if delta_round is None:
+        delta_round = delta / max_iter / (2.0 if composition == "advanced" else 1.0)
+    if not delta_round < ratio:
+        raise ValueError(
+            f"delta of a round must be below the share of its documents ({ratio:g}), got "
+            f"{delta_round:g}: their ratio is a probability; lower delta"
+        )
+    if composition == "zcdp":  # (5): rho + 2 sqrt(rho log(1/delta)) = epsilon, shared by the rounds
+        log_delta = math.log(1.0 / delta)
+        rho = (epsilon / (math.sqrt(log_delta + epsilon) + math.sqrt(log_delta))) ** 2
+        epsilon_round = math.sqrt(4.0 * rho / max_iter * math.log(1.25 / delta_round))
+    elif composition == "advanced":  # Theorem 3.20 of Dwork and Roth, solved for a round's budget
+        rate = math.sqrt(2.0 * max_iter * math.log(1.0 / (delta - max_iter * delta_round)))
+        upper = min(epsilon / rate, 700.0)  # the exponential of a larger number overflows
+        epsilon_round = float(
+            brentq(
+                lambda x: max_iter * x * math.expm1(x) + rate * x - epsilon, 0.0, upper,
+                xtol=1e-300, rtol=1e-14,
+            )
+        )  # fmt: skip
+    else:
+        epsilon_round = epsilon / max_iter
+    # (6) solved for epsilon_iter: log(1 + (exp(epsilon_round) - 1) / ratio)
+    if epsilon_round < 1.0:
+        epsilon_iter = math.log1p(math.expm1(epsilon_round) / ratio)
+    else:
+        epsilon_iter = epsilon_round - math.log(ratio)
+        epsilon_iter += math.log1p((ratio - 1.0) * math.exp(-epsilon_round))
+    delta_iter = delta_round / ratio
+    noise_multiplier = math.sqrt(2.0 * math.log(1.25 / delta_iter)) / epsilon_iter
+    return VipsCalibration(epsilon_round, delta_round, epsilon_iter, delta_iter, noise_multiplier)
