@@ -34,6 +34,7 @@ from dplda.privacy import Ledger, PrivateDataWarning
 from dplda.word import _gibbslda
 
 K = 4
+slow = pytest.mark.slow
 pytestmark = pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
 
 
@@ -183,16 +184,16 @@ def user_ids():
     return [f"user {i}" for i in np.random.default_rng(0).integers(0, 25, 90)]
 
 
-@pytest.mark.parametrize("engine", [None, JoblibEngine(2)], ids=["here", "processes"])
 @pytest.mark.parametrize("name", ["everybody", "boost", "without noise", "variational"])
-def test_shards_of_users_train_the_model_of_the_matrix(name, engine, corpus, user_ids, tmp_path):
+def test_shards_of_users_train_the_model_of_the_matrix(name, corpus, user_ids, tmp_path):
     expected = MODELS[name].set_params(random_state=1, n_jobs=1).fit(corpus, user_ids=user_ids)
     written = write_shards(corpus, tmp_path / "x", user_ids=user_ids, rows_per_shard=20)
     assert written.n_shards > 3
     assert sorted(map(bytes, joined(written))) == sorted(map(bytes, np.float32(corpus.toarray())))
-    model = clone(MODELS[name]).fit(written.on(engine))
-    assert_array_equal(model.components_, expected.components_)
-    assert model.privacy_.unit == expected.privacy_.unit == "user"
+    for engine in (None, Travels(), DaskEngine(Cluster((3, 7)))):
+        model = clone(MODELS[name]).fit(written.on(engine))
+        assert_array_equal(model.components_, expected.components_)
+        assert model.privacy_.unit == expected.privacy_.unit == "user"
 
 
 def test_scores_of_shards_protect_their_users(corpus, user_ids, tmp_path):
@@ -341,11 +342,23 @@ def test_a_visit_that_happens_twice_counts_once(name, corpus, shards):
     assert_array_equal(model.fit(shards[3].on(Repeats())).components_, expected)
 
 
+class Travels(InProcess):
+    """Visits in processes that keep nothing: topic weights travel with the tasks."""
+
+    def sum(self, method, message, parts=None):
+        results = []
+        for i, part in enumerate(parts or [()] * len(self._workers)):
+            worker, message, part = pickle.loads(pickle.dumps((self._workers[i], message, part)))
+            results.append(getattr(worker, method)(*message, *part))
+            self._workers[i] = pickle.loads(pickle.dumps(worker))
+        return sum(results)
+
+
+@pytest.mark.parametrize("engine", [Travels(), pytest.param(JoblibEngine(2), marks=slow)])
 @pytest.mark.parametrize("name", MODELS)
-def test_processes_without_a_memory_train_the_same_model(name, corpus, shards):
-    """Topic weights travel with the tasks."""
+def test_processes_without_a_memory_train_the_same_model(name, engine, corpus, shards):
     model, expected = MODELS[name], in_memory(name, corpus)
-    assert_array_equal(model.fit(shards[3].on(JoblibEngine(2))).components_, expected)
+    assert_array_equal(model.fit(shards[3].on(engine)).components_, expected)
 
 
 def test_an_engine_that_loses_topic_weights_is_refused(shards):
@@ -362,7 +375,7 @@ def test_an_engine_that_loses_topic_weights_is_refused(shards):
         SubLDA(K, epsilon=4.0, max_iter=2).fit(shards[3].on(Forgets()))
 
 
-@pytest.mark.parametrize("engine", [None, JoblibEngine(2)])
+@pytest.mark.parametrize("engine", [None, InProcess()])
 def test_a_live_start_reads_shard_after_shard(engine, corpus, shards, monkeypatch):
     """With many topics and without noise: the same sweep, wherever shards and pieces end."""
     monkeypatch.setattr(_sublda, "LIVE_START", K)
