@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from docstrings import load_docstrings, python_words
 from sklearn.feature_extraction.text import CountVectorizer
 
-from dplda.datasets import load_public_vocabulary, load_uci_bow, load_wordnet_glosses
+from dplda.datasets import load_public_vocabulary, load_wordnet_glosses, read_uci_bow
 
 DEFAULT_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
@@ -42,6 +42,12 @@ class Split:
 
 def data_folder() -> Path:
     return Path(os.environ.get("DPLDA_DATA", DEFAULT_DATA))
+
+
+def uci_bow(name: str):
+    """A corpus of the UCI bags of words."""
+    folder = data_folder()
+    return read_uci_bow(folder / f"docword.{name}.txt.gz", folder / f"vocab.{name}.txt")
 
 
 def prepare(
@@ -110,14 +116,14 @@ def bbc_texts() -> tuple[list[str], list[str]]:
 
 def kos_texts() -> list[str]:
     """The words of each document of KOS, as often as they occur in it."""
-    corpus = load_uci_bow("kos", data_home=data_folder(), download_if_missing=False)
+    corpus = uci_bow("kos")
     X, names = sp.csr_array(corpus.data), np.asarray(corpus.feature_names)
     rows = [slice(a, b) for a, b in itertools.pairwise(X.indptr)]
     return [" ".join(np.repeat(names[X.indices[row]], X.data[row].astype(int))) for row in rows]
 
 
 def _uci(name: str, **options) -> Split:
-    corpus = load_uci_bow(name, data_home=data_folder(), download_if_missing=False)
+    corpus = uci_bow(name)
     return prepare(name.upper(), corpus.data, words=corpus.feature_names, **options)
 
 

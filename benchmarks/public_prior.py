@@ -33,7 +33,7 @@ from paired_utility import printed_into
 from sklearn.feature_extraction.text import CountVectorizer
 
 from dplda import GibbsLDA, SubLDA, public_prior
-from dplda.datasets import load_uci_bow, load_wordnet_glosses
+from dplda.datasets import load_wordnet_glosses
 from dplda.metrics import held_out_perplexity, unigram_perplexity
 
 N_COMPONENTS, DELTA = 20, 1e-5
@@ -235,8 +235,7 @@ def first_half(labels: np.ndarray) -> np.ndarray:
 def other(name: str, words: tuple[str, ...]) -> sp.csr_array:
     """Counts of the words in all documents of another corpus."""
     if name in ("KOS", "NIPS"):
-        folder = corpora.data_folder()
-        corpus = load_uci_bow(name.lower(), data_home=folder, download_if_missing=False)
+        corpus = corpora.uci_bow(name.lower())
         column = {word: v for v, word in enumerate(words)}
         known = [(i, column[w]) for i, w in enumerate(corpus.feature_names) if w in column]
         rows, columns = np.array(known).T

@@ -1,15 +1,9 @@
 """Tests of dplda.datasets."""
 
-import gc
 import gzip
 import hashlib
 import re
 import sys
-import threading
-import warnings
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,12 +16,11 @@ from dplda.datasets import (
     _wordnet,
     _words,
     load_public_vocabulary,
-    load_uci_bow,
     load_wordnet_glosses,
     make_topic_corpus,
     read_uci_bow,
 )
-from dplda.datasets._uci import _CORPORA, read_docword
+from dplda.datasets._uci import read_docword
 
 SMALL = "3\n4\n4\n1 1 2\n1 4 1\n3 2 5\n3 3 7\n"
 SMALL_COUNTS = [[2, 0, 0, 1], [0, 0, 0, 0], [0, 5, 7, 0]]
@@ -132,7 +125,8 @@ def test_vocabulary_refuses_a_wrong_length(n_words, error):
     ],
 )
 def test_real_corpora(shared_data, name, shape, n_tokens, n_entries, first_word):
-    corpus = load_uci_bow(name, data_home=shared_data, download_if_missing=False)
+    files = shared_data / f"docword.{name}.txt.gz", shared_data / f"vocab.{name}.txt"
+    corpus = read_uci_bow(*files)
     assert corpus.data.shape == shape
     assert corpus.data.sum() == n_tokens
     assert corpus.data.nnz == n_entries
@@ -141,7 +135,6 @@ def test_real_corpora(shared_data, name, shape, n_tokens, n_entries, first_word)
     assert corpus.data.has_canonical_format
     assert corpus.feature_names.shape == (shape[1],)
     assert corpus.feature_names[0] == first_word
-    assert str(shape[0]) in corpus.DESCR
 
 
 def test_real_corpus_in_small_blocks_and_unpacked(shared_data, tmp_path, monkeypatch):
@@ -274,150 +267,6 @@ def test_malformed_vocabulary(tmp_path, text, line, message):
     docword, vocab = write(tmp_path / "docword", SMALL), write(tmp_path / "vocab", text)
     with pytest.raises(ValueError, match=re.escape(f"{vocab}, line {line}: ") + f".*{message}"):
         read_uci_bow(docword, vocab)
-
-
-# Finding and downloading corpora
-
-
-class Archive(BaseHTTPRequestHandler):
-    """Serves a folder, but refuses the first requests."""
-
-    def do_GET(self):
-        self.server.n_requests += 1
-        file = self.server.folder / Path(self.path).name
-        if self.server.n_requests <= self.server.n_refused or not file.exists():
-            self.send_error(503)
-            return
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(file.read_bytes())
-
-    def log_message(self, *args):
-        pass
-
-
-@contextmanager
-def served(folder, n_refused=0):
-    with (
-        pytest.MonkeyPatch.context() as patch,
-        ThreadingHTTPServer(("127.0.0.1", 0), Archive) as server,
-    ):
-        patch.setenv("no_proxy", "*")
-        server.folder, server.n_requests, server.n_refused = folder, 0, n_refused
-        patch.setattr(_uci, "_ARCHIVE", f"http://127.0.0.1:{server.server_port}/")
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            with warnings.catch_warnings():  # scikit-learn leaves the answer to an error open
-                warnings.simplefilter("ignore", ResourceWarning)
-                gc.collect()
-            thread.join()
-
-
-@pytest.fixture
-def archive(tmp_path):
-    """A folder in the place of the UCI archive."""
-    folder = tmp_path / "archive"
-    folder.mkdir()
-    return folder
-
-
-def publish(folder, name, docword):
-    """Put a corpus with as many words as the real one into the archive."""
-    write(folder / f"docword.{name}.txt.gz", gzip.compress(docword, compresslevel=1))
-    words = "".join(f"word{index}\n" for index in range(_CORPORA[name][2]))
-    write(folder / f"vocab.{name}.txt", words)
-
-
-def load_from(archive, home, name):
-    with served(archive):
-        return load_uci_bow(name, data_home=home, n_retries=0, delay=0)
-
-
-def test_unknown_corpus():
-    with pytest.raises(ValueError, match=r"'kos', 'nips', .* got 'reuters'"):
-        load_uci_bow("reuters")
-
-
-def test_nothing_is_made_without_download(tmp_path, monkeypatch):
-    for home in (tmp_path / "given", None):
-        monkeypatch.setenv("SCIKIT_LEARN_DATA", str(tmp_path / "set"))
-        with pytest.raises(OSError, match=f"{tmp_path}/{'given' if home else 'set'}"):
-            load_uci_bow("kos", data_home=home, download_if_missing=False)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_missing_files_without_download(tmp_path):
-    with pytest.raises(OSError, match="files are missing in") as error:
-        load_uci_bow("kos", data_home=tmp_path, download_if_missing=False)
-    for part in ("https://archive.ics.uci.edu/", "vocab.kos.txt", str(tmp_path / "uci_bow")):
-        assert part in str(error.value)
-
-
-@pytest.mark.parametrize("folder", ["", "uci_bow"])
-@pytest.mark.parametrize("suffix", ["", ".gz"])
-def test_local_files_are_found(tmp_path, folder, suffix):
-    (tmp_path / "uci_bow").mkdir()
-    text = gzip.compress(SMALL.encode()) if suffix else SMALL
-    write(tmp_path / folder / f"docword.enron.txt{suffix}", text)
-    write(tmp_path / "vocab.enron.txt", "a\nb\nc\nd\n")
-    corpus = load_uci_bow("enron", data_home=tmp_path)
-    assert_array_equal(corpus.data.toarray(), SMALL_COUNTS)
-    assert "Enron" in corpus.DESCR
-
-
-def test_failed_download_says_what_to_do(tmp_path, archive):
-    with pytest.raises(OSError, match=r"no download is kept .*503") as error:
-        load_from(archive, tmp_path, "kos")
-    assert f"into {tmp_path / 'uci_bow'}" in str(error.value)
-    assert list((tmp_path / "uci_bow").iterdir()) == []
-
-
-def test_download_is_kept_and_used_again(tmp_path, archive):
-    publish(archive, "enron", b"39861\n28102\n1\n5 28102 7\n")
-    corpus = load_from(archive, tmp_path, "enron")
-    assert corpus.data[4, 28101] == corpus.data.sum() == 7
-    names = sorted(path.name for path in (tmp_path / "uci_bow").iterdir())
-    assert names == ["docword.enron.txt.gz", "vocab.enron.txt"]
-    again = load_uci_bow("enron", data_home=tmp_path, download_if_missing=False)
-    assert (again.data != corpus.data).nnz == 0
-
-
-def test_only_missing_files_are_downloaded(tmp_path, archive):
-    publish(archive, "enron", b"not used")
-    local = write(tmp_path / "docword.enron.txt", "39861\n28102\n1\n5 1 7\n")
-    assert load_from(archive, tmp_path, "enron").feature_names[0] == "word0"
-    assert local.read_text() == "39861\n28102\n1\n5 1 7\n"
-    assert [path.name for path in (tmp_path / "uci_bow").iterdir()] == ["vocab.enron.txt"]
-
-
-@pytest.mark.parametrize(
-    ("name", "docword", "message"),
-    [
-        ("enron", b"39861\n28102\n2\n5 1 7\n", "line 5: the file ends"),
-        ("enron", b"39860\n28102\n1\n5 1 7\n", "must have 39861 documents"),
-        ("enron", b"39861\n28101\n1\n5 1 7\n", "has 28101 words, the list 28102"),
-    ],
-)
-def test_wrong_download_is_not_kept(tmp_path, archive, name, docword, message):
-    publish(archive, name, docword)
-    with pytest.raises(OSError, match=f"no download is kept.*{message}"):
-        load_from(archive, tmp_path, name)
-    assert list((tmp_path / "uci_bow").iterdir()) == []
-
-
-def test_download_is_tried_again(tmp_path, archive):
-    publish(archive, "enron", b"39861\n28102\n1\n5 1 7\n")
-    with served(archive, n_refused=2) as server:
-        with pytest.raises(OSError, match="503"):
-            load_uci_bow("enron", data_home=tmp_path, n_retries=0, delay=0)
-        with pytest.warns(UserWarning, match="Retry downloading"):
-            corpus = load_uci_bow("enron", data_home=tmp_path, n_retries=1, delay=0)
-        assert corpus.data.sum() == 7
-        assert server.n_requests == 4
 
 
 # Synthetic documents

@@ -34,7 +34,7 @@ from dplda.audit import (
     audit_epsilon,
     observe_releases,
 )
-from dplda.datasets import load_public_vocabulary, load_uci_bow, make_topic_corpus, read_uci_bow
+from dplda.datasets import load_public_vocabulary, make_topic_corpus, read_uci_bow
 from dplda.displays import PrivacyUtilityDisplay, TopicDisplay, top_words
 from dplda.federated import (
     IFTMMaster,
@@ -327,7 +327,6 @@ ENTRIES = [
     (unigram_perplexity, {"X_train": COUNTS, "X": COUNTS, "topic_word_prior": 0.01}),
     (make_topic_corpus, {"doc_length": 9, "doc_topic_prior": 0.1, "topic_word_prior": 0.1}),
     (load_public_vocabulary, {"n_words": 10}),
-    (partial(load_uci_bow, download_if_missing=False), {"name": "kos"}),
     (vocabulary_hash, {"words": WORDS}),
     (NextModel, {"round": 1, "vocabulary": vocabulary_hash(3), "table": TABLE}),
     (

@@ -16,8 +16,8 @@ import dplda.document._document_lda as document_module
 from dplda import PrivateSVILDA, SubLDA
 from dplda.core._corpus import shorten
 from dplda.datasets import (
-    load_uci_bow,
     make_topic_corpus,
+    read_uci_bow,
 )
 from dplda.document._contributions import Documents
 from dplda.document._noisy_table import NoisyTable, nearly_equal
@@ -318,7 +318,7 @@ def split(X):
 
 def frequent(folder, name):
     """The 2000 words of highest document frequency but for the first ten."""
-    X = sp.csr_array(load_uci_bow(name, data_home=folder, download_if_missing=False).data)
+    X = sp.csr_array(read_uci_bow(folder / f"docword.{name}.txt.gz").data)
     order = np.argsort(-(X > 0).sum(axis=0), kind="stable")
     return split(X[:, order[10:2010]])
 

@@ -26,12 +26,11 @@ import numpy as np
 import scipy.sparse as sp
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from corpora import data_folder, embedded, kos, nips
+from corpora import embedded, kos, nips, uci_bow
 from docstrings import python_words
 from svi import calibration
 
 import dplda
-from dplda.datasets import load_uci_bow
 from dplda.displays import top_words
 from dplda.metrics import perplexity_bound
 from dplda.privacy import Gaussian, PrivacyLeakWarning, Repeated, SeededNoiseWarning, epsilon_of
@@ -175,7 +174,7 @@ def vocabulary(corpus: str) -> list[str]:
     """Names of the columns, as `corpora.prepare` chooses them."""
     if corpus == "docstrings":
         return python_words(2000)
-    bunch = load_uci_bow(corpus, data_home=data_folder(), download_if_missing=False)
+    bunch = uci_bow(corpus)
     order = np.argsort(-(sp.csr_array(bunch.data) > 0).sum(axis=0), kind="stable")
     return [bunch.feature_names[i] for i in order[10:2010]]
 

@@ -27,9 +27,8 @@ from scipy.optimize import minimize_scalar
 from scipy.special import gammaln, logsumexp, xlog1py, xlogy
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from corpora import data_folder
+from corpora import uci_bow
 
-from dplda.datasets import load_uci_bow
 from dplda.privacy import Gaussian, PoissonSampled, PrivacyLeakWarning, Repeated, epsilon_of
 from dplda.published import PublishedSubLDA
 from dplda.published._sublda import iteration_epsilon
@@ -91,7 +90,7 @@ class Setting:
 
     @cache  # noqa: B019 (there is one setting)
     def load(self, name):
-        X = load_uci_bow(name, data_home=data_folder(), download_if_missing=False).data
+        X = uci_bow(name).data
         return X[: self.n_docs]
 
     @cache  # noqa: B019

@@ -17,9 +17,9 @@ import numpy as np
 import scipy.sparse as sp
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from corpora import data_folder
+from corpora import uci_bow
 
-from dplda.datasets import load_uci_bow, make_topic_corpus
+from dplda.datasets import make_topic_corpus
 from dplda.kernels import _sets
 
 ALPHA, BETA = 0.1, 0.01
@@ -36,7 +36,7 @@ def whole_corpus(name: str) -> sp.csr_array:
     """All documents and words of a corpus, int64; "tiny" is a synthetic one, for tests."""
     if name == "tiny":
         return sp.csr_array(make_topic_corpus(120, 60, 4, random_state=0).data).astype(np.int64)
-    loaded = load_uci_bow(name, data_home=data_folder(), download_if_missing=False)
+    loaded = uci_bow(name)
     return sp.csr_array(loaded.data).astype(np.int64)
 
 

@@ -4,26 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.datasets import fetch_file
 from sklearn.utils import Bunch
 
 from dplda.leaf._files import opened
 
-_ARCHIVE = "https://archive.ics.uci.edu/ml/machine-learning-databases/bag-of-words/"
-_CORPORA = {  # title, documents, words
-    "kos": ("KOS blog entries (dailykos.com)", 3430, 6906),
-    "nips": ("NIPS full papers (books.nips.cc)", 1500, 12419),
-    "enron": ("Enron e-mails (www.cs.cmu.edu/~enron)", 39861, 28102),
-    "nytimes": ("New York Times news articles (ldc.upenn.edu)", 300000, 102660),
-    "pubmed": ("PubMed abstracts (www.pubmed.gov)", 8200000, 141043),
-}
 BLOCK = 1 << 20  # bytes that are read at a time, and the rest of a line
 _LARGEST = 2**31 - 1
 _FREE_DOCS, _MAX_DOCS_PER_ENTRY = 1 << 20, 64  # documents that a header may name, beyond any corpus
@@ -162,14 +152,18 @@ def read_uci_bow(
     OSError
         If a file cannot be read.
 
-    See Also
-    --------
-    load_uci_bow : Loads one of the five corpora of the archive.
-
     Notes
     -----
+    The five corpora of the archive [1]_ (kos, nips, enron, nytimes, pubmed) are files
+    ``docword.NAME.txt.gz`` and ``vocab.NAME.txt``, which `sklearn.datasets.fetch_file` downloads.
+
     The text is parsed in pieces of a megabyte. The matrix needs 8 bytes for each entry, and
     reading it needs 4 more.
+
+    References
+    ----------
+    .. [1] D. Newman, "Bag of Words", UCI Machine Learning Repository, 2008,
+       https://doi.org/10.24432/C5ZG6P.
 
     Examples
     --------
@@ -186,129 +180,3 @@ def read_uci_bow(
     matrix = read_docword(Path(docword_path))
     words = None if vocab_path is None else read_vocabulary(Path(vocab_path), matrix.shape[1])
     return Bunch(data=matrix, feature_names=words)
-
-
-def load_uci_bow(
-    name: str,
-    *,
-    data_home: str | os.PathLike[str] | None = None,
-    download_if_missing: bool = True,
-    n_retries: int = 3,
-    delay: float = 1.0,
-) -> Bunch:
-    """Load one of the five bags of words of the UCI archive, downloading it if necessary.
-
-    ======= ========================== ========= ======= ====================
-    name    documents are              documents words   tokens
-    ======= ========================== ========= ======= ====================
-    kos     blog entries                   3,430   6,906              467,714
-    nips    papers of a conference         1,500  12,419            1,932,365
-    enron   e-mails                       39,861  28,102      about 6,400,000
-    nytimes newspaper articles           300,000 102,660    about 100,000,000
-    pubmed  abstracts of medicine      8,200,000 141,043    about 730,000,000
-    ======= ========================== ========= ======= ====================
-
-    Parameters
-    ----------
-    name : {'kos', 'nips', 'enron', 'nytimes', 'pubmed'}
-        The corpus.
-    data_home : str or path-like, default=None
-        Folder of the downloads. None takes scikit-learn's
-        (:func:`~sklearn.datasets.get_data_home`). The function looks for the files
-        ``docword.NAME.txt`` or ``docword.NAME.txt.gz``, and ``vocab.NAME.txt``, in this folder and
-        in its subfolder ``uci_bow``. Downloads go to the subfolder.
-    download_if_missing : bool, default=True
-        If False, a missing file raises OSError, and nothing is downloaded.
-    n_retries : int, default=3
-        Number of retries after a failed download.
-    delay : float, default=1.0
-        Seconds between two tries.
-
-    Returns
-    -------
-    corpus : :class:`~sklearn.utils.Bunch`
-        Dictionary-like object with the attributes
-
-        data : sparse matrix of shape (n_docs, n_words), CSR, int32
-            How often each word occurs in each document.
-        feature_names : ndarray of shape (n_words,), object
-            The words of the columns.
-        DESCR : str
-            Title, size and source.
-
-    Raises
-    ------
-    ValueError
-        If there is no such corpus, or if an existing file is not in the format.
-    OSError
-        If a file is missing and is not or cannot be downloaded, or if a download is not the
-        corpus. Nothing of such a download is kept.
-
-    See Also
-    --------
-    read_uci_bow : Reads your own files in this format.
-
-    Notes
-    -----
-    A download is checked before it is kept: it must have as many entries as its header says, and
-    header and vocabulary must have the sizes in the table. The archive states no checksums, so that
-    an altered file of the right size is not noticed. Existing files are only checked for their
-    format.
-
-    Every call parses the corpus again, at a few million entries a second: 0.1 s for nips, some
-    minutes for the 483 million entries of pubmed, which need 6 GB of memory.
-
-    References
-    ----------
-    D. Newman, "Bag of Words", UCI Machine Learning Repository, 2008,
-    https://doi.org/10.24432/C5ZG6P.
-
-    Examples
-    --------
-    >>> from dplda.datasets import load_uci_bow
-    >>> corpus = load_uci_bow("kos")  # doctest: +SKIP
-    >>> corpus.data.shape  # doctest: +SKIP
-    (3430, 6906)
-    """
-    if name not in _CORPORA:
-        raise ValueError(f"name must be one of {', '.join(map(repr, _CORPORA))}, got {name!r}.")
-    title, n_docs, n_words = _CORPORA[name]
-    # as get_data_home of scikit-learn, which would also make the folder
-    home = Path(data_home or os.environ.get("SCIKIT_LEARN_DATA", "~/scikit_learn_data"))
-    folder = home.expanduser() / "uci_bow"
-    files = f"docword.{name}.txt.gz", f"vocab.{name}.txt"
-    found = [
-        next(filter(Path.is_file, (at / f for at in (folder.parent, folder) for f in names)), None)
-        for names in ((files[0].removesuffix(".gz"), files[0]), files[1:])
-    ]
-    paths = [path for path in found if path]
-    if len(paths) == 2:
-        corpus = read_uci_bow(*paths)
-    else:
-        advice = (
-            f"Download {files[0]} and {files[1]} from {_ARCHIVE} on a machine that is connected, "
-            f"and put both, as they are, into {folder}."
-        )
-        if not download_if_missing:
-            raise OSError(f"UCI corpus {name!r}: files are missing in {folder}. {advice}")
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f"{name}.part_", dir=folder) as scratch:
-            try:
-                paths = [
-                    path or fetch_file(_ARCHIVE + file, scratch, n_retries=n_retries, delay=delay)
-                    for path, file in zip(found, files)
-                ]
-                corpus = read_uci_bow(*paths)
-                if corpus.data.shape != (n_docs, n_words):
-                    raise ValueError(f"it must have {n_docs} documents and {n_words} words")
-            except (OSError, ValueError) as error:
-                raise OSError(
-                    f"UCI corpus {name!r}: no download is kept ({error}). {advice}"
-                ) from error
-            for path in Path(scratch).iterdir():
-                os.replace(path, folder / path.name)
-    corpus.DESCR = (
-        f"{title}: {n_docs} documents, {n_words} words. UCI Machine Learning Repository, Bag of "
-        "Words (D. Newman, 2008), https://doi.org/10.24432/C5ZG6P."
-    )
-    return corpus
