@@ -25,7 +25,7 @@ from sklearn.linear_model import LogisticRegression
 
 from dplda import GibbsLDA
 from dplda.core._base import BaseTopicModel
-from dplda.federated import IFTMMaster, IFTMParty, run_rounds, vocabulary_hash
+from dplda.federated import IFTMMaster, IFTMParty, LocalModel, run_rounds, vocabulary_hash
 from dplda.metrics._perplexity import held_out_log_likelihood
 from dplda.privacy import PrivacyLeakWarning, SeededNoiseWarning
 from dplda.published import PublishedIFTMParty as LiteralParty
@@ -237,7 +237,7 @@ def recovered(estimator, X) -> float:
     imputed words, whose frequency is an estimate of the true one.
     """
     n_averaged = 1 if isinstance(estimator, LiteralParty) else SWEEPS // 5
-    message = estimator.local_model("party", 0, vocabulary_hash(X.shape[1]))
+    message = LocalModel.from_estimator(estimator, "party", 0, vocabulary_hash(X.shape[1]))
     beta = n_averaged * estimator.topic_word_prior
     counts = recover_counts(message.table, topic_word_prior=beta) / n_averaged
     frequency = X.sum(axis=0)

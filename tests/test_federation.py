@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import signal
 import socket
 import ssl
 import subprocess
@@ -628,47 +627,27 @@ def test_privatized_documents_are_not_read_again(folder, documents):
 # ---------------------------------------------------------------- real processes
 
 
+PROGRAM = [sys.executable, "-m", "dplda", "federation"]
+
+
 def slow(test):
     posix = pytest.mark.skipif(os.name != "posix", reason="stops processes by POSIX signals")
     return pytest.mark.slow(posix(test))
 
 
-class Deployment:
-    """A coordinator and parties as processes of this machine, with TLS, ended by their ids."""
+class Processes:
+    """Processes of this machine, ended by their ids; each writes a log into the folder."""
 
-    def __init__(self, folder, documents):
+    def __init__(self, folder, **environment):
         self.folder, self.processes = folder, {}
-        make_certificates(folder, documents)
-        with socket.create_server(("127.0.0.1", 0)) as port:
-            self.port = port.getsockname()[1]
-        (folder / "words.txt").write_text("\n".join(WORDS) + "\n", "utf-8")
-        for name, X in documents.items():
-            sp.save_npz(folder / f"{name}.npz", X)
+        self.environment = {**os.environ, **environment}
 
-    def start(self, name, *arguments):
+    def start(self, name, *command):
         with (self.folder / f"{name}.log").open("a") as log:
             self.processes[name] = subprocess.Popen(
-                [sys.executable, *map(str, arguments)], stdout=log, stderr=log, cwd=self.folder
+                [*map(str, command)], stdout=log, stderr=log, cwd=self.folder, env=self.environment
             )
         return self.processes[name]
-
-    def coordinator(self, *arguments):
-        return self.start(
-            "coordinator", "-m", "dplda", "federation", "coordinator", "--vocabulary", "words.txt",
-            "--port", self.port, "--home", "home", "--certificate", "server.pem",
-            "--key", "server.key", "--party=north=north.pem", "--party=south=south.pem", *arguments,
-        )  # fmt: skip
-
-    def party(self, name):
-        n_components, seed = PARAMETERS[name]
-        return self.start(
-            name, "-m", "dplda", "federation", "party", f"{name}.npz", "--name", name,
-            "--vocabulary", "words.txt", "--epsilon", 6.0, "--n-components", n_components,
-            "--max-iter", 5, "--random-state", seed, "--ledger", f"{name}.sqlite",
-            "--state", f"{name}.state", "--coordinator", f"127.0.0.1:{self.port}",
-            "--coordinator-certificate", "ca.pem", "--certificate", f"{name}.pem",
-            "--key", f"{name}.key",
-        )  # fmt: skip
 
     def text(self, name):
         return (self.folder / f"{name}.log").read_text("utf-8", "replace")
@@ -687,10 +666,47 @@ class Deployment:
             assert self.processes[name].returncode == 0, self.text(name)
 
     def end(self):
-        for process in self.processes.values():
-            process.send_signal(signal.SIGCONT)
+        for process in reversed(self.processes.values()):
+            process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(5)
             process.kill()
             process.wait()
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as port:
+        return port.getsockname()[1]
+
+
+class Deployment(Processes):
+    """A coordinator and parties as processes, with TLS."""
+
+    def __init__(self, folder, documents):
+        super().__init__(folder)
+        make_certificates(folder, documents)
+        self.port = free_port()
+        (folder / "words.txt").write_text("\n".join(WORDS) + "\n", "utf-8")
+        for name, X in documents.items():
+            sp.save_npz(folder / f"{name}.npz", X)
+
+    def coordinator(self, *arguments):
+        return self.start(
+            "coordinator", *PROGRAM, "coordinator", "--vocabulary", "words.txt",
+            "--port", self.port, "--home", "home", "--certificate", "server.pem",
+            "--key", "server.key", "--party=north=north.pem", "--party=south=south.pem", *arguments,
+        )  # fmt: skip
+
+    def party(self, name):
+        n_components, seed = PARAMETERS[name]
+        return self.start(
+            name, *PROGRAM, "party", f"{name}.npz", "--name", name,
+            "--vocabulary", "words.txt", "--epsilon", 6.0, "--n-components", n_components,
+            "--max-iter", 5, "--random-state", seed, "--ledger", f"{name}.sqlite",
+            "--state", f"{name}.state", "--coordinator", f"127.0.0.1:{self.port}",
+            "--coordinator-certificate", "ca.pem", "--certificate", f"{name}.pem",
+            "--key", f"{name}.key",
+        )  # fmt: skip
 
 
 @pytest.fixture
@@ -748,7 +764,7 @@ def test_a_party_that_floods_the_coordinator_stops_nobody(deployment, documents)
     """As a process with a certificate of its own, on the same machine, before the others come."""
     deployment.coordinator("--rounds", 2, "--min-parties", 1)
     deployment.wait_for(lambda: "listening" in deployment.text("coordinator"))
-    deployment.start("hostile", "-c", HOSTILE, deployment.port)
+    deployment.start("hostile", sys.executable, "-c", HOSTILE, deployment.port)
     deployment.wait_for(lambda: deployment.text("hostile").count("flooded") >= 2)
     deployment.party("north")
     deployment.wait_for_end("coordinator", "north")
@@ -822,40 +838,36 @@ def make_certificates(folder, names):
     from cryptography.hazmat.primitives.asymmetric import ec
 
     pem = serialization.Encoding.PEM
-    plain, forms = serialization.NoEncryption(), serialization.PrivateFormat
     today = datetime.datetime.now(datetime.UTC)
+    root = x509.BasicConstraints(ca=True, path_length=None)
 
-    def certificate(name, key, signer, extensions, issuer="authority", days=1):
-        builder = (
-            x509.CertificateBuilder()
-            .subject_name(x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)]))
-            .issuer_name(x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, issuer)]))
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(today - datetime.timedelta(days=9))
-            .not_valid_after(today + datetime.timedelta(days=days))
-        )
-        for extension in extensions:
-            builder = builder.add_extension(extension, critical=False)
-        return builder.sign(signer, hashes.SHA256()).public_bytes(pem)
+    def write(name, key, locked):
+        path = folder / f"{name}.key"
+        path.write_bytes(key.private_bytes(pem, serialization.PrivateFormat.PKCS8, locked))
+        path.chmod(0o600)
+
+    def certify(name, key, signer, extension=root, issuer="ca", days=1):
+        common = (x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, n)])
+                  for n in (name, issuer))  # fmt: skip
+        builder = x509.CertificateBuilder(*reversed([*common]), key.public_key())
+        builder = builder.serial_number(x509.random_serial_number()).add_extension(extension, False)
+        builder = builder.not_valid_before(today - datetime.timedelta(days=9))
+        signed = builder.not_valid_after(today + datetime.timedelta(days=days))
+        data = signed.sign(signer, hashes.SHA256()).public_bytes(pem)
+        (folder / f"{name}.pem").write_bytes(data)
 
     authority, server = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
-    own = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-    root = x509.BasicConstraints(ca=True, path_length=None)
-    (folder / "ca.pem").write_bytes(certificate("authority", authority, authority, [root]))
-    (folder / "server.pem").write_bytes(certificate("coordinator", server, authority, [own]))
-    (folder / "server.key").write_bytes(server.private_bytes(pem, forms.PKCS8, plain))
+    address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    certify("ca", authority, authority)
+    certify("server", server, authority, address)
+    plain = serialization.NoEncryption()
+    write("server", server, plain)
     for name in names:
-        key = ec.generate_private_key(ec.SECP384R1())
         # "openssl req -x509" makes certificates that can sign others
-        (folder / f"{name}.pem").write_bytes(certificate(name, key, key, [root], issuer=name))
-        (folder / f"{name}.key").write_bytes(key.private_bytes(pem, forms.PKCS8, plain))
-        signed = certificate("x", server, key, [], issuer=name)
-        (folder / f"signed_by_{name}.pem").write_bytes(signed)
-        expired = certificate(name, key, key, [root], issuer=name, days=-1)
-        (folder / f"expired_{name}.pem").write_bytes(expired)
-        (folder / f"expired_{name}.key").write_bytes((folder / f"{name}.key").read_bytes())
-        locked = key.private_bytes(pem, forms.PKCS8, serialization.BestAvailableEncryption(b"x"))
-        (folder / "locked.key").write_bytes(locked)
-    for path in folder.glob("*.key"):
-        path.chmod(0o600)
+        key = ec.generate_private_key(ec.SECP384R1())
+        certify(name, key, key, issuer=name)
+        certify(f"signed_by_{name}", server, key, address, issuer=name)
+        certify(f"expired_{name}", key, key, issuer=f"expired_{name}", days=-1)
+        write(name, key, plain)
+        write(f"expired_{name}", key, plain)
+        write("locked", key, serialization.BestAvailableEncryption(b"x"))

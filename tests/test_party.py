@@ -13,10 +13,10 @@ from sklearn.exceptions import NotFittedError
 import dplda.federated._party as party_module
 from dplda import HDPLDA, GibbsLDA, PrivateSVILDA, SubLDA
 from dplda.datasets import make_topic_corpus
-from dplda.federated import IFTMMaster, IFTMParty, LocalModel, MessageError, vocabulary_hash
+from dplda.federated import IFTMParty, LocalModel, MessageError, vocabulary_hash
 from dplda.federated._sentences import SentenceCorpus, fold_in_sentences
 from dplda.metrics import unigram_perplexity
-from dplda.privacy import BudgetError, Ledger, LowSignalWarning, PrivacyLeakWarning, epsilon_of
+from dplda.privacy import BudgetError, Ledger, PrivacyLeakWarning, epsilon_of
 from dplda.privacy._events import Repeated
 
 pytestmark = pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
@@ -209,11 +209,10 @@ def test_bad_tables(table, message, corpus):
 
 def test_message_to_the_master(corpus):
     party = IFTMParty(K, token_epsilon=5.0, max_iter=3).fit(corpus)
-    message = party.local_model("north", 2, HASH)
+    message = LocalModel.from_estimator(party, "north", 2, HASH)
     assert (message.party, message.round, message.unit) == ("north", 2, "token")
     assert (message.epsilon, message.delta) == (party.epsilon_, party.delta_)
     assert message.weight == pytest.approx(len(corpus.word), rel=0.01)
-    assert message == LocalModel.from_estimator(party, "north", 2, HASH)
 
 
 @pytest.mark.parametrize(
@@ -259,51 +258,6 @@ def test_messages_of_models_that_cannot_be_sent(corpus):
         model.components_[1] = bad
         with pytest.raises(MessageError, match="no negative entry and no empty topic"):
             LocalModel.from_estimator(model, "north", 0, HASH)
-
-
-def test_document_level_parties_fit_again_in_each_round(corpus):
-    """Two rounds of two parties: the next model is a warm start, and each round is charged."""
-    X = corpus.counts()
-    shares = {"north": X[:70], "south": X[70:]}
-    ledgers = {name: Ledger(epsilon=7.0) for name in shares}
-    master = IFTMMaster(40, min_parties=2)
-    for t in range(2):
-        assert all(len(ledger.entries()) == t for ledger in ledgers.values())
-        messages = {}
-        for name, X_party in shares.items():
-            table = 2000 * master.next_models_[name].table if t else None  # in tokens
-            model = SubLDA(
-                K, epsilon=4.0, max_iter=5, prior_components=table, ledger=ledgers[name]
-            ).fit(X_party)
-            messages[name] = LocalModel.from_estimator(
-                model, name, master.round_, master.vocabulary_hash, ledger=ledgers[name]
-            )
-            # the message states the cost of all rounds, the model that of its own fit
-            assert messages[name].epsilon == pytest.approx(ledgers[name].epsilon_spent)
-            assert 3.9 < model.epsilon_ <= 4.0
-            assert (messages[name].epsilon > 1.2 * model.epsilon_) == (t == 1)
-        master.update(messages)
-    assert [record.parties for record in master.history_] == [("north", "south")] * 2
-    assert all(5 < message.epsilon < 7 for message in messages.values())
-    with pytest.raises(BudgetError):  # a third round is more than this party has
-        SubLDA(K, epsilon=4.0, max_iter=5, ledger=ledgers["north"]).fit(shares["north"])
-
-
-def test_a_next_model_is_a_start_and_no_more():
-    """A document-level party begins with the given topics, and forgets words that nobody wrote."""
-    X = make_topic_corpus(2000, 30, K, doc_length=40, random_state=0).data.toarray()
-    X[:, :5] = 0
-    good = IFTMParty(K, token_epsilon=math.inf, max_iter=40, random_state=0).fit(X).components_
-    options = {"epsilon": math.inf, "max_iter": 1, "random_state": 0}
-    plain = SubLDA(K, **options).fit(X).perplexity(X)
-    assert SubLDA(K, prior_components=good, **options).fit(X).perplexity(X) < 0.9 * plain
-    nonsense = np.full((K, 30), 1e-6)
-    nonsense[:, :K] += np.eye(K)
-    options = {"epsilon": 20.0, "max_iter": 10, "random_state": 0}
-    with pytest.warns(LowSignalWarning):
-        model = SubLDA(K, prior_components=1e4 * nonsense, **options).fit(X)
-    phi = model.components_ / model.components_.sum(axis=1, keepdims=True)
-    assert phi[:, :5].sum() < 0.05
 
 
 def test_no_fitted_word_and_no_key_is_in_a_party(corpus):

@@ -14,7 +14,7 @@ import dplda.federated._party as sound_module
 import dplda.published._iftm as module
 from dplda.core._corpus import Corpus
 from dplda.datasets import make_topic_corpus, read_uci_bow
-from dplda.federated import IFTMMaster, run_rounds, vocabulary_hash
+from dplda.federated import IFTMMaster, LocalModel, run_rounds, vocabulary_hash
 from dplda.federated import IFTMParty as SoundParty
 from dplda.federated._sampler import Topics
 from dplda.kernels import _published_iftm
@@ -39,7 +39,8 @@ def kos(shared_data):
 
 
 def sent(party):
-    return party.local_model("north", 0, vocabulary_hash(party.n_features_in_)).table
+    vocabulary = vocabulary_hash(party.n_features_in_)
+    return LocalModel.from_estimator(party, "north", 0, vocabulary).table
 
 
 def draw_counts(rng, shape=(5, 300)):
@@ -167,7 +168,7 @@ def test_no_guarantee_and_the_published_figure(counts):
     assert "no privacy guarantee" in str(party.privacy_)
     assert "raw words" in str(party.privacy_)
     assert "scale 0.125 " in str(party.privacy_)
-    message = party.local_model("north", 2, vocabulary_hash(V))
+    message = LocalModel.from_estimator(party, "north", 2, vocabulary_hash(V))
     assert (message.epsilon, message.unit, message.round) == (math.inf, "token", 2)
 
 

@@ -44,7 +44,7 @@ from dplda.federated import IFTMParty
 from dplda.privacy import PrivacyLeakWarning, epsilon_of
 from dplda.privacy._events import from_record
 from dplda.privacy.mechanisms import Curator
-from dplda.published import CDPLDA, PublishedSubLDA
+from dplda.published import CDPLDA
 from dplda.release import _release
 from dplda.release._container import pack, unpack
 from dplda.release._released_model import ReleasedModel
@@ -93,14 +93,6 @@ def path(tmp_path):
     return tmp_path / "topics.dplda"
 
 
-def test_a_release_says_which_class_it_came_from(X, path):
-    for estimator in (SubLDA(K, epsilon=3.0, max_iter=4), PublishedSubLDA(K, max_iter=4)):
-        save_release(clone(estimator).fit(X), path)
-        released = load_release(path)
-        assert f" of {type(estimator).__name__}, <Guarantee: epsilon" in repr(released)
-    assert repr(ReleasedModel()) == "ReleasedModel()"
-
-
 def parts(path):
     """Fields and table of a release file."""
     fields, tables = unpack("dplda-release", path.read_bytes(), max_header=2**24)
@@ -138,6 +130,7 @@ def test_a_loaded_model_is_the_same_model(estimator, X, path):
     public = {k: v for k, v in model.get_params().items() if k not in _release.NOT_RELEASED}
     assert again.parameters_ == public
     assert again.vocabulary_ is None
+    assert f" of {type(model).__name__}, <Guarantee: epsilon" in repr(again)
 
 
 def test_after_partial_fit_all_that_was_spent_is_in_the_file(X, path):
@@ -182,6 +175,7 @@ def test_names_of_the_columns(X, path):
     again = load_release(path)
     np.testing.assert_array_equal(again.feature_names_in_, frame.columns)
     np.testing.assert_array_equal(again.transform(frame), model.transform(frame))
+    assert again.vocabulary_sha256_ == dplda.federated.vocabulary_hash(list(frame.columns))
     with pytest.raises(ValueError, match="feature names should match"):
         again.transform(frame[frame.columns[::-1]])
     with pytest.raises(ValueError, match="differs from the column names"):
@@ -191,22 +185,14 @@ def test_names_of_the_columns(X, path):
 def test_it_is_a_frozen_step_of_a_pipeline(model, X, path):
     save_release(model, path)
     released = load_release(path)
-    table = released.components_.copy()
     pipeline = make_pipeline(released, LogisticRegression())
-    labels = np.arange(X.shape[0]) % 2
     assert clone(pipeline)[0] is released
-    clone(pipeline).fit(X, labels).predict(X)
-    np.testing.assert_array_equal(released.fit(X[:3]).components_, table)
-    np.testing.assert_array_equal(released.fit_transform(X), model.transform(X))
+    clone(pipeline).fit(X, np.arange(X.shape[0]) % 2).predict(X)
+    np.testing.assert_array_equal(released.fit(X[:3]).components_, model.components_)
     assert not hasattr(released, "partial_fit")
     assert released.set_params(n_jobs=2).get_params() == {"doc_topic_prior": 0.1, "n_jobs": 2}
-    assert set(released.set_output(transform="pandas").transform(X).columns) == {
-        f"releasedmodel{k}" for k in range(K)
-    }
-    again = pickle.loads(pickle.dumps(released))
-    np.testing.assert_array_equal(again.components_, table)
     content = path.read_bytes()
-    save_release(again, path)
+    save_release(pickle.loads(pickle.dumps(released)), path)
     assert path.read_bytes() == content
 
 
@@ -393,21 +379,13 @@ def test_a_released_pipeline_counts_texts_as_the_pipeline_did(vectorizer, path):
     assert path.read_bytes() == content
 
 
-def test_a_file_without_a_pipeline_takes_no_texts(model, path):
-    save_release(model, path, vocabulary=[f"word{i}" for i in range(N_WORDS)])
-    with pytest.raises(ValueError, match="word counts"):
-        load_release(path).transform(TEXTS)
-
-
 def test_a_released_pipeline_states_all_of_its_cost(path):
     vectorizer = PrivateCountVectorizer(epsilon=1.0, candidates=["plum", "pear"])
     pipeline = fitted(vectorizer)
     save_release(pipeline, path)
     released = load_release(path)
     assert released.epsilon_ > 3.05 > pipeline[-1].epsilon_
-    assert len(released.privacy_.events) > len(pipeline[-1].privacy_.events)
     assert "vocabulary: chosen from the documents, and its cost" in one_line(released.privacy_)
-    assert "origin not known" not in one_line(released.privacy_)
     pipeline[-1].set_params(epsilon=0.1)
     with pytest.raises(ValueError, match="that it was trained with"):
         save_release(pipeline, path)
@@ -419,8 +397,7 @@ def test_a_learned_vocabulary_is_released_as_not_private(path):
     released = load_release(path)
     assert released.epsilon_ == math.inf
     line = f"vocabulary: {dict(released.privacy_.provenance)['vocabulary']}"
-    assert line.startswith("vocabulary: learned from the documents, not private; ")
-    assert "PrivateCountVectorizer" in line
+    assert "not private" in line
     assert line in one_line(released.privacy_)
 
 
@@ -465,24 +442,17 @@ def test_other_steps_are_refused_with_the_part_to_publish(path):
 SETTINGS = [
     ("estimator", "TfidfVectorizer", "must be a CountVectorizer"),
     ("estimator", "HashingVectorizer", "must be a CountVectorizer"),
-    ("analyzer", "os.system", "analyzer"),
-    ("analyzer", ["word"], "analyzer"),
-    ("binary", 1, "binary"),
-    ("lowercase", None, "lowercase"),
-    ("ngram_range", [1, 10**9], "ngram_range"),
-    ("ngram_range", [2, 1], "ngram_range"),
+    ("analyzer", "os.system", "analyzer"), ("analyzer", ["word"], "analyzer"),
+    ("binary", 1, "binary"), ("lowercase", None, "lowercase"),
+    ("ngram_range", [1, 10**9], "ngram_range"), ("ngram_range", [2, 1], "ngram_range"),
     ("ngram_range", [True, 2], "ngram_range"),
-    ("stop_words", "english", "stop_words"),
-    ("stop_words", [1], "stop_words"),
-    ("strip_accents", "both", "strip_accents"),
-    ("strip_accents", {}, "strip_accents"),
-    ("token_pattern", None, "must have a token_pattern"),
-    ("token_pattern", "(", "token_pattern"),
-    ("token_pattern", "(a)(b)", "token_pattern"),
-    ("token_pattern", "a" * 10_001, "token_pattern"),
+    ("stop_words", "english", "stop_words"), ("stop_words", [1], "stop_words"),
+    ("strip_accents", "both", "strip_accents"), ("strip_accents", {}, "strip_accents"),
+    ("token_pattern", None, "must have a token_pattern"), ("token_pattern", "(", "token_pattern"),
+    ("token_pattern", "(a)(b)", "token_pattern"), ("token_pattern", "a" * 10_001, "token_pattern"),
     ("token_pattern", "(" * 5000 + ")" * 5000, "token_pattern"),
     ("tokenizer", "str.split", "must have the fields"),
-]
+]  # fmt: skip
 
 
 def test_settings_of_unknown_origin_are_checked(path):
@@ -504,29 +474,7 @@ def test_texts_are_never_names_of_files(path, tmp_path):
     assert load_release(path).vectorizer_.input == "content"
 
 
-def test_documents_that_are_not_texts_are_refused_without_quoting_them(path):
-    save_release(fitted(given()), path)
-    released = load_release(path)
-    for documents in (["plum", None], ["plum", b"private"], ["private", 3.0]):
-        with pytest.raises(ValueError, match=r"must be texts \(str\)") as error:
-            released.transform(documents)
-        assert "private" not in str(error.value)
-
-
 # ---- the words of the columns ---------------------------------------------------------------
-
-
-def test_a_digest_tells_vocabularies_apart(X, model, path):
-    frame = pd.DataFrame(X.toarray(), columns=[f"word {i}" for i in range(N_WORDS)])
-    words = list(frame.columns)
-    named = SubLDA(K, epsilon=3.0, max_iter=2).fit(frame)
-    assert named.vocabulary_sha256_ == dplda.federated.vocabulary_hash(words)
-    assert named.vocabulary_sha256_ != dplda.federated.vocabulary_hash(words[::-1])
-    assert not hasattr(model, "vocabulary_sha256_")
-    save_release(model, path)
-    assert not hasattr(load_release(path), "vocabulary_sha256_")
-    save_release(model, path, vocabulary=words)
-    assert load_release(path).vocabulary_sha256_ == named.vocabulary_sha256_
 
 
 def test_columns_of_other_words_are_refused(model, X, path):
@@ -581,11 +529,6 @@ def test_other_files_are_refused(path, content):
         load_release(path)
 
 
-def test_a_missing_file_is_an_operating_system_error(path):
-    with pytest.raises(FileNotFoundError):
-        load_release(path)
-
-
 def test_a_huge_file_is_refused_unread(path):
     with path.open("wb") as file:
         file.truncate(2**31 + 1)  # without blocks on the disk
@@ -608,21 +551,15 @@ def changed(header, *keys, value):
 
 GUARANTEE = "guarantee"
 LIES = [
-    (("estimator",), ..., "fields"),
-    (("shape",), [K, N_WORDS], "fields"),
-    (("pickle",), "gASV", "fields"),
-    (("topic_signal",), None, "topic_signal"),
+    (("estimator",), ..., "fields"), (("shape",), [K, N_WORDS], "fields"),
+    (("pickle",), "gASV", "fields"), (("topic_signal",), None, "topic_signal"),
     (("topic_signal",), [0] * (K - 1), "topic_signal"),
     (("topic_signal",), [-1] * K, "topic_signal"),
     (("topic_evidence",), [math.inf] * K, "topic_evidence"),
-    (("topic_evidence",), 1.0, "topic_evidence"),
-    (("n_iter",), -1, "n_iter"),
-    (("n_iter",), 10**30, "n_iter"),
-    (("n_iter",), "4", "n_iter"),
-    (("estimator",), ["os.system"], "estimator"),
-    (("estimator",), "Sub\x1b[2JLDA", "estimator"),
-    (("dplda",), None, "dplda"),
-    (("dplda",), "1.0\n2.0", "dplda"),
+    (("topic_evidence",), 1.0, "topic_evidence"), (("n_iter",), -1, "n_iter"),
+    (("n_iter",), 10**30, "n_iter"), (("n_iter",), "4", "n_iter"),
+    (("estimator",), ["os.system"], "estimator"), (("estimator",), "Sub\x1b[2JLDA", "estimator"),
+    (("dplda",), None, "dplda"), (("dplda",), "1.0\n2.0", "dplda"),
     (("vocabulary_sha256",), "0" * 64, "fields"),
     (("vectorizer",), "CountVectorizer", "vectorizer must have the fields"),
     ((GUARANTEE, "provenance"), [["vocabulary"]], "list of pairs"),
@@ -631,12 +568,9 @@ LIES = [
     (("vocabulary",), ["a"], "different words"),
     (("vocabulary",), ["a"] * N_WORDS, "different words"),
     (("vocabulary",), list(range(N_WORDS)), "list of words"),
-    (("vocabulary",), {"a": 1}, "list of words"),
-    (("vocabulary",), {}, "list of words"),
-    (("vocabulary",), [], "different words"),
-    (("vocabulary",), False, "list of words"),
-    (("parameters",), [], "parameters"),
-    (("parameters", "random_state"), 5, "parameters"),
+    (("vocabulary",), {"a": 1}, "list of words"), (("vocabulary",), {}, "list of words"),
+    (("vocabulary",), [], "different words"), (("vocabulary",), False, "list of words"),
+    (("parameters",), [], "parameters"), (("parameters", "random_state"), 5, "parameters"),
     (("parameters", "epsilon"), [[]], "epsilon"),
     (("parameters", "doc_topic_prior"), "0.1", "doc_topic_prior"),
     (("parameters", "doc_topic_prior"), 0, "doc_topic_prior"),
@@ -645,17 +579,13 @@ LIES = [
     (("parameters", "doc_topic_prior"), True, "doc_topic_prior"),
     (("parameters", "doc_topic_prior"), 1e12, "doc_topic_prior"),
     (("parameters", "doc_topic_prior"), math.nextafter(LARGEST_PRIOR, math.inf), "doc_topic_prior"),
-    ((GUARANTEE,), None, "guarantee"),
-    ((GUARANTEE, "unit"), ..., "guarantee"),
-    ((GUARANTEE, "unit"), 3, "unit"),
-    ((GUARANTEE, "more"), 3, "guarantee"),
+    ((GUARANTEE,), None, "guarantee"), ((GUARANTEE, "unit"), ..., "guarantee"),
+    ((GUARANTEE, "unit"), 3, "unit"), ((GUARANTEE, "more"), 3, "guarantee"),
     ((GUARANTEE, "epsilon"), 0.01, "less than what the events cost"),
-    ((GUARANTEE, "epsilon"), -1, "epsilon"),
-    ((GUARANTEE, "epsilon"), None, "epsilon"),
+    ((GUARANTEE, "epsilon"), -1, "epsilon"), ((GUARANTEE, "epsilon"), None, "epsilon"),
     ((GUARANTEE, "epsilon"), math.nan, "the number NaN"),
     ((GUARANTEE, "epsilon"), -math.inf, "the number -Infinity"),
-    ((GUARANTEE, "epsilon"), 10**400, "epsilon"),
-    ((GUARANTEE, "delta"), 2, "delta"),
+    ((GUARANTEE, "epsilon"), 10**400, "epsilon"), ((GUARANTEE, "delta"), 2, "delta"),
     ((GUARANTEE, "delta"), 1e-150, "less than what the events cost"),
     ((GUARANTEE, "delta"), 1e-300, "delta must be 0, or from 1e-200"),
     ((GUARANTEE, "total_variation"), 1.0, "total_variation"),
@@ -664,20 +594,18 @@ LIES = [
     (("parameters", "epsilon"), "nan", "epsilon"),
     (("parameters", "delta"), 1e-9, "its parameters say delta=1e-09"),
     ((GUARANTEE, "accountant"), "none", "the guarantee must have the fields"),
-    ((GUARANTEE, "seeded"), 0, "seeded"),
-    ((GUARANTEE, "assumptions"), "none", "assumptions"),
+    ((GUARANTEE, "seeded"), 0, "seeded"), ((GUARANTEE, "assumptions"), "none", "assumptions"),
     ((GUARANTEE, "assumptions"), [1], "assumptions"),
     ((GUARANTEE, "assumptions"), ["none \u202e"], "assumptions"),
     ((GUARANTEE, "assumptions"), ["none\r"], "assumptions"),
     ((GUARANTEE, "mechanism"), "\x1b]0;title\x07", "mechanism"),
     ((GUARANTEE, "noise_scale"), [[]], "noise_scale"),
     ((GUARANTEE, "events"), [], "1 to 1000000 private steps"),
-    ((GUARANTEE, "events"), None, "events"),
-    ((GUARANTEE, "events"), [3], "events"),
+    ((GUARANTEE, "events"), None, "events"), ((GUARANTEE, "events"), [3], "events"),
     ((GUARANTEE, "events"), [{"event": "Cauchy"}], "events"),
     ((GUARANTEE, "events"), [{"event": "Gaussian", "noise_multiplier": 0}], "events"),
     ((GUARANTEE, "events"), [{"event": "NonPrivate"}], "less than what the events cost"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("keys", "value", "message"), LIES, ids=repr)
@@ -726,13 +654,6 @@ def test_texts_up_to_the_limit_load_and_no_longer_ones(model, path):
             load_release(path)
 
 
-def test_a_forger_that_forges_nothing_is_believed(model, path):
-    """The other tests refuse for the reason that they name."""
-    save_release(model, path)
-    forge(path, *parts(path))
-    assert load_release(path).epsilon_ == model.epsilon_
-
-
 @pytest.mark.parametrize(
     "step",
     [
@@ -761,14 +682,14 @@ def test_events_that_would_take_hours_are_refused_at_once(model, path, step):
 def test_many_kinds_of_events_are_refused(model, path):
     save_release(model, path)
     header, table = parts(path)
-    events = [{"event": "Laplace", "scale": 100.0 + i} for i in range(51)]
     header = changed(header, GUARANTEE, "epsilon", value=1e6)
     header = changed(header, "parameters", "epsilon", value=1e6)
+    events = [{"event": "Laplace", "scale": 100.0 + i} for i in range(51)]
     forge(path, changed(header, GUARANTEE, "events", value=events), table)
     with pytest.raises(ValueError, match="50 different kinds"):
         load_release(path)
     forge(path, changed(header, GUARANTEE, "events", value=events[:3]), table)
-    assert load_release(path).epsilon_ == 1e6
+    assert load_release(path).epsilon_ == 1e6  # what is no lie is believed
 
 
 @pytest.mark.parametrize(
@@ -846,14 +767,6 @@ def test_a_file_is_replaced_as_a_whole_or_not_at_all(model, path, monkeypatch):
     assert os.listdir(path.parent) == [path.name]
 
 
-def test_what_cannot_be_read_back_is_not_written(X, path):
-    model = SubLDA(K, epsilon=3.0, max_iter=4).fit(X)
-    model.components_ = model.components_ - 1e9
-    with pytest.raises(ValueError, match="finite and non-negative"):
-        save_release(model, path)
-    assert not path.exists()
-
-
 def test_a_place_that_cannot_be_written_is_found_first(model, tmp_path):
     with pytest.raises(IsADirectoryError, match="is a folder; give the path of a file"):
         save_release(model, tmp_path)
@@ -882,10 +795,3 @@ def test_a_model_of_texts_says_which_texts_it_takes(X, message, path):
     save_release(make_pipeline(vectorizer, GibbsLDA(2, max_iter=1)).fit(["apple banana"] * 9), path)
     with pytest.raises(ValueError, match=message):
         load_release(path).transform(X)
-
-
-def test_advice_on_a_long_header_is_for_long_headers(X, path):
-    changed = SubLDA(2, epsilon=4.0, max_iter=2).fit(X).set_params(epsilon=1.0)
-    with pytest.raises(ValueError, match="its parameters say epsilon=1") as caught:
-        save_release(changed, path)
-    assert "vocabulary" not in str(caught.value)

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import reference_noise as reference
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.stats import chi2
 
 from dplda.federated import _tokens
 from dplda.federated._sentences import SentenceCorpus
@@ -33,34 +32,18 @@ def corpus_of(word, n_words):
     return SentenceCorpus(word, np.arange(len(word) + 1), [0, len(word)], n_words)
 
 
-def p_value(observed, expected):
-    return chi2.sf(((observed - expected) ** 2 / expected).sum(), len(expected) - 1)
-
-
 @pytest.mark.parametrize(
-    ("epsilon", "threshold", "m0", "m1", "p0", "p1"),
-    [
-        (8, 0.2, 0.032808, 0.999938, 0.100948, 0.999169),
-        (11, 0.2, 0.016117, 0.999992, 0.055402, 0.999925),
-        (4, 0.5, 0.050751, 0.983083, 0.067668, 0.932332),
-    ],
+    ("epsilon", "threshold", "p0", "p1"),
+    [(8, 0.2, 0.100948, 0.999169), (11, 0.2, 0.055402, 0.999925), (4, 0.5, 0.067668, 0.932332)],
 )
-def test_figures_of_the_continuous_mechanism(epsilon, threshold, m0, m1, p0, p1):
-    """The specification's figures, and that the grid reproduces them up to its step."""
+def test_figures_of_the_continuous_mechanism(epsilon, threshold, p0, p1):
+    """Those of the specification; a threshold off the grid moves them by at most half a step."""
     mechanism = ThresholdedLaplace(epsilon, threshold)
-    # a threshold off the grid moves the figures by at most half a step
     slack = 1e-6 + (0 if threshold == 0.5 else epsilon * STEP * 0.5)
     assert mechanism.survival == pytest.approx(p0, rel=slack, abs=1e-6)
     n = 200_000
     level = mechanism.own_levels(n, streams().reader(Purpose.OWN_WORDS, 0))
     assert (level >= 0).mean() == pytest.approx(p1, abs=6 * math.sqrt(p1 * (1 - p1) / n))
-    value = np.where(level >= 0, (level + 0.5) * STEP + mechanism.threshold_steps * STEP, 0)
-    assert value.mean() == pytest.approx(m1, abs=6 * value.std() / math.sqrt(n) + STEP)
-    blank = np.full(100, -1, np.int32)
-    found = mechanism.survivors(blank, blank, 8000, streams().reader(Purpose.SURVIVORS, 0))
-    noise = (found.level + 0.5 + mechanism.threshold_steps) * STEP
-    assert noise.sum() / 800_000 == pytest.approx(m0, rel=0.02)
-    assert len(noise) / 800_000 == pytest.approx(p0, rel=0.02)
 
 
 def test_weights_of_evidence():
@@ -96,28 +79,6 @@ def test_information_of_the_thresholded_score(epsilon, threshold):
     full = 2 / 3 * math.exp(epsilon) + math.exp(-2 * epsilon) / 3 - 1
     loss = math.exp(-3 * epsilon * (1 - t)) / 4
     assert information == pytest.approx(full * (1 - loss), rel=0.02)
-
-
-@pytest.mark.parametrize(
-    ("name", "epsilon", "threshold", "expected"),
-    [
-        ("laplace", 4.0, 0.2, 1797), ("laplace", 4.0, 0.5, 541), ("laplace", 8.0, 0.2, 808),
-        ("laplace", 8.0, 0.5, 73), ("laplace", 11.0, 1 - 1.07 / 11, 0.19),
-        ("rr", 8.0, 0.2, 8000 / (1 + math.exp(8))), ("rr", 4.0, 0.2, 8000 / (1 + math.exp(4))),
-    ],
-)  # fmt: skip
-def test_survivors_per_token(name, epsilon, threshold, expected):
-    n = max(20, min(2000, int(40_000 / expected)))
-    mechanism = TokenMechanism.from_name(name, epsilon, threshold)
-    assert 8000 * mechanism.survival == pytest.approx(expected, rel=0.03)
-    tokens = privatize(corpus_of(np.arange(n) % 8000, 8000), mechanism, streams())
-    found = len(tokens.survivors.word) / n
-    own = 1 - mechanism.survival  # that of the bit
-    if name == "laplace":
-        own = 1 - math.exp(-(1 - threshold) * epsilon) / 2
-    assert found == pytest.approx(
-        8000 * mechanism.survival + own, abs=6 * math.sqrt((expected + 1) / n)
-    )
 
 
 @pytest.mark.parametrize(
@@ -256,34 +217,6 @@ def test_survivors_do_not_depend_on_the_pieces_of_the_stream():
         assert_array_equal(getattr(whole, name), getattr(pieces, name))
 
 
-def test_positions_and_values_have_the_right_law():
-    """What section 2.5 of the performance notes left untested."""
-    mechanism = ThresholdedLaplace(5.0, 0.25)
-    n, n_words = 4000, 50
-    own = np.full(n, 20, np.int32)
-    level = mechanism.own_levels(n, streams().reader(Purpose.OWN_WORDS, 0))
-    found = mechanism.survivors(own, level, n_words, streams().reader(20, 0))
-    hits = np.bincount(found.word, minlength=n_words)
-    p0, p1 = mechanism.survival, 1 - math.exp(-0.75 * 5) / 2
-    expected = np.where(np.arange(n_words) == 20, n * p1, n * p0)
-    spread = expected * (1 - expected / n)
-    assert chi2.sf(((hits - expected) ** 2 / spread).sum(), n_words) > 1e-6
-    noise = found.level[found.word != 20]
-    edges = np.array([0, 50, 100, 200, 400, 800, 4096])
-    tail = np.exp(-edges / mechanism.scale_steps)
-    tail[-1] = 0
-    observed = np.histogram(noise, edges)[0]
-    assert p_value(observed, len(noise) * (tail[:-1] - tail[1:])) > 1e-6
-    one = round(1 / STEP) - mechanism.threshold_steps
-    above = (level >= one).mean()
-    assert above == pytest.approx(0.5, abs=6 * 0.5 / math.sqrt(n))
-    # neighbors in a vector do not know of each other
-    table = np.zeros((n, n_words), bool)
-    table[np.repeat(np.arange(n), np.diff(found.ptr)), found.word] = True
-    both = (table[:, 1:19] & table[:, :18]).mean()
-    assert both == pytest.approx(p0**2, abs=6 * p0 / math.sqrt(n * 18))
-
-
 def test_own_values_are_floored_laplace():
     mechanism = ThresholdedLaplace(6.0, 0.5)
     level = mechanism.own_levels(1000, streams().reader(Purpose.OWN_WORDS, 3))
@@ -291,20 +224,6 @@ def test_own_values_are_floored_laplace():
         np.full(1000, 1024, np.int64), streams().reader(Purpose.OWN_WORDS, 3)
     )
     assert_array_equal(level, np.clip(raw - 512, -1, 4095))
-
-
-def test_response_bits_have_the_right_law():
-    word = np.repeat([3, 17], 3000)
-    tokens = privatize(corpus_of(word, 40), TokenMechanism.from_name("rr", 2.0, 0.2), streams())
-    survivors = tokens.survivors
-    table = np.zeros((6000, 40), bool)
-    table[np.repeat(np.arange(6000), np.diff(survivors.ptr)), survivors.word] = True
-    q = 1 / (1 + math.exp(2.0))
-    for rows, own in ((slice(0, 3000), 3), (slice(3000, 6000), 17)):
-        expected = np.where(np.arange(40) == own, 3000 * (1 - q), 3000 * q)
-        spread = 3000 * q * (1 - q)
-        observed = table[rows].sum(axis=0)
-        assert chi2.sf(((observed - expected) ** 2 / spread).sum(), 40) > 1e-6
 
 
 @pytest.mark.parametrize("name", ["rr", "laplace"])

@@ -60,7 +60,8 @@ def _cost_of_batches(target: Target, model: BaseEstimator, delta: float) -> Cost
 
 
 def _scores_of_recovered(target: Target, model: BaseEstimator, tape: Tape) -> np.ndarray:
-    sent = model.local_model("party", 1, "0" * 64).table
+    table = model.components_  # a message has its rows, divided by their sums
+    sent = (table / table.sum(axis=1, keepdims=True)).astype(np.float32)
     counts = recover_counts(sent, topic_word_prior=float(model.topic_word_prior))
     return _difference(target, counts.T)
 

@@ -103,11 +103,6 @@ class IFTMMaster:
     n_words, vocabulary_hash : int and str
         Size and `vocabulary_hash` of `vocabulary`.
 
-    See Also
-    --------
-    run_rounds : All rounds in one process.
-    LocalModel.from_estimator : The message of any private model.
-
     Notes
     -----
     **Privacy.** The master reads releases only. Everything that it computes is post-processing and
@@ -116,10 +111,9 @@ class IFTMMaster:
     party that match no other topic are in the global model unchanged.
 
     **Trust.** A message is a valid table of probabilities or it is refused, and a refusal does not
-    change the round of the others. The content of a valid table cannot be checked. A party may
-    send invented topics, and they reach the other parties where they are similar to theirs. At
-    most one topic of a party is in a merged topic. A party cannot join all topics by sending
-    mixtures of them.
+    change the round of the others. The content of a valid table cannot be checked: invented topics
+    reach the other parties where they are similar to theirs. At most one topic of a party is in a
+    merged topic, so that mixtures of topics cannot join all of them.
 
     References
     ----------
@@ -169,11 +163,8 @@ class IFTMMaster:
         self.max_topics = check_integer("max_topics", max_topics, 1, LARGEST)
         self.min_parties = check_integer("min_parties", min_parties, 1, LARGEST)
         self.max_age = check_integer("max_age", max_age, 0, LARGEST)
-        self.max_weight = (
-            math.inf
-            if max_weight is None
-            else check_number("max_weight", max_weight, 0, math.inf, closed="right")
-        )
+        most = math.inf if max_weight is None else max_weight
+        self.max_weight = check_number("max_weight", most, 0, math.inf, closed="right")
         self.parties = None if parties is None else tuple(parties)
         self.round_ = 0
         self.refused_: tuple[Refusal, ...] = ()
@@ -327,14 +318,13 @@ class IFTMMaster:
     def restore(self, state: bytes) -> None:
         """Continue where the master that returned a state was.
 
-        The global model and the next models are computed from the stored local models, and are the
-        same bits. `history_` holds the rounds that this object makes.
+        The global model and the next models are computed from the stored local models, by the
+        parameters of this object. `history_` holds the rounds that this object makes.
 
         Parameters
         ----------
         state : bytes
-            What `state` returned. The similarity threshold and the other parameters may have
-            changed; the parties' next models then are other ones.
+            What `state` returned.
 
         Raises
         ------
@@ -422,28 +412,25 @@ class IFTMMaster:
             model = message
         else:
             raise MessageError(f"expected a LocalModel or its bytes, got {type(message).__name__}")
-        if sender is not None and model.party != sender:
-            raise MessageError("the message names another party than the one that sent it")
-        if self.parties is not None and model.party not in self.parties:
-            raise MessageError("this party is not a member of the federation")
-        if model.round != self.round_:
-            raise MessageError(f"it is for round {model.round}, and round {self.round_} is running")
-        if model.vocabulary != self.vocabulary_hash or model.n_words != self.n_words:
-            raise MessageError(
-                f"its vocabulary of {model.n_words} words is not that of the federation, "
-                f"{self.n_words} words; vectorize with the same words in the same order"
-            )
-        if model.n_topics > self.max_topics:
-            raise MessageError(
-                f"it has {model.n_topics} topics, at most {self.max_topics} are read"
-            )
-        for party, unit in self._stated:
-            if party == model.party and unit != model.unit:
-                raise MessageError(
-                    f"it protects one {model.unit}, and the party has stated before what one "
-                    f"{unit} pays, which is no statement about a {model.unit}; protect the same "
-                    "unit in all rounds"
-                )
+        reasons = {
+            "the message names another party than the one that sent it":
+                sender not in (None, model.party),
+            "this party is not a member of the federation":
+                self.parties is not None and model.party not in self.parties,
+            f"it is for round {model.round}, and round {self.round_} is running":
+                model.round != self.round_,
+            f"its vocabulary of {model.n_words} words is not that of the federation, {self.n_words}"
+            " words; vectorize with the same words in the same order":
+                (model.vocabulary, model.n_words) != (self.vocabulary_hash, self.n_words),
+            f"it has {model.n_topics} topics, at most {self.max_topics} are read":
+                model.n_topics > self.max_topics,
+            f"it protects one {model.unit}, and the party has stated before what another unit pays,"
+            " which says nothing of this one; protect the same unit in all rounds":
+                any(p == model.party and unit != model.unit for p, unit in self._stated),
+        }  # fmt: skip
+        for reason, is_true in reasons.items():
+            if is_true:
+                raise MessageError(reason)
         return model
 
     def _message(self, table: Any, round_number: int) -> NextModel:
@@ -455,18 +442,18 @@ def _stated_guarantee(stated: Mapping[tuple[str, str], tuple[float, float]]) -> 
 
     Each unit is with one party. If it changes, the messages of that party change as its own
     guarantee allows, and all else is post-processing: the largest epsilon holds at the largest
-    delta. What a party states for one unit says nothing of another unit: nothing is proved for a
-    party that has stated two.
+    delta. What a party states for one unit says nothing of another unit.
     """
     epsilon, delta = (max(values) for values in zip(*stated.values()))
     units = " or ".join(sorted({unit for _, unit in stated}))
     one_unit_each = len({party for party, _ in stated}) == len(stated)
-    is_private = epsilon < math.inf and delta < 1.0 and one_unit_each
+    if not (epsilon < math.inf and delta < 1.0 and one_unit_each):
+        epsilon, delta = math.inf, 0.0
     return Guarantee(
         unit=units,
         relation=f"one {units} of one party differs, in the sense of that party's own guarantee",
-        epsilon=epsilon if is_private else math.inf,
-        delta=delta if is_private else 0.0,
+        epsilon=epsilon,
+        delta=delta,
         mechanism="topics merged from the messages of parties, which made them private themselves",
         sensitivity=math.inf,
         noise_scale=None,
@@ -477,11 +464,11 @@ def _stated_guarantee(stated: Mapping[tuple[str, str], tuple[float, float]]) -> 
             f"each {units} is with one party (of what is with several parties the costs add up)",
             *(
                 f"the statement of party {party!r}, which nobody else can check, is true: epsilon "
-                f"{epsilon:.6g} at delta {delta:g} for one {unit}"
-                for (party, unit), (epsilon, delta) in sorted(stated.items())
+                f"{own:.6g} at delta {at:g} for one {unit}"
+                for (party, unit), (own, at) in sorted(stated.items())
             ),
         ),
-        events=(ApproximateDP(epsilon, delta) if is_private else NonPrivate(),),
+        events=(ApproximateDP(epsilon, delta) if epsilon < math.inf else NonPrivate(),),
         trusted=TRUSTED_PARTY,
         theorem="docs/federated.md",
     )

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from dplda.leaf._checks import check_integer, check_number
 from dplda.leaf._vocabulary import check_model, hash_words
 from dplda.leaf._warnings import warn_user
-from dplda.privacy import Guarantee, Ledger, PrivacyLeakWarning
+from dplda.privacy import Ledger, PrivacyLeakWarning
 from dplda.privacy._ledger import as_ledger
 from dplda.release._container import pack, unpack
 
@@ -212,9 +212,8 @@ class LocalModel(_Message):
         Parameters
         ----------
         model : estimator
-            A fitted model: `SubLDA`, `HDPLDA`, `PrivateSVILDA`, `LPLDA`, `OLPLDA`, `IFTMParty`, or
-            the result of `load_release`. Only `components_`, `privacy_` and the digest of its words
-            are read.
+            A fitted model, or the result of `load_release`. Only `components_`, `privacy_` and the
+            digest of its words are read.
         party : str
             Name of the party.
         round_number : int
@@ -222,9 +221,9 @@ class LocalModel(_Message):
         vocabulary : str
             `vocabulary_hash` of the columns.
         ledger : Ledger or None, default=None
-            The ledger of all fits of the party. The message states their cost together, if it is
-            above the epsilon of `model`. None takes the parameter `ledger` of the model. Without
-            any ledger, the message states one fit.
+            The ledger of all fits of the party; None takes the parameter `ledger` of the model. The
+            message states the larger of the cost of the ledger and the epsilon of the model.
+            Without any ledger, it states one fit.
 
         Returns
         -------
@@ -235,8 +234,7 @@ class LocalModel(_Message):
         ------
         MessageError
             If a topic is empty or has a negative entry, if the model knows its words and they are
-            not those of `vocabulary`, if the ledger protects another unit than the model, or if
-            another value is not allowed.
+            not those of `vocabulary`, or if the ledger protects another unit than the model.
 
         Warns
         -----
@@ -247,10 +245,9 @@ class LocalModel(_Message):
         Notes
         -----
         **Privacy.** Post-processing: `components_` and `privacy_` are released with the model. The
-        weight is the sum of released pseudo-counts, never a count of the documents. At delta 0, and
-        above an epsilon of about 20, `privacy_` states how far the noise is from its ideal law. A
-        message has no field for this distance, which is below 1e-17 for each fit of this package:
-        its epsilon is then that of the ideal mechanism.
+        weight is the sum of released pseudo-counts, never a count of the documents. A message has
+        no field for the distance of the noise from its ideal law, which `privacy_` states and which
+        is below 1e-17 for each fit: at delta 0, its epsilon is that of the ideal mechanism.
 
         Examples
         --------
@@ -287,9 +284,15 @@ class LocalModel(_Message):
                 "words of the federation, in its order, and fit again"
             )
         given = getattr(model, "ledger", None) if ledger is None else ledger
-        ledger = None if given is None else as_ledger(given)
-        epsilon = _epsilon_of_all(guarantee, ledger)
-        if ledger is None and round_number > 0 and not hasattr(model, "refine"):
+        ledger, epsilon = None if given is None else as_ledger(given), guarantee.epsilon
+        if ledger is not None:
+            if ledger.unit not in (None, guarantee.unit):
+                raise MessageError(
+                    f"the ledger protects one {ledger.unit}, and this model protects one "
+                    f"{guarantee.unit}; give the ledger that the model was charged to"
+                )
+            epsilon = max(epsilon, ledger.epsilon_at(guarantee.delta))
+        elif round_number > 0 and not hasattr(model, "refine"):
             warn_user(
                 f"this message states the cost of one fit, epsilon {guarantee.epsilon:.4g}; if "
                 f"{party} has answered earlier rounds with other fits, their costs add up: give "
@@ -297,27 +300,9 @@ class LocalModel(_Message):
                 PrivacyLeakWarning,
             )
         return cls(
-            party=party,
-            round=round_number,
-            vocabulary=vocabulary,
-            table=(components / totals).astype(np.float32),
-            weight=float(totals.sum()),
-            epsilon=epsilon,
-            delta=guarantee.delta,
-            unit=guarantee.unit,
-        )
-
-
-def _epsilon_of_all(guarantee: Guarantee, ledger: Ledger | None) -> float:
-    """Epsilon of a model, or of all fits of its ledger if that is more."""
-    if ledger is None:
-        return guarantee.epsilon
-    if ledger.unit not in (None, guarantee.unit):
-        raise MessageError(
-            f"the ledger protects one {ledger.unit}, and this model protects one "
-            f"{guarantee.unit}; give the ledger that the model was charged to"
-        )
-    return max(guarantee.epsilon, ledger.epsilon_at(guarantee.delta))
+            round_number, vocabulary, (components / totals).astype(np.float32), party,
+            float(totals.sum()), epsilon, guarantee.delta, guarantee.unit,
+        )  # fmt: skip
 
 
 def vocabulary_hash(words: Sequence[str] | int) -> str:

@@ -20,7 +20,6 @@ from dplda.core._private_fit import (
     publish,
     warn_if_seeded,
 )
-from dplda.federated._messages import LocalModel
 from dplda.federated._sampler import random_table, train_topics, word_weights
 from dplda.federated._sentences import SentenceCorpus, fold_in_sentences
 from dplda.federated._tokens import TokenMechanism, Tokens, assemble, check_size, privatize
@@ -295,26 +294,6 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         components = self._learn(self._tokens, table, streams, n_iter)  # public
         publish(self, self.privacy_, components_=components, n_iter_=n_iter)
         return self
-
-    def local_model(self, party: str, round_number: int, vocabulary: str) -> LocalModel:
-        """The party's message to the master, ``LocalModel.from_estimator`` of this party.
-
-        Parameters
-        ----------
-        party : str
-            Name of the party.
-        round_number : int
-            The round that the message answers.
-        vocabulary : str
-            `vocabulary_hash` of the columns.
-
-        Returns
-        -------
-        message : LocalModel
-            The message. Its weight is the public number of tokens that were privatized, plus the
-            prior.
-        """
-        return LocalModel.from_estimator(self, party, round_number, vocabulary)
 
     def transform(self, X: Any, *, normalize: bool = True) -> np.ndarray:
         if self.model == "lda" or not isinstance(X, SentenceCorpus):

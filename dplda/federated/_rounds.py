@@ -54,8 +54,7 @@ def take_part(estimator: Any, X: Any, party: str, request: NextModel) -> LocalMo
         estimator.fit(X)  # a party that joins late answers with its own first model
     elif request.n_topics:
         estimator.refine(request.table)
-    message: LocalModel = estimator.local_model(party, request.round, request.vocabulary)
-    return message
+    return LocalModel.from_estimator(estimator, party, request.round, request.vocabulary)
 
 
 def check_party(name: str, estimator: object, needed: str = "refine") -> None:
@@ -79,7 +78,8 @@ def run_rounds(
         Changed in place. A master with earlier rounds continues with the next one.
     parties : mapping of str to tuple (IFTMParty, X)
         Estimator and documents of each party, by its name. Estimators are changed in place. An
-        estimator is fitted in its first round, unless it is fitted already.
+        estimator is fitted in its first round, unless it is fitted already. One that raises an
+        error is left out of that round, with a warning.
     n_rounds : int
         Number of rounds, at least 1.
 
@@ -90,15 +90,8 @@ def run_rounds(
 
     Raises
     ------
-    TypeError
-        If an estimator cannot refine without its documents: each round would be another fit.
     RoundError
-        If too few parties answered. A party that raises an error is left out of that round, with
-        a warning.
-
-    See Also
-    --------
-    LocalModel.from_estimator : Makes the message of any other private model.
+        If too few parties answered.
 
     Examples
     --------
@@ -153,14 +146,10 @@ async def make_rounds(
 ) -> None:
     """Make rounds over a network until there are `n_rounds`.
 
-    A round waits for `min_parties` valid models, and for the other parties that are connected. At
-    its deadline it goes on without those that have not answered. A party that fails, or whose
-    answer is refused, is not waited for and does not count.
-
-    Raises
-    ------
-    RoundError
-        If there were too few valid models at the deadline. It names the absent ones of `expected`.
+    A round waits for `min_parties` valid models, and for the other parties that are connected. A
+    party that fails, or whose answer is refused, is not waited for and does not count. At the
+    deadline a round goes on without those that have not answered, or fails if they are too many: a
+    RoundError names the absent ones of `expected`.
     """
     while master.round_ < n_rounds:
         models = await _models(network, master, round_timeout)
@@ -210,12 +199,9 @@ class StoredParty:
     A party that was killed after its fit does not pay for it again. The noisy vectors are in the
     file, on the disk, before anything is sent, and a repeated request gets the same bytes. If the
     process is killed earlier, its reservation stays in the ledger, and the next fit is charged in
-    addition.
-
-    One object of all processes uses a file. It locks ``<path>.lock`` until `close`, the end of a
-    ``with`` statement, or the end of its process, however that comes. A second process would
-    privatize the same tokens a second time. It gets an error, and may try again later: it reads the
-    file after it has the lock, and answers with the same bytes.
+    addition. One object of all processes uses a file: it locks ``<path>.lock`` until `close`, the
+    end of a ``with`` statement, or the end of its process. A second one would privatize the same
+    tokens a second time.
 
     Parameters
     ----------
@@ -233,8 +219,6 @@ class StoredParty:
 
     Raises
     ------
-    TypeError
-        If the estimator is another one: each of its rounds would be another fit.
     ValueError
         If the file is damaged or belongs to a party with other parameters, or if the estimator has
         a RandomState or a ledger in memory, which cannot be kept in a file.
@@ -242,10 +226,6 @@ class StoredParty:
         If another process uses the file.
     OSError
         If the file cannot be read and written, or is open to other users of this machine.
-
-    See Also
-    --------
-    run_rounds : All rounds in one process.
     """
 
     def __init__(
@@ -263,11 +243,8 @@ class StoredParty:
         seed, ledger = parameters["random_state"], parameters["ledger"]
         if not (seed is None or isinstance(seed, Integral)):
             raise ValueError(f"random_state must be None or an integer, got {type(seed).__name__}")
-        if isinstance(ledger, Ledger) and ledger.path is None:  # found out after the charge
-            raise ValueError(
-                "a ledger in memory cannot be kept in a file; give the estimator a ledger with a "
-                "path, as in Ledger('privacy.sqlite')"
-            )
+        if isinstance(ledger, Ledger) and ledger.path is None:
+            raise ValueError("a ledger in memory dies with its process; give one with a path")
         self.name = name
         self.vocabulary = vocabulary_hash(vocabulary)
         self.n_words = vocabulary_size(vocabulary)
@@ -277,9 +254,15 @@ class StoredParty:
         own = {name: parameters[name] for name in sorted({*parameters} - NOT_THE_MODEL)}
         self._identity = json.dumps([name, self.vocabulary, own], default=float)
         self._turn = threading.Lock()
-        self._lock = _state_lock(self.path)
+        check_writable(self.path)
         try:
-            check_writable(self.path)
+            self._lock = ExclusiveLock(f"{self.path}.lock")
+        except BlockingIOError as error:
+            raise BlockingIOError(
+                f"another process uses the state {self.path}; end it first, because a second "
+                "process would privatize the same documents again"
+            ) from error
+        try:
             if self.path.exists():
                 self._restore()
         except BaseException:
@@ -307,18 +290,7 @@ class StoredParty:
         self.close()
 
     def check_documents(self) -> None:
-        """Load the documents if a fit is still to come, and check that they fit the vocabulary.
-
-        Raises
-        ------
-        ValueError
-            If the documents have another width than the vocabulary, or no sentences that the model
-            needs.
-
-        Notes
-        -----
-        **Privacy.** Nothing is charged, and nothing is kept.
-        """
+        """Load the documents if a fit is still to come, and check that they fit the vocabulary."""
         if not self.is_fitted:
             self._documents()
 
@@ -353,17 +325,15 @@ class StoredParty:
             if (next_model.vocabulary, next_model.n_words) != (self.vocabulary, self.n_words):
                 raise MessageError("the master has another vocabulary than this party")
             digest = hashlib.sha256(request).hexdigest()
-            if digest != self._request:
-                self._answer_first(next_model, digest)
-            return self._answer
-
-    def _answer_first(self, request: NextModel, digest: str) -> None:
-        if not self.is_fitted:
-            self._fit()
-            request = NextModel(request.round, request.vocabulary, request.table[:0])
-        answer = take_part(self._estimator, None, self.name, request).to_bytes()
-        write_atomically(self.path, self._state(digest, answer))
-        self._request, self._answer = digest, answer  # only what is on the disk may be sent
+            if digest == self._request:
+                return self._answer
+            if not self.is_fitted:
+                self._fit()
+                next_model = NextModel(next_model.round, self.vocabulary, next_model.table[:0])
+            answer = take_part(self._estimator, None, self.name, next_model).to_bytes()
+            write_atomically(self.path, self._state(digest, answer))
+            self._request, self._answer = digest, answer  # only what is on the disk may be sent
+            return answer
 
     def _fit(self) -> None:
         """Fit, and store what is paid for, whatever follows."""
@@ -400,32 +370,14 @@ class StoredParty:
 
     def _restore(self) -> None:
         check_kept_secret(self.path, "state")
-        again = "another path: that party starts from scratch, and its fit is charged again"
         try:
             values, tables = unpack(STATE, self.path.read_bytes(), max_header=MAX_HEADER)
+            if values["identity"] != self._identity:
+                raise ValueError("it is that of another name, vocabulary or parameters")
         except ValueError as error:
             raise ValueError(
-                f"{self.path} is no state of a party: {error}; restore it, or choose {again}"
+                f"{self.path} is no state of this party: {error}; restore the file or the "
+                "parameters, or choose another path, with a fit that is charged again"
             ) from error
-        if values["identity"] != self._identity:
-            raise ValueError(
-                f"{self.path} was written by a party of another name, vocabulary or parameters; "
-                f"give the same ones, or {again}"
-            )
         self._request, self._answer = values["request"], tables["answer"].tobytes()
         self._estimator._restore(values, tables)
-
-
-def _state_lock(path: Path) -> ExclusiveLock:
-    try:
-        return ExclusiveLock(f"{path}.lock")
-    except BlockingIOError as error:
-        raise BlockingIOError(
-            f"another process uses the state {path}; end it first, because a second process would "
-            "privatize the same documents again"
-        ) from error
-    except OSError as error:
-        raise OSError(
-            f"the state {path} cannot be locked: {error.strerror or error}; it needs a folder that "
-            "exists and can be written, on a local disk"
-        ) from error

@@ -16,7 +16,6 @@ from sklearn.utils.validation import check_is_fitted
 from dplda.core._base import BaseLDA
 from dplda.core._corpus import Corpus, check_table, check_topics
 from dplda.core._fold_in import LARGEST_PRIOR
-from dplda.federated._messages import LocalModel
 from dplda.federated._sampler import Topics
 from dplda.federated._sentences import SentenceCorpus
 from dplda.federated._tokens import TokenMechanism, Tokens, check_size, privatize
@@ -187,32 +186,6 @@ class PublishedIFTMParty(PublishedLDA):
         topics = _draw_topics(model, corpus.word, bits)  # line 10; private
         self._sweeps(corpus, self._tokens, self._value, topics, len(table), streams, first=first)
         return self
-
-    def local_model(self, party: str, round_number: int, vocabulary: str) -> LocalModel:
-        """The party's message to the master: its exact counts, each topic divided by its sum.
-
-        Parameters
-        ----------
-        party, round_number, vocabulary : str, int, str
-            As in :meth:`dplda.federated.IFTMParty.local_model`.
-
-        Returns
-        -------
-        message : LocalModel
-            The message. Its epsilon is infinite.
-        """
-        check_is_fitted(self)
-        totals = self.components_.sum(axis=1, keepdims=True)
-        return LocalModel(
-            party=party,
-            round=round_number,
-            vocabulary=vocabulary,
-            table=(self.components_ / totals).astype(np.float32),
-            weight=float(totals.sum()),
-            epsilon=self.epsilon_,
-            delta=self.delta_,
-            unit=self.privacy_.unit,
-        )
 
     def _sweeps(
         self,
