@@ -26,9 +26,8 @@ __all__ = ["match_topics", "merge_topics", "topic_tree"]
 def match_topics(components: Any, other: Any) -> tuple[np.ndarray, np.ndarray]:
     """Find the topic of another table that corresponds to each topic of a table.
 
-    The numbering of topics is arbitrary and differs between fits. Topics are paired one to one, so
-    that the sum of their distances is smallest (the Hungarian method [1]_). The distance of two
-    topics is the Hellinger distance of their word probabilities.
+    Topics are paired one to one, so that the sum of the Hellinger distances of their word
+    probabilities is smallest (the Hungarian method [1]_).
 
     Parameters
     ----------
@@ -50,11 +49,6 @@ def match_topics(components: Any, other: Any) -> tuple[np.ndarray, np.ndarray]:
     ------
     ValueError
         If a table has negative numbers or an empty topic, or if they differ in width.
-
-    Notes
-    -----
-    **Privacy.** A function of the tables: for released models it costs nothing. Two fits of the
-    same private documents cost more than one.
 
     References
     ----------
@@ -131,8 +125,8 @@ def merge_topics(model: Any, groups: int | Sequence[int]) -> ReleasedModel:
     Returns
     -------
     merged : ReleasedModel
-        Its topics are in the order of the first topic of each group. `privacy_` is that of `model`.
-        It transforms, scores, and can be saved; it cannot be trained.
+        Its topics are in the order of the first topic of each group, with the `privacy_` of
+        `model`. It transforms, scores, and can be saved; it cannot be trained.
 
     Raises
     ------
@@ -143,10 +137,7 @@ def merge_topics(model: Any, groups: int | Sequence[int]) -> ReleasedModel:
 
     Notes
     -----
-    **Privacy.** Post-processing of a release: the guarantee stays that of `model`, at no cost.
-
-    `doc_topic_prior` stays that of `model` for each topic. A merged topic had the sum of the
-    priors of its topics before.
+    `doc_topic_prior` stays that of `model`. A merged topic had the sum of the priors before.
 
     Examples
     --------

@@ -140,7 +140,7 @@ def test_contributions_have_at_most_the_radius_as_norm():
     selection = Selection("words", LARGE_NOISE, failure_event(1e-7), discover=True, max_terms=1000)
     for n in (1, 2, 3, 7, 50, 999, 1000):
         column = {str(i): i for i in range(n)}
-        weights = selection._weights([list(column)], column).astype(object)
+        weights = selection.weigh([list(column)], column).astype(object)
         assert int((weights**2).sum()) <= LARGE_NOISE.radius**2
         assert int((weights**2).sum()) > 0.99 * LARGE_NOISE.radius**2
 
@@ -148,7 +148,7 @@ def test_contributions_have_at_most_the_radius_as_norm():
 def test_a_longer_document_takes_part_with_as_many_terms_as_are_declared():
     selection = Selection("words", LARGE_NOISE, failure_event(1e-7), discover=True, max_terms=5)
     terms = {f"w{i}" for i in range(60)}
-    cuts = [selection._cut(terms, 0, Streams.from_random_state(None)) for _ in range(200)]
+    cuts = [selection.cut(terms, 0, 0, Streams.from_random_state(None)) for _ in range(200)]
     assert {len(set(cut)) for cut in cuts} == {5}
     assert all(set(cut) <= terms for cut in cuts)
     counts = np.bincount([int(w[1:]) for cut in cuts for w in cut], minlength=60)

@@ -51,7 +51,7 @@ def settings_of(vectorizer: Any) -> dict[str, Any]:
         kind = "CountVectorizer"
     given = vectorizer.get_params(deep=False)
     for name in _FUNCTIONS:
-        if callable(given[name]):
+        if callable(given.get(name)):
             raise TypeError(
                 f"the {name} is a function, which a release file cannot hold; use token_pattern "
                 "and the other settings instead, or apply the function to the texts before the "

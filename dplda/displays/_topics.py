@@ -10,25 +10,45 @@ from typing import Any
 import numpy as np
 from sklearn.pipeline import Pipeline
 
-from dplda.displays._style import COLORS, GRAY, LIGHT_GRAY, import_pyplot, model_name
+from dplda.core._pipeline import pipeline_guarantee
+from dplda.core._private_fit import UNKNOWN_WORDS
 from dplda.leaf._checks import check_integer
 from dplda.leaf._vocabulary import check_model, flat_steps, in_order, words_after, words_of
 from dplda.metrics._signal import standing_words
 
-_MOST_WORDS = 2**31 - 1
+# Okabe and Ito's colors, which color-blind readers can distinguish. Series also differ in markers.
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+GRAY = "#595959"
+LIGHT_GRAY = "#8c8c8c"
 BAR = "probability in the topic"
+
+
+def import_pyplot(caller: str) -> Any:
+    """Import matplotlib.pyplot; without matplotlib, raise an error that says how to install it."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError(
+            f"{caller} needs matplotlib; install it with: pip install matplotlib"
+        ) from error
+    return plt
+
+
+def model_name(estimator: Any) -> str:
+    """Class of a model; for a loaded release, the class that was trained."""
+    return getattr(estimator, "estimator_name_", type(estimator).__name__)
 
 
 def rank_words(components: np.ndarray, n_top_words: int) -> np.ndarray:
     """Indices (n_components, n_top_words) of each topic's words, by probability times lift.
 
-    The lift of a word is its probability in the topic over its probability in all topics. By
-    probability alone, words that are frequent everywhere come first in every topic. By lift alone,
-    rare words come first, and their released counts are mostly noise. The product ranks like the
-    relevance of LDAvis (C. Sievert, K. Shirley, 2014) with weight 1/2.
+    By probability alone, words that are frequent everywhere come first in every topic. By lift
+    alone, rare words come first, and their released counts are mostly noise. The product ranks like
+    the relevance of LDAvis (C. Sievert, K. Shirley, 2014) with weight 1/2.
     """
-    check_integer("n_top_words", n_top_words, 1, _MOST_WORDS)
-    relevance = 2 * np.log(_word_probabilities(components)) - np.log(_marginal(components))
+    check_integer("n_top_words", n_top_words, 1, 2**31 - 1)
+    marginal = components.sum(axis=0) / components.sum()
+    relevance = 2 * np.log(_word_probabilities(components)) - np.log(marginal)
     return np.argsort(-relevance, axis=1, kind="stable")[:, :n_top_words]
 
 
@@ -41,8 +61,8 @@ def top_words(
 ) -> list[list[str]]:
     """List the words that distinguish each topic from the others, the best first.
 
-    Words are ranked by probability times lift. The lift of a word is its probability in the topic
-    over its probability in all topics.
+    Words are ranked by probability times lift, the probability in the topic over that in all
+    topics.
 
     Parameters
     ----------
@@ -50,15 +70,12 @@ def top_words(
         Any object with `components_`, of shape (n_components, n_words), or a pipeline with such a
         step.
     feature_names : sequence of str of length n_words, or dict of str to int, default=None
-        The vocabulary, such as ``vectorizer.get_feature_names_out()`` or
-        ``vectorizer.vocabulary_``. None takes the words of the pipeline's vectorizer, `vocabulary_`
-        of a released model, or `feature_names_in_` if the model was fitted on a data frame, else
-        x0, x1, ...
+        The vocabulary, such as ``vectorizer.vocabulary_``. None takes the words of the pipeline's
+        vectorizer or of the model, else x0, x1, ...
     n_top_words : int, default=10
         Words of each topic, at least 1.
     mark_noise : bool, default=False
-        Whether a question mark follows each word that does not stand out of the noise. A model
-        without `components_std_` has no marks.
+        Whether a question mark follows each word that does not stand out of the noise.
 
     Returns
     -------
@@ -82,7 +99,7 @@ def top_words(
     >>> sorted(sorted(words) for words in top_words(model, ["sea", "ship", "oven", "bread"], 2))
     [['bread', 'oven'], ['sea', 'ship']]
     """
-    estimator, names = with_names(estimator, feature_names)
+    estimator, names = _with_names(estimator, feature_names)
     order = rank_words(estimator.components_, n_top_words)
     noise = _noise(estimator) & mark_noise
     return [
@@ -94,9 +111,8 @@ def top_words(
 def to_pyldavis(estimator: Any, feature_names: Sequence[str] | None = None) -> dict[str, Any]:
     """Prepare a model for pyLDAvis, from its released table alone.
 
-    pyLDAvis asks for the topics and lengths of the training documents, and uses them for the sizes
-    of the topics only. Here each topic takes the place of one document, whose length is the topic's
-    released amount of words.
+    pyLDAvis uses the topics and lengths of the training documents for the sizes of the topics only.
+    Here each topic takes the place of one document, whose length is its released amount of words.
 
     Parameters
     ----------
@@ -111,9 +127,8 @@ def to_pyldavis(estimator: Any, feature_names: Sequence[str] | None = None) -> d
 
     Notes
     -----
-    **Privacy.** The result is a function of `components_`: for a released model it costs nothing.
-    Do not pass ``model.transform(X)`` and the lengths of private documents to pyLDAvis instead: its
-    page shows sums of them without noise, and no epsilon covers that.
+    **Privacy.** For a released model this costs nothing. ``model.transform(X)`` and the lengths of
+    private documents are not for pyLDAvis: its page shows sums of them without noise.
 
     Examples
     --------
@@ -123,7 +138,7 @@ def to_pyldavis(estimator: Any, feature_names: Sequence[str] | None = None) -> d
     >>> arguments = to_pyldavis(GibbsLDA(n_components=2, max_iter=50, random_state=0).fit(X))
     >>> page = pyLDAvis.prepare(**arguments)  # doctest: +SKIP
     """
-    estimator, names = with_names(estimator, feature_names)
+    estimator, names = _with_names(estimator, feature_names)
     components = np.asarray(estimator.components_, dtype=np.float64)
     return {
         "topic_term_dists": _word_probabilities(components),
@@ -134,31 +149,37 @@ def to_pyldavis(estimator: Any, feature_names: Sequence[str] | None = None) -> d
     }
 
 
-def with_names(
+def _steps(estimator: Any) -> list[tuple[str, Any]]:
+    """The steps of a pipeline up to its topic model; a model alone is one step."""
+    check_model(estimator)
+    if not isinstance(estimator, Pipeline):
+        return [("", estimator)]
+    steps = list(flat_steps(estimator))
+    for i, (_, step) in enumerate(steps, start=1):
+        if hasattr(step, "components_"):
+            return steps[:i]
+    raise TypeError(
+        "a pipeline must have a topic model as a step, got the steps "
+        f"{', '.join(name for name, _ in steps)}"
+    )
+
+
+def _with_names(
     estimator: Any, feature_names: Sequence[str] | Mapping[str, int] | None
 ) -> tuple[Any, list[str]]:
     """The topic model, which may be a step of a pipeline, and the words of its columns."""
-    check_model(estimator)
-    if isinstance(estimator, Pipeline):
-        steps = list(flat_steps(estimator))
-        place = next((i for i, (_, step) in enumerate(steps) if hasattr(step, "components_")), None)
-        if place is None:
-            raise TypeError(
-                "a pipeline must have a topic model as a step, got the steps "
-                f"{', '.join(name for name, _ in steps)}"
-            )
-        estimator = steps[place][1]
-        feature_names = words_after(steps[:place]) if feature_names is None else feature_names
-    n_words = estimator.components_.shape[1]
+    *before, (_, model) = _steps(estimator)
+    n_words = model.components_.shape[1]
     if feature_names is None:
-        return estimator, words_of(estimator) or [f"x{v}" for v in range(n_words)]
-    names = in_order(feature_names)
+        names = words_after(before) or words_of(model) or [f"x{v}" for v in range(n_words)]
+    else:
+        names = in_order(feature_names)
     if len(names) != n_words:
         raise ValueError(
             f"feature_names must hold the {n_words} words that the model was fitted on, got "
             f"{len(names)}; pass vectorizer.get_feature_names_out()"
         )
-    return estimator, names
+    return model, names
 
 
 def _noise(estimator: Any) -> np.ndarray:
@@ -180,32 +201,25 @@ def by_evidence(estimator: Any) -> tuple[np.ndarray, np.ndarray]:
     return np.argsort(-evidence, kind="stable"), weak
 
 
-def _selected(topics: Sequence[int] | None, order: np.ndarray) -> list[int]:
-    selected = order.tolist() if topics is None else list(topics)
-    if not selected:
-        raise ValueError("topics must name at least one topic; None draws all of them")
-    return [check_integer("topics", k, 0, len(order) - 1) for k in selected]
-
-
 def _word_probabilities(components: np.ndarray) -> np.ndarray:
     return components / components.sum(axis=1, keepdims=True)
 
 
-def _marginal(components: np.ndarray) -> np.ndarray:
-    return components.sum(axis=0) / components.sum()
-
-
 def _title(estimator: Any) -> str:
-    """Class, number of topics, and the guarantee."""
-    name = f"{model_name(estimator)}, {estimator.components_.shape[0]} topics"
-    privacy = getattr(estimator, "privacy_", None)
-    if privacy is None:
+    """Class, number of topics, and the guarantee of the steps up to the model."""
+    steps = _steps(estimator)
+    model = steps[-1][1]
+    name = f"{model_name(model)}, {len(model.components_)} topics"
+    if not hasattr(model, "privacy_"):
         return name
+    privacy = model.privacy_ if len(steps) == 1 else pipeline_guarantee(Pipeline(steps))
     if math.isinf(privacy.epsilon):
         return f"{name}, not private"
+    alone = UNKNOWN_WORDS[0] in privacy.provenance
     return (
-        f"{name}, epsilon = {privacy.epsilon:.3g} at delta = {privacy.delta:.2g} for one "
-        f"{privacy.unit}{' (seeded noise)' if privacy.seeded else ''}"
+        f"{name}, epsilon = {privacy.epsilon:.4g} at delta = {privacy.delta:.2g} for one "
+        f"{privacy.unit}{' (topics without their words)' if alone else ''}"
+        f"{' (seeded noise)' if privacy.seeded else ''}"
     )
 
 
@@ -213,23 +227,22 @@ def _title(estimator: Any) -> str:
 class TopicDisplay:
     """Top words of topics, as one small bar chart for each topic.
 
-    A bar shows a word's probability in the topic, and a tick its probability in all topics. A word
-    whose bar ends far beyond its tick is typical of the topic. A word that does not stand out of
-    the noise of a private model is gray, and a heading names a topic of `weak_topics_` as weak. Use
+    A bar shows a word's probability in the topic, and a tick that in all topics. A word that does
+    not stand out of the noise is gray, and a heading names a topic of `weak_topics_` as weak. Use
     :meth:`from_estimator`.
 
     Parameters
     ----------
     words : list of n_topics lists of str
         Top words of each topic. The first word is on top.
-    probability, marginal : list of n_topics arrays
+    probability, marginal : ndarray of shape (n_topics, n_top_words)
         Probabilities of these words in the topic, and in all topics.
+    noise : ndarray of shape (n_topics, n_top_words), bool
+        Whether each word is drawn gray.
     headings : list of str
         Heading of each topic.
-    title : str, default=None
-        Title of the figure; None for no title.
-    noise : list of n_topics arrays of bool, default=None
-        Whether each word is drawn gray, as noise. None draws all words alike.
+    title : str
+        Title of the figure.
 
     Attributes
     ----------
@@ -247,11 +260,11 @@ class TopicDisplay:
     """
 
     words: list[list[str]]
-    probability: Sequence[np.ndarray]
-    marginal: Sequence[np.ndarray]
+    probability: np.ndarray
+    marginal: np.ndarray
+    noise: np.ndarray
     headings: list[str]
-    title: str | None = None
-    noise: Sequence[np.ndarray] | None = None
+    title: str
 
     @classmethod
     def from_estimator(
@@ -269,7 +282,8 @@ class TopicDisplay:
         Parameters
         ----------
         estimator, feature_names, n_top_words : object
-            As in `top_words`. The title states the guarantee if the model has `privacy_`.
+            As in `top_words`. The title states the guarantee: that of the vocabulary and the
+            topics for a pipeline or a release, and of the topics alone for a model.
         topics : sequence of int, default=None
             The topics to draw, in this order. None draws all topics, in the order of their
             `topic_evidence_`, the best first.
@@ -284,23 +298,25 @@ class TopicDisplay:
         Raises
         ------
         ValueError
-            If `feature_names` or `ax` has the wrong length, or if `topics` is empty or names a
-            topic that does not exist.
+            If `feature_names` has the wrong length, or if `topics` is empty or names a topic that
+            does not exist.
         """
-        estimator, names = with_names(estimator, feature_names)
-        components = estimator.components_
-        by, weak = by_evidence(estimator)
-        selected = _selected(topics, by)
-        order = rank_words(components, n_top_words)
-        share, noise = components.sum(axis=1) / components.sum(), _noise(estimator)
-        probability, marginal = _word_probabilities(components), _marginal(components)
+        model, names = _with_names(estimator, feature_names)
+        by, weak = by_evidence(model)
+        chosen = by.tolist() if topics is None else list(topics)
+        if not chosen:
+            raise ValueError("topics must name at least one topic; None draws all of them")
+        chosen = [check_integer("topics", k, 0, len(by) - 1) for k in chosen]
+        components = model.components_
+        share = components.sum(axis=1) / components.sum()
+        order, rows = rank_words(components, n_top_words)[chosen], np.array(chosen)[:, None]
         display = cls(
-            words=[[str(names[v]) for v in order[k]] for k in selected],
-            probability=[probability[k, order[k]] for k in selected],
-            marginal=[marginal[order[k]] for k in selected],
-            headings=[f"topic {k} ({share[k]:.1%}){', weak' if weak[k] else ''}" for k in selected],
+            words=[[names[v] for v in topic] for topic in order],
+            probability=_word_probabilities(components)[rows, order],
+            marginal=(components.sum(axis=0) / components.sum())[order],
+            noise=_noise(model)[rows, order],
+            headings=[f"topic {k} ({share[k]:.1%}){', weak' if weak[k] else ''}" for k in chosen],
             title=_title(estimator),
-            noise=[noise[k, order[k]] for k in selected],
         )
         return display.plot(ax, n_columns=n_columns)
 
@@ -309,11 +325,10 @@ class TopicDisplay:
 
         Parameters
         ----------
-        ax : matplotlib Axes or array of Axes, default=None
-            An array of Axes holds one topic each. A single Axes of a grid is divided among the
-            topics. None makes a figure.
+        ax : matplotlib Axes, default=None
+            Axes of a grid, which is divided among the topics. None makes a figure.
         n_columns : int, default=5
-            Number of topics next to each other, unless `ax` is an array.
+            Number of topics next to each other.
 
         Returns
         -------
@@ -324,42 +339,40 @@ class TopicDisplay:
         ------
         ImportError
             If matplotlib is not installed.
-        ValueError
-            If there are fewer Axes than topics.
         """
         plt = import_pyplot("TopicDisplay.plot")
-        self.ax_ = _panels(plt, ax, len(self.words), n_columns, self.title)
-        self.figure_ = self.ax_[0].figure
-        longest = max(float(np.max(p)) for p in self.probability)
+        columns = max(1, min(n_columns, len(self.words)))
+        rows = -(-len(self.words) // columns)
+        if ax is None:
+            self.figure_ = plt.figure(
+                figsize=(2.9 * columns, 2.5 * rows + 0.9), layout="constrained"
+            )
+            self.figure_.suptitle(self.title, parse_math=False)
+            grid = self.figure_.add_gridspec(rows, columns)
+        else:
+            ax.set_axis_off()
+            self.figure_, grid = ax.figure, ax.get_subplotspec().subgridspec(rows, columns)
+        places = [grid[divmod(k, columns)] for k in range(len(self.words))]
+        self.ax_ = np.array([self.figure_.add_subplot(place) for place in places], dtype=object)
         for k, axes in enumerate(self.ax_):
             self._draw_topic(axes, k)
-            axes.set_xlim(0, 1.05 * longest)
+            axes.set_xlim(0, 1.05 * float(self.probability.max()))
         if ax is None:
             handles, labels = self.ax_[0].get_legend_handles_labels()
             legend = dict(zip(labels[::-1], handles[::-1]))
             legend[BAR] = plt.Rectangle((0, 0), 1, 1, color=COLORS[0])  # the first bar may be gray
-            if self.noise is not None and np.any(np.concatenate(list(self.noise))):
+            if self.noise.any():
                 legend["does not stand out"] = plt.Rectangle((0, 0), 1, 1, color=LIGHT_GRAY)
             self.figure_.legend(
-                legend.values(),
-                legend.keys(),
-                loc="outside lower center",
-                ncols=len(legend),
-                frameon=False,
-                title="In parentheses: the topic's share of all words",
-            )
+                legend.values(), legend.keys(), loc="outside lower center", ncols=len(legend),
+                frameon=False, title="In parentheses: the topic's share of all words",
+            )  # fmt: skip
         return self
 
     def _draw_topic(self, axes: Any, k: int) -> None:
-        place = np.arange(len(self.words[k]))
-        noise = np.zeros(len(place), bool) if self.noise is None else self.noise[k]
-        axes.barh(
-            place,
-            self.probability[k],
-            height=0.75,
-            color=np.where(noise, LIGHT_GRAY, COLORS[0]),
-            label=BAR,
-        )
+        place, noise = np.arange(len(self.words[k])), self.noise[k]
+        colors = np.where(noise, LIGHT_GRAY, COLORS[0])
+        axes.barh(place, self.probability[k], height=0.75, color=colors, label=BAR)
         axes.plot(
             self.marginal[k], place, linestyle="none", marker="|", markersize=9,
             markeredgewidth=2, color=COLORS[1], clip_on=False, zorder=3,
@@ -376,25 +389,3 @@ class TopicDisplay:
         axes.tick_params(axis="y", length=0)
         axes.spines[["top", "right", "left"]].set_visible(False)
         axes.set_title(self.headings[k], fontsize=10, loc="left")
-
-
-def _panels(plt: Any, ax: Any, n_topics: int, n_columns: int, title: str | None) -> np.ndarray:
-    """One Axes for each topic: from the array `ax`, parts of one Axes `ax`, or a new figure."""
-    columns = max(1, min(n_columns, n_topics))
-    rows = -(-n_topics // columns)
-    if ax is None:
-        figure = plt.figure(figsize=(2.9 * columns, 2.5 * rows + 0.9), layout="constrained")
-        figure.suptitle(title or "")
-        grid = figure.add_gridspec(rows, columns)
-    elif hasattr(ax, "get_subplotspec"):
-        ax.set_axis_off()
-        figure, grid = ax.figure, ax.get_subplotspec().subgridspec(rows, columns)
-    else:
-        panels = np.asarray(ax, dtype=object).ravel()
-        if len(panels) < n_topics:
-            raise ValueError(
-                f"ax must hold one Axes for each of {n_topics} topics, got {len(panels)}"
-            )
-        return panels[:n_topics]
-    places = [grid[k // columns, k % columns] for k in range(n_topics)]
-    return np.array([figure.add_subplot(place) for place in places], dtype=object)

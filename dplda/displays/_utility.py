@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from dplda.displays._style import COLORS, DASHES, GRAY, MARKERS, import_pyplot, model_name
+from dplda.displays._topics import COLORS, GRAY, import_pyplot, model_name
 from dplda.leaf._vocabulary import check_model
 
+MARKERS = ("o", "s", "^", "D", "v", "P")
+DASHES = (":", "--", "-.")
 MAX_TICKS = 8
 
 Curves = Mapping[str, Mapping[float, Sequence[float]]]
@@ -26,9 +28,8 @@ class PrivacyUtilityDisplay:
     Parameters
     ----------
     curves : dict of str to dict of float to list of float
-        For each label, the values at each epsilon. Several values are drawn as their mean and a
-        bar from the smallest to the largest. Values at epsilon ``inf`` are drawn as a horizontal
-        line.
+        For each label, the values at each epsilon, drawn as their mean and range. Those at epsilon
+        ``inf`` are a horizontal line.
     references : dict of str to float, default=None
         Horizontal lines, such as ``{"unigram": 1266.0}``.
     value_name : str, default="held-out perplexity"
@@ -45,9 +46,8 @@ class PrivacyUtilityDisplay:
 
     Notes
     -----
-    **Privacy.** Every point is a fit. Epsilons of fits on the same private documents add up (see
-    :class:`~dplda.privacy.Ledger`). Perplexities and scores of private documents are releases that
-    no epsilon covers.
+    **Privacy.** Every point is a fit, and epsilons of fits on the same documents add up. No epsilon
+    covers exact perplexities and scores of private documents.
 
     Examples
     --------
@@ -77,8 +77,7 @@ class PrivacyUtilityDisplay:
         Parameters
         ----------
         estimators : iterable of fitted topic models
-            Models of one class with one protected unit form a curve. Models that are not private
-            form a horizontal line.
+            Models of one class with one protected unit form a curve.
         X : {array-like, sparse matrix} of shape (n_docs, n_words)
             Documents that none of the models was fitted on.
         references : dict of str to float, default=None
@@ -138,7 +137,14 @@ class PrivacyUtilityDisplay:
         """
         check_model(search, "a fitted GridSearchCV or RandomizedSearchCV", holds="cv_results_")
         results = search.cv_results_
-        key = _epsilon_parameter(results["params"])
+        names = [name for name in results["params"][0] if name.endswith("epsilon")]
+        if len(names) != 1:
+            raise ValueError(
+                "the search must vary one parameter whose name ends in epsilon, got "
+                f"{sorted(results['params'][0])}; add for example 'epsilon': [1.0, 4.0] to "
+                "param_grid"
+            )
+        (key,) = names
         splits = np.array([results[f"split{i}_test_score"] for i in range(search.n_splits_)])
         curves: dict[str, dict[float, list[float]]] = {}
         for scores, setting in zip(splits.T, results["params"]):
@@ -181,7 +187,19 @@ class PrivacyUtilityDisplay:
                 lines[name] = float(np.mean(curve[math.inf]))
         for i, (label, value) in enumerate(lines.items()):
             ax.axhline(value, color=GRAY, linestyle=DASHES[i % len(DASHES)], label=label)
-        self._finish()
+        epsilons = sorted({e for curve in self.curves.values() for e in curve if e < math.inf})
+        if epsilons:
+            ax.set_xscale("log")
+            epsilons = epsilons[:: -(-len(epsilons) // MAX_TICKS)]
+            ax.set_xticks(epsilons, [f"{epsilon:.3g}" for epsilon in epsilons])
+            ax.set_xticks([], minor=True)
+        ax.set_xlabel(f"{self.epsilon_name} (logarithmic; less is more private)")
+        ax.set_ylabel(self.value_name)
+        ax.set_title("Utility against privacy", loc="left")
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.grid(axis="y", color="0.9")
+        ax.set_axisbelow(True)
+        ax.legend(frameon=False)
         return self
 
     def _draw_curve(self, label: str, curve: Mapping[float, Sequence[float]], i: int) -> None:
@@ -192,30 +210,3 @@ class PrivacyUtilityDisplay:
             list(curve), mean, yerr=np.maximum([below, above], 0), label=label, capsize=3,
             color=COLORS[i % len(COLORS)], marker=MARKERS[i % len(MARKERS)],
         )  # fmt: skip
-
-    def _finish(self) -> None:
-        axes = self.ax_
-        epsilons = sorted({e for curve in self.curves.values() for e in curve if e < math.inf})
-        if epsilons:
-            axes.set_xscale("log")
-            epsilons = epsilons[:: -(-len(epsilons) // MAX_TICKS)]
-            axes.set_xticks(epsilons, [f"{epsilon:.3g}" for epsilon in epsilons])
-            axes.set_xticks([], minor=True)
-        axes.set_xlabel(f"{self.epsilon_name} (logarithmic; less is more private)")
-        axes.set_ylabel(self.value_name)
-        axes.set_title("Utility against privacy", loc="left")
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(axis="y", color="0.9")
-        axes.set_axisbelow(True)
-        axes.legend(frameon=False)
-
-
-def _epsilon_parameter(settings: Sequence[Mapping[str, Any]]) -> str:
-    names = [name for name in settings[0] if name.endswith("epsilon")]
-    if len(names) != 1:
-        raise ValueError(
-            "the search must vary one parameter whose name ends in epsilon, got "
-            f"{sorted(settings[0])}; "
-            "add for example 'epsilon': [1.0, 4.0] to param_grid"
-        )
-    return names[0]

@@ -38,8 +38,7 @@ def coherence(
         largest cells of a row are its top words.
     X : {array-like, sparse matrix} of shape (n_docs, n_words)
         Word counts of *public* reference texts with the vocabulary of the model. A row is a
-        document, or a window of a text if words count as together only if they are close. Only
-        which words a row holds matters.
+        document, or a window of a text.
     measure : {"c_npmi", "u_mass"}, default="c_npmi"
         Which coherence.
     n_top_words : int, default=10
@@ -48,9 +47,8 @@ def coherence(
     Returns
     -------
     coherence : ndarray of shape (n_components,)
-        Higher is better. A pair with a word that no reference text holds is left out, because the
-        texts say nothing about it. NaN for a topic without any other pair. The usual figure of a
-        model is the mean over topics (``numpy.nanmean``).
+        Higher is better. A pair with a word that no reference text holds is left out. NaN for a
+        topic without any other pair. The usual figure of a model is ``numpy.nanmean``.
 
     Raises
     ------
@@ -59,8 +57,8 @@ def coherence(
 
     Notes
     -----
-    **Privacy.** For a released model and public texts the figure costs nothing. For private texts
-    no epsilon covers it: co-occurrences in single documents enter it without noise.
+    **Privacy.** For private texts no epsilon covers it: co-occurrences in single documents enter it
+    without noise.
 
     References
     ----------

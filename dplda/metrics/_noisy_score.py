@@ -21,7 +21,7 @@ from dplda.core._noisy_sum import release_sum
 from dplda.leaf._checks import check_integer, check_number
 from dplda.leaf._users import RELATIONS, ROWS_OF_A_UNIT, number_users, protected_unit
 from dplda.leaf._vocabulary import check_model
-from dplda.metrics._perplexity import check_blocks, split_documents
+from dplda.metrics._perplexity import check_inputs, split_documents
 from dplda.privacy import Guarantee
 
 SCORE = "summed gains and number of held-out tokens"
@@ -80,42 +80,33 @@ def noisy_score(
         takes the word totals of the model. To compare models, pass the same reference for all.
     max_tokens : int, default=50
         Number of held-out tokens, from 1 to 1e6, from which on a document, or a user, weighs no
-        more. About half of a document's tokens are held out. A public constant.
+        more; about half of all are held out. A public constant.
     clip : float, default=1.5
         Bound on the gain per token of a document, or of a user, in nats, from 0.001 to 1000. A
         public constant.
     user_ids : array-like of shape (n_docs,), default=None
-        The user that each document belongs to. All documents of a user together then count as one
-        document. A CountShards has its own.
+        The user that each document belongs to, whose documents then count as one. A CountShards has
+        its own.
     ledger : Ledger, str or path-like, default=None
         Where the score is charged.
     random_state : int, RandomState instance or None, default=None
         None draws the noise from a secret key. Anything else voids the guarantee against anyone
-        who knows it.
+        who knows or guesses it (`SeededNoiseWarning`).
 
     Returns
     -------
     score : NoisyScore
         `gain`, the mean log-likelihood of a held-out token under the model minus that under the
-        reference, in nats, from -`clip` to `clip`: higher is better, and 0 is as good as the
-        reference. `standard_error`, the standard deviation of the noise in it (infinite if the
-        noise exceeds the number of tokens), without the sampling error of the documents.
-        `perplexity`, that of documents whose words have the frequencies of the reference. And
-        `privacy_`, the guarantee of the score. ``float(score)`` is the gain.
+        reference, in nats, from -`clip` to `clip`. `standard_error`, the standard deviation of the
+        noise in it, infinite if the noise exceeds the number of tokens. `perplexity`, that of
+        documents whose words have the frequencies of the reference. And `privacy_`.
 
     Raises
     ------
-    TypeError
-        If a number has the wrong type.
     BudgetError
         If the budget of the ledger is too small. No data have been read then.
     ValueError
         If an argument is out of range, or if `X` or `user_ids` do not fit. Nothing is charged then.
-
-    Warns
-    -----
-    SeededNoiseWarning
-        If noise is drawn from a given `random_state`.
 
     Notes
     -----
@@ -148,7 +139,7 @@ def noisy_score(
         raise ValueError("a CountShards holds the users of its documents: pass no user_ids here")
 
     def read() -> np.ndarray:
-        _, blocks = check_blocks(components, X)  # private
+        _, blocks = check_inputs(components, X)  # private
         public = (components, reference, prior, clip, max_tokens)
         rows = []  # private
         for i, counts in enumerate(blocks):
@@ -179,15 +170,10 @@ def contributions(
     *,
     users: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Clipped gain in units of `clip`, and weighted number of tokens, of each unit.
+    """Clipped gain in units of `clip`, and weighted number of tokens (n_units, 2).
 
-    A unit is a document, or all documents with one number in `users`. Its row is a function of its
-    rows of `X` and of public values. The L2 norm is at most ``NORM * max_tokens``: with n tokens,
-    the gain is in [-n, n] and n is at most `max_tokens`.
-
-    Returns
-    -------
-    pairs : ndarray of shape (n_units, 2)
+    The row of a unit is a function of its rows of `X` and of public values. The L2 norm is at most
+    ``NORM * max_tokens``: with n tokens, the gain is in [-n, n] and n is at most `max_tokens`.
     """
     n_units = X.shape[0] if users is None else users.max(initial=-1) + 1
     length, gain = np.zeros((2, n_units))

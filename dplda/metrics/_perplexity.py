@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -46,8 +46,8 @@ def _mix(x: np.ndarray) -> np.ndarray:
 def split_documents(X: sp.csr_array) -> tuple[sp.csr_array, sp.csr_array]:
     """Split each document's tokens at random into an observed and a held-out half; both private.
 
-    The random bits are a hash of the document. The split of a row is therefore always the same, and
-    does not depend on other rows. Of a count that is not whole, the fraction goes to one half.
+    The random bits are a hash of the document: the split of a row does not depend on other rows. Of
+    a count that is not whole, the fraction goes to one half.
     """
     X = without_zeros(add_duplicates(X))
     halves = np.empty_like(X.data), np.empty_like(X.data)
@@ -104,38 +104,40 @@ def check_same_words(components: Any, X: Any) -> tuple[np.ndarray, sp.csr_array]
     return components, X
 
 
-def check_inputs(components: Any, X: Any) -> tuple[np.ndarray, sp.csr_array]:
-    """Return a table and documents of the same vocabulary, as arrays that can be scored."""
-    components, X = check_same_words(components, X)
+def check_inputs(components: Any, X: Any) -> tuple[np.ndarray, Iterable[sp.csr_array]]:
+    """Return a table, and documents that can be scored: a matrix, or one shard after the other."""
+    if are_shards(X):  # the counts of shards were checked when they were written
+        components, _ = check_same_words(components, sp.csr_array((1, X.shape[1])))
+    else:
+        components, X = check_same_words(components, X)
     possible = [(components.sum(axis=axis) > 0).all() for axis in (0, 1)]
     if not (components.min() >= 0 and all(possible)):
         raise ValueError(
             "components must be non-negative, with no topic empty and no word impossible in all "
             "topics; add a small positive prior to every cell"
         )
-    return components, X
+    return components, X if are_shards(X) else [X]
 
 
-def check_blocks(components: Any, X: Any) -> tuple[np.ndarray, Iterable[sp.csr_array]]:
-    """Return a table, and documents that can be scored: a matrix, or one shard after the other."""
-    if not are_shards(X):
-        components, X = check_inputs(components, X)
-        return components, [X]
-    components, _ = check_inputs(components, sp.csr_array((1, X.shape[1])))
-    return components, X  # the counts of shards were checked when they were written
+def _sum_over_tokens(
+    X: sp.csr_array, width: int, log: Callable[[np.ndarray, np.ndarray], np.ndarray]
+) -> float:
+    """Sum over tokens of ``log(rows, words)``, which needs `width` numbers for each entry."""
+    row = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+    step, total = max(1, CHUNK // width), 0.0
+    for part in (slice(start, start + step) for start in range(0, X.nnz, step)):
+        total += float(X.data[part] @ log(row[part], X.indices[part]))
+    return total
 
 
 def _log_likelihood(X: sp.csr_array, theta: np.ndarray, phi: np.ndarray) -> float:
     """Sum over tokens of the log of theta_d . phi_w, in double precision; phi (n_words, K)."""
-    row = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
-    step = max(1, CHUNK // phi.shape[1])
-    total = 0.0
-    for start in range(0, X.nnz, step):
-        part = slice(start, start + step)
-        p = np.einsum("ik,ik->i", theta[row[part]].astype(float), phi[X.indices[part]])
+
+    def log(rows: np.ndarray, words: np.ndarray) -> np.ndarray:
         with np.errstate(divide="ignore"):  # a probability below the smallest number is 0
-            total += float(X.data[part] @ np.log(p))
-    return total
+            return np.log(np.einsum("ik,ik->i", theta[rows].astype(float), phi[words]))
+
+    return _sum_over_tokens(X, phi.shape[1], log)
 
 
 def held_out_log_likelihood(
@@ -143,7 +145,7 @@ def held_out_log_likelihood(
     n_jobs: int | None = None,
 ) -> float:  # fmt: skip
     """Mean log-likelihood per token of documents, as `held_out_perplexity` describes it."""
-    components, blocks = check_blocks(components, X)
+    components, blocks = check_inputs(components, X)
     check_number("doc_topic_prior", doc_topic_prior, 0, LARGEST_PRIOR, closed="right")
     n_components = len(components)
     phi = np.ascontiguousarray((components / components.sum(axis=1, keepdims=True)).T)
@@ -181,8 +183,8 @@ def held_out_perplexity(
         Dirichlet parameter of a document's topic weights, above 0.
     completion : bool, default=True
         If True, infer the weights from one half of each document's tokens and score the other half
-        ("document completion"). If False, use all tokens for both, as the papers do [1]_. That
-        number is lower, because the weights are fitted to the tokens that are scored.
+        ("document completion"). If False, use all tokens for both, as the papers do [1]_, which
+        gives a lower number.
     n_jobs : int or None, default=None
         Number of threads. It never changes the result.
 
@@ -193,8 +195,6 @@ def held_out_perplexity(
 
     Raises
     ------
-    TypeError
-        If `doc_topic_prior` is not a number.
     ValueError
         If an argument is out of range, `X` has the wrong number of columns, or `X` has no words.
 
@@ -242,15 +242,9 @@ def unigram_perplexity(X_train: Any, X: Any, *, topic_word_prior: float = 0.01) 
     perplexity : float
         `held_out_perplexity` of that topic. A useful model has a lower one.
 
-    Raises
-    ------
-    ValueError
-        If an argument is out of range, or if `X` has a word that is impossible without a prior.
-
     Notes
     -----
-    **Privacy.** The word frequencies have no noise. The value is a release about `X_train` and `X`
-    that no epsilon covers.
+    **Privacy.** No epsilon covers the value, which is a release about `X_train` and `X`.
 
     Examples
     --------
@@ -269,32 +263,25 @@ def perplexity_bound(
 ) -> float:
     """Compute the variational upper bound on the perplexity of documents; lower is better.
 
-    The metric of [1]_ and [2]_ is ``exp(-sum of the documents' evidence bounds / tokens)``. The
-    evidence bound of a document is the expectation of log p(words, topics, weights) - log q(topics,
-    weights) under the distribution q that the E-step finds, given Dirichlet posteriors of the
-    topics. It is not comparable with `held_out_perplexity`.
+    The metric of [1]_ and [2]_ is ``exp(-sum of the documents' evidence bounds / tokens)``, under
+    the distribution that the E-step finds, given Dirichlet posteriors of the topics. It is not
+    comparable with `held_out_perplexity`.
 
     Parameters
     ----------
     components : array-like of shape (n_components, n_words)
-        Positive Dirichlet parameters of each topic's words (lambda). They are not probabilities:
-        their size is the certainty of the topics.
+        Positive Dirichlet parameters of each topic's words (lambda), not probabilities.
     X, doc_topic_prior, n_jobs : optional
-        As in `held_out_perplexity`; `X` is a matrix.
+        As in `held_out_perplexity`.
 
     Returns
     -------
     bound : float
         The bound.
 
-    Raises
-    ------
-    ValueError
-        If a cell of the table is not positive, or for the reasons of `held_out_perplexity`.
-
     Notes
     -----
-    **Privacy.** As in `held_out_perplexity`, no epsilon covers the value.
+    **Privacy.** No epsilon covers the value.
 
     References
     ----------
@@ -308,47 +295,39 @@ def perplexity_bound(
     >>> bool(perplexity_bound(topics, [[3, 2, 0, 0]]) < 4)
     True
     """
-    components, X = check_inputs(components, X)
+    components, blocks = check_inputs(components, X)
     if not components.min() > 0:
         raise ValueError("components must be above 0 in every cell; add a small positive prior")
     check_number("doc_topic_prior", doc_topic_prior, 0, LARGEST_PRIOR, closed="right")
-    doc_topic_prior = max(float(doc_topic_prior), np.finfo(float).tiny)  # psi of less is infinite
-    n_tokens = float(X.sum())
+    prior = max(float(doc_topic_prior), np.finfo(float).tiny)  # psi of less is infinite
+    n_components, bound, n_tokens = len(components), 0.0, 0.0
+    # Logarithms, because the probability of a word that hardly occurs in any topic underflows.
+    log_word = psi(components) - psi(components.sum(axis=1, keepdims=True))
+    exp_word, log_word = pad(np.exp(log_word).T, np.float64), np.ascontiguousarray(log_word.T)
+    for counts in blocks:
+        n_tokens += float(counts.sum())
+        for rows in row_blocks(counts.indptr, BATCH, per_row=exp_word.shape[1]):
+            documents = sp.csr_array(counts[rows], dtype=np.float64)
+            gamma, _ = e_step(
+                documents, exp_word, n_components=n_components, doc_topic_prior=prior, n_jobs=n_jobs
+            )
+            gamma = gamma[:, :n_components]
+            bound += _bound_of_words(documents, gamma, log_word)
+            bound += _bound_of_weights(gamma, prior)
     if n_tokens == 0:
         raise ValueError("X holds no words to score; pass documents with at least one word")
-    n_components = len(components)
-    expected_log = psi(components) - psi(components.sum(axis=1, keepdims=True))
-    exp_topic_word = pad(np.exp(expected_log).T, np.float64)
-    log_topic_word = np.ascontiguousarray(expected_log.T)
-    bound = 0.0
-    for rows in row_blocks(X.indptr, BATCH, per_row=exp_topic_word.shape[1]):
-        documents = sp.csr_array(X[rows], dtype=np.float64)
-        gamma, _ = e_step(
-            documents,
-            exp_topic_word,
-            n_components=n_components,
-            doc_topic_prior=doc_topic_prior,
-            n_jobs=n_jobs,
-        )
-        gamma = gamma[:, :n_components]
-        bound += _bound_of_words(documents, gamma, log_topic_word)
-        bound += _bound_of_weights(gamma, doc_topic_prior)
     with np.errstate(over="ignore"):  # infinite, if next to no words are scored
         return float(np.exp(-bound / n_tokens))
 
 
-def _bound_of_words(X: sp.csr_array, gamma: np.ndarray, log_topic_word: np.ndarray) -> float:
+def _bound_of_words(X: sp.csr_array, gamma: np.ndarray, log_word: np.ndarray) -> float:
     """E[log p(words, topics) - log q(topics)] with the best q(topics), over all documents."""
-    # Logarithms, because the probability of a word that hardly occurs in any topic underflows.
-    log_doc_topic = psi(gamma) - psi(gamma.sum(axis=1, keepdims=True))
-    row = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
-    step = max(1, CHUNK // gamma.shape[1])
-    total = 0.0
-    for start in range(0, X.nnz, step):
-        part = slice(start, start + step)
-        terms = log_doc_topic[row[part]] + log_topic_word[X.indices[part]]
-        total += float(X.data[part] @ logsumexp(terms, axis=1))
-    return total
+    log_doc = psi(gamma) - psi(gamma.sum(axis=1, keepdims=True))
+
+    def log(rows: np.ndarray, words: np.ndarray) -> np.ndarray:
+        return logsumexp(log_doc[rows] + log_word[words], axis=1)
+
+    return _sum_over_tokens(X, gamma.shape[1], log)
 
 
 def _bound_of_weights(gamma: np.ndarray, prior: float) -> float:

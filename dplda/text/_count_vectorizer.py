@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from numbers import Integral
 from typing import Any
 
@@ -49,16 +49,10 @@ MECHANISM = (
     "are released only above a threshold"
 )
 LIST = "candidates and stop_words are public and were not chosen by looking at the documents"
-TOKENIZER = (
-    "preprocessor, tokenizer and analyzer treat each document by itself and were not fitted to the "
-    "documents"
-)
+TOKENIZER = "the analyzer treats each document by itself and was not fitted to the documents"
 ONE_TEXT = "one document holds everything that one protected unit contributed"
-# the parameters of CountVectorizer that say how a text becomes terms
-_SPLITTING = (
-    "input", "encoding", "decode_error", "strip_accents", "lowercase", "preprocessor", "tokenizer",
-    "stop_words", "token_pattern", "ngram_range", "analyzer",
-)  # fmt: skip
+# the parameters of CountVectorizer that say how a text becomes words
+_SPLITTING = ("strip_accents", "lowercase", "stop_words", "token_pattern", "analyzer")
 
 
 # counts are sparse, which no data frame is made of: like CountVectorizer, without set_output
@@ -67,10 +61,9 @@ class PrivateCountVectorizer(
 ):
     r"""Word counts in a vocabulary that is chosen with differential privacy.
 
-    The vocabulary is private, the output of `transform` is not. A vocabulary that
-    :class:`~sklearn.feature_extraction.text.CountVectorizer` learns shows that somebody wrote each
-    of its words. This vectorizer chooses from the same texts, with a privacy budget. It releases
-    noisy weights of all words of a public list, and of other words only above a threshold.
+    A vocabulary that :class:`~sklearn.feature_extraction.text.CountVectorizer` learns shows that
+    somebody wrote each of its words. This vectorizer releases noisy weights of all words of a
+    public list, and of other words only above a threshold. The output of `transform` is private.
 
     Parameters
     ----------
@@ -83,48 +76,36 @@ class PrivateCountVectorizer(
         The delta of (epsilon, delta)-differential privacy, in (0, 1). A tenth of it pays for the
         thresholds.
     candidates : str, array-like of str or None, default="en"
-        A public list of terms, the most frequent first. Each of them can be chosen, however few
-        documents hold it. Terms that the analyzer cannot produce are left out. A string names a
-        language of `dplda.datasets.load_public_vocabulary`. With None, every term must pass the
-        threshold, which takes tens of thousands of documents.
+        A public list of terms, the most frequent first, which are chosen however few documents
+        hold them. A string names a language of `dplda.datasets.load_public_vocabulary`. With None,
+        every term must pass the threshold, which takes tens of thousands of documents.
     discover : bool, default=True
         Whether terms outside of `candidates` can be chosen.
     max_features : int or None, default=2000
         Largest size of the vocabulary; None for no limit.
     max_doc_words : int, default=1000
-        Number of distinct terms of a document that count. A document with more takes part with
-        that many random ones. A public constant.
-    input : {"content", "filename", "file"}, default="content"
-        Whether `raw_documents` holds texts, names of files, or open files. This and the next nine
-        parameters have the meaning of
+        Number of distinct terms of a document that count; of more, that many random ones do. A
+        public constant.
+    strip_accents : {"ascii", "unicode"} or None, default=None
+        How to remove accents. This and the next five parameters have the meaning of
         :class:`~sklearn.feature_extraction.text.CountVectorizer`. They must not have been learned
         from the texts.
-    encoding : str, default="utf-8"
-        Encoding of bytes and files.
-    decode_error : {"strict", "ignore", "replace"}, default="strict"
-        What to do with bytes that are not in `encoding`.
-    strip_accents : {"ascii", "unicode"}, callable or None, default=None
-        How to remove accents.
     lowercase : bool, default=True
         Whether to turn texts into lower case.
-    preprocessor : callable or None, default=None
-        Function that changes a text before it is split.
-    tokenizer : callable or None, default=None
-        Function that splits a text into words.
     stop_words : {"english"}, list or None, default=None
         A public list of words that do not count.
-    token_pattern : str or None, default=r"(?u)\b\w\w+\b"
+    token_pattern : str, default=r"(?u)\b\w\w+\b"
         Regular expression of a word.
     ngram_range : {(1, 1), (1, 2)}, default=(1, 1)
-        ``(1, 2)`` also chooses pairs of adjacent words. Pairs take a quarter of the budget, and
-        only pairs of two chosen words are looked at. They need about 100,000 documents.
-    analyzer : {"word", "char", "char_wb"} or callable, default="word"
-        What a term is, or a function from a text to its terms.
+        ``(1, 2)`` also chooses pairs of adjacent chosen words, with a quarter of the budget. They
+        need about 100,000 documents.
+    analyzer : "word" or callable, default="word"
+        A function from a text to its words, in place of the four parameters before `ngram_range`.
     ledger : Ledger, str, path-like or None, default=None
         Where the choice is charged: a budget over many fits.
     random_state : int, RandomState instance or None, default=None
-        None draws the noise from a secret key. Anything else makes the choice reproducible for the
-        same texts, and voids the guarantee against anyone who knows it (`SeededNoiseWarning`).
+        None draws the noise from a secret key. Anything else voids the guarantee against anyone
+        who knows or guesses it (`SeededNoiseWarning`).
 
     Attributes
     ----------
@@ -186,8 +167,8 @@ class PrivateCountVectorizer(
         "discover": ["boolean"],
         "max_features": [None, Interval(Integral, 1, None, closed="left")],
         "max_doc_words": [Interval(Integral, 1, 10**6, closed="both")],
-        "input": [StrOptions({"content", "filename", "file"})],
         "ngram_range": [tuple],
+        "analyzer": [StrOptions({"word"}), callable],
         "random_state": ["random_state"],
     }
 
@@ -201,13 +182,8 @@ class PrivateCountVectorizer(
         discover=True,
         max_features=2000,
         max_doc_words=1000,
-        input="content",
-        encoding="utf-8",
-        decode_error="strict",
         strip_accents=None,
         lowercase=True,
-        preprocessor=None,
-        tokenizer=None,
         stop_words=None,
         token_pattern=r"(?u)\b\w\w+\b",
         ngram_range=(1, 1),
@@ -222,13 +198,8 @@ class PrivateCountVectorizer(
         self.discover = discover
         self.max_features = max_features
         self.max_doc_words = max_doc_words
-        self.input = input
-        self.encoding = encoding
-        self.decode_error = decode_error
         self.strip_accents = strip_accents
         self.lowercase = lowercase
-        self.preprocessor = preprocessor
-        self.tokenizer = tokenizer
         self.stop_words = stop_words
         self.token_pattern = token_pattern
         self.ngram_range = ngram_range
@@ -245,8 +216,8 @@ class PrivateCountVectorizer(
         Parameters
         ----------
         raw_documents : iterable of str
-            Private texts (or files, see `input`). One text is what the guarantee protects.
-        y : Ignored
+            Private texts. One text is what the guarantee protects.
+        y : object, default=None
             Ignored.
         user_ids : array-like of shape (n_docs,), default=None
             The user that each text belongs to. All texts of a user are then one protected unit.
@@ -261,14 +232,8 @@ class PrivateCountVectorizer(
         BudgetError
             If the budget of the ledger is too small. No text has been read then.
         ValueError
-            If not exactly one of `epsilon` and `noise_multiplier` is given, or if no term was
-            chosen. In the second case, the charge stands.
-
-        Warns
-        -----
-        SeededNoiseWarning
-            If noise is drawn from a given `random_state`. The guarantee is void against anyone who
-            knows it.
+            If a parameter is out of range, or if no term was chosen. In the second case, the
+            charge stands.
         """
         name = type(self).__name__
         exactly_one(name, epsilon=self.epsilon, noise_multiplier=self.noise_multiplier)
@@ -281,36 +246,21 @@ class PrivateCountVectorizer(
         with Curator(plan, streams, label=name, unit=unit, ledger=self.ledger) as curator:
             terms = self._terms(_as_list(raw_documents), user_ids)  # private
             found = selections[0].select(terms[0], candidates, curator, streams)  # public
-            if len(selections) == 2:
-                words = set(found.best(candidates, self.max_features).terms)  # public
-                asked = [term for term in candidates if _is_pair(term, words)]  # public
+            for selection, of_units in zip(selections[1:], terms[1:]):
+                chosen = set(found.best(candidates, self.max_features).terms)  # public
+                asked = [term for term in candidates if _is_pair(term, chosen)]  # public
                 pairs = [
-                    {t for t in of_unit if _is_pair(t, words)} for of_unit in terms[1]
+                    {t for t in of_unit if _is_pair(t, chosen)} for of_unit in of_units
                 ]  # private
-                found += selections[1].select(pairs, asked, curator, streams)  # public
+                more = selection.select(pairs, asked, curator, streams)  # public
+                found = Selected(*map(np.concatenate, zip(found, more)))  # public
         # One unit spreads a vector of L2 norm `radius` over its own terms, in integers. Its terms
         # that nobody else has pass the threshold with probability `failure.delta`, all together.
-        self._publish(found.best(candidates, self.max_features), selections, curator.events, unit,
-                      streams.seeded)  # public  # fmt: skip
+        best = found.best(candidates, self.max_features)  # public
+        self._publish(best, selections, curator.events, unit, streams.seeded)
         return self
 
     def fit_transform(self, raw_documents: Iterable[Any], y: Any = None, **fit_params: Any) -> Any:
-        """Choose the vocabulary and count its terms in the same texts.
-
-        Parameters
-        ----------
-        raw_documents : iterable of str
-            Private texts.
-        y : Ignored
-            Ignored.
-        **fit_params : dict
-            Passed to `fit`.
-
-        Returns
-        -------
-        X : csr_matrix of shape (n_docs, n_terms)
-            Counts, which are private: input for a private estimator.
-        """
         again = raw_documents
         if not hasattr(raw_documents, "__len__"):  # a generator would be empty the second time
             raw_documents, again = itertools.tee(raw_documents)
@@ -327,7 +277,7 @@ class PrivateCountVectorizer(
         Returns
         -------
         X : csr_matrix of shape (n_docs, n_terms)
-            Counts. They are as private as the texts, and `epsilon_` does not cover them.
+            Counts, which are as private as the texts: `epsilon_` does not cover them.
 
         Warns
         -----
@@ -338,17 +288,14 @@ class PrivateCountVectorizer(
         check_is_fitted(self, "vocabulary_")
         analyze, n_tokens = self._analyzer(), 0
 
-        def counted(document: Any) -> list[str]:
+        def counted() -> Iterator[list[str]]:
             nonlocal n_tokens
-            terms = _analyzed(analyze, document)
-            n_tokens += len(terms)
-            return terms
+            for document in _as_list(raw_documents):
+                terms = list(itertools.chain(*analyze(document)))
+                n_tokens += len(terms)
+                yield terms
 
-        counter = CountVectorizer(
-            analyzer=counted, vocabulary=self.vocabulary_,
-            encoding=self.encoding, decode_error=self.decode_error,
-        )  # fmt: skip
-        X = counter.transform(_as_list(raw_documents))
+        X = CountVectorizer(analyzer=list, vocabulary=self.vocabulary_).transform(counted())
         warn_of_coverage(np.asarray(X.sum(axis=1)).ravel(), n_tokens)
         return X
 
@@ -357,7 +304,7 @@ class PrivateCountVectorizer(
 
         Parameters
         ----------
-        input_features : Ignored
+        input_features : object, default=None
             Ignored.
 
         Returns
@@ -368,55 +315,58 @@ class PrivateCountVectorizer(
         check_is_fitted(self, "vocabulary_")
         return np.array(list(self.vocabulary_), dtype=object)
 
-    def _counter(self, **options: Any) -> CountVectorizer:
-        """The vectorizer of scikit-learn that splits texts into terms."""
-        return CountVectorizer(**({name: getattr(self, name) for name in _SPLITTING} | options))
-
-    def _analyzer(self, **options: Any) -> Callable[[Any], list[str]]:
-        """The function that splits a text into terms."""
+    def _analyzer(self) -> Callable[[Any], list[list[str]]]:
+        """The function that splits a text into words and, if they are asked for, pairs of words."""
         if isinstance(self.stop_words, str) and self.stop_words != "english":
             raise ValueError(
                 f"stop_words must be 'english', a public list of words or None, got "
                 f"{self.stop_words!r}; there are no lists of other languages"
             )
+        options = {name: getattr(self, name) for name in _SPLITTING}
         try:
-            analyze: Callable[[Any], list[str]] = self._counter(**options).build_analyzer()
+            analyze = CountVectorizer(**options).build_analyzer()
         except (re.error, TypeError) as error:
             raise ValueError(
                 "token_pattern must be a regular expression of a word, got "
                 f"{self.token_pattern!r}: {error}"
             ) from None
-        return analyze
+
+        def analyzed(document: Any) -> list[list[str]]:
+            try:
+                words = list(analyze(document))
+            except (AttributeError, TypeError, ValueError):  # these errors may quote the text
+                raise ValueError(
+                    f"a document of type {type(document).__name__} could not be split into words; "
+                    "pass texts (str), '' for a missing text, and check the encoding and the "
+                    "analyzer; lists of words need analyzer=list"
+                ) from None
+            pairs = [f"{first} {second}" for first, second in itertools.pairwise(words)]
+            return [words, pairs][: self.ngram_range[1]]
+
+        return analyzed
 
     def _checked_candidates(self) -> list[str]:
         """The public list without repetitions and without terms that no text can produce."""
-        if self.candidates is None:
-            return []
-        if isinstance(self.candidates, str):
+        given, analyze = self.candidates, self._analyzer()
+        if isinstance(given, str):
             try:
-                listed = load_public_vocabulary(None, language=self.candidates)
+                given = load_public_vocabulary(None, language=given)
             except ValueError as error:
                 raise ValueError(
                     f"candidates must be a list of words, a language or None: {error}"
                 ) from None
-            return self._possible(listed)
-        given = list(dict.fromkeys(self.candidates))
-        if not all(isinstance(term, str) for term in given):
+        terms = list(dict.fromkeys([] if given is None else given))
+        if not all(isinstance(term, str) for term in terms):
             raise ValueError("candidates must be a list of words (str), the most frequent first")
-        possible = self._possible(given)
-        if len(possible) < len(given):
-            example = next(term for term in given if term not in set(possible))
+        possible = [t for t in terms if t in itertools.chain(*analyze(t))]
+        if len(possible) < len(terms) and not isinstance(self.candidates, str):
+            example = next(term for term in terms if term not in set(possible))
             warn_user(
-                f"{len(given) - len(possible)} of {len(given)} candidates cannot occur and were "
+                f"{len(terms) - len(possible)} of {len(terms)} candidates cannot occur and were "
                 f"left out, for instance {example!r}: lowercase, stop_words, token_pattern and "
                 "analyzer decide which terms a text has"
             )
         return possible
-
-    def _possible(self, terms: Iterable[str]) -> list[str]:
-        """The terms that a text can have."""
-        analyze = self._analyzer(input="content")
-        return [term for term in terms if term in analyze(term)]
 
     def _selections(self) -> list[Selection]:
         """The planned releases: words, and pairs of words if they are asked for."""
@@ -431,18 +381,19 @@ class PrivateCountVectorizer(
             failure = failure_event(THRESHOLD_SHARE * self.delta / len(shares))
 
         def split(multiplier: float) -> list[Selection]:
+            """The releases with this noise; 0 is none."""
+            noise = DiscreteGaussian.for_noise_multiplier
             return [
                 Selection(
-                    label, DiscreteGaussian.for_noise_multiplier(multiplier / math.sqrt(share)),
-                    failure, discover=self.discover, max_terms=int(self.max_doc_words),
+                    label, noise(multiplier / math.sqrt(share)) if multiplier else NoNoise(),
+                    failure if multiplier else NonPrivate(), bool(self.discover),
+                    int(self.max_doc_words),
                 )
                 for label, share in zip((WORDS, PAIRS), shares)
             ]  # fmt: skip
 
-        if self.epsilon == math.inf or self.noise_multiplier == 0:
-            options = {"discover": self.discover, "max_terms": int(self.max_doc_words)}
-            labels = (WORDS, PAIRS)[: len(shares)]
-            return [Selection(label, NoNoise(), NonPrivate(), **options) for label in labels]
+        if self.epsilon == math.inf:
+            return split(0.0)
         if self.epsilon is None:
             return split(float(self.noise_multiplier) * math.sqrt(shares[0]))
         multiplier = calibrate(
@@ -455,13 +406,11 @@ class PrivateCountVectorizer(
         """Distinct words of each unit and, if they are asked for, its distinct pairs of words."""
         users = number_users(user_ids, len(documents))
         units = range(len(documents)) if users is None else users.tolist()
-        sets = []
-        for n in range(1, self.ngram_range[1] + 1):
-            analyze = self._analyzer(ngram_range=(n, n))
-            of_unit: list[set[str]] = [set() for _ in range(max(units, default=-1) + 1)]
-            for unit, document in zip(units, documents):
-                of_unit[unit].update(_analyzed(analyze, document))
-            sets.append(of_unit)
+        n_units, analyze = max(units, default=-1) + 1, self._analyzer()
+        sets = [[set[str]() for _ in range(n_units)] for _ in range(self.ngram_range[1])]
+        for unit, document in zip(units, documents):
+            for of_units, terms in zip(sets, analyze(document)):
+                of_units[unit].update(terms)
         return sets
 
     def _publish(
@@ -477,31 +426,24 @@ class PrivateCountVectorizer(
                 "no word passed the threshold, and the charge stands; use more documents, a larger "
                 "epsilon, or a public list of words as candidates"
             )
-        order = np.argsort(chosen.terms)
+        order, (first, *_) = np.argsort(chosen.terms), selections
         multipliers = tuple(selection.noise_multiplier for selection in selections)
         guarantee = make_guarantee(
-            events,
-            delta=self.delta,
-            earlier=None,
-            unit=unit,
-            relation=RELATIONS[unit],
-            mechanism=MECHANISM,
-            sensitivity=1.0,
-            noise_scale=multipliers,
-            noise_multiplier=multipliers,
-            seeded=seeded,
+            events, delta=self.delta, earlier=None, unit=unit, relation=RELATIONS[unit],
+            mechanism=MECHANISM, sensitivity=1.0, noise_scale=multipliers,
+            noise_multiplier=multipliers, seeded=seeded,
             assumptions=(LIST, TOKENIZER, ONE_TEXT if unit == "document" else ROWS_OF_A_UNIT[unit]),
             common=(AES,),
             provenance=((VOCABULARY, "chosen from the documents, and its cost is in epsilon"),),
-        )
+        )  # fmt: skip
         publish(
             self,
             guarantee,
             vocabulary_={str(term): i for i, term in enumerate(chosen.terms[order])},
             word_weights_=chosen.weights[order],
-            word_weight_scale_=selections[0].noise_multiplier,
-            threshold_=selections[0].threshold / selections[0].radius,
-            noise_multiplier_=selections[0].noise_multiplier,
+            word_weight_scale_=first.noise_multiplier,
+            threshold_=first.threshold / first.radius,
+            noise_multiplier_=first.noise_multiplier,
         )
 
     def __sklearn_tags__(self):
@@ -511,7 +453,7 @@ class PrivateCountVectorizer(
         return tags
 
 
-def _is_pair(term: str, words: set[str] | frozenset[str]) -> bool:
+def _is_pair(term: str, words: set[str]) -> bool:
     """Whether both words of a pair are chosen: a function of the term and of released words."""
     first, blank, second = term.partition(" ")
     return bool(blank) and first in words and second in words
@@ -527,19 +469,3 @@ def _as_list(raw_documents: Any) -> list[Any]:
             "table"
         )
     return list(raw_documents)
-
-
-def _analyzed(analyze: Callable[[Any], list[str]], document: Any) -> list[str]:
-    try:
-        return analyze(document)
-    except OSError as error:  # its message quotes what was given, which may be a text
-        raise ValueError(
-            f"a document could not be read ({type(error).__name__}); input='filename' takes names "
-            "of files, and texts need input='content'"
-        ) from None
-    except (AttributeError, TypeError, ValueError):  # these errors may quote the text
-        raise ValueError(
-            f"a document of type {type(document).__name__} could not be split into words; pass "
-            "texts (str), '' for a missing text, and check encoding, preprocessor and tokenizer; "
-            "lists of words need analyzer=list"
-        ) from None

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import ndtri
@@ -29,27 +29,13 @@ N_BINS = 30  # of the public list, for the ranking
 
 @dataclass(frozen=True)
 class Selection:
-    """One release: which terms of the units pass, and their noisy weights.
+    """One release: which terms of the units pass, and their noisy weights."""
 
-    Attributes
-    ----------
-    label : str
-        Label of the two steps in the plan.
-    mechanism : mechanism
-        Source of the noise.
-    failure : Event
-        Price of the threshold.
-    discover : bool
-        Whether terms outside of the public list may pass.
-    max_terms : int
-        Number of terms of a unit that count.
-    """
-
-    label: str
-    mechanism: Any
-    failure: Event
-    discover: bool
-    max_terms: int
+    label: str  # of the two steps in the plan
+    mechanism: Any  # source of the noise
+    failure: Event  # price of the threshold
+    discover: bool  # whether terms outside of the public list may pass
+    max_terms: int  # number of terms of a unit that count
 
     @property
     def plan(self) -> list[tuple[str, Event]]:
@@ -77,31 +63,28 @@ class Selection:
     ) -> Selected:
         """Release the terms that pass."""
         public = frozenset(asked)
+        round = (WORDS, PAIRS).index(self.label)
         if not self.discover:
             sets = [of_unit & public for of_unit in sets]
-        kept = [self._cut(of_unit, unit, streams) for unit, of_unit in enumerate(sets)]
+        kept = [self.cut(of_unit, unit, round, streams) for unit, of_unit in enumerate(sets)]
         terms = np.array(sorted(public.union(*kept)), dtype=object)
-        total = self._weights(kept, {term: column for column, term in enumerate(terms)})
+        total = self.weigh(kept, {term: column for column, term in enumerate(terms)})
         passing, noisy = curator.release_selected(
             terms, total, np.array([term in public for term in terms], bool), self.mechanism,
-            threshold=self.threshold, failure=self.failure, label=self.label, round=self._round,
+            threshold=self.threshold, failure=self.failure, label=self.label, round=round,
         )  # fmt: skip
         scale = np.full(len(passing), self.noise_multiplier)
         return Selected(passing, noisy / self.radius, scale)
 
-    @property
-    def _round(self) -> int:
-        return 0 if self.label == WORDS else 1
-
-    def _cut(self, terms: set[str], unit: int, streams: Streams) -> list[str]:
+    def cut(self, terms: set[str], unit: int, round: int, streams: Streams) -> list[str]:
         """At most `max_terms` terms of a unit, a random choice with coins of its own."""
         if len(terms) <= self.max_terms:
             return list(terms)
         ordered = sorted(terms)
-        keys = streams.words(Purpose.KEPT_WORDS, self._round, unit, len(ordered))
+        keys = streams.words(Purpose.KEPT_WORDS, round, unit, len(ordered))
         return [ordered[i] for i in np.argsort(keys, kind="stable")[: self.max_terms]]
 
-    def _weights(self, sets: Sequence[list[str]], column: Mapping[str, int]) -> np.ndarray:
+    def weigh(self, sets: Sequence[list[str]], column: Mapping[str, int]) -> np.ndarray:
         """Sum over the units of one vector each, of L2 norm at most `radius`, in integers."""
         total = np.zeros(len(column), np.int64)
         for terms in sets:
@@ -110,17 +93,12 @@ class Selection:
         return total
 
 
-@dataclass(frozen=True)
-class Selected:
+class Selected(NamedTuple):
     """Terms that became public, with noisy weights and the scales of their noise."""
 
     terms: np.ndarray
     weights: np.ndarray
     scales: np.ndarray
-
-    def __add__(self, other: Selected) -> Selected:
-        pairs = zip(vars(self).values(), vars(other).values())
-        return Selected(*(np.concatenate(pair) for pair in pairs))
 
     def best(self, candidates: Sequence[str], n_terms: int | None) -> Selected:
         """The terms with the largest expected weights, given their noise and the public list."""
@@ -128,7 +106,7 @@ class Selected:
         places = np.array([position.get(term, len(position)) for term in self.terms])
         ranked = expected_weights(self.weights, self.scales, places, len(position))
         order = np.argsort(-ranked, kind="stable")[:n_terms]
-        return Selected(self.terms[order], self.weights[order], self.scales[order])
+        return Selected(*(column[order] for column in self))
 
 
 def failure_event(delta: float) -> Event:

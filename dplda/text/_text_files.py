@@ -1,7 +1,8 @@
 """Texts and their ids from files: a folder of text files, CSV, JSON Lines or Parquet.
 
-CSV and JSON are read by the modules of Python, and Parquet by pyarrow. No error quotes a text, an
-id, or a cell. A file without a header has texts in its first row: errors list no columns.
+CSV and JSON are read by the modules of Python, because pandas fills short rows in silence. No error
+quotes a text, an id, or a cell. A file without a header has texts in its first row: errors list no
+columns.
 """
 
 from __future__ import annotations
@@ -42,28 +43,11 @@ def read_texts(
     encoding: str = "utf-8",
     separator: str | None = None,
 ) -> Texts:
-    """Read all texts into memory.
+    """All texts of a file, or of a folder of files of one kind, in the order of their names.
 
-    Parameters
-    ----------
-    path : Path
-        A file, or a folder whose files are of one kind.
-    text_column : str, default="text"
-        Column of a table that holds the texts.
-    file_column : str or None, default=None
-        Column that holds names of text files, relative to the table, in place of `text_column`.
-    id_column : str or None, default=None
-        Column that holds an id of each text, such as its user. Ids are text without spaces around
-        it: 7 and "7" are one id.
-    encoding : str, default="utf-8"
-        Encoding of all files but Parquet.
-    separator : str or None, default=None
-        Character between the columns of CSV; None takes a comma, and a tab in .tsv files.
-
-    Returns
-    -------
-    Texts
-        The texts in the order of the file, or of the names of the files.
+    `file_column` holds names of text files, relative to the table, in place of `text_column`. Ids
+    are text without spaces around it: 7 and "7" are one. `separator` is a comma by default, and a
+    tab in .tsv files. `encoding` is that of all files but Parquet.
 
     Raises
     ------
@@ -71,7 +55,7 @@ def read_texts(
         If a file or folder is missing or cannot be read.
     ValueError
         If a file is of an unknown kind or encoding, is damaged, or lacks a column, or if an id is
-        missing. The message names the file, and quotes nothing of its content.
+        missing.
     ImportError
         If a Parquet file is to be read without pyarrow.
     """
@@ -91,14 +75,13 @@ def read_texts(
     column = file_column or text_column
     columns = [column] if id_column is None else [column, id_column]
     texts, ids, named = [], [], set[Path]()
-    for file in files:
-        for where, row in _rows(file, kind, columns, encoding, separator):
-            text = _text(row[column], f"{where}, column {column!r}")
-            if file_column is not None:
-                text = _of_named_file(file.parent / text, where, column, encoding, named)
-            texts.append(text)
-            if id_column is not None:
-                ids.append(_id(row[id_column], f"{where}, column {id_column!r}"))
+    for where, row, file in _rows(files, kind, columns, encoding, separator):
+        text = _text(row[column], f"{where}, column {column!r}")
+        if file_column is not None:
+            text = _of_named_file(file.parent / text, where, column, encoding, named)
+        texts.append(text)
+        if id_column is not None:
+            ids.append(_id(row[id_column], f"{where}, column {id_column!r}"))
     if not texts:
         raise ValueError(f"{path} holds no texts: it has a header and no rows")
     return Texts(texts, ids, n_left_out)
@@ -109,31 +92,25 @@ def _checked_encoding(encoding: str) -> str:
         "".encode(encoding)
     except LookupError:
         raise ValueError(f"there is no encoding {encoding!r}; try utf-8 or cp1252") from None
-    known = codecs.lookup(encoding).name
     # the mark that some programs write at the start of a file is not a part of the text
-    return "utf-8-sig" if known == "utf-8" else known
+    return "utf-8-sig" if codecs.lookup(encoding).name == "utf-8" else encoding
 
 
 def _files(path: Path) -> tuple[list[Path], str, int]:
     """The files to read, in order of their names, their kind, and how many others there are."""
     if not path.exists():
         raise FileNotFoundError(f"there is no file or folder {path}")
-    if not path.is_dir():
-        kind = _kind(path)
-        if kind is None:
-            raise ValueError(f"{path} is of an unknown kind; give {ALLOWED}")
-        return [path], kind, 0
-    inside = [file for file in path.rglob("*") if file.is_file()]
-    # names that begin with a dot are those of the system
-    inside = [f for f in inside if not any(p.startswith(".") for p in f.relative_to(path).parts)]
-    files = sorted(file for file in inside if _kind(file) is not None)
-    kinds = sorted({str(_kind(file)) for file in files})
-    if not files:
-        raise ValueError(f"the folder {path} holds no file that can be read; give {ALLOWED}")
-    if len(kinds) > 1:
+    inside = [path]
+    if path.is_dir():  # names that begin with a dot are those of the system
+        inside = [file for file in path.rglob("*") if file.is_file() and not any(
+            part.startswith(".") for part in file.relative_to(path).parts)]  # fmt: skip
+    files = sorted(file for file in inside if _kind(file))
+    kinds = sorted({_kind(file) for file in files})
+    if len(kinds) != 1:
+        found = f"files of several kinds ({', '.join(kinds)})" if kinds else "nothing to be read"
         raise ValueError(
-            f"the folder {path} holds files of several kinds ({', '.join(kinds)}); give one of "
-            "them, or a table with --file-column if it lists the text files"
+            f"{path} is of an unknown kind, or holds {found}; give {ALLOWED}, all of one kind, or "
+            "a table with --file-column if it lists the text files"
         )
     if len({file.resolve() for file in files}) < len(files):
         raise ValueError(
@@ -143,11 +120,13 @@ def _files(path: Path) -> tuple[list[Path], str, int]:
     return files, kinds[0], len(inside) - len(files)
 
 
-def _kind(path: Path) -> str | None:
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    compressed = suffixes[-1:] == [".gz"]
-    kind = KINDS.get("".join(suffixes[:-1][-1:] if compressed else suffixes[-1:]))
-    return None if compressed and kind == "Parquet" else kind
+def _kind(path: Path) -> str:
+    """The kind of a file by its name; empty if it is none of those that are read."""
+    *_, last = ["", *(suffix.lower() for suffix in path.suffixes)]
+    if last != ".gz":
+        return KINDS.get(last, "")
+    kind = _kind(path.with_suffix(""))
+    return "" if kind == "Parquet" else kind
 
 
 @contextmanager
@@ -177,10 +156,7 @@ def _text(value: Any, where: str) -> str:
     if not isinstance(value, str):
         raise ValueError(f"{where}: {type(value).__name__} is not text; give another --text-column")
     if "\0" in value:
-        raise ValueError(
-            f"{where} holds zero bytes, which no text of this encoding has; give --encoding, for "
-            "instance utf-16"
-        )
+        raise ValueError(f"{where} holds zero bytes; give --encoding, for instance utf-16")
     return value
 
 
@@ -214,55 +190,57 @@ def _of_named_file(path: Path, where: str, column: str, encoding: str, named: se
 
 
 def _rows(
-    path: Path, kind: str, columns: list[str], encoding: str, separator: str | None
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The rows of a table as dictionaries, each after the words that say where it stands."""
-    if kind == "Parquet":
-        rows = _rows_of_parquet(path, columns)
-        yield from ((f"{path}, row {number}", row) for number, row in enumerate(rows, start=1))
-        return
-    with _opened(path, encoding, f"{path}") as file:
-        if kind == "CSV":
-            tabs = ".tsv" in (suffix.lower() for suffix in path.suffixes)
-            yield from _rows_of_csv(file, path, columns, separator or ("\t" if tabs else ","))
-        else:
-            yield from _rows_of_json(file, path, columns)
+    files: list[Path], kind: str, columns: list[str], encoding: str, separator: str | None
+) -> Iterator[tuple[str, dict[str, Any], Path]]:
+    """The rows of tables as dictionaries, each after the words that say where it stands."""
+    for path in files:
+        if kind == "Parquet":
+            for number, row in enumerate(_rows_of_parquet(path, columns), start=1):
+                yield f"{path}, row {number}", row, path
+            continue
+        tabs = ".tsv" in (suffix.lower() for suffix in path.suffixes)
+        with _opened(path, encoding, f"{path}") as file:
+            if kind == "CSV":
+                rows = _rows_of_csv(file, path, columns, separator or ("\t" if tabs else ","))
+            else:
+                rows = _rows_of_json(file, path, columns)
+            for number, row in rows:
+                yield f"{path}, line {number}", row, path
 
 
 def _rows_of_csv(
     file: TextIO, path: Path, columns: list[str], separator: str
-) -> Iterator[tuple[str, dict[str, Any]]]:
+) -> Iterator[tuple[int, dict[str, Any]]]:
     csv.field_size_limit(LARGEST_CELL)
     reader = csv.DictReader(file, delimiter=separator, strict=True)
     try:
         _check_header(list(reader.fieldnames or []), path, columns)
         for row in reader:
-            where = f"{path}, line {reader.line_num}"
             if None in row or None in row.values():  # what DictReader makes of more, and of fewer
                 raise ValueError(
-                    f"{where} has more or fewer columns than the header; quote texts that hold the "
-                    "separator"
+                    f"{path}, line {reader.line_num} has more or fewer columns than the header; "
+                    "quote texts that hold the separator"
                 )
-            yield where, row
+            yield reader.line_num, row
     except csv.Error as error:  # its messages quote no cell
         raise ValueError(f"{path} is not valid CSV after line {reader.line_num}: {error}") from None
 
 
 def _rows_of_json(
     file: TextIO, path: Path, columns: list[str]
-) -> Iterator[tuple[str, dict[str, Any]]]:
+) -> Iterator[tuple[int, dict[str, Any]]]:
     for number, line in enumerate(file, start=1):
-        where = f"{path}, line {number}"
+        if not line.strip():
+            continue
         try:
-            record = json.loads(line) if line.strip() else None
+            record = json.loads(line)
         except (ValueError, RecursionError):
-            record = ()
-        if isinstance(record, dict):
-            if missing := set(columns) - set(record):
-                raise ValueError(f"{where} has no field {min(missing)!r}")
-            yield where, record
-        elif record is not None or line.strip():
-            raise ValueError(f"{where} is not a JSON object")
+            record = None
+        if not isinstance(record, dict):
+            raise ValueError(f"{path}, line {number} is not a JSON object")
+        if missing := set(columns) - set(record):
+            raise ValueError(f"{path}, line {number} has no field {min(missing)!r}")
+        yield number, record
 
 
 def _rows_of_parquet(path: Path, columns: list[str]) -> list[dict[str, Any]]:
