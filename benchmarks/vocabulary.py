@@ -1,13 +1,14 @@
 """The private vocabulary: which words it finds, and what it does to a topic model.
 
-``python benchmarks/vocabulary.py [--found] [--missing] [--few] [--models] [--seeds 3]``
+``python benchmarks/vocabulary.py [--found] [--missing] [--few] [--models] [--shares] [--seeds 3]``
 ``[--figures FOLDER]``
 
 `--found`: how many of the 2000 words of highest document frequency are chosen. `--missing`: the
 share of tokens that no chosen word covers, and a figure of it. `--few`: the same share for the
 first 300 and 1000 documents. `--models`: perplexity and accuracy at a total epsilon of 4,
-vocabulary and model together, each seed with a split of its own. The public list is the package's
-English one. delta = 1e-6; means over seeds.
+vocabulary and model together, each seed with a split of its own. `--shares`: nats per held-out
+token that topics explain, for shares of the budget. The public list is the package's English one.
+delta = 1e-6; means over seeds.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from dplda import PrivateCountVectorizer, SubLDA
-from dplda.datasets import load_public_vocabulary
+from dplda.datasets import load_public_vocabulary, load_wordnet_glosses
+from dplda.metrics import unigram_perplexity
 from dplda.privacy import split_epsilon
 
 N_WORDS, TOTAL, N_TOPICS = 2000, 4.0, 20
@@ -41,11 +43,13 @@ def main() -> None:
     parser.add_argument("--missing", action="store_true")
     parser.add_argument("--few", action="store_true")
     parser.add_argument("--models", action="store_true")
+    parser.add_argument("--shares", action="store_true")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--figures", type=Path, help="folder for the figure")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    every = not (options.found or options.missing or options.few or options.models)
+    asked = (options.found, options.missing, options.few, options.models, options.shares)
+    every = not any(asked)
     if options.found or every:
         found_words(options.seeds)
     if options.missing or every:
@@ -55,6 +59,8 @@ def main() -> None:
         missing_tokens(few, options.seeds)
     if options.models or every:
         models(options.seeds)
+    if options.shares or every:
+        explained_by_share(options.seeds)
 
 
 def texts_of(name: str) -> list[str]:
@@ -64,6 +70,8 @@ def texts_of(name: str) -> list[str]:
     if name.startswith("kos"):
         documents = kos_texts()
         return documents * 10 if name.endswith("x 10") else documents
+    if name == "glosses":
+        return load_wordnet_glosses().data
     return bbc_texts()[0] if name == "bbc" else load_docstrings()[0]
 
 
@@ -239,6 +247,31 @@ def perplexity(model, vocabulary, reference, counts, test) -> float:
     scored = sp.coo_array(second[:, asked])
     logs = np.log(p[:, asked][scored.row, scored.col]) * scored.data
     return float(np.exp(-logs.sum() / scored.data.sum()))
+
+
+def explained_by_share(n_seeds: int) -> None:
+    """A row for each corpus and total: nats per held-out token that topics explain, by share."""
+    shares = (0.03, 0.08, 0.15, 0.25, 0.4)
+    print(f"| corpus, epsilon | {' | '.join(map(str, shares))} |\n| --- |{' --- |' * len(shares)}")
+    for name in ("bbc", "glosses", "docstrings", "docstrings, 3000 documents"):
+        texts = np.array(texts_of(name), dtype=object)
+        counts, n_tokens = Counts(texts), CountVectorizer(token_pattern=WORD, stop_words="english")
+        tokens = np.asarray(n_tokens.fit_transform(texts).sum(axis=1)).ravel()
+        for total in (0.5, 1.0, 2.0, 4.0, 8.0):
+            cells = []
+            for share in shares:
+                of_words, of_model = split_epsilon(total, shares=(share, 1 - share))
+                found = []
+                for seed in range(n_seeds):
+                    order = np.random.default_rng(seed).permutation(len(texts))
+                    test, train = order[: len(order) // 10], order[len(order) // 10 :]
+                    chooser = vectorizer(epsilon=of_words, random_state=seed).fit(texts[train])
+                    X = counts.of(sorted(chooser.vocabulary_))
+                    model = SubLDA(N_TOPICS, epsilon=of_model, random_state=seed).fit(X[train])
+                    gain = np.log(unigram_perplexity(X[train], X[test]) / model.perplexity(X[test]))
+                    found.append(gain * X[test].sum() / tokens[test].sum())
+                cells.append(f"{np.mean(found):.3f}")
+            print(f"| {name}, {total:g} | {' | '.join(cells)} |", flush=True)
 
 
 def accuracy(model, X, labels, train, test) -> float:

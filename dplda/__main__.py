@@ -9,10 +9,10 @@ import textwrap
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
+from typing import Any
 
 from dplda._version import __version__
 
-# A command `name` is the module dplda.cli._name. Only the module that is called is imported.
 COMMANDS = {
     "fit": "fit a private topic model to files, and write a file that may be published",
     "plan": "say what to expect of a fit, before any data are read",
@@ -22,6 +22,7 @@ COMMANDS = {
     "federation": "train together over a network",
 }
 GROUPS = ("ledger", "federation")  # they have commands of their own
+FILES = {"plan": "_fit", "topics": "_released", "transform": "_released"}  # others: their name
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -43,6 +44,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     usual, warnings.formatwarning = warnings.formatwarning, _without_line
     try:
         return options.command(options) or 0
+    except KeyboardInterrupt:
+        print("error: interrupted", file=sys.stderr)
+        return 130
     except BrokenPipeError:  # the reader of the output, such as head, has ended
         _close_output()
     except (ImportError, OSError, TypeError, ValueError) as error:
@@ -64,12 +68,12 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     commands = parser.add_subparsers(required=True, metavar="command")
     for name, summary in COMMANDS.items():
         command = commands.add_parser(name, help=summary)
-        if name == called:
-            module = import_module(f"dplda.cli._{name}")
+        if name == called:  # only its module is imported
+            module = import_module(f"dplda.cli.{FILES.get(name, f'_{name}')}")
             if name in GROUPS:
                 module.add_commands(command.add_subparsers(required=True, metavar="command"))
             else:
-                module.add_options(command)
+                getattr(module, f"add_{name}")(command)
     return parser.parse_args(arguments)
 
 
@@ -78,13 +82,7 @@ def _close_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _without_line(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    line: str | None = None,
-) -> str:
+def _without_line(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> str:
     """A warning of a command: its place in the code says nothing to a user."""
     return textwrap.fill(f"{category.__name__}: {message}", 96) + "\n"
 

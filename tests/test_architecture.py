@@ -28,7 +28,7 @@ MAY_IMPORT = {
     "leaf": {"kernels._team"},
     "privacy": {"leaf", "kernels._noise"},
     "datasets": {"leaf", "core", "privacy"},  # shards: counts as a fit takes them
-    "displays": {"leaf", "metrics"},
+    "displays": {"leaf", "metrics", "core"},  # the guarantee of a pipeline
     **dict.fromkeys(["core", "metrics", "word", "local", "release"], SHARED),
     "text": SHARED | {"datasets"},  # the public word lists
     "document": SHARED | {"datasets", "word"},  # where many topics begin, and the public prior

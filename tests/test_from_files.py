@@ -9,7 +9,6 @@ import subprocess
 import sys
 import textwrap
 import warnings
-from functools import partial
 
 import numpy as np
 import pytest
@@ -110,138 +109,104 @@ def test_a_text_may_be_longer_than_the_limit_of_the_module_csv(tmp_path):
 
 
 SECRET = "Hyperthyroidism"
-
-
-def read(path, **options):
-    return partial(read_texts, path, **options)
-
-
-def faulty(folder, name):
-    """A call that reads a file with one fault, and what its error says."""
-    path = folder / "notes.csv"
-    if name == "no folder":
-        return read(folder / "missing"), "there is no file or folder"
-    if name == "empty folder":
-        (folder / "empty").mkdir()
-        return read(folder / "empty"), "holds no file that can be read"
-    if name == "unknown kind":
-        (folder / "a.docx").write_text(SECRET)
-        return read(folder / "a.docx"), "a.docx is of an unknown kind"
-    if name == "several kinds":
-        write_table(path)
-        (folder / "a.txt").write_text(SECRET)
-        return read(folder), r"several kinds \(CSV, text\)"
-    if name == "header only":
-        return read(write_csv(path, ["text"], [])), "a header and no rows"
-    if name == "empty file":
-        path.write_text("")
-        return read(path), "notes.csv is empty"
-    if name == "no header":
-        return partial(
-            read_texts, write_csv(path, [SECRET, "1"], [[SECRET, "2"]])
-        ), "0 columns 'text' among 2"
-    if name == "column twice":
-        return read(write_csv(path, ["text", "text"], [])), "2 columns 'text'"
-    if name == "no user column":
-        return read(write_table(path), id_column="person"), (
-            "notes.csv has 0 columns 'person' .* --file-column, and by --user-column or --id-column"
-        )
-    if name == "user of text files":
-        write_notes(folder / "a")
-        return read(folder / "a", id_column="patient"), "has no columns"
-    if name == "missing user":
-        return partial(
-            read_texts, write_table(path, [SECRET] * 3, ["a", "", "b"]), id_column="patient"
-        ), ("notes.csv, line 3, column 'patient' is empty")
-    if name == "user that is a fraction":
-        (folder / "a.jsonl").write_text(json.dumps({"text": SECRET, "u": 1.0}))
-        return partial(
-            read_texts, folder / "a.jsonl", id_column="u"
-        ), "line 1, column 'u' is empty, or no id"
-    if name == "text that is a number":
-        (folder / "a.jsonl").write_text('{"text": 17}')
-        return read(folder / "a.jsonl"), "line 1, column 'text': int is not text"
-    if name == "cp1252":
-        return read(write_csv(path, ["text"], [[SECRET + "é"]], "cp1252")), (
-            "notes.csv is not encoded in utf-8; give --encoding"
-        )
-    if name == "cp1252 text file":
-        write_notes(folder / "a", ["fine", SECRET + "é"], "cp1252")
-        return read(folder / "a"), r"ward/1\.txt is not encoded in utf-8"
-    if name == "utf-16 without a mark":
-        write_notes(folder / "a", [SECRET], "utf-16-le")
-        return read(folder / "a"), r"0\.txt holds zero bytes"
-    if name == "unquoted comma":
-        path.write_text(f"n,text\n1,{SECRET}, and more\n")
-        return read(path), "line 2 has more or fewer columns than the header"
-    if name == "open quote":
-        path.write_text(f'text\n"{SECRET}\n')
-        return read(path), "not valid CSV after line"
-    if name == "broken json":
-        (folder / "a.jsonl").write_text('{"text": "a"}\n{"text": "' + SECRET)
-        return read(folder / "a.jsonl"), "line 2 is not a JSON object"
-    if name == "missing field":
-        (folder / "a.jsonl").write_text('{"text": "a"}\n{"note": "b"}\n')
-        return read(folder / "a.jsonl"), "line 2 has no field 'text'"
-    if name == "broken gzip":
-        (folder / "a.csv.gz").write_bytes(gzip.compress(b"text\nheart\n" * 99)[:-9])
-        return read(folder / "a.csv.gz"), "a.csv.gz is not a whole gzip file"
-    if name == "broken parquet":
-        pytest.importorskip("pyarrow")
-        (folder / "a.parquet").write_bytes(b"PAR1" + SECRET.encode())
-        return read(folder / "a.parquet"), "a.parquet is not a valid Parquet file"
-    if name == "parquet without the column":
-        return partial(
-            read_texts, write_table(folder / "a.parquet"), text_column="note"
-        ), "a.parquet has 0 columns 'note'"
-    if name == "file named twice":
-        write_notes(folder / "a", [SECRET])
-        rows = [["a/ward/0.txt", "p1"], ["a/../a/ward/0.txt", "p2"]]
-        write_csv(path, ["file", "patient"], rows)
-        return read(path, file_column="file", id_column="patient"), (
-            "line 3 names a file that an earlier row names"
-        )
-    if name == "damaged gzip":
-        data = bytearray(gzip.compress(b"text\nheart\n" * 99))
-        data[12:20] = b"\xff" * 8
-        (folder / "a.csv.gz").write_bytes(data)
-        return read(folder / "a.csv.gz"), "a.csv.gz is not a whole gzip file"
-    if name == "linked twice":
-        write_notes(folder / "a", [SECRET])
-        (folder / "a" / "ward" / "copy.txt").symlink_to(folder / "a" / "ward" / "0.txt")
-        return read(folder / "a"), "two names of one file"
-    if name == "named file in cp1252":
-        (folder / f"{SECRET[:8]}.txt").write_bytes("caf\xe9".encode("cp1252"))
-        write_csv(path, ["file"], [[f"{SECRET[:8]}.txt"]])
-        return partial(
-            read_texts, path, file_column="file"
-        ), "line 2: the file that .* is not encoded in utf-8"
-    assert name == "text in place of a file name"
-    write_csv(path, ["text"], [[SECRET * 100]])
-    return partial(
-        read_texts, path, file_column="text"
-    ), "line 2: the file that column 'text' names is missing"
-
-
-FAULTS = (
-    "no folder", "empty folder", "unknown kind", "several kinds", "header only", "empty file",
-    "no header", "column twice", "no user column", "user of text files", "missing user",
-    "user that is a fraction", "text that is a number", "cp1252", "cp1252 text file",
-    "utf-16 without a mark", "unquoted comma", "open quote", "broken json", "missing field",
-    "broken gzip", "file named twice", "broken parquet", "parquet without the column",
-    "text in place of a file name", "damaged gzip", "linked twice", "named file in cp1252",
-)  # fmt: skip
+NAMED = "line 2: the file that column 'text' names is missing"
+CUT = gzip.compress(b"text\nheart\n" * 99)[:-9]
+DAMAGED = b"".join([CUT[:12], b"\xff" * 8, CUT[20:]])
+# Files by their names, what is read with which options, and what the error says.
+FAULTS = {
+    "no folder": ({}, "missing", {}, "there is no file or folder"),
+    "empty folder": ({}, "", {}, "nothing to be read"),
+    "unknown kind": ({"a.docx": SECRET}, "a.docx", {}, "a.docx is of an unknown kind"),
+    "several kinds": ({"a.csv": "text\n", "a.txt": SECRET}, "", {}, r"several kinds \(CSV, text\)"),
+    "header only": ({"a.csv": "text\n"}, "a.csv", {}, "a header and no rows"),
+    "empty file": ({"a.csv": ""}, "a.csv", {}, "a.csv is empty"),
+    "no header": ({"a.csv": f"{SECRET},1\n{SECRET},2"}, "", {}, "0 columns 'text' among 2"),
+    "column twice": ({"a.csv": "text,text\n"}, "", {}, "2 columns 'text'"),
+    "no user column": (
+        {"a.csv": "text,n\na,1"}, "a.csv", {"id_column": "person"},
+        "a.csv has 0 columns 'person' .* --file-column, and by --user-column or --id-column",
+    ),
+    "user of text files": ({"a.txt": SECRET}, "", {"id_column": "patient"}, "has no columns"),
+    "missing user": (
+        {"a.csv": f"text,u\n{SECRET},a\n{SECRET}, \n"}, "", {"id_column": "u"},
+        "a.csv, line 3, column 'u' is empty",
+    ),
+    "user that is a fraction": (
+        {"a.jsonl": f'{{"text": "{SECRET}", "u": 1.0}}'}, "", {"id_column": "u"},
+        "line 1, column 'u' is empty, or no id",
+    ),
+    "text that is a number": (
+        {"a.jsonl": '{"text": 17}'}, "", {}, "line 1, column 'text': int is not text"
+    ),
+    "cp1252": (
+        {"a.csv": f"text\n{SECRET}\xe9".encode("cp1252")}, "", {},
+        "a.csv is not encoded in utf-8; give --encoding",
+    ),
+    "cp1252 text file": (
+        {"ward/1.txt": f"{SECRET}\xe9".encode("cp1252")}, "", {}, "1.txt is not encoded in utf-8"
+    ),
+    "utf-16 without a mark": (
+        {"a.txt": SECRET.encode("utf-16-le")}, "", {}, "a.txt holds zero bytes"
+    ),
+    "unquoted comma": (
+        {"a.csv": f"n,text\n1,{SECRET}, and more\n"}, "", {},
+        "line 2 has more or fewer columns than the header",
+    ),
+    "short row": ({"a.csv": f"n,text\n{SECRET}\n"}, "", {}, "line 2 has more or fewer columns"),
+    "open quote": ({"a.csv": f'text\n"{SECRET}\n'}, "", {}, "not valid CSV after line"),
+    "broken json": (
+        {"a.jsonl": '{"text": "a"}\n{"text": "' + SECRET}, "", {}, "line 2 is not a JSON object"
+    ),
+    "missing field": (
+        {"a.jsonl": '{"text": "a"}\n{"note": "b"}\n'}, "", {}, "line 2 has no field 'text'"
+    ),
+    "broken gzip": ({"a.csv.gz": CUT}, "", {}, "a.csv.gz is not a whole gzip file"),
+    "damaged gzip": ({"a.csv.gz": DAMAGED}, "", {}, "a.csv.gz is not a whole gzip file"),
+    "broken parquet": (
+        {"a.parquet": b"PAR1" + SECRET.encode()}, "", {}, "a.parquet is not a valid Parquet file"
+    ),
+    "file named twice": (
+        {"0.txt": SECRET, "a.csv": "file,u\n0.txt,p1\n../X/0.txt,p2"}, "a.csv",
+        {"file_column": "file", "id_column": "u"}, "line 3 names a file that an earlier row names",
+    ),
+    "named file in cp1252": (
+        {f"{SECRET}.txt": b"caf\xe9", "a.csv": f"file\n{SECRET}.txt"}, "a.csv",
+        {"file_column": "file"}, "line 2: the file that .* is not encoded in utf-8",
+    ),
+    "text in place of a file name": (
+        {"a.csv": f"text\n{SECRET * 100}"}, "a.csv", {"file_column": "text"}, NAMED
+    ),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_an_error_names_the_file_and_quotes_no_text(tmp_path, fault):
-    call, message = faulty(tmp_path, fault)
+    files, place, options, message = FAULTS[fault]
+    if "broken parquet" in fault:
+        pytest.importorskip("pyarrow")
+    for name, content in files.items():
+        path = tmp_path / "X" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    (tmp_path / "X").mkdir(exist_ok=True)
     with pytest.raises((ValueError, OSError), match=message) as caught:
-        call()
+        read_texts(tmp_path / "X" / place, **options)
     assert SECRET[:8] not in str(caught.value)
     assert "\n" not in str(caught.value)
     assert caught.value.__cause__ is None
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+def test_a_text_under_two_names_is_refused(tmp_path):
+    write_notes(tmp_path / "a")
+    (tmp_path / "a" / "copy.txt").symlink_to(tmp_path / "a" / "ward" / "0.txt")
+    with pytest.raises(ValueError, match="two names of one file"):
+        read_texts(tmp_path / "a")
+
+
+def test_parquet_without_the_column_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"a\.parquet has 0 columns 'note'"):
+        read_texts(write_table(tmp_path / "a.parquet"), text_column="note")
 
 
 def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
@@ -343,6 +308,7 @@ def test_a_log_holds_no_charge_of_the_rehearsal(fitted, tmp_path, caplog):
     assert charged == [1, 2]
     assert [e["file"] for e in events if e["event"] == "release saved"] == ["m"]
     caplog.clear()
+    (tmp_path / "m").unlink()
     with caplog.at_level("INFO", "dplda"):
         assert main([*fit, "--n-components", "7"]) == 1
     (event,) = (record.dplda for record in caplog.records)
@@ -398,7 +364,7 @@ def test_what_would_fail_at_the_end_is_noticed_at_once(capsys, tmp_path):
     assert (code, "cannot be written" in error) == (1, True)
     write_table(tmp_path / "a.csv")
     code, error = refused(capsys, "fit", tmp_path / "a.csv", *fit[2:], tmp_path / "a.csv")
-    assert (code, "would be overwritten" in error) == (1, True)
+    assert (code, "may have been paid for" in error) == (1, True)
     code, error = refused(capsys, "fit", tmp_path, "--epsilon", "-1", "--out", tmp_path / "m")
     assert (code, "epsilon must be a number in (0" in error) == (1, True)
 

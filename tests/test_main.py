@@ -75,7 +75,6 @@ def test_invalid_usage_is_noticed_at_once(capsys, argument):
     ("options", "message"),
     [
         (["--epsilon", "0"], "epsilon must be a number in"),
-        (["--delta", "1"], "delta must be a number in"),
         (["--n-components", "0"], "'n_components' parameter"),
         (["--max-features", "0"], "'max_features' parameter"),
         (["--language", "tlh"], "language must be one of"),

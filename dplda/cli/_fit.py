@@ -1,43 +1,38 @@
-"""The command ``dplda fit TEXTS --epsilon E --out MODEL``: from files to a published model.
+"""The commands ``dplda fit``, from files to a published model, and ``dplda plan``.
 
 The job runs first on public words, with the same options and a copy of the ledger. Whatever is
 wrong with an option or the budget shows up there, before anything is charged. Then the texts are
-read as a whole, and only then is the ledger charged. Public texts are read before the private
-ones, and counted in the words that were chosen with privacy.
+read as a whole, room for the model is reserved, and only then is the ledger charged. Public texts
+are read before the private ones, and counted in the words that were chosen with privacy.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 import tempfile
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import dplda  # loads a name at its first use: options and --help need nothing of it
 from dplda.cli._ledger import copy_ledger
-from dplda.cli._options import (
-    add_model_options,
-    add_texts,
-    check_output,
-    say,
-    show_guarantee,
-    show_topics,
-    texts_of,
-)
-from dplda.leaf._files import check_writable
+from dplda.cli._options import add_texts, check_output, say, show_guarantee, show_topics, texts_of
+from dplda.leaf._checks import check_delta
+from dplda.leaf._files import PUBLIC, check_writable, reserved, write_atomically
 from dplda.leaf._log import rehearsal
 from dplda.leaf._warnings import warn_user
 from dplda.text._text_files import read_texts
 
-SHARES = (0.08, 0.92)  # of the budget, for the vocabulary and the topics
 WORD = r"(?u)\b[^\W\d_]{3,}\b"  # three letters or more, as in the public lists
 MISSING = {"na", "n/a", "#n/a", "nan", "nat", "null", "none", "<na>"}  # and in capitals
+SIZES = (300, 1000, 3000, 10_000, 30_000)  # of corpora, where none is given
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the command."""
+def add_fit(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``dplda fit``."""
     parser.description = (
         "Fit a private topic model to texts and write a file that may be published: vocabulary, "
         "topics and guarantee, for one total epsilon. Nothing is charged if a file, an option or "
@@ -46,11 +41,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "example: dplda fit notes.csv --user-column patient --epsilon 4 --out topics.dplda"
     )
-    parser.set_defaults(command=run, parser=parser)
+    parser.set_defaults(command=_fit, parser=parser)
     add_texts(parser, "--user-column", "column that says whose text it is: protects users", "?")
-    add_model_options(parser)
+    _add_model(parser)
     add = parser.add_argument
-    add("--out", type=Path, metavar="FILE", help="file of the model, which may be published")
+    add("--out", type=Path, metavar="FILE", help="new file of the model, which may be published")
+    add("--yes", action="store_true", help="spend the budget without asking")
     add("--example", action="store_true",
         help="take public texts that dplda holds, and epsilon 4 unless it is given")  # fmt: skip
     add = parser.add_argument_group("public knowledge").add_argument
@@ -61,32 +57,175 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--public-texts", type=Path, metavar="TEXTS",
         help="public texts of the same kind: better topics, at no cost")  # fmt: skip
     add = parser.add_argument_group("ledger").add_argument
-    add("--ledger", type=Path, metavar="FILE",
-        help="file of a budget over many fits; created if it is missing")  # fmt: skip
+    add("--ledger", type=Path, metavar="FILE", help="file of a budget over many fits; created if "
+        "it is missing (default: TEXTS.ledger)")  # fmt: skip
+    add("--no-ledger", action="store_true", help="count no other fit of these texts")
     add("--budget", type=float, help="epsilon of a new ledger, if it is more than --epsilon")
 
 
-def run(options: argparse.Namespace) -> None:
-    """Run the command with these options."""
+def add_plan(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``dplda plan``."""
+    parser.description = (
+        "Say what to expect of a topic model of texts, before any data are read. All numbers must "
+        "be public: an expectation, not a count of the private texts."
+    )
+    parser.epilog = "example: dplda plan --n-docs 6000 --epsilon 4"
+    parser.set_defaults(command=_plan)
+    parser.add_argument("--mean-doc-words", type=float, default=100.0,
+        help="expected words of a text in the vocabulary (default: %(default)s)")  # fmt: skip
+    _add_model(parser, epsilon=4.0, is_plan=True)
+
+
+def _add_model(
+    parser: argparse.ArgumentParser, *, epsilon: float | None = None, is_plan: bool = False
+) -> None:
+    """Add the budget and the sizes of a model."""
+    add = parser.add_argument_group("model").add_argument
+    add("--epsilon", type=float, default=epsilon, help="total privacy budget")
+    add("--delta", type=_delta, default=1e-6,
+        help="delta of (epsilon, delta)-privacy (default: %(default)s)")  # fmt: skip
+    add("--n-components", type=int, default=20, help="number of topics (default: %(default)s)")
+    add("--max-features", type=int, default=2000,
+        help="number of words of the vocabulary (default: %(default)s)")  # fmt: skip
+    add("--n-docs", type=int, required=is_plan, help="expected number of texts, or of users if "
+        "they are protected: public knowledge, and no count")  # fmt: skip
+
+
+def _delta(given: str) -> float:
+    try:
+        return check_delta(float(given))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _plan(options: argparse.Namespace) -> None:
+    print(plan(options, options.n_docs, mean_doc_words=options.mean_doc_words))
+
+
+def plan(options: argparse.Namespace, n_docs: int, **more: Any) -> Any:
+    """What to expect of these options."""
+    return dplda.plan(
+        n_docs=n_docs, epsilon=options.epsilon, delta=options.delta, n_words=options.max_features,
+        n_components=options.n_components, **more,
+    )  # fmt: skip
+
+
+def _fit(options: argparse.Namespace) -> int:
     if options.example and options.texts is None:
         options.epsilon = 4.0 if options.epsilon is None else options.epsilon
+        options.yes = True
     elif options.example or None in (options.texts, options.epsilon, options.out):
         options.parser.error("give TEXTS, --epsilon and --out, or --example in place of TEXTS")
+    else:
+        choose_ledger(options)
     if options.out is not None:
-        check_output(
-            options.out, options.texts, options.ledger, options.stop_words, options.public_texts
-        )
+        inputs = (options.texts, options.ledger, options.stop_words, options.public_texts)
+        check_output(options.out, *inputs, is_new=True)
     stop_words, public = stop_words_of(options), public_texts(options)
     with rehearsal():
-        rehearse(options, stop_words, public)
+        n_bytes = rehearse(options, stop_words, public)
     texts, users = private_texts(options)  # private
     warn_of_common(public, texts)
-    model = fit(options, stop_words, public, texts, users, open_ledger(options), verbose=1)
-    if options.out is not None:
-        dplda.save_release(model, options.out)  # first: who reads the output may end
-        say(f"Model: {options.out}. It may be published.")
-    show_topics(model[-1], model[0].get_feature_names_out())
-    show_guarantee(dplda.pipeline_guarantee(model))
+    if not is_wanted(options):
+        return 1
+    ledger = open_ledger(options)
+    with accounted(ledger) as kept:
+
+        def keep(suffix: str, write: Callable[[Path], object]) -> None:
+            if options.out is not None:
+                kept[suffix] = written(options.out.with_name(options.out.name + suffix), write)
+
+        def paid(vectorizer: Any) -> None:
+            words = "\n".join([*vectorizer.get_feature_names_out(), ""]).encode()
+            keep(".words", lambda path: write_atomically(path, words, permissions=PUBLIC))
+
+        with nullcontext() if options.out is None else reserved(options.out, n_bytes):
+            model = fit(options, stop_words, public, texts, users, ledger, 1, paid)
+        keep("", lambda path: dplda.save_release(model, path))
+        if ".words" in kept:  # the model holds them
+            kept.pop(".words").unlink()
+        for path in kept.values():
+            say(f"Model: {path}. It may be published.")
+        show_topics(model[-1], model[0].get_feature_names_out())
+        show_guarantee(dplda.pipeline_guarantee(model))
+        sys.stdout.flush()  # a reader that has ended is noticed here
+    return 0
+
+
+def choose_ledger(options: argparse.Namespace) -> None:
+    """The ledger beside the texts, unless another one is named; none if that is asked for."""
+    texts = options.texts.resolve()
+    beside = texts.with_name(f"{texts.name}.ledger")
+    if not options.no_ledger:
+        options.ledger = options.ledger or beside
+    elif options.ledger is not None:
+        options.parser.error("give --ledger or --no-ledger, not both")
+    elif beside.exists():
+        warn_user(
+            f"{beside} counts what was spent on these texts before, and this fit is not added to "
+            "it: together they cost more than either; leave --no-ledger out",
+            dplda.privacy.PrivacyLeakWarning,
+        )
+
+
+def is_wanted(options: argparse.Namespace) -> bool:
+    """Say what to expect, from public options alone; on a terminal, ask before it is spent."""
+    if options.example:
+        return True
+    unit = "texts" if options.id_column is None else "users"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of one of several sizes
+        plans = [plan(options, n) for n in ([options.n_docs] if options.n_docs else SIZES)]
+    say(
+        f"Expected at epsilon {options.epsilon:g}, with {options.max_features} words and "
+        f"{options.n_components} topics, from these public numbers alone:"
+    )
+    for expected in plans:
+        print(
+            f"  {expected.n_docs:9,} {unit}: {max(0.0, expected.gap_closed):4.0%} of the gap to a "
+            f"model without privacy, about {expected.recommended_components} topics that stand out"
+        )
+    if not options.public_texts:
+        say("Public texts of the same kind (--public-texts) give better topics at no cost.")
+    if options.yes or not sys.stdin.isatty():
+        return True
+    wanted = input(f"Spend epsilon {options.epsilon:g} on these {unit}? [y/N] ").strip().lower()
+    if wanted not in ("y", "yes"):
+        say("Nothing was charged.")
+    return wanted in ("y", "yes")
+
+
+@contextmanager
+def accounted(ledger: dplda.privacy.Ledger) -> Iterator[dict[str, Path]]:
+    """However a job ends that has charged, say what was spent and where its results are."""
+    before, kept = len(ledger.entries()), dict[str, Path]()
+    try:
+        yield kept
+    except BaseException:
+        entries = [e for e in ledger.entries()[before:] if e.status != "canceled"]
+        if entries:
+            where = "" if ledger.path is None else f" in {ledger.path}"
+            labels = " and ".join(entry.label for entry in entries)
+            results = ", ".join(map(str, kept.values())) or "none"
+            print(
+                f"The job has ended early. {labels} stay charged: epsilon "
+                f"{ledger.epsilon_spent:.4g} of {ledger.epsilon:g} is spent{where}. "
+                f"Results that are paid for, and may be published: {results}",
+                file=sys.stderr,
+            )
+        raise
+
+
+def written(path: Path, write: Callable[[Path], object]) -> Path:
+    """Write what is paid for: to `path`, or elsewhere if that has become impossible."""
+    try:
+        write(path)
+        return path
+    except OSError as error:
+        other = Path(tempfile.mkdtemp(prefix="dplda-")) / path.name
+        write(other)
+        print(f"{path} cannot be written ({error.strerror}): it is {other}", file=sys.stderr)
+        return other
 
 
 def private_texts(options: argparse.Namespace) -> tuple[list[str], list[str] | None]:
@@ -116,13 +255,18 @@ def fit(
     texts: Sequence[str],
     users: Sequence[str] | None,
     ledger: dplda.privacy.Ledger,
-    verbose: int,
+    verbose: int = 0,
+    paid: Callable[[Any], None] = lambda vectorizer: None,
 ) -> Any:
-    """Fit a vocabulary and a topic model that together cost at most the given epsilon."""
+    """Fit a vocabulary, which `paid` gets, and topics that together cost at most epsilon."""
     from sklearn.pipeline import make_pipeline
 
+    # Of the budget. Best of .03, .08, .15, .25 and .4 at 1, 2, 4 and 8 on four corpora: .03, .15,
+    # .15, .25, with 3000 documents as with 8682 (benchmarks/vocabulary.py --shares). Over .08,
+    # topics explain 4% more at 4 and 7% more at 8.
+    share = min(max(0.04 * options.epsilon, 0.05), 0.25)
     for_words, for_topics = dplda.privacy.split_epsilon(
-        options.epsilon, SHARES, delta=options.delta
+        options.epsilon, (share, 1 - share), delta=options.delta
     )
     vectorizer = dplda.PrivateCountVectorizer(
         epsilon=for_words, delta=options.delta, max_features=options.max_features, ledger=ledger,
@@ -132,29 +276,31 @@ def fit(
         options.n_components, epsilon=for_topics, delta=options.delta, ledger=ledger, n_jobs=-1,
         verbose=verbose,
     )  # fmt: skip
-    counts = vectorizer.fit_transform(texts, user_ids=users)  # private
+    vectorizer.fit(texts, user_ids=users)
+    paid(vectorizer)
     if public and vectorizer.transform(public).nnz:
         # the vocabulary is paid for here: public texts without its words are no error
         prior = dplda.public_prior(
             public, n_components=options.n_components, vocabulary=vectorizer, n_jobs=-1
         )
         model.set_params(prior_components=prior)
-    model.fit(counts, user_ids=users)
+    model.fit(vectorizer.transform(texts), user_ids=users)
     return make_pipeline(vectorizer, model)
 
 
 def open_ledger(options: argparse.Namespace) -> dplda.privacy.Ledger:
     """The ledger of the options, or one in memory that allows this fit and no more."""
     budget = options.epsilon if options.budget is None else options.budget
-    if options.ledger is None:
-        return dplda.privacy.Ledger(epsilon=budget, delta=options.delta)
-    if options.ledger.exists():
+    if options.ledger is not None and options.ledger.exists():
         return dplda.privacy.Ledger(options.ledger, epsilon=options.budget)
     return dplda.privacy.Ledger(options.ledger, epsilon=budget, delta=options.delta)
 
 
-def rehearse(options: argparse.Namespace, stop_words: list[str], public: Sequence[str]) -> None:
-    """Run the whole job on public words, with a copy of the ledger: nothing is charged."""
+def rehearse(options: argparse.Namespace, stop_words: list[str], public: Sequence[str]) -> int:
+    """Run the whole job on public words, with a copy of the ledger: nothing is charged.
+
+    Returns the number of bytes that a model may need.
+    """
     few = public[:10]  # enough to notice an error
     words = [" ".join(dplda.datasets.load_public_vocabulary(200, language=options.language))]
     users = None if options.id_column is None else ["a"]
@@ -170,7 +316,7 @@ def rehearse(options: argparse.Namespace, stop_words: list[str], public: Sequenc
         ledger = open_ledger(copy)
         spent = ledger.epsilon_spent
         try:
-            model = fit(copy, stop_words, few, words, users, ledger, verbose=0)
+            model = fit(copy, stop_words, few, words, users, ledger)
         except dplda.privacy.BudgetError as error:
             # the copy may have paid for the vocabulary, which its error would count as spent before
             raise dplda.privacy.BudgetError(
@@ -179,8 +325,11 @@ def rehearse(options: argparse.Namespace, stop_words: list[str], public: Sequenc
                 f"{spent:.4g} was spent before; lower --epsilon, or use a ledger with a larger "
                 "budget"
             ) from error
-        dplda.save_release(model, Path(folder) / "model")
-        dplda.load_release(Path(folder) / "model").transform(words)
+        path = Path(folder) / "model"
+        dplda.save_release(model, path)
+        dplda.load_release(path).transform(words)
+        per_word = path.stat().st_size / len(model[0].vocabulary_)
+    return int(2 * per_word * options.max_features)  # words of the texts may be twice as long
 
 
 def stop_words_of(options: argparse.Namespace) -> list[str]:

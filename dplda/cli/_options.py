@@ -44,19 +44,10 @@ def texts_of(options: argparse.Namespace) -> Texts:
     return found
 
 
-def add_model_options(parser: argparse.ArgumentParser, *, epsilon: float | None = None) -> None:
-    """Add the budget and the sizes of a model."""
-    add = parser.add_argument_group("model").add_argument
-    add("--epsilon", type=float, default=epsilon, help="total privacy budget")
-    add("--delta", type=float, default=1e-6,
-        help="delta of (epsilon, delta)-privacy (default: %(default)s)")  # fmt: skip
-    add("--n-components", type=int, default=20, help="number of topics (default: %(default)s)")
-    add("--max-features", type=int, default=2000,
-        help="number of words of the vocabulary (default: %(default)s)")  # fmt: skip
-
-
-def check_output(path: Path, *inputs: Path | None) -> None:
+def check_output(path: Path, *inputs: Path | None, is_new: bool = False) -> None:
     """Refuse at the start a file that could not be written at the end, or that holds an input."""
+    if is_new and path.exists():
+        raise FileExistsError(f"{path} exists, and may have been paid for; write to another file")
     if any(given is not None and path.resolve() == given.resolve() for given in inputs):
         raise ValueError(f"{path} would be overwritten; write to another file")
     check_writable(path)
