@@ -30,7 +30,7 @@ from dplda.audit._published_attacks import PUBLISHED
 from dplda.audit._residuals import ResidualResult, can_be_watched, residual_check
 from dplda.audit._tape import watched
 from dplda.core._corpus import check_counts
-from dplda.displays._style import COLORS, GRAY, import_pyplot
+from dplda.displays._topics import COLORS, GRAY, import_pyplot
 from dplda.leaf._checks import check_integer, check_number, check_probability
 from dplda.privacy._streams import Purpose, Streams
 
