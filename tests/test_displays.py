@@ -1,6 +1,5 @@
 """The displays, by what is on the figure."""
 
-import math
 import subprocess
 import sys
 from pathlib import Path
@@ -12,13 +11,12 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
 from dplda import GibbsLDA, SubLDA
 from dplda.cli._options import show_topics
 from dplda.datasets import make_topic_corpus
-from dplda.displays import PrivacyUtilityDisplay, TopicDisplay, top_words
+from dplda.displays import TopicDisplay, top_words
 
 matplotlib = pytest.importorskip("matplotlib")
 ROOT = Path(__file__).parents[1]
@@ -201,82 +199,20 @@ def test_nothing_overlaps_with_twenty_topics_and_long_words():
         assert not any(box.overlaps(other) for other in boxes[:i])
 
 
-# PrivacyUtilityDisplay
-
-
-def test_perplexities_of_fitted_models(counts, model, baseline):
-    second = SubLDA(n_components=4, epsilon=8.0, delta=1e-5, max_iter=5).fit(counts)
-    display = PrivacyUtilityDisplay.from_estimators(
-        [second, baseline, model], counts, references={"unigram": 33.0}
-    )
-    axes = display.ax_
-    line, marks = axes.containers[0].lines[0], [text.get_text() for text in axes.get_xticklabels()]
-    np.testing.assert_allclose(line.get_xdata(orig=False), [model.epsilon_, second.epsilon_])
-    np.testing.assert_allclose(
-        line.get_ydata(orig=False), [model.perplexity(counts), second.perplexity(counts)]
-    )
-    assert marks == ["4", "8"]
-    assert axes.get_xscale() == "log"
-    assert "delta = 1e-05" in axes.get_xlabel()
-    assert axes.get_ylabel() == "held-out perplexity"
-    flat = {text.get_label(): text.get_ydata()[0] for text in axes.lines if len(text.get_xdata())}
-    assert flat["unigram"] == 33.0
-    assert flat["GibbsLDA (not private)"] == pytest.approx(baseline.perplexity(counts))
-    legend = {text.get_text() for text in axes.get_legend().get_texts()}
-    assert legend == {"unigram", "GibbsLDA (not private)", "SubLDA (document)"}
-
-
-def test_a_point_is_a_mean_with_a_bar_and_no_privacy_is_a_line(plt):
-    curves = {"fits": {1.0: [10.0, 12.0, 17.0], 2.0: [8.0], math.inf: [4.0, 6.0]}}
-    figure, axes = plt.subplots(1, 2)
-    display = PrivacyUtilityDisplay(curves).plot(ax=axes[1])
-    assert (display.ax_, display.figure_) == (axes[1], figure)
-    container = display.ax_.containers[0]
-    np.testing.assert_allclose(container.lines[0].get_xdata(orig=False), [1.0, 2.0])
-    np.testing.assert_allclose(container.lines[0].get_ydata(orig=False), [13.0, 8.0])
-    bars = [segment[:, 1].tolist() for segment in container.lines[2][0].get_segments()]
-    np.testing.assert_allclose(bars, [[10.0, 17.0], [8.0, 8.0]])
-    flat = [line for line in display.ax_.lines if "not private" in line.get_label()]
-    assert [line.get_ydata()[0] for line in flat] == [5.0]
-
-
-def test_a_grid_search_gives_a_curve_for_each_other_setting(counts):
-    grid = {"epsilon": [2.0, 4.0], "subsampling_ratio": [0.5, 1.0]}
-    search = GridSearchCV(SubLDA(n_components=3, max_iter=2), grid, cv=2, refit=False).fit(counts)
-    display = PrivacyUtilityDisplay.from_search(search, references={"unigram": -3.0})
-    assert set(display.curves) == {"subsampling_ratio = 0.5", "subsampling_ratio = 1.0"}
-    settings = search.cv_results_["params"]
-    for setting, mean in zip(settings, search.cv_results_["mean_test_score"]):
-        scores = display.curves[f"subsampling_ratio = {setting['subsampling_ratio']}"]
-        assert len(scores[setting["epsilon"]]) == 2
-        assert np.mean(scores[setting["epsilon"]]) == pytest.approx(mean)
-    assert display.ax_.get_ylabel().startswith("test score")
-
-
-def test_a_search_without_epsilon_is_refused(counts):
-    search = GridSearchCV(GibbsLDA(max_iter=2), {"n_components": [2, 3]}, cv=2).fit(counts)
-    with pytest.raises(ValueError, match=r"ends in epsilon, got \['n_components'\]"):
-        PrivacyUtilityDisplay.from_search(search)
-
-
 # without matplotlib
 
 WITHOUT_MATPLOTLIB = """
 import sys
 sys.modules["matplotlib"] = None
 from dplda import GibbsLDA
-from dplda.displays import PrivacyUtilityDisplay, TopicDisplay, top_words
+from dplda.displays import TopicDisplay, top_words
 
 model = GibbsLDA(n_components=2, max_iter=2).fit([[1, 2], [3, 4]])
 assert sorted(top_words(model, ["a", "b"])[0]) == ["a", "b"]
-for draw in (
-    lambda: TopicDisplay.from_estimator(model),
-    lambda: PrivacyUtilityDisplay({"fits": {1.0: [2.0]}}).plot(),
-):
-    try:
-        draw()
-    except ImportError as error:
-        print(error)
+try:
+    TopicDisplay.from_estimator(model)
+except ImportError as error:
+    print(error)
 """
 
 
@@ -286,10 +222,9 @@ def test_without_matplotlib_the_error_says_how_to_get_it():
         cwd=ROOT, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert run.returncode == 0, run.stderr
-    assert run.stdout.splitlines() == [
-        f"{name}.plot needs matplotlib; install it with: pip install matplotlib"
-        for name in ("TopicDisplay", "PrivacyUtilityDisplay")
-    ]
+    assert run.stdout == (
+        "TopicDisplay.plot needs matplotlib; install it with: pip install matplotlib\n"
+    )
 
 
 def test_words_that_are_noise_are_gray():
@@ -328,17 +263,3 @@ def test_what_is_no_model_is_refused_and_not_printed():
     for show in (top_words, TopicDisplay.from_estimator):
         with pytest.raises(TypeError, match=r"^expected a fitted topic model, got list$"):
             show(["a diagnosis of Ann"])
-
-
-def test_a_picture_of_utility_is_made_of_fitted_models_and_searches(counts):
-    from_models, from_search = (
-        PrivacyUtilityDisplay.from_estimators,
-        PrivacyUtilityDisplay.from_search,
-    )
-    with pytest.raises(TypeError, match="expected a fitted topic model of dplda, got str"):
-        from_models(["a diagnosis of Ann"], counts)
-    with pytest.raises(ValueError, match="at least one fitted topic model"):
-        from_models([], counts)
-    fitted = GibbsLDA(2, max_iter=1).fit(counts)
-    with pytest.raises(TypeError, match=r"expected a fitted GridSearchCV .* got GibbsLDA"):
-        from_search(fitted)

@@ -35,7 +35,7 @@ from dplda.audit import (
     observe_releases,
 )
 from dplda.datasets import load_public_vocabulary, make_topic_corpus, read_uci_bow
-from dplda.displays import PrivacyUtilityDisplay, TopicDisplay, top_words
+from dplda.displays import TopicDisplay, top_words
 from dplda.federated import (
     IFTMMaster,
     LocalModel,
@@ -364,8 +364,6 @@ ENTRIES = [
     (FITTED.epsilon_at, {"delta": 1e-5}),
     (top_words, {"estimator": FITTED, "feature_names": WORDS, "n_top_words": 2}),
     (TopicDisplay.from_estimator, {"estimator": FITTED, "feature_names": WORDS, "topics": [0]}),
-    (PrivacyUtilityDisplay.from_estimators, {"estimators": [], "X": COUNTS, "references": {}}),
-    (PrivacyUtilityDisplay.from_search, {"search": FITTED, "references": None}),
     (save_release, {"model": FITTED, "path": "saved", "vocabulary": WORDS}),
     (load_release, {"path": "saved"}),
     (published.recover_counts, {"sent_model": TABLE, "topic_word_prior": 0.0}),

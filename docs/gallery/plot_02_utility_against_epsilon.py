@@ -13,7 +13,6 @@ from sklearn.model_selection import train_test_split
 
 from dplda import SubLDA, plan
 from dplda.datasets import load_public_vocabulary, load_wordnet_glosses
-from dplda.displays import PrivacyUtilityDisplay
 from dplda.metrics import unigram_perplexity
 
 vectorizer = CountVectorizer(vocabulary=load_public_vocabulary(1000))
@@ -28,9 +27,14 @@ train, held_out = train_test_split(X, test_size=0.2, random_state=0)
 
 epsilons = [0.5, 1.0, 2.0, 4.0, 8.0, float("inf")]
 models = [SubLDA(10, epsilon=epsilon).fit(train) for epsilon in epsilons]
-PrivacyUtilityDisplay.from_estimators(
-    models, held_out, references={"word frequencies": unigram_perplexity(train, held_out)}
-)
+*private, exact = [model.perplexity(held_out) for model in models]
+_, axes = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
+axes.semilogx([model.epsilon_ for model in models[:-1]], private, "o-", label="SubLDA")
+axes.axhline(unigram_perplexity(train, held_out), ls=":", color="0.4", label="word frequencies")
+axes.axhline(exact, ls="--", color="0.4", label="SubLDA, not private")
+axes.set(xlabel="epsilon of a document", ylabel="held-out perplexity", title="Measured")
+axes.set_xticks(epsilons[:-1], [f"{epsilon:g}" for epsilon in epsilons[:-1]])
+axes.legend()
 
 # %%
 # Expected

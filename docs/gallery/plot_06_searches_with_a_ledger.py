@@ -13,7 +13,6 @@ from sklearn.model_selection import GridSearchCV
 
 from dplda import SubLDA
 from dplda.datasets import load_public_vocabulary, load_wordnet_glosses
-from dplda.displays import PrivacyUtilityDisplay
 from dplda.metrics import noisy_score
 from dplda.privacy import BudgetError, Ledger
 
@@ -29,7 +28,11 @@ public, private = X[:4500], X[4500:]
 
 grid = {"epsilon": [2.0, 4.0, 8.0], "n_components": [5, 10]}
 search = GridSearchCV(SubLDA(epsilon=2.0, max_iter=20), grid, cv=2, refit=False).fit(public)
-PrivacyUtilityDisplay.from_search(search)
+_, axes = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
+scores = search.cv_results_["mean_test_score"].reshape(3, 2)  # epsilons by numbers of topics
+axes.plot(grid["epsilon"], scores, "o-", label=[f"{k} topics" for k in grid["n_components"]])
+axes.set(xlabel="epsilon of each fit", ylabel="test score, mean of folds")
+axes.legend()
 
 # %%
 # On private texts: everything is charged

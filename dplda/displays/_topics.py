@@ -16,8 +16,7 @@ from dplda.leaf._checks import check_integer
 from dplda.leaf._vocabulary import check_model, flat_steps, in_order, words_after, words_of
 from dplda.metrics._signal import standing_words
 
-# Okabe and Ito's colors, which color-blind readers can distinguish. Series also differ in markers.
-COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+COLORS = ("#0072B2", "#D55E00")  # Okabe and Ito's, which color-blind readers can distinguish
 GRAY = "#595959"
 LIGHT_GRAY = "#8c8c8c"
 BAR = "probability in the topic"
