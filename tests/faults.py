@@ -885,7 +885,7 @@ def a_document_costs_half_its_words(patch):
          original(self, max(1, max_ones // 2), n_bits))  # fmt: skip
 
 
-@found_by("tests/test_audit.py::test_audits_find_some_of_what_is_spent_and_no_more[requests]")
+@found_by("tests/test_memoized_reports.py")
 def a_memoized_report_is_drawn_anew(patch):
     memoized = module("local._memoized_reports").MemoizedReports
     wrap(patch, memoized, "reports",

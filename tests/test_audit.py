@@ -248,7 +248,6 @@ SOUND = {
     "a word more of 3, oue": (
         local(RandomizedResponse, 1.0, 3, mechanism="oue"), "reported word", 0.4
     ),
-    "requests": (local(RandomizedResponse, 1.0, 1), "requested report", 0.6),
     "IFTMParty": (IFTMParty(2, token_epsilon=2.0, max_iter=1), None, 0.7),
     "IFTMParty, Laplace": (
         IFTMParty(2, token_epsilon=0.5, token_mechanism="laplace", max_iter=2), None, 0.7,
@@ -377,13 +376,6 @@ def test_the_epsilon_of_a_bit_is_not_that_of_a_word(X, monkeypatch):
     result = audit_epsilon(local(RandomizedResponse, 1.0, 3), X, **options)
     assert result.claim == pytest.approx(1.0)
     assert result.exceeds_claim
-
-
-def test_a_document_with_several_reports_is_found(X, monkeypatch):
-    """With a seed all files would draw the same report: the audit draws from secret keys."""
-    FAULTS["a_memoized_report_is_drawn_anew"].plant(monkeypatch)
-    model = local(RandomizedResponse, 0.5, 2)
-    assert audit_epsilon(model, X, attack="requested report", n_canaries=3000).exceeds_claim
 
 
 # the papers' algorithms do not hold
@@ -517,7 +509,6 @@ def test_an_audit_charges_each_fit_and_leaves_the_estimator_alone(tmp_path, X):
         ({"confidence": 2}, r"confidence must be a number in \(0, 1\), got 2"),
         ({"delta": 2}, r"delta must be a number in \[0, 1\), got 2"),
         ({"attack": "sentence"}, "attack must be an Attack or one of 'document', 'user'"),
-        ({"attack": "requested report"}, "come from a RandomizedResponse, got SubLDA"),
     ],
 )
 def test_wrong_options_are_refused_before_anything_is_spent(options, message, X):

@@ -1,54 +1,230 @@
-"""Neighboring corpora, run side by side: what the proofs say of one unit, asserted of the code."""
+"""Neighboring data, run side by side: what the proofs say of one unit, asserted of the code."""
 
-import copy
 import itertools
-import warnings
+import os
 from fractions import Fraction
 
-import joblib
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from estimators import LOCAL, PRIVATE, each
+from faults import FAULTS
+from hypothesis import HealthCheck, example, given, settings, target
+from hypothesis import strategies as st
+from private_nmf import PrivateNMF
 from reference import document_weights, half_integers
 from sklearn.base import clone
 
-from dplda import RandomizedResponse
+from dplda import HDPLDA, PrivateCountVectorizer, PrivateSVILDA, SubLDA, private_topic_counts
+from dplda.audit import replay
+from dplda.audit._replay import differing_attributes
+from dplda.audit._tape import fit_watched, watched
 from dplda.datasets import make_topic_corpus
-from dplda.federated import _party
-from dplda.privacy import SeededNoiseWarning
-from dplda.privacy.mechanisms import Curator
-from dplda.word import _hdplda
+from dplda.federated import IFTMParty
+from dplda.metrics import noisy_score
+from dplda.privacy import Ledger
 from dplda.word._frozen_table import HalfTable
+
+# of all searches together
+PAIRS = int(os.environ.get("DPLDA_REPLAY_PAIRS", "1000"))
+N_DOCS, N_WORDS = 6, 8
+
+
+# a search for the worst neighbor, on every path of a release
+
+BUDGET = {"noise_multiplier": 2.0, "max_iter": 3}
+OTHER = make_topic_corpus(40, N_WORDS, 2, doc_length=30, random_state=1).data
+TABLE = np.random.default_rng(0).gamma(0.3, size=(2, N_WORDS)) * 50 + 0.1
+with watched():
+    FITTED = SubLDA(2, **BUDGET).fit(OTHER)
+
+
+def again(X, **options):
+    """Two calls of `partial_fit`."""
+    model = SubLDA(2, **BUDGET, random_state=3)
+    return [model.partial_fit(X, **options).components_ for _ in range(2)]
+
+
+def texts_of(X):
+    return [" ".join(f"w{word}" for word in np.flatnonzero(row)) for row in X]
+
+
+def vocabulary(X, **options):
+    model = PrivateCountVectorizer(
+        noise_multiplier=1.0, delta=0.01, candidates=["w0", "w3", "nowhere"], max_doc_words=4,
+        ngram_range=(1, 2), random_state=2,
+    )  # fmt: skip
+    return model.fit(texts_of(X), **options).word_weights_
+
+
+def scores(X):
+    return noisy_score(FITTED, X, epsilon=1.0, random_state=0)
+
+
+def counts_of_topics(X):
+    return private_topic_counts(FITTED, X, epsilon=1.0, random_state=0)
+
+
+SUBLDA = SubLDA(2, **BUDGET)
+SVILDA = PrivateSVILDA(2, **BUDGET)
+USERS = {"user_ids": [0, 0, 1, 1, 1, 2]}
+# estimators or functions of the counts, and the arguments of the call
+DOCUMENTS = {
+    "SubLDA": (SUBLDA, {}),
+    "SubLDA, sampled": (
+        clone(SUBLDA).set_params(subsampling_ratio=0.4, boost=2.0, max_iter=5), {},
+    ),
+    "SubLDA, users": (SUBLDA, USERS),
+    "SubLDA, sampled users": (clone(SUBLDA).set_params(subsampling_ratio=0.7), USERS),
+    "SubLDA, public prior": (clone(SUBLDA).set_params(prior_components=TABLE), {}),
+    "SubLDA, earlier": (SUBLDA, {"earlier": FITTED}),
+    "SubLDA, partial_fit": (again, USERS),
+    "SubLDA, little noise": (SubLDA(2, noise_multiplier=0.1, max_iter=3), {}),
+    "PrivateSVILDA": (SVILDA, {}),
+    "PrivateSVILDA, all users": (clone(SVILDA).set_params(subsampling_ratio=1.0), USERS),
+    "PrivateNMF": (PrivateNMF(2, **BUDGET), {}),
+    "vocabulary": (vocabulary, {}),
+    "vocabulary, users": (vocabulary, USERS),
+    "scores": (scores, {}),
+    "counts of topics": (counts_of_topics, {}),
+}  # fmt: skip
+WORDS = {
+    "HDPLDA, Laplace": HDPLDA(2, epsilon=4.0, max_iter=3),
+    "HDPLDA, Gaussian": HDPLDA(2, epsilon=4.0, noise="gaussian", max_iter=3),
+}
+EACH = PAIRS // (len(DOCUMENTS) + len(WORDS) + 1) + 1
+
+numbers = st.sampled_from([0, 0, 0, 1, 1, 2, 9, 100, 10**6, 10**9])
+weights = st.sampled_from([0, 0, 0, 1, 2, 9, 1e-300, 1e-3, 0.5, 1e6, 1e12])
+few = st.sampled_from([0, 0, 0, 1, 1, 2, 9])
+
+
+def corpora(cells):
+    rows = st.lists(cells, min_size=N_WORDS, max_size=N_WORDS)
+    return st.lists(rows, min_size=N_DOCS, max_size=N_DOCS).map(np.array)
+
+
+def search(pairs):
+    return settings(
+        max_examples=EACH, suppress_health_check=list(HealthCheck), database=None, deadline=None
+    )(given(pair=pairs))
+
+
+@pytest.mark.parametrize("path", DOCUMENTS)
+def test_no_unit_moves_a_release_further_than_its_radius(path):
+    estimator, options = DOCUMENTS[path]
+    users, found = np.array(options.get("user_ids", np.arange(N_DOCS))), [0.0]
+    cells = weights if isinstance(estimator, (SubLDA, PrivateSVILDA)) else numbers
+    if callable(estimator) and "vocabulary" in path:
+        cells = few
+
+    @search(st.tuples(corpora(cells), st.integers(0, N_DOCS - 1)))
+    @example(pair=(np.eye(N_DOCS, N_WORDS) * 1000 + 1, 2))
+    def no_worse(pair):
+        X, unit = pair
+        neighbor = np.where((users == users[unit])[:, None], 0, X)
+        result = replay(estimator, X, neighbor, **options)
+        assert result.passed, str(result)
+        found.append(max(result.distances))
+        target(found[-1])
+
+    no_worse()
+    # a score is only as large as the least likely word of the public model allows
+    assert (0.6 if path == "scores" else 0.9) < max(found) <= 1.0
+
+
+@pytest.mark.parametrize("path", WORDS)
+def test_no_word_moves_a_release_further_than_is_charged(path):
+    found = [0.0]
+
+    @search(st.tuples(corpora(few), st.integers(0, 99), st.integers(0, 99)))
+    def no_worse(pair):
+        X, place, other = pair
+        X[0, 0] += 1
+        rows, words = np.nonzero(X)
+        row, word = rows[place % len(rows)], words[place % len(rows)]
+        # words in whose place no other word of the document changes its place
+        others = np.flatnonzero(X[row] * (np.arange(N_WORDS) != word))
+        low = others[others < word].max(initial=0)
+        high = others[others > word].min(initial=N_WORDS - 1)
+        neighbor = X.copy()
+        neighbor[row, word] -= 1
+        # one of several tokens of the word would not keep its place among them
+        neighbor[row, low + other % (high - low + 1) if X[row, word] == 1 else word] += 1
+        result = replay(WORDS[path], X, neighbor)
+        assert result.passed, str(result)
+        found.append(max(result.distances))
+        target(found[-1])
+
+    no_worse()
+    assert max(found) == pytest.approx(1.0, abs=1e-3)
+
+
+def test_a_party_is_a_function_of_its_noisy_tokens():
+    party = IFTMParty(2, token_epsilon=3.0, max_iter=2)
+
+    @search(st.tuples(corpora(few), corpora(few)))
+    def no_worse(pair):
+        one, other = pair
+        one[0, 0] = other[0, 0] = 1
+        result = replay(party, one, other)
+        assert result.passed, str(result)
+
+    no_worse()
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "documents_are_clipped_too_wide", "documents_are_clipped_a_unit_too_wide",
+        "word_totals_count_twice", "contributions_read_others", "user_ids_are_ignored",
+        "components_hold_raw_counts", "one_unit_is_clipped_too_wide", "sums_count_the_unsampled",
+    ],
+)  # fmt: skip
+def test_a_replay_finds(fault, monkeypatch):
+    FAULTS[fault].plant(monkeypatch)
+    X = np.random.default_rng(0).integers(0, 2, (16, 40)) * 20
+    model = SubLDA(2, noise_multiplier=2.0, max_iter=10, prior_components=np.eye(2, 40) * 99 + 1)
+    options = {"user_ids": np.arange(16) // 2} if "user" in fault else {}
+    if "unsampled" in fault:
+        model.set_params(subsampling_ratio=0.3)
+    users = options.get("user_ids", np.arange(16))
+    results = [
+        replay(model, X, np.where((users == unit)[:, None], 0, X), **options)
+        for unit in np.unique(users)
+    ]
+    assert not all(result.passed for result in results)
+
+
+def test_a_replay_charges_one_fit_and_says_what_it_found(tmp_path):
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    X = np.ones((N_DOCS, N_WORDS))
+    model = SubLDA(2, epsilon=1.0, max_iter=2, ledger=ledger)
+    assert "nothing is violated" in str(replay(model, X, X))
+    assert len(ledger.entries()) == 1
+    assert not hasattr(model, "components_")
+    shorter = replay(clone(model).set_params(ledger=None), X, np.ones((N_DOCS, 5)))
+    assert "depends on the data" in str(shorter)
+
+
+# all worlds at once
 
 
 @pytest.mark.parametrize("parameters", [{}, {"n_jobs": 2}, {"subsampling_ratio": 0.5}], ids=str)
 @each(case for case in PRIVATE if case.unit == "document")
-def test_a_contribution_is_the_same_whoever_else_is_there(estimator, parameters, monkeypatch):
+def test_a_contribution_is_the_same_whoever_else_is_there(estimator, parameters):
     """In integers, in every release: f(X) - f(X without a) = f(X without b) - f(X without both)."""
-    X = make_topic_corpus(60, 40, 4, doc_length=30, random_state=0).data.tolil()
-    loudest = int(X.sum(axis=0).argmax())
+    X = make_topic_corpus(60, 40, 4, doc_length=30, random_state=0).data.toarray()
     X[12] = 0
-    X[12, loudest] = 3000  # a document that a maximum or a mean over documents would read
+    X[12, X.sum(axis=0).argmax()] = 3000  # a maximum or a mean over documents would read it
     known = {name: value for name, value in parameters.items() if name in estimator.get_params()}
-    estimator = clone(estimator).set_params(max_iter=8, random_state=0, **known)
-    release, tape, worlds = Curator.release, [], []
-
-    def replay(self, value, *args, **kwargs):
-        worlds[-1].append(value.copy())
-        noisy = release(self, value, *args, **kwargs)
-        if len(worlds) == 1:
-            tape.append(noisy)
-        return tape[len(worlds[-1]) - 1].copy()
-
-    monkeypatch.setattr(Curator, "release", replay)
+    estimator, tape, worlds = clone(estimator).set_params(max_iter=8, **known), None, []
     for without in ([], [12], [13], [12, 13]):
         Y = X.copy()
         Y[without] = 0
-        worlds.append([])
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SeededNoiseWarning)
-            clone(estimator).fit(sp.csr_array(Y))
+        _, one = fit_watched(estimator, {"X": sp.csr_array(Y)}, 0, tape)
+        tape = tape or one
+        worlds.append([step.value for step in one.steps])
     changed = 0
     for all_of_them, without_a, without_b, without_both in zip(*worlds, strict=True):
         np.testing.assert_array_equal(all_of_them - without_a, without_b - without_both)
@@ -56,116 +232,16 @@ def test_a_contribution_is_the_same_whoever_else_is_there(estimator, parameters,
     assert changed > 1, "both documents must take part"
 
 
-def other_documents(X, same_shape):
-    """Documents that share with `X` what is public: their lengths, or nothing but the columns."""
-    if same_shape:
-        return X[:, np.random.default_rng(1).permutation(X.shape[1])]
-    return make_topic_corpus(71, X.shape[1], 3, doc_length=30, random_state=5).data
-
-
-@pytest.fixture
-def same_releases(monkeypatch):
-    """All seams at which a value becomes public: the second fit gets what the first one got."""
-    tapes, first = [], True
-
-    def taped(owner, name):
-        make, tape = getattr(owner, name), []
-        tapes.append(tape)
-
-        def call(*args, **kwargs):
-            made = make(*args, **kwargs)
-            if first:
-                tape.append(copy.deepcopy(made))
-                return made
-            return tape.pop(0)
-
-        monkeypatch.setattr(owner, name, call)
-
-    for owner, name in (
-        (Curator, "release"),
-        (_hdplda, "uniform_topics"),
-        (_hdplda, "draw_topics"),
-        (_party, "privatize"),
-        (RandomizedResponse, "_report"),
-    ):
-        taped(owner, name)
-
-    def again():
-        nonlocal first
-        first = False
-        return tapes
-
-    return again
-
-
 @pytest.mark.parametrize("case", PRIVATE + LOCAL, ids=lambda case: case.name)
-def test_a_fitted_model_holds_nothing_but_functions_of_its_releases(case, same_releases):
+def test_a_fitted_model_holds_nothing_but_functions_of_its_releases(case):
     """Other private documents with the same releases give the same model, to the last bit."""
     X = make_topic_corpus(80, 40, 4, doc_length=30, random_state=0).data
-    same_shape = case.room == "local" or case.unit != "document"  # lengths, or reports, are public
-    models = [clone(case.estimator).set_params(random_state=0) for _ in range(2)]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SeededNoiseWarning)
-        models[0].fit(X)
-        tapes = same_releases()
-        assert any(tapes)
-        models[1].fit(other_documents(X, same_shape))
-    assert not any(tapes)
-    one, other = (vars(model) for model in models)
-    assert one.keys() == other.keys()
-    assert [name for name in one if joblib.hash(one[name]) != joblib.hash(other[name])] == []
-
-
-def recorded(tape):
-    """`Curator.release` that keeps what was private and what became public."""
-    release = Curator.release
-
-    def record(self, value, *args, **kwargs):
-        noisy = release(self, value, *args, **kwargs)
-        tape.append((value.copy(), noisy))
-        return noisy
-
-    return record
-
-
-def replayed(tape, distances, values=None):
-    """`Curator.release` that lets out what the first world let out, and compares the values."""
-    release = Curator.release
-
-    def replay(self, value, mechanism, **kwargs):
-        release(self, value, mechanism, **kwargs)
-        other, noisy = tape.pop(0)
-        if values is not None:
-            values.append(value.copy())
-        squares = int(((value - other).astype(object) ** 2).sum())
-        assert squares <= mechanism.radius**2
-        distances.append(squares / mechanism.radius**2)
-        return noisy
-
-    return replay
-
-
-@pytest.mark.parametrize(
-    "parameters",
-    [{}, {"n_jobs": 2}, {"subsampling_ratio": 0.5}, {"subsampling_ratio": 1.0}],
-    ids=str,
-)
-@each(case for case in PRIVATE if case.unit == "document")
-def test_a_document_moves_no_release_further_than_its_radius(estimator, parameters, monkeypatch):
-    X = make_topic_corpus(80, 40, 4, random_state=0).data
-    Y = X.tolil()
-    Y[13] = 0
-    tape, distances = [], []
-    known = {name: value for name, value in parameters.items() if name in estimator.get_params()}
-    estimator = clone(estimator).set_params(max_iter=15, random_state=0, **known)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SeededNoiseWarning)
-        for release, corpus in ((recorded(tape), X), (replayed(tape, distances), Y)):
-            with monkeypatch.context() as patch:
-                patch.setattr(Curator, "release", release)
-                estimator.fit(sp.csr_array(corpus))
-    assert tape == []
-    assert max(distances) > 0.5, "give this case a clipping bound that documents reach"
+    other = make_topic_corpus(71, 40, 3, doc_length=30, random_state=5).data
+    if case.room == "local" or case.unit != "document":  # lengths, or reports, are public
+        other = X[:, np.random.default_rng(1).permutation(X.shape[1])]
+    model, tape = fit_watched(case.estimator, {"X": X}, 0)
+    assert tape.steps or tape.published
+    assert differing_attributes(model, fit_watched(case.estimator, {"X": other}, 0, tape)[0]) == []
 
 
 # Documents of a user, out of `n` over a vocabulary of `v`, that each reach for the clipping bound.
@@ -174,57 +250,29 @@ HOSTILE = {
     "disjoint words": lambda n, v: np.eye(n, v, dtype=int) * 9,
     "one huge document": lambda n, v: np.eye(1, v, 7, dtype=int) * 10**15,
     "huge counts": lambda n, v: np.tile(np.arange(v) % 3, (n, 1)) * 10**12,
-    "copies": lambda n, v: np.tile(np.arange(v) % 7, (n, 1)),
     "long and short": lambda n, v: np.diag(10 ** (np.arange(n) % 13)) @ np.eye(n, v, 1, dtype=int),
-    "tiny shares": lambda n, v: np.tile(np.arange(v) % 7 * 1e-300, (n, 1)),
     "extreme weights": lambda n, v: np.tile([1e-300, 1e308, 0.5, 1e12], (n, v // 4)),
 }
 
 
-def worlds_with_and_without_a_user(estimator, own, monkeypatch):
-    """Distances of the values of all releases in radii, and the values without the user.
-
-    First the user's documents are empty, then the rows are not there. The user is the last, so that
-    all others take part in the same rounds.
-    """
-    others = make_topic_corpus(60, 40, 4, random_state=0).data.toarray()
-    X = np.vstack([others, own])
-    ids = np.append(np.arange(60) // 3, np.full(len(own), 99))
-    emptied = np.vstack([others, np.zeros_like(own)])
-    tape, distances, values = [], [], ([], [])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SeededNoiseWarning)
-        with monkeypatch.context() as patch:
-            patch.setattr(Curator, "release", recorded(tape))
-            estimator.fit(X, user_ids=ids)
-        for rows, corpus, kept in ((len(X), emptied, values[0]), (60, emptied, values[1])):
-            with monkeypatch.context() as patch:
-                patch.setattr(Curator, "release", replayed(list(tape), distances, kept))
-                estimator.fit(corpus[:rows], user_ids=ids[:rows])
-    return distances, values
-
-
 @pytest.mark.parametrize("own", HOSTILE)
 @each(case for case in PRIVATE if case.unit == "document")
-def test_a_user_moves_no_release_further_than_its_radius(estimator, own, monkeypatch):
-    estimator = clone(estimator).set_params(random_state=4)  # it draws the user into some round
-    distances, (emptied, removed) = worlds_with_and_without_a_user(
-        estimator, HOSTILE[own](30, 40), monkeypatch
-    )
-    totals, rounds = distances[:2], distances[2:8]
-    assert min(totals) > 0.95, "a user that reaches for the bound"
-    assert max(rounds) > 0.95, "a user that reaches for the bound"
-    for one, other in zip(emptied, removed, strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
-@pytest.mark.parametrize("name", ["sublda", "svilda"])
-def test_a_clip_of_each_document_alone_would_be_found(name, monkeypatch):
-    monkeypatch.setattr("dplda.document._document_lda.number_users", lambda ids, n_docs: None)
-    case = next(case for case in PRIVATE if case.name == name)
-    estimator = clone(case.estimator).set_params(random_state=1)
-    with pytest.raises(AssertionError, match="radius"):
-        worlds_with_and_without_a_user(estimator, HOSTILE["copies"](30, 40), monkeypatch)
+def test_a_user_moves_no_release_further_than_its_radius(estimator, own):
+    """The user is the last, so that all others take part in the same rounds without the rows."""
+    others = make_topic_corpus(60, 40, 4, random_state=0).data.toarray()
+    own = HOSTILE[own](30, 40)
+    X, ids = np.vstack([others, own]), np.append(np.arange(60) // 3, np.full(len(own), 99))
+    emptied = np.vstack([others, np.zeros_like(own)])
+    model = clone(estimator).set_params(random_state=4)  # it draws the user into some round
+    result = replay(model, X, emptied, user_ids=ids)
+    assert result.passed
+    assert max(result.distances[:2]) > 0.95, "a user that reaches for the bound"
+    assert max(result.distances[2:8]) > 0.95, "a user that reaches for the bound"
+    _, tape = fit_watched(model, {"X": X, "user_ids": ids}, 4)
+    _, one = fit_watched(model, {"X": emptied, "user_ids": ids}, 4, tape)
+    _, other = fit_watched(model, {"X": others, "user_ids": ids[:60]}, 4, tape)
+    for step, without in zip(one.steps, other.steps, strict=True):
+        np.testing.assert_array_equal(step.value, without.value)
 
 
 def sweep_law(words, topics, table, prior):

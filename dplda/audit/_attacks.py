@@ -17,10 +17,7 @@ from sklearn.base import BaseEstimator
 
 from dplda.audit._tape import Tape, fit_watched
 from dplda.federated import SentenceCorpus
-from dplda.local._memoized_reports import MemoizedReports
-from dplda.local._randomized_response import RandomizedResponse
 from dplda.privacy import RandomizedResponseEvent, Repeated, epsilon_of
-from dplda.privacy._curator import announce
 from dplda.privacy._events import Event
 from dplda.privacy._mechanisms import Mechanism
 from dplda.privacy._streams import Purpose
@@ -33,7 +30,6 @@ FAVOR = 1.3  # weight of the topic that a canary's word favors in the first tabl
 DOCUMENTS_OF_USER = 3
 UNCAPPED_WORDS = 50  # of a canary where no cap says how many words are reported
 MAX_CANARY_WORDS = 1000  # of a canary whose cap is larger
-N_REQUESTS = 5
 
 # What a coin is claimed to cost: epsilon, and its events if the claim is their sum.
 Cost: TypeAlias = tuple[float, tuple[Event, ...]]
@@ -311,7 +307,7 @@ def fit_to_reports(model: BaseEstimator, data: dict[str, Any]) -> None:
     """Call `fit`; a randomizer releases what it returns."""
     model.fit(**data)
     if not hasattr(model, "components_"):
-        announce("reports", 0, model.transform(**data))
+        model.transform(**data)
 
 
 def _scores_of_rows(
@@ -329,14 +325,6 @@ def _refuse_server(target: Target) -> None:
             f"{type(target.estimator).__name__}(randomized=True) reads reports and releases "
             "nothing of a document; audit the RandomizedResponse of the clients, or "
             "randomized=False"
-        )
-
-
-def _refuse_all_but_clients(target: Target) -> None:
-    if not isinstance(target.estimator, RandomizedResponse):
-        raise ValueError(
-            "memoized reports come from a RandomizedResponse, got "
-            f"{type(target.estimator).__name__}; give the randomizer of the client"
         )
 
 
@@ -366,24 +354,9 @@ def _set_ratios(target: Target, model: BaseEstimator, reports: Any) -> np.ndarra
     return present[:, :half].sum(axis=1) - present[:, half:].sum(axis=1)
 
 
-def _request_reports(model: BaseEstimator, data: dict[str, Any]) -> None:
-    """Fit the randomizer, and request all documents, in this order and in the other one."""
-    X = data["X"]
-    client, ids = MemoizedReports(model.fit(X)), np.arange(X.shape[0])
-    for request in range(N_REQUESTS):
-        order = ids if request % 2 == 0 else ids[::-1]
-        reports = client.reports(order.tolist(), X[order])
-        announce("reports", request, reports[order])
-
-
 REPORT = Attack(
     "report", "a document is one or another", _plant_sets, _scores_of_rows(_set_ratios),
     prepare=_refuse_server, train=fit_to_reports,
-)  # fmt: skip
-REQUEST = Attack(
-    "requested report", "a document that is asked for five times is one or another",
-    _plant_sets, _scores_of_rows(_set_ratios),
-    prepare=_refuse_all_but_clients, train=_request_reports,
 )  # fmt: skip
 
 

@@ -13,7 +13,6 @@ from dplda.audit._attacks import (
     DOCUMENT,
     REPORT,
     REPORTED_WORD,
-    REQUEST,
     TOKEN,
     USER,
     WORD,
@@ -39,7 +38,7 @@ MAX_CANARIES, MAX_RUNS = 10**7, 10**6
 # By unit. An estimator's class names its attack in `_attack`.
 ATTACKS = {
     attack.unit: attack
-    for attack in (DOCUMENT, USER, WORD, TOKEN, REPORT, REPORTED_WORD, REQUEST, *PUBLISHED)
+    for attack in (DOCUMENT, USER, WORD, TOKEN, REPORT, REPORTED_WORD, *PUBLISHED)
 }
 
 
@@ -204,8 +203,7 @@ def audit_epsilon(
     attack : str or Attack, default=None
         The unit that is attacked. None takes what the estimator's class protects: "document",
         "word", "token", "report", or the name of a published algorithm. Others are "user",
-        "reported word" (one word more in a report), "requested report" (a `RandomizedResponse`
-        behind `MemoizedReports`), and attacks of your own.
+        "reported word" (one word more in a report), and attacks of your own.
     n_canaries : int, default=1000
         Number of canaries in a fit.
     n_runs : int, default=1

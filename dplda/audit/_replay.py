@@ -197,6 +197,6 @@ def _changed_units(X: Any, other: Any, fit_params: dict[str, Any]) -> np.ndarray
     if isinstance(X, list) or not hasattr(X, "shape") or X.shape != np.shape(other):
         return None
     one, two = (sp.csr_array(np.asarray(m) if not sp.issparse(m) else m) for m in (X, other))
-    rows = np.flatnonzero(np.asarray(abs(one - two).sum(axis=1)).reshape(-1))
+    rows = np.flatnonzero(np.diff(sp.csr_array(one != two).indptr))
     users = number_users(fit_params.get("user_ids"), X.shape[0])
     return rows if users is None else np.unique(users[rows])

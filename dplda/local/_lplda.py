@@ -26,7 +26,6 @@ from dplda.leaf._progress import rounds
 from dplda.local._estimates import estimate_counts, false_ones, set_and_clear, weight_of_prior
 from dplda.local._randomized_response import BUDGETS, RandomizedResponse
 from dplda.privacy import Guarantee
-from dplda.privacy._curator import announce
 from dplda.privacy._streams import Purpose, Streams, uniform_integers
 
 CLIENT_PARAMETERS = (*BUDGETS, "delta", "max_doc_words", "mechanism", "ledger")
@@ -294,7 +293,6 @@ class LPLDA(PrivateEstimator, BaseLDA):
         # coins only. Replacing the document changes at most 2 * max_doc_words bits of that row,
         # which `client.privacy_` charges. The ledger is charged before `read` looks at a document.
         reports = client._report(read, client.ledger)  # public
-        announce(REPORTS, n_earlier, reports)
         return client, reports
 
     def _client(self, n_words: int, n_earlier: int | None) -> RandomizedResponse:

@@ -316,7 +316,7 @@ class RandomizedResponse(PrivateEstimator, OneToOneFeatureMixin, TransformerMixi
                 )
             for step, event in plan:
                 curator.account(event, label=step)
-            return randomize(X, self._bits, max_ones, streams)  # public
+            return curator.publish("reports", 0, randomize(X, self._bits, max_ones, streams))
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "privacy_")  # a fit that failed leaves n_features_in_ behind
