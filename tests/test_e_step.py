@@ -124,18 +124,6 @@ def test_exponential_of_digamma(dtype, total):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_weights_of_extreme_parameters_are_numbers(dtype):
-    sizes = np.array([1e-38, 1e-30, 1e-12, 1e-3, 0.1, 7.9999995, 8, 1e12, 1e30, 1e37], dtype)
-    start = np.array(np.meshgrid(sizes, sizes)).reshape(2, -1).T
-    X = sp.csr_matrix((len(start), N_WORDS), dtype=dtype)
-    _, weights = e_step(
-        X, range(len(start)), random_table(2, dtype), 0.1, 2, max_iter=0, gamma=pad(start, dtype)
-    )
-    assert (weights >= 0).all()
-    assert (weights <= 1 + 1e-6).all()
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("n_components", [1, 5, 37])
 def test_table_expectations_are_scipys(dtype, n_components, instruction_sets):
     """exp(E[log beta]), for any set and number of threads; a table of several pieces."""
@@ -168,24 +156,3 @@ def test_documents_are_independent(dtype):
         assert_array_equal(weights[rows], whole[1][rows])
         assert_array_equal(gamma[others], start[others])
         assert (weights[others] == -1).all()
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_topics_below_the_prior_come_back(dtype):
-    """A start may give a topic no weight at all; the first step forgets it."""
-    X, table = random_counts(dtype), random_table(5, dtype)
-    start = pad(np.ones((N_DOCS, 5)), dtype)
-    start[:, 2] = 1e-3
-    gamma, weights = e_step(X, range(N_DOCS), table, 0.5, 5, 1, 0.0, start)
-    assert (gamma[:, 2] == dtype(0.5)).all()
-    assert (weights[:, 2] > 0).all()
-
-
-def test_scratch_that_is_too_small_is_refused():
-    X, table = random_counts(np.float32), random_table(5, np.float32)
-    gamma = pad(np.ones((N_DOCS, 5)))
-    arguments = X.indptr, X.indices, X.data, np.arange(N_DOCS), table, 0.1, 5, 1, 0.0, gamma
-    with pytest.raises(ValueError, match="scratch_size"):
-        _e_step.e_step(*arguments, gamma.copy(), np.empty((2, 32), np.float32))
-    with pytest.raises(ValueError, match="scratch_size"):
-        _e_step.e_step(*arguments, gamma.copy(), np.empty((0, 10**6), np.float32))

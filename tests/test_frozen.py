@@ -335,27 +335,3 @@ def test_blocks_and_rounds_have_random_words_of_their_own(big_corpus):
     )  # fmt: skip
     assert 0.04 < (one == other).mean() < 0.06
     assert 0.04 < (one[:n] == one[first : first + n]).mean() < 0.06
-
-
-@pytest.mark.parametrize("cut", [0, 1, 3, 7, 60, 150])
-def test_splitting_a_sweep_at_any_document_changes_nothing(cut, instruction_set):
-    word, doc_ptr = some_documents(150, N_WORDS, seed=5, longest=40)
-    table = random_table(40, largest=3000)
-    bits = np.random.default_rng(6).integers(0, 2**64, len(word), dtype=np.uint64)
-    start = half_assigned(word, 40)
-    whole, _ = frozen(word, doc_ptr, start, table, 0.1, bits)
-    parts = []
-    for ptr in (doc_ptr[: cut + 1], doc_ptr[cut:]):
-        span = slice(ptr[0], ptr[-1])
-        part, n_exact = frozen(word[span], ptr - ptr[0], start[span], table, 0.1, bits[span])
-        assert n_exact >= 0
-        parts.append(part)
-    assert_array_equal(np.concatenate(parts), whole)
-
-
-def test_arguments_that_do_not_fit_are_refused():
-    word, doc_ptr, topics = np.zeros(1, np.int32), np.array([0, 1]), np.zeros(1, np.int16)
-    bits, half = np.zeros(1, np.uint64), np.full((1, 16), TOP, np.uint16)
-    for order, table in [(np.zeros(1, np.int64), half[:, :8].copy()), (np.zeros(2, int), half)]:
-        with pytest.raises(ValueError, match="multiple of 16"):
-            _frozen.sweep(word, doc_ptr, order, topics, table, 0.1, bits, bits, 1e-4)

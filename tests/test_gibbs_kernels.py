@@ -5,10 +5,8 @@ import pytest
 import reference
 from numpy.testing import assert_array_equal
 
-from dplda.core._corpus import Corpus
 from dplda.core._fold_in import pad
 from dplda.kernels import _gibbs
-from dplda.word._frozen_table import count_words
 
 SIZES = [1, 2, 7, 8, 9, 20, 33]
 N_WORDS = 11
@@ -224,14 +222,3 @@ def test_collapsed_draws_have_their_conditional_law(n_components):
 
 
 # ---------------------------------------------------------------- counts
-
-
-@pytest.mark.parametrize("n_components", SIZES)
-def test_count_words_counts_assigned_tokens(n_components):
-    word = np.random.default_rng(10).integers(0, N_WORDS, 5000).astype(np.int32)
-    topics = half_assigned(word, n_components)
-    expected = np.zeros((N_WORDS, n_components), np.int64)
-    for w, k in zip(word, topics):
-        expected[w, k] += k >= 0
-    corpus = Corpus(word, np.array([0, 5000]), N_WORDS)
-    assert_array_equal(count_words(corpus, topics, n_components), expected)

@@ -105,12 +105,6 @@ def test_the_bound_holds_at_extreme_parameters(prior, ratio, unit, mean, seed):
     assert_normal(table)
 
 
-@pytest.mark.parametrize("prior", [1e-300, 1e-30, 1.0, 1e300])
-def test_a_fit_without_noise_may_have_any_prior(prior):
-    counts = np.array([[0, 5], [100_000, 2**31 - 1], [1, 0]])
-    assert_normal(HalfTable.from_counts(counts, 1e5, prior))
-
-
 @pytest.mark.parametrize("n_components", [1, 15, 16, 17, 40])
 def test_halves_are_clipped_counts_over_the_topics_sizes(n_components):
     """Up to the rounding of a half; two topics have one scale."""
@@ -189,19 +183,3 @@ def test_kernels_refuse_rows_without_room_for_whole_vectors():
     half, row = np.zeros((2, 17), np.uint16), np.zeros(32, np.float32)
     with pytest.raises(ValueError, match="whole vectors"):
         _release.write_halves(counts, 1.0, 0.0, 1.0, row, row, row, half, 1)
-
-
-@pytest.mark.parametrize("n_threads", [1, 2])
-def test_each_piece_of_rows_has_sums_of_its_own(n_threads):
-    """The sums of all pieces are added in one order, whichever thread is first."""
-    counts = np.arange(30, dtype=np.int64).reshape(10, 3)
-    sums, largest = np.zeros((3, 16), np.float32), np.ones((3, 16), np.float32)
-    _release.add_weights(counts, 1.0, 0.0, 1e6, 4, sums, largest, n_threads)
-    for piece, rows in enumerate(np.split(counts + 1, [4, 8])):
-        assert_array_equal(sums[piece, :3], rows.sum(axis=0))
-        assert_array_equal(largest[piece, :3], rows.max(axis=0))
-
-
-@pytest.mark.parametrize("n_jobs", [1, 2])
-def test_all_words_of_a_large_table_have_halves(n_jobs):
-    assert_normal(HalfTable.from_counts(np.ones((5000, 20), np.int64), 10.0, 0.01, n_jobs=n_jobs))

@@ -8,7 +8,7 @@ import pytest
 from numpy.testing import assert_array_equal
 from scipy.stats import chi2
 
-from dplda.federated._sampler import Topics, random_table, sweep_tokens, train_topics, word_weights
+from dplda.federated._sampler import Topics, sweep_tokens
 from dplda.federated._sentences import SentenceCorpus
 from dplda.federated._tokens import TokenMechanism, Tokens, _pieces, privatize
 from dplda.kernels import _metropolis
@@ -251,23 +251,3 @@ def test_the_stationary_law_is_the_target(name, sentences):
         mean += drawn[:, None] * word_law[i]
     np.testing.assert_allclose(counts, mean, atol=6 * np.sqrt(mean.max()))
     assert chi_square(counts.ravel(), mean.ravel()) > 1e-6
-
-
-def test_random_table_and_weights_are_positive():
-    tokens = privatize(make_corpus(), MECHANISMS["rr"], Streams(bytes(32), seeded=True))
-    weights = word_weights(tokens)
-    table = random_table(weights, 4, Streams(bytes(32), seeded=True))
-    assert (weights > 0).all()
-    assert (table > 0).all()
-    assert table.shape == (4, 9)
-
-
-def test_an_empty_corpus_gives_no_counts():
-    empty = SentenceCorpus([], [0], [0, 0], 4)
-    for mechanism in MECHANISMS.values():
-        tokens = privatize(empty, mechanism, Streams(bytes(32), seeded=True))
-        counts = train_topics(
-            tokens, np.ones((2, 4)), range(1, 3), n_averaged=1, doc_topic_prior=0.1,
-            topic_word_prior=0.01, streams=Streams(bytes(32), seeded=True),
-        )  # fmt: skip
-        assert_array_equal(counts, np.zeros((2, 4)))

@@ -65,19 +65,6 @@ def test_published_topics_give_the_word_away_too():
     assert posterior[-1, 10:].sum() > 0.99
 
 
-def test_the_topic_attack_needs_releases():
-    with pytest.raises(ValueError, match="0 tables of counts"):
-        topic_attack(HDPLDA(2, epsilon=1.0), [], 0, 1)
-
-
-@pytest.mark.parametrize(("first", "last"), [(-1, 3), (3, 3), (0, 10**6)])
-def test_the_topic_attack_needs_tokens_of_the_corpus(first, last):
-    model = CDPLDA(2, noise_epsilon=math.inf, max_iter=1)
-    releases = observed(model, one_document())
-    with pytest.raises(ValueError, match=r"(first|last) must be an integer from"):
-        topic_attack(model, releases, first, last)
-
-
 # membership inference, figure 7 of HDP-LDA
 
 

@@ -2,7 +2,6 @@
 
 import inspect
 import math
-import pickle
 import warnings
 
 import numpy as np
@@ -13,7 +12,6 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dplda import published
-from dplda.audit import observe_releases
 from dplda.datasets import make_topic_corpus
 from dplda.metrics import unigram_perplexity
 from dplda.privacy import PrivacyLeakWarning
@@ -119,22 +117,6 @@ def test_what_all_estimators_promise(check, estimator, corpus):
 @every
 def test_same_seed_same_model_whatever_the_number_of_jobs(estimator, corpus, monkeypatch):
     common.test_same_seed_same_model_whatever_the_number_of_jobs(estimator, corpus, monkeypatch)
-
-
-@every
-def test_a_pickle_holds_nothing_of_the_size_of_the_data(estimator, corpus):
-    model = pickle.loads(pickle.dumps(clone(estimator).fit(corpus)))
-    private = {corpus.shape[0], corpus.shape[0] + 1, int(corpus.sum()), corpus.nnz}
-    assert not [a for a in common.arrays_in(vars(model), set()) if private & {*a.shape, a.size}]
-
-
-@every
-def test_observation_changes_nothing(estimator, corpus):
-    alone = clone(estimator).set_params(random_state=5).fit(corpus)
-    with observe_releases() as seen:
-        watched = clone(estimator).set_params(random_state=5).fit(corpus)
-    assert seen
-    np.testing.assert_array_equal(alone.components_, watched.components_)
 
 
 @parametrize_with_checks(SMALL)

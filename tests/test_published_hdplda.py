@@ -184,24 +184,3 @@ def test_noise_is_added_in_place():
 
 
 # figures
-
-
-@pytest.mark.parametrize(
-    ("n_sweeps", "noise_epsilon", "ratio", "pure"),
-    [
-        (50, 0.1, 1.05, 9.879),
-        (50, 0.1, 1.25, 27.314),
-        (50, 0.5, 2.0, 94.315),
-        (50, 1.0, 2.0, 119.315),
-        (50, 10.0, math.exp(5), 1000.0),
-        (100, 0.1, 1.05, 19.758),
-        (100, 0.5, 1.25, 94.629),
-        (100, 1.0, 101.0, 1023.02),
-    ],
-)
-def test_published_epsilon(n_sweeps, noise_epsilon, ratio, pure):
-    model = PublishedHDPLDA(2, noise_epsilon=noise_epsilon, count_clip=0.3 * (ratio - 1),
-                   topic_word_prior=0.3, max_iter=n_sweeps).fit([[3, 1], [0, 2]])  # fmt: skip
-    assert model.published_epsilon_ == pytest.approx(pure, abs=6e-3 if pure > 1000 else 6e-4)
-    assert model.sampling_epsilon_ == pytest.approx(2 * math.log(ratio))
-    assert model.n_iter_ == n_sweeps

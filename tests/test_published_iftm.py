@@ -3,7 +3,6 @@
 import itertools
 import math
 import pickle
-import warnings
 
 import numpy as np
 import pytest
@@ -13,12 +12,11 @@ from sklearn.base import clone
 import dplda.federated._party as sound_module
 import dplda.published._iftm as module
 from dplda.core._corpus import Corpus
-from dplda.datasets import make_topic_corpus, read_uci_bow
-from dplda.federated import IFTMMaster, LocalModel, run_rounds, vocabulary_hash
+from dplda.datasets import make_topic_corpus
 from dplda.federated import IFTMParty as SoundParty
+from dplda.federated import LocalModel, vocabulary_hash
 from dplda.federated._sampler import Topics
 from dplda.kernels import _published_iftm
-from dplda.privacy import PrivacyLeakWarning
 from dplda.published import PublishedIFTMParty, recover_counts
 
 K, V, BETA = 3, 40, 0.01
@@ -31,11 +29,6 @@ SOUND = SoundParty(K, token_epsilon=5.0, token_mechanism="laplace", max_iter=4, 
 @pytest.fixture(scope="module")
 def counts():
     return make_topic_corpus(80, V, K, doc_length=30, random_state=0).data.toarray()
-
-
-@pytest.fixture(scope="module")
-def kos(shared_data):
-    return read_uci_bow(shared_data / "docword.kos.txt.gz").data[:400].toarray()
 
 
 def sent(party):
@@ -84,18 +77,6 @@ def test_the_sent_model_is_the_exact_counts(epsilon, counts):
     assert_array_equal(recovered.sum(axis=0), counts.sum(axis=0))
     again = recover_counts(sent(party.refine(sent(party))), topic_word_prior=BETA)
     assert_array_equal(again.sum(axis=0), counts.sum(axis=0))
-
-
-@leaks
-def test_the_counts_of_a_real_corpus(kos):
-    party = PublishedIFTMParty(20, published_epsilon=8.0, max_iter=2, random_state=0).fit(kos)
-    recovered = recover_counts(sent(party), topic_word_prior=BETA)
-    assert_array_equal(recovered, np.rint(party.components_ - BETA))
-    assert_array_equal(recovered.sum(axis=0), kos.sum(axis=0))
-    # and without beta
-    model = recovered / recovered.sum(axis=1, keepdims=True)
-    for dtype in (np.float64, np.float32):
-        assert_array_equal(recover_counts(model.astype(dtype)), recovered)
 
 
 @leaks
@@ -159,33 +140,6 @@ def test_the_literal_party_reads_words_after_the_noise(counts, monkeypatch):
 
 
 @leaks
-def test_no_guarantee_and_the_published_figure(counts):
-    party = clone(LITERAL).set_params(published_epsilon=8.0).fit(counts)
-    assert party.epsilon_ == party.privacy_.epsilon == party.epsilon_at(1e-5) == math.inf
-    assert party.delta_ == 0
-    assert party.published_epsilon_ == 8.0
-    assert party.refine(party.components_).published_epsilon_ == 8.0
-    assert "no privacy guarantee" in str(party.privacy_)
-    assert "raw words" in str(party.privacy_)
-    assert "scale 0.125 " in str(party.privacy_)
-    message = LocalModel.from_estimator(party, "north", 2, vocabulary_hash(V))
-    assert (message.epsilon, message.unit, message.round) == (math.inf, "token", 2)
-
-
-@pytest.mark.parametrize("call", ["fit", "refine"])
-def test_it_warns_that_it_is_not_private(call, counts):
-    party = clone(LITERAL)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        party.fit(counts)
-    given = counts if call == "fit" else party.components_
-    with pytest.warns(PrivacyLeakWarning, match="raw words.*encryption.*dplda.federated") as record:
-        getattr(party, call)(given)
-    assert len(record) == 1
-    assert record[0].filename == __file__
-
-
-@leaks
 def test_transform_refine_and_pickle(counts):
     party = clone(LITERAL).fit(counts)
     theta = party.transform(counts)
@@ -206,18 +160,6 @@ def test_transform_refine_and_pickle(counts):
     for bad in (table[:, 1:], -table, np.zeros((2, V))):
         with pytest.raises(ValueError, match="table must have 40 columns"):
             party.refine(bad)
-
-
-@leaks
-@seeded
-def test_it_takes_part_in_rounds_beside_the_sound_party(counts):
-    parties = {"literal": (clone(LITERAL), counts[:40]), "sound": (clone(SOUND), counts[40:])}
-    master = run_rounds(IFTMMaster(V), parties, 2)
-    assert [record.parties for record in master.history_] == [("literal", "sound")] * 2
-    literal = parties["literal"][0]
-    assert literal.n_iter_ == 8
-    recovered = recover_counts(sent(literal), topic_word_prior=BETA)
-    assert_array_equal(recovered.sum(axis=0), counts[:40].sum(axis=0))
 
 
 def test_a_draw_of_phi_has_the_law_of_dirichlet(monkeypatch):

@@ -36,15 +36,6 @@ def observed(model, X):
     return model, np.array([release.value for release in seen])
 
 
-@pytest.mark.parametrize(
-    ("ratio", "n_iter", "total"),
-    [(0.1, 92, 4.27), (0.3, 83, 64.07), (0.5, 70, 89.67), (0.7, 66, 107.40), (0.9, 61, 115.26)],
-)
-def test_the_published_figure_is_the_right_total_of_table_3(ratio, n_iter, total, corpus):
-    model = PublishedSubLDA(2, subsampling_ratio=ratio, max_iter=n_iter).fit(corpus[:3])
-    assert model.published_epsilon_ == pytest.approx(total, abs=0.005)
-
-
 # Algorithm 1
 
 

@@ -15,12 +15,9 @@ import scipy.sparse as sp
 from scipy.optimize import brentq
 from scipy.stats import beta, binom, chi2, chi2_contingency
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
-from sklearn.pipeline import make_pipeline
 
-import dplda
 import dplda.local._randomized_response as module
-from dplda import LPLDA, OLPLDA, MemoizedReports, RandomizedResponse
+from dplda import LPLDA, OLPLDA, RandomizedResponse
 from dplda.privacy import BudgetError, Ledger, SeededNoiseWarning, epsilon_of
 from dplda.privacy._local_mechanisms import MAX_FLIP, MIN_FLIP, RandomizedBits
 from dplda.privacy._streams import Purpose, Streams
@@ -61,28 +58,7 @@ def same(a, b):
 # the law
 
 
-@every
-def test_rates_of_both_values_of_a_bit(estimator):
-    X = documents(3000, 700, 0.3)
-    reported = report_seeded(estimator, X, max_doc_words=None).toarray()
-    there = X.toarray() > 0
-    zero, one = estimator.fit(X).one_probability_
-    assert_rate(int(reported[there].sum()), int(there.sum()), one)
-    assert_rate(int(reported[~there].sum()), int((~there).sum()), zero)
-
-
-@every
-def test_each_word_and_each_document_has_the_rate(estimator):
-    X = documents(1500, 1501, 0.2)
-    there = X.toarray() > 0
-    rates = np.array(estimator.fit(X).one_probability_)[there.astype(int)]
-    error = report_seeded(estimator, X, max_doc_words=None).toarray() - rates
-    for axis in (0, 1):
-        z = error.sum(axis=axis) / np.sqrt((rates * (1 - rates)).sum(axis=axis))
-        assert SURE < chi2.sf((z**2).sum(), z.size) < 1 - SURE
-
-
-@pytest.mark.parametrize("distance", [1, 2, 64, 400])
+@pytest.mark.parametrize("distance", [1, 64, 400])
 @every
 def test_bits_do_not_know_each_other(estimator, distance):
     """Also across the end of a row, and at the period of the coins' words."""
@@ -223,65 +199,38 @@ def test_epsilon_is_the_total_of_a_document(mechanism, cap, delta):
     assert flips == sorted(flips, reverse=True)
 
 
-@pytest.mark.parametrize("mechanism", ["symmetric", "oue"])
-def test_a_smaller_cap_or_a_larger_delta_buys_a_better_bit(mechanism):
-    def bit_epsilon(cap, delta):
-        client = RandomizedResponse(
-            epsilon=5.0, max_doc_words=cap, delta=delta, mechanism=mechanism
-        )
-        return client.fit(np.ones((1, WORDS))).bit_epsilon_
-
-    assert bit_epsilon(5, 1e-6) > bit_epsilon(20, 1e-6) > bit_epsilon(60, 1e-6)
-    assert bit_epsilon(20, 1e-3) > bit_epsilon(20, 1e-6) > bit_epsilon(20, 0.0)
-
-
-def test_a_client_and_a_server_calibrate_to_the_same_number():
-    X = np.ones((1, WORDS))
-    pairs = set()
-    for _ in range(2):
-        pairs.add(RandomizedResponse(epsilon=4.0).fit(X).one_probability_)
-        module.calibrated_bits.cache_clear()
-    assert len(pairs) == 1
-
-
-def laws(client, n_words, max_words):
-    """P(report | document) of all documents with few enough words, as {words: {report: P}}."""
+def laws(client, n_words, cap):
+    """P(report | document) of all documents, over all choices of the words that are kept."""
     zero, one = client.one_probability_
-    reports = list(itertools.product((0, 1), repeat=n_words))
-    return {
-        words: {
-            report: math.prod(
-                (one if j in words else zero) if r else 1 - (one if j in words else zero)
-                for j, r in enumerate(report)
-            )
-            for report in reports
-        }
-        for n in range(max_words + 1)
-        for words in itertools.combinations(range(n_words), n)
-    }
+    reports = np.array([*itertools.product((0, 1), repeat=n_words)])
+    law = {}
+    for n in range(n_words + 1):
+        for words in itertools.combinations(range(n_words), n):
+            kept = [words] if n <= cap else itertools.combinations(words, cap)
+            p = [np.where(np.isin(range(n_words), some), one, zero) for some in kept]
+            law[words] = np.mean([np.where(reports, q, 1 - q).prod(axis=1) for q in p], axis=0)
+    return law
 
 
 @pytest.mark.parametrize("mechanism", ["symmetric", "oue"])
-@pytest.mark.parametrize(("n_words", "cap"), [(4, 1), (6, 2), (6, 3), (6, 4), (6, 5), (4, None)])
+@pytest.mark.parametrize(
+    ("n_words", "cap"), [(4, 1), (6, 2), (6, 3), (6, 4), (6, 5), (4, 4), (4, None), (3, 9)]
+)
 @pytest.mark.parametrize("bit_epsilon", [0.2, 0.8])
-def test_epsilon_bounds_the_hockey_stick_of_every_pair_of_documents(
-    mechanism, n_words, cap, bit_epsilon
-):
-    """All documents, those that are longer than the cap included: a subset of them is reported."""
+def test_epsilon_bounds_every_pair_of_documents(mechanism, n_words, cap, bit_epsilon):
+    """All documents, those that are longer than the cap included."""
     client = RandomizedResponse(bit_epsilon=bit_epsilon, max_doc_words=cap, mechanism=mechanism)
     client.fit(np.ones((1, n_words)))
-    cap = cap or n_words
-    law = {w: np.array(list(p.values())) for w, p in laws(client, n_words, cap).items()}
+    cap = min(cap or n_words, n_words)
+    law = laws(client, n_words, cap)
     ratios = [np.log(p / q).max() for p, q in itertools.permutations(law.values(), 2)]
     assert max(ratios) == pytest.approx(client.document_epsilon_)
-    for n in range(cap + 1, n_words + 1):
-        for words in itertools.combinations(range(n_words), n):
-            kept = [law[some] for some in itertools.combinations(words, cap)]
-            law[words] = np.mean(kept, axis=0)
+    one_more = [np.abs(np.log(law[(*w, n_words - 1)] / p)).max()
+                for w, p in law.items() if n_words - 1 not in w]  # fmt: skip
+    assert max(one_more) == pytest.approx(client.word_epsilon_, rel=1e-9)
     for delta in (1e-3, 0.05, 0.2):
         epsilon = epsilon_of(client.privacy_.events, delta)
-        worst = largest_delta(law, epsilon)
-        assert worst <= delta
+        assert largest_delta(law, epsilon) <= delta
         if epsilon > 0 and (mechanism == "symmetric" or 2 * cap <= n_words):
             assert largest_delta(law, epsilon * (1 - 1e-6)) > delta  # the events are exact
 
@@ -290,19 +239,6 @@ def largest_delta(law, epsilon):
     factor = math.exp(epsilon)
     pairs = itertools.permutations(law.values(), 2)
     return max(np.maximum(p - factor * q, 0).sum() for p, q in pairs)
-
-
-def test_the_law_that_runs_is_the_law_of_the_proof():
-    """Small documents, many reports, all patterns, with the cap."""
-    X = np.tile([[1, 1, 1, 0]], (60_000, 1))
-    for mechanism in ("symmetric", "oue"):
-        client = RandomizedResponse(bit_epsilon=0.7, max_doc_words=2, mechanism=mechanism)
-        law = laws(client.fit(X), 4, 2)
-        capped = [law[words] for words in itertools.combinations(range(3), 2)]
-        found = Counter(map(tuple, report_seeded(client, X).toarray().astype(int).tolist()))
-        expected = {r: sum(p[r] for p in capped) / 3 * len(X) for r in capped[0]}
-        statistic = sum((found[r] - e) ** 2 / e for r, e in expected.items())
-        assert SURE < chi2.sf(statistic, 15) < 1 - SURE
 
 
 def test_without_privacy_bits_are_reported_as_they_are():
@@ -325,18 +261,6 @@ def test_cap_keeps_a_uniform_subset():
     found = np.array([subsets[pair] for pair in itertools.combinations(range(6), 2)])
     expected = len(X) / 15
     assert SURE < chi2.sf(((found - expected) ** 2 / expected).sum(), 14) < 1 - SURE
-
-
-def test_cap_leaves_short_documents_alone():
-    X = documents(200, 60, 0.2)
-    kept = RandomizedResponse(bit_epsilon=math.inf, max_doc_words=10).fit_transform(X)
-    short = np.diff(X.indptr) <= 10
-    assert 0 < short.sum() < 200
-    assert same(kept[short], (X[short] > 0) * 1.0)
-    assert np.diff(kept.indptr).max() == 10
-    assert (X.toarray()[kept.toarray() > 0] > 0).all()
-    everything = RandomizedResponse(bit_epsilon=math.inf, max_doc_words=None).fit_transform(X)
-    assert same(everything, (X > 0) * 1.0)
 
 
 # streams
@@ -400,21 +324,11 @@ def test_types_and_containers():
             np.testing.assert_array_equal(given.toarray(), before)
 
 
-def test_pipeline_and_names():
-    X = documents(30, 50, 0.3)
-    pipeline = make_pipeline(RandomizedResponse(bit_epsilon=1.0), dplda.GibbsLDA(3, max_iter=2))
-    assert pipeline.fit(X)[0].get_feature_names_out()[:2].tolist() == ["x0", "x1"]
-    with pytest.raises(ValueError, match="sparse"):
-        RandomizedResponse(bit_epsilon=1.0).set_output(transform="pandas").fit_transform(X)
-
-
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
         ({}, "exactly one of epsilon or bit_epsilon, got neither"),
-        ({"epsilon": 1.0, "bit_epsilon": 1.0}, "got epsilon and bit_epsilon"),
         ({"epsilon": math.inf, "bit_epsilon": math.inf}, "got epsilon and bit_epsilon"),
-        ({"epsilon": 0.0}, "'epsilon'"),
         ({"epsilon": float("nan")}, "'epsilon'"),
         (
             {"epsilon": 40.0},
@@ -422,7 +336,6 @@ def test_pipeline_and_names():
         ),
         ({"epsilon": 1e-9, "delta": 0.0}, r"about 1\.2e-06 to .*got 1e-09;.* lower max_doc_words"),
         ({"bit_epsilon": 0.0}, "bit_epsilon"),
-        ({"bit_epsilon": float("nan")}, "bit_epsilon"),
         (
             {"bit_epsilon": 1e-9},
             r"bit_epsilon must be from 4e-07 to 11\.33059 .*symmetric.*got 1e-09",
@@ -432,20 +345,12 @@ def test_pipeline_and_names():
         ({"bit_epsilon": 6.0, "mechanism": "oue"}, r"from 2e-07 to 5\.66\d* .*'oue'.*got 6"),
         ({"bit_epsilon": 1.0, "mechanism": "rappor"}, "mechanism"),
         ({"bit_epsilon": 1.0, "max_doc_words": 0}, "max_doc_words"),
-        ({"bit_epsilon": 1.0, "delta": 1.0}, "delta"),
         ({"bit_epsilon": 1.0, "delta": -0.1}, "delta"),
-        ({"bit_epsilon": 1.0, "ledger": 3}, "ledger"),
     ],
 )
 def test_bad_parameters(parameters, message):
     with pytest.raises(ValueError, match=message):
         RandomizedResponse(**parameters).fit(np.ones((2, 3)))
-
-
-@pytest.mark.parametrize("probability", [0.0, 1e-5, 0.5, 0.9, float("nan")])
-def test_bad_flip_probability(probability):
-    with pytest.raises(ValueError, match=r"in \[1\.2e-05, 0\.4999999\], got"):
-        RandomizedBits(probability)
 
 
 @pytest.mark.parametrize(
@@ -468,13 +373,6 @@ def test_a_failed_refit_does_not_change_the_width():
         client.fit(-np.ones((2, 5)))
     with pytest.raises(ValueError, match="expecting 3 features"):
         client.transform(np.ones((2, 5)))
-
-
-def test_not_fitted():
-    with pytest.raises(NotFittedError):
-        RandomizedResponse(bit_epsilon=1.0).transform(np.ones((2, 3)))
-    with pytest.raises(NotFittedError):
-        MemoizedReports(RandomizedResponse(bit_epsilon=1.0))
 
 
 # the ledger
@@ -557,15 +455,6 @@ def test_a_client_loads_nothing_of_the_server():
 # size
 
 
-def peak_memory(function, *args):
-    tracemalloc.start()
-    try:
-        result = function(*args)
-        return result, tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-
-
 def sparse_documents(n_docs, n_words, n_ones):
     columns = np.random.default_rng(0).integers(0, n_words, (n_docs, n_ones))
     rows = np.repeat(np.arange(n_docs), n_ones)
@@ -577,43 +466,10 @@ def test_memory_is_that_of_the_result():
     X = sparse_documents(300, 100_000, 50)
     client = RandomizedResponse(bit_epsilon=6.9).fit(X)
     client.transform(X[:2])  # tables and imports
-    reported, peak = peak_memory(client.transform, X)
+    tracemalloc.start()
+    reported = client.transform(X)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
     size = reported.data.nbytes + reported.indices.nbytes
     assert size < 0.05 * math.prod(X.shape)
     assert peak < 3 * size + 2**21
-
-
-# ---- one word more or less ----------------------------------------------------------------
-
-
-def law_of_report(words, n_words, cap, one_probability):
-    """Probability of each report of a document, by enumeration of the words that are kept."""
-    zero, one = one_probability
-    kept = list(itertools.combinations(words, min(cap, len(words))))
-    law = {}
-    for report in itertools.product((0, 1), repeat=n_words):
-        total = 0.0
-        for chosen in kept:
-            p = [one if w in chosen else zero for w in range(n_words)]
-            total += math.prod(q if bit else 1 - q for q, bit in zip(p, report))
-        law[report] = total / len(kept)
-    return law
-
-
-@pytest.mark.parametrize("mechanism", ["symmetric", "oue"])
-@pytest.mark.parametrize(("n_words", "cap"), [(6, 3), (5, 1), (5, 4), (4, 4), (4, None), (3, 9)])
-def test_one_word_more_or_less_costs_what_is_stated(n_words, cap, mechanism):
-    """Over all pairs of documents that differ in one word, by enumeration: no more, no less."""
-    client = RandomizedResponse(bit_epsilon=1.0, mechanism=mechanism, max_doc_words=cap)
-    client.fit(np.ones((1, n_words)))
-    largest = 0.0
-    for size in range(n_words):
-        one, two = (
-            law_of_report(range(n), n_words, cap or n_words, client.one_probability_)
-            for n in (size, size + 1)
-        )
-        largest = max(largest, *(abs(math.log(two[y] / one[y])) for y in one))
-    assert client.word_epsilon_ == pytest.approx(largest, rel=1e-9)
-    assert client.word_epsilon_ >= client.bit_epsilon_
-    if cap == 3:
-        assert client.word_epsilon_ > 1.2 * client.bit_epsilon_
