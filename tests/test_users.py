@@ -21,7 +21,15 @@ from dplda.datasets import make_topic_corpus
 from dplda.document._contributions import Documents
 from dplda.federated import LocalModel, vocabulary_hash
 from dplda.leaf._users import number_users
-from dplda.privacy import BudgetError, Gaussian, Ledger, SeededNoiseWarning, epsilon_of
+from dplda.privacy import (
+    BudgetError,
+    Gaussian,
+    Ledger,
+    SeededNoiseWarning,
+    epsilon_of,
+    limit_rows,
+    user_part,
+)
 from dplda.privacy._curator import Curator
 
 N_DOCS = 90
@@ -398,3 +406,16 @@ def test_empty_ids_are_missing(ids):
     """A table that is read with keep_default_na=False has them in the place of missing ids."""
     with pytest.raises(ValueError, match="user_ids must not be empty texts"):
         number_users(ids, 3)
+
+
+SAME = [("é", "e\u0301"), ("ann", "an\u200bn"), ("bob", "bob "), ("a\u0301\u200d", "á")]
+
+
+@pytest.mark.parametrize("ids", SAME)
+def test_ids_that_look_the_same_are_refused_and_are_one_user_of_a_part(ids):
+    with pytest.raises(ValueError, match="ids that look the same") as error:
+        number_users(list(ids), 2)
+    assert not any(own in str(error.value) for own in ids)
+    assert_array_equal(number_users([ids[1], "c", ids[1]], 3), [0, 1, 0])
+    assert len(set(user_part(ids, 2**31).tolist())) == 1
+    assert_array_equal(limit_rows([[own] for own in ids], max_rows=1), [0])

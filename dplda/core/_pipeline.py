@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from sklearn.compose import ColumnTransformer
 from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer
-from sklearn.pipeline import Pipeline
+from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils import get_tags
 
 from dplda.core._private_fit import COLUMNS, PARAMETERS, UNKNOWN_WORDS, VOCABULARY
-from dplda.leaf._vocabulary import check_model, flat_steps, words_after, words_of
+from dplda.leaf._vocabulary import check_model, flat_steps, thawed, words_after, words_of
 from dplda.privacy import ApproximateDP, Guarantee, NonPrivate, epsilon_of
 from dplda.privacy._events import Event
 
@@ -27,8 +28,9 @@ def pipeline_guarantee(pipeline: Pipeline, *, delta: float | None = None) -> Gua
         Fitted. Steps with ``privacy_`` are private. Steps that learn nothing from data, such as a
         vectorizer with a given vocabulary, cost nothing. Any other fitted step makes epsilon
         infinite, and the guarantee names it: ``pipeline[:-1]`` leaves out the last one. Steps of a
-        pipeline inside of the pipeline count like its own. Two steps that drew their noise from a
-        given seed make epsilon infinite, as in a ledger.
+        Pipeline, FeatureUnion or ColumnTransformer inside of the pipeline count like its own: they
+        read the same rows, and their costs add up. Two steps that drew their noise from a given
+        seed make epsilon infinite, as in a ledger.
     delta : float, default=None
         The delta at which epsilon is stated; None takes the largest of the steps.
 
@@ -67,15 +69,12 @@ def pipeline_guarantee(pipeline: Pipeline, *, delta: float | None = None) -> Gua
             f"pipeline must be a Pipeline, got {type(pipeline).__name__}; a single model states "
             "its guarantee in privacy_"
         )
-    steps = list(flat_steps(pipeline))
+    steps = list(_parts("", pipeline))
     private = [step for _, step in steps if hasattr(step, "privacy_")]
     if not private:
-        raise ValueError(
-            f"no step of this pipeline has a guarantee: {', '.join(name for name, _ in steps)}; "
-            "models inside of a FeatureUnion or ColumnTransformer state theirs in privacy_, and a "
-            "ledger counts them all"
-        )
-    _check_words(steps)
+        raise ValueError(f"no step has a guarantee: {', '.join(name for name, _ in steps)}")
+    # one after the other: what a step says of its columns is about those of the step before
+    straight = len(steps) == sum(1 for _ in flat_steps(thawed(pipeline)))
     parts: list[Guarantee] = [step.privacy_ for step in private]
     _check_same("unit", [part.unit for part in parts])
     _check_same("relation", [part.relation for part in parts])
@@ -98,15 +97,35 @@ def pipeline_guarantee(pipeline: Pipeline, *, delta: float | None = None) -> Gua
         noise_scale=None,
         noise_multiplier=None,
         seeded=any(part.seeded for part in parts),
-        assumptions=_assumptions(steps, parts),
+        assumptions=_assumptions(steps, parts, straight),
         events=tuple(events),
         total_variation=distance,
-        provenance=_provenance(steps, parts),
+        provenance=_provenance(steps, parts, straight),
         trusted=parts[0].trusted,
         ledger=parts[-1].ledger,
         receipt=parts[-1].receipt,
         theorem="docs/accounting.md",
     )
+
+
+def _parts(name: str, given: Any, in_pipeline: bool = False) -> Iterator[tuple[str, Any]]:
+    """Names and estimators of all steps, also of those side by side."""
+    step = thawed(given)
+    if step is None or isinstance(step, str):  # left out, or passed through
+        return
+    inside: Any = ()
+    if isinstance(step, Pipeline):
+        inside = step.steps
+        if not in_pipeline:
+            _check_words(list(flat_steps(step)))
+    elif isinstance(step, FeatureUnion):
+        inside = step.transformer_list
+    elif isinstance(step, ColumnTransformer):
+        inside = [part[:2] for part in step.transformers_]
+    else:
+        yield name, step
+    for own, part in inside:
+        yield from _parts(f"{name}__{own}".removeprefix("__"), part, isinstance(step, Pipeline))
 
 
 def _charged(part: Guarantee) -> tuple[Event, ...]:
@@ -127,6 +146,8 @@ def _check_same(what: str, values: list[str]) -> None:
 def _check_words(steps: list[tuple[str, Any]]) -> None:
     """Refuse a model of other words: its columns would be counts of the wrong words."""
     for i, (name, model) in enumerate(steps):
+        if isinstance(model, FeatureUnion | ColumnTransformer):
+            return  # columns of several steps have no words
         known = words_of(model) if hasattr(model, "components_") else None
         counted = None if known is None else words_after(steps[:i])
         if counted is not None and counted != known:
@@ -164,7 +185,7 @@ def _chose_words(step: Any) -> bool:
 
 
 def _provenance(
-    steps: list[tuple[str, Any]], parts: list[Guarantee]
+    steps: list[tuple[str, Any]], parts: list[Guarantee], straight: bool
 ) -> tuple[tuple[str, str], ...]:
     """What the steps state, and where the words of a vectorizer come from."""
     origins = [(VOCABULARY, origin) for name, step in steps if (origin := _origin(name, step))]
@@ -174,8 +195,9 @@ def _provenance(
         for model, part in zip(private, parts)
         for what, origin in part.provenance
     ]
-    known = any(what == VOCABULARY and (what, origin) not in UNKNOWN_WORDS
-                for what, origin in origins)  # fmt: skip
+    known = straight and any(
+        what == VOCABULARY and (what, origin) not in UNKNOWN_WORDS for what, origin in origins
+    )
     return tuple(dict.fromkeys(o for o in origins if not (known and o in UNKNOWN_WORDS)))
 
 
@@ -195,10 +217,12 @@ def _origin(name: str, step: Any) -> str | None:
     return None
 
 
-def _assumptions(steps: list[tuple[str, Any]], parts: list[Guarantee]) -> tuple[str, ...]:
+def _assumptions(
+    steps: list[tuple[str, Any]], parts: list[Guarantee], straight: bool
+) -> tuple[str, ...]:
     """All assumptions; public columns are none of them if a private step chose the columns."""
     every = dict.fromkeys(sentence for part in parts for sentence in part.assumptions)
-    if any(_chose_words(step) for _, step in steps):
+    if straight and any(_chose_words(step) for _, step in steps):
         every.pop(COLUMNS, None)
     settings = (
         f"the settings of {name!r} are public, and it treats each document by itself"

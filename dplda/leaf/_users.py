@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from numbers import Integral
 from typing import Any
 
@@ -35,7 +36,8 @@ def number_users(user_ids: Any, n_docs: int) -> np.ndarray | None:
     """Number of each row's user, from 0, in the order in which users occur.
 
     Ids are compared as they are. A conversion could make two ids equal: numbers to text, or large
-    integers to floats.
+    integers to floats. Texts that look the same are an error: as two users, one person would be
+    protected less, and as one user, two persons.
 
     Parameters
     ----------
@@ -52,8 +54,8 @@ def number_users(user_ids: Any, n_docs: int) -> np.ndarray | None:
     Raises
     ------
     ValueError
-        If there is not one id for each row, or if ids are missing, empty or of mixed types. The
-        message names types and sizes and quotes no id.
+        If there is not one id for each row, or if ids are missing, empty, of mixed types, or look
+        the same. The message names types and sizes and quotes no id.
     """
     if user_ids is None:
         return None
@@ -82,7 +84,24 @@ def number_users(user_ids: Any, n_docs: int) -> np.ndarray | None:
             "rows without an id, or find out whose they are"
         )
     number: dict[Any, int] = {}
-    return np.fromiter((number.setdefault(i, len(number)) for i in ids), np.int64, len(ids))
+    users = np.fromiter((number.setdefault(i, len(number)) for i in ids), np.int64, len(ids))
+    if len(set(map(visible, number))) < len(number):
+        raise ValueError(
+            "user_ids holds ids that look the same: they differ in spaces around them, in "
+            "characters without a width, or in how accents are encoded (NFC and NFD); write the "
+            "ids of one user in one way, and give different users different ids"
+        )
+    return users
+
+
+def visible(user_id: Any) -> Any:
+    """What can be seen of a text: NFC, without format characters and without spaces around it."""
+    if not isinstance(user_id, str):
+        return user_id
+    if not user_id.isascii():
+        kept = (c for c in unicodedata.normalize("NFC", user_id) if unicodedata.category(c) != "Cf")
+        user_id = unicodedata.normalize("NFC", "".join(kept))
+    return user_id.strip()
 
 
 def _as_objects(user_ids: Any) -> np.ndarray:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplda.leaf._checks import check_integer
+from dplda.leaf._users import visible
 
 
 def user_part(user_ids: Iterable[str | int], n_parts: int) -> NDArray[np.int64]:
@@ -22,7 +23,8 @@ def user_part(user_ids: Iterable[str | int], n_parts: int) -> NDArray[np.int64]:
     Parameters
     ----------
     user_ids : iterable of str or int
-        Identifier of the user of each document. The integer 7 and the text "7" are one user.
+        Identifier of the user of each document. The integer 7 and the text "7" are one user, and so
+        are texts that look the same.
     n_parts : int
         Number of parts, 1 or more.
 
@@ -55,7 +57,7 @@ def _hash(user: str | int) -> int:
             f"user_ids must be texts or integers, got {type(user).__name__}; convert them so that "
             "each user has one identifier"
         )
-    text = str(user).encode("utf-8", "surrogatepass")  # an error would show the id
+    text = str(visible(user)).encode("utf-8", "surrogatepass")  # an error would show the id
     return int.from_bytes(hashlib.sha256(text).digest()[:16])
 
 
@@ -111,7 +113,7 @@ def limit_rows(owners: Iterable[Iterable[Hashable]], max_rows: int) -> NDArray[n
             raise TypeError(
                 f"the owners of a row must be a list of persons, got {type(given).__name__}"
             )
-        persons = set(given)
+        persons = set(map(visible, given))
         if any(map(_is_missing, persons)):
             raise ValueError(
                 "an owner is missing (None or NaN), and a missing owner bounds nobody's rows; "
