@@ -293,10 +293,10 @@ class IFTMMaster:
             np.maximum(self.components_, LEAST_PROBABILITY) * weights[:, None],
             _stated_guarantee(self._stated),
             doc_topic_prior=doc_topic_prior,
-            n_iter=self.round_,
             vocabulary=self._words,
-            estimator_name=type(self).__name__,
-            parameters={name: getattr(self, name) for name in parameters}
+            n_iter_=self.round_,
+            estimator_name_=type(self).__name__,
+            parameters_={name: getattr(self, name) for name in parameters}
             | {"doc_topic_prior": doc_topic_prior},
         )
 

@@ -53,10 +53,6 @@ class SentenceCorpus:
     ValueError
         If the boundaries do not match each other, or a word is not in the vocabulary.
 
-    See Also
-    --------
-    SentenceVectorizer : Makes a SentenceCorpus from texts.
-
     Examples
     --------
     >>> from dplda.federated import SentenceCorpus
@@ -75,15 +71,9 @@ class SentenceCorpus:
         n_sentences = len(self.sentence_ptr) - 1
         self.document_ptr = _boundaries(document_ptr, "document_ptr", "sentences", n_sentences)
         if n_sentences and np.diff(self.sentence_ptr).min() < 1:
-            raise ValueError(
-                "sentence_ptr has a sentence without words; leave empty sentences out (a document "
-                "may have none)"
-            )
+            raise ValueError("sentence_ptr has a sentence without words; leave it out")
         if len(words) and not 0 <= words.min() <= words.max() < self.n_words:
-            raise ValueError(
-                f"word must hold columns from 0 to {self.n_words - 1}, and one entry is not; give "
-                "the n_words of the vocabulary that numbered the words"
-            )
+            raise ValueError(f"word must hold columns from 0 to {self.n_words - 1}")
         self.word: npt.NDArray[np.int32] = words.astype(np.int32)
 
     @classmethod
@@ -103,11 +93,6 @@ class SentenceCorpus:
         -------
         corpus : SentenceCorpus
             The same documents.
-
-        Raises
-        ------
-        ValueError
-            If a word is not an integer, or not in the vocabulary.
         """
         full = [[list(s) for s in document if len(s)] for document in documents]
         sentences = [sentence for document in full for sentence in document]
@@ -348,10 +333,7 @@ class SentenceVectorizer(TransformerMixin, BaseEstimator):
 def _integers(values: Any, name: str) -> npt.NDArray[np.int64]:
     array = np.asarray(values)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
-        raise ValueError(
-            f"{name} must be a one-dimensional array of integers, got {array.ndim} dimension(s) of "
-            f"{array.dtype}"
-        )
+        raise ValueError(f"{name} must be a one-dimensional array of integers")
     return array.astype(np.int64)
 
 
@@ -359,8 +341,7 @@ def _boundaries(values: Any, name: str, parts: str, n: int) -> Pointers:
     ptr = _integers(values, name)
     if not len(ptr) or ptr[0] != 0 or ptr[-1] != n or (np.diff(ptr) < 0).any():
         raise ValueError(
-            f"{name} must begin with 0, never decrease, and end with the number of {parts}, {n}; "
-            "it holds where each part begins, and one boundary at the end"
+            f"{name} must begin with 0, never decrease, and end with the number of {parts}, {n}"
         )
     return ptr
 

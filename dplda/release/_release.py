@@ -85,15 +85,10 @@ def save_release(
     PrivacyLeakWarning
         If the model has infinite epsilon, or noise from a given seed.
 
-    See Also
-    --------
-    load_release : Read the file.
-
     Notes
     -----
-    **Privacy.** The file holds `components_`, `privacy_`, the public parameters, the vocabulary,
-    the settings of the vectorizer, and the evidence of the topics. It does not hold `random_state`,
-    the ledger, or what `partial_fit` continues with (``docs/release.md``).
+    **Privacy.** The file holds what ``docs/release.md`` lists. It does not hold `random_state`, the
+    ledger, or what `partial_fit` continues with.
 
     Examples
     --------
@@ -152,21 +147,16 @@ def load_release(path: str | os.PathLike[str]) -> ReleasedModel:
     Raises
     ------
     ValueError
-        If the file is not a release file, is damaged, cut off, larger than 2 GiB, or contradicts
-        itself: for example, if its epsilon is below the cost of its events or above the one in its
-        parameters, or if its table does not hold counts.
+        If the file is not a release file, is damaged, larger than 2 GiB, or contradicts itself: for
+        example, if its epsilon is below the cost of its events or above the one in its parameters.
     OSError
         If the file cannot be read.
 
-    See Also
-    --------
-    save_release : Write the file.
-
     Notes
     -----
-    **Privacy.** `privacy_` is the statement of the author of the file. `load_release` checks that
-    it fits its own events. Nobody can check that those events happened. The checksum detects
-    damage, not forgery; a signature (``docs/release.md``) proves who wrote the file.
+    **Privacy.** `privacy_` is the statement of the author of the file. It fits its own events, and
+    nobody can check that those events happened. The checksum detects damage, not forgery; a
+    signature (``docs/release.md``) proves who wrote the file.
 
     Examples
     --------
@@ -335,13 +325,13 @@ def read_release(data: bytes) -> ReleasedModel:
         components,
         guarantee,
         doc_topic_prior=_prior(parameters.get("doc_topic_prior")),
-        n_iter=check_integer("n_iter", content["n_iter"], 0, 2**63),
         vocabulary=words,
         named_columns=content["named_columns"] is True,
-        vectorizer=vectorizer,
-        estimator_name=_text("estimator", content["estimator"]),
-        version=_text("dplda", content["dplda"]),
-        parameters=parameters,
+        n_iter_=check_integer("n_iter", content["n_iter"], 0, 2**63),
+        vectorizer_=vectorizer,
+        estimator_name_=_text("estimator", content["estimator"]),
+        version_=_text("dplda", content["dplda"]),
+        parameters_=parameters,
         strength=_strength(content["topic_signal"], content["topic_evidence"], components.shape),
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from dplda._version import __version__
 from dplda.core._base import BaseLDA
 from dplda.core._corpus import are_shards
-from dplda.core._texts import Vectorizer, texts_in
+from dplda.core._texts import texts_in
 from dplda.metrics._signal import weak_topics
 from dplda.privacy import Guarantee
 
@@ -35,20 +35,10 @@ class ReleasedModel(BaseLDA):
 
     Attributes
     ----------
-    components_ : ndarray of shape (n_components, n_features_in_)
-        Pseudo-counts of words in topics; not normalized.
-    privacy_ : Guarantee
-        The guarantee: unit, relation, mechanism, assumptions. `print` shows it in words.
+    components_, privacy_, epsilon_, delta_, n_iter_, n_features_in_, feature_names_in_ : object
+        As in the model that was trained.
     topic_signal_, topic_evidence_, weak_topics_ : ndarray of shape (n_components,)
         Which topics to read, as in `SubLDA`, if the trained model said so.
-    epsilon_, delta_ : float
-        The privacy cost of the model.
-    n_iter_ : int
-        Number of rounds or sweeps of the training.
-    n_features_in_ : int
-        Size of the vocabulary.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the columns, if the model was trained on a table with names.
     vocabulary_ : ndarray of shape (n_features_in_,) or None
         The words of the columns, if they were saved.
     vocabulary_sha256_ : str
@@ -62,11 +52,6 @@ class ReleasedModel(BaseLDA):
         The public parameters of the training.
     version_ : str
         The version of dplda that wrote the file.
-
-    See Also
-    --------
-    load_release : Reads a release file.
-    save_release : Writes a release file.
 
     Examples
     --------
@@ -100,30 +85,19 @@ class ReleasedModel(BaseLDA):
         guarantee: Guarantee,
         *,
         doc_topic_prior: float | None,
-        n_iter: int,
         vocabulary: Sequence[str] | None,
-        estimator_name: str,
-        parameters: Mapping[str, Any],
         named_columns: bool = False,
-        vectorizer: Vectorizer | None = None,
-        version: str = __version__,
         strength: tuple[npt.NDArray[Any], npt.NDArray[Any]] | None = None,
+        **attributes: Any,
     ) -> ReleasedModel:
         """A model of checked public values; `strength` are the signal and evidence of topics."""
         model = cls(doc_topic_prior)
+        words = None if vocabulary is None else np.array(vocabulary, dtype=object)
         model.__dict__.update(
-            privacy_=guarantee,
-            epsilon_=guarantee.epsilon,
-            delta_=guarantee.delta,
-            components_=components,
-            n_features_in_=components.shape[1],
-            n_iter_=n_iter,
-            vocabulary_=None if vocabulary is None else np.array(vocabulary, dtype=object),
-            vectorizer_=vectorizer,
-            estimator_name_=estimator_name,
-            version_=version,
-            parameters_=dict(parameters),
-        )
+            {"vectorizer_": None, "version_": __version__, "vocabulary_": words, **attributes},
+            privacy_=guarantee, epsilon_=guarantee.epsilon, delta_=guarantee.delta,
+            components_=components, n_features_in_=components.shape[1],
+        )  # fmt: skip
         if named_columns and vocabulary is not None:
             model.feature_names_in_ = model.vocabulary_
         if strength is not None:
@@ -150,24 +124,6 @@ class ReleasedModel(BaseLDA):
         return self
 
     def transform(self, X: Any, *, normalize: bool = True) -> np.ndarray:
-        """Topic weights of documents, by fold-in.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix, CountShards} of shape (n_docs, n_words), or list of str
-            Word counts, or texts if the model has a `vectorizer_`.
-        normalize : bool, default=True
-            If False, return the parameters of each document's Dirichlet posterior instead.
-
-        Returns
-        -------
-        theta : ndarray of shape (n_docs, n_components)
-            Topic weights; rows sum to 1.
-
-        Notes
-        -----
-        **Privacy.** A row is a function of the words of that document, and is not protected.
-        """
         self._check_inference()
         return super().transform(self._counts(X), normalize=normalize)
 
@@ -199,18 +155,6 @@ class ReleasedModel(BaseLDA):
             )
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """Names of the topics.
-
-        Parameters
-        ----------
-        input_features : array-like of str, default=None
-            The words of the columns; an error if they are not those of the model.
-
-        Returns
-        -------
-        names : ndarray of shape (n_components,), object
-            "releasedmodel0", "releasedmodel1", and so on.
-        """
         check_is_fitted(self)
         if input_features is not None and self.vocabulary_ is not None:
             self._check_words(input_features)
@@ -220,8 +164,8 @@ class ReleasedModel(BaseLDA):
         check_is_fitted(self)
         if self.doc_topic_prior is None:
             raise AttributeError(
-                f"this {self.estimator_name_} was trained without a doc_topic_prior, so that its "
-                "release cannot infer the topics of documents; use components_"
+                f"this {self.estimator_name_} was trained without a doc_topic_prior, and cannot "
+                "infer the topics of documents; use components_"
             )
 
     def __sklearn_clone__(self) -> ReleasedModel:
