@@ -582,6 +582,16 @@ def test_parties_of_one_name_or_one_certificate_are_refused(folder, capsys):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="Windows has access lists")
+def test_a_state_that_others_can_write_starts_no_coordinator(folder, capsys, documents):
+    home = folder / ".dplda-coordinator"
+    home.mkdir()
+    (home / _command.STATE).write_bytes(in_process(documents, 1).state())
+    (home / _command.STATE).chmod(0o620)
+    error = fails(command_line("coordinator", COORDINATOR), capsys)
+    assert f"the state {Path(home.name, _command.STATE)} is open to other users" in error
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows has access lists")
 @pytest.mark.parametrize(
     ("command", "options", "key"),
     [("party", PARTY, "north.key"), ("coordinator", COORDINATOR, "server.key")],

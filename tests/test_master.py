@@ -3,9 +3,12 @@
 import math
 import os
 import pickle
+import re
+import shutil
 import stat
 import subprocess
 import sys
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -565,6 +568,8 @@ def test_a_party_states_all_that_its_ledger_was_charged(tmp_path, corpus):
         )  # fmt: skip
         message = LocalModel.from_bytes(party.answer(request()))
     assert message.epsilon == ledger.epsilon_at(message.delta) > 9.9
+    (master := IFTMMaster(N_WORDS)).update([message])
+    assert master.released_model().epsilon_ == message.epsilon
 
 
 @pytest.mark.skipif(os.name != "posix", reason="folders are synced where the system can do that")
@@ -675,6 +680,57 @@ def test_a_party_does_not_answer_without_its_lock(tmp_path, corpus, monkeypatch)
             with pytest.raises(OSError, match="was removed or replaced"):
                 party.answer(request())
     assert load.n_reads == 0
+
+
+@pytest.fixture
+def small_disk():
+    """No file grows beyond 64 kB; the disk has room again when this is called."""
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2**16, hard))
+    yield (again := lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard)))
+    again()
+
+
+def test_a_full_disk_is_found_before_anything_is_charged(tmp_path, corpus, small_disk):
+    """However often the party is started."""
+    ledger = Ledger(tmp_path / "ledger", epsilon=10.0)
+    for _ in range(3):
+        with (
+            stored(tmp_path / "a", lambda: corpus, token_epsilon=5.0, ledger=ledger) as party,
+            pytest.raises(OSError, match=r"/a cannot be written: .* has room for \d+ bytes"),
+        ):
+            party.answer(request())
+    assert ledger.entries() == []
+    small_disk()
+    with stored(tmp_path / "a", lambda: corpus, token_epsilon=5.0, ledger=ledger) as party:
+        party.answer(request())
+        assert os.path.getsize(tmp_path / "a") < party._estimator._state_size(corpus)
+    assert len(ledger.entries()) == 1
+
+
+def test_a_fit_that_is_paid_for_is_kept_where_there_is_room(tmp_path, corpus, monkeypatch):
+    """The error says what it cost and where it is; the party goes on from there."""
+    path, fit = tmp_path / "disk" / "a", IFTMParty.fit
+    path.parent.mkdir()
+
+    def lose_the_disk(self, X):
+        fit(self, X)
+        shutil.rmtree(path.parent)
+
+    options = dict(token_epsilon=5.0, ledger=Ledger(tmp_path / "ledger", epsilon=6.0))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with monkeypatch.context() as patch, stored(path, lambda: corpus, **options) as party:
+        patch.setattr(IFTMParty, "fit", lose_the_disk)
+        with pytest.raises(
+            OSError, match=r"The fit has cost epsilon 5, and its result is"
+        ) as found:
+            party.answer(request())
+    kept = re.search(r"its result is (\S+):", str(found.value))[1]
+    path.parent.mkdir()
+    shutil.move(kept, path)
+    with stored(path, None, **options) as party:
+        assert LocalModel.from_bytes(party.answer(request())).epsilon == pytest.approx(5, rel=1e-4)
 
 
 def test_two_threads_fit_once(tmp_path, corpus):

@@ -115,8 +115,10 @@ def test_prices_of_tokens_and_documents(corpus):
     assert party.privacy_.for_groups(30).epsilon <= 120.1
     assert party.privacy_.unit == "token"
     assert "2 n times" in str(party.privacy_)
+    assert "nominal protection (a document of 100 tokens pays" in str(party.privacy_)
     assert IFTMParty(K, token_epsilon=4.0, max_iter=1).fit(corpus).document_epsilon_ == math.inf
     small = IFTMParty(K, token_epsilon=0.1, max_iter=1).fit(corpus)
+    assert ": very weak protection" in str(small.privacy_)  # not "strong", as 0.1 for a document
     events = [Repeated(event, 1000) for event in small.privacy_.events]
     assert epsilon_of(events, 1e-5) < 30 < epsilon_of(events, 0.0)
 

@@ -43,6 +43,7 @@ _GRADES = (
 _SCALE = "epsilon up to 1 is strong, 3 reasonable, 8 weak, 20 very weak, above nominal"
 _LARGEST_DELTA = 1e-3  # of a grade better than nominal
 _WITHOUT_PARTS = ("word", "token", "bit")
+_PARTS = 100  # of a document: a mean one of the corpus KOS has as many words
 _FALSE_ALARMS = 0.01
 NOT_COVERED = (
     "the texts themselves; scores, perplexities and transforms of private documents; other results "
@@ -478,7 +479,11 @@ class Guarantee:
     def _strength(self) -> str:
         mu = self.gaussian_mu
         exactly = "" if mu is None else f" (Gaussian differential privacy with mu = {upward(mu):g})"
-        grade, scale = next(word for end, word in _GRADES if self.epsilon <= end), _SCALE
+        n_parts, scale = 1, _SCALE
+        if self.unit in _WITHOUT_PARTS:  # the words of the scale are for documents and persons
+            n_parts, document = _PARTS, f"a document of {_PARTS} {self.unit}s"
+            scale = f"{document} pays up to {_PARTS} times as much, and for it {_SCALE}"
+        grade = next(word for end, word in _GRADES if n_parts * self.epsilon <= end)
         if self.delta > _LARGEST_DELTA:
             grade = "nominal"
             scale = f"a delta above {_LARGEST_DELTA:g} allows that some units are published whole"
