@@ -6,16 +6,12 @@ import re
 import numpy as np
 import pytest
 
-from dplda import SubLDA
-from dplda.document import _document_budget
 from dplda.document._document_budget import (
     LARGEST_NOISE,
     DocumentBudget,
     growing_share,
-    round_schedule,
 )
 from dplda.privacy import (
-    BudgetError,
     Gaussian,
     PoissonSampled,
     Repeated,
@@ -80,7 +76,7 @@ def test_less_noise_does_not_do_where_most_of_the_cost_does_not_depend_on_it(sha
 
 def test_the_share_of_a_round_in_the_average_is_that_of_its_weight():
     for max_iter in (1, 7, 80):
-        weights = [round_schedule(t, max_iter)[1] for t in range(1, 200)]
+        weights = [min(t, max_iter) ** 2 for t in range(1, 200)]
         for t, weight in enumerate(weights, 1):
             assert growing_share(t, max_iter) == weight / sum(weights[:t])
 
@@ -114,26 +110,11 @@ def test_a_plan_meets_epsilon_or_the_error_names_a_number_of_rounds_that_does(ra
         assert epsilon_of(plan, delta, total_variation=TOTAL_VARIATION) <= epsilon
 
 
-def test_rounds_that_get_more_than_their_share_are_paid_by_the_others():
-    shares = np.arange(1.0, 2001.0) ** 0.75
-    for noise in (1000.0, 5000.0, 9000.0, LARGEST_NOISE):
-        limited = _document_budget._limited(noise, shares)
-        assert limited.max() <= LARGEST_NOISE * (1 + 1e-12)
-        assert (limited**-2).sum() == pytest.approx(2000 / noise**2, rel=1e-9)
-        assert (np.diff(limited) <= 0).all()
-        free = limited < LARGEST_NOISE * (1 - 1e-9)
-        if free.any():  # and these in proportion to their shares
-            assert np.ptp(limited[free] ** -2 / shares[free]) < 1e-12 / noise**2
-
-
-def test_as_many_calls_of_partial_fit_as_max_iter_are_paid_with_limited_rounds(monkeypatch):
-    monkeypatch.setattr(_document_budget, "LARGEST_NOISE", 20.0)
-    _document_budget._calibrated.cache_clear()
-    model = SubLDA(2, epsilon=2.0, max_iter=20)
-    for _ in range(20):
-        model.partial_fit([[3, 1], [0, 2]])
-    assert max(model.privacy_.noise_multiplier[2:]) == pytest.approx(20.0, rel=1e-4)
-    assert 1.999 < model.epsilon_ <= 2.0
-    with pytest.raises(BudgetError, match="max_iter=20"):
-        model.partial_fit([[3, 1], [0, 2]])
-    _document_budget._calibrated.cache_clear()
+def test_rounds_are_equal_where_the_first_ones_would_have_too_much_noise():
+    for noise, is_equal in ((100.0, False), (5000.0, True), (LARGEST_NOISE, True)):
+        budget = DocumentBudget.from_noise_multiplier(
+            noise, max_iter=2000, word_total_share=0.2, subsampling_ratio=1.0
+        )
+        multipliers = np.array([m.noise_multiplier for m in budget.rounds])
+        assert (multipliers.min() == multipliers.max()) == is_equal
+        assert (multipliers**-2).sum() == pytest.approx(2000 / noise**2, rel=0.02)

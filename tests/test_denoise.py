@@ -10,11 +10,17 @@ from reference_tables import cell_likelihood, improve_prior, posterior_mean
 from scipy.optimize import brentq
 from scipy.stats import norm
 
+from dplda.core._fold_in import pad
 from dplda.document import _table_estimate
-from dplda.document._noisy_table import NoisyTable
-from dplda.document._table_estimate import FACTORS, TableEstimate, add_up, temper
-from dplda.document._without_noise import ExactTable
-from dplda.document._word_totals import smooth_totals, word_weights
+from dplda.document._noisy_table import ExactTable, NoisyTable
+from dplda.document._table_estimate import (
+    FACTORS,
+    TableEstimate,
+    add_up,
+    smooth_totals,
+    temper,
+    word_weights,
+)
 from dplda.kernels import _sets
 from dplda.privacy._streams import Streams
 
@@ -194,9 +200,9 @@ def test_a_round_enters_the_average(shape, instruction_set):
     for exact, n_jobs in itertools.product((False, True), (1, 2)):
         estimate = TableEstimate(totals, n_jobs=n_jobs)
         kind = ExactTable if exact else NoisyTable
-        released = kind(scale, table.copy(), before.copy(), estimate, ())
+        released = kind(scale, table.copy(), before.copy(), estimate)
         released.update(
-            noisy, unit=1e-9, noise_scale=2.0, norm=1.0, share=0.3, topic_word_prior=0.0
+            noisy, unit=1e-9, noise_scale=2.0, share=0.3, topic_word_prior=0.0
         )  # fmt: skip
         counts = noisy * 1e-9 / scale[:, None]
         if not exact:
@@ -209,19 +215,16 @@ def test_a_round_enters_the_average(shape, instruction_set):
 def test_tables_of_a_round(n_topics):
     totals = rng.gamma(0.5, 100, 40) + 1
     streams = Streams.from_random_state(0)
-    released = NoisyTable.from_totals(totals, np.ones(40), n_topics, streams, norms=())
+    released = NoisyTable.from_totals(totals, np.ones(40), n_topics, streams)
     table = released.table.astype(float)
-    used = np.full_like(released.word_probabilities(), 7)
-    used[:, n_topics:] = 0
-    for out in (None, used):
-        phi = released.word_probabilities(out)
-        assert phi[:, n_topics:].sum() == 0
-        np.testing.assert_allclose(phi[:, :n_topics], table / table.sum(axis=0), rtol=2e-7)
-    for out in (None, used):
-        center = released.center(out)
-        shares = table / table.sum(axis=1, keepdims=True)
-        np.testing.assert_allclose(center[:, :n_topics], shares, rtol=2e-7)
-    assert not ExactTable.center(released).any()
+    used = pad(np.full((40, n_topics), 7))
+    phi = released.word_probabilities(used.copy())
+    assert phi[:, n_topics:].sum() == 0
+    np.testing.assert_allclose(phi[:, :n_topics], table / table.sum(axis=0), rtol=2e-7)
+    center = released.center(used.copy())
+    shares = table / table.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(center[:, :n_topics], shares, rtol=2e-7)
+    assert not ExactTable.center(released, used).any()
 
 
 @pytest.mark.parametrize("power", [0.3, 0.75, 1.0])
@@ -293,9 +296,7 @@ def test_rows_add_up_alike_for_any_number_of_threads(monkeypatch):
 
 def a_final_table():
     totals, random = np.linspace(100, 1000, 600), np.random.default_rng(0)
-    table = NoisyTable.from_totals(
-        totals, np.ones(600), 5, Streams.from_random_state(0), norms=(1.0, 1.0)
-    )
+    table = NoisyTable.from_totals(totals, np.ones(600), 5, Streams.from_random_state(0))
     table.average = totals[:, None] * random.dirichlet(np.ones(5), 600)
     table.average += random.normal(0, 100, (600, 5))
     table.variance = 100.0**2

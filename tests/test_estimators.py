@@ -231,7 +231,7 @@ def test_bad_counts(estimator, corpus):
 @pytest.mark.parametrize(
     ("estimator", "parameters", "message"),
     [
-        (SubLDA(), {}, "exactly one of epsilon or noise_multiplier, got neither"),
+        (SubLDA(), {}, "exactly one of epsilon or noise_multiplier, got none"),
         (SubLDA(), {"epsilon": 1.0, "noise_multiplier": 2.0}, "got epsilon and noise_multiplier"),
         (SubLDA(), {"epsilon": 0.0}, "epsilon"),
         (SubLDA(), {"epsilon": -1.0}, "epsilon"),
@@ -245,7 +245,7 @@ def test_bad_counts(estimator, corpus):
         (SubLDA(epsilon=1.0), {"topic_word_prior": -0.1}, "topic_word_prior"),
         (SubLDA(epsilon=1.0), {"max_iter": 0}, "max_iter"),
         (SubLDA(epsilon=1.0), {"boost": 0.5}, "boost"),
-        (PrivateSVILDA(), {}, "exactly one of epsilon or noise_multiplier, got neither"),
+        (PrivateSVILDA(), {}, "exactly one of epsilon or noise_multiplier, got none"),
         (PrivateSVILDA(epsilon=1.0), {"subsampling_ratio": 0.0}, "subsampling_ratio"),
         (PrivateSVILDA(epsilon=1.0), {"learning_decay": 0.4}, "learning_decay"),
         (PrivateSVILDA(epsilon=1.0), {"learning_decay": 1.1}, "learning_decay"),

@@ -13,13 +13,20 @@ import reference_tables as reference
 from scipy.special import expit, logit
 
 from dplda import PrivateSVILDA, SubLDA, public_prior
+from dplda.core._fold_in import pad
 from dplda.datasets import make_topic_corpus
 from dplda.document import _table_estimate
 from dplda.document._contributions import Documents
+from dplda.document._document_budget import DocumentBudget, document_schedule
 from dplda.document._noisy_table import NoisyTable
 from dplda.document._prior import PublicPrior, count_classes
-from dplda.document._table_estimate import FACTORS, TableEstimate, first_prior
-from dplda.document._word_totals import WordTotals, smooth_totals
+from dplda.document._table_estimate import (
+    FACTORS,
+    TableEstimate,
+    WordTotals,
+    first_prior,
+    smooth_totals,
+)
 from dplda.kernels import _sets
 from dplda.privacy import Ledger, LowSignalWarning
 from dplda.privacy._streams import Streams
@@ -427,7 +434,7 @@ def test_the_first_table_is_public_as_far_as_it_is_trusted():
     for trust, seed in itertools.product((0.0, 0.5, 1.0), (0, 1)):
         public = believed(shares, trust)
         streams = Streams.from_random_state(seed)
-        made = NoisyTable.from_totals(totals, np.ones(60), K, streams, norms=(), public=public)
+        made = NoisyTable.from_totals(totals, np.ones(60), K, streams, public=public)
         tables.append(made.average)
     np.testing.assert_allclose(tables[4], totals[:, None] * shares, rtol=1e-6)
     np.testing.assert_allclose(tables[2], (tables[0] + tables[4]) / 2, rtol=1e-6)
@@ -491,15 +498,16 @@ def test_an_examined_word_has_the_same_probability_in_each_topic(good):
     public, totals = PublicPrior.from_table(good), np.random.default_rng(0).gamma(1, 50, N_WORDS)
     streams = Streams.from_random_state(0)
     table = NoisyTable.from_totals(
-        totals, np.ones(N_WORDS), K, streams, norms=(), public=public, n_examining=3
+        totals, np.ones(N_WORDS), K, streams, public=public, n_examining=3
     )
     np.testing.assert_allclose(table.table.sum(axis=1), totals, rtol=1e-5)
-    words, phi = public.examined, table.word_probabilities()[:, :K]
+    out = pad(np.zeros((N_WORDS, K)))
+    words, phi = public.examined, table.word_probabilities(out)[:, :K]
     np.testing.assert_allclose(phi[words], phi[words, :1].repeat(K, axis=1), rtol=1e-5)
-    shares = table.center()[:, :K]
+    shares = table.center(out)[:, :K]
     np.testing.assert_allclose(shares[~words], public.shares[~words], rtol=1e-5)
     for t, weight in ((3, ~words * 0.0 + words), (4, 1.0)):
-        np.testing.assert_array_equal(table.weights_of_round(t), weight)
+        np.testing.assert_array_equal(table.weights_of(SimpleNamespace(t=t)), weight)
 
 
 @both
@@ -523,27 +531,26 @@ def test_rounds_that_examine_enter_no_average(kind, train, good):
     table = fitted(kind, train, prior_components=good, max_iter=40)._released
     n = table.n_examining
     assert 1 < n < 10
-    assert [table.averaged_rounds(t) for t in (1, n, n + 1, n + 2, 40)] == [1, n, 1, 2, 40 - n]
-    assert [table._place(t, 40) for t in (n, n + 1, 40)] == [(n, 40), (1, 40 - n), (40 - n, 40 - n)]
-    assert not table.begins_anew(n + 1)  # it has
-    table.public.slope_error = math.inf
-    assert [table.begins_anew(t) for t in (1, n, n + 1)] == [False, False, True]
-    assert table.weights_of_round(n + 1) is table.weight
+    budget = DocumentBudget.from_statement(1.0, None, 1e-5, max_iter=40, subsampling_ratio=1.0)
+    rounds = table.schedule(budget, 1, 40, 6.0)
+    assert [rounds[t - 1].n for t in (1, n, n + 1, n + 2, 40)] == [1, n, 1, 2, 40 - n]
+    whole = budget.schedule(1, n, 6.0)
+    assert [step.power for step in rounds[:n]] == [step.power for step in whole]
+    for t in (1, 40 - n):
+        clip, power = document_schedule(t, 40 - n)
+        assert (rounds[n + t - 1].norm, rounds[n + t - 1].power) == (6.0 * clip, power)
+    assert table.weights_of(rounds[n]) is table.weight
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.8, 0.999])
 def test_an_average_begins_with_a_round_of_topics(share, good):
     """Otherwise the table would have no noise, as if the rounds had none."""
-    streams, totals = Streams.from_random_state(0), np.ones(N_WORDS)
-    table = NoisyTable.from_totals(
-        totals, totals, K, streams, norms=(), public=PublicPrior.from_table(good), n_examining=12
-    )
-    table.share_for_totals = share
-    assert not table.is_for_totals(1)
-    assert not table.is_for_totals(13)
-    for first, last in ((1, 12), (13, 80)):
-        of_topics = np.cumsum([not table.is_for_totals(t) for t in range(first, last + 1)])
-        assert of_topics.tolist() == [table.averaged_rounds(t) for t in range(first, last + 1)]
+    budget = DocumentBudget.from_statement(1.0, None, 1e-5, max_iter=80, subsampling_ratio=1.0)
+    rounds = budget.schedule(1, 80, 6.0, n_examining=12, share_for_totals=share)
+    for part in (rounds[:12], rounds[12:]):
+        assert not part[0].for_totals
+        of_topics = np.cumsum([not step.for_totals for step in part])
+        assert of_topics.tolist() == [step.n for step in part]
 
 
 @both
@@ -564,13 +571,13 @@ def test_the_fit_begins_anew_after_the_examination(good):
     public, weight = PublicPrior.from_table(good), np.ones(N_WORDS)
     public.agreement = public.clear = 0.7
     table = NoisyTable.from_totals(
-        totals, weight, K, streams, norms=(), public=public, n_examining=2
+        totals, weight, K, streams, public=public, n_examining=2
     )  # fmt: skip
     table.average = totals[:, None] * public.shares
     table.variance = table.estimate.prior = 0.1
     table.begin_after_examination(streams)
     assert public.slope == pytest.approx(1, rel=1e-4)
-    first = NoisyTable.from_totals(totals, weight, K, streams, norms=(), public=public)
+    first = NoisyTable.from_totals(totals, weight, K, streams, public=public)
     np.testing.assert_array_equal(table.average, first.average)
     np.testing.assert_array_equal(table.table, first.table)
     assert table.variance == 0

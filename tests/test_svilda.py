@@ -20,8 +20,7 @@ from dplda.datasets import (
     read_uci_bow,
 )
 from dplda.document._contributions import Documents
-from dplda.document._noisy_table import NoisyTable, nearly_equal
-from dplda.document._without_noise import ExactTable
+from dplda.document._noisy_table import ExactTable, NoisyTable, nearly_equal
 from dplda.metrics import held_out_perplexity, perplexity_bound, unigram_perplexity
 from dplda.privacy import BudgetError, PoissonSampled, Repeated, SeededNoiseWarning, epsilon_of
 from dplda.privacy._curator import Curator
@@ -117,7 +116,7 @@ def test_nothing_released_depends_on_the_number_of_documents(corpus):
 def start(totals, seed=0):
     streams = Streams.from_random_state(seed)
     totals = np.asarray(totals, float).ravel()
-    return NoisyTable.from_totals(totals, np.ones(len(totals)), K, streams, norms=(6.0, 6.0))
+    return NoisyTable.from_totals(totals, np.ones(len(totals)), K, streams)
 
 
 def test_rates_decay_from_the_first_table(corpus, monkeypatch):
@@ -145,7 +144,7 @@ def test_the_average_is_signed(corpus):
 def test_a_round_starts_every_document_from_scratch(corpus, method):
     documents = Documents.from_counts(corpus, K, None)
     model = PrivateSVILDA(K, epsilon=1.0)
-    factor, _ = start(corpus.sum(axis=0)).expectation(1, 80, None)
+    factor, _ = start(corpus.sum(axis=0)).word_factor(np.zeros((50, 16), np.float32), 1.0)
     assert factor.shape == (50, 16)
     rows = np.arange(0, 400, 2)
     infer = getattr(documents, method)
@@ -159,12 +158,13 @@ def test_a_round_starts_every_document_from_scratch(corpus, method):
 
 def test_without_noise_topics_are_dirichlet_posteriors(corpus):
     released = start(corpus.sum(axis=0))
-    factor, power = ExactTable.expectation(released, 1, 80, None)
+    out = np.zeros((50, 16), np.float32)
+    factor, power = ExactTable.word_factor(released, out, 0.3)
     table = released.table.astype(float)
     expected = np.exp(psi(table) - psi(table.sum(axis=0)))
     np.testing.assert_allclose(factor[:, :K], expected, rtol=1e-6)
     assert power == 1.0
-    factor, power = released.expectation(1, 80, None)
+    factor, power = released.word_factor(out, 0.3)
     np.testing.assert_allclose(factor[:, :K].sum(axis=0), 1, rtol=1e-5)
     assert power == pytest.approx(0.3)
 
@@ -283,7 +283,7 @@ def test_without_noise_and_sampling_it_is_online_variational_bayes(corpus):
     streams = Streams.from_random_state(0)
     totals = np.maximum(np.asarray(corpus.sum(axis=0), float).ravel(), 1)
     first = NoisyTable.from_totals(
-        totals, np.ones(50), K, streams, norms=(), ratios=nearly_equal
+        totals, np.ones(50), K, streams, ratios=nearly_equal
     ).table  # fmt: skip
     average, table = first, first
     for t in range(1, 7):

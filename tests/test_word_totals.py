@@ -10,17 +10,16 @@ import pytest
 
 from dplda import PrivateSVILDA, SubLDA
 from dplda.datasets import make_topic_corpus
-from dplda.document import _noisy_table
 from dplda.document._contributions import Documents, release_totals_again, release_word_totals
 from dplda.document._document_budget import (
     COUNTS,
     FIRST_TOTALS,
     TOTALS,
-    document_schedule,
+    DocumentBudget,
     resolved_share,
 )
-from dplda.document._noisy_table import NoisyTable
-from dplda.document._word_totals import WordTotals, share_of_rounds
+from dplda.document._noisy_table import NoisyTable, share_of_rounds
+from dplda.document._table_estimate import WordTotals
 from dplda.metrics import held_out_perplexity
 from dplda.privacy import LowSignalWarning
 from dplda.privacy._accounting import gaussian_mu
@@ -87,15 +86,21 @@ def test_share_of_rounds():
 
 @pytest.mark.parametrize("share", [0.0, 0.18, 0.5, 0.83, 0.999])
 def test_rounds_of_totals_are_spread_and_never_the_first(share):
-    streams = Streams.from_random_state(0)
-    table = NoisyTable.from_totals(np.ones(4), np.ones(4), 2, streams, norms=())
-    table.share_for_totals = share
-    kinds = [table.is_for_totals(t) for t in range(1, 81)]
+    rounds = schedule(share_for_totals=share)
+    kinds = [step.for_totals for step in rounds]
     assert not kinds[0]
     assert sum(kinds) == int(80 * share)
-    assert table.topic_rounds(80) == 80 - sum(kinds)
+    assert rounds[-1].n == rounds[-1].n_last == 80 - sum(kinds)
+    assert {step.norm for step in rounds if step.for_totals} <= {6.0}
     gaps = np.diff(np.flatnonzero(kinds))
     assert len(gaps) == 0 or gaps.max() - gaps.min() <= 1
+
+
+def schedule(n_rounds=80, **options):
+    budget = DocumentBudget.from_statement(
+        1.0, None, DELTA, max_iter=n_rounds, subsampling_ratio=1.0
+    )
+    return budget.schedule(1, n_rounds, 6.0, **options)
 
 
 class Watched(Curator):
@@ -118,10 +123,8 @@ def again(X, ratio, seed, users=None):
     documents, weight = Documents.from_counts(X, 3, 1, users), np.linspace(1, 3, X.shape[1])
     documents.rescale(weight, 6.0, exact=False)
     with Watched(events, streams, label="test", unit="document") as curator:
-        found = release_totals_again(
-            documents, weight, mechanism, curator, norm=6.0, ratio=ratio, t=1, first=2,
-            n_components=3, n_jobs=1,
-        )  # fmt: skip
+        step = schedule()[0]._replace(mechanism=mechanism, rate=ratio, norm=6.0)
+        found = release_totals_again(documents, weight, step, curator, 3, 1)
     return curator.sums[0], curator.units, found, mechanism
 
 
@@ -159,12 +162,12 @@ def test_more_releases_reach_the_totals_of_the_fit(corpus):
     table = model._released
     assert 0.5 < table.share_for_totals < 1
     single = release_noise(model)
-    assert (table.released_totals.noise_scale < 0.8 * single).all()
-    np.testing.assert_array_equal(table.totals, table.released_totals.smooth())
+    assert (table.released.noise_scale < 0.8 * single).all()
+    np.testing.assert_array_equal(table.totals, table.released.smooth())
     np.testing.assert_allclose((model.components_ - 0.01).sum(axis=0), table.totals, rtol=1e-5)
     assert model.epsilon_ <= 1.0
     assert len(model.privacy_.events) == 42
-    assert len(table.norms) == 42
+    assert table.n_rounds == 40
 
 
 def fitted(kind, X, has_public):
@@ -180,7 +183,7 @@ def fitted(kind, X, has_public):
 @pytest.mark.parametrize("kind", [SubLDA, PrivateSVILDA])
 def test_totals_are_estimated_only_for_tables(kind, has_public, corpus, monkeypatch):
     """The model is that of a fit which estimates them after each release."""
-    estimate, learn, n_estimates = _noisy_table.estimate_totals, NoisyTable.learn_totals, []
+    estimate, learn, n_estimates = NoisyTable._estimated_totals, NoisyTable.learn_totals, []
 
     def counted(*args):
         n_estimates[-1] += 1
@@ -190,7 +193,7 @@ def test_totals_are_estimated_only_for_tables(kind, has_public, corpus, monkeypa
         learn(table, *args, **options)
         assert table.totals is not None
 
-    monkeypatch.setattr(_noisy_table, "estimate_totals", counted)
+    monkeypatch.setattr(NoisyTable, "_estimated_totals", counted)
     models = []
     for learns in (learn, learn_at_once):
         monkeypatch.setattr(NoisyTable, "learn_totals", learns)
@@ -213,7 +216,6 @@ def release_noise(model):
 def test_a_clear_signal_leaves_all_rounds_to_topics(corpus):
     for model in (fit(corpus[0], epsilon=40.0), fit(corpus[0], epsilon=np.inf)):
         assert model._released.share_for_totals == 0
-        assert model._released.topic_rounds(40) == 40
 
 
 @pytest.mark.filterwarnings("ignore::dplda.privacy.LowSignalWarning")
@@ -256,10 +258,9 @@ def test_signal_to_noise_is_its_formula(corpus, epsilon):
     model = fit(corpus[0], epsilon=epsilon, max_iter=10)
     table = model._released
     noise, weights = [], []
-    for t in range(1, 11):
-        if not table.is_for_totals(t):
-            multiplier = model.privacy_.noise_multiplier[1 + t]
-            noise.append(6.0 * document_schedule(t, 10)[0] * multiplier)
+    for step in schedule(10, share_for_totals=table.share_for_totals):
+        if not step.for_totals:
+            noise.append(step.norm * model.privacy_.noise_multiplier[1 + step.t])
             weights.append(len(weights) + 1.0)
     weights = np.square(weights) / np.square(weights).sum()
     of_average = math.sqrt((weights**2 * np.square(noise)).sum())

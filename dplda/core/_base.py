@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from numbers import Integral, Real
 from typing import Any
 
@@ -28,7 +29,26 @@ class BaseTopicModel(
     """Parameter checks, tags and `epsilon_at`; this class reads public attributes only.
 
     Training is not here. Each estimator writes out the order of its private and public steps in
-    its own file, where an auditor looks for it.
+    its own file, where an auditor looks for it. A parameter or an attribute that the docstring of a
+    class only names has the description of its base classes, such as these.
+
+    Parameters
+    ----------
+    n_components : int, default=10
+        Number of topics.
+    n_jobs : int or None, default=None
+        Number of threads. It never changes a result.
+    verbose : int, default=0
+        Progress: a bar where tqdm is installed, otherwise lines.
+
+    Attributes
+    ----------
+    delta_ : float
+        The delta at which `epsilon_` is stated.
+    privacy_ : Guarantee
+        The guarantee: unit, relation, mechanism, assumptions. `print` shows it in words.
+    n_features_in_ : int
+        Size of the vocabulary.
     """
 
     _parameter_constraints: dict[str, Any] = {
@@ -42,6 +62,10 @@ class BaseTopicModel(
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        inherit_descriptions(cls)
 
     def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> np.ndarray:
         """Train, and return the topic weights of the training documents.
@@ -123,8 +147,45 @@ class BaseTopicModel(
         return tags
 
 
+def inherit_descriptions(cls: type) -> None:
+    """Describe the parameters and attributes that a docstring only names, as base classes do."""
+    described: dict[str, str] = {}
+    for base in reversed(cls.__mro__[1:]):
+        if base.__module__.startswith("dplda."):
+            entries = re.findall(r"^    (\w+)( : .+\n(?:        .+\n)+)", base.__doc__ or "", re.M)
+            described |= {name: name + text.rstrip("\n") for name, text in entries}
+    if cls.__doc__:
+        cls.__doc__ = re.sub(
+            r"(?<=^    )\w+$", lambda name: described.get(name[0], name[0]), cls.__doc__, flags=re.M
+        )
+
+
 class BaseLDA(BaseTopicModel):
-    """Inference of latent Dirichlet allocation: `transform`, `score` and `perplexity`."""
+    """Inference of latent Dirichlet allocation: `transform`, `score` and `perplexity`.
+
+    Parameters
+    ----------
+    doc_topic_prior : float or None, default=0.1
+        Dirichlet parameter of a document's topics (alpha); None is 1 / n_components.
+    topic_word_prior : float, default=0.01
+        Dirichlet parameter of a topic's words (beta).
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features_in_)
+        Released pseudo-counts of words in topics; not normalized.
+    topic_signal_ : ndarray of shape (n_components,)
+        Number of words of each topic that stand out of the noise and of the word frequencies; 0 if
+        the topic does not.
+    topic_evidence_ : ndarray of shape (n_components,)
+        How far the top words of each topic stand above the word frequencies, in standard errors.
+        ``np.argsort(-topic_evidence_)`` orders the topics, the best first.
+    weak_topics_ : ndarray of shape (n_components,), bool
+        Topics that do not stand out, or have far less evidence than the best ones: likely noise or
+        mixtures.
+    doc_topic_prior_ : float
+        `doc_topic_prior`, or 1 / n_components for None.
+    """
 
     _parameter_constraints: dict[str, Any] = {
         **BaseTopicModel._parameter_constraints,

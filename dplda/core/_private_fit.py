@@ -26,6 +26,7 @@ from dplda.privacy import (
 )
 from dplda.privacy._curator import TOTAL_VARIATION
 from dplda.privacy._events import Event
+from dplda.privacy._guarantee import cached_epsilon
 from dplda.privacy._ledger import as_ledger
 
 SMALLEST_DELTA = 1e-14
@@ -90,7 +91,17 @@ class Promise:
 
 
 class PrivateEstimator:
-    """An estimator with a guarantee. The class states its `_promise`, or its import fails."""
+    """An estimator with a guarantee. The class states its `_promise`, or its import fails.
+
+    Parameters
+    ----------
+    ledger : Ledger, str, path-like or None, default=None
+        Where the fit is charged: a budget over many fits. A path names an SQLite file, which also
+        counts the fits of other processes.
+    random_state : int, RandomState instance or None, default=None
+        None draws the noise from a secret key. Anything else makes the fit reproducible, and voids
+        the guarantee against anyone who knows or guesses it (`SeededNoiseWarning`).
+    """
 
     _promise: Promise
     _charges_in_fit = True  # the owners of documents may charge elsewhere
@@ -105,25 +116,17 @@ class PrivateEstimator:
 
 
 def exactly_one(name: str, **statements: float | None) -> None:
-    """Refuse a fit unless exactly one statement of its privacy budget is given.
+    """Refuse a fit unless exactly one statement of its budget is given; `epsilon` above 20 warns.
 
-    A finite `epsilon` above 20 warns.
-
-    Parameters
-    ----------
-    name : str
-        Class of the estimator.
-    **statements : float or None
-        Value of each parameter that may state the budget, `epsilon` first.
+    `name` is the class of the estimator, and the first statement is the usual one.
     """
-    given = [parameter for parameter, value in statements.items() if value is not None]
-    if len(given) != 1:
-        found = " and ".join(given) if given else "neither" if len(statements) == 2 else "none"
-        first = next(iter(statements))
+    given = " and ".join(key for key in statements if statements[key] is not None)
+    if given not in statements:
+        first, *others = statements
         raise ValueError(
-            f"{name} needs exactly one of {' or '.join(statements)}, got {found}; give {first} "
-            "(the total to spend, for instance 4.0; inf for no privacy) and leave "
-            f"{'the other' if len(statements) == 2 else 'the others'} None"
+            f"{name} needs exactly one of {' or '.join(statements)}, got {given or 'none'}; give "
+            f"{first} (the total to spend, for instance 4.0; inf for no privacy) and leave "
+            f"{' and '.join(others)} None"
         )
     epsilon = statements.get("epsilon")
     if epsilon is not None and NOMINAL_EPSILON < epsilon < math.inf:
@@ -156,27 +159,8 @@ def check_paid(
 ) -> None:
     """Refuse a `partial_fit` call that would exceed `epsilon`, before any data are read.
 
-    Parameters
-    ----------
-    name : str
-        Class of the estimator.
-    events : iterable of Event
-        Events of the call.
-    epsilon : float or None
-        The total that the estimator may spend. With None, another parameter states the budget, and
-        only a ledger limits the number of calls.
-    delta : float
-        The delta of (epsilon, delta)-differential privacy.
-    earlier : Guarantee or None
-        The guarantee of the earlier calls. None for the first call, for which the noise is
-        calibrated.
-    max_iter : int
-        Largest number of calls that `epsilon` pays for.
-
-    Raises
-    ------
-    BudgetError
-        If `epsilon` is too small for all calls so far and this one.
+    `events` are those of the call, `earlier` is the guarantee of the calls before it, if any. With
+    `epsilon` None, another parameter states the budget, and only a ledger limits the calls.
     """
     if epsilon is None or math.isinf(epsilon) or earlier is None:
         return
@@ -197,13 +181,13 @@ def check_paid(
 
 
 def warn_if_seeded(name: str, seeded: bool) -> None:
-    """Warn that noise from a given seed does not protect against anyone who knows the seed."""
+    """Warn that noise from a given seed does not protect: 2**32 seeds can be tried."""
     if seeded:
         log_event("fit", "noise seeded", level=WARNING, estimator=name)
         warn_user(
-            f"{name} draws its noise from random_state: anyone who knows the seed, or sees two "
-            "results of it, can remove the noise; leave random_state=None for a model that will "
-            "be published",
+            f"{name} draws its noise from random_state: anyone who knows or guesses the seed can "
+            "remove the noise, and one result is enough to try all seeds; leave random_state=None "
+            "for a model that will be published",
             SeededNoiseWarning,
         )
 
@@ -244,7 +228,7 @@ def make_guarantee(
     theorem: str = "",
 ) -> Guarantee:
     """The guarantee of what this call released and, in `partial_fit`, of all earlier calls."""
-    distance = TOTAL_VARIATION
+    events, distance = tuple(events), TOTAL_VARIATION
     if earlier is not None:
         events = (*earlier.events, *events)
         seeded = seeded or earlier.seeded
@@ -252,11 +236,10 @@ def make_guarantee(
         assumptions += tuple(a for a in earlier.assumptions if a not in common + assumptions)
         named = {name for name, _ in provenance}
         provenance += tuple(pair for pair in earlier.provenance if pair[0] not in named)
-    events = tuple(events)
     return Guarantee(
         unit=unit,
         relation=relation,
-        epsilon=epsilon_of(events, float(delta), total_variation=distance),
+        epsilon=cached_epsilon(events, float(delta), total_variation=distance),
         delta=float(delta),
         mechanism=mechanism,
         sensitivity=sensitivity,
@@ -317,51 +300,46 @@ def _described(estimator: BaseEstimator, guarantee: Guarantee) -> Guarantee:
     if not isinstance(estimator, PrivateEstimator):
         return guarantee
     chosen = _provenance(estimator)
-    names = {name for name, _ in chosen}
-    origins = guarantee.provenance or UNKNOWN_WORDS
-    return dataclasses.replace(  # twice the same, for calls that publish without a release
+    origins = dict(guarantee.provenance or UNKNOWN_WORDS)
+    origins = {name: origins[name] for name in origins if name not in chosen} | chosen
+    ledger = getattr(estimator, "ledger", None) if estimator._charges_in_fit else None
+    total, receipt = guarantee.ledger, guarantee.receipt
+    if ledger is not None and not receipt:  # twice the same, for calls that publish again
+        total, receipt = _ledger_total(as_ledger(ledger)), as_ledger(ledger).receipt
+    return dataclasses.replace(
         guarantee,
         trusted=estimator._promise.trusted,
         theorem=estimator._promise.theorem,
-        provenance=(*(pair for pair in origins if pair[0] not in names), *chosen),
-        ledger=guarantee.ledger or _ledger_total(estimator),
-        receipt=guarantee.receipt or _receipt(estimator),
+        provenance=tuple(origins.items()),
+        ledger=total,
+        receipt=receipt,
     )
 
 
-def _provenance(estimator: BaseEstimator) -> tuple[tuple[str, str], ...]:
+def _provenance(estimator: BaseEstimator) -> dict[str, str]:
     """Where the parameters of a fit come from, as far as the estimator knows."""
-    given = _given(estimator)
-    tables = [(_TABLES[name], "public by declaration of the caller") for name in given & {*_TABLES}]
-    chosen = ", ".join(sorted(given - {*_TABLES}))
+    tables, chosen = {}, []
+    signature = inspect.signature(type(estimator).__init__).parameters
+    for name, value in estimator.get_params(deep=False).items():  # in alphabetical order
+        default = signature[name].default
+        simple = isinstance(value, _SIMPLE) and isinstance(default, _SIMPLE)
+        if name in _NOT_INPUTS or value is default or (simple and value == default):
+            continue
+        if name in _TABLES:
+            tables[_TABLES[name]] = "public by declaration of the caller"
+        else:
+            chosen.append(name)
     origin = "defaults, which read no data"
     if chosen:
         origin = (
-            f"{chosen}: set by the caller; whether they were chosen by looking at private data is "
-            "not known to the model"
+            f"{', '.join(chosen)}: set by the caller; whether they were chosen by looking at "
+            "private data is not known to the model"
         )
-    return (*sorted(tables), (PARAMETERS, origin))
+    return dict(sorted(tables.items())) | {PARAMETERS: origin}
 
 
-def _given(estimator: BaseEstimator) -> set[str]:
-    """Names of the parameters that differ from their defaults, less those that are no inputs."""
-    given = set()
-    signature = inspect.signature(type(estimator).__init__).parameters
-    for name, value in estimator.get_params(deep=False).items():
-        default = signature[name].default
-        same = value is default or (
-            isinstance(value, _SIMPLE) and isinstance(default, _SIMPLE) and value == default
-        )
-        if not same and name not in _NOT_INPUTS:
-            given.add(name)
-    return given
-
-
-def _ledger_total(estimator: BaseEstimator) -> str:
-    """What the ledger of a fit counts when the fit ends; "" without a ledger."""
-    ledger = _ledger_of(estimator)
-    if ledger is None:
-        return ""
+def _ledger_total(ledger: Ledger) -> str:
+    """What the ledger of a fit counts when the fit ends."""
     if ledger.composition == "adaptive":
         total, when = ledger.epsilon, "their budget"
     else:
@@ -371,17 +349,3 @@ def _ledger_total(estimator: BaseEstimator) -> str:
         f"the fits counted in ledger {ledger.id[:8]} cost together at most epsilon = {upper:g} "
         f"at delta = {ledger.delta:g}, {when}"
     )
-
-
-def _receipt(estimator: BaseEstimator) -> str:
-    """Which entries the ledger of a fit has when the fit ends; "" without a ledger."""
-    ledger = _ledger_of(estimator)
-    return "" if ledger is None else ledger.receipt
-
-
-def _ledger_of(estimator: BaseEstimator) -> Ledger | None:
-    """The ledger that a fit charged."""
-    if not estimator._charges_in_fit:
-        return None
-    ledger = getattr(estimator, "ledger", None)
-    return None if ledger is None else as_ledger(ledger)

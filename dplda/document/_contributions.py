@@ -35,8 +35,8 @@ from dplda.core._fold_in import (
     update_theta,
 )
 from dplda.core._variational import e_step
-from dplda.document._document_budget import COUNTS, TOTALS
-from dplda.document._word_totals import (
+from dplda.document._document_budget import COUNTS, TOTALS, Round
+from dplda.document._table_estimate import (
     SCALE_UP,
     WordTotals,
     combine_totals,
@@ -396,30 +396,22 @@ def release_word_totals(
 def release_totals_again(
     documents: Documents,
     weight: np.ndarray,
-    mechanism: Any,
+    step: Round,
     curator: Curator,
-    *,
-    norm: float,
-    ratio: float,
-    t: int,
-    first: int,
     n_components: int,
     n_jobs: int | None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Noisy word totals and their noise scale, (n_words,) each, in the place of round t.
-
-    `first` is the number of releases before round 1. `ratio` is the probability with which a unit
-    takes part.
-    """
-    units = curator.sample(np.full(documents.n_units, ratio), round=t - 1)  # secret
+    """Noisy word totals and their noise scale, (n_words,) each, in the place of topics."""
+    mechanism = step.mechanism  # public
+    units = curator.sample(np.full(documents.n_units, step.rate), round=step.t - 1)  # secret
     table = np.zeros((documents.n_words, n_components), np.int64)
-    table[:, 0] = documents.sum_words(weight, norm, mechanism.radius, units)  # private
+    table[:, 0] = documents.sum_words(weight, step.norm, mechanism.radius, units)  # private
     # One unit moves `table` by at most `radius` in L2: its word counts are clipped to `radius` in
     # integers, and its scale depends on itself and on released weights only. That the round is one
     # for totals depends on past releases only. The other columns are noise.
     noisy = curator.release(
-        table, mechanism, label=COUNTS, round=first + t, sampling_probability=ratio,
+        table, mechanism, label=COUNTS, round=step.stream, sampling_probability=step.rate,
         overwrite_value=True, n_jobs=n_jobs,
     )  # public  # fmt: skip
-    unit = norm / mechanism.radius / ratio / weight
+    unit = step.norm / mechanism.radius / step.rate / weight
     return noisy[:, 0] * unit, mechanism.scale * unit

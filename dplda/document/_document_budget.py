@@ -1,4 +1,4 @@
-"""The privacy of a document-level fit: mechanisms, plan and guarantee.
+"""The privacy of a document-level fit: mechanisms, schedule, plan and guarantee.
 
 Everything here is a function of public constants. Neither the data nor a release enters it.
 """
@@ -10,13 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dplda.core._base import MAX_ITER
 from dplda.core._private_fit import EXPECTED_N_DOCS, make_guarantee
-from dplda.document._word_totals import USUAL_SHARE
 from dplda.leaf._compat import Interval
 from dplda.leaf._users import RELATIONS, ROWS_OF_A_UNIT
 from dplda.privacy import (
@@ -36,14 +35,16 @@ from dplda.privacy._mechanisms import EVENT_VARIANCE, MAX_RADIUS, DiscreteGaussi
 TOTALS = "word totals"
 COUNTS = "word-topic counts"
 
-LARGEST_SHARE = 0.75  # with few of them
+USUAL_SHARE = 0.25  # of the budget, for the releases of word totals before round 1
+LARGEST_SHARE = 0.75  # with few documents
 ENOUGH = 1000.0  # documents, times the mu of the budget
 FIRST_TOTALS = 0.3  # share of the first release of word totals, which sets the word weights
 LARGEST_TOTALS = 5000.0  # noise multiplier; word totals are useless there and cost almost nothing
 LARGEST_NOISE = 9601.0  # noise multiplier of a round; more leaves no signal on the integer grid
 SMALLEST_NOISE = 1e-4  # below what the integer grid can express
+LATER_BUDGET = 0.75  # round t without sampling gets a budget in proportion to this power of t
 SMALLEST_RATIO = 1e-8  # of sampling; far below it, accounting takes minutes and then overflows
-FEWEST_ROUNDS, MOST_ROUNDS = 80, 400  # by default
+FEWEST_ROUNDS, MOST_ROUNDS = 80, 400  # by default (decision 19)
 N_PASSES = 80  # in which a document takes part by default, as long as these limits allow it
 
 DOCUMENT_CONSTRAINTS = {
@@ -72,16 +73,46 @@ def default_rounds(n_passes: int, subsampling_ratio: float) -> int:
     return min(MOST_ROUNDS, max(FEWEST_ROUNDS, round(n_passes / subsampling_ratio)))
 
 
+class Round(NamedTuple):
+    """What is fixed before a round begins; public.
+
+    Attributes
+    ----------
+    t, stream : int
+        Its number, from 1, and that of its noise stream.
+    mechanism : mechanism
+        Its noise.
+    rate : float
+        Highest probability with which a unit takes part.
+    norm : float
+        Its clipping bound, in L2.
+    power : float
+        Tempering power of the word factor.
+    n, n_last : int
+        Rounds in the average after this one, and after the last one of the fit.
+    for_totals : bool
+        Whether it releases word totals.
+    """
+
+    t: int
+    stream: int
+    mechanism: Any
+    rate: float
+    norm: float
+    power: float
+    n: int
+    n_last: int
+    for_totals: bool
+
+
 @dataclass(frozen=True)
 class DocumentBudget:
     """The mechanisms of a fit.
 
     Attributes
     ----------
-    totals : sequence of mechanism
-        One for each of the two releases of word totals.
-    rounds : sequence of mechanism
-        One for each round.
+    totals, rounds : sequence of mechanism
+        One for each of the two releases of word totals, and one for each round.
     subsampling_ratio : float
         Highest probability with which a unit takes part in a round.
     noise_multiplier : float
@@ -112,13 +143,13 @@ class DocumentBudget:
             expected_n_docs, epsilon, noise_multiplier, delta,
             max_iter=max_iter, subsampling_ratio=subsampling_ratio,
         )  # fmt: skip
-        split = int(max_iter), share, float(subsampling_ratio)
         if epsilon is not None and epsilon < math.inf:
-            return _calibrated(float(epsilon), float(delta), *split)
-        noise_multiplier = 0.0 if epsilon is not None else float(noise_multiplier or 0.0)
+            return _calibrated(
+                float(epsilon), float(delta), max_iter, share, float(subsampling_ratio)
+            )
         return cls.from_noise_multiplier(
-            noise_multiplier, max_iter=split[0], word_total_share=split[1],
-            subsampling_ratio=split[2],
+            0.0 if epsilon is not None else float(noise_multiplier or 0.0),
+            max_iter=max_iter, word_total_share=share, subsampling_ratio=float(subsampling_ratio),
         )  # fmt: skip
 
     @classmethod
@@ -133,45 +164,76 @@ class DocumentBudget:
         """Split a budget over the releases.
 
         `noise_multiplier` is that of `max_iter` equal rounds, at most `LARGEST_NOISE`. Rounds
-        without sampling split the same total unequally. Word totals get the share
-        `word_total_share` of the whole.
+        without sampling split the same total unequally.
         """
+        totals: Sequence[Any]
+        rounds: Sequence[Any]
         if noise_multiplier == 0:
-            exact = (NoNoise(),) * 2, (NoNoise(),) * max_iter
-            return cls(*exact, subsampling_ratio, 0.0, word_total_share)
-        totals, rounds = _multipliers(
-            noise_multiplier, max_iter, word_total_share, subsampling_ratio
-        )
-        gaussian = DiscreteGaussian.for_noise_multiplier
-        mechanisms = {m: gaussian(m) for m in set(rounds.tolist())}
-        return cls(
-            tuple(gaussian(float(m)) for m in totals),
-            tuple(mechanisms[m] for m in rounds.tolist()),
-            subsampling_ratio,
-            noise_multiplier,
-            word_total_share,
-        )
+            totals, rounds = [NoNoise()] * 2, [NoNoise()] * max_iter
+        else:
+            of_totals, of_rounds = _multipliers(
+                noise_multiplier, max_iter, word_total_share, subsampling_ratio
+            )
+            gaussian = lru_cache(DiscreteGaussian.for_noise_multiplier)
+            totals = [gaussian(m) for m in of_totals.tolist()]
+            rounds = [gaussian(m) for m in of_rounds.tolist()]
+        return cls(totals, rounds, subsampling_ratio, noise_multiplier, word_total_share)
 
     @property
     def exact(self) -> bool:
         """Whether there is no noise."""
         return bool(self.totals[0].exact)
 
+    def mechanism(self, t: int) -> Any:
+        """The mechanism of round t = 1, 2, ...; rounds after the last equal the last."""
+        return self.rounds[min(t, len(self.rounds)) - 1]
+
+    def schedule(
+        self,
+        first: int,
+        last: int,
+        norm: float,
+        *,
+        n_examining: int = 0,
+        share_for_totals: float = 0.0,
+        powers: tuple[float, float] = (0.3, 1.0),
+    ) -> list[Round]:
+        """The rounds `first` to `last`; documents are scaled to `norm`.
+
+        The first `n_examining` rounds have an average of their own, and the schedule begins anew
+        after them. `share_for_totals` of the others release word totals, spread evenly, but never
+        the first one: an average could be left without any counts.
+        """
+
+        def of_topics(n: int) -> int:  # of n rounds
+            return n - int(n * share_for_totals)
+
+        result, max_iter = [], len(self.rounds)
+        n_last = of_topics(max_iter - (n_examining if max_iter > n_examining else 0))
+        for t in range(first, last + 1):
+            before = n_examining if t > n_examining else 0
+            clip, power = document_schedule(t - before, max(1, max_iter - before), powers)
+            n = of_topics(t - before)
+            for_totals = n == of_topics(t - before - 1)
+            result.append(
+                Round(
+                    t, len(self.totals) + t, self.mechanism(t), self.subsampling_ratio,
+                    norm if for_totals else clip * norm, power, n, n_last, for_totals,
+                )
+            )  # fmt: skip
+        return result
+
     def noise(self, n_rounds: int | None = None) -> float:
         """Standard deviation of a cell of the average of all rounds, over the norm of documents.
 
         With `n_rounds`, of the first ones.
         """
-        rounds, n = range(1, len(self.rounds) + 1)[:n_rounds], len(self.rounds)
-        clip = np.array([document_schedule(t, n)[0] for t in rounds])
-        weight = np.array([round_schedule(t, n)[1] for t in rounds])
-        multiplier = np.array([self.mechanism(t).scale / self.mechanism(t).radius for t in rounds])
+        rounds = self.schedule(1, len(self.rounds), 1.0)[:n_rounds]
+        multiplier = np.array([r.mechanism.scale / r.mechanism.radius for r in rounds])
         multiplier /= self.subsampling_ratio
-        return float(np.linalg.norm(weight * multiplier * clip) / weight.sum())
-
-    def mechanism(self, t: int) -> Any:
-        """The mechanism of round t = 1, 2, ...; rounds after the last equal the last."""
-        return self.rounds[min(t, len(self.rounds)) - 1]
+        weight = np.arange(1.0, len(rounds) + 1) ** 2
+        norms = np.array([r.norm for r in rounds])
+        return float(np.linalg.norm(weight * multiplier * norms) / weight.sum())
 
     def rounds_of_share(self, share: float) -> int:
         """How many first rounds have at most this share of the budget of all rounds."""
@@ -180,34 +242,33 @@ class DocumentBudget:
 
     def plan(self, n_done: int, n_rounds: int) -> list[tuple[str, Event]]:
         """Labels and events of `n_rounds` rounds after `n_done` earlier rounds, in order."""
-        totals = [] if n_done else [(TOTALS, mechanism.event) for mechanism in self.totals]
-        steps = [self.mechanism(t) for t in range(n_done + 1, n_done + n_rounds + 1)]
-        events = {m: sampled(m.event, self.subsampling_ratio) for m in set(steps)}
-        return totals + [(COUNTS, events[m]) for m in steps]
+        events: dict[Any, Event] = {}  # equal events are one object
+        plan = [] if n_done else [(TOTALS, mechanism.event) for mechanism in self.totals]
+        for t in range(n_done + 1, n_done + n_rounds + 1):
+            mechanism = self.mechanism(t)
+            if mechanism not in events:
+                events[mechanism] = sampled(mechanism.event, self.subsampling_ratio)
+            plan.append((COUNTS, events[mechanism]))
+        return plan
 
 
-def document_schedule(t: int, max_iter: int, *, exact: bool = False) -> tuple[float, float]:
+def document_schedule(
+    t: int, max_iter: int, powers: tuple[float, float] = (0.3, 1.0)
+) -> tuple[float, float]:
     """Clipping bound and tempering power of round t = 1, 2, ...
 
     The clipping bound is a fraction of the norm that documents are scaled to. It grows, because
     early contributions are small while responsibilities are flat. The power of the word factor
-    grows to 1, so that early noise in a word's row does not reinforce itself. Without noise
-    (`exact`) it starts higher, and ends below 1, so that late rounds do not concentrate rare words
-    on too few topics.
+    grows from the first of `powers` to the second, so that early noise in a word's row does not
+    reinforce itself (decision 16).
     """
     late = min(1.0, (t - 1) / max(1.0, 0.6 * max_iter))
     done = min(1.0, (t - 1) / max(1.0, 0.7 * max_iter))
-    first, last = (0.6, 0.95) if exact else (0.3, 1.0)
-    return 0.15 + 0.25 * late, first + (last - first) * done
-
-
-def round_schedule(t: int, max_iter: int) -> tuple[float, float]:
-    """Relative budget (precision of the noise) and relative weight in the average of round t."""
-    return min(t, max_iter) ** 0.75, min(t, max_iter) ** 2.0
+    return 0.15 + 0.25 * late, powers[0] + (powers[1] - powers[0]) * done
 
 
 def growing_share(t: int, max_iter: int) -> float:
-    """Share of round t in the average of rounds 1 to t: later rounds weigh more."""
+    """Share of round t in the average of rounds 1 to t: later rounds weigh more (decision 16)."""
     n = min(t, max_iter)  # the weights are the squares of 1 to n, and then those of n
     return n**2 / (n * (n + 1) * (2 * n + 1) // 6 + (t - n) * n**2)
 
@@ -226,15 +287,13 @@ def resolved_share(
     The signal of word totals over their noise grows with n mu, where mu is that of Gaussian
     differential privacy. The share grows as (n mu)**-0.75 where this number is small.
     """
-    if epsilon is not None and epsilon < math.inf:
-        mu = gaussian_mu(epsilon, delta)
-    elif epsilon is None and noise_multiplier:
-        noise = max(noise_multiplier, SMALLEST_NOISE)
-        mu = math.sqrt(_rounds_precision(noise, max_iter, subsampling_ratio))
-    else:
-        return USUAL_SHARE  # no noise
-    if expected_n_docs is None:
+    if expected_n_docs is None or epsilon == math.inf or not (epsilon or noise_multiplier):
         return USUAL_SHARE
+    if epsilon is not None:
+        mu = gaussian_mu(epsilon, delta)
+    else:
+        noise = max(noise_multiplier or 0.0, SMALLEST_NOISE)
+        mu = math.sqrt(_rounds_precision(noise, max_iter, subsampling_ratio))
     share = USUAL_SHARE * (ENOUGH / (expected_n_docs * max(mu, 1e-9))) ** 0.75
     return min(LARGEST_SHARE, max(USUAL_SHARE, share))
 
@@ -311,35 +370,15 @@ def _multipliers(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Noise multipliers of the word totals (2,) and of the rounds (max_iter,)."""
     noise_multiplier = max(noise_multiplier, SMALLEST_NOISE)
-    # with sampling, equal rounds: accounting has to convolve one event only
-    shares = np.ones(max_iter) if subsampling_ratio < 1 else _shares(max_iter)
-    rounds = noise_multiplier / np.sqrt(max_iter * shares / shares.sum())
-    if rounds.max() > LARGEST_NOISE >= noise_multiplier:
-        rounds = _limited(noise_multiplier, shares)
+    rounds = np.full(max_iter, noise_multiplier)
+    if subsampling_ratio == 1:  # with sampling, equal rounds: one event is composed far faster
+        shares = np.arange(1.0, max_iter + 1) ** LATER_BUDGET
+        unequal = noise_multiplier / np.sqrt(max_iter * shares / shares.sum())
+        rounds = unequal if unequal[0] <= LARGEST_NOISE else rounds
     precision = _rounds_precision(noise_multiplier, max_iter, subsampling_ratio)
     precision *= word_total_share / (1 - word_total_share)
     of_totals = precision * np.array([FIRST_TOTALS, 1 - FIRST_TOTALS])
     return 1 / np.sqrt(np.maximum(of_totals, LARGEST_TOTALS**-2)), rounds
-
-
-@lru_cache(maxsize=16)  # a calibration asks for them at each noise that it tries
-def _shares(max_iter: int) -> np.ndarray:
-    shares = np.array([round_schedule(t, max_iter)[0] for t in range(1, max_iter + 1)])
-    shares.flags.writeable = False
-    return shares
-
-
-def _limited(noise_multiplier: float, shares: np.ndarray) -> np.ndarray:
-    """Multipliers of at most `LARGEST_NOISE`, of the same total cost as equal rounds.
-
-    `shares` increase. The first rounds get more than their shares, which the later rounds pay for
-    in proportion to theirs.
-    """
-    least, n = LARGEST_NOISE**-2, len(shares)
-    left = n / noise_multiplier**2 - least * np.arange(n)  # if so many rounds get the least
-    factor = left / shares[::-1].cumsum()[::-1]
-    first = np.argmax(factor * shares >= least * (1 - 1e-12))  # one holds: the last, at least
-    return 1 / np.sqrt(np.maximum(factor[first] * shares, least))
 
 
 def _rounds_precision(noise_multiplier: float, max_iter: int, subsampling_ratio: float) -> float:
@@ -355,46 +394,19 @@ def document_guarantee(
     unit: str,
     delta: float,
     earlier: Guarantee | None,
-    norms: tuple[float, ...],
+    norms: Sequence[float],
     seeded: bool,
     mechanism: str,
-    public_start: bool,
-    has_earlier: bool,
+    assumptions: tuple[str, ...],
 ) -> Guarantee:
-    """The guarantee of all releases so far.
-
-    Parameters
-    ----------
-    events : tuple of Event
-        Events of this call.
-    unit : {"document", "user"}
-        The protected unit.
-    delta : float
-        The delta of (epsilon, delta)-differential privacy.
-    earlier : Guarantee or None
-        The guarantee of the earlier calls.
-    norms : tuple of float
-        Clipping bound of every release so far.
-    seeded : bool
-        Whether the noise came from a given seed.
-    mechanism : str
-        The mechanism with noise, in words.
-    public_start : bool
-        Whether the fit started from a table that the caller declares public.
-    has_earlier : bool
-        Whether the releases of an earlier fit were added.
-    """
-    all_events = events if earlier is None else earlier.events + events
+    """The guarantee of all calls: `events` and clipping bounds `norms` are those of this one."""
     multipliers = tuple(map(_noise_multiplier, events))
-    scales = tuple(n * m for n, m in zip(norms[-len(events) :], multipliers, strict=True))
+    scales = tuple(norm * m for norm, m in zip(norms, multipliers, strict=True))
+    sensitivity, all_events = max(norms), events
     if earlier is not None:
         multipliers = (*earlier.noise_multiplier, *multipliers)  # type: ignore[misc]  # a tuple
         scales = (*earlier.noise_scale, *scales)  # type: ignore[misc]  # a tuple
-    assumptions: tuple[str, ...] = (ROWS_OF_A_UNIT[unit],)
-    if public_start:
-        assumptions += (PUBLIC_START,)
-    if has_earlier:
-        assumptions += (OTHER_DOCUMENTS,)
+        sensitivity, all_events = max(sensitivity, earlier.sensitivity), earlier.events + events
     return make_guarantee(
         events,
         delta=delta,
@@ -402,11 +414,11 @@ def document_guarantee(
         unit=unit,
         relation=RELATIONS[unit],
         mechanism=_describe(all_events, unit, mechanism),
-        sensitivity=max(norms),
+        sensitivity=sensitivity,
         noise_scale=scales,
         noise_multiplier=multipliers,
         seeded=seeded,
-        assumptions=assumptions,
+        assumptions=(ROWS_OF_A_UNIT[unit], *assumptions),
     )
 
 
@@ -419,6 +431,4 @@ def _describe(events: tuple[Event, ...], unit: str, text: str) -> str:
     if any(isinstance(event, NonPrivate) for event in events):
         return "word totals and word-topic counts, some or all of them exact, without noise"
     rates = {e.sampling_probability for e in events if isinstance(e, PoissonSampled)}
-    if rates:
-        text += f", over a secret sample of the {unit}s (rate {max(rates):g})"
-    return text
+    return text + (f", over a secret sample of the {unit}s (rate {max(rates):g})" if rates else "")

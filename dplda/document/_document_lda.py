@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 import numpy as np
 
 from dplda.core._base import BaseLDA
 from dplda.core._corpus import check_counts, check_public_table, check_shards
-from dplda.core._fold_in import single_precision
+from dplda.core._fold_in import pad, single_precision
 from dplda.core._private_fit import (
     PRIVACY_CONSTRAINTS,
     PrivateEstimator,
@@ -27,21 +26,21 @@ from dplda.document._contributions import Documents, release_totals_again, relea
 from dplda.document._document_budget import (
     DOCUMENT_CONSTRAINTS,
     N_PASSES,
+    OTHER_DOCUMENTS,
+    PUBLIC_START,
     DocumentBudget,
+    Round,
     default_rounds,
     document_guarantee,
 )
-from dplda.document._noisy_table import NoisyTable, exponential
+from dplda.document._noisy_table import ExactTable, NoisyTable, exponential, share_of_rounds
 from dplda.document._plan import warn_of_expectation
-from dplda.document._prior import PublicPrior, estimate_totals
+from dplda.document._prior import PublicPrior
 from dplda.document._shards import documents_of, unit_of
-from dplda.document._without_noise import ExactTable
-from dplda.document._word_totals import share_of_rounds
 from dplda.leaf._compat import _fit_context
 from dplda.leaf._progress import rounds
 from dplda.leaf._users import RELATIONS, number_users
 from dplda.metrics._signal import warn_if_noise, with_signal
-from dplda.privacy import Guarantee
 from dplda.privacy._curator import Curator
 from dplda.privacy._streams import Streams
 
@@ -50,11 +49,64 @@ from dplda.privacy._streams import Streams
 EXAMINATION, CLEAR_SLOPE = 0.04, 0.01
 
 
+class Interrupted(KeyboardInterrupt):
+    """An interrupt after some rounds, whose releases are in `table`."""
+
+    def __init__(self, table: NoisyTable) -> None:
+        super().__init__()
+        self.table = table
+
+
 class DocumentLDA(PrivateEstimator, BaseLDA):
     """Latent Dirichlet allocation from noisy sums over documents, in rounds.
 
-    A subclass writes out its rounds in a method `_rounds`, which gets the private documents and
-    returns the released table.
+    A subclass writes out a round in a method `_round`.
+
+    Parameters
+    ----------
+    epsilon : float or None, default=None
+        Total epsilon of a document, or of a user if `fit` gets `user_ids`, above 0; ``inf`` trains
+        without noise and without privacy. Give either this or `noise_multiplier`. After `fit`,
+        ``epsilon_ <= epsilon``.
+    noise_multiplier : float or None, default=None
+        Noise of a round, as standard deviation over sensitivity, instead of `epsilon`. Rounds
+        without sampling differ in noise. Together they cost as much as `max_iter` equal rounds
+        with this value. Word totals add to the cost.
+    delta : float, default=1e-6
+        The delta of (epsilon, delta)-differential privacy, in (0, 1). Choose it well below
+        1 / n_docs.
+    prior_components : array-like of shape (n_components, n_features_in_) or None, default=None
+        Public pseudo-counts of words in topics, for instance of a model of public texts of the
+        same kind: the prior of the estimate. Their scale says how many public tokens stand behind
+        them: do not normalize them. They cost no budget, and must not come from the private texts.
+        They are believed as far as the releases agree with them. `partial_fit` goes on with those
+        of its first call. See ``docs/public_prior.md``.
+    expected_n_docs : int or None, default=None
+        Expected number of documents, a public number: never count the private documents. With it,
+        `fit` warns if `delta` is at least 1 / `expected_n_docs`, or if few
+        topics can be expected to stand out of the noise.
+        It also sets the share of the budget for word totals: a quarter, and up to three quarters
+        for few documents. See `dplda.plan`.
+
+    Attributes
+    ----------
+    components_std_ : ndarray of shape (n_features_in_,)
+        Standard deviation of the noise in a cell of each word, the same in all topics, in the unit
+        of `components_`, before the estimate shrinks it.
+    signal_to_noise_ : float
+        Mean count of a cell over the standard deviation of its noise in the average of the rounds,
+        both times word weights. ``inf`` without noise. Below 0.3 the model knows word frequencies,
+        and little of topics.
+    prior_trust_ : float or None
+        Share of the private tokens whose words are within a factor of 2 of their frequencies in
+        `prior_components`, estimated from the noisy word totals: how far the public texts are
+        believed. None without them, and if they have less than a quarter of the words.
+    epsilon_ : float
+        Epsilon of a document, or of a user, for everything released since `fit`.
+    noise_multiplier_ : float
+        Noise multiplier of an average round.
+    n_iter_ : int
+        Number of rounds so far.
     """
 
     _attack = "document"
@@ -66,6 +118,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         theorem="docs/proofs_document.md",
     )
     _n_passes = N_PASSES
+    _ratios = staticmethod(exponential)  # of the first table
     # L2 norm that documents are scaled to; the clipping bound of a round is 0.15 to 0.4 of it. A
     # constant: at 3 and 12 the perplexity on KOS differs by less than 0.1% (epsilon 4).
     contribution_norm = 6.0
@@ -74,6 +127,79 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         **PRIVACY_CONSTRAINTS,
         **DOCUMENT_CONSTRAINTS,
     }
+
+    def __init__(
+        self, n_components, *, epsilon, noise_multiplier, delta, subsampling_ratio, max_iter,
+        doc_topic_prior, topic_word_prior, prior_components, expected_n_docs, ledger, n_jobs,
+        random_state, verbose,
+    ):  # fmt: skip
+        self.n_components = n_components
+        self.epsilon = epsilon
+        self.noise_multiplier = noise_multiplier
+        self.delta = delta
+        self.subsampling_ratio = subsampling_ratio
+        self.max_iter = max_iter
+        self.doc_topic_prior = doc_topic_prior
+        self.topic_word_prior = topic_word_prior
+        self.prior_components = prior_components
+        self.expected_n_docs = expected_n_docs
+        self.ledger = ledger
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None, *, user_ids: Any = None, earlier: Any = None) -> Self:
+        """Train on private documents: `max_iter` rounds.
+
+        An interrupt (Ctrl-C) after the first round leaves a fitted model of the rounds so far. All
+        rounds of the plan are charged then, and `privacy_` says so.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, CountShards} of shape (n_docs, n_words)
+            Word counts, or weights such as shares, whose scale says nothing. One row is what the
+            guarantee protects, or all rows of one user; columns are public.
+        y : Ignored
+            Ignored.
+        user_ids : array-like of shape (n_docs,) or None, default=None
+            The user that each row comes from: integers or strings. All rows with one id are one
+            protected unit, for instance the texts of a person or the copies in a bootstrap sample.
+            None protects each row alone. Private, and read after `X`.
+        earlier : SubLDA, PrivateSVILDA or None, default=None
+            Fitted model of other documents of the same source, such as those of yesterday, with the
+            same words and number of topics. Its noisy counts are added, and its topics go on: the
+            result is a model of both. It costs no budget, because no document is in both. Charge
+            both fits as disjoint parts of a ledger (`Ledger.part`).
+
+        Returns
+        -------
+        self : object
+            Fitted estimator.
+
+        Raises
+        ------
+        BudgetError
+            If the budget of the ledger is too small. No data have been read then.
+        ValueError
+            If not exactly one of `epsilon` and `noise_multiplier` is given, or if `user_ids` does
+            not have one id for each row. Nothing is charged then.
+
+        Warns
+        -----
+        SeededNoiseWarning
+            If noise is drawn from a given `random_state`. The guarantee is void against anyone who
+            knows or guesses it.
+        LowSignalWarning
+            If fewer than half of the topics stand out of the noise after `max_iter` rounds, or are
+            expected to with `expected_n_docs` documents; or if `signal_to_noise_` is below 0.3.
+        LowSignalWarning
+            If the public texts behind `prior_components` hardly match the private documents, or if
+            each topic of the table sums to 1.
+        PrivateDataWarning
+            If most rows hold no word. Not for release.
+        """
+        return self._train(X, user_ids, self._max_iter(), earlier=earlier)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: Any, y: Any = None, *, user_ids: Any = None) -> Self:
@@ -101,8 +227,8 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         y : Ignored
             Ignored.
         user_ids : array-like of shape (n_docs,) or None, default=None
-            The user that each row comes from: integers or strings. All rows with one id are one
-            protected unit. Give ids to every call or to none. Private, and read after `X`.
+            The user that each row comes from, as in `fit`. Give ids to every call or to none.
+
         Returns
         -------
         self : object
@@ -117,19 +243,9 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             If `n_components`, the width of `X` or the protected unit changed since the first call,
             or if `user_ids` does not have one id for each row.
 
-        Warns
-        -----
-        SeededNoiseWarning
-            If noise is drawn from a given `random_state`. The guarantee is void against anyone who
-            knows it.
-        LowSignalWarning
-            If fewer than half of the topics stand out of the noise after `max_iter` rounds, or are
-            expected to with `expected_n_docs` documents; or if `signal_to_noise_` is below 0.3.
-        LowSignalWarning
-            If the public texts behind `prior_components` hardly match the private documents, or if
-            each topic of the table sums to 1.
-        PrivateDataWarning
-            If most rows of the first call hold no word. Not for release.
+        See Also
+        --------
+        fit : All rounds at once; it gives the same warnings.
         """
         return self._train(X, user_ids, 1, table=released_so_far(self, unit_of(X, user_ids)))
 
@@ -143,113 +259,49 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         earlier: Any = None,
     ) -> Self:
         """Charge `n_rounds` rounds, run them, and publish the model."""
-        name = type(self).__name__
+        name, unit = type(self).__name__, unit_of(X, user_ids)
         exactly_one(name, epsilon=self.epsilon, noise_multiplier=self.noise_multiplier)
-        unit, budget = unit_of(X, user_ids), self._budget()  # public
-        plan = budget.plan(0 if table is None else table.n_rounds, n_rounds)  # public
-        before = None if table is None else self.privacy_
-        check_paid(
-            name, [event for _, event in plan],
-            epsilon=self.epsilon, delta=self.delta, earlier=before, max_iter=self._max_iter(),
-        )  # fmt: skip
-        others = self._releases_of(earlier)  # public
+        budget = self._budget()  # public
+        n_done, before = (0, None) if table is None else (table.n_rounds, self.privacy_)
+        plan = budget.plan(n_done, n_rounds)  # public
+        if before is not None:
+            check_paid(
+                name, [event for _, event in plan],
+                epsilon=self.epsilon, delta=self.delta, earlier=before, max_iter=self._max_iter(),
+            )  # fmt: skip
+        others = None if earlier is None else self._releases_of(earlier)  # public
         streams = Streams.from_random_state(self.random_state)  # secret
-        warn_if_seeded(name, streams.seeded and self.epsilon != np.inf)
+        warn_if_seeded(name, streams.seeded and not budget.exact)
+        interrupt = None
         with Curator(plan, streams, label=name, unit=unit, ledger=self.ledger) as curator:
-            counts = _read_counts(self, X, reset=table is None)  # private
+            counts = self._read_counts(X, reset=table is None)  # private
             if table is None and self.expected_n_docs is not None:
                 warn_of_expectation(
                     budget, n_docs=self.expected_n_docs, n_words=counts.shape[1],
                     n_components=self.n_components, delta=self.delta,
                 )  # fmt: skip
-            users = number_users(user_ids, counts.shape[0])  # private
-            table = self._rounds(
-                counts, table, budget, curator, streams, n_rounds, users, others
-            )  # public
+            users = None if user_ids is None else number_users(user_ids, counts.shape[0])  # private
+            try:
+                table = self._rounds(
+                    counts, table, budget, curator, streams, n_rounds, users, others
+                )  # public
+            except Interrupted as error:
+                interrupt, table = error, error.table  # public
+        steps = table.schedule(budget, n_done + 1, n_done + n_rounds, self.contribution_norm)
+        totals = [] if n_done else [self.contribution_norm] * len(budget.totals)
+        assumptions = {
+            PUBLIC_START: self.prior_components is not None, OTHER_DOCUMENTS: others is not None
+        }  # fmt: skip
         guarantee = document_guarantee(
             curator.events,
             unit=unit,
             delta=self.delta,
             earlier=before,
-            norms=table.norms,
+            norms=[*totals, *(step.norm for step in steps)],
             seeded=streams.seeded,
             mechanism=self._promise.mechanism,
-            public_start=self.prior_components is not None,
-            has_earlier=others is not None,
+            assumptions=tuple(text for text, holds in assumptions.items() if holds),
         )
-        return self._publish(guarantee, table, budget)
-
-    def _begin(
-        self,
-        X: Any,
-        table: NoisyTable | None,
-        budget: DocumentBudget,
-        curator: Curator,
-        streams: Streams,
-        users: np.ndarray | None,
-        earlier: NoisyTable | None,
-        *,
-        ratios: Callable[[np.ndarray], np.ndarray] = exponential,
-    ) -> tuple[Documents, NoisyTable]:
-        """The private documents, and the table before the next round, from two word totals."""
-        norm, n_components = self.contribution_norm, int(self.n_components)
-        documents = documents_of(X, n_components, self.n_jobs, users)  # private
-        kind = ExactTable if budget.exact else NoisyTable
-        if table is not None:
-            table = kind(**vars(copy.deepcopy(table)))  # an interrupted call changes no model
-            table.estimate.n_jobs = self.n_jobs
-            documents.rescale(table.weight, norm, exact=budget.exact)  # private
-            return documents, table
-        public = self._prior(X.shape[1], earlier)  # public
-        released, weight = release_word_totals(documents, budget.totals, curator, norm)  # public
-        totals = estimate_totals(released, public)  # public
-        table = kind.from_totals(
-            totals, weight, n_components, streams, norms=(norm,) * len(budget.totals),
-            public=public, ratios=ratios,
-            n_examining=0 if earlier else self._examining_rounds(public, totals, weight, budget),
-            first=None if earlier else self._live_table(documents, streams),
-        )  # public  # fmt: skip
-        table.estimate.n_jobs, table.released_totals = self.n_jobs, released
-        if earlier is not None:
-            table.add_earlier(earlier)
-        table.share_for_totals = self._share_for_totals(table, budget)
-        return documents, table
-
-    def _topic_rounds(
-        self,
-        documents: Documents,
-        table: NoisyTable,
-        budget: DocumentBudget,
-        curator: Curator,
-        streams: Streams,
-        n_rounds: int,
-        ratios: Callable[[np.ndarray], np.ndarray] = exponential,
-    ) -> Iterator[int]:
-        """The next rounds, but for those that release word totals again: they are done here."""
-        for t in rounds(self, table.n_rounds + 1, table.n_rounds + n_rounds):
-            if table.begins_anew(t):
-                table.begin_after_examination(streams, ratios)  # public
-            if not table.is_for_totals(t):
-                yield t
-                continue
-            noisy, scale = release_totals_again(
-                documents, table.weight, budget.mechanism(t), curator,
-                norm=self.contribution_norm, ratio=budget.subsampling_ratio, t=t,
-                first=len(budget.totals), n_components=int(self.n_components), n_jobs=self.n_jobs,
-            )  # public  # fmt: skip
-            table.learn_totals(noisy, scale, norm=self.contribution_norm)  # public
-
-    def _live_table(self, documents: Documents, streams: Streams) -> np.ndarray | None:
-        """The table that a fit without noise begins with; None: random topics."""
-        return None
-
-    def _publish(
-        self,
-        guarantee: Guarantee,
-        table: NoisyTable,
-        budget: DocumentBudget,
-    ) -> Self:
-        """Set the fitted attributes, all of which are public, and warn of weak ones."""
         public = table.public
         publish(
             self,
@@ -261,35 +313,94 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             _released=table,
             prior_trust_=None if public is None or public.is_hint else public.trust,
         )
-        warn_if_noise(self, self._max_iter())
+        if interrupt is not None:
+            raise interrupt
+        warn_if_noise(self, len(budget.rounds))
         if public is not None:
-            public.warn_of_mismatch(type(self).__name__)
+            public.warn_of_mismatch(name)
         return self
 
-    def _share_for_totals(self, table: NoisyTable, budget: DocumentBudget) -> float:
-        """The share of the rounds that release word totals again; public."""
-        if budget.exact:
-            return 0.0
-        noise = self.contribution_norm * budget.noise()
-        if table.earlier is not None:
-            noise = math.hypot(noise, table.earlier_noise())
-        share = share_of_rounds(table.totals, table.weight, noise, budget.word_total_share)
-        # public texts know the word totals as far as they match
-        return share * (1.0 if table.public is None else 1 - table.public.trust)
+    def _rounds(
+        self,
+        X: Any,
+        table: NoisyTable | None,
+        budget: DocumentBudget,
+        curator: Curator,
+        streams: Streams,
+        n_rounds: int,
+        users: np.ndarray | None = None,
+        earlier: NoisyTable | None = None,
+    ) -> NoisyTable:
+        """The algorithm. Only results of `curator.release` leave the private `X` and `users`."""
+        n_components = int(self.n_components)
+        documents = documents_of(X, n_components, self.n_jobs, users)  # private
+        if table is None:
+            table = self._first_table(documents, budget, curator, streams, earlier)  # public
+        else:  # a copy: an interrupted call changes no model
+            kind = ExactTable if budget.exact else NoisyTable
+            table = kind(**vars(copy.deepcopy(table)))
+            table.estimate.n_jobs = self.n_jobs
+            documents.rescale(table.weight, self.contribution_norm, exact=budget.exact)  # private
+        first, last = table.n_rounds + 1, table.n_rounds + n_rounds
+        steps = table.schedule(budget, first, last, self.contribution_norm)  # public
+        tables = [pad(np.zeros_like(table.table)) for _ in range(2)]  # that each round overwrites
+        try:
+            for _, step in zip(rounds(self, first, last), steps):
+                if step.t == table.n_examining + 1 > 1:
+                    table.begin_after_examination(streams, self._ratios)  # public
+                if step.for_totals:
+                    noisy, scale = release_totals_again(
+                        documents, table.weight, step, curator, n_components, self.n_jobs
+                    )  # public
+                    table.learn_totals(noisy, scale)  # public
+                else:
+                    self._round(step, documents, table, curator, *tables)
+        except KeyboardInterrupt as error:
+            if table.n_rounds < first:
+                raise
+            raise Interrupted(table) from error
+        return table
+
+    def _first_table(
+        self,
+        documents: Documents,
+        budget: DocumentBudget,
+        curator: Curator,
+        streams: Streams,
+        earlier: NoisyTable | None,
+    ) -> NoisyTable:
+        """The table before round 1, from two releases of word totals; public."""
+        norm, n_components = self.contribution_norm, int(self.n_components)
+        public = self._prior(documents.n_words, earlier)  # public
+        released, weight = release_word_totals(documents, budget.totals, curator, norm)  # public
+        totals = released.smooth() if public is None else public.learn_totals(released)  # public
+        n_examining = 0
+        if public is not None and public.has_topics and not (budget.exact or earlier):
+            n_examining = self._examining_rounds(public, totals, weight, budget)
+        kind = ExactTable if budget.exact else NoisyTable
+        table = kind.from_totals(
+            totals, weight, n_components, streams,
+            public=public, ratios=self._ratios, n_examining=n_examining, released=released,
+        )  # public  # fmt: skip
+        table.estimate.n_jobs = self.n_jobs
+        if earlier is not None:
+            table.add_earlier(earlier)
+        elif budget.exact and (start := self._exact_start(documents, streams)) is not None:
+            table.average, table.table = start, start.astype(np.float32)
+        if not budget.exact:
+            noise = math.hypot(norm * budget.noise(), table.earlier_noise())
+            share = share_of_rounds(table.totals, weight, noise, budget.word_total_share)
+            # public texts know the word totals as far as they match
+            table.share_for_totals = share * (1.0 if public is None else 1 - public.trust)
+        return table
 
     def _examining_rounds(
-        self,
-        public: PublicPrior | None,
-        totals: np.ndarray,
-        weight: np.ndarray,
-        budget: DocumentBudget,
+        self, public: PublicPrior, totals: np.ndarray, weight: np.ndarray, budget: DocumentBudget
     ) -> int:
         """How many first rounds examine the public topics: until the slope is clear; public."""
-        if public is None or not public.has_topics or budget.exact:
-            return 0
-        norm, most = self.contribution_norm, budget.rounds_of_share(EXAMINATION)
+        most = budget.rounds_of_share(EXAMINATION)
         for n in range(1, most):
-            noise_scale = norm * budget.noise(n) / weight
+            noise_scale = self.contribution_norm * budget.noise(n) / weight
             if public.noise_of_slope(totals, noise_scale) < CLEAR_SLOPE:
                 return n
         return most
@@ -301,17 +412,31 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
                 f"earlier was fitted to {len(earlier.weight)} words, and X has {n_words}; use one "
                 "vocabulary for both"
             )
-        shape = (int(self.n_components), n_words)
-        table = check_public_table(self.prior_components, shape)
+        if self.prior_components is None:
+            return None
+        table = check_public_table(self.prior_components, (int(self.n_components), n_words))
         return None if table is None else PublicPrior.from_table(table)
 
-    def _releases_of(self, earlier: Any) -> NoisyTable | None:
+    def _exact_start(self, documents: Documents, streams: Streams) -> np.ndarray | None:
+        """The table that a fit without noise begins with; None: random topics."""
+        return None
+
+    def _round(
+        self,
+        step: Round,
+        documents: Documents,
+        table: NoisyTable,
+        curator: Curator,
+        factor: np.ndarray,
+        center: np.ndarray,
+    ) -> None:
+        """Run a round. `factor` and `center` are tables to write to."""
+        raise NotImplementedError
+
+    def _releases_of(self, earlier: Any) -> NoisyTable:
         """The releases of an earlier fit to other documents."""
-        if earlier is None:
-            return None
         table = getattr(earlier, "_released", None)
-        same = isinstance(table, NoisyTable) and table.average.shape[1] == self.n_components
-        if not same:
+        if not isinstance(table, NoisyTable) or table.average.shape[1] != self.n_components:
             raise ValueError(
                 "earlier must be a fitted SubLDA or PrivateSVILDA with "
                 f"n_components={self.n_components}, got {type(earlier).__name__}; pass the model "
@@ -321,13 +446,9 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
 
     def _budget(self) -> DocumentBudget:
         return DocumentBudget.from_statement(
-            self.epsilon,
-            self.noise_multiplier,
-            self.delta,
-            max_iter=self._max_iter(),
-            subsampling_ratio=self._highest_rate(),
-            expected_n_docs=self.expected_n_docs,
-        )
+            self.epsilon, self.noise_multiplier, self.delta, max_iter=self._max_iter(),
+            subsampling_ratio=self._highest_rate(), expected_n_docs=self.expected_n_docs,
+        )  # fmt: skip
 
     def _max_iter(self) -> int:
         """The number of rounds: `max_iter`, or what None stands for at the highest rate."""
@@ -339,13 +460,12 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         """The highest probability with which any unit takes part in a round: what is charged."""
         return float(self.subsampling_ratio)
 
+    def _read_counts(self, X: Any, *, reset: bool) -> Any:
+        """The checked counts: a CSR matrix in the form of the kernels, or the CountShards itself.
 
-def _read_counts(estimator: Any, X: Any, *, reset: bool) -> Any:
-    """The checked counts: a CSR matrix in the form of the kernels, or the CountShards itself.
-
-    The columns of shards are checked here, and their documents when the rounds begin.
-    """
-    if issubclass(type(X), CountShards):  # touches nothing of X, unlike isinstance
-        check_shards(estimator, X, reset=reset)
-        return X
-    return single_precision(check_counts(estimator, X, reset=reset, whole=False))
+        The columns of shards are checked here, and their documents when the rounds begin.
+        """
+        if issubclass(type(X), CountShards):  # touches nothing of X, unlike isinstance
+            check_shards(self, X, reset=reset)
+            return X
+        return single_precision(check_counts(self, X, reset=reset, whole=False))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit, logit, logsumexp
 
-from dplda.document._word_totals import WordTotals, under_components
+from dplda.document._table_estimate import WordTotals, under_components
 from dplda.leaf._warnings import warn_user
 from dplda.privacy import LowSignalWarning
 
@@ -214,13 +214,6 @@ class PublicPrior:
         own = OVERDISPERSION / self.smoothed[:, None]  # error of a public frequency
         variances = half_step(levels[0]) * levels**2, (half_step(RATIOS) + own) * of_public**2
         return np.hstack([levels, of_public]), np.hstack(variances)
-
-
-def estimate_totals(released: WordTotals, public: PublicPrior | None) -> np.ndarray:
-    """Posterior means of word totals (n_words,), positive, from releases and public texts."""
-    if public is None:
-        return released.smooth()
-    return public.learn_totals(released)
 
 
 def half_step(grid: np.ndarray) -> float:

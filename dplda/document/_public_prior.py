@@ -17,7 +17,7 @@ from sklearn.utils import check_array
 
 from dplda.core._corpus import Corpus, check_quoting_nothing, floats, form_of, without_zeros
 from dplda.core._texts import texts_in
-from dplda.document._word_totals import smooth_totals
+from dplda.document._table_estimate import smooth_totals
 from dplda.leaf._checks import check_integer, check_number
 from dplda.leaf._compat import check_non_negative
 from dplda.leaf._vocabulary import in_order

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from numbers import Real
-from typing import Any, Self
 
 import numpy as np
-import scipy.sparse as sp
 
 from dplda.document._contributions import Documents
-from dplda.document._document_budget import COUNTS, DocumentBudget
+from dplda.document._document_budget import COUNTS, Round, growing_share
 from dplda.document._document_lda import DocumentLDA
 from dplda.document._noisy_table import NoisyTable
 from dplda.document._table_estimate import temper
-from dplda.leaf._compat import Interval, _fit_context
+from dplda.leaf._compat import Interval
 from dplda.privacy._curator import Curator
 from dplda.privacy._streams import Streams
 from dplda.word._gibbslda import LIVE_START, live_counts
@@ -29,19 +27,10 @@ class SubLDA(DocumentLDA):
 
     Parameters
     ----------
-    n_components : int, default=10
-        Number of topics.
-    epsilon : float or None, default=None
-        Total epsilon of a document, or of a user if `fit` gets `user_ids`, above 0; ``inf`` trains
-        without noise and without privacy. Give either this or `noise_multiplier`. After `fit`,
-        ``epsilon_ <= epsilon``.
-    noise_multiplier : float or None, default=None
-        Noise of a round, as standard deviation over sensitivity, instead of `epsilon`. Rounds
-        without sampling differ in noise. Together they cost as much as `max_iter` equal rounds
-        with this value. Word totals add to the cost.
-    delta : float, default=1e-6
-        The delta of (epsilon, delta)-differential privacy, in (0, 1). Choose it well below
-        1 / n_docs.
+    n_components
+    epsilon
+    noise_multiplier
+    delta
     subsampling_ratio : float, default=1.0
         Probability, from 1e-8 to 1, with which a document takes part in a round (gamma in [1]_).
         Small values save time a round, and need more rounds.
@@ -52,72 +41,31 @@ class SubLDA(DocumentLDA):
     max_iter : int or None, default=None
         Number of rounds. None is 80 over the highest rate of a document, at most 400: 80 rounds
         without sampling. With 80 rounds at a small rate, the model would be worse.
-    doc_topic_prior : float or None, default=0.1
-        Dirichlet parameter of a document's topics (tau in [1]_); None is 1 / n_components.
-    topic_word_prior : float, default=0.01
-        Dirichlet parameter of a topic's words (beta).
-    prior_components : array-like of shape (n_components, n_features_in_) or None, default=None
-        Public pseudo-counts of words in topics, for instance of a model of public texts of the
-        same kind: the prior of the estimate. Their scale says how many public tokens stand behind
-        them: do not normalize them. They cost no budget, and must not come from the private texts.
-        They are believed as far as the releases agree with them. `partial_fit` goes on with those
-        of its first call. See ``docs/public_prior.md``.
-    expected_n_docs : int or None, default=None
-        Expected number of documents, a public number: never count the private documents. With it,
-        `fit` warns if `delta` is at least 1 / `expected_n_docs`, or if few
-        topics can be expected to stand out of the noise.
-        It also sets the share of the budget for word totals: a quarter, and up to three quarters
-        for few documents. See `dplda.plan`.
-    ledger : Ledger, str, path-like or None, default=None
-        Where the fit is charged: a budget over many fits. A path names an SQLite file, which also
-        counts the fits of other processes.
-    n_jobs : int or None, default=None
-        Number of threads. It never changes a result.
-    random_state : int, RandomState instance or None, default=None
-        None draws the noise from a secret key. Anything else makes the fit reproducible, and voids
-        the guarantee against anyone who knows it or sees two results of it
-        (`SeededNoiseWarning`).
-    verbose : int, default=0
-        Progress: a bar where tqdm is installed, otherwise lines.
+    doc_topic_prior
+    topic_word_prior
+    prior_components
+    expected_n_docs
+    ledger
+    n_jobs
+    random_state
+    verbose
 
     Attributes
     ----------
-    components_ : ndarray of shape (n_components, n_features_in_)
-        Released pseudo-counts of words in topics; not normalized.
-    components_std_ : ndarray of shape (n_features_in_,)
-        Standard deviation of the noise in a cell of each word, the same in all topics, in the unit
-        of `components_`, before the estimate shrinks it.
-    topic_signal_ : ndarray of shape (n_components,)
-        Number of words of each topic that stand out of the noise and of the word frequencies; 0 if
-        the topic does not.
-    topic_evidence_ : ndarray of shape (n_components,)
-        How far the top words of each topic stand above the word frequencies, in standard errors.
-        ``np.argsort(-topic_evidence_)`` orders the topics, the best first.
-    weak_topics_ : ndarray of shape (n_components,), bool
-        Topics that do not stand out, or have far less evidence than the best ones: likely noise or
-        mixtures.
-    signal_to_noise_ : float
-        Mean count of a cell over the standard deviation of its noise in the average of the rounds,
-        both times word weights. ``inf`` without noise. Below 0.3 the model knows word frequencies,
-        and little of topics.
-    prior_trust_ : float or None
-        Share of the private tokens whose words are within a factor of 2 of their frequencies in
-        `prior_components`, estimated from the noisy word totals: how far the public texts are
-        believed. None without them, and if they have less than a quarter of the words.
-    epsilon_ : float
-        Epsilon of a document, or of a user, for everything released since `fit`.
-    delta_ : float
-        The delta at which `epsilon_` is stated.
-    privacy_ : Guarantee
-        The guarantee: unit, relation, mechanism, assumptions. `print` shows it in words.
-    noise_multiplier_ : float
-        Noise multiplier of an average round.
-    n_iter_ : int
-        Number of rounds so far.
-    doc_topic_prior_ : float
-        `doc_topic_prior`, or 1 / n_components for None.
-    n_features_in_ : int
-        Size of the vocabulary.
+    components_
+    components_std_
+    topic_signal_
+    topic_evidence_
+    weak_topics_
+    signal_to_noise_
+    prior_trust_
+    epsilon_
+    delta_
+    privacy_
+    noise_multiplier_
+    n_iter_
+    doc_topic_prior_
+    n_features_in_
 
     See Also
     --------
@@ -164,153 +112,56 @@ class SubLDA(DocumentLDA):
     }
 
     def __init__(
-        self,
-        n_components=10,
-        *,
-        epsilon=None,
-        noise_multiplier=None,
-        delta=1e-6,
-        subsampling_ratio=1.0,
-        boost=1.0,
-        max_iter=None,
-        doc_topic_prior=0.1,
-        topic_word_prior=0.01,
-        prior_components=None,
-        expected_n_docs=None,
-        ledger=None,
-        n_jobs=None,
-        random_state=None,
+        self, n_components=10, *, epsilon=None, noise_multiplier=None, delta=1e-6,
+        subsampling_ratio=1.0, boost=1.0, max_iter=None, doc_topic_prior=0.1, topic_word_prior=0.01,
+        prior_components=None, expected_n_docs=None, ledger=None, n_jobs=None, random_state=None,
         verbose=0,
-    ):
-        self.n_components = n_components
-        self.epsilon = epsilon
-        self.noise_multiplier = noise_multiplier
-        self.delta = delta
-        self.subsampling_ratio = subsampling_ratio
+    ):  # fmt: skip
+        super().__init__(
+            n_components, epsilon=epsilon, noise_multiplier=noise_multiplier, delta=delta,
+            subsampling_ratio=subsampling_ratio, max_iter=max_iter, doc_topic_prior=doc_topic_prior,
+            topic_word_prior=topic_word_prior, prior_components=prior_components,
+            expected_n_docs=expected_n_docs, ledger=ledger, n_jobs=n_jobs,
+            random_state=random_state, verbose=verbose,
+        )  # fmt: skip
         self.boost = boost
-        self.max_iter = max_iter
-        self.doc_topic_prior = doc_topic_prior
-        self.topic_word_prior = topic_word_prior
-        self.prior_components = prior_components
-        self.expected_n_docs = expected_n_docs
-        self.ledger = ledger
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
 
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None, *, user_ids: Any = None, earlier: Any = None) -> Self:
-        """Train on private documents: `max_iter` rounds.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix, CountShards} of shape (n_docs, n_words)
-            Word counts, or weights such as shares, whose scale says nothing. One row is what the
-            guarantee protects, or all rows of one user; columns are public.
-        y : Ignored
-            Ignored.
-        user_ids : array-like of shape (n_docs,) or None, default=None
-            The user that each row comes from: integers or strings. All rows with one id are one
-            protected unit, for instance the texts of a person or the copies in a bootstrap sample.
-            None protects each row alone. Private, and read after `X`.
-        earlier : SubLDA, PrivateSVILDA or None, default=None
-            Fitted model of other documents of the same source, such as those of yesterday, with the
-            same words and number of topics. Its noisy counts are added, and its topics go on: the
-            result is a model of both. It costs no budget, because no document is in both. Charge
-            both fits as disjoint parts of a ledger (`Ledger.part`).
-
-        Returns
-        -------
-        self : object
-            Fitted estimator.
-
-        Raises
-        ------
-        BudgetError
-            If the budget of the ledger is too small. No data have been read then.
-        ValueError
-            If not exactly one of `epsilon` and `noise_multiplier` is given, or if `user_ids` does
-            not have one id for each row. Nothing is charged then.
-
-        Warns
-        -----
-        SeededNoiseWarning
-            If noise is drawn from a given `random_state`. The guarantee is void against anyone who
-            knows it.
-        LowSignalWarning
-            If fewer than half of the topics stand out of the noise after `max_iter` rounds, or are
-            expected to with `expected_n_docs` documents; or if `signal_to_noise_` is below 0.3.
-        LowSignalWarning
-            If the public texts behind `prior_components` hardly match the private documents, or if
-            each topic of the table sums to 1.
-        PrivateDataWarning
-            If most rows hold no word. Not for release.
-        """
-        return self._train(X, user_ids, self._max_iter(), earlier=earlier)
-
-    def _highest_rate(self) -> float:
-        return min(1.0, float(self.subsampling_ratio) * float(self.boost))
-
-    def _rounds(
+    def _round(
         self,
-        X: sp.csr_array,
-        table: NoisyTable | None,
-        budget: DocumentBudget,
+        step: Round,
+        documents: Documents,
+        table: NoisyTable,
         curator: Curator,
-        streams: Streams,
-        n_rounds: int,
-        users: np.ndarray | None = None,
-        earlier: NoisyTable | None = None,
-    ) -> NoisyTable:
-        """The algorithm. Only results of `curator.release` leave the private `X` and `users`."""
-        documents, table = self._begin(
-            X, table, budget, curator, streams, users, earlier
-        )  # private, public  # fmt: skip
-        max_iter, highest = self._max_iter(), budget.subsampling_ratio  # public
-        phi = center = None  # tables of one round serve the next
-        for t in self._topic_rounds(documents, table, budget, curator, streams, n_rounds):
-            mechanism = budget.mechanism(t)  # public
-            clip, power = table.schedule(t, max_iter)  # public
-            rates = self._rates(documents, table, highest)  # private
-            units = curator.sample(rates, round=t - 1)  # secret
-            phi = table.word_probabilities(phi)  # public
-            others = table.others_counts(self.topic_word_prior)  # public
-            documents.infer(units, phi, self.doc_topic_prior_, others)  # private
-            norm = clip * self.contribution_norm  # public
-            bound, radius = documents.clipping_bound(mechanism, norm)  # public
-            center = table.center(center)  # public
-            total = documents.sum_topics(
-                units, temper(phi, power, self.n_jobs), center,
-                weight=table.weights_of_round(t), norm=bound, radius=radius,
-                upweight=None if self.boost == 1 else highest / rates,
-            )  # private  # fmt: skip
-            # One unit moves `total` by at most `radius` in L2: its contribution is clipped to
-            # `radius` in integers. The contribution reads the documents of the unit, their own
-            # topic weights and past releases only, so that no other unit's contribution changes.
-            noisy = curator.release(
-                total, mechanism, label=COUNTS, round=len(budget.totals) + t,
-                sampling_probability=highest, overwrite_value=True, n_jobs=self.n_jobs,
-            )  # public  # fmt: skip
-            unit = bound / radius / highest
-            table.update(
-                noisy, unit=unit, noise_scale=mechanism.scale * unit, norm=norm,
-                share=table.share(t, max_iter, highest), topic_word_prior=self.topic_word_prior,
-            )  # public  # fmt: skip
-        return table
-
-    def _live_table(self, documents: Documents, streams: Streams) -> np.ndarray | None:
-        """Counts of a live sweep: where many topics begin if nothing is protected; else None.
-
-        Each of many random topics is near the word frequencies. Rounds that begin with them give
-        each document topics of its own.
-        """
-        n_components, beta = int(self.n_components), self.topic_word_prior
-        if self.epsilon != np.inf or n_components < LIVE_START or self.prior_components is not None:
-            return None
-        return beta + live_counts(
-            documents.matrices(), documents.n_words, n_components, streams,
-            doc_topic_prior=self.doc_topic_prior_, topic_word_prior=beta,
-        )  # without privacy  # fmt: skip
+        phi: np.ndarray,
+        center: np.ndarray,
+    ) -> None:
+        """A round. Only the result of `curator.release` leaves the private `documents`."""
+        rates = self._rates(documents, table, step.rate)  # private
+        units = curator.sample(rates, round=step.t - 1)  # secret
+        phi, center = table.word_probabilities(phi), table.center(center)  # public
+        others = table.others_counts(self.topic_word_prior)  # public
+        documents.infer(units, phi, self.doc_topic_prior_, others)  # private
+        bound, radius = documents.clipping_bound(step.mechanism, step.norm)  # public
+        total = documents.sum_topics(
+            units, temper(phi, step.power, self.n_jobs), center,
+            weight=table.weights_of(step), norm=bound, radius=radius,
+            upweight=None if self.boost == 1 else step.rate / rates,
+        )  # private  # fmt: skip
+        # One unit moves `total` by at most `radius` in L2: its contribution is clipped to `radius`
+        # in integers. The contribution reads the documents of the unit, their own topic weights and
+        # past releases only, so that no other unit's contribution changes.
+        noisy = curator.release(
+            total, step.mechanism, label=COUNTS, round=step.stream,
+            sampling_probability=step.rate, overwrite_value=True, n_jobs=self.n_jobs,
+        )  # public  # fmt: skip
+        # Without noise and sampling, there is nothing to average out.
+        alone = step.mechanism.exact and step.rate == 1
+        unit = bound / radius / step.rate
+        table.update(
+            noisy, unit=unit, noise_scale=step.mechanism.scale * unit,
+            share=1.0 if alone else growing_share(step.n, step.n_last),
+            topic_word_prior=self.topic_word_prior,
+        )  # public  # fmt: skip
 
     def _rates(self, documents: Documents, table: NoisyTable, highest: float) -> np.ndarray:
         """Each unit's probability of taking part in a round, (n_units,), at most `highest`.
@@ -322,6 +173,23 @@ class SubLDA(DocumentLDA):
             return np.full(documents.n_units, highest)
         share = documents.share_of(frequent_words(table.table, 1 / self.boost))
         return np.clip(highest * share, min(self.subsampling_ratio, highest), highest)
+
+    def _highest_rate(self) -> float:
+        return min(1.0, float(self.subsampling_ratio) * float(self.boost))
+
+    def _exact_start(self, documents: Documents, streams: Streams) -> np.ndarray | None:
+        """Counts of a live sweep: where many topics begin if nothing is protected; else None.
+
+        Each of many random topics is near the word frequencies. Rounds that begin with them give
+        each document topics of its own.
+        """
+        n_components, beta = int(self.n_components), self.topic_word_prior
+        if n_components < LIVE_START or self.prior_components is not None:
+            return None
+        return beta + live_counts(
+            documents.matrices(), documents.n_words, n_components, streams,
+            doc_topic_prior=self.doc_topic_prior_, topic_word_prior=beta,
+        )  # without privacy  # fmt: skip
 
 
 def frequent_words(table: np.ndarray, frequent_mass: float) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import html
 import math
 import re
@@ -28,6 +29,9 @@ from dplda.privacy._events import (
     to_record,
 )
 from dplda.privacy._tradeoffs import detection_rate, group_events, rate_from_pairs
+
+# a fit asks for it twice, and a search once more for each fit
+cached_epsilon = functools.lru_cache(maxsize=128, typed=True)(epsilon_of)
 
 # One number for all rounds, or one for each.
 PerRound: TypeAlias = float | tuple[float, ...] | None
@@ -184,7 +188,7 @@ class Guarantee:
         float
             Zero or more; infinite if some event is not private.
         """
-        return epsilon_of(self.events, delta, total_variation=self.total_variation)
+        return cached_epsilon(self.events, delta, total_variation=self.total_variation)
 
     def epsilon_bounds(self, delta: float | None = None) -> tuple[float, float]:
         """Bound the smallest epsilon of the same events from both sides.

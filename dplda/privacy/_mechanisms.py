@@ -19,6 +19,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -313,7 +314,7 @@ class DiscreteGaussian(Mechanism):
         """The radius, as a float."""
         return float(self.radius)
 
-    @property
+    @cached_property  # a fit asks for it in each round
     def event(self) -> Event:
         """Privacy cost of one call: a `Gaussian` event."""
         return Gaussian(self.noise_multiplier)
