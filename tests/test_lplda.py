@@ -13,15 +13,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.base import clone
 
 import dplda
 import dplda.local._lplda as module
 from dplda import LPLDA, OLPLDA, GibbsLDA, RandomizedResponse
 from dplda.datasets import make_topic_corpus
 from dplda.metrics import unigram_perplexity
-from dplda.privacy import BudgetError, Ledger, SeededNoiseWarning
+from dplda.privacy import BudgetError, Ledger, LowSignalWarning, SeededNoiseWarning
 
 K = 3
+BATCH = {LPLDA: {}, OLPLDA: {"batch_size": 10**6}}  # all reports are one
 BOTH = [LPLDA, OLPLDA]
 both = pytest.mark.parametrize("estimator", BOTH)
 ways = pytest.mark.parametrize("reconstruction", ["background", "bits"])
@@ -130,7 +132,7 @@ def test_a_seed_matters_where_reports_are_made(estimator, corpus, reports):
     assert model.privacy_.seeded
     assert model.set_params(random_state=None).partial_fit(corpus).privacy_.seeded
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.simplefilter("error", SeededNoiseWarning)
         assert not server(estimator, random_state=0).fit(reports).privacy_.seeded
 
 
@@ -173,9 +175,6 @@ def test_the_first_batch_may_come_by_either_call(estimator, reports):
     np.testing.assert_array_equal(first.components_, whole.components_)
 
 
-BATCH = {LPLDA: {}, OLPLDA: {"batch_size": 10**6}}
-
-
 @both
 def test_calls_with_a_seed_flip_different_bits(estimator, monkeypatch):
     seen = []
@@ -194,6 +193,66 @@ def test_calls_with_a_seed_flip_different_bits(estimator, monkeypatch):
     assert (seen[0] == seen[2]).all()
     assert (seen[1] == seen[3]).all()
     assert 0.2 < seen[0][seen[1] > 0].mean() < 0.4  # q = 0.27: as if independent
+
+
+def shuffled(X, rng):
+    """The same words in documents of the same lengths, without topics."""
+    lengths = X.sum(axis=1).astype(int)
+    words = rng.permutation(np.repeat(np.arange(X.shape[1]), X.sum(axis=0).astype(int)))
+    rows = np.repeat(np.arange(len(lengths)), lengths)
+    return sp.csr_array((np.ones(len(words)), (rows, words)), shape=X.shape)
+
+
+@both
+@pytest.mark.parametrize("bit_epsilon", [0.1, 1.0, 3.0, 6.0, 11.0])
+def test_shuffled_words_have_weak_topics_only(estimator, bit_epsilon):
+    """Short texts whose lengths differ: long ones have more of all words."""
+    rng = np.random.default_rng(0)
+    X = make_topic_corpus(3000, 200, 8, doc_length=20, random_state=1).data.toarray()
+    X = shuffled(rng.binomial(X, rng.uniform(0.2, 1, (3000, 1))), rng)
+    model = estimator(
+        8, bit_epsilon=bit_epsilon, max_doc_words=None, max_iter=10, random_state=0,
+        **BATCH[estimator],
+    )  # fmt: skip
+    with pytest.warns(LowSignalWarning, match=f"0 of 8 topics of {estimator.__name__} stand out"):
+        assert model.fit(X).weak_topics_.all()
+    assert model.topic_evidence_.max() < 6
+
+
+@both
+def test_topics_that_reports_hold_stand_out(estimator):
+    X = make_topic_corpus(3000, 200, 8, doc_length=30, random_state=1).data
+    model = estimator(
+        8, bit_epsilon=3.0, max_doc_words=None, max_iter=30, random_state=0, **BATCH[estimator]
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LowSignalWarning)
+        model.fit(X[:2000])
+    assert model.weak_topics_.sum() <= 1
+    before = model.topic_evidence_
+    model.partial_fit(X[2000:])
+    assert (model.topic_evidence_ > before).mean() > 0.8
+    with pytest.warns(LowSignalWarning, match="0 of 8 topics .* noise of 2000 reports"):
+        model.set_params(bit_epsilon=None, epsilon=4.0).fit(X[:2000])
+    assert model.weak_topics_.all()
+    free = (
+        clone(model)
+        .set_params(epsilon=math.inf)
+        .fit(shuffled(X.toarray(), np.random.default_rng(0)))
+    )
+    assert not free.weak_topics_.any()  # nothing is noise
+
+
+def test_batches_after_the_first_do_not_choose_the_words_that_they_are_tested_with():
+    """A batch alone chooses words that share its reports by chance; over 100 batches none do."""
+    rng = np.random.default_rng(0)
+    X = shuffled(rng.binomial(1, 0.1, (6000, 60)), rng)
+    model = OLPLDA(4, bit_epsilon=5.0, max_doc_words=None, batch_size=60, max_iter=5)
+    model.fit(X)
+    assert model.n_batches_ == 100
+    assert abs(model.topic_evidence_).max() < 4
+    alone = [clone(model).set_params(batch_size=60).fit(X[i : i + 60]) for i in range(0, 600, 60)]
+    assert np.mean([one.topic_evidence_ for one in alone]) > 0.5
 
 
 @ways

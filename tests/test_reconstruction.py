@@ -1,5 +1,6 @@
 """Estimates from reports: unbiased, with the stated variances, and documents with those counts."""
 
+import itertools
 import math
 
 import numpy as np
@@ -8,6 +9,8 @@ import scipy.sparse as sp
 from scipy.stats import chisquare
 
 from dplda.local._estimates import (
+    chance_of_common_words,
+    common_words,
     estimate_counts,
     estimate_variance,
     false_ones,
@@ -129,3 +132,37 @@ def test_every_choice_of_documents_is_equally_likely(count):
     there = column[:, 0] > 0
     assert changed[there if count > 3 else ~there].sum() == 0
     assert chisquare(changed[~there if count > 3 else there]).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("rate", [0.02, 0.3])
+def test_words_share_reports_by_chance_as_often_as_said(rate):
+    """Words that nobody has chosen: exp(-z^2 / 2) bounds their chance."""
+    rng, z = np.random.default_rng(0), []
+    words = np.arange(60).reshape(6, 10)
+    for _ in range(200):
+        z.append(common_words(sp.csr_array((rng.random((400, 60)) < rate).astype(float)), words))
+    for least in (1.0, 2.0, 3.0):
+        assert np.mean(np.array(z) > least) < 1.2 * math.exp(-(least**2) / 2)
+    assert abs(np.mean(z)) < 0.3
+
+
+def test_words_that_share_reports_are_seen_and_long_documents_are_not():
+    rng = np.random.default_rng(0)
+    length = rng.uniform(0.2, 1, (4000, 1))
+    long = rng.random((4000, 60)) < 0.3 * length
+    topical = rng.random((4000, 60)) < 0.3 * length
+    topical[:, :10] &= rng.random((4000, 1)) < 0.6
+    for bits, low, high in ((long, -4, 4), (topical, 20, 200)):
+        z = common_words(sp.csr_array(bits.astype(float)), np.arange(60).reshape(6, 10))
+        assert low < z[0] < high
+        assert abs(z[1:]).max() < 5
+
+
+def test_no_choice_of_words_exceeds_the_bound_by_chance():
+    """The best of thousands of choices, as a greedy search finds it."""
+    rng = np.random.default_rng(0)
+    X = (rng.random((300, 20)) < 0.3).astype(float)
+    shared = np.corrcoef(X.T) - np.eye(20)
+    best = max(itertools.combinations(range(20), 4), key=lambda w: shared[np.ix_(w, w)].sum())
+    (z,) = common_words(sp.csr_array(X), np.array([best]))
+    assert 2.5 < z < chance_of_common_words(20, 1, 4)

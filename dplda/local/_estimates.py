@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.special import gammaln, logsumexp
 
+from dplda.metrics._signal import FALSE_POSITIVES
 from dplda.privacy._streams import Reader, uniform_integers
 
 
@@ -112,3 +114,61 @@ def _free_cells(ones: np.ndarray, word: int, n_docs: int, n: int, reader: Reader
     first, last = np.searchsorted(ones, (cells[0], cells[-1] + 1))
     free = np.setdiff1d(cells, ones[first:last], assume_unique=True)
     return free[np.argsort(reader.words(len(free)), kind="stable")[:n]]
+
+
+def common_words(reports: sp.csr_array, words: np.ndarray) -> np.ndarray:
+    """How much oftener words of a topic share reports than by chance, in standard errors, (K,).
+
+    `words` (K, m) are the top words of each topic. Let s be how many of them a report has. Where
+    bits are independent, s has a known law, given the frequencies of the bits. With
+    f = (s - E[s])^2, the mean of f over n reports is compared with E[f]: it is as far away with
+    probability at most exp(-n I), where I is the exponent of Chernoff's bound. The result is the
+    number z, of the sign of the difference, for which exp(-z^2 / 2) is this bound.
+
+    Long documents have more of all words. With c_w, the covariance of a bit with the sum of all
+    other bits of the report, one such factor explains the covariance c_v c_w / sum(c) of two words.
+    It is taken out of the mean where sum(c) is above its noise.
+    """
+    n_docs, n_words = reports.shape
+    share = np.bincount(reports.indices, minlength=n_words) / n_docs
+    own = share * (1 - share)
+    total = np.diff(reports.indptr) - share.sum()
+    factor = reports.T @ total / n_docs - own
+    noise = own.sum() * np.sqrt(2 / n_docs)
+    factor *= np.sqrt(1 / factor.sum()) if factor.sum() > 3 * noise else 0.0
+
+    n_topics, n_top = words.shape
+    law = np.zeros((n_topics, n_top + 1))
+    law[:, 0] = 1
+    for p in share[words].T[:, :, None]:  # one word after another
+        law = law * (1 - p) + np.roll(law, 1, axis=1) * p
+    member = sp.csr_array(
+        (np.ones(words.size), (words.ravel(), np.repeat(np.arange(n_topics), n_top))),
+        shape=(n_words, n_topics),
+    )
+    mean = share[words].sum(axis=1)
+    f = np.square(np.arange(n_top + 1) - mean[:, None])
+    found = np.square((reports @ member).toarray() - mean).mean(axis=0)
+    explained = factor[words]
+    found -= explained.sum(axis=1) ** 2 - np.square(explained).sum(axis=1)
+
+    # The exponent is largest where the tilted law has the mean that was found.
+    low, high = np.full((2, n_topics, 1), [[[-50.0]], [[50.0]]])
+    for _ in range(60):
+        tilt = (low + high) / 2
+        tilted = law * np.exp(tilt * f - (tilt * f).max(axis=1, keepdims=True))
+        above = ((tilted * f).sum(axis=1) > found * tilted.sum(axis=1))[:, None]
+        low, high = np.where(above, low, tilt), np.where(above, tilt, high)
+    growth = logsumexp(tilt * f, b=law, axis=1)
+    exponent = n_docs * np.maximum(tilt[:, 0] * found - growth, 0)
+    return np.sign(found - (law * f).sum(axis=1)) * np.sqrt(2 * exponent)
+
+
+def chance_of_common_words(n_words: int, n_topics: int, n_top: int) -> float:
+    """What `common_words` exceeds by chance with probability `FALSE_POSITIVES`, whatever the words.
+
+    The words of a topic may be any `n_top` of all words, those that share most reports by chance:
+    this is a bound over all choices.
+    """
+    n_choices = gammaln(n_words + 1) - gammaln(n_top + 1) - gammaln(n_words - n_top + 1)
+    return float(np.sqrt(2 * (n_choices + np.log(n_topics / FALSE_POSITIVES))))

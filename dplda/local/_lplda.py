@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Callable, Iterable
 from functools import partial
 from numbers import Integral
@@ -23,9 +24,18 @@ from dplda.core._private_fit import PrivateEstimator, exactly_one, publish
 from dplda.kernels import _gibbs
 from dplda.leaf._compat import StrOptions, _fit_context
 from dplda.leaf._progress import rounds
-from dplda.local._estimates import estimate_counts, false_ones, set_and_clear, weight_of_prior
+from dplda.leaf._warnings import warn_user
+from dplda.local._estimates import (
+    chance_of_common_words,
+    common_words,
+    estimate_counts,
+    false_ones,
+    set_and_clear,
+    weight_of_prior,
+)
 from dplda.local._randomized_response import BUDGETS, RandomizedResponse
-from dplda.privacy import Guarantee
+from dplda.metrics._signal import FEWEST_TOPICS, TOP
+from dplda.privacy import Guarantee, LowSignalWarning
 from dplda.privacy._streams import Purpose, Streams, uniform_integers
 
 CLIENT_PARAMETERS = (*BUDGETS, "delta", "max_doc_words", "mechanism", "ledger")
@@ -53,6 +63,11 @@ class State:
     n_docs, n_iter, n_batches : int
         Number of documents of the last batch (0 if there is none), and of sweeps and batches of
         reports so far.
+    evidence : ndarray of shape (n_components,)
+        That the topics are in the reports of all batches: `common_words` of each, weighted by the
+        root of its number of documents.
+    n_reports : int
+        Number of these reports.
     """
 
     prior: np.ndarray
@@ -62,6 +77,8 @@ class State:
     n_docs: int
     n_iter: int
     n_batches: int
+    evidence: np.ndarray
+    n_reports: int = 0
 
 
 class LPLDA(PrivateEstimator, BaseLDA):
@@ -106,6 +123,12 @@ class LPLDA(PrivateEstimator, BaseLDA):
         Number of reported words in each topic, plus `topic_word_prior`; not normalized.
     n_iter_ : int
         Number of sweeps of all calls.
+    topic_evidence_ : ndarray of shape (n_components,)
+        How much oftener the top words of each topic share reports than by chance, in standard
+        errors. The reports of a first call have chosen the words, those of a later call have not.
+    weak_topics_ : ndarray of shape (n_components,), bool
+        Topics whose evidence is not above what the choice of their words makes by chance: likely
+        noise. None is without noise, or if there is one topic.
     epsilon_, delta_ : float
         Guarantee of one report of a document, as in :class:`RandomizedResponse`, like
         `bit_epsilon_`, `word_epsilon_`, `document_epsilon_` and `one_probability_`. `privacy_`
@@ -211,6 +234,8 @@ class LPLDA(PrivateEstimator, BaseLDA):
         -----
         SeededNoiseWarning
             If `random_state` is given and documents are randomized.
+        LowSignalWarning
+            If fewer than half of the topics stand out of the noise of the reports.
         """
         return self._train(X, getattr(self, "_public", None), getattr(self, "batch_size", None))
 
@@ -262,7 +287,8 @@ class LPLDA(PrivateEstimator, BaseLDA):
         n_docs, n_words = reports.shape
         if state is None:
             empty, zeros = np.zeros((n_words, n_components)), np.zeros(n_words)
-            state = State(empty + float(self.topic_word_prior), empty, zeros, zeros, 0, 0, 0)
+            prior = empty + float(self.topic_word_prior)
+            state = State(prior, empty, zeros, zeros, 0, 0, 0, np.zeros(n_components))
         step = int(batch_size or n_docs)
         batches = [reports[i : i + step] for i in range(0, n_docs, step)]  # public
         first = state.n_iter + 1
@@ -343,8 +369,17 @@ class LPLDA(PrivateEstimator, BaseLDA):
             streams=streams, sweeps=sweeps, first_round=state.n_iter + 1,
             from_prior=state.n_docs > 0,
         )  # fmt: skip
-        n_iter = state.n_iter + int(self.max_iter)
-        return State(prior, kept + counts, mean, estimate, n_docs, n_iter, state.n_batches + 1)
+        after = State(
+            prior, kept + counts, mean, estimate, n_docs, state.n_iter + int(self.max_iter),
+            state.n_batches + 1, state.evidence, state.n_reports + n_docs,
+        )  # fmt: skip
+        # Topics that these reports did not make say more of them than the topics that they made.
+        words = _top_words(state if state.n_iter else after)
+        if min(words.shape) < 2:  # nothing to stand out of
+            return after
+        evidence = math.sqrt(state.n_reports) * state.evidence
+        evidence += math.sqrt(n_docs) * common_words(reports, words)
+        return dataclasses.replace(after, evidence=evidence / math.sqrt(after.n_reports))
 
     def _left_by(self, state: State) -> tuple[np.ndarray, Any]:
         """Dirichlet parameters and counts that earlier batches leave to the next one."""
@@ -373,6 +408,9 @@ class LPLDA(PrivateEstimator, BaseLDA):
         if earlier is not None:
             seeded = seeded or earlier.seeded
             assumptions += tuple(a for a in earlier.assumptions if a not in assumptions)
+        words = _top_words(state)
+        chance = chance_of_common_words(len(state.prior), *words.shape)
+        is_tested = state.n_batches and min(words.shape) > 1 and clients.epsilon < math.inf
         publish(
             self,
             dataclasses.replace(clients, assumptions=assumptions, seeded=seeded),
@@ -382,10 +420,29 @@ class LPLDA(PrivateEstimator, BaseLDA):
             word_epsilon_=client.word_epsilon_,
             document_epsilon_=client.document_epsilon_,
             one_probability_=client.one_probability_,
+            topic_evidence_=state.evidence,
+            weak_topics_=(state.evidence < chance) & bool(is_tested),
             _law=client._law,
             _state=state,
             **attributes,
         )
+        n_topics, n_standing = len(words), np.count_nonzero(~self.weak_topics_)
+        if n_standing < FEWEST_TOPICS * n_topics:
+            warn_user(
+                f"{n_standing} of {n_topics} topics of {type(self).__name__} stand out of the "
+                f"noise of {state.n_reports} reports: the top words of a topic share reports up to "
+                f"{state.evidence.max():.1f} standard errors oftener than by chance, and "
+                f"{chance:.1f} are needed, because chance may choose the words; use more "
+                "documents, a larger epsilon, fewer words, or a smaller max_doc_words",
+                LowSignalWarning,
+            )
+
+
+def _top_words(state: State) -> np.ndarray:
+    """Top words of the topics, (n_components, n_top): frequent ones, and rare in other topics."""
+    table = (state.prior + state.counts).T
+    rank = table**2 / table.sum(axis=0)
+    return np.argsort(-rank, axis=1, kind="stable")[:, : min(TOP, len(state.prior) // 2)]
 
 
 def _n_columns(

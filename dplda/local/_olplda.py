@@ -58,6 +58,8 @@ class OLPLDA(LPLDA):
         Number of sweeps of all batches.
     n_batches_ : int
         Number of batches of reports.
+    topic_evidence_, weak_topics_ : ndarray of shape (n_components,)
+        As in :class:`LPLDA`, over all batches.
     epsilon_, delta_, bit_epsilon_, word_epsilon_, document_epsilon_ : float
         Guarantee of one report of a document, as in :class:`RandomizedResponse`.
 
@@ -165,7 +167,16 @@ class OLPLDA(LPLDA):
             sweeps=rounds(self, 1, self.max_iter), first_round=1, from_prior=False,
         )  # fmt: skip
         n_docs_with = np.bincount(X.indices, minlength=n_words).astype(float)
-        state = State(prior, counts, n_docs_with, n_docs_with, n_docs, int(self.max_iter), 0)
+        state = State(
+            prior,
+            counts,
+            n_docs_with,
+            n_docs_with,
+            n_docs,
+            int(self.max_iter),
+            0,
+            np.zeros(len(counts.T)),
+        )
         self._publish(self._client(n_words, None), state, None, _public=state)
         return self
 
