@@ -250,7 +250,7 @@ def _to_bytes(
         "topic_signal": None,
         "topic_evidence": None,
     }
-    if hasattr(model, "topic_evidence_"):
+    if hasattr(model, "topic_signal_"):
         content["topic_signal"] = [int(n) for n in model.topic_signal_]
         content["topic_evidence"] = [float(x) for x in model.topic_evidence_]
     table = np.asarray(model.components_, np.float64)
