@@ -140,7 +140,7 @@ def test_a_seed_matters_where_reports_are_made(estimator, corpus, reports):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"bit_epsilon": None}, "LP?LDA needs exactly one of epsilon or bit_epsilon, got neither"),
+        ({"bit_epsilon": None}, "LP?LDA needs exactly one of epsilon or bit_epsilon, got none"),
         ({"epsilon": 0.5}, "got epsilon and bit_epsilon"),
         ({"bit_epsilon": 30.0}, "bit_epsilon must be from"),
         ({"max_doc_words": 0}, "max_doc_words"),

@@ -327,7 +327,7 @@ def test_types_and_containers():
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({}, "exactly one of epsilon or bit_epsilon, got neither"),
+        ({}, "exactly one of epsilon or bit_epsilon, got none"),
         ({"epsilon": math.inf, "bit_epsilon": math.inf}, "got epsilon and bit_epsilon"),
         ({"epsilon": float("nan")}, "'epsilon'"),
         (
