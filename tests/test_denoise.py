@@ -182,13 +182,15 @@ def test_every_topic_is_in_the_part_that_a_prior_is_learned_from(monkeypatch):
     """Whatever the number of vectors of a word is, and how many are left out."""
     for n_topics, sample in itertools.product((16, 40, 64), (160, 320, 640, 1280)):
         monkeypatch.setattr(_table_estimate, "SAMPLE", sample)
-        cells = _table_estimate.standard_cells(np.ones((200, n_topics)), np.ones(200), np.ones(200))
-        base = _table_estimate.class_likelihood(cells, [np.arange(200)])[0]
+        monkeypatch.setattr(_table_estimate, "N_CLASSES", 1)
+        estimate = TableEstimate(np.ones(200))
+        cells = estimate._cells(np.ones((200, n_topics)), np.ones(200))
+        base = estimate._likelihood(cells)[0]
         assert base.shape[0] * 16 < 2 * sample
         for k in range(0, n_topics, 16):
             other = np.ones((200, n_topics))
             other[:, k] = 3
-            changed = _table_estimate.class_likelihood((other, *cells[1:]), [np.arange(200)])[0]
+            changed = estimate._likelihood((other, *cells[1:]))[0]
             assert not np.array_equal(changed, base)
 
 

@@ -54,6 +54,7 @@ DOCUMENT_CONSTRAINTS = {
     "expected_n_docs": EXPECTED_N_DOCS,
 }
 
+EXACT = "word totals and word-topic counts, some or all of them exact, without noise"
 PUBLIC_START = (
     "prior_components is public and was not made of the private documents, or only of releases "
     "that are charged besides"
@@ -229,11 +230,12 @@ class DocumentBudget:
         With `n_rounds`, of the first ones.
         """
         rounds = self.schedule(1, len(self.rounds), 1.0)[:n_rounds]
-        multiplier = np.array([r.mechanism.scale / r.mechanism.radius for r in rounds])
-        multiplier /= self.subsampling_ratio
+        noise, norms = np.array(
+            [(r.mechanism.scale / r.mechanism.radius, r.norm) for r in rounds]
+        ).T
         weight = np.arange(1.0, len(rounds) + 1) ** 2
-        norms = np.array([r.norm for r in rounds])
-        return float(np.linalg.norm(weight * multiplier * norms) / weight.sum())
+        noise = weight * (noise / self.subsampling_ratio) * norms
+        return float(np.linalg.norm(noise) / weight.sum())
 
     def rounds_of_share(self, share: float) -> int:
         """How many first rounds have at most this share of the budget of all rounds."""
@@ -243,7 +245,9 @@ class DocumentBudget:
     def plan(self, n_done: int, n_rounds: int) -> list[tuple[str, Event]]:
         """Labels and events of `n_rounds` rounds after `n_done` earlier rounds, in order."""
         events: dict[Any, Event] = {}  # equal events are one object
-        plan = [] if n_done else [(TOTALS, mechanism.event) for mechanism in self.totals]
+        plan: list[tuple[str, Event]] = []
+        for mechanism in () if n_done else self.totals:
+            plan.append((TOTALS, mechanism.event))
         for t in range(n_done + 1, n_done + n_rounds + 1):
             mechanism = self.mechanism(t)
             if mechanism not in events:
@@ -400,35 +404,31 @@ def document_guarantee(
     assumptions: tuple[str, ...],
 ) -> Guarantee:
     """The guarantee of all calls: `events` and clipping bounds `norms` are those of this one."""
-    multipliers = tuple(map(_noise_multiplier, events))
-    scales = tuple(norm * m for norm, m in zip(norms, multipliers, strict=True))
+    multipliers, scales = [], []
+    for event, norm in zip(events, norms, strict=True):
+        gaussian = event.event if isinstance(event, PoissonSampled) else event
+        multipliers.append(gaussian.noise_multiplier if isinstance(gaussian, Gaussian) else 0.0)
+        scales.append(norm * multipliers[-1])
     sensitivity, all_events = max(norms), events
     if earlier is not None:
-        multipliers = (*earlier.noise_multiplier, *multipliers)  # type: ignore[misc]  # a tuple
-        scales = (*earlier.noise_scale, *scales)  # type: ignore[misc]  # a tuple
+        multipliers = [*earlier.noise_multiplier, *multipliers]  # type: ignore[misc]  # a tuple
+        scales = [*earlier.noise_scale, *scales]  # type: ignore[misc]  # a tuple
         sensitivity, all_events = max(sensitivity, earlier.sensitivity), earlier.events + events
+    rates = {e.sampling_probability for e in all_events if isinstance(e, PoissonSampled)}
+    if rates:
+        mechanism += f", over a secret sample of the {unit}s (rate {max(rates):g})"
+    if NonPrivate() in all_events:
+        mechanism = EXACT
     return make_guarantee(
         events,
         delta=delta,
         earlier=earlier,
         unit=unit,
         relation=RELATIONS[unit],
-        mechanism=_describe(all_events, unit, mechanism),
+        mechanism=mechanism,
         sensitivity=sensitivity,
-        noise_scale=scales,
-        noise_multiplier=multipliers,
+        noise_scale=tuple(scales),
+        noise_multiplier=tuple(multipliers),
         seeded=seeded,
         assumptions=(ROWS_OF_A_UNIT[unit], *assumptions),
     )
-
-
-def _noise_multiplier(event: Event) -> float:
-    gaussian = event.event if isinstance(event, PoissonSampled) else event
-    return gaussian.noise_multiplier if isinstance(gaussian, Gaussian) else 0.0
-
-
-def _describe(events: tuple[Event, ...], unit: str, text: str) -> str:
-    if any(isinstance(event, NonPrivate) for event in events):
-        return "word totals and word-topic counts, some or all of them exact, without noise"
-    rates = {e.sampling_probability for e in events if isinstance(e, PoissonSampled)}
-    return text + (f", over a secret sample of the {unit}s (rate {max(rates):g})" if rates else "")

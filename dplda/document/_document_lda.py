@@ -36,7 +36,7 @@ from dplda.document._document_budget import (
 from dplda.document._noisy_table import ExactTable, NoisyTable, exponential, share_of_rounds
 from dplda.document._plan import warn_of_expectation
 from dplda.document._prior import PublicPrior
-from dplda.document._shards import documents_of, unit_of
+from dplda.document._shards import ShardedDocuments
 from dplda.leaf._compat import _fit_context
 from dplda.leaf._progress import rounds
 from dplda.leaf._users import RELATIONS, number_users
@@ -247,7 +247,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         --------
         fit : All rounds at once; it gives the same warnings.
         """
-        return self._train(X, user_ids, 1, table=released_so_far(self, unit_of(X, user_ids)))
+        return self._train(X, user_ids, 1, table=released_so_far(self, _unit_of(X, user_ids)))
 
     def _train(
         self,
@@ -259,7 +259,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         earlier: Any = None,
     ) -> Self:
         """Charge `n_rounds` rounds, run them, and publish the model."""
-        name, unit = type(self).__name__, unit_of(X, user_ids)
+        name, unit = type(self).__name__, _unit_of(X, user_ids)
         exactly_one(name, epsilon=self.epsilon, noise_multiplier=self.noise_multiplier)
         budget = self._budget()  # public
         n_done, before = (0, None) if table is None else (table.n_rounds, self.privacy_)
@@ -288,19 +288,19 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             except Interrupted as error:
                 interrupt, table = error, error.table  # public
         steps = table.schedule(budget, n_done + 1, n_done + n_rounds, self.contribution_norm)
-        totals = [] if n_done else [self.contribution_norm] * len(budget.totals)
-        assumptions = {
-            PUBLIC_START: self.prior_components is not None, OTHER_DOCUMENTS: others is not None
-        }  # fmt: skip
+        norms = [] if n_done else [self.contribution_norm] * len(budget.totals)
+        norms.extend(step.norm for step in steps)
+        assumptions: tuple[str, ...] = () if self.prior_components is None else (PUBLIC_START,)
+        assumptions += () if others is None else (OTHER_DOCUMENTS,)
         guarantee = document_guarantee(
             curator.events,
             unit=unit,
             delta=self.delta,
             earlier=before,
-            norms=[*totals, *(step.norm for step in steps)],
+            norms=norms,
             seeded=streams.seeded,
             mechanism=self._promise.mechanism,
-            assumptions=tuple(text for text, holds in assumptions.items() if holds),
+            assumptions=assumptions,
         )
         public = table.public
         publish(
@@ -333,7 +333,11 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
     ) -> NoisyTable:
         """The algorithm. Only results of `curator.release` leave the private `X` and `users`."""
         n_components = int(self.n_components)
-        documents = documents_of(X, n_components, self.n_jobs, users)  # private
+        documents: Documents  # private
+        if issubclass(type(X), CountShards):
+            documents = ShardedDocuments(X, n_components, self.n_jobs)
+        else:
+            documents = Documents.from_counts(X, n_components, self.n_jobs, users)
         if table is None:
             table = self._first_table(documents, budget, curator, streams, earlier)  # public
         else:  # a copy: an interrupted call changes no model
@@ -343,7 +347,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             documents.rescale(table.weight, self.contribution_norm, exact=budget.exact)  # private
         first, last = table.n_rounds + 1, table.n_rounds + n_rounds
         steps = table.schedule(budget, first, last, self.contribution_norm)  # public
-        tables = [pad(np.zeros_like(table.table)) for _ in range(2)]  # that each round overwrites
+        scratch = pad(np.zeros_like(table.table)), pad(np.zeros_like(table.table))
         try:
             for _, step in zip(rounds(self, first, last), steps):
                 if step.t == table.n_examining + 1 > 1:
@@ -354,7 +358,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
                     )  # public
                     table.learn_totals(noisy, scale)  # public
                 else:
-                    self._round(step, documents, table, curator, *tables)
+                    self._round(step, documents, table, curator, *scratch)
         except KeyboardInterrupt as error:
             if table.n_rounds < first:
                 raise
@@ -469,3 +473,15 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             check_shards(self, X, reset=reset)
             return X
         return single_precision(check_counts(self, X, reset=reset, whole=False))
+
+
+def _unit_of(X: Any, user_ids: Any) -> str:
+    """What is protected: shards know it. Nothing of `X` is touched if it is something else."""
+    if not issubclass(type(X), CountShards):
+        return "document" if user_ids is None else "user"
+    if user_ids is not None:
+        raise ValueError(
+            "a CountShards holds the users of its documents: pass user_ids to write_shards, which "
+            "keeps the documents of a user together, and none here"
+        )
+    return X.unit

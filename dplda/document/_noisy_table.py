@@ -130,8 +130,8 @@ class NoisyTable:
 
     def word_probabilities(self, out: np.ndarray) -> np.ndarray:
         """p(word | topic), (n_words, padded) float32, in `out`."""
-        inverse = (1 / topic_sizes(self.table, self.n_jobs)).astype(np.float32)
-        _denoise.shares(self.table, inverse, out, n_threads(self.n_jobs))
+        inverse = (1 / topic_sizes(self.table, self.estimate.n_jobs)).astype(np.float32)
+        _denoise.shares(self.table, inverse, out, n_threads(self.estimate.n_jobs))
         return out
 
     def others_counts(self, topic_word_prior: float) -> tuple[np.ndarray, float] | None:
@@ -152,14 +152,13 @@ class NoisyTable:
 
     def center(self, out: np.ndarray) -> np.ndarray:
         """The center of the contributions: p(topic | word), (n_words, padded) float32, in `out`."""
-        _denoise.shares(self.table, None, out, n_threads(self.n_jobs))
+        _denoise.shares(self.table, None, out, n_threads(self.estimate.n_jobs))
         return out
 
     def weights_of(self, step: Round) -> np.ndarray:
         """Word weights of the contributions of a round; 0 for words that it says nothing about."""
         if step.t > self.n_examining:
             return self.weight
-        assert self.public is not None
         return np.where(self.public.examined, self.weight, 0.0)
 
     # ---- what a round changes ----------------------------------------------------------------
@@ -185,7 +184,7 @@ class NoisyTable:
         variance = (1 - share) ** 2 * self.variance + share**2 * noise_scale**2
         added = (
             noisy, self.table, 1 - share, share * unit / self.weight, share * totals,
-            self.is_centered, self.average, n_threads(self.n_jobs),
+            self.is_centered, self.average, n_threads(self.estimate.n_jobs),
         )  # fmt: skip
         try:
             _denoise.learn(*added)
@@ -206,10 +205,9 @@ class NoisyTable:
     ) -> None:
         """Begin anew, with what the first rounds say of the public topics."""
         totals, public = self.totals, self.public
-        assert public is not None
-        public.examine(self.average, totals, self._cell_scale())
+        public.examine(self.average, totals, np.sqrt(self.variance) / self.weight)
         average = first_table(totals, self.average.shape[1], streams, public, ratios)
-        estimate = TableEstimate(totals, public, n_jobs=self.n_jobs)
+        estimate = TableEstimate(totals, public, n_jobs=self.estimate.n_jobs)
         table = average.astype(np.float32)
         self.average, self.table, self.variance, self.estimate = average, table, 0.0, estimate
 
@@ -223,20 +221,17 @@ class NoisyTable:
         if other.earlier is not None:
             totals = totals.and_documents(other.earlier.totals)
         self.earlier = Earlier(*other.sums(), totals, today)
-        self.estimate = TableEstimate(self._estimated_totals(), self.public, n_jobs=self.n_jobs)
+        self.estimate = TableEstimate(
+            self._estimated_totals(), self.public, n_jobs=self.estimate.n_jobs
+        )
         self.table = other.table.copy()
         self.average = today[:, None] * (self.table / self.table.sum(axis=1, keepdims=True))
 
     # ---- what is known -----------------------------------------------------------------------
 
     @property
-    def n_jobs(self) -> int | None:
-        """Number of threads. It never changes a result."""
-        return self.estimate.n_jobs
-
-    @property
-    def public(self) -> PublicPrior | None:
-        """The public table that is the prior of `estimate`."""
+    def public(self) -> Any:
+        """The `PublicPrior` of the estimate, or None."""
         return self.estimate.public
 
     @property
@@ -267,13 +262,10 @@ class NoisyTable:
 
     def sums(self) -> tuple[np.ndarray, np.ndarray]:
         """The average and the noise of a cell of each word, earlier releases included."""
-        scale = self._cell_scale()
+        scale = np.sqrt(self.variance) / self.weight
         if self.earlier is None:
             return self.average, scale
         return self.average + self.earlier.average, np.hypot(scale, self.earlier.scale)
-
-    def _cell_scale(self) -> np.ndarray:
-        return np.sqrt(self.variance) / self.weight
 
     def earlier_noise(self) -> float:
         """Noise of the earlier releases in a cell, times word weights: a root mean square."""
@@ -303,7 +295,7 @@ class NoisyTable:
         totals, (noisy, scale) = self.totals, self.sums()
         table = self.estimate(noisy, scale, last=True).astype(float)
         if scale.any():
-            add_up(table, totals, self.estimate.slopes(noisy, scale), self.n_jobs)
+            add_up(table, totals, self.estimate.slopes(noisy, scale), self.estimate.n_jobs)
         return table.T + topic_word_prior
 
 
@@ -318,11 +310,11 @@ class ExactTable(NoisyTable):
 
     def others_counts(self, topic_word_prior: float) -> tuple[np.ndarray, float] | None:
         """Topic sizes and the smallest count of a cell, as in collapsed inference."""
-        return topic_sizes(self.table, self.n_jobs), topic_word_prior
+        return topic_sizes(self.table, self.estimate.n_jobs), topic_word_prior
 
     def word_factor(self, out: np.ndarray, power: float) -> tuple[np.ndarray, float]:
         """exp(E[log beta]) of the Dirichlet posterior, as in online variational Bayes."""
-        return exp_dirichlet_expectation(self.table, np.float32, self.n_jobs), 1.0
+        return exp_dirichlet_expectation(self.table, np.float32, self.estimate.n_jobs), 1.0
 
     def infer(self, documents: Any, units: np.ndarray, factor: np.ndarray, prior: float) -> None:
         """Infer the topic weights of `units` until they no longer change."""
@@ -350,10 +342,10 @@ def first_table(
     if public is not None:
         streams = Streams.from_random_state(0)  # a public one, which audits can repeat
     reader = streams.reader(Purpose.INITIAL_TABLE, 0)
-    for first, last in pieces_of(table.shape):
-        words = reader.words((last - first) * n_components)
+    for piece in pieces_of(table.shape):
+        words = reader.words(table[piece].size)
         draws = ratios(uniform(words, positive=True)).reshape(-1, n_components)
-        np.multiply(totals[first:last, None], draws, out=table[first:last])
+        np.multiply(totals[piece, None], draws, out=table[piece])
     table /= table.sum(axis=0)
     table *= totals.sum() / n_components
     if public is not None:

@@ -22,7 +22,6 @@ from dplda.core._fold_in import pad, uniform_theta
 from dplda.datasets._shards import CountShards, Shard
 from dplda.document._contributions import Documents
 from dplda.document._dask import DaskEngine
-from dplda.leaf._users import protected_unit
 
 
 @dataclass(frozen=True)
@@ -286,24 +285,3 @@ def engine_of(X: CountShards) -> Any:
     if type(X.engine).__module__.partition(".")[0] == "distributed":
         return DaskEngine(X.engine)
     return X.engine
-
-
-def documents_of(
-    X: Any, n_components: int, n_jobs: int | None, users: np.ndarray | None = None
-) -> Documents:
-    """The documents of a matrix or of shards, in training; an error if a shard is damaged."""
-    if issubclass(type(X), CountShards):
-        return ShardedDocuments(X, n_components, n_jobs)
-    return Documents.from_counts(X, n_components, n_jobs, users)
-
-
-def unit_of(X: Any, user_ids: Any) -> str:
-    """What is protected: shards know it. Nothing of `X` is touched if it is something else."""
-    if not issubclass(type(X), CountShards):
-        return protected_unit(user_ids)
-    if user_ids is not None:
-        raise ValueError(
-            "a CountShards holds the users of its documents: pass user_ids to write_shards, which "
-            "keeps the documents of a user together, and none here"
-        )
-    return X.unit

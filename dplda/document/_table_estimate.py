@@ -6,14 +6,12 @@ has no privacy cost.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from dplda.core._fold_in import pad
+from dplda.core._fold_in import pad, slices
 from dplda.kernels import _denoise
 from dplda.leaf._threads import in_threads, n_threads
 
@@ -163,14 +161,15 @@ class TableEstimate:
     public: Any = None  # a PublicPrior
     prior: np.ndarray | None = None
     n_jobs: int | None = None
-    _classes: list[np.ndarray] = field(init=False, repr=False)
-    _shares: np.ndarray | None = field(init=False, repr=False, default=None)
 
     def __post_init__(self) -> None:
         assert self.totals is not None
         self._classes = word_classes(self.totals, self.public)
-        if self.public is not None:
-            self._shares = pad(self.public.shares)
+        self._class_of = np.empty(len(self.totals), np.uint8)
+        for c, words in enumerate(self._classes):
+            self._class_of[words] = c
+        self._n_words = np.bincount(self._class_of)  # of each class
+        self._shares = None if self.public is None else pad(self.public.shares)
 
     def __call__(
         self,
@@ -192,13 +191,13 @@ class TableEstimate:
             np.maximum(noisy, 0.0, out=out, casting="same_kind")
             out += np.float32(least)
             return out
+        prior, steps = self.prior, NEXT_STEPS
+        if prior is None or last:
+            prior = np.array([first_prior(self.public, words) for words in self._classes])
+            steps = LAST_STEPS if last else FIRST_STEPS
         cells = self._cells(noisy, noise_scale)
-        self.prior = self._improved_prior(cells, last)
+        self.prior = improve_prior(prior, *self._likelihood(cells), steps, self.n_jobs)
         return self._means(cells, least, out)
-
-    def _cells(self, noisy: np.ndarray, noise_scale: np.ndarray) -> Cells:
-        assert self.totals is not None
-        return standard_cells(noisy, self.totals, noise_scale, self._shares, self.n_jobs)
 
     def slopes(self, noisy: np.ndarray, noise_scale: np.ndarray) -> np.ndarray:
         """The slope of each posterior mean in its noisy cell, positive, (n_words, n_components).
@@ -206,33 +205,62 @@ class TableEstimate:
         Times the variance of the noise, it is the posterior variance of the cell. The result is
         that times a factor of the word.
         """
-        cells = self._cells(noisy, noise_scale)
-        step = STEP * noise_scale[:, None]
-        less, more = (
-            self._means((moved, *cells[1:]), 0.0, np.empty(noisy.shape, np.float32))
-            for moved in (noisy - step, noisy + step)
-        )
+        cells, step = self._cells(noisy, noise_scale), STEP * noise_scale[:, None]
+        less, more = np.empty((2, *noisy.shape), np.float32)
+        self._means((noisy - step, *cells[1:]), 0.0, less)
+        self._means((noisy + step, *cells[1:]), 0.0, more)
         more -= less
         return np.maximum(more, FLATTEST * step, out=more, casting="same_kind")
+
+    def _cells(self, noisy: np.ndarray, noise_scale: np.ndarray) -> Cells:
+        """A noisy table, and what the kernels need to know of its cells.
+
+        A cell is expected to be `rate` times the topic's size, in units of its noise. Public shares
+        expect `rate` times share times gain.
+        """
+        totals, shares, gains = self.totals, self._shares, None
+        assert totals is not None
+        sizes = topic_sizes(noisy, self.n_jobs)
+        sizes = np.maximum(sizes, 0.02 * max(sizes.mean(), 1e-12))
+        whole = pad(sizes.astype(np.float32)[None])[0]
+        rate = (totals / totals.sum() / noise_scale).astype(np.float32)
+        if shares is not None:
+
+            def expect(words: slice) -> np.ndarray:  # no BLAS: its threads add in any order
+                return (totals[words, None] * shares[words, : len(sizes)]).sum(axis=0)
+
+            expected = np.sum(in_threads(expect, pieces_of(noisy.shape), self.n_jobs), axis=0)
+            expected = np.maximum(expected, 1e-12)
+            gains = np.sqrt(np.clip(sizes / expected, 0.5, 2.0)) * totals.sum()
+            gains = pad(gains.astype(np.float32)[None])[0]
+        return noisy, rate, noise_scale.astype(np.float32), whole, FACTORS, shares, gains
+
+    def _likelihood(self, cells: Cells) -> tuple[np.ndarray, np.ndarray]:
+        """Likelihood of the cells of each class under each factor, (n_vectors, n_factors, 16).
+
+        Also where the vectors of each class begin, (n_classes + 1,). If a class has more than
+        `SAMPLE` cells, vectors of 16 topics are left out, evenly.
+        """
+        noisy, _, _, sizes, _, shares, _ = cells
+        per_word = len(sizes) // 16
+        strides = -(-self._n_words * noisy.shape[1] // SAMPLE)
+        while (shared := np.gcd(strides, per_word) > 1).any():
+            strides[shared] += 1  # else some topics would never be in the part
+        ptr = np.append(0, np.cumsum(-(-self._n_words * per_word // strides)))
+        n_found = len(FACTORS) * (1 if shares is None else 2)
+        likelihood = np.empty((ptr[-1], n_found, 16), np.float32)
+        _denoise.likelihood(
+            *cells, np.concatenate(self._classes), np.cumsum(self._n_words) - self._n_words,
+            strides, ptr, likelihood, n_threads(self.n_jobs),
+        )  # fmt: skip
+        return likelihood, ptr
 
     def _means(self, cells: Cells, least: float, out: np.ndarray) -> np.ndarray:
         """Posterior means under the present prior, (n_words, n_components) float32."""
         assert self.prior is not None
-        class_of = np.empty(len(out), np.uint8)
-        for c, words in enumerate(self._classes):
-            class_of[words] = c
         prior = self.prior.astype(np.float32)
-        _denoise.estimate(*cells, prior, class_of, least, out, n_threads(self.n_jobs))
+        _denoise.estimate(*cells, prior, self._class_of, least, out, n_threads(self.n_jobs))
         return out
-
-    def _improved_prior(self, cells: Cells, last: bool) -> np.ndarray:
-        """The frequencies of the factors in each class, (n_classes, n_factors)."""
-        prior, steps = self.prior, NEXT_STEPS
-        if prior is None or last:
-            prior = np.array([first_prior(self.public, words) for words in self._classes])
-            steps = LAST_STEPS if last else FIRST_STEPS
-        likelihood, ptr = class_likelihood(cells, self._classes, self.n_jobs)
-        return improve_prior(prior, likelihood, ptr, steps, self.n_jobs)
 
 
 def word_classes(totals: np.ndarray, public: Any) -> list[np.ndarray]:
@@ -263,58 +291,6 @@ def first_prior(public: Any, words: np.ndarray) -> np.ndarray:
     return np.concatenate([(1 - trust) * spread, trust * near])
 
 
-def standard_cells(
-    noisy: np.ndarray,
-    totals: np.ndarray,
-    noise_scale: np.ndarray,
-    shares: np.ndarray | None = None,
-    n_jobs: int | None = None,
-) -> Cells:
-    """A noisy table, and what the kernels need to know of its cells.
-
-    A cell is expected to be `rate` times the topic's size, in units of its noise. Public `shares`
-    (n_words, padded) expect `rate` times share times gain.
-    """
-    sizes = topic_sizes(noisy, n_jobs)
-    sizes = np.maximum(sizes, 0.02 * max(sizes.mean(), 1e-12))
-    whole = pad(sizes.astype(np.float32)[None])[0]
-    rate = (totals / totals.sum() / noise_scale).astype(np.float32)
-    gains = None
-    if shares is not None:
-
-        def expect(first: int, last: int) -> np.ndarray:  # no BLAS: its threads add in any order
-            return (totals[first:last, None] * shares[first:last, : len(sizes)]).sum(axis=0)
-
-        expected = np.maximum(np.sum(over_words(expect, noisy.shape, n_jobs), axis=0), 1e-12)
-        gains = np.sqrt(np.clip(sizes / expected, 0.5, 2.0)) * totals.sum()
-        gains = pad(gains.astype(np.float32)[None])[0]
-    return noisy, rate, noise_scale.astype(np.float32), whole, FACTORS, shares, gains
-
-
-def class_likelihood(
-    cells: Cells, classes: list[np.ndarray], n_jobs: int | None = None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Likelihood of the cells of classes of words under each factor, (n_vectors, n_factors, 16).
-
-    Also where the vectors of each class begin, (n_classes + 1,). If a class has more than `SAMPLE`
-    cells, vectors of 16 topics are left out, evenly.
-    """
-    noisy, _, _, sizes, _, shares, _ = cells
-    per_word = len(sizes) // 16
-    n_words = np.array([len(words) for words in classes])
-    strides = -(-n_words * noisy.shape[1] // SAMPLE)
-    while (shared := np.gcd(strides, per_word) > 1).any():
-        strides[shared] += 1  # else some topics would never be in the part
-    ptr = np.append(0, np.cumsum(-(-n_words * per_word // strides)))
-    n_found = len(FACTORS) * (1 if shares is None else 2)
-    likelihood = np.empty((ptr[-1], n_found, 16), np.float32)
-    _denoise.likelihood(
-        *cells, np.concatenate(classes), np.cumsum(n_words) - n_words, strides, ptr, likelihood,
-        n_threads(n_jobs),
-    )  # fmt: skip
-    return likelihood, ptr
-
-
 def improve_prior(
     prior: np.ndarray,
     likelihood: np.ndarray,
@@ -335,25 +311,17 @@ def improve_prior(
 def add_up(
     table: np.ndarray, totals: np.ndarray, variance: np.ndarray, n_jobs: int | None = None
 ) -> None:
-    """Make the cells of each word add up to its total, in place.
+    """Make the cells of each word add up to its total, in place; all are (n_words, n_components).
 
-    The cells of a row change by a multiple of their variances, and none falls below 0. This is the
-    nearest such row, in squares over the variances. A common factor would change large cells that
-    are well known the most, and make topics alike.
-
-    Parameters
-    ----------
-    table : ndarray of shape (n_words, n_components)
-        Not negative.
-    totals : ndarray of shape (n_words,)
-        Positive. One that is smaller than rounding errors of its row counts as large as they are.
-    variance : ndarray of shape (n_words, n_components)
-        Variance of each cell, positive, up to a common factor of a row.
+    The cells of a row change by a multiple of their variances, which are known up to a factor of
+    the row, and none falls below 0. This is the nearest such row, in squares over the variances. A
+    common factor would change large cells that are well known the most, and make topics alike. A
+    total that is smaller than rounding errors of its row counts as large as they are.
     """
 
-    def move(first: int, last: int) -> None:
-        cells, room = table[first:last], variance[first:last]
-        total = np.maximum(totals[first:last], 1e-9 * cells.sum(axis=1, dtype=float))
+    def move(words: slice) -> None:
+        cells, room = table[words], variance[words]
+        total = np.maximum(totals[words], 1e-9 * cells.sum(axis=1, dtype=float))
         kept = np.ones(cells.shape, bool)
         while True:  # each step keeps fewer cells of some row, and at least one of each
             missing = total - np.where(kept, cells, 0).sum(axis=1)
@@ -365,20 +333,12 @@ def add_up(
             kept &= ~negative
         cells[:] = np.where(kept, moved, 0)
 
-    over_words(move, table.shape, n_jobs)
+    in_threads(move, pieces_of(table.shape), n_jobs)
 
 
-def pieces_of(shape: tuple[int, ...]) -> list[tuple[int, int]]:
-    """First and last word of each piece of a table."""
-    size = max(1, PIECE // shape[1])
-    return list(itertools.pairwise([*range(0, shape[0], size), shape[0]]))
-
-
-def over_words(
-    kernel: Callable[[int, int], Any], shape: tuple[int, ...], n_jobs: int | None
-) -> list[Any]:
-    """Call `kernel` on pieces of the words of a table, in threads; results in their order."""
-    return in_threads(lambda piece: kernel(*piece), pieces_of(shape), n_jobs)
+def pieces_of(shape: tuple[int, ...]) -> list[slice]:
+    """The words of each piece of a table."""
+    return slices(shape[0], max(1, PIECE // shape[1]))
 
 
 def topic_sizes(table: np.ndarray, n_jobs: int | None) -> np.ndarray:
