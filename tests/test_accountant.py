@@ -16,12 +16,12 @@ from dplda.privacy import (
     RandomizedResponseEvent,
     Repeated,
     ZeroConcentrated,
-    _accountant,
+    _accounting,
     _composition,
     epsilon_bounds,
     epsilon_of,
 )
-from dplda.privacy._accountant import grouped
+from dplda.privacy._accounting import grouped
 from dplda.privacy._curves import (
     Atoms,
     BoundedRanges,
@@ -207,7 +207,7 @@ def test_a_wider_bound_of_the_composed_noise_is_no_fault_of_the_transform():
     event, n, h = RandomizedResponseEvent(0.4), 5, math.log(4.0) / 8
     pair = pair_of(event, added=False, upper=True)
     assert isinstance(pair, Atoms)
-    composed = _accountant._composition(
+    composed = _accounting._composition(
         ((event, n),), 1e-3, 40, _composition.saddle(((event, n),), False)[0],
         added=False, upper=True,
     )  # fmt: skip
@@ -234,7 +234,7 @@ def test_upper_deltas_are_those_of_the_bounds(event):
         above = epsilon_of(Repeated(event, 8), delta)
         if above == 0.0:
             continue
-        (found,) = _accountant.upper_deltas(groups, np.array([above]))
+        (found,) = _accounting.upper_deltas(groups, np.array([above]))
         assert 0.3 * delta < found < 1.3 * delta or isinstance(event, ZeroConcentrated)
 
 

@@ -13,18 +13,18 @@ from oracle import Oracle
 from scipy.special import logsumexp, ndtr
 from scipy.stats import binom
 
-from dplda.privacy import _accountant as composition
-from dplda.privacy._accountant import grouped, pure_epsilon
+from dplda.privacy import _accounting as composition
 from dplda.privacy._accounting import (
-    calibrate,
     delta_charge,
     epsilon_bounds,
     epsilon_of,
     gaussian_mu,
+    grouped,
     is_chargeable,
     is_within,
-    split_epsilon,
+    pure_epsilon,
 )
+from dplda.privacy._calibration import calibrate, split_epsilon
 from dplda.privacy._events import (
     BoundedRange,
     ErasedResponse,

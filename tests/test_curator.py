@@ -19,7 +19,7 @@ from dplda.privacy import (
     epsilon_of,
 )
 from dplda.privacy import _curator as module
-from dplda.privacy._accountant import grouped
+from dplda.privacy._accounting import grouped
 from dplda.privacy._curator import MAX_WORDS, TOTAL_VARIATION, Curator, observe_releases, sampled
 from dplda.privacy._mechanisms import WORD_VARIATION, DiscreteGaussian, FlooredLaplace
 from dplda.privacy._streams import Purpose, Streams, keystream_total_variation

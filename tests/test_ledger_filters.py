@@ -24,7 +24,7 @@ from dplda.privacy import (
     calibrate,
     epsilon_of,
 )
-from dplda.privacy._accountant import grouped
+from dplda.privacy._accounting import grouped
 from dplda.privacy._events import BoundedRange
 from dplda.privacy._filters import Filters, FixedSteps, Renyi, choose_filters, squared_mu
 

@@ -25,7 +25,7 @@ from dplda.datasets import make_topic_corpus
 from dplda.leaf._log import rehearsal
 from dplda.leaf._threads import in_threads
 from dplda.privacy import BudgetError, Gaussian, Laplace, Ledger, PoissonSampled, epsilon_of
-from dplda.privacy._accountant import grouped
+from dplda.privacy._accounting import grouped
 from dplda.privacy._curator import Curator, observe_releases
 from dplda.privacy._mechanisms import DiscreteGaussian
 from dplda.privacy._streams import Purpose, Streams

@@ -18,7 +18,7 @@ from dplda.privacy import (
     Repeated,
     epsilon_of,
 )
-from dplda.privacy import _accountant as composition
+from dplda.privacy import _accounting as composition
 from dplda.privacy._events import BoundedRange, ErasedResponse, Event
 
 # Shares of the canaries that are guessed; the bounds divide the error among them.

@@ -6,7 +6,8 @@ the noise for a given cost. Authors of estimators find mechanisms and random str
 `dplda.privacy.mechanisms`.
 """
 
-from dplda.privacy._accounting import calibrate, epsilon_bounds, epsilon_of, split_epsilon
+from dplda.privacy._accounting import epsilon_bounds, epsilon_of
+from dplda.privacy._calibration import calibrate, split_epsilon
 from dplda.privacy._errors import (
     BudgetError,
     LowSignalWarning,

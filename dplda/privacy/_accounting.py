@@ -1,46 +1,55 @@
-"""The privacy cost of a composition, and the noise for a given cost: docs/accounting.md."""
+"""The privacy cost of a composition: certified bounds of epsilon and delta from both sides.
+
+docs/accounting.md has the theorems. Every upper bound is valid for the numbers as they were
+rounded, so that the smallest of several is valid too.
+"""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import TypeAlias
+from fractions import Fraction
+from functools import lru_cache
+from operator import is_
 
-from dplda.leaf._checks import check_delta, check_number, check_probability
-from dplda.privacy._accountant import (
-    SMALLEST_DELTA,
-    all_gaussian,
-    epsilon_of_mu,
-    gaussian_mu_of,
-    grouped,
-    largest_mu,
-    lower_epsilon,
-    quick_epsilon,
-    upper_epsilon,
-    without_statements,
+import numpy as np
+from numpy.typing import NDArray
+
+from dplda.leaf._checks import check_number, check_probability
+from dplda.privacy._composition import TILTS, Composition, Groups, Steps, log_peak, saddle
+from dplda.privacy._curves import (
+    LARGEST_LOSS,
+    BoundedRanges,
+    Curve,
+    FloatArray,
+    gaussian,
+    pair_of,
+    response_loss,
 )
-from dplda.privacy._composition import Groups
-from dplda.privacy._events import Event, NonPrivate
+from dplda.privacy._events import (
+    MAX_COUNT,
+    ApproximateDP,
+    BoundedRange,
+    ErasedResponse,
+    Event,
+    Gaussian,
+    Laplace,
+    NonPrivate,
+    PoissonSampled,
+    RandomizedResponseEvent,
+    Repeated,
+)
+from dplda.privacy._renyi import ORDERS, divergences, renyi_epsilon
 
-__all__ = [
-    "calibrate",
-    "delta_charge",
-    "epsilon_bounds",
-    "epsilon_of",
-    "gaussian_mu",
-    "is_chargeable",
-    "is_within",
-    "split_epsilon",
-]
+SMALLEST_DELTA = 1e-200  # besides 0
+_LARGEST_EPSILON = 1e4  # above it, the Renyi bounds are precise enough
+_UP = 1.0 + 2.0**-46  # margin on the rounding errors of a few steps together
+_PRECISE = 1e-7  # relative precision of delta in the search for an epsilon
+_STEP_TAIL = 1e-7  # share of delta that may be an infinite loss, of all steps together
 
 # The distance from the ideal law is charged to delta up to this share of delta.
 _CHARGEABLE_SHARE = 1e-3
-# Logarithm of a cost over its target, as a function of the logarithm of the noise. It is positive
-# where the noise is too small, and it decreases.
-Excess: TypeAlias = Callable[[float], float]
-# Share of delta that pays for the thresholds of a vocabulary. From 0.02 to 0.5 it hardly matters.
-THRESHOLD_SHARE = 0.1
-_LARGEST, _SMALLEST, _OCTAVE = math.log(1e9), math.log(1e-6), math.log(2.0)
 
 
 def epsilon_of(
@@ -90,9 +99,9 @@ def epsilon_of(
     delta = _check_delta(delta)
     distance = check_probability("total_variation", total_variation)
     groups, lost, shift = without_statements(grouped(events))
-    if lost > delta or any(isinstance(event, NonPrivate) for event, _ in groups):
+    if lost > delta:
         return math.inf
-    return shift + _charged_epsilon(groups, delta - lost, distance)
+    return shift + charged_epsilon(groups, delta - lost, distance)
 
 
 def epsilon_bounds(
@@ -132,21 +141,17 @@ def _check_delta(delta: float) -> float:
     return delta
 
 
-def _charged_epsilon(groups: Groups, delta: float, total_variation: float) -> float:
+def charged_epsilon(groups: Groups, delta: float, total_variation: float) -> float:
     """Epsilon at a delta that is reduced by the charge, with a margin of two on the charge."""
-    epsilon, charge = _epsilon(groups, delta), 0.0
+    epsilon, charge = upper_epsilon(groups, delta), 0.0
     if not is_chargeable(total_variation, epsilon, delta):
         return epsilon
     while delta_charge(total_variation, epsilon) > charge:
         charge = 2.0 * delta_charge(total_variation, epsilon)
         if charge >= delta:
             return math.inf
-        epsilon = _epsilon(groups, min(delta - charge, math.nextafter(delta, 0.0)))
+        epsilon = upper_epsilon(groups, min(delta - charge, math.nextafter(delta, 0.0)))
     return epsilon
-
-
-def _epsilon(groups: Groups, delta: float) -> float:
-    return upper_epsilon(groups, delta if delta >= SMALLEST_DELTA else 0.0)
 
 
 def is_within(
@@ -158,8 +163,7 @@ def is_within(
     groups, lost, shift = without_statements(grouped(events))
     left = delta - lost - 2.0 * delta_charge(total_variation, epsilon)
     if is_chargeable(total_variation, epsilon, delta) and left >= SMALLEST_DELTA:
-        private = not any(isinstance(event, NonPrivate) for event, _ in groups)
-        if private and shift + quick_epsilon(groups, left) <= epsilon:
+        if shift + quick_epsilon(groups, left) <= epsilon:
             return True
     return epsilon_of(events, delta, total_variation=total_variation) <= epsilon
 
@@ -186,130 +190,6 @@ def is_chargeable(total_variation: float, epsilon: float, delta: float) -> bool:
     return delta_charge(total_variation, epsilon) <= _CHARGEABLE_SHARE * delta
 
 
-def calibrate(
-    make_events: Callable[[float], Event | Iterable[Event]],
-    epsilon: float,
-    delta: float,
-    *,
-    total_variation: float = 0.0,
-) -> float:
-    """Find the smallest noise multiplier that meets (epsilon, delta).
-
-    Parameters
-    ----------
-    make_events : callable
-        Maps a noise multiplier (or any other noise scale) to the events of the whole fit. Their
-        cost must decrease as the argument grows.
-    epsilon : float
-        The epsilon to spend, in (0, 1e9].
-    delta : float
-        The delta of (epsilon, delta)-differential privacy, from 1e-200 to 0.01.
-    total_variation : float, default=0.0
-        Distance between the noise that runs and its ideal law, over the whole composition; it is
-        charged to delta.
-
-    Returns
-    -------
-    float
-        The noise multiplier. It is never too small: `epsilon_of` of its events is at most
-        `epsilon`. It is hardly too large: that of a multiplier smaller by a relative 1e-4 exceeds
-        `epsilon`, or by 1e-7 if all events are Gaussian without sampling.
-
-    Raises
-    ------
-    ValueError
-        If no noise meets the target because some events do not depend on it, or if every noise
-        meets it.
-
-    See Also
-    --------
-    epsilon_of : Computes the epsilon of given events.
-
-    Examples
-    --------
-    >>> from dplda.privacy import Gaussian, Repeated, calibrate
-    >>> round(calibrate(lambda m: Repeated(Gaussian(m), 40), epsilon=1.0, delta=1e-6), 2)
-    26.72
-    """
-    if not callable(make_events):
-        raise TypeError(
-            "make_events must be a function of the noise multiplier that returns events, such as "
-            f"lambda m: Gaussian(m), got an object of class {type(make_events).__name__}"
-        )
-    epsilon = check_number("epsilon", epsilon, 0.0, 1e9, closed="right")
-    delta = check_delta(delta, SMALLEST_DELTA)
-    groups, lost, shift = without_statements(grouped(make_events(1.0)))
-    epsilon, delta = epsilon - shift, delta - lost
-    if (lost or shift) and (epsilon <= 0.0 or delta <= 0.0):
-        raise ValueError(
-            "no noise meets this target: the ApproximateDP events alone cost all of epsilon or "
-            "delta; raise the target, or use fewer of them"
-        )
-    mu = gaussian_mu(epsilon, delta)
-
-    def excess_of(cost: Callable[[Groups], float]) -> Excess:
-        def excess(log_noise: float) -> float:
-            spent = cost(without_statements(grouped(make_events(math.exp(log_noise))))[0])
-            return math.log(min(max(spent / epsilon, 1e-3), 1e3))
-
-        return excess
-
-    exact = excess_of(lambda groups: _charged_epsilon(groups, delta, total_variation))
-    if all_gaussian(groups):  # in closed form first: the search then takes two steps
-        closed = excess_of(lambda groups: epsilon / mu * gaussian_mu_of(groups))
-        return math.exp(_least(exact, _least(closed, 0.0, _OCTAVE, 1e-9), 5e-8, 1e-7))
-    quick = excess_of(lambda groups: quick_epsilon(groups, delta))
-    try:
-        start = _least(quick, 0.0, _OCTAVE, 0.02)
-    except ValueError:  # a bound that is never small enough, where the better one may be
-        start = 0.0
-    return math.exp(_least(exact, start, 1e-3, 1e-4))
-
-
-def _least(excess: Excess, start: float, step: float, tolerance: float) -> float:
-    """A point at which an excess is at most 0, at most `tolerance` above one where it is not.
-
-    The point is bracketed in growing steps from `start`. Then the ends of the bracket move by
-    the secant, which lands a little above the root, and by halving where it does not help.
-    """
-    x, value = start, excess(start)
-    low = high = None
-    while low is None or high is None:
-        if value > 0.0:
-            low = (x, value)
-            x += max(step, min(value, _OCTAVE)) if high is None else 0.0
-        else:
-            high = (x, value)
-            x -= max(step, min(-value, _OCTAVE)) if low is None else 0.0
-        if x > _LARGEST:
-            raise ValueError(
-                "no noise meets this target: some events do not depend on the noise and cost "
-                "too much; raise epsilon, or use fewer or less expensive steps"
-            )
-        if x < _SMALLEST:
-            raise ValueError(
-                "any noise, however small, meets this target; lower epsilon, or give epsilon=inf "
-                "for no privacy"
-            )
-        if low is None or high is None:
-            value, step = excess(x), min(2.0 * step, _OCTAVE)
-    for halving in range(200):
-        (a, above), (b, below) = low, high
-        if b - a <= tolerance or not a < 0.5 * (a + b) < b:
-            break
-        x = a + (b - a) * above / (above - below) + 0.3 * tolerance
-        if halving % 3 == 2 or not a < x < b:
-            x = 0.5 * (a + b)
-        value = excess(x)
-        low, high = ((x, value), high) if value > 0.0 else (low, (x, value))
-        if value <= 0.0 and x - a > tolerance:  # how far the root is below, by one look
-            y = x - tolerance
-            if (value := excess(y)) > 0.0:
-                return x
-            high = (y, value)
-    return high[0]
-
-
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """The largest mu of Gaussian differential privacy that is (epsilon, delta)-DP.
 
@@ -321,52 +201,337 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     return largest_mu(epsilon, delta)
 
 
-def split_epsilon(
-    epsilon: float, shares: Iterable[float], *, delta: float = 1e-6
-) -> tuple[float, ...]:
-    """Split a total epsilon over several fits, such as a vocabulary and a model.
+# ---- events in groups ---------------------------------------------------------------------
 
-    Gaussian noise adds up in squares, so that the results add up to more than `epsilon`.
+# The events that were grouped last, with their counts and groups. A fit asks for the same events
+# several times, and each call of `partial_fit` for a few more. They are replaced, never changed.
+_last: tuple[tuple[Event, ...], Counter[Event], Groups] = (), Counter(), ()
 
-    Parameters
-    ----------
-    epsilon : float
-        The total, in (0, 1e9].
-    shares : iterable of float
-        Share of each fit in the budget, measured in ``1 / noise_multiplier**2``. Only their
-        ratios count. A share of 8% buys about a quarter of the total epsilon.
-    delta : float, default=1e-6
-        The delta of the total and of each fit, up to 0.01.
 
-    Returns
-    -------
-    epsilons : tuple of float
-        One epsilon for each fit. Fits with these epsilons fit into a ledger with the total if
-        their noise is Gaussian without sampling. A tenth of `delta` is kept for the threshold
-        of a `PrivateCountVectorizer`.
+def grouped(events: Event | Iterable[Event]) -> Groups:
+    """Flatten events into sorted pairs (event, count); equal compositions become equal.
 
-    Raises
-    ------
-    ValueError
-        If a share is not positive, or a number is out of range.
-
-    See Also
-    --------
-    Ledger : Counts what the fits cost together, whatever their noise.
-
-    Examples
-    --------
-    >>> from dplda.privacy import split_epsilon
-    >>> [round(epsilon, 2) for epsilon in split_epsilon(4.0, shares=(0.08, 0.92))]
-    [1.0, 3.8]
+    All Gaussian events without sampling become a single one, which costs exactly as much.
     """
-    if not isinstance(shares, Iterable):
-        raise TypeError(
-            "shares must be a list of numbers, one for each fit, such as (0.08, 0.92), got "
-            f"{type(shares).__name__}"
+    global _last
+    if not isinstance(events, (Event, Iterable)):
+        raise TypeError(f"expected privacy events, got {type(events).__name__}")
+    every = (events,) if isinstance(events, Event) else tuple(events)
+    known, counts, groups = _last
+    if len(known) > len(every) or not all(map(is_, known, every)):
+        known, counts = (), Counter()
+    elif len(known) == len(every) and every:
+        return groups
+    counts = counts.copy()
+    for event in every[len(known) :]:
+        _add(event, 1, counts)
+    groups = _merged(counts)
+    _last = every, counts, groups
+    return groups
+
+
+def _add(event: Event, count: int, counts: Counter[Event]) -> None:
+    match event:
+        case Repeated(inner, inner_count):
+            _add(inner, inner_count * count, counts)
+        case PoissonSampled(1.0, inner):
+            counts[inner] += count
+        case _ if isinstance(event, Event):
+            counts[event] += count
+        case _:
+            raise TypeError(f"expected privacy events, got {type(event).__name__}")
+
+
+def _merged(counts: Counter[Event]) -> Groups:
+    if sum(counts.values()) > MAX_COUNT:
+        raise ValueError(
+            f"a composition may have at most 2**36 = {MAX_COUNT} steps, got {sum(counts.values())}"
         )
-    parts = [check_number("shares", share, 0.0, math.inf, closed="neither") for share in shares]
-    delta = check_delta(delta, SMALLEST_DELTA)
-    # what is kept covers the threshold, and the distance of the noise from its ideal law
-    mu = gaussian_mu(epsilon, (1.0 - THRESHOLD_SHARE - 1e-3) * delta)
-    return tuple(epsilon_of_mu(mu * math.sqrt(part / sum(parts)), delta) for part in parts)
+    gaussians: list[tuple[Gaussian, int]] = []
+    others: list[tuple[Event, int]] = []
+    for event, n in counts.items():
+        if isinstance(event, Gaussian):
+            gaussians.append((event, n))
+        else:
+            others.append((event, n))
+    others.sort(key=lambda group: repr(group[0]))
+    if gaussians and (len(gaussians) > 1 or gaussians[0][1] > 1):  # one alone keeps all digits
+        gaussians.sort(key=lambda group: group[0].noise_multiplier)
+        multipliers, times = zip(*((event.noise_multiplier, n) for event, n in gaussians))
+        each = np.sqrt(np.array(times, np.float64)) * (1.0 / np.array(multipliers))
+        gaussians = [(Gaussian(1.0 / math.hypot(*each.tolist())), 1)]
+    return *gaussians, *others
+
+
+def without_statements(groups: Groups) -> tuple[Groups, float, float]:
+    """The other events, and the delta and the epsilon that `ApproximateDP` events add to them.
+
+    This is basic composition: of the steps with a statement only, and of these with all others.
+    """
+    others, lost, shift = [], Fraction(0), Fraction(0)
+    for event, n in groups:
+        if isinstance(event, ApproximateDP):
+            lost += n * Fraction(event.delta)
+            shift += n * Fraction(event.epsilon)
+        else:
+            others.append((event, n))
+    return tuple(others), float(lost), float(shift)
+
+
+# ---- both sides ---------------------------------------------------------------------------
+
+
+def upper_epsilon(groups: Groups, delta: float) -> float:
+    """The smallest epsilon at a delta that is proved, of events without statements."""
+    return _bounds(groups, delta if delta >= SMALLEST_DELTA else 0.0, upper=True)
+
+
+def lower_epsilon(groups: Groups, delta: float) -> float:
+    """An epsilon that some steps with these events exceed, or reach."""
+    return _bounds(groups, delta, upper=False)
+
+
+@lru_cache(maxsize=1024)
+def _bounds(groups: Groups, delta: float, *, upper: bool) -> float:
+    if delta == 0.0:
+        return pure_epsilon(groups) if upper else 0.0
+    if not groups:
+        return 0.0
+    if any(isinstance(event, NonPrivate) for event, _ in groups):
+        return math.inf
+    if all_gaussian(groups):
+        return epsilon_of_mu(gaussian_mu_of(groups), delta, upper=upper)
+    sides = [_side(groups, delta, added=added, upper=upper) for added in directions(groups)]
+    if not upper:
+        return max(sides)
+    return min(max(sides), quick_epsilon(groups, delta))
+
+
+def with_ranges_together(groups: Groups) -> Steps:
+    """All bounded-range choices of a kind as one step, where that has a curve."""
+    return tuple(
+        (BoundedRanges(event.epsilon, n), 1) if isinstance(event, BoundedRange) else (event, n)
+        for event, n in groups
+    )
+
+
+def directions(groups: Groups) -> tuple[bool, ...]:
+    """Whether the unit is added: only for sampled steps does it make a difference."""
+    sampled = any(isinstance(event, PoissonSampled) for event, _ in groups)
+    return (False, True) if sampled else (False,)
+
+
+def quick_epsilon(groups: Groups, delta: float) -> float:
+    """A valid epsilon in a millisecond: closed forms, and Renyi divergences at whole orders."""
+    if all_gaussian(groups):
+        return epsilon_of_mu(gaussian_mu_of(groups), delta)
+    total = sum((count * divergences(event) for event, count in groups), np.zeros(len(ORDERS)))
+    return min(
+        pure_epsilon(groups),
+        epsilon_of_mu(gaussian_mu_of(groups), delta),
+        renyi_epsilon(total, delta) * _UP,
+    )
+
+
+def _side(groups: Groups, delta: float, *, added: bool, upper: bool) -> float:
+    """Epsilon in one direction: where delta of the composed laws crosses the given one."""
+    found = saddle(groups, added)
+    if found is None:
+        return math.inf if upper else 0.0
+    if len(groups) == 1 and groups[0][1] == 1:
+        curve = pair_of(groups[0][0], added=added, upper=upper)
+        if isinstance(curve, Curve):  # a single step needs no grid
+            low, high = _switch(lambda x: _delta_of(curve, x, upper=upper) <= delta, 1.0)
+            return high if upper else low
+    logs, lost = found
+    # Renyi bounds of all orders. Of a bounded loss, ever larger tilts may have ever smaller ones.
+    each = (logs + log_peak(TILTS) - math.log(max(delta - lost, delta / 2.0))) / TILTS
+    if not np.isfinite(each).all():
+        return math.inf if upper else 0.0
+    best = int(np.flatnonzero(each <= each.min() + 1e-5 * abs(each.min()))[0])
+    start = max(0.0, float(each[best]))
+    known = start * _UP if lost <= delta / 2.0 else math.inf
+    if start > _LARGEST_EPSILON:
+        return known if upper else 0.0
+    composed = _composition(groups, delta, best, logs, added=added, upper=upper)
+    if not upper:
+        return _largest_epsilon(composed.below, delta, start)
+    return min(known, _least_epsilon(composed.above, delta, start, composed.tilt))
+
+
+def _composition(
+    groups: Groups, delta: float, best: int, logs: FloatArray, *, added: bool, upper: bool
+) -> Composition:
+    # At a smaller tilt where rare losses take over soon: the window would be long. The variance of
+    # the tilted law comes from smaller tilts for the same reason.
+    best = min(max(best, 3), len(logs) - 3)
+    while best > 3 and logs[best + 2] - logs[best] > 6.0 * (logs[best] - logs[best - 2]):
+        best -= 1
+    (a, b, c), (x, y, z) = TILTS[best - 2 : best + 1], logs[best - 2 : best + 1]
+    variance = 2.0 * ((z - y) / (c - b) - (y - x) / (b - a)) / (c - a)
+    steps = sum(count for _, count in groups)
+    parts: Steps = with_ranges_together(groups) if upper else groups
+    tail = 2.0 ** (8 * math.floor(math.log2(_STEP_TAIL * delta / steps) / 8.0))
+    return Composition(
+        parts, added=added, upper=upper, tilt=float(c), spread=math.sqrt(max(variance, 0.0)),
+        tail=max(tail, 1e-240),
+    )  # fmt: skip
+
+
+def _least_epsilon(above: Callable[[float], float], delta: float, x: float, tilt: float) -> float:
+    """The least epsilon that is found with ``above(epsilon) <= delta``, from an estimate x.
+
+    The logarithm of delta is nearly a line with the slope -tilt.
+    """
+    if above(0.0) <= delta:
+        return 0.0
+    bad, good, slope = 0.0, math.inf, tilt
+    last, excess = x, math.inf
+    for _ in range(60):
+        value = above(x)
+        before, excess = excess, math.log(value / delta) if value > 0.0 else -math.inf
+        bad, good = (x, good) if excess > 0.0 else (bad, min(x, good))
+        if -_PRECISE <= excess <= 0.0 or good - bad <= 1e-12 * good or bad > _LARGEST_EPSILON:
+            break
+        if math.isfinite(before) and math.isfinite(excess) and x != last:
+            slope = max((before - excess) / (x - last), 0.1 * tilt)
+        last = x
+        x += (excess + 0.5 * _PRECISE) / slope if math.isfinite(excess) else math.inf
+        if not bad < x < good:
+            x = 0.5 * (bad + good) if good < math.inf else 2.0 * max(bad, 1e-6)
+    return good
+
+
+def _largest_epsilon(below: Callable[[float], float], delta: float, top: float) -> float:
+    """The largest epsilon that is found with ``below(epsilon) >= delta``, from above.
+
+    The bound is useful near the epsilon of its tilt alone: far below it, its error is large.
+    """
+    bad, gap = top, 1e-6
+    while gap < 1.0 and below(top * (1.0 - gap)) < delta:
+        bad, gap = top * (1.0 - gap), 1.5 * gap
+    good = max(0.0, top * (1.0 - gap))
+    while gap < 1.0 and bad - good > _PRECISE * bad:
+        middle = 0.5 * (bad + good)
+        bad, good = (bad, middle) if below(middle) >= delta else (middle, good)
+    return good
+
+
+def upper_deltas(groups: Groups, epsilons: FloatArray) -> FloatArray:
+    """Delta at each of several epsilons, never too small; 1 where no bound is computed."""
+    if all_gaussian(groups):
+        mu = gaussian_mu_of(groups)
+        delta, _, error = gaussian(np.asarray(epsilons, np.float64), 1.0 / mu)
+        return np.minimum(delta + error, 1.0)
+    worst = np.zeros(len(epsilons))
+    for added in directions(groups):
+        found = saddle(groups, added)
+        if found is None:
+            return np.ones(len(epsilons))
+        best = np.ones(len(epsilons))
+        places = [int((found[0] - TILTS * e).argmin()) for e in epsilons]
+        for place in sorted(set(places)):
+            composed = _composition(groups, 1e-12, place, found[0], added=added, upper=True)
+            own = [composed.above(float(e)) if abs(p - place) <= 8 else 1.0
+                   for e, p in zip(epsilons, places, strict=True)]  # fmt: skip
+            best = np.minimum(best, own)
+        worst = np.maximum(worst, best)
+    return worst
+
+
+# ---- closed forms -------------------------------------------------------------------------
+
+
+def pure_epsilon(groups: Groups) -> float:
+    """Sum of the epsilons of the events, rounded up; infinite unless every event has one."""
+    each = [(count, pure_epsilon_of(event)) for event, count in groups]
+    if any(epsilon == math.inf for _, epsilon in each):
+        return math.inf
+    return _rounded_up(sum((count * Fraction(epsilon) for count, epsilon in each), Fraction(0)))
+
+
+def _rounded_up(exact: Fraction) -> float:
+    """The smallest float that is not below a number."""
+    try:
+        nearest = float(exact)
+    except OverflowError:
+        return math.inf
+    return nearest if nearest >= exact else math.nextafter(nearest, math.inf)
+
+
+def pure_epsilon_of(event: Event) -> float:
+    """Epsilon of one event, rounded up."""
+    match event:
+        case Laplace(scale):
+            return _rounded_up(1 / Fraction(scale))
+        case BoundedRange(epsilon):
+            return epsilon
+        case RandomizedResponseEvent() | ErasedResponse():
+            return response_loss(event, upper=True)
+        case _:
+            return math.inf
+
+
+def gaussian_mu_of(groups: Iterable[tuple[Event, int]]) -> float:
+    """The mu of Gaussian differential privacy without sampling; infinite for other events."""
+    return math.hypot(*(math.sqrt(count) * _mu(event) for event, count in groups))
+
+
+def _mu(event: Event) -> float:
+    match event:
+        case Gaussian(s) | PoissonSampled(_, Gaussian(s)):
+            return 1.0 / s
+        case _:
+            return math.inf
+
+
+def all_gaussian(groups: Groups) -> bool:
+    """Whether the closed form is exact."""
+    return all(isinstance(event, Gaussian) for event, _ in groups)
+
+
+def epsilon_of_mu(mu: float, delta: float, *, upper: bool = True) -> float:
+    """Epsilon of Gaussian differential privacy (Balle and Wang 2018, theorem 8)."""
+    if mu == 0.0 or mu == math.inf or delta == 0.0:
+        return 0.0 if mu == 0.0 else math.inf
+
+    def is_private(epsilons: FloatArray) -> NDArray[np.bool_]:
+        return _gaussian_deltas(epsilons, mu, upper=upper) <= delta
+
+    low, high = _switch(is_private, mu * mu / 2.0 + mu)  # of this order, whatever delta is
+    return high if upper else low
+
+
+def largest_mu(epsilon: float, delta: float) -> float:
+    """The largest mu of Gaussian differential privacy at an epsilon and a delta."""
+
+    def is_too_large(mus: FloatArray) -> NDArray[np.bool_]:
+        deltas = _gaussian_deltas(np.full(len(mus), epsilon), np.maximum(mus, 1e-300), upper=True)
+        return (deltas > delta) & (mus > 0.0)
+
+    return _switch(is_too_large, epsilon / (1.0 + math.sqrt(epsilon)))[0]
+
+
+def _delta_of(curve: Curve, epsilons: FloatArray, *, upper: bool) -> FloatArray:
+    """Delta of a step, which no loss above `LARGEST_LOSS` enters where it has cumulants."""
+    value, error, _ = curve.at(np.minimum(epsilons, LARGEST_LOSS))
+    return np.where(epsilons > LARGEST_LOSS, 0.0, value + error if upper else value - error)
+
+
+def _gaussian_deltas(epsilons: FloatArray, mu: float | FloatArray, *, upper: bool) -> FloatArray:
+    # several noises became one, whose multiplier has a few roundings
+    value, _, error = gaussian(epsilons, (1.0 - 1e-15 if upper else 1.0 + 1e-15) / mu)
+    return value + error if upper else value - error
+
+
+def _switch(holds: Callable[[FloatArray], NDArray[np.bool_]], guess: float) -> tuple[float, float]:
+    """Neighboring numbers from 0 on, of which only the second satisfies a monotone condition."""
+    points = np.append(0.0, guess * 2.0 ** np.arange(60.0))
+    while True:
+        first = int(holds(points).argmax())
+        if first == 0:  # at 0 already
+            return float(points[0]), float(points[0])
+        low, high = float(points[first - 1]), float(points[first])
+        if high - low <= 1e-14 * high or not low < 0.5 * (low + high) < high:
+            return low, high
+        points = np.linspace(low, high, 65)

@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplda.leaf._warnings import warn_user
-from dplda.privacy._accountant import grouped
-from dplda.privacy._accounting import epsilon_of
+from dplda.privacy._accounting import epsilon_of, grouped
 from dplda.privacy._events import Event, NonPrivate, PoissonSampled, Repeated
 from dplda.privacy._ledger import Ledger, as_ledger
 from dplda.privacy._mechanisms import WORD_VARIATION, Cells, Mechanism

@@ -18,9 +18,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dplda.privacy import _accountant as composition
-from dplda.privacy._accountant import grouped
-from dplda.privacy._accounting import delta_charge, gaussian_mu, is_within
+from dplda.privacy import _accounting as composition
+from dplda.privacy._accounting import delta_charge, gaussian_mu, grouped, is_within
 from dplda.privacy._composition import Groups
 from dplda.privacy._events import MAX_COUNT, Event, Gaussian, Repeated, from_record, to_record
 from dplda.privacy._renyi import ORDERS, divergences

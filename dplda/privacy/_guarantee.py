@@ -17,7 +17,7 @@ from urllib.parse import quote
 import numpy as np
 
 from dplda.leaf._checks import check_integer, check_number
-from dplda.privacy import _accountant as bounds
+from dplda.privacy import _accounting as bounds
 from dplda.privacy._accounting import epsilon_bounds, epsilon_of, is_chargeable
 from dplda.privacy._events import (
     ApproximateDP,

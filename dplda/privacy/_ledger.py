@@ -14,8 +14,7 @@ import numpy as np
 
 from dplda.leaf._checks import check_delta, check_integer, check_number, check_probability
 from dplda.leaf._log import INFO, WARNING, is_logged, log_event
-from dplda.privacy._accountant import epsilon_of_mu
-from dplda.privacy._accounting import epsilon_of, gaussian_mu, is_within
+from dplda.privacy._accounting import epsilon_of, epsilon_of_mu, gaussian_mu, is_within
 from dplda.privacy._errors import BudgetError
 from dplda.privacy._events import Event
 from dplda.privacy._filters import Filters, choose_filters

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from dplda.privacy import _accountant as bounds
+from dplda.privacy import _accounting as bounds
 from dplda.privacy._accounting import delta_charge, epsilon_of, is_chargeable
 from dplda.privacy._composition import Groups
 from dplda.privacy._curves import FloatArray

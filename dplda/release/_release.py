@@ -24,7 +24,7 @@ from dplda.leaf._log import log_event
 from dplda.leaf._vocabulary import check_model, flat_steps, thawed, words_of
 from dplda.leaf._warnings import warn_user
 from dplda.privacy import Guarantee, PrivacyLeakWarning
-from dplda.privacy._accountant import grouped
+from dplda.privacy._accounting import grouped
 from dplda.privacy._events import from_record, to_record
 from dplda.privacy._guarantee import LARGEST_VARIATION
 from dplda.release._container import pack, unpack
