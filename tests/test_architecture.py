@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import dplda
-from dplda.leaf._log import PUBLIC
+from dplda.leaf._messages import PUBLIC
 
 ROOT = Path(dplda.__file__).parent
 SOURCES = {
@@ -40,7 +40,7 @@ MAY_IMPORT = {
 MECHANISMS = {"privacy/_mechanisms.py", "privacy/_local_mechanisms.py"}
 # A federation over a network logs what happens to messages.
 LOGGERS = {
-    "leaf/_log.py", "cli/_federation.py", "federated/_network.py", "federated/_rounds.py",
+    "leaf/_messages.py", "cli/_federation.py", "federated/_network.py", "federated/_rounds.py",
 }  # fmt: skip
 # Of a library, also as np.core: it became private, and has kept its name.
 PRIVATE_PART = re.compile(r"(numpy|np|scipy|sklearn)\.(core\b|(\w+\.)*_(?!_))")

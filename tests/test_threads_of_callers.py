@@ -22,7 +22,7 @@ from test_threads_of_fits import FITS, X
 import dplda
 from dplda import MemoizedReports, RandomizedResponse
 from dplda.datasets import make_topic_corpus
-from dplda.leaf._log import rehearsal
+from dplda.leaf._messages import rehearsal
 from dplda.leaf._threads import in_threads
 from dplda.privacy import BudgetError, Gaussian, Laplace, Ledger, PoissonSampled, epsilon_of
 from dplda.privacy._accounting import grouped

@@ -9,7 +9,7 @@ from typing import Any
 
 from measuring import cpu_seconds
 
-import dplda.leaf._progress
+import dplda.leaf._messages
 from dplda import HDPLDA, GibbsLDA, PrivateSVILDA, SubLDA
 from dplda.document._noisy_table import NoisyTable
 
@@ -89,7 +89,7 @@ def _with_turns(name: str, numbers: Any) -> Iterator[int]:
     yield from threading.current_thread().fit_of.numbers(numbers)  # type: ignore[attr-defined]
 
 
-dplda.leaf._progress.with_bar = _with_turns
+dplda.leaf._messages.with_bar = _with_turns
 
 # A corpus that is too small for its epsilon gets rounds that release word totals again. They are
 # far cheaper than rounds of topics, which are what is timed here.

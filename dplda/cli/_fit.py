@@ -22,8 +22,7 @@ from dplda.cli._ledger import copy_ledger
 from dplda.cli._options import add_texts, check_output, say, show_guarantee, show_topics, texts_of
 from dplda.leaf._checks import check_delta
 from dplda.leaf._files import PUBLIC, check_writable, reserved, write_atomically
-from dplda.leaf._log import rehearsal
-from dplda.leaf._warnings import warn_user
+from dplda.leaf._messages import rehearsal, warn_user
 from dplda.text._text_files import read_texts
 
 WORD = r"(?u)\b[^\W\d_]{3,}\b"  # three letters or more, as in the public lists

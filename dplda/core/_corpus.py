@@ -19,8 +19,8 @@ from sklearn.utils import check_array
 
 from dplda.kernels import _release
 from dplda.leaf._compat import check_non_negative, validate_data
+from dplda.leaf._messages import warn_user
 from dplda.leaf._threads import in_threads
-from dplda.leaf._warnings import warn_user
 from dplda.privacy._errors import PrivateDataWarning
 from dplda.privacy._mechanisms import add_duplicates, unsummed
 from dplda.privacy._streams import Purpose, Reader, Streams, uniform

@@ -13,8 +13,7 @@ from typing import Any
 from sklearn.base import BaseEstimator
 
 from dplda.leaf._compat import Interval, Options
-from dplda.leaf._log import WARNING, log_event
-from dplda.leaf._warnings import warn_user
+from dplda.leaf._messages import WARNING, log_event, warn_user
 from dplda.privacy import (
     BudgetError,
     Guarantee,

@@ -23,7 +23,7 @@ import numpy as np
 
 from dplda._version import __version__
 from dplda.core._fold_in import LINE, aligned_zeros
-from dplda.leaf._warnings import warn_user
+from dplda.leaf._messages import warn_user
 from dplda.privacy._errors import PrivateDataWarning
 
 POLL = 1.0  # seconds between two looks for workers that are gone

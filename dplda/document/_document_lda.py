@@ -38,7 +38,7 @@ from dplda.document._plan import warn_of_expectation
 from dplda.document._prior import PublicPrior
 from dplda.document._shards import ShardedDocuments
 from dplda.leaf._compat import _fit_context
-from dplda.leaf._progress import rounds
+from dplda.leaf._messages import rounds
 from dplda.leaf._users import RELATIONS, number_users
 from dplda.metrics._signal import warn_if_noise, with_signal
 from dplda.privacy._curator import Curator

@@ -17,7 +17,7 @@ from dplda.document._document_budget import (
     default_rounds,
 )
 from dplda.leaf._checks import check_integer, check_number
-from dplda.leaf._warnings import warn_user
+from dplda.leaf._messages import warn_user
 from dplda.metrics._signal import FEWEST_TOPICS
 from dplda.privacy import LowSignalWarning
 

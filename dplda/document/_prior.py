@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import expit, logit, logsumexp
 
 from dplda.document._table_estimate import WordTotals, under_components
-from dplda.leaf._warnings import warn_user
+from dplda.leaf._messages import warn_user
 from dplda.privacy import LowSignalWarning
 
 SMOOTHING = 2.0  # tokens, even in all topics, that each word's public shares are smoothed with

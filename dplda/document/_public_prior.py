@@ -20,8 +20,8 @@ from dplda.core._texts import texts_in
 from dplda.document._table_estimate import smooth_totals
 from dplda.leaf._checks import check_integer, check_number
 from dplda.leaf._compat import check_non_negative
+from dplda.leaf._messages import warn_user
 from dplda.leaf._vocabulary import in_order
-from dplda.leaf._warnings import warn_user
 from dplda.privacy import PrivateDataWarning
 from dplda.privacy._mechanisms import add_duplicates, unsummed
 from dplda.privacy._streams import Streams

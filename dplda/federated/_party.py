@@ -24,8 +24,7 @@ from dplda.federated._sampler import random_table, train_topics, word_weights
 from dplda.federated._sentences import SentenceCorpus, fold_in_sentences
 from dplda.federated._tokens import TokenMechanism, Tokens, assemble, check_size, privatize
 from dplda.leaf._compat import Interval, StrOptions, _fit_context
-from dplda.leaf._log import rehearsal
-from dplda.leaf._progress import rounds
+from dplda.leaf._messages import rehearsal, rounds
 from dplda.privacy import epsilon_of
 from dplda.privacy._local_mechanisms import Survivors
 from dplda.privacy._streams import Purpose, Streams

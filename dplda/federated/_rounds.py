@@ -35,7 +35,7 @@ from dplda.leaf._files import (
     write_atomically,
     write_elsewhere,
 )
-from dplda.leaf._warnings import warn_user
+from dplda.leaf._messages import warn_user
 from dplda.privacy import Ledger
 from dplda.release._container import pack, unpack
 

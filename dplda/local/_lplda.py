@@ -23,8 +23,7 @@ from dplda.core._fold_in import pad
 from dplda.core._private_fit import PrivateEstimator, exactly_one, publish
 from dplda.kernels import _gibbs
 from dplda.leaf._compat import StrOptions, _fit_context
-from dplda.leaf._progress import rounds
-from dplda.leaf._warnings import warn_user
+from dplda.leaf._messages import rounds, warn_user
 from dplda.local._estimates import (
     chance_of_common_words,
     common_words,

@@ -27,7 +27,7 @@ from dplda.core._private_fit import (
     publish,
 )
 from dplda.leaf._compat import Interval, StrOptions, _fit_context, _get_output_config
-from dplda.leaf._warnings import warn_user
+from dplda.leaf._messages import warn_user
 from dplda.privacy import Guarantee, NonPrivate, SeededNoiseWarning, epsilon_of
 from dplda.privacy._accounting import is_within
 from dplda.privacy._curator import MAX_WORDS, TOTAL_VARIATION, Curator

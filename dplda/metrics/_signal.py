@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
-from dplda.leaf._warnings import warn_user
+from dplda.leaf._messages import warn_user
 from dplda.privacy import LowSignalWarning
 
 FALSE_POSITIVES = 0.05  # probability that noise alone makes any word of a topic stand out

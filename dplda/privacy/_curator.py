@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dplda.leaf._warnings import warn_user
+from dplda.leaf._messages import warn_user
 from dplda.privacy._accounting import epsilon_of, grouped
 from dplda.privacy._events import Event, NonPrivate, PoissonSampled, Repeated
 from dplda.privacy._ledger import Ledger, as_ledger

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dplda.leaf._checks import check_delta, check_integer, check_number, check_probability
-from dplda.leaf._log import INFO, WARNING, is_logged, log_event
+from dplda.leaf._messages import INFO, WARNING, is_logged, log_event
 from dplda.privacy._accounting import epsilon_of, epsilon_of_mu, gaussian_mu, is_within
 from dplda.privacy._errors import BudgetError
 from dplda.privacy._events import Event

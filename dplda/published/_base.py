@@ -13,7 +13,7 @@ from dplda.core._base import BaseLDA
 from dplda.core._corpus import check_counts
 from dplda.core._private_fit import no_guarantee, publish
 from dplda.leaf._compat import Interval, Options, _fit_context
-from dplda.leaf._warnings import warn_user
+from dplda.leaf._messages import warn_user
 from dplda.privacy import PrivacyLeakWarning
 from dplda.privacy._streams import Reader, Streams
 from dplda.privacy.mechanisms import FlooredLaplace, NoNoise

@@ -13,7 +13,7 @@ from dplda.core._corpus import Corpus
 from dplda.core._fold_in import pad
 from dplda.kernels import _gibbs, _published_hdp
 from dplda.leaf._compat import Interval, StrOptions
-from dplda.leaf._progress import rounds
+from dplda.leaf._messages import rounds
 from dplda.privacy._curator import announce
 from dplda.privacy._streams import Purpose, Streams
 from dplda.published._base import COUNTS, TOPICS, PublishedLDA, laplace, noise_range

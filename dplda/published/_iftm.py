@@ -22,7 +22,7 @@ from dplda.federated._tokens import TokenMechanism, Tokens, check_size, privatiz
 from dplda.kernels import _published_iftm
 from dplda.leaf._checks import check_number
 from dplda.leaf._compat import Interval, _fit_context
-from dplda.leaf._progress import rounds
+from dplda.leaf._messages import rounds
 from dplda.privacy._curator import announce
 from dplda.privacy._local_mechanisms import Survivors, ThresholdedLaplace
 from dplda.privacy._streams import Purpose, Streams, Words, uniform_integers

@@ -16,7 +16,7 @@ from dplda.core._private_fit import SMALLEST_DELTA, make_guarantee, publish
 from dplda.core._variational import e_step, exp_dirichlet_expectation
 from dplda.document._noisy_table import nearly_equal
 from dplda.leaf._compat import Interval, StrOptions
-from dplda.leaf._progress import rounds
+from dplda.leaf._messages import rounds
 from dplda.privacy import Gaussian, Guarantee, NonPrivate, Repeated
 from dplda.privacy._curator import announce
 from dplda.privacy._events import Event

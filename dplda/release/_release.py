@@ -20,9 +20,8 @@ from dplda.core._private_fit import VOCABULARY
 from dplda.core._texts import settings_of, vectorizer_from
 from dplda.leaf._checks import check_integer, check_number
 from dplda.leaf._files import PUBLIC, check_writable, write_atomically
-from dplda.leaf._log import log_event
+from dplda.leaf._messages import log_event, warn_user
 from dplda.leaf._vocabulary import check_model, flat_steps, thawed, words_of
-from dplda.leaf._warnings import warn_user
 from dplda.privacy import Guarantee, PrivacyLeakWarning
 from dplda.privacy._accounting import grouped
 from dplda.privacy._events import from_record, to_record

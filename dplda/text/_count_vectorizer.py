@@ -32,8 +32,8 @@ from dplda.core._private_fit import (
 )
 from dplda.datasets import load_public_vocabulary
 from dplda.leaf._compat import Interval, StrOptions, _fit_context
+from dplda.leaf._messages import warn_user
 from dplda.leaf._users import RELATIONS, ROWS_OF_A_UNIT, number_users, protected_unit
-from dplda.leaf._warnings import warn_user
 from dplda.privacy import ApproximateDP, NonPrivate, calibrate
 from dplda.privacy._calibration import THRESHOLD_SHARE
 from dplda.privacy._curator import TOTAL_VARIATION, Curator

@@ -14,7 +14,7 @@ from dplda.core._fold_in import pad
 from dplda.core._private_fit import no_guarantee
 from dplda.kernels import _gibbs
 from dplda.leaf._compat import _fit_context
-from dplda.leaf._progress import rounds
+from dplda.leaf._messages import rounds
 from dplda.privacy._streams import Purpose, Reader, Streams
 from dplda.word._frozen_table import (
     MAX_COMPONENTS,

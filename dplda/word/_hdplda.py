@@ -22,7 +22,7 @@ from dplda.core._private_fit import (
     warn_if_seeded,
 )
 from dplda.leaf._compat import Interval, StrOptions, _fit_context
-from dplda.leaf._progress import rounds
+from dplda.leaf._messages import rounds
 from dplda.metrics._signal import warn_if_noise, with_signal
 from dplda.privacy import Guarantee
 from dplda.privacy._curator import Curator

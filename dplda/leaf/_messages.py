@@ -1,7 +1,8 @@
-"""Events for the logs of an operator: standard `logging`, and public values only.
+"""What a fit tells: warnings to its caller, progress, and events for the logs of an operator.
 
-The loggers are ``dplda.ledger``, ``dplda.fit`` and ``dplda.release``. docs/operations.md lists the
-events. Nothing is printed unless the application configures logging.
+Events go to standard `logging` and hold public values only. The loggers are ``dplda.ledger``,
+``dplda.fit`` and ``dplda.release``. docs/operations.md lists the events. Nothing is printed unless
+the application configures logging.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ from __future__ import annotations
 import json
 import logging
 import math
+import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from numbers import Integral, Real
-from typing import Literal
+from typing import Any, Literal
 
 INFO, WARNING = logging.INFO, logging.WARNING
 # All that an event may hold. None of it is a function of the documents but through releases: labels
@@ -74,3 +77,57 @@ def _as_json(value: object) -> object:
             return "inf"
         return int(value) if isinstance(value, Integral) else float(value)
     return value
+
+
+def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the innermost caller that is neither this package nor scikit-learn.
+
+    A search of scikit-learn calls fits by way of joblib.
+    """
+    level, frame = 1, sys._getframe(0)
+    while frame.f_back is not None and _package(frame.f_globals) in ("dplda", "sklearn", "joblib"):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
+
+
+def _package(namespace: dict) -> str:
+    return namespace.get("__name__", "").split(".")[0]
+
+
+def rounds(estimator: Any, first: int, last: int) -> Iterator[int]:
+    """Yield the round numbers ``first, ..., last``, and report each of them.
+
+    Callbacks receive the number of the round only. They see neither the data nor a model that has
+    not been released, and they cannot stop a fit.
+    """
+    numbers: Any = range(first, last + 1)
+    if hasattr(estimator, "_skl_callbacks"):
+        numbers = _with_callbacks(estimator, numbers)
+    elif estimator.verbose:
+        numbers = with_bar(type(estimator).__name__, numbers)
+    yield from numbers
+
+
+def _with_callbacks(estimator: Any, numbers: range) -> Iterator[int]:
+    context = estimator._init_callback_context(max_subtasks=len(numbers))
+    context.call_on_fit_task_begin(estimator=estimator)
+    for t in numbers:
+        step = context.subcontext(task_name="round")
+        step.call_on_fit_task_begin(estimator=estimator)
+        yield t
+        step.call_on_fit_task_end(estimator=estimator)
+    context.call_on_fit_task_end(estimator=estimator)
+
+
+def with_bar(name: str, numbers: range) -> Iterator[int]:
+    """Yield the numbers, and show a bar if tqdm is installed, otherwise about ten lines."""
+    try:
+        from tqdm.auto import tqdm
+    except ImportError:
+        every = max(1, len(numbers) // 10)
+        for t in numbers:
+            if t == numbers[-1] or (t - numbers[0]) % every == 0:
+                print(f"[{name}] round {t} of {numbers[-1]}")
+            yield t
+    else:
+        yield from tqdm(numbers, desc=name, unit="round")
