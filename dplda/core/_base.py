@@ -193,6 +193,18 @@ class BaseLDA(BaseTopicModel):
         "topic_word_prior": [Interval(Real, 0, LARGEST_PRIOR, closed="right")],
     }
 
+    def __init__(
+        self, n_components, *, max_iter, doc_topic_prior, topic_word_prior, n_jobs, random_state,
+        verbose,
+    ):  # fmt: skip
+        self.n_components = n_components
+        self.max_iter = max_iter
+        self.doc_topic_prior = doc_topic_prior
+        self.topic_word_prior = topic_word_prior
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
     @property
     def doc_topic_prior_(self) -> float:
         """The Dirichlet parameter in use: `doc_topic_prior`, or 1 / n_components for None."""

@@ -185,7 +185,10 @@ class LPLDA(PrivateEstimator, BaseLDA):
         doc_topic_prior=0.1, topic_word_prior=0.01, ledger=None, n_jobs=None, random_state=None,
         verbose=0,
     ):  # fmt: skip
-        self.n_components = n_components
+        super().__init__(
+            n_components, max_iter=max_iter, doc_topic_prior=doc_topic_prior, n_jobs=n_jobs,
+            topic_word_prior=topic_word_prior, random_state=random_state, verbose=verbose,
+        )  # fmt: skip
         self.epsilon = epsilon
         self.bit_epsilon = bit_epsilon
         self.delta = delta
@@ -193,13 +196,7 @@ class LPLDA(PrivateEstimator, BaseLDA):
         self.mechanism = mechanism
         self.randomized = randomized
         self.reconstruction = reconstruction
-        self.max_iter = max_iter
-        self.doc_topic_prior = doc_topic_prior
-        self.topic_word_prior = topic_word_prior
         self.ledger = ledger
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None) -> LPLDA:

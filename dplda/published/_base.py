@@ -40,18 +40,6 @@ class PublishedLDA(BaseLDA):
     _instead: ClassVar[str]  # the sound estimator
     _hole: Any  # str: what is wrong in the paper
 
-    def __init__(
-        self, n_components, *, max_iter, doc_topic_prior, topic_word_prior, n_jobs, random_state,
-        verbose,
-    ):  # fmt: skip
-        self.n_components = n_components
-        self.max_iter = max_iter
-        self.doc_topic_prior = doc_topic_prior
-        self.topic_word_prior = topic_word_prior
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None) -> PublishedLDA:
         """Train on documents from scratch, as the paper prints it.

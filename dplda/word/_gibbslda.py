@@ -44,14 +44,11 @@ class GibbsLDA(BaseLDA):
 
     Parameters
     ----------
-    n_components : int, default=10
-        Number of topics.
+    n_components
     max_iter : int, default=100
         Number of sweeps over the corpus.
-    doc_topic_prior : float or None, default=0.1
-        Dirichlet parameter of a document's topics (alpha); None is 1 / n_components.
-    topic_word_prior : float, default=0.01
-        Dirichlet parameter of a topic's words (beta).
+    doc_topic_prior
+    topic_word_prior
     exact : bool, default=False
         If True, run collapsed Gibbs sampling [1]_: each draw reads live counts of all other tokens,
         one token after the other. It is slower, and `components_` holds the counts of the last
@@ -60,8 +57,7 @@ class GibbsLDA(BaseLDA):
         Number of threads. It never changes a result. With `exact` training is sequential.
     random_state : int, RandomState instance or None, default=None
         Seed of the sampler. None takes it from the entropy of the operating system.
-    verbose : int, default=0
-        Progress: a bar where tqdm is installed, otherwise lines.
+    verbose
 
     Attributes
     ----------
@@ -76,10 +72,8 @@ class GibbsLDA(BaseLDA):
         The delta at which `epsilon_` is stated, 0.
     privacy_ : Guarantee
         The statement that nothing is protected. `print` shows it in words.
-    doc_topic_prior_ : float
-        `doc_topic_prior`, or 1 / n_components for None.
-    n_features_in_ : int
-        Size of the vocabulary.
+    doc_topic_prior_
+    n_features_in_
 
     See Also
     --------
@@ -120,25 +114,14 @@ class GibbsLDA(BaseLDA):
     _parameter_constraints = {**BaseLDA._parameter_constraints, "exact": ["boolean"]}
 
     def __init__(
-        self,
-        n_components=10,
-        *,
-        max_iter=100,
-        doc_topic_prior=0.1,
-        topic_word_prior=0.01,
-        exact=False,
-        n_jobs=None,
-        random_state=None,
-        verbose=0,
-    ):
-        self.n_components = n_components
-        self.max_iter = max_iter
-        self.doc_topic_prior = doc_topic_prior
-        self.topic_word_prior = topic_word_prior
+        self, n_components=10, *, max_iter=100, doc_topic_prior=0.1, topic_word_prior=0.01,
+        exact=False, n_jobs=None, random_state=None, verbose=0,
+    ):  # fmt: skip
+        super().__init__(
+            n_components, max_iter=max_iter, doc_topic_prior=doc_topic_prior, n_jobs=n_jobs,
+            topic_word_prior=topic_word_prior, random_state=random_state, verbose=verbose,
+        )  # fmt: skip
         self.exact = exact
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None) -> GibbsLDA:

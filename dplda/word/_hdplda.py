@@ -84,44 +84,26 @@ class HDPLDA(PrivateEstimator, BaseLDA):
     max_iter : int, default=50
         Number of sweeps. Topics are drawn in all of them but the last, after which nothing reads
         them.
-    doc_topic_prior : float or None, default=0.1
-        Dirichlet parameter of a document's topics (alpha); None is 1 / n_components.
-    topic_word_prior : float, default=0.01
-        Dirichlet parameter of a topic's words (beta).
-    ledger : Ledger, str, path-like or None, default=None
-        Where the fit is charged: a budget over many fits. A path names an SQLite file, which also
-        counts the fits of other processes.
-    n_jobs : int or None, default=None
-        Number of threads. It never changes a result.
-    random_state : int, RandomState instance or None, default=None
-        None draws the noise from a secret key. Anything else makes the fit reproducible, and voids
-        the guarantee against anyone who knows or guesses it; one result is enough to try guesses
-        (`SeededNoiseWarning`).
-    verbose : int, default=0
-        Progress: a bar where tqdm is installed, otherwise lines.
+    doc_topic_prior
+    topic_word_prior
+    ledger
+    n_jobs
+    random_state
+    verbose
 
     Attributes
     ----------
-    components_ : ndarray of shape (n_components, n_features_in_)
-        Released pseudo-counts of words in topics; not normalized.
+    components_
     components_std_ : ndarray of shape (n_features_in_,)
         Standard deviation of the noise in a cell of each word, the same in all topics, in the unit
         of `components_`.
-    topic_signal_ : ndarray of shape (n_components,)
-        Number of words of each topic that stand out of the noise and of the word frequencies; 0 if
-        the topic does not.
-    topic_evidence_ : ndarray of shape (n_components,)
-        How far the top words of each topic stand above the word frequencies, in standard errors.
-        ``np.argsort(-topic_evidence_)`` orders the topics, the best first.
-    weak_topics_ : ndarray of shape (n_components,), bool
-        Topics that do not stand out, or have far less evidence than the best ones: likely noise or
-        mixtures.
+    topic_signal_
+    topic_evidence_
+    weak_topics_
     epsilon_ : float
         Epsilon of a word for everything released since `fit`.
-    delta_ : float
-        The delta at which `epsilon_` is stated.
-    privacy_ : Guarantee
-        The guarantee: unit, relation, mechanism, assumptions. `print` shows it in words.
+    delta_
+    privacy_
     noise_epsilon_ : float
         Pure epsilon of the noise of one sweep; infinite for Gaussian noise.
     sampling_epsilon_ : float
@@ -132,10 +114,8 @@ class HDPLDA(PrivateEstimator, BaseLDA):
         Noise multiplier of a sweep.
     n_iter_ : int
         Number of sweeps so far.
-    doc_topic_prior_ : float
-        `doc_topic_prior`, or 1 / n_components for None.
-    n_features_in_ : int
-        Size of the vocabulary.
+    doc_topic_prior_
+    n_features_in_
 
     See Also
     --------
@@ -189,37 +169,21 @@ class HDPLDA(PrivateEstimator, BaseLDA):
     }
 
     def __init__(
-        self,
-        n_components=10,
-        *,
-        epsilon=None,
-        noise_epsilon=None,
-        noise_multiplier=None,
-        delta=1e-6,
-        noise="laplace",
-        count_clip=None,
-        max_iter=50,
-        doc_topic_prior=0.1,
-        topic_word_prior=0.01,
-        ledger=None,
-        n_jobs=None,
-        random_state=None,
-        verbose=0,
-    ):
-        self.n_components = n_components
+        self, n_components=10, *, epsilon=None, noise_epsilon=None, noise_multiplier=None,
+        delta=1e-6, noise="laplace", count_clip=None, max_iter=50, doc_topic_prior=0.1,
+        topic_word_prior=0.01, ledger=None, n_jobs=None, random_state=None, verbose=0,
+    ):  # fmt: skip
+        super().__init__(
+            n_components, max_iter=max_iter, doc_topic_prior=doc_topic_prior, n_jobs=n_jobs,
+            topic_word_prior=topic_word_prior, random_state=random_state, verbose=verbose,
+        )  # fmt: skip
         self.epsilon = epsilon
         self.noise_epsilon = noise_epsilon
         self.noise_multiplier = noise_multiplier
         self.delta = delta
         self.noise = noise
         self.count_clip = count_clip
-        self.max_iter = max_iter
-        self.doc_topic_prior = doc_topic_prior
-        self.topic_word_prior = topic_word_prior
         self.ledger = ledger
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None) -> HDPLDA:
