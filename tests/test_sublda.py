@@ -2,6 +2,7 @@
 
 import math
 import re
+import warnings
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from sklearn.base import clone
 from dplda import PrivateSVILDA, SubLDA
 from dplda.core._corpus import Corpus
 from dplda.datasets import make_topic_corpus
-from dplda.document import _sublda
+from dplda.document import _noisy_table, _sublda
 from dplda.document._contributions import Documents
 from dplda.document._noisy_table import NoisyTable
 from dplda.document._sublda import frequent_words
@@ -20,6 +21,7 @@ from dplda.metrics import held_out_perplexity
 from dplda.privacy import (
     BudgetError,
     Gaussian,
+    Ledger,
     PoissonSampled,
     Repeated,
     SeededNoiseWarning,
@@ -336,3 +338,57 @@ def test_no_other_fit_starts_from_exact_counts(options, corpus, monkeypatch):
     monkeypatch.setattr(_sublda, "LIVE_START", 4)
     monkeypatch.setattr(Documents, "matrices", lambda self: 1 / 0)
     SubLDA(**{"n_components": 4, "max_iter": 2, **options}).fit(corpus)
+
+
+# ---- interrupts -----------------------------------------------------------------------------
+
+
+def interrupted(kind, monkeypatch, owner, name, n_calls):
+    """A fit that is interrupted when a function has been called so often, after its last call."""
+    call, n, ledger = getattr(owner, name), [], Ledger(epsilon=3.0)
+
+    def counted(*args, **options):
+        result = call(*args, **options)
+        n.append(1)
+        if len(n) == n_calls:
+            raise KeyboardInterrupt
+        return result
+
+    monkeypatch.setattr(owner, name, counted)
+    model = kind(4, epsilon=2.0, max_iter=8, ledger=ledger, random_state=0)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(MADE.data)
+    monkeypatch.undo()
+    return model, ledger, [str(warning.message) for warning in said]
+
+
+@pytest.mark.parametrize("kind", [SubLDA, PrivateSVILDA])
+def test_an_interrupt_leaves_a_model_of_the_rounds_so_far(kind, monkeypatch):
+    """Wherever it comes: after a release, after the kernel that learns it, after the estimate."""
+    places = [
+        (Curator, "sample", 4), (Curator, "release", 6), (_noisy_table._denoise, "learn", 3),
+        (_noisy_table.TableEstimate, "__call__", 3),
+    ]  # fmt: skip
+    models = []
+    for place in places:
+        model, ledger, said = interrupted(kind, monkeypatch, *place)
+        assert model.n_iter_ == 3
+        assert len(model.privacy_.events) == len(model.privacy_.noise_scale) == 10
+        assert 1.99 < model.epsilon_ <= 2.0
+        assert ledger.epsilon_spent == pytest.approx(model.epsilon_)
+        assert ("rounds", "3 of 8, then an interrupt; all are charged") in model.privacy_.provenance
+        assert any("interrupted after 3 of 8 rounds" in message for message in said)
+        assert model.transform(MADE.data).shape == (400, 4)
+        models.append(model)
+    for model in models[1:]:  # nothing of the round that was not completed
+        np.testing.assert_array_equal(model.components_, models[0].components_)
+        np.testing.assert_array_equal(model.components_std_, models[0].components_std_)
+    assert (models[0].components_std_ > 0).all()
+
+
+def test_an_interrupt_before_the_first_round_leaves_no_model_but_a_charge(monkeypatch):
+    model, ledger, _ = interrupted(SubLDA, monkeypatch, Curator, "release", 2)
+    assert not hasattr(model, "components_")
+    assert 1.99 < ledger.epsilon_spent <= 2.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import math
 from typing import Any, Self
 
@@ -38,7 +39,7 @@ from dplda.document._plan import warn_of_expectation
 from dplda.document._prior import PublicPrior
 from dplda.document._shards import ShardedDocuments
 from dplda.leaf._compat import _fit_context
-from dplda.leaf._messages import rounds
+from dplda.leaf._messages import rounds, warn_user
 from dplda.leaf._users import RELATIONS, number_users
 from dplda.metrics._signal import warn_if_noise, with_signal
 from dplda.privacy._curator import Curator
@@ -302,6 +303,10 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             mechanism=self._promise.mechanism,
             assumptions=assumptions,
         )
+        if interrupt is not None:
+            done = f"{table.n_rounds} of {n_done + n_rounds}, then an interrupt; all are charged"
+            provenance = *guarantee.provenance, ("rounds", done)
+            guarantee = dataclasses.replace(guarantee, provenance=provenance)
         public = table.public
         publish(
             self,
@@ -314,6 +319,11 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             prior_trust_=None if public is None or public.is_hint else public.trust,
         )
         if interrupt is not None:
+            warn_user(
+                f"{name} was interrupted after {table.n_rounds} of {n_done + n_rounds} rounds: it "
+                f"is a fitted model of these, and epsilon_={self.epsilon_:.6g} counts all rounds, "
+                "which are charged; to spend no more, use this model, or save it"
+            )
             raise interrupt
         warn_if_noise(self, len(budget.rounds))
         if public is not None:
