@@ -13,6 +13,8 @@ from oracle import Oracle
 from scipy.special import logsumexp, ndtr
 from scipy.stats import binom
 
+from dplda import HDPLDA, LPLDA, PrivateCountVectorizer, SubLDA
+from dplda.privacy import Ledger
 from dplda.privacy import _accounting as composition
 from dplda.privacy._accounting import (
     delta_charge,
@@ -556,12 +558,28 @@ def test_calibrate_pays_for_the_distance():
     assert calibrate(make, 1.0, 1e-6) < answer < calibrate(make, 1.0, 1e-6) * 1.001
 
 
+@pytest.mark.parametrize("delta", [0.0101, 0.5, 1.0])
+def test_a_delta_that_publishes_one_unit_in_a_hundred_is_refused(delta):
+    """The error names delta, and what is allowed."""
+    for use in (
+        lambda: calibrate(Gaussian, 1.0, delta),
+        lambda: split_epsilon(1.0, (1, 2), delta=delta),
+        lambda: Ledger(epsilon=1.0, delta=delta),
+        lambda: SubLDA(2, epsilon=1.0, delta=delta).fit([[1, 0]]),
+        lambda: HDPLDA(2, epsilon=1.0, delta=delta).fit([[1, 0]]),
+        lambda: LPLDA(2, epsilon=1.0, delta=delta).fit([[1, 0]]),
+        lambda: PrivateCountVectorizer(epsilon=1.0, delta=delta).fit(["a"]),
+    ):
+        with pytest.raises(ValueError, match=r"delta.* 0\.01\]"):
+            use()
+
+
 def test_calibrate_says_when_noise_cannot_help():
     with pytest.raises(ValueError, match="do not depend on the noise"):
         calibrate(lambda s: [Gaussian(s), Repeated(BoundedRange(2.0), 50)], 1.0, 1e-6)
 
 
-@pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 1e-6), (math.inf, 1e-6), (1.0, 0.0), (1, 1)])
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 1e-6), (math.inf, 1e-6), (1.0, 0.0)])
 def test_calibrate_checks_its_target(epsilon, delta):
     with pytest.raises(ValueError, match=r"epsilon|delta"):
         calibrate(Gaussian, epsilon, delta)

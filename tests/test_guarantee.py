@@ -29,6 +29,7 @@ from dplda import (
     SubLDA,
     pipeline_guarantee,
 )
+from dplda.audit import replay
 from dplda.core._private_fit import TRUSTED_OWNER, TRUSTED_PARTY, TRUSTED_PROCESS
 from dplda.federated import IFTMParty
 from dplda.privacy import Ledger, limit_rows
@@ -332,6 +333,61 @@ def test_the_chain_pays_for_the_distance_from_ideal_noise():
     assert "delta includes the effect" in str(group)
 
 
+# ---- a part of a unit ------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
+@pytest.mark.parametrize("epsilon", [1.0, 4.0])
+def test_one_member_of_a_team_is_protected_as_a_part_and_not_at_the_stated_epsilon(epsilon):
+    """The clipped sum of a team, and that of the others in it: exact, from the real sums."""
+    rng = np.random.default_rng(0)
+    others = rng.poisson(1.0, (60, 20)).astype(float)
+    member, rest = np.zeros((4, 20)), np.zeros((1, 20))
+    member[:, :5], rest[:, 5:15] = 200, 15
+    X, Y = (np.vstack([others, rows, rest]) for rows in (member, 0 * member))
+    ids = [*range(60)] + [60] * 5
+    model = SubLDA(2, epsilon=epsilon, max_iter=5, random_state=0)
+    exact = exact_cost(model, X, Y, user_ids=ids)
+    assert 1.4 * model.epsilon_ < exact <= model.privacy_.for_part_of_unit().epsilon
+    part = model.privacy_.for_part_of_unit()
+    assert part.gaussian_mu == pytest.approx(2 * model.privacy_.gaussian_mu, rel=1e-12)
+    assert (part.unit, part.sensitivity) == ("part of a user", 2 * model.privacy_.sensitivity)
+    card = re.search(r"a part +of one user.* epsilon = ([0-9.]+) ", str(model.privacy_))
+    assert part.epsilon <= float(card[1]) <= part.epsilon * 1.001
+
+
+def exact_cost(model, X, Y, **options):
+    """Epsilon of all Gaussian releases for a pair of data sets, by the distances of the sums."""
+    distances = np.array(replay(model, X, Y, **options).distances)
+    noise = np.array(model.fit(X, **options).privacy_.noise_multiplier)
+    return epsilon_of(Gaussian(1 / np.sqrt(((distances / noise) ** 2).sum())), model.delta_)
+
+
+@pytest.mark.parametrize(("rate", "m"), [(0.3, 1.0), (0.02, 0.7), (0.9, 3.0)])
+def test_a_part_under_sampled_noise_costs_no_more_than_stated(rate, m):
+    """One unit in the place of another, opposite one: by quadrature."""
+    events = (PoissonSampled(rate, Gaussian(m)),)
+    base = make(events=events, epsilon=epsilon_of(events, 1e-5), delta=1e-5)
+    part = base.for_part_of_unit()
+    y = np.linspace(-1 - 12 * m, 1 + 12 * m, 200_001)
+    without, one, other = (norm.pdf(y, at, m) for at in (0, 1, -1))
+    p, q = ((1 - rate) * without + rate * c for c in (one, other))
+    excess = np.maximum(p - math.exp(part.epsilon) * q, 0).sum() * (y[1] - y[0])
+    assert excess <= 1e-5
+    assert np.maximum(p - math.exp(base.epsilon) * q, 0).sum() * (y[1] - y[0]) > 1e-5
+    assert part.epsilon <= 1.02 * epsilon_of(Gaussian(m / 2), 1e-5)
+
+
+def test_what_replaces_a_unit_by_any_other_covers_its_parts():
+    bits = (Repeated(RandomizedResponseEvent(0.5), 4),)
+    guarantee = make(events=bits, epsilon=epsilon_of(bits, 1e-6))
+    assert guarantee.for_part_of_unit().epsilon == guarantee.epsilon
+    assert make(epsilon=2.0).for_part_of_unit().epsilon == math.inf  # the statement says no more
+    with pytest.raises(ValueError, match="a word has no parts"):
+        make(unit="word").for_part_of_unit()
+    assert "a part" not in str(make(unit="word"))
+
+
 @pytest.mark.parametrize("size", [0, -1, 1.5, 10**7])
 def test_nonsense_groups_are_refused(size):
     with pytest.raises((TypeError, ValueError), match="size"):
@@ -463,7 +519,7 @@ def test_the_card_states_the_total_of_the_ledger_at_the_time_of_the_fit():
     assert ledger.epsilon_spent <= stated <= 1.2 * ledger.epsilon_spent
     adaptive = Ledger(epsilon=5.0, composition="adaptive")
     said = SubLDA(2, epsilon=1.0, max_iter=3, ledger=adaptive).fit(X).privacy_.ledger
-    assert said.endswith("epsilon = 5 at delta = 1e-06, their budget")
+    assert "epsilon = 5 at delta = 1e-06, their budget;" in said
 
 
 def test_an_interrupt_leaves_the_old_model_with_its_own_epsilon(monkeypatch):
@@ -534,7 +590,7 @@ def test_steps_that_protect_different_units_are_refused():
     pipeline.fit(TEXTS, privatecountvectorizer__user_ids=ids)
     with pytest.raises(ValueError, match="different units"):
         pipeline_guarantee(pipeline)
-    with pytest.raises(ValueError, match="no step of this pipeline has a guarantee"):
+    with pytest.raises(ValueError, match="no step has a guarantee"):
         pipeline_guarantee(make_pipeline(CountVectorizer()).fit(TEXTS))
 
 

@@ -178,7 +178,7 @@ def test_the_last_step_that_fits_is_allowed(make_ledger):
 
 
 @pytest.mark.parametrize(
-    "budget", [{"epsilon": 0.0}, {"epsilon": math.nan}, {"delta": 1.0}, {"delta": -1e-9}]
+    "budget", [{"epsilon": 0.0}, {"epsilon": math.nan}, {"delta": 0.011}, {"delta": -1e-9}]
 )
 def test_bad_budgets(make_ledger, budget):
     with pytest.raises(ValueError, match=next(iter(budget))):

@@ -5,10 +5,13 @@ from __future__ import annotations
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
+from sklearn.model_selection import KFold
 
 from dplda import SubLDA
+from dplda.audit import replay
 from dplda.privacy import BudgetError, Gaussian, Ledger, epsilon_of, user_part
 
 STEP = Gaussian(2.0)
@@ -103,6 +106,48 @@ def test_a_second_way_to_divide_the_documents_is_refused(ledger):
     with pytest.raises(ValueError, match="'clinic=A' may overlap with 'year=2026'"):
         ledger.part("A", by="clinic").reserve("b", "document", Gaussian(1.4))
     ledger.part("2027", by="year").reserve("b", "document", Gaussian(1.4))
+
+
+@pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
+@pytest.mark.parametrize("change", ["removed", "emptied"])
+def test_the_total_of_folds_is_for_emptied_documents(change):
+    """A removed document moves others to other folds: exact, from the real sums of three fits."""
+    X = np.random.default_rng(0).poisson(1.0, (60, 20)).astype(float)
+    for row, word in ((0, 0), (20, 5), (40, 10)):
+        X[row], X[row, word : word + 5] = 0, 300
+    Y = X[1:] if change == "removed" else np.vstack([0 * X[:1], X[1:]])
+    ledger, squared_mu = Ledger(), 0.0
+    model = SubLDA(2, epsilon=1.0, max_iter=5)
+    seeded = clone(model).set_params(random_state=0)
+    for (rows, _), (others, _) in zip(KFold(3).split(X), KFold(3).split(Y)):
+        distances = replay(seeded, X[rows], Y[others]).distances
+        noise = clone(model).set_params(ledger=ledger).fit(X[rows]).privacy_.noise_multiplier
+        squared_mu += ((np.array(distances) / noise) ** 2).sum()
+    exact = epsilon_of(Gaussian(squared_mu**-0.5), 1e-6)
+    assert (exact > 1.4 * ledger.epsilon_spent) == (change == "removed")
+    assert exact <= ledger.epsilon_spent or change == "removed"
+    assert ledger.relation.startswith("one document becomes empty, and its rows stay; or")
+
+
+def test_parts_of_users_keep_the_relation_of_their_entries(ledger):
+    assert ledger.relation is None
+    for k in range(2):
+        ledger.part(k, of=2).reserve("a", "user", Gaussian(9.0))
+    assert ledger.relation == "one user changes as the guarantee of each entry states"
+    ledger.reserve("b", "user", Gaussian(50.0))
+    assert "becomes empty" in ledger.relation
+
+
+def test_persons_and_households_are_two_units(ledger):
+    """What a fit costs a household is not what it costs a person in it."""
+    X = np.random.default_rng(0).poisson(1.0, (12, 6))
+    table = pd.DataFrame({"person": range(12), "household": np.arange(12) // 3})
+    model = SubLDA(2, epsilon=1.0, max_iter=2, ledger=ledger)
+    for _ in range(2):
+        model.fit(X, user_ids=table["household"])
+    with pytest.raises(ValueError, match=r"one user by 'household'.* one user by 'person'"):
+        model.fit(X, user_ids=table["person"])
+    assert len(ledger.entries()) == 2
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from dplda.core._private_fit import (
     make_guarantee,
     warn_if_seeded,
 )
-from dplda.leaf._checks import check_number
+from dplda.leaf._checks import check_delta, check_number
 from dplda.privacy import Guarantee, calibrate
 from dplda.privacy._curator import TOTAL_VARIATION, Curator
 from dplda.privacy._mechanisms import MAX_RADIUS, DiscreteGaussian, NoNoise, sum_clipped
@@ -37,6 +37,7 @@ def release_sum(
     epsilon: float,
     delta: float,
     unit: str,
+    charged_unit: str,
     relation: str,
     assumptions: tuple[str, ...],
     ledger: Any,
@@ -63,6 +64,8 @@ def release_sum(
         The delta of (epsilon, delta)-differential privacy.
     unit, relation : str
         The protected unit and its relation.
+    charged_unit : str
+        The unit in the ledger, which tells ids of several names apart.
     assumptions : tuple of str
         What the guarantee rests on besides the cipher and the public vocabulary.
     ledger : Ledger, str, path-like or None
@@ -84,7 +87,7 @@ def release_sum(
     streams = Streams.from_random_state(random_state)  # secret
     warn_if_seeded(name, streams.seeded and not mechanism.exact)
     plan = [(step, mechanism.event)]  # public
-    with Curator(plan, streams, label=name, unit=unit, ledger=ledger) as curator:
+    with Curator(plan, streams, label=name, unit=charged_unit, ledger=ledger) as curator:
         total = sum_clipped(read(), norm, radius)  # private
         # One unit moves `total` by at most `radius` in L2: it has one row, which no other unit
         # enters, and `sum_clipped` checks the length of each row in integers.
@@ -111,7 +114,7 @@ def release_sum(
 
 def _mechanism(epsilon: float, delta: float) -> Any:
     """The noise of one Gaussian release that meets (epsilon, delta)."""
-    delta = check_number("delta", delta, SMALLEST_DELTA, 1.0, closed="left")
+    delta = check_delta(delta, SMALLEST_DELTA)
     if epsilon == math.inf:
         return NoNoise()
     check_number("epsilon", epsilon, 0.0, 1e9, closed="right")

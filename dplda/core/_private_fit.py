@@ -12,6 +12,7 @@ from typing import Any
 
 from sklearn.base import BaseEstimator
 
+from dplda.leaf._checks import LARGEST_DELTA
 from dplda.leaf._compat import Interval, Options
 from dplda.leaf._messages import WARNING, log_event, warn_user
 from dplda.privacy import (
@@ -32,7 +33,7 @@ SMALLEST_DELTA = 1e-14
 PRIVACY_CONSTRAINTS = {
     "epsilon": [None, Interval(Real, 0, 1e9, closed="right"), Options(Real, {math.inf})],
     # a smaller delta could not pay for the distance of the noise from its ideal law
-    "delta": [Interval(Real, SMALLEST_DELTA, 1, closed="left")],
+    "delta": [Interval(Real, SMALLEST_DELTA, LARGEST_DELTA, closed="both")],
     "noise_multiplier": [None, Interval(Real, 0, 1e9, closed="right")],
     "ledger": [None, str, PathLike, Ledger],
 }
@@ -343,6 +344,7 @@ def _ledger_total(ledger: Ledger) -> str:
         total, when = ledger.epsilon, "their budget"
     else:
         total, when = ledger.epsilon_spent, "up to the end of this fit; later fits add to it"
+    when += f"; data sets differ so: {ledger.relation}"
     upper = total if total == math.inf else math.ceil(1e3 * total) / 1e3
     return (
         f"the fits counted in ledger {ledger.id[:8]} cost together at most epsilon = {upper:g} "

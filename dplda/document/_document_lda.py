@@ -40,7 +40,7 @@ from dplda.document._prior import PublicPrior
 from dplda.document._shards import ShardedDocuments
 from dplda.leaf._compat import _fit_context
 from dplda.leaf._messages import rounds, warn_user
-from dplda.leaf._users import RELATIONS, number_users
+from dplda.leaf._users import RELATIONS, charged_unit, number_users
 from dplda.metrics._signal import warn_if_noise, with_signal
 from dplda.privacy._curator import Curator
 from dplda.privacy._streams import Streams
@@ -274,7 +274,8 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         streams = Streams.from_random_state(self.random_state)  # secret
         warn_if_seeded(name, streams.seeded and not budget.exact)
         interrupt = None
-        with Curator(plan, streams, label=name, unit=unit, ledger=self.ledger) as curator:
+        charged = charged_unit(user_ids, unit)  # public
+        with Curator(plan, streams, label=name, unit=charged, ledger=self.ledger) as curator:
             counts = self._read_counts(X, reset=table is None)  # private
             if table is None and self.expected_n_docs is not None:
                 warn_of_expectation(

@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dplda.core._private_fit import warn_of_delta
+from dplda.core._private_fit import SMALLEST_DELTA, warn_of_delta
 from dplda.document._document_budget import (
     N_PASSES,
     SMALLEST_RATIO,
     DocumentBudget,
     default_rounds,
 )
-from dplda.leaf._checks import check_integer, check_number
+from dplda.leaf._checks import check_delta, check_integer, check_number
 from dplda.leaf._messages import warn_user
 from dplda.metrics._signal import FEWEST_TOPICS
 from dplda.privacy import LowSignalWarning
@@ -164,7 +164,7 @@ def plan(
     check_integer("n_components", n_components, 1, LARGEST)
     check_integer("n_docs", n_docs, 1, LARGEST)
     check_number("epsilon", epsilon, 0.0, 1e9, closed="right")
-    check_number("delta", delta, 0.0, 1.0, closed="neither")
+    check_delta(delta, least=SMALLEST_DELTA)
     check_number("mean_doc_words", mean_doc_words, 0.0, LARGEST, closed="right")
     check_number("subsampling_ratio", subsampling_ratio, SMALLEST_RATIO, 1.0)
     if max_iter is None:

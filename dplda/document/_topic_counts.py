@@ -15,7 +15,13 @@ from dplda.core._base import BaseLDA
 from dplda.core._corpus import check_counts
 from dplda.core._fold_in import fold_in
 from dplda.core._noisy_sum import release_sum
-from dplda.leaf._users import RELATIONS, ROWS_OF_A_UNIT, number_users, protected_unit
+from dplda.leaf._users import (
+    RELATIONS,
+    ROWS_OF_A_UNIT,
+    charged_unit,
+    number_users,
+    protected_unit,
+)
 from dplda.leaf._vocabulary import check_model
 from dplda.privacy import Guarantee
 
@@ -60,7 +66,7 @@ def private_topic_counts(
         are the same.
     random_state : int, RandomState instance or None, default=None
         None draws the noise from a secret key. Anything else makes the result reproducible, and
-        voids the guarantee against anyone who knows it (`SeededNoiseWarning`).
+        voids the guarantee against anyone who knows or guesses it (`SeededNoiseWarning`).
 
     Returns
     -------
@@ -125,9 +131,9 @@ def private_topic_counts(
 
     return release_sum(
         read, name=f"private_topic_counts of {type(model).__name__}", step=COUNTS, norm=1.0,
-        epsilon=epsilon, delta=delta,
-        unit=unit, relation=RELATIONS[unit], assumptions=(PUBLIC_MODEL, ROWS_OF_A_UNIT[unit]),
-        ledger=ledger, random_state=random_state, theorem="docs/proofs_document.md",
+        epsilon=epsilon, delta=delta, unit=unit, charged_unit=charged_unit(user_ids, unit),
+        relation=RELATIONS[unit], assumptions=(PUBLIC_MODEL, ROWS_OF_A_UNIT[unit]), ledger=ledger,
+        random_state=random_state, theorem="docs/proofs_document.md",
     )  # fmt: skip
 
 

@@ -21,8 +21,8 @@ ROWS_OF_A_UNIT = {
         "in two rows, as in a bootstrap sample"
     ),
     "user": (
-        "each user has one id, every row with anything of the user carries it, and no two users "
-        "share an id"
+        "each user has one id, every row with anything of the user carries it, no two users share "
+        "an id, and all fits that are added up have the same ids"
     ),
 }
 
@@ -30,6 +30,16 @@ ROWS_OF_A_UNIT = {
 def protected_unit(user_ids: Any) -> str:
     """What the guarantee protects. It depends on whether ids are given, and not on the ids."""
     return "document" if user_ids is None else "user"
+
+
+def charged_unit(user_ids: Any, unit: str | None = None) -> str:
+    """The unit of a charge: ids with another name, as a column has, are those of another unit.
+
+    Persons and households are both users, and what one of them costs is not what the other does.
+    """
+    unit = protected_unit(user_ids) if unit is None else unit
+    name = getattr(user_ids, "name", None)
+    return f"{unit} by {name!r}" if unit == "user" and isinstance(name, str) and name else unit
 
 
 def number_users(user_ids: Any, n_docs: int) -> np.ndarray | None:

@@ -26,6 +26,7 @@ from dplda.core._private_fit import (
     exactly_one,
     publish,
 )
+from dplda.leaf._checks import LARGEST_DELTA
 from dplda.leaf._compat import Interval, StrOptions, _fit_context, _get_output_config
 from dplda.leaf._messages import warn_user
 from dplda.privacy import Guarantee, NonPrivate, SeededNoiseWarning, epsilon_of
@@ -151,7 +152,7 @@ class RandomizedResponse(PrivateEstimator, OneToOneFeatureMixin, TransformerMixi
     _parameter_constraints = {
         "epsilon": PRIVACY_CONSTRAINTS["epsilon"],
         "bit_epsilon": PRIVACY_CONSTRAINTS["epsilon"],
-        "delta": [Interval(Real, 0, 1, closed="left")],
+        "delta": [Interval(Real, 0, LARGEST_DELTA, closed="both")],
         "max_doc_words": [None, Interval(Integral, 1, None, closed="left")],
         "mechanism": [StrOptions({"symmetric", "oue"})],
         "ledger": PRIVACY_CONSTRAINTS["ledger"],

@@ -19,7 +19,13 @@ from dplda.core._corpus import are_shards, check_table, row_blocks
 from dplda.core._fold_in import BATCH, LARGEST_PRIOR, infer_topics, topic_word_probabilities
 from dplda.core._noisy_sum import release_sum
 from dplda.leaf._checks import check_integer, check_number
-from dplda.leaf._users import RELATIONS, ROWS_OF_A_UNIT, number_users, protected_unit
+from dplda.leaf._users import (
+    RELATIONS,
+    ROWS_OF_A_UNIT,
+    charged_unit,
+    number_users,
+    protected_unit,
+)
 from dplda.leaf._vocabulary import check_model
 from dplda.metrics._perplexity import check_inputs, split_documents
 from dplda.privacy import Guarantee
@@ -151,9 +157,9 @@ def noisy_score(
 
     noisy, guarantee = release_sum(
         read, name=f"noisy_score of {type(model).__name__}", step=SCORE, norm=NORM * max_tokens,
-        epsilon=epsilon, delta=delta,
-        unit=unit, relation=RELATIONS[unit], assumptions=(PUBLIC_MODEL, ROWS_OF_A_UNIT[unit]),
-        ledger=ledger, random_state=random_state, theorem="docs/proofs_document.md",
+        epsilon=epsilon, delta=delta, unit=unit, charged_unit=charged_unit(user_ids, unit),
+        relation=RELATIONS[unit], assumptions=(PUBLIC_MODEL, ROWS_OF_A_UNIT[unit]), ledger=ledger,
+        random_state=random_state, theorem="docs/proofs_document.md",
     )  # fmt: skip
     gain, error = _ratio(noisy, guarantee.noise_scale)  # type: ignore[arg-type]
     entropy = -float(reference @ np.log(reference))

@@ -162,9 +162,9 @@ def is_within(
         return True
     groups, lost, shift = without_statements(grouped(events))
     left = delta - lost - 2.0 * delta_charge(total_variation, epsilon)
-    if is_chargeable(total_variation, epsilon, delta) and left >= SMALLEST_DELTA:
-        if shift + quick_epsilon(groups, left) <= epsilon:
-            return True
+    chargeable = is_chargeable(total_variation, epsilon, delta) and left >= SMALLEST_DELTA
+    if chargeable and shift + quick_epsilon(groups, left) <= epsilon:
+        return True
     return epsilon_of(events, delta, total_variation=total_variation) <= epsilon
 
 

@@ -117,7 +117,9 @@ class Curator:
     (1,)
     """
 
-    def __new__(cls, *args: Any, **options: Any) -> Curator:
+    def __new__(
+        cls, plan: Any, streams: Any, *, label: str, unit: str, ledger: Any = None
+    ) -> Curator:
         return object.__new__(_STAND_IN.get() or cls)
 
     def __init__(
@@ -315,7 +317,20 @@ class Curator:
             self._take(label, event)
 
     def publish(self, label: str, round: int, value: Any) -> Any:
-        """Return a value that is public without more noise: `account` has charged what it cost."""
+        """Make a value public without more noise; `account` has charged what it cost.
+
+        Parameters
+        ----------
+        label, round : str, int
+            As in `release`.
+        value : object
+            The value.
+
+        Returns
+        -------
+        value : object
+            The same.
+        """
         announce(label, round, lambda: copy.deepcopy(value))
         return value
 

@@ -20,7 +20,7 @@ class PrivacyLeakWarning(UserWarning):
 
 
 class SeededNoiseWarning(UserWarning):
-    """The noise comes from a given seed: anyone who knows the seed can remove the noise."""
+    """The noise comes from a given seed: anyone who knows or guesses the seed can remove it."""
 
 
 class LowSignalWarning(UserWarning):

@@ -176,7 +176,8 @@ class Ledger:
         if not counted:
             return None
         unit, stated = counted[0].unit, "changes as the guarantee of each entry states"
-        if unit not in ("document", "user") or all(is_of_users(entry.part) for entry in counted):
+        has_rows = unit.startswith(("document", "user"))
+        if not has_rows or all(is_of_users(entry.part) for entry in counted):
             return f"one {unit} {stated}"
         return (
             f"one {unit} becomes empty, and its rows stay; or {stated}, if no fit got rows that "
@@ -591,7 +592,8 @@ def _check_affordable(new: Entry, page: Page) -> str:
     if counted and counted[0].unit != new.unit:
         raise ValueError(
             f"this ledger protects one {counted[0].unit}, and {new.label!r} protects one "
-            f"{new.unit}; their epsilons do not add up: use a ledger for each unit"
+            f"{new.unit}; their epsilons do not add up: use a ledger for each unit, and the same "
+            "user_ids for all fits of a ledger"
         )
     for part in {entry.part for entry in counted} - {None} if new.part is not None else ():
         if part.partition("=")[0] != new.part.partition("=")[0]:  # type: ignore[union-attr]

@@ -12,7 +12,7 @@ from scipy.optimize import brentq
 
 from dplda.core._base import BaseLDA
 from dplda.core._corpus import shorten
-from dplda.core._private_fit import SMALLEST_DELTA, make_guarantee, publish
+from dplda.core._private_fit import PRIVACY_CONSTRAINTS, make_guarantee, publish
 from dplda.core._variational import e_step, exp_dirichlet_expectation
 from dplda.document._noisy_table import nearly_equal
 from dplda.leaf._compat import Interval, StrOptions
@@ -126,7 +126,7 @@ class PublishedPrivateSVILDA(PublishedLDA):
     _parameter_constraints = {
         **BaseLDA._parameter_constraints,
         "published_epsilon": noise_range(1e-9, 1e9),
-        "delta": [Interval(Real, SMALLEST_DELTA, 1, closed="left")],
+        "delta": PRIVACY_CONSTRAINTS["delta"],
         "composition": [StrOptions(set(COMPOSITIONS))],
         "batch_size": [Interval(Integral, 1, None, closed="left")],
         "max_doc_tokens": [Interval(Integral, 1, 10**7, closed="both")],

@@ -33,7 +33,13 @@ from dplda.core._private_fit import (
 from dplda.datasets import load_public_vocabulary
 from dplda.leaf._compat import Interval, StrOptions, _fit_context
 from dplda.leaf._messages import warn_user
-from dplda.leaf._users import RELATIONS, ROWS_OF_A_UNIT, number_users, protected_unit
+from dplda.leaf._users import (
+    RELATIONS,
+    ROWS_OF_A_UNIT,
+    charged_unit,
+    number_users,
+    protected_unit,
+)
 from dplda.privacy import ApproximateDP, NonPrivate, calibrate
 from dplda.privacy._calibration import THRESHOLD_SHARE
 from dplda.privacy._curator import TOTAL_VARIATION, Curator
@@ -243,7 +249,8 @@ class PrivateCountVectorizer(
         streams = Streams.from_random_state(self.random_state)  # secret
         warn_if_seeded(name, streams.seeded and self.epsilon != math.inf)
         unit = protected_unit(user_ids)  # public
-        with Curator(plan, streams, label=name, unit=unit, ledger=self.ledger) as curator:
+        charged = charged_unit(user_ids)  # public
+        with Curator(plan, streams, label=name, unit=charged, ledger=self.ledger) as curator:
             terms = self._terms(_as_list(raw_documents), user_ids)  # private
             found = selections[0].select(terms[0], candidates, curator, streams)  # public
             for selection, of_units in zip(selections[1:], terms[1:]):
