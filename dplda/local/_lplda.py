@@ -33,10 +33,11 @@ from dplda.local._estimates import (
     weight_of_prior,
 )
 from dplda.local._randomized_response import BUDGETS, RandomizedResponse
-from dplda.metrics._signal import FEWEST_TOPICS, TOP
+from dplda.metrics._signal import FEWEST_TOPICS
 from dplda.privacy import Guarantee, LowSignalWarning
 from dplda.privacy._streams import Purpose, Streams, uniform_integers
 
+N_TOP = 10  # words of a topic whose reports are its evidence
 CLIENT_PARAMETERS = (*BUDGETS, "delta", "max_doc_words", "mechanism", "ledger")
 MADE_BY_CLIENTS = (
     "the rows of X were made by RandomizedResponse, or by a program that does the same, with the "
@@ -438,7 +439,7 @@ def _top_words(state: State) -> np.ndarray:
     """Top words of the topics, (n_components, n_top): frequent ones, and rare in other topics."""
     table = (state.prior + state.counts).T
     rank = table**2 / table.sum(axis=0)
-    return np.argsort(-rank, axis=1, kind="stable")[:, : min(TOP, len(state.prior) // 2)]
+    return np.argsort(-rank, axis=1, kind="stable")[:, : min(N_TOP, len(state.prior) // 2)]
 
 
 def _n_columns(
