@@ -1,6 +1,7 @@
 """LP-LDA: reports are trusted for what they are, their guarantee is carried, and noise costs."""
 
 import doctest
+import itertools
 import math
 import os
 import re
@@ -217,6 +218,27 @@ def test_shuffled_words_have_weak_topics_only(estimator, bit_epsilon):
     with pytest.warns(LowSignalWarning, match=f"0 of 8 topics of {estimator.__name__} stand out"):
         assert model.fit(X).weak_topics_.all()
     assert model.topic_evidence_.max() < 6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_docs", [60, 300, 2000])
+@pytest.mark.parametrize("n_words", [60, 600, 2000])
+def test_chance_makes_no_topic_stand_out(n_docs, n_words):
+    """The fits that `CHANCE` has its figures from."""
+    rng, largest = np.random.default_rng([n_docs, n_words]), []
+    for power, length in itertools.product((0, 1), (15, 80)):
+        p = 1 / np.arange(1, n_words + 1) ** power
+        lengths = np.maximum(1, rng.poisson(length * rng.uniform(0.3, 1.7, n_docs)))
+        words = rng.choice(n_words, lengths.sum(), p=p / p.sum())
+        cells = np.repeat(np.arange(n_docs), lengths), words
+        X = sp.csr_array((np.ones(len(words)), cells), shape=(n_docs, n_words))
+        for n_components, bit_epsilon in itertools.product((5, 20, 60), (2.0, 5.0, 9.0)):
+            model = LPLDA(
+                n_components, max_iter=15, bit_epsilon=bit_epsilon, max_doc_words=None,
+                random_state=0,
+            )  # fmt: skip
+            largest.append(model.fit(X).topic_evidence_.max())
+    assert max(largest) < module.CHANCE
 
 
 @both

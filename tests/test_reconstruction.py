@@ -1,6 +1,5 @@
 """Estimates from reports: unbiased, with the stated variances, and documents with those counts."""
 
-import itertools
 import math
 
 import numpy as np
@@ -9,7 +8,6 @@ import scipy.sparse as sp
 from scipy.stats import chisquare
 
 from dplda.local._estimates import (
-    chance_of_common_words,
     common_words,
     estimate_counts,
     estimate_variance,
@@ -156,13 +154,3 @@ def test_words_that_share_reports_are_seen_and_long_documents_are_not():
         z = common_words(sp.csr_array(bits.astype(float)), np.arange(60).reshape(6, 10))
         assert low < z[0] < high
         assert abs(z[1:]).max() < 5
-
-
-def test_no_choice_of_words_exceeds_the_bound_by_chance():
-    """The best of thousands of choices, as a greedy search finds it."""
-    rng = np.random.default_rng(0)
-    X = (rng.random((300, 20)) < 0.3).astype(float)
-    shared = np.corrcoef(X.T) - np.eye(20)
-    best = max(itertools.combinations(range(20), 4), key=lambda w: shared[np.ix_(w, w)].sum())
-    (z,) = common_words(sp.csr_array(X), np.array([best]))
-    assert 2.5 < z < chance_of_common_words(20, 1, 4)

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.special import gammaln, logsumexp
+from scipy.special import logsumexp
 
-from dplda.metrics._signal import FALSE_POSITIVES
 from dplda.privacy._streams import Reader, uniform_integers
 
 
@@ -162,13 +161,3 @@ def common_words(reports: sp.csr_array, words: np.ndarray) -> np.ndarray:
     growth = logsumexp(tilt * f, b=law, axis=1)
     exponent = n_docs * np.maximum(tilt[:, 0] * found - growth, 0)
     return np.sign(found - (law * f).sum(axis=1)) * np.sqrt(2 * exponent)
-
-
-def chance_of_common_words(n_words: int, n_topics: int, n_top: int) -> float:
-    """What `common_words` exceeds by chance with probability `FALSE_POSITIVES`, whatever the words.
-
-    The words of a topic may be any `n_top` of all words, those that share most reports by chance:
-    this is a bound over all choices.
-    """
-    n_choices = gammaln(n_words + 1) - gammaln(n_top + 1) - gammaln(n_words - n_top + 1)
-    return float(np.sqrt(2 * (n_choices + np.log(n_topics / FALSE_POSITIVES))))
