@@ -1,4 +1,4 @@
-"""The one list of estimators for tests of what all of them promise: a new one is one line here.
+"""The estimators, found by discovery, for tests of what all of them promise.
 
 A test takes the cases that it is about::
 
@@ -10,13 +10,17 @@ A test takes the cases that it is about::
 Clone an estimator before changing it: all tests share the list.
 """
 
+import importlib
+import inspect
 import math
 from dataclasses import dataclass
 
 import pytest
 from sklearn.base import BaseEstimator, clone
 
-from dplda import HDPLDA, LPLDA, OLPLDA, GibbsLDA, PrivateSVILDA, RandomizedResponse, SubLDA
+from dplda import HDPLDA, LPLDA, OLPLDA, RandomizedResponse, SubLDA
+from dplda.core._base import BaseTopicModel
+from dplda.core._private_fit import PrivateEstimator
 from dplda.federated import IFTMParty
 from dplda.published import (
     CDPLDA,
@@ -60,56 +64,69 @@ class Case:
         return type(self.estimator).__module__.split(".")[1]
 
 
-CASES = [
-    Case("gibbs", GibbsLDA(K, max_iter=6)),
-    Case("sublda", SubLDA(K, epsilon=3.0, max_iter=6), "document"),
-    Case(
-        "sublda-adaptive",
-        SubLDA(K, noise_multiplier=1.5, subsampling_ratio=0.4, boost=2.0, max_iter=6),
-        "document",
-    ),
-    Case("svilda", PrivateSVILDA(K, epsilon=3.0, max_iter=6), "document"),
-    Case(
-        "hdplda",
-        HDPLDA(K, noise_epsilon=1.0, count_clip=1.0, topic_word_prior=0.5, max_iter=6),
-        "word",
-    ),
-    Case("hdplda-gaussian", HDPLDA(K, noise="gaussian", epsilon=20.0, max_iter=6), "word"),
-    Case("lplda", LPLDA(K, bit_epsilon=3.0, max_iter=6), "document"),
-    Case(
-        "lplda-oue",
-        LPLDA(K, epsilon=9.0, mechanism="oue", reconstruction="bits", max_iter=6),
-        "document",
-    ),
-    Case("olplda", OLPLDA(K, epsilon=9.0, max_iter=6), "document"),
-    Case(
-        "olplda-background",
+# Of each class: its simplest configuration, and others that run other code. A class that is not
+# here has one, with `BUDGET`. `K` topics and six rounds go without saying.
+SETTINGS = {
+    SubLDA: [{}, {"noise_multiplier": 1.5, "subsampling_ratio": 0.4, "boost": 2.0}],
+    HDPLDA: [
+        {"noise_epsilon": 1.0, "count_clip": 1.0, "topic_word_prior": 0.5},
+        {"noise": "gaussian", "epsilon": 20.0},
+    ],
+    LPLDA: [{"bit_epsilon": 3.0}, {"epsilon": 9.0, "mechanism": "oue", "reconstruction": "bits"}],
+    OLPLDA: [
+        {"epsilon": 9.0},
         # three batches of two sweeps
-        OLPLDA(K, bit_epsilon=2.2, reconstruction="background", batch_size=60, max_iter=2),
-        "document",
-    ),
-    Case("randomized-response", RandomizedResponse(epsilon=9.0, max_doc_words=9), "document"),
-    Case("party", IFTMParty(K, token_epsilon=3.0, max_iter=6), "token"),
-    Case(
-        "party-laplace",
-        IFTMParty(K, token_epsilon=3.0, token_mechanism="laplace", max_doc_tokens=40, max_iter=6),
-        "token",
-    ),
-    Case("cdplda", CDPLDA(K, noise_epsilon=5.0, max_iter=6)),
-    Case("cdplda-every", CDPLDA(K, noise_epsilon=5.0, noise_at="every_sweep", max_iter=6)),
-    Case("published-sublda", PublishedSubLDA(K, max_iter=6)),
-    Case(
-        "published-sublda-token",
-        PublishedSubLDA(K, subsampling_ratio=0.5, noise_placement="token", max_iter=6),
-    ),
-    Case("published-sublda-adaptive", PublishedSubLDA(K, boost=2.0, tol=0.0, max_iter=6)),
-    Case("published-hdplda", PublishedHDPLDA(K, noise_epsilon=1.0, count_clip=1.0, max_iter=6)),
-    Case(
-        "published-svilda",
-        PublishedPrivateSVILDA(K, published_epsilon=1.0, batch_size=1, max_iter=6),
-    ),
-    Case("published-party", PublishedIFTMParty(K, published_epsilon=8.0, max_iter=6)),
-]
+        {"bit_epsilon": 2.2, "reconstruction": "background", "batch_size": 60, "max_iter": 2},
+    ],
+    RandomizedResponse: [{"epsilon": 9.0, "max_doc_words": 9}],
+    IFTMParty: [
+        {}, {"token_epsilon": 3.0, "token_mechanism": "laplace", "max_doc_tokens": 40}
+    ],
+    CDPLDA: [{"noise_epsilon": 5.0}, {"noise_epsilon": 5.0, "noise_at": "every_sweep"}],
+    PublishedSubLDA: [
+        {}, {"subsampling_ratio": 0.5, "noise_placement": "token"}, {"boost": 2.0, "tol": 0.0}
+    ],
+    PublishedHDPLDA: [{"noise_epsilon": 1.0, "count_clip": 1.0}],
+    PublishedPrivateSVILDA: [{"published_epsilon": 1.0, "batch_size": 1}],
+    PublishedIFTMParty: [{"published_epsilon": 8.0}],
+}  # fmt: skip
+# the parameters that state a budget: the first of them that a class has is the total, inf for none
+BUDGET = ("epsilon", "token_epsilon", "noise_multiplier", "noise_epsilon", "count_clip")
+
+
+def discovered():
+    """The public topic models, and clients of local ones, in the order of the tables of contents.
+
+    As scikit-learn's `all_estimators`: a new class needs no line here.
+    """
+    modules = map(importlib.import_module, PACKAGES)
+    members = [getattr(module, name) for module in modules for name in module.__all__]
+    kinds = [member for member in members if inspect.isclass(member)]
+    return [
+        kind for kind in kinds
+        if (issubclass(kind, BaseTopicModel) and "n_components" in parameters(kind))
+        or kind in SETTINGS
+    ]  # fmt: skip
+
+
+def parameters(kind):
+    return inspect.signature(kind).parameters
+
+
+def cases_of(kind):
+    """The configurations of a class."""
+    room, known = kind.__module__.split(".")[1], parameters(kind)
+    sound = issubclass(kind, PrivateEstimator) and room != "published"
+    simple = {"n_components": K, "max_iter": 6}
+    for n, setting in enumerate(SETTINGS.get(kind, [{}])):
+        budget = [name for name in BUDGET if name in known][:1] if sound and not setting else []
+        options = {name: simple[name] for name in simple if name in known}
+        options |= dict.fromkeys(budget, 3.0) | setting
+        name = "-".join([kind.__name__, *(list(setting)[-1:] if n else [])])
+        yield Case(name, kind(**options), kind._promise.unit if sound else None)
+
+
+CASES = [case for kind in discovered() for case in cases_of(kind)]
 MODELS = [case for case in CASES if "n_components" in case.estimator.get_params()]
 # their fit draws the noise, and charges a ledger
 PRIVATE = [case for case in MODELS if case.unit and case.room != "local"]
@@ -120,10 +137,6 @@ LITERAL = [case for case in MODELS if case.room == "published"]
 SOUND = [case for case in MODELS if case not in LITERAL]
 # a party refines its noisy vectors, and reads no more documents
 ONLINE = [case for case in SOUND if hasattr(case.estimator, "partial_fit")]
-
-
-# the parameters that state a budget: the first of them that a class has is the total, inf for none
-BUDGET = ("epsilon", "token_epsilon", "noise_multiplier", "noise_epsilon", "count_clip")
 
 
 def without_noise(estimator, **parameters):

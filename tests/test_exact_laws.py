@@ -247,7 +247,7 @@ CHECKS = {
     IFTMParty: token_level,
     PublishedPrivateSVILDA: replaced_document,  # of the literal forms, only this one states a bound
 }
-SLOW = ("party-laplace", "lplda-oue")
+SLOW = ("IFTMParty-max_doc_tokens", "LPLDA-reconstruction")
 slow = pytest.mark.slow
 both = pytest.mark.parametrize("kind", [SubLDA, PrivateSVILDA])
 
