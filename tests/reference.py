@@ -154,21 +154,6 @@ def frozen_sweep(word, doc_ptr, topics, half, alpha, bits, refinement):
     return topics
 
 
-def frozen_conditional(word, others, n_tokens, table, alpha):
-    """Probabilities of a token's topic, given the topics of the document's `others`."""
-    count = np.bincount(others, minlength=table.n_components).tolist()
-    weight = table.values[word] * document_weights(count, n_tokens, alpha)
-    return weight / weight.sum()
-
-
-def frozen_pair(words, second, table, alpha):
-    """Joint law of the topics of a two-token document after a sweep, from a known second topic."""
-    first = frozen_conditional(words[0], [second], 2, table, alpha)
-    return np.array(
-        [p * frozen_conditional(words[1], [k], 2, table, alpha) for k, p in enumerate(first)]
-    )
-
-
 def chi_square(observed, law, *, least=10.0):
     """p-value of observed cell counts under a law; cells of small expectation are pooled."""
     observed, expected = np.ravel(observed), np.ravel(law) * np.sum(observed)

@@ -195,35 +195,6 @@ def test_a_piece_is_drawn_again_with_refinements(n_tokens, monkeypatch):
     assert len(streams.asked) == (2 if n_tokens > len(order) else 2 * -(-len(order) // n_tokens))
 
 
-# ---------------------------------------------------------------- the law: drawn samples
-
-
-@pytest.mark.parametrize("words", [[0, 1], [1, 1]], ids=["different", "equal"])
-@pytest.mark.parametrize(("n_components", "n"), [(37, 400_000), (200, 1_000_000)])
-def test_joint_law_of_a_two_token_document(n_components, n, words):
-    table = table_of_counts(n_components, seed=n_components)
-    second, alpha = 5, 0.1
-    law = reference.frozen_pair(words, second, table, alpha)
-    topics = np.tile([11, second], n)
-    drawn = many_draws(words, topics, table, alpha, n).reshape(n, 2)
-    index = drawn[:, 0] * law.shape[1] + drawn[:, 1]
-    assert reference.chi_square(np.bincount(index, minlength=law.size), law) > 1e-6
-
-
-def table_of_counts(n_components, *, n_words=3, seed):
-    rng = np.random.default_rng(seed)
-    counts = rng.gamma(0.5, 20.0, (n_words, n_components))
-    return HalfTable.from_counts(counts, count_clip=100.0, prior=0.5)
-
-
-def many_draws(document, topics, table, alpha, n, *, seed=0):
-    word, doc_ptr = repeated(document, n)
-    bits = np.random.default_rng([4, seed]).integers(0, 2**64, len(word), dtype=np.uint64)
-    drawn, n_exact = frozen(word, doc_ptr, topics.astype(np.int16), table, alpha, bits)
-    assert n_exact >= 0
-    return drawn.astype(np.int64)
-
-
 # ---------------------------------------------------------------- privacy of the draws
 
 priors = st.floats(1e-6, 1e3)

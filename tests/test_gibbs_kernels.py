@@ -206,19 +206,4 @@ def test_collapsed_chain_has_the_exact_posterior(documents, n_components):
     assert reference.chi_square(np.bincount(index, minlength=len(law)), law) > 1e-6
 
 
-@pytest.mark.parametrize("n_components", [37, 200])
-def test_collapsed_draws_have_their_conditional_law(n_components):
-    """One-token documents on top of counts so large that they hardly change."""
-    n, alpha, beta = 200_000, 0.1, 0.01
-    rng = np.random.default_rng(6)
-    counts = pad(rng.integers(0, 2**22, (2, n_components)), np.int32)
-    totals = counts.sum(axis=0, dtype=np.int64)[:n_components]
-    law = (counts[0, :n_components] + beta) / (totals + 2 * beta)
-    word, doc_ptr = repeated([0], n)
-    bits = rng.integers(0, 2**64, n, dtype=np.uint64)
-    topics, _, _ = collapsed(word, doc_ptr, unassigned(word), counts, totals, alpha, beta, bits)
-    observed = np.bincount(topics, minlength=n_components)
-    assert reference.chi_square(observed, law / law.sum()) > 1e-6
-
-
 # ---------------------------------------------------------------- counts

@@ -171,15 +171,3 @@ def test_the_ceiling_is_the_largest_half_within_the_ratio(count_clip, prior):
         high = last_bits + int(steps[last_bits])
         assert value(high) <= ratio * low < value(high + 1)
     assert math.exp(inherent_epsilon(count_clip, prior)) == pytest.approx(float(ratio) ** 2)
-
-
-def test_kernels_refuse_rows_without_room_for_whole_vectors():
-    counts, rows = np.zeros((2, 17), np.int32), np.zeros((2, 17), np.float32)
-    with pytest.raises(ValueError, match="17 topics need rows of whole vectors, got 17"):
-        _release.add_weights(counts, 1.0, 0.0, 1.0, 1, rows, rows, 1)
-    wide = np.zeros((1, 32), np.float32)
-    with pytest.raises(ValueError, match="a row for each piece"):
-        _release.add_weights(counts, 1.0, 0.0, 1.0, 1, wide, wide, 1)
-    half, row = np.zeros((2, 17), np.uint16), np.zeros(32, np.float32)
-    with pytest.raises(ValueError, match="whole vectors"):
-        _release.write_halves(counts, 1.0, 0.0, 1.0, row, row, row, half, 1)

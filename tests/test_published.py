@@ -125,29 +125,6 @@ def test_scikit_learn_check(estimator, check):
     check(estimator)
 
 
-@pytest.mark.parametrize(
-    ("estimator", "parameters"),
-    [
-        (
-            CDPLDA(np.int8(3), max_iter=np.int8(3)),
-            {"noise_epsilon": np.float32(2.0), "noise_at": "every_sweep"},
-        ),
-        (
-            PublishedSubLDA(np.int8(3), max_iter=np.int8(3)),
-            {
-                "subsampling_ratio": np.float32(0.5), "rdp_order": np.int8(14),
-                "rdp_epsilon": np.float32(2.0), "count_clip": np.float32(9.0),
-                "patience": np.int8(1), "tol": np.float32(0.1),
-            },
-        ),
-    ],
-    ids=["cdplda", "published-sublda"],
-)  # fmt: skip
-def test_numbers_of_other_types_are_numbers(estimator, parameters, corpus):
-    model = estimator.set_params(**parameters).fit(corpus)
-    assert np.isfinite(model.transform(corpus)).all()
-
-
 # utility: the noise of the claim is the noise that is drawn
 
 

@@ -73,17 +73,6 @@ def test_noise_of_one_sweep_has_scale_one_over_epsilon(noise_at, epsilon, wide, 
 
 
 @leaks
-def test_document_counts_get_the_same_noise(sweeps):
-    X = make_topic_corpus(3000, 30, K, doc_length=5, random_state=0).data
-    CDPLDA(K, noise_epsilon=0.5, max_iter=1, random_state=0).fit(X)
-    words, documents = (noise[:, :K] / 2 for noise in sweeps[0])
-    assert documents.shape == (3000, K)
-    assert np.abs(documents).mean() == pytest.approx(1, abs=5 / math.sqrt(documents.size))
-    assert abs(documents.mean()) < 5 * math.sqrt(2 / documents.size)
-    assert not np.isin(words, documents).all()
-
-
-@leaks
 def test_first_draws_once_and_the_noise_stays(sweeps, corpus):
     with observe_releases() as seen:
         CDPLDA(K, noise_epsilon=1.0, max_iter=4, random_state=0).fit(corpus)

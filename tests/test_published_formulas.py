@@ -87,16 +87,6 @@ def test_an_order_is_not_an_epsilon():
     assert printed(epsilon_of(sampled(0.1, 5.5, 300), 1e-5), "1.226")
 
 
-def test_extreme_costs_of_an_iteration():
-    assert iteration_epsilon(1.0, 5, 0.3) == pytest.approx(0.3)
-    assert iteration_epsilon(0.3, 14, math.inf) == math.inf
-    # far beyond exp(709), and far below the rounding error of a sum near one
-    far = 5000.0 + 1000 / 999 * math.log(0.01)
-    assert iteration_epsilon(0.01, 1000, 5000.0) == pytest.approx(far)
-    tiny = iteration_epsilon(1e-5, 2, 2e-9)
-    assert tiny == pytest.approx(math.log1p(1e-10 * math.expm1(2e-9)), rel=1e-12, abs=0)
-
-
 # ---- variational inference (Park et al.) --------------------------------------------------
 
 

@@ -145,25 +145,6 @@ def test_epsilon_of_a_bit(flip_mixture, bit_epsilon):
     assert fair.one_probability_ == pytest.approx((1 / (math.exp(2 * bit_epsilon) + 1), 0.5))
 
 
-@pytest.mark.parametrize(
-    ("flip_mixture", "n_bits", "exact", "pure"),
-    [(0.9, 20, 3.537, 4.013), (0.9, 100, 9.790, 20.067), (0.5, 100, 90.782, 109.861),
-     (0.5, 20, 21.969, 21.972)],
-)  # fmt: skip
-def test_epsilon_of_a_document(flip_mixture, n_bits, exact, pure):
-    X = np.ones((1, 1000))
-    bit_epsilon = math.log(2 / flip_mixture - 1)
-    client = RandomizedResponse(bit_epsilon=bit_epsilon, max_doc_words=n_bits // 2, delta=1e-5)
-    client.fit(X)
-    assert exact_epsilon(flip_mixture, n_bits, 1e-5) == pytest.approx(exact, abs=1e-3)
-    assert client.document_epsilon_ == pytest.approx(pure, abs=1e-3)
-    assert client.epsilon_ == pytest.approx(exact, abs=1e-3)
-    assert client.epsilon_ == pytest.approx(exact_epsilon(flip_mixture, n_bits, 1e-5), rel=1e-6)
-    assert client.privacy_.sensitivity == n_bits
-    assert client.epsilon_ == client.privacy_.epsilon
-    assert client.delta_ == 1e-5
-
-
 WORDS = 120
 
 
