@@ -886,6 +886,17 @@ def a_document_costs_half_its_words(patch):
 
 
 @found_by("tests/test_memoized_reports.py")
+def a_lost_report_is_not_missed(patch):
+    wrap(patch, module("local._memoized_reports"), "_row_digest", lambda original, *args: bytes(32))
+
+
+@found_by("tests/test_lplda.py")
+def noise_of_reports_is_topics(patch):
+    wrap(patch, module("local._lplda"), "common_words",
+         lambda original, *args: original(*args) + 10)  # fmt: skip
+
+
+@found_by("tests/test_memoized_reports.py")
 def a_memoized_report_is_drawn_anew(patch):
     memoized = module("local._memoized_reports").MemoizedReports
     wrap(patch, memoized, "reports",

@@ -28,31 +28,18 @@ def estimate_counts(
 
 
 def estimate_variance(
-    counts: np.ndarray,
-    n_docs: int,
-    one_probability: tuple[float, float],
-    *,
-    sampled_docs: bool = False,
+    counts: np.ndarray, n_docs: int, one_probability: tuple[float, float]
 ) -> np.ndarray:
-    """Variance of the unclipped estimate of `counts`.
-
-    For given documents, only the reports are random. With ``sampled_docs=True`` each document also
-    has a word with probability ``counts / n_docs``, independently. This is Theorem 5 of the paper,
-    which has a second term for the documents.
-    """
+    """Variance of the unclipped estimate of `counts`, of given documents (Theorem 5)."""
     zero, one = one_probability
     noise = counts * one * (1.0 - one) + (n_docs - counts) * zero * (1.0 - zero)
-    variance = noise / (one - zero) ** 2
-    return variance + counts * (n_docs - counts) / n_docs if sampled_docs else variance
+    return noise / (one - zero) ** 2
 
 
 def weight_of_prior(
     counts: np.ndarray, n_docs: int, one_probability: tuple[float, float], prior_variance: float
 ) -> np.ndarray:
-    """Omega of Theorem 6: variance of the estimate, divided by its sum with `prior_variance`.
-
-    The result depends on `counts` only if the two values of a bit have different noise.
-    """
+    """Omega of Theorem 6: variance of the estimate, divided by its sum with `prior_variance`."""
     variance = estimate_variance(counts, n_docs, one_probability)
     return variance / (variance + prior_variance)
 
