@@ -31,8 +31,8 @@ class PrivateNMF(_private_fit.PrivateEstimator, BaseTopicModel):
 
     Notes
     -----
-    **Privacy.** Unit, relation and mechanism are in `_promise`. Sensitivity: `contribution_norm`,
-    in L2, enforced by `sum_clipped`. Event: one ``Gaussian`` a round.
+    **Privacy.** Unit: document. Relation and mechanism are in `_promise`. Sensitivity:
+    `contribution_norm`, in L2, enforced by `sum_clipped`. Event: one ``Gaussian`` a round.
     """
 
     _attack = "document"

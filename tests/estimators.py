@@ -19,7 +19,7 @@ import pytest
 from sklearn.base import BaseEstimator, clone
 
 from dplda import HDPLDA, LPLDA, OLPLDA, RandomizedResponse, SubLDA
-from dplda.core._base import BaseTopicModel
+from dplda.core._base import BaseLDA, BaseTopicModel
 from dplda.core._private_fit import PrivateEstimator
 from dplda.federated import IFTMParty
 from dplda.published import (
@@ -135,6 +135,10 @@ LOCAL = [case for case in MODELS if case.room == "local"]
 # the papers to the letter keep fewer promises, and have tests of their own
 LITERAL = [case for case in MODELS if case.room == "published"]
 SOUND = [case for case in MODELS if case not in LITERAL]
+# what `components_` says is a table of words in topics
+LDA = [case for case in SOUND if isinstance(case.estimator, BaseLDA)]
+# `fit` may protect users
+USERS = [case for case in PRIVATE if "user_ids" in inspect.signature(case.estimator.fit).parameters]
 # a party refines its noisy vectors, and reads no more documents
 ONLINE = [case for case in SOUND if hasattr(case.estimator, "partial_fit")]
 

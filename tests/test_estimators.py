@@ -8,7 +8,7 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from estimators import CASES, LOCAL, ONLINE, PRIVATE, SOUND, K, each, without_noise
+from estimators import CASES, LDA, LOCAL, ONLINE, PRIVATE, SOUND, K, each, without_noise
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import CountVectorizer
@@ -91,7 +91,7 @@ def test_epsilon_is_that_of_the_guarantee(estimator, corpus):
         assert 0.99 * stated < model.epsilon_ <= stated
 
 
-@every
+@each(LDA)
 def test_rows_of_transform_do_not_depend_on_each_other(estimator, corpus):
     model = clone(estimator).fit(corpus)
     theta = model.transform(corpus)
@@ -160,7 +160,7 @@ def test_partial_fit_refuses_another_shape_of_model(estimator, corpus):
         model.partial_fit(corpus)
 
 
-@every
+@each(LDA)
 def test_empty_documents_and_empty_corpora(estimator, corpus):
     X = sp.vstack([corpus[:60], sp.csr_array((3, 40), dtype=int)])
     model = clone(estimator).fit(X)
@@ -172,7 +172,7 @@ def test_empty_documents_and_empty_corpora(estimator, corpus):
         empty.score(np.zeros((5, 40)))
 
 
-@every
+@each(LDA)
 def test_score_is_the_log_of_the_perplexity(estimator, corpus):
     model = fit_seeded(estimator, corpus)
     assert model.perplexity(corpus) == pytest.approx(math.exp(-model.score(corpus)))
@@ -183,7 +183,7 @@ def takes_weights(estimator):
     return isinstance(estimator, (SubLDA, PrivateSVILDA))
 
 
-@every
+@each(LDA)
 def test_neither_counts_divided_by_100_nor_shares_train_a_model_of_noise(estimator, corpus):
     """They give the model of the counts, or an error and no charge."""
     X = corpus.toarray().astype(float)
@@ -273,7 +273,7 @@ def test_bad_parameters(estimator, parameters, message, corpus):
         clone(estimator).set_params(**parameters).fit(corpus)
 
 
-@every_private
+@each(case for case in PRIVATE if case in LDA)
 def test_epsilon_inf_is_no_privacy_and_better(estimator, corpus):
     free = without_noise(estimator, max_iter=30).fit(corpus)
     assert free.epsilon_ == free.privacy_.epsilon == math.inf

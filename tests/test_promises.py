@@ -7,7 +7,7 @@ from collections import defaultdict
 
 import numpy as np
 import pytest
-from estimators import CASES, LITERAL, PACKAGES, PRIVATE, each
+from estimators import CASES, LITERAL, ONLINE, PACKAGES, PRIVATE, each
 from sklearn.base import clone
 
 from dplda import PrivateCountVectorizer
@@ -70,7 +70,7 @@ def state(model):
     return model.components_.tolist(), model.epsilon_, model.n_iter_, model.privacy_
 
 
-TOTAL = [case for case in PRIVATE if states_epsilon(case) and case.unit != "token"]
+TOTAL = [case for case in PRIVATE if states_epsilon(case) and case in ONLINE]
 
 
 def refuses(call, corpus):
@@ -105,7 +105,7 @@ def test_nothing_is_left_after_fit(estimator, corpus):
     assert model.fit(corpus).n_iter_ == 3  # a new model has a new budget
 
 
-@each(case for case in PRIVATE if case.unit != "token" and not states_epsilon(case))
+@each(case for case in PRIVATE if case in ONLINE and not states_epsilon(case))
 def test_without_epsilon_there_is_no_limit(estimator, corpus):
     model = clone(estimator).set_params(max_iter=3).fit(corpus)
     spent = model.epsilon_

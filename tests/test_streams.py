@@ -239,7 +239,11 @@ def addresses(monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
-@each(PRIVATE + LOCAL)
+@each(
+    case
+    for case in PRIVATE + LOCAL
+    if hasattr(case.estimator, "partial_fit") or hasattr(case.estimator, "refine")
+)
 def test_no_address_is_read_twice_under_one_seed(estimator, addresses):
     """Over two calls: another round, block, batch and purpose have words of their own."""
     X = make_topic_corpus(40, 30, 4, doc_length=50, random_state=0).data

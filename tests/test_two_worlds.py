@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from estimators import LOCAL, PRIVATE, each
+from estimators import LOCAL, PRIVATE, USERS, each
 from faults import FAULTS
 from hypothesis import HealthCheck, example, given, settings, target
 from hypothesis import strategies as st
@@ -67,24 +67,24 @@ def counts_of_topics(X):
 
 SUBLDA = SubLDA(2, **BUDGET)
 SVILDA = PrivateSVILDA(2, **BUDGET)
-USERS = {"user_ids": [0, 0, 1, 1, 1, 2]}
+OWNERS = {"user_ids": [0, 0, 1, 1, 1, 2]}
 # estimators or functions of the counts, and the arguments of the call
 DOCUMENTS = {
     "SubLDA": (SUBLDA, {}),
     "SubLDA, sampled": (
         clone(SUBLDA).set_params(subsampling_ratio=0.4, boost=2.0, max_iter=5), {},
     ),
-    "SubLDA, users": (SUBLDA, USERS),
-    "SubLDA, sampled users": (clone(SUBLDA).set_params(subsampling_ratio=0.7), USERS),
+    "SubLDA, users": (SUBLDA, OWNERS),
+    "SubLDA, sampled users": (clone(SUBLDA).set_params(subsampling_ratio=0.7), OWNERS),
     "SubLDA, public prior": (clone(SUBLDA).set_params(prior_components=TABLE), {}),
     "SubLDA, earlier": (SUBLDA, {"earlier": FITTED}),
-    "SubLDA, partial_fit": (again, USERS),
+    "SubLDA, partial_fit": (again, OWNERS),
     "SubLDA, little noise": (SubLDA(2, noise_multiplier=0.1, max_iter=3), {}),
     "PrivateSVILDA": (SVILDA, {}),
-    "PrivateSVILDA, all users": (clone(SVILDA).set_params(subsampling_ratio=1.0), USERS),
+    "PrivateSVILDA, all users": (clone(SVILDA).set_params(subsampling_ratio=1.0), OWNERS),
     "PrivateNMF": (PrivateNMF(2, **BUDGET), {}),
     "vocabulary": (vocabulary, {}),
-    "vocabulary, users": (vocabulary, USERS),
+    "vocabulary, users": (vocabulary, OWNERS),
     "scores": (scores, {}),
     "counts of topics": (counts_of_topics, {}),
 }  # fmt: skip
@@ -256,7 +256,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("own", HOSTILE)
-@each(case for case in PRIVATE if case.unit == "document")
+@each(USERS)
 def test_a_user_moves_no_release_further_than_its_radius(estimator, own):
     """The user is the last, so that all others take part in the same rounds without the rows."""
     others = make_topic_corpus(60, 40, 4, random_state=0).data.toarray()

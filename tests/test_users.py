@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import sklearn
-from estimators import PRIVATE, each, without_noise
+from estimators import USERS, each, simplest, without_noise
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.ensemble import BaggingClassifier, BaggingRegressor
@@ -33,8 +33,7 @@ from dplda.privacy import (
 from dplda.privacy._curator import Curator
 
 N_DOCS = 90
-CASES = [case for case in PRIVATE if case.unit == "document"]
-SIMPLE = [case for case in CASES if case.name in ("sublda", "svilda")]
+SIMPLE = simplest(USERS)
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +68,7 @@ def table(estimator, X, **kwargs):
 # ---- what ids are ---------------------------------------------------------------------------
 
 
-@each(CASES)
+@each(USERS)
 def test_ids_that_are_all_different_change_no_bit(estimator, corpus):
     plain, users = seeded(estimator), seeded(estimator)
     for own in (np.arange(N_DOCS), [f"user {i}" for i in range(N_DOCS, 0, -1)]):
@@ -84,7 +83,7 @@ def test_ids_that_are_all_different_change_no_bit(estimator, corpus):
         assert_array_equal(plain.components_, users.components_)
 
 
-@each(CASES)
+@each(USERS)
 def test_only_which_ids_are_equal_matters(estimator, corpus, ids):
     pandas = pytest.importorskip("pandas")
     expected = table(estimator, corpus, user_ids=ids)
@@ -114,7 +113,7 @@ def test_where_a_users_documents_stand_does_not_matter(estimator, corpus, ids):
     )
 
 
-@each(CASES)
+@each(USERS)
 def test_the_number_of_jobs_changes_no_bit(estimator, corpus, ids):
     one, two = (table(clone(estimator).set_params(n_jobs=n), corpus, user_ids=ids) for n in (1, 3))
     assert_array_equal(one, two)
@@ -176,7 +175,7 @@ def test_members_are_the_documents_of_the_units_in_their_order(corpus, ids):
     assert_array_equal(alone.rows_of(np.array([4, 2, 9])), [4, 2, 9])
 
 
-@each(CASES)
+@each(USERS)
 def test_samples_are_of_users(estimator, corpus, ids, monkeypatch):
     sizes, sample = [], Curator.sample
 
@@ -192,7 +191,7 @@ def test_samples_are_of_users(estimator, corpus, ids, monkeypatch):
 # ---- guarantee and ledger -------------------------------------------------------------------
 
 
-@each(CASES)
+@each(USERS)
 def test_guarantee_and_ledger_name_the_user(estimator, corpus, ids):
     ledger = Ledger()
     model = clone(estimator).set_params(ledger=ledger)
