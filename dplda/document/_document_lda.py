@@ -166,7 +166,9 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         user_ids : array-like of shape (n_docs,) or None, default=None
             The user that each row comes from: integers or strings. All rows with one id are one
             protected unit, for instance the texts of a person or the copies in a bootstrap sample.
-            None protects each row alone. Private, and read after `X`.
+            A part of it, such as a single text of a user who keeps others, has a larger epsilon:
+            ``privacy_.for_part_of_unit()``. None protects each row alone. Private, and read after
+            `X`; the name of a column is public.
         earlier : SubLDA, PrivateSVILDA or None, default=None
             Fitted model of other documents of the same source, such as those of yesterday, with the
             same words and number of topics. Its noisy counts are added, and its topics go on: the

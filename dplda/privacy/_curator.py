@@ -415,7 +415,7 @@ class Curator:
 
     def _spent(self) -> str:
         """What the releases cost that were made before an error or an interrupt."""
-        made, delta = f"{self._n_released} of {len(self.events)} releases were made", 1e-6
+        made, delta = f"{self._n_released} of {len(self.events)} releases have begun", 1e-6
         try:
             if self._ledger is not None:
                 delta = self._ledger.delta

@@ -226,7 +226,9 @@ class PrivateCountVectorizer(
         y : object, default=None
             Ignored.
         user_ids : array-like of shape (n_docs,), default=None
-            The user that each text belongs to. All texts of a user are then one protected unit.
+            The user that each text belongs to. All texts of a user are then one protected unit. A
+            part of it, such as a single text, has a larger epsilon:
+            ``privacy_.for_part_of_unit()``.
 
         Returns
         -------
