@@ -350,6 +350,11 @@ def a_reader_repeats_its_words(patch):
     wrap(patch, module("privacy._streams").Reader, "words", again)
 
 
+@found_by("tests/test_curator.py")
+def a_round_is_taken_twice(patch):
+    wrap(patch, streams(), "take", lambda original, self, purpose, round: None)
+
+
 @found_by("tests/test_streams.py")
 def keys_are_pickled(patch):
     patch.setattr(streams(), "__reduce__", lambda self: (streams(), (b"0" * 32,)))
@@ -612,6 +617,11 @@ def many_bits_cost_one(patch):
 def a_group_costs_one_unit(patch):
     wrap(patch, module("privacy").Guarantee, "for_groups",
          lambda original, self, size: original(self, 1))  # fmt: skip
+
+
+@found_by("tests/test_guarantee.py")
+def a_part_costs_one_unit(patch):
+    wrap(patch, module("privacy").Guarantee, "for_part_of_unit", lambda original, self: self)
 
 
 @found_by("tests/test_guarantee.py")
