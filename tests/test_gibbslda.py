@@ -7,7 +7,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 import dplda.word._gibbslda as module
 from dplda import GibbsLDA
 from dplda.datasets import make_topic_corpus
-from dplda.privacy._streams import Streams
 from dplda.word._frozen_table import MAX_COMPONENTS
 
 K = 4
@@ -53,35 +52,6 @@ def test_a_sweep_reads_the_counts_of_the_sweep_before(corpus, counted, monkeypat
     del read[:], counted[:]
     model.partial_fit(corpus[:20])
     assert_allclose(read, before + np.array([np.zeros_like(before), *counted[:2]]))
-
-
-def test_many_topics_start_from_a_sweep_with_live_counts(corpus, monkeypatch):
-    """The first counts are those of one sweep of the exact sampler."""
-    monkeypatch.setattr(module, "LIVE_START", K)
-    counted = []
-    from_counts = module.HalfTable.from_counts
-
-    def spy(counts, *rest, **options):
-        counted.append(counts.copy())
-        return from_counts(counts, *rest, **options)
-
-    monkeypatch.setattr(module.HalfTable, "from_counts", spy)
-    seeds = [np.random.RandomState(0) for _ in range(2)]
-    GibbsLDA(K, max_iter=1, random_state=seeds[0]).fit(corpus)
-    streams = Streams.from_random_state(seeds[1])
-    monkeypatch.setattr(Streams, "from_random_state", lambda seed: _Shifted(streams))
-    exact = GibbsLDA(K, max_iter=1, exact=True).fit(corpus)
-    assert_array_equal(counted[0], np.rint(exact.components_.T - 0.01))
-
-
-class _Shifted:
-    """Streams whose first sweep reads the words of the start."""
-
-    def __init__(self, streams):
-        self.streams = streams
-
-    def reader(self, purpose, round):
-        return self.streams.reader(purpose, round - 1)
 
 
 def test_documents_of_a_later_call_start_under_the_model_of_the_first(corpus):

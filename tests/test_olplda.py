@@ -169,9 +169,6 @@ def test_more_epsilon_and_a_public_corpus_help():
     ("parameters", "message"),
     [
         ({"correlation": 1.5}, "correlation"),
-        ({"correlation": -0.1}, "correlation"),
-        ({"prior_weight": 1.1}, "prior_weight"),
-        ({"prior_variance": 0.0, "prior_weight": None}, "prior_variance"),
         ({"prior_weight": None}, "exactly one of prior_weight or prior_variance, got neither"),
         ({"prior_variance": 3.0}, "got both"),
         ({"batch_size": 0}, "batch_size"),

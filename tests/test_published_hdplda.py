@@ -153,23 +153,6 @@ def test_final_counts_give_the_last_moves_away(corpus):
     np.testing.assert_allclose(final, np.maximum(counts[4] + moves, 0), atol=1e-9)
 
 
-@pytest.mark.parametrize("present", [False, True])
-def test_a_single_word_shows_in_the_last_moves(present):
-    """In both worlds 400 runs; the event "row 0 moved" has probability 0 in one of them."""
-    X = np.zeros((2, 4), int)
-    X[:, 1:] = 5
-    X[0, 0 if present else 1] += 1
-    moved = []
-    for seed in range(400):
-        model = PublishedHDPLDA(2, noise_epsilon=1.0, count_clip=1.0, max_iter=2, random_state=seed)
-        model, counts, _ = observed(model, X)
-        final = model.components_.T[0] - model.topic_word_prior
-        moved.append(bool((np.abs(final - np.maximum(counts[2][0], 0)) > 1e-9).any()))
-    assert any(moved) == present
-    if present:
-        assert 0.1 < np.mean(moved) < 0.9
-
-
 def test_noise_is_added_in_place():
     """The variance of the announced counts grows with the sweep: t times 2 (2 / epsilon)**2."""
     X = np.random.RandomState(0).poisson(5.0, (20, 8000))

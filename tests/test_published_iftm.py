@@ -9,11 +9,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 
-import dplda.federated._party as sound_module
 import dplda.published._iftm as module
 from dplda.core._corpus import Corpus
 from dplda.datasets import make_topic_corpus
-from dplda.federated import IFTMParty as SoundParty
 from dplda.federated import LocalModel, vocabulary_hash
 from dplda.federated._sampler import Topics
 from dplda.kernels import _published_iftm
@@ -21,9 +19,7 @@ from dplda.published import PublishedIFTMParty, recover_counts
 
 K, V, BETA = 3, 40, 0.01
 leaks = pytest.mark.filterwarnings("ignore::dplda.privacy.PrivacyLeakWarning")
-seeded = pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
 LITERAL = PublishedIFTMParty(K, published_epsilon=5.0, max_iter=4, random_state=0)
-SOUND = SoundParty(K, token_epsilon=5.0, token_mechanism="laplace", max_iter=4, random_state=0)
 
 
 @pytest.fixture(scope="module")
@@ -96,32 +92,6 @@ def test_a_word_that_occurs_once_is_seen(counts):
         assert seen[0][:, 7].sum() == 1
         assert not seen[1][:, 7].any()
     assert clone(LITERAL).fit(once).epsilon_ == math.inf
-
-
-@leaks
-@seeded
-@pytest.mark.parametrize("mechanism", ["laplace", "rr"])
-def test_the_sound_party_has_no_counts_to_recover(mechanism, counts, monkeypatch):
-    party = clone(SOUND).set_params(token_mechanism=mechanism)
-    frequency = counts.sum(axis=0)
-    averaged = recover_counts(sent(clone(party).set_params(max_iter=10).fit(counts)))
-    assert (averaged.sum(axis=0) != frequency).mean() > 0.9
-    wrong = []
-    for seed in (2, 1, 0):
-        party.set_params(random_state=seed).fit(counts)
-        imputed = recover_counts(sent(party), topic_word_prior=BETA)  # of one sweep
-        assert imputed.sum() == counts.sum()
-        wrong.append((imputed.sum(axis=0) != frequency).mean())
-    assert np.mean(wrong) > 0.5
-    privatize = sound_module.privatize
-
-    def destroy(corpus, *args, **kwargs):
-        tokens = privatize(corpus, *args, **kwargs)
-        corpus.word[:] = np.random.default_rng(1).permutation(corpus.word)
-        return tokens
-
-    monkeypatch.setattr(sound_module, "privatize", destroy)
-    assert_array_equal(sent(clone(party).fit(counts)), sent(party))
 
 
 @leaks

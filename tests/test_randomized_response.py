@@ -290,21 +290,6 @@ def test_a_call_stops_before_it_exceeds_what_is_charged(monkeypatch):
 # scikit-learn
 
 
-def test_types_and_containers():
-    X = documents(30, 50, 0.3)
-    for dtype, expected in ((np.float32, np.float32), (np.float64, np.float64), (int, np.float64)):
-        for container in (sp.csr_array, sp.csr_matrix, sp.csc_array, sp.coo_array):
-            given = container(X.astype(dtype))
-            before = given.toarray()
-            reported = report_seeded(MECHANISMS[0], given)
-            assert isinstance(reported, sp.csr_array)
-            assert reported.dtype == expected
-            assert reported.has_sorted_indices
-            assert set(reported.data) == {1}
-            assert same(reported, report_seeded(MECHANISMS[0], X.toarray()))
-            np.testing.assert_array_equal(given.toarray(), before)
-
-
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [

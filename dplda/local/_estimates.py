@@ -30,7 +30,7 @@ def estimate_counts(
 def estimate_variance(
     counts: np.ndarray, n_docs: int, one_probability: tuple[float, float]
 ) -> np.ndarray:
-    """Variance of the unclipped estimate of `counts`, of given documents (Theorem 5)."""
+    """Variance of the unclipped estimate of `counts`, of given documents."""
     zero, one = one_probability
     noise = counts * one * (1.0 - one) + (n_docs - counts) * zero * (1.0 - zero)
     return noise / (one - zero) ** 2

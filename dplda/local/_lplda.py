@@ -48,7 +48,6 @@ MADE_BY_CLIENTS = (
 PUBLIC_PRIOR = (
     "the corpus that fit_prior was given is public: it is used as it is, without any protection"
 )
-REPORTS = "reports"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
