@@ -276,7 +276,8 @@ def test_an_exception_cancels_the_charge_only_if_nothing_was_released(n_released
         interrupted()
     assert [entry.status for entry in ledger.entries()] == [status]
     (note,) = ended.value.__notes__
-    said = f"1 of 2 releases have begun, and epsilon {ledger.epsilon_spent:.4g} of this fit is spent"
+    spent = f"epsilon {ledger.epsilon_spent:.4g} of this fit is spent"
+    said = f"1 of 2 releases have begun, and {spent}"
     assert note == "nothing was released" if n_released == 0 else said in note
     assert n_released == 0 or repr(ledger) in note
 

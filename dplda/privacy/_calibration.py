@@ -165,26 +165,17 @@ def split_epsilon(
     epsilon : float
         The total, in (0, 1e9].
     shares : iterable of float
-        Share of each fit in the budget, measured in ``1 / noise_multiplier**2``. Only their
-        ratios count. A share of 8% buys about a quarter of the total epsilon.
+        Share of each fit in the budget, measured in ``1 / noise_multiplier**2``. Only their ratios
+        count. A share of 8% buys about a quarter of the total epsilon.
     delta : float, default=1e-6
         The delta of the total and of each fit, up to 0.01.
 
     Returns
     -------
     epsilons : tuple of float
-        One epsilon for each fit. Fits with these epsilons fit into a ledger with the total if
-        their noise is Gaussian without sampling. A tenth of `delta` is kept for the threshold
-        of a `PrivateCountVectorizer`.
-
-    Raises
-    ------
-    ValueError
-        If a share is not positive, or a number is out of range.
-
-    See Also
-    --------
-    Ledger : Counts what the fits cost together, whatever their noise.
+        One epsilon for each fit. Fits with these epsilons fit into a ledger with the total if their
+        noise is Gaussian without sampling. A tenth of `delta` is kept for the threshold of a
+        `PrivateCountVectorizer`.
 
     Examples
     --------

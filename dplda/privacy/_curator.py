@@ -75,10 +75,9 @@ class Curator:
     """Charges a plan, samples secretly, and releases what was planned.
 
     The curator is a context manager. Leaving it normally confirms the charge. An exception before
-    the first release cancels the charge, because nothing has become public. An exception after the
-    first release leaves the charge in force. The ledger is told of the first release before it is
-    made, so that the entry of a process that was killed before it can be canceled. Threads that
-    share a curator take its steps one after the other.
+    the first release cancels the charge, because nothing has become public; after it, the charge
+    stays, and a note of the exception says what is spent. The ledger is told of the first release
+    before it is made. Threads that share a curator take its steps one after the other.
 
     Parameters
     ----------
@@ -86,10 +85,8 @@ class Curator:
         Label and event of everything that will be released, in order.
     streams : Streams
         Source of the noise and of the samples.
-    label : str
-        Name of the ledger's entry.
-    unit : str
-        Unit of the ledger's entry, for example "document".
+    label, unit : str
+        Name and unit of the ledger's entry, for example "document".
     ledger : Ledger, str, path-like or None, default=None
         Where the plan is charged. None records the charge in `events` only.
 
@@ -166,22 +163,21 @@ class Curator:
         Parameters
         ----------
         value : ndarray of int64 or int32
-            Private. One unit moves it by at most ``mechanism.sensitivity``; `sum_clipped`
-            enforces this bound.
+            Private. One unit moves it by at most ``mechanism.sensitivity``; `sum_clipped` enforces
+            this.
         mechanism : mechanism
             Draws the noise.
         label : str
             Label of the step in the plan.
         round : int
-            Number of the noise streams. Two releases with one number would carry the same noise,
-            which their difference removes: a number is refused the second time, by the streams.
+            Number of the noise streams, which refuse it the second time: two releases with one
+            number would carry the same noise.
         sampling_probability : float, default=1.0
             Rate of the Poisson sample that `value` is computed from.
         overwrite_value : bool, default=False
-            Whether to add the noise in place, which saves a copy. The result is then `value`
-            itself: what is written to it later is seen by everyone who holds the release. Values
-            of int32 must leave room for the noise, below 2**24. An array that is read-only, not
-            contiguous (C), or of another integer type is copied in any case.
+            Whether to add the noise in place, which saves a copy: what is written to `value` later
+            is seen by everyone who holds the release. Values of int32 must leave room for the
+            noise, below 2**24. An array that cannot take it is copied.
         n_jobs : int or None, default=None
             Number of threads. It never changes a result.
 
@@ -260,20 +256,18 @@ class Curator:
             return names[passing], noisy[passing]
 
     def sample(self, rates: NDArray[np.float64], *, round: int) -> NDArray[np.int64]:
-        """Draw a secret Poisson sample for the next planned release.
+        """Draw a secret Poisson sample for the next planned release, and for it alone.
 
-        Each unit takes part at its own rate, independently. The rates are checked against the
-        charge: no unit is drawn at a higher rate than that of the plan's next step. A sample is
-        for that step alone. Rates are rounded down to multiples of 2**-64.
+        Each unit takes part at its own rate, independently. Rates are rounded down to multiples of
+        2**-64.
 
         Parameters
         ----------
         rates : ndarray of shape (n_units,)
-            Private, from 0 to 1. A unit's rate must be a function of that unit and of public
-            values.
+            Private, from 0 to the rate that is charged. A unit's rate must be a function of that
+            unit and of public values.
         round : int
-            Number of the random stream. Two samples with one number would not be independent: a
-            number is refused the second time, as in `release`.
+            Number of the random stream, as in `release`.
 
         Returns
         -------
@@ -283,8 +277,8 @@ class Curator:
         Raises
         ------
         RuntimeError
-            If a rate exceeds the rate that the plan charges, or is negative, if the next step has
-            a sample already, or if `round` repeats.
+            If a rate exceeds the rate that the plan charges, or is negative, if the next step has a
+            sample already, or if `round` repeats.
         """
         with self._alone:
             planned = self._plan[0][1] if self._plan else None

@@ -230,8 +230,8 @@ class Guarantee:
         Parameters
         ----------
         false_alarms : float, default=0.01
-            Share of the cases without the unit in which the test says that it is present, in
-            [0, 1].
+            Share of the cases without the unit in which the test says that it is present, in [0,
+            1].
 
         Returns
         -------
@@ -242,9 +242,8 @@ class Guarantee:
         Notes
         -----
         The bound uses the trade-off curve of `events`, not `epsilon` and `delta` alone. For
-        Gaussian noise without sampling it is exact: ``Phi(Phi^-1(false_alarms) + mu)``. It covers
-        the distance `total_variation` of the noise from its ideal law. ``docs/accounting.md`` has
-        the proof.
+        Gaussian noise without sampling it is exact: ``Phi(Phi^-1(false_alarms) + mu)``.
+        ``docs/accounting.md`` has the proof.
         """
         alarms = check_number("false_alarms", false_alarms, 0.0, 1.0, closed="both")
         if self.epsilon == math.inf:
@@ -276,11 +275,8 @@ class Guarantee:
 
         Notes
         -----
-        Noise that is Gaussian without sampling has `size` times the mu, which is exact. A Gaussian
-        step on a secret sample of rate q costs at most as much as one with `size` times the
-        sensitivity and the rate ``1 - (1 - q)**size``. All else follows from a chain of neighbors:
-        `size` times an epsilon, at a delta that grows with it. ``docs/proofs_document.md`` has
-        the proofs.
+        Noise that is Gaussian without sampling has `size` times the mu, which is exact. For all
+        else ``docs/proofs_document.md`` proves two bounds, and the smaller one is taken.
 
         Examples
         --------

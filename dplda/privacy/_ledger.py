@@ -387,8 +387,7 @@ class Ledger:
         BudgetError
             If the total would exceed the budget. Nothing is written then.
         ValueError
-            If the ledger protects another unit or has another kind of parts, or
-            `total_variation` is out of range.
+            If the ledger protects another unit, or its data are divided by another rule.
         """
         total_variation = check_probability("total_variation", total_variation)
         if not isinstance(events, Event | Iterable):

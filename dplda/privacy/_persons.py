@@ -15,31 +15,27 @@ from dplda.leaf._users import visible
 
 
 def user_part(user_ids: Iterable[str | int], n_parts: int) -> NDArray[np.int64]:
-    """Divide users into parts by a public hash.
+    """Divide users into parts by a public hash of their identifiers.
 
-    The part of a user depends on the user's identifier and on nothing else. Users of different
-    parts therefore share no budget: pass ``ledger.part(k, of=n_parts)`` to a fit of part `k`.
+    Users of different parts share no budget: pass ``ledger.part(k, of=n_parts)`` to a fit of part
+    `k`.
 
     Parameters
     ----------
     user_ids : iterable of str or int
-        Identifier of the user of each document. The integer 7 and the text "7" are one user, and so
-        are texts that look the same.
+        Identifier of the user of each document. The integer 7 and the text "7" are one user.
     n_parts : int
         Number of parts, 1 or more.
 
     Returns
     -------
     parts : ndarray of int64, of shape (n_docs,)
-        Numbers of the parts, from 0 to ``n_parts - 1``. They depend on neither the process nor the
-        version of Python.
+        Numbers from 0 to ``n_parts - 1``, the same on every machine.
 
     Raises
     ------
     TypeError
         If an identifier is neither a text nor an integer. A float has several spellings.
-    ValueError
-        If `n_parts` is below 1.
 
     Examples
     --------
@@ -64,8 +60,8 @@ def _hash(user: str | int) -> int:
 def limit_rows(owners: Iterable[Iterable[Hashable]], max_rows: int) -> NDArray[np.intp]:
     """Choose rows so that every person is an owner of at most `max_rows` of them.
 
-    A row may have several owners, such as the sender and the recipients of a mail. Rows are taken
-    in their order. A row is left out if one of its owners has `max_rows` rows already.
+    Rows are taken in their order. A row is left out if one of its owners, such as the sender and
+    the recipients of a mail, has `max_rows` rows already.
 
     Parameters
     ----------
@@ -89,9 +85,8 @@ def limit_rows(owners: Iterable[Iterable[Hashable]], max_rows: int) -> NDArray[n
     Notes
     -----
     **Privacy.** The unit is a person, and neighbors differ in the words of all rows of one person,
-    which become empty. *The lists of owners and the order of the rows are public*: they decide
-    which rows are kept, and the words do not. A person then changes at most `max_rows` kept rows,
-    and ``model.privacy_.for_groups(max_rows)`` is the guarantee. It says nothing about who wrote to
+    which become empty. *The lists of owners and the order of the rows are public*. Then
+    ``model.privacy_.for_groups(max_rows)`` is the guarantee. It says nothing about who wrote to
     whom. ``docs/proofs_document.md`` has the proof, and shows why the lists cannot be private.
 
     Examples
