@@ -11,7 +11,6 @@ import re
 import sqlite3
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -263,23 +262,7 @@ def test_grid_search_in_two_processes_counts_every_fit(path):
     assert sorted(event.noise_multiplier for event in events) == [40.0] * 4 + [50.0] * 3
 
 
-def charge(ledger, index):
-    try:
-        return ledger.reserve(f"job {index}", "document", STEP)
-    except BudgetError:
-        return None
-
-
 # ---- threads ------------------------------------------------------------------------------
-
-
-def test_threads_share_one_budget(make_ledger):
-    ledger = make_ledger(epsilon=1.0)
-    allowed = steps_within(1.0)
-    with ThreadPoolExecutor(8) as pool:
-        numbers = list(pool.map(lambda i: charge(ledger, i), range(allowed + 12)))
-    assert sorted(n for n in numbers if n is not None) == list(range(1, allowed + 1))
-    assert len(ledger.entries()) == allowed
 
 
 # ---- processes ----------------------------------------------------------------------------
@@ -575,18 +558,6 @@ def test_a_ledger_of_another_format_is_refused(path, version):
         connection.execute(f"PRAGMA user_version = {version}")
     with pytest.raises(ValueError, match=f"format {version}"):
         Ledger(path)
-
-
-@pytest.mark.parametrize("start", [100, 4096])
-def test_a_damaged_ledger_is_refused(path, start):
-    ledger = Ledger(path, epsilon=1.0)
-    for _ in range(3):
-        ledger.reserve("a", "document", STEP)
-    content = bytearray(path.read_bytes())
-    content[start : start + 3000] = b"\xff" * 3000
-    path.write_bytes(content)
-    with pytest.raises(ValueError, match="damaged"):
-        Ledger(path).reserve("a", "document", STEP)
 
 
 @pytest.mark.parametrize(

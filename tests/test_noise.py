@@ -22,7 +22,7 @@ from dplda.kernels._noise import (
     add_tied_laplace,
 )
 from dplda.leaf import _threads
-from dplda.privacy._events import Gaussian, Laplace, NonPrivate, Repeated
+from dplda.privacy._events import Laplace, NonPrivate, Repeated
 from dplda.privacy._local_mechanisms import MIN_FLIP
 from dplda.privacy._mechanisms import (
     EVENT_VARIANCE,
@@ -302,36 +302,6 @@ def test_mechanism_reads_its_stream_once_and_in_order(mechanism, tables, twin):
     expected = twin(words(72_000, round=3), words(9000, round=3, spare=True), tables)
     assert noisy.dtype == np.int64
     assert_array_equal(noisy - value, expected.reshape(300, 240))
-
-
-@pytest.mark.parametrize("mechanism", [DiscreteGaussian(5000), FlooredLaplace(0.05)])
-def test_noise_is_dense_and_leaves_its_argument_alone(mechanism):
-    value = np.zeros((50, 40), dtype=np.int64, order="F")
-    reader = Streams.from_random_state(0).reader(Purpose.NOISE, 0)
-    first, second = mechanism(value, reader), mechanism(value, reader)
-    assert first.shape == (50, 40)
-    assert not value.any()
-    assert (first != second).mean() > 0.4
-
-
-@pytest.mark.parametrize(
-    ("noise_multiplier", "radius"),
-    [
-        (0.3, 2048250),
-        (1, 614475),
-        (4.837, 127036),
-        (16.686, 36825),
-        (37.3, 16473),
-        (200, 3072),
-        (600, 1024),
-    ],
-)
-def test_radius(noise_multiplier, radius):
-    mechanism = DiscreteGaussian.for_noise_multiplier(noise_multiplier)
-    assert mechanism.radius == mechanism.sensitivity == radius
-    assert mechanism.scale == pytest.approx(SIGMA, rel=1e-15)
-    assert mechanism.event == Gaussian(mechanism.noise_multiplier)
-    assert mechanism.noise_multiplier == pytest.approx(noise_multiplier, rel=1e-3)
 
 
 @given(st.floats(6e-4, 9600))

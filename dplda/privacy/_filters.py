@@ -55,15 +55,6 @@ class FixedSteps:
         steps = [Repeated(event, n) for event, n in self.counts if n]
         return [Gaussian(self.squared_mu**-0.5), *steps] if self.squared_mu else [*steps]
 
-    def to_record(self) -> dict[str, Any]:
-        counts = [[to_record(event), n] for event, n in self.counts]
-        return {"squared_mu": self.squared_mu, "counts": counts}
-
-    @classmethod
-    def from_record(cls, record: dict[str, Any]) -> FixedSteps:
-        counts = tuple((from_record(event), n) for event, n in record["counts"])
-        return cls(record["squared_mu"], counts)
-
     def cost(self, groups: Groups) -> list[float]:
         number = {event: i for i, (event, _) in enumerate(self.counts, start=1)}
         spent = [0.0] * (1 + len(number))
@@ -83,13 +74,6 @@ class Renyi:
     @property
     def limits(self) -> list[float]:
         return [self.divergence]
-
-    def to_record(self) -> dict[str, Any]:
-        return {"order": self.order, "divergence": self.divergence}
-
-    @classmethod
-    def from_record(cls, record: dict[str, Any]) -> Renyi:
-        return cls(**record)
 
     def cost(self, groups: Groups) -> list[float]:
         at = ORDERS.index(self.order)
@@ -144,18 +128,26 @@ class Filters:
         return min(max(islice(shares, len(one.limits))) for one in self.filters)
 
     def to_text(self) -> str:
-        """Write the filters down without loss, as JSON."""
-        return json.dumps([self.reserved, [one.to_record() for one in self.filters]])
+        """Write the filters down as JSON, without loss: fixed steps end in a list."""
+        records: list[Any] = []
+        for one in self.filters:
+            if isinstance(one, Renyi):
+                records.append([one.order, one.divergence])
+            else:
+                records.append([one.squared_mu, [[to_record(e), n] for e, n in one.counts]])
+        return json.dumps([self.reserved, records])
 
     @classmethod
     def from_text(cls, text: str) -> Filters:
         """Read what `to_text` wrote."""
         reserved, records = json.loads(text)
-        kinds = (FixedSteps if "counts" in record else Renyi for record in records)
-        return cls(
-            tuple(reserved),
-            tuple(kind.from_record(record) for kind, record in zip(kinds, records, strict=True)),
-        )
+        filters: list[Filter] = []
+        for first, last in records:
+            if isinstance(last, list):
+                filters.append(FixedSteps(first, tuple((from_record(e), n) for e, n in last)))
+            else:
+                filters.append(Renyi(first, last))
+        return cls(tuple(reserved), tuple(filters))
 
 
 def _share(spent: float, limit: float) -> float:
