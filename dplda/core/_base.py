@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from inspect import cleandoc
 from numbers import Integral, Real
 from typing import Any
 
@@ -21,6 +22,20 @@ from dplda.metrics._perplexity import held_out_log_likelihood
 
 MAX_COMPONENTS = 2**16
 MAX_ITER = 10**6  # a plan lists all rounds before the first one
+
+
+FIT = """\
+Parameters
+----------
+X : {array-like, sparse matrix} of shape (n_docs, n_words)
+    Word counts; columns are public.
+y : Ignored
+    Ignored.
+
+Returns
+-------
+self : object
+    Fitted estimator."""
 
 
 class BaseTopicModel(
@@ -148,16 +163,29 @@ class BaseTopicModel(
 
 
 def inherit_descriptions(cls: type) -> None:
-    """Describe the parameters and attributes that a docstring only names, as base classes do."""
+    """Describe what docstrings only name or leave out, as base classes do.
+
+    That is parameters and attributes of the class, and what each `fit` and `partial_fit` takes and
+    returns.
+    """
     described: dict[str, str] = {}
     for base in reversed(cls.__mro__[1:]):
         if base.__module__.startswith("dplda."):
-            entries = re.findall(r"^    (\w+)( : .+\n(?:        .+\n)+)", base.__doc__ or "", re.M)
-            described |= {name: name + text.rstrip("\n") for name, text in entries}
+            text = cleandoc(base.__doc__ or "")
+            entries = re.findall(r"^(\w+)( : .+\n(?:    .+\n?)+)", text, re.M)
+            described |= {name: (name + text).rstrip("\n") for name, text in entries}
     if cls.__doc__:
         cls.__doc__ = re.sub(
-            r"(?<=^    )\w+$", lambda name: described.get(name[0], name[0]), cls.__doc__, flags=re.M
+            r"^\w+$",
+            lambda name: described.get(name[0], name[0]),
+            cleandoc(cls.__doc__),
+            flags=re.M,
         )
+    for method in (vars(cls).get(name) for name in ("fit", "partial_fit")):
+        text = cleandoc(method.__doc__ or "") if method else ""
+        if text and "Parameters\n" not in text:
+            first, *sections = re.split(r"\n\n(?=\w+\n---)", text, maxsplit=1)
+            method.__doc__ = "\n\n".join([first, FIT, *sections])
 
 
 class BaseLDA(BaseTopicModel):

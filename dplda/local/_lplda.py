@@ -202,22 +202,10 @@ class LPLDA(PrivateEstimator, BaseLDA):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None) -> LPLDA:
-        """Train on documents, which are randomized first, or on reports.
+        """Train on documents, which are randomized first, or on reports: zeros and ones.
 
         An :class:`~dplda.OLPLDA` starts from the public corpus of its `fit_prior`, if there is one,
         and takes the rows in order, in batches of `batch_size`.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_docs, n_words)
-            Word counts; with ``randomized=True``, reports: zeros and ones.
-        y : Ignored
-            Ignored.
-
-        Returns
-        -------
-        self : object
-            The fitted model.
 
         Raises
         ------
@@ -239,21 +227,10 @@ class LPLDA(PrivateEstimator, BaseLDA):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: Any, y: Any = None) -> LPLDA:
-        """Continue with one more batch: documents, which are randomized first, or reports.
+        """Continue with a batch of documents, or of reports, that no earlier call has seen.
 
-        Raises and warns as `fit` does, and refuses another randomizer or number of topics.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_docs, n_words)
-            Word counts, or reports, of documents that no earlier call has seen.
-        y : Ignored
-            Ignored.
-
-        Returns
-        -------
-        self : object
-            The fitted model.
+        Documents are randomized first. The method raises and warns as `fit` does, and refuses
+        another randomizer or number of topics.
 
         Notes
         -----

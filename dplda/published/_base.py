@@ -44,18 +44,6 @@ class PublishedLDA(BaseLDA):
     def fit(self, X: Any, y: Any = None) -> PublishedLDA:
         """Train on documents from scratch, as the paper prints it.
 
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_docs, n_words)
-            Word counts.
-        y : Ignored
-            Ignored.
-
-        Returns
-        -------
-        self : object
-            The fitted estimator.
-
         Raises
         ------
         ValueError

@@ -125,37 +125,14 @@ class GibbsLDA(BaseLDA):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None) -> GibbsLDA:
-        """Train on documents: `max_iter` sweeps.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_docs, n_words)
-            Word counts.
-        y : Ignored
-            Ignored.
-
-        Returns
-        -------
-        self : object
-            Fitted estimator.
-        """
+        """Train on documents: `max_iter` sweeps."""
         return self._train(check_counts(self, X, reset=True), None, first=1)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: Any, y: Any = None) -> GibbsLDA:
-        """Continue with further documents: `max_iter` sweeps over them, added to the counts so far.
+        """Continue with documents that no earlier call has had: `max_iter` sweeps over them.
 
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_docs, n_words)
-            Word counts of documents that no earlier call has had.
-        y : Ignored
-            Ignored.
-
-        Returns
-        -------
-        self : object
-            Fitted estimator.
+        Their counts are added to those so far.
 
         Raises
         ------

@@ -189,18 +189,6 @@ class HDPLDA(PrivateEstimator, BaseLDA):
     def fit(self, X: Any, y: Any = None) -> HDPLDA:
         """Train on private documents: `max_iter` sweeps.
 
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_docs, n_words)
-            Word counts; columns are public.
-        y : Ignored
-            Ignored.
-
-        Returns
-        -------
-        self : object
-            Fitted estimator.
-
         Raises
         ------
         BudgetError
@@ -249,18 +237,6 @@ class HDPLDA(PrivateEstimator, BaseLDA):
         table, from scratch. Their counts are released and enter the average. Make as many
         calls as the ledger allows under a ledger with ``composition="adaptive"``, whose budget is
         then the guarantee. Otherwise fix their number before you look at the model.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_docs, n_words)
-            Word counts.
-        y : Ignored
-            Ignored.
-
-        Returns
-        -------
-        self : object
-            Fitted estimator.
 
         Raises
         ------
