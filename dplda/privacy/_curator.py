@@ -7,6 +7,7 @@ this plan at once. The curator then releases exactly what was planned, in the pl
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -128,11 +129,13 @@ class Curator:
         unit: str,
         ledger: Any = None,
     ) -> None:
-        self.events = tuple(event for _, event in plan)
+        labels: tuple[str, ...]
+        self.events: tuple[Event, ...]
+        labels, self.events = zip(*plan) if plan else ((), ())  # type: ignore[assignment]
         self._plan = list(plan)
+        self._unchecked = Counter(labels)  # those whose number of words may not be allowed
         self._streams = streams
         self._n_released = 0
-        self._checked: set[str] = set()  # labels whose number of words is known to be allowed
         self._has_sample = False  # for the plan's next step
         # Two threads that check the plan at once would take one step, or one stream, twice.
         self._alone = Lock()
@@ -193,7 +196,11 @@ class Curator:
             for it, or if `round` repeats.
         """
         with self._alone:
-            self._check_planned(label, value.size, mechanism.event)
+            # All releases of a label have one size. Too many words are refused before the first one,
+            # by public sizes only: an error then cancels the charge.
+            n_planned = 0 if mechanism.exact else self._unchecked.pop(label, 0)
+            if value.size * n_planned > MAX_WORDS:
+                raise ValueError(TOO_MANY_WORDS)
             self._take(label, sampled(mechanism.event, sampling_probability))
             flags, kinds = value.flags, (np.int32, np.int64)
             in_place = overwrite_value and value.dtype in kinds and flags.carray
@@ -356,19 +363,6 @@ class Curator:
             part = cells[block * BLOCK_CELLS : (block + 1) * BLOCK_CELLS]
             mechanism.add_to(part, self._streams.reader(Purpose.NOISE, round, block), n_jobs)
         self._check_limit()
-
-    def _check_planned(self, label: str, n_cells: int, event: Event) -> None:
-        """Refuse a plan that would draw too many random words, before its first release.
-
-        All releases of a label have the same number of cells. This check reads public sizes only,
-        unlike `_check_limit`, because an error before the first release cancels the charge.
-        """
-        if label in self._checked or isinstance(event, NonPrivate):
-            return
-        self._checked.add(label)
-        n_words = n_cells * sum(planned == label for planned, _ in self._plan)
-        if n_words > MAX_WORDS:
-            raise ValueError(TOO_MANY_WORDS)
 
     def _check_limit(self) -> None:
         """Refuse more random words than the charge counts."""

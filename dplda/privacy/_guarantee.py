@@ -158,7 +158,10 @@ class Guarantee:
         for name in ("epsilon", "delta", "sensitivity", "total_variation"):
             object.__setattr__(self, name, float(getattr(self, name)))
         for name in ("noise_scale", "noise_multiplier"):
-            object.__setattr__(self, name, _plain(getattr(self, name)))
+            value = getattr(self, name)
+            if value is not None:
+                value = float(value) if isinstance(value, Real) else tuple(map(float, value))
+            object.__setattr__(self, name, value)
         for name in ("assumptions", "events"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         object.__setattr__(self, "provenance", tuple(map(tuple, self.provenance)))
@@ -516,14 +519,6 @@ class Guarantee:
             "The random numbers of the computer differ from the ideal ones of the theorem by at "
             f"most {self.total_variation:.2g} in total variation; {effect}"
         )
-
-
-def _plain(value: Any) -> PerRound:
-    if value is None:
-        return None
-    if isinstance(value, Real):
-        return float(value)
-    return tuple(map(float, value))
 
 
 def _spread(value: float | tuple[float, ...]) -> str:
