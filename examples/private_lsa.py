@@ -12,8 +12,8 @@ from dplda.core._base import BaseTopicModel
 from dplda.core._corpus import check_counts
 from dplda.leaf._compat import Interval, _fit_context
 from dplda.leaf._messages import rounds
-from dplda.privacy import calibrate, mechanisms
-from dplda.privacy.mechanisms import Curator, DiscreteGaussian, NoNoise, Streams
+from dplda.privacy import mechanisms
+from dplda.privacy.mechanisms import Curator, Streams
 
 SUMS = "sums of x (x' Q)"
 
@@ -70,7 +70,8 @@ class PrivateLSA(_private_fit.PrivateEstimator, BaseTopicModel):
         """Train on private documents: `max_iter` rounds."""
         statements = {"epsilon": self.epsilon, "noise_multiplier": self.noise_multiplier}
         _private_fit.exactly_one("PrivateLSA", **statements)
-        mechanism, n_rounds = self._budget(), int(self.max_iter)  # public
+        n_rounds = int(self.max_iter)  # public
+        mechanism = _private_fit.gaussian_noise(**statements, delta=self.delta, n_rounds=n_rounds)
         streams = Streams.from_random_state(self.random_state)  # secret
         _private_fit.warn_if_seeded("PrivateLSA", streams.seeded and self.epsilon != math.inf)
         plan = [(SUMS, mechanism.event)] * n_rounds  # public
@@ -79,10 +80,8 @@ class PrivateLSA(_private_fit.PrivateEstimator, BaseTopicModel):
             counts = check_counts(self, X, reset=True).astype(float)  # private
             basis = self._rounds(counts, None, mechanism, curator, streams, n_rounds)  # public
         guarantee = _private_fit.make_guarantee(
-            curator.events, delta=self.delta, earlier=None, unit="document",
-            relation=self._promise.relation, mechanism=self._promise.mechanism,
-            sensitivity=self.contribution_norm, noise_scale=None, noise_multiplier=None,
-            seeded=streams.seeded,
+            curator.events, delta=self.delta, earlier=None, sensitivity=self.contribution_norm,
+            noise_scale=None, noise_multiplier=None, seeded=streams.seeded, **vars(self._promise),
         )  # fmt: skip
         _private_fit.publish(self, guarantee, components_=basis, n_iter_=n_rounds)
         return self
@@ -92,17 +91,6 @@ class PrivateLSA(_private_fit.PrivateEstimator, BaseTopicModel):
         check_is_fitted(self)
         X = check_counts(self, X, reset=False)
         return (X @ self.components_.T).astype(X.dtype)
-
-    def _budget(self):
-        """The mechanism of a round."""
-        gaussian, statement = DiscreteGaussian.for_noise_multiplier, self.noise_multiplier
-        if self.epsilon == math.inf:
-            return NoNoise()
-        if statement is None:  # the least noise that meets epsilon over all rounds
-            events = lambda m: [gaussian(m).event] * int(self.max_iter)  # noqa: E731
-            distance = mechanisms.TOTAL_VARIATION
-            statement = calibrate(events, self.epsilon, self.delta, total_variation=distance)
-        return gaussian(float(statement))
 
     def _rounds(self, X, table, mechanism, curator, streams, n_rounds):
         """The algorithm. Nothing leaves the private `X` but what `curator.release` returns."""

@@ -13,8 +13,8 @@ from dplda.core._corpus import check_counts
 from dplda.leaf._compat import Interval, _fit_context
 from dplda.leaf._messages import rounds
 from dplda.leaf._users import RELATIONS
-from dplda.privacy import calibrate, mechanisms
-from dplda.privacy.mechanisms import Curator, DiscreteGaussian, NoNoise, Streams
+from dplda.privacy import mechanisms
+from dplda.privacy.mechanisms import Curator, Streams
 
 SUMS = "sums of w w' and of x w'"
 
@@ -24,10 +24,18 @@ class PrivateNMF(_private_fit.PrivateEstimator, BaseTopicModel):
 
     Parameters
     ----------
+    n_components
+    epsilon, noise_multiplier : float or None, default=None
+        Total epsilon of a document, or noise of a round. Give exactly one.
+    delta
+    max_iter : int, default=20
+        Number of rounds.
     contribution_norm : float, default=1.0
         Clipping bound of a document's contribution, in L2. A public constant.
-    n_components, epsilon, noise_multiplier, delta, max_iter, ledger, n_jobs, random_state, verbose
-        See `dplda.SubLDA`.
+    ledger
+    n_jobs
+    random_state
+    verbose
 
     Notes
     -----
@@ -66,20 +74,19 @@ class PrivateNMF(_private_fit.PrivateEstimator, BaseTopicModel):
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None):
         """Train on private documents: `max_iter` rounds."""
+        name, n_rounds = "PrivateNMF", int(self.max_iter)  # public
         statements = {"epsilon": self.epsilon, "noise_multiplier": self.noise_multiplier}
-        _private_fit.exactly_one("PrivateNMF", **statements)
-        mechanism, n_rounds = self._budget(), int(self.max_iter)  # public
+        _private_fit.exactly_one(name, **statements)
+        mechanism = _private_fit.gaussian_noise(**statements, delta=self.delta, n_rounds=n_rounds)
         streams = Streams.from_random_state(self.random_state)  # secret
-        _private_fit.warn_if_seeded("PrivateNMF", streams.seeded and self.epsilon != math.inf)
+        _private_fit.warn_if_seeded(name, streams.seeded and self.epsilon != math.inf)
         plan = [(SUMS, mechanism.event)] * n_rounds  # public
-        entry = {"label": "PrivateNMF", "unit": "document", "ledger": self.ledger}
-        with Curator(plan, streams, **entry) as curator:
+        with Curator(plan, streams, label=name, unit="document", ledger=self.ledger) as curator:
             counts = check_counts(self, X, reset=True).astype(float)  # private
             topics = self._rounds(counts, None, mechanism, curator, streams, n_rounds)  # public
-        promise = {name: getattr(self._promise, name) for name in ("unit", "relation", "mechanism")}
         guarantee = _private_fit.make_guarantee(
             curator.events, delta=self.delta, earlier=None, sensitivity=self.contribution_norm,
-            noise_scale=None, noise_multiplier=None, seeded=streams.seeded, **promise,
+            noise_scale=None, noise_multiplier=None, seeded=streams.seeded, **vars(self._promise),
         )  # fmt: skip
         _private_fit.publish(self, guarantee, components_=topics, n_iter_=n_rounds)
         return self
@@ -89,17 +96,6 @@ class PrivateNMF(_private_fit.PrivateEstimator, BaseTopicModel):
         check_is_fitted(self)
         X = check_counts(self, X, reset=False)
         return weights(X.astype(float), self.components_).astype(X.dtype)
-
-    def _budget(self):
-        """The mechanism of a round."""
-        gaussian, statement = DiscreteGaussian.for_noise_multiplier, self.noise_multiplier
-        if self.epsilon == math.inf:
-            return NoNoise()
-        if statement is None:  # the least noise that meets epsilon over all rounds
-            events = lambda m: [gaussian(m).event] * int(self.max_iter)  # noqa: E731
-            distance = mechanisms.TOTAL_VARIATION
-            statement = calibrate(events, self.epsilon, self.delta, total_variation=distance)
-        return gaussian(float(statement))
 
     def _rounds(self, X, table, mechanism, curator, streams, n_rounds):
         """The algorithm. Nothing leaves the private `X` but what `curator.release` returns."""

@@ -654,7 +654,7 @@ def test_documents_outside_of_the_sample_contribute_nothing(estimator, corpus, m
     assert np.any(values)
 
 
-@each(case for case in PRIVATE if case.room in ("document", "word"))
+@each(case for case in PRIVATE if case in ONLINE)
 def test_calls_of_partial_fit_draw_different_noise_under_one_seed(estimator, corpus):
     """Otherwise the difference of two calls' releases is a difference of private sums."""
     model = clone(estimator).set_params(random_state=0)

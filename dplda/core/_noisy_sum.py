@@ -18,13 +18,14 @@ from dplda.core._private_fit import (
     COLUMNS,
     PROCESS,
     SMALLEST_DELTA,
+    gaussian_noise,
     make_guarantee,
     warn_if_seeded,
 )
 from dplda.leaf._checks import check_delta, check_number
-from dplda.privacy import Guarantee, calibrate
-from dplda.privacy._curator import TOTAL_VARIATION, Curator
-from dplda.privacy._mechanisms import MAX_RADIUS, DiscreteGaussian, NoNoise, sum_clipped
+from dplda.privacy import Guarantee
+from dplda.privacy._curator import Curator
+from dplda.privacy._mechanisms import MAX_RADIUS, sum_clipped
 from dplda.privacy._streams import Streams
 
 
@@ -82,7 +83,10 @@ def release_sum(
     guarantee : Guarantee
         Its `noise_scale` is the standard deviation of the noise in `total`.
     """
-    mechanism = _mechanism(epsilon, delta)  # public
+    delta = check_delta(delta, SMALLEST_DELTA)
+    if epsilon != math.inf:
+        check_number("epsilon", epsilon, 0.0, 1e9, closed="right")
+    mechanism = gaussian_noise(epsilon, None, delta)  # public
     radius = MAX_RADIUS if mechanism.exact else mechanism.radius  # public
     streams = Streams.from_random_state(random_state)  # secret
     warn_if_seeded(name, streams.seeded and not mechanism.exact)
@@ -110,16 +114,3 @@ def release_sum(
         theorem=theorem,
     )
     return noisy * cell, guarantee
-
-
-def _mechanism(epsilon: float, delta: float) -> Any:
-    """The noise of one Gaussian release that meets (epsilon, delta)."""
-    delta = check_delta(delta, SMALLEST_DELTA)
-    if epsilon == math.inf:
-        return NoNoise()
-    check_number("epsilon", epsilon, 0.0, 1e9, closed="right")
-    multiplier = calibrate(
-        lambda m: [DiscreteGaussian.for_noise_multiplier(m).event],
-        float(epsilon), delta, total_variation=TOTAL_VARIATION,
-    )  # fmt: skip
-    return DiscreteGaussian.for_noise_multiplier(multiplier)

@@ -22,12 +22,14 @@ from dplda.privacy import (
     NonPrivate,
     PrivacyLeakWarning,
     SeededNoiseWarning,
+    calibrate,
     epsilon_of,
 )
 from dplda.privacy._curator import TOTAL_VARIATION
 from dplda.privacy._events import Event
 from dplda.privacy._guarantee import cached_epsilon
 from dplda.privacy._ledger import as_ledger
+from dplda.privacy._mechanisms import DiscreteGaussian, NoNoise
 
 SMALLEST_DELTA = 1e-14
 PRIVACY_CONSTRAINTS = {
@@ -95,6 +97,9 @@ class PrivateEstimator:
 
     Parameters
     ----------
+    delta : float, default=1e-6
+        The delta of (epsilon, delta)-differential privacy, from 1e-14 to 0.01. Choose it well below
+        1 / n_docs.
     ledger : Ledger, str, path-like or None, default=None
         Where the fit is charged: a budget over many fits. A path names an SQLite file, which also
         counts the fits of other processes.
@@ -136,6 +141,21 @@ def exactly_one(name: str, **statements: float | None) -> None:
             "if the data need no protection",
             PrivacyLeakWarning,
         )
+
+
+def gaussian_noise(
+    epsilon: float | None, noise_multiplier: float | None, delta: float, n_rounds: int = 1
+) -> Any:
+    """The noise of each of `n_rounds` Gaussian releases without samples, whose total is stated."""
+    if epsilon == math.inf:
+        return NoNoise()
+    gaussian = DiscreteGaussian.for_noise_multiplier
+    if epsilon is not None:
+        noise_multiplier = calibrate(
+            lambda m: [gaussian(m).event] * n_rounds, float(epsilon), float(delta),
+            total_variation=TOTAL_VARIATION,
+        )  # fmt: skip
+    return gaussian(float(noise_multiplier or 0.0))
 
 
 def warn_of_delta(delta: float, n_docs: int) -> None:

@@ -73,9 +73,6 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         Noise of a round, as standard deviation over sensitivity, instead of `epsilon`. Rounds
         without sampling differ in noise. Together they cost as much as `max_iter` equal rounds
         with this value. Word totals add to the cost.
-    delta : float, default=1e-6
-        The delta of (epsilon, delta)-differential privacy, in (0, 1). Choose it well below
-        1 / n_docs.
     prior_components : array-like of shape (n_components, n_features_in_) or None, default=None
         Public pseudo-counts of words in topics, for instance of a model of public texts of the
         same kind: the prior of the estimate. Their scale says how many public tokens stand behind
